@@ -1,0 +1,48 @@
+# How this project's libraries are built: one shared MLIR (plugins need it), one precompiled header, ODS output next to its sources' path.
+
+include_directories(SYSTEM ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+include_directories(${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+link_directories(${LLVM_BUILD_LIBRARY_DIR})
+add_definitions(${LLVM_DEFINITIONS})
+
+# LLVM's headers are compiled with NDEBUG in the packages; our own assertions stay under the build type's control.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-comment)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+endif()
+
+set(DT_MLIR_LIBS MLIR LLVM)
+
+# A target whose only purpose is to own the precompiled header that all MLIR-facing libraries reuse.
+file(WRITE ${CMAKE_BINARY_DIR}/pch_anchor.cpp "")
+add_library(dt_pch OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
+target_precompile_headers(dt_pch PRIVATE ${CMAKE_SOURCE_DIR}/tools/cmake/PCH.h)
+
+# Set by every dt_tablegen call; libraries depend on all of them, since generated headers include one another.
+define_property(GLOBAL PROPERTY DT_TABLEGEN_TARGETS BRIEF_DOCS "tablegen targets" FULL_DOCS "tablegen targets")
+
+# dt_tablegen(<name> <td> <out1> <args1> [<out2> <args2>...]): runs mlir-tblgen on <td>, one output after another.
+function(dt_tablegen name td)
+  set(LLVM_TARGET_DEFINITIONS ${td})
+  set(args ${ARGN})
+  while(args)
+    list(POP_FRONT args out flags)
+    separate_arguments(flags)
+    mlir_tablegen(${out} ${flags} -I${CMAKE_SOURCE_DIR})
+  endwhile()
+  set(TABLEGEN_OUTPUT ${TABLEGEN_OUTPUT})
+  add_custom_target(${name} DEPENDS ${TABLEGEN_OUTPUT})
+  set_property(GLOBAL APPEND PROPERTY DT_TABLEGEN_TARGETS ${name})
+endfunction()
+
+# dt_library(<name> SOURCES… [LIBS…]): a static library on MLIR with the shared precompiled header.
+function(dt_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_link_libraries(${name} PUBLIC ${A_LIBS})
+  target_precompile_headers(${name} REUSE_FROM dt_pch)
+  get_property(tds GLOBAL PROPERTY DT_TABLEGEN_TARGETS)
+  if(tds OR A_DEPENDS)
+    add_dependencies(${name} ${tds} ${A_DEPENDS})
+  endif()
+endfunction()
