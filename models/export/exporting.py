@@ -1,0 +1,189 @@
+# ===- exporting.py - PyTorch module -> ONNX graph for training ------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# PyTorch's exporter aims at inference: by default it folds the transpose of a
+# Linear's weight into a constant without a name, folds BatchNorm into the
+# convolution before it and merges initializers that happen to be equal (all
+# zero biases become one). A graph written so computes the same values but
+# trains something else. Without its optimizer it leaves sequences, CastLike
+# and unfolded shape arithmetic. Here the same cleanup passes run while every
+# parameter and every float buffer is a graph input, so no pass can see, fold
+# or merge its value; afterwards they become initializers again, under the
+# module's own names and with their PARAMETER/BUFFER marks.
+# ===-----------------------------------------------------------------------===
+"""PyTorch module -> ONNX graph for training."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pathlib
+import warnings
+
+import onnx
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+import torch
+from onnxscript import optimizer
+
+KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+WEIGHTS_FILE = "weights.bin"
+# A constant above this is not one the user wrote by hand; it is the sign of a
+# folded weight, and importers refuse it.
+MAX_CONSTANT = 64 * 1024
+# Ops that only appear when the cleanup has failed on some pattern.
+LEFTOVERS = {"SplitToSequence", "SequenceAt", "SequenceConstruct", "ConcatFromSequence", "CastLike", "If", "Loop", "Scan"}
+
+
+class ExportError(RuntimeError):
+    """The graph that came out would not train as the module does."""
+
+
+def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=None, output_names=None, weights=True, opset=20):
+    """Writes `module` as an ONNX graph that keeps every parameter trainable.
+
+    module          torch.nn.Module. In eval mode BatchNorm uses its fixed statistics; in train mode
+                    dropout must be zero, and BatchNorm is written in its training form.
+    example_inputs  tuple of tensors. A dynamic dim should be at least 2 here, so that it is not
+                    taken for a number.
+    path            the .onnx file to write.
+    dynamic_shapes  as torch.onnx.export takes it, e.g. {"input_ids": {0: "batch", 1: "seq"}}; a
+                    string names the dim in the file.
+    weights         False writes the graph only: parameters keep name, shape and type, and their data
+                    is said to lie in a file that does not exist (`weights.bin`). Such a module may
+                    live on the meta device.
+    Returns the onnx.ModelProto written. Raises ExportError if a weight has lost its name or form.
+    """
+    program = _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset)
+    model = program.model
+    _merge_tied(model.graph, module)
+    with _opaque(model.graph, module):
+        optimizer.optimize_ir(model)
+    common_passes.TopologicalSortPass()(model)
+    _check(model.graph, module)
+    if not weights:
+        _strip_weights(model.graph)
+    model.producer_name = "pytorch"
+    proto = ir.serde.serialize_model(model)
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_bytes(proto.SerializeToString(deterministic=True))
+    return proto
+
+
+def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset):
+    # Its warnings are about packages that are not installed and about one name for two equal dims.
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.onnx.export(
+                module,
+                tuple(example_inputs),
+                dynamo=True,
+                optimize=False,
+                opset_version=opset,
+                dynamic_shapes=dynamic_shapes,
+                input_names=input_names,
+                output_names=output_names,
+                external_data=False,
+                verbose=False,
+            )
+    finally:
+        log.setLevel(level)
+
+
+def _merge_tied(graph, module):
+    """One initializer for a parameter that the module holds under several names."""
+    first = {}
+    for name, tensor in module.named_parameters(remove_duplicate=False):
+        keep = first.setdefault(id(tensor), name)
+        if keep == name or name not in graph.initializers:
+            continue
+        if keep not in graph.initializers:
+            first[id(tensor)] = name
+            continue
+        ir.convenience.replace_all_uses_with(graph.initializers[name], graph.initializers[keep])
+        del graph.initializers[name]
+
+
+def _held(graph, module):
+    """The initializers whose values no pass may look at."""
+    parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    buffers = {name for name, b in module.named_buffers(remove_duplicate=False) if b.is_floating_point()}
+    return [v for name, v in graph.initializers.items() if name in parameters or name in buffers]
+
+
+@contextlib.contextmanager
+def _opaque(graph, module):
+    held = [(v, v.const_value) for v in _held(graph, module)]
+    for value, _ in held:
+        del graph.initializers[value.name]
+        value.const_value = None
+        graph.inputs.append(value)
+    yield
+    for value, tensor in held:
+        graph.inputs.remove(value)
+        # A parameter that nothing reads is left out, as a model file's readers expect.
+        if value.uses() or value.is_graph_output():
+            value.const_value = tensor
+            graph.register_initializer(value)
+
+
+def _check(graph, module):
+    """Refuses a graph in which a use of a weight is lost or hidden."""
+    left = sorted({n.op_type for n in graph if n.op_type in LEFTOVERS})
+    if left:
+        raise ExportError(f"the exporter left {', '.join(left)} in the graph")
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    for name, value in graph.initializers.items():
+        tensor = value.const_value
+        if name in parameters:
+            if value.metadata_props.get(KIND) != "PARAMETER":
+                raise ExportError(f"parameter '{name}' has lost its PARAMETER mark")
+            if tuple(value.shape) != tuple(parameters[name].shape):
+                raise ExportError(f"parameter '{name}' has changed its shape to {list(value.shape)}")
+        elif value.metadata_props.get(KIND) is None and tensor.size > MAX_CONSTANT:
+            raise ExportError(f"constant '{name}' of shape {list(value.shape)} has {tensor.size} elements: a folded weight or a large table")
+    if module.training:
+        _check_batch_norm(graph, module)
+
+
+def _check_batch_norm(graph, module):
+    norms = [n for n, m in module.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.training]
+    written = [n for n in graph if n.op_type == "BatchNormalization" and n.attributes.get_int("training_mode", 0) == 1]
+    if norms and not written:
+        raise ExportError(f"BatchNorm '{norms[0]}' is in training mode, but this exporter writes it with fixed statistics; call module.eval() first if that is meant")
+
+
+def _strip_weights(graph):
+    offset = 0
+    for name, value in graph.initializers.items():
+        if value.metadata_props.get(KIND) != "PARAMETER":
+            continue
+        tensor = value.const_value
+        value.const_value = ir.ExternalTensor(WEIGHTS_FILE, offset, tensor.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape), name=name, base_dir="")
+        offset += tensor.nbytes
+
+
+def parameter_count(proto):
+    """Elements of all initializers marked PARAMETER."""
+    marked = {v.name for v in proto.graph.value_info for p in v.metadata_props if p.key == KIND and p.value == "PARAMETER"}
+    total = 0
+    for t in proto.graph.initializer:
+        if t.name in marked:
+            n = 1
+            for d in t.dims:
+                n *= d
+            total += n
+    return total
+
+
+def op_counts(proto: onnx.ModelProto):
+    """Operator name -> number of nodes."""
+    counts = {}
+    for node in proto.graph.node:
+        counts[node.op_type] = counts.get(node.op_type, 0) + 1
+    return dict(sorted(counts.items()))
