@@ -1,0 +1,74 @@
+//===- NNBase.td - The nn dialect, its attributes and base classes ---------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_NNBASE
+#define DIALECTS_NN_NNBASE
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/IR/TensorEncoding.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "dialects/nn/NNInterfaces.td"
+
+def NN_Dialect : Dialect {
+  let name = "nn";
+  let cppNamespace = "::dt::nn";
+  let summary = "The model: tensor operators with value semantics";
+  let description = [{
+    What networks compute, one op an operator that the field has a name for. Ops are pure and work on ranked tensors; a dim that is not a number is an
+    expression of the module's symbols, kept in the tensor's encoding (`#nn.dims`). Each op says its result type, gradient, cost, sharding rule and
+    precision through interfaces, so that no pass switches on op names.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let hasConstantMaterializer = 1;
+  let extraClassDeclaration = [{
+    void registerAttributes();
+  }];
+}
+
+class NN_Attr<string name, string attrMnemonic, list<Trait> traits = []> : AttrDef<NN_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+def NN_DimsAttr : NN_Attr<"Dims", "dims", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "Sizes of a tensor's `?` dims, in order";
+  let description = [{
+    `tensor<?x16x?xf32, #nn.dims<images, 4*batch>>`: one polynomial a `?`. Canonical text, so equal sizes make equal types.
+  }];
+  let parameters = (ins ArrayRefParameter<"::mlir::StringAttr">:$exprs);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def NN_OnnxAttr : NN_Attr<"Onnx", "onnx"> {
+  let summary = "A tensor that stays in an ONNX file: file and initializer";
+  let parameters = (ins StringRefParameter<>:$file, StringRefParameter<>:$initializer);
+  let assemblyFormat = "`<` $file `,` $initializer `>`";
+}
+
+def NN_InitAttr : NN_Attr<"Init", "init"> {
+  let summary = "A parameter that is drawn by rule, e.g. \"normal(0, 0.02)\"";
+  let description = [{
+    Values depend on the program's seed, the parameter's name and the element's index only. Rules: docs/recipe.md.
+  }];
+  let parameters = (ins StringRefParameter<>:$rule, StringRefParameter<>:$file, StringRefParameter<>:$initializer);
+  let assemblyFormat = "`<` $rule `,` $file `,` $initializer `>`";
+}
+
+def NN_Tensor : RankedTensorOf<[AnyFloat, I1, I8, I32, I64, UI8]>;
+def NN_FloatTensor : RankedTensorOf<[AnyFloat]>;
+def NN_IntTensor : RankedTensorOf<[I32, I64]>;
+def NN_BoolTensor : RankedTensorOf<[I1]>;
+
+class NN_Op<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic, traits>;
+/// An op without effects whose result types follow from its operands and attributes.
+class NN_PureOp<string mnemonic, list<Trait> traits = []> : NN_Op<mnemonic, traits # [Pure]>;
+class NN_InferredOp<string mnemonic, list<Trait> traits = []> : NN_PureOp<mnemonic, traits # [InferTypeOpAdaptor]>;
+
+#endif // DIALECTS_NN_NNBASE

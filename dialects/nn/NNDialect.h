@@ -1,0 +1,43 @@
+//===- NNDialect.h - The nn dialect: attributes, traits, interfaces -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_NNDIALECT_H
+#define DIALECTS_NN_NNDIALECT_H
+
+#include "dialects/nn/DimExpr.h"
+#include "dialects/nn/NNShape.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/TensorEncoding.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace dt::nn {
+/// The derivative is zero wherever it exists: gradients stop at this op.
+template <typename ConcreteOp>
+class ZeroGradient
+    : public mlir::OpTrait::TraitBase<ConcreteOp, ZeroGradient> {};
+/// Cheap enough to be computed again in the backward function.
+template <typename ConcreteOp>
+class Recomputable
+    : public mlir::OpTrait::TraitBase<ConcreteOp, Recomputable> {};
+} // namespace dt::nn
+
+#include "dialects/nn/NNDialect.h.inc"
+#include "dialects/nn/NNEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/nn/NNAttrs.h.inc"
+#include "dialects/nn/NNInterfaces.h.inc"
+
+#endif // DIALECTS_NN_NNDIALECT_H

@@ -1,0 +1,138 @@
+//===- NNElementwise.td - Elementwise operators ------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// All broadcast as NumPy does; each has a scalar body (ScalarOpInterface), from
+// which kernels of every target are made.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_NNELEMENTWISE
+#define DIALECTS_NN_NNELEMENTWISE
+
+include "dialects/nn/NNBase.td"
+
+/// Its derivative is zero wherever it exists: gradients stop here.
+def NN_ZeroGradient : NativeOpTrait<"ZeroGradient"> { let cppNamespace = "::dt::nn"; }
+/// Cheap enough to be computed again in the backward function instead of being kept.
+def NN_Recomputable : NativeOpTrait<"Recomputable"> { let cppNamespace = "::dt::nn"; }
+
+class NN_Elementwise<string mnemonic, list<Trait> traits = []>
+    : NN_InferredOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>]>;
+
+class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Elementwise<mnemonic, traits> {
+  let summary = what;
+  let arguments = (ins NN_FloatTensor:$input);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+class NN_SmoothUnary<string mnemonic, string what> : NN_Unary<mnemonic, what, [DeclareOpInterfaceMethods<VjpOpInterface>]>;
+
+def NN_NegOp : NN_SmoothUnary<"neg", "-x"> { let hasFolder = 1; }
+def NN_AbsOp : NN_SmoothUnary<"abs", "|x|; gradient 0 at 0">;
+def NN_ExpOp : NN_SmoothUnary<"exp", "exp(x)">;
+def NN_LogOp : NN_SmoothUnary<"log", "natural logarithm">;
+def NN_SqrtOp : NN_SmoothUnary<"sqrt", "square root">;
+def NN_RsqrtOp : NN_SmoothUnary<"rsqrt", "1 / sqrt(x)">;
+def NN_ReciprocalOp : NN_SmoothUnary<"reciprocal", "1 / x">;
+def NN_SinOp : NN_SmoothUnary<"sin", "sine">;
+def NN_CosOp : NN_SmoothUnary<"cos", "cosine">;
+def NN_TanhOp : NN_SmoothUnary<"tanh", "hyperbolic tangent">;
+def NN_ErfOp : NN_SmoothUnary<"erf", "error function">;
+def NN_SigmoidOp : NN_SmoothUnary<"sigmoid", "1 / (1 + exp(-x))">;
+def NN_SiluOp : NN_SmoothUnary<"silu", "x * sigmoid(x)">;
+def NN_SoftplusOp : NN_SmoothUnary<"softplus", "log(1 + exp(x))">;
+def NN_ReluOp : NN_SmoothUnary<"relu", "max(x, 0); gradient 0 at 0">;
+
+def NN_GeluOp : NN_SmoothUnary<"gelu", "Gaussian error linear unit"> {
+  let description = [{ `tanh` selects the tanh approximation (GPT-2), otherwise x/2 * (1 + erf(x / sqrt 2)). }];
+  let arguments = (ins NN_FloatTensor:$input, UnitAttr:$tanh);
+}
+def NN_GeluGradOp : NN_Elementwise<"gelu_grad"> {
+  let summary = "dy * gelu'(x)";
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, UnitAttr:$tanh);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$input `,` $grad attr-dict `:` type($input)  `,` type($grad)";
+}
+def NN_SiluGradOp : NN_Elementwise<"silu_grad"> {
+  let summary = "dy * silu'(x)";
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$input `,` $grad attr-dict `:` type($input)  `,` type($grad)";
+}
+def NN_LeakyReluOp : NN_SmoothUnary<"leaky_relu", "x if x >= 0 else alpha * x"> {
+  let arguments = (ins NN_FloatTensor:$input, F64Attr:$alpha);
+}
+def NN_EluOp : NN_SmoothUnary<"elu", "x if x > 0 else alpha * (exp(x) - 1), times scale (SELU has scale != 1)"> {
+  let arguments = (ins NN_FloatTensor:$input, DefaultValuedAttr<F64Attr, "1.0">:$alpha, DefaultValuedAttr<F64Attr, "1.0">:$scale);
+}
+def NN_HardSigmoidOp : NN_SmoothUnary<"hard_sigmoid", "clamp(alpha * x + beta, 0, 1)"> {
+  let arguments = (ins NN_FloatTensor:$input, F64Attr:$alpha, F64Attr:$beta);
+}
+def NN_FloorOp : NN_Unary<"floor", "largest integer not above", [NN_ZeroGradient]>;
+def NN_CeilOp : NN_Unary<"ceil", "smallest integer not below", [NN_ZeroGradient]>;
+def NN_RoundOp : NN_Unary<"round", "nearest integer, ties to even", [NN_ZeroGradient]>;
+def NN_SignOp : NN_Unary<"sign", "-1, 0 or 1", [NN_ZeroGradient]>;
+
+class NN_Predicate<string mnemonic, string what> : NN_Elementwise<mnemonic, [NN_ZeroGradient]> {
+  let summary = what;
+  let arguments = (ins NN_FloatTensor:$input);
+  let results = (outs NN_BoolTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+def NN_IsNanOp : NN_Predicate<"is_nan", "true where x is not a number">;
+def NN_IsInfOp : NN_Predicate<"is_inf", "true where x is an infinity">;
+def NN_NotOp : NN_Elementwise<"not", [NN_ZeroGradient]> {
+  let summary = "logical negation";
+  let arguments = (ins NN_BoolTensor:$input);
+  let results = (outs NN_BoolTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+
+class NN_Binary<string mnemonic, string what, list<Trait> traits = [DeclareOpInterfaceMethods<VjpOpInterface>]> : NN_Elementwise<mnemonic, traits> {
+  let summary = what;
+  let description = [{ Operands have one element type and broadcast; integers wrap. }];
+  let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
+}
+def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
+def NN_SubOp : NN_Binary<"sub", "x - y"> { let hasFolder = 1; }
+def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
+def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says"> { let hasFolder = 1; }
+def NN_PowOp : NN_Binary<"pow", "x to the power of y; y not differentiated unless x > 0">;
+def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
+def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
+def NN_ModOp : NN_Binary<"mod", "remainder; sign of the divisor, with `fmod` that of the dividend", [NN_ZeroGradient]> {
+  let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$fmod);
+}
+def NN_AndOp : NN_Binary<"and", "logical and", [Commutative, NN_ZeroGradient]>;
+def NN_OrOp : NN_Binary<"or", "logical or", [Commutative, NN_ZeroGradient]>;
+def NN_XorOp : NN_Binary<"xor", "logical exclusive or", [Commutative, NN_ZeroGradient]>;
+
+def NN_Compare : I32EnumAttr<"Compare", "how two numbers are compared", [
+  I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>, I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]> {
+  let cppNamespace = "::dt::nn";
+}
+def NN_CmpOp : NN_Elementwise<"cmp", [NN_ZeroGradient]> {
+  let summary = "comparison; floats ordered (false when either is not a number, `ne` true)";
+  let arguments = (ins NN_Compare:$predicate, NN_Tensor:$lhs, NN_Tensor:$rhs);
+  let results = (outs NN_BoolTensor:$result);
+  let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
+}
+def NN_WhereOp : NN_Elementwise<"where", [DeclareOpInterfaceMethods<VjpOpInterface>]> {
+  let summary = "lhs where the condition holds, rhs elsewhere";
+  let arguments = (ins NN_BoolTensor:$condition, NN_Tensor:$lhs, NN_Tensor:$rhs);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$condition `,` $lhs `,` $rhs attr-dict `:` type($condition) `,` type($lhs) `,` type($rhs)";
+}
+def NN_CastOp : NN_PureOp<"cast", [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, DeclareOpInterfaceMethods<VjpOpInterface>]> {
+  let summary = "element type conversion; float to integer truncates, anything to bool is != 0";
+  let arguments = (ins NN_Tensor:$input);
+  let results = (outs NN_Tensor:$result);
+  let hasFolder = 1;
+  let hasVerifier = 1;
+  let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
+}
+
+#endif // DIALECTS_NN_NNELEMENTWISE

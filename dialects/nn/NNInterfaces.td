@@ -1,0 +1,53 @@
+//===- NNInterfaces.td - What an nn op tells the passes ---------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_NNINTERFACES
+#define DIALECTS_NN_NNINTERFACES
+
+include "mlir/IR/OpBase.td"
+
+def ScalarOpInterface : OpInterface<"ScalarOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{
+    An elementwise op: result element i is a scalar function of the operands' elements i (operands broadcast as in NumPy). One kernel body serves every
+    target and every fusion.
+  }];
+  let methods = [
+    InterfaceMethod<"Emits arith/math ops that compute one result element from one element of each operand.",
+      "::mlir::Value", "buildScalar", (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$elements)>
+  ];
+}
+
+def VjpOpInterface : OpInterface<"VjpOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{
+    Reverse-mode gradient. Ops whose results do not depend smoothly on any operand carry the trait `ZeroGradient` instead; an op with neither on an active path is an
+    error of the differentiate phase that names it.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Emits the vector-Jacobian products. `resultGrads[i]` is the gradient of result i, null when nothing uses it. `wanted[j]` says whether the gradient of operand j is
+      needed; on return `operandGrads[j]` has the type of operand j, or stays null (unwanted, or zero). May use operands and results of the op itself: what is used becomes residual.
+      }],
+      "::llvm::LogicalResult", "buildVjp",
+      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$resultGrads, "::llvm::ArrayRef<bool>":$wanted,
+           "::llvm::SmallVectorImpl<::mlir::Value> &":$operandGrads)>
+  ];
+}
+
+def CostOpInterface : OpInterface<"CostOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{ What an op costs, as polynomials of the module's symbols. }];
+  let methods = [
+    InterfaceMethod<"Floating-point operations (a multiply-add counts 2).", "::dt::nn::DimExpr", "getFlops", (ins)>,
+    InterfaceMethod<"Bytes that must move between memory and the core: operands read, results written, once each.",
+      "::dt::nn::DimExpr", "getBytes", (ins), "", [{
+        return ::dt::nn::operandAndResultBytes($_op.getOperation());
+      }]>
+  ];
+}
+
+#endif // DIALECTS_NN_NNINTERFACES
