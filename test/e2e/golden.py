@@ -1,0 +1,147 @@
+# ===- golden.py - an emitted program against PyTorch's figures ------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A model folder holds what training its graph gives in PyTorch (see
+# models/export/README.md for the format). This runs an emitted program on the
+# same batch for as many steps and compares three things: the outputs at the
+# initial weights, every gradient of the first step, and the loss before each
+# step. A table says what was compared; the exit code is the verdict.
+# ===-----------------------------------------------------------------------===
+"""golden.py MODEL_FOLDER --program EMITTED_FOLDER: compares outputs, gradients and loss curve with PyTorch's."""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+OUTPUT_LIMIT = 1e-4  # largest difference over largest value
+GRADIENT_LIMIT = 1e-4  # relative L2
+VANISHING_LIMIT = 1e-4  # absolute: gradients that are zero in exact arithmetic
+CURVE_LIMIT = 1e-3  # relative
+
+
+class Golden:
+    """A model folder, with names as the program has them: `module.tensor`; tensors of the loss plain."""
+
+    def __init__(self, folder, frozen):
+        self.meta = json.loads((folder / "golden.json").read_text())
+        tensors = load_file(folder / "golden.safetensors")
+        self.single = len(self.meta["graphs"]) == 1
+        self.inputs, self.outputs, self.gradients = {}, {}, {}
+        graph_inputs = {self.name(p, i["name"]) for p, g in self.meta["graphs"].items() for i in g["inputs"]}
+        gradients = "frozen.grad." if frozen else "grad."
+        for key, value in tensors.items():
+            if key.startswith("in."):
+                name = self.prefixed(key[3:])
+                self.inputs[name if name in graph_inputs else key[3:]] = value
+            elif key.startswith("out."):
+                self.outputs[self.prefixed(key[4:])] = value
+            elif key.startswith(gradients):
+                self.gradients[self.prefixed(key[len(gradients) :])] = value
+        self.curve = tensors["frozen.curve" if frozen else "curve"]
+        facts = self.meta["frozen"] if frozen else self.meta
+        self.vanishing = {self.prefixed(n) for n in self.meta["fp32_vs_fp64"]["vanishing_grads"]}
+        self.vanishing |= {self.prefixed(n) for n in facts["fp32_vs_fp64"]["vanishing_grads"]}
+
+    def name(self, part, tensor):
+        return f"model.{tensor}" if self.single else f"{part}.{tensor}"
+
+    def prefixed(self, name):
+        return f"model.{name}" if self.single else name
+
+
+def run(program, golden, threads, folder):
+    """Trains on the golden batch; returns saved outputs, gradients and losses."""
+    save_file({k: np.ascontiguousarray(v) for k, v in golden.inputs.items()}, folder / "batch.safetensors")
+    command = [str(program / "build" / "train"), "--batch", "batch.safetensors", "--steps", str(len(golden.curve))]
+    command += ["--save-outputs", "outputs.safetensors", "--save-gradients", "gradients.safetensors", "--metrics", "metrics.jsonl"]
+    if threads:
+        command += ["--threads", str(threads)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"train ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines() if line.strip()]
+    losses = np.array([r["loss"] for r in records if "loss" in r])
+    return load_file(folder / "outputs.safetensors"), load_file(folder / "gradients.safetensors"), losses
+
+
+def compare(name, have, want, measure, limit):
+    """One row of the table: (name, error, limit, remark)."""
+    if have is None:
+        return (name, float("inf"), limit, "missing")
+    if have.shape != want.shape:
+        return (name, float("inf"), limit, f"shape {list(have.shape)}, expected {list(want.shape)}")
+    have, want = have.astype(np.float64), want.astype(np.float64)
+    if not np.all(np.isfinite(have)):
+        return (name, float("inf"), limit, "not finite")
+    return (name, float(measure(have, want)), limit, "")
+
+
+def relative_max(have, want):
+    return np.max(np.abs(have - want), initial=0) / max(np.max(np.abs(want), initial=0), 1e-30)
+
+
+def relative_l2(have, want):
+    return np.linalg.norm(have - want) / max(np.linalg.norm(want), 1e-30)
+
+
+def absolute(have, want):
+    return np.max(np.abs(have - want), initial=0)
+
+
+def compare_all(golden, outputs, gradients, losses):
+    rows = {"outputs": [], "gradients": [], "curve": []}
+    for name, want in sorted(golden.outputs.items()):
+        rows["outputs"].append(compare(name, outputs.get(name), want, relative_max, OUTPUT_LIMIT))
+    for name, want in sorted(golden.gradients.items()):
+        measure, limit = (absolute, VANISHING_LIMIT) if name in golden.vanishing else (relative_l2, GRADIENT_LIMIT)
+        rows["gradients"].append(compare(name, gradients.get(name), want, measure, limit))
+    for name in sorted(set(gradients) - set(golden.gradients)):
+        if np.any(gradients[name]):
+            rows["gradients"].append((name, float("inf"), 0.0, "PyTorch has no gradient here"))
+    for step, want in enumerate(golden.curve):
+        have = losses[step : step + 1] if step < len(losses) else None
+        rows["curve"].append(compare(f"step {step}", have, want.reshape(1), relative_max, CURVE_LIMIT))
+    return rows
+
+
+def report(title, rows, show):
+    failed = False
+    print(f"{title}\n{'':2}{'what':10} {'compared':>8} {'failed':>6} {'worst':>9}  of limit, at")
+    for kind, entries in rows.items():
+        entries.sort(key=lambda r: r[1] / r[2] if r[2] else float("inf"), reverse=True)
+        bad = [r for r in entries if not r[1] <= r[2]]
+        failed |= bool(bad) or not entries
+        worst = entries[0] if entries else ("nothing to compare", float("inf"), 0.0, "")
+        print(f"  {kind:10} {len(entries):8} {len(bad):6} {worst[1]:9.2e}  {worst[2]:.0e}, {worst[0]}")
+        for name, error, limit, remark in (bad[:show] if bad else []):
+            print(f"      {error:9.2e}  {name}  {remark}")
+        if len(bad) > show:
+            print(f"      and {len(bad) - show} more")
+    print("ok" if not failed else "DIFFERS")
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--program", type=pathlib.Path, required=True)
+    parser.add_argument("--frozen", action="store_true", help="compare with the figures of the partly frozen model")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--show", type=int, default=12, help="how many failing tensors to list")
+    arguments = parser.parse_args()
+    golden = Golden(arguments.model, arguments.frozen)
+    with tempfile.TemporaryDirectory() as folder:
+        got = run(arguments.program.resolve(), golden, arguments.threads, pathlib.Path(folder))
+    title = arguments.model.name + (" (frozen)" if arguments.frozen else "")
+    sys.exit(1 if report(title, compare_all(golden, *got), arguments.show) else 0)
+
+
+if __name__ == "__main__":
+    main()
