@@ -1,4 +1,5 @@
-//===- DimExpr.cpp - Sizes of tensor dims as polynomials -------------------===//
+//===- DimExpr.cpp - Sizes of tensor dims as polynomials
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -32,9 +33,10 @@ DimExpr DimExpr::symbol(llvm::StringRef name) {
 }
 
 void DimExpr::add(Term term) {
-  auto it = std::lower_bound(
-      sum.begin(), sum.end(), term,
-      [](const Term &a, const Term &b) { return before(a.symbols, b.symbols); });
+  auto it = std::lower_bound(sum.begin(), sum.end(), term,
+                             [](const Term &a, const Term &b) {
+                               return before(a.symbols, b.symbols);
+                             });
   if (it != sum.end() && it->symbols == term.symbols) {
     it->coefficient += term.coefficient;
     if (it->coefficient == 0)

@@ -1,0 +1,145 @@
+//===- NNDialect.cpp - The nn dialect and its attributes
+//--------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/nn/NNOps.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace dt::nn;
+
+#include "dialects/nn/NNDialect.cpp.inc"
+#include "dialects/nn/NNEnums.cpp.inc"
+#include "dialects/nn/NNInterfaces.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/nn/NNAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "dialects/nn/NNOps.cpp.inc"
+
+void NNDialect::initialize() {
+  registerAttributes();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/nn/NNOps.cpp.inc"
+      >();
+}
+
+void NNDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/nn/NNAttrs.cpp.inc"
+      >();
+}
+
+Operation *NNDialect::materializeConstant(OpBuilder &builder, Attribute value,
+                                          Type type, Location loc) {
+  if (auto elements = dyn_cast<ElementsAttr>(value))
+    if (elements.getType() == type)
+      return ConstantOp::create(builder, loc, type, elements);
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// #nn.dims
+//===----------------------------------------------------------------------===//
+
+/// Reads up to the next ',' or '>' as one polynomial. Tokens are pasted
+/// together, so spaces do not matter.
+static ParseResult parseExpr(AsmParser &parser, StringAttr &out) {
+  SMLoc at = parser.getCurrentLocation();
+  std::string text;
+  while (true) {
+    std::string keyword;
+    int64_t number;
+    OptionalParseResult integer = parser.parseOptionalInteger(number);
+    if (integer.has_value()) {
+      if (failed(*integer))
+        return failure();
+      text += number < 0 ? "-" + std::to_string(-number)
+                         : " " + std::to_string(number);
+    } else if (succeeded(parser.parseOptionalKeywordOrString(&keyword))) {
+      text += keyword;
+    } else if (succeeded(parser.parseOptionalPlus())) {
+      text += "+";
+    } else if (succeeded(parser.parseOptionalMinus())) {
+      text += "-";
+    } else if (succeeded(parser.parseOptionalStar())) {
+      text += "*";
+    } else {
+      break;
+    }
+  }
+  std::optional<DimExpr> e = DimExpr::parse(text);
+  if (!e)
+    return parser.emitError(
+        at, "expected a size such as 'batch' or '16*images + 1'");
+  out = StringAttr::get(parser.getContext(), e->str());
+  return success();
+}
+
+Attribute DimsAttr::parse(AsmParser &parser, Type) {
+  SmallVector<StringAttr> exprs;
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, [&] {
+        return parseExpr(parser, exprs.emplace_back());
+      }))
+    return {};
+  return DimsAttr::get(parser.getContext(), exprs);
+}
+
+void DimsAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  llvm::interleaveComma(getExprs(), printer,
+                        [&](StringAttr e) { printer << e.getValue(); });
+  printer << ">";
+}
+
+LogicalResult
+DimsAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
+                         function_ref<InFlightDiagnostic()> emitError) const {
+  size_t dynamic = llvm::count_if(shape, ShapedType::isDynamic);
+  if (dynamic != getExprs().size())
+    return emitError() << "has " << dynamic << " '?' dims but #nn.dims gives "
+                       << getExprs().size() << " sizes";
+  for (StringAttr text : getExprs()) {
+    std::optional<DimExpr> e = DimExpr::parse(text.getValue());
+    if (!e)
+      return emitError() << "'" << text.getValue() << "' is not a size";
+    if (e->isConstant())
+      return emitError() << "size '" << text.getValue()
+                         << "' is a number: write it into the type";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyParameter(Operation *op, FlatSymbolRefAttr name,
+                                     Type type, SymbolTableCollection &tables) {
+  auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(op, name);
+  if (!parameter)
+    return op->emitOpError() << "names no nn.parameter: " << name;
+  if (parameter.getType() != type) {
+    InFlightDiagnostic diagnostic = op->emitOpError()
+                                    << "has type " << type << " but " << name
+                                    << " is " << parameter.getType();
+    diagnostic.attachNote(parameter.getLoc()) << "declared here";
+    return diagnostic;
+  }
+  return success();
+}
+
+LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyParameter(*this, getParameterAttr(), getType(), tables);
+}
+
+LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyParameter(*this, getParameterAttr(), getGrad().getType(),
+                         tables);
+}

@@ -1,4 +1,5 @@
-//===- NNDialect.h - The nn dialect: attributes, traits, interfaces -*- C++ -*-===//
+//===- NNDialect.h - The nn dialect: attributes, traits, interfaces -*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -26,12 +27,12 @@
 namespace dt::nn {
 /// The derivative is zero wherever it exists: gradients stop at this op.
 template <typename ConcreteOp>
-class ZeroGradient
-    : public mlir::OpTrait::TraitBase<ConcreteOp, ZeroGradient> {};
+class ZeroGradient : public mlir::OpTrait::TraitBase<ConcreteOp, ZeroGradient> {
+};
 /// Cheap enough to be computed again in the backward function.
 template <typename ConcreteOp>
-class Recomputable
-    : public mlir::OpTrait::TraitBase<ConcreteOp, Recomputable> {};
+class Recomputable : public mlir::OpTrait::TraitBase<ConcreteOp, Recomputable> {
+};
 } // namespace dt::nn
 
 #include "dialects/nn/NNDialect.h.inc"
