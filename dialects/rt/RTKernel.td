@@ -1,0 +1,66 @@
+//===- RTKernel.td - Generated loops ----------------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_RT_RTKERNEL
+#define DIALECTS_RT_RTKERNEL
+
+include "dialects/rt/RTBase.td"
+
+def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "a parallel loop nest over generated scalar code";
+  let description = [{
+    ```mlir
+    rt.kernel @silu_mul [%i < "40*batch", %j < 128] (%x = %a : !rt.buffer<f32, [2, 20, "batch", 128]> as !rt.buffer<f32, ["40*batch", 128]>, %o = %out : …) {
+      %0 = rt.load %x[%i, %j] : !rt.buffer<f32, ["40*batch", 128]>
+      …
+      rt.store %1, %o[%i, %j] : …
+    }
+    ```
+    The body runs once for each point of the bounds, in any order and together: points are independent. It holds arith, math, scf.for, scf.if, rt.load, rt.store, rt.size. An empty list of
+    bounds: the body runs once. Buffers are captured as block arguments, possibly with other dims (same element type, same number of elements). CPU: the outer dims are an OpenMP
+    loop, the innermost is a simd loop where the body has no loop of its own. CUDA: a thread a point.
+  }];
+  let arguments = (ins StrAttr:$name, RT_Dims:$bounds, Variadic<RT_BufferType>:$buffers);
+  let regions = (region SizedRegion<1>:$body);
+  let builders = [
+    /// `argTypes`: how the body sees each buffer. The body is empty.
+    OpBuilder<(ins "::llvm::StringRef":$name, "::llvm::ArrayRef<::dt::nn::DimExpr>":$bounds, "::mlir::ValueRange":$buffers, "::mlir::TypeRange":$argTypes)>
+  ];
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::dt::nn::Shape getBoundExprs();
+    ::mlir::Block::BlockArgListType getIndices() { return getBody().front().getArguments().take_front(getBounds().size()); }
+    ::mlir::Block::BlockArgListType getBufferArgs() { return getBody().front().getArguments().drop_front(getBounds().size()); }
+    /// Whether the body reads / writes the i-th buffer.
+    bool reads(unsigned i);
+    bool writes(unsigned i);
+  }];
+}
+def RT_LoadOp : RT_Op<"load"> {
+  let summary = "element of a buffer, at as many indices as it has dims";
+  let arguments = (ins RT_In<"buffer">:$buffer, Variadic<Index>:$indices);
+  let results = (outs AnyType:$result);
+  let builders = [OpBuilder<(ins "::mlir::Value":$buffer, "::mlir::ValueRange":$indices)>];
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+def RT_StoreOp : RT_Op<"store"> {
+  let summary = "writes an element of a buffer";
+  let arguments = (ins AnyType:$value, RT_Out<"buffer">:$buffer, Variadic<Index>:$indices);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+def RT_SizeOp : RT_Op<"size", [Pure]> {
+  let summary = "value of a size expression at run time";
+  let arguments = (ins RT_Dim:$expr);
+  let results = (outs Index:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let assemblyFormat = "$expr attr-dict";
+}
+
+#endif // DIALECTS_RT_RTKERNEL

@@ -1,0 +1,71 @@
+//===- RTLibrary.td - Calls of the runtime's math libraries -----------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// One op a function of runtime/cpu/*.h, attributes named as there. Sizes of 0 are
+// allowed everywhere: the callee does nothing (or what beta says).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_RT_RTLIBRARY
+#define DIALECTS_RT_RTLIBRARY
+
+include "dialects/rt/RTBase.td"
+
+def RT_MatmulOp : RT_Op<"matmul"> {
+  let summary = "c[i] = op(a[i]) op(b[i]) + bias + beta c[i]";
+  let description = [{
+    runtime/cpu/Matmul.h. op(a) is m x k, op(b) is k x n; strides in elements, those of 0 mean dense (ld*) or the same matrix for all (stride_a, stride_b). `accumulate`: beta = 1, else 0.
+  }];
+  let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, Optional<RT_BufferType>:$bias, RT_InOut<"c">:$c,
+                       RT_Dim:$batch, RT_Dim:$m, RT_Dim:$n, RT_Dim:$k, UnitAttr:$trans_a, UnitAttr:$trans_b,
+                       DefaultValuedAttr<RT_Dim, "\"0\"">:$stride_a, DefaultValuedAttr<RT_Dim, "\"0\"">:$stride_b, DefaultValuedAttr<RT_Dim, "\"0\"">:$stride_c,
+                       DefaultValuedAttr<RT_Dim, "\"0\"">:$lda, DefaultValuedAttr<RT_Dim, "\"0\"">:$ldb, DefaultValuedAttr<RT_Dim, "\"0\"">:$ldc, UnitAttr:$accumulate);
+  let hasVerifier = 1;
+  let assemblyFormat = "$a `,` $b (`bias` $bias^)? `to` $c attr-dict `:` type(operands)";
+}
+
+class RT_ConvLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, traits> {
+  /// n, c, in of the *input* of the forward convolution; o output channels.
+  dag shape = (ins RT_Dim:$n, I64Attr:$c, I64Attr:$o, I64Attr:$groups, RT_Dims:$in, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
+                   DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pad_begin, DenseI64ArrayAttr:$pad_end);
+  let hasVerifier = 1;
+}
+def RT_ConvOp : RT_ConvLike<"conv"> {
+  let summary = "convForward of runtime/cpu/Conv.h";
+  let arguments = !con((ins RT_In<"x">:$x, RT_In<"w">:$w, Optional<RT_BufferType>:$bias, RT_Out<"y">:$y), shape);
+  let assemblyFormat = "$x `,` $w (`bias` $bias^)? `to` $y attr-dict `:` type(operands)";
+}
+def RT_ConvDxOp : RT_ConvLike<"conv_dx"> {
+  let summary = "convBackwardData of runtime/cpu/Conv.h (also the transposed convolution)";
+  let arguments = !con((ins RT_In<"dy">:$dy, RT_In<"w">:$w, Optional<RT_BufferType>:$bias, RT_Out<"dx">:$dx), shape);
+  let assemblyFormat = "$dy `,` $w (`bias` $bias^)? `to` $dx attr-dict `:` type(operands)";
+}
+def RT_ConvDwOp : RT_ConvLike<"conv_dw"> {
+  let summary = "convBackwardWeights of runtime/cpu/Conv.h; `accumulate`: adds to dw and db";
+  let arguments = !con((ins RT_In<"x">:$x, RT_In<"dy">:$dy, RT_InOut<"dw">:$dw, Optional<RT_BufferType>:$db), shape, (ins UnitAttr:$accumulate));
+  let assemblyFormat = "$x `,` $dy `to` $dw (`bias` $db^)? attr-dict `:` type(operands)";
+}
+
+def RT_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>]> {
+  let cppNamespace = "::dt::rt";
+}
+class RT_AttentionLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, traits> {
+  /// Fields of AttentionShape; each stride list is (b, t|s, h), that of the mask (b, h, t, s); MaskKind follows from the mask's element type (none, float, i1).
+  dag shape = (ins RT_Dim:$b, RT_Dim:$t, RT_Dim:$s, RT_Dim:$h, RT_Dim:$hk, RT_Dim:$d, RT_Dim:$dv, RT_Dims:$q_strides, RT_Dims:$k_strides, RT_Dims:$v_strides,
+                   RT_Dims:$o_strides, RT_Dims:$mask_strides, F64Attr:$scale, UnitAttr:$causal, RT_EmptyRow:$empty_row);
+  let hasVerifier = 1;
+}
+def RT_AttentionOp : RT_AttentionLike<"attention"> {
+  let summary = "attentionForward of runtime/cpu/Attention.h";
+  let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_Out<"o">:$o, RT_Out<"lse">:$lse), shape);
+  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `to` $o `,` $lse attr-dict `:` type(operands)";
+}
+def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
+  let summary = "attentionBackward of runtime/cpu/Attention.h";
+  let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_In<"o">:$o, RT_In<"lse">:$lse, RT_In<"do">:$dout,
+                            RT_Out<"dq">:$dq, RT_Out<"dk">:$dk, RT_Out<"dv">:$dv_), shape);
+  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
+}
+
+#endif // DIALECTS_RT_RTLIBRARY
