@@ -1,0 +1,47 @@
+//===- DistOps.h - The dist dialect ------------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Modules, edges, losses, optimizer, batch and data of a training program.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_DIST_DISTOPS_H
+#define DIALECTS_DIST_DISTOPS_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "dialects/dist/DistDialect.h.inc"
+#include "dialects/dist/DistEnums.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/dist/DistOps.h.inc"
+
+namespace dt::dist {
+
+/// The kind of item that always exists and is not declared.
+inline constexpr llvm::StringLiteral kSample = "sample";
+/// Argument and result attribute with a tensor's name.
+inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
+/// On nn.parameter: weight decay leaves it alone.
+inline constexpr llvm::StringLiteral kNoDecayAttr = "dist.no_decay";
+
+/// The most items of `kind` that one sample has; 1 for "sample", nothing for a
+/// kind that is not declared.
+std::optional<int64_t> getItemMax(mlir::ModuleOp program, llvm::StringRef kind);
+/// The only op of that kind in the program, or null.
+template <typename OpT> OpT getOnly(mlir::ModuleOp program) {
+  auto ops = program.getOps<OpT>();
+  return ops.empty() ? OpT() : *ops.begin();
+}
+/// Microbatches of a step; 1 without dist.batch.
+int64_t getNumMicrobatches(mlir::ModuleOp program);
+
+} // namespace dt::dist
+
+#endif // DIALECTS_DIST_DISTOPS_H

@@ -1,0 +1,156 @@
+//===- DistOps.td - The dist dialect: modules, edges, losses, batch ---------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_DIST_DISTOPS
+#define DIALECTS_DIST_DISTOPS
+
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+
+def Dist_Dialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::dt::dist";
+  let summary = "Who runs what: modules of a model, their edges, losses, data";
+  let description = [{
+    A recipe as IR. The top-level module holds one `dist.module` a part of the model and, beside them, what connects and trains them. Nothing here is a
+    tensor computation; that is `nn`, inside the modules. From here on the recipe file is not needed any more.
+
+    Discardable attributes of the dialect: `dist.no_decay` (unit, on `nn.parameter`): weight decay leaves this parameter alone.
+  }];
+  let hasOperationAttrVerify = 1;
+}
+
+class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemonic, traits>;
+/// An op beside the modules, in the top-level module.
+class Dist_TopOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic, traits # [HasParent<"::mlir::ModuleOp">]>;
+
+def Dist_Role : I32EnumAttr<"Role", "what a module is for", [
+  I32EnumAttrCase<"encoder", 0>, I32EnumAttrCase<"backbone", 1>, I32EnumAttrCase<"generator", 2>, I32EnumAttrCase<"tower", 3>, I32EnumAttrCase<"head", 4>]> {
+  let cppNamespace = "::dt::dist";
+}
+
+def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove, NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "a part of the model that is planned and run as one";
+  let description = [{
+    Holds its own symbols (`nn.dim`), parameters (`nn.parameter`) and functions; `@forward` is the module's computation. The names of arguments and
+    results are their `nn.name` attributes. `of` names the kind of item that the module's work is divided by ("sample", "image"). With `whole_batch` the module runs once a step over
+    the global batch; all others run once a microbatch.
+    ```mlir
+    dist.module @vision of "image" role encoder { nn.dim @images of "image" max 6  …  func.func @forward(…) }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch);
+  let regions = (region SizedRegion<1>:$body);
+  let hasVerifier = 1;
+  let assemblyFormat = "$sym_name (`of` $item^)? (`role` $role^)? (`whole_batch` $whole_batch^)? attr-dict-with-keyword $body";
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name)>];
+  let extraClassDeclaration = [{
+    /// The function @forward, or null (it is gone after differentiation).
+    ::mlir::func::FuncOp getForward();
+    /// Index of the argument (result) of `function` that is called `name`.
+    static std::optional<unsigned> findArgument(::mlir::func::FuncOp function, ::llvm::StringRef name);
+    static std::optional<unsigned> findResult(::mlir::func::FuncOp function, ::llvm::StringRef name);
+    /// The `nn.name` of an argument (result); "" without one.
+    static ::llvm::StringRef getArgumentName(::mlir::func::FuncOp function, unsigned index);
+    static ::llvm::StringRef getResultName(::mlir::func::FuncOp function, unsigned index);
+  }];
+}
+
+def Dist_ItemOp : Dist_TopOp<"item"> {
+  let summary = "a kind of thing that a sample has several of";
+  let description = [{ `dist.item "image" max 3`: a sample holds 0 to 3 images. The kind "sample" always exists and is not declared. }];
+  let arguments = (ins StrAttr:$name, I64Attr:$max);
+  let hasVerifier = 1;
+  let assemblyFormat = "$name `max` $max attr-dict";
+}
+
+def Dist_InputOp : Dist_TopOp<"input"> {
+  let summary = "what a raw input is made of";
+  let description = [{
+    `dist.input "llm.input_ids" = {tokens = "ids"}`: an entry of the recipe's `inputs` (docs/data.md), carried to the program's plan.json. The name is `module.input`, or plain `input`
+    where a loss or several modules share it.
+  }];
+  let arguments = (ins StrAttr:$name, DictionaryAttr:$description);
+  let hasVerifier = 1;
+  let assemblyFormat = "$name `=` $description attr-dict";
+}
+
+def Dist_DataOp : Dist_TopOp<"data"> {
+  let summary = "how samples become tokens and items (the recipe's `data`)";
+  let arguments = (ins DictionaryAttr:$description);
+  let hasVerifier = 1;
+  let assemblyFormat = "$description attr-dict";
+}
+
+def Dist_EdgeOp : Dist_TopOp<"edge", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "an output of one module is an input of another";
+  let description = [{
+    `dist.edge @vision "image_embeds" to @llm "image_embeds"`. Both ends have one element type and equal dims: numbers are equal, symbols count the same kind of item. Into a `whole_batch` module
+    the rows of all microbatches go one after another.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$source, StrAttr:$output, FlatSymbolRefAttr:$target, StrAttr:$input);
+  let assemblyFormat = "$source $output `to` $target $input attr-dict";
+}
+
+def Dist_TieOp : Dist_TopOp<"tie", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "two parameters are one";
+  let description = [{ `dist.tie @gpt::@head = @gpt::@wte`: the left one has no storage of its own; value and gradient are the right one's. }];
+  let arguments = (ins SymbolRefAttr:$alias, SymbolRefAttr:$parameter);
+  let assemblyFormat = "$alias `=` $parameter attr-dict";
+}
+
+def Dist_LossOp : Dist_TopOp<"loss", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "a term of the loss: weight * sum of numerators / sum of denominators";
+  let description = [{
+    `dist.loss "text" in @llm numerator "loss.text" denominator @"text.denominator" weight 1.0`. The numerator is the result of `@forward` of that name, a `tensor<f32>` for the part at hand. The denominator is a
+    function of the module from raw inputs to `tensor<f32>`, run for all parts of the global batch before the first forward. Without one every part counts 1, which is
+    exact only if there is one part.
+  }];
+  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$module, StrAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator, F64Attr:$weight);
+  let hasVerifier = 1;
+  let assemblyFormat = "$name `in` $module `numerator` $numerator (`denominator` $denominator^)? `weight` $weight attr-dict";
+}
+
+def Dist_OptimizerKind : I32EnumAttr<"OptimizerKind", "update rule", [I32EnumAttrCase<"adamw", 0>, I32EnumAttrCase<"sgd", 1>]> {
+  let cppNamespace = "::dt::dist";
+}
+def Dist_ScheduleKind : I32EnumAttr<"ScheduleKind", "course of the learning rate", [
+  I32EnumAttrCase<"constant", 0>, I32EnumAttrCase<"linear", 1>, I32EnumAttrCase<"cosine", 2>]> {
+  let cppNamespace = "::dt::dist";
+}
+def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
+  let summary = "how parameters are updated";
+  let description = [{
+    PyTorch's AdamW and SGD; the fields mean what those of `dt::rt::OptimizerInfo` (runtime/Program.h) mean. `total_steps` 0: the number of steps given to the program.
+  }];
+  let arguments = (ins Dist_OptimizerKind:$kind, F64Attr:$lr,
+    DefaultValuedAttr<F64Attr, "0.9">:$beta1, DefaultValuedAttr<F64Attr, "0.999">:$beta2, DefaultValuedAttr<F64Attr, "1.0e-8">:$eps,
+    DefaultValuedAttr<F64Attr, "0.0">:$momentum, DefaultValuedAttr<F64Attr, "0.0">:$weight_decay, DefaultValuedAttr<F64Attr, "0.0">:$clip,
+    DefaultValuedAttr<I64Attr, "0">:$warmup, DefaultValuedAttr<Dist_ScheduleKind, "ScheduleKind::constant">:$schedule, DefaultValuedAttr<I64Attr, "0">:$total_steps,
+    DefaultValuedAttr<F64Attr, "0.0">:$decay_from, DefaultValuedAttr<F64Attr, "0.0">:$final_fraction);
+  let hasVerifier = 1;
+  let assemblyFormat = "$kind `lr` $lr attr-dict";
+}
+
+def Dist_BatchOp : Dist_TopOp<"batch"> {
+  let summary = "samples of a step and of a microbatch";
+  let description = [{ A step is ceil(global / micro) microbatches; the last may have fewer samples. }];
+  let arguments = (ins I64Attr:$global, I64Attr:$micro);
+  let hasVerifier = 1;
+  let assemblyFormat = "`global` $global `micro` $micro attr-dict";
+}
+
+def Dist_SeedOp : Dist_TopOp<"seed"> {
+  let summary = "key of every random draw: initial weights, data order, noise";
+  let arguments = (ins I64Attr:$value);
+  let hasVerifier = 1;
+  let assemblyFormat = "$value attr-dict";
+}
+
+#endif // DIALECTS_DIST_DISTOPS

@@ -1,0 +1,255 @@
+//===- DistVerify.cpp - What makes a program of modules well-formed --------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Checks that need no analysis of the functions inside the modules; those are
+// the business of the phase verifiers in passes/.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/dist/DistOps.h"
+
+#include "dialects/nn/NNOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace dt::dist {
+
+namespace {
+
+/// An op of the same kind and name earlier in the block is a mistake.
+template <typename OpT> LogicalResult verifyFirst(OpT op) {
+  for (Operation *other = op->getPrevNode(); other; other = other->getPrevNode())
+    if (auto same = dyn_cast<OpT>(other); same && same.getName() == op.getName())
+      return op.emitOpError("is the second one named '") << op.getName() << "'";
+  return success();
+}
+
+template <typename OpT> LogicalResult verifyOnly(OpT op) {
+  for (Operation *other = op->getPrevNode(); other; other = other->getPrevNode())
+    if (isa<OpT>(other))
+      return op.emitOpError("stands twice; a program has one");
+  return success();
+}
+
+dist::ModuleOp lookupModule(Operation *from, SymbolTableCollection &tables,
+                            FlatSymbolRefAttr name) {
+  auto module = tables.lookupNearestSymbolFrom<dist::ModuleOp>(from, name);
+  if (!module)
+    from->emitOpError("names the module ") << name << ", which does not exist";
+  return module;
+}
+
+/// The kind of item that a symbol of the module counts, "" if it is unbound or
+/// does not exist.
+StringRef getItemOf(dist::ModuleOp module, StringRef symbol) {
+  auto dim = module.lookupSymbol<nn::DimOp>(symbol);
+  return dim && dim.getItem() ? *dim.getItem() : StringRef();
+}
+
+/// Rewrites a dim over a module's symbols to one over item kinds, so that dims
+/// of two modules compare.
+nn::DimExpr overItems(dist::ModuleOp module, const nn::DimExpr &dim) {
+  return dim.substitute([&](StringRef symbol) -> std::optional<nn::DimExpr> {
+    StringRef item = getItemOf(module, symbol);
+    return nn::DimExpr::symbol(item.empty() ? symbol : item);
+  });
+}
+
+LogicalResult verifyEdgeTypes(EdgeOp edge, dist::ModuleOp from, Type output,
+                              dist::ModuleOp to, Type input) {
+  auto mismatch = [&]() {
+    return edge.emitOpError("connects ")
+           << output << " of " << edge.getSource() << " to " << input << " of "
+           << edge.getTarget() << "; element types and dims must be equal";
+  };
+  auto source = dyn_cast<RankedTensorType>(output);
+  auto target = dyn_cast<RankedTensorType>(input);
+  if (!source || !target ||
+      source.getElementType() != target.getElementType() ||
+      source.getRank() != target.getRank())
+    return mismatch();
+  nn::Shape a = nn::getShape(source), b = nn::getShape(target);
+  bool gathersBatch = to.getWholeBatch() && !from.getWholeBatch();
+  for (auto [i, pair] : llvm::enumerate(llvm::zip(a, b))) {
+    auto [x, y] = pair;
+    // The rows of all microbatches: axis 0 may well be numbers on both sides.
+    if (gathersBatch && i == 0)
+      continue;
+    if (overItems(from, x) != overItems(to, y))
+      return mismatch();
+  }
+  return success();
+}
+
+bool isF32Scalar(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() == 0 && tensor.getElementType().isF32();
+}
+
+LogicalResult verifyNotNegative(Operation *op, StringRef what, double value) {
+  if (std::isfinite(value) && value >= 0)
+    return success();
+  return op->emitOpError() << what << " must be a number that is not negative";
+}
+
+} // namespace
+
+LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  if (attribute.getName() != kNoDecayAttr)
+    return success();
+  if (!isa<nn::ParameterOp>(op) || !isa<UnitAttr>(attribute.getValue()))
+    return op->emitOpError("'") << kNoDecayAttr
+                                << "' is a unit attribute of nn.parameter";
+  return success();
+}
+
+LogicalResult ModuleOp::verify() {
+  for (Operation &op : getBody().front())
+    if (!isa<nn::DimOp, nn::ParameterOp, func::FuncOp>(op) &&
+        op.getName().getDialectNamespace() != "rt")
+      return emitOpError("holds '")
+             << op.getName()
+             << "'; a module has nn.dim, nn.parameter and functions";
+  auto forward = getForward();
+  if (!forward)
+    return success();
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+    StringRef name = getArgumentName(forward, i);
+    if (!name.empty() && *findArgument(forward, name) != i)
+      return emitOpError("has two inputs named '") << name << "'";
+  }
+  for (unsigned i = 0; i < forward.getNumResults(); ++i) {
+    StringRef name = getResultName(forward, i);
+    if (!name.empty() && *findResult(forward, name) != i)
+      return emitOpError("has two outputs named '") << name << "'";
+  }
+  return success();
+}
+
+LogicalResult ItemOp::verify() {
+  if (getName() == kSample)
+    return emitOpError("'sample' always exists and is not declared");
+  if (static_cast<int64_t>(getMax()) < 1)
+    return emitOpError("needs a max of at least 1");
+  return verifyFirst(*this);
+}
+
+LogicalResult InputOp::verify() { return verifyFirst(*this); }
+LogicalResult DataOp::verify() { return verifyOnly(*this); }
+LogicalResult SeedOp::verify() { return verifyOnly(*this); }
+
+LogicalResult BatchOp::verify() {
+  if (static_cast<int64_t>(getMicro()) < 1 || getGlobal() < getMicro())
+    return emitOpError("needs 1 <= micro <= global");
+  return verifyOnly(*this);
+}
+
+LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
+  auto source = lookupModule(*this, tables, getSourceAttr());
+  auto target = lookupModule(*this, tables, getTargetAttr());
+  if (!source || !target)
+    return failure();
+  if (source == target)
+    return emitOpError("connects a module to itself");
+  for (Operation *op = getOperation()->getPrevNode(); op; op = op->getPrevNode())
+    if (auto other = dyn_cast<EdgeOp>(op);
+        other && other.getTarget() == getTarget() && other.getInput() == getInput())
+      return emitOpError("is the second one into '") << getInput() << "'";
+  auto from = source.getForward(), to = target.getForward();
+  if (!from || !to)
+    return success(); // after differentiation
+  auto result = dist::ModuleOp::findResult(from, getOutput());
+  if (!result)
+    return emitOpError("takes '") << getOutput() << "', which is no output of "
+                                  << getSourceAttr();
+  auto argument = dist::ModuleOp::findArgument(to, getInput());
+  if (!argument)
+    return emitOpError("feeds '") << getInput() << "', which is no input of "
+                                  << getTargetAttr();
+  return verifyEdgeTypes(*this, source, from.getResultTypes()[*result], target,
+                         to.getArgumentTypes()[*argument]);
+}
+
+LogicalResult TieOp::verifySymbolUses(SymbolTableCollection &tables) {
+  Operation *program = (*this)->getParentOp();
+  auto lookup = [&](SymbolRefAttr name) {
+    auto op = dyn_cast_or_null<nn::ParameterOp>(
+        tables.lookupSymbolIn(program, name));
+    if (!op)
+      emitOpError("names the parameter ") << name << ", which does not exist";
+    return op;
+  };
+  auto alias = lookup(getAlias());
+  auto parameter = lookup(getParameter());
+  if (!alias || !parameter)
+    return failure();
+  if (alias == parameter)
+    return emitOpError("ties a parameter to itself");
+  if (alias.getType() != parameter.getType())
+    return emitOpError("ties ") << alias.getType() << " to "
+                                << parameter.getType();
+  for (auto other : cast<mlir::ModuleOp>(program).getOps<TieOp>()) {
+    if (other != *this && other.getAlias() == getAlias())
+      return emitOpError("ties ") << getAlias() << " a second time";
+    if (other.getAlias() == getParameter())
+      return emitOpError("ties to ")
+             << getParameter() << ", which is itself tied; name its parameter "
+             << other.getParameter();
+  }
+  return success();
+}
+
+LogicalResult LossOp::verify() { return verifyFirst(*this); }
+
+LogicalResult LossOp::verifySymbolUses(SymbolTableCollection &tables) {
+  auto module = lookupModule(*this, tables, getModuleAttr());
+  if (!module)
+    return failure();
+  if (auto forward = module.getForward()) {
+    auto result = dist::ModuleOp::findResult(forward, getNumerator());
+    if (!result || !isF32Scalar(forward.getResultTypes()[*result]))
+      return emitOpError("needs '") << getNumerator() << "' to be an output of "
+                                    << getModuleAttr()
+                                    << " of type tensor<f32>";
+  }
+  if (!getDenominator())
+    return success();
+  Operation *symbol = SymbolTable::lookupSymbolIn(module, *getDenominator());
+  if (!symbol)
+    return emitOpError("needs the function @")
+           << *getDenominator() << " in " << getModuleAttr();
+  auto function = dyn_cast<func::FuncOp>(symbol);
+  if (function && (function.getNumResults() != 1 ||
+                   !isF32Scalar(function.getResultTypes()[0])))
+    return emitOpError("needs @") << *getDenominator()
+                                  << " to give one tensor<f32>";
+  return success();
+}
+
+LogicalResult OptimizerOp::verify() {
+  auto value = [](const APFloat &f) { return f.convertToDouble(); };
+  if (failed(verifyNotNegative(*this, "lr", value(getLr()))) ||
+      failed(verifyNotNegative(*this, "eps", value(getEps()))) ||
+      failed(verifyNotNegative(*this, "momentum", value(getMomentum()))) ||
+      failed(verifyNotNegative(*this, "weight_decay",
+                               value(getWeightDecay()))) ||
+      failed(verifyNotNegative(*this, "clip", value(getClip()))) ||
+      failed(verifyNotNegative(*this, "final_fraction",
+                               value(getFinalFraction()))))
+    return failure();
+  for (double beta : {value(getBeta1()), value(getBeta2())})
+    if (!(beta >= 0 && beta < 1))
+      return emitOpError("beta1 and beta2 must be in [0, 1)");
+  if (!(value(getDecayFrom()) >= 0 && value(getDecayFrom()) <= 1))
+    return emitOpError("decay_from is a fraction of the steps, 0 to 1");
+  if (static_cast<int64_t>(getWarmup()) < 0 ||
+      static_cast<int64_t>(getTotalSteps()) < 0)
+    return emitOpError("warmup and total_steps must not be negative");
+  return verifyOnly(*this);
+}
+
+} // namespace dt::dist
