@@ -31,11 +31,9 @@ def RT_Dialect : Dialect {
     is the op that makes the yielded value, and may be reassociated).
   }];
   let useDefaultTypePrinterParser = 1;
-  let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::dt::nn::NNDialect"];
   let extraClassDeclaration = [{
     void registerTypes();
-    void registerAttributes();
     /// Names of the discardable attributes.
     static constexpr ::llvm::StringLiteral kName = "rt.name";
     static constexpr ::llvm::StringLiteral kAccess = "rt.access";

@@ -1,0 +1,50 @@
+//===- RTDialect.h - The rt dialect and its buffer type -----------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_RT_RTDIALECT_H
+#define DIALECTS_RT_RTDIALECT_H
+
+#include "dialects/nn/NNDialect.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+#include "dialects/rt/RTDialect.h.inc"
+#include "dialects/rt/RTEnums.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/rt/RTTypes.h.inc"
+
+namespace dt::rt {
+
+/// Dims that stand in attributes as text. The texts have been verified.
+dt::nn::DimExpr getDim(mlir::StringAttr text);
+dt::nn::Shape getDims(mlir::ArrayAttr texts);
+mlir::StringAttr getDimAttr(mlir::MLIRContext *context,
+                            const dt::nn::DimExpr &dim);
+mlir::ArrayAttr getDimsAttr(mlir::MLIRContext *context,
+                            llvm::ArrayRef<dt::nn::DimExpr> dims);
+
+/// Whether `text` is a size in canonical form; else says on `op` what is wrong
+/// with attribute `name`.
+llvm::LogicalResult verifyDim(mlir::Operation *op, llvm::StringRef name,
+                              mlir::StringAttr text);
+llvm::LogicalResult verifyDims(mlir::Operation *op, llvm::StringRef name,
+                               mlir::ArrayAttr texts);
+
+} // namespace dt::rt
+
+#endif // DIALECTS_RT_RTDIALECT_H

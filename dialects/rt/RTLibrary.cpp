@@ -1,0 +1,183 @@
+//===- RTLibrary.cpp - Verifiers of library calls
+//---------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Sizes in attributes and sizes of buffers say the same thing twice, because
+// the callee gets addresses only: here they are compared.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/rt/RTOps.h"
+
+using namespace mlir;
+using namespace dt::rt;
+using dt::nn::DimExpr;
+using dt::nn::Shape;
+
+/// Every text and list of texts among the attributes is a size.
+static LogicalResult verifySizes(Operation *op) {
+  for (NamedAttribute attribute : op->getAttrs()) {
+    StringRef name = attribute.getName().getValue();
+    if (auto text = dyn_cast<StringAttr>(attribute.getValue())) {
+      if (failed(verifyDim(op, name, text)))
+        return failure();
+    } else if (auto texts = dyn_cast<ArrayAttr>(attribute.getValue())) {
+      if (failed(verifyDims(op, name, texts)))
+        return failure();
+    }
+  }
+  return success();
+}
+
+static LogicalResult verifyFloats(Operation *op, ValueRange buffers) {
+  for (Value v : buffers)
+    if (v && !cast<BufferType>(v.getType()).getElementType().isF32())
+      return op->emitOpError() << "works on f32, not " << v.getType();
+  return success();
+}
+
+static LogicalResult verifyCount(Operation *op, StringRef name, Value buffer,
+                                 const DimExpr &expected) {
+  if (!buffer)
+    return success();
+  DimExpr have = cast<BufferType>(buffer.getType()).getNumElements();
+  if (have != expected)
+    return op->emitOpError() << "'" << name << "' has " << have.str()
+                             << " elements, expected " << expected.str();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+LogicalResult MatmulOp::verify() {
+  if (failed(verifySizes(*this)) ||
+      failed(verifyFloats(*this, {getA(), getB(), getBias(), getC()})))
+    return failure();
+  auto dim = [](StringAttr text) { return getDim(text); };
+  DimExpr batch = dim(getBatchAttr()), m = dim(getMAttr()), n = dim(getNAttr()),
+          k = dim(getKAttr()), zero;
+  // Only dense operands have a size that follows.
+  auto check = [&](StringRef name, Value v, DimExpr rows, DimExpr cols,
+                   DimExpr stride, DimExpr ld) -> LogicalResult {
+    if (ld != zero && ld != cols)
+      return success();
+    if (stride == zero)
+      return verifyCount(*this, name, v, rows * cols);
+    if (stride == rows * cols)
+      return verifyCount(*this, name, v, batch * rows * cols);
+    return success();
+  };
+  if (getTransA() ? failed(check("a", getA(), k, m, dim(getStrideAAttr()),
+                                 dim(getLdaAttr())))
+                  : failed(check("a", getA(), m, k, dim(getStrideAAttr()),
+                                 dim(getLdaAttr()))))
+    return failure();
+  if (getTransB() ? failed(check("b", getB(), n, k, dim(getStrideBAttr()),
+                                 dim(getLdbAttr())))
+                  : failed(check("b", getB(), k, n, dim(getStrideBAttr()),
+                                 dim(getLdbAttr()))))
+    return failure();
+  if (failed(verifyCount(*this, "bias", getBias(), n)))
+    return failure();
+  return check("c", getC(), m, n, dim(getStrideCAttr()), dim(getLdcAttr()));
+}
+
+//===----------------------------------------------------------------------===//
+// Convolutions
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Element counts of a convolution's tensors.
+struct ConvCounts {
+  DimExpr x, y, w;
+};
+} // namespace
+
+template <typename OpTy> static FailureOr<ConvCounts> verifyConvShape(OpTy op) {
+  if (failed(verifySizes(op)))
+    return failure();
+  size_t dims = op.getIn().size();
+  if (dims < 1 || dims > 3)
+    return op.emitOpError("has 1 to 3 spatial dims");
+  for (ArrayRef<int64_t> list :
+       {op.getKernel(), op.getStrides(), op.getDilations(), op.getPadBegin(),
+        op.getPadEnd()})
+    if (list.size() != dims)
+      return op.emitOpError() << "needs " << dims << " numbers in each list";
+  if (op.getGroups() < 1 || op.getC() % op.getGroups() ||
+      op.getO() % op.getGroups())
+    return op.emitOpError("channels must be multiples of groups");
+  ConvCounts counts;
+  counts.x = getDim(op.getNAttr()) * DimExpr(op.getC());
+  counts.w = DimExpr(op.getO() * (op.getC() / op.getGroups()));
+  for (auto [in, kernel] : llvm::zip(getDims(op.getIn()), op.getKernel())) {
+    counts.x = counts.x * in;
+    counts.w = counts.w * DimExpr(kernel);
+  }
+  return counts;
+}
+
+LogicalResult ConvOp::verify() {
+  FailureOr<ConvCounts> counts = verifyConvShape(*this);
+  return failure(failed(counts) || failed(verifyFloats(*this, getOperands())) ||
+                 failed(verifyCount(*this, "x", getX(), counts->x)) ||
+                 failed(verifyCount(*this, "w", getW(), counts->w)) ||
+                 failed(verifyCount(*this, "bias", getBias(), getO())));
+}
+
+LogicalResult ConvDxOp::verify() {
+  FailureOr<ConvCounts> counts = verifyConvShape(*this);
+  return failure(failed(counts) || failed(verifyFloats(*this, getOperands())) ||
+                 failed(verifyCount(*this, "dx", getDx(), counts->x)) ||
+                 failed(verifyCount(*this, "w", getW(), counts->w)) ||
+                 failed(verifyCount(*this, "bias", getBias(), getC())));
+}
+
+LogicalResult ConvDwOp::verify() {
+  FailureOr<ConvCounts> counts = verifyConvShape(*this);
+  return failure(failed(counts) || failed(verifyFloats(*this, getOperands())) ||
+                 failed(verifyCount(*this, "x", getX(), counts->x)) ||
+                 failed(verifyCount(*this, "dw", getDw(), counts->w)) ||
+                 failed(verifyCount(*this, "db", getDb(), getO())));
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
+  if (failed(verifySizes(op)))
+    return failure();
+  for (ArrayAttr strides :
+       {op.getQStrides(), op.getKStrides(), op.getVStrides(), op.getOStrides()})
+    if (strides.size() != 3)
+      return op.emitOpError("strides of q, k, v, o are three numbers each");
+  if (op.getMaskStrides().size() != (op.getMask() ? 4 : 0))
+    return op.emitOpError("strides of a mask are four numbers");
+  SmallVector<Value> floats;
+  for (Value v : op->getOperands())
+    if (v != op.getMask())
+      floats.push_back(v);
+  if (failed(verifyFloats(op, floats)))
+    return failure();
+  if (Value mask = op.getMask()) {
+    Type element = cast<BufferType>(mask.getType()).getElementType();
+    if (!element.isF32() && !element.isInteger(1))
+      return op.emitOpError("mask must be f32 or i1");
+  }
+  DimExpr b = getDim(op.getBAttr()), t = getDim(op.getTAttr()),
+          s = getDim(op.getSAttr()), h = getDim(op.getHAttr()),
+          hk = getDim(op.getHkAttr()), d = getDim(op.getDAttr()),
+          dv = getDim(op.getDvAttr());
+  return failure(failed(verifyCount(op, "q", op.getQ(), b * t * h * d)) ||
+                 failed(verifyCount(op, "k", op.getK(), b * s * hk * d)) ||
+                 failed(verifyCount(op, "v", op.getV(), b * s * hk * dv)) ||
+                 failed(verifyCount(op, "o", op.getO(), b * t * h * dv)) ||
+                 failed(verifyCount(op, "lse", op.getLse(), b * h * t)));
+}
+
+LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
+LogicalResult AttentionGradOp::verify() { return verifyAttention(*this); }
