@@ -1,0 +1,60 @@
+//===- Import.h - ONNX graph -> nn module ------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The importer goes from ONNX to the nn dialect in one step: there is no ONNX
+// dialect, because nothing would be done on it. While it walks the graph it
+// folds shape arithmetic and index functions (masks, positions) symbolically,
+// infers every type from the operators themselves, and decides what is a
+// parameter.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MODELS_IMPORT_IMPORT_H
+#define MODELS_IMPORT_IMPORT_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dt::models {
+
+struct ImportOptions {
+  /// Symbol of the dist.module; empty: the file's name without `.onnx`, made
+  /// an identifier.
+  std::string moduleName;
+  /// File name written into `#nn.onnx` / `#nn.init`; empty: the path as given.
+  std::string recordedPath;
+  /// Sizes of symbolic dims by their name in the file ("batch"). A dim that is
+  /// bound is a plain number in every type.
+  llvm::StringMap<int64_t> dims;
+  /// Other names for symbolic dims ("batch" -> "samples"), applied before
+  /// `dims` is looked up by either name. Two dims may get one name: then they
+  /// are one size.
+  llvm::StringMap<std::string> rename;
+};
+
+/// Reads the ONNX file at `path` and makes a builtin module that holds one
+/// `dist.module` with its `nn.dim`s, `nn.parameter`s and `@forward`. On bad or
+/// unsupported input one error is emitted, `file: node 'name' (Op): reason`,
+/// and the result is null. Remarks say what was taken as tied, and what trains
+/// otherwise than the user may think.
+///
+/// A parameter's value stays in the file (`#nn.onnx`); where the file says that
+/// it lies in external data that do not exist, the source is
+/// `#nn.init<"", file, name>`: the rule is for the recipe to give.
+mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
+                                             llvm::StringRef path,
+                                             const ImportOptions &options = {});
+
+/// Loads the dialects that importOnnx makes ops of.
+void loadImportDialects(mlir::MLIRContext &context);
+
+} // namespace dt::models
+
+#endif // MODELS_IMPORT_IMPORT_H

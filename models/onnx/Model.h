@@ -1,0 +1,124 @@
+//===- Model.h - An ONNX model in memory, checked ----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What the importer sees of an ONNX file. The loader has checked it (sizes,
+// order, names, paths) and has inlined local functions, so nobody after it needs
+// protobuf's headers or its distrust.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MODELS_ONNX_MODEL_H
+#define MODELS_ONNX_MODEL_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dt::onnx {
+
+/// TensorProto.DataType, as far as the importer knows it.
+enum class ElementType {
+  Undefined = 0,
+  Float = 1,
+  UInt8 = 2,
+  Int8 = 3,
+  UInt16 = 4,
+  Int16 = 5,
+  Int32 = 6,
+  Int64 = 7,
+  String = 8,
+  Bool = 9,
+  Float16 = 10,
+  Double = 11,
+  UInt32 = 12,
+  UInt64 = 13,
+  BFloat16 = 16
+};
+/// Bytes an element; 0 for types that the importer does not handle.
+unsigned elementBytes(ElementType type);
+llvm::StringRef elementName(ElementType type);
+
+struct Tensor {
+  std::string name;
+  ElementType type = ElementType::Undefined;
+  std::vector<int64_t> dims;
+  /// Where the elements are: in `bytes`, in another file, or nowhere (the
+  /// external file does not exist: a graph without its weights).
+  enum class Where { Inside, External, Absent } where = Where::Inside;
+  std::string bytes; ///< little-endian elements; External: empty until read()
+  std::string externalPath;
+  uint64_t externalOffset = 0;
+  /// "PARAMETER" or "BUFFER" if the exporter said so, else empty.
+  std::string mark;
+
+  int64_t numElements() const;
+  /// The elements' bytes, from wherever they are.
+  llvm::Expected<std::string> read() const;
+};
+
+struct Graph;
+
+struct Attribute {
+  enum class Kind { Int, Float, String, Ints, Floats, Strings, Tensor, Graph };
+  Kind kind;
+  int64_t i = 0;
+  double f = 0;
+  std::string s;
+  std::vector<int64_t> ints;
+  std::vector<double> floats;
+  std::vector<std::string> strings;
+  std::shared_ptr<Tensor> tensor;
+  std::shared_ptr<Graph> graph;
+};
+
+struct Node {
+  std::string name; ///< never empty: a made-up one where the file has none
+  std::string op;
+  std::string domain;
+  std::vector<std::string> inputs; ///< empty name: input left out
+  std::vector<std::string> outputs;
+  std::map<std::string, Attribute> attributes;
+  /// Path of the module the exporter traced it in ("layers.0.mlp"), without
+  /// the operator itself; empty if unknown.
+  std::string scope;
+  /// Version of the operator set that gives `op` its meaning.
+  int64_t opset = 0;
+};
+
+struct Dim {
+  int64_t size = -1;      ///< -1: see `symbol`
+  std::string symbol;     ///< name or expression; empty with size -1: unknown
+};
+
+struct ValueInfo {
+  std::string name;
+  ElementType type = ElementType::Undefined;
+  bool ranked = false;
+  std::vector<Dim> dims;
+};
+
+struct Graph {
+  std::vector<Node> nodes; ///< each after what it uses
+  std::vector<ValueInfo> inputs; ///< without initializers
+  std::vector<ValueInfo> outputs;
+  std::vector<Tensor> initializers;
+};
+
+struct Model {
+  std::string path;
+  int64_t opset = 0;
+  Graph graph;
+  std::vector<std::string> warnings;
+};
+
+/// Reads and checks an ONNX file. Errors are one line that begins with `path`.
+llvm::Expected<Model> loadOnnx(llvm::StringRef path);
+
+} // namespace dt::onnx
+
+#endif // MODELS_ONNX_MODEL_H
