@@ -1,0 +1,182 @@
+//===- NNVjpMovement.cpp - Gradients of data movement -------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Movement is linear: the gradient moves back the same way, adding where one
+// element went to several places.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/nn/NNGradient.h"
+
+using namespace mlir;
+using namespace dt::nn;
+
+LogicalResult ReshapeOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                  ArrayRef<bool> wanted,
+                                  SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (wanted[0])
+    result[0] = g.reshape(grads[0], getShape(getInput()));
+  return success();
+}
+
+LogicalResult BroadcastOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                    ArrayRef<bool> wanted,
+                                    SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (wanted[0])
+    result[0] = g.sumTo(grads[0], getInput().getType());
+  return success();
+}
+
+LogicalResult TransposeOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                    ArrayRef<bool> wanted,
+                                    SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (!wanted[0])
+    return success();
+  SmallVector<int64_t> inverse(getPermutation().size());
+  for (auto [i, axis] : llvm::enumerate(getPermutation()))
+    inverse[axis] = i;
+  result[0] = g.transpose(grads[0], inverse);
+  return success();
+}
+
+LogicalResult SliceOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                ArrayRef<bool> wanted,
+                                SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (!wanted[0])
+    return success();
+  Shape whole = getShape(getInput());
+  ArrayRef<bool> fromEnd = getFromEnd();
+  SmallVector<DimExpr> first;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    DimExpr start = getStarts()[i];
+    bool back = !fromEnd.empty() && fromEnd[i];
+    first.push_back(back ? whole[i] - start : start);
+  }
+  result[0] = placeBack(g, grads[0], getInput().getType(), first, getSteps());
+  return success();
+}
+
+LogicalResult PadOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                              ArrayRef<bool> wanted,
+                              SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (!wanted[0])
+    return success();
+  Shape input = getShape(getInput());
+  SmallVector<int64_t> starts(getLow()), steps;
+  for (size_t i = 0; i < input.size(); ++i) {
+    steps.push_back(getInterior()[i] + 1);
+    if (getReverse().empty() || !getReverse()[i])
+      continue;
+    auto n = input[i].asConstant();
+    if (!n)
+      return emitOpError("has no gradient where it turns an axis whose size "
+                         "is not a number");
+    starts[i] += (*n - 1) * steps[i];
+    steps[i] = -steps[i];
+  }
+  result[0] = g.make<SliceOp>(getInput().getType(), grads[0], starts, steps,
+                              ArrayRef<bool>());
+  return success();
+}
+
+LogicalResult ConcatOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                 ArrayRef<bool> wanted,
+                                 SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  auto rank = static_cast<int64_t>(getShape(getResult()).size());
+  int64_t axis = static_cast<int64_t>(getAxis());
+  axis = axis < 0 ? axis + rank : axis;
+  DimExpr first = 0;
+  for (auto [i, input] : llvm::enumerate(getInputs())) {
+    DimExpr count = getShape(input)[axis];
+    if (wanted[i])
+      result[i] = takeRange(g, grads[0], axis, first, count);
+    first = first + count;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Indexing
+//===----------------------------------------------------------------------===//
+
+LogicalResult GatherOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                 ArrayRef<bool> wanted,
+                                 SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (wanted[0])
+    result[0] =
+        g.make<GatherGradOp>(getInput().getType(), grads[0], getIndices(),
+                             getAxisAttr(), getZeroOutOfRangeAttr());
+  return success();
+}
+
+LogicalResult GatherElementsOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                         ArrayRef<bool> wanted,
+                                         SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (wanted[0])
+    result[0] = g.make<GatherElementsGradOp>(getInput().getType(), grads[0],
+                                             getIndices(), getAxisAttr());
+  return success();
+}
+
+/// Index tuples that also name the batch: [b..., rest, k] -> [b..., rest, nb +
+/// k].
+static Value withBatchIndices(GradientBuilder &g, Value indices,
+                              int64_t batchDims) {
+  Shape shape = getShape(indices);
+  auto element = cast<IntegerType>(getElementTypeOrSelf(indices.getType()));
+  Shape one = shape;
+  one.back() = DimExpr(1);
+  SmallVector<Value> parts;
+  for (int64_t d = 0; d < batchDims; ++d) {
+    OpBuilder::InsertionGuard guard(g.b);
+    auto op = g.make<GenerateOp>(makeTensorType(one, element));
+    Block *body = g.b.createBlock(&op.getBody());
+    for (size_t i = 0; i < one.size(); ++i)
+      body->addArgument(g.b.getIndexType(), g.loc);
+    Value v = g.make<arith::IndexCastOp>(element, body->getArgument(d));
+    g.make<YieldOp>(v);
+    parts.push_back(op);
+  }
+  parts.push_back(indices);
+  return g.make<ConcatOp>(parts, static_cast<uint64_t>(shape.size() - 1));
+}
+
+LogicalResult GatherNdOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                   ArrayRef<bool> wanted,
+                                   SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (!wanted[0])
+    return success();
+  Value indices = getIndices();
+  if (int64_t n = getBatchDims())
+    indices = withBatchIndices(g, indices, n);
+  result[0] = g.make<ScatterNdOp>(g.zeros(getInput().getType()), indices,
+                                  grads[0], /*add=*/true);
+  return success();
+}
+
+LogicalResult ScatterNdOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                    ArrayRef<bool> wanted,
+                                    SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  Value dy = grads[0];
+  if (wanted[0])
+    result[0] = getAdd() ? dy
+                         : g.make<ScatterNdOp>(dy, getIndices(),
+                                               g.zeros(getUpdates().getType()),
+                                               /*add=*/false)
+                               .getResult();
+  if (wanted[2])
+    result[2] = g.make<GatherNdOp>(dy, getIndices());
+  return success();
+}
