@@ -1,0 +1,329 @@
+//===- Config.cpp - the data sections of a recipe ---------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// See Config.h. This file reads items, dims, batch and data; ConfigInputs.cpp reads
+// inputs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Config.h"
+
+#include "runtime/data/ConfigInputs.h"
+#include "runtime/data/Json.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <unistd.h>
+
+using namespace dt::rt;
+using namespace dt::rt::data;
+
+uint64_t data::hashBytes(const std::string &bytes, uint64_t hash) {
+  for (unsigned char c : bytes)
+    hash = (hash ^ c) * 0x100000001B3ull;
+  return hash;
+}
+
+int Config::findPicture(const std::string &name) const {
+  for (size_t i = 0; i < pictures.size(); ++i)
+    if (pictures[i].name == name)
+      return int(i);
+  return -1;
+}
+
+int Config::findInput(const std::string &name) const {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].name == name)
+      return int(i);
+  return -1;
+}
+
+namespace {
+constexpr int64_t maxSide = 16384, maxSequence = 1 << 24, maxCount = 1 << 20;
+
+std::vector<float> perChannel(const JsonView &view, int channels, bool positive) {
+  std::vector<float> out;
+  if (view.raw().is_array())
+    for (const JsonView &v : view.list())
+      out.push_back(float(v.number()));
+  else
+    out.push_back(float(view.number()));
+  if (out.size() != 1 && out.size() != size_t(channels))
+    view.fail("expected a number or " + std::to_string(channels) + " numbers");
+  for (float v : out)
+    if (positive && !(v > 0))
+      view.fail("expected numbers above 0");
+  return out;
+}
+
+void readItemsAndDims(Config &config, const JsonView &root, std::map<std::string, int64_t> &itemMax) {
+  if (root.has("items"))
+    for (auto &entry : root.at("items").object().raw().items()) {
+      JsonView item = root.at("items").at(entry.key());
+      item.only({"of", "max"});
+      if (entry.key() == "sample" || entry.key() == "text" || entry.key() == "token")
+        item.fail("this name is taken; choose another for the item kind");
+      if (item.has("of"))
+        item.at("of").choice({"sample"});
+      itemMax[entry.key()] = item.at("max").integer(1, maxCount);
+    }
+  if (root.has("dims"))
+    for (auto &entry : root.at("dims").object().raw().items()) {
+      JsonView dim = root.at("dims").at(entry.key());
+      if (dim.raw().is_string()) {
+        if (dim.text() != "sample" && !itemMax.count(dim.text()))
+          dim.fail("\"" + dim.text() + "\" is neither \"sample\" nor a kind in items");
+      } else {
+        config.dims[entry.key()] = dim.integer(1);
+      }
+    }
+}
+
+void readPictures(Config &config, const JsonView &data, const std::map<std::string, int64_t> &itemMax) {
+  if (data.has("pictures"))
+    for (auto &entry : data.at("pictures").object().raw().items()) {
+      JsonView view = data.at("pictures").at(entry.key());
+      view.only({"size", "fit", "channels", "mean", "std"});
+      PictureKind kind;
+      kind.name = entry.key();
+      if (kind.name == "text" || kind.name == "sample" || kind.name == "label")
+        view.fail("this name is taken; choose another for the picture kind");
+      JsonView size = view.at("size");
+      if (size.list().size() != 2)
+        size.fail("expected [height, width]");
+      kind.height = size.at(size_t(0)).integer(1, maxSide);
+      kind.width = size.at(size_t(1)).integer(1, maxSide);
+      if (view.has("fit"))
+        kind.fit = Fit(view.at("fit").choice({"stretch", "crop", "pad"}));
+      if (view.has("channels")) {
+        kind.channels = int(view.at("channels").integer(1, 3));
+        if (kind.channels == 2)
+          view.at("channels").fail("expected 1 or 3");
+      }
+      if (view.has("mean"))
+        kind.mean = perChannel(view.at("mean"), kind.channels, false);
+      if (view.has("std"))
+        kind.std = perChannel(view.at("std"), kind.channels, true);
+      auto ragged = itemMax.find(kind.name);
+      kind.ragged = ragged != itemMax.end();
+      kind.max = kind.ragged ? ragged->second : 1;
+      config.pictures.push_back(std::move(kind));
+    }
+  for (auto &item : itemMax)
+    if (config.findPicture(item.first) < 0)
+      data.fail("the item kind \"" + item.first + "\" has no entry in pictures");
+}
+
+int32_t specialToken(const Config &config, const JsonView &view) {
+  std::string name = view.text();
+  auto found = std::find(config.special.begin(), config.special.end(), name);
+  if (found == config.special.end())
+    view.fail("\"" + name + "\" is not in data.special");
+  return int32_t(found - config.special.begin());
+}
+
+/// "text" or "image.1": which of the segment's parts.
+int partNumber(const Config &config, const SegmentKind &kind, const JsonView &view) {
+  std::string name = view.text();
+  std::map<int, int> seen;
+  for (size_t i = 0; i < kind.parts.size(); ++i) {
+    int part = kind.parts[i], n = seen[part]++;
+    std::string base = part == textKind ? "text" : config.pictures[size_t(part)].name;
+    if (name == (n ? base + "." + std::to_string(n) : base))
+      return int(i);
+  }
+  view.fail("\"" + name + "\" is not a part of this segment");
+}
+
+TemplateElement readElement(const Config &config, const SegmentKind &kind, const JsonView &view) {
+  TemplateElement element;
+  auto setText = [&](const JsonView &name) {
+    element.textPart = partNumber(config, kind, name);
+    if (kind.parts[size_t(element.textPart)] != textKind)
+      name.fail("expected a text part");
+  };
+  if (view.raw().is_string()) {
+    std::string name = view.text();
+    if (name.rfind("text", 0) == 0)
+      setText(view);
+    else
+      element.token = specialToken(config, view);
+    return element;
+  }
+  view.only({"token", "text", "count", "loss", "of"});
+  if (view.has("text") == view.has("token"))
+    view.fail("expected either \"token\" or \"text\"");
+  if (view.has("text"))
+    setText(view.at("text"));
+  else
+    element.token = specialToken(config, view.at("token"));
+  if (view.has("count")) {
+    if (element.textPart >= 0)
+      view.at("count").fail("only a token has a count");
+    element.count = view.at("count").integer(1, maxSequence);
+  }
+  element.loss = view.has("loss") && view.at("loss").flag();
+  if (view.has("of")) {
+    element.ofPart = partNumber(config, kind, view.at("of"));
+    if (kind.parts[size_t(element.ofPart)] == textKind)
+      view.at("of").fail("expected a picture part");
+  }
+  return element;
+}
+
+void readSegments(Config &config, const JsonView &data) {
+  for (auto &entry : data.at("segments").object().raw().items()) {
+    JsonView view = data.at("segments").at(entry.key());
+    view.only({"parts", "tokens"});
+    SegmentKind kind;
+    kind.name = entry.key();
+    for (const JsonView &part : view.at("parts").list()) {
+      int number = part.text() == "text" ? textKind : config.findPicture(part.text());
+      if (number < 0 && part.text() != "text")
+        part.fail("\"" + part.text() + "\" is neither \"text\" nor a kind in data.pictures");
+      kind.parts.push_back(number);
+    }
+    for (const SegmentKind &other : config.segments)
+      if (other.parts == kind.parts)
+        view.at("parts").fail("the segment \"" + other.name + "\" has the same parts");
+    for (const JsonView &element : view.at("tokens").list())
+      kind.tokens.push_back(readElement(config, kind, element));
+    config.segments.push_back(std::move(kind));
+  }
+}
+
+void readTokenizer(Config &config, const JsonView &data) {
+  JsonView view = data.at("tokenizer");
+  size_t kind = view.at("kind").choice({"words", "bytes"});
+  int32_t first = int32_t(config.special.size());
+  if (kind == 1) {
+    view.only({"kind"});
+    config.tokenizer = Tokenizer::bytes(first);
+    return;
+  }
+  view.only({"kind", "vocabulary"});
+  std::vector<std::string> words;
+  for (const JsonView &word : view.at("vocabulary").list())
+    words.push_back(word.text());
+  int32_t unknown = data.has("unknown") ? specialToken(config, data.at("unknown")) : -1;
+  try {
+    config.tokenizer = Tokenizer::words(first, words, unknown);
+  } catch (const Error &error) {
+    view.at("vocabulary").fail(error.what());
+  }
+}
+
+void readText(Config &config, const JsonView &data) {
+  JsonView length = data.at("sequence");
+  if (length.raw().is_string()) {
+    auto dim = config.dims.find(length.text());
+    if (dim == config.dims.end())
+      length.fail("\"" + length.text() + "\" is not a dim with a number");
+    config.sequence = dim->second;
+    if (config.sequence > maxSequence)
+      length.fail("more than " + std::to_string(maxSequence) + " tokens");
+  } else {
+    config.sequence = length.integer(1, maxSequence);
+  }
+  std::set<std::string> names;
+  if (data.has("special"))
+    for (const JsonView &name : data.at("special").list()) {
+      if (name.text().rfind("text", 0) == 0 || !names.insert(name.text()).second)
+        name.fail("special tokens must differ and not begin with \"text\"");
+      config.special.push_back(name.text());
+    }
+  if (data.has("pad"))
+    config.pad = specialToken(config, data.at("pad"));
+  else {
+    nlohmann::json pad = "<pad>";
+    config.pad = specialToken(config, {pad, "data.pad"});
+  }
+  readTokenizer(config, data);
+  readSegments(config, data);
+  config.cut = data.has("long") && data.at("long").choice({"drop", "cut"}) == 1;
+}
+
+void readData(Config &config, const JsonView &root, const std::map<std::string, int64_t> &itemMax) {
+  JsonView data = root.at("data");
+  data.only({"sequence", "tokenizer", "special", "pad", "unknown", "segments", "long", "pictures", "labels", "limits"});
+  if (data.has("limits")) {
+    JsonView limits = data.at("limits");
+    limits.only({"pixels", "bytes", "text"});
+    constexpr int64_t top = int64_t(1) << 30;
+    if (limits.has("pixels"))
+      config.limits.pixels = limits.at("pixels").integer(1, top);
+    if (limits.has("bytes"))
+      config.limits.bytes = limits.at("bytes").integer(1, top);
+    if (limits.has("text"))
+      config.limits.text = limits.at("text").integer(1, top);
+  }
+  readPictures(config, data, itemMax);
+  if (data.has("labels"))
+    config.labels = data.at("labels").integer(1);
+  if (data.has("sequence"))
+    readText(config, data);
+}
+
+/// Hash of what decides which samples are good; the other sections may change without a new index.
+uint64_t indexKey(const Config &config, const nlohmann::json &document) {
+  nlohmann::json key = {{"format", 1}, {"data", document.at("data")}, {"label", config.needsLabel}, {"sequence", config.sequence}};
+  for (const PictureKind &kind : config.pictures)
+    key["pictures"].push_back({kind.name, kind.ragged, kind.max, kind.indexWidth});
+  return hashBytes(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+} // namespace
+
+nlohmann::json data::inlineVocabulary(nlohmann::json recipe, const std::vector<std::string> &folders) {
+  auto data = recipe.is_object() ? recipe.find("data") : recipe.end();
+  if (data == recipe.end() || !data->is_object() || !data->contains("tokenizer") || !(*data)["tokenizer"].is_object() ||
+      !(*data)["tokenizer"].contains("vocabulary") || !(*data)["tokenizer"]["vocabulary"].is_string())
+    return recipe;
+  nlohmann::json &vocabulary = (*data)["tokenizer"]["vocabulary"];
+  std::string name = vocabulary.get<std::string>(), path = name;
+  for (const std::string &folder : folders)
+    if (name.empty() || name[0] != '/')
+      if (std::string candidate = folder + "/" + name; ::access(candidate.c_str(), R_OK) == 0) {
+        path = candidate;
+        break;
+      }
+  vocabulary = readVocabulary(path);
+  return recipe;
+}
+
+Config Config::parse(const nlohmann::json &document, const std::string &where, const std::vector<std::string> &folders) {
+  nlohmann::json complete = inlineVocabulary(document, folders);
+  JsonView root(complete, where.empty() ? "" : where + ": ");
+  root.object();
+  Config config;
+  std::map<std::string, int64_t> itemMax;
+  readItemsAndDims(config, root, itemMax);
+  if (root.has("batch")) {
+    constexpr int64_t top = int64_t(1) << 31;
+    config.globalBatch = config.microBatch = root.at("batch").at("global").integer(1, top);
+    if (root.at("batch").has("micro"))
+      config.microBatch = root.at("batch").at("micro").integer(1, config.globalBatch);
+  }
+  if (root.has("seed"))
+    config.seed = uint64_t(root.at("seed").integer(0));
+  readData(config, root, itemMax);
+  if (root.has("inputs"))
+    readInputs(config, root.at("inputs"));
+  config.key = indexKey(config, complete);
+  return config;
+}
+
+Config Config::load(const std::string &path) {
+  std::ifstream in(path);
+  if (!in)
+    throw Error(path + ": cannot be read");
+  nlohmann::json document;
+  try {
+    document = nlohmann::json::parse(in);
+  } catch (const nlohmann::json::exception &error) {
+    throw Error(path + ": not valid JSON: " + error.what());
+  }
+  size_t slash = path.find_last_of('/');
+  return parse(document, path, {slash == std::string::npos ? "." : path.substr(0, slash), "."});
+}

@@ -1,0 +1,281 @@
+//===- Picture.cpp - decode and scale pictures -------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// See Picture.h. libpng's simplified interface bounds what chunks may allocate;
+// libjpeg is stopped at its first warning and, since progressive files can cost much
+// time for few bytes, after a number of scans.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Picture.h"
+
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include <jpeglib.h>
+#include <png.h>
+
+using namespace dt::rt;
+using namespace dt::rt::data;
+
+namespace {
+void checkSize(int64_t width, int64_t height, int64_t maxPixels) {
+  if (width <= 0 || height <= 0 || width > maxPixels / height)
+    throw Error("a picture of " + std::to_string(width) + " x " + std::to_string(height) + " pixels; the limit is " +
+                std::to_string(maxPixels));
+}
+
+Picture decodePng(const std::string &bytes, int64_t maxPixels) {
+  png_image image;
+  std::memset(&image, 0, sizeof image);
+  image.version = PNG_IMAGE_VERSION;
+  struct Free {
+    png_image *image;
+    ~Free() { png_image_free(image); }
+  } guard{&image};
+  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
+    throw Error(std::string("bad PNG: ") + image.message);
+  checkSize(image.width, image.height, maxPixels);
+  image.format = PNG_FORMAT_RGBA;
+  std::vector<uint8_t> rgba(PNG_IMAGE_SIZE(image));
+  if (!png_image_finish_read(&image, nullptr, rgba.data(), 0, nullptr))
+    throw Error(std::string("bad PNG: ") + image.message);
+  Picture out{image.width, image.height, {}};
+  out.rgb.resize(rgba.size() / 4 * 3);
+  for (size_t i = 0, n = rgba.size() / 4; i < n; ++i) {
+    unsigned alpha = rgba[4 * i + 3];
+    for (size_t c = 0; c < 3; ++c)
+      out.rgb[3 * i + c] = uint8_t((rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
+  }
+  return out;
+}
+
+struct JpegFailure {
+  jpeg_error_mgr base; // first: libjpeg hands out a pointer to it
+  jpeg_progress_mgr progress;
+  jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+void jpegFail(j_common_ptr info) {
+  auto *failure = reinterpret_cast<JpegFailure *>(info->err);
+  info->err->format_message(info, failure->message);
+  longjmp(failure->jump, 1);
+}
+
+void jpegMessage(j_common_ptr info, int level) {
+  if (level < 0) // a warning means that data is missing or corrupt: libjpeg would fill in grey
+    jpegFail(info);
+}
+
+void jpegProgress(j_common_ptr info) {
+  constexpr int maxScans = 100;
+  auto *in = reinterpret_cast<j_decompress_ptr>(info);
+  if (in->input_scan_number > maxScans) {
+    auto *failure = reinterpret_cast<JpegFailure *>(info->err);
+    std::snprintf(failure->message, sizeof failure->message, "more than %d scans", maxScans);
+    longjmp(failure->jump, 1);
+  }
+}
+
+/// The C part: longjmp may leave it, so it owns nothing with a destructor. False: see `failure.message`.
+bool decodeJpegRows(jpeg_decompress_struct &in, JpegFailure &failure, const std::string &bytes, int64_t maxPixels,
+                    std::vector<uint8_t> &pixels) {
+  if (setjmp(failure.jump))
+    return false;
+  jpeg_create_decompress(&in);
+  in.progress = &failure.progress;
+  jpeg_mem_src(&in, reinterpret_cast<const unsigned char *>(bytes.data()), bytes.size());
+  jpeg_read_header(&in, TRUE);
+  if (in.image_width > maxPixels / std::max<int64_t>(in.image_height, 1)) {
+    std::snprintf(failure.message, sizeof failure.message, "%u x %u pixels; the limit is %lld", in.image_width,
+                  in.image_height, (long long)maxPixels);
+    return false;
+  }
+  bool cmyk = in.jpeg_color_space == JCS_CMYK || in.jpeg_color_space == JCS_YCCK;
+  in.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  jpeg_start_decompress(&in);
+  size_t stride = size_t(in.output_width) * size_t(in.output_components);
+  pixels.resize(stride * in.output_height);
+  while (in.output_scanline < in.output_height) {
+    JSAMPROW row = &pixels[stride * in.output_scanline];
+    jpeg_read_scanlines(&in, &row, 1);
+  }
+  jpeg_finish_decompress(&in);
+  return true;
+}
+
+Picture decodeJpeg(const std::string &bytes, int64_t maxPixels) {
+  jpeg_decompress_struct in;
+  std::memset(&in, 0, sizeof in);
+  JpegFailure failure;
+  in.err = jpeg_std_error(&failure.base);
+  failure.base.error_exit = jpegFail;
+  failure.base.emit_message = jpegMessage;
+  failure.message[0] = 0;
+  std::memset(&failure.progress, 0, sizeof failure.progress);
+  failure.progress.progress_monitor = jpegProgress;
+  struct Free {
+    jpeg_decompress_struct *in;
+    ~Free() { jpeg_destroy_decompress(in); }
+  } guard{&in};
+  std::vector<uint8_t> pixels;
+  if (!decodeJpegRows(in, failure, bytes, maxPixels, pixels))
+    throw Error(std::string("bad JPEG: ") + failure.message);
+  Picture out{int64_t(in.output_width), int64_t(in.output_height), {}};
+  if (in.out_color_space == JCS_RGB) {
+    out.rgb = std::move(pixels);
+    return out;
+  }
+  bool inverted = in.saw_Adobe_marker; // Adobe writes CMYK inverted: 255 is no ink
+  out.rgb.resize(pixels.size() / 4 * 3);
+  for (size_t i = 0, n = pixels.size() / 4; i < n; ++i)
+    for (size_t c = 0; c < 3; ++c) {
+      unsigned ink = pixels[4 * i + c], black = pixels[4 * i + 3];
+      out.rgb[3 * i + c] = uint8_t(inverted ? ink * black / 255 : (255 - ink) * (255 - black) / 255);
+    }
+  return out;
+}
+
+/// For each target place the source places and weights that make it up.
+struct Taps {
+  std::vector<int64_t> first, count;
+  std::vector<float> weights; // `width` a place
+  int64_t width;
+};
+
+Taps makeTaps(int64_t from, int64_t to) {
+  Taps taps;
+  double scale = double(from) / double(to);
+  taps.width = scale > 1 ? int64_t(std::ceil(scale)) + 1 : 2;
+  taps.weights.assign(size_t(taps.width * to), 0);
+  for (int64_t i = 0; i < to; ++i) {
+    float *w = &taps.weights[size_t(i * taps.width)];
+    if (scale > 1) { // area: overlap of [i, i + 1) * scale with each source pixel
+      double lo = double(i) * scale, hi = double(i + 1) * scale;
+      int64_t first = std::min(int64_t(lo), from - 1), last = std::min(int64_t(std::ceil(hi)), from);
+      for (int64_t j = first; j < last; ++j)
+        w[j - first] = float(std::max(0.0, std::min(hi, double(j + 1)) - std::max(lo, double(j))) / scale);
+      taps.first.push_back(first);
+      taps.count.push_back(last - first);
+    } else {
+      double centre = std::clamp((double(i) + 0.5) * scale - 0.5, 0.0, double(from - 1));
+      int64_t first = int64_t(centre);
+      float part = float(centre - double(first));
+      w[0] = 1 - part, w[1] = part;
+      taps.first.push_back(first);
+      taps.count.push_back(first + 1 < from ? 2 : 1);
+    }
+  }
+  return taps;
+}
+
+/// The middle axis of [outer, from, inner] becomes `to` long.
+std::vector<float> scaleAxis(const std::vector<float> &in, int64_t outer, int64_t from, int64_t inner, const Taps &taps,
+                             int64_t to) {
+  std::vector<float> out(size_t(outer * to * inner), 0);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < to; ++i) {
+      float *target = &out[size_t((o * to + i) * inner)];
+      for (int64_t k = 0; k < taps.count[size_t(i)]; ++k) {
+        const float *source = &in[size_t((o * from + taps.first[size_t(i)] + k) * inner)];
+        float weight = taps.weights[size_t(i * taps.width + k)];
+        for (int64_t j = 0; j < inner; ++j)
+          target[j] += weight * source[j];
+      }
+    }
+  return out;
+}
+
+/// Copies the window at (x, y), which may reach out of the picture: white there.
+Picture window(const Picture &in, int64_t x, int64_t y, int64_t width, int64_t height) {
+  Picture out{width, height, std::vector<uint8_t>(size_t(width * height * 3), 255)};
+  for (int64_t r = 0; r < height; ++r) {
+    int64_t row = r + y, from = std::max<int64_t>(0, x), to = std::min(in.width, x + width);
+    if (row >= 0 && row < in.height && from < to)
+      std::memcpy(&out.rgb[size_t((r * width + from - x) * 3)], &in.rgb[size_t((row * in.width + from) * 3)],
+                  size_t(to - from) * 3);
+  }
+  return out;
+}
+} // namespace
+
+Picture data::decodePicture(const std::string &bytes, int64_t maxPixels) {
+  if (bytes.size() >= 8 && std::memcmp(bytes.data(), "\x89PNG\r\n\x1a\n", 8) == 0)
+    return decodePng(bytes, maxPixels);
+  if (bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0)
+    return decodeJpeg(bytes, maxPixels);
+  throw Error("neither PNG nor JPEG");
+}
+
+std::string data::encodePng(const Picture &picture) {
+  png_image image;
+  std::memset(&image, 0, sizeof image);
+  image.version = PNG_IMAGE_VERSION;
+  image.width = png_uint_32(picture.width);
+  image.height = png_uint_32(picture.height);
+  image.format = PNG_FORMAT_RGB;
+  png_alloc_size_t size = 0;
+  if (!png_image_write_to_memory(&image, nullptr, &size, 0, picture.rgb.data(), 0, nullptr))
+    throw Error(std::string("PNG: ") + image.message);
+  std::string out(size, '\0');
+  if (!png_image_write_to_memory(&image, &out[0], &size, 0, picture.rgb.data(), 0, nullptr))
+    throw Error(std::string("PNG: ") + image.message);
+  out.resize(size);
+  return out;
+}
+
+Picture data::resize(const Picture &in, int64_t width, int64_t height) {
+  if (in.width == width && in.height == height)
+    return in;
+  std::vector<float> values(in.rgb.begin(), in.rgb.end());
+  Taps across = makeTaps(in.width, width), down = makeTaps(in.height, height);
+  // The axis first that leaves fewer values: a hostile 1 x 16M picture must not become 1024 x 16M.
+  if (in.height * width <= in.width * height) {
+    values = scaleAxis(values, in.height, in.width, 3, across, width);
+    values = scaleAxis(values, 1, in.height, width * 3, down, height);
+  } else {
+    values = scaleAxis(values, 1, in.height, in.width * 3, down, height);
+    values = scaleAxis(values, height, in.width, 3, across, width);
+  }
+  Picture out{width, height, std::vector<uint8_t>(values.size())};
+  for (size_t i = 0; i < values.size(); ++i)
+    out.rgb[i] = uint8_t(std::clamp(values[i] + 0.5f, 0.0f, 255.0f));
+  return out;
+}
+
+Picture data::fitPicture(const Picture &in, int64_t width, int64_t height, Fit fit) {
+  if (fit == Fit::Stretch || in.width * height == in.height * width)
+    return resize(in, width, height);
+  if (fit == Fit::Pad) {
+    double scale = std::min(double(width) / double(in.width), double(height) / double(in.height));
+    Picture small = resize(in, std::max<int64_t>(1, std::llround(double(in.width) * scale)),
+                           std::max<int64_t>(1, std::llround(double(in.height) * scale)));
+    return window(small, -((width - small.width) / 2), -((height - small.height) / 2), width, height);
+  }
+  int64_t w = in.width, h = in.height;
+  if (double(w) * double(height) > double(h) * double(width))
+    w = std::max<int64_t>(1, std::llround(double(h) * double(width) / double(height)));
+  else
+    h = std::max<int64_t>(1, std::llround(double(w) * double(height) / double(width)));
+  return resize(window(in, (in.width - w) / 2, (in.height - h) / 2, w, h), width, height);
+}
+
+void data::normalise(const Picture &picture, int channels, const std::vector<float> &mean, const std::vector<float> &std,
+                     float *out) {
+  size_t plane = size_t(picture.width * picture.height);
+  for (int c = 0; c < channels; ++c) {
+    float m = mean[mean.size() == 1 ? 0 : size_t(c)], s = 1 / std[std.size() == 1 ? 0 : size_t(c)];
+    for (size_t i = 0; i < plane; ++i) {
+      const uint8_t *p = &picture.rgb[3 * i];
+      float v = channels == 3 ? float(p[c]) : 0.299f * float(p[0]) + 0.587f * float(p[1]) + 0.114f * float(p[2]);
+      out[size_t(c) * plane + i] = (v / 255 - m) * s;
+    }
+  }
+}

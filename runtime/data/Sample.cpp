@@ -1,0 +1,267 @@
+//===- Sample.cpp - one sample: members, document, pictures -----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// See Sample.h. Everything in a sample is untrusted: names are only looked up among
+// the sample's own members, sizes are checked before reading.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Sample.h"
+
+#include "runtime/Error.h"
+#include "runtime/data/Tar.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+using namespace dt::rt;
+using namespace dt::rt::data;
+using Json = nlohmann::json;
+
+int64_t Document::lossTokens() const { return std::count(loss.begin(), loss.end(), 1); }
+
+namespace {
+/// A part of a segment, before templates: kind is textKind or a picture kind.
+struct RawPart {
+  int kind;
+  std::string text;
+  int member = -1;
+};
+struct RawSample {
+  std::vector<std::vector<RawPart>> segments;
+  int64_t label = -1;
+};
+
+class Reader {
+public:
+  Reader(const Config &config, const std::vector<Member> &members, const ReadMember &read)
+      : config(config), members(members), read(read) {}
+
+  RawSample raw() {
+    RawSample out;
+    int json = find("json");
+    if (json >= 0 && isLong(json, out))
+      return out;
+    shortForm(out);
+    return out;
+  }
+
+private:
+  int find(const std::string &name) const {
+    for (size_t i = 0; i < members.size(); ++i)
+      if (members[i].name == name)
+        return int(i);
+    return -1;
+  }
+
+  std::string content(int member) const {
+    const Member &m = members[size_t(member)];
+    if (m.size > config.limits.text)
+      throw Error("member '" + printable(m.name) + "' has " + std::to_string(m.size) + " bytes; the limit is " +
+                  std::to_string(config.limits.text));
+    return read(m);
+  }
+
+  int64_t checkLabel(int64_t label) const {
+    if (label < 0 || (config.labels && label >= config.labels))
+      throw Error("class " + std::to_string(label) + " is outside 0.." +
+                  (config.labels ? std::to_string(config.labels - 1) : std::string()));
+    return label;
+  }
+
+  RawPart part(const Json &json) const {
+    if (!json.is_object() || json.size() != 1 || !json.begin().value().is_string())
+      throw Error("JSON: a part must be an object with one key and a string");
+    std::string kind = json.begin().key(), value = json.begin().value().get<std::string>();
+    if (kind == "text")
+      return {textKind, value, -1};
+    int number = config.findPicture(kind);
+    if (number < 0)
+      throw Error("JSON: '" + printable(kind) + "' is neither text nor a picture kind of the recipe");
+    int member = find(value);
+    if (member < 0)
+      throw Error("member '" + printable(value) + "' is missing");
+    return {number, {}, member};
+  }
+
+  /// False: valid JSON without "segments" (WebDataset pairs often have metadata there).
+  bool isLong(int member, RawSample &out) const {
+    // A callback bounds the depth: parsing is iterative, but nothing needs nesting beyond four levels.
+    bool deep = false;
+    auto guard = [&](int depth, Json::parse_event_t, Json &) { return depth < 64 || !(deep = true); };
+    Json json = Json::parse(content(member), guard, /*allow_exceptions=*/false);
+    if (json.is_discarded() || deep)
+      throw Error("bad JSON");
+    if (!json.is_object() || !json.contains("segments"))
+      return false;
+    const Json &segments = json["segments"];
+    if (!segments.is_array() || segments.empty())
+      throw Error("JSON: \"segments\" must be a list with at least one segment");
+    for (const Json &segment : segments) {
+      if (!segment.is_array())
+        throw Error("JSON: a segment must be a list of parts");
+      out.segments.emplace_back();
+      for (const Json &value : segment)
+        out.segments.back().push_back(part(value));
+    }
+    if (json.contains("label")) {
+      if (!json["label"].is_number_integer())
+        throw Error("JSON: \"label\" must be a whole number");
+      out.label = checkLabel(json["label"].get<int64_t>());
+    }
+    return true;
+  }
+
+  void shortForm(RawSample &out) const {
+    std::vector<RawPart> segment;
+    int picture = config.findPicture("image");
+    for (const char *name : {"png", "jpg", "jpeg"})
+      if (int member = find(name); member >= 0 && picture >= 0) {
+        segment.push_back({picture, {}, member});
+        break;
+      }
+    if (int text = find("txt"); text >= 0 && config.sequence) {
+      segment.push_back({textKind, content(text), -1});
+      std::string &value = segment.back().text;
+      if (!value.empty() && value.back() == '\n')
+        value.pop_back();
+    }
+    if (int label = find("cls"); label >= 0) {
+      std::string digits = content(label);
+      while (!digits.empty() && (digits.back() == '\n' || digits.back() == ' ' || digits.back() == '\r'))
+        digits.pop_back();
+      if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos)
+        throw Error("cls: expected a whole number");
+      out.label = checkLabel(std::strtoll(digits.c_str(), nullptr, 10));
+    }
+    if (segment.empty() && out.label < 0)
+      throw Error("no segments: neither JSON with \"segments\" nor png, jpg, txt or cls that the recipe takes");
+    if (!segment.empty())
+      out.segments.push_back(std::move(segment));
+  }
+
+  const Config &config;
+  const std::vector<Member> &members;
+  const ReadMember &read;
+};
+
+class Builder {
+public:
+  explicit Builder(const Config &config) : config(config) { document.items.resize(config.pictures.size()); }
+
+  void segment(const std::vector<RawPart> &parts) {
+    std::vector<DocumentItem *> items(parts.size(), nullptr);
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (parts[i].kind != textKind)
+        document.items[size_t(parts[i].kind)].push_back({parts[i].member, {}});
+    if (!config.sequence)
+      return;
+    // Pointers only after all insertions: the k-th last item of a kind belongs to the k-th last such part.
+    std::vector<size_t> taken(config.pictures.size(), 0);
+    for (size_t i = parts.size(); i-- > 0;)
+      if (parts[i].kind != textKind) {
+        auto &list = document.items[size_t(parts[i].kind)];
+        items[i] = &list[list.size() - 1 - taken[size_t(parts[i].kind)]++];
+      }
+    const SegmentKind &kind = match(parts);
+    for (const TemplateElement &element : kind.tokens) {
+      DocumentItem *of = element.ofPart >= 0 ? items[size_t(element.ofPart)] : nullptr;
+      if (element.textPart >= 0)
+        for (int32_t id : config.tokenizer.encode(parts[size_t(element.textPart)].text))
+          token(id, element.loss, of, kind);
+      else
+        for (int64_t i = 0; i < element.count; ++i)
+          token(element.token, element.loss, of, kind);
+    }
+    ++number;
+  }
+
+  Document finish(int64_t label) {
+    document.label = label;
+    if (config.needsLabel && label < 0)
+      throw Error("no class (KEY.cls or \"label\")");
+    for (size_t k = 0; k < config.pictures.size(); ++k) {
+      const PictureKind &kind = config.pictures[k];
+      int64_t count = int64_t(document.items[k].size());
+      if (kind.ragged ? count > kind.max : count != 1)
+        throw Error(std::to_string(count) + " pictures of the kind " + kind.name + "; " +
+                    (kind.ragged ? "at most " + std::to_string(kind.max) + " may be" : "exactly 1 must be") + " in a sample");
+      for (const DocumentItem &item : document.items[k])
+        if (kind.indexWidth >= 0 && int64_t(item.positions.size()) > kind.indexWidth)
+          throw Error(std::to_string(item.positions.size()) + " tokens belong to one " + kind.name + "; at most " +
+                      std::to_string(kind.indexWidth) + " fit");
+    }
+    return std::move(document);
+  }
+
+private:
+  const SegmentKind &match(const std::vector<RawPart> &parts) const {
+    for (const SegmentKind &kind : config.segments)
+      if (kind.parts.size() == parts.size() &&
+          std::equal(parts.begin(), parts.end(), kind.parts.begin(), [](const RawPart &p, int k) { return p.kind == k; }))
+        return kind;
+    std::string kinds;
+    for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i)
+      kinds += (i ? ", " : "") + (parts[i].kind == textKind ? "text" : config.pictures[size_t(parts[i].kind)].name);
+    throw Error("no segment kind of the recipe has the parts " + kinds + (parts.size() > 8 ? ", ..." : ""));
+  }
+
+  void token(int32_t id, bool loss, DocumentItem *of, const SegmentKind &kind) {
+    if (int64_t(document.ids.size()) >= config.sequence) {
+      if (!config.cut || of)
+        throw Error("more than " + std::to_string(config.sequence) + " tokens");
+      return;
+    }
+    if (of)
+      of->positions.push_back(int32_t(document.ids.size()));
+    document.ids.push_back(id);
+    document.loss.push_back(loss);
+    document.segment.push_back(number);
+    document.segmentKind.push_back(int32_t(&kind - config.segments.data()));
+  }
+
+  const Config &config;
+  Document document;
+  int32_t number = 0;
+};
+} // namespace
+
+Document data::readDocument(const Config &config, const std::vector<Member> &members, const ReadMember &read) {
+  RawSample raw = Reader(config, members, read).raw();
+  Builder builder(config);
+  for (const auto &segment : raw.segments)
+    builder.segment(segment);
+  return builder.finish(raw.label);
+}
+
+std::vector<std::string> data::readTexts(const Config &config, const std::vector<Member> &members, const ReadMember &read) {
+  std::vector<std::string> out;
+  for (const auto &segment : Reader(config, members, read).raw().segments)
+    for (const RawPart &part : segment)
+      if (part.kind == textKind)
+        out.push_back(part.text);
+  return out;
+}
+
+DecodedSample data::decodeSample(const Config &config, const std::vector<Member> &members, const ReadMember &read) {
+  DecodedSample out{readDocument(config, members, read), {}};
+  out.pixels.resize(config.pictures.size());
+  for (size_t k = 0; k < config.pictures.size(); ++k) {
+    const PictureKind &kind = config.pictures[k];
+    const auto &items = out.document.items[k];
+    out.pixels[k].resize(items.size() * size_t(kind.elements()));
+    for (size_t i = 0; i < items.size(); ++i) {
+      const Member &member = members[size_t(items[i].member)];
+      try {
+        if (member.size > config.limits.bytes)
+          throw Error(std::to_string(member.size) + " bytes; the limit is " + std::to_string(config.limits.bytes));
+        Picture picture = fitPicture(decodePicture(read(member), config.limits.pixels), kind.width, kind.height, kind.fit);
+        normalise(picture, kind.channels, kind.mean, kind.std, &out.pixels[k][i * size_t(kind.elements())]);
+      } catch (const Error &error) {
+        throw Error("member '" + printable(member.name) + "': " + error.what());
+      }
+    }
+  }
+  return out;
+}
