@@ -71,15 +71,37 @@ public:
 
   /// Standard normal (Box-Muller). Elements 2i and 2i + 1 come from one pair of words.
   DT_HOST_DEVICE float normal(uint64_t element) const {
-    uint64_t block = element / 4;
-    PhiloxBlock r = philox({{uint32_t(block), uint32_t(block >> 32), high0, high1}}, key0, key1);
+    PhiloxBlock r = block(element / 4);
     int pair = int(element % 4) & 2;
-    double u = (double(r.word[pair]) + 0.5) * 0x1p-32, v = double(r.word[pair + 1]) * 0x1p-32;
-    double radius = sqrt(-2.0 * log(u)), angle = 6.283185307179586 * v;
-    return float(radius * (element & 1 ? sin(angle) : cos(angle)));
+    float two[2];
+    boxMuller(r.word[pair], r.word[pair + 1], two);
+    return two[element & 1];
+  }
+
+  /// normal(0), ..., normal(count - 1), at a quarter of the cost.
+  DT_HOST_DEVICE void normals(float *out, uint64_t count) const {
+    for (uint64_t first = 0; first < count; first += 4) {
+      PhiloxBlock r = block(first / 4);
+      float four[4];
+      boxMuller(r.word[0], r.word[1], four);
+      boxMuller(r.word[2], r.word[3], four + 2);
+      for (uint64_t i = 0; i < 4 && first + i < count; ++i)
+        out[first + i] = four[i];
+    }
   }
 
 private:
+  DT_HOST_DEVICE PhiloxBlock block(uint64_t index) const {
+    return philox({{uint32_t(index), uint32_t(index >> 32), high0, high1}}, key0, key1);
+  }
+
+  DT_HOST_DEVICE static void boxMuller(uint32_t a, uint32_t b, float *two) {
+    double u = (double(a) + 0.5) * 0x1p-32, v = double(b) * 0x1p-32;
+    double radius = sqrt(-2.0 * log(u)), angle = 6.283185307179586 * v;
+    two[0] = float(radius * cos(angle));
+    two[1] = float(radius * sin(angle));
+  }
+
   uint32_t key0, key1, high0, high1;
 };
 

@@ -33,6 +33,23 @@ struct RawSample {
   int64_t label = -1;
 };
 
+std::string readBounded(const Limits &limits, const Member &member, const ReadMember &read) {
+  if (member.size > limits.text)
+    throw Error("member '" + printable(member.name) + "' has " + std::to_string(member.size) + " bytes; the limit is " +
+                std::to_string(limits.text));
+  return read(member);
+}
+
+/// Parsing is iterative, so depth cannot overflow the stack; a callback still bounds it, since nothing needs more than four levels.
+Json parseJson(const std::string &text) {
+  bool deep = false;
+  auto guard = [&](int depth, Json::parse_event_t, Json &) { return depth < 64 || !(deep = true); };
+  Json json = Json::parse(text, guard, /*allow_exceptions=*/false);
+  if (json.is_discarded() || deep)
+    throw Error("bad JSON");
+  return json;
+}
+
 class Reader {
 public:
   Reader(const Config &config, const std::vector<Member> &members, const ReadMember &read)
@@ -55,13 +72,7 @@ private:
     return -1;
   }
 
-  std::string content(int member) const {
-    const Member &m = members[size_t(member)];
-    if (m.size > config.limits.text)
-      throw Error("member '" + printable(m.name) + "' has " + std::to_string(m.size) + " bytes; the limit is " +
-                  std::to_string(config.limits.text));
-    return read(m);
-  }
+  std::string content(int member) const { return readBounded(config.limits, members[size_t(member)], read); }
 
   int64_t checkLabel(int64_t label) const {
     if (label < 0 || (config.labels && label >= config.labels))
@@ -87,12 +98,7 @@ private:
 
   /// False: valid JSON without "segments" (WebDataset pairs often have metadata there).
   bool isLong(int member, RawSample &out) const {
-    // A callback bounds the depth: parsing is iterative, but nothing needs nesting beyond four levels.
-    bool deep = false;
-    auto guard = [&](int depth, Json::parse_event_t, Json &) { return depth < 64 || !(deep = true); };
-    Json json = Json::parse(content(member), guard, /*allow_exceptions=*/false);
-    if (json.is_discarded() || deep)
-      throw Error("bad JSON");
+    Json json = parseJson(content(member));
     if (!json.is_object() || !json.contains("segments"))
       return false;
     const Json &segments = json["segments"];
@@ -235,12 +241,21 @@ Document data::readDocument(const Config &config, const std::vector<Member> &mem
   return builder.finish(raw.label);
 }
 
-std::vector<std::string> data::readTexts(const Config &config, const std::vector<Member> &members, const ReadMember &read) {
+std::vector<std::string> data::readTexts(const Limits &limits, const std::vector<Member> &members, const ReadMember &read) {
   std::vector<std::string> out;
-  for (const auto &segment : Reader(config, members, read).raw().segments)
-    for (const RawPart &part : segment)
-      if (part.kind == textKind)
-        out.push_back(part.text);
+  for (const Member &member : members) {
+    if (member.name == "txt")
+      out.push_back(readBounded(limits, member, read));
+    if (member.name != "json")
+      continue;
+    Json json = parseJson(readBounded(limits, member, read));
+    if (!json.is_object() || !json.contains("segments") || !json["segments"].is_array())
+      continue;
+    for (const Json &segment : json["segments"])
+      for (const Json &part : segment)
+        if (part.is_object() && part.contains("text") && part["text"].is_string())
+          out.push_back(part["text"].get<std::string>());
+  }
   return out;
 }
 

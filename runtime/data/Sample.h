@@ -50,8 +50,8 @@ using ReadMember = std::function<std::string(const Member &)>;
 /// Throws Error with the reason why the sample is broken; the caller knows its name.
 Document readDocument(const Config &config, const std::vector<Member> &members, const ReadMember &read);
 
-/// All texts of a sample in order, without templates: for building a vocabulary. Throws Error.
-std::vector<std::string> readTexts(const Config &config, const std::vector<Member> &members, const ReadMember &read);
+/// All texts of a sample in order (JSON parts, or KEY.txt), with no recipe: to collect a vocabulary. Throws Error.
+std::vector<std::string> readTexts(const Limits &limits, const std::vector<Member> &members, const ReadMember &read);
 
 /// A document with its pictures decoded: per kind [items, channels, height, width].
 struct DecodedSample {

@@ -61,6 +61,16 @@ uint32_t lower(uint32_t c) {
 }
 } // namespace
 
+bool data::isUtf8(const std::string &text) {
+  try {
+    for (size_t at = 0; at < text.size();)
+      nextCodePoint(text, at);
+    return true;
+  } catch (const Error &) {
+    return false;
+  }
+}
+
 std::vector<std::string> data::splitWords(const std::string &text) {
   std::vector<std::string> words;
   std::string run;

@@ -21,6 +21,9 @@ namespace dt::rt::data {
 /// [a-z0-9']+|[^\sa-z0-9'] over code points. Throws Error if the text is not UTF-8.
 std::vector<std::string> splitWords(const std::string &text);
 
+/// Shortest forms only, no surrogates.
+bool isUtf8(const std::string &text);
+
 /// The words of a vocabulary file, one a line; throws Error (file name first).
 std::vector<std::string> readVocabulary(const std::string &path);
 

@@ -1,0 +1,115 @@
+//===- IndexFile.cpp - the index beside a shard -----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// See Index.h. JSON with a column a property: readable, and small. The file is a cache that anyone may have written,
+// so each value is checked as it is read.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Index.h"
+#include "runtime/data/Json.h"
+
+#include <cstdio>
+#include <fstream>
+#include <unistd.h>
+
+using namespace dt::rt;
+using namespace dt::rt::data;
+using Json = nlohmann::json;
+
+namespace {
+constexpr int version = 1;
+
+std::string hex(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
+  return text;
+}
+
+std::string keyOf(const Config &config, const PositionedFile &file) {
+  std::string text = std::to_string(version) + " " + std::to_string(file.size()) + " " + std::to_string(file.modified());
+  return hex(hashBytes(text, config.key));
+}
+
+IndexedSample readSample(const Config &config, const JsonView &columns, size_t i, int64_t shardBytes) {
+  IndexedSample sample;
+  sample.key = columns.at("key").at(i).text();
+  sample.problem = columns.at("problem").at(i).text();
+  for (const JsonView &view : columns.at("members").at(i).list()) {
+    if (view.list().size() != 3)
+      view.fail("expected [name, offset, size]");
+    Member member{view.at(size_t(0)).text(), view.at(1).integer(0, shardBytes), view.at(2).integer(0, shardBytes)};
+    if (member.size > shardBytes - member.offset)
+      view.fail("outside the shard");
+    sample.members.push_back(std::move(member));
+  }
+  if (!sample.ok())
+    return sample;
+  sample.tokens = int32_t(columns.at("tokens").at(i).integer(0, config.sequence));
+  sample.labels = int32_t(columns.at("labels").at(i).integer(0, config.sequence));
+  std::vector<JsonView> items = columns.at("items").at(i).list();
+  if (items.size() != config.pictures.size())
+    columns.fail("expected a count for each picture kind");
+  for (size_t k = 0; k < items.size(); ++k)
+    sample.items.push_back(int32_t(items[k].integer(0, config.pictures[k].max)));
+  return sample;
+}
+} // namespace
+
+std::string data::indexPath(const std::string &path) { return path + ".idx.json"; }
+
+bool data::loadIndex(const Config &config, const std::string &path, ShardIndex &index) {
+  std::ifstream in(indexPath(path));
+  if (!in)
+    return false;
+  Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.is_object())
+    return false;
+  try {
+    PositionedFile file(path);
+    JsonView root(json, "");
+    if (root.at("key").text() != keyOf(config, file))
+      return false;
+    ShardIndex out;
+    out.problem = root.at("problem").text();
+    JsonView columns = root.at("samples");
+    size_t count = columns.at("key").list().size();
+    for (const char *name : {"problem", "members", "tokens", "labels", "items"})
+      if (columns.at(name).list().size() != count)
+        return false;
+    for (size_t i = 0; i < count; ++i)
+      out.samples.push_back(readSample(config, columns, i, file.size()));
+    index = std::move(out);
+    return true;
+  } catch (const Error &) {
+    return false; // a damaged cache is built anew
+  }
+}
+
+bool data::saveIndex(const Config &config, const std::string &path, const ShardIndex &index) {
+  Json columns = {{"key", Json::array()}, {"problem", Json::array()}, {"members", Json::array()},
+                  {"tokens", Json::array()}, {"labels", Json::array()}, {"items", Json::array()}};
+  for (const IndexedSample &sample : index.samples) {
+    Json members = Json::array();
+    for (const Member &member : sample.members)
+      members.push_back({member.name, member.offset, member.size});
+    columns["key"].push_back(sample.key);
+    columns["problem"].push_back(sample.problem);
+    columns["members"].push_back(std::move(members));
+    columns["tokens"].push_back(sample.tokens);
+    columns["labels"].push_back(sample.labels);
+    columns["items"].push_back(sample.items);
+  }
+  PositionedFile file(path);
+  Json json = {{"version", version}, {"key", keyOf(config, file)}, {"problem", index.problem}, {"samples", std::move(columns)}};
+  std::string target = indexPath(path), temporary = target + "." + std::to_string(::getpid()) + ".tmp";
+  std::ofstream out(temporary, std::ios::binary);
+  out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  out.close();
+  if (!out || std::rename(temporary.c_str(), target.c_str()) != 0) {
+    ::unlink(temporary.c_str());
+    return false;
+  }
+  return true;
+}

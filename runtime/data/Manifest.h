@@ -1,0 +1,68 @@
+//===- Manifest.h - which samples a step has, computed ----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// manifest(step) is a pure function of the index, the seed and the batch sizes: no
+// state, no reading. Every rank can evaluate it ahead of time and finds the same;
+// reordering and data parallelism later only change how the parts are cut, never which
+// samples a step has.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_DATA_MANIFEST_H
+#define DT_RUNTIME_DATA_MANIFEST_H
+
+#include <cstdint>
+#include <vector>
+
+namespace dt::rt::data {
+
+/// What the manifest needs to know of the good samples: a row each.
+struct SampleTable {
+  int64_t samples = 0;
+  int32_t kinds = 0;           ///< item kinds
+  std::vector<int32_t> items;  ///< [samples, kinds]
+  std::vector<int32_t> tokens; ///< [samples]
+  std::vector<int32_t> labels; ///< [samples]: tokens marked as targets
+};
+
+struct BatchSizes {
+  int64_t global = 1, micro = 1;
+  int64_t microbatches() const { return (global + micro - 1) / micro; }
+};
+
+/// An item by the place of its sample in the global batch and its number in the sample.
+struct ItemRef {
+  int64_t place;
+  int32_t number;
+  bool operator==(const ItemRef &o) const { return place == o.place && number == o.number; }
+};
+
+/// The samples and items that are worked on together, in order.
+struct MicrobatchManifest {
+  std::vector<int64_t> places;              ///< in the global batch
+  std::vector<int64_t> samples;             ///< numbers in the data set, one a place
+  std::vector<std::vector<ItemRef>> items;  ///< per kind, owner's order
+  std::vector<int64_t> itemsBefore;         ///< per kind: items of earlier microbatches
+};
+
+struct StepManifest {
+  int64_t step = 0;
+  std::vector<MicrobatchManifest> microbatches;
+  int64_t tokens = 0, labels = 0; ///< of the global batch: denominators
+  std::vector<int64_t> items;     ///< per kind, of the global batch
+  uint64_t hash() const;          ///< equal manifests, equal hashes
+};
+
+/// Place `place` of epoch `epoch`: a number in [0, count). For each (seed, epoch) a
+/// permutation, by a six-round Feistel network with Philox as round function on the next power of
+/// four, walked until it falls below `count` (fewer than four rounds on average). Needs no
+/// table, so shuffling any number of samples is free.
+int64_t shuffled(uint64_t seed, int64_t epoch, int64_t place, int64_t count);
+
+/// `step` from 0 on; table.samples > 0.
+StepManifest makeManifest(const SampleTable &table, const BatchSizes &sizes, uint64_t seed, int64_t step);
+
+} // namespace dt::rt::data
+
+#endif // DT_RUNTIME_DATA_MANIFEST_H
