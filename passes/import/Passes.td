@@ -1,0 +1,64 @@
+//===- Passes.td - Passes of the import phase --------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_IMPORT_PASSES
+#define PASSES_IMPORT_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def RaiseElementwise : Pass<"nn-raise-elementwise", "::mlir::func::FuncOp"> {
+  let summary = "Recover biases, SiLU and GELU from what exporters write";
+  let description = [{
+    `x * sigmoid(x)` becomes nn.silu; `0.5 x (1 + erf(x / sqrt 2))` and the tanh form, in the orders that PyTorch and TensorFlow exporters use, become nn.gelu; the addition of a rank-1 value of
+    the result's size after nn.linear becomes its bias. Constants are compared to 1e-4 relative, since exporters write them in float32.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def RaiseNorms : Pass<"nn-raise-norms", "::mlir::func::FuncOp"> {
+  let summary = "Recover RMS, layer and group norm";
+  let description = [{
+    Small steps: the normalisation without scale first (`x * rsqrt(mean(x^2) + eps)` and its spellings; `(x - mean(x)) / sqrt(mean((x - mean)^2) + eps)`; a group norm from a reshape around an
+    instance norm), then a factor of the normalised shape becomes the scale, then an addend the bias.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def RaiseAttention : Pass<"nn-raise-attention", "::mlir::func::FuncOp"> {
+  let summary = "Recover rotary embedding and attention";
+  let description = [{
+    `matmul - softmax - matmul` becomes nn.attention with heads where the projections write them; then one neighbour a pattern is absorbed: the scale on query or key, the expansion of KV heads to
+    query heads, a mask that is a function of its indices and turns out causal. Additive masks that select between 0 and a large negative number become bool masks; the number (or the IsNaN guard) says what an
+    empty row gives. A mask that depends on a trained parameter (relative position bias) is not absorbed, since nn.attention has no gradient for it.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def RaiseLosses : Pass<"nn-raise-losses", "::mlir::func::FuncOp"> {
+  let summary = "Recover cross-entropy from log_softmax and gather";
+  let description = [{
+    `gather_elements(log_softmax(x), max(labels, 0))`, multiplied by `labels != ignore`, becomes `-nn.cross_entropy`.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def OutlineLayers : Pass<"nn-outline-layers", "::dt::dist::ModuleOp"> {
+  let summary = "Make one function of equal layers";
+  let description = [{
+    Ops that depend on no trained parameter (masks, positions, angles) go first; the rest is a list in which equal layers are equal subsequences: the same ops and attributes on the same types, wired alike.
+    The repetition that removes most ops is outlined into a private function that takes parameters as operands, again and again until none removes `min-ops`. Equality is structural: names and
+    scopes only choose the function's name.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
+  let options = [Option<"minOps", "min-ops", "unsigned", /*default=*/"6", "smallest number of ops of a layer">];
+}
+
+def VerifyImport : Pass<"nn-verify-import"> {
+  let summary = "State what the import phase guarantees";
+  let description = [{ Only nn, func and dist ops are left, and every `?` of a tensor type has an expression. }];
+}
+
+#endif // PASSES_IMPORT_PASSES

@@ -1,0 +1,319 @@
+//===- RaiseAttention.cpp - Recover attention
+//-------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The core match turns `matmul - softmax - matmul` over [b, h, t, d] into
+// nn.attention over [b, t, h, d] with transposes around it, which cancel
+// against those that exporters write. Everything else is one pattern a
+// neighbour.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/import/Masks.h"
+#include "passes/import/Match.h"
+#include "passes/import/Passes.h"
+#include "passes/import/Rotary.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::import;
+
+namespace dt::import {
+#define GEN_PASS_DEF_RAISEATTENTION
+#include "passes/import/Passes.h.inc"
+} // namespace dt::import
+
+namespace {
+
+constexpr int64_t kSwapHeads[] = {0, 2, 1, 3};
+
+/// reshape(transpose(reshape(x))) where the inner reshape only merges dims that
+/// the outer one splits again is one transpose (exporters write K^T like this).
+struct TransposeInReshapes : OpRewritePattern<nn::ReshapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::ReshapeOp outer,
+                                PatternRewriter &rewriter) const override {
+    auto transpose = outer.getInput().getDefiningOp<nn::TransposeOp>();
+    auto inner = transpose ? transpose.getInput().getDefiningOp<nn::ReshapeOp>()
+                           : nn::ReshapeOp();
+    if (!inner)
+      return failure();
+    nn::Shape x = nn::getShape(inner.getInput()),
+              merged = nn::getShape(inner.getResult());
+    auto groups = nn::getReassociation(x, merged);
+    if (!groups)
+      return failure();
+    SmallVector<SmallVector<int64_t>> parts(merged.size());
+    for (auto &[from, to] : *groups) {
+      if (to.size() != 1)
+        return failure();
+      parts[to[0]].append(from.begin(), from.end());
+    }
+    SmallVector<int64_t> permutation;
+    nn::Shape out;
+    for (int64_t axis : transpose.getPermutation())
+      for (int64_t d : parts[axis]) {
+        permutation.push_back(d);
+        out.push_back(x[d]);
+      }
+    if (out != nn::getShape(outer.getResult()))
+      return failure();
+    rewriter.replaceOpWithNewOp<nn::TransposeOp>(outer, inner.getInput(),
+                                                 permutation);
+    return success();
+  }
+};
+
+/// transpose(x * c) -> transpose(x) * c: the number travels towards attention.
+struct SplatThroughTranspose : OpRewritePattern<nn::TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::TransposeOp transpose,
+                                PatternRewriter &rewriter) const override {
+    auto mul = transpose.getInput().getDefiningOp<nn::MulOp>();
+    auto scaled = matchWithSplat<nn::MulOp>(transpose.getInput());
+    if (!scaled || !mul->hasOneUse() ||
+        scaled->first.getType() != mul.getType())
+      return failure();
+    Value moved =
+        nn::TransposeOp::create(rewriter, transpose.getLoc(), scaled->first,
+                                transpose.getPermutation());
+    Type element = mul.getType().getElementType();
+    auto number =
+        DenseElementsAttr::get(RankedTensorType::get({}, element),
+                               rewriter.getFloatAttr(element, scaled->second));
+    Value c = nn::ConstantOp::create(rewriter, transpose.getLoc(),
+                                     number.getType(), number);
+    rewriter.replaceOpWithNewOp<nn::MulOp>(transpose, moved, c);
+    return success();
+  }
+};
+
+/// What stands between the scores' product and the softmax.
+struct Scores {
+  Value product; ///< matmul(q, k^T)
+  double scale = 1.0;
+  MaskParts mask;
+};
+
+/// Peels masks and scales off `v` until a matmul; nothing if something else is
+/// met.
+std::optional<Scores> matchScores(Value v) {
+  Scores s;
+  bool scaled = false;
+  while (true) {
+    if (v.getDefiningOp<nn::MatmulOp>()) {
+      s.product = v;
+      return s;
+    }
+    if (auto mul = matchWithSplat<nn::MulOp>(v);
+        mul && mul->first.getType() == v.getType()) {
+      s.scale *= mul->second;
+      v = mul->first;
+      scaled = true;
+      continue;
+    }
+    if (auto div = matchWithSplat<nn::DivOp>(v)) {
+      s.scale /= div->second;
+      v = div->first;
+      scaled = true;
+      continue;
+    }
+    // A scale outside a mask would scale the mask as well.
+    if (scaled || !s.mask.peel(v))
+      return std::nullopt;
+  }
+}
+
+/// softmax's operand with the IsNaN guard that PyTorch's exporter writes
+/// removed: where(isnan(p), 0, p).
+Value dropNanGuard(Value v, bool &guarded) {
+  auto where = v.getDefiningOp<nn::WhereOp>();
+  if (!where)
+    return v;
+  auto isNan = where.getCondition().getDefiningOp<nn::IsNanOp>();
+  if (!isNan || isNan.getInput() != where.getRhs() ||
+      getSplat(where.getLhs()) != 0.0)
+    return v;
+  guarded = true;
+  return where.getRhs();
+}
+
+Value swapLast(PatternRewriter &rewriter, Location loc, Value v) {
+  SmallVector<int64_t> p = llvm::to_vector(
+      llvm::seq<int64_t>(0, cast<RankedTensorType>(v.getType()).getRank()));
+  std::swap(p[p.size() - 1], p[p.size() - 2]);
+  return nn::TransposeOp::create(rewriter, loc, v, p);
+}
+
+/// [b, h, t, d] -> [b, t, h, d]; [n, t, d] -> [n, t, 1, d].
+Value toHeadsInside(PatternRewriter &rewriter, Location loc, Value v) {
+  nn::Shape s = nn::getShape(v);
+  if (s.size() == 4)
+    return nn::TransposeOp::create(rewriter, loc, v, kSwapHeads);
+  auto type =
+      nn::makeTensorType({s[0], s[1], nn::DimExpr(1), s[2]},
+                         cast<RankedTensorType>(v.getType()).getElementType());
+  return nn::ReshapeOp::create(rewriter, loc, type, v);
+}
+
+struct AttentionCore : OpRewritePattern<nn::MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::MatmulOp context,
+                                PatternRewriter &rewriter) const override {
+    bool guarded = false;
+    auto softmax =
+        dropNanGuard(context.getLhs(), guarded).getDefiningOp<nn::SoftmaxOp>();
+    int64_t rank = context.getType().getRank();
+    if (!softmax || context.getTransA() || (rank != 3 && rank != 4) ||
+        static_cast<int64_t>(softmax.getAxis()) != rank - 1)
+      return failure();
+    std::optional<Scores> scores = matchScores(softmax.getInput());
+    if (!scores || !scores->mask.isUsable())
+      return failure();
+    auto product = scores->product.getDefiningOp<nn::MatmulOp>();
+    Location loc = context.getLoc();
+    if (!sameBatch(product) || !sameBatch(context))
+      return failure();
+    Value q = product.getTransA() ? swapLast(rewriter, loc, product.getLhs())
+                                  : product.getLhs();
+    Value k = product.getTransB() ? product.getRhs()
+                                  : swapLast(rewriter, loc, product.getRhs());
+    Value v = context.getTransB() ? swapLast(rewriter, loc, context.getRhs())
+                                  : context.getRhs();
+    Value mask = scores->mask.build(rewriter, loc, rank);
+    auto emptyRow =
+        scores->mask.isInfinite() ? nn::EmptyRow::zero : nn::EmptyRow::mean;
+    auto attention = nn::AttentionOp::create(
+        rewriter, loc, toHeadsInside(rewriter, loc, q),
+        toHeadsInside(rewriter, loc, k), toHeadsInside(rewriter, loc, v), mask,
+        APFloat(scores->scale), false, emptyRow);
+    Value out = attention.getResult();
+    if (rank == 4)
+      rewriter.replaceOpWithNewOp<nn::TransposeOp>(context, out, kSwapHeads);
+    else
+      rewriter.replaceOpWithNewOp<nn::ReshapeOp>(context, context.getType(),
+                                                 out);
+    return success();
+  }
+
+  /// Leading dims of both operands are equal (nothing is broadcast).
+  static bool sameBatch(nn::MatmulOp op) {
+    nn::Shape a = nn::getShape(op.getLhs()), b = nn::getShape(op.getRhs());
+    return a.size() == b.size() &&
+           std::equal(a.begin(), a.end() - 2, b.begin());
+  }
+};
+
+/// attention(q * c, k) -> scale * c, for query and key.
+struct AbsorbScale : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    for (unsigned i : {0u, 1u}) {
+      Value operand = op->getOperand(i);
+      auto scaled = matchWithSplat<nn::MulOp>(operand);
+      if (!scaled || scaled->first.getType() != operand.getType())
+        continue;
+      rewriter.modifyOpInPlace(op, [&] {
+        op->setOperand(i, scaled->first);
+        op.setScale(APFloat(op.getScale().convertToDouble() * scaled->second));
+      });
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// KV heads repeated for their group of query heads:
+/// transpose(reshape(broadcast(x))) with x [b, k, 1, s, d]; the broadcast.
+nn::BroadcastOp matchHeadExpansion(Value v) {
+  auto transpose = v.getDefiningOp<nn::TransposeOp>();
+  if (!transpose || transpose.getPermutation() != ArrayRef<int64_t>(kSwapHeads))
+    return {};
+  auto merge = transpose.getInput().getDefiningOp<nn::ReshapeOp>();
+  auto repeat = merge ? merge.getInput().getDefiningOp<nn::BroadcastOp>()
+                      : nn::BroadcastOp();
+  if (!repeat)
+    return {};
+  nn::Shape wide = nn::getShape(repeat.getResult()),
+            narrow = nn::getShape(repeat.getInput());
+  nn::Shape out = nn::getShape(merge.getResult());
+  if (wide.size() != 5 || narrow.size() != 5 || narrow[2] != nn::DimExpr(1) ||
+      out[1] != wide[1] * wide[2])
+    return {};
+  for (size_t i : {0, 1, 3, 4})
+    if (wide[i] != narrow[i])
+      return {};
+  return repeat;
+}
+
+/// The heads before their repetition, [b, s, k, d].
+Value unexpanded(nn::BroadcastOp repeat, PatternRewriter &rewriter) {
+  nn::Shape narrow = nn::getShape(repeat.getInput());
+  auto type = nn::makeTensorType({narrow[0], narrow[1], narrow[3], narrow[4]},
+                                 repeat.getType().getElementType());
+  Value x =
+      nn::ReshapeOp::create(rewriter, repeat.getLoc(), type, repeat.getInput());
+  return nn::TransposeOp::create(rewriter, repeat.getLoc(), x, kSwapHeads);
+}
+
+struct AbsorbHeadExpansion : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    nn::BroadcastOp k = matchHeadExpansion(op.getKey()),
+                    v = matchHeadExpansion(op.getValue());
+    if (!k || !v ||
+        nn::getShape(k.getInput())[1] != nn::getShape(v.getInput())[1])
+      return failure();
+    rewriter.replaceOpWithNewOp<nn::AttentionOp>(
+        op, op.getQuery(), unexpanded(k, rewriter), unexpanded(v, rewriter),
+        op.getMask(), op.getScale(), op.getCausal(), op.getEmptyRow());
+    return success();
+  }
+};
+
+/// A bool mask that is `j <= i + s - t`, alone or one side of an `and`, becomes
+/// the attribute; one that is always true is dropped.
+struct AbsorbMask : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.getMask())
+      return failure();
+    nn::DimExpr offset =
+        nn::getShape(op.getKey())[1] - nn::getShape(op.getQuery())[1];
+    Value rest;
+    MaskMeaning meaning = readMask(op.getMask(), offset, rest);
+    if (meaning == MaskMeaning::Data ||
+        (op.getCausal() && meaning == MaskMeaning::Causal &&
+         rest == op.getMask()))
+      return failure();
+    bool causal = op.getCausal() || meaning == MaskMeaning::Causal;
+    rewriter.replaceOpWithNewOp<nn::AttentionOp>(
+        op, op.getQuery(), op.getKey(), op.getValue(), rest, op.getScale(),
+        causal, op.getEmptyRow());
+    return success();
+  }
+};
+
+struct RaiseAttentionPass
+    : import::impl::RaiseAttentionBase<RaiseAttentionPass> {
+  void runOnOperation() override {
+    MLIRContext *context = &getContext();
+    RewritePatternSet patterns(context);
+    patterns.add<TransposeInReshapes, SplatThroughTranspose, AttentionCore,
+                 AbsorbScale, AbsorbHeadExpansion, AbsorbMask>(context);
+    populateRotaryPatterns(patterns);
+    for (StringRef name : {nn::TransposeOp::getOperationName(),
+                           nn::ReshapeOp::getOperationName()})
+      RegisteredOperationName::lookup(name, context)
+          ->getCanonicalizationPatterns(patterns, context);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace
