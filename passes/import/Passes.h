@@ -18,13 +18,6 @@ namespace dt::import {
 
 #define GEN_PASS_DECL
 #include "passes/import/Passes.h.inc"
-#define GEN_PASS_REGISTRATION
-#include "passes/import/Passes.h.inc"
-
-/// Everything from the importer's output to raised, outlined nn IR. Anchors on
-/// the module op; function passes reach functions inside dist.module.
-void buildImportPipeline(mlir::OpPassManager &pm);
-
 } // namespace dt::import
 
 #endif // PASSES_IMPORT_PASSES_H

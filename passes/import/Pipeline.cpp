@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/import/Pipeline.h"
 #include "passes/import/Passes.h"
 
 #include "dialects/dist/DistOps.h"
@@ -17,6 +18,7 @@ using namespace dt;
 
 namespace dt::import {
 #define GEN_PASS_DEF_VERIFYIMPORT
+#define GEN_PASS_REGISTRATION
 #include "passes/import/Passes.h.inc"
 } // namespace dt::import
 
@@ -40,17 +42,25 @@ struct VerifyImportPass : import::impl::VerifyImportBase<VerifyImportPass> {
 };
 } // namespace
 
-void import::buildImportPipeline(OpPassManager &pm) {
+void dt::registerImportPasses() { import::registerImportPasses(); }
+
+void dt::buildImportPipeline(OpPassManager &pm) {
   OpPassManager &functions = pm.nest<dist::ModuleOp>().nest<func::FuncOp>();
   // Identities and double transposes hide patterns; equal subexpressions must
   // be one value before a pattern asks whether two operands are the same.
   functions.addPass(createCanonicalizerPass());
   functions.addPass(createCSEPass());
-  functions.addPass(createRaiseElementwise());
-  functions.addPass(createRaiseNorms());
-  functions.addPass(createRaiseAttention());
-  functions.addPass(createRaiseLosses());
+  functions.addPass(import::createRaiseElementwise());
+  functions.addPass(import::createRaiseNorms());
+  functions.addPass(import::createRaiseAttention());
+  functions.addPass(import::createRaiseLosses());
   functions.addPass(createCanonicalizerPass());
   functions.addPass(createCSEPass());
-  pm.addPass(createVerifyImport());
+  pm.addPass(import::createVerifyImport());
+}
+
+void dt::buildOutlinePipeline(OpPassManager &pm) {
+  OpPassManager &modules = pm.nest<dist::ModuleOp>();
+  modules.addPass(import::createOutlineLayers());
+  modules.addNestedPass<func::FuncOp>(createCSEPass());
 }

@@ -1,0 +1,28 @@
+//===- Pipeline.h - The import phase ------------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_IMPORT_PIPELINE_H
+#define PASSES_IMPORT_PIPELINE_H
+
+namespace mlir {
+class OpPassManager;
+}
+
+namespace dt {
+
+/// From the importer's output to raised nn IR. Anchors on the builtin module;
+/// function passes reach the functions inside dist.module.
+void buildImportPipeline(mlir::OpPassManager &pm);
+
+/// Equal layers become functions. Runs after the modules phase, whose analyses
+/// look at straight-line functions.
+void buildOutlinePipeline(mlir::OpPassManager &pm);
+
+void registerImportPasses();
+
+} // namespace dt
+
+#endif // PASSES_IMPORT_PIPELINE_H
