@@ -48,8 +48,8 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     example_inputs  tuple of tensors. A dynamic dim should be at least 2 here, so that it is not
                     taken for a number.
     path            the .onnx file to write.
-    dynamic_shapes  as torch.onnx.export takes it, e.g. {"input_ids": {0: "batch", 1: "seq"}}; a
-                    string names the dim in the file.
+    dynamic_shapes  {"input_ids": {0: "batch", 1: "seq"}}, by `input_names`; a string names the dim in
+                    the file. Inputs left out have fixed shapes.
     weights         False writes the graph only: parameters keep name, shape and type, and their data
                     is said to lie in a file that does not exist (`weights.bin`). Such a module may
                     live on the meta device.
@@ -72,6 +72,9 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
 
 
 def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset):
+    # torch.export knows the arguments of forward(), not the names that they get in the file.
+    if isinstance(dynamic_shapes, dict) and input_names is not None:
+        dynamic_shapes = tuple(dynamic_shapes.get(name) for name in input_names)
     # Its warnings are about packages that are not installed and about one name for two equal dims.
     log = logging.getLogger("torch.onnx")
     level = log.level
@@ -96,17 +99,20 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, op
 
 
 def _merge_tied(graph, module):
-    """One initializer for a parameter that the module holds under several names."""
-    first = {}
+    """One initializer for a parameter that the module holds under several names: the first of them."""
+    names = {}
     for name, tensor in module.named_parameters(remove_duplicate=False):
-        keep = first.setdefault(id(tensor), name)
-        if keep == name or name not in graph.initializers:
-            continue
-        if keep not in graph.initializers:
-            first[id(tensor)] = name
-            continue
-        ir.convenience.replace_all_uses_with(graph.initializers[name], graph.initializers[keep])
-        del graph.initializers[name]
+        names.setdefault(id(tensor), []).append(name)
+    for first, *others in names.values():
+        for name in others:
+            if name not in graph.initializers:
+                continue
+            value = graph.initializers.pop(name)
+            if first in graph.initializers:
+                ir.convenience.replace_all_uses_with(value, graph.initializers[first])
+            else:
+                value.name = first
+                graph.initializers[first] = value
 
 
 def _held(graph, module):
