@@ -44,7 +44,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     """Writes `module` as an ONNX graph that keeps every parameter trainable.
 
     module          torch.nn.Module. In eval mode BatchNorm uses its fixed statistics; in train mode
-                    dropout must be zero, and BatchNorm is written in its training form.
+                    dropout must be zero, and BatchNorm is written in its training form (statistics of the batch).
     example_inputs  tuple of tensors. A dynamic dim should be at least 2 here, so that it is not
                     taken for a number.
     path            the .onnx file to write.
@@ -58,6 +58,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     program = _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset)
     model = program.model
     _merge_tied(model.graph, module)
+    _training_batch_norm(model.graph, module)
     with _opaque(model.graph, module):
         optimizer.optimize_ir(model)
     common_passes.TopologicalSortPass()(model)
@@ -153,15 +154,25 @@ def _check(graph, module):
                 raise ExportError(f"parameter '{name}' has changed its shape to {list(value.shape)}")
         elif value.metadata_props.get(KIND) is None and tensor.size > MAX_CONSTANT:
             raise ExportError(f"constant '{name}' of shape {list(value.shape)} has {tensor.size} elements: a folded weight or a large table")
-    if module.training:
-        _check_batch_norm(graph, module)
 
 
-def _check_batch_norm(graph, module):
-    norms = [n for n, m in module.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.training]
-    written = [n for n in graph if n.op_type == "BatchNormalization" and n.attributes.get_int("training_mode", 0) == 1]
-    if norms and not written:
-        raise ExportError(f"BatchNorm '{norms[0]}' is in training mode, but this exporter writes it with fixed statistics; call module.eval() first if that is meant")
+def _training_batch_norm(graph, module):
+    """Gives BatchNorm of modules in train mode its training form back, which the exporter drops."""
+    training = {n for n, m in module.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.training}
+    for node in graph:
+        if node.op_type != "BatchNormalization":
+            continue
+        name = (node.inputs[3].name or "").removesuffix(".running_mean")
+        if name not in training:
+            continue
+        training.discard(name)
+        node.attributes["training_mode"] = ir.AttrInt64("training_mode", 1)
+        node.resize_outputs(3)
+        for output, statistic in zip(node.outputs[1:], node.inputs[3:]):
+            output.name = f"{statistic.name}.after"
+            output.type, output.shape = statistic.type, statistic.shape
+    if training:
+        raise ExportError(f"BatchNorm '{min(training)}' is in train mode, but the exporter's form of it is not known; call module.eval() if fixed statistics are meant")
 
 
 def _strip_weights(graph):

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pathlib
 import sys
 
@@ -185,7 +184,7 @@ def siglip():
 
 
 class ConvNet(nn.Module):
-    """Convolutions of every kind: strided, depthwise, dilated, grouped, transposed; BatchNorm with fixed statistics; max and average pooling."""
+    """Convolutions of every kind: strided, depthwise, dilated, grouped, transposed; BatchNorm, GroupNorm; max and average pooling."""
 
     def __init__(self):
         super().__init__()
@@ -211,10 +210,10 @@ class ConvNet(nn.Module):
         return torch.tanh(self.out(x))
 
 
-def convnet():
+def convnet(name="convnet", **facts):
     g = torch.Generator().manual_seed(6)
     return Model(
-        name="convnet",
+        name=name,
         source="models/export/extra.py ConvNet",
         module=ConvNet(),
         inputs={"image": torch.randn(3, 3, 32, 32, generator=g)},
@@ -222,7 +221,12 @@ def convnet():
         dims={"image": {0: "batch"}},
         loss={"kind": "mse", "output": "picture", "target": "target"},
         targets={"target": torch.rand(3, 3, 32, 32, generator=g)},
+        **facts,
     )
+
+
+def convnet_train():
+    return convnet("convnet_train", training=True, notes=["BatchNorm in training form: statistics of the batch"])
 
 
 def classifier(name, net, side=32, notes=()):
@@ -280,7 +284,7 @@ def dit():
     )
 
 
-MODELS = [mistral, qwen2, gemma, phi, gpt_neox, opset23_llama, bert, t5, whisper, siglip, convnet, resnet, convnext, swin, dinov2, dit]
+MODELS = [mistral, qwen2, gemma, phi, gpt_neox, opset23_llama, bert, t5, whisper, siglip, convnet, convnet_train, resnet, convnext, swin, dinov2, dit]
 
 
 def main():
@@ -289,7 +293,6 @@ def main():
         torch.manual_seed(0)
         if chosen and make.__name__ not in chosen:
             continue
-        assert not inspect.signature(make).parameters
         print(write(make(), FOLDER), flush=True)
 
 

@@ -44,6 +44,7 @@ class Model:
     targets: dict = field(default_factory=dict)  # tensors of the loss that the graph does not take
     bound: dict = field(default_factory=dict)  # dim name -> number, in the recipe; other dims count samples
     opset: int = 20
+    training: bool = False  # BatchNorm uses the batch's statistics
     notes: list = field(default_factory=list)
 
 
@@ -115,7 +116,7 @@ def write(model, folder):
     """Writes `model` into folder/model.name; returns a line about it."""
     folder = pathlib.Path(folder) / model.name
     folder.mkdir(parents=True, exist_ok=True)
-    module = scatter_weights(model.module.eval())
+    module = scatter_weights(model.module.train(model.training))
     names = list(model.inputs)
     proto = export(
         module, tuple(model.inputs.values()), folder / "model.onnx", dynamic_shapes=model.dims, input_names=names, output_names=model.outputs, opset=model.opset
