@@ -35,11 +35,15 @@ function(dt_tablegen name td)
   set_property(GLOBAL APPEND PROPERTY DT_TABLEGEN_TARGETS ${name})
 endfunction()
 
+# Libraries of the compiler, in the order of their definition: what dt-opt links whole, so that plugins find every dialect and pass in it.
+define_property(GLOBAL PROPERTY DT_COMPILER_LIBS BRIEF_DOCS "compiler libraries" FULL_DOCS "compiler libraries")
+
 # dt_library(<name> SOURCES… [LIBS…]): a static library on MLIR with the shared precompiled header.
 function(dt_library name)
   cmake_parse_arguments(A "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${A_SOURCES})
   target_link_libraries(${name} PUBLIC ${A_LIBS})
+  set_property(GLOBAL APPEND PROPERTY DT_COMPILER_LIBS ${name})
   target_precompile_headers(${name} REUSE_FROM dt_pch)
   get_property(tds GLOBAL PROPERTY DT_TABLEGEN_TARGETS)
   if(tds OR A_DEPENDS)

@@ -1,0 +1,50 @@
+// RUN: dt-opt %s | dt-opt | FileCheck %s
+// RUN: dt-opt %s --emit-bytecode | dt-opt | FileCheck %s
+
+// CHECK: dist.item "image" max 3
+dist.item "image" max 3
+// CHECK: dist.input "llm.input_ids" = {tokens = "ids"}
+dist.input "llm.input_ids" = {tokens = "ids"}
+// CHECK: dist.data {sequence = 40 : i64, special = ["<pad>", "<bos>"]}
+dist.data {sequence = 40, special = ["<pad>", "<bos>"]}
+
+// CHECK: dist.module @vision of "image" role encoder {
+dist.module @vision of "image" role encoder {
+  nn.dim @images of "image" max 6
+  // CHECK: nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {dist.no_decay}
+  nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {dist.no_decay}
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<images>> {nn.name = "pixels"}) -> (tensor<?x8xf32, #nn.dims<images>> {nn.name = "embeds"}) {
+    %w = nn.read @w : tensor<8x4xf32>
+    %y = nn.linear %x, %w : tensor<?x4xf32, #nn.dims<images>>, tensor<8x4xf32>
+    return %y : tensor<?x8xf32, #nn.dims<images>>
+  }
+}
+// CHECK: dist.module @llm of "sample" role backbone {
+dist.module @llm of "sample" role backbone {
+  nn.dim @pictures of "image" max 6
+  nn.parameter @wte : tensor<4x8xf32> trainable from #nn.init<"normal(0,0.02)", "llm.onnx", "wte">
+  nn.parameter @head : tensor<4x8xf32> trainable from #nn.onnx<"llm.onnx", "head">
+  func.func @forward(%e: tensor<?x8xf32, #nn.dims<pictures>> {nn.name = "image_embeds"}) -> (tensor<f32> {nn.name = "loss.text"}) {
+    %s = nn.reduce sum %e {axes = array<i64: 0, 1>} : tensor<?x8xf32, #nn.dims<pictures>>
+    return %s : tensor<f32>
+  }
+  func.func @text.denominator(%labels: tensor<2x40xi64> {nn.name = "labels"}) -> tensor<f32> {
+    %0 = nn.constant dense<1.0> : tensor<f32>
+    return %0 : tensor<f32>
+  }
+}
+// CHECK: dist.module @contrast role head whole_batch {
+dist.module @contrast role head whole_batch {
+}
+// CHECK: dist.edge @vision "embeds" to @llm "image_embeds"
+dist.edge @vision "embeds" to @llm "image_embeds"
+// CHECK: dist.tie @llm::@head = @llm::@wte
+dist.tie @llm::@head = @llm::@wte
+// CHECK: dist.loss "text" in @llm numerator "loss.text" denominator @text.denominator weight 1.0
+dist.loss "text" in @llm numerator "loss.text" denominator @text.denominator weight 1.0
+// CHECK: dist.optimizer adamw lr 1.000000e-03 {beta2 = 9.500000e-01 : f64, clip = 1.000000e+00 : f64, schedule = 1 : i32}
+dist.optimizer adamw lr 1.0e-3 {beta2 = 0.95, clip = 1.0, schedule = 1 : i32}
+// CHECK: dist.batch global 8 micro 2
+dist.batch global 8 micro 2
+// CHECK: dist.seed 7
+dist.seed 7

@@ -1,0 +1,20 @@
+# lit's configuration: *.mlir, *.test and *.py below test/ are tests by their RUN lines.
+import os
+import shutil
+
+import lit.formats
+
+config.name = "DistTrain"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["CMakeLists.txt", "Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.dt_build, "test")
+
+config.environment["PATH"] = os.pathsep.join([os.path.join(config.dt_build, "bin"), config.llvm_tools, config.environment["PATH"]])
+config.substitutions.append(("%source", config.dt_source))
+config.substitutions.append(("%build", config.dt_build))
+
+# Tests that compile what was generated, or that need Python packages, say so with REQUIRES.
+if shutil.which("nvcc") or os.path.exists("/usr/local/cuda/bin/nvcc"):
+    config.available_features.add("nvcc")
