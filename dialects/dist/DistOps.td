@@ -135,7 +135,7 @@ def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
     DefaultValuedAttr<I64Attr, "0">:$warmup, DefaultValuedAttr<Dist_ScheduleKind, "ScheduleKind::constant">:$schedule, DefaultValuedAttr<I64Attr, "0">:$total_steps,
     DefaultValuedAttr<F64Attr, "0.0">:$decay_from, DefaultValuedAttr<F64Attr, "0.0">:$final_fraction);
   let hasVerifier = 1;
-  let assemblyFormat = "$kind `lr` $lr attr-dict";
+  let assemblyFormat = "$kind `lr` $lr (`schedule` $schedule^)? attr-dict";
 }
 
 def Dist_BatchOp : Dist_TopOp<"batch"> {

@@ -69,6 +69,27 @@ def NN_BoolTensor : RankedTensorOf<[I1]>;
 class NN_Op<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic, traits>;
 /// An op without effects whose result types follow from its operands and attributes.
 class NN_PureOp<string mnemonic, list<Trait> traits = []> : NN_Op<mnemonic, traits # [Pure]>;
-class NN_InferredOp<string mnemonic, list<Trait> traits = []> : NN_PureOp<mnemonic, traits # [InferTypeOpAdaptor]>;
+/// MLIR's InferTypeOpAdaptor for text too: while an op is parsed, result types are inferred when the attributes of its dictionary are not yet
+/// properties, and inference would read nulls.
+def NN_InferTypes : TraitList<[
+  DeclareOpInterfaceMethods<InferTypeOpInterface>,
+  NativeOpTrait<"InferTypeOpAdaptor", [],
+    [{
+      static ::llvm::LogicalResult inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location, Adaptor adaptor,
+                                                    ::llvm::SmallVectorImpl<::mlir::Type> &types);
+    }],
+    [{
+      ::llvm::LogicalResult $cppClass::inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location, ::mlir::ValueRange operands,
+          ::mlir::DictionaryAttr attributes, ::mlir::OpaqueProperties properties, ::mlir::RegionRange regions, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+        using Stored = typename ::mlir::PropertiesSelector<$cppClass>::type;
+        Stored stored = ::dt::nn::completeProperties<$cppClass, Stored>(attributes, properties);
+        $cppClass::Adaptor adaptor(operands, attributes, ::mlir::OpaqueProperties(&stored), regions);
+        if (::mlir::failed(adaptor.verify(location.value_or(::mlir::UnknownLoc::get(context)))))
+          return ::mlir::failure();
+        return $cppClass::inferReturnTypes(context, location, adaptor, types);
+      }
+    }]>
+]>;
+class NN_InferredOp<string mnemonic, list<Trait> traits = []> : NN_PureOp<mnemonic, traits # [NN_InferTypes]>;
 
 #endif // DIALECTS_NN_NNBASE

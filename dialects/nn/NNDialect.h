@@ -33,6 +33,21 @@ class ZeroGradient : public mlir::OpTrait::TraitBase<ConcreteOp, ZeroGradient> {
 template <typename ConcreteOp>
 class Recomputable : public mlir::OpTrait::TraitBase<ConcreteOp, Recomputable> {
 };
+
+/// The properties of an op under construction: those already set, and of the
+/// rest what the attribute dictionary has.
+template <typename OpT, typename Properties>
+Properties completeProperties(mlir::DictionaryAttr attributes,
+                              mlir::OpaqueProperties properties) {
+  Properties result;
+  if (properties)
+    result = *properties.as<Properties *>();
+  if constexpr (!std::is_same_v<Properties, mlir::EmptyProperties>)
+    if (attributes)
+      for (mlir::NamedAttribute attribute : attributes)
+        OpT::setInherentAttr(result, attribute.getName(), attribute.getValue());
+  return result;
+}
 } // namespace dt::nn
 
 #include "dialects/nn/NNDialect.h.inc"

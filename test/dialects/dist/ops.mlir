@@ -29,7 +29,7 @@ dist.module @llm of "sample" role backbone {
     return %s : tensor<f32>
   }
   func.func @text.denominator(%labels: tensor<2x40xi64> {nn.name = "labels"}) -> tensor<f32> {
-    %0 = nn.constant dense<1.0> : tensor<f32>
+    %0 = nn.constant dense<1.0> : tensor<f32> : tensor<f32>
     return %0 : tensor<f32>
   }
 }
@@ -42,8 +42,8 @@ dist.edge @vision "embeds" to @llm "image_embeds"
 dist.tie @llm::@head = @llm::@wte
 // CHECK: dist.loss "text" in @llm numerator "loss.text" denominator @text.denominator weight 1.0
 dist.loss "text" in @llm numerator "loss.text" denominator @text.denominator weight 1.0
-// CHECK: dist.optimizer adamw lr 1.000000e-03 {beta2 = 9.500000e-01 : f64, clip = 1.000000e+00 : f64, schedule = 1 : i32}
-dist.optimizer adamw lr 1.0e-3 {beta2 = 0.95, clip = 1.0, schedule = 1 : i32}
+// CHECK: dist.optimizer adamw lr 1.000000e-03 schedule linear {beta2 = 5.000000e-01 : f64, clip = 1.000000e+00 : f64}
+dist.optimizer adamw lr 1.0e-3 schedule linear {beta2 = 0.5, clip = 1.0}
 // CHECK: dist.batch global 8 micro 2
 dist.batch global 8 micro 2
 // CHECK: dist.seed 7

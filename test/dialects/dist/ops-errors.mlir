@@ -1,0 +1,217 @@
+// RUN: dt-opt %s -verify-diagnostics -split-input-file
+
+// expected-error @+1 {{'dist.item' op 'sample' always exists and is not declared}}
+dist.item "sample" max 3
+
+// -----
+
+// expected-error @+1 {{'dist.item' op needs a max of at least 1}}
+dist.item "image" max 0
+
+// -----
+
+dist.item "image" max 3
+// expected-error @+1 {{'dist.item' op is the second one named 'image'}}
+dist.item "image" max 4
+
+// -----
+
+dist.input "labels" = {tokens = "labels"}
+// expected-error @+1 {{'dist.input' op is the second one named 'labels'}}
+dist.input "labels" = {tokens = "ids"}
+
+// -----
+
+dist.seed 1
+// expected-error @+1 {{'dist.seed' op stands twice; a program has one}}
+dist.seed 2
+
+// -----
+
+// expected-error @+1 {{'dist.batch' op needs 1 <= micro <= global}}
+dist.batch global 2 micro 4
+
+// -----
+
+// expected-error @+1 {{'dist.module' op holds 'dist.module'; a module has nn.dim, nn.parameter and functions}}
+dist.module @m {
+  "dist.module"() <{sym_name = "n"}> ({
+  }) : () -> ()
+}
+
+// -----
+
+// expected-error @+1 {{'dist.module' op has two inputs named 'x'}}
+dist.module @m {
+  func.func @forward(%a: tensor<f32> {nn.name = "x"}, %b: tensor<f32> {nn.name = "x"}) { return }
+}
+
+// -----
+
+dist.module @m {
+}
+// expected-error @+1 {{'dist.edge' op names the module @n, which does not exist}}
+dist.edge @m "y" to @n "x"
+
+// -----
+
+dist.module @m {
+}
+// expected-error @+1 {{'dist.edge' op connects a module to itself}}
+dist.edge @m "y" to @m "x"
+
+// -----
+
+dist.module @m {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+dist.module @n {
+  func.func @forward(%a: tensor<3xf32> {nn.name = "x"}) -> (tensor<3xf32> {nn.name = "y"}) { return %a : tensor<3xf32> }
+}
+// expected-error @+1 {{'dist.edge' op connects 'tensor<2xf32>' of @m to 'tensor<3xf32>' of @n; element types and dims must be equal}}
+dist.edge @m "y" to @n "x"
+
+// -----
+
+dist.module @m {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+dist.module @n {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+// expected-error @+1 {{'dist.edge' op takes 'z', which is no output of @m}}
+dist.edge @m "z" to @n "x"
+
+// -----
+
+dist.module @m {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+dist.module @n {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+// expected-error @+1 {{'dist.edge' op feeds 'z', which is no input of @n}}
+dist.edge @m "y" to @n "z"
+
+// -----
+
+dist.module @a {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+dist.module @b {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+dist.edge @a "y" to @b "x"
+// expected-error @+1 {{'dist.edge' op is the second one into 'x'}}
+dist.edge @a "y" to @b "x"
+
+// -----
+
+// Symbols of two modules are compared by the items that they count.
+dist.module @a {
+  nn.dim @n of "image" max 6
+  func.func @forward(%a: tensor<?xf32, #nn.dims<n>> {nn.name = "x"}) -> (tensor<?xf32, #nn.dims<n>> {nn.name = "y"}) { return %a : tensor<?xf32, #nn.dims<n>> }
+}
+dist.module @b {
+  nn.dim @n of "target" max 6
+  func.func @forward(%a: tensor<?xf32, #nn.dims<n>> {nn.name = "x"}) -> (tensor<?xf32, #nn.dims<n>> {nn.name = "y"}) { return %a : tensor<?xf32, #nn.dims<n>> }
+}
+// expected-error @+1 {{to 'tensor<?xf32, #nn.dims<n>>' of @b; element types and dims must be equal}}
+dist.edge @a "y" to @b "x"
+
+// -----
+
+dist.module @a {
+  nn.parameter @w : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "w">
+  nn.parameter @v : tensor<3xf32> trainable from #nn.onnx<"a.onnx", "v">
+}
+// expected-error @+1 {{'dist.tie' op ties 'tensor<2xf32>' to 'tensor<3xf32>'}}
+dist.tie @a::@w = @a::@v
+
+// -----
+
+dist.module @a {
+  nn.parameter @w : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "w">
+}
+// expected-error @+1 {{'dist.tie' op names the parameter @a::@x, which does not exist}}
+dist.tie @a::@w = @a::@x
+
+// -----
+
+dist.module @a {
+  nn.parameter @w : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "w">
+}
+// expected-error @+1 {{'dist.tie' op ties a parameter to itself}}
+dist.tie @a::@w = @a::@w
+
+// -----
+
+dist.module @a {
+  nn.parameter @u : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "u">
+  nn.parameter @v : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "v">
+  nn.parameter @w : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "w">
+}
+// expected-error @+1 {{'dist.tie' op ties to @a::@v, which is itself tied; name its parameter @a::@w}}
+dist.tie @a::@u = @a::@v
+dist.tie @a::@v = @a::@w
+
+// -----
+
+dist.module @a {
+  nn.parameter @u : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "u">
+  nn.parameter @v : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "v">
+  nn.parameter @w : tensor<2xf32> trainable from #nn.onnx<"a.onnx", "w">
+}
+// expected-error @+1 {{'dist.tie' op ties @a::@u a second time}}
+dist.tie @a::@u = @a::@v
+dist.tie @a::@u = @a::@w
+
+// -----
+
+dist.module @a {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+// expected-error @+1 {{'dist.loss' op needs 'y' to be an output of @a of type tensor<f32>}}
+dist.loss "l" in @a numerator "y" weight 1.0
+
+// -----
+
+dist.module @a {
+  func.func @forward(%a: tensor<f32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "y"}) { return %a : tensor<f32> }
+}
+// expected-error @+1 {{'dist.loss' op needs the function @count in @a}}
+dist.loss "l" in @a numerator "y" denominator @count weight 1.0
+
+// -----
+
+dist.module @a {
+  func.func @forward(%a: tensor<f32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "y"}) { return %a : tensor<f32> }
+  func.func @count() { return }
+}
+// expected-error @+1 {{'dist.loss' op needs @count to give one tensor<f32>}}
+dist.loss "l" in @a numerator "y" denominator @count weight 1.0
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op lr must be a number that is not negative}}
+dist.optimizer adamw lr -1.0
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op beta1 and beta2 must be in [0, 1)}}
+dist.optimizer adamw lr 1.0 {beta1 = 1.0}
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op decay_from is a fraction of the steps, 0 to 1}}
+dist.optimizer adamw lr 1.0 {decay_from = 2.0}
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op warmup and total_steps must not be negative}}
+dist.optimizer adamw lr 1.0 {warmup = -1}
+
+// -----
+
+// expected-error @+1 {{'dist.no_decay' is a unit attribute of nn.parameter}}
+dist.seed 1 {dist.no_decay}
