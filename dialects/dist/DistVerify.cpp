@@ -62,7 +62,7 @@ LogicalResult verifyEdgeTypes(EdgeOp edge, dist::ModuleOp from, Type output,
                               dist::ModuleOp to, Type input) {
   auto mismatch = [&]() {
     return edge.emitOpError("connects ")
-           << output << " of " << edge.getSource() << " to " << input << " of "
+           << output << " of " << edge.getSourceAttr() << " to " << input << " of "
            << edge.getTarget() << "; element types and dims must be equal";
   };
   auto source = dyn_cast<RankedTensorType>(output);
