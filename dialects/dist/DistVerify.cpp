@@ -63,7 +63,7 @@ LogicalResult verifyEdgeTypes(EdgeOp edge, dist::ModuleOp from, Type output,
   auto mismatch = [&]() {
     return edge.emitOpError("connects ")
            << output << " of " << edge.getSourceAttr() << " to " << input << " of "
-           << edge.getTarget() << "; element types and dims must be equal";
+           << edge.getTargetAttr() << "; element types and dims must be equal";
   };
   auto source = dyn_cast<RankedTensorType>(output);
   auto target = dyn_cast<RankedTensorType>(input);
