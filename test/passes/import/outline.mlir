@@ -1,0 +1,46 @@
+// RUN: dt-opt %s --pass-pipeline="builtin.module(dist.module(nn-outline-layers{min-ops=3}))" --split-input-file | FileCheck %s
+
+// Layer 0 also holds the factor that both layers share; a tap reads layer 0's result.
+// CHECK-LABEL: dist.module @m
+// CHECK: func.func private @layers(%{{.*}}: tensor<2x4xf32>, %{{.*}}: tensor<4x4xf32> {nn.name = "w"}, %{{.*}}: tensor<2x4xf32>{{.*}}) -> tensor<2x4xf32>
+// CHECK: func.func @forward
+// CHECK: %[[A:.*]] = call @layers
+// CHECK: %[[B:.*]] = call @layers(%[[A]]
+// CHECK: return %[[A]], %[[B]]
+dist.module @m {
+  nn.parameter @"layers.0.w" : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "layers.0.w">
+  nn.parameter @"layers.1.w" : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "layers.1.w">
+  func.func @forward(%x: tensor<2x4xf32>, %t: tensor<2x4xi64>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+    %w0 = nn.read @"layers.0.w" : tensor<4x4xf32>
+    %w1 = nn.read @"layers.1.w" : tensor<4x4xf32>
+    %0 = nn.linear %x, %w0 : tensor<2x4xf32>, tensor<4x4xf32>
+    %f = nn.cast %t : tensor<2x4xi64> to tensor<2x4xf32>
+    %1 = nn.mul %0, %f : tensor<2x4xf32>, tensor<2x4xf32>
+    %2 = nn.silu %1 : tensor<2x4xf32>
+    %3 = nn.linear %2, %w1 : tensor<2x4xf32>, tensor<4x4xf32>
+    %4 = nn.mul %3, %f : tensor<2x4xf32>, tensor<2x4xf32>
+    %5 = nn.silu %4 : tensor<2x4xf32>
+    return %2, %5 : tensor<2x4xf32>, tensor<2x4xf32>
+  }
+}
+
+// -----
+
+// Equal ops, but the second multiplies by its input instead of its product: not equal.
+// CHECK-LABEL: dist.module @wiring
+// CHECK-NOT: call
+dist.module @wiring {
+  nn.parameter @"layers.0.w" : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "layers.0.w">
+  nn.parameter @"layers.1.w" : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "layers.1.w">
+  func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+    %w0 = nn.read @"layers.0.w" : tensor<4x4xf32>
+    %w1 = nn.read @"layers.1.w" : tensor<4x4xf32>
+    %0 = nn.linear %x, %w0 : tensor<2x4xf32>, tensor<4x4xf32>
+    %1 = nn.silu %0 : tensor<2x4xf32>
+    %2 = nn.mul %1, %0 : tensor<2x4xf32>, tensor<2x4xf32>
+    %3 = nn.linear %2, %w1 : tensor<2x4xf32>, tensor<4x4xf32>
+    %4 = nn.silu %3 : tensor<2x4xf32>
+    %5 = nn.mul %4, %2 : tensor<2x4xf32>, tensor<2x4xf32>
+    return %5 : tensor<2x4xf32>
+  }
+}

@@ -1,0 +1,154 @@
+// RUN: dt-opt %s --pass-pipeline="builtin.module(func.func(nn-raise-attention,cse))" --split-input-file | FileCheck %s
+
+// One layer of Llama as PyTorch's exporter writes it: K transposed between reshapes, scale split over both, an additive mask
+// that is a function of its indices, the IsNaN guard, KV heads repeated.
+// CHECK-LABEL: @llama
+// CHECK-SAME: %[[Q:.*]]: tensor<2x5x4x16xf32>, %[[K:.*]]: tensor<2x5x2x16xf32>, %[[V:.*]]: tensor<2x5x2x16xf32>
+// CHECK: %[[R:.*]], %{{.*}} = nn.attention %[[Q]], %[[K]], %[[V]] {causal, scale = 2.500000e-01 : f64}
+// CHECK: return %[[R]]
+func.func @llama(%q: tensor<2x5x4x16xf32>, %k: tensor<2x5x2x16xf32>, %v: tensor<2x5x2x16xf32>) -> tensor<2x5x4x16xf32> {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %qt = nn.transpose %q [0, 2, 1, 3] : tensor<2x5x4x16xf32>
+  %kt = nn.transpose %k [0, 2, 1, 3] : tensor<2x5x2x16xf32>
+  %vt = nn.transpose %v [0, 2, 1, 3] : tensor<2x5x2x16xf32>
+  %k5 = nn.reshape %kt : tensor<2x2x5x16xf32> to tensor<2x2x1x5x16xf32>
+  %ke = nn.broadcast %k5 : tensor<2x2x1x5x16xf32> to tensor<2x2x2x5x16xf32>
+  %kh = nn.reshape %ke : tensor<2x2x2x5x16xf32> to tensor<2x4x5x16xf32>
+  %v5 = nn.reshape %vt : tensor<2x2x5x16xf32> to tensor<2x2x1x5x16xf32>
+  %ve = nn.broadcast %v5 : tensor<2x2x1x5x16xf32> to tensor<2x2x2x5x16xf32>
+  %vh = nn.reshape %ve : tensor<2x2x2x5x16xf32> to tensor<2x4x5x16xf32>
+  %k3 = nn.reshape %kh : tensor<2x4x5x16xf32> to tensor<8x5x16xf32>
+  %k3t = nn.transpose %k3 [0, 2, 1] : tensor<8x5x16xf32>
+  %k4 = nn.reshape %k3t : tensor<8x16x5xf32> to tensor<2x4x16x5xf32>
+  %qs = nn.mul %qt, %half : tensor<2x4x5x16xf32>, tensor<f32>
+  %ks = nn.mul %k4, %half : tensor<2x4x16x5xf32>, tensor<f32>
+  %s = nn.matmul %qs, %ks : tensor<2x4x5x16xf32>, tensor<2x4x16x5xf32>
+  %mask = nn.generate : tensor<2x1x5x5xf32> {
+  ^bb0(%b: index, %h: index, %i: index, %j: index):
+    %visible = arith.constant 0.0 : f32
+    %hidden = arith.constant -3.40282347E+38 : f32
+    %c = arith.cmpi sle, %j, %i : index
+    %m = arith.select %c, %visible, %hidden : f32
+    nn.yield %m : f32
+  }
+  %sm = nn.add %s, %mask : tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %nan = nn.is_nan %p : tensor<2x4x5x5xf32>
+  %pg = nn.where %nan, %zero, %p : tensor<2x4x5x5xi1>, tensor<f32>, tensor<2x4x5x5xf32>
+  %o = nn.matmul %pg, %vh : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  %ot = nn.transpose %o [0, 2, 1, 3] : tensor<2x4x5x16xf32>
+  return %ot : tensor<2x5x4x16xf32>
+}
+
+// -----
+
+// The mask shows each query one key more than causal does.
+// CHECK-LABEL: @shifted
+// CHECK: nn.attention {{.*}} mask %{{.*}} {scale = 1.0{{.*}}}
+func.func @shifted(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>) -> tensor<2x4x5x16xf32> {
+  %mask = nn.generate : tensor<5x5xi1> {
+  ^bb0(%i: index, %j: index):
+    %one = arith.constant 1 : index
+    %next = arith.addi %i, %one : index
+    %c = arith.cmpi sle, %j, %next : index
+    nn.yield %c : i1
+  }
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.where %mask, %s, %hidden : tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Causal within segments: the segments stay a mask, hidden scores of -inf say that an empty row gives 0.
+// CHECK-LABEL: @segments
+// CHECK: %[[M:.*]] = nn.cmp eq
+// CHECK: nn.attention {{.*}} mask %[[M]] {causal, empty_row = 1 : i32
+func.func @segments(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %seg: tensor<2x1x1x5xi64>) -> tensor<2x4x5x16xf32> {
+  %causal = nn.generate : tensor<5x5xi1> {
+  ^bb0(%i: index, %j: index):
+    %c = arith.cmpi sge, %i, %j : index
+    nn.yield %c : i1
+  }
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %rows = nn.reshape %seg : tensor<2x1x1x5xi64> to tensor<2x1x5x1xi64>
+  %same = nn.cmp eq %rows, %seg : tensor<2x1x5x1xi64>, tensor<2x1x1x5xi64>
+  %mask = nn.and %same, %causal : tensor<2x1x5x5xi1>, tensor<5x5xi1>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.where %mask, %s, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// A bias that may train has no gradient in nn.attention: left alone.
+// CHECK-LABEL: @relative_bias
+// CHECK-NOT: nn.attention
+func.func @relative_bias(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %bias: tensor<1x4x5x5xf32>) -> tensor<2x4x5x16xf32> {
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.add %s, %bias : tensor<2x4x5x5xf32>, tensor<1x4x5x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// A softmax over queries is no attention.
+// CHECK-LABEL: @other_axis
+// CHECK-NOT: nn.attention
+func.func @other_axis(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>) -> tensor<2x4x5x16xf32> {
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %p = nn.softmax %s {axis = 2} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Llama's rotary embedding on [b, h, t, d] with angles repeated in both halves.
+// CHECK-LABEL: @rotary
+// CHECK-SAME: %[[X:.*]]: tensor<2x5x4x16xf32>
+// CHECK: %[[R:.*]] = nn.rotary %[[X]]
+// CHECK: return %[[R]]
+func.func @rotary(%x: tensor<2x5x4x16xf32>, %f: tensor<1x5x8xf32>) -> tensor<2x5x4x16xf32> {
+  %xt = nn.transpose %x [0, 2, 1, 3] : tensor<2x5x4x16xf32>
+  %ff = nn.concat %f, %f {axis = 2} : tensor<1x5x8xf32>, tensor<1x5x8xf32>
+  %c = nn.cos %ff : tensor<1x5x16xf32>
+  %s = nn.sin %ff : tensor<1x5x16xf32>
+  %c4 = nn.reshape %c : tensor<1x5x16xf32> to tensor<1x1x5x16xf32>
+  %s4 = nn.reshape %s : tensor<1x5x16xf32> to tensor<1x1x5x16xf32>
+  %lo = nn.slice %xt [0, 0, 0, 0] step [1, 1, 1, 1] : tensor<2x4x5x16xf32> to tensor<2x4x5x8xf32>
+  %hi = nn.slice %xt [0, 0, 0, 8] step [1, 1, 1, 1] : tensor<2x4x5x16xf32> to tensor<2x4x5x8xf32>
+  %n = nn.neg %hi : tensor<2x4x5x8xf32>
+  %turned = nn.concat %n, %lo {axis = 3} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
+  %a = nn.mul %xt, %c4 : tensor<2x4x5x16xf32>, tensor<1x1x5x16xf32>
+  %b = nn.mul %turned, %s4 : tensor<2x4x5x16xf32>, tensor<1x1x5x16xf32>
+  %o = nn.add %a, %b : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %ot = nn.transpose %o [0, 2, 1, 3] : tensor<2x4x5x16xf32>
+  return %ot : tensor<2x5x4x16xf32>
+}
+
+// -----
+
+// The angles are not known to repeat: the two halves may turn differently.
+// CHECK-LABEL: @free_angles
+// CHECK-NOT: nn.rotary
+func.func @free_angles(%xt: tensor<2x4x5x16xf32>, %ff: tensor<1x1x5x16xf32>) -> tensor<2x4x5x16xf32> {
+  %c4 = nn.cos %ff : tensor<1x1x5x16xf32>
+  %s4 = nn.sin %ff : tensor<1x1x5x16xf32>
+  %lo = nn.slice %xt [0, 0, 0, 0] step [1, 1, 1, 1] : tensor<2x4x5x16xf32> to tensor<2x4x5x8xf32>
+  %hi = nn.slice %xt [0, 0, 0, 8] step [1, 1, 1, 1] : tensor<2x4x5x16xf32> to tensor<2x4x5x8xf32>
+  %n = nn.neg %hi : tensor<2x4x5x8xf32>
+  %turned = nn.concat %n, %lo {axis = 3} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
+  %a = nn.mul %xt, %c4 : tensor<2x4x5x16xf32>, tensor<1x1x5x16xf32>
+  %b = nn.mul %turned, %s4 : tensor<2x4x5x16xf32>, tensor<1x1x5x16xf32>
+  %o = nn.add %a, %b : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
