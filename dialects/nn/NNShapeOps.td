@@ -9,13 +9,13 @@
 
 include "dialects/nn/NNNorm.td"
 
-def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_ZeroGradient]> {
+def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_ZeroGradient, AllTypesMatch<["value", "result"]>]> {
   let summary = "a tensor known at compile time (at most 64 Ki elements; splats of any static size)";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
   let hasVerifier = 1;
-  let assemblyFormat = "$value attr-dict `:` type($result)";
+  let assemblyFormat = "attr-dict $value";
 }
 def NN_GenerateOp : NN_PureOp<"generate", [NN_Recomputable, NN_ZeroGradient, SingleBlock]> {
   let summary = "a tensor whose element is a function of its indices";

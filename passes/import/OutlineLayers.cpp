@@ -38,7 +38,8 @@ void hoistShared(Block &block) {
     if (isLeaf(&op) ? isa<nn::ReadOp>(op)
                     : llvm::any_of(op.getOperands(), [&](Value v) {
                         Operation *def = v.getDefiningOp();
-                        return !def || own.contains(def);
+                        return def ? own.contains(def)
+                                   : isa<FloatType>(getElementTypeOrSelf(v));
                       }))
       own.insert(&op);
   SmallVector<Operation *> shared;

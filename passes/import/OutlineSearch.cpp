@@ -243,7 +243,7 @@ std::optional<Repetition> import::findRepetition(ArrayRef<Operation *> list,
   std::vector<std::pair<size_t, size_t>> ranked; // bound, index
   for (auto [i, c] : llvm::enumerate(candidates))
     ranked.push_back({bound(c), i});
-  std::stable_sort(ranked.begin(), ranked.end(),
+  llvm::stable_sort(ranked,
                    [](auto &a, auto &b) { return a.first > b.first; });
   WindowComparer compare(list);
   std::optional<Repetition> best;
