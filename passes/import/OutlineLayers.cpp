@@ -150,8 +150,9 @@ private:
     llvm::sort(outputs);
     func::FuncOp layer =
         createFunction(windows[0], interfaces[0].inputs, outputs);
-    for (auto [window, interface] : llvm::zip(windows, interfaces))
-      replaceByCall(window, interface.inputs, outputs, layer);
+    // Each call replaces values that the next window takes: look again.
+    for (ArrayRef<Operation *> window : windows)
+      replaceByCall(window, getInterface(window).inputs, outputs, layer);
   }
 
   func::FuncOp createFunction(ArrayRef<Operation *> window,

@@ -45,7 +45,7 @@ func.func @llama(%q: tensor<2x5x4x16xf32>, %k: tensor<2x5x2x16xf32>, %v: tensor<
 
 // The mask shows each query one key more than causal does.
 // CHECK-LABEL: @shifted
-// CHECK: nn.attention {{.*}} mask %{{.*}} {scale = 1.0{{.*}}}
+// CHECK: nn.attention {{.*}} mask %{{.*}} {empty_row = 1 : i32, scale = 1.0{{.*}}}
 func.func @shifted(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>) -> tensor<2x4x5x16xf32> {
   %mask = nn.generate : tensor<5x5xi1> {
   ^bb0(%i: index, %j: index):

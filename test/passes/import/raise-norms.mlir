@@ -2,7 +2,7 @@
 
 // As PyTorch's exporter writes LlamaRMSNorm.
 // CHECK-LABEL: @rms
-// CHECK: %[[R:.*]] = nn.rms_norm %arg0 scale %arg1 {eps = 9.99{{.*}}e-07 : f64}
+// CHECK: %[[R:.*]] = nn.rms_norm %arg0 scale %arg1 {eps = 9.99{{.*}}E-7 : f64}
 // CHECK-NEXT: return %[[R]]
 func.func @rms(%x: tensor<2x4xf32>, %w: tensor<4xf32>) -> tensor<2x4xf32> {
   %two = nn.constant dense<2.0> : tensor<f32>
