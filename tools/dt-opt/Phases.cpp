@@ -64,6 +64,10 @@ const Phase kPhases[] = {
      "Find item axes, cut at contrastive heads, verify separability",
      buildModulesPipeline, registerModulesPasses},
 #endif
+#ifdef DT_HAS_IMPORT
+    {"outline", "dt-outline", "Equal layers become functions",
+     buildOutlinePipeline, nullptr},
+#endif
 #ifdef DT_HAS_DIFFERENTIATE
     {"differentiate", "dt-differentiate",
      "Make .fwd and .bwd of every module's forward function",
@@ -93,7 +97,8 @@ void registerDialects(DialectRegistry &registry) {
 void registerPasses() {
   registerTransformsPasses();
   for (const Phase &phase : kPhases) {
-    phase.registerPasses();
+    if (phase.registerPasses)
+      phase.registerPasses();
     registerPassPipeline(
         phase.flag, phase.description,
         [build = phase.build](OpPassManager &pm, StringRef options,
