@@ -29,7 +29,7 @@ dist.module @llm of "sample" role backbone {
     return %s : tensor<f32>
   }
   func.func @text.denominator(%labels: tensor<2x40xi64> {nn.name = "labels"}) -> tensor<f32> {
-    %0 = nn.constant dense<1.0> : tensor<f32> : tensor<f32>
+    %0 = nn.constant dense<1.0> : tensor<f32>
     return %0 : tensor<f32>
   }
 }
