@@ -27,7 +27,10 @@ public:
   JsonView(const nlohmann::json &json, std::string path) : json(&json), path(std::move(path)) {}
 
   const nlohmann::json &raw() const { return *json; }
-  [[noreturn]] void fail(const std::string &what) const { throw Error(path + ": " + what); }
+  [[noreturn]] void fail(const std::string &what) const {
+    bool root = path.size() >= 2 && path.compare(path.size() - 2, 2, ": ") == 0; // "plan.json: " alone
+    throw Error(path + (root || path.empty() ? "" : ": ") + what);
+  }
 
   bool has(const char *key) const { return json->is_object() && json->contains(key); }
   JsonView at(const std::string &key) const {

@@ -58,8 +58,10 @@ private:
   ModuleBinding::Symbol bindSymbol(const ModuleInfo &module, const SymbolInfo &symbol) const {
     if (symbol.item) {
       std::string item = symbol.item;
-      int kind = item == "sample" ? sampleItem : config.findPicture(item);
-      if (kind != sampleItem && (kind < 0 || !config.pictures[size_t(kind)].ragged))
+      if (item == "sample")
+        return {true, sampleItem, 0};
+      int kind = config.findPicture(item);
+      if (kind < 0 || !config.pictures[size_t(kind)].ragged)
         throw Error(std::string("plan.json: dim ") + module.name + "." + symbol.name + " counts \"" + item +
                     "\", which is not a kind in items with an entry in data.pictures");
       return {true, kind, 0};

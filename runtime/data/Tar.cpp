@@ -58,8 +58,9 @@ TarListing data::listTar(const std::string &path) {
   PositionedFile file(path);
   ReadHandle in(archive_read_new());
   archive_read_support_format_tar(in.get());
+  archive_read_set_options(in.get(), "hdrcharset=BINARY"); // names are bytes, whatever the locale
   if (archive_read_open_filename(in.get(), path.c_str(), 1 << 16) != ARCHIVE_OK)
-    throw Error(path + ": " + archiveError(in.get()));
+    throw Error(path + ": not an uncompressed tar file: " + archiveError(in.get()));
   TarListing listing;
   while (true) {
     archive_entry *entry = nullptr;
@@ -133,6 +134,7 @@ std::string PositionedFile::read(int64_t offset, int64_t size) const {
 TarWriter::TarWriter(const std::string &path) : path(path), temporary(path + ".tmp") {
   out = archive_write_new();
   archive_write_set_format_pax_restricted(out); // plain ustar unless a name is too long
+  archive_write_set_options(out, "hdrcharset=BINARY"); // names are bytes, whatever the locale
   if (archive_write_open_filename(out, temporary.c_str()) != ARCHIVE_OK)
     fail();
 }

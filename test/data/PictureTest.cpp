@@ -1,0 +1,165 @@
+//===- PictureTest.cpp - decoding and scaling -------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Values that can be computed by hand, and files that must be refused.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/data/Fixture.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include <jpeglib.h>
+#include <png.h>
+
+using namespace dt;
+using namespace dt::rt::data;
+using namespace dt::test;
+
+namespace {
+constexpr int64_t plenty = 1 << 20;
+
+std::string jpeg(const Picture &picture, int components = 3) {
+  jpeg_compress_struct out;
+  jpeg_error_mgr errors;
+  out.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&out);
+  unsigned char *buffer = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&out, &buffer, &size);
+  out.image_width = JDIMENSION(picture.width);
+  out.image_height = JDIMENSION(picture.height);
+  out.input_components = components;
+  out.in_color_space = components == 3 ? JCS_RGB : JCS_GRAYSCALE;
+  jpeg_set_defaults(&out);
+  jpeg_set_quality(&out, 95, TRUE);
+  jpeg_start_compress(&out, TRUE);
+  while (out.next_scanline < out.image_height) {
+    auto *row = const_cast<uint8_t *>(&picture.rgb[size_t(out.next_scanline * picture.width * components)]);
+    jpeg_write_scanlines(&out, &row, 1);
+  }
+  jpeg_finish_compress(&out);
+  std::string bytes(reinterpret_cast<char *>(buffer), size);
+  jpeg_destroy_compress(&out);
+  free(buffer);
+  return bytes;
+}
+
+std::string encode(uint32_t format, int width, int height, const void *pixels, const void *map = nullptr, int entries = 0) {
+  png_image image;
+  std::memset(&image, 0, sizeof image);
+  image.version = PNG_IMAGE_VERSION;
+  image.width = png_uint_32(width);
+  image.height = png_uint_32(height);
+  image.format = format;
+  image.colormap_entries = png_uint_32(entries);
+  png_alloc_size_t size = 1 << 16;
+  std::string out(size, '\0');
+  EXPECT_TRUE(png_image_write_to_memory(&image, &out[0], &size, 0, pixels, 0, map)) << image.message;
+  out.resize(size);
+  return out;
+}
+
+TEST(Picture, PngRoundTrip) {
+  Picture in = solid(5, 3, 1, 2, 3);
+  in.rgb[7] = 200;
+  Picture out = decodePicture(encodePng(in), plenty);
+  EXPECT_EQ(out.width, 5);
+  EXPECT_EQ(out.height, 3);
+  EXPECT_EQ(out.rgb, in.rgb);
+}
+
+TEST(Picture, TransparencyIsOnWhite) {
+  uint8_t pixels[] = {100, 0, 0, 0, 100, 0, 0, 255, 100, 0, 0, 51};
+  Picture out = decodePicture(encode(PNG_FORMAT_RGBA, 3, 1, pixels), plenty);
+  EXPECT_EQ(out.rgb, (std::vector<uint8_t>{255, 255, 255, 100, 0, 0, 224, 204, 204}));
+}
+
+TEST(Picture, PaletteAndGrey) {
+  uint8_t index[] = {1, 0}, map[] = {1, 2, 3, 4, 5, 6}, grey[] = {7, 8};
+  EXPECT_EQ(decodePicture(encode(PNG_FORMAT_RGB_COLORMAP, 2, 1, index, map, 2), plenty).rgb, (std::vector<uint8_t>{4, 5, 6, 1, 2, 3}));
+  EXPECT_EQ(decodePicture(encode(PNG_FORMAT_GRAY, 2, 1, grey), plenty).rgb, (std::vector<uint8_t>{7, 7, 7, 8, 8, 8}));
+}
+
+TEST(Picture, Jpeg) {
+  Picture out = decodePicture(jpeg(solid(16, 8, 200, 100, 50)), plenty);
+  ASSERT_EQ(out.rgb.size(), 16u * 8 * 3);
+  EXPECT_NEAR(out.rgb[0], 200, 4);
+  EXPECT_NEAR(out.rgb[1], 100, 4);
+  EXPECT_NEAR(out.rgb[2], 50, 4);
+  Picture grey{8, 8, std::vector<uint8_t>(64, 90)};
+  out = decodePicture(jpeg(grey, 1), plenty);
+  ASSERT_EQ(out.rgb.size(), 192u);
+  EXPECT_NEAR(out.rgb[5], 90, 2);
+}
+
+TEST(Picture, BrokenFilesAreErrors) {
+  std::string good = png(3), photo = jpeg(solid(64, 64, 1, 200, 3));
+  EXPECT_NE(errorOf([&] { decodePicture(good.substr(0, good.size() - 20), plenty); }).find("bad PNG"), std::string::npos);
+  std::string flipped = good;
+  size_t data = good.find("IDAT") + 6;
+  flipped[data] = char(flipped[data] ^ 0x55);
+  EXPECT_NE(errorOf([&] { decodePicture(flipped, plenty); }), "");
+  EXPECT_NE(errorOf([&] { decodePicture(photo.substr(0, photo.size() / 2), plenty); }).find("bad JPEG"), std::string::npos);
+  EXPECT_EQ(errorOf([&] { decodePicture("GIF89a", plenty); }), "neither PNG nor JPEG");
+  EXPECT_EQ(errorOf([&] { decodePicture("", plenty); }), "neither PNG nor JPEG");
+  EXPECT_NE(errorOf([&] { decodePicture("\xff\xd8\xff", plenty); }), "");
+}
+
+TEST(Picture, PixelsAreLimitedBeforeDecoding) {
+  EXPECT_NE(errorOf([&] { decodePicture(png(3), 15); }).find("the limit is 15"), std::string::npos);
+  EXPECT_NE(errorOf([&] { decodePicture(jpeg(solid(8, 8, 0, 0, 0)), 63); }).find("the limit is 63"), std::string::npos);
+  // A header that claims 60000 x 60000 pixels: refused without their memory.
+  std::string bomb = png(3);
+  for (size_t at : {16u, 20u})
+    bomb.replace(at, 4, std::string("\x00\x00\xea\x60", 4));
+  EXPECT_NE(errorOf([&] { decodePicture(bomb, plenty); }), "");
+}
+
+TEST(Picture, ShrinkingAveragesAreas) {
+  Picture in{3, 1, {0, 0, 0, 90, 90, 90, 240, 240, 240}};
+  Picture out = resize(in, 2, 1); // 1.5 pixels each: (0 + 45) / 1.5, (45 + 240) / 1.5
+  EXPECT_EQ(out.rgb, (std::vector<uint8_t>{30, 30, 30, 190, 190, 190}));
+}
+
+TEST(Picture, EnlargingIsBilinear) {
+  Picture in{2, 1, {0, 0, 0, 100, 100, 100}};
+  Picture out = resize(in, 4, 1); // centres at -0.25, 0.25, 0.75, 1.25
+  EXPECT_EQ(out.rgb, (std::vector<uint8_t>{0, 0, 0, 25, 25, 25, 75, 75, 75, 100, 100, 100}));
+}
+
+TEST(Picture, ThinPicturesStayCheap) {
+  Picture out = resize(solid(1, 1 << 20, 9, 9, 9), 512, 512);
+  EXPECT_EQ(out.rgb.size(), 512u * 512 * 3);
+  EXPECT_EQ(out.rgb[1000], 9);
+}
+
+TEST(Picture, FitCropAndPad) {
+  Picture in{4, 2, {}};
+  for (int y = 0; y < 2; ++y)
+    for (int x = 0; x < 4; ++x)
+      in.rgb.insert(in.rgb.end(), 3, uint8_t(10 * x));
+  EXPECT_EQ(fitPicture(in, 2, 2, Fit::Crop).rgb[0], 10);
+  EXPECT_EQ(fitPicture(in, 2, 2, Fit::Stretch).rgb[0], 5);
+  Picture padded = fitPicture(in, 4, 4, Fit::Pad);
+  EXPECT_EQ(padded.rgb[0], 255);
+  EXPECT_EQ(padded.rgb[4 * 3], 0);
+  EXPECT_EQ(padded.rgb[4 * 3 + 3], 10);
+  EXPECT_EQ(padded.rgb[12 * 3], 255);
+}
+
+TEST(Picture, Normalise) {
+  Picture in{1, 1, {255, 0, 51}};
+  float out[3];
+  normalise(in, 3, {0.5f}, {0.5f}, out);
+  EXPECT_FLOAT_EQ(out[0], 1);
+  EXPECT_FLOAT_EQ(out[1], -1);
+  EXPECT_FLOAT_EQ(out[2], -0.6f);
+  normalise(in, 3, {0, 0, 0.2f}, {1, 1, 2}, out);
+  EXPECT_NEAR(out[2], 0, 1e-6);
+  normalise(in, 1, {0}, {1}, out);
+  EXPECT_NEAR(out[0], 0.299 + 0.114 * 0.2, 1e-6);
+}
+} // namespace

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The command line of dt-data from fonts to statistics; $1 the program, $2 the repository. Skipped (77) without the font.
+set -euo pipefail
+tool=$1 repo=$2
+font=/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf names=/usr/share/unicode/emoji/emoji-test.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "FAIL: $*" >&2; exit 1; }
+expect() { grep -qF -- "$1" "$2" || { cat "$2" >&2; fail "expected '$1'"; }; }
+refuse() { # refuse TEXT COMMAND...: exit code not 0, one line with TEXT
+  local text=$1; shift
+  if "$@" >out 2>err; then fail "'$*' succeeded"; fi
+  [ "$(wc -l <err)" = 1 ] || { cat err >&2; fail "'$*': not one line"; }
+  expect "$text" err
+}
+
+# Folders, pairs and broken samples need no font.
+cat >pairs.json <<'J'
+{"data": {"sequence": 16, "tokenizer": {"kind": "bytes"}, "special": ["<pad>", "<eos>"], "labels": 3,
+          "segments": {"text": {"parts": ["text"], "tokens": [{"text": "text", "loss": true}, {"token": "<eos>", "loss": true}]}}},
+ "inputs": {"ids": {"tokens": "ids"}, "labels": {"tokens": "labels"}}}
+J
+mkdir files
+echo "a cat" >files/0.txt; echo "the dog" >files/1.txt; echo "a text of more than sixteen bytes" >files/2.txt
+"$tool" build --from-dir files -o texts.tar
+"$tool" index texts.tar --recipe pairs.json >out 2>err
+expect "texts.tar: 3 samples, 1 broken" out
+expect "texts.tar: sample '2': more than 16 tokens" err
+[ -s texts.tar.idx.json ] || fail "no index"
+if "$tool" check texts.tar --recipe pairs.json >out 2>err; then fail "check passed a broken sample"; fi
+"$tool" stats texts.tar --recipe pairs.json --json >out
+expect '"reasons":{"more than N tokens":1}' out
+expect '"tokens":[[6,1],[8,1]]' out
+"$tool" vocabulary texts.tar -o words
+[ "$(tr '\n' ' ' <words)" = "a bytes cat dog more of sixteen text than the " ] || fail "vocabulary: $(cat words)"
+
+refuse "none.tar: No such file" "$tool" check none.tar --recipe pairs.json
+refuse "none.json: cannot be read" "$tool" check texts.tar --recipe none.json
+refuse "not an uncompressed tar file" "$tool" check pairs.json --recipe pairs.json
+refuse "expected either --from-emoji or --from-dir" "$tool" build -o x.tar
+refuse "emptydir: no files" "$tool" build --from-dir "$(mkdir emptydir; echo emptydir)" -o x.tar
+refuse "expected a subcommand" "$tool"
+
+[ -f $font ] && [ -f $names ] || { echo "skipped: no $font or $names"; exit 77; }
+"$tool" build --from-emoji $font --sequences 300 --seed 5 --vocabulary v -o a.tar >out
+expect "300 documents of 119 emoji" out
+"$tool" build --from-emoji $font --sequences 300 --seed 5 -o b.tar >out
+cmp a.tar b.tar || fail "equal options gave different shards"
+cmp v "$repo/models/demo/emoji.vocabulary" || fail "the demo's vocabulary differs"
+"$tool" check a.tar --recipe "$repo/models/demo/recipe.json" >out
+expect "a.tar: 300 samples, 0 broken" out
+"$tool" stats a.tar --recipe "$repo/models/demo/recipe.json" >out
+expect "image (rows) by target (columns)" out
+"$tool" build --from-emoji $font --pairs --groups animal-bug --size 16 -o p.tar >out
+refuse "no group or subgroup 'fish'" "$tool" build --from-emoji $font --groups fish -o x.tar
+refuse "--images 3-1: expected a number or a range" "$tool" build --from-emoji $font --images 3-1 -o x.tar
+refuse "not a font" "$tool" build --from-emoji v -o x.tar
+[ ! -e x.tar ] || fail "a failed build left a shard"

@@ -1,0 +1,211 @@
+//===- Inspect.cpp - index, check and count shards --------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// See Inspect.h. Histograms of tokens have about sixteen bins of a round width, those
+// of items one bin a count.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tools/dt-data/Inspect.h"
+
+#include "runtime/Error.h"
+#include "runtime/data/Index.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <map>
+
+using namespace dt;
+using namespace dt::tools;
+using namespace dt::rt::data;
+using Json = nlohmann::json;
+
+namespace {
+void nameBroken(const std::string &path, const ShardIndex &index, size_t limit) {
+  for (const std::string &line : describeBroken(path, index, limit))
+    std::fprintf(stderr, "%s\n", line.c_str());
+  if (!index.problem.empty())
+    std::fprintf(stderr, "%s: damaged: %s\n", path.c_str(), index.problem.c_str());
+}
+
+void countLine(const std::string &path, const ShardIndex &index) {
+  std::printf("%s: %lld samples, %lld broken\n", path.c_str(), (long long)index.samples.size(), (long long)index.broken());
+}
+} // namespace
+
+bool tools::indexShards(const Config &config, const std::vector<std::string> &shards, int workers) {
+  bool good = true;
+  for (const std::string &path : shards) {
+    ShardIndex index = buildIndex(config, path, workers);
+    nameBroken(path, index, 20);
+    countLine(path, index);
+    good &= index.broken() < int64_t(index.samples.size());
+    if (!saveIndex(config, path, index)) {
+      std::fprintf(stderr, "%s: cannot be written\n", indexPath(path).c_str());
+      good = false;
+    }
+  }
+  return good;
+}
+
+bool tools::checkShards(const Config &config, const std::vector<std::string> &shards, int workers) {
+  bool good = true;
+  for (const std::string &path : shards) {
+    ShardIndex index = buildIndex(config, path, workers);
+    nameBroken(path, index, std::numeric_limits<size_t>::max());
+    countLine(path, index);
+    good &= !index.samples.empty() && index.broken() == 0 && index.problem.empty();
+  }
+  return good;
+}
+
+std::vector<std::string> tools::collectTexts(const std::vector<std::string> &shards) {
+  std::vector<std::string> texts;
+  for (const std::string &path : shards) {
+    ShardIndex index = listSamples(path);
+    PositionedFile file(path);
+    for (IndexedSample &sample : index.samples)
+      try {
+        if (!sample.ok())
+          continue;
+        std::vector<std::string> more =
+            readTexts(Limits(), sample.members, [&](const Member &m) { return file.read(m.offset, m.size); });
+        for (const std::string &text : more)
+          if (!isUtf8(text))
+            throw rt::Error("text is not UTF-8");
+        texts.insert(texts.end(), more.begin(), more.end());
+      } catch (const rt::Error &error) {
+        sample.problem = error.what();
+      }
+    nameBroken(path, index, 20);
+  }
+  return texts;
+}
+
+namespace {
+struct Statistics {
+  int64_t samples = 0;
+  std::map<std::string, int64_t> broken;                     ///< by reason
+  std::map<int64_t, int64_t> tokens, labels;                 ///< value -> samples
+  std::vector<std::map<int64_t, int64_t>> items;             ///< per kind
+  std::map<std::vector<int32_t>, int64_t> joint;             ///< counts of all kinds -> samples
+};
+
+/// Reasons of one sort fall together: what is quoted and all numbers are left out.
+std::string reasonOf(const std::string &problem) {
+  std::string out;
+  bool quoted = false;
+  for (char c : problem) {
+    if (c == '\'')
+      quoted = !quoted;
+    else if (!quoted && !(c >= '0' && c <= '9' && !out.empty() && out.back() == 'N'))
+      out += c >= '0' && c <= '9' ? 'N' : c;
+  }
+  return out;
+}
+
+Statistics count(const Config &config, const std::vector<std::string> &shards, int workers) {
+  Statistics s;
+  s.items.resize(config.pictures.size());
+  for (const std::string &path : shards) {
+    ShardIndex index;
+    if (!loadIndex(config, path, index))
+      index = buildIndex(config, path, workers);
+    for (const IndexedSample &sample : index.samples) {
+      ++s.samples;
+      if (!sample.ok()) {
+        ++s.broken[reasonOf(sample.problem)];
+        continue;
+      }
+      ++s.tokens[sample.tokens];
+      ++s.labels[sample.labels];
+      for (size_t k = 0; k < sample.items.size(); ++k)
+        ++s.items[k][sample.items[k]];
+      ++s.joint[sample.items];
+    }
+  }
+  return s;
+}
+
+Json histogramJson(const std::map<int64_t, int64_t> &histogram) {
+  Json out = Json::array();
+  for (auto &[value, samples] : histogram)
+    out.push_back({value, samples});
+  return out;
+}
+
+/// A line a bin: range, samples, bar.
+void printHistogram(const char *title, const std::map<int64_t, int64_t> &histogram) {
+  if (histogram.empty())
+    return;
+  int64_t low = histogram.begin()->first, high = histogram.rbegin()->first, width = 1, sum = 0, samples = 0, top = 1;
+  for (int i = 0; (high - low) / width >= 16; ++i) // 1, 2, 5, 10, 20, 50, ...
+    width = i % 3 == 1 ? width * 5 / 2 : width * 2;
+  std::map<int64_t, int64_t> bins;
+  for (auto &[value, n] : histogram) {
+    top = std::max(top, bins[value / width] += n);
+    sum += value * n;
+    samples += n;
+  }
+  std::printf("%s a sample: mean %.2f, from %lld to %lld\n", title, double(sum) / double(samples), (long long)low, (long long)high);
+  for (int64_t bin = low / width; bin <= high / width; ++bin) {
+    std::string label = std::to_string(bin * width) + (width > 1 ? "-" + std::to_string((bin + 1) * width - 1) : "");
+    std::printf("  %13s %9lld %s\n", label.c_str(), (long long)bins[bin], std::string(size_t(bins[bin] * 50 / top), '#').c_str());
+  }
+}
+
+/// Rows: counts of the first kind, columns: of the second.
+void printJoint(const Config &config, const Statistics &s, size_t a, size_t b) {
+  std::map<std::pair<int32_t, int32_t>, int64_t> cells;
+  for (auto &[counts, n] : s.joint)
+    cells[{counts[a], counts[b]}] += n;
+  std::printf("%s (rows) by %s (columns)\n%8s", config.pictures[a].name.c_str(), config.pictures[b].name.c_str(), "");
+  for (auto &column : s.items[b])
+    std::printf("%9lld", (long long)column.first);
+  std::printf("\n");
+  for (auto &row : s.items[a]) {
+    std::printf("%8lld", (long long)row.first);
+    for (auto &column : s.items[b])
+      std::printf("%9lld", (long long)cells[{int32_t(row.first), int32_t(column.first)}]);
+    std::printf("\n");
+  }
+}
+} // namespace
+
+void tools::printStatistics(const Config &config, const std::vector<std::string> &shards, int workers, bool json) {
+  Statistics s = count(config, shards, workers);
+  int64_t broken = 0;
+  for (auto &reason : s.broken)
+    broken += reason.second;
+  if (json) {
+    Json out = {{"shards", shards.size()}, {"samples", s.samples}, {"broken", broken}, {"reasons", s.broken},
+                {"tokens", histogramJson(s.tokens)}, {"labels", histogramJson(s.labels)}};
+    Json kinds = Json::array(), joint = Json::array();
+    for (size_t k = 0; k < config.pictures.size(); ++k) {
+      kinds.push_back(config.pictures[k].name);
+      out["items"][config.pictures[k].name] = histogramJson(s.items[k]);
+    }
+    for (auto &[counts, n] : s.joint)
+      joint.push_back({counts, n});
+    out["joint"] = {{"kinds", kinds}, {"counts", joint}};
+    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return;
+  }
+  std::printf("%zu shard%s, %lld samples, %lld broken\n", shards.size(), shards.size() == 1 ? "" : "s", (long long)s.samples,
+              (long long)broken);
+  for (auto &[reason, n] : s.broken)
+    std::printf("  %9lld %s\n", (long long)n, reason.c_str());
+  if (config.sequence) {
+    printHistogram("tokens", s.tokens);
+    printHistogram("predicted tokens", s.labels);
+  }
+  for (size_t k = 0; k < config.pictures.size(); ++k)
+    printHistogram(config.pictures[k].name.c_str(), s.items[k]);
+  for (size_t a = 0; a < config.pictures.size(); ++a)
+    for (size_t b = a + 1; b < config.pictures.size(); ++b)
+      printJoint(config, s, a, b);
+}
