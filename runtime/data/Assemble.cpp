@@ -34,14 +34,21 @@ int64_t product(const std::vector<int64_t> &shape) {
   return n;
 }
 
-template <typename T> T *as(HostTensor &tensor) { return reinterpret_cast<T *>(tensor.bytes.data()); }
-template <typename T> const T *as(const HostTensor &tensor) { return reinterpret_cast<const T *>(tensor.bytes.data()); }
+template <typename T> T *as(HostTensor &tensor) {
+  return reinterpret_cast<T *>(tensor.bytes.data());
+}
+template <typename T> const T *as(const HostTensor &tensor) {
+  return reinterpret_cast<const T *>(tensor.bytes.data());
+}
 
-/// Calls f(row, sample, number in the sample) for each item of the part in order.
+/// Calls f(row, sample, number in the sample) for each item of the part in
+/// order.
 template <typename F> void eachItem(int item, const PartSamples &part, F f) {
   int64_t row = 0;
   for (size_t s = 0; s < part.samples.size(); ++s) {
-    size_t count = item == sampleItem ? 1 : part.samples[s]->document.items[size_t(item)].size();
+    size_t count = item == sampleItem
+                       ? 1
+                       : part.samples[s]->document.items[size_t(item)].size();
     for (size_t i = 0; i < count; ++i)
       f(row++, s, i);
   }
@@ -51,7 +58,8 @@ template <typename F> void eachItem(int item, const PartSamples &part, F f) {
 void PartAssembler::tokens(const InputEntry &entry, int64_t *out) const {
   for (size_t s = 0; s < part.samples.size(); ++s) {
     const Document &d = part.samples[s]->document;
-    int64_t *row = out + int64_t(s) * config.sequence, length = int64_t(d.ids.size()), start = 0;
+    int64_t *row = out + int64_t(s) * config.sequence,
+            length = int64_t(d.ids.size()), start = 0;
     for (int64_t p = 0; p < config.sequence; ++p) {
       size_t i = size_t(p);
       bool in = p < length;
@@ -70,9 +78,11 @@ void PartAssembler::tokens(const InputEntry &entry, int64_t *out) const {
       case InputKind::TokenMask:
         row[p] = in;
         break;
-      default: { // labels: the first token of a segment is never predicted from another segment
+      default: { // labels: the first token of a segment is never predicted from
+                 // another segment
         size_t target = size_t(p + entry.shift);
-        bool valid = p + entry.shift < length && d.loss[target] && d.segment[target] == d.segment[i] &&
+        bool valid = p + entry.shift < length && d.loss[target] &&
+                     d.segment[target] == d.segment[i] &&
                      entry.segments[size_t(d.segmentKind[target])];
         row[p] = valid ? d.ids[target] : entry.ignore;
       }
@@ -84,10 +94,13 @@ void PartAssembler::tokens(const InputEntry &entry, int64_t *out) const {
 void PartAssembler::index(const InputEntry &entry, int64_t *out) const {
   int64_t width = entry.shape[0];
   eachItem(entry.item, part, [&](int64_t row, size_t s, size_t i) {
-    const auto &positions = part.samples[s]->document.items[size_t(entry.picture)][i].positions;
+    const auto &positions =
+        part.samples[s]->document.items[size_t(entry.picture)][i].positions;
     for (int64_t k = 0; k < width; ++k)
       out[row * width + k] =
-          k < int64_t(positions.size()) ? int64_t(s) * config.sequence + positions[size_t(k)] : entry.pad;
+          k < int64_t(positions.size())
+              ? int64_t(s) * config.sequence + positions[size_t(k)]
+              : entry.pad;
   });
 }
 
@@ -95,7 +108,8 @@ void PartAssembler::indexMask(const InputEntry &entry, float *out) const {
   const InputEntry &of = config.inputs[size_t(entry.index)];
   int64_t width = of.shape[0];
   eachItem(of.item, part, [&](int64_t row, size_t s, size_t i) {
-    size_t used = part.samples[s]->document.items[size_t(of.picture)][i].positions.size();
+    size_t used =
+        part.samples[s]->document.items[size_t(of.picture)][i].positions.size();
     for (int64_t k = 0; k < width; ++k)
       out[row * width + k] = size_t(k) < used;
   });
@@ -103,35 +117,42 @@ void PartAssembler::indexMask(const InputEntry &entry, float *out) const {
 
 void PartAssembler::draws(const InputEntry &entry, HostTensor &out) const {
   int64_t elements = product(entry.shape);
-  int64_t max = entry.item == sampleItem ? 1 : config.pictures[size_t(entry.item)].max;
+  int64_t max =
+      entry.item == sampleItem ? 1 : config.pictures[size_t(entry.item)].max;
   uint64_t purpose = philoxPurpose(entry.purpose.c_str());
   eachItem(entry.item, part, [&](int64_t row, size_t s, size_t i) {
-    Random random(config.seed, purpose, uint64_t(part.step), uint64_t(part.places[s] * max + int64_t(i)));
+    Random random(config.seed, purpose, uint64_t(part.step),
+                  uint64_t(part.places[s] * max + int64_t(i)));
     int64_t at = row * elements;
     switch (entry.draw) {
-    case Draw::UniformInt: // multiply-shift instead of modulo: the bias is below 2^-32 * below
+    case Draw::UniformInt: // multiply-shift instead of modulo: the bias is
+                           // below 2^-32 * below
       for (int64_t e = 0; e < elements; ++e)
-        as<int64_t>(out)[at + e] = int64_t((uint64_t(random.bits(uint64_t(e))) * uint64_t(entry.below)) >> 32);
+        as<int64_t>(out)[at + e] = int64_t(
+            (uint64_t(random.bits(uint64_t(e))) * uint64_t(entry.below)) >> 32);
       break;
     case Draw::Uniform:
       for (int64_t e = 0; e < elements; ++e) {
         double u = random.uniform(uint64_t(e));
         if (entry.power != 1)
           u = std::pow(u, entry.power);
-        as<float>(out)[at + e] = float(entry.low + (entry.high - entry.low) * u);
+        as<float>(out)[at + e] =
+            float(entry.low + (entry.high - entry.low) * u);
       }
       break;
     case Draw::Normal:
       random.normals(as<float>(out) + at, uint64_t(elements));
       if (entry.mean != 0 || entry.std != 1)
         for (int64_t e = 0; e < elements; ++e)
-          as<float>(out)[at + e] = float(entry.mean + entry.std * double(as<float>(out)[at + e]));
+          as<float>(out)[at + e] =
+              float(entry.mean + entry.std * double(as<float>(out)[at + e]));
     }
   });
 }
 
 void PartAssembler::noised(const InputEntry &entry, float *out) {
-  const HostTensor &clean = get(entry.clean), &noise = get(entry.noise), &time = get(entry.time);
+  const HostTensor &clean = get(entry.clean), &noise = get(entry.noise),
+                   &time = get(entry.time);
   int64_t elements = product(entry.shape), rows = part.count(entry.item);
   for (int64_t row = 0; row < rows; ++row) {
     float x, n; // result = x * clean + n * noise
@@ -144,7 +165,8 @@ void PartAssembler::noised(const InputEntry &entry, float *out) {
       x = entry.velocity ? 1 : t;
       n = entry.velocity ? -1 : 1 - t;
     }
-    const float *a = as<float>(clean) + row * elements, *b = as<float>(noise) + row * elements;
+    const float *a = as<float>(clean) + row * elements,
+                *b = as<float>(noise) + row * elements;
     for (int64_t e = 0; e < elements; ++e)
       out[row * elements + e] = n * b[e] + x * a[e];
   }
@@ -192,7 +214,9 @@ HostTensor PartAssembler::make(const InputEntry &entry) {
     indexMask(entry, as<float>(out));
     break;
   case InputKind::ItemOf:
-    eachItem(entry.item, part, [&](int64_t row, size_t s, size_t) { as<int64_t>(out)[row] = int64_t(s); });
+    eachItem(entry.item, part, [&](int64_t row, size_t s, size_t) {
+      as<int64_t>(out)[row] = int64_t(s);
+    });
     break;
   case InputKind::Random:
     draws(entry, out);
@@ -215,12 +239,14 @@ template <typename To> HostTensor convertTo(const HostTensor &in, DType type) {
   size_t count = in.bytes.size() / sizeOf(in.type);
   out.bytes.resize(count * sizeof(To));
   for (size_t i = 0; i < count; ++i)
-    as<To>(out)[i] = in.type == DType::I64 ? To(as<int64_t>(in)[i]) : To(as<float>(in)[i]);
+    as<To>(out)[i] =
+        in.type == DType::I64 ? To(as<int64_t>(in)[i]) : To(as<float>(in)[i]);
   return out;
 }
 } // namespace
 
-HostTensor data::convert(const HostTensor &tensor, DType type, const std::string &name) {
+HostTensor data::convert(const HostTensor &tensor, DType type,
+                         const std::string &name) {
   if (tensor.type == type)
     return tensor;
   switch (type) {
@@ -239,6 +265,8 @@ HostTensor data::convert(const HostTensor &tensor, DType type, const std::string
   case DType::Bool:
     return convertTo<bool>(tensor, type);
   default:
-    throw Error("input " + name + ": the data cannot be given as a 16-bit float; let the graph take float32");
+    throw Error("input " + name +
+                ": the data cannot be given as a 16-bit float; let the graph "
+                "take float32");
   }
 }

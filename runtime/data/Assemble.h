@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Builds what the recipe's "inputs" describe for a list of samples that are worked on
-// together: token tensors, pictures, rebased indices, random draws. Pure: equal samples,
-// places, seed and step give equal bytes, whatever the microbatches.
+// Builds what the recipe's "inputs" describe for a list of samples that are
+// worked on together: token tensors, pictures, rebased indices, random draws.
+// Pure: equal samples, places, seed and step give equal bytes, whatever the
+// microbatches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,14 +22,16 @@
 
 namespace dt::rt::data {
 
-/// A tensor on the host; `type` is I64 or F32 as assembled, anything after `convert`.
+/// A tensor on the host; `type` is I64 or F32 as assembled, anything after
+/// `convert`.
 struct HostTensor {
   DType type = DType::F32;
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
 };
 
-/// Samples of a part in order, and their places in the global batch (they key the draws).
+/// Samples of a part in order, and their places in the global batch (they key
+/// the draws).
 struct PartSamples {
   std::vector<const DecodedSample *> samples;
   std::vector<int64_t> places;
@@ -59,8 +62,10 @@ private:
   std::vector<std::unique_ptr<HostTensor>> made;
 };
 
-/// Elements as another type; throws Error with the name if there is no such conversion (16-bit floats).
-HostTensor convert(const HostTensor &tensor, DType type, const std::string &name);
+/// Elements as another type; throws Error with the name if there is no such
+/// conversion (16-bit floats).
+HostTensor convert(const HostTensor &tensor, DType type,
+                   const std::string &name);
 
 } // namespace dt::rt::data
 

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Config.h. This file reads items, dims, batch and data; ConfigInputs.cpp reads
-// inputs.
+// See Config.h. This file reads items, dims, batch and data; ConfigInputs.cpp
+// reads inputs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,7 +43,8 @@ int Config::findInput(const std::string &name) const {
 namespace {
 constexpr int64_t maxSide = 16384, maxSequence = 1 << 24, maxCount = 1 << 20;
 
-std::vector<float> perChannel(const JsonView &view, int channels, bool positive) {
+std::vector<float> perChannel(const JsonView &view, int channels,
+                              bool positive) {
   std::vector<float> out;
   if (view.raw().is_array())
     for (const JsonView &v : view.list())
@@ -58,12 +59,14 @@ std::vector<float> perChannel(const JsonView &view, int channels, bool positive)
   return out;
 }
 
-void readItemsAndDims(Config &config, const JsonView &root, std::map<std::string, int64_t> &itemMax) {
+void readItemsAndDims(Config &config, const JsonView &root,
+                      std::map<std::string, int64_t> &itemMax) {
   if (root.has("items"))
     for (auto &entry : root.at("items").object().raw().items()) {
       JsonView item = root.at("items").at(entry.key());
       item.only({"of", "max"});
-      if (entry.key() == "sample" || entry.key() == "text" || entry.key() == "token")
+      if (entry.key() == "sample" || entry.key() == "text" ||
+          entry.key() == "token")
         item.fail("this name is taken; choose another for the item kind");
       if (item.has("of"))
         item.at("of").choice({"sample"});
@@ -74,14 +77,16 @@ void readItemsAndDims(Config &config, const JsonView &root, std::map<std::string
       JsonView dim = root.at("dims").at(entry.key());
       if (dim.raw().is_string()) {
         if (dim.text() != "sample" && !itemMax.count(dim.text()))
-          dim.fail("\"" + dim.text() + "\" is neither \"sample\" nor a kind in items");
+          dim.fail("\"" + dim.text() +
+                   "\" is neither \"sample\" nor a kind in items");
       } else {
         config.dims[entry.key()] = dim.integer(1);
       }
     }
 }
 
-void readPictures(Config &config, const JsonView &data, const std::map<std::string, int64_t> &itemMax) {
+void readPictures(Config &config, const JsonView &data,
+                  const std::map<std::string, int64_t> &itemMax) {
   if (data.has("pictures"))
     for (auto &entry : data.at("pictures").object().raw().items()) {
       JsonView view = data.at("pictures").at(entry.key());
@@ -113,7 +118,8 @@ void readPictures(Config &config, const JsonView &data, const std::map<std::stri
     }
   for (auto &item : itemMax)
     if (config.findPicture(item.first) < 0)
-      data.fail("the item kind \"" + item.first + "\" has no entry in pictures");
+      data.fail("the item kind \"" + item.first +
+                "\" has no entry in pictures");
 }
 
 int32_t specialToken(const Config &config, const JsonView &view) {
@@ -125,19 +131,22 @@ int32_t specialToken(const Config &config, const JsonView &view) {
 }
 
 /// "text" or "image.1": which of the segment's parts.
-int partNumber(const Config &config, const SegmentKind &kind, const JsonView &view) {
+int partNumber(const Config &config, const SegmentKind &kind,
+               const JsonView &view) {
   std::string name = view.text();
   std::map<int, int> seen;
   for (size_t i = 0; i < kind.parts.size(); ++i) {
     int part = kind.parts[i], n = seen[part]++;
-    std::string base = part == textKind ? "text" : config.pictures[size_t(part)].name;
+    std::string base =
+        part == textKind ? "text" : config.pictures[size_t(part)].name;
     if (name == (n ? base + "." + std::to_string(n) : base))
       return int(i);
   }
   view.fail("\"" + name + "\" is not a part of this segment");
 }
 
-TemplateElement readElement(const Config &config, const SegmentKind &kind, const JsonView &view) {
+TemplateElement readElement(const Config &config, const SegmentKind &kind,
+                            const JsonView &view) {
   TemplateElement element;
   auto setText = [&](const JsonView &name) {
     element.textPart = partNumber(config, kind, name);
@@ -180,14 +189,17 @@ void readSegments(Config &config, const JsonView &data) {
     SegmentKind kind;
     kind.name = entry.key();
     for (const JsonView &part : view.at("parts").list()) {
-      int number = part.text() == "text" ? textKind : config.findPicture(part.text());
+      int number =
+          part.text() == "text" ? textKind : config.findPicture(part.text());
       if (number < 0 && part.text() != "text")
-        part.fail("\"" + part.text() + "\" is neither \"text\" nor a kind in data.pictures");
+        part.fail("\"" + part.text() +
+                  "\" is neither \"text\" nor a kind in data.pictures");
       kind.parts.push_back(number);
     }
     for (const SegmentKind &other : config.segments)
       if (other.parts == kind.parts)
-        view.at("parts").fail("the segment \"" + other.name + "\" has the same parts");
+        view.at("parts").fail("the segment \"" + other.name +
+                              "\" has the same parts");
     for (const JsonView &element : view.at("tokens").list())
       kind.tokens.push_back(readElement(config, kind, element));
     config.segments.push_back(std::move(kind));
@@ -207,7 +219,8 @@ void readTokenizer(Config &config, const JsonView &data) {
   std::vector<std::string> words;
   for (const JsonView &word : view.at("vocabulary").list())
     words.push_back(word.text());
-  int32_t unknown = data.has("unknown") ? specialToken(config, data.at("unknown")) : -1;
+  int32_t unknown =
+      data.has("unknown") ? specialToken(config, data.at("unknown")) : -1;
   try {
     config.tokenizer = Tokenizer::words(first, words, unknown);
   } catch (const Error &error) {
@@ -230,7 +243,8 @@ void readText(Config &config, const JsonView &data) {
   std::set<std::string> names;
   if (data.has("special"))
     for (const JsonView &name : data.at("special").list()) {
-      if (name.text().rfind("text", 0) == 0 || !names.insert(name.text()).second)
+      if (name.text().rfind("text", 0) == 0 ||
+          !names.insert(name.text()).second)
         name.fail("special tokens must differ and not begin with \"text\"");
       config.special.push_back(name.text());
     }
@@ -245,9 +259,11 @@ void readText(Config &config, const JsonView &data) {
   config.cut = data.has("long") && data.at("long").choice({"drop", "cut"}) == 1;
 }
 
-void readData(Config &config, const JsonView &root, const std::map<std::string, int64_t> &itemMax) {
+void readData(Config &config, const JsonView &root,
+              const std::map<std::string, int64_t> &itemMax) {
   JsonView data = root.at("data");
-  data.only({"sequence", "tokenizer", "special", "pad", "unknown", "segments", "long", "pictures", "labels", "limits"});
+  data.only({"sequence", "tokenizer", "special", "pad", "unknown", "segments",
+             "long", "pictures", "labels", "limits"});
   if (data.has("limits")) {
     JsonView limits = data.at("limits");
     limits.only({"pixels", "bytes", "text"});
@@ -266,25 +282,35 @@ void readData(Config &config, const JsonView &root, const std::map<std::string, 
     readText(config, data);
 }
 
-/// Hash of what decides which samples are good; the other sections may change without a new index.
+/// Hash of what decides which samples are good; the other sections may change
+/// without a new index.
 uint64_t indexKey(const Config &config, const nlohmann::json &document) {
-  nlohmann::json key = {{"format", 1}, {"data", document.at("data")}, {"label", config.needsLabel}, {"sequence", config.sequence}};
+  nlohmann::json key = {{"format", 1},
+                        {"data", document.at("data")},
+                        {"label", config.needsLabel},
+                        {"sequence", config.sequence}};
   for (const PictureKind &kind : config.pictures)
-    key["pictures"].push_back({kind.name, kind.ragged, kind.max, kind.indexWidth});
-  return hashBytes(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    key["pictures"].push_back(
+        {kind.name, kind.ragged, kind.max, kind.indexWidth});
+  return hashBytes(
+      key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 } // namespace
 
-nlohmann::json data::inlineVocabulary(nlohmann::json recipe, const std::vector<std::string> &folders) {
+nlohmann::json data::inlineVocabulary(nlohmann::json recipe,
+                                      const std::vector<std::string> &folders) {
   auto data = recipe.is_object() ? recipe.find("data") : recipe.end();
-  if (data == recipe.end() || !data->is_object() || !data->contains("tokenizer") || !(*data)["tokenizer"].is_object() ||
-      !(*data)["tokenizer"].contains("vocabulary") || !(*data)["tokenizer"]["vocabulary"].is_string())
+  if (data == recipe.end() || !data->is_object() ||
+      !data->contains("tokenizer") || !(*data)["tokenizer"].is_object() ||
+      !(*data)["tokenizer"].contains("vocabulary") ||
+      !(*data)["tokenizer"]["vocabulary"].is_string())
     return recipe;
   nlohmann::json &vocabulary = (*data)["tokenizer"]["vocabulary"];
   std::string name = vocabulary.get<std::string>(), path = name;
   for (const std::string &folder : folders)
     if (name.empty() || name[0] != '/')
-      if (std::string candidate = folder + "/" + name; ::access(candidate.c_str(), R_OK) == 0) {
+      if (std::string candidate = folder + "/" + name;
+          ::access(candidate.c_str(), R_OK) == 0) {
         path = candidate;
         break;
       }
@@ -292,7 +318,8 @@ nlohmann::json data::inlineVocabulary(nlohmann::json recipe, const std::vector<s
   return recipe;
 }
 
-Config Config::parse(const nlohmann::json &document, const std::string &where, const std::vector<std::string> &folders) {
+Config Config::parse(const nlohmann::json &document, const std::string &where,
+                     const std::vector<std::string> &folders) {
   nlohmann::json complete = inlineVocabulary(document, folders);
   JsonView root(complete, where.empty() ? "" : where + ": ");
   root.object();
@@ -301,9 +328,11 @@ Config Config::parse(const nlohmann::json &document, const std::string &where, c
   readItemsAndDims(config, root, itemMax);
   if (root.has("batch")) {
     constexpr int64_t top = int64_t(1) << 31;
-    config.globalBatch = config.microBatch = root.at("batch").at("global").integer(1, top);
+    config.globalBatch = config.microBatch =
+        root.at("batch").at("global").integer(1, top);
     if (root.at("batch").has("micro"))
-      config.microBatch = root.at("batch").at("micro").integer(1, config.globalBatch);
+      config.microBatch =
+          root.at("batch").at("micro").integer(1, config.globalBatch);
   }
   if (root.has("seed"))
     config.seed = uint64_t(root.at("seed").integer(0));
@@ -325,5 +354,6 @@ Config Config::load(const std::string &path) {
     throw Error(path + ": not valid JSON: " + error.what());
   }
   size_t slash = path.find_last_of('/');
-  return parse(document, path, {slash == std::string::npos ? "." : path.substr(0, slash), "."});
+  return parse(document, path,
+               {slash == std::string::npos ? "." : path.substr(0, slash), "."});
 }

@@ -2,10 +2,11 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What docs/data.md describes, parsed and checked: items, dims, data, inputs, batch,
-// seed. A wrong key or value is one Error that names the key's path, e.g. 'plan.json:
-// data.segments.caption.tokens[2].of: ...'. Used by the runtime (plan.json), by dt-
-// data and, to check a recipe, by the compiler: no dependency on MLIR.
+// What docs/data.md describes, parsed and checked: items, dims, data, inputs,
+// batch, seed. A wrong key or value is one Error that names the key's path,
+// e.g. 'plan.json: data.segments.caption.tokens[2].of: ...'. Used by the
+// runtime (plan.json), by dt- data and, to check a recipe, by the compiler: no
+// dependency on MLIR.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +24,8 @@
 
 namespace dt::rt::data {
 
-/// A kind of picture part. `ragged`: it is an item kind with at most `max` a sample;
-/// else every sample has exactly one.
+/// A kind of picture part. `ragged`: it is an item kind with at most `max` a
+/// sample; else every sample has exactly one.
 struct PictureKind {
   std::string name;
   int64_t height = 0, width = 0;
@@ -33,11 +34,13 @@ struct PictureKind {
   std::vector<float> mean{0.5f}, std{0.5f};
   bool ragged = false;
   int64_t max = 1;
-  int64_t indexWidth = -1; ///< smallest width of an index input of this kind; -1: none
+  int64_t indexWidth =
+      -1; ///< smallest width of an index input of this kind; -1: none
   int64_t elements() const { return channels * height * width; }
 };
 
-/// One element of a segment template: `count` special tokens, or the tokens of a text part.
+/// One element of a segment template: `count` special tokens, or the tokens of
+/// a text part.
 struct TemplateElement {
   int textPart = -1; ///< number in SegmentKind::parts; -1: `token`
   int32_t token = 0;
@@ -54,11 +57,26 @@ struct SegmentKind {
 constexpr int textKind = -1;
 constexpr int sampleItem = -1;
 
-enum class InputKind : uint8_t { Ids, Labels, Segment, Position, TokenMask, Pixels, Label, Index, IndexMask, ItemOf, Random, Noised, Value };
+enum class InputKind : uint8_t {
+  Ids,
+  Labels,
+  Segment,
+  Position,
+  TokenMask,
+  Pixels,
+  Label,
+  Index,
+  IndexMask,
+  ItemOf,
+  Random,
+  Noised,
+  Value
+};
 enum class Draw : uint8_t { Uniform, Normal, UniformInt };
 
-/// One entry of `inputs`. `item`: number of the ragged picture kind whose items axis 0
-/// counts, or sampleItem; `picture`: the picture kind it is about, which may be one a sample.
+/// One entry of `inputs`. `item`: number of the ragged picture kind whose items
+/// axis 0 counts, or sampleItem; `picture`: the picture kind it is about, which
+/// may be one a sample.
 struct InputEntry {
   std::string name;
   InputKind kind = InputKind::Ids;
@@ -72,21 +90,24 @@ struct InputEntry {
   double low = 0, high = 1, mean = 0, std = 1, power = 1;
   int64_t below = 0;
   std::string purpose;
-  int clean = -1, noise = -1, time = -1, index = -1; ///< other entries, by number
+  int clean = -1, noise = -1, time = -1,
+      index = -1; ///< other entries, by number
   bool ddpm = false, velocity = false;
   std::vector<float> signal, spread; ///< ddpm: sqrt(a_t), sqrt(1 - a_t) per t
   double value = 0;
 
-  bool integer() const; ///< elements are whole numbers (made as int64), else float
+  bool
+  integer() const; ///< elements are whole numbers (made as int64), else float
 };
 struct Limits {
   int64_t pixels = 16777216, bytes = 67108864, text = 1048576;
 };
 
 struct Config {
-  /// `document` is a recipe or plan.json, `where` its name for errors. A vocabulary file is
-  /// looked for in each of `folders`. Throws Error.
-  static Config parse(const nlohmann::json &document, const std::string &where, const std::vector<std::string> &folders);
+  /// `document` is a recipe or plan.json, `where` its name for errors. A
+  /// vocabulary file is looked for in each of `folders`. Throws Error.
+  static Config parse(const nlohmann::json &document, const std::string &where,
+                      const std::vector<std::string> &folders);
   static Config load(const std::string &path);
 
   int64_t sequence = 0; ///< 0: no text
@@ -103,17 +124,21 @@ struct Config {
   Limits limits;
   int64_t globalBatch = 1, microBatch = 1;
   uint64_t seed = 0;
-  uint64_t key = 0; ///< hash of all that decides which samples are good and how many tokens and items they have
+  uint64_t key = 0; ///< hash of all that decides which samples are good and how
+                    ///< many tokens and items they have
 
   int findPicture(const std::string &name) const; ///< -1: none
   int findInput(const std::string &name) const;   ///< -1: none
 };
 
-/// `recipe` with `data.tokenizer.vocabulary` as a list: what the compiler writes to plan.json. Throws Error.
-nlohmann::json inlineVocabulary(nlohmann::json recipe, const std::vector<std::string> &folders);
+/// `recipe` with `data.tokenizer.vocabulary` as a list: what the compiler
+/// writes to plan.json. Throws Error.
+nlohmann::json inlineVocabulary(nlohmann::json recipe,
+                                const std::vector<std::string> &folders);
 
 /// FNV-1a.
-uint64_t hashBytes(const std::string &bytes, uint64_t start = 0xCBF29CE484222325ull);
+uint64_t hashBytes(const std::string &bytes,
+                   uint64_t start = 0xCBF29CE484222325ull);
 
 } // namespace dt::rt::data
 

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One function per entry kind of docs/data.md, found by the key that only this kind
-// has; references to other entries are resolved when all are read.
+// One function per entry kind of docs/data.md, found by the key that only this
+// kind has; references to other entries are resolved when all are read.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,13 +39,15 @@ int pictureKind(const Config &config, const JsonView &view) {
   return kind;
 }
 
-/// A picture kind that is not ragged occurs once a sample: its items are samples.
+/// A picture kind that is not ragged occurs once a sample: its items are
+/// samples.
 int rowsOf(const Config &config, int picture) {
   return config.pictures[size_t(picture)].ragged ? picture : sampleItem;
 }
 
 int itemKind(const Config &config, const JsonView &view) {
-  return view.text() == "sample" ? sampleItem : rowsOf(config, pictureKind(config, view));
+  return view.text() == "sample" ? sampleItem
+                                 : rowsOf(config, pictureKind(config, view));
 }
 
 void needText(const Config &config, const JsonView &view) {
@@ -57,7 +59,8 @@ void readTokens(Config &config, InputEntry &entry, const JsonView &view) {
   needText(config, view);
   entry.item = sampleItem;
   entry.shape = {config.sequence};
-  switch (view.at("tokens").choice({"ids", "labels", "segment", "position", "mask"})) {
+  switch (view.at("tokens").choice(
+      {"ids", "labels", "segment", "position", "mask"})) {
   case 0:
     view.only({"tokens"});
     entry.kind = InputKind::Ids;
@@ -72,8 +75,9 @@ void readTokens(Config &config, InputEntry &entry, const JsonView &view) {
     entry.segments.assign(config.segments.size(), !view.has("segments"));
     if (view.has("segments"))
       for (const JsonView &name : view.at("segments").list()) {
-        auto found = std::find_if(config.segments.begin(), config.segments.end(),
-                                  [&](const SegmentKind &kind) { return kind.name == name.text(); });
+        auto found = std::find_if(
+            config.segments.begin(), config.segments.end(),
+            [&](const SegmentKind &kind) { return kind.name == name.text(); });
         if (found == config.segments.end())
           name.fail("\"" + name.text() + "\" is not in data.segments");
         entry.segments[size_t(found - config.segments.begin())] = true;
@@ -86,7 +90,8 @@ void readTokens(Config &config, InputEntry &entry, const JsonView &view) {
   case 3:
     view.only({"tokens", "within"});
     entry.kind = InputKind::Position;
-    entry.withinSegment = view.has("within") && view.at("within").choice({"sample", "segment"}) == 1;
+    entry.withinSegment = view.has("within") &&
+                          view.at("within").choice({"sample", "segment"}) == 1;
     return;
   default:
     view.only({"tokens"});
@@ -99,7 +104,8 @@ void readIndex(Config &config, InputEntry &entry, const JsonView &view) {
   view.only({"index", "of", "width", "pad"});
   entry.kind = InputKind::Index;
   std::vector<JsonView> into = view.at("index").list();
-  if (into.size() != 2 || into[0].text() != "sample" || into[1].text() != "token")
+  if (into.size() != 2 || into[0].text() != "sample" ||
+      into[1].text() != "token")
     view.at("index").fail("expected [\"sample\", \"token\"]");
   entry.picture = pictureKind(config, view.at("of"));
   entry.item = rowsOf(config, entry.picture);
@@ -115,7 +121,9 @@ void readIndex(Config &config, InputEntry &entry, const JsonView &view) {
   if (view.has("pad"))
     entry.pad = view.at("pad").integer();
   PictureKind &kind = config.pictures[size_t(entry.picture)];
-  kind.indexWidth = kind.indexWidth < 0 ? entry.shape[0] : std::min(kind.indexWidth, entry.shape[0]);
+  kind.indexWidth = kind.indexWidth < 0
+                        ? entry.shape[0]
+                        : std::min(kind.indexWidth, entry.shape[0]);
 }
 
 void readShape(InputEntry &entry, const JsonView &view) {
@@ -131,7 +139,8 @@ void readShape(InputEntry &entry, const JsonView &view) {
 
 void readRandom(Config &config, InputEntry &entry, const JsonView &view) {
   entry.kind = InputKind::Random;
-  entry.draw = Draw(view.at("random").choice({"uniform", "normal", "uniform_int"}));
+  entry.draw =
+      Draw(view.at("random").choice({"uniform", "normal", "uniform_int"}));
   entry.item = itemKind(config, view.at("per"));
   readShape(entry, view);
   entry.purpose = view.has("purpose") ? view.at("purpose").text() : entry.name;
@@ -159,19 +168,24 @@ void readRandom(Config &config, InputEntry &entry, const JsonView &view) {
   }
 }
 
-/// The betas of DDPM (Ho et al. 2020, linear) and latent diffusion (scaled_linear), as
-/// running products: signal = sqrt(a_t), spread = sqrt(1 - a_t).
+/// The betas of DDPM (Ho et al. 2020, linear) and latent diffusion
+/// (scaled_linear), as running products: signal = sqrt(a_t), spread = sqrt(1 -
+/// a_t).
 void readDdpm(InputEntry &entry, const JsonView &view) {
-  int64_t steps = view.has("steps") ? view.at("steps").integer(1, 1 << 20) : 1000;
-  double first = view.has("beta_start") ? view.at("beta_start").number() : 0.00085;
+  int64_t steps =
+      view.has("steps") ? view.at("steps").integer(1, 1 << 20) : 1000;
+  double first =
+      view.has("beta_start") ? view.at("beta_start").number() : 0.00085;
   double last = view.has("beta_end") ? view.at("beta_end").number() : 0.012;
-  bool linear = view.has("betas") && view.at("betas").choice({"scaled_linear", "linear"}) == 1;
+  bool linear = view.has("betas") &&
+                view.at("betas").choice({"scaled_linear", "linear"}) == 1;
   if (!(first > 0 && first < 1 && last > 0 && last < 1))
     view.fail("expected beta_start and beta_end between 0 and 1");
   double product = 1;
   for (int64_t t = 0; t < steps; ++t) {
     double part = steps > 1 ? double(t) / double(steps - 1) : 0;
-    double root = std::sqrt(first) + (std::sqrt(last) - std::sqrt(first)) * part;
+    double root =
+        std::sqrt(first) + (std::sqrt(last) - std::sqrt(first)) * part;
     product *= 1 - (linear ? first + (last - first) * part : root * root);
     entry.signal.push_back(float(std::sqrt(product)));
     entry.spread.push_back(float(std::sqrt(1 - product)));
@@ -182,12 +196,14 @@ void readNoised(InputEntry &entry, const JsonView &view) {
   entry.kind = InputKind::Noised;
   entry.ddpm = view.at("schedule").choice({"flow", "ddpm"}) == 1;
   if (entry.ddpm) {
-    view.only({"noised", "noise", "time", "schedule", "gives", "steps", "beta_start", "beta_end", "betas"});
+    view.only({"noised", "noise", "time", "schedule", "gives", "steps",
+               "beta_start", "beta_end", "betas"});
     readDdpm(entry, view);
   } else {
     view.only({"noised", "noise", "time", "schedule", "gives"});
   }
-  entry.velocity = view.has("gives") && view.at("gives").choice({"state", "velocity"}) == 1;
+  entry.velocity =
+      view.has("gives") && view.at("gives").choice({"state", "velocity"}) == 1;
 }
 
 void readEntry(Config &config, InputEntry &entry, const JsonView &view) {
@@ -216,7 +232,9 @@ void readEntry(Config &config, InputEntry &entry, const JsonView &view) {
   } else if (view.has("mask")) {
     view.only({"mask", "trailing"});
     entry.kind = InputKind::IndexMask;
-    entry.shape.assign(view.has("trailing") ? size_t(view.at("trailing").integer(0, 4)) : 0, 1);
+    entry.shape.assign(
+        view.has("trailing") ? size_t(view.at("trailing").integer(0, 4)) : 0,
+        1);
   } else if (view.has("item_of")) {
     view.only({"item_of"});
     entry.kind = InputKind::ItemOf;
@@ -228,7 +246,8 @@ void readEntry(Config &config, InputEntry &entry, const JsonView &view) {
     entry.item = itemKind(config, view.at("per"));
     readShape(entry, view);
   } else {
-    view.fail("expected one of the keys tokens, pixels, label, index, mask, item_of, random, noised, value");
+    view.fail("expected one of the keys tokens, pixels, label, index, mask, "
+              "item_of, random, noised, value");
   }
 }
 
@@ -239,7 +258,8 @@ int otherEntry(const Config &config, const JsonView &view) {
   return found;
 }
 
-/// Resolves what an entry says about other entries. Noised entries refer to no noised ones, so two passes suffice.
+/// Resolves what an entry says about other entries. Noised entries refer to no
+/// noised ones, so two passes suffice.
 void resolve(Config &config, InputEntry &entry, const JsonView &view) {
   if (entry.kind == InputKind::IndexMask) {
     entry.index = otherEntry(config, view.at("mask"));
@@ -254,19 +274,28 @@ void resolve(Config &config, InputEntry &entry, const JsonView &view) {
   entry.clean = otherEntry(config, view.at("noised"));
   entry.noise = otherEntry(config, view.at("noise"));
   entry.time = otherEntry(config, view.at("time"));
-  const InputEntry &clean = config.inputs[size_t(entry.clean)], &noise = config.inputs[size_t(entry.noise)],
+  const InputEntry &clean = config.inputs[size_t(entry.clean)],
+                   &noise = config.inputs[size_t(entry.noise)],
                    &time = config.inputs[size_t(entry.time)];
   auto simple = [](const InputEntry &e) {
-    return e.kind == InputKind::Pixels || e.kind == InputKind::Random || e.kind == InputKind::Value;
+    return e.kind == InputKind::Pixels || e.kind == InputKind::Random ||
+           e.kind == InputKind::Value;
   };
   if (!simple(clean) || clean.integer())
-    view.at("noised").fail("expected the name of a pixels, random or value input");
-  if (!simple(noise) || noise.integer() || noise.shape != clean.shape || noise.item != clean.item)
-    view.at("noise").fail("expected an input of floats with the items and shape of \"" + clean.name + "\"");
+    view.at("noised").fail(
+        "expected the name of a pixels, random or value input");
+  if (!simple(noise) || noise.integer() || noise.shape != clean.shape ||
+      noise.item != clean.item)
+    view.at("noise").fail(
+        "expected an input of floats with the items and shape of \"" +
+        clean.name + "\"");
   if (!simple(time) || !time.shape.empty() || time.item != clean.item)
-    view.at("time").fail("expected one number for each item of \"" + clean.name + "\"");
-  if (entry.ddpm && !(time.integer() && time.below <= int64_t(entry.signal.size())))
-    view.at("time").fail("expected a uniform_int draw below the schedule's " + std::to_string(entry.signal.size()) + " steps");
+    view.at("time").fail("expected one number for each item of \"" +
+                         clean.name + "\"");
+  if (entry.ddpm &&
+      !(time.integer() && time.below <= int64_t(entry.signal.size())))
+    view.at("time").fail("expected a uniform_int draw below the schedule's " +
+                         std::to_string(entry.signal.size()) + " steps");
   if (!entry.ddpm && time.integer())
     view.at("time").fail("expected a float from 0 to 1");
   entry.item = clean.item;

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Internal to Config: one reader per entry kind, apart from the rest because there are
-// many.
+// Internal to Config: one reader per entry kind, apart from the rest because
+// there are many.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,8 @@
 
 namespace dt::rt::data {
 
-/// Fills `config.inputs` and what follows from them: PictureKind::indexWidth, needsLabel. Throws Error.
+/// Fills `config.inputs` and what follows from them: PictureKind::indexWidth,
+/// needsLabel. Throws Error.
 void readInputs(Config &config, const JsonView &inputs);
 
 } // namespace dt::rt::data

@@ -2,7 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Index.h; building and describing. IndexFile.cpp reads and writes the file.
+// See Index.h; building and describing. IndexFile.cpp reads and writes the
+// file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,13 +24,16 @@ using namespace dt::rt;
 using namespace dt::rt::data;
 
 int64_t ShardIndex::broken() const {
-  return std::count_if(samples.begin(), samples.end(), [](const IndexedSample &s) { return !s.ok(); });
+  return std::count_if(samples.begin(), samples.end(),
+                       [](const IndexedSample &s) { return !s.ok(); });
 }
 
 namespace {
-constexpr size_t maxMembers = 4096; // of one sample: bounds what a hostile shard makes us compare
+constexpr size_t maxMembers =
+    4096; // of one sample: bounds what a hostile shard makes us compare
 
-/// Names that are not UTF-8 cannot stand in the index: bytes from 128 on become \xHH.
+/// Names that are not UTF-8 cannot stand in the index: bytes from 128 on become
+/// \xHH.
 std::string escaped(const std::string &name) {
   if (isUtf8(name))
     return name;
@@ -42,7 +46,8 @@ std::string escaped(const std::string &name) {
   return out;
 }
 
-void addMember(IndexedSample &sample, const TarMember &member, std::string name) {
+void addMember(IndexedSample &sample, const TarMember &member,
+               std::string name) {
   if (sample.members.size() >= maxMembers) {
     sample.problem = "more than " + std::to_string(maxMembers) + " members";
     return;
@@ -56,12 +61,15 @@ void addMember(IndexedSample &sample, const TarMember &member, std::string name)
 }
 
 /// Decodes sample `sample` and fills in its counts, or its problem.
-void examine(const Config &config, const PositionedFile &file, IndexedSample &sample) {
+void examine(const Config &config, const PositionedFile &file,
+             IndexedSample &sample) {
   if (!sample.ok())
     return;
   try {
     DecodedSample decoded =
-        decodeSample(config, sample.members, [&](const Member &m) { return file.read(m.offset, m.size); });
+        decodeSample(config, sample.members, [&](const Member &m) {
+          return file.read(m.offset, m.size);
+        });
     sample.tokens = int32_t(decoded.document.ids.size());
     sample.labels = int32_t(decoded.document.lossTokens());
     for (const auto &items : decoded.document.items)
@@ -95,12 +103,15 @@ ShardIndex data::listSamples(const std::string &path) {
     addMember(index.samples.back(), member, name.substr(dot + 1));
   }
   // The last sample may lack members that the damage swallowed.
-  if (!index.problem.empty() && !index.samples.empty() && index.samples.back().ok())
-    index.samples.back().problem = "the shard is damaged behind it (" + index.problem + ")";
+  if (!index.problem.empty() && !index.samples.empty() &&
+      index.samples.back().ok())
+    index.samples.back().problem =
+        "the shard is damaged behind it (" + index.problem + ")";
   return index;
 }
 
-ShardIndex data::buildIndex(const Config &config, const std::string &path, int workers) {
+ShardIndex data::buildIndex(const Config &config, const std::string &path,
+                            int workers) {
   ShardIndex index = listSamples(path);
   PositionedFile file(path);
   std::atomic<size_t> next{0};
@@ -126,19 +137,23 @@ ShardIndex data::buildIndex(const Config &config, const std::string &path, int w
   return index;
 }
 
-std::vector<std::string> data::describeBroken(const std::string &path, const ShardIndex &index, size_t limit) {
+std::vector<std::string> data::describeBroken(const std::string &path,
+                                              const ShardIndex &index,
+                                              size_t limit) {
   std::vector<std::string> lines;
   size_t more = 0;
   for (const IndexedSample &sample : index.samples) {
     if (sample.ok())
       continue;
     if (lines.size() < limit)
-      lines.push_back(path + ": sample '" + printable(sample.key) + "': " + sample.problem);
+      lines.push_back(path + ": sample '" + printable(sample.key) +
+                      "': " + sample.problem);
     else
       ++more;
   }
   if (more)
-    lines.push_back(path + ": and " + std::to_string(more) + " more broken samples (dt-data check names all)");
+    lines.push_back(path + ": and " + std::to_string(more) +
+                    " more broken samples (dt-data check names all)");
   return lines;
 }
 
@@ -155,7 +170,8 @@ std::vector<std::string> data::expandPattern(const std::string &pattern) {
   return paths;
 }
 
-DataSet::DataSet(const Config &config, const std::string &pattern, int workers) : paths(expandPattern(pattern)) {
+DataSet::DataSet(const Config &config, const std::string &pattern, int workers)
+    : paths(expandPattern(pattern)) {
   fingerprint = hashBytes("shards", config.key);
   for (const std::string &path : paths) {
     files.push_back(std::make_unique<PositionedFile>(path));
@@ -166,7 +182,9 @@ DataSet::DataSet(const Config &config, const std::string &pattern, int workers) 
         std::fprintf(stderr, "%s\n", line.c_str());
       saveIndex(config, path, index);
     }
-    fingerprint = hashBytes(path.substr(path.find_last_of('/') + 1) + ":" + std::to_string(files.back()->size()), fingerprint);
+    fingerprint = hashBytes(path.substr(path.find_last_of('/') + 1) + ":" +
+                                std::to_string(files.back()->size()),
+                            fingerprint);
     for (size_t i = 0; i < index.samples.size(); ++i) {
       if (!index.samples[i].ok()) {
         ++bad;
@@ -178,7 +196,8 @@ DataSet::DataSet(const Config &config, const std::string &pattern, int workers) 
     indices.push_back(std::move(index));
   }
   if (places.empty())
-    throw Error(pattern + ": no good sample (" + std::to_string(bad) + " broken)");
+    throw Error(pattern + ": no good sample (" + std::to_string(bad) +
+                " broken)");
 }
 
 const IndexedSample &DataSet::sample(int64_t number) const {
@@ -189,10 +208,14 @@ const IndexedSample &DataSet::sample(int64_t number) const {
 DecodedSample DataSet::decode(const Config &config, int64_t number) const {
   const Place &place = places[size_t(number)];
   const IndexedSample &known = sample(number);
-  std::string where = paths[size_t(place.shard)] + ": sample '" + printable(known.key) + "': ";
+  std::string where =
+      paths[size_t(place.shard)] + ": sample '" + printable(known.key) + "': ";
   try {
     const PositionedFile &file = *files[size_t(place.shard)];
-    DecodedSample out = decodeSample(config, known.members, [&](const Member &m) { return file.read(m.offset, m.size); });
+    DecodedSample out =
+        decodeSample(config, known.members, [&](const Member &m) {
+          return file.read(m.offset, m.size);
+        });
     bool same = int64_t(out.document.ids.size()) == known.tokens;
     for (size_t k = 0; k < out.document.items.size(); ++k)
       same &= int64_t(out.document.items[k].size()) == known.items[k];
@@ -200,6 +223,8 @@ DecodedSample DataSet::decode(const Config &config, int64_t number) const {
       throw Error("other tokens or items than in the index");
     return out;
   } catch (const Error &error) {
-    throw Error(where + error.what() + " (it was good when the index was built: did the shard change?)");
+    throw Error(
+        where + error.what() +
+        " (it was good when the index was built: did the shard change?)");
   }
 }

@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The index of a shard: where samples lie, which are broken and why, how many tokens,
-// labels and items the good ones have. Built once and kept beside the shard, because
-// it costs a decode of everything; with it the batch of any step is known without
-// reading a sample.
+// The index of a shard: where samples lie, which are broken and why, how many
+// tokens, labels and items the good ones have. Built once and kept beside the
+// shard, because it costs a decode of everything; with it the batch of any step
+// is known without reading a sample.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ namespace dt::rt::data {
 struct IndexedSample {
   std::string key;
   std::vector<Member> members;
-  std::string problem; ///< not empty: broken, and why
+  std::string problem;            ///< not empty: broken, and why
   int32_t tokens = 0, labels = 0; ///< labels: tokens marked as targets
   std::vector<int32_t> items;     ///< per picture kind
 
@@ -34,30 +34,38 @@ struct IndexedSample {
 
 struct ShardIndex {
   std::vector<IndexedSample> samples;
-  std::string problem; ///< not empty: the shard is damaged behind its last sample
+  std::string
+      problem; ///< not empty: the shard is damaged behind its last sample
 
   int64_t broken() const;
 };
 
-/// The samples of a tar, not decoded: consecutive members with one key. `problem` is set
-/// for what listing finds (links, truncation, a member twice). Throws Error if it is no tar.
+/// The samples of a tar, not decoded: consecutive members with one key.
+/// `problem` is set for what listing finds (links, truncation, a member twice).
+/// Throws Error if it is no tar.
 ShardIndex listSamples(const std::string &path);
 
-/// Decodes every sample with `workers` threads. Equal for every number of workers.
-ShardIndex buildIndex(const Config &config, const std::string &path, int workers);
+/// Decodes every sample with `workers` threads. Equal for every number of
+/// workers.
+ShardIndex buildIndex(const Config &config, const std::string &path,
+                      int workers);
 
 /// `path`.idx.json.
 std::string indexPath(const std::string &path);
 
-/// False: not there, of another shard (size or modification time), recipe or version, or
-/// damaged; offsets that lie outside the shard count as damage.
-bool loadIndex(const Config &config, const std::string &path, ShardIndex &index);
+/// False: not there, of another shard (size or modification time), recipe or
+/// version, or damaged; offsets that lie outside the shard count as damage.
+bool loadIndex(const Config &config, const std::string &path,
+               ShardIndex &index);
 
 /// Atomic; false: the folder cannot be written to.
-bool saveIndex(const Config &config, const std::string &path, const ShardIndex &index);
+bool saveIndex(const Config &config, const std::string &path,
+               const ShardIndex &index);
 
-/// One line a broken sample: "shard.tar: sample '0017': reason"; at most `limit`, then "and N more".
-std::vector<std::string> describeBroken(const std::string &path, const ShardIndex &index, size_t limit);
+/// One line a broken sample: "shard.tar: sample '0017': reason"; at most
+/// `limit`, then "and N more".
+std::vector<std::string> describeBroken(const std::string &path,
+                                        const ShardIndex &index, size_t limit);
 
 /// Shards opened for reading, their good samples numbered through.
 class DataSet {
@@ -66,18 +74,22 @@ public:
     int32_t shard, sample;
   };
 
-  /// `pattern`: a path, or one with *, ?, [] or {a,b}. Loads or builds indices; broken samples are
-  /// named on stderr when an index is built. Throws Error (no shard, no good sample).
+  /// `pattern`: a path, or one with *, ?, [] or {a,b}. Loads or builds indices;
+  /// broken samples are named on stderr when an index is built. Throws Error
+  /// (no shard, no good sample).
   DataSet(const Config &config, const std::string &pattern, int workers);
 
   int64_t size() const { return int64_t(places.size()); }
   const IndexedSample &sample(int64_t number) const;
-  /// Reads and decodes; an error now means that the shard changed: throws Error with its name.
+  /// Reads and decodes; an error now means that the shard changed: throws Error
+  /// with its name.
   DecodedSample decode(const Config &config, int64_t number) const;
 
   size_t shards() const { return files.size(); }
   int64_t broken() const { return bad; }
-  uint64_t hash() const { return fingerprint; } ///< over shard names, sizes and good samples
+  uint64_t hash() const {
+    return fingerprint;
+  } ///< over shard names, sizes and good samples
 
 private:
   std::vector<std::string> paths;

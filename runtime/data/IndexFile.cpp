@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Index.h. JSON with a column a property: readable, and small. The file is a cache that anyone may have written,
-// so each value is checked as it is read.
+// See Index.h. JSON with a column a property: readable, and small. The file is
+// a cache that anyone may have written, so each value is checked as it is read.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,38 +28,48 @@ std::string hex(uint64_t value) {
 }
 
 std::string keyOf(const Config &config, const PositionedFile &file) {
-  std::string text = std::to_string(version) + " " + std::to_string(file.size()) + " " + std::to_string(file.modified());
+  std::string text = std::to_string(version) + " " +
+                     std::to_string(file.size()) + " " +
+                     std::to_string(file.modified());
   return hex(hashBytes(text, config.key));
 }
 
-IndexedSample readSample(const Config &config, const JsonView &columns, size_t i, int64_t shardBytes) {
+IndexedSample readSample(const Config &config, const JsonView &columns,
+                         size_t i, int64_t shardBytes) {
   IndexedSample sample;
   sample.key = columns.at("key").at(i).text();
   sample.problem = columns.at("problem").at(i).text();
   for (const JsonView &view : columns.at("members").at(i).list()) {
     if (view.list().size() != 3)
       view.fail("expected [name, offset, size]");
-    Member member{view.at(size_t(0)).text(), view.at(1).integer(0, shardBytes), view.at(2).integer(0, shardBytes)};
+    Member member{view.at(size_t(0)).text(), view.at(1).integer(0, shardBytes),
+                  view.at(2).integer(0, shardBytes)};
     if (member.size > shardBytes - member.offset)
       view.fail("outside the shard");
     sample.members.push_back(std::move(member));
   }
   if (!sample.ok())
     return sample;
-  sample.tokens = int32_t(columns.at("tokens").at(i).integer(0, config.sequence));
-  sample.labels = int32_t(columns.at("labels").at(i).integer(0, config.sequence));
+  sample.tokens =
+      int32_t(columns.at("tokens").at(i).integer(0, config.sequence));
+  sample.labels =
+      int32_t(columns.at("labels").at(i).integer(0, config.sequence));
   std::vector<JsonView> items = columns.at("items").at(i).list();
   if (items.size() != config.pictures.size())
     columns.fail("expected a count for each picture kind");
   for (size_t k = 0; k < items.size(); ++k)
-    sample.items.push_back(int32_t(items[k].integer(0, config.pictures[k].max)));
+    sample.items.push_back(
+        int32_t(items[k].integer(0, config.pictures[k].max)));
   return sample;
 }
 } // namespace
 
-std::string data::indexPath(const std::string &path) { return path + ".idx.json"; }
+std::string data::indexPath(const std::string &path) {
+  return path + ".idx.json";
+}
 
-bool data::loadIndex(const Config &config, const std::string &path, ShardIndex &index) {
+bool data::loadIndex(const Config &config, const std::string &path,
+                     ShardIndex &index) {
   std::ifstream in(indexPath(path));
   if (!in)
     return false;
@@ -87,9 +97,11 @@ bool data::loadIndex(const Config &config, const std::string &path, ShardIndex &
   }
 }
 
-bool data::saveIndex(const Config &config, const std::string &path, const ShardIndex &index) {
-  Json columns = {{"key", Json::array()}, {"problem", Json::array()}, {"members", Json::array()},
-                  {"tokens", Json::array()}, {"labels", Json::array()}, {"items", Json::array()}};
+bool data::saveIndex(const Config &config, const std::string &path,
+                     const ShardIndex &index) {
+  Json columns = {{"key", Json::array()},     {"problem", Json::array()},
+                  {"members", Json::array()}, {"tokens", Json::array()},
+                  {"labels", Json::array()},  {"items", Json::array()}};
   for (const IndexedSample &sample : index.samples) {
     Json members = Json::array();
     for (const Member &member : sample.members)
@@ -102,8 +114,12 @@ bool data::saveIndex(const Config &config, const std::string &path, const ShardI
     columns["items"].push_back(sample.items);
   }
   PositionedFile file(path);
-  Json json = {{"version", version}, {"key", keyOf(config, file)}, {"problem", index.problem}, {"samples", std::move(columns)}};
-  std::string target = indexPath(path), temporary = target + "." + std::to_string(::getpid()) + ".tmp";
+  Json json = {{"version", version},
+               {"key", keyOf(config, file)},
+               {"problem", index.problem},
+               {"samples", std::move(columns)}};
+  std::string target = indexPath(path),
+              temporary = target + "." + std::to_string(::getpid()) + ".tmp";
   std::ofstream out(temporary, std::ios::binary);
   out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
   out.close();

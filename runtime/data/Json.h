@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A view of a JSON value that knows where it stands, so that a wrong recipe gives one
-// line that names the key and what was expected.
+// A view of a JSON value that knows where it stands, so that a wrong recipe
+// gives one line that names the key and what was expected.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,22 +24,29 @@ namespace dt::rt::data {
 class JsonView {
 public:
   /// `json` must outlive the view.
-  JsonView(const nlohmann::json &json, std::string path) : json(&json), path(std::move(path)) {}
+  JsonView(const nlohmann::json &json, std::string path)
+      : json(&json), path(std::move(path)) {}
 
   const nlohmann::json &raw() const { return *json; }
   [[noreturn]] void fail(const std::string &what) const {
-    bool root = path.size() >= 2 && path.compare(path.size() - 2, 2, ": ") == 0; // "plan.json: " alone
+    bool root = path.size() >= 2 && path.compare(path.size() - 2, 2, ": ") ==
+                                        0; // "plan.json: " alone
     throw Error(path + (root || path.empty() ? "" : ": ") + what);
   }
 
-  bool has(const char *key) const { return json->is_object() && json->contains(key); }
+  bool has(const char *key) const {
+    return json->is_object() && json->contains(key);
+  }
   JsonView at(const std::string &key) const {
     object();
     if (!json->contains(key))
       fail("the key \"" + key + "\" is missing");
-    return {(*json)[key], path + (path.empty() || path.back() == ' ' ? "" : ".") + key};
+    return {(*json)[key],
+            path + (path.empty() || path.back() == ' ' ? "" : ".") + key};
   }
-  JsonView at(size_t i) const { return {(*json)[i], path + "[" + std::to_string(i) + "]"}; }
+  JsonView at(size_t i) const {
+    return {(*json)[i], path + "[" + std::to_string(i) + "]"};
+  }
 
   const JsonView &object() const {
     if (!json->is_object())
@@ -87,11 +94,18 @@ public:
   int64_t integer(int64_t low = std::numeric_limits<int64_t>::min(),
                   int64_t high = std::numeric_limits<int64_t>::max()) const {
     bool fits = json->is_number_integer() &&
-                !(json->is_number_unsigned() && json->get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
+                !(json->is_number_unsigned() &&
+                  json->get<uint64_t>() >
+                      uint64_t(std::numeric_limits<int64_t>::max()));
     int64_t value = fits ? json->get<int64_t>() : 0;
     if (!fits || value < low || value > high)
-      fail("expected a whole number" + (low > std::numeric_limits<int64_t>::min() ? " from " + std::to_string(low) + " on" : std::string()) +
-           (high < std::numeric_limits<int64_t>::max() ? " up to " + std::to_string(high) : std::string()));
+      fail("expected a whole number" +
+           (low > std::numeric_limits<int64_t>::min()
+                ? " from " + std::to_string(low) + " on"
+                : std::string()) +
+           (high < std::numeric_limits<int64_t>::max()
+                ? " up to " + std::to_string(high)
+                : std::string()));
     return value;
   }
   /// One of `names`: its number.

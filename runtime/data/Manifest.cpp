@@ -15,7 +15,8 @@
 using namespace dt::rt;
 using namespace dt::rt::data;
 
-int64_t data::shuffled(uint64_t seed, int64_t epoch, int64_t place, int64_t count) {
+int64_t data::shuffled(uint64_t seed, int64_t epoch, int64_t place,
+                       int64_t count) {
   int half = 1;
   while (half < 31 && (int64_t(1) << (2 * half)) < count)
     ++half;
@@ -33,7 +34,9 @@ int64_t data::shuffled(uint64_t seed, int64_t epoch, int64_t place, int64_t coun
   return int64_t(value);
 }
 
-StepManifest data::makeManifest(const SampleTable &table, const BatchSizes &sizes, uint64_t seed, int64_t step) {
+StepManifest data::makeManifest(const SampleTable &table,
+                                const BatchSizes &sizes, uint64_t seed,
+                                int64_t step) {
   StepManifest out;
   out.step = step;
   out.items.assign(size_t(table.kinds), 0);
@@ -45,7 +48,8 @@ StepManifest data::makeManifest(const SampleTable &table, const BatchSizes &size
     }
     MicrobatchManifest &micro = out.microbatches.back();
     int64_t position = step * sizes.global + place;
-    int64_t sample = shuffled(seed, position / table.samples, position % table.samples, table.samples);
+    int64_t sample = shuffled(seed, position / table.samples,
+                              position % table.samples, table.samples);
     micro.places.push_back(place);
     micro.samples.push_back(sample);
     out.tokens += table.tokens[size_t(sample)];

@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// manifest(step) is a pure function of the index, the seed and the batch sizes: no
-// state, no reading. Every rank can evaluate it ahead of time and finds the same;
-// reordering and data parallelism later only change how the parts are cut, never which
-// samples a step has.
+// manifest(step) is a pure function of the index, the seed and the batch sizes:
+// no state, no reading. Every rank can evaluate it ahead of time and finds the
+// same; reordering and data parallelism later only change how the parts are
+// cut, never which samples a step has.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,19 +31,22 @@ struct BatchSizes {
   int64_t microbatches() const { return (global + micro - 1) / micro; }
 };
 
-/// An item by the place of its sample in the global batch and its number in the sample.
+/// An item by the place of its sample in the global batch and its number in the
+/// sample.
 struct ItemRef {
   int64_t place;
   int32_t number;
-  bool operator==(const ItemRef &o) const { return place == o.place && number == o.number; }
+  bool operator==(const ItemRef &o) const {
+    return place == o.place && number == o.number;
+  }
 };
 
 /// The samples and items that are worked on together, in order.
 struct MicrobatchManifest {
-  std::vector<int64_t> places;              ///< in the global batch
-  std::vector<int64_t> samples;             ///< numbers in the data set, one a place
-  std::vector<std::vector<ItemRef>> items;  ///< per kind, owner's order
-  std::vector<int64_t> itemsBefore;         ///< per kind: items of earlier microbatches
+  std::vector<int64_t> places;  ///< in the global batch
+  std::vector<int64_t> samples; ///< numbers in the data set, one a place
+  std::vector<std::vector<ItemRef>> items; ///< per kind, owner's order
+  std::vector<int64_t> itemsBefore; ///< per kind: items of earlier microbatches
 };
 
 struct StepManifest {
@@ -54,14 +57,16 @@ struct StepManifest {
   uint64_t hash() const;          ///< equal manifests, equal hashes
 };
 
-/// Place `place` of epoch `epoch`: a number in [0, count). For each (seed, epoch) a
-/// permutation, by a six-round Feistel network with Philox as round function on the next power of
-/// four, walked until it falls below `count` (fewer than four rounds on average). Needs no
-/// table, so shuffling any number of samples is free.
+/// Place `place` of epoch `epoch`: a number in [0, count). For each (seed,
+/// epoch) a permutation, by a six-round Feistel network with Philox as round
+/// function on the next power of four, walked until it falls below `count`
+/// (fewer than four rounds on average). Needs no table, so shuffling any number
+/// of samples is free.
 int64_t shuffled(uint64_t seed, int64_t epoch, int64_t place, int64_t count);
 
 /// `step` from 0 on; table.samples > 0.
-StepManifest makeManifest(const SampleTable &table, const BatchSizes &sizes, uint64_t seed, int64_t step);
+StepManifest makeManifest(const SampleTable &table, const BatchSizes &sizes,
+                          uint64_t seed, int64_t step);
 
 } // namespace dt::rt::data
 

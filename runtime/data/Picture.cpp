@@ -1,10 +1,11 @@
-//===- Picture.cpp - decode and scale pictures -------------------*- C++ -*-===//
+//===- Picture.cpp - decode and scale pictures -------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // See Picture.h. libpng's simplified interface bounds what chunks may allocate;
-// libjpeg is stopped at its first warning and, since progressive files can cost much
-// time for few bytes, after a number of scans.
+// libjpeg is stopped at its first warning and, since progressive files can cost
+// much time for few bytes, after a number of scans.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +28,8 @@ using namespace dt::rt::data;
 namespace {
 void checkSize(int64_t width, int64_t height, int64_t maxPixels) {
   if (width <= 0 || height <= 0 || width > maxPixels / height)
-    throw Error("a picture of " + std::to_string(width) + " x " + std::to_string(height) + " pixels; the limit is " +
+    throw Error("a picture of " + std::to_string(width) + " x " +
+                std::to_string(height) + " pixels; the limit is " +
                 std::to_string(maxPixels));
 }
 
@@ -51,7 +53,8 @@ Picture decodePng(const std::string &bytes, int64_t maxPixels) {
   for (size_t i = 0, n = rgba.size() / 4; i < n; ++i) {
     unsigned alpha = rgba[4 * i + 3];
     for (size_t c = 0; c < 3; ++c)
-      out.rgb[3 * i + c] = uint8_t((rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
+      out.rgb[3 * i + c] =
+          uint8_t((rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
   }
   return out;
 }
@@ -70,7 +73,8 @@ void jpegFail(j_common_ptr info) {
 }
 
 void jpegMessage(j_common_ptr info, int level) {
-  if (level < 0) // a warning means that data is missing or corrupt: libjpeg would fill in grey
+  if (level < 0) // a warning means that data is missing or corrupt: libjpeg
+                 // would fill in grey
     jpegFail(info);
 }
 
@@ -79,26 +83,32 @@ void jpegProgress(j_common_ptr info) {
   auto *in = reinterpret_cast<j_decompress_ptr>(info);
   if (in->input_scan_number > maxScans) {
     auto *failure = reinterpret_cast<JpegFailure *>(info->err);
-    std::snprintf(failure->message, sizeof failure->message, "more than %d scans", maxScans);
+    std::snprintf(failure->message, sizeof failure->message,
+                  "more than %d scans", maxScans);
     longjmp(failure->jump, 1);
   }
 }
 
-/// The C part: longjmp may leave it, so it owns nothing with a destructor. False: see `failure.message`.
-bool decodeJpegRows(jpeg_decompress_struct &in, JpegFailure &failure, const std::string &bytes, int64_t maxPixels,
+/// The C part: longjmp may leave it, so it owns nothing with a destructor.
+/// False: see `failure.message`.
+bool decodeJpegRows(jpeg_decompress_struct &in, JpegFailure &failure,
+                    const std::string &bytes, int64_t maxPixels,
                     std::vector<uint8_t> &pixels) {
   if (setjmp(failure.jump))
     return false;
   jpeg_create_decompress(&in);
   in.progress = &failure.progress;
-  jpeg_mem_src(&in, reinterpret_cast<const unsigned char *>(bytes.data()), bytes.size());
+  jpeg_mem_src(&in, reinterpret_cast<const unsigned char *>(bytes.data()),
+               bytes.size());
   jpeg_read_header(&in, TRUE);
   if (in.image_width > maxPixels / std::max<int64_t>(in.image_height, 1)) {
-    std::snprintf(failure.message, sizeof failure.message, "%u x %u pixels; the limit is %lld", in.image_width,
+    std::snprintf(failure.message, sizeof failure.message,
+                  "%u x %u pixels; the limit is %lld", in.image_width,
                   in.image_height, (long long)maxPixels);
     return false;
   }
-  bool cmyk = in.jpeg_color_space == JCS_CMYK || in.jpeg_color_space == JCS_YCCK;
+  bool cmyk =
+      in.jpeg_color_space == JCS_CMYK || in.jpeg_color_space == JCS_YCCK;
   in.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
   jpeg_start_decompress(&in);
   size_t stride = size_t(in.output_width) * size_t(in.output_components);
@@ -133,12 +143,14 @@ Picture decodeJpeg(const std::string &bytes, int64_t maxPixels) {
     out.rgb = std::move(pixels);
     return out;
   }
-  bool inverted = in.saw_Adobe_marker; // Adobe writes CMYK inverted: 255 is no ink
+  bool inverted =
+      in.saw_Adobe_marker; // Adobe writes CMYK inverted: 255 is no ink
   out.rgb.resize(pixels.size() / 4 * 3);
   for (size_t i = 0, n = pixels.size() / 4; i < n; ++i)
     for (size_t c = 0; c < 3; ++c) {
       unsigned ink = pixels[4 * i + c], black = pixels[4 * i + 3];
-      out.rgb[3 * i + c] = uint8_t(inverted ? ink * black / 255 : (255 - ink) * (255 - black) / 255);
+      out.rgb[3 * i + c] = uint8_t(
+          inverted ? ink * black / 255 : (255 - ink) * (255 - black) / 255);
     }
   return out;
 }
@@ -157,15 +169,20 @@ Taps makeTaps(int64_t from, int64_t to) {
   taps.weights.assign(size_t(taps.width * to), 0);
   for (int64_t i = 0; i < to; ++i) {
     float *w = &taps.weights[size_t(i * taps.width)];
-    if (scale > 1) { // area: overlap of [i, i + 1) * scale with each source pixel
+    if (scale >
+        1) { // area: overlap of [i, i + 1) * scale with each source pixel
       double lo = double(i) * scale, hi = double(i + 1) * scale;
-      int64_t first = std::min(int64_t(lo), from - 1), last = std::min(int64_t(std::ceil(hi)), from);
+      int64_t first = std::min(int64_t(lo), from - 1),
+              last = std::min(int64_t(std::ceil(hi)), from);
       for (int64_t j = first; j < last; ++j)
-        w[j - first] = float(std::max(0.0, std::min(hi, double(j + 1)) - std::max(lo, double(j))) / scale);
+        w[j - first] = float(std::max(0.0, std::min(hi, double(j + 1)) -
+                                               std::max(lo, double(j))) /
+                             scale);
       taps.first.push_back(first);
       taps.count.push_back(last - first);
     } else {
-      double centre = std::clamp((double(i) + 0.5) * scale - 0.5, 0.0, double(from - 1));
+      double centre =
+          std::clamp((double(i) + 0.5) * scale - 0.5, 0.0, double(from - 1));
       int64_t first = int64_t(centre);
       float part = float(centre - double(first));
       w[0] = 1 - part, w[1] = part;
@@ -177,14 +194,16 @@ Taps makeTaps(int64_t from, int64_t to) {
 }
 
 /// The middle axis of [outer, from, inner] becomes `to` long.
-std::vector<float> scaleAxis(const std::vector<float> &in, int64_t outer, int64_t from, int64_t inner, const Taps &taps,
+std::vector<float> scaleAxis(const std::vector<float> &in, int64_t outer,
+                             int64_t from, int64_t inner, const Taps &taps,
                              int64_t to) {
   std::vector<float> out(size_t(outer * to * inner), 0);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < to; ++i) {
       float *target = &out[size_t((o * to + i) * inner)];
       for (int64_t k = 0; k < taps.count[size_t(i)]; ++k) {
-        const float *source = &in[size_t((o * from + taps.first[size_t(i)] + k) * inner)];
+        const float *source =
+            &in[size_t((o * from + taps.first[size_t(i)] + k) * inner)];
         float weight = taps.weights[size_t(i * taps.width + k)];
         for (int64_t j = 0; j < inner; ++j)
           target[j] += weight * source[j];
@@ -193,13 +212,18 @@ std::vector<float> scaleAxis(const std::vector<float> &in, int64_t outer, int64_
   return out;
 }
 
-/// Copies the window at (x, y), which may reach out of the picture: white there.
-Picture window(const Picture &in, int64_t x, int64_t y, int64_t width, int64_t height) {
-  Picture out{width, height, std::vector<uint8_t>(size_t(width * height * 3), 255)};
+/// Copies the window at (x, y), which may reach out of the picture: white
+/// there.
+Picture window(const Picture &in, int64_t x, int64_t y, int64_t width,
+               int64_t height) {
+  Picture out{width, height,
+              std::vector<uint8_t>(size_t(width * height * 3), 255)};
   for (int64_t r = 0; r < height; ++r) {
-    int64_t row = r + y, from = std::max<int64_t>(0, x), to = std::min(in.width, x + width);
+    int64_t row = r + y, from = std::max<int64_t>(0, x),
+            to = std::min(in.width, x + width);
     if (row >= 0 && row < in.height && from < to)
-      std::memcpy(&out.rgb[size_t((r * width + from - x) * 3)], &in.rgb[size_t((row * in.width + from) * 3)],
+      std::memcpy(&out.rgb[size_t((r * width + from - x) * 3)],
+                  &in.rgb[size_t((row * in.width + from) * 3)],
                   size_t(to - from) * 3);
   }
   return out;
@@ -207,7 +231,8 @@ Picture window(const Picture &in, int64_t x, int64_t y, int64_t width, int64_t h
 } // namespace
 
 Picture data::decodePicture(const std::string &bytes, int64_t maxPixels) {
-  if (bytes.size() >= 8 && std::memcmp(bytes.data(), "\x89PNG\r\n\x1a\n", 8) == 0)
+  if (bytes.size() >= 8 &&
+      std::memcmp(bytes.data(), "\x89PNG\r\n\x1a\n", 8) == 0)
     return decodePng(bytes, maxPixels);
   if (bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0)
     return decodeJpeg(bytes, maxPixels);
@@ -222,10 +247,12 @@ std::string data::encodePng(const Picture &picture) {
   image.height = png_uint_32(picture.height);
   image.format = PNG_FORMAT_RGB;
   png_alloc_size_t size = 0;
-  if (!png_image_write_to_memory(&image, nullptr, &size, 0, picture.rgb.data(), 0, nullptr))
+  if (!png_image_write_to_memory(&image, nullptr, &size, 0, picture.rgb.data(),
+                                 0, nullptr))
     throw Error(std::string("PNG: ") + image.message);
   std::string out(size, '\0');
-  if (!png_image_write_to_memory(&image, &out[0], &size, 0, picture.rgb.data(), 0, nullptr))
+  if (!png_image_write_to_memory(&image, &out[0], &size, 0, picture.rgb.data(),
+                                 0, nullptr))
     throw Error(std::string("PNG: ") + image.message);
   out.resize(size);
   return out;
@@ -236,7 +263,8 @@ Picture data::resize(const Picture &in, int64_t width, int64_t height) {
     return in;
   std::vector<float> values(in.rgb.begin(), in.rgb.end());
   Taps across = makeTaps(in.width, width), down = makeTaps(in.height, height);
-  // The axis first that leaves fewer values: a hostile 1 x 16M picture must not become 1024 x 16M.
+  // The axis first that leaves fewer values: a hostile 1 x 16M picture must not
+  // become 1024 x 16M.
   if (in.height * width <= in.width * height) {
     values = scaleAxis(values, in.height, in.width, 3, across, width);
     values = scaleAxis(values, 1, in.height, width * 3, down, height);
@@ -250,31 +278,42 @@ Picture data::resize(const Picture &in, int64_t width, int64_t height) {
   return out;
 }
 
-Picture data::fitPicture(const Picture &in, int64_t width, int64_t height, Fit fit) {
+Picture data::fitPicture(const Picture &in, int64_t width, int64_t height,
+                         Fit fit) {
   if (fit == Fit::Stretch || in.width * height == in.height * width)
     return resize(in, width, height);
   if (fit == Fit::Pad) {
-    double scale = std::min(double(width) / double(in.width), double(height) / double(in.height));
-    Picture small = resize(in, std::max<int64_t>(1, std::llround(double(in.width) * scale)),
-                           std::max<int64_t>(1, std::llround(double(in.height) * scale)));
-    return window(small, -((width - small.width) / 2), -((height - small.height) / 2), width, height);
+    double scale = std::min(double(width) / double(in.width),
+                            double(height) / double(in.height));
+    Picture small =
+        resize(in, std::max<int64_t>(1, std::llround(double(in.width) * scale)),
+               std::max<int64_t>(1, std::llround(double(in.height) * scale)));
+    return window(small, -((width - small.width) / 2),
+                  -((height - small.height) / 2), width, height);
   }
   int64_t w = in.width, h = in.height;
   if (double(w) * double(height) > double(h) * double(width))
-    w = std::max<int64_t>(1, std::llround(double(h) * double(width) / double(height)));
+    w = std::max<int64_t>(
+        1, std::llround(double(h) * double(width) / double(height)));
   else
-    h = std::max<int64_t>(1, std::llround(double(w) * double(height) / double(width)));
-  return resize(window(in, (in.width - w) / 2, (in.height - h) / 2, w, h), width, height);
+    h = std::max<int64_t>(
+        1, std::llround(double(w) * double(height) / double(width)));
+  return resize(window(in, (in.width - w) / 2, (in.height - h) / 2, w, h),
+                width, height);
 }
 
-void data::normalise(const Picture &picture, int channels, const std::vector<float> &mean, const std::vector<float> &std,
-                     float *out) {
+void data::normalise(const Picture &picture, int channels,
+                     const std::vector<float> &mean,
+                     const std::vector<float> &std, float *out) {
   size_t plane = size_t(picture.width * picture.height);
   for (int c = 0; c < channels; ++c) {
-    float m = mean[mean.size() == 1 ? 0 : size_t(c)], s = 1 / std[std.size() == 1 ? 0 : size_t(c)];
+    float m = mean[mean.size() == 1 ? 0 : size_t(c)],
+          s = 1 / std[std.size() == 1 ? 0 : size_t(c)];
     for (size_t i = 0; i < plane; ++i) {
       const uint8_t *p = &picture.rgb[3 * i];
-      float v = channels == 3 ? float(p[c]) : 0.299f * float(p[0]) + 0.587f * float(p[1]) + 0.114f * float(p[2]);
+      float v = channels == 3 ? float(p[c])
+                              : 0.299f * float(p[0]) + 0.587f * float(p[1]) +
+                                    0.114f * float(p[2]);
       out[size_t(c) * plane + i] = (v / 255 - m) * s;
     }
   }

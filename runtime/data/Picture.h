@@ -1,10 +1,11 @@
-//===- Picture.h - decode and scale pictures ---------------------*- C++ -*-===//
+//===- Picture.h - decode and scale pictures ---------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// PNG and JPEG bytes to what a vision module takes: RGB or grey floats of one size,
-// normalised. The bytes are untrusted: pixels are limited before anything is
-// allocated, and every decoder complaint makes the picture broken.
+// PNG and JPEG bytes to what a vision module takes: RGB or grey floats of one
+// size, normalised. The bytes are untrusted: pixels are limited before anything
+// is allocated, and every decoder complaint makes the picture broken.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +24,10 @@ struct Picture {
   std::vector<uint8_t> rgb;
 };
 
-/// Decodes PNG (any colour type and depth; transparency on white, mixed in the stored
-/// values) or JPEG (RGB, grey, CMYK), told apart by the first bytes. Throws Error with
-/// the reason only ("bad PNG: ..."): the caller knows the name. At most `maxPixels`.
+/// Decodes PNG (any colour type and depth; transparency on white, mixed in the
+/// stored values) or JPEG (RGB, grey, CMYK), told apart by the first bytes.
+/// Throws Error with the reason only ("bad PNG: ..."): the caller knows the
+/// name. At most `maxPixels`.
 Picture decodePicture(const std::string &bytes, int64_t maxPixels);
 
 /// PNG bytes of an RGB picture; throws Error.
@@ -33,16 +35,20 @@ std::string encodePng(const Picture &picture);
 
 enum class Fit : uint8_t { Stretch, Crop, Pad };
 
-/// Scales each axis on its own: to fewer pixels by averaging areas, to more bilinearly
-/// (pixel centres at half, edges repeated).
+/// Scales each axis on its own: to fewer pixels by averaging areas, to more
+/// bilinearly (pixel centres at half, edges repeated).
 Picture resize(const Picture &picture, int64_t width, int64_t height);
 
-/// Resize as `fit` says: Crop cuts the centre of the target's shape first, Pad scales
-/// the whole picture in and fills with white.
-Picture fitPicture(const Picture &picture, int64_t width, int64_t height, Fit fit);
+/// Resize as `fit` says: Crop cuts the centre of the target's shape first, Pad
+/// scales the whole picture in and fills with white.
+Picture fitPicture(const Picture &picture, int64_t width, int64_t height,
+                   Fit fit);
 
-/// [channels, height, width]: (value / 255 - mean) / std. 1 channel: 0.299 R + 0.587 G + 0.114 B.
-void normalise(const Picture &picture, int channels, const std::vector<float> &mean, const std::vector<float> &std, float *out);
+/// [channels, height, width]: (value / 255 - mean) / std. 1 channel: 0.299 R +
+/// 0.587 G + 0.114 B.
+void normalise(const Picture &picture, int channels,
+               const std::vector<float> &mean, const std::vector<float> &std,
+               float *out);
 
 } // namespace dt::rt::data
 

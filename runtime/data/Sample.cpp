@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Sample.h. Everything in a sample is untrusted: names are only looked up among
-// the sample's own members, sizes are checked before reading.
+// See Sample.h. Everything in a sample is untrusted: names are only looked up
+// among the sample's own members, sizes are checked before reading.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,9 @@ using namespace dt::rt;
 using namespace dt::rt::data;
 using Json = nlohmann::json;
 
-int64_t Document::lossTokens() const { return std::count(loss.begin(), loss.end(), 1); }
+int64_t Document::lossTokens() const {
+  return std::count(loss.begin(), loss.end(), 1);
+}
 
 namespace {
 /// A part of a segment, before templates: kind is textKind or a picture kind.
@@ -33,17 +35,22 @@ struct RawSample {
   int64_t label = -1;
 };
 
-std::string readBounded(const Limits &limits, const Member &member, const ReadMember &read) {
+std::string readBounded(const Limits &limits, const Member &member,
+                        const ReadMember &read) {
   if (member.size > limits.text)
-    throw Error("member '" + printable(member.name) + "' has " + std::to_string(member.size) + " bytes; the limit is " +
+    throw Error("member '" + printable(member.name) + "' has " +
+                std::to_string(member.size) + " bytes; the limit is " +
                 std::to_string(limits.text));
   return read(member);
 }
 
-/// Parsing is iterative, so depth cannot overflow the stack; a callback still bounds it, since nothing needs more than four levels.
+/// Parsing is iterative, so depth cannot overflow the stack; a callback still
+/// bounds it, since nothing needs more than four levels.
 Json parseJson(const std::string &text) {
   bool deep = false;
-  auto guard = [&](int depth, Json::parse_event_t, Json &) { return depth < 64 || !(deep = true); };
+  auto guard = [&](int depth, Json::parse_event_t, Json &) {
+    return depth < 64 || !(deep = true);
+  };
   Json json = Json::parse(text, guard, /*allow_exceptions=*/false);
   if (json.is_discarded() || deep)
     throw Error("bad JSON");
@@ -52,7 +59,8 @@ Json parseJson(const std::string &text) {
 
 class Reader {
 public:
-  Reader(const Config &config, const std::vector<Member> &members, const ReadMember &read)
+  Reader(const Config &config, const std::vector<Member> &members,
+         const ReadMember &read)
       : config(config), members(members), read(read) {}
 
   RawSample raw() {
@@ -72,38 +80,46 @@ private:
     return -1;
   }
 
-  std::string content(int member) const { return readBounded(config.limits, members[size_t(member)], read); }
+  std::string content(int member) const {
+    return readBounded(config.limits, members[size_t(member)], read);
+  }
 
   int64_t checkLabel(int64_t label) const {
     if (label < 0 || (config.labels && label >= config.labels))
-      throw Error("class " + std::to_string(label) + " is outside 0.." +
-                  (config.labels ? std::to_string(config.labels - 1) : std::string()));
+      throw Error(
+          "class " + std::to_string(label) + " is outside 0.." +
+          (config.labels ? std::to_string(config.labels - 1) : std::string()));
     return label;
   }
 
   RawPart part(const Json &json) const {
-    if (!json.is_object() || json.size() != 1 || !json.begin().value().is_string())
+    if (!json.is_object() || json.size() != 1 ||
+        !json.begin().value().is_string())
       throw Error("JSON: a part must be an object with one key and a string");
-    std::string kind = json.begin().key(), value = json.begin().value().get<std::string>();
+    std::string kind = json.begin().key(),
+                value = json.begin().value().get<std::string>();
     if (kind == "text")
       return {textKind, value, -1};
     int number = config.findPicture(kind);
     if (number < 0)
-      throw Error("JSON: '" + printable(kind) + "' is neither text nor a picture kind of the recipe");
+      throw Error("JSON: '" + printable(kind) +
+                  "' is neither text nor a picture kind of the recipe");
     int member = find(value);
     if (member < 0)
       throw Error("member '" + printable(value) + "' is missing");
     return {number, {}, member};
   }
 
-  /// False: valid JSON without "segments" (WebDataset pairs often have metadata there).
+  /// False: valid JSON without "segments" (WebDataset pairs often have metadata
+  /// there).
   bool isLong(int member, RawSample &out) const {
     Json json = parseJson(content(member));
     if (!json.is_object() || !json.contains("segments"))
       return false;
     const Json &segments = json["segments"];
     if (!segments.is_array() || segments.empty())
-      throw Error("JSON: \"segments\" must be a list with at least one segment");
+      throw Error(
+          "JSON: \"segments\" must be a list with at least one segment");
     for (const Json &segment : segments) {
       if (!segment.is_array())
         throw Error("JSON: a segment must be a list of parts");
@@ -135,14 +151,17 @@ private:
     }
     if (int label = find("cls"); label >= 0) {
       std::string digits = content(label);
-      while (!digits.empty() && (digits.back() == '\n' || digits.back() == ' ' || digits.back() == '\r'))
+      while (!digits.empty() && (digits.back() == '\n' ||
+                                 digits.back() == ' ' || digits.back() == '\r'))
         digits.pop_back();
-      if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos)
+      if (digits.empty() || digits.size() > 18 ||
+          digits.find_first_not_of("0123456789") != std::string::npos)
         throw Error("cls: expected a whole number");
       out.label = checkLabel(std::strtoll(digits.c_str(), nullptr, 10));
     }
     if (segment.empty() && out.label < 0)
-      throw Error("no segments: neither JSON with \"segments\" nor png, jpg, txt or cls that the recipe takes");
+      throw Error("no segments: neither JSON with \"segments\" nor png, jpg, "
+                  "txt or cls that the recipe takes");
     if (!segment.empty())
       out.segments.push_back(std::move(segment));
   }
@@ -154,7 +173,9 @@ private:
 
 class Builder {
 public:
-  explicit Builder(const Config &config) : config(config) { document.items.resize(config.pictures.size()); }
+  explicit Builder(const Config &config) : config(config) {
+    document.items.resize(config.pictures.size());
+  }
 
   void segment(const std::vector<RawPart> &parts) {
     std::vector<DocumentItem *> items(parts.size(), nullptr);
@@ -163,7 +184,8 @@ public:
         document.items[size_t(parts[i].kind)].push_back({parts[i].member, {}});
     if (!config.sequence)
       return;
-    // Pointers only after all insertions: the k-th last item of a kind belongs to the k-th last such part.
+    // Pointers only after all insertions: the k-th last item of a kind belongs
+    // to the k-th last such part.
     std::vector<size_t> taken(config.pictures.size(), 0);
     for (size_t i = parts.size(); i-- > 0;)
       if (parts[i].kind != textKind) {
@@ -172,9 +194,11 @@ public:
       }
     const SegmentKind &kind = match(parts);
     for (const TemplateElement &element : kind.tokens) {
-      DocumentItem *of = element.ofPart >= 0 ? items[size_t(element.ofPart)] : nullptr;
+      DocumentItem *of =
+          element.ofPart >= 0 ? items[size_t(element.ofPart)] : nullptr;
       if (element.textPart >= 0)
-        for (int32_t id : config.tokenizer.encode(parts[size_t(element.textPart)].text))
+        for (int32_t id :
+             config.tokenizer.encode(parts[size_t(element.textPart)].text))
           token(id, element.loss, of, kind);
       else
         for (int64_t i = 0; i < element.count; ++i)
@@ -191,11 +215,17 @@ public:
       const PictureKind &kind = config.pictures[k];
       int64_t count = int64_t(document.items[k].size());
       if (kind.ragged ? count > kind.max : count != 1)
-        throw Error(std::to_string(count) + " pictures of the kind " + kind.name + "; " +
-                    (kind.ragged ? "at most " + std::to_string(kind.max) + " may be" : "exactly 1 must be") + " in a sample");
+        throw Error(std::to_string(count) + " pictures of the kind " +
+                    kind.name + "; " +
+                    (kind.ragged
+                         ? "at most " + std::to_string(kind.max) + " may be"
+                         : "exactly 1 must be") +
+                    " in a sample");
       for (const DocumentItem &item : document.items[k])
-        if (kind.indexWidth >= 0 && int64_t(item.positions.size()) > kind.indexWidth)
-          throw Error(std::to_string(item.positions.size()) + " tokens belong to one " + kind.name + "; at most " +
+        if (kind.indexWidth >= 0 &&
+            int64_t(item.positions.size()) > kind.indexWidth)
+          throw Error(std::to_string(item.positions.size()) +
+                      " tokens belong to one " + kind.name + "; at most " +
                       std::to_string(kind.indexWidth) + " fit");
     }
     return std::move(document);
@@ -205,12 +235,17 @@ private:
   const SegmentKind &match(const std::vector<RawPart> &parts) const {
     for (const SegmentKind &kind : config.segments)
       if (kind.parts.size() == parts.size() &&
-          std::equal(parts.begin(), parts.end(), kind.parts.begin(), [](const RawPart &p, int k) { return p.kind == k; }))
+          std::equal(parts.begin(), parts.end(), kind.parts.begin(),
+                     [](const RawPart &p, int k) { return p.kind == k; }))
         return kind;
     std::string kinds;
     for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i)
-      kinds += (i ? ", " : "") + (parts[i].kind == textKind ? "text" : config.pictures[size_t(parts[i].kind)].name);
-    throw Error("no segment kind of the recipe has the parts " + kinds + (parts.size() > 8 ? ", ..." : ""));
+      kinds +=
+          (i ? ", " : "") + (parts[i].kind == textKind
+                                 ? "text"
+                                 : config.pictures[size_t(parts[i].kind)].name);
+    throw Error("no segment kind of the recipe has the parts " + kinds +
+                (parts.size() > 8 ? ", ..." : ""));
   }
 
   void token(int32_t id, bool loss, DocumentItem *of, const SegmentKind &kind) {
@@ -233,7 +268,9 @@ private:
 };
 } // namespace
 
-Document data::readDocument(const Config &config, const std::vector<Member> &members, const ReadMember &read) {
+Document data::readDocument(const Config &config,
+                            const std::vector<Member> &members,
+                            const ReadMember &read) {
   RawSample raw = Reader(config, members, read).raw();
   Builder builder(config);
   for (const auto &segment : raw.segments)
@@ -241,7 +278,9 @@ Document data::readDocument(const Config &config, const std::vector<Member> &mem
   return builder.finish(raw.label);
 }
 
-std::vector<std::string> data::readTexts(const Limits &limits, const std::vector<Member> &members, const ReadMember &read) {
+std::vector<std::string> data::readTexts(const Limits &limits,
+                                         const std::vector<Member> &members,
+                                         const ReadMember &read) {
   std::vector<std::string> out;
   for (const Member &member : members) {
     if (member.name == "txt")
@@ -249,17 +288,21 @@ std::vector<std::string> data::readTexts(const Limits &limits, const std::vector
     if (member.name != "json")
       continue;
     Json json = parseJson(readBounded(limits, member, read));
-    if (!json.is_object() || !json.contains("segments") || !json["segments"].is_array())
+    if (!json.is_object() || !json.contains("segments") ||
+        !json["segments"].is_array())
       continue;
     for (const Json &segment : json["segments"])
       for (const Json &part : segment)
-        if (part.is_object() && part.contains("text") && part["text"].is_string())
+        if (part.is_object() && part.contains("text") &&
+            part["text"].is_string())
           out.push_back(part["text"].get<std::string>());
   }
   return out;
 }
 
-DecodedSample data::decodeSample(const Config &config, const std::vector<Member> &members, const ReadMember &read) {
+DecodedSample data::decodeSample(const Config &config,
+                                 const std::vector<Member> &members,
+                                 const ReadMember &read) {
   DecodedSample out{readDocument(config, members, read), {}};
   out.pixels.resize(config.pictures.size());
   for (size_t k = 0; k < config.pictures.size(); ++k) {
@@ -270,9 +313,13 @@ DecodedSample data::decodeSample(const Config &config, const std::vector<Member>
       const Member &member = members[size_t(items[i].member)];
       try {
         if (member.size > config.limits.bytes)
-          throw Error(std::to_string(member.size) + " bytes; the limit is " + std::to_string(config.limits.bytes));
-        Picture picture = fitPicture(decodePicture(read(member), config.limits.pixels), kind.width, kind.height, kind.fit);
-        normalise(picture, kind.channels, kind.mean, kind.std, &out.pixels[k][i * size_t(kind.elements())]);
+          throw Error(std::to_string(member.size) + " bytes; the limit is " +
+                      std::to_string(config.limits.bytes));
+        Picture picture =
+            fitPicture(decodePicture(read(member), config.limits.pixels),
+                       kind.width, kind.height, kind.fit);
+        normalise(picture, kind.channels, kind.mean, kind.std,
+                  &out.pixels[k][i * size_t(kind.elements())]);
       } catch (const Error &error) {
         throw Error("member '" + printable(member.name) + "': " + error.what());
       }

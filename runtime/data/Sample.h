@@ -2,9 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// How the members of one sample become a document: the token sequence with its marks
-// and the items in order. One function does it for the index and for batches, so both
-// agree on what is broken.
+// How the members of one sample become a document: the token sequence with its
+// marks and the items in order. One function does it for the index and for
+// batches, so both agree on what is broken.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,13 +20,15 @@
 
 namespace dt::rt::data {
 
-/// A file of a sample: `name` is what follows "KEY.", at its place in the shard.
+/// A file of a sample: `name` is what follows "KEY.", at its place in the
+/// shard.
 struct Member {
   std::string name;
   int64_t offset = 0, size = 0;
 };
 
-/// A picture of a sample: which member it is and where in the sequence its marked tokens stand.
+/// A picture of a sample: which member it is and where in the sequence its
+/// marked tokens stand.
 struct DocumentItem {
   int member = -1;
   std::vector<int32_t> positions;
@@ -35,9 +37,9 @@ struct DocumentItem {
 /// Tokens [0, ids.size()) of a sample; not padded.
 struct Document {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> loss;          ///< token is a prediction target
-  std::vector<int32_t> segment;       ///< number in the sample
-  std::vector<int32_t> segmentKind;   ///< number in Config::segments
+  std::vector<uint8_t> loss;        ///< token is a prediction target
+  std::vector<int32_t> segment;     ///< number in the sample
+  std::vector<int32_t> segmentKind; ///< number in Config::segments
   std::vector<std::vector<DocumentItem>> items; ///< per picture kind
   int64_t label = -1;
 
@@ -46,21 +48,29 @@ struct Document {
 
 using ReadMember = std::function<std::string(const Member &)>;
 
-/// Reads JSON and text members (not pictures), applies the templates and all bounds.
-/// Throws Error with the reason why the sample is broken; the caller knows its name.
-Document readDocument(const Config &config, const std::vector<Member> &members, const ReadMember &read);
+/// Reads JSON and text members (not pictures), applies the templates and all
+/// bounds. Throws Error with the reason why the sample is broken; the caller
+/// knows its name.
+Document readDocument(const Config &config, const std::vector<Member> &members,
+                      const ReadMember &read);
 
-/// All texts of a sample in order (JSON parts, or KEY.txt), with no recipe: to collect a vocabulary. Throws Error.
-std::vector<std::string> readTexts(const Limits &limits, const std::vector<Member> &members, const ReadMember &read);
+/// All texts of a sample in order (JSON parts, or KEY.txt), with no recipe: to
+/// collect a vocabulary. Throws Error.
+std::vector<std::string> readTexts(const Limits &limits,
+                                   const std::vector<Member> &members,
+                                   const ReadMember &read);
 
-/// A document with its pictures decoded: per kind [items, channels, height, width].
+/// A document with its pictures decoded: per kind [items, channels, height,
+/// width].
 struct DecodedSample {
   Document document;
   std::vector<std::vector<float>> pixels;
 };
 
 /// Document and pictures. Throws Error as readDocument.
-DecodedSample decodeSample(const Config &config, const std::vector<Member> &members, const ReadMember &read);
+DecodedSample decodeSample(const Config &config,
+                           const std::vector<Member> &members,
+                           const ReadMember &read);
 
 } // namespace dt::rt::data
 

@@ -1,9 +1,10 @@
-//===- Tar.cpp - members of a tar shard --------------------------*- C++ -*-===//
+//===- Tar.cpp - members of a tar shard --------------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Tar.h. Offsets are libarchive's position after a header: with no filter in
-// between that is the file's.
+// See Tar.h. Offsets are libarchive's position after a header: with no filter
+// in between that is the file's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,9 +59,11 @@ TarListing data::listTar(const std::string &path) {
   PositionedFile file(path);
   ReadHandle in(archive_read_new());
   archive_read_support_format_tar(in.get());
-  archive_read_set_options(in.get(), "hdrcharset=BINARY"); // names are bytes, whatever the locale
+  archive_read_set_options(
+      in.get(), "hdrcharset=BINARY"); // names are bytes, whatever the locale
   if (archive_read_open_filename(in.get(), path.c_str(), 1 << 16) != ARCHIVE_OK)
-    throw Error(path + ": not an uncompressed tar file: " + archiveError(in.get()));
+    throw Error(path +
+                ": not an uncompressed tar file: " + archiveError(in.get()));
   TarListing listing;
   while (true) {
     archive_entry *entry = nullptr;
@@ -69,7 +72,8 @@ TarListing data::listTar(const std::string &path) {
       return listing;
     if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) {
       if (listing.members.empty())
-        throw Error(path + ": not an uncompressed tar file: " + archiveError(in.get()));
+        throw Error(
+            path + ": not an uncompressed tar file: " + archiveError(in.get()));
       listing.problem = archiveError(in.get());
       return listing;
     }
@@ -118,23 +122,30 @@ PositionedFile::~PositionedFile() { ::close(descriptor); }
 
 std::string PositionedFile::read(int64_t offset, int64_t size) const {
   if (offset < 0 || size < 0 || offset > bytes || size > bytes - offset)
-    throw Error(path + ": no " + std::to_string(size) + " bytes at " + std::to_string(offset));
+    throw Error(path + ": no " + std::to_string(size) + " bytes at " +
+                std::to_string(offset));
   std::string out(size_t(size), '\0');
   for (size_t done = 0; done < out.size();) {
-    ssize_t got = ::pread(descriptor, &out[done], out.size() - done, off_t(offset) + off_t(done));
+    ssize_t got = ::pread(descriptor, &out[done], out.size() - done,
+                          off_t(offset) + off_t(done));
     if (got < 0 && errno == EINTR)
       continue;
     if (got <= 0)
-      throw Error(path + ": " + (got < 0 ? std::strerror(errno) : "became shorter while it was in use"));
+      throw Error(path + ": " +
+                  (got < 0 ? std::strerror(errno)
+                           : "became shorter while it was in use"));
     done += size_t(got);
   }
   return out;
 }
 
-TarWriter::TarWriter(const std::string &path) : path(path), temporary(path + ".tmp") {
+TarWriter::TarWriter(const std::string &path)
+    : path(path), temporary(path + ".tmp") {
   out = archive_write_new();
-  archive_write_set_format_pax_restricted(out); // plain ustar unless a name is too long
-  archive_write_set_options(out, "hdrcharset=BINARY"); // names are bytes, whatever the locale
+  archive_write_set_format_pax_restricted(
+      out); // plain ustar unless a name is too long
+  archive_write_set_options(
+      out, "hdrcharset=BINARY"); // names are bytes, whatever the locale
   if (archive_write_open_filename(out, temporary.c_str()) != ARCHIVE_OK)
     fail();
 }
@@ -155,14 +166,16 @@ void TarWriter::fail() {
 }
 
 void TarWriter::add(const std::string &name, const std::string &content) {
-  std::unique_ptr<archive_entry, void (*)(archive_entry *)> entry(archive_entry_new(), archive_entry_free);
+  std::unique_ptr<archive_entry, void (*)(archive_entry *)> entry(
+      archive_entry_new(), archive_entry_free);
   archive_entry_set_pathname(entry.get(), name.c_str());
   archive_entry_set_size(entry.get(), la_int64_t(content.size()));
   archive_entry_set_filetype(entry.get(), AE_IFREG);
   archive_entry_set_perm(entry.get(), 0644);
   archive_entry_set_mtime(entry.get(), 0, 0);
   if (archive_write_header(out, entry.get()) != ARCHIVE_OK ||
-      archive_write_data(out, content.data(), content.size()) != la_ssize_t(content.size()))
+      archive_write_data(out, content.data(), content.size()) !=
+          la_ssize_t(content.size()))
     fail();
 }
 

@@ -1,10 +1,11 @@
-//===- Tar.h - members of a tar shard ----------------------------*- C++ -*-===//
+//===- Tar.h - members of a tar shard ----------------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Where the files of a shard lie, so that samples are read by offset later, and how
-// shards are written. libarchive knows the tar dialects (ustar, GNU and pax long
-// names); nothing is ever extracted, names are keys only.
+// Where the files of a shard lie, so that samples are read by offset later, and
+// how shards are written. libarchive knows the tar dialects (ustar, GNU and pax
+// long names); nothing is ever extracted, names are keys only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,11 +30,13 @@ struct TarMember {
 
 struct TarListing {
   std::vector<TarMember> members;
-  std::string problem; ///< not empty: the shard ends or breaks after the last member
+  std::string
+      problem; ///< not empty: the shard ends or breaks after the last member
 };
 
-/// Lists the regular files of an uncompressed tar in order. Throws Error if the file
-/// cannot be opened or is no tar; damage further in is `TarListing::problem`.
+/// Lists the regular files of an uncompressed tar in order. Throws Error if the
+/// file cannot be opened or is no tar; damage further in is
+/// `TarListing::problem`.
 TarListing listTar(const std::string &path);
 
 /// A file opened for positioned reads, shareable by threads.
@@ -55,16 +58,18 @@ private:
   int64_t bytes = 0, mtime = 0;
 };
 
-/// Writes a shard with fixed owners and times, so that equal content gives equal
-/// bytes. The file appears under its name only when `close` has succeeded.
+/// Writes a shard with fixed owners and times, so that equal content gives
+/// equal bytes. The file appears under its name only when `close` has
+/// succeeded.
 class TarWriter {
 public:
   explicit TarWriter(const std::string &path); ///< throws Error
   ~TarWriter();
   TarWriter(const TarWriter &) = delete;
   TarWriter &operator=(const TarWriter &) = delete;
-  void add(const std::string &name, const std::string &content); ///< throws Error
-  void close();                                                  ///< throws Error
+  void add(const std::string &name,
+           const std::string &content); ///< throws Error
+  void close();                         ///< throws Error
 
 private:
   [[noreturn]] void fail();
@@ -72,7 +77,8 @@ private:
   archive *out = nullptr;
 };
 
-/// Replaces control characters, so that a name from a shard cannot write to a terminal; cuts after 200 bytes.
+/// Replaces control characters, so that a name from a shard cannot write to a
+/// terminal; cuts after 200 bytes.
 std::string printable(const std::string &text);
 
 } // namespace dt::rt::data

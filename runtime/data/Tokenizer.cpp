@@ -17,21 +17,29 @@ using namespace dt::rt;
 using namespace dt::rt::data;
 
 namespace {
-/// Reads one code point of UTF-8 (shortest form, no surrogates) and moves `at` behind it.
+/// Reads one code point of UTF-8 (shortest form, no surrogates) and moves `at`
+/// behind it.
 uint32_t nextCodePoint(const std::string &text, size_t &at) {
-  auto byte = [&](size_t i) { return i < text.size() ? uint32_t(uint8_t(text[i])) : 0u; };
+  auto byte = [&](size_t i) {
+    return i < text.size() ? uint32_t(uint8_t(text[i])) : 0u;
+  };
   uint32_t lead = byte(at);
   if (lead < 0x80)
     return ++at, lead;
-  int more = lead >= 0xC2 && lead < 0xE0 ? 1 : (lead & 0xF0) == 0xE0 ? 2 : lead >= 0xF0 && lead < 0xF5 ? 3 : 0;
+  int more = lead >= 0xC2 && lead < 0xE0   ? 1
+             : (lead & 0xF0) == 0xE0       ? 2
+             : lead >= 0xF0 && lead < 0xF5 ? 3
+                                           : 0;
   uint32_t code = lead & (more == 1 ? 0x1F : more == 2 ? 0x0F : 0x07);
   for (int i = 1; i <= more; ++i) {
     if ((byte(at + size_t(i)) & 0xC0) != 0x80)
       more = 0;
     code = code << 6 | (byte(at + size_t(i)) & 0x3F);
   }
-  bool shortest = more == 1 || (more == 2 && code >= 0x800 && (code < 0xD800 || code > 0xDFFF)) ||
-                  (more == 3 && code >= 0x10000 && code <= 0x10FFFF);
+  bool shortest =
+      more == 1 ||
+      (more == 2 && code >= 0x800 && (code < 0xD800 || code > 0xDFFF)) ||
+      (more == 3 && code >= 0x10000 && code <= 0x10FFFF);
   if (!shortest)
     throw Error("text is not UTF-8");
   at += size_t(more) + 1;
@@ -43,15 +51,20 @@ std::string toUtf8(uint32_t code) {
   if (code < 0x80)
     return std::string(1, char(code));
   int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  out += char((more == 1 ? 0xC0 : more == 2 ? 0xE0 : 0xF0) | (code >> (6 * more)));
+  out += char((more == 1   ? 0xC0
+               : more == 2 ? 0xE0
+                           : 0xF0) |
+              (code >> (6 * more)));
   while (more-- > 0)
     out += char(0x80 | ((code >> (6 * more)) & 0x3F));
   return out;
 }
 
 bool isSpace(uint32_t c) {
-  return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F) ||
+         c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 uint32_t lower(uint32_t c) {
@@ -102,7 +115,8 @@ std::vector<std::string> data::readVocabulary(const std::string &path) {
     if (!line.empty() && line.back() == '\r')
       line.pop_back();
     if (line.empty())
-      throw Error(path + ": line " + std::to_string(words.size() + 1) + " is empty; expected one word a line");
+      throw Error(path + ": line " + std::to_string(words.size() + 1) +
+                  " is empty; expected one word a line");
     words.push_back(line);
   }
   return words;
@@ -116,7 +130,9 @@ Tokenizer Tokenizer::bytes(int32_t first) {
   return t;
 }
 
-Tokenizer Tokenizer::words(int32_t first, const std::vector<std::string> &vocabulary, int32_t unknown) {
+Tokenizer Tokenizer::words(int32_t first,
+                           const std::vector<std::string> &vocabulary,
+                           int32_t unknown) {
   Tokenizer t;
   t.which = Kind::Words;
   t.first = first;
@@ -125,7 +141,8 @@ Tokenizer Tokenizer::words(int32_t first, const std::vector<std::string> &vocabu
   t.list = vocabulary;
   for (size_t i = 0; i < vocabulary.size(); ++i)
     if (!t.index.emplace(vocabulary[i], first + int32_t(i)).second)
-      throw Error("the vocabulary has the word '" + printable(vocabulary[i]) + "' twice");
+      throw Error("the vocabulary has the word '" + printable(vocabulary[i]) +
+                  "' twice");
   return t;
 }
 
@@ -138,7 +155,8 @@ std::vector<int32_t> Tokenizer::encode(const std::string &text) const {
     for (const std::string &word : splitWords(text)) {
       auto found = index.find(word);
       if (found == index.end() && unknown < 0)
-        throw Error("the word '" + printable(word) + "' is not in the vocabulary");
+        throw Error("the word '" + printable(word) +
+                    "' is not in the vocabulary");
       ids.push_back(found == index.end() ? unknown : found->second);
     }
   return ids;

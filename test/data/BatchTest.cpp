@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The worked example of docs/data.md, tensor by tensor; draws that do not depend on
-// microbatches; a source that gives the same batch at any time.
+// The worked example of docs/data.md, tensor by tensor; draws that do not
+// depend on microbatches; a source that gives the same batch at any time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,9 @@ protected:
   DecodedSample sample(const Files &files) {
     ShardIndex index = listSamples(writeShard("one.tar", files));
     PositionedFile file(path("one.tar"));
-    return decodeSample(config, index.samples[0].members, [&](const Member &m) { return file.read(m.offset, m.size); });
+    return decodeSample(config, index.samples[0].members, [&](const Member &m) {
+      return file.read(m.offset, m.size);
+    });
   }
   HostTensor tensor(const std::string &name, const PartSamples &part) {
     PartAssembler assembler(config, part);
@@ -44,36 +46,61 @@ protected:
 };
 
 TEST_F(BatchTest, TheDocumentedExample) {
-  DecodedSample text = sample({{"t.json", R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}}), doc = sample(documentFiles("a"));
+  DecodedSample
+      text =
+          sample({{"t.json",
+                   R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}}),
+      doc = sample(documentFiles("a"));
   PartSamples part{{&text, &doc}, {0, 1}, 0};
-  auto ints = [&](const char *name) { return values<int64_t>(tensor(name, part)); };
-  auto row = [&](const char *name) { Ints all = ints(name); return Ints(all.begin() + 24, all.end()); };
+  auto ints = [&](const char *name) {
+    return values<int64_t>(tensor(name, part));
+  };
+  auto row = [&](const char *name) {
+    Ints all = ints(name);
+    return Ints(all.begin() + 24, all.end());
+  };
   // <pad> 0 <bos> 1 <image> 2 <eos> 3 <gen> 4 cat 5 face 6 dog 7 fox 8 owl 9
-  EXPECT_EQ(row("llm.input_ids"), (Ints{1, 2, 2, 2, 2, 5, 6, 3, 1, 7, 4, 1, 8, 3, 9, 3, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(row("llm.input_ids"), (Ints{1, 2, 2, 2, 2, 5, 6, 3, 1, 7, 4, 1,
+                                        8, 3, 9, 3, 0, 0, 0, 0, 0, 0, 0, 0}));
   constexpr int64_t no = -100;
-  EXPECT_EQ(row("labels"), (Ints{no, no, no, no, 5, 6, 3, no, 7, no, no, 8, 3, 9, 3, no, no, no, no, no, no, no, no, no}));
-  EXPECT_EQ(row("unshifted"), (Ints{no, no, no, no, no, 5, 6, 3, no, 7, no, no, 8, 3, 9, 3, no, no, no, no, no, no, no, no}));
-  EXPECT_EQ(row("caption_labels"), (Ints{-1, -1, -1, -1, 5, 6, 3, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(row("llm.segments"), (Ints{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(row("llm.position"), (Ints{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(row("llm.mask"), (Ints{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(row("labels"),
+            (Ints{no, no, no, no, 5,  6,  3,  no, 7,  no, no, 8,
+                  3,  9,  3,  no, no, no, no, no, no, no, no, no}));
+  EXPECT_EQ(row("unshifted"),
+            (Ints{no, no, no, no, no, 5,  6,  3,  no, 7,  no, no,
+                  8,  3,  9,  3,  no, no, no, no, no, no, no, no}));
+  EXPECT_EQ(row("caption_labels"),
+            (Ints{-1, -1, -1, -1, 5,  6,  3,  -1, -1, -1, -1, -1,
+                  -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(row("llm.segments"),
+            (Ints{0, 0, 0, 0, 0,  0,  0,  0,  1,  1,  1,  2,
+                  2, 2, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(row("llm.position"), (Ints{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 0,
+                                       1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(row("llm.mask"), (Ints{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                   1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(ints("llm.image_positions"), (Ints{25, 26, 27, 28}));
   EXPECT_EQ(ints("target_rows"), (Ints{33, 34, -1, -1, -1, -1}));
   EXPECT_EQ(ints("owner"), (Ints{1}));
-  EXPECT_EQ(values<float>(tensor("generator.mask", part)), (Floats{1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(values<float>(tensor("generator.mask", part)),
+            (Floats{1, 1, 0, 0, 0, 0}));
   EXPECT_EQ(tensor("generator.mask", part).shape, (Ints{1, 6, 1}));
   EXPECT_EQ(tensor("vision.pixel_values", part).shape, (Ints{1, 3, 4, 4}));
-  EXPECT_NEAR(values<float>(tensor("vision.pixel_values", part))[0], 10 / 127.5 - 1, 1e-6);
-  EXPECT_NEAR(values<float>(tensor("pictures", part))[47], 11 / 127.5 - 1, 1e-6);
+  EXPECT_NEAR(values<float>(tensor("vision.pixel_values", part))[0],
+              10 / 127.5 - 1, 1e-6);
+  EXPECT_NEAR(values<float>(tensor("pictures", part))[47], 11 / 127.5 - 1,
+              1e-6);
 }
 
 TEST_F(BatchTest, PartsWithoutItems) {
-  DecodedSample text = sample({{"t.json", R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}});
+  DecodedSample text = sample(
+      {{"t.json", R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}});
   PartSamples part{{&text}, {0}, 0};
   PartAssembler assembler(config, part);
   for (size_t i = 0; i < config.inputs.size(); ++i) {
     const HostTensor &t = assembler.get(int(i));
-    EXPECT_EQ(t.shape[0], config.inputs[i].item == sampleItem ? 1 : 0) << config.inputs[i].name;
+    EXPECT_EQ(t.shape[0], config.inputs[i].item == sampleItem ? 1 : 0)
+        << config.inputs[i].name;
     EXPECT_EQ(t.bytes.empty(), config.inputs[i].item != sampleItem);
   }
 }
@@ -83,22 +110,32 @@ TEST_F(BatchTest, TwoItemsOfAKindInASegment) {
   recipe["data"]["segments"]["pair"] = Json::parse(
       R"({"parts": ["image", "image", "text"], "tokens": [{"token": "<image>", "of": "image.1"}, {"token": "<image>", "count": 2, "of": "image"}, "text"]})");
   config = parseConfig(recipe);
-  DecodedSample s = sample({{"a.json", R"({"segments": [[{"image": "x"}, {"image": "y"}, {"text": "cat"}]]})"}, {"a.x", png(1)}, {"a.y", png(2)}});
+  DecodedSample s = sample(
+      {{"a.json",
+        R"({"segments": [[{"image": "x"}, {"image": "y"}, {"text": "cat"}]]})"},
+       {"a.x", png(1)},
+       {"a.y", png(2)}});
   PartSamples part{{&s}, {0}, 0};
-  EXPECT_EQ(values<int64_t>(tensor("llm.image_positions", part)), (Ints{1, 2, -1, -1, 0, -1, -1, -1}));
-  EXPECT_NEAR(values<float>(tensor("vision.pixel_values", part))[0], 1 / 127.5 - 1, 1e-6);
+  EXPECT_EQ(values<int64_t>(tensor("llm.image_positions", part)),
+            (Ints{1, 2, -1, -1, 0, -1, -1, -1}));
+  EXPECT_NEAR(values<float>(tensor("vision.pixel_values", part))[0],
+              1 / 127.5 - 1, 1e-6);
 }
 
 TEST_F(BatchTest, DrawsFollowThePlaceNotThePart) {
   DecodedSample doc = sample(documentFiles("a"));
-  PartSamples both{{&doc, &doc}, {0, 1}, 5}, second{{&doc}, {1}, 5}, later{{&doc}, {1}, 6};
+  PartSamples both{{&doc, &doc}, {0, 1}, 5}, second{{&doc}, {1}, 5},
+      later{{&doc}, {1}, 6};
   for (const char *name : {"noise", "generator.time", "generator.noised"}) {
-    Floats all = values<float>(tensor(name, both)), one = values<float>(tensor(name, second));
-    EXPECT_EQ(Floats(all.begin() + long(all.size() / 2), all.end()), one) << name;
+    Floats all = values<float>(tensor(name, both)),
+           one = values<float>(tensor(name, second));
+    EXPECT_EQ(Floats(all.begin() + long(all.size() / 2), all.end()), one)
+        << name;
     EXPECT_NE(one, values<float>(tensor(name, later))) << name;
     EXPECT_NE(Floats(all.begin(), all.begin() + long(one.size())), one) << name;
   }
-  EXPECT_EQ(values<float>(tensor("noise", second))[7], Random(0, philoxPurpose("noise"), 5, 1 * 4 + 0).normal(7));
+  EXPECT_EQ(values<float>(tensor("noise", second))[7],
+            Random(0, philoxPurpose("noise"), 5, 1 * 4 + 0).normal(7));
 }
 
 TEST_F(BatchTest, DrawsHaveTheirDistribution) {
@@ -131,39 +168,51 @@ TEST_F(BatchTest, DrawsHaveTheirDistribution) {
 TEST_F(BatchTest, Noised) {
   DecodedSample doc = sample(documentFiles("a"));
   PartSamples part{{&doc}, {3}, 2};
-  float x = values<float>(tensor("pictures", part))[5], n = values<float>(tensor("noise", part))[5];
+  float x = values<float>(tensor("pictures", part))[5],
+        n = values<float>(tensor("noise", part))[5];
   float t = values<float>(tensor("generator.time", part))[0];
-  EXPECT_FLOAT_EQ(values<float>(tensor("generator.noised", part))[5], (1 - t) * n + t * x);
+  EXPECT_FLOAT_EQ(values<float>(tensor("generator.noised", part))[5],
+                  (1 - t) * n + t * x);
   EXPECT_FLOAT_EQ(values<float>(tensor("velocity", part))[5], x - n);
   double product = 1;
-  for (int64_t i = 0, step = values<int64_t>(tensor("timestep", part))[0]; i <= step; ++i)
+  for (int64_t i = 0, step = values<int64_t>(tensor("timestep", part))[0];
+       i <= step; ++i)
     product *= 1 - (0.0001 + (0.02 - 0.0001) * double(i) / 999);
-  EXPECT_NEAR(values<float>(tensor("ddpm", part))[5], std::sqrt(product) * double(x) + std::sqrt(1 - product) * double(n), 1e-5);
+  EXPECT_NEAR(values<float>(tensor("ddpm", part))[5],
+              std::sqrt(product) * double(x) +
+                  std::sqrt(1 - product) * double(n),
+              1e-5);
 }
 
 TEST_F(BatchTest, Convert) {
   HostTensor in{DType::I64, {2}, std::vector<std::byte>(16)};
   reinterpret_cast<int64_t *>(in.bytes.data())[1] = 7;
   EXPECT_EQ(values<float>(convert(in, DType::F32, "x")), (Floats{0, 7}));
-  EXPECT_EQ(values<int32_t>(convert(in, DType::I32, "x")), (std::vector<int32_t>{0, 7}));
-  EXPECT_EQ(values<uint8_t>(convert(in, DType::Bool, "x")), (std::vector<uint8_t>{0, 1}));
-  EXPECT_NE(errorOf([&] { convert(in, DType::BF16, "x"); }).find("input x: "), std::string::npos);
+  EXPECT_EQ(values<int32_t>(convert(in, DType::I32, "x")),
+            (std::vector<int32_t>{0, 7}));
+  EXPECT_EQ(values<uint8_t>(convert(in, DType::Bool, "x")),
+            (std::vector<uint8_t>{0, 1}));
+  EXPECT_NE(errorOf([&] { convert(in, DType::BF16, "x"); }).find("input x: "),
+            std::string::npos);
 }
 
-/// A program with a vision module by image, an LLM by sample and a head over the whole batch.
+/// A program with a vision module by image, an LLM by sample and a head over
+/// the whole batch.
 struct Tables {
   Extent images[4] = {{1, 0, 0}, {0, -1, 3}, {0, -1, 4}, {0, -1, 4}};
   Extent ids[2] = {{1, 0, 0}, {0, -1, 24}};
   Extent positions[2] = {{1, 1, 0}, {0, -1, 4}};
   SymbolInfo visionSymbols[1] = {{"images", "image", 6}};
-  SymbolInfo llmSymbols[3] = {{"batch", "sample", 2}, {"images", "image", 6}, {"seq", nullptr, 24}};
+  SymbolInfo llmSymbols[3] = {
+      {"batch", "sample", 2}, {"images", "image", 6}, {"seq", nullptr, 24}};
   SymbolInfo headSymbols[1] = {{"batch", "sample", 5}};
   InputInfo vision[1], llm[4], head[1];
   ModuleInfo modules[3];
   ProgramInfo program{};
 
   Tables() {
-    auto input = [](const char *name, DType type, int32_t rank, const Extent *shape) {
+    auto input = [](const char *name, DType type, int32_t rank,
+                    const Extent *shape) {
       InputInfo info{};
       info.buffer.tensor = {name, type, rank, shape};
       info.fromModule = info.fromOutput = -1;
@@ -191,11 +240,18 @@ protected:
     BatchTest::SetUp();
     Files files;
     for (int i = 0; i < 9; ++i)
-      files = files + (i % 3 ? documentFiles("k" + std::to_string(i), uint8_t(10 * i))
-                             : Files{{"k" + std::to_string(i) + ".json", R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}});
+      files =
+          files +
+          (i % 3
+               ? documentFiles("k" + std::to_string(i), uint8_t(10 * i))
+               : Files{
+                     {"k" + std::to_string(i) + ".json",
+                      R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}});
     shard = writeShard("s.tar", files);
   }
-  std::unique_ptr<BatchSource> open(int workers) { return openShardBatch(tables.program, demoRecipe(), {shard, 11, workers}); }
+  std::unique_ptr<BatchSource> open(int workers) {
+    return openShardBatch(tables.program, demoRecipe(), {shard, 11, workers});
+  }
 
   /// All bytes and sizes of a batch.
   static std::string dump(const Batch &batch) {
@@ -207,7 +263,8 @@ protected:
         for (int64_t r : part.rows)
           out += "r" + std::to_string(r);
         for (const InputBytes &input : part.inputs)
-          out += "i" + std::string(reinterpret_cast<const char *>(input.data), input.size);
+          out += "i" + std::string(reinterpret_cast<const char *>(input.data),
+                                   input.size);
       }
     return out;
   }
@@ -234,7 +291,8 @@ TEST_F(SourceTest, PartsFitTheTables) {
       EXPECT_EQ(vision.inputs[0].size, size_t(vision.dims[0]) * 48 * 4);
       EXPECT_EQ(llm.inputs[0].size, size_t(llm.dims[0]) * 24 * 4);
       EXPECT_EQ(llm.inputs[3].data, nullptr);
-      for (int64_t i = 0; i < vision.dims[0] * 4; ++i) { // rebased: inside the part, on <image>
+      for (int64_t i = 0; i < vision.dims[0] * 4;
+           ++i) { // rebased: inside the part, on <image>
         int64_t at = reinterpret_cast<const int64_t *>(llm.inputs[1].data)[i];
         ASSERT_LT(at, llm.dims[0] * 24);
         EXPECT_EQ(reinterpret_cast<const int32_t *>(llm.inputs[0].data)[at], 2);
@@ -264,22 +322,39 @@ TEST_F(SourceTest, SameBatchWhateverTheWorkersAndTheOrder) {
 
 TEST_F(SourceTest, OneErrorForWhatDoesNotFit) {
   tables.ids[1].offset = 25;
-  EXPECT_NE(errorOf([&] { open(1)->next(0); }).find("gives a tensor [2, 24], but llm.input_ids takes [2, 25]"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              open(1)->next(0);
+            }).find("gives a tensor [2, 24], but llm.input_ids takes [2, 25]"),
+            std::string::npos);
   tables.ids[1].offset = 24;
   tables.llmSymbols[1].max = 0;
-  EXPECT_NE(errorOf([&] { auto s = open(1); for (int i = 0; i < 5; ++i) s->next(i); }).find("dim llm.images is "), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              auto s = open(1);
+              for (int i = 0; i < 5; ++i)
+                s->next(i);
+            }).find("dim llm.images is "),
+            std::string::npos);
   tables.llmSymbols[1].item = "sound";
-  EXPECT_NE(errorOf([&] { open(1); }).find("plan.json: dim llm.images counts \"sound\""), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              open(1);
+            }).find("plan.json: dim llm.images counts \"sound\""),
+            std::string::npos);
   tables.llmSymbols[1].item = "image";
   tables.vision[0].buffer.tensor.name = "sounds";
-  EXPECT_EQ(errorOf([&] { open(1); }), "plan.json: inputs says nothing about \"sounds\", which the module vision takes");
+  EXPECT_EQ(errorOf([&] { open(1); }),
+            "plan.json: inputs says nothing about \"sounds\", which the module "
+            "vision takes");
 }
 
 TEST_F(SourceTest, AnErrorWhileDecodingAheadReachesTheCaller) {
   auto source = open(2);
   source->next(0);
-  std::fstream(shard, std::ios::in | std::ios::out | std::ios::binary) << std::string(size_t(std::filesystem::file_size(shard)), 'x');
-  std::string error = errorOf([&] { for (int i = 1; i < 9; ++i) source->next(i); });
+  std::fstream(shard, std::ios::in | std::ios::out | std::ios::binary)
+      << std::string(size_t(std::filesystem::file_size(shard)), 'x');
+  std::string error = errorOf([&] {
+    for (int i = 1; i < 9; ++i)
+      source->next(i);
+  });
   EXPECT_NE(error.find("did the shard change?"), std::string::npos) << error;
 }
 } // namespace

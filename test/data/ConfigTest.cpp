@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Every way to write a section wrongly gives one line that names the key; the examples
-// of docs/data.md parse.
+// Every way to write a section wrongly gives one line that names the key; the
+// examples of docs/data.md parse.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,8 @@ using namespace dt::test;
 namespace {
 class ConfigTest : public DataTest {};
 
-/// The error after the value at `pointer` of the demo's recipe has become `value` ("" removes it).
+/// The error after the value at `pointer` of the demo's recipe has become
+/// `value` ("" removes it).
 std::string broken(const std::string &pointer, const std::string &value) {
   Json recipe = demoRecipe();
   Json::json_pointer where(pointer);
@@ -58,13 +59,18 @@ TEST_F(ConfigTest, VocabularyFile) {
   writeFile("words", "cat\nface\ndog\nfox\nowl\n");
   Json recipe = demoRecipe();
   recipe["data"]["tokenizer"]["vocabulary"] = "words";
-  EXPECT_EQ(Config::parse(recipe, "", {"/nonexistent", folder}).key, parseConfig(demoRecipe()).key);
+  EXPECT_EQ(Config::parse(recipe, "", {"/nonexistent", folder}).key,
+            parseConfig(demoRecipe()).key);
   EXPECT_EQ(inlineVocabulary(recipe, {folder}), demoRecipe());
-  EXPECT_NE(errorOf([&] { parseConfig(recipe); }).find("words: cannot be read"), std::string::npos);
+  EXPECT_NE(errorOf([&] { parseConfig(recipe); }).find("words: cannot be read"),
+            std::string::npos);
   writeFile("recipe.json", recipe.dump());
   EXPECT_EQ(Config::load(path("recipe.json")).tokenizer.size(), 10);
   writeFile("bad.json", "{");
-  EXPECT_NE(errorOf([&] { Config::load(path("bad.json")); }).find("bad.json: not valid JSON"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              Config::load(path("bad.json"));
+            }).find("bad.json: not valid JSON"),
+            std::string::npos);
 }
 
 TEST_F(ConfigTest, ErrorsNameTheKey) {
@@ -74,56 +80,96 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
       {"/data", "", "r.json: the key \"data\" is missing"},
       {"/data", "3", "r.json: data: expected an object"},
       {"/data/extra", "3", "r.json: data: unknown key \"extra\""},
-      {"/items/image/max", "0", "r.json: items.image.max: expected a whole number from 1 on"},
-      {"/items/clip", R"({"max": 1})", "the item kind \"clip\" has no entry in pictures"},
-      {"/dims/batch", "\"samples\"", "r.json: dims.batch: \"samples\" is neither \"sample\" nor a kind in items"},
-      {"/batch/micro", "7", "r.json: batch.micro: expected a whole number from 1 on up to 6"},
+      {"/items/image/max", "0",
+       "r.json: items.image.max: expected a whole number from 1 on"},
+      {"/items/clip", R"({"max": 1})",
+       "the item kind \"clip\" has no entry in pictures"},
+      {"/dims/batch", "\"samples\"",
+       "r.json: dims.batch: \"samples\" is neither \"sample\" nor a kind in "
+       "items"},
+      {"/batch/micro", "7",
+       "r.json: batch.micro: expected a whole number from 1 on up to 6"},
       {"/seed", "-1", "r.json: seed: expected a whole number"},
-      {"/data/sequence", "\"tokens\"", "r.json: data.sequence: \"tokens\" is not a dim with a number"},
-      {"/data/special/0", "\"<bos>\"", "r.json: data.special[1]: special tokens must differ"},
-      {"/data/special/0", "\"<fill>\"", "data.pad: \"<pad>\" is not in data.special"},
-      {"/data/tokenizer/kind", "\"bpe\"", "r.json: data.tokenizer.kind: \"bpe\" is not one of words, bytes"},
-      {"/data/tokenizer/vocabulary/1", "\"cat\"", "r.json: data.tokenizer.vocabulary: the vocabulary has the word 'cat' twice"},
-      {"/data/pictures/image/size", "[4]", "r.json: data.pictures.image.size: expected [height, width]"},
-      {"/data/pictures/image/size/1", "1e9", "r.json: data.pictures.image.size[1]: expected a whole number"},
-      {"/data/pictures/image/fit", "\"zoom\"", "is not one of stretch, crop, pad"},
-      {"/data/pictures/image/std", "[1, 0, 1]", "r.json: data.pictures.image.std: expected numbers above 0"},
+      {"/data/sequence", "\"tokens\"",
+       "r.json: data.sequence: \"tokens\" is not a dim with a number"},
+      {"/data/special/0", "\"<bos>\"",
+       "r.json: data.special[1]: special tokens must differ"},
+      {"/data/special/0", "\"<fill>\"",
+       "data.pad: \"<pad>\" is not in data.special"},
+      {"/data/tokenizer/kind", "\"bpe\"",
+       "r.json: data.tokenizer.kind: \"bpe\" is not one of words, bytes"},
+      {"/data/tokenizer/vocabulary/1", "\"cat\"",
+       "r.json: data.tokenizer.vocabulary: the vocabulary has the word 'cat' "
+       "twice"},
+      {"/data/pictures/image/size", "[4]",
+       "r.json: data.pictures.image.size: expected [height, width]"},
+      {"/data/pictures/image/size/1", "1e9",
+       "r.json: data.pictures.image.size[1]: expected a whole number"},
+      {"/data/pictures/image/fit", "\"zoom\"",
+       "is not one of stretch, crop, pad"},
+      {"/data/pictures/image/std", "[1, 0, 1]",
+       "r.json: data.pictures.image.std: expected numbers above 0"},
       {"/data/pictures/image/mean", "[1, 0]", "expected a number or 3 numbers"},
       {"/data/pictures/image/channels", "2", "expected 1 or 3"},
-      {"/data/segments/caption/parts/0", "\"sound\"", "r.json: data.segments.caption.parts[0]: \"sound\" is neither"},
-      {"/data/segments/names/parts", "[\"text\", \"target\"]", "has the same parts"},
-      {"/data/segments/caption/tokens/0", "\"<start>\"", "r.json: data.segments.caption.tokens[0]: \"<start>\" is not in data.special"},
-      {"/data/segments/caption/tokens/1/of", "\"target\"", "r.json: data.segments.caption.tokens[1].of: \"target\" is not a part"},
-      {"/data/segments/caption/tokens/1/of", "\"text\"", "expected a picture part"},
-      {"/data/segments/caption/tokens/2/text", "\"image\"", "expected a text part"},
-      {"/data/segments/caption/tokens/2/token", "\"<eos>\"", "expected either \"token\" or \"text\""},
-      {"/data/segments/caption/tokens/2/count", "2", "only a token has a count"},
+      {"/data/segments/caption/parts/0", "\"sound\"",
+       "r.json: data.segments.caption.parts[0]: \"sound\" is neither"},
+      {"/data/segments/names/parts", "[\"text\", \"target\"]",
+       "has the same parts"},
+      {"/data/segments/caption/tokens/0", "\"<start>\"",
+       "r.json: data.segments.caption.tokens[0]: \"<start>\" is not in "
+       "data.special"},
+      {"/data/segments/caption/tokens/1/of", "\"target\"",
+       "r.json: data.segments.caption.tokens[1].of: \"target\" is not a part"},
+      {"/data/segments/caption/tokens/1/of", "\"text\"",
+       "expected a picture part"},
+      {"/data/segments/caption/tokens/2/text", "\"image\"",
+       "expected a text part"},
+      {"/data/segments/caption/tokens/2/token", "\"<eos>\"",
+       "expected either \"token\" or \"text\""},
+      {"/data/segments/caption/tokens/2/count", "2",
+       "only a token has a count"},
       {"/data/segments/caption/tokens/1/loss", "1", "expected true or false"},
       {"/data/limits", R"({"pixels": -1})", "data.limits.pixels"},
-      {"/inputs/labels", "{}", "r.json: inputs.labels: expected one of the keys tokens"},
-      {"/inputs/labels/tokens", "\"id\"", "r.json: inputs.labels.tokens: \"id\" is not one of"},
+      {"/inputs/labels", "{}",
+       "r.json: inputs.labels: expected one of the keys tokens"},
+      {"/inputs/labels/tokens", "\"id\"",
+       "r.json: inputs.labels.tokens: \"id\" is not one of"},
       {"/inputs/labels/shift", "2", "inputs.labels.shift"},
-      {"/inputs/labels/segments", "[\"story\"]", "r.json: inputs.labels.segments[0]: \"story\" is not in data.segments"},
-      {"/inputs/pictures/pixels", "\"sample\"", "is not a kind in data.pictures"},
+      {"/inputs/labels/segments", "[\"story\"]",
+       "r.json: inputs.labels.segments[0]: \"story\" is not in data.segments"},
+      {"/inputs/pictures/pixels", "\"sample\"",
+       "is not a kind in data.pictures"},
       {"/inputs/target_rows/width", "", "the key \"width\" is missing"},
-      {"/inputs/target_rows/index", "[\"batch\"]", "expected [\"sample\", \"token\"]"},
-      {"/inputs/generator.mask/mask", "\"labels\"", "r.json: inputs.generator.mask.mask: expected the name of an index input"},
-      {"/inputs/noise/shape", "[3, 4, 5]", "expected an input of floats with the items and shape of \"pictures\""},
+      {"/inputs/target_rows/index", "[\"batch\"]",
+       "expected [\"sample\", \"token\"]"},
+      {"/inputs/generator.mask/mask", "\"labels\"",
+       "r.json: inputs.generator.mask.mask: expected the name of an index "
+       "input"},
+      {"/inputs/noise/shape", "[3, 4, 5]",
+       "expected an input of floats with the items and shape of \"pictures\""},
       {"/inputs/noise/shape", "[4294967296, 4294967296]", "too many elements"},
       {"/inputs/noise/low", "1", "unknown key \"low\""},
-      {"/inputs/generator.noised/time", "\"timestep\"", "expected a float from 0 to 1"},
-      {"/inputs/ddpm/time", "\"generator.time\"", "expected a uniform_int draw below the schedule's 1000 steps"},
-      {"/inputs/ddpm/steps", "10", "expected a uniform_int draw below the schedule's 10 steps"},
+      {"/inputs/generator.noised/time", "\"timestep\"",
+       "expected a float from 0 to 1"},
+      {"/inputs/ddpm/time", "\"generator.time\"",
+       "expected a uniform_int draw below the schedule's 1000 steps"},
+      {"/inputs/ddpm/steps", "10",
+       "expected a uniform_int draw below the schedule's 10 steps"},
       {"/inputs/ddpm/noised", "\"nothing\"", "\"nothing\" is not in inputs"},
       {"/inputs/timestep/below", "0", "inputs.timestep.below"},
   };
   for (const Case &c : cases)
     EXPECT_NE(broken(c.pointer, c.value).find(c.expected), std::string::npos)
-        << c.pointer << " = " << c.value << " gave: " << broken(c.pointer, c.value);
+        << c.pointer << " = " << c.value
+        << " gave: " << broken(c.pointer, c.value);
 }
 
 TEST_F(ConfigTest, TextInputsNeedASequence) {
-  Json recipe = {{"data", {{"pictures", {{"image", {{"size", {4, 4}}}}}}}}, {"inputs", {{"ids", {{"tokens", "ids"}}}}}};
-  EXPECT_NE(errorOf([&] { parseConfig(recipe); }).find("inputs.ids: needs data.sequence"), std::string::npos);
+  Json recipe = {{"data", {{"pictures", {{"image", {{"size", {4, 4}}}}}}}},
+                 {"inputs", {{"ids", {{"tokens", "ids"}}}}}};
+  EXPECT_NE(errorOf([&] {
+              parseConfig(recipe);
+            }).find("inputs.ids: needs data.sequence"),
+            std::string::npos);
 }
 } // namespace

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A temporary folder, small shards written into it, and the demo's data sections with
-// five words.
+// A temporary folder, small shards written into it, and the demo's data
+// sections with five words.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,9 @@ protected:
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
 
-  std::string path(const std::string &name) const { return folder + "/" + name; }
+  std::string path(const std::string &name) const {
+    return folder + "/" + name;
+  }
   std::string writeShard(const std::string &name, const Files &files) const {
     rt::data::TarWriter out(path(name));
     for (auto &[file, content] : files)
@@ -45,7 +47,8 @@ protected:
     out.close();
     return path(name);
   }
-  std::string writeFile(const std::string &name, const std::string &content) const {
+  std::string writeFile(const std::string &name,
+                        const std::string &content) const {
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);
   }
@@ -67,7 +70,8 @@ template <typename F> std::string errorOf(F action) {
   return {};
 }
 
-inline rt::data::Picture solid(int64_t width, int64_t height, uint8_t red, uint8_t green, uint8_t blue) {
+inline rt::data::Picture solid(int64_t width, int64_t height, uint8_t red,
+                               uint8_t green, uint8_t blue) {
   rt::data::Picture picture{width, height, {}};
   for (int64_t i = 0; i < width * height; ++i)
     picture.rgb.insert(picture.rgb.end(), {red, green, blue});
@@ -75,7 +79,9 @@ inline rt::data::Picture solid(int64_t width, int64_t height, uint8_t red, uint8
 }
 
 /// A 4 x 4 PNG of one grey.
-inline std::string png(uint8_t grey) { return rt::data::encodePng(solid(4, 4, grey, grey, grey)); }
+inline std::string png(uint8_t grey) {
+  return rt::data::encodePng(solid(4, 4, grey, grey, grey));
+}
 
 /// The worked example of docs/data.md with pictures of 4 x 4, L = 24.
 inline Json demoRecipe() {
@@ -118,13 +124,18 @@ inline Json demoRecipe() {
   })json");
 }
 
-inline rt::data::Config parseConfig(const Json &recipe) { return rt::data::Config::parse(recipe, "r.json", {}); }
+inline rt::data::Config parseConfig(const Json &recipe) {
+  return rt::data::Config::parse(recipe, "r.json", {});
+}
 
-/// The sample of docs/data.md as files under `key`; the pictures have the greys `first` and `first` + 1.
+/// The sample of docs/data.md as files under `key`; the pictures have the greys
+/// `first` and `first` + 1.
 inline Files documentFiles(const std::string &key, uint8_t first = 10) {
-  return {{key + ".json", R"({"segments": [[{"image": "0.png"}, {"text": "cat face"}], [{"text": "dog"}, {"target": "1.png"}], [{"text": "fox"}, {"text": "owl"}]]})"},
-          {key + ".0.png", png(first)},
-          {key + ".1.png", png(uint8_t(first + 1))}};
+  return {
+      {key + ".json",
+       R"({"segments": [[{"image": "0.png"}, {"text": "cat face"}], [{"text": "dog"}, {"target": "1.png"}], [{"text": "fox"}, {"text": "owl"}]]})"},
+      {key + ".0.png", png(first)},
+      {key + ".1.png", png(uint8_t(first + 1))}};
 }
 
 inline Files operator+(Files a, const Files &b) {

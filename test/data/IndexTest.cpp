@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One shard after another with a single fault: it is named, counted and kept out; the
-// samples beside it stay.
+// One shard after another with a single fault: it is named, counted and kept
+// out; the samples beside it stay.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +23,11 @@ class IndexTest : public DataTest {
 protected:
   Config config = parseConfig(demoRecipe());
 
-  /// The problem of sample "b" in a shard with good samples "a" and "c" around it.
+  /// The problem of sample "b" in a shard with good samples "a" and "c" around
+  /// it.
   std::string problemOf(const Files &files, const Config &config) {
-    std::string shard = writeShard("s.tar", documentFiles("a") + files + documentFiles("c"));
+    std::string shard =
+        writeShard("s.tar", documentFiles("a") + files + documentFiles("c"));
     ShardIndex index = buildIndex(config, shard, 1);
     EXPECT_EQ(index.samples.size(), 3u);
     EXPECT_TRUE(index.samples.front().ok()) << index.samples.front().problem;
@@ -33,11 +35,15 @@ protected:
     return index.samples[1].problem;
   }
   std::string problemOf(const Files &files) { return problemOf(files, config); }
-  std::string jsonProblem(const std::string &json) { return problemOf({{"b.json", json}, {"b.0.png", png(1)}}); }
+  std::string jsonProblem(const std::string &json) {
+    return problemOf({{"b.json", json}, {"b.0.png", png(1)}});
+  }
 };
 
 TEST_F(IndexTest, GoodSamples) {
-  std::string shard = writeShard("s.tar", documentFiles("dir.x/a") + documentFiles("dir.x/b") + Files{{"README", "hello"}});
+  std::string shard =
+      writeShard("s.tar", documentFiles("dir.x/a") + documentFiles("dir.x/b") +
+                              Files{{"README", "hello"}});
   ShardIndex index = buildIndex(config, shard, 3);
   ASSERT_EQ(index.samples.size(), 2u);
   const IndexedSample &s = index.samples[1];
@@ -47,7 +53,8 @@ TEST_F(IndexTest, GoodSamples) {
   EXPECT_EQ(s.items, (std::vector<int32_t>{1, 1}));
   ASSERT_EQ(s.members.size(), 3u);
   EXPECT_EQ(s.members[1].name, "0.png");
-  EXPECT_EQ(PositionedFile(shard).read(s.members[1].offset, s.members[1].size), png(10));
+  EXPECT_EQ(PositionedFile(shard).read(s.members[1].offset, s.members[1].size),
+            png(10));
   EXPECT_EQ(index.broken(), 0);
 }
 
@@ -57,12 +64,16 @@ TEST_F(IndexTest, LongNamesHaveTheRightOffset) {
   ShardIndex index = buildIndex(config, shard, 1);
   ASSERT_EQ(index.samples.size(), 1u);
   EXPECT_TRUE(index.samples[0].ok()) << index.samples[0].problem;
-  EXPECT_EQ(PositionedFile(shard).read(index.samples[0].members[1].offset, index.samples[0].members[1].size), png(10));
+  EXPECT_EQ(PositionedFile(shard).read(index.samples[0].members[1].offset,
+                                       index.samples[0].members[1].size),
+            png(10));
 }
 
 TEST_F(IndexTest, NamesOutsideAscii) {
-  for (std::string key : {std::string("k\xc3\xa4tzchen"), "\xf0\x9f\x90\x88/" + std::string(150, 'x')}) {
-    ShardIndex index = buildIndex(config, writeShard("s.tar", documentFiles(key)), 1);
+  for (std::string key : {std::string("k\xc3\xa4tzchen"),
+                          "\xf0\x9f\x90\x88/" + std::string(150, 'x')}) {
+    ShardIndex index =
+        buildIndex(config, writeShard("s.tar", documentFiles(key)), 1);
     ASSERT_EQ(index.samples.size(), 1u);
     EXPECT_EQ(index.samples[0].key, key);
     EXPECT_TRUE(index.samples[0].ok()) << index.samples[0].problem;
@@ -70,57 +81,102 @@ TEST_F(IndexTest, NamesOutsideAscii) {
 }
 
 TEST_F(IndexTest, ShortForm) {
-  EXPECT_EQ(problemOf({{"b.png", png(5)}, {"b.txt", "cat face\n"}}).find("1 pictures"), std::string::npos);
-  EXPECT_EQ(problemOf({{"b.png", png(5)}, {"b.txt", "cat"}, {"b.json", R"({"author": "x"})"}, {"b.log", "ignored"}}), "");
-  EXPECT_NE(problemOf({{"b.log", "ignored"}}).find("no segments"), std::string::npos);
-  EXPECT_NE(problemOf({{"b.txt", "cat"}}).find("no segment kind of the recipe has the parts text"), std::string::npos);
+  EXPECT_EQ(problemOf({{"b.png", png(5)}, {"b.txt", "cat face\n"}})
+                .find("1 pictures"),
+            std::string::npos);
+  EXPECT_EQ(problemOf({{"b.png", png(5)},
+                       {"b.txt", "cat"},
+                       {"b.json", R"({"author": "x"})"},
+                       {"b.log", "ignored"}}),
+            "");
+  EXPECT_NE(problemOf({{"b.log", "ignored"}}).find("no segments"),
+            std::string::npos);
+  EXPECT_NE(problemOf({{"b.txt", "cat"}})
+                .find("no segment kind of the recipe has the parts text"),
+            std::string::npos);
 }
 
 TEST_F(IndexTest, BrokenJson) {
   EXPECT_EQ(jsonProblem("{\"segments\": ["), "bad JSON");
   EXPECT_EQ(jsonProblem("\xff"), "bad JSON");
   EXPECT_EQ(jsonProblem(std::string(500000, '[')), "bad JSON");
-  EXPECT_EQ(jsonProblem(R"({"segments": )" + std::string(1000, '[') + std::string(1000, ']') + "}"), "bad JSON");
-  EXPECT_NE(jsonProblem(std::string(1100000, ' ')).find("the limit is 1048576"), std::string::npos);
-  EXPECT_NE(jsonProblem(R"({"segments": []})").find("at least one segment"), std::string::npos);
-  EXPECT_NE(jsonProblem(R"({"segments": [3]})").find("a segment must be a list"), std::string::npos);
-  EXPECT_NE(jsonProblem(R"({"segments": [[{"text": 3}]]})").find("a part must be"), std::string::npos);
-  EXPECT_NE(jsonProblem(R"({"segments": [[{"text": "a", "image": "0.png"}]]})").find("a part must be"), std::string::npos);
-  EXPECT_NE(jsonProblem(R"({"segments": [[{"sound": "a"}]]})").find("'sound' is neither text nor"), std::string::npos);
-  EXPECT_NE(jsonProblem(R"({"segments": [[{"image": "0.png"}]]})").find("has the parts image"), std::string::npos);
+  EXPECT_EQ(jsonProblem(R"({"segments": )" + std::string(1000, '[') +
+                        std::string(1000, ']') + "}"),
+            "bad JSON");
+  EXPECT_NE(jsonProblem(std::string(1100000, ' ')).find("the limit is 1048576"),
+            std::string::npos);
+  EXPECT_NE(jsonProblem(R"({"segments": []})").find("at least one segment"),
+            std::string::npos);
+  EXPECT_NE(
+      jsonProblem(R"({"segments": [3]})").find("a segment must be a list"),
+      std::string::npos);
+  EXPECT_NE(
+      jsonProblem(R"({"segments": [[{"text": 3}]]})").find("a part must be"),
+      std::string::npos);
+  EXPECT_NE(jsonProblem(R"({"segments": [[{"text": "a", "image": "0.png"}]]})")
+                .find("a part must be"),
+            std::string::npos);
+  EXPECT_NE(jsonProblem(R"({"segments": [[{"sound": "a"}]]})")
+                .find("'sound' is neither text nor"),
+            std::string::npos);
+  EXPECT_NE(jsonProblem(R"({"segments": [[{"image": "0.png"}]]})")
+                .find("has the parts image"),
+            std::string::npos);
 }
 
 TEST_F(IndexTest, NamesReachNothingOutside) {
-  for (const char *name : {"9.png", "../a.0.png", "/etc/passwd", "", "json/../0.png"})
-    EXPECT_NE(jsonProblem(std::string(R"({"segments": [[{"image": ")") + name + R"("}, {"text": "cat"}]]})").find("is missing"),
+  for (const char *name :
+       {"9.png", "../a.0.png", "/etc/passwd", "", "json/../0.png"})
+    EXPECT_NE(jsonProblem(std::string(R"({"segments": [[{"image": ")") + name +
+                          R"("}, {"text": "cat"}]]})")
+                  .find("is missing"),
               std::string::npos);
 }
 
 TEST_F(IndexTest, BrokenPictures) {
-  auto with = [&](const std::string &picture) { return problemOf({{"b.png", picture}, {"b.txt", "cat"}}); };
-  EXPECT_NE(with(png(1).substr(0, 40)).find("member 'png': bad PNG"), std::string::npos);
+  auto with = [&](const std::string &picture) {
+    return problemOf({{"b.png", picture}, {"b.txt", "cat"}});
+  };
+  EXPECT_NE(with(png(1).substr(0, 40)).find("member 'png': bad PNG"),
+            std::string::npos);
   EXPECT_NE(with("").find("neither PNG nor JPEG"), std::string::npos);
   EXPECT_NE(with("\x89PNG\r\n\x1a\n").find("bad PNG"), std::string::npos);
   Json recipe = demoRecipe();
   recipe["data"]["limits"]["pixels"] = 16;
   std::string large = encodePng(solid(5, 4, 0, 0, 0));
-  EXPECT_NE(problemOf({{"b.png", large}, {"b.txt", "cat"}}, parseConfig(recipe)).find("5 x 4 pixels; the limit is 16"), std::string::npos);
+  EXPECT_NE(problemOf({{"b.png", large}, {"b.txt", "cat"}}, parseConfig(recipe))
+                .find("5 x 4 pixels; the limit is 16"),
+            std::string::npos);
   recipe["data"]["limits"] = {{"bytes", 200}};
-  EXPECT_NE(problemOf({{"b.png", std::string(300, 'x')}, {"b.txt", "cat"}}, parseConfig(recipe)).find("300 bytes; the limit is 200"),
+  EXPECT_NE(problemOf({{"b.png", std::string(300, 'x')}, {"b.txt", "cat"}},
+                      parseConfig(recipe))
+                .find("300 bytes; the limit is 200"),
             std::string::npos);
 }
 
 TEST_F(IndexTest, BoundsOfTheRecipe) {
-  std::string names = R"([{"text": "cat face dog"}, {"text": "cat face dog"}])"; // 9 tokens
-  EXPECT_EQ(jsonProblem("{\"segments\": [" + names + "," + names + "," + names + "]}"), "more than 24 tokens");
+  std::string names =
+      R"([{"text": "cat face dog"}, {"text": "cat face dog"}])"; // 9 tokens
+  EXPECT_EQ(jsonProblem("{\"segments\": [" + names + "," + names + "," + names +
+                        "]}"),
+            "more than 24 tokens");
   std::string image = R"([{"image": "0.png"}, {"text": "x"}])";
-  EXPECT_NE(jsonProblem("{\"segments\": [" + image + "]}").find("the word 'x' is not in the vocabulary"), std::string::npos);
-  image = R"([{"image": "0.png"}, {"text": ""}])"; // 6 tokens
-  EXPECT_EQ(jsonProblem("{\"segments\": [" + image + "," + image + "," + image + "]}"), "");
-  EXPECT_NE(jsonProblem("{\"segments\": [" + image + "," + image + "," + image + "," + image + "]}").find("4 pictures of the kind image"),
+  EXPECT_NE(jsonProblem("{\"segments\": [" + image + "]}")
+                .find("the word 'x' is not in the vocabulary"),
             std::string::npos);
-  std::string draw = R"([{"text": "cat cat cat cat cat cat"}, {"target": "0.png"}])";
-  EXPECT_NE(jsonProblem("{\"segments\": [" + draw + "]}").find("7 tokens belong to one target; at most 6 fit"), std::string::npos);
+  image = R"([{"image": "0.png"}, {"text": ""}])"; // 6 tokens
+  EXPECT_EQ(jsonProblem("{\"segments\": [" + image + "," + image + "," + image +
+                        "]}"),
+            "");
+  EXPECT_NE(jsonProblem("{\"segments\": [" + image + "," + image + "," + image +
+                        "," + image + "]}")
+                .find("4 pictures of the kind image"),
+            std::string::npos);
+  std::string draw =
+      R"([{"text": "cat cat cat cat cat cat"}, {"target": "0.png"}])";
+  EXPECT_NE(jsonProblem("{\"segments\": [" + draw + "]}")
+                .find("7 tokens belong to one target; at most 6 fit"),
+            std::string::npos);
 }
 
 TEST_F(IndexTest, LongCut) {
@@ -130,32 +186,49 @@ TEST_F(IndexTest, LongCut) {
   std::string json = "{\"segments\": [" + names + "," + names + "," + names;
   EXPECT_EQ(problemOf({{"b.json", json + "]}"}}, parseConfig(recipe)), "");
   json += R"(, [{"text": "cat"}, {"target": "0.png"}]]})";
-  EXPECT_EQ(problemOf({{"b.json", json}, {"b.0.png", png(1)}}, parseConfig(recipe)), "more than 24 tokens");
+  EXPECT_EQ(
+      problemOf({{"b.json", json}, {"b.0.png", png(1)}}, parseConfig(recipe)),
+      "more than 24 tokens");
 }
 
 TEST_F(IndexTest, Classes) {
-  Json recipe = {{"data", {{"labels", 10}, {"pictures", {{"image", {{"size", {4, 4}}}}}}}},
-                 {"inputs", {{"x", {{"pixels", "image"}}}, {"y", {{"label", "sample"}}}}}};
+  Json recipe = {
+      {"data", {{"labels", 10}, {"pictures", {{"image", {{"size", {4, 4}}}}}}}},
+      {"inputs", {{"x", {{"pixels", "image"}}}, {"y", {{"label", "sample"}}}}}};
   Config c = parseConfig(recipe);
-  auto problem = [&](const Files &files) { return buildIndex(c, writeShard("s.tar", files), 1).samples.at(0).problem; };
+  auto problem = [&](const Files &files) {
+    return buildIndex(c, writeShard("s.tar", files), 1).samples.at(0).problem;
+  };
   EXPECT_EQ(problem({{"b.png", png(1)}, {"b.cls", "9\n"}}), "");
-  EXPECT_NE(problem({{"b.png", png(1)}, {"b.cls", "10"}}).find("class 10 is outside 0..9"), std::string::npos);
-  EXPECT_NE(problem({{"b.png", png(1)}, {"b.cls", "cat"}}).find("cls: expected a whole number"), std::string::npos);
+  EXPECT_NE(problem({{"b.png", png(1)}, {"b.cls", "10"}})
+                .find("class 10 is outside 0..9"),
+            std::string::npos);
+  EXPECT_NE(problem({{"b.png", png(1)}, {"b.cls", "cat"}})
+                .find("cls: expected a whole number"),
+            std::string::npos);
   EXPECT_NE(problem({{"b.png", png(1)}}).find("no class"), std::string::npos);
-  EXPECT_NE(problem({{"b.cls", "1"}}).find("0 pictures of the kind image; exactly 1"), std::string::npos);
+  EXPECT_NE(
+      problem({{"b.cls", "1"}}).find("0 pictures of the kind image; exactly 1"),
+      std::string::npos);
 }
 
 TEST_F(IndexTest, RepeatedNames) {
-  EXPECT_NE(problemOf({{"b.png", png(1)}, {"b.txt", "cat"}, {"b.png", png(2)}}).find("'png' is there twice"), std::string::npos);
-  std::string shard = writeShard("s.tar", documentFiles("a") + documentFiles("b") + documentFiles("a"));
-  EXPECT_EQ(buildIndex(config, shard, 1).samples[2].problem, "its name occurred before");
+  EXPECT_NE(problemOf({{"b.png", png(1)}, {"b.txt", "cat"}, {"b.png", png(2)}})
+                .find("'png' is there twice"),
+            std::string::npos);
+  std::string shard = writeShard(
+      "s.tar", documentFiles("a") + documentFiles("b") + documentFiles("a"));
+  EXPECT_EQ(buildIndex(config, shard, 1).samples[2].problem,
+            "its name occurred before");
 }
 
 TEST_F(IndexTest, TruncatedShards) {
-  std::string shard = writeShard("s.tar", documentFiles("a") + documentFiles("b") + documentFiles("c"));
+  std::string shard = writeShard(
+      "s.tar", documentFiles("a") + documentFiles("b") + documentFiles("c"));
   std::string bytes = readFile(shard);
   ShardIndex whole = buildIndex(config, shard, 1);
-  size_t inPicture = size_t(whole.samples[2].members[2].offset) + 10, inHeader = size_t(whole.samples[2].members[2].offset) - 100;
+  size_t inPicture = size_t(whole.samples[2].members[2].offset) + 10,
+         inHeader = size_t(whole.samples[2].members[2].offset) - 100;
   for (size_t length : {inPicture, inHeader}) {
     writeFile("t.tar", bytes.substr(0, length));
     ShardIndex index = buildIndex(config, path("t.tar"), 1);
@@ -164,7 +237,8 @@ TEST_F(IndexTest, TruncatedShards) {
     EXPECT_FALSE(index.samples[2].ok());
     EXPECT_FALSE(index.problem.empty());
   }
-  for (size_t length = 0; length < bytes.size(); length += 97) { // any cut: an error or an index, never a crash
+  for (size_t length = 0; length < bytes.size();
+       length += 97) { // any cut: an error or an index, never a crash
     writeFile("t.tar", bytes.substr(0, length));
     try {
       buildIndex(config, path("t.tar"), 1);
@@ -174,10 +248,15 @@ TEST_F(IndexTest, TruncatedShards) {
 }
 
 TEST_F(IndexTest, NotATar) {
-  EXPECT_NE(errorOf([&] { listTar(writeFile("x.tar", std::string(4096, 'x'))); }).find("not an uncompressed tar file"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              listTar(writeFile("x.tar", std::string(4096, 'x')));
+            }).find("not an uncompressed tar file"),
+            std::string::npos);
   EXPECT_NE(errorOf([&] { listTar(writeFile("e.tar", "")); }), "");
-  EXPECT_NE(errorOf([&] { listTar(path("none.tar")); }).find("No such file"), std::string::npos);
-  EXPECT_NE(errorOf([&] { listTar(folder); }).find("not a regular file"), std::string::npos);
+  EXPECT_NE(errorOf([&] { listTar(path("none.tar")); }).find("No such file"),
+            std::string::npos);
+  EXPECT_NE(errorOf([&] { listTar(folder); }).find("not a regular file"),
+            std::string::npos);
 }
 
 TEST_F(IndexTest, LinksAreBroken) {
@@ -191,11 +270,16 @@ TEST_F(IndexTest, LinksAreBroken) {
   archive_write_header(out, entry);
   archive_entry_free(entry);
   archive_write_free(out);
-  EXPECT_NE(buildIndex(config, path("l.tar"), 1).samples.at(0).problem.find("is a link"), std::string::npos);
+  EXPECT_NE(buildIndex(config, path("l.tar"), 1)
+                .samples.at(0)
+                .problem.find("is a link"),
+            std::string::npos);
 }
 
 TEST_F(IndexTest, SavedAndLoaded) {
-  std::string shard = writeShard("s.tar", documentFiles("a") + Files{{"b.txt", "zebra \xff"}} + documentFiles("c\xff"));
+  std::string shard =
+      writeShard("s.tar", documentFiles("a") + Files{{"b.txt", "zebra \xff"}} +
+                              documentFiles("c\xff"));
   ShardIndex built = buildIndex(config, shard, 2), loaded;
   EXPECT_FALSE(loadIndex(config, shard, loaded));
   ASSERT_TRUE(saveIndex(config, shard, built));
@@ -205,7 +289,8 @@ TEST_F(IndexTest, SavedAndLoaded) {
     EXPECT_EQ(loaded.samples[i].key, built.samples[i].key);
     EXPECT_EQ(loaded.samples[i].problem, built.samples[i].problem);
     EXPECT_EQ(loaded.samples[i].items, built.samples[i].items);
-    EXPECT_EQ(loaded.samples[i].members.size(), built.samples[i].members.size());
+    EXPECT_EQ(loaded.samples[i].members.size(),
+              built.samples[i].members.size());
   }
   EXPECT_EQ(loaded.samples[2].key, "c\\xff");
 }
@@ -218,12 +303,16 @@ TEST_F(IndexTest, StaleOrDamagedFilesAreNotUsed) {
   recipe["items"]["image"]["max"] = 2;
   EXPECT_FALSE(loadIndex(parseConfig(recipe), shard, index));
   std::string file = readFile(indexPath(shard));
-  for (auto &change : {std::make_pair(std::string("\"items\":[[1,1]]"), std::string("\"items\":[[1,99]]")),
-                       std::make_pair(std::string("\"0.png\","), std::string("\"0.png\",9")),
-                       std::make_pair(std::string("\"tokens\":[16]"), std::string("\"tokens\":[16,16]"))}) {
+  for (auto &change :
+       {std::make_pair(std::string("\"items\":[[1,1]]"),
+                       std::string("\"items\":[[1,99]]")),
+        std::make_pair(std::string("\"0.png\","), std::string("\"0.png\",9")),
+        std::make_pair(std::string("\"tokens\":[16]"),
+                       std::string("\"tokens\":[16,16]"))}) {
     std::string damaged = file;
     ASSERT_NE(damaged.find(change.first), std::string::npos) << file;
-    damaged.replace(damaged.find(change.first), change.first.size(), change.second);
+    damaged.replace(damaged.find(change.first), change.first.size(),
+                    change.second);
     writeFile("s.tar.idx.json", damaged);
     EXPECT_FALSE(loadIndex(config, shard, index)) << change.second;
   }
@@ -236,7 +325,8 @@ TEST_F(IndexTest, StaleOrDamagedFilesAreNotUsed) {
 }
 
 TEST_F(IndexTest, DataSet) {
-  writeShard("s1.tar", documentFiles("a") + Files{{"x.txt", "zebra"}} + documentFiles("b"));
+  writeShard("s1.tar", documentFiles("a") + Files{{"x.txt", "zebra"}} +
+                           documentFiles("b"));
   writeShard("s0.tar", documentFiles("c", 50));
   ::testing::internal::CaptureStderr();
   DataSet data(config, path("s*.tar"), 2);
@@ -250,10 +340,16 @@ TEST_F(IndexTest, DataSet) {
   DataSet again(config, path("s*.tar"), 2); // from the index: said once only
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(again.hash(), data.hash());
-  EXPECT_NE(errorOf([&] { DataSet none(config, path("z*.tar"), 1); }).find("no such shard"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              DataSet none(config, path("z*.tar"), 1);
+            }).find("no such shard"),
+            std::string::npos);
   writeShard("z.tar", {{"x.txt", "zebra"}});
   ::testing::internal::CaptureStderr();
-  EXPECT_NE(errorOf([&] { DataSet none(config, path("z.tar"), 1); }).find("no good sample (1 broken)"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              DataSet none(config, path("z.tar"), 1);
+            }).find("no good sample (1 broken)"),
+            std::string::npos);
   ::testing::internal::GetCapturedStderr();
 }
 
@@ -263,8 +359,11 @@ TEST_F(IndexTest, AShardThatChangesUnderTheRun) {
   std::string bytes = readFile(shard);
   size_t picture = bytes.find("IDAT");
   bytes[picture + 6] = char(bytes[picture + 6] ^ 0x7f);
-  std::fstream(shard, std::ios::in | std::ios::out | std::ios::binary) << bytes; // same file, other bytes
+  std::fstream(shard, std::ios::in | std::ios::out | std::ios::binary)
+      << bytes; // same file, other bytes
   std::string error = errorOf([&] { data.decode(config, 0); });
-  EXPECT_NE(error.find("s.tar: sample 'a': member '0.png': bad PNG"), std::string::npos) << error;
+  EXPECT_NE(error.find("s.tar: sample 'a': member '0.png': bad PNG"),
+            std::string::npos)
+      << error;
 }
 } // namespace

@@ -2,7 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Epochs are permutations, steps cover them without gaps, cutting changes nothing.
+// Epochs are permutations, steps cover them without gaps, cutting changes
+// nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -53,7 +54,8 @@ TEST(Manifest, EpochsAndSeedsDiffer) {
 }
 
 TEST(Manifest, FirstPlacesAreUniform) {
-  // 20 samples, 4000 epochs: 200 expected; five standard deviations are about 69.
+  // 20 samples, 4000 epochs: 200 expected; five standard deviations are
+  // about 69.
   std::vector<int> hits(20);
   for (int64_t epoch = 0; epoch < 4000; ++epoch)
     ++hits[size_t(shuffled(1, epoch, 0, 20))];
@@ -65,11 +67,15 @@ TEST(Manifest, StepsCoverEpochsWithoutGaps) {
   SampleTable t = table(7);
   std::vector<int64_t> all;
   for (int64_t step = 0; step < 7; ++step)
-    for (const MicrobatchManifest &micro : makeManifest(t, {4, 3}, 0, step).microbatches)
+    for (const MicrobatchManifest &micro :
+         makeManifest(t, {4, 3}, 0, step).microbatches)
       all.insert(all.end(), micro.samples.begin(), micro.samples.end());
   ASSERT_EQ(all.size(), 28u);
   for (size_t epoch = 0; epoch < 4; ++epoch)
-    EXPECT_EQ(std::set<int64_t>(all.begin() + long(7 * epoch), all.begin() + long(7 * epoch + 7)).size(), 7u);
+    EXPECT_EQ(std::set<int64_t>(all.begin() + long(7 * epoch),
+                                all.begin() + long(7 * epoch + 7))
+                  .size(),
+              7u);
 }
 
 TEST(Manifest, CountsAndOrder) {
@@ -97,7 +103,8 @@ TEST(Manifest, CountsAndOrder) {
 
 TEST(Manifest, CuttingChangesNoSampleButTheHash) {
   SampleTable t = table(10);
-  StepManifest whole = makeManifest(t, {6, 6}, 2, 5), cut = makeManifest(t, {6, 2}, 2, 5);
+  StepManifest whole = makeManifest(t, {6, 6}, 2, 5),
+               cut = makeManifest(t, {6, 2}, 2, 5);
   std::vector<int64_t> samples;
   for (const MicrobatchManifest &micro : cut.microbatches)
     samples.insert(samples.end(), micro.samples.begin(), micro.samples.end());

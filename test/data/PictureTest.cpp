@@ -37,7 +37,8 @@ std::string jpeg(const Picture &picture, int components = 3) {
   jpeg_set_quality(&out, 95, TRUE);
   jpeg_start_compress(&out, TRUE);
   while (out.next_scanline < out.image_height) {
-    auto *row = const_cast<uint8_t *>(&picture.rgb[size_t(out.next_scanline * picture.width * components)]);
+    auto *row = const_cast<uint8_t *>(
+        &picture.rgb[size_t(out.next_scanline * picture.width * components)]);
     jpeg_write_scanlines(&out, &row, 1);
   }
   jpeg_finish_compress(&out);
@@ -47,7 +48,8 @@ std::string jpeg(const Picture &picture, int components = 3) {
   return bytes;
 }
 
-std::string encode(uint32_t format, int width, int height, const void *pixels, const void *map = nullptr, int entries = 0) {
+std::string encode(uint32_t format, int width, int height, const void *pixels,
+                   const void *map = nullptr, int entries = 0) {
   png_image image;
   std::memset(&image, 0, sizeof image);
   image.version = PNG_IMAGE_VERSION;
@@ -57,7 +59,9 @@ std::string encode(uint32_t format, int width, int height, const void *pixels, c
   image.colormap_entries = png_uint_32(entries);
   png_alloc_size_t size = 1 << 16;
   std::string out(size, '\0');
-  EXPECT_TRUE(png_image_write_to_memory(&image, &out[0], &size, 0, pixels, 0, map)) << image.message;
+  EXPECT_TRUE(
+      png_image_write_to_memory(&image, &out[0], &size, 0, pixels, 0, map))
+      << image.message;
   out.resize(size);
   return out;
 }
@@ -74,13 +78,18 @@ TEST(Picture, PngRoundTrip) {
 TEST(Picture, TransparencyIsOnWhite) {
   uint8_t pixels[] = {100, 0, 0, 0, 100, 0, 0, 255, 100, 0, 0, 51};
   Picture out = decodePicture(encode(PNG_FORMAT_RGBA, 3, 1, pixels), plenty);
-  EXPECT_EQ(out.rgb, (std::vector<uint8_t>{255, 255, 255, 100, 0, 0, 224, 204, 204}));
+  EXPECT_EQ(out.rgb,
+            (std::vector<uint8_t>{255, 255, 255, 100, 0, 0, 224, 204, 204}));
 }
 
 TEST(Picture, PaletteAndGrey) {
   uint8_t index[] = {1, 0}, map[] = {1, 2, 3, 4, 5, 6}, grey[] = {7, 8};
-  EXPECT_EQ(decodePicture(encode(PNG_FORMAT_RGB_COLORMAP, 2, 1, index, map, 2), plenty).rgb, (std::vector<uint8_t>{4, 5, 6, 1, 2, 3}));
-  EXPECT_EQ(decodePicture(encode(PNG_FORMAT_GRAY, 2, 1, grey), plenty).rgb, (std::vector<uint8_t>{7, 7, 7, 8, 8, 8}));
+  EXPECT_EQ(decodePicture(encode(PNG_FORMAT_RGB_COLORMAP, 2, 1, index, map, 2),
+                          plenty)
+                .rgb,
+            (std::vector<uint8_t>{4, 5, 6, 1, 2, 3}));
+  EXPECT_EQ(decodePicture(encode(PNG_FORMAT_GRAY, 2, 1, grey), plenty).rgb,
+            (std::vector<uint8_t>{7, 7, 7, 8, 8, 8}));
 }
 
 TEST(Picture, Jpeg) {
@@ -97,20 +106,32 @@ TEST(Picture, Jpeg) {
 
 TEST(Picture, BrokenFilesAreErrors) {
   std::string good = png(3), photo = jpeg(solid(64, 64, 1, 200, 3));
-  EXPECT_NE(errorOf([&] { decodePicture(good.substr(0, good.size() - 20), plenty); }).find("bad PNG"), std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              decodePicture(good.substr(0, good.size() - 20), plenty);
+            }).find("bad PNG"),
+            std::string::npos);
   std::string flipped = good;
   size_t data = good.find("IDAT") + 6;
   flipped[data] = char(flipped[data] ^ 0x55);
   EXPECT_NE(errorOf([&] { decodePicture(flipped, plenty); }), "");
-  EXPECT_NE(errorOf([&] { decodePicture(photo.substr(0, photo.size() / 2), plenty); }).find("bad JPEG"), std::string::npos);
-  EXPECT_EQ(errorOf([&] { decodePicture("GIF89a", plenty); }), "neither PNG nor JPEG");
-  EXPECT_EQ(errorOf([&] { decodePicture("", plenty); }), "neither PNG nor JPEG");
+  EXPECT_NE(errorOf([&] {
+              decodePicture(photo.substr(0, photo.size() / 2), plenty);
+            }).find("bad JPEG"),
+            std::string::npos);
+  EXPECT_EQ(errorOf([&] { decodePicture("GIF89a", plenty); }),
+            "neither PNG nor JPEG");
+  EXPECT_EQ(errorOf([&] { decodePicture("", plenty); }),
+            "neither PNG nor JPEG");
   EXPECT_NE(errorOf([&] { decodePicture("\xff\xd8\xff", plenty); }), "");
 }
 
 TEST(Picture, PixelsAreLimitedBeforeDecoding) {
-  EXPECT_NE(errorOf([&] { decodePicture(png(3), 15); }).find("the limit is 15"), std::string::npos);
-  EXPECT_NE(errorOf([&] { decodePicture(jpeg(solid(8, 8, 0, 0, 0)), 63); }).find("the limit is 63"), std::string::npos);
+  EXPECT_NE(errorOf([&] { decodePicture(png(3), 15); }).find("the limit is 15"),
+            std::string::npos);
+  EXPECT_NE(errorOf([&] {
+              decodePicture(jpeg(solid(8, 8, 0, 0, 0)), 63);
+            }).find("the limit is 63"),
+            std::string::npos);
   // A header that claims 60000 x 60000 pixels: refused without their memory.
   std::string bomb = png(3);
   for (size_t at : {16u, 20u})
@@ -120,14 +141,16 @@ TEST(Picture, PixelsAreLimitedBeforeDecoding) {
 
 TEST(Picture, ShrinkingAveragesAreas) {
   Picture in{3, 1, {0, 0, 0, 90, 90, 90, 240, 240, 240}};
-  Picture out = resize(in, 2, 1); // 1.5 pixels each: (0 + 45) / 1.5, (45 + 240) / 1.5
+  Picture out =
+      resize(in, 2, 1); // 1.5 pixels each: (0 + 45) / 1.5, (45 + 240) / 1.5
   EXPECT_EQ(out.rgb, (std::vector<uint8_t>{30, 30, 30, 190, 190, 190}));
 }
 
 TEST(Picture, EnlargingIsBilinear) {
   Picture in{2, 1, {0, 0, 0, 100, 100, 100}};
   Picture out = resize(in, 4, 1); // centres at -0.25, 0.25, 0.75, 1.25
-  EXPECT_EQ(out.rgb, (std::vector<uint8_t>{0, 0, 0, 25, 25, 25, 75, 75, 75, 100, 100, 100}));
+  EXPECT_EQ(out.rgb, (std::vector<uint8_t>{0, 0, 0, 25, 25, 25, 75, 75, 75, 100,
+                                           100, 100}));
 }
 
 TEST(Picture, ThinPicturesStayCheap) {

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The dt-data subcommands that make shards: documents composed of emoji pictures and
-// names, picture-name pairs, or the files of a folder.
+// The dt-data subcommands that make shards: documents composed of emoji
+// pictures and names, picture-name pairs, or the files of a folder.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,15 +19,18 @@ namespace dt::tools {
 
 struct DocumentOptions {
   int64_t sequences = 12000;
-  int64_t tokens = 44;     ///< of a document at most, counted as docs/data.md's example templates do
+  int64_t tokens = 44;     ///< of a document at most, counted as docs/data.md's
+                           ///< example templates do
   int64_t imageTokens = 4; ///< tokens that stand for a picture
   int64_t minImages = 0, maxImages = 3, minTargets = 0, maxTargets = 4;
   uint64_t seed = 0;
 };
 
-/// Documents: shuffled picture -> name and name -> picture segments, as many of each as drawn uniformly from the ranges and as fit,
-/// then pairs of names. Each emoji comes once in each kind before any comes again. Throws rt::Error.
-void writeDocuments(const std::vector<Emoji> &emoji, const DocumentOptions &options, const std::string &shard);
+/// Documents: shuffled picture -> name and name -> picture segments, as many of
+/// each as drawn uniformly from the ranges and as fit, then pairs of names.
+/// Each emoji comes once in each kind before any comes again. Throws rt::Error.
+void writeDocuments(const std::vector<Emoji> &emoji,
+                    const DocumentOptions &options, const std::string &shard);
 
 /// KEY.png and KEY.txt for each emoji. Throws rt::Error.
 void writePairs(const std::vector<Emoji> &emoji, const std::string &shard);
@@ -36,7 +39,8 @@ void writePairs(const std::vector<Emoji> &emoji, const std::string &shard);
 void writeFolder(const std::string &folder, const std::string &shard);
 
 /// The words of all names, sorted. Throws rt::Error.
-void writeVocabulary(const std::vector<std::string> &texts, const std::string &file);
+void writeVocabulary(const std::vector<std::string> &texts,
+                     const std::string &file);
 
 } // namespace dt::tools
 

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Inspect.h. Histograms of tokens have about sixteen bins of a round width, those
-// of items one bin a count.
+// See Inspect.h. Histograms of tokens have about sixteen bins of a round width,
+// those of items one bin a count.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,19 +25,23 @@ using namespace dt::rt::data;
 using Json = nlohmann::json;
 
 namespace {
-void nameBroken(const std::string &path, const ShardIndex &index, size_t limit) {
+void nameBroken(const std::string &path, const ShardIndex &index,
+                size_t limit) {
   for (const std::string &line : describeBroken(path, index, limit))
     std::fprintf(stderr, "%s\n", line.c_str());
   if (!index.problem.empty())
-    std::fprintf(stderr, "%s: damaged: %s\n", path.c_str(), index.problem.c_str());
+    std::fprintf(stderr, "%s: damaged: %s\n", path.c_str(),
+                 index.problem.c_str());
 }
 
 void countLine(const std::string &path, const ShardIndex &index) {
-  std::printf("%s: %lld samples, %lld broken\n", path.c_str(), (long long)index.samples.size(), (long long)index.broken());
+  std::printf("%s: %lld samples, %lld broken\n", path.c_str(),
+              (long long)index.samples.size(), (long long)index.broken());
 }
 } // namespace
 
-bool tools::indexShards(const Config &config, const std::vector<std::string> &shards, int workers) {
+bool tools::indexShards(const Config &config,
+                        const std::vector<std::string> &shards, int workers) {
   bool good = true;
   for (const std::string &path : shards) {
     ShardIndex index = buildIndex(config, path, workers);
@@ -52,18 +56,21 @@ bool tools::indexShards(const Config &config, const std::vector<std::string> &sh
   return good;
 }
 
-bool tools::checkShards(const Config &config, const std::vector<std::string> &shards, int workers) {
+bool tools::checkShards(const Config &config,
+                        const std::vector<std::string> &shards, int workers) {
   bool good = true;
   for (const std::string &path : shards) {
     ShardIndex index = buildIndex(config, path, workers);
     nameBroken(path, index, std::numeric_limits<size_t>::max());
     countLine(path, index);
-    good &= !index.samples.empty() && index.broken() == 0 && index.problem.empty();
+    good &=
+        !index.samples.empty() && index.broken() == 0 && index.problem.empty();
   }
   return good;
 }
 
-std::vector<std::string> tools::collectTexts(const std::vector<std::string> &shards) {
+std::vector<std::string>
+tools::collectTexts(const std::vector<std::string> &shards) {
   std::vector<std::string> texts;
   for (const std::string &path : shards) {
     ShardIndex index = listSamples(path);
@@ -73,7 +80,9 @@ std::vector<std::string> tools::collectTexts(const std::vector<std::string> &sha
         if (!sample.ok())
           continue;
         std::vector<std::string> more =
-            readTexts(Limits(), sample.members, [&](const Member &m) { return file.read(m.offset, m.size); });
+            readTexts(Limits(), sample.members, [&](const Member &m) {
+              return file.read(m.offset, m.size);
+            });
         for (const std::string &text : more)
           if (!isUtf8(text))
             throw rt::Error("text is not UTF-8");
@@ -89,26 +98,30 @@ std::vector<std::string> tools::collectTexts(const std::vector<std::string> &sha
 namespace {
 struct Statistics {
   int64_t samples = 0;
-  std::map<std::string, int64_t> broken;                     ///< by reason
-  std::map<int64_t, int64_t> tokens, labels;                 ///< value -> samples
-  std::vector<std::map<int64_t, int64_t>> items;             ///< per kind
-  std::map<std::vector<int32_t>, int64_t> joint;             ///< counts of all kinds -> samples
+  std::map<std::string, int64_t> broken;         ///< by reason
+  std::map<int64_t, int64_t> tokens, labels;     ///< value -> samples
+  std::vector<std::map<int64_t, int64_t>> items; ///< per kind
+  std::map<std::vector<int32_t>, int64_t>
+      joint; ///< counts of all kinds -> samples
 };
 
-/// Reasons of one sort fall together: what is quoted and all numbers are left out.
+/// Reasons of one sort fall together: what is quoted and all numbers are left
+/// out.
 std::string reasonOf(const std::string &problem) {
   std::string out;
   bool quoted = false;
   for (char c : problem) {
     if (c == '\'')
       quoted = !quoted;
-    else if (!quoted && !(c >= '0' && c <= '9' && !out.empty() && out.back() == 'N'))
+    else if (!quoted &&
+             !(c >= '0' && c <= '9' && !out.empty() && out.back() == 'N'))
       out += c >= '0' && c <= '9' ? 'N' : c;
   }
   return out;
 }
 
-Statistics count(const Config &config, const std::vector<std::string> &shards, int workers) {
+Statistics count(const Config &config, const std::vector<std::string> &shards,
+                 int workers) {
   Statistics s;
   s.items.resize(config.pictures.size());
   for (const std::string &path : shards) {
@@ -139,10 +152,12 @@ Json histogramJson(const std::map<int64_t, int64_t> &histogram) {
 }
 
 /// A line a bin: range, samples, bar.
-void printHistogram(const char *title, const std::map<int64_t, int64_t> &histogram) {
+void printHistogram(const char *title,
+                    const std::map<int64_t, int64_t> &histogram) {
   if (histogram.empty())
     return;
-  int64_t low = histogram.begin()->first, high = histogram.rbegin()->first, width = 1, sum = 0, samples = 0, top = 1;
+  int64_t low = histogram.begin()->first, high = histogram.rbegin()->first,
+          width = 1, sum = 0, samples = 0, top = 1;
   for (int i = 0; (high - low) / width >= 16; ++i) // 1, 2, 5, 10, 20, 50, ...
     width = i % 3 == 1 ? width * 5 / 2 : width * 2;
   std::map<int64_t, int64_t> bins;
@@ -151,10 +166,14 @@ void printHistogram(const char *title, const std::map<int64_t, int64_t> &histogr
     sum += value * n;
     samples += n;
   }
-  std::printf("%s a sample: mean %.2f, from %lld to %lld\n", title, double(sum) / double(samples), (long long)low, (long long)high);
+  std::printf("%s a sample: mean %.2f, from %lld to %lld\n", title,
+              double(sum) / double(samples), (long long)low, (long long)high);
   for (int64_t bin = low / width; bin <= high / width; ++bin) {
-    std::string label = std::to_string(bin * width) + (width > 1 ? "-" + std::to_string((bin + 1) * width - 1) : "");
-    std::printf("  %13s %9lld %s\n", label.c_str(), (long long)bins[bin], std::string(size_t(bins[bin] * 50 / top), '#').c_str());
+    std::string label =
+        std::to_string(bin * width) +
+        (width > 1 ? "-" + std::to_string((bin + 1) * width - 1) : "");
+    std::printf("  %13s %9lld %s\n", label.c_str(), (long long)bins[bin],
+                std::string(size_t(bins[bin] * 50 / top), '#').c_str());
   }
 }
 
@@ -163,27 +182,36 @@ void printJoint(const Config &config, const Statistics &s, size_t a, size_t b) {
   std::map<std::pair<int32_t, int32_t>, int64_t> cells;
   for (auto &[counts, n] : s.joint)
     cells[{counts[a], counts[b]}] += n;
-  std::printf("%s (rows) by %s (columns)\n%8s", config.pictures[a].name.c_str(), config.pictures[b].name.c_str(), "");
+  std::printf("%s (rows) by %s (columns)\n%8s", config.pictures[a].name.c_str(),
+              config.pictures[b].name.c_str(), "");
   for (auto &column : s.items[b])
     std::printf("%9lld", (long long)column.first);
   std::printf("\n");
   for (auto &row : s.items[a]) {
     std::printf("%8lld", (long long)row.first);
     for (auto &column : s.items[b])
-      std::printf("%9lld", (long long)cells[{int32_t(row.first), int32_t(column.first)}]);
+      std::printf(
+          "%9lld",
+          (long long)cells[{int32_t(row.first), int32_t(column.first)}]);
     std::printf("\n");
   }
 }
 } // namespace
 
-void tools::printStatistics(const Config &config, const std::vector<std::string> &shards, int workers, bool json) {
+void tools::printStatistics(const Config &config,
+                            const std::vector<std::string> &shards, int workers,
+                            bool json) {
   Statistics s = count(config, shards, workers);
   int64_t broken = 0;
   for (auto &reason : s.broken)
     broken += reason.second;
   if (json) {
-    Json out = {{"shards", shards.size()}, {"samples", s.samples}, {"broken", broken}, {"reasons", s.broken},
-                {"tokens", histogramJson(s.tokens)}, {"labels", histogramJson(s.labels)}};
+    Json out = {{"shards", shards.size()},
+                {"samples", s.samples},
+                {"broken", broken},
+                {"reasons", s.broken},
+                {"tokens", histogramJson(s.tokens)},
+                {"labels", histogramJson(s.labels)}};
     Json kinds = Json::array(), joint = Json::array();
     for (size_t k = 0; k < config.pictures.size(); ++k) {
       kinds.push_back(config.pictures[k].name);
@@ -192,10 +220,13 @@ void tools::printStatistics(const Config &config, const std::vector<std::string>
     for (auto &[counts, n] : s.joint)
       joint.push_back({counts, n});
     out["joint"] = {{"kinds", kinds}, {"counts", joint}};
-    std::printf("%s\n", out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf(
+        "%s\n",
+        out.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     return;
   }
-  std::printf("%zu shard%s, %lld samples, %lld broken\n", shards.size(), shards.size() == 1 ? "" : "s", (long long)s.samples,
+  std::printf("%zu shard%s, %lld samples, %lld broken\n", shards.size(),
+              shards.size() == 1 ? "" : "s", (long long)s.samples,
               (long long)broken);
   for (auto &[reason, n] : s.broken)
     std::printf("  %9lld %s\n", (long long)n, reason.c_str());

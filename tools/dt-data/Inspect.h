@@ -16,17 +16,25 @@
 
 namespace dt::tools {
 
-/// Builds and writes the indices (also where they exist), names what is broken on stderr. False: a shard has no good sample or
-/// its index cannot be written. Throws rt::Error.
-bool indexShards(const rt::data::Config &config, const std::vector<std::string> &shards, int workers);
+/// Builds and writes the indices (also where they exist), names what is broken
+/// on stderr. False: a shard has no good sample or its index cannot be written.
+/// Throws rt::Error.
+bool indexShards(const rt::data::Config &config,
+                 const std::vector<std::string> &shards, int workers);
 
-/// The same without writing and with every broken sample named. False: anything is broken. Throws rt::Error.
-bool checkShards(const rt::data::Config &config, const std::vector<std::string> &shards, int workers);
+/// The same without writing and with every broken sample named. False: anything
+/// is broken. Throws rt::Error.
+bool checkShards(const rt::data::Config &config,
+                 const std::vector<std::string> &shards, int workers);
 
-/// Prints samples, broken ones by reason, and histograms; `json`: as one JSON object. Throws rt::Error.
-void printStatistics(const rt::data::Config &config, const std::vector<std::string> &shards, int workers, bool json);
+/// Prints samples, broken ones by reason, and histograms; `json`: as one JSON
+/// object. Throws rt::Error.
+void printStatistics(const rt::data::Config &config,
+                     const std::vector<std::string> &shards, int workers,
+                     bool json);
 
-/// All texts of the shards, broken samples left out and named on stderr. Throws rt::Error.
+/// All texts of the shards, broken samples left out and named on stderr. Throws
+/// rt::Error.
 std::vector<std::string> collectTexts(const std::vector<std::string> &shards);
 
 } // namespace dt::tools

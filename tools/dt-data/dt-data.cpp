@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The command line: docs/data.md has the page. Errors are one line and exit code 1;
-// wrong flags exit as LLVM's command line does.
+// The command line: docs/data.md has the page. Errors are one line and exit
+// code 1; wrong flags exit as LLVM's command line does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,36 +27,75 @@ namespace {
 /// All flags, so that none is a global.
 struct Options {
   cl::SubCommand build{"build", "write a shard"};
-  cl::SubCommand vocabulary{"vocabulary", "write the words of all texts, sorted"};
+  cl::SubCommand vocabulary{"vocabulary",
+                            "write the words of all texts, sorted"};
   cl::SubCommand index{"index", "build the indices of shards"};
-  cl::SubCommand check{"check", "decode everything; fail if any sample is broken"};
+  cl::SubCommand check{"check",
+                       "decode everything; fail if any sample is broken"};
   cl::SubCommand stats{"stats", "histograms of tokens and items"};
 
-  cl::opt<std::string> font{"from-emoji", cl::desc("colour bitmap font to draw emoji with"), cl::value_desc("font.ttf"), cl::sub(build)};
-  cl::opt<std::string> names{"names", cl::desc("Unicode's emoji-test.txt"), cl::value_desc("file"),
-                             cl::init("/usr/share/unicode/emoji/emoji-test.txt"), cl::sub(build)};
-  cl::list<std::string> groups{"groups", cl::desc("groups or subgroups of emoji, or all (default animal-mammal, animal-bird, food-fruit, food-vegetable)"),
-                               cl::CommaSeparated, cl::sub(build)};
-  cl::opt<std::string> folder{"from-dir", cl::desc("folder whose files become the shard"), cl::value_desc("folder"), cl::sub(build)};
-  cl::opt<bool> pairs{"pairs", cl::desc("one picture and name an emoji instead of documents"), cl::sub(build)};
-  cl::opt<unsigned> size{"size", cl::desc("pixels a side"), cl::init(32), cl::sub(build)};
-  cl::opt<unsigned> sequences{"sequences", cl::desc("documents"), cl::init(12000), cl::sub(build)};
-  cl::opt<unsigned> tokens{"tokens", cl::desc("most tokens of a document"), cl::init(44), cl::sub(build)};
-  cl::opt<unsigned> imageTokens{"image-tokens", cl::desc("tokens that stand for a picture"), cl::init(4), cl::sub(build)};
-  cl::opt<std::string> images{"images", cl::desc("pictures to describe in a document"), cl::value_desc("low-high"), cl::init("0-3"), cl::sub(build)};
-  cl::opt<std::string> targets{"targets", cl::desc("pictures to draw in a document"), cl::value_desc("low-high"), cl::init("0-4"), cl::sub(build)};
-  cl::opt<unsigned long long> seed{"seed", cl::desc("of the composition"), cl::init(0), cl::sub(build)};
-  cl::opt<std::string> wordsOut{"vocabulary", cl::desc("also write the words of the names"), cl::value_desc("file"), cl::sub(build)};
-  cl::opt<std::string> output{"o", cl::desc("output"), cl::value_desc("file"), cl::Required, cl::sub(build), cl::sub(vocabulary)};
+  cl::opt<std::string> font{"from-emoji",
+                            cl::desc("colour bitmap font to draw emoji with"),
+                            cl::value_desc("font.ttf"), cl::sub(build)};
+  cl::opt<std::string> names{
+      "names", cl::desc("Unicode's emoji-test.txt"), cl::value_desc("file"),
+      cl::init("/usr/share/unicode/emoji/emoji-test.txt"), cl::sub(build)};
+  cl::list<std::string> groups{
+      "groups",
+      cl::desc("groups or subgroups of emoji, or all (default animal-mammal, "
+               "animal-bird, food-fruit, food-vegetable)"),
+      cl::CommaSeparated, cl::sub(build)};
+  cl::opt<std::string> folder{"from-dir",
+                              cl::desc("folder whose files become the shard"),
+                              cl::value_desc("folder"), cl::sub(build)};
+  cl::opt<bool> pairs{
+      "pairs", cl::desc("one picture and name an emoji instead of documents"),
+      cl::sub(build)};
+  cl::opt<unsigned> size{"size", cl::desc("pixels a side"), cl::init(32),
+                         cl::sub(build)};
+  cl::opt<unsigned> sequences{"sequences", cl::desc("documents"),
+                              cl::init(12000), cl::sub(build)};
+  cl::opt<unsigned> tokens{"tokens", cl::desc("most tokens of a document"),
+                           cl::init(44), cl::sub(build)};
+  cl::opt<unsigned> imageTokens{"image-tokens",
+                                cl::desc("tokens that stand for a picture"),
+                                cl::init(4), cl::sub(build)};
+  cl::opt<std::string> images{
+      "images", cl::desc("pictures to describe in a document"),
+      cl::value_desc("low-high"), cl::init("0-3"), cl::sub(build)};
+  cl::opt<std::string> targets{
+      "targets", cl::desc("pictures to draw in a document"),
+      cl::value_desc("low-high"), cl::init("0-4"), cl::sub(build)};
+  cl::opt<unsigned long long> seed{"seed", cl::desc("of the composition"),
+                                   cl::init(0), cl::sub(build)};
+  cl::opt<std::string> wordsOut{"vocabulary",
+                                cl::desc("also write the words of the names"),
+                                cl::value_desc("file"), cl::sub(build)};
+  cl::opt<std::string> output{
+      "o",          cl::desc("output"), cl::value_desc("file"),
+      cl::Required, cl::sub(build),     cl::sub(vocabulary)};
 
-  cl::list<std::string> shards{cl::Positional, cl::desc("<shard.tar>..."), cl::OneOrMore, cl::sub(vocabulary), cl::sub(index), cl::sub(check), cl::sub(stats)};
-  cl::opt<std::string> recipe{"recipe", cl::desc("recipe or plan.json that says what samples are"), cl::value_desc("file"), cl::Required,
-                              cl::sub(index), cl::sub(check), cl::sub(stats)};
-  cl::opt<unsigned> workers{"workers", cl::desc("decoding threads (default: cores)"), cl::init(0), cl::sub(index), cl::sub(check), cl::sub(stats)};
+  cl::list<std::string> shards{cl::Positional, cl::desc("<shard.tar>..."),
+                               cl::OneOrMore,  cl::sub(vocabulary),
+                               cl::sub(index), cl::sub(check),
+                               cl::sub(stats)};
+  cl::opt<std::string> recipe{
+      "recipe",
+      cl::desc("recipe or plan.json that says what samples are"),
+      cl::value_desc("file"),
+      cl::Required,
+      cl::sub(index),
+      cl::sub(check),
+      cl::sub(stats)};
+  cl::opt<unsigned> workers{
+      "workers",      cl::desc("decoding threads (default: cores)"),
+      cl::init(0),    cl::sub(index),
+      cl::sub(check), cl::sub(stats)};
   cl::opt<bool> json{"json", cl::desc("print one JSON object"), cl::sub(stats)};
 };
 
-void parseRange(const char *flag, const std::string &text, int64_t &low, int64_t &high) {
+void parseRange(const char *flag, const std::string &text, int64_t &low,
+                int64_t &high) {
   char *end = nullptr;
   low = std::strtol(text.c_str(), &end, 10);
   bool good = end != text.c_str();
@@ -67,7 +106,8 @@ void parseRange(const char *flag, const std::string &text, int64_t &low, int64_t
     good = end != second;
   }
   if (!good || *end || low < 0 || high < low || high > 1000)
-    throw Error("--" + std::string(flag) + " " + text + ": expected a number or a range such as 0-3");
+    throw Error("--" + std::string(flag) + " " + text +
+                ": expected a number or a range such as 0-3");
 }
 
 int build(Options &o) {
@@ -91,7 +131,8 @@ int build(Options &o) {
     writeVocabulary(texts, o.wordsOut);
   if (o.pairs) {
     writePairs(emoji, o.output);
-    std::printf("%zu pictures with names -> %s\n", emoji.size(), o.output.c_str());
+    std::printf("%zu pictures with names -> %s\n", emoji.size(),
+                o.output.c_str());
     return 0;
   }
   DocumentOptions d;
@@ -102,7 +143,8 @@ int build(Options &o) {
   parseRange("images", o.images, d.minImages, d.maxImages);
   parseRange("targets", o.targets, d.minTargets, d.maxTargets);
   writeDocuments(emoji, d, o.output);
-  std::printf("%lld documents of %zu emoji -> %s\n", (long long)d.sequences, emoji.size(), o.output.c_str());
+  std::printf("%lld documents of %zu emoji -> %s\n", (long long)d.sequences,
+              emoji.size(), o.output.c_str());
   return 0;
 }
 
@@ -115,9 +157,12 @@ int run(Options &o) {
     return 0;
   }
   if (!o.index && !o.check && !o.stats)
-    throw Error("dt-data: expected a subcommand: build, vocabulary, index, check or stats (--help)");
+    throw Error("dt-data: expected a subcommand: build, vocabulary, index, "
+                "check or stats (--help)");
   rt::data::Config config = rt::data::Config::load(o.recipe);
-  int workers = o.workers ? int(std::min(o.workers.getValue(), 64u)) : std::max(1, int(std::thread::hardware_concurrency()));
+  int workers = o.workers
+                    ? int(std::min(o.workers.getValue(), 64u))
+                    : std::max(1, int(std::thread::hardware_concurrency()));
   if (o.index)
     return !indexShards(config, shards, workers);
   if (o.check)
@@ -129,7 +174,9 @@ int run(Options &o) {
 
 int main(int argc, char **argv) {
   Options options;
-  cl::ParseCommandLineOptions(argc, argv, "dt-data: build, index, check and describe WebDataset tar shards\n");
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "dt-data: build, index, check and describe WebDataset tar shards\n");
   try {
     return run(options);
   } catch (const Error &error) {
