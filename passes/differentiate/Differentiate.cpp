@@ -1,0 +1,50 @@
+//===- Differentiate.cpp - Gradients of marked functions ----------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/differentiate/FunctionVjp.h"
+#include "passes/differentiate/Passes.h"
+
+using namespace mlir;
+
+namespace dt::differentiate {
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "passes/differentiate/Passes.h.inc"
+} // namespace dt::differentiate
+
+using namespace dt;
+using namespace dt::differentiate;
+
+namespace {
+struct DifferentiatePass
+    : differentiate::impl::DifferentiateBase<DifferentiatePass> {
+  void runOnOperation() override;
+};
+} // namespace
+
+/// Stage functions: @forward, and any other that carries marks.
+static bool isStage(func::FuncOp function) {
+  if (function.isExternal())
+    return false;
+  if (function.getName() == "forward")
+    return true;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (function.getResultAttr(i, nn::kGradientsAttr))
+      return true;
+  return false;
+}
+
+void DifferentiatePass::runOnOperation() {
+  Differentiator differentiator(getOperation());
+  SmallVector<func::FuncOp> stages;
+  for (auto function : getOperation().getOps<func::FuncOp>())
+    if (isStage(function))
+      stages.push_back(function);
+  for (func::FuncOp stage : stages)
+    if (failed(differentiator.differentiateStage(stage)))
+      return signalPassFailure();
+  differentiator.cleanUp();
+}

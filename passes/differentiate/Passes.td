@@ -1,0 +1,47 @@
+//===- Passes.td - Passes of the differentiate phase -------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_DIFFERENTIATE_PASSES
+#define PASSES_DIFFERENTIATE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def MarkWanted : Pass<"dist-mark-wanted", "::mlir::ModuleOp"> {
+  let summary = "Decide which gradients a program needs";
+  let description = [{
+    Over the graph of modules: a value varies if something trainable is upstream of it, and counts if a loss is downstream. An input of a module wants a gradient if both hold and it comes over an
+    edge (`nn.wants_grad`); an output gets one gradient from each loss and from each edge whose input wants one (`nn.gradients`, in this order). Parts without either are left alone: a frozen
+    encoder has no backward function, a frozen model in the middle passes gradients on without computing any of its weights'.
+  }];
+}
+
+def Differentiate : Pass<"nn-differentiate", "::dt::dist::ModuleOp"> {
+  let summary = "Make .fwd and .bwd of every marked function";
+  let description = [{
+    Reverse mode. The vector-Jacobian products of the ops on active paths are written after the forward ops; then the function is cut in two. What the backward half uses of the forward half is an
+    argument, a residual, or computed again: by default (`nn.save = "vjp"`) ops with the trait Recomputable, unless that would keep more bytes than the value itself has; "all" keeps everything
+    that is asked for; "none" keeps nothing and computes the function again from its inputs. The attribute stands on a function or on the module.
+
+    Calls are differentiated once for each combination of callee, gradients that exist and gradients that are wanted. Contributions are added in the order of the reversed program, gradients of
+    parameters not at all: each goes into its own nn.accumulate or `nn.param_grad` result.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
+}
+
+def MarkUntouched : Pass<"nn-mark-untouched", "::dt::dist::ModuleOp"> {
+  let summary = "Mark trainable parameters that get no gradient";
+  let description = [{ `nn.no_gradient`: no backward function accumulates into it, so the optimizer must leave it alone (no decay either). }];
+}
+
+def VerifyDifferentiated : Pass<"nn-verify-differentiated", "::mlir::ModuleOp"> {
+  let summary = "State what the differentiate phase guarantees";
+  let description = [{
+    No marks are left; residuals are results of `.fwd` and arguments of `.bwd` in equal order and of equal types; each gradient that an edge brings is a result of its other end; parameter gradients
+    of layers only go into nn.accumulate or into parameter gradients of the caller.
+  }];
+}
+
+#endif // PASSES_DIFFERENTIATE_PASSES
