@@ -56,7 +56,7 @@ def NN_FusedOp : NN_PureOp<"fused", [SingleBlock]> {
   let assemblyFormat = "$inputs attr-dict `:` functional-type($inputs, $results) $body";
 }
 
-class NN_MovementTyped<string mnemonic, string what> : NN_SmoothTypedOp<mnemonic> {
+class NN_MovementTyped<string mnemonic, string what> : NN_SmoothTypedOp<mnemonic, [NN_Recomputable]> {
   let summary = what;
   let arguments = (ins NN_Tensor:$input);
   let results = (outs NN_Tensor:$result);
@@ -72,7 +72,7 @@ def NN_BroadcastOp : NN_MovementTyped<"broadcast", "repeats along dims of size 1
   let hasFolder = 1;
   let hasVerifier = 1;
 }
-def NN_TransposeOp : NN_SmoothOp<"transpose"> {
+def NN_TransposeOp : NN_SmoothOp<"transpose", [NN_Recomputable]> {
   let summary = "result axis i is input axis permutation[i]";
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$permutation);
   let results = (outs NN_Tensor:$result);
@@ -80,7 +80,7 @@ def NN_TransposeOp : NN_SmoothOp<"transpose"> {
   let hasCanonicalizeMethod = 1;
   let assemblyFormat = "$input $permutation attr-dict `:` type($input)";
 }
-def NN_SliceOp : NN_SmoothTypedOp<"slice"> {
+def NN_SliceOp : NN_SmoothTypedOp<"slice", [NN_Recomputable]> {
   let summary = "elements starts[i], starts[i] + steps[i], … of each axis";
   let description = [{
     A step may be negative. The result's dims say how many elements are taken; where the input's dim is not a number, starts count from its begin, or with `from_end` (a bool an axis) back from its end.

@@ -29,7 +29,9 @@ enum class Save : uint8_t { vjp, all, none };
 /// Reads nn.save of a function or its module; emits an error on other words.
 mlir::FailureOr<Save> getSaveMode(mlir::func::FuncOp function);
 
-/// What an operand of the backward function is, seen from the call.
+/// What an operand of the backward function is, seen from the call. A
+/// gradient's index is that of its result (a stage's: its number among all
+/// gradients, of which a result may have several).
 struct Source {
   enum Kind : uint8_t { argument, result, residual, gradient } kind;
   unsigned index;

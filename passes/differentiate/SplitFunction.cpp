@@ -216,7 +216,7 @@ void Splitter::listInputs() {
       residuals.push_back(v);
     }
   for (unsigned i = 0; i < joint.gradientOf.size(); ++i)
-    add(Source::gradient, joint.gradientOf[i],
+    add(Source::gradient, joint.isStage ? i : joint.gradientOf[i],
         body.getArgument(joint.numArguments + i));
 }
 
@@ -296,9 +296,9 @@ void Splitter::finishForward(StringRef name) {
   attrs.resize(results.size(), mark);
   function.setFunctionType(
       b.getFunctionType(function.getFunctionType().getInputs(), results));
-  for (auto [i, dict] : llvm::enumerate(attrs))
-    function.setResultAttrs(
-        i, dict ? dict : b.getDictionaryAttr(ArrayRef<NamedAttribute>()));
+  for (DictionaryAttr &dict : attrs)
+    dict = dict ? dict : b.getDictionaryAttr(ArrayRef<NamedAttribute>());
+  function.setAllResultAttrs(attrs);
   function.setName(name);
   pair.forward = function;
 }
