@@ -1,0 +1,90 @@
+# ===- train_model.py - from a model folder to a verdict --------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# The whole way in one command: compile the folder's recipe (whole batch, or cut
+# into microbatches), build the emitted program, train it on PyTorch's batch, and
+# compare with PyTorch's figures (golden.py). With --refused, compilation must
+# instead end in exactly one error that matches.
+# ===-----------------------------------------------------------------------===
+"""train_model.py MODEL_FOLDER --dt-opt PATH: compiles, builds, trains and compares with PyTorch."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+
+def call(command, cwd, environment=None, what=""):
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment, timeout=600)
+    if done.returncode != 0:
+        sys.exit(f"{what or command[0]} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done
+
+
+def make_recipe(model, frozen, micro, folder):
+    """A copy of the model's files with the microbatch size asked for."""
+    recipe = json.loads((model / ("recipe-frozen.json" if frozen else "recipe.json")).read_text())
+    for module in recipe["modules"].values():
+        shutil.copy(model / module["onnx"], folder / module["onnx"])
+    if micro:
+        recipe["batch"]["micro"] = micro
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    return folder / "recipe.json"
+
+
+def emit(dt_opt, recipe, out):
+    return subprocess.run([dt_opt, recipe, "--emit=cpp", "--target=cpu", "-o", out], capture_output=True, text=True, timeout=300)
+
+
+def build(out, cache):
+    # All programs share the runtime's sources: with paths taken relative to the
+    # program's folder the compiler cache finds them again.
+    environment = dict(os.environ, CCACHE_BASEDIR=str(out.resolve()), CCACHE_NOHASHDIR="1")
+    if cache:
+        environment["CCACHE_DIR"] = cache
+    call(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], out, environment, "cmake")
+    call(["cmake", "--build", out / "build"], out, environment, "build")
+
+
+def check_refusal(done, pattern):
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    if done.returncode == 0:
+        sys.exit("compiled, though it should have been refused")
+    if len(errors) != 1 or not re.search(pattern, errors[0]):
+        sys.exit(f"expected one error matching '{pattern}', got:\n{done.stderr}")
+    print("refused as expected:", errors[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
+    parser.add_argument("--micro", type=int, default=0, help="samples a microbatch (default: the recipe's)")
+    parser.add_argument("--frozen", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--refused", help="compilation must fail with one error matching this")
+    parser.add_argument("--keep", type=pathlib.Path, help="leave the emitted program here")
+    arguments = parser.parse_args()
+    golden = pathlib.Path(__file__).with_name("golden.py")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        recipe = make_recipe(arguments.model, arguments.frozen, arguments.micro, folder)
+        out = arguments.keep or folder / "program"
+        done = emit(arguments.dt_opt.resolve(), recipe, out)
+        if arguments.refused:
+            return check_refusal(done, arguments.refused)
+        if done.returncode != 0:
+            sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        build(out, os.environ.get("CCACHE_DIR"))
+        command = [sys.executable, golden, arguments.model, "--program", out, "--threads", str(arguments.threads)]
+        sys.exit(subprocess.run(command + (["--frozen"] if arguments.frozen else [])).returncode)
+
+
+if __name__ == "__main__":
+    main()
