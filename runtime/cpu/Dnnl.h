@@ -1,0 +1,54 @@
+//===- Dnnl.h - the runtime's one oneDNN engine and its scratch --*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What the wrappers around oneDNN share: engine, stream and reusable scratch memory.
+// Library calls are made by the thread that runs the step, so nothing is locked.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_CPU_DNNL_H
+#define DT_RUNTIME_CPU_DNNL_H
+
+#include <dnnl.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace dt::rt {
+
+dnnl::engine &dnnlEngine();
+dnnl::stream &dnnlStream();
+
+/// Ends the program with one line: a library refused a call that generated code made.
+[[noreturn]] void libraryFailure(const char *call, const char *reason);
+
+/// 64-byte aligned memory that only ever grows. Blocks stay valid until the next
+/// `reset`; after the first step nothing is allocated any more.
+class Scratch {
+public:
+  Scratch() = default;
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+  ~Scratch();
+
+  void reset() { used = 0; }
+  void *bytes(size_t size);
+  float *floats(size_t count) { return static_cast<float *>(bytes(count * sizeof(float))); }
+
+private:
+  struct Block {
+    void *data;
+    size_t size;
+  };
+  std::vector<Block> blocks; ///< block i serves the i-th request since reset
+  size_t used = 0;
+};
+
+/// The scratch of the calling thread.
+Scratch &threadScratch();
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_CPU_DNNL_H
