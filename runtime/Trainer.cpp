@@ -146,7 +146,7 @@ void Trainer::upload(int module, int input, const Part &part, int slot) {
     device::copyToDevice(address(info.modules[module].inputs[input].buffer, part, slot), bytes.data, bytes.size);
 }
 
-void Trainer::run(TaskFn function, int module, const Part &part, int slot, uint32_t microbatch, int64_t step) {
+void Trainer::run(TaskFn function, const Part &part, int slot, uint32_t microbatch, int64_t step) {
   TaskContext context{arena,          parameters,  gradients, part.dims.data(), part.rows.data(), slot, int32_t(microbatch),
                       seeds.data(), step, options.seed, device::stream()};
   function(context);
@@ -156,7 +156,7 @@ void Trainer::forward(int module, const Part &part) {
   checkPart(module, part);
   for (size_t i = 0; i < part.inputs.size(); ++i)
     upload(module, int(i), part, 0);
-  run(info.modules[module].forward, module, part, 0, 0, 0);
+  run(info.modules[module].forward, part, 0, 0, 0);
   device::synchronize();
 }
 
@@ -184,20 +184,20 @@ void Trainer::runRow(const TaskRow &row, const Batch &batch, int64_t step) {
     const Part &part = partOf(batch, loss.module, row.microbatch);
     for (int32_t input : loss.denominatorInputs)
       upload(loss.module, input, part, row.slot);
-    run(loss.denominator, loss.module, part, row.slot, row.microbatch, step);
+    run(loss.denominator, part, row.slot, row.microbatch, step);
     device::copy(lossCell(row.index, row.microbatch), address(loss.denominatorOut, part, row.slot), sizeof(float));
     return;
   }
   const ModuleInfo &module = info.modules[row.index];
   const Part &part = partOf(batch, row.index, row.microbatch);
   if (row.kind == TaskKind::Backward) {
-    run(module.backward, row.index, part, row.slot, row.microbatch, step);
+    run(module.backward, part, row.slot, row.microbatch, step);
     return;
   }
   for (size_t i = 0; i < module.inputs.size; ++i)
     if (module.inputs[i].fromModule < 0)
       upload(row.index, int(i), part, row.slot);
-  run(module.forward, row.index, part, row.slot, row.microbatch, step);
+  run(module.forward, part, row.slot, row.microbatch, step);
   for (size_t l = 0; l < info.losses.size; ++l)
     if (info.losses[l].module == row.index)
       device::copy(lossCell(int(l), row.microbatch) + numerators, address(info.losses[l].numerator, part, row.slot),

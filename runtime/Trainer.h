@@ -41,9 +41,9 @@ public:
   /// True: the device is synchronised after each row, so that times are those of the row alone.
   virtual bool wantsTimes() const { return false; }
   /// Outputs of a Forward row are valid now.
-  virtual void rowDone(const TaskRow &row, const Part &part, double begin, double end) {}
+  virtual void rowDone(const TaskRow & /*row*/, const Part & /*part*/, double /*begin*/, double /*end*/) {}
   /// Gradients are complete, the optimizer has not run.
-  virtual void gradientsDone(const StepResult &result) {}
+  virtual void gradientsDone(const StepResult & /*result*/) {}
 };
 
 class Trainer {
@@ -91,7 +91,7 @@ private:
   void checkBatch(const Batch &batch) const;
   void checkPart(int module, const Part &part) const;
   void upload(int module, int input, const Part &part, int slot);
-  void run(TaskFn function, int module, const Part &part, int slot, uint32_t microbatch, int64_t step);
+  void run(TaskFn function, const Part &part, int slot, uint32_t microbatch, int64_t step);
   void runRow(const TaskRow &row, const Batch &batch, int64_t step);
   void makeSeeds();
   void finishLosses(StepResult &result) const;

@@ -1,0 +1,64 @@
+//===- Progress.h - what a running program shows and records ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_PROGRESS_H
+#define DT_RUNTIME_PROGRESS_H
+
+#include "runtime/Trainer.h"
+
+#include <cstdio>
+#include <fstream>
+
+namespace dt::rt {
+
+/// A bar on a terminal; elsewhere a line at the first and last step and every `every` seconds.
+class Progress {
+public:
+  Progress(const ProgramInfo &program, int64_t first, int64_t total, double every);
+  void step(int64_t step, const StepResult &result);
+  /// Ends the bar's line, so that other output can follow.
+  void finish();
+
+private:
+  std::string text(int64_t step, const StepResult &result, double time) const;
+
+  const ProgramInfo &program;
+  int64_t first, total;
+  double every, start, last = -1e9;
+  double recentTime; ///< begin of the window for the speed
+  int64_t recentStep;
+  bool terminal, open = false;
+};
+
+/// --metrics: one JSON object a step: step (of steps done), loss, a field a term, lr, grad_norm, seconds,
+/// samples_per_second, and milliseconds a module.
+class Metrics {
+public:
+  /// An empty path: nothing is written. Appends if `append` (a resumed run). Throws Error.
+  Metrics(const std::string &path, bool append);
+  void step(const ProgramInfo &program, int64_t step, const StepResult &result, double seconds,
+            const std::vector<double> &moduleSeconds);
+
+private:
+  std::ofstream stream;
+};
+
+/// --trace: Chrome's trace event format ("X" events, microseconds).
+class Trace {
+public:
+  explicit Trace(const std::string &path);
+  ~Trace();
+  bool enabled() const { return stream.is_open(); }
+  void event(const std::string &name, int64_t step, double begin, double end, int track = 0);
+
+private:
+  std::ofstream stream;
+  bool any = false;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_PROGRESS_H
