@@ -4,10 +4,11 @@
 //
 // A checkpoint is a folder `step-N` in the checkpoint directory:
 //   weights.safetensors    parameters, "module.parameter"
-//   optimizer.safetensors  "exp_avg.<parameter>", "exp_avg_sq.<parameter>" (AdamW), "momentum.<parameter>" (SGD)
-//   index.json             step, seed, plan and data hashes, size and hash of each file
-// It is written as `step-N.tmp`, synced and renamed, so a folder without .tmp is
-// whole; reading takes the newest whose files are as the index says.
+//   optimizer.safetensors  "exp_avg.<parameter>", "exp_avg_sq.<parameter>"
+//   (AdamW), "momentum.<parameter>" (SGD) index.json             step, seed,
+//   plan and data hashes, size and hash of each file
+// It is written as `step-N.tmp`, synced and renamed, so a folder without .tmp
+// is whole; reading takes the newest whose files are as the index says.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,12 +19,16 @@
 
 namespace dt::rt {
 
-/// Saves the state after `step` steps; keeps the `keep` newest checkpoints. Throws Error.
-void saveCheckpoint(const Trainer &trainer, const std::string &directory, int64_t step, uint64_t dataHash, int keep = 2);
+/// Saves the state after `step` steps; keeps the `keep` newest checkpoints.
+/// Throws Error.
+void saveCheckpoint(const Trainer &trainer, const std::string &directory,
+                    int64_t step, uint64_t dataHash, int keep = 2);
 
-/// Loads the newest checkpoint and returns its number of steps. Throws Error if there is none, if the
-/// newest is damaged, or if it belongs to another program, seed or data.
-int64_t loadCheckpoint(Trainer &trainer, const std::string &directory, uint64_t dataHash);
+/// Loads the newest checkpoint and returns its number of steps. Throws Error if
+/// there is none, if the newest is damaged, or if it belongs to another
+/// program, seed or data.
+int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
+                       uint64_t dataHash);
 
 } // namespace dt::rt
 

@@ -1,11 +1,13 @@
-//===- Export.cpp - trained weights back into ONNX files -------------------===//
+//===- Export.cpp - trained weights back into ONNX files
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Field numbers are those of onnx.proto: ModelProto.graph = 7, GraphProto.initializer = 5,
-// TensorProto {dims = 1, data_type = 2, float_data = 4, int32_data = 5, string_data = 6,
-// int64_data = 7, name = 8, raw_data = 9, double_data = 10, uint64_data = 11,
-// external_data = 13, data_location = 14}, StringStringEntryProto {key = 1, value = 2}.
+// Field numbers are those of onnx.proto: ModelProto.graph = 7,
+// GraphProto.initializer = 5, TensorProto {dims = 1, data_type = 2, float_data
+// = 4, int32_data = 5, string_data = 6, int64_data = 7, name = 8, raw_data = 9,
+// double_data = 10, uint64_data = 11, external_data = 13, data_location = 14},
+// StringStringEntryProto {key = 1, value = 2}.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,22 +28,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kInlineLimit = 1500u * 1000 * 1000; // protobuf messages end at 2 GB
-constexpr int kFloatType = 1;                        // TensorProto.FLOAT
+constexpr size_t kInlineLimit =
+    1500u * 1000 * 1000;      // protobuf messages end at 2 GB
+constexpr int kFloatType = 1; // TensorProto.FLOAT
 
 enum Wire { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
 
 struct Field {
   uint32_t number;
   int wire;
-  uint64_t value = 0;          ///< of a varint
-  std::string_view whole, body; ///< with and without its header; body of Bytes only
+  uint64_t value = 0; ///< of a varint
+  std::string_view whole,
+      body; ///< with and without its header; body of Bytes only
 };
 
 /// Iterates over the fields of one message; throws on anything malformed.
 class Reader {
 public:
-  Reader(std::string_view message, const std::string &file) : rest(message), file(file) {}
+  Reader(std::string_view message, const std::string &file)
+      : rest(message), file(file) {}
 
   bool next(Field &field) {
     if (rest.empty())
@@ -89,7 +94,9 @@ public:
   bool done() const { return rest.empty(); }
 
 private:
-  [[noreturn]] void fail() const { throw Error(file + ": not a valid ONNX file"); }
+  [[noreturn]] void fail() const {
+    throw Error(file + ": not a valid ONNX file");
+  }
   std::string_view rest;
   const std::string &file;
 };
@@ -101,13 +108,16 @@ std::string varintBytes(uint64_t value) {
   return bytes + char(value);
 }
 
-std::string header(uint32_t number, int wire) { return varintBytes(uint64_t(number) << 3 | wire); }
+std::string header(uint32_t number, int wire) {
+  return varintBytes(uint64_t(number) << 3 | wire);
+}
 
 std::string lengthField(uint32_t number, const std::string &body) {
   return header(number, Bytes) + varintBytes(body.size()) + body;
 }
 
-/// What the output is made of, in order: bytes of the source, own bytes, or a parameter's value.
+/// What the output is made of, in order: bytes of the source, own bytes, or a
+/// parameter's value.
 struct Piece {
   std::string_view source;
   std::string own;
@@ -116,7 +126,9 @@ struct Piece {
 };
 using Pieces = std::vector<Piece>;
 
-void append(Pieces &pieces, std::string_view source) { pieces.push_back({source, {}, nullptr, source.size()}); }
+void append(Pieces &pieces, std::string_view source) {
+  pieces.push_back({source, {}, nullptr, source.size()});
+}
 void append(Pieces &pieces, std::string own) {
   size_t size = own.size();
   pieces.push_back({{}, std::move(own), nullptr, size});
@@ -161,20 +173,27 @@ TensorFacts readTensor(std::string_view message, const std::string &file) {
   return facts;
 }
 
-bool holdsValue(uint32_t number) { return (number >= 4 && number <= 7) || (number >= 9 && number <= 11) || number == 13 || number == 14; }
+bool holdsValue(uint32_t number) {
+  return (number >= 4 && number <= 7) || (number >= 9 && number <= 11) ||
+         number == 13 || number == 14;
+}
 
 /// One ONNX file on its way to `target`.
 class FileExport {
 public:
-  FileExport(const Trainer &trainer, const fs::path &source, const fs::path &target)
-      : trainer(trainer), source(source.string()), sourceDirectory(source.parent_path()), target(target) {
+  FileExport(const Trainer &trainer, const fs::path &source,
+             const fs::path &target)
+      : trainer(trainer), source(source.string()),
+        sourceDirectory(source.parent_path()), target(target) {
     std::ifstream stream(source, std::ios::binary);
     if (!stream)
       throw Error(this->source + ": cannot open");
     content.assign(std::istreambuf_iterator<char>(stream), {});
   }
 
-  void add(const std::string &initializer, const ParameterInfo *parameter) { replace[initializer] = parameter; }
+  void add(const std::string &initializer, const ParameterInfo *parameter) {
+    replace[initializer] = parameter;
+  }
 
   void write() {
     size_t bytes = 0;
@@ -226,10 +245,13 @@ private:
     return pieces;
   }
 
-  Pieces tensor(std::string_view message, const TensorFacts &facts, const ParameterInfo &parameter) {
+  Pieces tensor(std::string_view message, const TensorFacts &facts,
+                const ParameterInfo &parameter) {
     seen.insert(facts.name);
-    if (facts.type != kFloatType || parameter.tensor.type != DType::F32 || elementCount(facts.dims) != trainer.elements(parameter))
-      throw Error(source + ": initializer '" + facts.name + "' is not F32 " + shapeText(shapeOf(parameter.tensor, nullptr)) +
+    if (facts.type != kFloatType || parameter.tensor.type != DType::F32 ||
+        elementCount(facts.dims) != trainer.elements(parameter))
+      throw Error(source + ": initializer '" + facts.name + "' is not F32 " +
+                  shapeText(shapeOf(parameter.tensor, nullptr)) +
                   " as when the program was made");
     Pieces pieces;
     Field field;
@@ -244,7 +266,8 @@ private:
       return pieces;
     }
     auto entry = [&](const char *key, const std::string &text) {
-      append(pieces, lengthField(13, lengthField(1, key) + lengthField(2, text)));
+      append(pieces,
+             lengthField(13, lengthField(1, key) + lengthField(2, text)));
     };
     entry("location", target.filename().string() + ".data");
     entry("offset", std::to_string(sizeOf(outside)));
@@ -265,7 +288,9 @@ private:
     for (const Piece &piece : pieces) {
       if (piece.parameter) {
         host.resize(piece.size);
-        device::copyToHost(host.data(), trainer.parameterData() + piece.parameter->offset, piece.size);
+        device::copyToHost(host.data(),
+                           trainer.parameterData() + piece.parameter->offset,
+                           piece.size);
         stream.write(host.data(), piece.size);
       } else if (piece.own.empty()) {
         stream.write(piece.source.data(), piece.source.size());
@@ -281,14 +306,18 @@ private:
   void copyExternal() const {
     for (const std::string &location : locations) {
       fs::path path(location);
-      if (path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end())
-        throw Error(source + ": external data '" + location + "' lies outside of the model's folder");
+      if (path.is_absolute() ||
+          std::find(path.begin(), path.end(), "..") != path.end())
+        throw Error(source + ": external data '" + location +
+                    "' lies outside of the model's folder");
       fs::path to = target.parent_path() / path;
       std::error_code error;
       fs::create_directories(to.parent_path(), error);
-      fs::copy_file(sourceDirectory / path, to, fs::copy_options::overwrite_existing, error);
+      fs::copy_file(sourceDirectory / path, to,
+                    fs::copy_options::overwrite_existing, error);
       if (error)
-        throw Error(source + ": external data '" + location + "': " + error.message());
+        throw Error(source + ": external data '" + location +
+                    "': " + error.message());
     }
   }
 
@@ -304,19 +333,24 @@ private:
 
 } // namespace
 
-void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory, const std::string &target) {
+void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
+                const std::string &target) {
   std::error_code error;
   fs::create_directories(target, error);
   if (error)
     throw Error(target + ": cannot create: " + error.message());
   if (fs::equivalent(onnxDirectory, target, error))
-    throw Error(target + ": this is the program's own folder, choose another for --export");
+    throw Error(
+        target +
+        ": this is the program's own folder, choose another for --export");
   std::map<std::string, std::unique_ptr<FileExport>> files;
   for (const ParameterInfo &p : trainer.program().parameters)
     for (const OnnxRef &ref : p.onnx) {
       std::unique_ptr<FileExport> &file = files[ref.file];
       if (!file)
-        file = std::make_unique<FileExport>(trainer, fs::path(onnxDirectory) / ref.file, fs::path(target) / ref.file);
+        file = std::make_unique<FileExport>(trainer,
+                                            fs::path(onnxDirectory) / ref.file,
+                                            fs::path(target) / ref.file);
       file->add(ref.initializer, &p);
     }
   for (auto &[name, file] : files)

@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Copies the ONNX files a program was made from and replaces the contents of the
-// initializers that are parameters. A program links no ONNX library, and a generic
-// rewrite would lose what it does not know; so this walks the protobuf wire format
-// and leaves every other byte as it is.
+// Copies the ONNX files a program was made from and replaces the contents of
+// the initializers that are parameters. A program links no ONNX library, and a
+// generic rewrite would lose what it does not know; so this walks the protobuf
+// wire format and leaves every other byte as it is.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +16,12 @@
 
 namespace dt::rt {
 
-/// Writes each file that a parameter refers to from `onnxDirectory` to `target` (created if
-/// needed). Weights are inside the file; if a file's would exceed 1.5 GB they go to `<file>.data` beside
-/// it. Throws Error naming file and initializer.
-void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory, const std::string &target);
+/// Writes each file that a parameter refers to from `onnxDirectory` to `target`
+/// (created if needed). Weights are inside the file; if a file's would
+/// exceed 1.5 GB they go to `<file>.data` beside it. Throws Error naming file
+/// and initializer.
+void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
+                const std::string &target);
 
 } // namespace dt::rt
 

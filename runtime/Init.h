@@ -2,9 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Parameters that no file holds are drawn by rule from a counter-based generator:
-// a value depends on seed, parameter name and element index only, never on order,
-// layout or number of ranks.
+// Parameters that no file holds are drawn by rule from a counter-based
+// generator: a value depends on seed, parameter name and element index only,
+// never on order, layout or number of ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,17 +17,23 @@
 
 namespace dt::rt {
 
-/// Fills `values` (product of `shape` floats). Rules (torch.nn.init's names and defaults):
+/// Fills `values` (product of `shape` floats). Rules (torch.nn.init's names and
+/// defaults):
 ///   zeros, ones, constant(c), normal(mean,std), uniform(a,b),
-///   trunc_normal(std) or trunc_normal(mean,std,a,b)   [a, b default to mean -+ 2 std ... as in torch: -2 and 2],
-///   kaiming_uniform or kaiming_uniform(a)  (fan_in; a = sqrt(5) is torch.nn.Linear's default, default here),
-///   kaiming_normal, xavier_uniform, xavier_normal, each with an optional gain argument.
-/// Throws Error naming the parameter for a rule that does not parse or does not fit the shape.
-void initialize(float *values, const std::vector<int64_t> &shape, const std::string &rule, const std::string &name,
+///   trunc_normal(std) or trunc_normal(mean,std,a,b)   [a, b default to mean -+
+///   2 std ... as in torch: -2 and 2], kaiming_uniform or kaiming_uniform(a)
+///   (fan_in; a = sqrt(5) is torch.nn.Linear's default, default here),
+///   kaiming_normal, xavier_uniform, xavier_normal, each with an optional gain
+///   argument.
+/// Throws Error naming the parameter for a rule that does not parse or does not
+/// fit the shape.
+void initialize(float *values, const std::vector<int64_t> &shape,
+                const std::string &rule, const std::string &name,
                 uint64_t seed);
 
 /// Checks a rule without drawing.
-void checkInitRule(const std::string &rule, const std::vector<int64_t> &shape, const std::string &name);
+void checkInitRule(const std::string &rule, const std::vector<int64_t> &shape,
+                   const std::string &name);
 
 } // namespace dt::rt
 

@@ -1,4 +1,5 @@
-//===- Optimizer.cpp - from gradients to new parameters --------------------===//
+//===- Optimizer.cpp - from gradients to new parameters
+//--------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -23,16 +24,23 @@ size_t elementsOf(const ParameterInfo &p) {
 
 } // namespace
 
-double learningRate(const OptimizerInfo &info, int64_t step, int64_t totalSteps) {
+double learningRate(const OptimizerInfo &info, int64_t step,
+                    int64_t totalSteps) {
   if (info.totalSteps > 0)
     totalSteps = info.totalSteps;
   if (step < info.warmupSteps)
     return info.lr * double(step + 1) / double(info.warmupSteps);
-  double start = double(info.warmupSteps) + info.decayFrom * double(totalSteps - info.warmupSteps);
+  double start = double(info.warmupSteps) +
+                 info.decayFrom * double(totalSteps - info.warmupSteps);
   if (info.schedule == ScheduleKind::Constant || double(step) <= start)
     return info.lr;
-  double x = double(totalSteps) > start ? std::min(1.0, (double(step) - start) / (double(totalSteps) - start)) : 1.0;
-  double f = info.schedule == ScheduleKind::Linear ? 1 - x : 0.5 * (1 + std::cos(3.14159265358979323846 * x));
+  double x =
+      double(totalSteps) > start
+          ? std::min(1.0, (double(step) - start) / (double(totalSteps) - start))
+          : 1.0;
+  double f = info.schedule == ScheduleKind::Linear
+                 ? 1 - x
+                 : 0.5 * (1 + std::cos(3.14159265358979323846 * x));
   return info.lr * (info.finalFraction + (1 - info.finalFraction) * f);
 }
 
@@ -44,8 +52,10 @@ size_t trainableBytes(const ProgramInfo &program) {
   return (bytes + 63) / 64 * 64;
 }
 
-Optimizer::Optimizer(const ProgramInfo &program, const OptimizerInfo &info) : info(info) {
-  size_t previousEnd = 0; // end of the last parameter, rounded up to its padding
+Optimizer::Optimizer(const ProgramInfo &program, const OptimizerInfo &info)
+    : info(info) {
+  size_t previousEnd =
+      0; // end of the last parameter, rounded up to its padding
   for (const ParameterInfo &p : program.parameters) {
     if (!p.trainable || !p.hasGradient)
       continue;
@@ -59,7 +69,9 @@ Optimizer::Optimizer(const ProgramInfo &program, const OptimizerInfo &info) : in
   }
 }
 
-int Optimizer::moments() const { return info.kind == OptimizerKind::AdamW ? 2 : info.momentum != 0 ? 1 : 0; }
+int Optimizer::moments() const {
+  return info.kind == OptimizerKind::AdamW ? 2 : info.momentum != 0 ? 1 : 0;
+}
 
 double Optimizer::norm(const float *gradients) const {
   double sum = 0;
@@ -68,7 +80,8 @@ double Optimizer::norm(const float *gradients) const {
   return std::sqrt(sum);
 }
 
-void Optimizer::update(float *parameters, const float *gradients, float *first, float *second, int64_t step, double lr,
+void Optimizer::update(float *parameters, const float *gradients, float *first,
+                       float *second, int64_t step, double lr,
                        double norm) const {
   double scale = 1;
   if (info.clipNorm > 0) {
@@ -82,10 +95,12 @@ void Optimizer::update(float *parameters, const float *gradients, float *first, 
     if (info.kind == OptimizerKind::AdamW) {
       double t = double(step + 1);
       device::adamw(p, g, first + run.begin, second + run.begin, run.count,
-                    {lr, info.beta1, info.beta2, info.eps, decay, 1 - std::pow(info.beta1, t), 1 - std::pow(info.beta2, t),
+                    {lr, info.beta1, info.beta2, info.eps, decay,
+                     1 - std::pow(info.beta1, t), 1 - std::pow(info.beta2, t),
                      scale});
     } else {
-      device::sgd(p, g, first ? first + run.begin : nullptr, run.count, {lr, info.momentum, decay, scale, step == 0});
+      device::sgd(p, g, first ? first + run.begin : nullptr, run.count,
+                  {lr, info.momentum, decay, scale, step == 0});
     }
   }
 }

@@ -2,8 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// PyTorch's AdamW and SGD over the flat parameter table. Neighbouring parameters
-// with equal settings are one run, so a step is a few loops over long arrays.
+// PyTorch's AdamW and SGD over the flat parameter table. Neighbouring
+// parameters with equal settings are one run, so a step is a few loops over
+// long arrays.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +17,13 @@
 
 namespace dt::rt {
 
-/// The learning rate of a step (0-based), see OptimizerInfo. `totalSteps` replaces a total of 0.
-double learningRate(const OptimizerInfo &info, int64_t step, int64_t totalSteps);
+/// The learning rate of a step (0-based), see OptimizerInfo. `totalSteps`
+/// replaces a total of 0.
+double learningRate(const OptimizerInfo &info, int64_t step,
+                    int64_t totalSteps);
 
-/// Bytes of the gradient block and of each moment: up to the end of the last trainable parameter.
+/// Bytes of the gradient block and of each moment: up to the end of the last
+/// trainable parameter.
 size_t trainableBytes(const ProgramInfo &program);
 
 class Optimizer {
@@ -33,9 +37,10 @@ public:
   /// Global gradient norm; parameters without a gradient path do not count.
   double norm(const float *gradients) const;
 
-  /// One update with learning rate `lr` at `step` (0-based); `norm` from above, used if the recipe clips.
-  void update(float *parameters, const float *gradients, float *first, float *second, int64_t step, double lr,
-              double norm) const;
+  /// One update with learning rate `lr` at `step` (0-based); `norm` from above,
+  /// used if the recipe clips.
+  void update(float *parameters, const float *gradients, float *first,
+              float *second, int64_t step, double lr, double norm) const;
 
 private:
   struct Run {

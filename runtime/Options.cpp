@@ -1,4 +1,5 @@
-//===- Options.cpp - the command line of a training program ----------------===//
+//===- Options.cpp - the command line of a training program
+//----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -19,11 +20,13 @@ namespace {
 
 using Setter = std::function<void(const std::string &value)>;
 
-[[noreturn]] void bad(const std::string &flag, const std::string &value, const char *expected) {
+[[noreturn]] void bad(const std::string &flag, const std::string &value,
+                      const char *expected) {
   throw Error(flag + ": '" + value + "' is not " + expected);
 }
 
-int64_t integer(const std::string &flag, const std::string &value, int64_t least, int64_t most) {
+int64_t integer(const std::string &flag, const std::string &value,
+                int64_t least, int64_t most) {
   errno = 0;
   char *end;
   long long number = std::strtoll(value.c_str(), &end, 10);
@@ -35,30 +38,41 @@ int64_t integer(const std::string &flag, const std::string &value, int64_t least
 double real(const std::string &flag, const std::string &value, bool zero) {
   char *end;
   double number = std::strtod(value.c_str(), &end);
-  if (value.empty() || *end || !std::isfinite(number) || number < 0 || (!zero && number == 0))
+  if (value.empty() || *end || !std::isfinite(number) || number < 0 ||
+      (!zero && number == 0))
     bad(flag, value, zero ? "a non-negative number" : "a positive number");
   return number;
 }
 
 std::map<std::string, Setter> settersFor(Options &o) {
-  auto text = [](std::string &field) { return [&field](const std::string &v) { field = v; }; };
+  auto text = [](std::string &field) {
+    return [&field](const std::string &v) { field = v; };
+  };
   return {
       {"--program", text(o.program)},
       {"--data", text(o.data)},
       {"--batch", text(o.batch)},
-      {"--steps", [&](auto &v) { o.steps = integer("--steps", v, 0, INT64_MAX / 2); }},
-      {"--threads", [&](auto &v) { o.threads = int(integer("--threads", v, 1, 4096)); }},
-      {"--workers", [&](auto &v) { o.workers = int(integer("--workers", v, 1, 1024)); }},
+      {"--steps",
+       [&](auto &v) { o.steps = integer("--steps", v, 0, INT64_MAX / 2); }},
+      {"--threads",
+       [&](auto &v) { o.threads = int(integer("--threads", v, 1, 4096)); }},
+      {"--workers",
+       [&](auto &v) { o.workers = int(integer("--workers", v, 1, 1024)); }},
       {"--checkpoint", text(o.checkpoint)},
-      {"--save-every", [&](auto &v) { o.saveEvery = integer("--save-every", v, 1, INT64_MAX / 2); }},
+      {"--save-every",
+       [&](auto &v) {
+         o.saveEvery = integer("--save-every", v, 1, INT64_MAX / 2);
+       }},
       {"--metrics", text(o.metrics)},
       {"--trace", text(o.trace)},
       {"--save-outputs", text(o.saveOutputs)},
       {"--save-gradients", text(o.saveGradients)},
       {"--export", text(o.exportTo)},
-      {"--seed", [&](auto &v) { o.seed = uint64_t(integer("--seed", v, 0, INT64_MAX)); }},
+      {"--seed",
+       [&](auto &v) { o.seed = uint64_t(integer("--seed", v, 0, INT64_MAX)); }},
       {"--lr", [&](auto &v) { o.lr = real("--lr", v, true); }},
-      {"--log-every", [&](auto &v) { o.logEvery = real("--log-every", v, true); }},
+      {"--log-every",
+       [&](auto &v) { o.logEvery = real("--log-every", v, true); }},
   };
 }
 
@@ -66,7 +80,8 @@ void checkTogether(const Options &o) {
   if (!o.data.empty() && !o.batch.empty())
     throw Error("--data and --batch exclude each other");
   if (o.checkpoint.empty() && (o.resume || o.saveEvery))
-    throw Error(std::string(o.resume ? "--resume" : "--save-every") + " needs --checkpoint DIR");
+    throw Error(std::string(o.resume ? "--resume" : "--save-every") +
+                " needs --checkpoint DIR");
 }
 
 } // namespace
@@ -76,7 +91,8 @@ Options parseOptions(int argc, const char *const *argv) {
   std::map<std::string, Setter> setters = settersFor(options);
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i], value;
-    size_t equals = flag.rfind("--", 0) == 0 ? flag.find('=') : std::string::npos;
+    size_t equals =
+        flag.rfind("--", 0) == 0 ? flag.find('=') : std::string::npos;
     bool inlined = equals != std::string::npos;
     if (inlined) {
       value = flag.substr(equals + 1);
@@ -88,7 +104,8 @@ Options parseOptions(int argc, const char *const *argv) {
     }
     auto setter = setters.find(flag);
     if (setter == setters.end())
-      throw Error("unknown flag '" + std::string(argv[i]) + "' (--help lists them)");
+      throw Error("unknown flag '" + std::string(argv[i]) +
+                  "' (--help lists them)");
     if (!inlined) {
       if (++i == argc)
         throw Error(flag + " needs a value");
@@ -103,21 +120,28 @@ Options parseOptions(int argc, const char *const *argv) {
 
 const char *optionsHelp() {
   return "  --data 'SHARDS/*.tar'   train on WebDataset shards\n"
-         "  --batch F.safetensors   train on this one batch (tensors named module.input or input)\n"
-         "  --steps N               train until N steps are done (default: length of the schedule)\n"
-         "  --threads N             compute threads (default: OMP_NUM_THREADS or all cores)\n"
+         "  --batch F.safetensors   train on this one batch (tensors named "
+         "module.input or input)\n"
+         "  --steps N               train until N steps are done (default: "
+         "length of the schedule)\n"
+         "  --threads N             compute threads (default: OMP_NUM_THREADS "
+         "or all cores)\n"
          "  --workers N             threads that decode data (1)\n"
          "  --checkpoint DIR        save there at the end and on Ctrl-C\n"
          "  --save-every K          also every K steps\n"
          "  --resume                continue from the newest checkpoint\n"
          "  --metrics F.jsonl       a JSON object a step\n"
          "  --trace F.json          times of all tasks, for ui.perfetto.dev\n"
-         "  --save-outputs F        outputs and losses of the first step, as safetensors\n"
+         "  --save-outputs F        outputs and losses of the first step, as "
+         "safetensors\n"
          "  --save-gradients F      gradients of the first step\n"
-         "  --export DIR            write the ONNX files with the trained weights\n"
+         "  --export DIR            write the ONNX files with the trained "
+         "weights\n"
          "  --seed S, --lr X        replace the recipe's\n"
-         "  --log-every SECONDS     between lines when the output is no terminal (15)\n"
-         "  --program DIR           weights.safetensors, plan.json and onnx/ of this program\n";
+         "  --log-every SECONDS     between lines when the output is no "
+         "terminal (15)\n"
+         "  --program DIR           weights.safetensors, plan.json and onnx/ "
+         "of this program\n";
 }
 
 } // namespace dt::rt

@@ -14,24 +14,29 @@
 namespace dt::rt {
 
 struct Options {
-  std::string program;   ///< --program DIR: weights.safetensors, plan.json, onnx/
-  std::string data;      ///< --data 'shards/*.tar'
-  std::string batch;     ///< --batch FILE.safetensors: this batch every step
-  int64_t steps = -1;    ///< --steps N: train until N steps are done (default: the schedule's length)
-  int threads = 0;       ///< --threads N (default: OMP_NUM_THREADS or all cores)
-  int workers = 1;       ///< --workers N: decoding threads
+  std::string program; ///< --program DIR: weights.safetensors, plan.json, onnx/
+  std::string data;    ///< --data 'shards/*.tar'
+  std::string batch;   ///< --batch FILE.safetensors: this batch every step
+  int64_t steps = -1; ///< --steps N: train until N steps are done (default: the
+                      ///< schedule's length)
+  int threads = 0;    ///< --threads N (default: OMP_NUM_THREADS or all cores)
+  int workers = 1;    ///< --workers N: decoding threads
   std::string checkpoint; ///< --checkpoint DIR
-  int64_t saveEvery = 0; ///< --save-every K steps (0: only at the end and on Ctrl-C)
-  bool resume = false;   ///< --resume: continue from the newest checkpoint
-  std::string metrics;   ///< --metrics F.jsonl
-  std::string trace;     ///< --trace F.json (Chrome, Perfetto)
-  std::string saveOutputs;   ///< --save-outputs F.safetensors: of the first step
-  std::string saveGradients; ///< --save-gradients F.safetensors: of the first step
-  std::string exportTo;  ///< --export DIR: the ONNX files with the trained weights
+  int64_t saveEvery =
+      0; ///< --save-every K steps (0: only at the end and on Ctrl-C)
+  bool resume = false;     ///< --resume: continue from the newest checkpoint
+  std::string metrics;     ///< --metrics F.jsonl
+  std::string trace;       ///< --trace F.json (Chrome, Perfetto)
+  std::string saveOutputs; ///< --save-outputs F.safetensors: of the first step
+  std::string
+      saveGradients; ///< --save-gradients F.safetensors: of the first step
+  std::string
+      exportTo; ///< --export DIR: the ONNX files with the trained weights
   std::optional<uint64_t> seed; ///< --seed S
   std::optional<double> lr;     ///< --lr X
-  double logEvery = 15;  ///< --log-every SECONDS between lines when the output is not a terminal
-  bool help = false;     ///< --help
+  double logEvery = 15; ///< --log-every SECONDS between lines when the output
+                        ///< is not a terminal
+  bool help = false;    ///< --help
 };
 
 /// Flags as `--name value` or `--name=value`. Throws Error naming the flag.

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// --save-outputs and --save-gradients: what a step computed, under the names that
-// the ONNX files use, for comparison with another implementation.
+// --save-outputs and --save-gradients: what a step computed, under the names
+// that the ONNX files use, for comparison with another implementation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +14,9 @@
 
 namespace dt::rt {
 
-/// Joins the parts' outputs to those of the global batch: rows of items are put where the
-/// items stand in the batch. An output without an item axis is kept if there is one part only.
+/// Joins the parts' outputs to those of the global batch: rows of items are put
+/// where the items stand in the batch. An output without an item axis is kept
+/// if there is one part only.
 class OutputCollector {
 public:
   OutputCollector(const Trainer &trainer, const Batch &batch);
@@ -32,7 +33,8 @@ private:
     std::vector<std::byte> bytes;
     bool complete = true;
   };
-  void place(Output &output, const Part &part, const std::vector<std::byte> &bytes) const;
+  void place(Output &output, const Part &part,
+             const std::vector<std::byte> &bytes) const;
 
   const Trainer &trainer;
   std::vector<Output> outputs;

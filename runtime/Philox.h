@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11).
-// A draw is a pure function of (seed, purpose, step, item, element), so it does not
-// depend on layout, order or ranks. Header only and free of libraries, because
-// generated CPU and CUDA kernels include it too.
+// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
+// SC11). A draw is a pure function of (seed, purpose, step, item, element), so
+// it does not depend on layout, order or ranks. Header only and free of
+// libraries, because generated CPU and CUDA kernels include it too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,12 +28,13 @@ struct PhiloxBlock {
 };
 
 /// The ten rounds of the paper on a 128-bit counter and a 64-bit key.
-DT_HOST_DEVICE inline PhiloxBlock philox(PhiloxBlock counter, uint32_t key0, uint32_t key1) {
+DT_HOST_DEVICE inline PhiloxBlock philox(PhiloxBlock counter, uint32_t key0,
+                                         uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     uint64_t p0 = uint64_t(0xD2511F53u) * counter.word[0];
     uint64_t p1 = uint64_t(0xCD9E8D57u) * counter.word[2];
-    counter = {{uint32_t(p1 >> 32) ^ counter.word[1] ^ key0, uint32_t(p1), uint32_t(p0 >> 32) ^ counter.word[3] ^ key1,
-                uint32_t(p0)}};
+    counter = {{uint32_t(p1 >> 32) ^ counter.word[1] ^ key0, uint32_t(p1),
+                uint32_t(p0 >> 32) ^ counter.word[3] ^ key1, uint32_t(p0)}};
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
@@ -49,27 +50,37 @@ DT_HOST_DEVICE constexpr uint64_t philoxPurpose(const char *name) {
 }
 
 /// A stream of draws for one (seed, purpose, step, item). The block that holds
-/// element e is counter e / 4: element, step and item fill the counter, seed and
-/// purpose are mixed into the key.
+/// element e is counter e / 4: element, step and item fill the counter, seed
+/// and purpose are mixed into the key.
 class Random {
 public:
-  DT_HOST_DEVICE Random(uint64_t seed, uint64_t purpose, uint64_t step = 0, uint64_t item = 0) {
-    // One Philox call spreads the four inputs over key and upper counter words; no input is truncated.
-    PhiloxBlock a = philox({{uint32_t(purpose), uint32_t(purpose >> 32), uint32_t(step), uint32_t(step >> 32)}},
+  DT_HOST_DEVICE Random(uint64_t seed, uint64_t purpose, uint64_t step = 0,
+                        uint64_t item = 0) {
+    // One Philox call spreads the four inputs over key and upper counter words;
+    // no input is truncated.
+    PhiloxBlock a = philox({{uint32_t(purpose), uint32_t(purpose >> 32),
+                             uint32_t(step), uint32_t(step >> 32)}},
                            uint32_t(seed), uint32_t(seed >> 32));
-    PhiloxBlock b = philox({{uint32_t(item), uint32_t(item >> 32), a.word[0], a.word[1]}}, a.word[2], a.word[3]);
+    PhiloxBlock b =
+        philox({{uint32_t(item), uint32_t(item >> 32), a.word[0], a.word[1]}},
+               a.word[2], a.word[3]);
     key0 = b.word[0], key1 = b.word[1], high0 = b.word[2], high1 = b.word[3];
   }
 
   DT_HOST_DEVICE uint32_t bits(uint64_t element) const {
     uint64_t block = element / 4;
-    return philox({{uint32_t(block), uint32_t(block >> 32), high0, high1}}, key0, key1).word[element % 4];
+    return philox({{uint32_t(block), uint32_t(block >> 32), high0, high1}},
+                  key0, key1)
+        .word[element % 4];
   }
 
   /// In [0, 1), 24 bits.
-  DT_HOST_DEVICE float uniform(uint64_t element) const { return float(bits(element) >> 8) * 0x1p-24f; }
+  DT_HOST_DEVICE float uniform(uint64_t element) const {
+    return float(bits(element) >> 8) * 0x1p-24f;
+  }
 
-  /// Standard normal (Box-Muller). Elements 2i and 2i + 1 come from one pair of words.
+  /// Standard normal (Box-Muller). Elements 2i and 2i + 1 come from one pair of
+  /// words.
   DT_HOST_DEVICE float normal(uint64_t element) const {
     PhiloxBlock r = block(element / 4);
     int pair = int(element % 4) & 2;
@@ -92,7 +103,8 @@ public:
 
 private:
   DT_HOST_DEVICE PhiloxBlock block(uint64_t index) const {
-    return philox({{uint32_t(index), uint32_t(index >> 32), high0, high1}}, key0, key1);
+    return philox({{uint32_t(index), uint32_t(index >> 32), high0, high1}},
+                  key0, key1);
   }
 
   DT_HOST_DEVICE static void boxMuller(uint32_t a, uint32_t b, float *two) {

@@ -1,4 +1,5 @@
-//===- Progress.cpp - what a running program shows and records -------------===//
+//===- Progress.cpp - what a running program shows and records
+//-------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -23,15 +24,18 @@ std::string duration(double seconds) {
   int64_t s = int64_t(std::max(0.0, seconds) + 0.5);
   char text[32];
   if (s >= 3600)
-    std::snprintf(text, sizeof text, "%lldh%02lldm", (long long)(s / 3600), (long long)(s / 60 % 60));
+    std::snprintf(text, sizeof text, "%lldh%02lldm", (long long)(s / 3600),
+                  (long long)(s / 60 % 60));
   else if (s >= 60)
-    std::snprintf(text, sizeof text, "%lldm%02llds", (long long)(s / 60), (long long)(s % 60));
+    std::snprintf(text, sizeof text, "%lldm%02llds", (long long)(s / 60),
+                  (long long)(s % 60));
   else
     std::snprintf(text, sizeof text, "%llds", (long long)s);
   return text;
 }
 
-template <typename... Args> std::string format(const char *pattern, Args... args) {
+template <typename... Args>
+std::string format(const char *pattern, Args... args) {
   char text[256];
   std::snprintf(text, sizeof text, pattern, args...);
   return text;
@@ -39,11 +43,15 @@ template <typename... Args> std::string format(const char *pattern, Args... args
 
 size_t terminalWidth() {
   winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20
+             ? size.ws_col
+             : 80;
 }
 
 /// JSON has no NaN or infinity.
-nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
+nlohmann::json number(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
 
 std::ofstream openForWriting(const std::string &path, bool append) {
   std::ofstream stream;
@@ -57,13 +65,17 @@ std::ofstream openForWriting(const std::string &path, bool append) {
 
 } // namespace
 
-Progress::Progress(const ProgramInfo &program, int64_t first, int64_t total, double every)
-    : program(program), first(first), total(total), every(every), start(now()), recentTime(start), recentStep(first),
-      terminal(::isatty(STDOUT_FILENO)) {}
+Progress::Progress(const ProgramInfo &program, int64_t first, int64_t total,
+                   double every)
+    : program(program), first(first), total(total), every(every), start(now()),
+      recentTime(start), recentStep(first), terminal(::isatty(STDOUT_FILENO)) {}
 
-std::string Progress::text(int64_t step, const StepResult &result, double time) const {
-  double speed = time > recentTime ? double(step - recentStep) / (time - recentTime) : 0;
-  std::string line = format("step %lld/%lld  loss %.4f", (long long)step, (long long)total, result.loss);
+std::string Progress::text(int64_t step, const StepResult &result,
+                           double time) const {
+  double speed =
+      time > recentTime ? double(step - recentStep) / (time - recentTime) : 0;
+  std::string line = format("step %lld/%lld  loss %.4f", (long long)step,
+                            (long long)total, result.loss);
   if (result.terms.size() > 1)
     for (size_t l = 0; l < result.terms.size(); ++l)
       line += format("  %s %.4f", program.losses[l].name, result.terms[l]);
@@ -80,8 +92,10 @@ void Progress::step(int64_t step, const StepResult &result) {
     return;
   std::string line = text(step, result, time);
   if (terminal) {
-    int filled = total > 0 ? int(double(kBar) * double(step) / double(total)) : kBar;
-    line = "[" + std::string(filled, '#') + std::string(kBar - filled, '.') + "] " + line;
+    int filled =
+        total > 0 ? int(double(kBar) * double(step) / double(total)) : kBar;
+    line = "[" + std::string(filled, '#') + std::string(kBar - filled, '.') +
+           "] " + line;
     size_t width = terminalWidth() - 1;
     line.resize(width, ' ');
     std::printf("\r%s", line.c_str());
@@ -91,7 +105,8 @@ void Progress::step(int64_t step, const StepResult &result) {
   }
   std::fflush(stdout);
   last = time;
-  // The first step plans primitives and touches memory: it is not part of the speed.
+  // The first step plans primitives and touches memory: it is not part of the
+  // speed.
   if (step == first + 1 || time - recentTime > 5)
     recentTime = time, recentStep = step;
 }
@@ -103,15 +118,18 @@ void Progress::finish() {
   std::fflush(stdout);
 }
 
-Metrics::Metrics(const std::string &path, bool append) : stream(openForWriting(path, append)) {}
+Metrics::Metrics(const std::string &path, bool append)
+    : stream(openForWriting(path, append)) {}
 
-void Metrics::step(const ProgramInfo &program, int64_t step, const StepResult &result, double seconds,
+void Metrics::step(const ProgramInfo &program, int64_t step,
+                   const StepResult &result, double seconds,
                    const std::vector<double> &moduleSeconds) {
   if (!stream.is_open())
     return;
   nlohmann::ordered_json line = {{"step", step}, {"loss", number(result.loss)}};
   for (size_t l = 0; l < program.losses.size; ++l)
-    line[std::string("loss.") + program.losses[l].name] = number(result.terms[l]);
+    line[std::string("loss.") + program.losses[l].name] =
+        number(result.terms[l]);
   line["lr"] = result.lr;
   line["grad_norm"] = number(result.norm);
   line["seconds"] = seconds;
@@ -131,11 +149,17 @@ Trace::~Trace() {
     stream << "\n]}\n";
 }
 
-void Trace::event(const std::string &name, int64_t step, double begin, double end, int track) {
+void Trace::event(const std::string &name, int64_t step, double begin,
+                  double end, int track) {
   if (!enabled())
     return;
-  nlohmann::ordered_json event = {{"name", name},      {"ph", "X"},  {"ts", begin * 1e6}, {"dur", (end - begin) * 1e6},
-                                  {"pid", 0},          {"tid", track}, {"args", {{"step", step}}}};
+  nlohmann::ordered_json event = {{"name", name},
+                                  {"ph", "X"},
+                                  {"ts", begin * 1e6},
+                                  {"dur", (end - begin) * 1e6},
+                                  {"pid", 0},
+                                  {"tid", track},
+                                  {"args", {{"step", step}}}};
   stream << (any ? ",\n" : "\n") << event.dump();
   any = true;
 }

@@ -14,10 +14,12 @@
 
 namespace dt::rt {
 
-/// A bar on a terminal; elsewhere a line at the first and last step and every `every` seconds.
+/// A bar on a terminal; elsewhere a line at the first and last step and every
+/// `every` seconds.
 class Progress {
 public:
-  Progress(const ProgramInfo &program, int64_t first, int64_t total, double every);
+  Progress(const ProgramInfo &program, int64_t first, int64_t total,
+           double every);
   void step(int64_t step, const StepResult &result);
   /// Ends the bar's line, so that other output can follow.
   void finish();
@@ -33,14 +35,15 @@ private:
   bool terminal, open = false;
 };
 
-/// --metrics: one JSON object a step: step (of steps done), loss, a field a term, lr, grad_norm, seconds,
-/// samples_per_second, and milliseconds a module.
+/// --metrics: one JSON object a step: step (of steps done), loss, a field a
+/// term, lr, grad_norm, seconds, samples_per_second, and milliseconds a module.
 class Metrics {
 public:
-  /// An empty path: nothing is written. Appends if `append` (a resumed run). Throws Error.
+  /// An empty path: nothing is written. Appends if `append` (a resumed run).
+  /// Throws Error.
   Metrics(const std::string &path, bool append);
-  void step(const ProgramInfo &program, int64_t step, const StepResult &result, double seconds,
-            const std::vector<double> &moduleSeconds);
+  void step(const ProgramInfo &program, int64_t step, const StepResult &result,
+            double seconds, const std::vector<double> &moduleSeconds);
 
 private:
   std::ofstream stream;
@@ -52,7 +55,8 @@ public:
   explicit Trace(const std::string &path);
   ~Trace();
   bool enabled() const { return stream.is_open(); }
-  void event(const std::string &name, int64_t step, double begin, double end, int track = 0);
+  void event(const std::string &name, int64_t step, double begin, double end,
+             int track = 0);
 
 private:
   std::ofstream stream;

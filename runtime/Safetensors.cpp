@@ -1,4 +1,5 @@
-//===- Safetensors.cpp - reading and writing safetensors -------------------===//
+//===- Safetensors.cpp - reading and writing safetensors
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -27,20 +28,25 @@ struct TypeName {
   const char *name;
   DType type;
 };
-constexpr TypeName kTypes[] = {{"F32", DType::F32},   {"F64", DType::F64}, {"F16", DType::F16},
-                               {"BF16", DType::BF16}, {"I64", DType::I64}, {"I32", DType::I32},
-                               {"I8", DType::I8},     {"U8", DType::U8},   {"BOOL", DType::Bool}};
+constexpr TypeName kTypes[] = {
+    {"F32", DType::F32},   {"F64", DType::F64}, {"F16", DType::F16},
+    {"BF16", DType::BF16}, {"I64", DType::I64}, {"I32", DType::I32},
+    {"I8", DType::I8},     {"U8", DType::U8},   {"BOOL", DType::Bool}};
 
 constexpr uint64_t kMaxHeader = 100u << 20; // as the reference implementation
 
-/// Parses and refuses a name given twice, which plain parsing would silently merge.
-nlohmann::json parseHeader(const char *begin, const char *end, const std::string &file) {
+/// Parses and refuses a name given twice, which plain parsing would silently
+/// merge.
+nlohmann::json parseHeader(const char *begin, const char *end,
+                           const std::string &file) {
   std::set<std::string> names;
   std::string duplicate;
-  auto callback = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json &value) {
+  auto callback = [&](int depth, nlohmann::json::parse_event_t event,
+                      nlohmann::json &value) {
     if (depth > 4)
       throw Error(file + ": header is nested too deeply");
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second)
+    if (event == nlohmann::json::parse_event_t::key && depth == 1 &&
+        !names.insert(value.get<std::string>()).second)
       duplicate = value.get<std::string>();
     return true;
   };
@@ -69,46 +75,63 @@ bool readNumbers(const nlohmann::json &value, std::vector<int64_t> &numbers) {
   return true;
 }
 
-TensorView readEntry(const nlohmann::json &entry, const std::byte *data, size_t dataSize, const std::string &where) {
-  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets"))
-    throw Error(where + ": expected an object with dtype, shape and data_offsets");
+TensorView readEntry(const nlohmann::json &entry, const std::byte *data,
+                     size_t dataSize, const std::string &where) {
+  if (!entry.is_object() || !entry.contains("dtype") ||
+      !entry.contains("shape") || !entry.contains("data_offsets"))
+    throw Error(where +
+                ": expected an object with dtype, shape and data_offsets");
   TensorView view;
   const nlohmann::json &type = entry["dtype"];
-  auto known = std::find_if(std::begin(kTypes), std::end(kTypes),
-                            [&](const TypeName &t) { return type.is_string() && type.get_ref<const std::string &>() == t.name; });
+  auto known = std::find_if(
+      std::begin(kTypes), std::end(kTypes), [&](const TypeName &t) {
+        return type.is_string() &&
+               type.get_ref<const std::string &>() == t.name;
+      });
   if (known == std::end(kTypes))
-    throw Error(where + ": dtype " + type.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + " is not supported");
+    throw Error(
+        where + ": dtype " +
+        type.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
+        " is not supported");
   view.type = known->type;
   std::vector<int64_t> offsets;
   if (!readNumbers(entry["shape"], view.shape))
     throw Error(where + ": shape is not a list of non-negative integers");
   if (!readNumbers(entry["data_offsets"], offsets) || offsets.size() != 2)
-    throw Error(where + ": data_offsets is not a pair of non-negative integers");
+    throw Error(where +
+                ": data_offsets is not a pair of non-negative integers");
   if (offsets[0] > offsets[1] || uint64_t(offsets[1]) > dataSize)
     throw Error(where + ": data_offsets lie outside of the file");
   int64_t count = elementCount(view.shape);
-  if (count < 0 || count > INT64_MAX / 8 || count * int64_t(sizeOf(view.type)) != offsets[1] - offsets[0])
-    throw Error(where + ": data_offsets do not fit shape " + shapeText(view.shape) + " of " + known->name);
+  if (count < 0 || count > INT64_MAX / 8 ||
+      count * int64_t(sizeOf(view.type)) != offsets[1] - offsets[0])
+    throw Error(where + ": data_offsets do not fit shape " +
+                shapeText(view.shape) + " of " + known->name);
   view.data = data + offsets[0];
   view.size = offsets[1] - offsets[0];
   return view;
 }
 
 /// Every byte belongs to exactly one tensor, as the format demands.
-void checkLayout(const std::map<std::string, TensorView> &table, const std::byte *data, size_t size, const std::string &file) {
+void checkLayout(const std::map<std::string, TensorView> &table,
+                 const std::byte *data, size_t size, const std::string &file) {
   std::vector<std::pair<const TensorView *, const std::string *>> order;
   for (const auto &[name, view] : table)
     if (view.size)
       order.push_back({&view, &name});
-  std::sort(order.begin(), order.end(), [](auto &a, auto &b) { return a.first->data < b.first->data; });
+  std::sort(order.begin(), order.end(),
+            [](auto &a, auto &b) { return a.first->data < b.first->data; });
   const std::byte *at = data;
   for (auto &[view, name] : order) {
     if (view->data != at)
-      throw Error(file + ": tensor '" + *name + (view->data < at ? "' overlaps another" : "' leaves a gap before it"));
+      throw Error(file + ": tensor '" + *name +
+                  (view->data < at ? "' overlaps another"
+                                   : "' leaves a gap before it"));
     at += view->size;
   }
   if (at != data + size)
-    throw Error(file + ": " + std::to_string(data + size - at) + " bytes at the end belong to no tensor");
+    throw Error(file + ": " + std::to_string(data + size - at) +
+                " bytes at the end belong to no tensor");
 }
 
 void writeAll(int fd, const void *data, size_t size, const std::string &path) {
@@ -176,13 +199,16 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
   }
 }
 
-SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<std::byte *>(memory), length); }
+SafetensorsFile::~SafetensorsFile() {
+  ::munmap(const_cast<std::byte *>(memory), length);
+}
 
 void SafetensorsFile::parse() {
   uint64_t headerSize;
   std::memcpy(&headerSize, memory, 8);
   if (headerSize > kMaxHeader || headerSize > length - 8)
-    throw Error(file + ": not a safetensors file (header of " + std::to_string(headerSize) + " bytes in a file of " +
+    throw Error(file + ": not a safetensors file (header of " +
+                std::to_string(headerSize) + " bytes in a file of " +
                 std::to_string(length) + ")");
   const char *begin = reinterpret_cast<const char *>(memory) + 8;
   nlohmann::json header = parseHeader(begin, begin + headerSize, file);
@@ -190,7 +216,8 @@ void SafetensorsFile::parse() {
   size_t dataSize = length - 8 - headerSize;
   for (auto &[name, entry] : header.items())
     if (name != "__metadata__")
-      table.emplace(name, readEntry(entry, data, dataSize, file + ": tensor '" + name + "'"));
+      table.emplace(name, readEntry(entry, data, dataSize,
+                                    file + ": tensor '" + name + "'"));
   checkLayout(table, data, dataSize, file);
 }
 
@@ -199,13 +226,16 @@ const TensorView *SafetensorsFile::find(const std::string &name) const {
   return found == table.end() ? nullptr : &found->second;
 }
 
-const TensorView &SafetensorsFile::get(const std::string &name, DType type, const std::vector<int64_t> &shape) const {
+const TensorView &
+SafetensorsFile::get(const std::string &name, DType type,
+                     const std::vector<int64_t> &shape) const {
   const TensorView *view = find(name);
   if (!view)
     throw Error(file + ": tensor '" + name + "' is missing");
   if (view->type != type || view->shape != shape)
-    throw Error(file + ": tensor '" + name + "' is " + dtypeName(view->type) + " " + shapeText(view->shape) + ", expected " +
-                dtypeName(type) + " " + shapeText(shape));
+    throw Error(file + ": tensor '" + name + "' is " + dtypeName(view->type) +
+                " " + shapeText(view->shape) + ", expected " + dtypeName(type) +
+                " " + shapeText(shape));
   return *view;
 }
 
@@ -214,15 +244,21 @@ void SafetensorsWriter::addEntry(Entry entry) {
   entries.push_back(std::move(entry));
 }
 
-void SafetensorsWriter::add(const std::string &name, DType type, const std::vector<int64_t> &shape, const void *data) {
+void SafetensorsWriter::add(const std::string &name, DType type,
+                            const std::vector<int64_t> &shape,
+                            const void *data) {
   addEntry({name, type, shape, data, {}, false, 0});
 }
 
-void SafetensorsWriter::add(const std::string &name, DType type, const std::vector<int64_t> &shape, std::vector<std::byte> bytes) {
+void SafetensorsWriter::add(const std::string &name, DType type,
+                            const std::vector<int64_t> &shape,
+                            std::vector<std::byte> bytes) {
   addEntry({name, type, shape, nullptr, std::move(bytes), false, 0});
 }
 
-void SafetensorsWriter::addDevice(const std::string &name, DType type, const std::vector<int64_t> &shape, const void *device) {
+void SafetensorsWriter::addDevice(const std::string &name, DType type,
+                                  const std::vector<int64_t> &shape,
+                                  const void *device) {
   addEntry({name, type, shape, device, {}, true, 0});
 }
 
@@ -230,12 +266,16 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   size_t offset = 0;
   for (const Entry &e : entries) {
-    header[e.name] = {{"dtype", dtypeName(e.type)}, {"shape", e.shape}, {"data_offsets", {offset, offset + e.size}}};
+    header[e.name] = {{"dtype", dtypeName(e.type)},
+                      {"shape", e.shape},
+                      {"data_offsets", {offset, offset + e.size}}};
     offset += e.size;
   }
   std::string text = header.dump();
-  text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' '); // data begin aligned, as the format advises
-  Descriptor d{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
+  text.resize((text.size() + 8 + 63) / 64 * 64 - 8,
+              ' '); // data begin aligned, as the format advises
+  Descriptor d{
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
   if (d.fd < 0)
     throw Error(path + ": cannot create: " + std::strerror(errno));
   uint64_t size = text.size();

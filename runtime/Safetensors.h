@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The format of weights, batches, checkpoints and dumps: 8 bytes of header length
-// (little endian), a JSON header {name: {dtype, shape, data_offsets}}, the data.
-// Files are untrusted: everything in the header is checked before use.
+// The format of weights, batches, checkpoints and dumps: 8 bytes of header
+// length (little endian), a JSON header {name: {dtype, shape, data_offsets}},
+// the data. Files are untrusted: everything in the header is checked before
+// use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +34,8 @@ struct TensorView {
   size_t size = 0;                 ///< bytes = elements * sizeOf(type)
 };
 
-/// A mapped file. Views live as long as it does. Throws Error naming file and tensor.
+/// A mapped file. Views live as long as it does. Throws Error naming file and
+/// tensor.
 class SafetensorsFile {
 public:
   explicit SafetensorsFile(const std::string &path);
@@ -46,7 +48,8 @@ public:
   /// Null if there is none of that name.
   const TensorView *find(const std::string &name) const;
   /// Throws if it is missing or of another type or shape.
-  const TensorView &get(const std::string &name, DType type, const std::vector<int64_t> &shape) const;
+  const TensorView &get(const std::string &name, DType type,
+                        const std::vector<int64_t> &shape) const;
 
 private:
   void parse();
@@ -57,18 +60,22 @@ private:
   std::map<std::string, TensorView> table;
 };
 
-/// Collects tensors, then writes the file in one go. Data are fetched when written,
-/// so a large state need not be in host memory twice.
+/// Collects tensors, then writes the file in one go. Data are fetched when
+/// written, so a large state need not be in host memory twice.
 class SafetensorsWriter {
 public:
   /// `data` must live until `write`.
-  void add(const std::string &name, DType type, const std::vector<int64_t> &shape, const void *data);
+  void add(const std::string &name, DType type,
+           const std::vector<int64_t> &shape, const void *data);
   /// Takes the bytes.
-  void add(const std::string &name, DType type, const std::vector<int64_t> &shape, std::vector<std::byte> bytes);
+  void add(const std::string &name, DType type,
+           const std::vector<int64_t> &shape, std::vector<std::byte> bytes);
   /// Device memory, copied when written.
-  void addDevice(const std::string &name, DType type, const std::vector<int64_t> &shape, const void *device);
+  void addDevice(const std::string &name, DType type,
+                 const std::vector<int64_t> &shape, const void *device);
 
-  /// Writes and fsyncs; returns the hash of the data (see hashBytes). Throws Error naming the file.
+  /// Writes and fsyncs; returns the hash of the data (see hashBytes). Throws
+  /// Error naming the file.
   uint64_t write(const std::string &path) const;
 
 private:
@@ -85,8 +92,10 @@ private:
   std::vector<Entry> entries;
 };
 
-/// FNV-1a over 8-byte words (and the remaining bytes): finds a damaged file, not an attacker.
-uint64_t hashBytes(const void *data, size_t size, uint64_t hash = 0xCBF29CE484222325ull);
+/// FNV-1a over 8-byte words (and the remaining bytes): finds a damaged file,
+/// not an attacker.
+uint64_t hashBytes(const void *data, size_t size,
+                   uint64_t hash = 0xCBF29CE484222325ull);
 
 } // namespace dt::rt
 

@@ -1,4 +1,5 @@
-//===- Train.cpp - the training loop ---------------------------------------===//
+//===- Train.cpp - the training loop
+//---------------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -35,7 +36,9 @@ void requestStop(int signal) {
 /// Installed while training runs; puts back what was there.
 class StopSignals {
 public:
-  StopSignals() : interrupt(std::signal(SIGINT, requestStop)), terminate(std::signal(SIGTERM, requestStop)) {
+  StopSignals()
+      : interrupt(std::signal(SIGINT, requestStop)),
+        terminate(std::signal(SIGTERM, requestStop)) {
     stopRequested = 0;
   }
   ~StopSignals() {
@@ -52,15 +55,17 @@ nlohmann::json readPlan(const std::string &directory) {
   std::string path = directory + "/plan.json";
   std::ifstream stream(path);
   if (!stream)
-    throw Error(path + ": cannot open (does --program name the program's directory?)");
+    throw Error(path +
+                ": cannot open (does --program name the program's directory?)");
   nlohmann::json plan = nlohmann::json::parse(stream, nullptr, false);
   if (!plan.is_object())
     throw Error(path + ": not a JSON object");
   return plan;
 }
 
-std::unique_ptr<BatchSource> openSource(const ProgramInfo &program, const nlohmann::json &plan, const Options &options,
-                                        uint64_t seed) {
+std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
+                                        const nlohmann::json &plan,
+                                        const Options &options, uint64_t seed) {
   if (!options.batch.empty())
     return openFileBatch(program, plan, options.batch);
   if (options.data.empty())
@@ -77,7 +82,8 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program, const nlohma
 class Recorder : public StepObserver {
 public:
   Recorder(const Trainer &trainer, const Options &options)
-      : trainer(trainer), options(options), trace(options.trace), moduleSeconds(trainer.program().modules.size) {}
+      : trainer(trainer), options(options), trace(options.trace),
+        moduleSeconds(trainer.program().modules.size) {}
 
   void beginStep(const Batch &batch, int64_t step, bool dump) {
     this->step = step;
@@ -94,16 +100,22 @@ public:
     trace.event("step", step, begin, now(), 1);
   }
 
-  bool wantsTimes() const override { return trace.enabled() || !options.metrics.empty(); }
+  bool wantsTimes() const override {
+    return trace.enabled() || !options.metrics.empty();
+  }
 
-  void rowDone(const TaskRow &row, const Part &part, double begin, double end) override {
+  void rowDone(const TaskRow &row, const Part &part, double begin,
+               double end) override {
     static const char *const kinds[] = {"denominator", "forward", "backward"};
     const ProgramInfo &program = trainer.program();
     bool loss = row.kind == TaskKind::Denominator;
-    moduleSeconds[loss ? program.losses[row.index].module : row.index] += end - begin;
+    moduleSeconds[loss ? program.losses[row.index].module : row.index] +=
+        end - begin;
     if (trace.enabled())
-      trace.event(std::string(loss ? program.losses[row.index].name : program.modules[row.index].name) + " " +
-                      kinds[int(row.kind)] + " " + std::to_string(row.microbatch),
+      trace.event(std::string(loss ? program.losses[row.index].name
+                                   : program.modules[row.index].name) +
+                      " " + kinds[int(row.kind)] + " " +
+                      std::to_string(row.microbatch),
                   step, begin, end);
     if (outputs)
       outputs->add(row, part);
@@ -128,24 +140,30 @@ private:
   double lastRow = 0;
 };
 
-Trainer::Settings settingsOf(const ProgramInfo &program, const Options &options) {
+Trainer::Settings settingsOf(const ProgramInfo &program,
+                             const Options &options) {
   Trainer::Settings settings = Trainer::defaults(program);
   settings.threads = options.threads;
   settings.seed = options.seed.value_or(program.seed);
   settings.optimizer.lr = options.lr.value_or(program.optimizer.lr);
-  settings.totalSteps = options.steps >= 0 ? options.steps : program.optimizer.totalSteps;
+  settings.totalSteps =
+      options.steps >= 0 ? options.steps : program.optimizer.totalSteps;
   return settings;
 }
 
-void logStart(const Trainer &trainer, const BatchSource *source, int64_t first) {
+void logStart(const Trainer &trainer, const BatchSource *source,
+              int64_t first) {
   const ProgramInfo &program = trainer.program();
   int64_t trained = 0, all = 0;
   for (const ParameterInfo &p : program.parameters) {
     all += trainer.elements(p);
     trained += p.trainable ? trainer.elements(p) : 0;
   }
-  std::printf("%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n", program.name, (long long)all,
-              (long long)trained, (long long)program.globalBatch, (long long)microbatchesOf(program), device::describe());
+  std::printf(
+      "%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n",
+      program.name, (long long)all, (long long)trained,
+      (long long)program.globalBatch, (long long)microbatchesOf(program),
+      device::describe());
   if (source && !source->summary().empty())
     std::printf("%s\n", source->summary().c_str());
   if (first)
@@ -154,8 +172,8 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first) 
 }
 
 /// Steps `first` to `total`; returns how many are done.
-int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options, const TrainHooks &hooks, int64_t first,
-                  int64_t total) {
+int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
+                  const TrainHooks &hooks, int64_t first, int64_t total) {
   Recorder recorder(trainer, options);
   Metrics metrics(options.metrics, options.resume);
   Progress progress(trainer.program(), first, total, options.logEvery);
@@ -174,7 +192,8 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
     device::synchronize();
     recorder.endStep(result, begin);
     ++step;
-    metrics.step(trainer.program(), step, result, now() - begin, recorder.times());
+    metrics.step(trainer.program(), step, result, now() - begin,
+                 recorder.times());
     progress.step(step, result);
     if (hooks.afterStep)
       hooks.afterStep(trainer, step, result);
@@ -185,17 +204,20 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
   if (step > first || first == 0)
     save();
   if (stopRequested)
-    std::printf("stopped after step %lld%s%s\n", (long long)step, options.checkpoint.empty() ? "" : ", saved in ",
+    std::printf("stopped after step %lld%s%s\n", (long long)step,
+                options.checkpoint.empty() ? "" : ", saved in ",
                 options.checkpoint.c_str());
   return step;
 }
 
 #ifdef __linux__
-/// OpenMP threads that sleep at once cost more than a small product; threads that spin for long steal the
-/// core of whoever else runs. A short spin is near the best in both cases. The OpenMP library reads its
-/// settings before main(), hence the second start; a setting of the user's is left alone.
+/// OpenMP threads that sleep at once cost more than a small product; threads
+/// that spin for long steal the core of whoever else runs. A short spin is near
+/// the best in both cases. The OpenMP library reads its settings before main(),
+/// hence the second start; a setting of the user's is left alone.
 void restartWithWaitPolicy(char **argv) {
-  if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT") || ::getenv("KMP_BLOCKTIME"))
+  if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT") ||
+      ::getenv("KMP_BLOCKTIME"))
     return;
   ::setenv("GOMP_SPINCOUNT", "3000", 1);
   ::setenv("KMP_BLOCKTIME", "1", 1);
@@ -207,8 +229,8 @@ void restartWithWaitPolicy(char **) {}
 
 } // namespace
 
-int64_t runTraining(const ProgramInfo &program, const std::string &directory, const Options &options,
-                    const TrainHooks &hooks) {
+int64_t runTraining(const ProgramInfo &program, const std::string &directory,
+                    const Options &options, const TrainHooks &hooks) {
   std::string home = options.program.empty() ? directory : options.program;
   nlohmann::json plan = readPlan(home);
   Trainer::Settings settings = settingsOf(program, options);
@@ -217,24 +239,28 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory, co
     throw Error("give --steps: the recipe's schedule has no length");
   int64_t total = settings.totalSteps;
   std::unique_ptr<BatchSource> source;
-  bool exportOnly = !wantsData && !options.exportTo.empty() && options.steps <= 0;
+  bool exportOnly =
+      !wantsData && !options.exportTo.empty() && options.steps <= 0;
   if (wantsData || (total > 0 && !exportOnly))
     source = openSource(program, plan, options, settings.seed);
   Trainer trainer(program, settings);
   int64_t done = 0;
   if (options.resume)
-    done = loadCheckpoint(trainer, options.checkpoint, source ? source->hash() : 0);
+    done = loadCheckpoint(trainer, options.checkpoint,
+                          source ? source->hash() : 0);
   else
     trainer.initializeParameters(home + "/weights.safetensors");
   logStart(trainer, source.get(), done);
   if (source)
-    done = trainLoop(trainer, *source, options, hooks, done, std::max(done, total));
+    done = trainLoop(trainer, *source, options, hooks, done,
+                     std::max(done, total));
   if (!options.exportTo.empty())
     exportOnnx(trainer, home + "/onnx", options.exportTo);
   return done;
 }
 
-int trainMain(const ProgramInfo &program, const char *directory, int argc, char **argv, const TrainHooks &hooks) {
+int trainMain(const ProgramInfo &program, const char *directory, int argc,
+              char **argv, const TrainHooks &hooks) {
   restartWithWaitPolicy(argv);
   try {
     Options options = parseOptions(argc, argv);
@@ -251,7 +277,8 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc, char 
   return 1;
 }
 
-int trainMain(const ProgramInfo &program, const char *directory, int argc, char **argv) {
+int trainMain(const ProgramInfo &program, const char *directory, int argc,
+              char **argv) {
   return trainMain(program, directory, argc, argv, {});
 }
 

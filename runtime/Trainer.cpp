@@ -1,4 +1,5 @@
-//===- Trainer.cpp - the state of a program and its step -------------------===//
+//===- Trainer.cpp - the state of a program and its step
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -36,23 +37,30 @@ int64_t microbatchesOf(const ProgramInfo &program) {
 }
 
 Trainer::Trainer(const ProgramInfo &program, const Settings &settings)
-    : info(program), options(settings), updater(program, settings.optimizer), microbatches(microbatchesOf(program)) {
+    : info(program), options(settings), updater(program, settings.optimizer),
+      microbatches(microbatchesOf(program)) {
   device::initialize(settings.threads);
-  auto allocate = [](size_t bytes, const char *what) { return static_cast<std::byte *>(device::allocate(bytes, what)); };
+  auto allocate = [](size_t bytes, const char *what) {
+    return static_cast<std::byte *>(device::allocate(bytes, what));
+  };
   size_t trainable = trainableBytes(program);
   arena = allocate(program.arenaBytes, "the arena");
   parameters = allocate(program.parameterBytes, "parameters");
   gradients = allocate(trainable, "gradients");
   for (int i = 0; i < updater.moments(); ++i)
-    moments[i] = reinterpret_cast<float *>(allocate(trainable, "optimizer moments"));
-  lossCells = allocate(2 * sizeof(float) * program.losses.size * microbatches, "losses");
+    moments[i] =
+        reinterpret_cast<float *>(allocate(trainable, "optimizer moments"));
+  lossCells = allocate(2 * sizeof(float) * program.losses.size * microbatches,
+                       "losses");
   seeds.resize(program.losses.size);
   denominators.resize(program.losses.size);
 }
 
 Trainer::~Trainer() {
-  for (void *memory : {static_cast<void *>(arena), static_cast<void *>(parameters), static_cast<void *>(gradients),
-                       static_cast<void *>(lossCells), static_cast<void *>(moments[0]), static_cast<void *>(moments[1])})
+  for (void *memory :
+       {static_cast<void *>(arena), static_cast<void *>(parameters),
+        static_cast<void *>(gradients), static_cast<void *>(lossCells),
+        static_cast<void *>(moments[0]), static_cast<void *>(moments[1])})
     if (memory)
       device::release(memory);
 }
@@ -69,10 +77,12 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
     int64_t count = elementCount(shape);
     if (p.init) {
       if (p.tensor.type != DType::F32)
-        throw Error(std::string("parameter '") + p.tensor.name + "': init rules make F32 only");
+        throw Error(std::string("parameter '") + p.tensor.name +
+                    "': init rules make F32 only");
       host.resize(count);
       initialize(host.data(), shape, p.init, p.tensor.name, options.seed);
-      device::copyToDevice(parameters + p.offset, host.data(), count * sizeof(float));
+      device::copyToDevice(parameters + p.offset, host.data(),
+                           count * sizeof(float));
       continue;
     }
     if (!file)
@@ -93,7 +103,8 @@ int Trainer::moduleIndex(const std::string &name) const {
 // Parts and buffers
 //===----------------------------------------------------------------------===//
 
-std::byte *Trainer::address(const BufferInfo &buffer, const Part &part, int slot) const {
+std::byte *Trainer::address(const BufferInfo &buffer, const Part &part,
+                            int slot) const {
   size_t offset = buffer.offset + size_t(slot) * buffer.slotStride;
   if (buffer.rowSymbol >= 0 && buffer.tensor.rank > 0) {
     size_t rowBytes = sizeOf(buffer.tensor.type) * buffer.tensor.shape[0].scale;
@@ -105,26 +116,32 @@ std::byte *Trainer::address(const BufferInfo &buffer, const Part &part, int slot
   return arena + offset;
 }
 
-const Part &Trainer::partOf(const Batch &batch, int module, uint32_t microbatch) const {
-  return batch.modules[module][info.modules[module].wholeBatch ? 0 : microbatch];
+const Part &Trainer::partOf(const Batch &batch, int module,
+                            uint32_t microbatch) const {
+  return batch
+      .modules[module][info.modules[module].wholeBatch ? 0 : microbatch];
 }
 
 void Trainer::checkPart(int module, const Part &part) const {
   const ModuleInfo &m = info.modules[module];
   std::string where = std::string("module '") + m.name + "': ";
-  if (part.dims.size() != m.symbols.size || part.rows.size() != m.symbols.size || part.inputs.size() != m.inputs.size)
+  if (part.dims.size() != m.symbols.size ||
+      part.rows.size() != m.symbols.size || part.inputs.size() != m.inputs.size)
     throw Error(where + "the batch does not fit the program's tables");
   for (size_t s = 0; s < m.symbols.size; ++s)
     if (part.dims[s] < 0 || part.dims[s] > m.symbols[s].max)
-      throw Error(where + "dim '" + m.symbols[s].name + "' is " + std::to_string(part.dims[s]) + ", at most " +
+      throw Error(where + "dim '" + m.symbols[s].name + "' is " +
+                  std::to_string(part.dims[s]) + ", at most " +
                   std::to_string(m.symbols[s].max) + " fit");
   for (size_t i = 0; i < m.inputs.size; ++i) {
     const TensorInfo &tensor = m.inputs[i].buffer.tensor;
     if (m.inputs[i].fromModule >= 0 && part.inputs[i].size == 0)
       continue;
     std::vector<int64_t> shape = shapeOf(tensor, part.dims.data());
-    if (part.inputs[i].size != size_t(elementCount(shape)) * sizeOf(tensor.type))
-      throw Error(where + "input '" + tensor.name + "' has " + std::to_string(part.inputs[i].size) + " bytes, expected " +
+    if (part.inputs[i].size !=
+        size_t(elementCount(shape)) * sizeOf(tensor.type))
+      throw Error(where + "input '" + tensor.name + "' has " +
+                  std::to_string(part.inputs[i].size) + " bytes, expected " +
                   dtypeName(tensor.type) + " " + shapeText(shape));
   }
 }
@@ -133,8 +150,10 @@ void Trainer::checkBatch(const Batch &batch) const {
   if (batch.modules.size() != info.modules.size)
     throw Error("the batch does not fit the program's modules");
   for (size_t m = 0; m < info.modules.size; ++m) {
-    if (batch.modules[m].size() != (info.modules[m].wholeBatch ? 1 : size_t(microbatches)))
-      throw Error(std::string("module '") + info.modules[m].name + "': the batch has the wrong number of parts");
+    if (batch.modules[m].size() !=
+        (info.modules[m].wholeBatch ? 1 : size_t(microbatches)))
+      throw Error(std::string("module '") + info.modules[m].name +
+                  "': the batch has the wrong number of parts");
     for (const Part &part : batch.modules[m])
       checkPart(int(m), part);
   }
@@ -143,12 +162,24 @@ void Trainer::checkBatch(const Batch &batch) const {
 void Trainer::upload(int module, int input, const Part &part, int slot) {
   const InputBytes &bytes = part.inputs[input];
   if (bytes.size)
-    device::copyToDevice(address(info.modules[module].inputs[input].buffer, part, slot), bytes.data, bytes.size);
+    device::copyToDevice(
+        address(info.modules[module].inputs[input].buffer, part, slot),
+        bytes.data, bytes.size);
 }
 
-void Trainer::run(TaskFn function, const Part &part, int slot, uint32_t microbatch, int64_t step) {
-  TaskContext context{arena,          parameters,  gradients, part.dims.data(), part.rows.data(), slot, int32_t(microbatch),
-                      seeds.data(), step, options.seed, device::stream()};
+void Trainer::run(TaskFn function, const Part &part, int slot,
+                  uint32_t microbatch, int64_t step) {
+  TaskContext context{arena,
+                      parameters,
+                      gradients,
+                      part.dims.data(),
+                      part.rows.data(),
+                      slot,
+                      int32_t(microbatch),
+                      seeds.data(),
+                      step,
+                      options.seed,
+                      device::stream()};
   function(context);
 }
 
@@ -160,9 +191,12 @@ void Trainer::forward(int module, const Part &part) {
   device::synchronize();
 }
 
-std::vector<std::byte> Trainer::output(int module, int index, const Part &part, int slot) const {
+std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
+                                       int slot) const {
   const BufferInfo &buffer = info.modules[module].outputs[index];
-  std::vector<std::byte> bytes(size_t(elementCount(shapeOf(buffer.tensor, part.dims.data()))) * sizeOf(buffer.tensor.type));
+  std::vector<std::byte> bytes(
+      size_t(elementCount(shapeOf(buffer.tensor, part.dims.data()))) *
+      sizeOf(buffer.tensor.type));
   device::copyToHost(bytes.data(), address(buffer, part, slot), bytes.size());
   return bytes;
 }
@@ -171,8 +205,8 @@ std::vector<std::byte> Trainer::output(int module, int index, const Part &part, 
 // The step
 //===----------------------------------------------------------------------===//
 
-/// Where a loss's denominator of a microbatch is kept until all are known; its numerator lies
-/// losses * microbatches floats further on.
+/// Where a loss's denominator of a microbatch is kept until all are known; its
+/// numerator lies losses * microbatches floats further on.
 std::byte *Trainer::lossCell(int loss, uint32_t microbatch) const {
   return lossCells + sizeof(float) * (size_t(loss) * microbatches + microbatch);
 }
@@ -185,7 +219,8 @@ void Trainer::runRow(const TaskRow &row, const Batch &batch, int64_t step) {
     for (int32_t input : loss.denominatorInputs)
       upload(loss.module, input, part, row.slot);
     run(loss.denominator, part, row.slot, row.microbatch, step);
-    device::copy(lossCell(row.index, row.microbatch), address(loss.denominatorOut, part, row.slot), sizeof(float));
+    device::copy(lossCell(row.index, row.microbatch),
+                 address(loss.denominatorOut, part, row.slot), sizeof(float));
     return;
   }
   const ModuleInfo &module = info.modules[row.index];
@@ -200,7 +235,8 @@ void Trainer::runRow(const TaskRow &row, const Batch &batch, int64_t step) {
   run(module.forward, part, row.slot, row.microbatch, step);
   for (size_t l = 0; l < info.losses.size; ++l)
     if (info.losses[l].module == row.index)
-      device::copy(lossCell(int(l), row.microbatch) + numerators, address(info.losses[l].numerator, part, row.slot),
+      device::copy(lossCell(int(l), row.microbatch) + numerators,
+                   address(info.losses[l].numerator, part, row.slot),
                    sizeof(float));
 }
 
@@ -222,11 +258,13 @@ void Trainer::makeSeeds() {
 void Trainer::finishLosses(StepResult &result) const {
   size_t count = info.losses.size * microbatches;
   std::vector<float> cells(count);
-  device::copyToHost(cells.data(), lossCells + count * sizeof(float), count * sizeof(float));
+  device::copyToHost(cells.data(), lossCells + count * sizeof(float),
+                     count * sizeof(float));
   result.terms.assign(info.losses.size, 0);
   for (size_t l = 0; l < info.losses.size; ++l) {
     double sum = 0;
-    int64_t parts = info.modules[info.losses[l].module].wholeBatch ? 1 : microbatches;
+    int64_t parts =
+        info.modules[info.losses[l].module].wholeBatch ? 1 : microbatches;
     for (int64_t k = 0; k < parts; ++k)
       sum += cells[l * microbatches + k];
     result.terms[l] = denominators[l] == 0 ? 0 : sum / denominators[l];
@@ -234,7 +272,8 @@ void Trainer::finishLosses(StepResult &result) const {
   }
 }
 
-StepResult Trainer::step(const Batch &batch, int64_t step, StepObserver *observer) {
+StepResult Trainer::step(const Batch &batch, int64_t step,
+                         StepObserver *observer) {
   checkBatch(batch);
   device::zero(gradients, trainableBytes(info));
   bool seeded = false, times = observer && observer->wantsTimes();
@@ -248,8 +287,11 @@ StepResult Trainer::step(const Batch &batch, int64_t step, StepObserver *observe
     if (times)
       device::synchronize();
     if (observer) {
-      int module = row.kind == TaskKind::Denominator ? info.losses[row.index].module : row.index;
-      observer->rowDone(row, partOf(batch, module, row.microbatch), begin, now());
+      int module = row.kind == TaskKind::Denominator
+                       ? info.losses[row.index].module
+                       : row.index;
+      observer->rowDone(row, partOf(batch, module, row.microbatch), begin,
+                        now());
     }
   }
   StepResult result;
@@ -259,7 +301,8 @@ StepResult Trainer::step(const Batch &batch, int64_t step, StepObserver *observe
   if (observer)
     observer->gradientsDone(result);
   result.lr = learningRate(options.optimizer, step, options.totalSteps);
-  updater.update(reinterpret_cast<float *>(parameters), g, moments[0], moments[1], step, result.lr, result.norm);
+  updater.update(reinterpret_cast<float *>(parameters), g, moments[0],
+                 moments[1], step, result.lr, result.norm);
   return result;
 }
 

@@ -1,11 +1,12 @@
-//===- Attention.cpp - softmax attention for generated code ----------------===//
+//===- Attention.cpp - softmax attention for generated code
+//----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Scores of a tile of queries against all keys that any of them sees lie in a
-// thread's scratch; products are sgemm calls of one thread. Forward is parallel over
-// (batch, head, tile); backward over (batch, key/value head), so that every sum into
-// dk and dv is made by one thread in a fixed order.
+// thread's scratch; products are sgemm calls of one thread. Forward is parallel
+// over (batch, head, tile); backward over (batch, key/value head), so that
+// every sum into dk and dv is made by one thread in a fixed order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,18 +21,23 @@ namespace dt::rt {
 
 namespace {
 
-constexpr int64_t kTile = 64;              ///< queries a tile
-constexpr float kInvisible = -1e30f;       ///< additive mask values from here down hide a key
-constexpr float kPreciseLse = 1e3f;        ///< above, the rounding of the log-sum-exp itself would show
+constexpr int64_t kTile = 64; ///< queries a tile
+constexpr float kInvisible =
+    -1e30f; ///< additive mask values from here down hide a key
+constexpr float kPreciseLse =
+    1e3f; ///< above, the rounding of the log-sum-exp itself would show
 constexpr float kMinusInf = -vecmath::kInf;
 
-void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
-          int64_t ldb, float beta, float *c, int64_t ldc) {
+void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+          const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+          float *c, int64_t ldc) {
   if (m == 0 || n == 0)
     return;
   // A leading dim is checked even where one row makes it meaningless.
-  lda = std::max(lda, ta ? m : k), ldb = std::max(ldb, tb ? k : n), ldc = std::max(ldc, n);
-  if (dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) != dnnl_success)
+  lda = std::max(lda, ta ? m : k), ldb = std::max(ldb, tb ? k : n),
+  ldc = std::max(ldc, n);
+  if (dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb,
+                 beta, c, ldc) != dnnl_success)
     libraryFailure("dnnl_sgemm", "invalid arguments in attention");
 }
 
@@ -43,15 +49,18 @@ struct Tile {
 
   /// Keys that query `first + i` may see by the causal rule: [0, keysOf(i)).
   int64_t keysOf(int64_t i) const {
-    return s.causal ? std::clamp<int64_t>(first + i + (s.s - s.t) + 1, 0, s.s) : s.s;
+    return s.causal ? std::clamp<int64_t>(first + i + (s.s - s.t) + 1, 0, s.s)
+                    : s.s;
   }
   int64_t keys() const { return keysOf(count - 1); }
 
-  /// Puts the mask on a row of scores: additive values added, hidden keys at -inf.
+  /// Puts the mask on a row of scores: additive values added, hidden keys at
+  /// -inf.
   void maskRow(int64_t i, float *x, int64_t width) const {
     int64_t visible = keysOf(i);
     if (s.mask != MaskKind::None) {
-      int64_t offset = batch * s.maskB + head * s.maskH + (first + i) * s.maskT, step = s.maskS;
+      int64_t offset = batch * s.maskB + head * s.maskH + (first + i) * s.maskT,
+              step = s.maskS;
       if (s.mask == MaskKind::Additive) {
         const float *m = static_cast<const float *>(mask) + offset;
 #pragma omp simd
@@ -68,12 +77,20 @@ struct Tile {
   }
 };
 
+/// In lanes of its own making: clang takes a reduction(max) of floats only with
+/// -ffast-math.
 float maxOf(const float *x, int64_t n) {
-  float m = kMinusInf;
-#pragma omp simd reduction(max : m)
-  for (int64_t j = 0; j < n; ++j)
-    m = x[j] > m ? x[j] : m;
-  return m;
+  constexpr int64_t kLanes = 16;
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, kMinusInf);
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes)
+#pragma omp simd
+    for (int64_t l = 0; l < kLanes; ++l)
+      lanes[l] = x[j + l] > lanes[l] ? x[j + l] : lanes[l];
+  for (; j < n; ++j)
+    lanes[0] = x[j] > lanes[0] ? x[j] : lanes[0];
+  return *std::max_element(lanes, lanes + kLanes);
 }
 
 /// x = exp(x - m); returns the sum.
@@ -106,18 +123,22 @@ struct Head {
   const float *q, *k, *v;
 };
 
-Head headOf(const float *q, const float *k, const float *v, const AttentionShape &s, int64_t b, int64_t h) {
+Head headOf(const float *q, const float *k, const float *v,
+            const AttentionShape &s, int64_t b, int64_t h) {
   int64_t kv = h / (s.h / s.hk);
-  return {q + b * s.qb + h * s.qh, k + b * s.kb + kv * s.kh, v + b * s.vb + kv * s.vh};
+  return {q + b * s.qb + h * s.qh, k + b * s.kb + kv * s.kh,
+          v + b * s.vb + kv * s.vh};
 }
 
-void forwardTile(const Tile &tile, const Head &head, float *o, float *lse, Scratch &scratch) {
+void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
+                 Scratch &scratch) {
   const AttentionShape &s = tile.s;
   scratch.reset();
   int64_t width = tile.keys();
   float *x = scratch.floats(tile.count * std::max<int64_t>(width, 1));
   float *inverse = scratch.floats(tile.count);
-  gemm(false, true, tile.count, width, s.d, s.scale, head.q + tile.first * s.qt, s.qt, head.k, s.ks, 0, x, width);
+  gemm(false, true, tile.count, width, s.d, s.scale, head.q + tile.first * s.qt,
+       s.qt, head.k, s.ks, 0, x, width);
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = x + i * width;
     tile.maskRow(i, row, width);
@@ -129,7 +150,8 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse, Scrat
   }
   float *out = o + tile.first * s.ot;
   if (width > 0)
-    gemm(false, false, tile.count, s.dv, width, 1, x, width, head.v, s.vs, 0, out, s.ot);
+    gemm(false, false, tile.count, s.dv, width, 1, x, width, head.v, s.vs, 0,
+         out, s.ot);
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = out + i * s.ot;
     if (lse[tile.first + i] != kMinusInf) {
@@ -144,14 +166,17 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse, Scrat
   }
 }
 
-/// Gradient pointers of one (batch, head): dk, dv are those of its key/value head.
+/// Gradient pointers of one (batch, head): dk, dv are those of its key/value
+/// head.
 struct Gradients {
   const float *o, *doutput, *lse;
   float *dq, *dk, *dv;
 };
 
-/// A query that sees no key and takes the mean: p = 1 / s for all keys, visible or not.
-void backwardEmptyRow(const AttentionShape &s, const Head &head, const Gradients &g, int64_t i, float *p) {
+/// A query that sees no key and takes the mean: p = 1 / s for all keys, visible
+/// or not.
+void backwardEmptyRow(const AttentionShape &s, const Head &head,
+                      const Gradients &g, int64_t i, float *p) {
   const float *doi = g.doutput + i * s.ot, *qi = head.q + i * s.qt;
   float delta = dot(doi, g.o + i * s.ot, s.dv), share = 1.f / float(s.s);
   for (int64_t j = 0; j < s.s; ++j)
@@ -164,7 +189,8 @@ void backwardEmptyRow(const AttentionShape &s, const Head &head, const Gradients
 }
 
 /// Probabilities of a tile from its masked scores, in place.
-void recomputeRows(const Tile &tile, const float *lse, float *x, int64_t width) {
+void recomputeRows(const Tile &tile, const float *lse, float *x,
+                   int64_t width) {
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = x + i * width, l = lse[tile.first + i];
     tile.maskRow(i, row, width);
@@ -182,20 +208,26 @@ void recomputeRows(const Tile &tile, const float *lse, float *x, int64_t width) 
   }
 }
 
-void backwardTile(const Tile &tile, const Head &head, const Gradients &g, Scratch &scratch) {
+void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
+                  Scratch &scratch) {
   const AttentionShape &s = tile.s;
   scratch.reset();
   int64_t width = tile.keys(), n = tile.count;
-  const float *q = head.q + tile.first * s.qt, *doutput = g.doutput + tile.first * s.ot;
+  const float *q = head.q + tile.first * s.qt,
+              *doutput = g.doutput + tile.first * s.ot;
   float *dq = g.dq + tile.first * s.qt;
   if (width > 0) {
     float *p = scratch.floats(n * width), *ds = scratch.floats(n * width);
-    gemm(false, true, n, width, s.d, s.scale, q, s.qt, head.k, s.ks, 0, p, width);
-    gemm(false, true, n, width, s.dv, 1, doutput, s.ot, head.v, s.vs, 0, ds, width);
+    gemm(false, true, n, width, s.d, s.scale, q, s.qt, head.k, s.ks, 0, p,
+         width);
+    gemm(false, true, n, width, s.dv, 1, doutput, s.ot, head.v, s.vs, 0, ds,
+         width);
     recomputeRows(tile, g.lse, p, width);
-    gemm(true, false, width, s.dv, n, 1, p, width, doutput, s.ot, 1, g.dv, s.vs);
+    gemm(true, false, width, s.dv, n, 1, p, width, doutput, s.ot, 1, g.dv,
+         s.vs);
     for (int64_t i = 0; i < n; ++i) {
-      float delta = dot(doutput + i * s.ot, g.o + (tile.first + i) * s.ot, s.dv);
+      float delta =
+          dot(doutput + i * s.ot, g.o + (tile.first + i) * s.ot, s.dv);
       float *pi = p + i * width, *dsi = ds + i * width;
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j)
@@ -216,20 +248,24 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g, Scratc
 
 } // namespace
 
-void attentionForward(const float *q, const float *k, const float *v, const void *mask, float *o, float *lse,
+void attentionForward(const float *q, const float *k, const float *v,
+                      const void *mask, float *o, float *lse,
                       const AttentionShape &s) {
   int64_t tiles = (s.t + kTile - 1) / kTile, work = s.b * s.h * tiles;
   // Tiles differ in cost when causal: deal them out one by one, in a fixed way.
 #pragma omp parallel for schedule(static, 1)
   for (int64_t i = 0; i < work; ++i) {
-    int64_t b = i / (s.h * tiles), h = i / tiles % s.h, first = i % tiles * kTile;
+    int64_t b = i / (s.h * tiles), h = i / tiles % s.h,
+            first = i % tiles * kTile;
     Tile tile{s, mask, b, h, first, std::min(kTile, s.t - first)};
-    forwardTile(tile, headOf(q, k, v, s, b, h), o + b * s.ob + h * s.oh, lse + (b * s.h + h) * s.t, threadScratch());
+    forwardTile(tile, headOf(q, k, v, s, b, h), o + b * s.ob + h * s.oh,
+                lse + (b * s.h + h) * s.t, threadScratch());
   }
 }
 
-void attentionBackward(const float *q, const float *k, const float *v, const void *mask, const float *o,
-                       const float *lse, const float *doutput, float *dq, float *dk, float *dv,
+void attentionBackward(const float *q, const float *k, const float *v,
+                       const void *mask, const float *o, const float *lse,
+                       const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &s) {
   int64_t group = s.h / s.hk;
 #pragma omp parallel for schedule(static)
@@ -242,7 +278,12 @@ void attentionBackward(const float *q, const float *k, const float *v, const voi
     }
     for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
       int64_t at = b * s.ob + h * s.oh;
-      Gradients g{o + at, doutput + at, lse + (b * s.h + h) * s.t, dq + b * s.qb + h * s.qh, dki, dvi};
+      Gradients g{o + at,
+                  doutput + at,
+                  lse + (b * s.h + h) * s.t,
+                  dq + b * s.qb + h * s.qh,
+                  dki,
+                  dvi};
       for (int64_t first = 0; first < s.t; first += kTile) {
         Tile tile{s, mask, b, h, first, std::min(kTile, s.t - first)};
         backwardTile(tile, headOf(q, k, v, s, b, h), g, threadScratch());

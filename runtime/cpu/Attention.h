@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Attention as one call, so that no probability matrix is kept between forward and
-// backward: the forward saves the log-sum-exp of each row, the backward recomputes
-// (Dao et al., FlashAttention, section 3.2). Grouped query heads and broadcast masks
-// are strides.
+// Attention as one call, so that no probability matrix is kept between forward
+// and backward: the forward saves the log-sum-exp of each row, the backward
+// recomputes (Dao et al., FlashAttention, section 3.2). Grouped query heads and
+// broadcast masks are strides.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,15 +16,18 @@
 
 namespace dt::rt {
 
-/// What a query gets that no key is visible to: the mean over all keys' values (what
-/// a finite mask constant gives in softmax; its gradient flows accordingly) or zero.
+/// What a query gets that no key is visible to: the mean over all keys' values
+/// (what a finite mask constant gives in softmax; its gradient flows
+/// accordingly) or zero.
 enum class EmptyRow : uint8_t { Mean, Zero };
 
-/// None; Additive: float, values of -1e30 and below mean "not visible"; Boolean: one byte, 0 = not visible.
+/// None; Additive: float, values of -1e30 and below mean "not visible";
+/// Boolean: one byte, 0 = not visible.
 enum class MaskKind : uint8_t { None, Additive, Boolean };
 
-/// All strides in elements; the innermost (d, dv) is dense. Query head j uses kv head
-/// j / (h / hk). Gradients and output use the strides of q (dq), k (dk), v (dv), o (o, do).
+/// All strides in elements; the innermost (d, dv) is dense. Query head j uses
+/// kv head j / (h / hk). Gradients and output use the strides of q (dq), k
+/// (dk), v (dv), o (o, do).
 struct AttentionShape {
   int64_t b, t, s; ///< batch, queries, keys
   int64_t h, hk;   ///< query heads, key/value heads; h % hk == 0
@@ -40,13 +43,17 @@ struct AttentionShape {
   int64_t maskB, maskH, maskT, maskS; ///< strides of the mask; 0 = broadcast
 };
 
-/// o = softmax(scale * q k^T + mask) v; lse [b, h, t] (dense) = log of the sum of exp of each row, -inf for an empty row.
-void attentionForward(const float *q, const float *k, const float *v, const void *mask, float *o, float *lse,
+/// o = softmax(scale * q k^T + mask) v; lse [b, h, t] (dense) = log of the sum
+/// of exp of each row, -inf for an empty row.
+void attentionForward(const float *q, const float *k, const float *v,
+                      const void *mask, float *o, float *lse,
                       const AttentionShape &shape);
 
-/// Writes dq, dk, dv (no accumulation). The mask has no gradient. `o` and `lse` are the forward's.
-void attentionBackward(const float *q, const float *k, const float *v, const void *mask, const float *o,
-                       const float *lse, const float *doutput, float *dq, float *dk, float *dv,
+/// Writes dq, dk, dv (no accumulation). The mask has no gradient. `o` and `lse`
+/// are the forward's.
+void attentionBackward(const float *q, const float *k, const float *v,
+                       const void *mask, const float *o, const float *lse,
+                       const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &shape);
 
 } // namespace dt::rt

@@ -1,10 +1,12 @@
-//===- Conv.cpp - convolutions for generated code --------------------------===//
+//===- Conv.cpp - convolutions for generated code
+//--------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Each (direction, shape, thread count) is one cached plan: the primitive that
-// oneDNN prefers with layouts of its choice, and the reorders between those layouts
-// and the plain ones of the interface. Intermediate tensors lie in scratch memory.
+// oneDNN prefers with layouts of its choice, and the reorders between those
+// layouts and the plain ones of the interface. Intermediate tensors lie in
+// scratch memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +26,13 @@ namespace {
 using dnnl::memory;
 using Dims = memory::dims;
 
-enum class Direction : int64_t { Forward, ForwardBias, BackwardData, BackwardWeights, BackwardWeightsBias };
+enum class Direction : int64_t {
+  Forward,
+  ForwardBias,
+  BackwardData,
+  BackwardWeights,
+  BackwardWeightsBias
+};
 
 /// The descriptors that all three directions share.
 struct Descriptors {
@@ -32,15 +40,19 @@ struct Descriptors {
 
   explicit Descriptors(const ConvShape &s) {
     x = {s.n, s.c}, y = {s.n, s.o}, bias = {s.o};
-    w = s.groups > 1 ? Dims{s.groups, s.o / s.groups, s.c / s.groups} : Dims{s.o, s.c};
+    w = s.groups > 1 ? Dims{s.groups, s.o / s.groups, s.c / s.groups}
+                     : Dims{s.o, s.c};
     for (int i = 0; i < s.dims; ++i) {
       x.push_back(s.in[i]), y.push_back(s.out(i)), w.push_back(s.kernel[i]);
-      stride.push_back(s.stride[i]), dilation.push_back(s.dilation[i] - 1); // oneDNN counts the gaps
+      stride.push_back(s.stride[i]),
+          dilation.push_back(s.dilation[i] - 1); // oneDNN counts the gaps
       padBegin.push_back(s.padBegin[i]), padEnd.push_back(s.padEnd[i]);
     }
   }
 
-  static memory::desc any(const Dims &dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
+  static memory::desc any(const Dims &dims) {
+    return {dims, memory::data_type::f32, memory::format_tag::any};
+  }
   static memory::desc plain(const Dims &dims) {
     Dims strides(dims.size(), 1);
     for (size_t i = dims.size(); i-- > 1;)
@@ -49,7 +61,8 @@ struct Descriptors {
   }
 };
 
-/// One tensor of a primitive: its layout there, and the way to or from the plain one.
+/// One tensor of a primitive: its layout there, and the way to or from the
+/// plain one.
 struct Port {
   int argument;
   memory::desc plain, chosen;
@@ -58,12 +71,15 @@ struct Port {
   bool same = true;
 
   Port(int argument, const Dims &dims, const memory::desc &chosen, bool output)
-      : argument(argument), plain(Descriptors::plain(dims)), chosen(chosen), output(output) {
+      : argument(argument), plain(Descriptors::plain(dims)), chosen(chosen),
+        output(output) {
     same = plain == chosen;
     if (same)
       return;
-    const memory::desc &from = output ? chosen : plain, &to = output ? plain : chosen;
-    reorder = dnnl::reorder(dnnl::reorder::primitive_desc(dnnlEngine(), from, dnnlEngine(), to));
+    const memory::desc &from = output ? chosen : plain,
+                       &to = output ? plain : chosen;
+    reorder = dnnl::reorder(
+        dnnl::reorder::primitive_desc(dnnlEngine(), from, dnnlEngine(), to));
   }
 };
 
@@ -81,12 +97,16 @@ struct Plan {
     const float *const *pointer = data.begin();
     for (Port &port : ports) {
       memory outside(port.plain, engine, const_cast<float *>(*pointer++));
-      memory inside = port.same ? outside : memory(port.chosen, engine, scratch.bytes(port.chosen.get_size()));
+      memory inside = port.same ? outside
+                                : memory(port.chosen, engine,
+                                         scratch.bytes(port.chosen.get_size()));
       if (!port.same && !port.output)
         port.reorder.execute(stream, outside, inside);
       arguments.emplace(port.argument, inside);
     }
-    arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, engine, scratch.bytes(scratchpad.get_size())));
+    arguments.emplace(
+        DNNL_ARG_SCRATCHPAD,
+        memory(scratchpad, engine, scratch.bytes(scratchpad.get_size())));
     primitive.execute(stream, arguments);
     pointer = data.begin();
     for (Port &port : ports) {
@@ -100,18 +120,22 @@ struct Plan {
   }
 };
 
-dnnl::convolution_forward::primitive_desc forwardDesc(const Descriptors &d, bool bias, const dnnl::primitive_attr &attr) {
+dnnl::convolution_forward::primitive_desc
+forwardDesc(const Descriptors &d, bool bias, const dnnl::primitive_attr &attr) {
   using C = dnnl::convolution_forward;
   auto kind = dnnl::prop_kind::forward_training;
   auto algorithm = dnnl::algorithm::convolution_direct;
   auto any = Descriptors::any;
-  C::desc desc = bias ? C::desc(kind, algorithm, any(d.x), any(d.w), any(d.bias), any(d.y), d.stride, d.dilation,
-                                d.padBegin, d.padEnd)
-                      : C::desc(kind, algorithm, any(d.x), any(d.w), any(d.y), d.stride, d.dilation, d.padBegin, d.padEnd);
+  C::desc desc =
+      bias ? C::desc(kind, algorithm, any(d.x), any(d.w), any(d.bias), any(d.y),
+                     d.stride, d.dilation, d.padBegin, d.padEnd)
+           : C::desc(kind, algorithm, any(d.x), any(d.w), any(d.y), d.stride,
+                     d.dilation, d.padBegin, d.padEnd);
   return {desc, attr, dnnlEngine()};
 }
 
-Plan makeForward(const Descriptors &d, bool bias, const dnnl::primitive_attr &attr) {
+Plan makeForward(const Descriptors &d, bool bias,
+                 const dnnl::primitive_attr &attr) {
   auto pd = forwardDesc(d, bias, attr);
   Plan plan{dnnl::convolution_forward(pd), pd.scratchpad_desc(), {}};
   plan.ports = {{DNNL_ARG_SRC, d.x, pd.src_desc(), false},
@@ -125,8 +149,8 @@ Plan makeForward(const Descriptors &d, bool bias, const dnnl::primitive_attr &at
 Plan makeBackwardData(const Descriptors &d, const dnnl::primitive_attr &attr) {
   using C = dnnl::convolution_backward_data;
   auto any = Descriptors::any;
-  C::desc desc(dnnl::algorithm::convolution_direct, any(d.x), any(d.w), any(d.y), d.stride, d.dilation, d.padBegin,
-               d.padEnd);
+  C::desc desc(dnnl::algorithm::convolution_direct, any(d.x), any(d.w),
+               any(d.y), d.stride, d.dilation, d.padBegin, d.padEnd);
   C::primitive_desc pd(desc, attr, dnnlEngine(), forwardDesc(d, false, attr));
   Plan plan{C(pd), pd.scratchpad_desc(), {}};
   plan.ports = {{DNNL_ARG_DIFF_DST, d.y, pd.diff_dst_desc(), false},
@@ -135,20 +159,24 @@ Plan makeBackwardData(const Descriptors &d, const dnnl::primitive_attr &attr) {
   return plan;
 }
 
-Plan makeBackwardWeights(const Descriptors &d, bool bias, const dnnl::primitive_attr &attr) {
+Plan makeBackwardWeights(const Descriptors &d, bool bias,
+                         const dnnl::primitive_attr &attr) {
   using C = dnnl::convolution_backward_weights;
   auto any = Descriptors::any;
   auto algorithm = dnnl::algorithm::convolution_direct;
-  C::desc desc = bias ? C::desc(algorithm, any(d.x), any(d.w), any(d.bias), any(d.y), d.stride, d.dilation, d.padBegin,
-                                d.padEnd)
-                      : C::desc(algorithm, any(d.x), any(d.w), any(d.y), d.stride, d.dilation, d.padBegin, d.padEnd);
+  C::desc desc =
+      bias ? C::desc(algorithm, any(d.x), any(d.w), any(d.bias), any(d.y),
+                     d.stride, d.dilation, d.padBegin, d.padEnd)
+           : C::desc(algorithm, any(d.x), any(d.w), any(d.y), d.stride,
+                     d.dilation, d.padBegin, d.padEnd);
   C::primitive_desc pd(desc, attr, dnnlEngine(), forwardDesc(d, bias, attr));
   Plan plan{C(pd), pd.scratchpad_desc(), {}};
   plan.ports = {{DNNL_ARG_SRC, d.x, pd.src_desc(), false},
                 {DNNL_ARG_DIFF_DST, d.y, pd.diff_dst_desc(), false},
                 {DNNL_ARG_DIFF_WEIGHTS, d.w, pd.diff_weights_desc(), true}};
   if (bias)
-    plan.ports.emplace_back(DNNL_ARG_DIFF_BIAS, d.bias, pd.diff_bias_desc(), true);
+    plan.ports.emplace_back(DNNL_ARG_DIFF_BIAS, d.bias, pd.diff_bias_desc(),
+                            true);
   return plan;
 }
 
@@ -161,27 +189,36 @@ Plan makePlan(Direction direction, const ConvShape &shape) {
     return makeBackwardData(d, attr);
   case Direction::BackwardWeights:
   case Direction::BackwardWeightsBias:
-    return makeBackwardWeights(d, direction == Direction::BackwardWeightsBias, attr);
+    return makeBackwardWeights(d, direction == Direction::BackwardWeightsBias,
+                               attr);
   default:
     return makeForward(d, direction == Direction::ForwardBias, attr);
   }
 }
 
-/// The cached plan. Ragged batches bring a bounded number of shapes; the limit only
-/// guards against data that never repeat.
+/// The cached plan. Ragged batches bring a bounded number of shapes; the limit
+/// only guards against data that never repeat.
 Plan &findPlan(Direction direction, const ConvShape &s) {
   static std::map<std::vector<int64_t>, std::unique_ptr<Plan>> cache;
   constexpr size_t kLimit = 4096;
-  std::vector<int64_t> key = {int64_t(direction), omp_get_max_threads(), s.n, s.c, s.o, s.groups, s.dims};
+  std::vector<int64_t> key = {int64_t(direction),
+                              omp_get_max_threads(),
+                              s.n,
+                              s.c,
+                              s.o,
+                              s.groups,
+                              s.dims};
   for (int i = 0; i < s.dims; ++i)
-    key.insert(key.end(), {s.in[i], s.kernel[i], s.stride[i], s.dilation[i], s.padBegin[i], s.padEnd[i]});
+    key.insert(key.end(), {s.in[i], s.kernel[i], s.stride[i], s.dilation[i],
+                           s.padBegin[i], s.padEnd[i]});
   auto found = cache.find(key);
   if (found != cache.end())
     return *found->second;
   if (cache.size() >= kLimit)
     cache.clear();
   try {
-    return *cache.emplace(key, std::make_unique<Plan>(makePlan(direction, s))).first->second;
+    return *cache.emplace(key, std::make_unique<Plan>(makePlan(direction, s)))
+                .first->second;
   } catch (const dnnl::error &e) {
     libraryFailure("oneDNN convolution", e.what());
   }
@@ -209,7 +246,8 @@ void addTo(float *to, const float *from, int64_t count) {
 
 } // namespace
 
-void convForward(const float *x, const float *w, const float *bias, float *y, const ConvShape &shape) {
+void convForward(const float *x, const float *w, const float *bias, float *y,
+                 const ConvShape &shape) {
   if (empty(shape))
     return;
   threadScratch().reset();
@@ -219,7 +257,8 @@ void convForward(const float *x, const float *w, const float *bias, float *y, co
     findPlan(Direction::Forward, shape).run({x, w, y});
 }
 
-void convBackwardData(const float *dy, const float *w, const float *bias, float *dx, const ConvShape &shape) {
+void convBackwardData(const float *dy, const float *w, const float *bias,
+                      float *dx, const ConvShape &shape) {
   int64_t pixels = 1;
   for (int i = 0; i < shape.dims; ++i)
     pixels *= shape.in[i];
@@ -239,7 +278,8 @@ void convBackwardData(const float *dy, const float *w, const float *bias, float 
   }
 }
 
-void convBackwardWeights(const float *x, const float *dy, float *dw, float *db, const ConvShape &shape, float beta) {
+void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta) {
   int64_t count = weightCount(shape);
   if (empty(shape)) {
     if (beta == 0) {

@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// oneDNN convolutions in 1, 2 and 3 dims. Tensors are plain row-major as in ONNX
-// (x [n, c, in...], w [o, c / groups, kernel...], y [n, o, out...]); the wrapper
-// reorders to the layouts that oneDNN prefers. Primitives are cached by shape.
+// oneDNN convolutions in 1, 2 and 3 dims. Tensors are plain row-major as in
+// ONNX (x [n, c, in...], w [o, c / groups, kernel...], y [n, o, out...]); the
+// wrapper reorders to the layouts that oneDNN prefers. Primitives are cached by
+// shape.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +16,9 @@
 
 namespace dt::rt {
 
-/// `dims` of 1, 2 or 3 spatial dims; only the first `dims` entries of each array count.
-/// Strides and dilations are at least 1 (1 = dense), pads may differ at both ends.
+/// `dims` of 1, 2 or 3 spatial dims; only the first `dims` entries of each
+/// array count. Strides and dilations are at least 1 (1 = dense), pads may
+/// differ at both ends.
 struct ConvShape {
   int64_t n, c, o, groups;
   int32_t dims;
@@ -24,20 +26,27 @@ struct ConvShape {
 
   /// Spatial extent of the output.
   int64_t out(int i) const {
-    return (in[i] + padBegin[i] + padEnd[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i] + 1;
+    return (in[i] + padBegin[i] + padEnd[i] - dilation[i] * (kernel[i] - 1) -
+            1) /
+               stride[i] +
+           1;
   }
 };
 
 /// y = conv(x, w) + bias; bias [o] or null.
-void convForward(const float *x, const float *w, const float *bias, float *y, const ConvShape &shape);
+void convForward(const float *x, const float *w, const float *bias, float *y,
+                 const ConvShape &shape);
 
-/// dx = gradient of the input. This is also the transposed convolution: with `bias` [c] (else null)
-/// added; then `dy` is its input [n, o, out...], `w` [o, c / groups, kernel...] its weight as ONNX
-/// stores it, `dx` its output.
-void convBackwardData(const float *dy, const float *w, const float *bias, float *dx, const ConvShape &shape);
+/// dx = gradient of the input. This is also the transposed convolution: with
+/// `bias` [c] (else null) added; then `dy` is its input [n, o, out...], `w` [o,
+/// c / groups, kernel...] its weight as ONNX stores it, `dx` its output.
+void convBackwardData(const float *dy, const float *w, const float *bias,
+                      float *dx, const ConvShape &shape);
 
-/// dw = beta * dw + gradient of the weights; db likewise if not null. beta is 0 or 1.
-void convBackwardWeights(const float *x, const float *dy, float *dw, float *db, const ConvShape &shape, float beta);
+/// dw = beta * dw + gradient of the weights; db likewise if not null. beta is 0
+/// or 1.
+void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta);
 
 } // namespace dt::rt
 

@@ -1,4 +1,5 @@
-//===- Device.cpp - memory and bulk work on the CPU ------------------------===//
+//===- Device.cpp - memory and bulk work on the CPU
+//------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -25,7 +26,8 @@ namespace dt::rt::device {
 namespace {
 
 constexpr size_t kHugePage = 2u << 20;
-/// Elements a chunk of the norm: fixed, so that the sum does not depend on the thread count.
+/// Elements a chunk of the norm: fixed, so that the sum does not depend on the
+/// thread count.
 constexpr size_t kNormChunk = 16384;
 
 double chunkSumOfSquares(const float *values, size_t n) {
@@ -44,7 +46,8 @@ void initialize(int threads) {
 }
 
 const char *describe() {
-  static const std::string text = "cpu, " + std::to_string(omp_get_max_threads()) + " threads";
+  static const std::string text =
+      "cpu, " + std::to_string(omp_get_max_threads()) + " threads";
   return text.c_str();
 }
 
@@ -56,17 +59,23 @@ void *allocate(size_t bytes, const char *what) {
   size_t size = (std::max<size_t>(bytes, 1) + align - 1) / align * align;
   void *memory = std::aligned_alloc(align, size);
   if (!memory)
-    throw Error("not enough memory: " + std::to_string(bytes) + " bytes for " + what);
+    throw Error("not enough memory: " + std::to_string(bytes) + " bytes for " +
+                what);
   if (align == kHugePage)
-    ::madvise(memory, size, MADV_HUGEPAGE); // a hint: fewer page faults and TLB misses
+    ::madvise(memory, size,
+              MADV_HUGEPAGE); // a hint: fewer page faults and TLB misses
   zero(memory, size);
   return memory;
 }
 
 void release(void *memory) { std::free(memory); }
 
-void copyToDevice(void *device, const void *host, size_t bytes) { copy(device, host, bytes); }
-void copyToHost(void *host, const void *device, size_t bytes) { copy(host, device, bytes); }
+void copyToDevice(void *device, const void *host, size_t bytes) {
+  copy(device, host, bytes);
+}
+void copyToHost(void *host, const void *device, size_t bytes) {
+  copy(host, device, bytes);
+}
 
 void copy(void *to, const void *from, size_t bytes) {
   if (bytes)
@@ -84,23 +93,29 @@ void zero(void *memory, size_t bytes) {
 
 double sumOfSquares(const float *values, size_t n) {
   int64_t chunks = int64_t((n + kNormChunk - 1) / kNormChunk);
-  static thread_local std::vector<double> sums; // grows to the largest run and stays
+  static thread_local std::vector<double>
+      sums; // grows to the largest run and stays
   sums.resize(std::max<size_t>(sums.size(), chunks));
   double *partial = sums.data();
 #pragma omp parallel for schedule(static) if (chunks > 1)
   for (int64_t i = 0; i < chunks; ++i)
-    partial[i] = chunkSumOfSquares(values + i * kNormChunk, std::min(kNormChunk, n - i * kNormChunk));
+    partial[i] = chunkSumOfSquares(values + i * kNormChunk,
+                                   std::min(kNormChunk, n - i * kNormChunk));
   double sum = 0;
   for (int64_t i = 0; i < chunks; ++i)
     sum += partial[i];
   return sum;
 }
 
-void adamw(float *p, const float *g, float *m, float *v, size_t n, const AdamWStep &step) {
+void adamw(float *p, const float *g, float *m, float *v, size_t n,
+           const AdamWStep &step) {
   // Scalars in double, then rounded once: PyTorch's fp32 kernels do the same.
-  float scale = float(step.gradientScale), keep = float(1 - step.lr * step.weightDecay);
-  float weight1 = float(1 - step.beta1), beta2 = float(step.beta2), weight2 = float(1 - step.beta2);
-  float stepSize = float(step.lr / step.biasCorrection1), root = float(std::sqrt(step.biasCorrection2));
+  float scale = float(step.gradientScale),
+        keep = float(1 - step.lr * step.weightDecay);
+  float weight1 = float(1 - step.beta1), beta2 = float(step.beta2),
+        weight2 = float(1 - step.beta2);
+  float stepSize = float(step.lr / step.biasCorrection1),
+        root = float(std::sqrt(step.biasCorrection2));
   float eps = float(step.eps);
 #pragma omp parallel for simd schedule(static) if (n >= 32768)
   for (size_t i = 0; i < n; ++i) {
@@ -112,8 +127,10 @@ void adamw(float *p, const float *g, float *m, float *v, size_t n, const AdamWSt
   }
 }
 
-void sgd(float *p, const float *g, float *buffer, size_t n, const SgdStep &step) {
-  float scale = float(step.gradientScale), decay = float(step.weightDecay), lr = float(step.lr);
+void sgd(float *p, const float *g, float *buffer, size_t n,
+         const SgdStep &step) {
+  float scale = float(step.gradientScale), decay = float(step.weightDecay),
+        lr = float(step.lr);
   float momentum = step.first ? 0.f : float(step.momentum);
   bool hasBuffer = buffer && step.momentum != 0;
 #pragma omp parallel for simd schedule(static) if (n >= 32768)

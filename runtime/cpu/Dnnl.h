@@ -1,9 +1,11 @@
-//===- Dnnl.h - the runtime's one oneDNN engine and its scratch --*- C++ -*-===//
+//===- Dnnl.h - the runtime's one oneDNN engine and its scratch --*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What the wrappers around oneDNN share: engine, stream and reusable scratch memory.
-// Library calls are made by the thread that runs the step, so nothing is locked.
+// What the wrappers around oneDNN share: engine, stream and reusable scratch
+// memory. Library calls are made by the thread that runs the step, so nothing
+// is locked.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,11 +23,12 @@ namespace dt::rt {
 dnnl::engine &dnnlEngine();
 dnnl::stream &dnnlStream();
 
-/// Ends the program with one line: a library refused a call that generated code made.
+/// Ends the program with one line: a library refused a call that generated code
+/// made.
 [[noreturn]] void libraryFailure(const char *call, const char *reason);
 
-/// 64-byte aligned memory that only ever grows. Blocks stay valid until the next
-/// `reset`; after the first step nothing is allocated any more.
+/// 64-byte aligned memory that only ever grows. Blocks stay valid until the
+/// next `reset`; after the first step nothing is allocated any more.
 class Scratch {
 public:
   Scratch() = default;
@@ -35,7 +38,9 @@ public:
 
   void reset() { used = 0; }
   void *bytes(size_t size);
-  float *floats(size_t count) { return static_cast<float *>(bytes(count * sizeof(float))); }
+  float *floats(size_t count) {
+    return static_cast<float *>(bytes(count * sizeof(float)));
+  }
 
 private:
   struct Block {

@@ -1,10 +1,12 @@
-//===- Matmul.cpp - matrix products for generated code ---------------------===//
+//===- Matmul.cpp - matrix products for generated code
+//---------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// oneDNN's sgemm, not its matmul primitive: on plain layouts both reach the same
-// speed (measured at 264 x 192 x 192 up to 1024 x 50257 x 768), and sgemm needs no
-// primitive for each new number of rows, which with ragged data changes every step.
+// oneDNN's sgemm, not its matmul primitive: on plain layouts both reach the
+// same speed (measured at 264 x 192 x 192 up to 1024 x 50257 x 768), and sgemm
+// needs no primitive for each new number of rows, which with ragged data
+// changes every step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +23,8 @@ namespace {
 constexpr int64_t kParallelElements = 32768;
 
 /// c = bias (or 0) + beta * c, for the terms that sgemm has no place for.
-void presetRows(const float *bias, float *c, int64_t m, int64_t n, int64_t ldc, float beta) {
+void presetRows(const float *bias, float *c, int64_t m, int64_t n, int64_t ldc,
+                float beta) {
 #pragma omp parallel for schedule(static) if (m * n >= kParallelElements)
   for (int64_t i = 0; i < m; ++i) {
     float *row = c + i * ldc;
@@ -39,7 +42,8 @@ void presetRows(const float *bias, float *c, int64_t m, int64_t n, int64_t ldc, 
 
 } // namespace
 
-void matmul(const float *a, const float *b, const float *bias, float *c, const MatmulShape &shape, float beta) {
+void matmul(const float *a, const float *b, const float *bias, float *c,
+            const MatmulShape &shape, float beta) {
   const MatmulShape &s = shape;
   if (s.batch == 0 || s.m == 0 || s.n == 0)
     return;
@@ -53,8 +57,9 @@ void matmul(const float *a, const float *b, const float *bias, float *c, const M
       presetRows(bias, ci, s.m, s.n, ldc, beta);
     if (s.k == 0)
       return;
-    dnnl_status_t status = dnnl_sgemm(s.transA ? 'T' : 'N', s.transB ? 'T' : 'N', s.m, s.n, s.k, 1.f, ai, lda, bi, ldb,
-                                      bias ? 1.f : beta, ci, ldc);
+    dnnl_status_t status =
+        dnnl_sgemm(s.transA ? 'T' : 'N', s.transB ? 'T' : 'N', s.m, s.n, s.k,
+                   1.f, ai, lda, bi, ldb, bias ? 1.f : beta, ci, ldc);
     if (status != dnnl_success)
       libraryFailure("dnnl_sgemm", "invalid arguments");
   };

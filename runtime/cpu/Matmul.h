@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // One call for every product in a program: forward, input gradient and weight
-// gradient differ by flags only. Backed by oneDNN; primitives are cached by shape,
-// so that a steady step creates and allocates nothing.
+// gradient differ by flags only. Backed by oneDNN; primitives are cached by
+// shape, so that a steady step creates and allocates nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,10 +15,10 @@
 
 namespace dt::rt {
 
-/// Row-major C[i] = op(A[i]) * op(B[i]) for i < batch; op(A) is m x k, op(B) is k x n.
-/// lda, ldb, ldc are the row strides of the matrices *as stored* (of A, not op(A)), in
-/// elements; 0: dense. strideX: elements from one batch item to the next; 0 = the same
-/// matrix for all (A or B only).
+/// Row-major C[i] = op(A[i]) * op(B[i]) for i < batch; op(A) is m x k, op(B) is
+/// k x n. lda, ldb, ldc are the row strides of the matrices *as stored* (of A,
+/// not op(A)), in elements; 0: dense. strideX: elements from one batch item to
+/// the next; 0 = the same matrix for all (A or B only).
 struct MatmulShape {
   int64_t batch, m, n, k;
   bool transA, transB;
@@ -26,11 +26,12 @@ struct MatmulShape {
   int64_t lda, ldb, ldc;
 };
 
-/// c = op(a) * op(b) + bias + beta * c. `bias`: n floats or null. beta is 0 or 1.
-/// Zero m, n or batch: nothing. Zero k: c = bias + beta * c.
-/// y = x W^T (+ b): {1, rows, out, in, false, true, ...}; dx = dy W: {1, rows, in, out};
-/// dW += dy^T x: {1, out, in, rows, true, false, ...} with beta 1.
-void matmul(const float *a, const float *b, const float *bias, float *c, const MatmulShape &shape, float beta = 0);
+/// c = op(a) * op(b) + bias + beta * c. `bias`: n floats or null. beta is 0
+/// or 1. Zero m, n or batch: nothing. Zero k: c = bias + beta * c. y = x W^T (+
+/// b): {1, rows, out, in, false, true, ...}; dx = dy W: {1, rows, in, out}; dW
+/// += dy^T x: {1, out, in, rows, true, false, ...} with beta 1.
+void matmul(const float *a, const float *b, const float *bias, float *c,
+            const MatmulShape &shape, float beta = 0);
 
 } // namespace dt::rt
 

@@ -2,14 +2,16 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The scalar functions that generated kernels call, as `dt::rt::exp(x)` and so on.
-// The float versions are free of branches and calls, so that g++ and clang vectorise
-// them inside `#pragma omp simd` loops without -ffast-math, which would break masks
-// of -inf. Accuracy: about 2 ulp of the true value (sin and cos: |x| up to 2^30);
-// infinities and NaN behave as in libm. The double versions are libm's.
-// Polynomials: S. Moshier's Cephes (exp, log, tanh) and N. Juffa's erf.
+// The scalar functions that generated kernels call, as `dt::rt::exp(x)` and so
+// on. The float versions are free of branches and calls, so that g++ and clang
+// vectorise them inside `#pragma omp simd` loops without -ffast-math, which
+// would break masks of -inf. Accuracy: about 2 ulp of the true value (sin and
+// cos: |x| up to 2^30); infinities and NaN behave as in libm. The double
+// versions are libm's. Polynomials: S. Moshier's Cephes (exp, log, tanh) and N.
+// Juffa's erf.
 //
-// Compile with -fno-trapping-math (lets selects become blends) and -fno-math-errno.
+// Compile with -fno-trapping-math (lets selects become blends) and
+// -fno-math-errno.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +64,8 @@ inline double log2Positive(double x) {
   // Exponent and mantissa such that the mantissa lies in [sqrt(1/2), sqrt(2)).
   int64_t e = (bits - 0x3FE6A09E667F3BCDll) >> 52;
   double m = doubleOf(bits - (e << 52));
-  // atanh series: ln m = 2 (s + s^3/3 + ...), s = (m - 1) / (m + 1), |s| < 0.172.
+  // atanh series: ln m = 2 (s + s^3/3 + ...), s = (m - 1) / (m + 1), |s| <
+  // 0.172.
   double s = (m - 1) / (m + 1), z = s * s;
   double p = 1.0 / 15;
   p = p * z + 1.0 / 13;
@@ -248,8 +251,10 @@ inline float pow(float x, float y) {
   using namespace vecmath;
   float a = std::fabs(x);
   double base = a;
-  base = a < 1e-44f ? 1e-300 : base;              // 0: a number so small that any |y| >= 2^-3 saturates
-  base = a < kInf ? base : 1e300;                 // inf (NaN is put back below)
+  base = a < 1e-44f
+             ? 1e-300
+             : base; // 0: a number so small that any |y| >= 2^-3 saturates
+  base = a < kInf ? base : 1e300; // inf (NaN is put back below)
   double t = double(y) * log2Positive(base);
   t = t > 300 ? 300.0 : t;
   t = t < -300 ? -300.0 : t;
@@ -293,7 +298,9 @@ inline double log1p(double x) { return std::log1p(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double erf(double x) { return std::erf(x); }
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-inline double softplus(double x) { return std::log1p(std::exp(-std::fabs(x))) + (x > 0 ? x : 0); }
+inline double softplus(double x) {
+  return std::log1p(std::exp(-std::fabs(x))) + (x > 0 ? x : 0);
+}
 inline double sin(double x) { return std::sin(x); }
 inline double cos(double x) { return std::cos(x); }
 inline double pow(double x, double y) { return std::pow(x, y); }

@@ -2,9 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The step loop knows neither files nor shards: it asks a source for the batch of
-// step s, already cut into the parts of every module. The batch is a function of
-// the step alone, so that a resumed run needs no other data state.
+// The step loop knows neither files nor shards: it asks a source for the batch
+// of step s, already cut into the parts of every module. The batch is a
+// function of the step alone, so that a resumed run needs no other data state.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,20 +21,25 @@
 
 namespace dt::rt {
 
-/// Bytes of one raw input of one part, row-major, of the type and shape that the
-/// input's TensorInfo has with the part's dims. Owned by the source.
+/// Bytes of one raw input of one part, row-major, of the type and shape that
+/// the input's TensorInfo has with the part's dims. Owned by the source.
 struct InputBytes {
   const std::byte *data = nullptr;
   size_t size = 0;
 };
 
-/// What one module works on at one microbatch (or, for a whole-batch module, in the step).
+/// What one module works on at one microbatch (or, for a whole-batch module, in
+/// the step).
 struct Part {
-  std::vector<int64_t> dims;      ///< a value for each of ModuleInfo::symbols, 0 <= value <= max
-  std::vector<int64_t> rows;      ///< per symbol: items of its kind in the global batch before this part (0 if no item)
-  std::vector<InputBytes> inputs; ///< a place for each of ModuleInfo::inputs; empty for edges
-  /// Per symbol with an item kind: the positions in the global batch of the items of this part,
-  /// in order. Empty: rows[i], rows[i] + 1, ... Only --save-outputs uses it.
+  std::vector<int64_t>
+      dims; ///< a value for each of ModuleInfo::symbols, 0 <= value <= max
+  std::vector<int64_t> rows; ///< per symbol: items of its kind in the global
+                             ///< batch before this part (0 if no item)
+  std::vector<InputBytes>
+      inputs; ///< a place for each of ModuleInfo::inputs; empty for edges
+  /// Per symbol with an item kind: the positions in the global batch of the
+  /// items of this part, in order. Empty: rows[i], rows[i] + 1, ... Only
+  /// --save-outputs uses it.
   std::vector<std::vector<int64_t>> items;
 };
 
@@ -48,30 +53,37 @@ class BatchSource {
 public:
   virtual ~BatchSource() = default;
 
-  /// The batch of a step (0-based). Valid until the next call; throws Error (Error.h)
-  /// with one line that names file and sample. May prefetch step + 1.
+  /// The batch of a step (0-based). Valid until the next call; throws Error
+  /// (Error.h) with one line that names file and sample. May prefetch step + 1.
   virtual const Batch &next(int64_t step) = 0;
 
-  /// One line for the log at the start, e.g. how many samples there are and how many broken ones are left out.
+  /// One line for the log at the start, e.g. how many samples there are and how
+  /// many broken ones are left out.
   virtual std::string summary() const { return {}; }
 
-  /// Identifies the data for checkpoints (say a hash over shard names and sizes); a
-  /// resumed run with another value is refused. 0: not checked.
+  /// Identifies the data for checkpoints (say a hash over shard names and
+  /// sizes); a resumed run with another value is refused. 0: not checked.
   virtual uint64_t hash() const { return 0; }
 };
 
 /// The same batch every step, from a safetensors file with tensors named
-/// "module.input" or "input" (either with the prefix "in."). See FileBatch.cpp for how it is cut.
-std::unique_ptr<BatchSource> openFileBatch(const ProgramInfo &program, const nlohmann::json &plan, const std::string &file);
+/// "module.input" or "input" (either with the prefix "in."). See FileBatch.cpp
+/// for how it is cut.
+std::unique_ptr<BatchSource> openFileBatch(const ProgramInfo &program,
+                                           const nlohmann::json &plan,
+                                           const std::string &file);
 
 struct ShardOptions {
-  std::string pattern; ///< as given to --data: a path, or one with * and ? in its last component
+  std::string pattern; ///< as given to --data: a path, or one with * and ? in
+                       ///< its last component
   uint64_t seed = 0;
   int workers = 1; ///< decoding threads
 };
 
 /// WebDataset tar shards, as plan["data"] says.
-std::unique_ptr<BatchSource> openShardBatch(const ProgramInfo &program, const nlohmann::json &plan, const ShardOptions &options);
+std::unique_ptr<BatchSource> openShardBatch(const ProgramInfo &program,
+                                            const nlohmann::json &plan,
+                                            const ShardOptions &options);
 
 } // namespace dt::rt
 

@@ -1,21 +1,26 @@
-//===- FileBatch.cpp - one batch from a safetensors file -------------------===//
+//===- FileBatch.cpp - one batch from a safetensors file
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The same batch every step, cut into microbatches by samples. Whose items (images,
-// targets) are whose follows, in this order, from
-//   - an index input that plan["inputs"] declares: {"index": ["sample", "token"]}. Its values
-//     are positions in the flattened [sample, token]; value / tokens is the sample;
-//   - a tensor "item_of.<kind>" (or an input declared {"item_of": kind}): the sample of each item.
-// If neither is there, more than one microbatch is an error. Index values and samples are
-// rebased in every part.
+// The same batch every step, cut into microbatches by samples. Whose items
+// (images, targets) are whose follows, in this order, from
+//   - an index input that plan["inputs"] declares: {"index": ["sample",
+//   "token"]}. Its values
+//     are positions in the flattened [sample, token]; value / tokens is the
+//     sample;
+//   - a tensor "item_of.<kind>" (or an input declared {"item_of": kind}): the
+//   sample of each item.
+// If neither is there, more than one microbatch is an error. Index values and
+// samples are rebased in every part.
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/data/BatchSource.h"
 #include "runtime/Error.h"
 #include "runtime/Safetensors.h"
 #include "runtime/Trainer.h"
+#include "runtime/data/BatchSource.h"
+#include "runtime/data/Convert.h"
 
 #include <algorithm>
 #include <cstring>
@@ -27,103 +32,6 @@ namespace dt::rt {
 namespace {
 
 constexpr const char *kSample = "sample";
-
-//===----------------------------------------------------------------------===//
-// Values of any type
-//===----------------------------------------------------------------------===//
-
-float halfToFloat(uint16_t bits) {
-  uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  if (exponent == 0) {
-    float value = float(mantissa) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  uint32_t word = sign | (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | mantissa << 13;
-  return __builtin_bit_cast(float, word);
-}
-
-template <typename T> T load(const std::byte *p) {
-  T value;
-  std::memcpy(&value, p, sizeof(T));
-  return value;
-}
-
-bool isFloat(DType t) { return t == DType::F32 || t == DType::F64 || t == DType::F16 || t == DType::BF16; }
-
-double loadFloat(DType type, const std::byte *p) {
-  switch (type) {
-  case DType::F32:
-    return load<float>(p);
-  case DType::F64:
-    return load<double>(p);
-  case DType::F16:
-    return halfToFloat(load<uint16_t>(p));
-  default:
-    return __builtin_bit_cast(float, uint32_t(load<uint16_t>(p)) << 16);
-  }
-}
-
-int64_t loadInteger(DType type, const std::byte *p) {
-  switch (type) {
-  case DType::I64:
-    return load<int64_t>(p);
-  case DType::I32:
-    return load<int32_t>(p);
-  case DType::I8:
-    return load<int8_t>(p);
-  default:
-    return load<uint8_t>(p);
-  }
-}
-
-void storeInteger(DType type, std::byte *p, int64_t value) {
-  switch (type) {
-  case DType::I64:
-    std::memcpy(p, &value, 8);
-    break;
-  case DType::I32: {
-    int32_t v = int32_t(value);
-    std::memcpy(p, &v, 4);
-    break;
-  }
-  case DType::Bool:
-    *p = std::byte(value != 0);
-    break;
-  default:
-    *p = std::byte(uint8_t(value));
-  }
-}
-
-/// The tensor in the type that the program takes: integers among themselves, floats to F32 or F64,
-/// integers to those too; never a float to an integer.
-std::vector<std::byte> convert(const TensorView &from, DType to, const std::string &where) {
-  size_t count = from.size / sizeOf(from.type);
-  std::vector<std::byte> bytes(count * sizeOf(to));
-  if (from.type == to) {
-    if (from.size)
-      std::memcpy(bytes.data(), from.data, from.size);
-    return bytes;
-  }
-  bool toFloat = to == DType::F32 || to == DType::F64;
-  if ((isFloat(from.type) && !toFloat) || (isFloat(to) && !toFloat))
-    throw Error(where + " is " + dtypeName(from.type) + ", expected " + dtypeName(to));
-  for (size_t i = 0; i < count; ++i) {
-    const std::byte *p = from.data + i * sizeOf(from.type);
-    std::byte *q = bytes.data() + i * sizeOf(to);
-    if (!toFloat) {
-      storeInteger(to, q, loadInteger(from.type, p));
-      continue;
-    }
-    double value = isFloat(from.type) ? loadFloat(from.type, p) : double(loadInteger(from.type, p));
-    if (to == DType::F64)
-      std::memcpy(q, &value, 8);
-    else {
-      float v = float(value);
-      std::memcpy(q, &v, 4);
-    }
-  }
-  return bytes;
-}
 
 //===----------------------------------------------------------------------===//
 // The cut
@@ -141,8 +49,10 @@ struct WholeInput {
 
 class FileBatch : public BatchSource {
 public:
-  FileBatch(const ProgramInfo &program, const nlohmann::json &plan, const std::string &path)
-      : program(program), plan(plan), file(path), microbatches(microbatchesOf(program)) {
+  FileBatch(const ProgramInfo &program, const nlohmann::json &plan,
+            const std::string &path)
+      : program(program), plan(plan), file(path),
+        microbatches(microbatchesOf(program)) {
     readInputs();
     bindSymbols();
     findOwners();
@@ -151,57 +61,75 @@ public:
 
   const Batch &next(int64_t) override { return batch; }
   std::string summary() const override {
-    return "batch of " + std::to_string(program.globalBatch) + " samples from " + file.path();
+    return "batch of " + std::to_string(program.globalBatch) +
+           " samples from " + file.path();
   }
 
 private:
   // Reading
-  std::pair<std::string, const TensorView *> findTensor(const std::string &module, const std::string &input) const;
-  const nlohmann::json *declaration(const std::string &module, const std::string &input) const;
+  std::pair<std::string, const TensorView *>
+  findTensor(const std::string &module, const std::string &input) const;
+  const nlohmann::json *declaration(const std::string &module,
+                                    const std::string &input) const;
   void readInputs();
   // Symbols
-  void bind(size_t module, const TensorInfo &tensor, const std::vector<int64_t> &shape, const std::string &where);
-  void setSymbol(size_t module, int symbol, int64_t value, const std::string &where);
+  void bind(size_t module, const TensorInfo &tensor,
+            const std::vector<int64_t> &shape, const std::string &where);
+  void setSymbol(size_t module, int symbol, int64_t value,
+                 const std::string &where);
   void bindSymbols();
   // Ownership
   int64_t tokensFor(size_t module, const nlohmann::json &declared) const;
   void ownFromIndex(size_t module, size_t input);
   void findOwners();
-  void setOwners(const std::string &kind, std::vector<int64_t> owners, const std::string &where);
+  void setOwners(const std::string &kind, std::vector<int64_t> owners,
+                 const std::string &where);
   // Parts
   void cut();
   Part makePart(size_t module, int64_t firstSample, int64_t lastSample) const;
-  std::vector<int64_t> itemsOf(const std::string &kind, int64_t first, int64_t last) const;
-  std::vector<std::byte> cutInput(size_t module, size_t input, const Part &part, int64_t firstSample) const;
-  void rebase(const WholeInput &whole, DType type, std::vector<std::byte> &bytes, int64_t firstSample) const;
+  std::vector<int64_t> itemsOf(const std::string &kind, int64_t first,
+                               int64_t last) const;
+  std::vector<std::byte> cutInput(size_t module, size_t input, const Part &part,
+                                  int64_t firstSample) const;
+  void rebase(const WholeInput &whole, DType type,
+              std::vector<std::byte> &bytes, int64_t firstSample) const;
 
   const ProgramInfo &program;
   const nlohmann::json &plan;
   SafetensorsFile file;
   int64_t microbatches;
-  std::vector<std::map<size_t, WholeInput>> inputs;        ///< [module][input], raw ones
-  std::vector<std::vector<int64_t>> symbols;               ///< [module][symbol], of the global batch; -1 not known yet
-  std::map<std::string, int64_t> counts;                   ///< items of a kind in the batch
-  std::map<std::string, std::string> countedBy;            ///< where a count comes from, for errors
-  std::map<std::string, std::vector<int64_t>> owners;      ///< kind -> sample of each item
+  std::vector<std::map<size_t, WholeInput>>
+      inputs; ///< [module][input], raw ones
+  std::vector<std::vector<int64_t>>
+      symbols; ///< [module][symbol], of the global batch; -1 not known yet
+  std::map<std::string, int64_t> counts; ///< items of a kind in the batch
+  std::map<std::string, std::string>
+      countedBy; ///< where a count comes from, for errors
+  std::map<std::string, std::vector<int64_t>>
+      owners; ///< kind -> sample of each item
   std::vector<std::vector<std::byte>> storage;
   Batch batch;
 };
 
-std::pair<std::string, const TensorView *> FileBatch::findTensor(const std::string &module, const std::string &input) const {
+std::pair<std::string, const TensorView *>
+FileBatch::findTensor(const std::string &module,
+                      const std::string &input) const {
   std::string full = module + "." + input;
   for (const std::string &name : {full, "in." + full, input, "in." + input})
     if (const TensorView *view = file.find(name))
       return {name, view};
-  throw Error(file.path() + ": tensor '" + full + "' (or '" + input + "') is missing");
+  throw Error(file.path() + ": tensor '" + full + "' (or '" + input +
+              "') is missing");
 }
 
-const nlohmann::json *FileBatch::declaration(const std::string &module, const std::string &input) const {
+const nlohmann::json *FileBatch::declaration(const std::string &module,
+                                             const std::string &input) const {
   auto table = plan.find("inputs");
   if (table == plan.end() || !table->is_object())
     return nullptr;
   for (const std::string &name : {module + "." + input, input})
-    if (auto found = table->find(name); found != table->end() && found->is_object())
+    if (auto found = table->find(name);
+        found != table->end() && found->is_object())
       return &*found;
   return nullptr;
 }
@@ -217,9 +145,11 @@ void FileBatch::readInputs() {
       auto [name, view] = findTensor(module.name, tensor.name);
       std::string where = file.path() + ": tensor '" + name + "'";
       if (view->shape.size() != size_t(tensor.rank))
-        throw Error(where + " has shape " + shapeText(view->shape) + ", expected " + std::to_string(tensor.rank) + " dims");
+        throw Error(where + " has shape " + shapeText(view->shape) +
+                    ", expected " + std::to_string(tensor.rank) + " dims");
       WholeInput whole{name, view->shape, convert(*view, tensor.type, where)};
-      if (const nlohmann::json *declared = declaration(module.name, tensor.name)) {
+      if (const nlohmann::json *declared =
+              declaration(module.name, tensor.name)) {
         whole.index = declared->contains("index");
         whole.itemOf = declared->contains("item_of");
         if (isFloat(tensor.type) && (whole.index || whole.itemOf))
@@ -230,11 +160,13 @@ void FileBatch::readInputs() {
   }
 }
 
-void FileBatch::setSymbol(size_t module, int symbol, int64_t value, const std::string &where) {
+void FileBatch::setSymbol(size_t module, int symbol, int64_t value,
+                          const std::string &where) {
   const SymbolInfo &info = program.modules[module].symbols[symbol];
   int64_t &known = symbols[module][symbol];
   if (known >= 0 && known != value)
-    throw Error(where + " gives dim '" + info.name + "' the value " + std::to_string(value) + ", other tensors give " +
+    throw Error(where + " gives dim '" + info.name + "' the value " +
+                std::to_string(value) + ", other tensors give " +
                 std::to_string(known));
   known = value;
   if (!info.item)
@@ -243,19 +175,24 @@ void FileBatch::setSymbol(size_t module, int symbol, int64_t value, const std::s
   if (inserted)
     countedBy[info.item] = where;
   else if (entry->second != value)
-    throw Error(where + " has " + std::to_string(value) + " items of kind '" + info.item + "', but " + countedBy[info.item] +
-                " has " + std::to_string(entry->second));
+    throw Error(where + " has " + std::to_string(value) + " items of kind '" +
+                info.item + "', but " + countedBy[info.item] + " has " +
+                std::to_string(entry->second));
 }
 
 /// Solves the extents of a tensor for its module's symbols.
-void FileBatch::bind(size_t module, const TensorInfo &tensor, const std::vector<int64_t> &shape, const std::string &where) {
+void FileBatch::bind(size_t module, const TensorInfo &tensor,
+                     const std::vector<int64_t> &shape,
+                     const std::string &where) {
   for (int32_t axis = 0; axis < tensor.rank; ++axis) {
     const Extent &e = tensor.shape[axis];
     int64_t rest = shape[axis] - e.offset;
     if (e.symbol < 0 ? rest != 0 : (rest < 0 || e.scale == 0 || rest % e.scale))
-      throw Error(where + " has shape " + shapeText(shape) + ": dim " + std::to_string(axis) + " should be " +
+      throw Error(where + " has shape " + shapeText(shape) + ": dim " +
+                  std::to_string(axis) + " should be " +
                   (e.symbol < 0 ? std::to_string(e.offset)
-                                : "a multiple of " + std::to_string(e.scale) + " plus " + std::to_string(e.offset)));
+                                : "a multiple of " + std::to_string(e.scale) +
+                                      " plus " + std::to_string(e.offset)));
     if (e.symbol >= 0)
       setSymbol(module, e.symbol, rest / e.scale, where);
   }
@@ -268,30 +205,40 @@ void FileBatch::bindSymbols() {
   countedBy[kSample] = "the program's batch";
   for (size_t m = 0; m < program.modules.size; ++m)
     for (auto &[i, whole] : inputs[m])
-      bind(m, program.modules[m].inputs[i].buffer.tensor, whole.shape, file.path() + ": tensor '" + whole.name + "'");
+      bind(m, program.modules[m].inputs[i].buffer.tensor, whole.shape,
+           file.path() + ": tensor '" + whole.name + "'");
   for (size_t m = 0; m < program.modules.size; ++m) {
     const ModuleInfo &module = program.modules[m];
     for (size_t s = 0; s < module.symbols.size; ++s)
       if (module.symbols[s].item && symbols[m][s] < 0)
-        if (auto found = counts.find(module.symbols[s].item); found != counts.end())
+        if (auto found = counts.find(module.symbols[s].item);
+            found != counts.end())
           symbols[m][s] = found->second;
-    // What is left follows from the producers' shapes; modules are in topological order.
+    // What is left follows from the producers' shapes; modules are in
+    // topological order.
     for (const InputInfo &input : module.inputs) {
       if (input.fromModule < 0)
         continue;
-      const TensorInfo &from = program.modules[input.fromModule].outputs[input.fromOutput].tensor;
-      bind(m, input.buffer.tensor, shapeOf(from, symbols[input.fromModule].data()),
+      const TensorInfo &from =
+          program.modules[input.fromModule].outputs[input.fromOutput].tensor;
+      bind(m, input.buffer.tensor,
+           shapeOf(from, symbols[input.fromModule].data()),
            std::string("edge ") + module.name + "." + input.buffer.tensor.name);
     }
     for (size_t s = 0; s < module.symbols.size; ++s)
       if (symbols[m][s] < 0)
-        throw Error(file.path() + ": nothing in the file tells dim '" + module.symbols[s].name + "' of module '" + module.name + "'");
+        throw Error(file.path() + ": nothing in the file tells dim '" +
+                    module.symbols[s].name + "' of module '" + module.name +
+                    "'");
   }
 }
 
-/// Tokens of a sample: said by the declaration, or the second extent of the first integer input [sample, token].
-int64_t FileBatch::tokensFor(size_t module, const nlohmann::json &declared) const {
-  if (auto found = declared.find("tokens_per_sample"); found != declared.end() && found->is_number_unsigned())
+/// Tokens of a sample: said by the declaration, or the second extent of the
+/// first integer input [sample, token].
+int64_t FileBatch::tokensFor(size_t module,
+                             const nlohmann::json &declared) const {
+  if (auto found = declared.find("tokens_per_sample");
+      found != declared.end() && found->is_number_unsigned())
     return found->get<int64_t>();
   std::vector<size_t> order(program.modules.size);
   std::iota(order.begin(), order.end(), 0);
@@ -300,17 +247,22 @@ int64_t FileBatch::tokensFor(size_t module, const nlohmann::json &declared) cons
     for (auto &[i, whole] : inputs[m]) {
       const TensorInfo &tensor = program.modules[m].inputs[i].buffer.tensor;
       int symbol = tensor.rank >= 2 ? tensor.shape[0].symbol : -1;
-      const char *item = symbol >= 0 ? program.modules[m].symbols[symbol].item : nullptr;
-      if (item && std::strcmp(item, kSample) == 0 && !isFloat(tensor.type) && !whole.index)
+      const char *item =
+          symbol >= 0 ? program.modules[m].symbols[symbol].item : nullptr;
+      if (item && std::strcmp(item, kSample) == 0 && !isFloat(tensor.type) &&
+          !whole.index)
         return whole.shape[1];
     }
   return 0;
 }
 
-void FileBatch::setOwners(const std::string &kind, std::vector<int64_t> found, const std::string &where) {
+void FileBatch::setOwners(const std::string &kind, std::vector<int64_t> found,
+                          const std::string &where) {
   for (int64_t owner : found)
     if (owner < 0 || owner >= program.globalBatch)
-      throw Error(where + ": sample " + std::to_string(owner) + " is not in the batch of " + std::to_string(program.globalBatch));
+      throw Error(where + ": sample " + std::to_string(owner) +
+                  " is not in the batch of " +
+                  std::to_string(program.globalBatch));
   owners.emplace(kind, std::move(found));
 }
 
@@ -321,22 +273,30 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
   std::string where = file.path() + ": tensor '" + whole.name + "'";
   whole.tokens = tokensFor(module, *declaration(info.name, tensor.name));
   if (whole.tokens <= 0)
-    throw Error(where + ": no input [sample, token] tells how many tokens a sample has");
+    throw Error(
+        where +
+        ": no input [sample, token] tells how many tokens a sample has");
   int symbol = tensor.rank ? tensor.shape[0].symbol : -1;
   const char *kind = symbol >= 0 ? info.symbols[symbol].item : nullptr;
-  size_t elements = whole.bytes.size() / sizeOf(tensor.type), rows = symbol >= 0 ? symbols[module][symbol] : 0;
+  size_t elements = whole.bytes.size() / sizeOf(tensor.type),
+         rows = symbol >= 0 ? symbols[module][symbol] : 0;
   int64_t limit = whole.tokens * program.globalBatch;
   std::vector<int64_t> found;
   for (size_t row = 0; row < rows; ++row) {
     int64_t owner = -1;
-    for (size_t i = row * (elements / rows); i < (row + 1) * (elements / rows); ++i) {
-      int64_t value = loadInteger(tensor.type, whole.bytes.data() + i * sizeOf(tensor.type));
+    for (size_t i = row * (elements / rows); i < (row + 1) * (elements / rows);
+         ++i) {
+      int64_t value = loadInteger(tensor.type,
+                                  whole.bytes.data() + i * sizeOf(tensor.type));
       if (value < 0) // padding
         continue;
       if (value >= limit)
-        throw Error(where + ": position " + std::to_string(value) + " is outside of the batch's " + std::to_string(limit) + " tokens");
+        throw Error(where + ": position " + std::to_string(value) +
+                    " is outside of the batch's " + std::to_string(limit) +
+                    " tokens");
       if (owner >= 0 && owner != value / whole.tokens)
-        throw Error(where + ": item " + std::to_string(row) + " points into two samples");
+        throw Error(where + ": item " + std::to_string(row) +
+                    " points into two samples");
       owner = value / whole.tokens;
     }
     found.push_back(owner);
@@ -356,7 +316,8 @@ void FileBatch::findOwners() {
         ownFromIndex(m, i);
   for (auto &[kind, count] : counts) {
     std::string name = "item_of." + kind;
-    const TensorView *view = file.find(name) ? file.find(name) : file.find("in." + name);
+    const TensorView *view =
+        file.find(name) ? file.find(name) : file.find("in." + name);
     if (owners.count(kind) || !view)
       continue;
     std::string where = file.path() + ": tensor '" + name + "'";
@@ -369,7 +330,8 @@ void FileBatch::findOwners() {
   }
 }
 
-std::vector<int64_t> FileBatch::itemsOf(const std::string &kind, int64_t first, int64_t last) const {
+std::vector<int64_t> FileBatch::itemsOf(const std::string &kind, int64_t first,
+                                        int64_t last) const {
   std::vector<int64_t> items;
   bool ordered = microbatches > 1 && owners.count(kind); // else: as in the file
   if (first == 0 && last == program.globalBatch && !ordered) {
@@ -379,17 +341,25 @@ std::vector<int64_t> FileBatch::itemsOf(const std::string &kind, int64_t first, 
   }
   auto found = owners.find(kind);
   if (found == owners.end())
-    throw Error(file.path() + ": the batch is cut into " + std::to_string(microbatches) + " parts, but nothing tells which " + kind +
-                " belongs to which sample (an index input or a tensor 'item_of." + kind + "')");
+    throw Error(
+        file.path() + ": the batch is cut into " +
+        std::to_string(microbatches) + " parts, but nothing tells which " +
+        kind +
+        " belongs to which sample (an index input or a tensor 'item_of." +
+        kind + "')");
   // Owner order: by sample, then as in the file.
   for (size_t i = 0; i < found->second.size(); ++i)
     if (found->second[i] >= first && found->second[i] < last)
       items.push_back(int64_t(i));
-  std::stable_sort(items.begin(), items.end(), [&](int64_t a, int64_t b) { return found->second[a] < found->second[b]; });
+  std::sort(items.begin(), items.end(), [&](int64_t a, int64_t b) {
+    return std::make_pair(found->second[a], a) <
+           std::make_pair(found->second[b], b);
+  });
   return items;
 }
 
-Part FileBatch::makePart(size_t module, int64_t firstSample, int64_t lastSample) const {
+Part FileBatch::makePart(size_t module, int64_t firstSample,
+                         int64_t lastSample) const {
   const ModuleInfo &info = program.modules[module];
   Part part;
   part.inputs.resize(info.inputs.size);
@@ -399,11 +369,16 @@ Part FileBatch::makePart(size_t module, int64_t firstSample, int64_t lastSample)
     if (info.symbols[s].item) {
       items = itemsOf(info.symbols[s].item, firstSample, lastSample);
       value = int64_t(items.size());
-      before = firstSample ? int64_t(itemsOf(info.symbols[s].item, 0, firstSample).size()) : 0;
+      before =
+          firstSample
+              ? int64_t(itemsOf(info.symbols[s].item, 0, firstSample).size())
+              : 0;
     }
     if (value > info.symbols[s].max)
-      throw Error(file.path() + ": samples " + std::to_string(firstSample) + " to " + std::to_string(lastSample - 1) + " give dim '" +
-                  info.symbols[s].name + "' of module '" + info.name + "' the value " + std::to_string(value) + ", at most " +
+      throw Error(file.path() + ": samples " + std::to_string(firstSample) +
+                  " to " + std::to_string(lastSample - 1) + " give dim '" +
+                  info.symbols[s].name + "' of module '" + info.name +
+                  "' the value " + std::to_string(value) + ", at most " +
                   std::to_string(info.symbols[s].max) + " fit");
     part.dims.push_back(value);
     part.rows.push_back(before);
@@ -412,8 +387,12 @@ Part FileBatch::makePart(size_t module, int64_t firstSample, int64_t lastSample)
   return part;
 }
 
-void FileBatch::rebase(const WholeInput &whole, DType type, std::vector<std::byte> &bytes, int64_t firstSample) const {
-  int64_t shift = whole.index ? firstSample * whole.tokens : whole.itemOf ? firstSample : 0;
+void FileBatch::rebase(const WholeInput &whole, DType type,
+                       std::vector<std::byte> &bytes,
+                       int64_t firstSample) const {
+  int64_t shift = whole.index    ? firstSample * whole.tokens
+                  : whole.itemOf ? firstSample
+                                 : 0;
   if (shift == 0)
     return;
   for (size_t at = 0; at < bytes.size(); at += sizeOf(type)) {
@@ -424,9 +403,12 @@ void FileBatch::rebase(const WholeInput &whole, DType type, std::vector<std::byt
 }
 
 /// Gathers the part's items along each axis that counts items.
-std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input, const Part &part, int64_t firstSample) const {
+std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
+                                           const Part &part,
+                                           int64_t firstSample) const {
   const WholeInput &whole = inputs[module].at(input);
-  const TensorInfo &tensor = program.modules[module].inputs[input].buffer.tensor;
+  const TensorInfo &tensor =
+      program.modules[module].inputs[input].buffer.tensor;
   std::vector<std::byte> bytes = whole.bytes;
   std::vector<int64_t> shape = whole.shape;
   for (int32_t axis = 0; axis < tensor.rank; ++axis) {
@@ -434,10 +416,12 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input, const Pa
     if (e.symbol < 0 || !program.modules[module].symbols[e.symbol].item)
       continue;
     const std::vector<int64_t> &items = part.items[e.symbol];
-    if (part.dims[e.symbol] == symbols[module][e.symbol] && std::is_sorted(items.begin(), items.end()))
+    if (part.dims[e.symbol] == symbols[module][e.symbol] &&
+        std::is_sorted(items.begin(), items.end()))
       continue; // all of them
     if (e.offset != 0)
-      throw Error(file.path() + ": tensor '" + whole.name + "' cannot be cut along dim " + std::to_string(axis));
+      throw Error(file.path() + ": tensor '" + whole.name +
+                  "' cannot be cut along dim " + std::to_string(axis));
     size_t outer = 1, unit = sizeOf(tensor.type) * e.scale;
     for (int32_t i = 0; i < tensor.rank; ++i)
       (i < axis ? outer : unit) *= i == axis ? 1 : shape[i];
@@ -445,7 +429,8 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input, const Pa
     size_t stride = unit * symbols[module][e.symbol];
     for (size_t o = 0; o < outer; ++o)
       for (size_t r = 0; r < items.size() && unit; ++r)
-        std::memcpy(cut.data() + (o * items.size() + r) * unit, bytes.data() + o * stride + items[r] * unit, unit);
+        std::memcpy(cut.data() + (o * items.size() + r) * unit,
+                    bytes.data() + o * stride + items[r] * unit, unit);
     bytes = std::move(cut);
     shape[axis] = e.scale * int64_t(items.size());
   }
@@ -460,11 +445,14 @@ void FileBatch::cut() {
     bool whole = program.modules[m].wholeBatch;
     for (int64_t k = 0; k < (whole ? 1 : microbatches); ++k) {
       int64_t first = whole ? 0 : k * program.microBatch;
-      int64_t last = whole ? program.globalBatch : std::min(first + program.microBatch, program.globalBatch);
+      int64_t last =
+          whole ? program.globalBatch
+                : std::min(first + program.microBatch, program.globalBatch);
       Part part = makePart(m, first, last);
       for (auto &entry : inputs[m]) {
         storage.push_back(cutInput(m, entry.first, part, first));
-        part.inputs[entry.first] = {storage.back().data(), storage.back().size()};
+        part.inputs[entry.first] = {storage.back().data(),
+                                    storage.back().size()};
       }
       batch.modules[m].push_back(std::move(part));
     }
@@ -473,7 +461,9 @@ void FileBatch::cut() {
 
 } // namespace
 
-std::unique_ptr<BatchSource> openFileBatch(const ProgramInfo &program, const nlohmann::json &plan, const std::string &file) {
+std::unique_ptr<BatchSource> openFileBatch(const ProgramInfo &program,
+                                           const nlohmann::json &plan,
+                                           const std::string &file) {
   return std::make_unique<FileBatch>(program, plan, file);
 }
 

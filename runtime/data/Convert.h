@@ -1,0 +1,33 @@
+//===- Convert.h - values of whatever type a file has ------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Batch files hold tensors as exporters and scripts happen to write them; the
+// program takes one type. Elements are read from bytes, which need not be
+// aligned.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_DATA_CONVERT_H
+#define DT_RUNTIME_DATA_CONVERT_H
+
+#include "runtime/Safetensors.h"
+
+namespace dt::rt {
+
+bool isFloat(DType type);
+
+/// One element; the type must be of that family (Bool is an integer).
+double loadFloat(DType type, const std::byte *p);
+int64_t loadInteger(DType type, const std::byte *p);
+void storeInteger(DType type, std::byte *p, int64_t value);
+
+/// The tensor in the type that the program takes: integers among themselves,
+/// floats to F32 or F64, integers to those too; never a float to an integer.
+/// Throws Error beginning with `where`.
+std::vector<std::byte> convert(const TensorView &from, DType to,
+                               const std::string &where);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_DATA_CONVERT_H

@@ -1,0 +1,187 @@
+//===- AttentionTest.cpp - attention against plain loops ------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/cpu/Attention.h"
+#include "test/runtime/TestSupport.h"
+
+#include <gtest/gtest.h>
+
+using namespace dt::rt;
+
+namespace {
+
+struct Case {
+  int64_t b, t, s, h, hk, d;
+  bool causal;
+  MaskKind kind = MaskKind::None;
+  EmptyRow empty = EmptyRow::Mean;
+};
+
+AttentionShape shapeFor(const Case &c) {
+  AttentionShape s{};
+  s.b = c.b, s.t = c.t, s.s = c.s, s.h = c.h, s.hk = c.hk, s.d = c.d,
+  s.dv = c.d + 4;
+  s.qh = s.d, s.qt = s.h * s.d, s.qb = s.t * s.qt;
+  s.kh = s.d, s.ks = s.hk * s.d, s.kb = s.s * s.ks;
+  s.vh = s.dv, s.vs = s.hk * s.dv, s.vb = s.s * s.vs;
+  s.oh = s.dv, s.ot = s.h * s.dv, s.ob = s.t * s.ot;
+  s.scale = 0.3f, s.causal = c.causal, s.emptyRow = c.empty, s.mask = c.kind;
+  if (c.kind != MaskKind::None)
+    s.maskB = c.t * c.s, s.maskT = c.s, s.maskS = 1; // the same for all heads
+  return s;
+}
+
+struct Data {
+  std::vector<float> q, k, v, dout, additive;
+  std::vector<uint8_t> boolean;
+  const void *mask = nullptr;
+
+  Data(const Case &c, const AttentionShape &s, float shift = 0) {
+    q = randoms(s.b * s.qb, 1), k = randoms(s.b * s.kb, 2),
+    v = randoms(s.b * s.vb, 3), dout = randoms(s.b * s.ob, 4);
+    additive = randoms(c.b * c.t * c.s, 5);
+    Random random(6, 0);
+    for (size_t i = 0; i < additive.size(); ++i) {
+      bool hidden = random.uniform(i) < 0.3f ||
+                    i / c.s % c.t == 2; // query 2 sees nothing
+      boolean.push_back(!hidden);
+      additive[i] =
+          hidden ? (i % 2 ? -3.4e38f : -HUGE_VALF) : additive[i] + shift;
+    }
+    mask = c.kind == MaskKind::Additive
+               ? static_cast<const void *>(additive.data())
+           : c.kind == MaskKind::Boolean ? boolean.data()
+                                         : nullptr;
+  }
+};
+
+/// Everything in double, straight from the definition.
+struct Expected {
+  std::vector<float> o, dq, dk, dv;
+
+  Expected(const Data &x, const AttentionShape &s)
+      : o(s.b * s.ob), dq(x.q.size()), dk(x.k.size()), dv(x.v.size()) {
+    std::vector<double> p(s.s), dp(s.s);
+    for (int64_t b = 0; b < s.b; ++b)
+      for (int64_t h = 0; h < s.h; ++h)
+        for (int64_t i = 0; i < s.t; ++i)
+          row(x, s, b, h, i, p, dp);
+  }
+
+  void row(const Data &x, const AttentionShape &s, int64_t b, int64_t h,
+           int64_t i, std::vector<double> &p, std::vector<double> &dp) {
+    int64_t kv = h / (s.h / s.hk), qi = b * s.qb + i * s.qt + h * s.qh,
+            oi = b * s.ob + i * s.ot + h * s.oh;
+    auto ki = [&](int64_t j) { return b * s.kb + j * s.ks + kv * s.kh; };
+    auto vi = [&](int64_t j) { return b * s.vb + j * s.vs + kv * s.vh; };
+    double sum = 0, top = -INFINITY;
+    for (int64_t j = 0; j < s.s; ++j) {
+      double score = 0;
+      for (int64_t e = 0; e < s.d; ++e)
+        score += double(x.q[qi + e]) * x.k[ki(j) + e];
+      score *= s.scale;
+      int64_t m = b * s.maskB + i * s.maskT + j * s.maskS;
+      if (s.mask == MaskKind::Additive)
+        score = x.additive[m] <= -1e30f ? -INFINITY : score + x.additive[m];
+      if ((s.mask == MaskKind::Boolean && !x.boolean[m]) ||
+          (s.causal && j > i + s.s - s.t))
+        score = -INFINITY;
+      p[j] = score, top = std::max(top, score);
+    }
+    for (int64_t j = 0; j < s.s; ++j)
+      sum += p[j] = top == -INFINITY ? (s.emptyRow == EmptyRow::Mean ? 1 : 0)
+                                     : std::exp(p[j] - top);
+    double delta = 0;
+    for (int64_t j = 0; j < s.s; ++j) {
+      p[j] = sum ? p[j] / sum : 0, dp[j] = 0;
+      for (int64_t e = 0; e < s.dv; ++e) {
+        o[oi + e] += float(p[j] * x.v[vi(j) + e]);
+        dp[j] += double(x.dout[oi + e]) * x.v[vi(j) + e];
+        dv[vi(j) + e] += float(p[j] * x.dout[oi + e]);
+      }
+      delta += p[j] * dp[j];
+    }
+    for (int64_t j = 0; j < s.s; ++j)
+      for (int64_t e = 0; e < s.d; ++e) {
+        double ds = p[j] * (dp[j] - delta) * s.scale;
+        dq[qi + e] += float(ds * x.k[ki(j) + e]);
+        dk[ki(j) + e] += float(ds * x.q[qi + e]);
+      }
+  }
+};
+
+void check(const Case &c, float shift = 0) {
+  AttentionShape s = shapeFor(c);
+  Data x(c, s, shift);
+  Expected expected(x, s);
+  std::vector<float> o(expected.o.size(), 9), lse(s.b * s.h * s.t),
+      dq(x.q.size(), 9), dk(x.k.size(), 9), dv(x.v.size(), 9);
+  attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                   lse.data(), s);
+  attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                    lse.data(), x.dout.data(), dq.data(), dk.data(), dv.data(),
+                    s);
+  EXPECT_LT(relativeError(o, expected.o),
+            shift == 0 ? 1e-6 : 1e-2); // shifted scores have fewer digits
+  if (shift != 0)
+    return;
+  EXPECT_LT(relativeError(dq, expected.dq), 3e-6);
+  EXPECT_LT(relativeError(dk, expected.dk), 3e-6);
+  EXPECT_LT(relativeError(dv, expected.dv), 3e-6);
+}
+
+TEST(Attention, Plain) {
+  check({2, 44, 44, 4, 4, 16, false});
+  check({2, 44, 44, 4, 4, 16, true});
+  check({1, 150, 150, 2, 2, 8, true}); // several tiles
+}
+
+TEST(Attention, GroupedHeadsAndCrossLengths) {
+  check({2, 20, 33, 6, 2, 8, false});
+  check({2, 20, 33, 6, 2, 8, true});
+  check({1, 90, 70, 4, 1, 8, true}); // the first 20 queries see no key
+  check({1, 90, 70, 4, 1, 8, true, MaskKind::None, EmptyRow::Zero});
+}
+
+TEST(Attention, MasksAndEmptyRows) {
+  for (MaskKind kind : {MaskKind::Additive, MaskKind::Boolean})
+    for (EmptyRow empty : {EmptyRow::Mean, EmptyRow::Zero})
+      for (bool causal : {false, true})
+        check({2, 12, 12, 4, 2, 8, causal, kind, empty});
+}
+
+TEST(Attention, LargeFiniteMaskKeepsItsProbabilities) {
+  // All scores near -65504 (a half-precision mask constant): the log-sum-exp
+  // alone is too coarse there.
+  Case c{1, 8, 8, 2, 2, 8, false, MaskKind::Additive, EmptyRow::Zero};
+  AttentionShape s = shapeFor(c);
+  Data x(c, s);
+  for (float &m : x.additive)
+    m = -65504;
+  std::vector<float> o(s.b * s.ob), lse(s.b * s.h * s.t), dq(x.q.size()),
+      dk(x.k.size()), dv(x.v.size());
+  attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                   lse.data(), s);
+  attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                    lse.data(), x.dout.data(), dq.data(), dk.data(), dv.data(),
+                    s);
+  double fromDv = 0,
+         fromDout = 0; // rows of probabilities sum to one: the totals agree
+  for (float value : dv)
+    fromDv += value;
+  for (float value : x.dout)
+    fromDout += value;
+  EXPECT_NEAR(fromDv, fromDout, 1e-4);
+}
+
+TEST(Attention, NothingToDo) {
+  for (Case c : {Case{0, 5, 5, 2, 2, 8, true}, Case{2, 0, 0, 2, 2, 8, true},
+                 Case{2, 5, 0, 2, 2, 8, false, MaskKind::None, EmptyRow::Zero}})
+    check(c);
+}
+
+} // namespace

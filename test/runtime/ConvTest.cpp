@@ -1,0 +1,194 @@
+//===- ConvTest.cpp - convolutions against plain loops --------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/cpu/Conv.h"
+#include "test/runtime/TestSupport.h"
+
+#include <gtest/gtest.h>
+
+using namespace dt::rt;
+
+namespace {
+
+/// Calls f(x index, w index, y index) for every product of the convolution;
+/// missing dims count as extent 1.
+template <typename F> void forEachProduct(const ConvShape &s, F f) {
+  int64_t in[3] = {1, 1, 1}, k[3] = {1, 1, 1}, st[3] = {1, 1, 1},
+          di[3] = {1, 1, 1}, pad[3] = {0, 0, 0}, out[3] = {1, 1, 1};
+  for (int i = 0; i < s.dims; ++i)
+    in[i] = s.in[i], k[i] = s.kernel[i], st[i] = s.stride[i],
+    di[i] = s.dilation[i], pad[i] = s.padBegin[i], out[i] = s.out(i);
+  int64_t og = s.o / s.groups, cg = s.c / s.groups;
+  auto at = [](int64_t plane, const int64_t *e, int64_t a, int64_t b,
+               int64_t c) {
+    return ((plane * e[0] + a) * e[1] + b) * e[2] + c;
+  };
+  for (int64_t n = 0; n < s.n; ++n)
+    for (int64_t o = 0; o < s.o; ++o)
+      for (int64_t c = 0; c < cg; ++c)
+        for (int64_t y = 0; y < out[0] * out[1] * out[2]; ++y)
+          for (int64_t w = 0; w < k[0] * k[1] * k[2]; ++w) {
+            int64_t p[3] = {y / (out[1] * out[2]), y / out[2] % out[1],
+                            y % out[2]},
+                    q[3] = {w / (k[1] * k[2]), w / k[2] % k[1], w % k[2]}, x[3];
+            bool inside = true;
+            for (int i = 0; i < 3; ++i) {
+              x[i] = p[i] * st[i] + q[i] * di[i] - pad[i];
+              inside &= x[i] >= 0 && x[i] < in[i];
+            }
+            if (inside)
+              f(at(n * s.c + o / og * cg + c, in, x[0], x[1], x[2]),
+                at(o * cg + c, k, q[0], q[1], q[2]),
+                at(n * s.o + o, out, p[0], p[1], p[2]));
+          }
+}
+
+void check(const ConvShape &s) {
+  int64_t nx = s.n * s.c, nw = s.o * (s.c / s.groups), ny = s.n * s.o,
+          pixels = 1, outs = 1;
+  for (int i = 0; i < s.dims; ++i)
+    nx *= s.in[i], nw *= s.kernel[i], ny *= s.out(i), pixels *= s.in[i],
+        outs *= s.out(i);
+  std::vector<float> x = randoms(nx, 1), w = randoms(nw, 2),
+                     b = randoms(s.o, 3), dy = randoms(ny, 4),
+                     bc = randoms(s.c, 5);
+  std::vector<float> y(ny), ey(ny), dx(nx), edx(nx),
+      dw = randoms(nw, 6), db = randoms(s.o, 7), edw = dw, edb = db;
+  for (int64_t i = 0; i < ny; ++i)
+    ey[i] = b[i / outs % s.o], edb[i / outs % s.o] += dy[i];
+  for (int64_t i = 0; i < nx; ++i)
+    edx[i] = bc[i / pixels % s.c];
+  forEachProduct(s, [&](int64_t xi, int64_t wi, int64_t yi) {
+    ey[yi] += x[xi] * w[wi];
+    edx[xi] += dy[yi] * w[wi];
+    edw[wi] += dy[yi] * x[xi];
+  });
+  convForward(x.data(), w.data(), b.data(), y.data(), s);
+  convBackwardData(dy.data(), w.data(), bc.data(), dx.data(), s);
+  convBackwardWeights(x.data(), dy.data(), dw.data(), db.data(), s, 1);
+  EXPECT_LT(relativeError(y, ey), 1e-5);
+  EXPECT_LT(relativeError(dx, edx), 1e-5);
+  EXPECT_LT(relativeError(dw, edw), 1e-5);
+  EXPECT_LT(relativeError(db, edb), 1e-5);
+  // Without bias, and written instead of added.
+  std::vector<float> fresh(nw);
+  convBackwardWeights(x.data(), dy.data(), fresh.data(), nullptr, s, 0);
+  std::vector<float> start = randoms(nw, 6);
+  for (int64_t i = 0; i < nw; ++i)
+    fresh[i] += start[i];
+  EXPECT_LT(relativeError(fresh, edw), 1e-5);
+}
+
+TEST(Conv, TwoDims) {
+  check({2,
+         3,
+         8,
+         1,
+         2,
+         {9, 11, 0},
+         {3, 3, 0},
+         {1, 1, 0},
+         {1, 1, 0},
+         {1, 1, 0},
+         {1, 1, 0}});
+  check({3,
+         16,
+         32,
+         1,
+         2,
+         {8, 8, 0},
+         {3, 3, 0},
+         {2, 2, 0},
+         {1, 1, 0},
+         {1, 1, 0},
+         {1, 1, 0}});
+  check({2,
+         3,
+         48,
+         1,
+         2,
+         {32, 32, 0},
+         {8, 8, 0},
+         {8, 8, 0},
+         {1, 1, 0},
+         {0, 0, 0},
+         {0, 0, 0}}); // patches
+}
+
+TEST(Conv, AsymmetricPadsDilationGroups) {
+  check({2,
+         4,
+         6,
+         1,
+         2,
+         {7, 8, 0},
+         {3, 2, 0},
+         {2, 1, 0},
+         {1, 2, 0},
+         {0, 1, 0},
+         {1, 2, 0}});
+  check({2,
+         8,
+         12,
+         4,
+         2,
+         {6, 5, 0},
+         {3, 3, 0},
+         {1, 1, 0},
+         {1, 1, 0},
+         {1, 1, 0},
+         {1, 1, 0}});
+  check({2,
+         8,
+         8,
+         8,
+         2,
+         {6, 5, 0},
+         {3, 3, 0},
+         {1, 1, 0},
+         {1, 1, 0},
+         {1, 1, 0},
+         {1, 1, 0}}); // depthwise
+}
+
+TEST(Conv, OneAndThreeDims) {
+  check({2,
+         5,
+         7,
+         1,
+         1,
+         {20, 0, 0},
+         {5, 0, 0},
+         {2, 0, 0},
+         {1, 0, 0},
+         {2, 0, 0},
+         {1, 0, 0}});
+  check({1,
+         3,
+         4,
+         1,
+         3,
+         {5, 6, 7},
+         {2, 3, 3},
+         {1, 2, 1},
+         {1, 1, 1},
+         {0, 1, 1},
+         {1, 1, 1}});
+}
+
+TEST(Conv, NoRows) {
+  ConvShape s{0,         3,         8,         1,         2,        {9, 11, 0},
+              {3, 3, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}};
+  std::vector<float> dw(8 * 27, 1), db(8, 1);
+  convForward(nullptr, dw.data(), db.data(), nullptr, s);
+  convBackwardWeights(nullptr, nullptr, dw.data(), db.data(), s, 1);
+  EXPECT_EQ(dw, std::vector<float>(8 * 27, 1));
+  convBackwardWeights(nullptr, nullptr, dw.data(), db.data(), s, 0);
+  EXPECT_EQ(dw, std::vector<float>(8 * 27, 0));
+}
+
+} // namespace

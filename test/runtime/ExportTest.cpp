@@ -1,0 +1,113 @@
+//===- ExportTest.cpp - weights inside ONNX files ------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Export.h"
+#include "test/runtime/SmallProgram.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+using namespace dt::rt;
+using namespace small;
+
+namespace {
+
+// Protobuf by hand: lengths stay below 128, so a length is one byte.
+std::string field(int number, const std::string &body) {
+  return std::string{char(number << 3 | 2), char(body.size())} + body;
+}
+std::string number(int number, int value) {
+  return {char(number << 3), char(value)};
+}
+std::string floats(std::vector<float> values) {
+  return std::string(reinterpret_cast<char *>(values.data()),
+                     values.size() * 4);
+}
+
+/// w [2, 3] as raw_data, u as float_data, v as external data, and something
+/// that is no parameter.
+std::string tower(const std::string &w) {
+  std::string tensor =
+      field(1, "\x02\x03") + number(2, 1) + field(8, "w") + field(9, w);
+  return number(1, 8) +
+         field(7, field(1, "a node") + field(5, tensor) +
+                      field(5, field(8, "other") + field(9, "xyz")) +
+                      field(2, "g")) +
+         field(8, "opset");
+}
+
+std::string externalEntry(const std::string &location) {
+  return field(13, field(1, "location") + field(2, location));
+}
+
+std::string head(const std::string &location) {
+  std::string u =
+      number(1, 2) + number(2, 1) + field(4, floats({5, 6})) + field(8, "u");
+  std::string v = number(1, 2) + number(2, 1) + field(8, "v") +
+                  externalEntry("weights.bin") + number(14, 1);
+  std::string other = number(1, 2) + number(2, 1) + field(8, "table") +
+                      externalEntry(location) + number(14, 1);
+  return field(7, field(5, u) + field(5, v)) + field(7, field(5, other));
+}
+
+class ExportTest : public testing::Test {
+protected:
+  ExportTest()
+      : trainer(program.info, Trainer::defaults(program.info)),
+        source(folder / "onnx"), target(folder / "out") {
+    writeFolder(folder);
+    trainer.initializeParameters(folder / "weights.safetensors");
+    std::filesystem::create_directories(source);
+    writeFile(source + "/tower.onnx", tower(std::string(24, 'o')));
+    writeFile(source + "/head.onnx", head("table.bin"));
+    writeFile(source + "/table.bin", "12345678");
+  }
+  TemporaryFolder folder;
+  SmallProgram program{6};
+  Trainer trainer;
+  std::string source, target;
+};
+
+TEST_F(ExportTest, ReplacesValuesAndNothingElse) {
+  exportOnnx(trainer, source, target);
+  std::string w(reinterpret_cast<const char *>(trainer.parameterData() + kW),
+                24);
+  EXPECT_EQ(readFile(target + "/tower.onnx"), tower(w));
+  std::string content = readFile(target + "/head.onnx");
+  EXPECT_NE(content.find(number(1, 2) + number(2, 1) + field(8, "u") +
+                         field(9, floats({1, 1}))),
+            std::string::npos);
+  EXPECT_NE(content.find(number(1, 2) + number(2, 1) + field(8, "v") +
+                         field(9, floats({0.3f, -0.2f}))),
+            std::string::npos);
+  EXPECT_EQ(content.find("weights.bin"), std::string::npos);
+  EXPECT_EQ(readFile(target + "/table.bin"), "12345678");
+}
+
+TEST_F(ExportTest, Errors) {
+  EXPECT_ERROR(exportOnnx(trainer, source, source), "the program's own folder");
+  writeFile(source + "/head.onnx", head("../../etc/passwd"));
+  EXPECT_ERROR(exportOnnx(trainer, source, target),
+               "external data '../../etc/passwd' lies outside");
+  writeFile(source + "/head.onnx", field(7, ""));
+  EXPECT_ERROR(exportOnnx(trainer, source, target),
+               "initializer 'u' is not in the file");
+  writeFile(source + "/head.onnx", head("table.bin"));
+  writeFile(source + "/tower.onnx", tower(std::string(24, 'o')).substr(0, 30));
+  EXPECT_ERROR(exportOnnx(trainer, source, target),
+               "tower.onnx: not a valid ONNX file");
+  writeFile(source + "/tower.onnx",
+            field(7, field(5, field(1, "\x03\x03") + number(2, 1) +
+                                  field(8, "w") + field(9, "x"))));
+  EXPECT_ERROR(exportOnnx(trainer, source, target),
+               "initializer 'w' is not F32 [2, 3]");
+  std::filesystem::remove(source + "/tower.onnx");
+  EXPECT_ERROR(exportOnnx(trainer, source, target), "tower.onnx: cannot open");
+}
+
+} // namespace

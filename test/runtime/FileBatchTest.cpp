@@ -1,0 +1,142 @@
+//===- FileBatchTest.cpp - cutting a batch file ---------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/BatchSource.h"
+#include "test/runtime/SmallProgram.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+using namespace dt::rt;
+using namespace small;
+
+namespace {
+
+const nlohmann::json kPlan = {
+    {"inputs", {{"head.positions", {{"index", {"sample", "token"}}}}}}};
+
+template <typename T> std::vector<T> values(const InputBytes &bytes) {
+  std::vector<T> result(bytes.size / sizeof(T));
+  if (bytes.size)
+    std::memcpy(result.data(), bytes.data, bytes.size);
+  return result;
+}
+
+/// The batch file with one tensor replaced (or left out: no shape given).
+void rewrite(const TemporaryFolder &folder, const std::string &name, DType type,
+             std::vector<int64_t> shape, const void *data) {
+  SafetensorsFile file(folder / "batch");
+  SafetensorsWriter writer;
+  for (auto &[other, view] : file.tensors())
+    if (other != name)
+      writer.add(other, view.type, view.shape, view.data);
+  if (data)
+    writer.add(name, type, shape, data);
+  writer.write(folder / "changed");
+}
+
+TEST(FileBatch, ItemsGoWithTheirSamples) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(2);
+  auto source = openFileBatch(program.info, kPlan, folder / "batch");
+  const Batch &batch = source->next(0);
+  ASSERT_EQ(batch.modules.size(), 2u);
+  const std::vector<Part> &parts = batch.modules[1];
+  ASSERT_EQ(parts.size(), 3u);
+  // Owners 0 3 0 2 5 3 5: images 0 and 2 | 3, then 1 and 5 | 4 and 6.
+  EXPECT_EQ(parts[0].dims, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(parts[1].dims, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(parts[1].rows, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(parts[2].rows, (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(parts[1].items[1], (std::vector<int64_t>{3, 1, 5}));
+  // Rebased by 2 samples of 4 tokens; the padding of image 2 stays.
+  EXPECT_EQ(values<int64_t>(parts[0].inputs[2]),
+            (std::vector<int64_t>{0, 2, 0, -1}));
+  EXPECT_EQ(values<int64_t>(parts[1].inputs[2]),
+            (std::vector<int64_t>{1, 2, 5, 6, 5, 6}));
+  std::vector<float> pixels = randoms(kImages * 3, 11),
+                     first = values<float>(batch.modules[0][1].inputs[0]);
+  EXPECT_EQ(first[0], pixels[9]);
+  EXPECT_EQ(&source->next(5), &batch);
+}
+
+TEST(FileBatch, LastPartMayBeSmall) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(4);
+  auto source = openFileBatch(program.info, kPlan, folder / "batch");
+  const Batch &batch = source->next(0);
+  EXPECT_EQ(batch.modules[1][0].dims, (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(batch.modules[1][1].dims, (std::vector<int64_t>{2, 2}));
+}
+
+TEST(FileBatch, OwnershipFromItemOf) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram cut(2), whole(6);
+  EXPECT_ERROR(
+      openFileBatch(cut.info, nlohmann::json::object(), folder / "batch"),
+      "which image belongs to which sample");
+  EXPECT_NO_THROW(
+      openFileBatch(whole.info, nlohmann::json::object(), folder / "batch"));
+  rewrite(folder, "item_of.image", DType::I64, {kImages}, kOwners.data());
+  auto source =
+      openFileBatch(cut.info, nlohmann::json::object(), folder / "changed");
+  EXPECT_EQ(source->next(0).modules[0][1].dims, (std::vector<int64_t>{3}));
+  std::vector<int64_t> bad(kImages, kSamples);
+  rewrite(folder, "item_of.image", DType::I64, {kImages}, bad.data());
+  EXPECT_ERROR(
+      openFileBatch(cut.info, nlohmann::json::object(), folder / "changed"),
+      "sample 6 is not in the batch of 6");
+}
+
+TEST(FileBatch, ConvertsTypes) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  std::vector<int32_t> ids(kSamples * kTokens, 7);
+  rewrite(folder, "ids", DType::I32, {kSamples, kTokens}, ids.data());
+  auto source = openFileBatch(program.info, kPlan, folder / "changed");
+  EXPECT_EQ(values<int64_t>(source->next(0).modules[1][0].inputs[1])[5], 7);
+  std::vector<float> floats(kSamples * kTokens);
+  rewrite(folder, "ids", DType::F32, {kSamples, kTokens}, floats.data());
+  EXPECT_ERROR(openFileBatch(program.info, kPlan, folder / "changed"),
+               "tensor 'ids' is F32, expected I64");
+}
+
+TEST(FileBatch, Errors) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(2);
+  std::vector<float> values(200);
+  auto fails = [&](const char *part) {
+    EXPECT_ERROR(openFileBatch(program.info, kPlan, folder / "changed"), part);
+  };
+  rewrite(folder, "in.target", DType::F32, {}, nullptr);
+  fails("tensor 'head.target' (or 'target') is missing");
+  rewrite(folder, "in.target", DType::F32, {5}, values.data());
+  fails("the value 5, other tensors give 6");
+  rewrite(folder, "in.target", DType::F32, {6, 1}, values.data());
+  fails("shape [6, 1], expected 1 dims");
+  rewrite(folder, "in.tower.pixels", DType::F32, {7, 4}, values.data());
+  fails("dim 1 should be 3");
+  rewrite(folder, "in.tower.pixels", DType::F32, {6, 3}, values.data());
+  fails("items of kind 'image'");
+  std::vector<int64_t> positions(kImages * 2, 1000);
+  rewrite(folder, "in.head.positions", DType::I64, {kImages, 2},
+          positions.data());
+  fails("position 1000 is outside of the batch's 24 tokens");
+  for (size_t i = 0; i < positions.size(); ++i)
+    positions[i] = i % 2 ? 0 : 20;
+  rewrite(folder, "in.head.positions", DType::I64, {kImages, 2},
+          positions.data());
+  fails("points into two samples");
+}
+
+} // namespace

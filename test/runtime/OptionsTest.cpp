@@ -1,0 +1,44 @@
+//===- OptionsTest.cpp - the command line ---------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Options.h"
+#include "test/runtime/TestSupport.h"
+
+#include <gtest/gtest.h>
+
+using namespace dt::rt;
+
+namespace {
+
+Options parse(std::vector<const char *> arguments) {
+  arguments.insert(arguments.begin(), "train");
+  return parseOptions(int(arguments.size()), arguments.data());
+}
+
+TEST(Options, BothSpellings) {
+  Options o = parse({"--data", "shards/*.tar", "--steps=12", "--checkpoint",
+                     "c", "--resume", "--lr", "1e-3", "--seed=7"});
+  EXPECT_EQ(o.data, "shards/*.tar");
+  EXPECT_EQ(o.steps, 12);
+  EXPECT_TRUE(o.resume);
+  EXPECT_EQ(*o.lr, 1e-3);
+  EXPECT_EQ(*o.seed, 7u);
+}
+
+TEST(Options, Errors) {
+  EXPECT_ERROR(parse({"--stps", "3"}), "unknown flag '--stps'");
+  EXPECT_ERROR(parse({"data"}), "unknown flag 'data'");
+  EXPECT_ERROR(parse({"--steps"}), "--steps needs a value");
+  EXPECT_ERROR(parse({"--steps", "3x"}), "--steps: '3x' is not");
+  EXPECT_ERROR(parse({"--threads", "0"}),
+               "--threads: '0' is not a positive number");
+  EXPECT_ERROR(parse({"--lr", "nan"}), "--lr");
+  EXPECT_ERROR(parse({"--resume"}), "--resume needs --checkpoint");
+  EXPECT_ERROR(parse({"--data", "a", "--batch", "b"}), "exclude each other");
+}
+
+} // namespace

@@ -1,0 +1,83 @@
+//===- TestSupport.h - what the runtime's tests share --------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_TEST_RUNTIME_TESTSUPPORT_H
+#define DT_TEST_RUNTIME_TESTSUPPORT_H
+
+#include "runtime/Error.h"
+#include "runtime/Philox.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+inline std::vector<float> randoms(size_t count, uint64_t seed) {
+  dt::rt::Random random(seed, dt::rt::philoxPurpose("test"));
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = random.normal(i);
+  return values;
+}
+
+/// |a - b| / |b| in the L2 norm; infinite on NaN.
+inline double relativeError(const std::vector<float> &a,
+                            const std::vector<float> &b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
+    size += double(b[i]) * b[i];
+  }
+  double error = std::sqrt(difference) / (std::sqrt(size) + 1e-30);
+  return error == error ? error : 1e30;
+}
+
+/// A folder that goes away with the test.
+class TemporaryFolder {
+public:
+  TemporaryFolder() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "dt-test-XXXXXX").string();
+    path = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string operator/(const std::string &name) const {
+    return path + "/" + name;
+  }
+  std::string path;
+};
+
+inline std::string readFile(const std::string &path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+inline void writeFile(const std::string &path, const std::string &content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+/// The message of the Error that `f` throws; empty if it throws none.
+template <typename F> std::string errorOf(F f) {
+  try {
+    f();
+  } catch (const dt::rt::Error &e) {
+    return e.what();
+  }
+  return {};
+}
+
+#define EXPECT_ERROR(expression, part)                                         \
+  do {                                                                         \
+    std::string message = errorOf([&] { expression; });                        \
+    EXPECT_NE(message.find(part), std::string::npos) << "got: " << message;    \
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;               \
+  } while (false)
+
+#endif // DT_TEST_RUNTIME_TESTSUPPORT_H

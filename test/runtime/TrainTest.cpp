@@ -1,0 +1,201 @@
+//===- TrainTest.cpp - the hand-written program from end to end -----*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Train.h"
+#include "test/runtime/SmallProgram.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstring>
+
+using namespace dt::rt;
+using namespace small;
+
+namespace {
+
+struct RunResult {
+  std::vector<double> losses;
+  std::vector<float> parameters;
+};
+
+RunResult train(const SmallProgram &program, const TemporaryFolder &folder,
+                Options options) {
+  RunResult run;
+  options.batch = folder / "batch";
+  options.threads = 2;
+  TrainHooks hooks;
+  hooks.afterStep = [&](Trainer &trainer, int64_t, const StepResult &result) {
+    run.losses.push_back(result.loss);
+    auto *p = reinterpret_cast<const float *>(trainer.parameterData());
+    run.parameters.assign(p, p + kParameterBytes / sizeof(float));
+  };
+  runTraining(program.info, folder.path, options, hooks);
+  return run;
+}
+
+Options steps(int64_t n) {
+  Options options;
+  options.steps = n;
+  return options;
+}
+
+TEST(Train, LossFallsAndRunsAgreeBitForBit) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  RunResult a = train(program, folder, steps(40)),
+            b = train(program, folder, steps(40));
+  EXPECT_LT(a.losses.back(), 0.5 * a.losses.front());
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.parameters, b.parameters);
+  EXPECT_FLOAT_EQ(a.parameters[kFrozen / 4], 0.3f);
+}
+
+TEST(Train, MicrobatchesAgree) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram whole(6), four(4), single(1);
+  RunResult a = train(whole, folder, steps(30)),
+            b = train(four, folder, steps(30)),
+            c = train(single, folder, steps(30));
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5 * a.losses[i]);
+    EXPECT_NEAR(a.losses[i], c.losses[i], 1e-5 * a.losses[i]);
+  }
+}
+
+TEST(Train, ResumeIsBitIdentical) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(2);
+  RunResult straight = train(program, folder, steps(20));
+  Options options = steps(12);
+  options.checkpoint = folder / "checkpoints", options.saveEvery = 5;
+  train(program, folder, options);
+  options.steps = 20, options.resume = true;
+  RunResult rest = train(program, folder, options);
+  ASSERT_EQ(rest.losses.size(), 8u);
+  EXPECT_EQ(rest.losses.back(), straight.losses.back());
+  EXPECT_EQ(rest.parameters, straight.parameters);
+}
+
+TEST(Train, InterruptSavesAndEnds) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  Options options = steps(1000);
+  options.batch = folder / "batch", options.checkpoint = folder / "checkpoints";
+  TrainHooks hooks;
+  hooks.afterStep = [](Trainer &, int64_t step, const StepResult &) {
+    if (step == 3)
+      std::raise(SIGINT);
+  };
+  EXPECT_EQ(runTraining(program.info, folder.path, options, hooks), 3);
+  EXPECT_TRUE(
+      std::filesystem::exists(folder / "checkpoints/step-3/index.json"));
+}
+
+/// The same numbers whatever the cut, also where items are not in the order of
+/// their samples.
+TEST(Train, DumpsOfTheFirstStep) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  auto dump = [&](int64_t micro) {
+    SmallProgram program(micro);
+    Options options = steps(2);
+    std::string name = folder / ("m" + std::to_string(micro));
+    options.saveOutputs = name + ".outputs",
+    options.saveGradients = name + ".gradients";
+    options.metrics = name + ".jsonl", options.trace = name + ".json";
+    train(program, folder, options);
+    return name;
+  };
+  std::string a = dump(6), b = dump(2);
+  auto compare = [&](const char *kind, const char *name,
+                     std::vector<int64_t> shape) {
+    SafetensorsFile left(a + kind), right(b + kind);
+    const TensorView &x = left.get(name, DType::F32, shape),
+                     &y = right.get(name, DType::F32, shape);
+    std::vector<float> u(x.size / 4), v(u.size());
+    std::memcpy(u.data(), x.data, x.size),
+        std::memcpy(v.data(), y.data, y.size);
+    EXPECT_LT(relativeError(u, v), 1e-6) << name;
+  };
+  compare(".outputs", "out.tower.embeds", {kImages, 2});
+  compare(".outputs", "out.head.prediction", {kSamples});
+  compare(".outputs", "loss", {});
+  compare(".outputs", "loss.square", {});
+  compare(".gradients", "tower.w", {2, 3});
+  compare(".gradients", "head.u", {2});
+  EXPECT_EQ(SafetensorsFile(a + ".gradients").tensors().size(), 3u);
+  nlohmann::json line = nlohmann::json::parse(
+      readFile(a + ".jsonl").substr(0, readFile(a + ".jsonl").find('\n')));
+  EXPECT_EQ(line["step"], 1);
+  EXPECT_EQ(line["loss"], line["loss.square"]);
+  EXPECT_TRUE(line["ms"].contains("tower"));
+  nlohmann::json trace = nlohmann::json::parse(readFile(b + ".json"));
+  EXPECT_EQ(trace["traceEvents"].size(), 2 * (3 * 5 + 1u));
+}
+
+TEST(Train, GradientsMatchFiniteDifferences) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(2);
+  nlohmann::json plan = nlohmann::json::parse(readFile(folder / "plan.json"));
+  auto source = openFileBatch(program.info, plan, folder / "batch");
+  auto lossWith = [&](float delta) {
+    Trainer trainer(program.info, Trainer::defaults(program.info));
+    trainer.initializeParameters(folder / "weights.safetensors");
+    reinterpret_cast<float *>(trainer.parameterData())[1] += delta;
+    StepResult result = trainer.step(source->next(0), 0);
+    return std::make_pair(result.loss,
+                          reinterpret_cast<float *>(trainer.gradientData())[1]);
+  };
+  double slope = (lossWith(1e-2f).first - lossWith(-1e-2f).first) / 2e-2;
+  EXPECT_NEAR(slope, lossWith(0).second, 1e-3 * std::fabs(slope));
+}
+
+TEST(Train, ForwardAlone) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  Trainer trainer(program.info, Trainer::defaults(program.info));
+  trainer.initializeParameters(folder / "weights.safetensors");
+  float pixels[3] = {1, 2, 3};
+  Part part{{1},
+            {0},
+            {{reinterpret_cast<const std::byte *>(pixels), sizeof pixels}},
+            {}};
+  int tower = trainer.moduleIndex("tower");
+  trainer.forward(tower, part);
+  float embeds[2];
+  std::memcpy(embeds, trainer.output(tower, 0, part).data(), sizeof embeds);
+  const float *w = reinterpret_cast<const float *>(trainer.parameterData());
+  EXPECT_FLOAT_EQ(embeds[1], w[3] + 2 * w[4] + 3 * w[5]);
+  part.dims[0] = kImages + 1;
+  EXPECT_ERROR(trainer.forward(tower, part),
+               "dim 'images' is 8, at most 7 fit");
+  EXPECT_ERROR(trainer.moduleIndex("tow"), "module 'tow'");
+}
+
+TEST(Train, Errors) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  EXPECT_ERROR(runTraining(program.info, folder.path, steps(1)),
+               "give --data or --batch");
+  EXPECT_ERROR(runTraining(program.info, folder / "nowhere", steps(1)),
+               "plan.json: cannot open");
+  Options options = steps(1);
+  options.batch = folder / "batch", options.checkpoint = folder / "none",
+  options.resume = true;
+  EXPECT_ERROR(runTraining(program.info, folder.path, options),
+               "no checkpoint to resume from");
+}
+
+} // namespace
