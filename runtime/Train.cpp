@@ -70,7 +70,7 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
     return openFileBatch(program, plan, options.batch);
   if (options.data.empty())
     throw Error("nothing to train on: give --data or --batch");
-#ifdef DT_RUNTIME_SHARDS
+#ifndef DT_RUNTIME_NO_SHARDS
   return openShardBatch(program, plan, {options.data, seed, options.workers});
 #else
   (void)seed;
