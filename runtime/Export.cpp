@@ -204,6 +204,8 @@ public:
     for (auto &[name, parameter] : replace)
       if (!seen.count(name))
         throw Error(source + ": initializer '" + name + "' is not in the file");
+    std::error_code ignored; // shows when the file is opened
+    fs::create_directories(target.parent_path(), ignored);
     writePieces(pieces, target);
     if (external)
       writePieces(outside, target.string() + ".data");

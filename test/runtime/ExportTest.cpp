@@ -62,8 +62,8 @@ protected:
         source(folder / "onnx"), target(folder / "out") {
     writeFolder(folder);
     trainer.initializeParameters(folder / "weights.safetensors");
-    std::filesystem::create_directories(source);
-    writeFile(source + "/tower.onnx", tower(std::string(24, 'o')));
+    std::filesystem::create_directories(source + "/sub");
+    writeFile(source + "/sub/tower.onnx", tower(std::string(24, 'o')));
     writeFile(source + "/head.onnx", head("table.bin"));
     writeFile(source + "/table.bin", "12345678");
   }
@@ -77,7 +77,7 @@ TEST_F(ExportTest, ReplacesValuesAndNothingElse) {
   exportOnnx(trainer, source, target);
   std::string w(reinterpret_cast<const char *>(trainer.parameterData() + kW),
                 24);
-  EXPECT_EQ(readFile(target + "/tower.onnx"), tower(w));
+  EXPECT_EQ(readFile(target + "/sub/tower.onnx"), tower(w));
   std::string content = readFile(target + "/head.onnx");
   EXPECT_NE(content.find(number(1, 2) + number(2, 1) + field(8, "u") +
                          field(9, floats({1, 1}))),
@@ -98,15 +98,15 @@ TEST_F(ExportTest, Errors) {
   EXPECT_ERROR(exportOnnx(trainer, source, target),
                "initializer 'u' is not in the file");
   writeFile(source + "/head.onnx", head("table.bin"));
-  writeFile(source + "/tower.onnx", tower(std::string(24, 'o')).substr(0, 30));
+  writeFile(source + "/sub/tower.onnx", tower(std::string(24, 'o')).substr(0, 30));
   EXPECT_ERROR(exportOnnx(trainer, source, target),
                "tower.onnx: not a valid ONNX file");
-  writeFile(source + "/tower.onnx",
+  writeFile(source + "/sub/tower.onnx",
             field(7, field(5, field(1, "\x03\x03") + number(2, 1) +
                                   field(8, "w") + field(9, "x"))));
   EXPECT_ERROR(exportOnnx(trainer, source, target),
                "initializer 'w' is not F32 [2, 3]");
-  std::filesystem::remove(source + "/tower.onnx");
+  std::filesystem::remove(source + "/sub/tower.onnx");
   EXPECT_ERROR(exportOnnx(trainer, source, target), "tower.onnx: cannot open");
 }
 

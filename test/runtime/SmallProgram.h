@@ -115,7 +115,7 @@ inline void denominator(const TaskContext &c) {
 
 constexpr Extent kShape2x3[] = {{0, -1, 2}, {0, -1, 3}},
                  kShape2[] = {{0, -1, 2}};
-constexpr OnnxRef kOnnxW[] = {{"tower.onnx", "w"}},
+constexpr OnnxRef kOnnxW[] = {{"sub/tower.onnx", "w"}},
                   kOnnxV[] = {{"head.onnx", "v"}},
                   kOnnxU[] = {{"head.onnx", "u"}};
 constexpr ParameterInfo kParameters[] = {
