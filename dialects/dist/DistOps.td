@@ -88,6 +88,14 @@ def Dist_DataOp : Dist_TopOp<"data"> {
   let assemblyFormat = "$description attr-dict";
 }
 
+def Dist_DimsOp : Dist_TopOp<"dims"> {
+  let summary = "what the recipe's dims are: numbers or item kinds";
+  let description = [{ `dist.dims {batch = "sample", seq = 44}`: the types have it already; `data` and `inputs` name dims, hence plan.json needs it. }];
+  let arguments = (ins DictionaryAttr:$description);
+  let hasVerifier = 1;
+  let assemblyFormat = "$description attr-dict";
+}
+
 def Dist_EdgeOp : Dist_TopOp<"edge", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "an output of one module is an input of another";
   let description = [{
@@ -140,10 +148,11 @@ def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
 
 def Dist_BatchOp : Dist_TopOp<"batch"> {
   let summary = "samples of a step and of a microbatch";
-  let description = [{ A step is ceil(global / micro) microbatches; the last may have fewer samples. }];
-  let arguments = (ins I64Attr:$global, I64Attr:$micro);
+  let description = [{ A step is ceil(global / micro) microbatches; the last may have fewer samples. `local_statistics`: batch normalisation in training form takes each part's statistics
+    (otherwise it is an error if there are several microbatches). }];
+  let arguments = (ins I64Attr:$global, I64Attr:$micro, UnitAttr:$local_statistics);
   let hasVerifier = 1;
-  let assemblyFormat = "`global` $global `micro` $micro attr-dict";
+  let assemblyFormat = "`global` $global `micro` $micro (`local_statistics` $local_statistics^)? attr-dict";
 }
 
 def Dist_SeedOp : Dist_TopOp<"seed"> {

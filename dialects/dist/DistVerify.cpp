@@ -140,6 +140,7 @@ LogicalResult ItemOp::verify() {
 
 LogicalResult InputOp::verify() { return verifyFirst(*this); }
 LogicalResult DataOp::verify() { return verifyOnly(*this); }
+LogicalResult DimsOp::verify() { return verifyOnly(*this); }
 LogicalResult SeedOp::verify() { return verifyOnly(*this); }
 
 LogicalResult BatchOp::verify() {

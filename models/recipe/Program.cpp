@@ -1,0 +1,433 @@
+//===- Program.cpp - From recipe to IR --------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/recipe/Program.h"
+#include "models/recipe/JsonAttr.h"
+#include "models/recipe/JsonReader.h"
+
+#include "dialects/nn/NNOps.h"
+#include "models/import/Import.h"
+
+#include "runtime/Error.h"
+#include "runtime/Init.h"
+
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace dt::models {
+
+namespace {
+
+class ProgramBuilder {
+public:
+  ProgramBuilder(MLIRContext &context, const Recipe &recipe)
+      : context(context), recipe(recipe), program(mlir::ModuleOp::create(at(""))),
+        builder(OpBuilder::atBlockEnd(program->getBody())) {}
+
+  OwningOpRef<mlir::ModuleOp> build();
+
+private:
+  LogicalResult items();
+  LogicalResult module(const ModuleEntry &entry);
+  LogicalResult bindDims(const ModuleEntry &entry, dist::ModuleOp module);
+  LogicalResult freeze(const ModuleEntry &entry, dist::ModuleOp module);
+  LogicalResult initialise(const ModuleEntry &entry, dist::ModuleOp module);
+  LogicalResult connect(const ConnectionEntry &entry);
+  LogicalResult tie(const TensorName &alias, const TensorName &parameter);
+  LogicalResult optimizer();
+  LogicalResult data();
+  LogicalResult checkInputs();
+  void setRoles();
+
+  /// Dims that hold in a module; its own first.
+  std::vector<std::pair<std::string, DimBinding>>
+  dimsOf(const ModuleEntry &entry) const;
+  int64_t maxOf(StringRef item) const;
+  dist::ModuleOp get(StringRef name) {
+    return program->lookupSymbol<dist::ModuleOp>(name);
+  }
+  /// A location that prints as "recipe.json: key".
+  Location at(const Twine &key) {
+    return NameLoc::get(StringAttr::get(
+        &context, recipe.path + (key.isTriviallyEmpty() ? "" : ": ") + key));
+  }
+
+  MLIRContext &context;
+  const Recipe &recipe;
+  OwningOpRef<mlir::ModuleOp> program;
+  OpBuilder builder;
+};
+
+bool matches(StringRef pattern, StringRef name) {
+  auto glob = llvm::GlobPattern::create(pattern);
+  if (!glob) {
+    llvm::consumeError(glob.takeError());
+    return false;
+  }
+  return glob->match(name);
+}
+
+int64_t ProgramBuilder::maxOf(StringRef item) const {
+  for (const ItemEntry &entry : recipe.items)
+    if (entry.name == item)
+      return entry.max * recipe.microBatch;
+  return recipe.microBatch;
+}
+
+std::vector<std::pair<std::string, DimBinding>>
+ProgramBuilder::dimsOf(const ModuleEntry &entry) const {
+  auto result = entry.dims;
+  for (auto &dim : recipe.dims)
+    if (llvm::none_of(result, [&](auto &own) { return own.first == dim.first; }))
+      result.push_back(dim);
+  return result;
+}
+
+LogicalResult ProgramBuilder::items() {
+  for (const ItemEntry &item : recipe.items)
+    dist::ItemOp::create(builder, at("items." + item.name),
+                         builder.getStringAttr(item.name),
+                         builder.getI64IntegerAttr(item.max));
+  return success();
+}
+
+LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
+  ImportOptions options;
+  options.moduleName = entry.name;
+  options.recordedPath = entry.onnx;
+  // Dims that count one kind of item are one size: they get one symbol.
+  llvm::StringMap<std::string> symbols;
+  for (auto &[dim, value] : dimsOf(entry)) {
+    if (auto *number = std::get_if<int64_t>(&value)) {
+      options.dims[dim] = *number;
+      continue;
+    }
+    auto [symbol, isNew] = symbols.try_emplace(std::get<std::string>(value), dim);
+    if (!isNew)
+      options.rename[dim] = symbol->second;
+  }
+  SmallString<256> path(entry.onnx);
+  if (llvm::sys::path::is_relative(entry.onnx)) {
+    path = recipe.getDirectory();
+    llvm::sys::path::append(path, entry.onnx);
+  }
+  if (!llvm::sys::fs::exists(path))
+    return emitError(at("modules." + entry.name + ".onnx"))
+           << "there is no file '" << path << "'";
+  OwningOpRef<mlir::ModuleOp> imported = importOnnx(context, path, options);
+  if (!imported)
+    return failure();
+  auto module = dist::getOnly<dist::ModuleOp>(*imported);
+  module->remove();
+  builder.insert(module);
+  if (failed(bindDims(entry, module)) || failed(freeze(entry, module)))
+    return failure();
+  return initialise(entry, module);
+}
+
+LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
+                                       dist::ModuleOp module) {
+  auto dims = dimsOf(entry);
+  for (auto dim : module.getOps<nn::DimOp>()) {
+    auto *bound = llvm::find_if(dims, [&](auto &d) {
+                    return d.first == dim.getSymName();
+                  }).operator->();
+    if (bound == dims.data() + dims.size())
+      return emitError(at("dims"))
+             << "module '" << entry.name << "' has the dim '"
+             << dim.getSymName()
+             << "', which is not bound; give a number or an item kind";
+    StringRef item = std::get<std::string>(bound->second);
+    dim.setItem(item);
+    dim.setMax(maxOf(item));
+  }
+  // What the work is divided by: what the rows of the first output are.
+  func::FuncOp forward = module.getForward();
+  for (Type type : forward.getResultTypes()) {
+    nn::Shape shape = nn::getShape(type);
+    auto symbols = shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
+    if (symbols.empty())
+      continue;
+    module.setItem(module.lookupSymbol<nn::DimOp>(symbols[0]).getItem());
+    return success();
+  }
+  return success();
+}
+
+LogicalResult ProgramBuilder::freeze(const ModuleEntry &entry,
+                                     dist::ModuleOp module) {
+  for (auto [i, pattern] : llvm::enumerate(entry.freeze)) {
+    bool found = false;
+    for (auto parameter : module.getOps<nn::ParameterOp>()) {
+      if (!matches(pattern, parameter.getSymName()))
+        continue;
+      found = true;
+      parameter.setTrainable(false);
+    }
+    if (!found)
+      return emitError(at("modules." + entry.name + ".freeze[" + Twine(i) + "]"))
+             << "no parameter of '" << entry.onnx << "' matches '" << pattern
+             << "'";
+  }
+  return success();
+}
+
+LogicalResult ProgramBuilder::initialise(const ModuleEntry &entry,
+                                         dist::ModuleOp module) {
+  std::vector<bool> used(entry.init.size());
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    auto missing = dyn_cast<nn::InitAttr>(parameter.getSource());
+    auto inFile = dyn_cast<nn::OnnxAttr>(parameter.getSource());
+    const InitEntry *rule = nullptr;
+    for (auto [i, init] : llvm::enumerate(entry.init)) {
+      if (!matches(init.pattern, parameter.getSymName()))
+        continue;
+      used[i] = true;
+      if (!rule && (missing || init.replace))
+        rule = &init;
+    }
+    if (missing && !rule)
+      return emitError(at("modules." + entry.name + ".init"))
+             << "'" << entry.onnx << "' has no value for '"
+             << parameter.getSymName() << "' and no rule gives one";
+    if (!rule)
+      continue;
+    auto type = cast<RankedTensorType>(parameter.getType());
+    try {
+      rt::checkInitRule(rule->rule, type.getShape().vec(),
+                        parameter.getSymName().str());
+    } catch (const rt::Error &error) {
+      return emitError(at("modules." + entry.name + ".init")) << error.what();
+    }
+    parameter.setSourceAttr(nn::InitAttr::get(
+        &context, rule->rule, missing ? missing.getFile() : inFile.getFile(),
+        missing ? missing.getInitializer() : inFile.getInitializer()));
+  }
+  for (auto [i, init] : llvm::enumerate(entry.init))
+    if (!used[i])
+      return emitError(at("modules." + entry.name + ".init[" + Twine(i) + "]"))
+             << "no parameter of '" << entry.onnx << "' matches '"
+             << init.pattern << "'";
+  return success();
+}
+
+LogicalResult ProgramBuilder::connect(const ConnectionEntry &entry) {
+  Location loc =
+      at("connections." + entry.input.module + "." + entry.input.tensor);
+  dist::ModuleOp source = get(entry.output.module), target = get(entry.input.module);
+  func::FuncOp from = source.getForward(), to = target.getForward();
+  auto input = dist::ModuleOp::findArgument(to, entry.input.tensor);
+  if (!input)
+    return emitError(loc) << "module '" << entry.input.module
+                          << "' has no input '" << entry.input.tensor << "'";
+  auto output = dist::ModuleOp::findResult(from, entry.output.tensor);
+  if (!output)
+    return emitError(loc) << "module '" << entry.output.module
+                          << "' has no output '" << entry.output.tensor << "'";
+  std::string name = entry.output.tensor;
+  if (!entry.gather.empty()) {
+    nn::Shape rows = nn::getShape(to.getArgumentTypes()[*input]);
+    if (!rows.empty())
+      rows.pop_back();
+    for (nn::DimExpr &row : rows)
+      row = row.substitute([&](StringRef symbol) -> std::optional<nn::DimExpr> {
+        auto dim = target.lookupSymbol<nn::DimOp>(symbol);
+        return nn::DimExpr::symbol(
+            getSymbolOf(source, *dim.getItem(), *dim.getMax(), symbol));
+      });
+    auto picked = buildGather(loc, source, entry.output.tensor, entry.gather, rows);
+    if (failed(picked))
+      return failure();
+    name = *picked;
+  }
+  dist::EdgeOp::create(builder, loc, source.getSymName(), name,
+                       target.getSymName(), entry.input.tensor);
+  return success();
+}
+
+LogicalResult ProgramBuilder::tie(const TensorName &alias,
+                                  const TensorName &parameter) {
+  Location loc = at("tie." + alias.module + "." + alias.tensor);
+  for (const TensorName &name : {alias, parameter})
+    if (!get(name.module).lookupSymbol<nn::ParameterOp>(name.tensor))
+      return emitError(loc) << "module '" << name.module
+                            << "' has no parameter '" << name.tensor << "'";
+  auto symbol = [&](const TensorName &name) {
+    return SymbolRefAttr::get(&context, name.module,
+                              FlatSymbolRefAttr::get(&context, name.tensor));
+  };
+  dist::TieOp::create(builder, loc, symbol(alias), symbol(parameter));
+  return success();
+}
+
+LogicalResult ProgramBuilder::optimizer() {
+  const OptimizerEntry &o = recipe.optimizer;
+  auto f = [&](double value) { return builder.getF64FloatAttr(value); };
+  auto op = dist::OptimizerOp::create(
+      builder, at("optimizer"),
+      o.sgd ? dist::OptimizerKind::sgd : dist::OptimizerKind::adamw, f(o.lr));
+  op.setBeta1Attr(f(o.beta1));
+  op.setBeta2Attr(f(o.beta2));
+  op.setEpsAttr(f(o.eps));
+  op.setMomentumAttr(f(o.momentum));
+  op.setWeightDecayAttr(f(o.weightDecay));
+  op.setClipAttr(f(o.clip));
+  op.setWarmup(o.warmup);
+  op.setTotalSteps(o.totalSteps);
+  op.setDecayFromAttr(f(o.decayFrom));
+  op.setFinalFractionAttr(f(o.finalFraction));
+  op.setSchedule(*dist::symbolizeScheduleKind(o.schedule));
+  for (auto [i, pattern] : llvm::enumerate(o.noDecay)) {
+    bool found = false;
+    for (auto module : program->getOps<dist::ModuleOp>())
+      for (auto parameter : module.getOps<nn::ParameterOp>()) {
+        std::string name =
+            (module.getSymName() + "." + parameter.getSymName()).str();
+        if (!matches(pattern, name))
+          continue;
+        found = true;
+        parameter->setAttr(dist::kNoDecayAttr, builder.getUnitAttr());
+      }
+    if (!found)
+      return emitError(at("optimizer.no_decay[" + Twine(i) + "]"))
+             << "no parameter \"module.name\" matches '" << pattern << "'";
+  }
+  return success();
+}
+
+LogicalResult ProgramBuilder::data() {
+  auto add = [&](StringRef key, const nlohmann::json &value) -> DictionaryAttr {
+    auto attribute =
+        dyn_cast_or_null<DictionaryAttr>(jsonToAttr(&context, value));
+    if (!attribute)
+      emitError(at(key)) << "expected an object without empty keys or numbers "
+                            "beyond 64 bits";
+    return attribute;
+  };
+  nlohmann::json dims = nlohmann::json::object();
+  auto addDim = [&](const std::string &name, const DimBinding &value) {
+    std::visit([&](auto &v) { dims[name] = v; }, value);
+  };
+  for (auto &[name, value] : recipe.dims)
+    addDim(name, value);
+  for (const ModuleEntry &entry : recipe.modules)
+    for (auto &[name, value] : entry.dims)
+      addDim(entry.name + "." + name, value);
+  if (!dims.empty()) {
+    DictionaryAttr attribute = add("dims", dims);
+    if (!attribute)
+      return failure();
+    dist::DimsOp::create(builder, at("dims"), attribute);
+  }
+  if (!recipe.data.is_null()) {
+    DictionaryAttr attribute = add("data", recipe.data);
+    if (!attribute)
+      return failure();
+    dist::DataOp::create(builder, at("data"), attribute);
+  }
+  if (recipe.inputs.is_null())
+    return success();
+  if (!recipe.inputs.is_object())
+    return emitError(at("inputs")) << "expected an object";
+  for (auto &entry : recipe.inputs.items()) {
+    DictionaryAttr attribute = add("inputs." + entry.key(), entry.value());
+    if (!attribute)
+      return failure();
+    dist::InputOp::create(builder, at("inputs." + entry.key()),
+                          builder.getStringAttr(entry.key()), attribute);
+  }
+  return success();
+}
+
+/// With `data`, every input that no edge feeds must be described.
+LogicalResult ProgramBuilder::checkInputs() {
+  if (recipe.data.is_null())
+    return success();
+  for (auto module : program->getOps<dist::ModuleOp>()) {
+    func::FuncOp forward = module.getForward();
+    for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+      std::string plain = dist::ModuleOp::getArgumentName(forward, i).str();
+      std::string full = (module.getSymName() + "." + plain).str();
+      bool connected = llvm::any_of(program->getOps<dist::EdgeOp>(), [&](auto edge) {
+        return edge.getTarget() == module.getSymName() && edge.getInput() == plain;
+      });
+      bool described = recipe.inputs.is_object() &&
+                       (recipe.inputs.contains(full) || recipe.inputs.contains(plain));
+      if (!connected && !described)
+        return emitError(at("inputs"))
+               << "module '" << module.getSymName() << "' takes '" << plain
+               << "', which is neither connected nor described; expected the key '"
+               << full << "'";
+    }
+  }
+  return success();
+}
+
+/// By the place in the graph of modules, where the recipe does not say.
+void ProgramBuilder::setRoles() {
+  for (const ModuleEntry &entry : recipe.modules) {
+    dist::ModuleOp module = get(entry.name);
+    if (!entry.role.empty()) {
+      module.setRole(*dist::symbolizeRole(entry.role));
+      continue;
+    }
+    bool receives = false, sends = false;
+    for (auto edge : program->getOps<dist::EdgeOp>()) {
+      receives |= edge.getTarget() == entry.name;
+      sends |= edge.getSource() == entry.name;
+    }
+    bool computesLoss = llvm::any_of(program->getOps<dist::LossOp>(), [&](auto loss) {
+      return loss.getModule() == entry.name;
+    });
+    if (sends && !receives && !computesLoss)
+      module.setRole(dist::Role::encoder);
+    else if (receives && !sends && recipe.modules.size() > 2)
+      module.setRole(dist::Role::generator);
+    else
+      module.setRole(dist::Role::backbone);
+  }
+}
+
+OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
+  loadImportDialects(context);
+  context.loadDialect<dist::DistDialect>();
+  if (failed(items()))
+    return {};
+  for (const ModuleEntry &entry : recipe.modules)
+    if (failed(module(entry)))
+      return {};
+  for (const ConnectionEntry &entry : recipe.connections)
+    if (failed(connect(entry)))
+      return {};
+  for (auto &[alias, parameter] : recipe.tie)
+    if (failed(tie(alias, parameter)))
+      return {};
+  for (auto [i, loss] : llvm::enumerate(recipe.losses))
+    if (failed(buildLoss(at("losses[" + Twine(i) + "]"),
+                         get(loss.value.module), loss)))
+      return {};
+  if (failed(optimizer()) || failed(data()) || failed(checkInputs()))
+    return {};
+  builder.setInsertionPointToEnd(program->getBody());
+  dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,
+                        recipe.microBatch, recipe.batchNorm == "local");
+  dist::SeedOp::create(builder, at("seed"), recipe.seed);
+  setRoles();
+  if (failed(verify(*program)))
+    return {};
+  return std::move(program);
+}
+
+} // namespace
+
+OwningOpRef<mlir::ModuleOp> buildProgram(MLIRContext &context,
+                                         const Recipe &recipe) {
+  return ProgramBuilder(context, recipe).build();
+}
+
+} // namespace dt::models

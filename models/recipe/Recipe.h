@@ -1,0 +1,123 @@
+//===- Recipe.h - What a recipe says -----------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A recipe (JSON, docs/recipe.md, schema.json) names the ONNX files of a model,
+// how they are connected, and how they are trained. Here it is read and checked
+// as far as that is possible without the graphs; Program.h makes IR of it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MODELS_RECIPE_RECIPE_H
+#define MODELS_RECIPE_RECIPE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace dt::models {
+
+/// "module.tensor". Modules have no dot in their name, tensors may.
+struct TensorName {
+  std::string module, tensor;
+};
+
+/// Initial values of the parameters that match `pattern`.
+struct InitEntry {
+  std::string pattern, rule;
+  bool replace = false; ///< also of those whose value is in the file
+};
+
+/// A number, or the kind of item that the dim counts.
+using DimBinding = std::variant<int64_t, std::string>;
+
+struct ModuleEntry {
+  std::string name;
+  std::string onnx; ///< relative to the recipe
+  std::string role; ///< "encoder", ...; empty: from its place in the graph
+  std::vector<std::string> freeze;
+  std::vector<InitEntry> init;
+  std::vector<std::pair<std::string, DimBinding>> dims; ///< those of this module only
+};
+
+struct ConnectionEntry {
+  TensorName input, output;
+  std::string gather; ///< index input by which the sender picks rows, or empty
+};
+
+struct ItemEntry {
+  std::string name;
+  int64_t max;
+};
+
+enum class LossKind {
+  CrossEntropy,
+  Mse,
+  ClipContrastive,
+  SigmoidContrastive,
+  GraphOutput
+};
+
+struct LossEntry {
+  std::string name;
+  LossKind kind;
+  TensorName value;   ///< logits, or the output that is compared
+  std::string target; ///< labels or target: a raw input, plain or of the module
+  int64_t ignoreIndex = -100;
+  double weight = 1;
+};
+
+struct OptimizerEntry {
+  bool sgd = false;
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, momentum = 0;
+  double weightDecay = 0, clip = 0;
+  std::vector<std::string> noDecay; ///< patterns over "module.parameter"
+  int64_t warmup = 0, totalSteps = 0;
+  std::string schedule = "constant"; ///< or "linear", "cosine"
+  double decayFrom = 0, finalFraction = 0;
+};
+
+struct Recipe {
+  std::string path; ///< for messages
+  std::vector<ModuleEntry> modules;
+  std::vector<ConnectionEntry> connections;
+  std::vector<ItemEntry> items;
+  std::vector<std::pair<std::string, DimBinding>> dims;
+  std::vector<std::pair<TensorName, TensorName>> tie; ///< alias, parameter
+  std::vector<LossEntry> losses;
+  OptimizerEntry optimizer;
+  std::string batchNorm; ///< "local", or empty: training form is an error if the batch is cut
+  int64_t globalBatch = 1, microBatch = 1;
+  int64_t seed = 0;
+  nlohmann::json data, inputs; ///< null when absent; docs/data.md. Vocabularies are lists.
+
+  /// Folder that the files are relative to.
+  std::string getDirectory() const;
+};
+
+/// Reads and checks a recipe. The error is one line that begins with the file
+/// and the key ("recipe.json: losses[0].kind: ...").
+llvm::Expected<Recipe> readRecipe(llvm::StringRef path);
+/// The same from text; `path` is for messages and relative files.
+llvm::Expected<Recipe> parseRecipe(llvm::StringRef text, llvm::StringRef path);
+
+/// Every key that a recipe may have, as "losses[].kind", "modules.*.onnx"; the
+/// parser knows no others and schema.json has the same.
+std::vector<std::string> getRecipeKeys();
+
+/// "cross_entropy:logits" or "mse:output:target" as on the command line.
+llvm::Expected<LossEntry> parseLossOption(llvm::StringRef text,
+                                          llvm::StringRef module);
+/// "adamw:lr=1e-3,weight_decay=0.1" as on the command line; keys as in a recipe.
+llvm::Expected<OptimizerEntry> parseOptimizerOption(llvm::StringRef text);
+
+} // namespace dt::models
+
+#endif // MODELS_RECIPE_RECIPE_H
