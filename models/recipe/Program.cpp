@@ -11,9 +11,8 @@
 #include "dialects/nn/NNOps.h"
 #include "models/import/Import.h"
 
-#include "runtime/Error.h"
-#include "runtime/Init.h"
-
+#include "mlir/IR/Verifier.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 
@@ -197,13 +196,6 @@ LogicalResult ProgramBuilder::initialise(const ModuleEntry &entry,
              << parameter.getSymName() << "' and no rule gives one";
     if (!rule)
       continue;
-    auto type = cast<RankedTensorType>(parameter.getType());
-    try {
-      rt::checkInitRule(rule->rule, type.getShape().vec(),
-                        parameter.getSymName().str());
-    } catch (const rt::Error &error) {
-      return emitError(at("modules." + entry.name + ".init")) << error.what();
-    }
     parameter.setSourceAttr(nn::InitAttr::get(
         &context, rule->rule, missing ? missing.getFile() : inFile.getFile(),
         missing ? missing.getInitializer() : inFile.getInitializer()));
@@ -268,20 +260,16 @@ LogicalResult ProgramBuilder::tie(const TensorName &alias,
 LogicalResult ProgramBuilder::optimizer() {
   const OptimizerEntry &o = recipe.optimizer;
   auto f = [&](double value) { return builder.getF64FloatAttr(value); };
-  auto op = dist::OptimizerOp::create(
+  auto n = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
+  dist::OptimizerOp::create(
       builder, at("optimizer"),
-      o.sgd ? dist::OptimizerKind::sgd : dist::OptimizerKind::adamw, f(o.lr));
-  op.setBeta1Attr(f(o.beta1));
-  op.setBeta2Attr(f(o.beta2));
-  op.setEpsAttr(f(o.eps));
-  op.setMomentumAttr(f(o.momentum));
-  op.setWeightDecayAttr(f(o.weightDecay));
-  op.setClipAttr(f(o.clip));
-  op.setWarmup(o.warmup);
-  op.setTotalSteps(o.totalSteps);
-  op.setDecayFromAttr(f(o.decayFrom));
-  op.setFinalFractionAttr(f(o.finalFraction));
-  op.setSchedule(*dist::symbolizeScheduleKind(o.schedule));
+      dist::OptimizerKindAttr::get(&context, o.sgd ? dist::OptimizerKind::sgd
+                                                   : dist::OptimizerKind::adamw),
+      f(o.lr), f(o.beta1), f(o.beta2), f(o.eps), f(o.momentum),
+      f(o.weightDecay), f(o.clip), n(o.warmup),
+      dist::ScheduleKindAttr::get(&context,
+                                  *dist::symbolizeScheduleKind(o.schedule)),
+      n(o.totalSteps), f(o.decayFrom), f(o.finalFraction));
   for (auto [i, pattern] : llvm::enumerate(o.noDecay)) {
     bool found = false;
     for (auto module : program->getOps<dist::ModuleOp>())

@@ -13,6 +13,7 @@
 #include "models/recipe/Recipe.h"
 
 #include "dialects/dist/DistOps.h"
+#include "dialects/nn/DimExpr.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"

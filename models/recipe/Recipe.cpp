@@ -12,6 +12,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -52,6 +53,12 @@ const StringRef kSgdKeys[] = {"kind",     "lr",       "momentum",
 const StringRef kSchedules[] = {"constant", "linear", "cosine"};
 const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
                             "head"};
+
+/// torch.nn.init's names, with numbers in parentheses where a rule takes some.
+const StringRef kRules[] = {"zeros",          "ones",           "constant",
+                            "normal",         "uniform",        "trunc_normal",
+                            "kaiming_uniform", "kaiming_normal", "xavier_uniform",
+                            "xavier_normal"};
 
 /// Names become IR symbols and C identifiers, and a dot separates them from what they hold.
 bool isName(StringRef name) {
@@ -96,6 +103,7 @@ private:
   static TensorName tensor(JsonReader reader, StringRef name,
                            const Recipe *recipe);
   static void pattern(JsonReader reader, StringRef pattern);
+  static void rule(JsonReader reader);
 
   JsonReader top;
   Recipe &recipe;
@@ -122,6 +130,26 @@ void RecipeParser::pattern(JsonReader reader, StringRef pattern) {
                 toString(glob.takeError()));
 }
 
+void RecipeParser::rule(JsonReader reader) {
+  std::string text = reader.string();
+  auto [name, arguments] = StringRef(text).split('(');
+  if (!reader.ok())
+    return;
+  if (!is_contained(kRules, name.trim()))
+    return reader.fail("'" + name + "' is no rule; expected one of " +
+                       join(ArrayRef<StringRef>(kRules), ", ") + didYouMean(name, kRules));
+  if (!StringRef(text).contains('('))
+    return;
+  if (!arguments.consume_back(")"))
+    return reader.fail("'" + text + "' has no closing parenthesis");
+  SmallVector<StringRef> numbers;
+  arguments.split(numbers, ',', -1, false);
+  double value;
+  for (StringRef number : numbers)
+    if (number.trim().getAsDouble(value))
+      return reader.fail("'" + number + "' in the rule is no number");
+}
+
 ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
   reader.keys(kModuleKeys);
   if (!isName(name))
@@ -142,6 +170,7 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
       InitEntry init;
       init.pattern = element.at("pattern").string();
       init.rule = element.at("rule").string();
+      rule(element.at("rule"));
       init.replace = element.has("replace") && element.at("replace").flag();
       pattern(element.has("pattern") ? element.at("pattern") : element,
               init.pattern);
@@ -283,7 +312,7 @@ LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
 
 void RecipeParser::losses() {
   JsonReader list = top.at("losses");
-  StringSet<> names;
+  llvm::StringSet<> names;
   for (JsonReader reader : list.list()) {
     recipe.losses.push_back(loss(reader, &recipe));
     if (top.ok() && !names.insert(recipe.losses.back().name).second)
