@@ -36,12 +36,12 @@ func::FuncOp ModuleOp::getForward() {
 }
 
 StringRef ModuleOp::getArgumentName(func::FuncOp function, unsigned index) {
-  auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
+  auto name = function.getArgAttrOfType<StringAttr>(index, nn::kNameAttr);
   return name ? name.getValue() : StringRef();
 }
 
 StringRef ModuleOp::getResultName(func::FuncOp function, unsigned index) {
-  auto name = function.getResultAttrOfType<StringAttr>(index, kNameAttr);
+  auto name = function.getResultAttrOfType<StringAttr>(index, nn::kNameAttr);
   return name ? name.getValue() : StringRef();
 }
 

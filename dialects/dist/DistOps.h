@@ -9,6 +9,8 @@
 #ifndef DIALECTS_DIST_DISTOPS_H
 #define DIALECTS_DIST_DISTOPS_H
 
+#include "dialects/nn/NNNames.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -26,8 +28,6 @@ namespace dt::dist {
 
 /// The kind of item that always exists and is not declared.
 inline constexpr llvm::StringLiteral kSample = "sample";
-/// Argument and result attribute with a tensor's name.
-inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 /// On nn.parameter: weight decay leaves it alone.
 inline constexpr llvm::StringLiteral kNoDecayAttr = "dist.no_decay";
 

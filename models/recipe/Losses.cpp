@@ -9,6 +9,7 @@
 
 #include "models/recipe/Program.h"
 
+#include "dialects/nn/NNNames.h"
 #include "dialects/nn/NNOps.h"
 
 #include <numeric>
@@ -94,7 +95,7 @@ OpBuilder LossBuilder::startDenominator(TypeRange inputs,
   auto type = b.getFunctionType(inputs, RankedTensorType::get({}, b.getF32Type()));
   denominator = func::FuncOp::create(b, loc, loss.name + ".denominator", type);
   for (auto [i, name] : llvm::enumerate(names))
-    denominator.setArgAttr(i, dist::kNameAttr, b.getStringAttr(name));
+    denominator.setArgAttr(i, nn::kNameAttr, b.getStringAttr(name));
   return OpBuilder::atBlockBegin(denominator.addEntryBlock());
 }
 
@@ -281,7 +282,7 @@ Value getOrAddInput(Location location, dist::ModuleOp module, StringRef name,
   Builder b(module.getContext());
   unsigned index = forward.getNumArguments();
   auto attributes = b.getDictionaryAttr(
-      b.getNamedAttr(dist::kNameAttr, b.getStringAttr(name)));
+      b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)));
   if (failed(forward.insertArgument(index, type, attributes, location)))
     return {};
   return forward.getArgument(index);
@@ -290,7 +291,7 @@ Value getOrAddInput(Location location, dist::ModuleOp module, StringRef name,
 void addOutput(func::FuncOp forward, Value value, StringRef name) {
   Builder b(forward.getContext());
   auto attributes = b.getDictionaryAttr(
-      b.getNamedAttr(dist::kNameAttr, b.getStringAttr(name)));
+      b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)));
   (void)forward.insertResult(forward.getNumResults(), value.getType(),
                              attributes);
   Operation *terminator = forward.getBody().front().getTerminator();

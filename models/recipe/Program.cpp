@@ -112,7 +112,7 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   }
   SmallString<256> path(entry.onnx);
   if (llvm::sys::path::is_relative(entry.onnx)) {
-    path = recipe.getDirectory();
+    path = recipe.directory;
     llvm::sys::path::append(path, entry.onnx);
   }
   if (!llvm::sys::fs::exists(path))

@@ -388,7 +388,7 @@ Error readDataSections(const OrderedJson &json, Recipe &recipe) {
   if (!json.contains("data"))
     return Error::success();
   try {
-    std::vector<std::string> folders = {recipe.getDirectory()};
+    std::vector<std::string> folders = {recipe.directory};
     nlohmann::json plain =
         rt::data::inlineVocabulary(nlohmann::json(json), folders);
     rt::data::Config::parse(plain, recipe.path, folders);
@@ -413,17 +413,14 @@ Expected<OrderedJson> parseJson(StringRef text, StringRef path) {
 
 } // namespace
 
-std::string Recipe::getDirectory() const {
-  StringRef parent = sys::path::parent_path(path);
-  return parent.empty() ? "." : parent.str();
-}
-
 Expected<Recipe> parseRecipe(StringRef text, StringRef path) {
   Expected<OrderedJson> json = parseJson(text, path);
   if (!json)
     return json.takeError();
   Recipe recipe;
   recipe.path = path.str();
+  StringRef parent = sys::path::parent_path(path);
+  recipe.directory = parent.empty() ? "." : parent.str();
   std::string error;
   RecipeParser(JsonReader(&*json, "", &error), recipe).parse();
   if (!error.empty())
@@ -503,6 +500,25 @@ Expected<OptimizerEntry> parseOptimizerOption(StringRef text) {
   if (!error.empty())
     return createStringError(error);
   return entry;
+}
+
+Expected<std::vector<std::pair<std::string, DimBinding>>>
+parseDimsOption(StringRef text) {
+  std::vector<std::pair<std::string, DimBinding>> dims;
+  SmallVector<StringRef> parts;
+  text.split(parts, ',', -1, false);
+  for (StringRef part : parts) {
+    auto [name, value] = part.split('=');
+    int64_t number;
+    if (!value.getAsInteger(10, number) && number >= 1)
+      dims.emplace_back(name.trim().str(), number);
+    else if (isName(value))
+      dims.emplace_back(name.trim().str(), value.str());
+    else
+      return createStringError("--dims: expected name=number or name=item, not '" +
+                               part + "'");
+  }
+  return dims;
 }
 
 } // namespace dt::models

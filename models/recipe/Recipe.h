@@ -85,7 +85,8 @@ struct OptimizerEntry {
 };
 
 struct Recipe {
-  std::string path; ///< for messages
+  std::string path;      ///< for messages
+  std::string directory; ///< that files are relative to
   std::vector<ModuleEntry> modules;
   std::vector<ConnectionEntry> connections;
   std::vector<ItemEntry> items;
@@ -97,9 +98,6 @@ struct Recipe {
   int64_t globalBatch = 1, microBatch = 1;
   int64_t seed = 0;
   nlohmann::json data, inputs; ///< null when absent; docs/data.md. Vocabularies are lists.
-
-  /// Folder that the files are relative to.
-  std::string getDirectory() const;
 };
 
 /// Reads and checks a recipe. The error is one line that begins with the file
@@ -117,6 +115,9 @@ llvm::Expected<LossEntry> parseLossOption(llvm::StringRef text,
                                           llvm::StringRef module);
 /// "adamw:lr=1e-3,weight_decay=0.1" as on the command line; keys as in a recipe.
 llvm::Expected<OptimizerEntry> parseOptimizerOption(llvm::StringRef text);
+/// "batch=sample,seq=40" as on the command line.
+llvm::Expected<std::vector<std::pair<std::string, DimBinding>>>
+parseDimsOption(llvm::StringRef text);
 
 } // namespace dt::models
 

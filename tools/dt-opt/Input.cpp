@@ -1,0 +1,153 @@
+//===- Input.cpp - ONNX models and recipes as MLIR buffers ------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tools/dt-opt/Input.h"
+
+#include "models/import/Import.h"
+#include "models/recipe/Program.h"
+
+#include "mlir/Bytecode/BytecodeWriter.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace {
+
+llvm::cl::OptionCategory importOptions(
+    "Import options", "for a single .onnx; a recipe (.json) says all this itself");
+llvm::cl::opt<std::string>
+    dimsOption("dims", llvm::cl::cat(importOptions),
+               llvm::cl::value_desc("batch=sample,seq=40"),
+               llvm::cl::desc("Bind symbolic dims: to a number, or to the item "
+                              "kind that they count"));
+llvm::cl::list<std::string> lossOption(
+    "loss", llvm::cl::cat(importOptions),
+    llvm::cl::value_desc("kind:output[:target]"),
+    llvm::cl::desc("Train on this loss, e.g. cross_entropy:logits, mse:output, "
+                   "graph_output:loss, clip_contrastive:logits"));
+llvm::cl::opt<std::string> optimizerOption(
+    "optimizer", llvm::cl::cat(importOptions), llvm::cl::init("adamw"),
+    llvm::cl::value_desc("adamw:lr=1e-3,weight_decay=0.1"),
+    llvm::cl::desc("Optimizer and its settings, named as in a recipe"));
+llvm::cl::opt<int64_t> batchOption("batch", llvm::cl::cat(importOptions),
+                                   llvm::cl::init(1), llvm::cl::desc("Samples of a step"));
+llvm::cl::opt<int64_t>
+    microOption("micro", llvm::cl::cat(importOptions), llvm::cl::init(0),
+                llvm::cl::desc("Samples of a microbatch (default: all)"));
+llvm::cl::opt<int64_t> seedOption("seed", llvm::cl::cat(importOptions),
+                                  llvm::cl::init(0), llvm::cl::desc("Key of all random draws"));
+
+/// The first name in a location that has no file position, or "".
+StringRef getPlace(Location location) {
+  if (location->findInstanceOf<FileLineColLoc>())
+    return "";
+  if (auto name = location->findInstanceOf<NameLoc>())
+    return name.getName();
+  return "";
+}
+
+llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
+  dt::models::Recipe recipe;
+  recipe.path = "command line";
+  StringRef parent = llvm::sys::path::parent_path(path);
+  recipe.directory = parent.empty() ? "." : parent.str();
+  dt::models::ModuleEntry module;
+  for (char c : llvm::sys::path::stem(path))
+    module.name += llvm::isAlnum(c) ? c : '_';
+  if (module.name.empty() || llvm::isDigit(module.name[0]))
+    module.name = "model";
+  module.onnx = llvm::sys::path::filename(path).str();
+  auto dims = dt::models::parseDimsOption(dimsOption);
+  if (!dims)
+    return dims.takeError();
+  module.dims = *dims;
+  for (const std::string &text : lossOption) {
+    auto loss = dt::models::parseLossOption(text, module.name);
+    if (!loss)
+      return loss.takeError();
+    if (lossOption.size() > 1)
+      loss->name += std::to_string(recipe.losses.size());
+    recipe.losses.push_back(*loss);
+  }
+  recipe.modules.push_back(module);
+  auto optimizer = dt::models::parseOptimizerOption(optimizerOption);
+  if (!optimizer)
+    return optimizer.takeError();
+  recipe.optimizer = *optimizer;
+  recipe.globalBatch = batchOption;
+  recipe.microBatch = microOption ? int64_t(microOption) : int64_t(batchOption);
+  if (recipe.microBatch < 1 || recipe.globalBatch < recipe.microBatch)
+    return llvm::createStringError("--micro: expected 1 <= micro <= batch");
+  recipe.seed = seedOption;
+  return recipe;
+}
+
+llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
+                                                       StringRef path) {
+  if (path.ends_with(".json")) {
+    auto recipe = dt::models::readRecipe(path);
+    if (!recipe)
+      return recipe.takeError();
+    return dt::models::buildProgram(context, *recipe);
+  }
+  auto recipe = recipeOfOptions(path);
+  if (!recipe)
+    return recipe.takeError();
+  if (!recipe->losses.empty())
+    return dt::models::buildProgram(context, *recipe);
+  // Just a look at the graph.
+  dt::models::ImportOptions options;
+  options.moduleName = recipe->modules[0].name;
+  options.recordedPath = recipe->modules[0].onnx;
+  for (auto &[name, value] : recipe->modules[0].dims)
+    if (auto *number = std::get_if<int64_t>(&value))
+      options.dims[name] = *number;
+  return dt::models::importOnnx(context, path, options);
+}
+
+} // namespace
+
+bool dt::isImported(StringRef path) {
+  return path.ends_with(".onnx") || path.ends_with(".json");
+}
+
+void dt::registerNamedDiagnostics(MLIRContext &context) {
+  context.getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
+    StringRef place = getPlace(diagnostic.getLocation());
+    if (diagnostic.getLocation()->findInstanceOf<FileLineColLoc>())
+      return failure(); // MLIR's own handler shows the line
+    static constexpr StringLiteral kinds[] = {"note", "warning", "error", "remark"};
+    llvm::errs() << place << (place.empty() ? "" : ": ")
+                 << kinds[unsigned(diagnostic.getSeverity())] << ": "
+                 << diagnostic << "\n";
+    return success();
+  });
+}
+
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
+dt::readInput(StringRef path, const DialectRegistry &registry) {
+  std::string message;
+  auto file = openInputFile(path, &message);
+  if (!file)
+    return llvm::createStringError(message);
+  if (!isImported(path))
+    return file;
+  MLIRContext context(registry);
+  registerNamedDiagnostics(context);
+  auto program = importFile(context, path);
+  if (!program)
+    return program.takeError();
+  if (!*program)
+    return llvm::createStringError("");
+  std::string bytes;
+  llvm::raw_string_ostream os(bytes);
+  if (failed(writeBytecodeToFile(**program, os)))
+    return llvm::createStringError(path + ": cannot be written as bytecode");
+  return llvm::MemoryBuffer::getMemBufferCopy(bytes, path);
+}
