@@ -1,0 +1,41 @@
+//===- Cuda.h - errors, scratch and launches on the GPU ---------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What the CUDA half of the runtime shares. A CUDA failure in the middle of a step
+// cannot be undone, so it ends the program with one line that names the call.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_CUDA_CUDA_H
+#define DT_RUNTIME_CUDA_CUDA_H
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dt::rt::cuda {
+
+/// Ends the program: "CUDA: <call>: <reason>".
+[[noreturn]] void fail(const char *call, const char *reason);
+
+inline void check(cudaError_t status, const char *call) {
+  if (status != cudaSuccess)
+    fail(call, cudaGetErrorString(status));
+}
+
+/// Scratch on the device that only grows. One block a purpose (0 cuBLASLt, 1 and 2
+/// convolution, 3 reductions); valid until the next request for the same purpose on the stream.
+void *scratch(int purpose, size_t bytes);
+
+/// Blocks of `threads` for n elements, at least one and within the grid's limit:
+/// kernels stride over what is left.
+inline unsigned blocksFor(int64_t n, int threads = 256) {
+  int64_t blocks = (n + threads - 1) / threads;
+  return unsigned(blocks < 1 ? 1 : blocks > (1 << 20) ? (1 << 20) : blocks);
+}
+
+} // namespace dt::rt::cuda
+
+#endif // DT_RUNTIME_CUDA_CUDA_H
