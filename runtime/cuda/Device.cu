@@ -9,10 +9,11 @@
 
 #include "runtime/Device.h"
 #include "runtime/Error.h"
-#include "runtime/cuda/Cuda.h"
+#include "runtime/cuda/Launch.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,16 @@ void *cuda::scratch(int purpose, size_t bytes) {
     block.bytes = bytes;
   }
   return block.data;
+}
+
+const void *cuda::constantBytes(const void *host, size_t bytes) {
+  static std::map<const void *, void *> copies;
+  void *&copy = copies[host];
+  if (!copy) {
+    check(cudaMalloc(&copy, bytes), "cudaMalloc of a table");
+    check(cudaMemcpy(copy, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy of a table");
+  }
+  return copy;
 }
 
 namespace device {

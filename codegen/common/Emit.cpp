@@ -1,0 +1,135 @@
+//===- Emit.cpp - rt to sources --------------------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/Emit.h"
+#include "codegen/common/Directory.h"
+#include "codegen/common/ProgramTable.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Target/Cpp/CppEmitter.h"
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+std::unique_ptr<Target> createTarget(StringRef name) {
+  if (name == "cpu")
+    return createCpuTarget();
+  if (name == "cuda")
+    return createCudaTarget();
+  return nullptr;
+}
+
+/// The only program of a module; an error if there is none or several.
+static rt::ProgramOp findProgram(ModuleOp module) {
+  auto programs = module.getOps<rt::ProgramOp>();
+  if (programs.empty() || std::next(programs.begin()) != programs.end()) {
+    module.emitError("code generation needs one rt.program: has the module been lowered?");
+    return {};
+  }
+  return *programs.begin();
+}
+
+static std::unique_ptr<Target> findTarget(ModuleOp module, StringRef name) {
+  auto target = createTarget(name);
+  if (!target)
+    module.emitError() << "unknown target '" << name << "': expected cpu or cuda";
+  return target;
+}
+
+static FailureOr<OwningOpRef<ModuleOp>> convert(rt::ProgramOp program, const Target &target,
+                                                SmallVectorImpl<std::string> &sources) {
+  MLIRContext *context = program.getContext();
+  context->loadDialect<emitc::EmitCDialect>();
+  OwningOpRef<ModuleOp> result(ModuleOp::create(program.getLoc()));
+  OpBuilder b = OpBuilder::atBlockEnd(result->getBody());
+  NameScope scope;
+  std::vector<ModuleNames> names;
+  for (StringRef name : {"program", "runtime", "train", "third_party"})
+    scope.reserve(name);
+  for (auto module : program.getBody().getOps<rt::ModuleOp>()) {
+    b.setInsertionPointToEnd(result->getBody());
+    ModuleEmitter emitter(module, program.getScratch(), target, b, scope);
+    if (failed(emitter.emit()))
+      return failure();
+    names.push_back(emitter.getNames());
+    llvm::append_range(sources, emitter.getSources());
+  }
+  b.setInsertionPointToEnd(result->getBody());
+  if (failed(emitProgramTable(program, names, b)))
+    return failure();
+  sources.push_back("program.cpp");
+  if (failed(mlir::verify(*result)))
+    return failure();
+  return result;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> convertToEmitC(ModuleOp module, StringRef targetName) {
+  rt::ProgramOp program = findProgram(module);
+  auto target = findTarget(module, targetName);
+  SmallVector<std::string> sources;
+  if (!program || !target)
+    return failure();
+  return convert(program, *target, sources);
+}
+
+/// EmitC has no comments at the end of a line: lines that begin with `//<` join the one before.
+static std::string joinComments(StringRef text) {
+  std::string result;
+  SmallVector<StringRef> lines;
+  text.split(lines, '\n');
+  for (auto [i, l] : llvm::enumerate(lines)) {
+    StringRef trimmed = l.ltrim();
+    if (trimmed.consume_front("//< ")) {
+      result.pop_back(); // the line break
+      result += (" // " + trimmed).str();
+    } else {
+      result += l.starts_with("  #pragma") || trimmed.starts_with("#") ? trimmed.str() : l.str();
+    }
+    if (i + 1 < lines.size())
+      result += '\n';
+  }
+  return result;
+}
+
+static LogicalResult print(ModuleOp emitted, std::vector<GeneratedFile> &files) {
+  for (auto file : emitted.getOps<emitc::FileOp>()) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    if (failed(emitc::translateToCpp(emitted, os, /*declareVariablesAtTop=*/false, file.getId())))
+      return failure();
+    files.push_back({file.getId().str(), joinComments(text)});
+  }
+  return success();
+}
+
+LogicalResult printProgram(ModuleOp module, StringRef targetName, raw_ostream &os) {
+  auto emitted = convertToEmitC(module, targetName);
+  std::vector<GeneratedFile> files;
+  if (failed(emitted) || failed(print(**emitted, files)))
+    return failure();
+  for (const GeneratedFile &file : files)
+    os << "//===--- " << file.path << "\n" << file.text << "\n";
+  return success();
+}
+
+LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
+  rt::ProgramOp program = findProgram(module);
+  auto target = findTarget(module, options.target);
+  if (!program || !target)
+    return failure();
+  if (options.directory.empty())
+    return module.emitError("no directory to write the program to");
+  SmallVector<std::string> sources;
+  auto emitted = convert(program, *target, sources);
+  std::vector<GeneratedFile> files;
+  if (failed(emitted) || failed(print(**emitted, files)))
+    return failure();
+  files.push_back({"CMakeLists.txt", target->cmakeLists(identifier(program.getSymName()), sources)});
+  return writeDirectory(module, program, *target, files, options);
+}
+
+} // namespace dt::codegen

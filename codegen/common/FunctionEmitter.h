@@ -1,0 +1,51 @@
+//===- FunctionEmitter.h - one rt.func as a struct with run() ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_COMMON_FUNCTIONEMITTER_H
+#define CODEGEN_COMMON_FUNCTIONEMITTER_H
+
+#include "codegen/common/ModuleEmitter.h"
+
+namespace dt::codegen {
+
+/// Fields that an argument of a function has in its struct.
+llvm::SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &scope);
+
+class FunctionEmitter {
+public:
+  FunctionEmitter(ModuleEmitter &owner, rt::FuncOp function, llvm::StringRef type)
+      : owner(owner), function(function), type(type.str()) {}
+
+  /// Emits the class at the end of the module's functions file.
+  mlir::LogicalResult emit();
+
+private:
+  mlir::LogicalResult emitFields();
+  mlir::LogicalResult emitOp(mlir::Operation *op);
+  mlir::LogicalResult emitKernelCall(rt::KernelOp kernel);
+  mlir::LogicalResult emitCall(rt::CallOp call);
+  mlir::LogicalResult emitMatmul(rt::MatmulOp op);
+  mlir::LogicalResult emitConv(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers);
+  mlir::LogicalResult emitAttention(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers, mlir::Value mask);
+  /// `dt::rt::callee(buffers…, extra…)`; a null buffer is nullptr.
+  mlir::LogicalResult libraryCall(llvm::StringRef callee, mlir::ValueRange buffers, llvm::ArrayRef<std::string> extra);
+  /// A buffer as an EmitC value: a field or an address computed from one.
+  mlir::Value value(mlir::Value buffer);
+  std::string text(mlir::Value buffer) { return texts.lookup(buffer); }
+  std::string size(mlir::StringAttr dim);
+
+  ModuleEmitter &owner;
+  rt::FuncOp function;
+  std::string type;
+  NameScope fields;
+  llvm::DenseMap<mlir::Value, std::string> texts;
+  llvm::DenseMap<mlir::Value, mlir::Type> fieldTypes; ///< of buffers that are fields
+  llvm::DenseMap<mlir::Value, std::string> plainNames; ///< for the kernels' pointers
+};
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_COMMON_FUNCTIONEMITTER_H

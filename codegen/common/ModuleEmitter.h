@@ -1,0 +1,90 @@
+//===- ModuleEmitter.h - one rt.module as C++ -------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A module becomes three files: a header with structs that name its sizes, parameters
+// and arena tensors; its kernels; its functions. An rt.func is a struct whose fields
+// are all buffers that it works on and whose method run() is the code, so that calls
+// read as a list of named buffers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_COMMON_MODULEEMITTER_H
+#define CODEGEN_COMMON_MODULEEMITTER_H
+
+#include "codegen/common/Target.h"
+
+namespace dt::codegen {
+
+/// C++ names of a module's things; program tables use them too.
+struct ModuleNames {
+  std::string module;  ///< identifier, also the stem of the files
+  std::string type;    ///< prefix of types
+  llvm::StringMap<std::string> parameters, buffers; ///< symbol -> field
+  /// Callee and kind of a stage -> function.
+  llvm::StringMap<std::string> stages;
+};
+
+class ModuleEmitter {
+public:
+  /// Adds files to `builder`'s module. `scope` has the names of all modules' globals.
+  ModuleEmitter(rt::ModuleOp module, int64_t scratchOffset, const Target &target, mlir::OpBuilder &builder,
+                NameScope &scope);
+
+  mlir::LogicalResult emit();
+  const ModuleNames &getNames() const { return names; }
+  /// Stems of the files with code.
+  llvm::ArrayRef<std::string> getSources() const { return sources; }
+
+private:
+  friend class FunctionEmitter;
+  mlir::LogicalResult emitHeader();
+  void emitSizes();
+  mlir::LogicalResult emitPointers(llvm::StringRef type, llvm::StringRef comment, bool gradients);
+  void emitContextFunction();
+  mlir::LogicalResult emitStage(rt::StageOp stage);
+  mlir::LogicalResult emitFunctions();
+  /// The function of a kernel, emitted once for equal kernels.
+  mlir::FailureOr<std::string> kernelFunction(rt::KernelOp kernel, llvm::StringRef function,
+                                              llvm::ArrayRef<std::string> bufferNames);
+  mlir::LogicalResult emitKernel(rt::KernelOp kernel, llvm::StringRef name, llvm::ArrayRef<std::string> bufferNames);
+  std::string constantTable(rt::ConstantOp constant);
+
+  mlir::emitc::FileOp file(llvm::StringRef id, llvm::StringRef comment);
+  void include(llvm::StringRef path);
+  void line(llvm::StringRef text, mlir::ValueRange args = {});
+  void field(llvm::StringRef name, mlir::Type type, llvm::StringRef comment, llvm::StringRef init = "");
+  mlir::emitc::ClassOp openClass(llvm::StringRef name, llvm::StringRef comment);
+  mlir::emitc::FuncOp openFunction(llvm::StringRef name, mlir::FunctionType type,
+                                   llvm::ArrayRef<llvm::StringRef> specifiers = {});
+  mlir::Type opaque(llvm::StringRef text) const;
+  mlir::Type pointer(mlir::Type element, bool isConst) const;
+
+  rt::ModuleOp module;
+  int64_t scratchOffset;
+  const Target &target;
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  NameScope &scope;
+  ModuleNames names;
+  llvm::SmallVector<std::string> sources;
+  mlir::emitc::FileOp header, kernels, functions;
+  llvm::SmallVector<std::pair<rt::KernelOp, std::string>> emittedKernels;
+  llvm::DenseMap<mlir::Attribute, std::string> constants;
+  llvm::StringMap<std::string> functionTypes; ///< rt.func -> class
+};
+
+/// Distinct operands of a kernel and, for each body argument, which of them it is.
+struct KernelOperands {
+  explicit KernelOperands(rt::KernelOp kernel);
+  llvm::SmallVector<mlir::Value> values;
+  llvm::SmallVector<unsigned> operandOf;
+  llvm::SmallVector<bool> written, restricted;
+};
+
+/// Symbols that a kernel needs at run time, in the module's order.
+llvm::SmallVector<std::string> kernelSymbols(rt::KernelOp kernel);
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_COMMON_MODULEEMITTER_H

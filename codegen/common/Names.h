@@ -1,0 +1,47 @@
+//===- Names.h - from names in models to names in C++ -----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Emitted programs are read by people, so names of modules, layers and parameters
+// survive into the source. The rules are in docs/names.md.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_COMMON_NAMES_H
+#define CODEGEN_COMMON_NAMES_H
+
+#include "dialects/nn/DimExpr.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
+#include <string>
+
+namespace dt::codegen {
+
+/// "layers.0.mlp" -> "layers_0_mlp"; never a keyword, never reserved.
+std::string identifier(llvm::StringRef name);
+/// "llm.layer.fwd" -> "LlmLayerFwd".
+std::string typeIdentifier(llvm::StringRef name);
+
+/// Text of a size as C++: the symbol `s` reads as `prefix` followed by its identifier.
+std::string dimText(const nn::DimExpr &dim, llvm::StringRef prefix = "");
+/// For comments: "2*40, 64".
+std::string shapeText(llvm::ArrayRef<nn::DimExpr> shape);
+/// The text in parentheses unless it is one token.
+std::string atom(llvm::StringRef text);
+/// A C++ string literal with quotes.
+std::string quoted(llvm::StringRef text);
+
+/// Identifiers of one scope: the first of equal ones keeps its name, later ones get a number.
+class NameScope {
+public:
+  std::string unique(llvm::StringRef wanted);
+  /// Takes a name out of circulation.
+  void reserve(llvm::StringRef name) { taken.insert(name); }
+
+private:
+  llvm::StringSet<> taken;
+};
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_COMMON_NAMES_H

@@ -1,0 +1,34 @@
+//===- ProgramTable.h - rt.program as kProgram ------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_COMMON_PROGRAMTABLE_H
+#define CODEGEN_COMMON_PROGRAMTABLE_H
+
+#include "codegen/common/ModuleEmitter.h"
+
+namespace dt::codegen {
+
+/// A parameter as the program's table has it: one for all modules that tie it.
+struct ParameterRow {
+  rt::ParameterDeclOp decl;
+  std::string name; ///< "module.symbol" of the first module that declares it
+  llvm::SmallVector<std::pair<std::string, std::string>> onnx; ///< file below onnx/, initializer
+  bool fromFile;    ///< its initial value is in the ONNX file
+};
+
+/// Rows in table order. Fails if indices have gaps or tied declarations disagree.
+mlir::FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program);
+
+/// Where a model file lies below onnx/: its path, with what would leave the folder taken out.
+std::string onnxFileName(llvm::StringRef file);
+
+/// Emits the file "program.cpp" with the tables and main() into the builder's module.
+mlir::LogicalResult emitProgramTable(rt::ProgramOp program, llvm::ArrayRef<ModuleNames> modules,
+                                     mlir::OpBuilder &builder);
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_COMMON_PROGRAMTABLE_H

@@ -1,0 +1,58 @@
+//===- Target.h - what differs between CPU and CUDA programs ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Kernel bodies, functions and tables are the same for all targets. A target says
+// how the points of a kernel are walked, how a kernel is started, and what the
+// directory needs to build.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_COMMON_TARGET_H
+#define CODEGEN_COMMON_TARGET_H
+
+#include "codegen/common/KernelBody.h"
+
+#include <memory>
+
+namespace dt::codegen {
+
+class Target {
+public:
+  virtual ~Target() = default;
+
+  /// Of generated sources: "cpp", "cu".
+  virtual llvm::StringRef extension() const = 0;
+  /// Headers of the runtime that generated sources include.
+  virtual llvm::ArrayRef<llvm::StringLiteral> includes() const = 0;
+  /// "__global__ " in front of kernel functions, or nothing.
+  virtual llvm::StringRef kernelSpecifier() const { return ""; }
+  /// Emits the loops (or the index computation) of a kernel and in them its body, in which
+  /// buffers are bound already.
+  virtual mlir::LogicalResult emitPoints(rt::KernelOp kernel, mlir::OpBuilder &builder, NameScope &names,
+                                         KernelBody &body) const = 0;
+  virtual bool simdLoops() const { return false; }
+  /// Text between the kernel's name and its arguments; sizes read as `size.x`.
+  virtual std::string launchConfiguration(rt::KernelOp kernel) const { return ""; }
+  /// Last arguments of library calls: "context.stream" or nothing.
+  virtual llvm::StringRef lastCallArgument() const { return ""; }
+  /// The address of a table of constants called `name`.
+  virtual std::string constantAddress(llvm::StringRef name) const { return name.str(); }
+
+  /// What the emitted CMakeLists.txt says; `sources` are the generated ones.
+  virtual std::string cmakeLists(llvm::StringRef program, llvm::ArrayRef<std::string> sources) const = 0;
+  /// Folders of runtime/ of other targets, which are not copied.
+  virtual bool wantsRuntimeFile(llvm::StringRef path) const = 0;
+};
+
+/// Null if there is no such target.
+std::unique_ptr<Target> createTarget(llvm::StringRef name);
+std::unique_ptr<Target> createCpuTarget();
+std::unique_ptr<Target> createCudaTarget();
+
+/// Number of points of a kernel.
+nn::DimExpr numPoints(rt::KernelOp kernel);
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_COMMON_TARGET_H

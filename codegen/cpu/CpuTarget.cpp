@@ -1,0 +1,147 @@
+//===- CpuTarget.cpp - OpenMP loops for kernels ----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The outer bounds of a kernel are shared among threads, the innermost is a simd loop
+// unless the body has loops of its own (which say themselves that they are simd). A
+// parallel region costs some microseconds, so small kernels run in one thread.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/common/Target.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+namespace {
+
+/// Elements below which one thread is faster.
+constexpr int64_t kParallelWork = 16384;
+/// Fewer outer points than this leave cores without work: then the innermost bound is shared.
+constexpr int64_t kFewPoints = 8;
+
+/// Loop trips of a body of one point, as far as sizes say.
+nn::DimExpr tripsOf(Block &block) {
+  nn::DimExpr most(1);
+  auto size = [](Value v) -> std::optional<nn::DimExpr> {
+    if (auto s = v.getDefiningOp<rt::SizeOp>())
+      return rt::getDim(s.getExprAttr());
+    if (auto c = v.getDefiningOp<arith::ConstantIndexOp>())
+      return nn::DimExpr(c.value());
+    return std::nullopt;
+  };
+  for (auto loop : block.getOps<scf::ForOp>()) {
+    nn::DimExpr inside = tripsOf(*loop.getBody());
+    if (auto n = size(loop.getUpperBound()))
+      inside = inside * *n;
+    // Larger by the constant, or at all if symbols stand in it.
+    if (!inside.isConstant() || (most.isConstant() && inside.constant() > most.constant()))
+      most = inside;
+  }
+  return most;
+}
+
+/// " if (n > 16384)", nothing when it is always so; null when it never is.
+std::optional<std::string> parallelClause(rt::KernelOp kernel) {
+  nn::DimExpr work = numPoints(kernel) * tripsOf(kernel.getBody().front());
+  if (std::optional<int64_t> n = work.asConstant())
+    return *n > kParallelWork ? std::optional<std::string>("") : std::nullopt;
+  return " if (" + dimText(work) + " > " + std::to_string(kParallelWork) + ")";
+}
+
+class CpuTarget final : public Target {
+public:
+  StringRef extension() const override { return "cpp"; }
+  ArrayRef<StringLiteral> includes() const override {
+    static const StringLiteral paths[] = {"runtime/Program.h",       "runtime/Scalar.h",     "runtime/cpu/Attention.h",
+                                          "runtime/cpu/Conv.h",      "runtime/cpu/Matmul.h", "runtime/cpu/Memory.h",
+                                          "runtime/cpu/vecmath.h"};
+    return paths;
+  }
+  bool simdLoops() const override { return true; }
+  bool wantsRuntimeFile(StringRef path) const override { return !path.starts_with("cuda/"); }
+  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources) const override;
+
+  LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder, NameScope &names, KernelBody &body) const override {
+    nn::Shape bounds = kernel.getBoundExprs();
+    unsigned rank = bounds.size();
+    if (rank == 0)
+      return body.emit(kernel.getBody().front());
+    bool ownLoops = !kernel.getBody().front().getOps<scf::ForOp>().empty();
+    std::optional<std::string> parallel = parallelClause(kernel);
+    Location loc = kernel.getLoc();
+
+    // Loops [0, shared) are one parallel loop, unless few points make the innermost the parallel one.
+    unsigned shared = ownLoops ? rank : std::max(1u, rank - 1);
+    nn::DimExpr outer(1);
+    for (unsigned i = 0; i + 1 < rank; ++i)
+      outer = outer * bounds[i];
+    bool shareInner = !ownLoops && (rank == 1 || (outer.isConstant() && outer.constant() < kFewPoints));
+    SmallVector<emitc::ForOp> loops;
+    auto open = [&](unsigned i) { loops.push_back(body.openLoop(loc, "0", dimText(bounds[i]), "1")); };
+    auto nameUpTo = [&](unsigned end, unsigned from) {
+      for (unsigned i = from; i < end; ++i)
+        body.bind(kernel.getIndices()[i], body.nameLoopVariable(loops[i], std::string(1, "ijklmnop"[i % 8])));
+    };
+    if (!shareInner) {
+      if (parallel)
+        body.line(loc, "#pragma omp parallel for schedule(static)" +
+                           (shared > 1 ? " collapse(" + std::to_string(shared) + ")" : std::string()) + *parallel);
+    } else {
+      shared = rank - 1;
+    }
+    for (unsigned i = 0; i < shared; ++i)
+      open(i);
+    nameUpTo(shared, 0);
+    if (shared < rank) {
+      body.line(loc, shareInner && parallel ? "#pragma omp parallel for simd schedule(static)" + *parallel
+                                            : std::string("#pragma omp simd"));
+      open(rank - 1);
+      nameUpTo(rank, rank - 1);
+    }
+    return body.emit(kernel.getBody().front());
+  }
+};
+
+std::string CpuTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources) const {
+  return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
+cmake_minimum_required(VERSION 3.18)
+project()cmake" + program.str() + R"cmake( LANGUAGES C CXX)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_package(dnnl REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Threads REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(LibArchive REQUIRED)
+
+file(GLOB_RECURSE runtime CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/runtime/*.cpp)
+add_executable(train
+  )cmake" + llvm::join(sources, "\n  ") + R"cmake(
+  ${runtime})
+target_include_directories(train PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_compile_options(train PRIVATE -O3 -march=native -fno-math-errno -fno-trapping-math)
+target_link_libraries(train PRIVATE DNNL::dnnl OpenMP::OpenMP_CXX Threads::Threads nlohmann_json::nlohmann_json
+  PNG::PNG JPEG::JPEG LibArchive::LibArchive)
+)cmake";
+}
+
+} // namespace
+
+std::unique_ptr<Target> createCpuTarget() { return std::make_unique<CpuTarget>(); }
+
+} // namespace dt::codegen

@@ -1,0 +1,116 @@
+//===- CudaTarget.cpp - __global__ functions for kernels -------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A thread a point: the flattened number of the thread gives the indices, the last
+// bound fastest, so that neighbours read neighbouring memory.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/common/Target.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+namespace {
+
+class CudaTarget final : public Target {
+public:
+  StringRef extension() const override { return "cu"; }
+  ArrayRef<StringLiteral> includes() const override {
+    static const StringLiteral paths[] = {"runtime/Program.h", "runtime/Scalar.h", "runtime/cuda/Calls.h",
+                                          "runtime/cuda/Launch.h", "runtime/cuda/vecmath.h"};
+    return paths;
+  }
+  StringRef kernelSpecifier() const override { return "__global__"; }
+  StringRef lastCallArgument() const override { return "context.stream"; }
+  std::string constantAddress(StringRef name) const override {
+    return ("dt::rt::cuda::constant(" + name + ")").str();
+  }
+  std::string launchConfiguration(rt::KernelOp kernel) const override {
+    std::string points = dimText(numPoints(kernel), "size.");
+    return "<<<dt::rt::cuda::gridFor(" + points + "), 256, 0, static_cast<cudaStream_t>(context.stream)>>>";
+  }
+  bool wantsRuntimeFile(StringRef path) const override {
+    // Of the CPU's files the headers with shapes only.
+    if (path.starts_with("cpu/"))
+      return path == "cpu/Attention.h" || path == "cpu/Conv.h" || path == "cpu/Matmul.h";
+    return true;
+  }
+  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources) const override;
+
+  LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder, NameScope &names, KernelBody &body) const override {
+    nn::Shape bounds = kernel.getBoundExprs();
+    Location loc = kernel.getLoc();
+    std::string point = names.unique("point");
+    body.line(loc, "const int64_t " + point + " = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;");
+    body.line(loc, "if (" + point + " >= " + dimText(numPoints(kernel)) + ") return;");
+    std::string inner = "1";
+    SmallVector<std::string> lines;
+    for (unsigned i = bounds.size(); i-- > 0;) {
+      std::string name = names.unique(std::string(1, "ijklmnop"[i % 8]));
+      body.bind(kernel.getIndices()[i], name);
+      std::string at = inner == "1" ? point : point + " / " + atom(inner);
+      if (i > 0)
+        at += " % " + atom(dimText(bounds[i]));
+      lines.push_back("const int64_t " + name + " = " + at + ";");
+      inner = inner == "1" ? dimText(bounds[i]) : atom(inner) + " * " + atom(dimText(bounds[i]));
+    }
+    for (const std::string &text : llvm::reverse(lines))
+      body.line(loc, text);
+    return body.emit(kernel.getBody().front());
+  }
+};
+
+std::string CudaTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources) const {
+  return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
+cmake_minimum_required(VERSION 3.20)
+if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
+  set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+endif()
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90)
+endif()
+project()cmake" + program.str() + R"cmake( LANGUAGES C CXX CUDA)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CUDA_STANDARD 20)
+find_package(CUDAToolkit REQUIRED)
+find_package(Threads REQUIRED)
+find_package(nlohmann_json QUIET)
+find_package(PNG QUIET)
+find_package(JPEG QUIET)
+find_package(LibArchive QUIET)
+
+# Shards need the picture and archive libraries; without them the program trains on --batch files.
+file(GLOB_RECURSE runtime CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/runtime/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/*.cu)
+set(shards TRUE)
+if(NOT (PNG_FOUND AND JPEG_FOUND AND LibArchive_FOUND))
+  set(shards FALSE)
+  include(${CMAKE_CURRENT_SOURCE_DIR}/runtime/data/NoShards.cmake OPTIONAL)
+endif()
+add_executable(train
+  )cmake" + llvm::join(sources, "\n  ") + R"cmake(
+  ${runtime})
+target_include_directories(train PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/third_party)
+target_compile_options(train PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3 -fno-math-errno -fno-trapping-math>)
+target_link_libraries(train PRIVATE CUDA::cudart CUDA::cublasLt Threads::Threads)
+if(nlohmann_json_FOUND)
+  target_link_libraries(train PRIVATE nlohmann_json::nlohmann_json)
+endif()
+if(shards)
+  target_link_libraries(train PRIVATE PNG::PNG JPEG::JPEG LibArchive::LibArchive)
+endif()
+)cmake";
+}
+
+} // namespace
+
+std::unique_ptr<Target> createCudaTarget() { return std::make_unique<CudaTarget>(); }
+
+} // namespace dt::codegen
