@@ -12,8 +12,8 @@
 #define CODEGEN_EMIT_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
+#include <functional>
 #include <string>
 
 namespace dt::codegen {
@@ -31,6 +31,7 @@ struct EmitOptions {
   /// Folder that holds runtime/ (sources to copy); empty: where this build's sources or installed files are.
   std::string runtimeDirectory;
   WeightSource weights;
+  std::string plan = "{}"; ///< text of plan.json: the recipe's data sections (models/recipe/JsonAttr.h makes it from dist ops)
   bool writeWeights = true; ///< false: no weights.safetensors and no onnx/ (large graphs without weights)
 };
 

@@ -43,7 +43,7 @@ static std::unique_ptr<Target> findTarget(ModuleOp module, StringRef name) {
 static FailureOr<OwningOpRef<ModuleOp>> convert(rt::ProgramOp program, const Target &target,
                                                 SmallVectorImpl<std::string> &sources) {
   MLIRContext *context = program.getContext();
-  context->loadDialect<emitc::EmitCDialect>();
+  context->getOrLoadDialect<emitc::EmitCDialect>();
   OwningOpRef<ModuleOp> result(ModuleOp::create(program.getLoc()));
   OpBuilder b = OpBuilder::atBlockEnd(result->getBody());
   NameScope scope;

@@ -22,6 +22,7 @@ void KernelBody::line(Location loc, StringRef text, ValueRange args) {
 //===----------------------------------------------------------------------===//
 
 struct KernelBody::Tree {
+  explicit Tree(Location loc) : loc(loc) {}
   Location loc;
   SmallVector<Value> leaves;
   DenseMap<Value, unsigned> leafOf; ///< source value (for a load: its result) -> leaf
@@ -104,7 +105,7 @@ Value KernelBody::make(Value value, Tree &tree) {
 }
 
 FailureOr<Value> KernelBody::expression(Value value, bool noInline) {
-  Tree tree{value.getLoc(), {}, {}, nullptr, nullptr};
+  Tree tree(value.getLoc());
   if (failed(collect(value, tree)))
     return failure();
   bool isLeaf = tree.leafOf.count(value);

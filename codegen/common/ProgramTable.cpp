@@ -140,7 +140,7 @@ std::string TableEmitter::tensorInfo(StringRef label, rt::BufferType type, Array
     return head + ", nullptr}";
   std::string &shape = shapes[llvm::join(extents, ",")];
   if (shape.empty())
-    shape = array("dt::rt::Extent", "kShape_1", extents);
+    shape = array("dt::rt::Extent", "kShape " + shapeText(type.getShape()), extents);
   return head + ", " + shape + "}";
 }
 
@@ -211,7 +211,7 @@ LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name,
     if (input.getFrom() && from < 0)
       return input.emitOpError() << "comes from no rt.module: " << *input.getFrom();
     inputs.push_back("{.buffer = " + bufferInfo(input.getName(), decl, symbols) + ", .fromModule = " +
-                     std::to_string(from) + ", .fromOutput = " + std::to_string(input.getOutput()) + "}");
+                     std::to_string(from) + ", .fromOutput = " + std::to_string(int64_t(input.getOutput())) + "}");
   }
   for (auto output : module.getBody().getOps<rt::OutputOp>()) {
     auto decl = buffer(output, output.getBufferAttr());
@@ -329,8 +329,7 @@ LogicalResult TableEmitter::tasks() {
 }
 
 LogicalResult TableEmitter::emit() {
-  for (StringRef name : {"kParameters", "kModules", "kLosses", "kRows", "kProgram", "kShape", "argc", "argv"})
-    (void)name;
+  scope.reserve("kProgram");
   if (failed(parameters()))
     return failure();
   SmallVector<std::string> modules, losses;
@@ -372,7 +371,6 @@ LogicalResult emitProgramTable(rt::ProgramOp program, ArrayRef<ModuleNames> modu
   OpBuilder::InsertionGuard guard(b);
   Location loc = program.getLoc();
   auto file = emitc::FileOp::create(b, loc, "program.cpp");
-  file.getBodyRegion().emplaceBlock();
   b.setInsertionPointToStart(&file.getBodyRegion().front());
   auto line = [&](const Twine &text) { emitc::VerbatimOp::create(b, loc, b.getStringAttr(text), ValueRange()); };
   line("// Tables of the program: parameters, modules, losses, one step of tasks.");

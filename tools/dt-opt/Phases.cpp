@@ -39,6 +39,7 @@
 #include "passes/lower/Pipeline.h"
 #define DT_HAS_LOWER
 #endif
+#include "codegen/Passes.h"
 
 using namespace mlir;
 
@@ -96,6 +97,7 @@ void registerDialects(DialectRegistry &registry) {
 
 void registerPasses() {
   registerTransformsPasses();
+  registerCodegenPasses();
   for (const Phase &phase : kPhases) {
     if (phase.registerPasses)
       phase.registerPasses();

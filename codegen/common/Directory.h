@@ -1,0 +1,33 @@
+//===- Directory.h - writes the emitted directory ---------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_COMMON_DIRECTORY_H
+#define CODEGEN_COMMON_DIRECTORY_H
+
+#include "codegen/Emit.h"
+#include "codegen/common/Target.h"
+
+#include <vector>
+
+namespace dt::codegen {
+
+struct GeneratedFile {
+  std::string path; ///< in the directory
+  std::string text;
+};
+
+/// Writes everything into a folder beside options.directory and renames it when it is
+/// complete. What a program written before left there is replaced; other entries (a
+/// build folder, checkpoints) move along. A directory that holds something else is refused.
+mlir::LogicalResult writeDirectory(mlir::ModuleOp module, rt::ProgramOp program, const Target &target,
+                                   llvm::ArrayRef<GeneratedFile> files, const EmitOptions &options);
+
+/// weights.safetensors: the parameters whose values ONNX files hold, under "module.parameter".
+llvm::Error writeWeights(rt::ProgramOp program, llvm::StringRef path, const EmitOptions &options);
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_COMMON_DIRECTORY_H

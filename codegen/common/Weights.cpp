@@ -1,0 +1,162 @@
+//===- Weights.cpp - initial values as safetensors -------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Written parameter by parameter: sizes follow from types, so the header is known
+// before any value is read, and only one tensor is in memory beside the ONNX file.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/common/Directory.h"
+#include "codegen/common/ProgramTable.h"
+#include "models/onnx/Model.h"
+
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+namespace {
+
+StringRef safetensorsType(Type element) {
+  if (element.isF32())
+    return "F32";
+  if (element.isF64())
+    return "F64";
+  if (element.isF16())
+    return "F16";
+  if (element.isBF16())
+    return "BF16";
+  if (element.isInteger(1))
+    return "BOOL";
+  if (element.isInteger(8))
+    return element.isUnsignedInteger() ? "U8" : "I8";
+  if (element.isInteger(32))
+    return "I32";
+  return "I64";
+}
+
+/// Reads initializers from the models themselves; a file is parsed once.
+class OnnxSource {
+public:
+  explicit OnnxSource(std::string directory) : directory(std::move(directory)) {}
+
+  llvm::Expected<std::string> operator()(StringRef file, StringRef initializer) {
+    llvm::SmallString<256> path(directory);
+    llvm::sys::path::append(path, file);
+    auto it = models.find(path.str().str());
+    if (it == models.end()) {
+      auto model = onnx::loadOnnx(path);
+      if (!model)
+        return model.takeError();
+      it = models.emplace(path.str().str(), Loaded{std::move(*model), {}}).first;
+      for (const onnx::Tensor &tensor : it->second.model.graph.initializers)
+        it->second.byName[tensor.name] = &tensor;
+    }
+    const onnx::Tensor *tensor = it->second.byName.lookup(initializer);
+    if (!tensor)
+      return llvm::createStringError(path + ": has no initializer '" + initializer + "'");
+    if (tensor->where == onnx::Tensor::Where::Absent)
+      return llvm::createStringError(path + ": initializer '" + initializer +
+                                     "' has no values (its external file does not exist); give it a rule under "
+                                     "modules.*.init in the recipe");
+    return tensor->read();
+  }
+
+private:
+  struct Loaded {
+    onnx::Model model;
+    llvm::StringMap<const onnx::Tensor *> byName;
+  };
+  std::string directory;
+  std::map<std::string, Loaded> models;
+};
+
+/// Where the value of a row comes from.
+nn::OnnxAttr originOf(const ParameterRow &row) {
+  for (Attribute attribute : rt::ParameterDeclOp(row.decl).getOnnx())
+    if (auto onnx = dyn_cast<nn::OnnxAttr>(attribute))
+      return onnx;
+  return {};
+}
+
+int64_t bytesOf(const ParameterRow &row) {
+  return cast<rt::BufferType>(rt::ParameterDeclOp(row.decl).getType()).getNumBytes().asConstant().value_or(-1);
+}
+
+llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
+  llvm::json::Object object;
+  int64_t at = 0;
+  for (const ParameterRow *row : rows) {
+    auto type = cast<rt::BufferType>(rt::ParameterDeclOp(row->decl).getType());
+    int64_t bytes = bytesOf(*row);
+    if (bytes < 0)
+      return llvm::createStringError("parameter '" + row->name + "' has no constant shape");
+    llvm::json::Array shape;
+    for (const nn::DimExpr &dim : type.getShape())
+      shape.push_back(dim.constant());
+    object[row->name] = llvm::json::Object{{"dtype", safetensorsType(type.getElementType())},
+                                           {"shape", std::move(shape)},
+                                           {"data_offsets", llvm::json::Array{at, at + bytes}}};
+    at += bytes;
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(object));
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+} // namespace
+
+llvm::Error writeWeights(rt::ProgramOp program, StringRef path, const EmitOptions &options) {
+  auto rows = collectParameters(program);
+  if (failed(rows))
+    return llvm::createStringError("the parameter table is not valid");
+  SmallVector<const ParameterRow *> wanted;
+  for (const ParameterRow &row : *rows) {
+    if (!row.fromFile)
+      continue;
+    if (!originOf(row))
+      return llvm::createStringError("parameter '" + row.name + "' has neither a rule nor a place in an ONNX file");
+    wanted.push_back(&row);
+  }
+  auto text = header(wanted);
+  if (!text)
+    return text.takeError();
+  WeightSource source = options.weights;
+  OnnxSource files(options.modelDirectory);
+  if (!source)
+    source = [&](StringRef file, StringRef name) { return files(file, name); };
+
+  std::error_code code;
+  llvm::raw_fd_ostream os(path, code);
+  if (code)
+    return llvm::createStringError(code, path + ": " + code.message());
+  uint64_t length = text->size();
+  for (int i = 0; i < 8; ++i)
+    os << char(length >> (8 * i) & 0xFF);
+  os << *text;
+  for (const ParameterRow *row : wanted) {
+    nn::OnnxAttr origin = originOf(*row);
+    auto bytes = source(origin.getFile(), origin.getInitializer());
+    if (!bytes)
+      return bytes.takeError();
+    if (int64_t(bytes->size()) != bytesOf(*row))
+      return llvm::createStringError(origin.getFile() + ": initializer '" + origin.getInitializer() + "' has " +
+                                     llvm::Twine(bytes->size()) + " bytes, expected " + llvm::Twine(bytesOf(*row)));
+    os << *bytes;
+  }
+  os.close();
+  if (os.has_error()) {
+    code = os.error();
+    os.clear_error();
+    return llvm::createStringError(code, path + ": " + code.message());
+  }
+  return llvm::Error::success();
+}
+
+} // namespace dt::codegen
