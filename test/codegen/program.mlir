@@ -1,5 +1,60 @@
-// A whole program by hand: y = relu(x w^T + b), loss = sum (y - t)^2, one parameter trained.
-// RUN: dt-opt %s --dt-print-program | FileCheck %s
+// A whole program by hand: y = relu(x w^T + b), loss = sum (y - t)^2, two parameters trained.
+// RUN: dt-opt %s --dt-print-program -o /dev/null | FileCheck %s
+// RUN: dt-opt %s --dt-print-program=target=cuda -o /dev/null | FileCheck %s --check-prefix=CUDA
+
+// Sizes, parameters and arena tensors are fields with their shapes.
+// CHECK-LABEL: //===--- net.h
+// CHECK: class NetSizes {
+// CHECK: int64_t batch; // number of items 'sample', at most 4
+// CHECK: class NetParameters {
+// CHECK: const float* fc_0_weight; // [8, 16]
+// CHECK: class NetArena {
+// CHECK: float* target; // [batch, 8]
+
+// Kernels open with named pointers; loops are parallel and simd where that is free.
+// CHECK-LABEL: //===--- net_kernels.cpp
+// CHECK: void net_layer_fwd_relu(
+// CHECK: const float *__restrict const z = v1;
+// CHECK: #pragma omp parallel for simd schedule(static) if (8 * batch > 16384)
+// CHECK: dt::rt::maximum(z[i], 0.0f)
+// CHECK: void net_forward_fwd_squared_error(
+// CHECK: float [[SUM:v[0-9]+]] = 0.0f;
+// CHECK: #pragma omp simd reduction(+ : [[SUM]])
+// CHECK: void net_forward_bwd_relu_mse_grad(
+// CHECK: #pragma omp parallel for schedule(static) if
+// CHECK: #pragma omp simd
+// CHECK: > 0.0f ? ((v{{[0-9]+}} - target[i * 8 + j]) * 2.0f) * seed[0] : 0.0f
+
+// Functions are structs of named buffers.
+// CHECK-LABEL: //===--- net.cpp
+// CHECK: context.arena.target = reinterpret_cast<float *>(task.arena + 256);
+// CHECK: class NetLayerFwd {
+// CHECK: float* z = reinterpret_cast<float *>(scratch + 0); // [batch, 8]
+// CHECK: dt::rt::matmul(x, weight, bias, z, {.batch = 1, .m = size.batch, .n = 8, .k = 16, .transB = true}, 0);
+// CHECK: class NetForwardFwd {
+// CHECK: NetLayerFwd{.context = context,
+// CHECK-NEXT: .x = x,
+// CHECK-NEXT: .weight = parameters.fc_0_weight,
+// CHECK: class NetForwardBwd {
+// CHECK: dt::rt::fill(seed, context.seeds[0], 1);
+
+// CHECK-LABEL: //===--- program.cpp
+// CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .offset = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight}
+// CHECK: .forward = net_forward, .backward = net_backward
+// CHECK: .denominator = net_count
+// CHECK: {dt::rt::TaskKind::Denominator, 0, 1, 0},
+// CHECK: const dt::rt::ProgramInfo kProgram = {
+// CHECK: .optimizer = {.kind = dt::rt::OptimizerKind::AdamW, .lr = 0.0625
+
+// CUDA-LABEL: //===--- net_kernels.cu
+// CUDA: __global__ void net_forward_bwd_relu_mse_grad(
+// CUDA: const int64_t point = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+// CUDA: if (point >= 8 * batch) return;
+// CUDA: const int64_t i = point / 8;
+// CUDA: const int64_t j = point % 8;
+// CUDA-LABEL: //===--- net.cu
+// CUDA: dt::rt::matmul(x, weight, bias, z, {{.*}}, 0, context.stream);
+// CUDA: net_layer_fwd_relu<<<dt::rt::cuda::gridFor(8 * size.batch), 256, 0, static_cast<cudaStream_t>(context.stream)>>>(z, y, size.batch);
 
 rt.program @tiny arena 65536 parameters 1024 scratch 32768 batch 8 micro 4 seed 7 {
   rt.module @net {
@@ -96,7 +151,7 @@ rt.program @tiny arena 65536 parameters 1024 scratch 32768 batch 8 micro 4 seed 
     }
   }
   rt.loss @mse weight 1.0 of @net @loss over @count @denominator reads [0]
-  rt.optimizer {kind = "adamw", lr = 0.05, beta1 = 0.9, beta2 = 0.999, eps = 1.0e-8, weightDecay = 0.0, clipNorm = 0.0, schedule = "constant"}
+  rt.optimizer {kind = "adamw", lr = 0.0625, beta1 = 0.9, beta2 = 0.999, eps = 1.0e-8, weightDecay = 0.0, clipNorm = 0.0, schedule = "constant"}
   rt.task denominator @mse microbatch 0 slot 0
   rt.task denominator @mse microbatch 1 slot 0
   rt.task forward @net microbatch 0 slot 0
