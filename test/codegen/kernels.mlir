@@ -24,7 +24,8 @@ rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
 
       // An index that is loaded gets a name; index arithmetic stays text.
       // CHECK-LABEL: void m_forward_gather(
-      // CHECK: const int64_t row = ids[i];
+      // CHECK: int64_t [[ID:v[0-9]+]] = {{.*}}ids[i];
+      // CHECK: const int64_t row = [[ID]];
       // CHECK: = table[row * 64 + j];
       // CHECK: rows[i * 64 + j] =
       rt.kernel @gather [%i < "n", %j < 64] (%x = %ids : !rt.buffer<i64, ["n"]>, %t = %table : !rt.buffer<f32, [10, 64]>, %y = %rows : !rt.buffer<f32, ["n", 64]>) {
