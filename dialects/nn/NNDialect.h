@@ -10,6 +10,7 @@
 
 #include "dialects/nn/DimExpr.h"
 #include "dialects/nn/NNShape.h"
+#include "dialects/nn/NNSharding.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -48,6 +49,17 @@ Properties completeProperties(mlir::DictionaryAttr attributes,
         OpT::setInherentAttr(result, attribute.getName(), attribute.getValue());
   return result;
 }
+/// Elementwise ops that are linear in all their floating-point operands
+/// together, in each alone, in the first or in the last one.
+template <typename ConcreteOp>
+class LinearJointly
+    : public mlir::OpTrait::TraitBase<ConcreteOp, LinearJointly> {};
+template <typename ConcreteOp>
+class LinearEach : public mlir::OpTrait::TraitBase<ConcreteOp, LinearEach> {};
+template <typename ConcreteOp>
+class LinearFirst : public mlir::OpTrait::TraitBase<ConcreteOp, LinearFirst> {};
+template <typename ConcreteOp>
+class LinearLast : public mlir::OpTrait::TraitBase<ConcreteOp, LinearLast> {};
 } // namespace dt::nn
 
 #include "dialects/nn/NNDialect.h.inc"

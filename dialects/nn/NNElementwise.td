@@ -17,8 +17,14 @@ def NN_ZeroGradient : NativeOpTrait<"ZeroGradient"> { let cppNamespace = "::dt::
 /// Cheap enough to be computed again in the backward function instead of being kept.
 def NN_Recomputable : NativeOpTrait<"Recomputable"> { let cppNamespace = "::dt::nn"; }
 
+/// Linear in all floating-point operands together, in each alone, in the first, in the last: partial sums pass through.
+def NN_LinearJointly : NativeOpTrait<"LinearJointly"> { let cppNamespace = "::dt::nn"; }
+def NN_LinearEach : NativeOpTrait<"LinearEach"> { let cppNamespace = "::dt::nn"; }
+def NN_LinearFirst : NativeOpTrait<"LinearFirst"> { let cppNamespace = "::dt::nn"; }
+def NN_LinearLast : NativeOpTrait<"LinearLast"> { let cppNamespace = "::dt::nn"; }
+
 class NN_Elementwise<string mnemonic, list<Trait> traits = []>
-    : NN_InferredOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>]>;
+    : NN_InferredOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, CostOpInterface, ShardingOpInterface, PrecisionOpInterface]>;
 
 class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Elementwise<mnemonic, traits> {
   let summary = what;
@@ -26,9 +32,9 @@ class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Eleme
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
-class NN_SmoothUnary<string mnemonic, string what> : NN_Unary<mnemonic, what, [DeclareOpInterfaceMethods<VjpOpInterface>]>;
+class NN_SmoothUnary<string mnemonic, string what, list<Trait> traits = []> : NN_Unary<mnemonic, what, [DeclareOpInterfaceMethods<VjpOpInterface>] # traits>;
 
-def NN_NegOp : NN_SmoothUnary<"neg", "-x"> { let hasFolder = 1; }
+def NN_NegOp : NN_SmoothUnary<"neg", "-x", [NN_LinearJointly]> { let hasFolder = 1; }
 def NN_AbsOp : NN_SmoothUnary<"abs", "|x|; gradient 0 at 0">;
 def NN_ExpOp : NN_SmoothUnary<"exp", "exp(x)">;
 def NN_LogOp : NN_SmoothUnary<"log", "natural logarithm">;
@@ -48,13 +54,13 @@ def NN_GeluOp : NN_SmoothUnary<"gelu", "Gaussian error linear unit"> {
   let description = [{ `tanh` selects the tanh approximation (GPT-2), otherwise x/2 * (1 + erf(x / sqrt 2)). }];
   let arguments = (ins NN_FloatTensor:$input, UnitAttr:$tanh);
 }
-def NN_GeluGradOp : NN_Elementwise<"gelu_grad"> {
+def NN_GeluGradOp : NN_Elementwise<"gelu_grad", [NN_LinearLast]> {
   let summary = "dy * gelu'(x)";
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, UnitAttr:$tanh);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input `,` $grad attr-dict `:` type($input)  `,` type($grad)";
 }
-def NN_SiluGradOp : NN_Elementwise<"silu_grad"> {
+def NN_SiluGradOp : NN_Elementwise<"silu_grad", [NN_LinearLast]> {
   let summary = "dy * silu'(x)";
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad);
   let results = (outs NN_FloatTensor:$result);
@@ -96,10 +102,10 @@ class NN_Binary<string mnemonic, string what, list<Trait> traits = [DeclareOpInt
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
 }
-def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
-def NN_SubOp : NN_Binary<"sub", "x - y"> { let hasFolder = 1; }
-def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
-def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says"> { let hasFolder = 1; }
+def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, NN_LinearJointly, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
+def NN_SubOp : NN_Binary<"sub", "x - y", [NN_LinearJointly, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
+def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, NN_LinearEach, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
+def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says", [NN_LinearFirst, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
 def NN_PowOp : NN_Binary<"pow", "x to the power of y; y not differentiated unless x > 0">;
 def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
 def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
@@ -120,13 +126,14 @@ def NN_CmpOp : NN_Elementwise<"cmp", [NN_ZeroGradient]> {
   let results = (outs NN_BoolTensor:$result);
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
 }
-def NN_WhereOp : NN_Elementwise<"where", [DeclareOpInterfaceMethods<VjpOpInterface>]> {
+def NN_WhereOp : NN_Elementwise<"where", [NN_LinearJointly, DeclareOpInterfaceMethods<VjpOpInterface>]> {
   let summary = "lhs where the condition holds, rhs elsewhere";
   let arguments = (ins NN_BoolTensor:$condition, NN_Tensor:$lhs, NN_Tensor:$rhs);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$condition `,` $lhs `,` $rhs attr-dict `:` type($condition) `,` type($lhs) `,` type($rhs)";
 }
-def NN_CastOp : NN_PureOp<"cast", [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, DeclareOpInterfaceMethods<VjpOpInterface>]> {
+def NN_CastOp : NN_PureOp<"cast", [NN_Recomputable, NN_LinearFirst, DeclareOpInterfaceMethods<ScalarOpInterface>, DeclareOpInterfaceMethods<VjpOpInterface>,
+                              CostOpInterface, ShardingOpInterface, PrecisionOpInterface]> {
   let summary = "element type conversion; float to integer truncates, anything to bool is != 0";
   let arguments = (ins NN_Tensor:$input);
   let results = (outs NN_Tensor:$result);

@@ -42,10 +42,37 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::dt::nn";
   let description = [{ What an op costs, as polynomials of the module's symbols. }];
   let methods = [
-    InterfaceMethod<"Floating-point operations (a multiply-add counts 2).", "::dt::nn::DimExpr", "getFlops", (ins)>,
+    InterfaceMethod<"Floating-point operations (a multiply-add counts 2); by default one a result element.",
+      "::dt::nn::DimExpr", "getFlops", (ins), "", [{
+        return ::dt::nn::elementwiseFlops($_op.getOperation());
+      }]>,
     InterfaceMethod<"Bytes that must move between memory and the core: operands read, results written, once each.",
       "::dt::nn::DimExpr", "getBytes", (ins), "", [{
         return ::dt::nn::operandAndResultBytes($_op.getOperation());
+      }]>
+  ];
+}
+
+def ShardingOpInterface : OpInterface<"ShardingOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{
+    How an op may be cut over ranks. What strategies follow from a rule, and what they cost, is the partitioner's business.
+  }];
+  let methods = [
+    InterfaceMethod<"Factors of all dims, and the groups of operands in which the op is linear (NNSharding.h). By default those of an elementwise op.",
+      "::dt::nn::ShardingRule", "getShardingRule", (ins), "", [{
+        return ::dt::nn::elementwiseShardingRule($_op.getOperation());
+      }]>
+  ];
+}
+
+def PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{ Which values an op may have in 16 bits, and whether it sums in 32 bits inside. }];
+  let methods = [
+    InterfaceMethod<"By default all floating-point operands and results may be narrow.",
+      "::dt::nn::PrecisionRule", "getPrecisionRule", (ins), "", [{
+        return ::dt::nn::PrecisionRule::anyNarrow($_op.getOperation());
       }]>
   ];
 }

@@ -9,15 +9,17 @@
 
 include "dialects/nn/NNElementwise.td"
 
+defvar NN_Priced = [DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>,
+                    DeclareOpInterfaceMethods<PrecisionOpInterface, ["getPrecisionRule"]>];
 class NN_SmoothOp<string mnemonic, list<Trait> traits = []>
-    : NN_InferredOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>]>;
+    : NN_InferredOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>] # NN_Priced>;
 /// The same with the result type given (and verified), where operands do not determine it.
 class NN_SmoothTypedOp<string mnemonic, list<Trait> traits = []>
-    : NN_PureOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>]>;
+    : NN_PureOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>] # NN_Priced>;
 class NN_GradOp<string mnemonic, list<Trait> traits = []>
-    : NN_InferredOp<mnemonic, traits # [DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>]>;
+    : NN_InferredOp<mnemonic, traits # NN_Priced>;
 class NN_GradTypedOp<string mnemonic, list<Trait> traits = []>
-    : NN_PureOp<mnemonic, traits # [DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>]>;
+    : NN_PureOp<mnemonic, traits # NN_Priced>;
 
 def NN_LinearOp : NN_SmoothOp<"linear"> {
   let summary = "y = x W^T (+ b) over the last axis";
@@ -47,14 +49,14 @@ def NN_MatmulOp : NN_SmoothOp<"matmul"> {
 def NN_ConvOp : NN_SmoothOp<"conv"> {
   let summary = "convolution over 1 to 3 spatial axes";
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias,
-                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedAttr<I64Attr, "1">:$groups);
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedOptionalAttr<I64Attr, "1">:$groups);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input `,` $weight (`,` $bias^)? attr-dict `:` type(operands)";
 }
 def NN_ConvDxOp : NN_SmoothTypedOp<"conv_dx"> {
   let summary = "gradient of conv's input; also the transposed convolution (weight [c_in, c_out/groups, kernel...])";
   let arguments = (ins NN_FloatTensor:$grad, NN_FloatTensor:$weight,
-                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedAttr<I64Attr, "1">:$groups);
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedOptionalAttr<I64Attr, "1">:$groups);
   let results = (outs NN_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = "$grad `,` $weight attr-dict `:` functional-type(operands, results)";
@@ -62,7 +64,7 @@ def NN_ConvDxOp : NN_SmoothTypedOp<"conv_dx"> {
 def NN_ConvDwOp : NN_GradTypedOp<"conv_dw"> {
   let summary = "gradient of conv's weight";
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad,
-                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedAttr<I64Attr, "1">:$groups);
+                       DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedOptionalAttr<I64Attr, "1">:$groups);
   let results = (outs NN_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = "$input `,` $grad attr-dict `:` functional-type(operands, results)";
@@ -89,7 +91,7 @@ def NN_PoolDxOp : NN_GradOp<"pool_dx"> {
 def NN_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>]> {
   let cppNamespace = "::dt::nn";
 }
-def NN_AttentionOp : NN_InferredOp<"attention", [DeclareOpInterfaceMethods<VjpOpInterface>, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>]> {
+def NN_AttentionOp : NN_SmoothOp<"attention"> {
   let summary = "scaled dot-product attention";
   let description = [{
     query [b, t, h, d], key [b, s, k, d], value [b, s, k, e] with h a multiple of k (grouped queries: head i uses KV head i / (h/k)); heads stand where the projections write them, so no transpose
@@ -112,7 +114,7 @@ def NN_AttentionGradOp : NN_GradOp<"attention_grad"> {
 def NN_RotaryStyle : I32EnumAttr<"RotaryStyle", "which elements of a head turn together", [I32EnumAttrCase<"half", 0>, I32EnumAttrCase<"interleaved", 1>]> {
   let cppNamespace = "::dt::nn";
 }
-def NN_RotaryOp : NN_InferredOp<"rotary", [NN_Recomputable, DeclareOpInterfaceMethods<VjpOpInterface>, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>]> {
+def NN_RotaryOp : NN_SmoothOp<"rotary", [NN_Recomputable]> {
   let summary = "rotary position embedding";
   let description = [{
     input [b, t, h, d]; cos, sin [t, r] or [b, t, r] with r the number of turned pairs (2r <= d; elements from 2r on pass through). style half: pairs (i, i + r); interleaved: (2i, 2i + 1).

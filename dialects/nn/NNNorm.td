@@ -12,39 +12,39 @@ include "dialects/nn/NNLinear.td"
 // Layer and RMS norm act on the last `axes` axes; scale and bias have their shape.
 def NN_LayerNormOp : NN_SmoothOp<"layer_norm", [NN_Recomputable, AttrSizedOperandSegments]> {
   let summary = "(x - mean) / sqrt(var + eps) * scale + bias over the last axes";
-  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, Optional<NN_FloatTensor>:$bias, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$axes);
+  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, Optional<NN_FloatTensor>:$bias, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let results = (outs NN_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = "$input (`scale` $scale^)? (`bias` $bias^)? attr-dict `:` type(operands)";
 }
 def NN_LayerNormDxOp : NN_GradOp<"layer_norm_dx"> {
   let summary = "gradient of layer_norm's input";
-  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$axes);
+  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input (`scale` $scale^)? `,` $grad attr-dict `:` type(operands)";
 }
 def NN_LayerNormDscaleOp : NN_GradOp<"layer_norm_dscale"> {
   let summary = "gradient of layer_norm's scale: sum over rows of dy * normalised x";
-  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$axes);
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input `,` $grad attr-dict `:` type(operands)";
 }
 def NN_RmsNormOp : NN_SmoothOp<"rms_norm", [NN_Recomputable]> {
   let summary = "x / sqrt(mean(x^2) + eps) * scale over the last axes";
-  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$axes);
+  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let results = (outs NN_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = "$input (`scale` $scale^)? attr-dict `:` type(operands)";
 }
 def NN_RmsNormDxOp : NN_GradOp<"rms_norm_dx"> {
   let summary = "gradient of rms_norm's input";
-  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$axes);
+  let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input (`scale` $scale^)? `,` $grad attr-dict `:` type(operands)";
 }
 def NN_RmsNormDscaleOp : NN_GradOp<"rms_norm_dscale"> {
   let summary = "gradient of rms_norm's scale";
-  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$axes);
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input `,` $grad attr-dict `:` type(operands)";
 }
@@ -98,7 +98,7 @@ def NN_ReduceOp : NN_SmoothOp<"reduce"> {
   let hasFolder = 1;
   let assemblyFormat = "$kind $input attr-dict `:` type($input)";
 }
-def NN_ArgMaxOp : NN_InferredOp<"arg_max", [NN_ZeroGradient]> {
+def NN_ArgMaxOp : NN_InferredOp<"arg_max", [NN_ZeroGradient, CostOpInterface, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
   let summary = "index of the largest element along `axis` (smallest with `min`; last of equals with `last`)";
   let arguments = (ins NN_Tensor:$input, I64Attr:$axis, UnitAttr:$keepdims, UnitAttr:$min, UnitAttr:$last);
   let results = (outs RankedTensorOf<[I64]>:$result);

@@ -9,7 +9,8 @@
 
 include "dialects/nn/NNNorm.td"
 
-def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_ZeroGradient, AllTypesMatch<["value", "result"]>]> {
+def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_ZeroGradient, CostOpInterface,
+                                         DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>, AllTypesMatch<["value", "result"]>]> {
   let summary = "a tensor known at compile time (at most 64 Ki elements; splats of any static size)";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs NN_Tensor:$result);
@@ -17,7 +18,7 @@ def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_Zer
   let hasVerifier = 1;
   let assemblyFormat = "attr-dict $value";
 }
-def NN_GenerateOp : NN_PureOp<"generate", [NN_Recomputable, NN_ZeroGradient, SingleBlock]> {
+def NN_GenerateOp : NN_PureOp<"generate", [NN_Recomputable, NN_ZeroGradient, SingleBlock, CostOpInterface, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
   let summary = "a tensor whose element is a function of its indices";
   let description = [{
     The region has one `index` argument a dim, holds arith/math ops (and `nn.size` for symbols) and yields the element. Masks, position ids and ranges end here: nothing of their size is
@@ -43,7 +44,7 @@ def NN_YieldOp : NN_PureOp<"yield", [Terminator]> {
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
 }
-def NN_FusedOp : NN_PureOp<"fused", [SingleBlock]> {
+def NN_FusedOp : NN_PureOp<"fused", [SingleBlock, CostOpInterface, ShardingOpInterface]> {
   let summary = "elementwise ops that become one kernel";
   let description = [{
     Operands broadcast to the common shape of the results. Block arguments and values inside are *scalars*: the body is what `buildScalar` of the fused ops emitted (arith/math), its terminator `nn.yield`
@@ -139,7 +140,7 @@ def NN_GatherElementsGradOp : NN_GradTypedOp<"gather_elements_grad"> {
 def NN_GatherNdOp : NN_SmoothOp<"gather_nd"> {
   let summary = "slices of input at index tuples (ONNX GatherND)";
   let description = [{ indices [..., k]: the last axis addresses the k axes of the input after the `batch_dims` first ones, which both share. }];
-  let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
+  let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, DefaultValuedOptionalAttr<I64Attr, "0">:$batch_dims);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }

@@ -152,7 +152,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V2:.*]] = nn.scatter_nd %[[V1]] at %[[X]], %[[DY]] {add}
 // CHECK-NEXT: return %[[V2]]
   func.func @gather_nd(%x: tensor<7x5x4xf32> {nn.wants_grad}, %i: tensor<3x2xi64>) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.gather_nd"}]}) {
-    %0 = nn.gather_nd %x at %i {batch_dims = 0 : i64} : tensor<7x5x4xf32>, tensor<3x2xi64>
+    %0 = nn.gather_nd %x at %i : tensor<7x5x4xf32>, tensor<3x2xi64>
     return %0 : tensor<3x4xf32>
   }
 

@@ -1,0 +1,168 @@
+//===- NNSharding.cpp - How operators may be cut: common part -----*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/nn/NNRuleBuilder.h"
+
+using namespace mlir;
+using namespace dt::nn;
+
+RuleBuilder::RuleBuilder(Operation *op) : op(op) {
+  for (Value v : op->getOperands())
+    rule.operands.emplace_back(rankOf(v));
+  for (Value v : op->getResults())
+    rule.results.emplace_back(rankOf(v));
+}
+
+size_t RuleBuilder::rankOf(Value v) {
+  auto type = dyn_cast<RankedTensorType>(v.getType());
+  return type ? type.getRank() : 0;
+}
+
+RuleBuilder::Letters RuleBuilder::letters(ArrayRef<DimExpr> dims,
+                                          FactorKind kind) {
+  Letters list;
+  for (const DimExpr &d : dims)
+    list.push_back(factor(d, kind));
+  return list;
+}
+
+void RuleBuilder::setDims(ShardingRule::Dims &dims, ArrayRef<DimExpr> shape,
+                          ArrayRef<unsigned> list) {
+  size_t offset = list.size() - shape.size();
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] != DimExpr(1) ||
+        rule.factors[list[i + offset]].size == shape[i])
+      dims[i] = {list[i + offset]};
+}
+
+void RuleBuilder::operand(unsigned index, ArrayRef<unsigned> list) {
+  setDims(rule.operands[index], getShape(op->getOperand(index)), list);
+}
+
+void RuleBuilder::result(unsigned index, ArrayRef<unsigned> list) {
+  setDims(rule.results[index], getShape(op->getResult(index)), list);
+}
+
+/// A factor of kind pass that some result lacks makes partial sums.
+ShardingRule RuleBuilder::finish() {
+  for (unsigned f = 0; f < rule.factors.size(); ++f) {
+    if (rule.factors[f].kind != FactorKind::pass)
+      continue;
+    bool everywhere = llvm::all_of(rule.results, [&](auto &dims) {
+      return llvm::any_of(
+          dims, [&](auto &list) { return llvm::is_contained(list, f); });
+    });
+    if (!everywhere && !rule.results.empty())
+      rule.factors[f].kind = FactorKind::sum;
+  }
+  return std::move(rule);
+}
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+static std::string letterOf(unsigned factor) {
+  std::string name(1, static_cast<char>('a' + factor % 26));
+  return factor < 26 ? name : name + std::to_string(factor / 26);
+}
+
+static void printDims(llvm::raw_ostream &os,
+                      ArrayRef<ShardingRule::Dims> values) {
+  os << '(';
+  llvm::interleaveComma(values, os, [&](const ShardingRule::Dims &dims) {
+    os << '[';
+    llvm::interleave(
+        dims, os,
+        [&](const auto &list) {
+          for (unsigned f : list)
+            os << letterOf(f);
+          if (list.empty())
+            os << '-';
+        },
+        " ");
+    os << ']';
+  });
+  os << ')';
+}
+
+static StringRef nameOf(FactorKind kind) {
+  static constexpr StringLiteral names[] = {
+      "pass", "sum", "max", "min", "blocked", "group", "replicate"};
+  return names[static_cast<unsigned>(kind)];
+}
+
+std::string ShardingRule::str() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  printDims(os, operands);
+  os << " -> ";
+  printDims(os, results);
+  for (auto [i, f] : llvm::enumerate(factors))
+    if (f.kind != FactorKind::pass)
+      os << ' ' << letterOf(i) << ':' << nameOf(f.kind);
+  for (const auto &group : linear) {
+    os << " linear{";
+    llvm::interleaveComma(group, os);
+    os << '}';
+  }
+  if (!addends.empty()) {
+    os << " addends{";
+    llvm::interleaveComma(addends, os);
+    os << '}';
+  }
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+static void addElementwiseLinearity(Operation *op, ShardingRule &rule) {
+  SmallVector<unsigned> floats;
+  for (auto [i, v] : llvm::enumerate(op->getOperands()))
+    if (isa<FloatType>(getElementTypeOrSelf(v.getType())))
+      floats.push_back(i);
+  // Partial sums of integers or of what was rounded are no sums.
+  if (floats.empty() ||
+      !isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())))
+    return;
+  if (op->hasTrait<LinearJointly>())
+    rule.linear.push_back(floats);
+  if (op->hasTrait<LinearEach>())
+    for (unsigned i : floats)
+      rule.linear.push_back({i});
+  if (op->hasTrait<LinearFirst>())
+    rule.linear.push_back({floats.front()});
+  if (op->hasTrait<LinearLast>())
+    rule.linear.push_back({floats.back()});
+}
+
+ShardingRule dt::nn::elementwiseShardingRule(Operation *op) {
+  RuleBuilder b(op);
+  auto list = b.letters(getShape(op->getResult(0)));
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    b.operand(i, list);
+  for (unsigned i = 0; i < op->getNumResults(); ++i)
+    b.result(i, list);
+  addElementwiseLinearity(op, b.rule);
+  return b.finish();
+}
+
+DimExpr dt::nn::elementwiseFlops(Operation *op) {
+  return op->getNumResults() ? getNumElements(getShape(op->getResult(0)))
+                             : DimExpr(0);
+}
+
+PrecisionRule PrecisionRule::anyNarrow(Operation *op, bool sumsInFull) {
+  PrecisionRule rule{{}, {}, sumsInFull};
+  for (Value v : op->getOperands())
+    rule.operands.push_back(isa<FloatType>(getElementTypeOrSelf(v.getType())));
+  for (Value v : op->getResults())
+    rule.results.push_back(isa<FloatType>(getElementTypeOrSelf(v.getType())));
+  return rule;
+}
