@@ -98,7 +98,8 @@ llvm::Error copyRuntime(StringRef folder, const Target &target, const EmitOption
     return runtime.takeError();
   auto wanted = [&](StringRef file) {
     StringRef extension = path::extension(file);
-    bool source = extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cmake";
+    bool source = extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cmake" ||
+                  path::filename(file) == "CMakeLists.txt";
     return source && !path::stem(file).ends_with("Test") && target.wantsRuntimeFile(file);
   };
   if (llvm::Error failure = copyTree(*runtime, inFolder(folder, "runtime"), wanted))

@@ -121,22 +121,12 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-find_package(dnnl REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
-find_package(Threads REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(PNG REQUIRED)
-find_package(JPEG REQUIRED)
-find_package(LibArchive REQUIRED)
-
-file(GLOB_RECURSE runtime CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/runtime/*.cpp)
+add_subdirectory(runtime)
 add_executable(train
-  )cmake" + llvm::join(sources, "\n  ") + R"cmake(
-  ${runtime})
+  )cmake" + llvm::join(sources, "\n  ") + R"cmake()
+set_source_files_properties(program.cpp PROPERTIES COMPILE_DEFINITIONS "PROGRAM_DIRECTORY=\"${CMAKE_CURRENT_SOURCE_DIR}\"")
 target_include_directories(train PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_compile_options(train PRIVATE -O3 -march=native -fno-math-errno -fno-trapping-math)
-target_link_libraries(train PRIVATE DNNL::dnnl OpenMP::OpenMP_CXX Threads::Threads nlohmann_json::nlohmann_json
-  PNG::PNG JPEG::JPEG LibArchive::LibArchive)
+target_link_libraries(train PRIVATE dt_runtime)
 )cmake";
 }
 
