@@ -1,0 +1,328 @@
+//===- FunctionLowering.cpp - One function from nn to rt
+//--------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/FunctionLowering.h"
+
+#include "dialects/nn/NNNames.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+
+namespace {
+/// The buffer that a view is a part of.
+Value rootOf(Value buffer) {
+  while (auto view = buffer.getDefiningOp<rt::ViewOp>())
+    buffer = view.getSource();
+  return buffer;
+}
+
+bool isParamGrad(func::FuncOp function, unsigned result) {
+  return bool(function.getResultAttr(result, nn::kParamGradAttr));
+}
+
+rt::BufferType bufferOf(Type tensor) {
+  return rt::BufferType::get(cast<RankedTensorType>(tensor));
+}
+} // namespace
+
+std::string dt::lower::describe(Operation *op) {
+  if (auto kernel = op->getAttrOfType<StringAttr>("nn.kernel"))
+    return kernel.getValue().str();
+  return op->getName().stripDialect().str();
+}
+
+//===----------------------------------------------------------------------===//
+// Signature
+//===----------------------------------------------------------------------===//
+
+/// The seed of a loss comes from the task, not from the caller.
+static StringAttr seedOf(func::FuncOp function, unsigned argument) {
+  return function.getArgAttrOfType<StringAttr>(argument, nn::kLossAttr);
+}
+
+FunctionType FunctionLowering::makeType() {
+  SmallVector<Type> inputs;
+  for (unsigned i = 0; i < source.getNumArguments(); ++i)
+    if (!seedOf(source, i))
+      inputs.push_back(bufferOf(source.getArgumentTypes()[i]));
+  for (Type t : source.getResultTypes())
+    inputs.push_back(bufferOf(t));
+  return FunctionType::get(source.getContext(), inputs, {});
+}
+
+Value FunctionLowering::outArgument(unsigned result) {
+  return target.getArgument(target.getNumArguments() - source.getNumResults() +
+                            result);
+}
+
+/// What the program's tables are made from stays on the arguments.
+static void copyAttributes(rt::FuncOp target, unsigned argument,
+                           DictionaryAttr from, StringRef access) {
+  MLIRContext *context = target.getContext();
+  if (from)
+    for (NamedAttribute attribute : from) {
+      bool isName = attribute.getName() == nn::kNameAttr;
+      if (attribute.getName() != nn::kParamGradAttr)
+        target.setArgAttr(argument,
+                          isName ? StringRef(rt::RTDialect::kName)
+                                 : attribute.getName().getValue(),
+                          attribute.getValue());
+    }
+  target.setArgAttr(argument, rt::RTDialect::kAccess,
+                    StringAttr::get(context, access));
+}
+
+void FunctionLowering::declareArguments() {
+  unsigned next = 0;
+  for (unsigned i = 0; i < source.getNumArguments(); ++i) {
+    Value argument = source.getArgument(i);
+    if (StringAttr loss = seedOf(source, i)) {
+      auto type = bufferOf(argument.getType());
+      Value seed = temporary(type.getElementType(), type.getShape(), "seed",
+                             source.getLoc());
+      rt::SeedOp::create(b, source.getLoc(), FlatSymbolRefAttr::get(loss),
+                         seed);
+      buffers[argument] = seed;
+      continue;
+    }
+    copyAttributes(target, next, source.getArgAttrDict(i), "in");
+    buffers[argument] = target.getArgument(next++);
+  }
+  for (unsigned i = 0; i < source.getNumResults(); ++i)
+    copyAttributes(target, next++, source.getResultAttrDict(i),
+                   isParamGrad(source, i) ? "inout" : "out");
+}
+
+//===----------------------------------------------------------------------===//
+// Where values end
+//===----------------------------------------------------------------------===//
+
+Value FunctionLowering::gradient(StringAttr parameter, Type tensor) {
+  Value &v = gradients[parameter];
+  if (!v) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&target.getBody().front());
+    v = rt::GradientOp::create(b, source.getLoc(), bufferOf(tensor),
+                               FlatSymbolRefAttr::get(parameter));
+  }
+  return v;
+}
+
+std::optional<FunctionLowering::Sink>
+FunctionLowering::sinkOfUse(OpOperand &use) {
+  Operation *user = use.getOwner();
+  if (isa<func::ReturnOp>(user)) {
+    unsigned i = use.getOperandNumber();
+    return Sink{outArgument(i), isParamGrad(source, i)};
+  }
+  if (auto accumulate = dyn_cast<nn::AccumulateOp>(user))
+    return Sink{gradient(accumulate.getParameterAttr().getAttr(),
+                         accumulate.getGrad().getType()),
+                true};
+  if (auto reshape = dyn_cast<nn::ReshapeOp>(user)) {
+    std::optional<Sink> sink = sinkOf(reshape.getResult());
+    if (sink)
+      sink->buffer = view(sink->buffer, nn::getShape(reshape.getInput()),
+                          reshape.getLoc());
+    return sink;
+  }
+  return std::nullopt;
+}
+
+std::optional<FunctionLowering::Sink> FunctionLowering::sinkOf(Value value) {
+  auto it = sinks.find(value);
+  if (it == sinks.end())
+    return std::nullopt;
+  return it->second;
+}
+
+/// Users come before what they use, so that chains of reshapes are followed.
+void FunctionLowering::findSinks() {
+  for (Operation &op : llvm::reverse(source.getBody().front()))
+    for (Value result : op.getResults())
+      for (OpOperand &use : result.getUses()) {
+        std::optional<Sink> sink = sinkOfUse(use);
+        // What is added to must not be read by anybody else.
+        if (!sink || (sink->add && !result.hasOneUse()))
+          continue;
+        sinks[result] = *sink;
+        break;
+      }
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+Value FunctionLowering::get(Value tensor) {
+  if (!tensor)
+    return nullptr;
+  Value buffer = buffers.lookup(tensor);
+  assert(buffer && "operand has not been lowered");
+  return buffer;
+}
+
+Value FunctionLowering::temporary(Type element, ArrayRef<DimExpr> shape,
+                                  StringRef name, Location loc) {
+  return rt::AllocOp::create(b, loc, rt::BufferType::get(element, shape),
+                             b.getStringAttr(name), IntegerAttr());
+}
+
+Destination FunctionLowering::destination(Value result) {
+  std::optional<Sink> sink = sinkOf(result);
+  Value buffer;
+  if (sink && !sink->add) {
+    buffer = sink->buffer;
+  } else {
+    Operation *op = result.getDefiningOp();
+    buffer = temporary(bufferOf(result.getType()).getElementType(),
+                       nn::getShape(result), describe(op), op->getLoc());
+  }
+  buffers[result] = buffer;
+  return {buffer, false};
+}
+
+Destination FunctionLowering::accumulating(Value result) {
+  std::optional<Sink> sink = sinkOf(result);
+  if (!sink || !sink->add)
+    return destination(result);
+  buffers[result] = sink->buffer;
+  return {sink->buffer, true};
+}
+
+bool FunctionLowering::endsInGradient(Value value) {
+  std::optional<Sink> sink = sinkOf(value);
+  return sink && sink->add;
+}
+
+void FunctionLowering::alias(Value result, Value buffer) {
+  buffers[result] = buffer;
+}
+
+Value FunctionLowering::view(Value buffer, ArrayRef<DimExpr> shape,
+                             Location loc, const DimExpr &offset) {
+  auto type = cast<rt::BufferType>(buffer.getType()).withShape(shape);
+  if (type == buffer.getType() && offset == DimExpr(0))
+    return buffer;
+  return rt::ViewOp::create(b, loc, type, buffer,
+                            rt::getDimAttr(b.getContext(), offset));
+}
+
+void FunctionLowering::addInto(Value from, Value to, Location loc) {
+  auto type = cast<rt::BufferType>(to.getType());
+  Shape flat{type.getNumElements()};
+  KernelBuilder k(b, loc, "accumulate", flat);
+  Value x = k.use(from, flat), y = k.use(to, flat);
+  k.store(k.add(k.load(y, k.indices()), k.load(x, k.indices())), y,
+          k.indices());
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+LogicalResult FunctionLowering::lowerCall(func::CallOp call) {
+  auto callee =
+      SymbolTable::lookupNearestSymbolFrom(call, call.getCalleeAttr());
+  // The callee is a func.func or has been lowered already.
+  auto adds = [&](unsigned i) {
+    if (auto f = dyn_cast_or_null<func::FuncOp>(callee))
+      return isParamGrad(f, i);
+    auto f = cast<rt::FuncOp>(callee);
+    return f.getAccess(call.getNumOperands() + i) == "inout";
+  };
+  if (!isa_and_nonnull<func::FuncOp, rt::FuncOp>(callee))
+    return call.emitOpError() << "calls no function: " << call.getCallee();
+  SmallVector<Value> arguments;
+  for (Value v : call.getOperands())
+    arguments.push_back(get(v));
+  for (auto [i, result] : llvm::enumerate(call.getResults())) {
+    Destination d = adds(i) ? accumulating(result) : destination(result);
+    if (adds(i) && !d.add)
+      rt::FillOp::create(
+          b, call.getLoc(),
+          b.getZeroAttr(
+              cast<rt::BufferType>(d.buffer.getType()).getElementType()),
+          d.buffer);
+    arguments.push_back(d.buffer);
+  }
+  rt::CallOp::create(b, call.getLoc(), call.getCalleeAttr(), arguments,
+                     Value());
+  return success();
+}
+
+void FunctionLowering::lowerAccumulate(nn::AccumulateOp op) {
+  Value to = gradient(op.getParameterAttr().getAttr(), op.getGrad().getType());
+  Value from = get(op.getGrad());
+  if (rootOf(from) != to)
+    addInto(from, to, op.getLoc());
+}
+
+void FunctionLowering::lowerReturn(func::ReturnOp op) {
+  for (auto [i, value] : llvm::enumerate(op.getOperands())) {
+    Value to = outArgument(i);
+    Value from = get(value);
+    if (rootOf(from) == to)
+      continue;
+    if (isParamGrad(source, i))
+      addInto(from, to, op.getLoc());
+    else
+      rt::CopyOp::create(b, op.getLoc(), from, to);
+  }
+}
+
+LogicalResult FunctionLowering::lower(Operation *op) {
+  if (auto call = dyn_cast<func::CallOp>(op))
+    return lowerCall(call);
+  if (auto accumulate = dyn_cast<nn::AccumulateOp>(op))
+    return lowerAccumulate(accumulate), success();
+  if (auto ret = dyn_cast<func::ReturnOp>(op))
+    return lowerReturn(ret), success();
+  if (auto read = dyn_cast<nn::ReadOp>(op)) {
+    alias(read.getResult(),
+          rt::ParameterOp::create(b, op->getLoc(), bufferOf(read.getType()),
+                                  read.getParameterAttr()));
+    return success();
+  }
+  if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
+    alias(reshape.getResult(),
+          view(get(reshape.getInput()), nn::getShape(reshape.getResult()),
+               op->getLoc()));
+    return success();
+  }
+  if (isa<nn::ScalarOpInterface>(op))
+    return lowerScalarOp(op, *this);
+  const Lowerings::Function *lowering = lowerings.find(op);
+  if (!lowering)
+    return op->emitOpError("has no lowering to rt");
+  return (*lowering)(op, *this);
+}
+
+LogicalResult FunctionLowering::run() {
+  for (Type t : llvm::concat<const Type>(source.getArgumentTypes(),
+                                         source.getResultTypes()))
+    if (!isa<RankedTensorType>(t))
+      return source.emitOpError()
+             << "cannot be lowered: " << t << " is not a ranked tensor";
+  if (!source.getBody().hasOneBlock())
+    return source.emitOpError("cannot be lowered: needs a body of one block");
+  b.setInsertionPoint(source);
+  target = rt::FuncOp::create(b, source.getLoc(), source.getName(), makeType());
+  if (auto visibility = source.getSymVisibilityAttr())
+    target.setSymVisibilityAttr(visibility);
+  Block *body = target.addEntryBlock();
+  b.setInsertionPointToStart(body);
+  declareArguments();
+  findSinks();
+  b.setInsertionPointToEnd(body);
+  for (Operation &op : source.getBody().front())
+    if (failed(lower(&op)))
+      return failure();
+  source.erase();
+  return success();
+}

@@ -1,0 +1,125 @@
+//===- FunctionLowering.h - One function from nn to rt ------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A function is translated op by op, in order, into destination-passing style.
+// Where a result goes is known before the op that makes it is lowered: straight
+// into the caller's buffer or a parameter's gradient when the value ends there,
+// else into a local. That knowledge is why this is a translation and not a set
+// of dialect conversion patterns, whose materialisations would be copies that a
+// later pass had to prove away.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_LOWER_FUNCTIONLOWERING_H
+#define PASSES_LOWER_FUNCTIONLOWERING_H
+
+#include "dialects/nn/NNOps.h"
+#include "passes/lower/KernelBuilder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <functional>
+
+namespace dt::lower {
+
+class FunctionLowering;
+
+/// Which function lowers an op, by op name.
+class Lowerings {
+public:
+  using Function =
+      std::function<llvm::LogicalResult(mlir::Operation *, FunctionLowering &)>;
+  template <typename OpTy>
+  void add(llvm::LogicalResult (*lower)(OpTy, FunctionLowering &)) {
+    table[OpTy::getOperationName()] = [lower](mlir::Operation *op,
+                                              FunctionLowering &f) {
+      return lower(llvm::cast<OpTy>(op), f);
+    };
+  }
+  const Function *find(mlir::Operation *op) const {
+    auto it = table.find(op->getName().getStringRef());
+    return it == table.end() ? nullptr : &it->second;
+  }
+
+private:
+  llvm::StringMap<Function> table;
+};
+
+void addElementwiseLowerings(Lowerings &);
+void addIndexingLowerings(Lowerings &);
+void addMovementLowerings(Lowerings &);
+void addNormLowerings(Lowerings &);
+void addPoolLowerings(Lowerings &);
+void addProductLowerings(Lowerings &);
+void addReduceLowerings(Lowerings &);
+void addSoftmaxLowerings(Lowerings &);
+
+class FunctionLowering {
+public:
+  FunctionLowering(mlir::func::FuncOp source, const Lowerings &lowerings)
+      : source(source), lowerings(lowerings), b(source.getContext()) {}
+
+  /// Replaces the function by an rt.func of the same name.
+  llvm::LogicalResult run();
+
+  // For lowerings.
+  mlir::OpBuilder &builder() { return b; }
+  /// Where an operand is; null for an absent one.
+  mlir::Value get(mlir::Value tensor);
+  /// A buffer for a result, to be written fully.
+  Destination destination(mlir::Value result);
+  /// The same for lowerings that can also add to the gradient in which the
+  /// result ends. Must then add, see Destination.
+  Destination accumulating(mlir::Value result);
+  /// The result is (part of) an existing buffer.
+  void alias(mlir::Value result, mlir::Value buffer);
+  /// A local that no value of the source stands for.
+  mlir::Value temporary(mlir::Type element, llvm::ArrayRef<DimExpr> shape,
+                        llvm::StringRef name, mlir::Location loc);
+  /// The buffer with other dims (a view unless they are equal).
+  mlir::Value view(mlir::Value buffer, llvm::ArrayRef<DimExpr> shape,
+                   mlir::Location loc, const DimExpr &offset = 0);
+  /// Whether the value's only use adds it to a gradient.
+  bool endsInGradient(mlir::Value value);
+
+private:
+  /// Where a value ends: an argument of the rt.func or a gradient.
+  struct Sink {
+    mlir::Value buffer; ///< with the value's dims
+    bool add;
+  };
+
+  mlir::FunctionType makeType();
+  void declareArguments();
+  /// The argument that stands for a result.
+  mlir::Value outArgument(unsigned result);
+  void findSinks();
+  std::optional<Sink> sinkOf(mlir::Value value);
+  std::optional<Sink> sinkOfUse(mlir::OpOperand &use);
+  mlir::Value gradient(mlir::StringAttr parameter, mlir::Type tensor);
+  llvm::LogicalResult lower(mlir::Operation *op);
+  llvm::LogicalResult lowerCall(mlir::func::CallOp call);
+  void lowerAccumulate(nn::AccumulateOp op);
+  void lowerReturn(mlir::func::ReturnOp op);
+  void addInto(mlir::Value from, mlir::Value to, mlir::Location loc);
+
+  mlir::func::FuncOp source;
+  const Lowerings &lowerings;
+  mlir::OpBuilder b;
+  rt::FuncOp target;
+  llvm::DenseMap<mlir::Value, mlir::Value> buffers;
+  llvm::DenseMap<mlir::Value, Sink> sinks;
+  llvm::DenseMap<mlir::StringAttr, mlir::Value> gradients;
+};
+
+/// An elementwise op that nobody fused: a kernel of its own.
+llvm::LogicalResult lowerScalarOp(mlir::Operation *op, FunctionLowering &f);
+
+/// A readable name for what an op makes: its mnemonic, after the location's
+/// name where that is one.
+std::string describe(mlir::Operation *op);
+
+} // namespace dt::lower
+
+#endif // PASSES_LOWER_FUNCTIONLOWERING_H

@@ -1,0 +1,262 @@
+//===- LowerIndexing.cpp - Gathers, scatters and their gradients
+//------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Gradients add in the order of the indices: points of a kernel divide what is
+// added (columns of the slices), never the indices, so no atomics and the same
+// bits each time. Indices come from data; they are clamped, so that a wrong one
+// cannot touch other memory.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/FunctionLowering.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+
+namespace {
+
+/// An index from data as a valid one: negative ones count from the end.
+Value wrap(KernelBuilder &k, Value raw, const DimExpr &extent) {
+  Value i = k.toIndex(raw), n = k.size(extent), zero = k.constant(0);
+  i = k.select(k.less(i, zero), k.add(i, n), i);
+  return k.max(k.min(i, k.sub(n, k.constant(1))), zero);
+}
+
+Value inRange(KernelBuilder &k, Value i, const DimExpr &extent) {
+  return k.both(
+      k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, i, k.constant(0)),
+      k.less(i, k.size(extent)));
+}
+
+Type scalarOf(Value tensor) {
+  return scalarType(cast<RankedTensorType>(tensor.getType()).getElementType());
+}
+
+/// [outer, n, inner] with the axis in the middle.
+Shape aroundAxis(const Shape &shape, int64_t axis) {
+  if (axis < 0)
+    axis += shape.size();
+  ArrayRef<DimExpr> dims(shape);
+  return {nn::getNumElements(dims.take_front(axis)), shape[axis],
+          nn::getNumElements(dims.drop_front(axis + 1))};
+}
+
+//===----------------------------------------------------------------------===//
+// Gather
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
+  Shape in = aroundAxis(nn::getShape(op.getInput()), op.getAxis());
+  DimExpr count = nn::getNumElements(nn::getShape(op.getIndices()));
+  Shape out{in[0], count, in[2]};
+  Destination d = f.destination(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
+  Value x = k.use(f.get(op.getInput()), in),
+        indices = k.use(f.get(op.getIndices()), Shape{count}),
+        y = k.use(d.buffer, out);
+  Value raw = k.load(indices, k.index(1));
+  auto element = [&](Value i) {
+    return k.load(x, {k.index(0), i, k.index(2)});
+  };
+  Value v;
+  if (op.getZeroOutOfRange()) {
+    Value i = k.toIndex(raw);
+    v = k.either(
+        inRange(k, i, in[1]), [&] { return element(i); },
+        [&] { return k.number(scalarOf(op.getInput()), 0); });
+  } else {
+    v = element(wrap(k, raw, in[1]));
+  }
+  k.store(v, y, k.indices());
+  return success();
+}
+
+LogicalResult lowerGatherGrad(nn::GatherGradOp op, FunctionLowering &f) {
+  Shape in = aroundAxis(nn::getShape(op.getResult()), op.getAxis());
+  DimExpr count = nn::getNumElements(nn::getShape(op.getIndices()));
+  Shape out{in[0], count, in[2]};
+  ColumnBlocks blocks(in[2]);
+  Destination d = f.accumulating(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op),
+                  {in[0], blocks.count});
+  Value dx = k.use(d.buffer, in), dy = k.use(f.get(op.getGrad()), out),
+        indices = k.use(f.get(op.getIndices()), Shape{count});
+  auto [begin, width] = blocks.range(k, k.index(1));
+  auto column = [&, begin = begin](Value row, ValueRange i) {
+    return SmallVector<Value>{k.index(0), row, k.add(begin, i[0])};
+  };
+  if (!d.add)
+    k.forEach(
+        Shape{in[1]},
+        [&, width = width](ValueRange row) {
+          k.forEach(width, [&](ValueRange i) {
+            k.store(k.number(scalarOf(op.getResult()), 0), dx,
+                    column(row[0], i));
+          });
+        },
+        /*simd=*/false);
+  auto addRow = [&, width = width](Value from, Value to) {
+    k.forEach(width, [&](ValueRange i) {
+      SmallVector<Value> at = column(to, i);
+      k.store(k.add(k.load(dx, at), k.load(dy, column(from, i))), dx, at);
+    });
+  };
+  k.forEach(
+      Shape{count},
+      [&](ValueRange n) {
+        Value raw = k.load(indices, n);
+        if (!op.getZeroOutOfRange())
+          return addRow(n[0], wrap(k, raw, in[1]));
+        Value i = k.toIndex(raw);
+        k.when(inRange(k, i, in[1]), [&] { addRow(n[0], i); });
+      },
+      /*simd=*/false);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Gather elements
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerGatherElements(nn::GatherElementsOp op,
+                                  FunctionLowering &f) {
+  Shape in = nn::getShape(op.getInput()), out = nn::getShape(op.getIndices());
+  int64_t axis =
+      op.getAxis() < 0 ? op.getAxis() + int64_t(in.size()) : op.getAxis();
+  Destination d = f.destination(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
+  Value indices = k.use(f.get(op.getIndices()), out);
+  SmallVector<Value> at = k.indices();
+  at[axis] = wrap(k, k.load(indices, k.indices()), in[axis]);
+  k.store(k.load(k.use(f.get(op.getInput()), in), at), k.use(d.buffer, out),
+          k.indices());
+  return success();
+}
+
+LogicalResult lowerGatherElementsGrad(nn::GatherElementsGradOp op,
+                                      FunctionLowering &f) {
+  Shape in = nn::getShape(op.getResult()), out = nn::getShape(op.getIndices());
+  int64_t axis =
+      op.getAxis() < 0 ? op.getAxis() + int64_t(in.size()) : op.getAxis();
+  Destination d = f.accumulating(op.getResult());
+  if (!d.add)
+    rt::FillOp::create(f.builder(), op.getLoc(),
+                       f.builder().getZeroAttr(scalarOf(op.getResult())),
+                       d.buffer);
+  Shape bounds = out;
+  bounds.erase(bounds.begin() + axis);
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), bounds);
+  Value indices = k.use(f.get(op.getIndices()), out),
+        dy = k.use(f.get(op.getGrad()), out), dx = k.use(d.buffer, in);
+  k.forEach(
+      Shape{out[axis]},
+      [&](ValueRange i) {
+        SmallVector<Value> from = k.indices(), to = from;
+        from.insert(from.begin() + axis, i[0]);
+        to.insert(to.begin() + axis, wrap(k, k.load(indices, from), in[axis]));
+        k.store(k.add(k.load(dx, to), k.load(dy, from)), dx, to);
+      },
+      /*simd=*/false);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Gather and scatter by index tuples
+//===----------------------------------------------------------------------===//
+
+/// data [batch, addressed..., inner], indices [batch, count, tuple].
+struct TupleShape {
+  DimExpr batch = 1, count = 1, inner = 1;
+  Shape addressed, data, indices;
+  int64_t tuple = 0;
+
+  static FailureOr<TupleShape> get(Operation *op, Value data, Value indices,
+                                   int64_t batchDims) {
+    Shape x = nn::getShape(data), i = nn::getShape(indices);
+    std::optional<int64_t> tuple = i.back().asConstant();
+    if (!tuple || *tuple + batchDims > int64_t(x.size()))
+      return op->emitOpError("cannot be lowered: the last dim of the indices "
+                             "must be a number of axes");
+    ArrayRef<DimExpr> xs(x), is(i);
+    TupleShape t;
+    t.tuple = *tuple;
+    t.batch = nn::getNumElements(xs.take_front(batchDims));
+    t.count = nn::getNumElements(is.drop_front(batchDims).drop_back());
+    llvm::append_range(t.addressed, xs.slice(batchDims, *tuple));
+    t.inner = nn::getNumElements(xs.drop_front(batchDims + *tuple));
+    t.data.push_back(t.batch);
+    t.data.append(t.addressed);
+    t.data.push_back(t.inner);
+    t.indices = {t.batch, t.count, i.back()};
+    return t;
+  }
+  /// Indices of the slice that tuple `n` names, without the inner one.
+  SmallVector<Value> slice(KernelBuilder &k, Value indices, Value batch,
+                           Value n) const {
+    SmallVector<Value> at{batch};
+    for (int64_t j = 0; j < tuple; ++j)
+      at.push_back(
+          wrap(k, k.load(indices, {batch, n, k.constant(j)}), addressed[j]));
+    return at;
+  }
+};
+
+LogicalResult lowerGatherNd(nn::GatherNdOp op, FunctionLowering &f) {
+  FailureOr<TupleShape> t =
+      TupleShape::get(op, op.getInput(), op.getIndices(), op.getBatchDims());
+  if (failed(t))
+    return failure();
+  Shape out{t->batch, t->count, t->inner};
+  Destination d = f.destination(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
+  Value x = k.use(f.get(op.getInput()), t->data),
+        indices = k.use(f.get(op.getIndices()), t->indices);
+  SmallVector<Value> at = t->slice(k, indices, k.index(0), k.index(1));
+  at.push_back(k.index(2));
+  k.store(k.load(x, at), k.use(d.buffer, out), k.indices());
+  return success();
+}
+
+LogicalResult lowerScatterNd(nn::ScatterNdOp op, FunctionLowering &f) {
+  FailureOr<TupleShape> t =
+      TupleShape::get(op, op.getInput(), op.getIndices(), 0);
+  if (failed(t))
+    return failure();
+  Destination d = f.destination(op.getResult());
+  rt::CopyOp::create(f.builder(), op.getLoc(), f.get(op.getInput()), d.buffer);
+  ColumnBlocks blocks(t->inner);
+  Shape updates{t->count, t->inner};
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), {blocks.count});
+  Value y = k.use(d.buffer, t->data),
+        indices = k.use(f.get(op.getIndices()), t->indices),
+        u = k.use(f.get(op.getUpdates()), updates);
+  auto [begin, width] = blocks.range(k, k.index(0));
+  k.forEach(
+      Shape{t->count},
+      [&, begin = begin, width = width](ValueRange n) {
+        SmallVector<Value> to = t->slice(k, indices, k.constant(0), n[0]);
+        k.forEach(width, [&](ValueRange i) {
+          Value column = k.add(begin, i[0]);
+          SmallVector<Value> at = to;
+          at.push_back(column);
+          Value v = k.load(u, {n[0], column});
+          k.store(op.getAdd() ? k.add(k.load(y, at), v) : v, y, at);
+        });
+      },
+      /*simd=*/false);
+  return success();
+}
+
+} // namespace
+
+void dt::lower::addIndexingLowerings(Lowerings &lowerings) {
+  lowerings.add<nn::GatherOp>(lowerGather);
+  lowerings.add<nn::GatherGradOp>(lowerGatherGrad);
+  lowerings.add<nn::GatherElementsOp>(lowerGatherElements);
+  lowerings.add<nn::GatherElementsGradOp>(lowerGatherElementsGrad);
+  lowerings.add<nn::GatherNdOp>(lowerGatherNd);
+  lowerings.add<nn::ScatterNdOp>(lowerScatterNd);
+}

@@ -1,0 +1,343 @@
+//===- LowerProducts.cpp - Library calls: products, convolution, attention
+//--===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/FunctionLowering.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+
+namespace {
+
+DimExpr product(ArrayRef<DimExpr> dims) { return nn::getNumElements(dims); }
+
+/// One product; sizes as in runtime/cpu/Matmul.h, operands dense.
+struct Product {
+  Value a, b, bias;
+  DimExpr batch = 1, m = 1, n = 1, k = 1;
+  bool transA = false, transB = false;
+  /// The same matrix for the whole batch.
+  bool sharedA = true, sharedB = true;
+};
+
+void emit(FunctionLowering &f, Location loc, const Product &p,
+          const Destination &d) {
+  MLIRContext *context = loc.getContext();
+  auto dim = [&](const DimExpr &e) { return rt::getDimAttr(context, e); };
+  auto unit = [&](bool yes) {
+    return yes ? UnitAttr::get(context) : UnitAttr();
+  };
+  DimExpr zero;
+  auto call = rt::MatmulOp::create(
+      f.builder(), loc, p.a, p.b, p.bias, d.buffer, dim(p.batch), dim(p.m),
+      dim(p.n), dim(p.k), unit(p.transA), unit(p.transB),
+      dim(p.sharedA ? zero : p.m * p.k), dim(p.sharedB ? zero : p.k * p.n),
+      dim(p.batch == DimExpr(1) ? zero : p.m * p.n), dim(zero), dim(zero),
+      dim(zero), unit(d.add));
+  (void)call;
+}
+
+//===----------------------------------------------------------------------===//
+// linear, matmul
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerLinear(nn::LinearOp op, FunctionLowering &f) {
+  Shape x = nn::getShape(op.getInput()), y = nn::getShape(op.getResult());
+  Product p;
+  p.a = f.get(op.getInput());
+  p.b = f.get(op.getWeight());
+  p.bias = f.get(op.getBias());
+  p.m = product(ArrayRef<DimExpr>(x).drop_back());
+  p.n = y.back();
+  p.k = x.back();
+  p.transB = !op.getInOut();
+  emit(f, op.getLoc(), p, f.accumulating(op.getResult()));
+  return success();
+}
+
+LogicalResult lowerLinearDw(nn::LinearDwOp op, FunctionLowering &f) {
+  Shape x = nn::getShape(op.getInput()), dy = nn::getShape(op.getGrad());
+  Product p;
+  p.transA = true;
+  p.a = f.get(op.getInOut() ? op.getInput() : op.getGrad());
+  p.b = f.get(op.getInOut() ? op.getGrad() : op.getInput());
+  p.m = op.getInOut() ? x.back() : dy.back();
+  p.n = op.getInOut() ? dy.back() : x.back();
+  p.k = product(ArrayRef<DimExpr>(x).drop_back());
+  emit(f, op.getLoc(), p, f.accumulating(op.getResult()));
+  return success();
+}
+
+/// The operand repeated along the batch dims that it lacks.
+Value repeat(FunctionLowering &f, Location loc, Value operand,
+             const Shape &from, const Shape &to) {
+  Value buffer = f.get(operand);
+  Type element = cast<rt::BufferType>(buffer.getType()).getElementType();
+  Value out = f.temporary(element, to, "repeated", loc);
+  KernelBuilder k(f.builder(), loc, "repeat", to);
+  SmallVector<Value> at;
+  size_t missing = to.size() - from.size();
+  for (auto [i, d] : llvm::enumerate(from))
+    at.push_back(d == DimExpr(1) ? k.constant(0) : k.index(missing + i));
+  k.store(k.load(k.use(buffer, from), at), k.use(out, to), k.indices());
+  return out;
+}
+
+LogicalResult lowerMatmul(nn::MatmulOp op, FunctionLowering &f) {
+  Shape a = nn::getShape(op.getLhs()), b = nn::getShape(op.getRhs()),
+        c = nn::getShape(op.getResult());
+  ArrayRef<DimExpr> batch = ArrayRef<DimExpr>(c).drop_back(2);
+  auto leading = [](const Shape &s) {
+    return product(ArrayRef<DimExpr>(s).drop_back(2));
+  };
+  Product p;
+  p.batch = product(batch);
+  p.m = c[c.size() - 2];
+  p.n = c.back();
+  p.k = a[a.size() - (op.getTransA() ? 2 : 1)];
+  p.transA = op.getTransA();
+  p.transB = op.getTransB();
+  // An operand has the whole batch, is one matrix, or must be repeated.
+  auto place = [&](Value v, const Shape &s, bool &shared) {
+    shared = leading(s) == DimExpr(1);
+    if (shared || leading(s) == p.batch)
+      return f.get(v);
+    Shape full(batch.begin(), batch.end());
+    full.append(s.end() - 2, s.end());
+    return repeat(f, op.getLoc(), v, s, full);
+  };
+  p.a = place(op.getLhs(), a, p.sharedA);
+  p.b = place(op.getRhs(), b, p.sharedB);
+  // One matrix on the right: the rows of the whole batch are one product.
+  if (p.sharedB && !p.transA && !p.sharedA) {
+    p.m = p.batch * p.m;
+    p.batch = 1;
+    p.sharedA = true;
+  }
+  if (p.batch == DimExpr(1))
+    p.sharedA = p.sharedB = true;
+  emit(f, op.getLoc(), p, f.accumulating(op.getResult()));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Convolutions
+//===----------------------------------------------------------------------===//
+
+/// The attributes that the three calls share. `x` is the forward's input,
+/// `channels` those of its output.
+struct ConvAttributes {
+  StringAttr n;
+  int64_t c, o, groups;
+  ArrayAttr in;
+  SmallVector<int64_t> kernel, padBegin, padEnd;
+};
+
+template <typename OpTy>
+FailureOr<ConvAttributes> convAttributes(OpTy op, const Shape &x,
+                                         const DimExpr &channels,
+                                         const Shape &weight) {
+  MLIRContext *context = op.getContext();
+  size_t dims = x.size() - 2;
+  ConvAttributes a;
+  std::optional<int64_t> c = x[1].asConstant(), o = channels.asConstant();
+  if (!c || !o || dims < 1 || dims > 3)
+    return op.emitOpError("cannot be lowered: needs 1 to 3 spatial axes and "
+                          "numbers of channels");
+  a.n = rt::getDimAttr(context, x[0]);
+  a.c = *c;
+  a.o = *o;
+  a.groups = op.getGroups();
+  a.in = rt::getDimsAttr(context, ArrayRef<DimExpr>(x).drop_front(2));
+  for (const DimExpr &d : ArrayRef<DimExpr>(weight).drop_front(2)) {
+    std::optional<int64_t> k = d.asConstant();
+    if (!k)
+      return op.emitOpError("cannot be lowered: size of the kernel must be a "
+                            "number");
+    a.kernel.push_back(*k);
+  }
+  a.padBegin.assign(op.getPads().begin(), op.getPads().begin() + dims);
+  a.padEnd.assign(op.getPads().begin() + dims, op.getPads().end());
+  return a;
+}
+
+LogicalResult lowerConv(nn::ConvOp op, FunctionLowering &f) {
+  Shape w = nn::getShape(op.getWeight());
+  FailureOr<ConvAttributes> a =
+      convAttributes(op, nn::getShape(op.getInput()), w[0], w);
+  if (failed(a))
+    return failure();
+  Destination d = f.destination(op.getResult());
+  rt::ConvOp::create(f.builder(), op.getLoc(), f.get(op.getInput()),
+                     f.get(op.getWeight()), f.get(op.getBias()), d.buffer, a->n,
+                     a->c, a->o, a->groups, a->in, a->kernel, op.getStrides(),
+                     op.getDilations(), a->padBegin, a->padEnd);
+  return success();
+}
+
+LogicalResult lowerConvDx(nn::ConvDxOp op, FunctionLowering &f) {
+  Shape w = nn::getShape(op.getWeight());
+  FailureOr<ConvAttributes> a =
+      convAttributes(op, nn::getShape(op.getResult()), w[0], w);
+  if (failed(a))
+    return failure();
+  Destination d = f.destination(op.getResult());
+  rt::ConvDxOp::create(f.builder(), op.getLoc(), f.get(op.getGrad()),
+                       f.get(op.getWeight()), Value(), d.buffer, a->n, a->c,
+                       a->o, a->groups, a->in, a->kernel, op.getStrides(),
+                       op.getDilations(), a->padBegin, a->padEnd);
+  return success();
+}
+
+LogicalResult lowerConvDw(nn::ConvDwOp op, FunctionLowering &f) {
+  Shape w = nn::getShape(op.getResult());
+  FailureOr<ConvAttributes> a =
+      convAttributes(op, nn::getShape(op.getInput()), w[0], w);
+  if (failed(a))
+    return failure();
+  Destination d = f.accumulating(op.getResult());
+  auto call = rt::ConvDwOp::create(
+      f.builder(), op.getLoc(), f.get(op.getInput()), f.get(op.getGrad()),
+      d.buffer, Value(), a->n, a->c, a->o, a->groups, a->in, a->kernel,
+      op.getStrides(), op.getDilations(), a->padBegin, a->padEnd);
+  call.setAccumulate(d.add);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// Fields of AttentionShape for dense [batch, tokens, heads, size] tensors.
+struct AttentionAttributes {
+  StringAttr b, t, s, h, hk, d, dv;
+  ArrayAttr q, k, v, o, mask;
+  rt::EmptyRow emptyRow;
+};
+
+ArrayAttr headStrides(const Shape &x, MLIRContext *context) {
+  return rt::getDimsAttr(context, {x[1] * x[2] * x[3], x[2] * x[3], x[3]});
+}
+
+ArrayAttr maskStrides(const Shape &mask, MLIRContext *context) {
+  Shape strides(4, DimExpr(0));
+  DimExpr stride(1);
+  for (size_t i = mask.size(); i-- > 0;) {
+    if (mask[i] != DimExpr(1))
+      strides[4 - mask.size() + i] = stride;
+    stride = stride * mask[i];
+  }
+  return rt::getDimsAttr(context, strides);
+}
+
+template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
+  MLIRContext *context = op.getContext();
+  Shape q = nn::getShape(op.getQuery()), k = nn::getShape(op.getKey()),
+        v = nn::getShape(op.getValue());
+  Shape o{q[0], q[1], q[2], v[3]};
+  auto dim = [&](const DimExpr &e) { return rt::getDimAttr(context, e); };
+  return {dim(q[0]),
+          dim(q[1]),
+          dim(k[1]),
+          dim(q[2]),
+          dim(k[2]),
+          dim(q[3]),
+          dim(v[3]),
+          headStrides(q, context),
+          headStrides(k, context),
+          headStrides(v, context),
+          headStrides(o, context),
+          op.getMask() ? maskStrides(nn::getShape(op.getMask()), context)
+                       : ArrayAttr::get(context, {}),
+          op.getEmptyRow() == nn::EmptyRow::zero ? rt::EmptyRow::zero
+                                                 : rt::EmptyRow::mean};
+}
+
+LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {
+  AttentionAttributes a = attentionAttributes(op);
+  Destination o = f.destination(op.getResult()),
+              lse = f.destination(op.getLse());
+  rt::AttentionOp::create(
+      f.builder(), op.getLoc(), f.get(op.getQuery()), f.get(op.getKey()),
+      f.get(op.getValue()), f.get(op.getMask()), o.buffer, lse.buffer, a.b, a.t,
+      a.s, a.h, a.hk, a.d, a.dv, a.q, a.k, a.v, a.o, a.mask, op.getScaleAttr(),
+      op.getCausalAttr(), rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
+  return success();
+}
+
+LogicalResult lowerAttentionGrad(nn::AttentionGradOp op, FunctionLowering &f) {
+  AttentionAttributes a = attentionAttributes(op);
+  Destination dq = f.destination(op.getDquery()),
+              dk = f.destination(op.getDkey()),
+              dv = f.destination(op.getDvalue());
+  rt::AttentionGradOp::create(
+      f.builder(), op.getLoc(), f.get(op.getQuery()), f.get(op.getKey()),
+      f.get(op.getValue()), f.get(op.getMask()), f.get(op.getResult()),
+      f.get(op.getLse()), f.get(op.getGrad()), dq.buffer, dk.buffer, dv.buffer,
+      a.b, a.t, a.s, a.h, a.hk, a.d, a.dv, a.q, a.k, a.v, a.o, a.mask,
+      op.getScaleAttr(), op.getCausalAttr(),
+      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Rotary embedding
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerRotary(nn::RotaryOp op, FunctionLowering &f) {
+  Shape x = nn::getShape(op.getInput()), c = nn::getShape(op.getCos());
+  bool perBatch = c.size() == 3 && c[0] != DimExpr(1);
+  Shape angles = perBatch ? c : Shape{c[c.size() - 2], c.back()};
+  bool half = op.getStyle() == nn::RotaryStyle::half;
+  DimExpr pairs = c.back();
+  Destination d = f.destination(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), {x[0], x[1], x[2]});
+  Value in = k.use(f.get(op.getInput()), x), out = k.use(d.buffer, x),
+        cos = k.use(f.get(op.getCos()), angles),
+        sin = k.use(f.get(op.getSin()), angles);
+  auto at = [&](Value i) {
+    SmallVector<Value> indices = k.indices();
+    indices.push_back(i);
+    return indices;
+  };
+  k.forEach(Shape{pairs}, [&](ValueRange i) {
+    Value first = half ? i[0] : k.mul(i[0], k.constant(2));
+    Value second = k.add(first, half ? k.size(pairs) : k.constant(1));
+    SmallVector<Value> angle;
+    if (perBatch)
+      angle.push_back(k.index(0));
+    angle.push_back(k.index(1));
+    angle.push_back(i[0]);
+    Value co = k.load(cos, angle), si = k.load(sin, angle);
+    Value a = k.load(in, at(first)), b = k.load(in, at(second));
+    if (op.getInverse())
+      si = k.make<arith::NegFOp>(si);
+    k.store(k.sub(k.mul(a, co), k.mul(b, si)), out, at(first));
+    k.store(k.add(k.mul(b, co), k.mul(a, si)), out, at(second));
+  });
+  DimExpr rest = x[3] - pairs * DimExpr(2);
+  if (rest != DimExpr(0))
+    k.forEach(Shape{rest}, [&](ValueRange i) {
+      Value j = k.add(i[0], k.size(pairs * DimExpr(2)));
+      k.store(k.load(in, at(j)), out, at(j));
+    });
+  return success();
+}
+
+} // namespace
+
+void dt::lower::addProductLowerings(Lowerings &lowerings) {
+  lowerings.add<nn::LinearOp>(lowerLinear);
+  lowerings.add<nn::LinearDwOp>(lowerLinearDw);
+  lowerings.add<nn::MatmulOp>(lowerMatmul);
+  lowerings.add<nn::ConvOp>(lowerConv);
+  lowerings.add<nn::ConvDxOp>(lowerConvDx);
+  lowerings.add<nn::ConvDwOp>(lowerConvDw);
+  lowerings.add<nn::AttentionOp>(lowerAttention);
+  lowerings.add<nn::AttentionGradOp>(lowerAttentionGrad);
+  lowerings.add<nn::RotaryOp>(lowerRotary);
+}

@@ -1,0 +1,64 @@
+//===- LowerToRT.cpp - Functions over tensors become functions over buffers
+//-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/FunctionLowering.h"
+#include "passes/lower/Passes.h"
+
+#include "mlir/IR/Iterators.h"
+
+using namespace mlir;
+
+namespace dt::lower {
+#define GEN_PASS_DEF_LOWERTORT
+#include "passes/lower/Passes.h.inc"
+
+namespace {
+
+struct LowerToRT : impl::LowerToRTBase<LowerToRT> {
+  void runOnOperation() override {
+    Lowerings lowerings;
+    addElementwiseLowerings(lowerings);
+    addIndexingLowerings(lowerings);
+    addMovementLowerings(lowerings);
+    addNormLowerings(lowerings);
+    addPoolLowerings(lowerings);
+    addProductLowerings(lowerings);
+    addReduceLowerings(lowerings);
+    addSoftmaxLowerings(lowerings);
+    SmallVector<func::FuncOp> functions;
+    getOperation().walk([&](func::FuncOp f) { functions.push_back(f); });
+    for (func::FuncOp f : functions) {
+      if (f.isExternal()) {
+        f.emitOpError("cannot be lowered: it has no body");
+        return signalPassFailure();
+      }
+      if (failed(FunctionLowering(f, lowerings).run()))
+        return signalPassFailure();
+    }
+    getOperation().walk([&](rt::FuncOp f) { removeUnused(f); });
+  }
+
+  /// Views and addresses that turned out not to be needed.
+  static void removeUnused(rt::FuncOp function) {
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+      if (isOpTriviallyDead(&op) || (isa<rt::AllocOp>(op) && op.use_empty()))
+        op.erase();
+    function.walk([](rt::KernelOp kernel) { removeUnusedScalars(kernel); });
+  }
+
+  static void removeUnusedScalars(rt::KernelOp kernel) {
+    kernel.getBody().walk<WalkOrder::PostOrder, ReverseIterator>(
+        [](Operation *op) {
+          if (isOpTriviallyDead(op) || (isa<rt::LoadOp>(op) && op->use_empty()))
+            op->erase();
+        });
+  }
+};
+
+} // namespace
+} // namespace dt::lower

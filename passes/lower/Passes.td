@@ -1,0 +1,49 @@
+//===- Passes.td - Passes of the lower phase --------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_LOWER_PASSES
+#define PASSES_LOWER_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def LowerToRT : Pass<"lower-nn-to-rt", "::mlir::ModuleOp"> {
+  let summary = "Functions over tensors become functions over buffers";
+  let description = [{
+    Each func.func becomes an rt.func in destination-passing style: results are `out` arguments, results marked `nn.param_grad` are `inout` arguments that are added to, nn.accumulate writes
+    into the parameter's gradient. A value that ends in one of these is computed there; others get an rt.alloc. Elementwise ops, norms, softmax, reductions, data movement and indexing become
+    rt.kernel; products, convolutions and attention become library calls; reshape is an rt.view. Sums run in a fixed order, so results do not depend on the number of threads.
+
+    Precondition: the optimize phase's (any elementwise op is accepted, fused or not). An op without a lowering is an error that names it.
+  }];
+  let dependentDialects = ["::dt::rt::RTDialect"];
+}
+
+def PlanMemory : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "Give each local a place in its function's scratch";
+  let description = [{
+    A local lives from the first to the last op that uses it, views included (functions are straight-line). Locals that live at once get disjoint ranges: largest first, each at the lowest
+    offset that fits, 64-byte aligned, sized with the `max` of the module's nn.dim symbols. An elementwise kernel's result may take the place of an operand that dies there when every access of both
+    is at the kernel's own indices. Callees first: a call's scratch is a local of the caller.
+  }];
+  let dependentDialects = ["::dt::rt::RTDialect"];
+}
+
+def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
+  let summary = "Modules, edges, losses and batch become the tables of a program";
+  let description = [{
+    dist.* and the planned functions become one rt.program: buffers between tasks (inputs, outputs, residuals, gradients of edges) get places in the arena by their lifetimes over the rows of a step,
+    parameters get offsets in the parameter block, and the rows are written in order for one process: denominators of all microbatches; then for each microbatch the modules forward in topological
+    order and backward in reverse; with a whole-batch module, its producers forward for all microbatches first.
+  }];
+  let dependentDialects = ["::dt::rt::RTDialect"];
+}
+
+def VerifyLowered : Pass<"rt-verify-lowered", "::mlir::ModuleOp"> {
+  let summary = "What code generation relies on: rt only, everything has a place";
+  let dependentDialects = ["::dt::rt::RTDialect"];
+}
+
+#endif // PASSES_LOWER_PASSES

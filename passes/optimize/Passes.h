@@ -1,0 +1,24 @@
+//===- Passes.h - Passes of the optimize phase -----------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_OPTIMIZE_PASSES_H
+#define PASSES_OPTIMIZE_PASSES_H
+
+#include "dialects/nn/NNOps.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace dt::optimize {
+
+#define GEN_PASS_DECL
+#include "passes/optimize/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/optimize/Passes.h.inc"
+
+} // namespace dt::optimize
+
+#endif // PASSES_OPTIMIZE_PASSES_H

@@ -1,0 +1,29 @@
+//===- Passes.td - Passes of the optimize phase -----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_OPTIMIZE_PASSES
+#define PASSES_OPTIMIZE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def FuseElementwise : Pass<"nn-fuse-elementwise", "::mlir::ModuleOp"> {
+  let summary = "Put connected elementwise ops of one shape into nn.fused";
+  let description = [{
+    Elementwise ops (ScalarOpInterface) of one block whose results have equal shapes and that use one another's results become one nn.fused, whose body is their scalar code. A producer joins
+    its consumers also when it has other users: the group then has several results. Two groups are not joined when a path from one to the other leads through an op outside (the fused op would have to run
+    before and after it), nor when the group would touch more than `max-buffers` tensors.
+
+    Broadcasts of an operand and splat constants disappear into the groups that use them. A single elementwise op becomes an nn.fused too, so that the lower phase meets only this form.
+  }];
+  let options = [Option<"maxBuffers", "max-buffers", "unsigned", "24", "most operands and results of one group">];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def VerifyOptimized : Pass<"nn-verify-optimized", "::mlir::ModuleOp"> {
+  let summary = "No elementwise op stands outside of nn.fused";
+}
+
+#endif // PASSES_OPTIMIZE_PASSES

@@ -1,0 +1,69 @@
+// RUN: dt-opt %s --nn-fuse-elementwise --nn-verify-optimized | FileCheck %s
+
+// CHECK-LABEL: func.func @gated(
+// CHECK: %[[F:.*]] = nn.fused %arg0, %arg1 {nn.kernel = "silu_mul"}
+// CHECK: math.exp
+// CHECK: nn.yield %{{.*}} : f32
+// CHECK-NOT: nn.fused
+func.func @gated(%g: tensor<80x128xf32>, %u: tensor<80x128xf32>) -> tensor<80x128xf32> {
+  %0 = nn.silu %g : tensor<80x128xf32>
+  %1 = nn.mul %0, %u : tensor<80x128xf32>, tensor<80x128xf32>
+  return %1 : tensor<80x128xf32>
+}
+
+// A producer that others use too becomes a second result.
+// CHECK-LABEL: func.func @two_results(
+// CHECK: %[[F:.*]]:2 = nn.fused %arg0
+// CHECK: return %[[F]]#0, %[[F]]#1
+func.func @two_results(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = nn.exp %x : tensor<8xf32>
+  %1 = nn.neg %0 : tensor<8xf32>
+  return %0, %1 : tensor<8xf32>, tensor<8xf32>
+}
+
+// Broadcasts and splats disappear into the body.
+// CHECK-LABEL: func.func @repeated(
+// CHECK: nn.fused %arg0, %arg1 {nn.kernel = "mul_add"} : (tensor<80x64xf32>, tensor<64xf32>)
+// CHECK: arith.constant 2.000000e+00 : f32
+// CHECK-NOT: nn.broadcast
+func.func @repeated(%x: tensor<80x64xf32>, %b: tensor<64xf32>) -> tensor<80x64xf32> {
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %0 = nn.broadcast %b : tensor<64xf32> to tensor<80x64xf32>
+  %1 = nn.mul %x, %two : tensor<80x64xf32>, tensor<f32>
+  %2 = nn.add %1, %0 : tensor<80x64xf32>, tensor<80x64xf32>
+  return %2 : tensor<80x64xf32>
+}
+
+// The sum needs the first exp and feeds the division: one op cannot run before
+// and after it.
+// CHECK-LABEL: func.func @path_outside(
+// CHECK: nn.fused %arg0 {nn.kernel = "exp"}
+// CHECK: nn.reduce
+// CHECK: nn.fused %{{.*}}, %{{.*}} {nn.kernel = "div"}
+func.func @path_outside(%x: tensor<80x64xf32>) -> tensor<80x64xf32> {
+  %0 = nn.exp %x : tensor<80x64xf32>
+  %1 = nn.reduce sum %0 {axes = array<i64: 1>, keepdims} : tensor<80x64xf32>
+  %2 = nn.div %0, %1 : tensor<80x64xf32>, tensor<80x1xf32>
+  return %2 : tensor<80x64xf32>
+}
+
+// Another shape is another kernel.
+// CHECK-LABEL: func.func @shapes(
+// CHECK: nn.fused {{.*}} "neg"
+// CHECK: nn.fused {{.*}} "add"
+func.func @shapes(%x: tensor<80x64xf32>, %b: tensor<64xf32>) -> tensor<80x64xf32> {
+  %0 = nn.neg %b : tensor<64xf32>
+  %1 = nn.add %x, %0 : tensor<80x64xf32>, tensor<64xf32>
+  return %1 : tensor<80x64xf32>
+}
+
+// A user between the members moves behind the group.
+// CHECK-LABEL: func.func @between(
+// CHECK: %[[F:.*]]:2 = nn.fused %arg0, %arg1
+// CHECK: nn.transpose %[[F]]#0
+func.func @between(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %0 = nn.exp %x : tensor<4x4xf32>
+  %1 = nn.transpose %0 [1, 0] : tensor<4x4xf32>
+  %2 = nn.mul %0, %y : tensor<4x4xf32>, tensor<4x4xf32>
+  return %1, %2 : tensor<4x4xf32>, tensor<4x4xf32>
+}
