@@ -15,6 +15,14 @@ Type elementOf(Value v) {
   return cast<RankedTensorType>(v.getType()).getElementType();
 }
 
+/// Scalar code handles unsigned elements as signless integers.
+Type scalarOf(Value v) {
+  Type e = elementOf(v);
+  return e.isUnsignedInteger()
+             ? IntegerType::get(e.getContext(), e.getIntOrFloatBitWidth())
+             : e;
+}
+
 LogicalResult verifySameElement(Operation *op, Value a, Value b) {
   if (elementOf(a) != elementOf(b))
     return op->emitOpError() << "changes the element type from " << elementOf(a)
@@ -179,9 +187,9 @@ LogicalResult FusedOp::verify() {
     return emitOpError("region must take one scalar an input");
   SmallVector<Shape> shapes;
   for (auto [argument, input] : llvm::zip(block.getArguments(), getInputs())) {
-    if (argument.getType() != elementOf(input))
+    if (argument.getType() != scalarOf(input))
       return emitOpError() << "block argument " << argument.getArgNumber()
-                           << " must be " << elementOf(input);
+                           << " must be " << scalarOf(input);
     shapes.push_back(getShape(input));
   }
   auto yield =
@@ -189,7 +197,7 @@ LogicalResult FusedOp::verify() {
   if (!yield || yield.getValues().size() != getResults().size())
     return emitOpError("region must yield one scalar a result");
   for (auto [value, result] : llvm::zip(yield.getValues(), getResults())) {
-    if (value.getType() != elementOf(result))
+    if (value.getType() != scalarOf(result))
       return emitOpError() << "yields " << value.getType() << " for "
                            << result.getType();
     if (getShape(result) != getShape(getResults()[0]))

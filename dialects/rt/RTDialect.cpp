@@ -39,6 +39,13 @@ void RTDialect::registerTypes() {
 // Sizes as text
 //===----------------------------------------------------------------------===//
 
+Type dt::rt::getScalarType(Type element) {
+  if (element.isUnsignedInteger())
+    return IntegerType::get(element.getContext(),
+                            element.getIntOrFloatBitWidth());
+  return element;
+}
+
 DimExpr dt::rt::getDim(StringAttr text) {
   return *DimExpr::parse(text.getValue());
 }

@@ -30,6 +30,10 @@
 
 namespace dt::rt {
 
+/// The type that scalar code uses for an element of a buffer: unsigned integers
+/// are signless, the ops say how they are meant.
+mlir::Type getScalarType(mlir::Type element);
+
 /// Dims that stand in attributes as text. The texts have been verified.
 dt::nn::DimExpr getDim(mlir::StringAttr text);
 dt::nn::Shape getDims(mlir::ArrayAttr texts);

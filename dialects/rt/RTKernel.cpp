@@ -163,9 +163,10 @@ void KernelOp::print(OpAsmPrinter &printer) {
 static LogicalResult verifyAccess(Operation *op, Type buffer, Type element,
                                   size_t indices) {
   auto type = cast<BufferType>(buffer);
-  if (type.getElementType() != element)
-    return op->emitOpError() << "element of " << type << " is "
-                             << type.getElementType() << ", not " << element;
+  Type scalar = getScalarType(type.getElementType());
+  if (scalar != element)
+    return op->emitOpError()
+           << "element of " << type << " is " << scalar << ", not " << element;
   if (size_t(type.getRank()) != indices)
     return op->emitOpError()
            << "needs " << type.getRank() << " indices, has " << indices;
@@ -174,7 +175,8 @@ static LogicalResult verifyAccess(Operation *op, Type buffer, Type element,
 
 void LoadOp::build(OpBuilder &builder, OperationState &state, Value buffer,
                    ValueRange indices) {
-  build(builder, state, cast<BufferType>(buffer.getType()).getElementType(),
+  build(builder, state,
+        getScalarType(cast<BufferType>(buffer.getType()).getElementType()),
         buffer, indices);
 }
 
@@ -200,10 +202,11 @@ parseAccess(OpAsmParser &parser, OperationState &result,
       parser.parseColonType(type))
     return failure();
   if (value &&
-      parser.resolveOperand(*value, type.getElementType(), result.operands))
+      parser.resolveOperand(*value, getScalarType(type.getElementType()),
+                            result.operands))
     return failure();
   if (!value)
-    result.addTypes(type.getElementType());
+    result.addTypes(getScalarType(type.getElementType()));
   return failure(parser.resolveOperand(buffer, type, result.operands) ||
                  parser.resolveOperands(indices,
                                         parser.getBuilder().getIndexType(),

@@ -13,13 +13,6 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
 
-Type dt::lower::scalarType(Type element) {
-  if (element.isUnsignedInteger())
-    return IntegerType::get(element.getContext(),
-                            element.getIntOrFloatBitWidth());
-  return element;
-}
-
 KernelBuilder::KernelBuilder(OpBuilder &outer, Location loc, StringRef name,
                              ArrayRef<DimExpr> bounds)
     : b(outer.getContext()), loc(loc) {

@@ -24,10 +24,6 @@ struct Destination {
   bool add = false;
 };
 
-/// The type that scalar code uses for an element: unsigned integers are
-/// signless, the ops say how they are meant.
-mlir::Type scalarType(mlir::Type element);
-
 class KernelBuilder {
 public:
   /// Inserts the kernel at `outer`; its points are those below `bounds`.

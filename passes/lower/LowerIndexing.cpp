@@ -32,7 +32,8 @@ Value inRange(KernelBuilder &k, Value i, const DimExpr &extent) {
 }
 
 Type scalarOf(Value tensor) {
-  return scalarType(cast<RankedTensorType>(tensor.getType()).getElementType());
+  return rt::getScalarType(
+      cast<RankedTensorType>(tensor.getType()).getElementType());
 }
 
 /// [outer, n, inner] with the axis in the middle.

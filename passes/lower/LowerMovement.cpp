@@ -188,7 +188,7 @@ LogicalResult lowerPad(nn::PadOp op, FunctionLowering &f) {
     in.push_back(d.in);
     out.push_back(d.out);
   }
-  Type type = scalarType(
+  Type type = rt::getScalarType(
       cast<RankedTensorType>(op.getInput().getType()).getElementType());
   bool add = isa<FloatType>(type) && op.getValue().isZero();
   Destination d =

@@ -173,7 +173,7 @@ void reduceColumns(nn::ReduceOp op, FunctionLowering &f,
 LogicalResult lowerReduce(nn::ReduceOp op, FunctionLowering &f) {
   ReducedDims dims(nn::getShape(op.getInput()), op.getAxes());
   Type element = cast<RankedTensorType>(op.getType()).getElementType();
-  Combiner combine{op.getKind(), scalarType(element)};
+  Combiner combine{op.getKind(), rt::getScalarType(element)};
   if (!llvm::is_contained(dims.reduced, true))
     f.alias(op.getResult(), f.view(f.get(op.getInput()),
                                    nn::getShape(op.getResult()), op.getLoc()));
@@ -198,7 +198,8 @@ LogicalResult lowerCumsum(nn::CumsumOp op, FunctionLowering &f) {
   Destination d = f.destination(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), {all[0], all[2]});
   Value x = k.use(f.get(op.getInput()), all), y = k.use(d.buffer, all);
-  Type type = scalarType(cast<rt::BufferType>(x.getType()).getElementType());
+  Type type =
+      rt::getScalarType(cast<rt::BufferType>(x.getType()).getElementType());
   Value last = k.size(all[1] - DimExpr(1));
   k.fold(
       Shape{all[1]}, k.number(type, 0),
