@@ -1,4 +1,5 @@
-//===- Import.h - ONNX graph -> nn module ------------------------*- C++ -*-===//
+//===- Import.h - ONNX graph -> nn module ------------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -51,6 +52,10 @@ struct ImportOptions {
 mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
                                              llvm::StringRef path,
                                              const ImportOptions &options = {});
+
+/// On an nn.dim: the largest value for which the graph means anything, because
+/// a table in it has so many rows ("max positions").
+inline constexpr llvm::StringLiteral kDimLimitAttr = "nn.limit";
 
 /// Loads the dialects that importOnnx makes ops of.
 void loadImportDialects(mlir::MLIRContext &context);

@@ -1,4 +1,5 @@
-//===- Convert.h - From protobuf's classes to Model.h's -----------*- C++ -*-===//
+//===- Convert.h - From protobuf's classes to Model.h's -----------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

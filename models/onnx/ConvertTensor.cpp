@@ -1,4 +1,5 @@
-//===- ConvertTensor.cpp - Tensors of an ONNX file, checked -----------------===//
+//===- ConvertTensor.cpp - Tensors of an ONNX file, checked
+//-----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

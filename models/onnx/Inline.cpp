@@ -1,4 +1,5 @@
-//===- Inline.cpp - Local functions of an ONNX file -------------------------===//
+//===- Inline.cpp - Local functions of an ONNX file
+//-------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -97,8 +98,9 @@ private:
       resolveAttributes(*n, call, f);
       for (const auto &a : n->attribute())
         if (a.has_g())
-          return createStringError("node '" + n->name() +
-                                   "': a subgraph in a local function is not handled");
+          return createStringError(
+              "node '" + n->name() +
+              "': a subgraph in a local function is not handled");
     }
     return Error::success();
   }

@@ -1,4 +1,5 @@
-//===- Load.cpp - Reads and checks an ONNX file -----------------------------===//
+//===- Load.cpp - Reads and checks an ONNX file
+//-----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -83,10 +83,10 @@ llvm::Expected<std::string> Tensor::read() const {
   if (where == Where::Absent)
     return llvm::createStringError("no data for initializer '" + name + "'");
   uint64_t size = numElements() * elementBytes(type);
-  auto buffer = llvm::MemoryBuffer::getFileSlice(externalPath, size,
-                                                 externalOffset);
+  auto buffer =
+      llvm::MemoryBuffer::getFileSlice(externalPath, size, externalOffset);
   if (!buffer || (*buffer)->getBufferSize() != size)
-    return llvm::createStringError(externalPath + ": cannot read initializer '" +
-                                   name + "'");
+    return llvm::createStringError(externalPath +
+                                   ": cannot read initializer '" + name + "'");
   return (*buffer)->getBuffer().str();
 }

@@ -1,10 +1,11 @@
-//===- Model.h - An ONNX model in memory, checked ----------------*- C++ -*-===//
+//===- Model.h - An ONNX model in memory, checked ----------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What the importer sees of an ONNX file. The loader has checked it (sizes,
-// order, names, paths) and has inlined local functions, so nobody after it needs
-// protobuf's headers or its distrust.
+// order, names, paths) and has inlined local functions, so nobody after it
+// needs protobuf's headers or its distrust.
 //
 //===----------------------------------------------------------------------===//
 
@@ -91,8 +92,8 @@ struct Node {
 };
 
 struct Dim {
-  int64_t size = -1;      ///< -1: see `symbol`
-  std::string symbol;     ///< name or expression; empty with size -1: unknown
+  int64_t size = -1;  ///< -1: see `symbol`
+  std::string symbol; ///< name or expression; empty with size -1: unknown
 };
 
 struct ValueInfo {
@@ -103,7 +104,7 @@ struct ValueInfo {
 };
 
 struct Graph {
-  std::vector<Node> nodes; ///< each after what it uses
+  std::vector<Node> nodes;       ///< each after what it uses
   std::vector<ValueInfo> inputs; ///< without initializers
   std::vector<ValueInfo> outputs;
   std::vector<Tensor> initializers;

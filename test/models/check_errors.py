@@ -1,0 +1,185 @@
+#===- check_errors.py - Bad files give one clear line --------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# check_errors.py DT_IMPORT: makes files that must be refused and checks the one
+# line that comes out; cuts and damages a good file in many places and checks
+# that nothing crashes or hangs. Exit 77: a Python package is missing.
+#===----------------------------------------------------------------------===
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError:
+    sys.exit(77)
+
+X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+CASES = []
+
+
+def model(nodes, initializers=(), inputs=(X,), outputs=("y",), opset=20, scopes=None, functions=(), domains=()):
+    for n, scope in zip(nodes, scopes or []):
+        n.metadata_props.add(key="namespace", value=f": Net/{scope}: Module/op: aten.op")
+    graph = helper.make_graph(nodes, "g", list(inputs), [helper.make_empty_tensor_value_info(o) for o in outputs], list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)], functions=functions)
+
+
+def node(op, inputs, outputs=("y",), **attrs):
+    return helper.make_node(op, inputs, outputs, name=f"the_{op}", **attrs)
+
+
+def case(message, proto, *, exact_bytes=None):
+    CASES.append((message, exact_bytes if exact_bytes is not None else proto.SerializeToString()))
+
+
+def tensor(name, *shape, dtype=np.float32):
+    return numpy_helper.from_array(np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape), name)
+
+
+def external(location, offset="0", length=None):
+    t = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4, 4], data_location=TensorProto.EXTERNAL)
+    for k, v in (("location", location), ("offset", offset), ("length", length)):
+        if v is not None:
+            t.external_data.add(key=k, value=v)
+    return t
+
+
+def files():
+    case("is not an ONNX model", None, exact_bytes=b"not a protobuf at all")
+    case("holds no graph", None, exact_bytes=b"")
+    case("operator set 12 is older than 13", model([node("Relu", ["x"])], opset=12))
+    short = tensor("w", 4, 4)
+    short.raw_data = short.raw_data[:-4]
+    case("tensor 'w': holds 60 bytes where shape and type say 64", model([node("MatMul", ["x", "w"])], [short]))
+    huge = TensorProto(name="w", data_type=1, dims=[2**40, 2**40])
+    case("tensor 'w': impossible dims", model([node("MatMul", ["x", "w"])], [huge]))
+    negative = TensorProto(name="w", data_type=1, dims=[-1])
+    case("tensor 'w': impossible dims", model([node("Add", ["x", "w"])], [negative]))
+    for location in ("/etc/passwd", "../w.bin", "a/../../w.bin", "C:\\w.bin"):
+        case("leaves the model's folder", model([node("MatMul", ["x", "w"])], [external(location)]))
+    case("external data of 60 bytes where", model([node("MatMul", ["x", "w"])], [external("w.bin", length="60")]))
+    case("external data offset 'x' is not a number", model([node("MatMul", ["x", "w"])], [external("w.bin", offset="x")]))
+    case("external data without a location", model([node("MatMul", ["x", "w"])], [external(None)]))
+    case("initializer 'w' is there twice", model([node("Add", ["x", "w"])], [tensor("w", 4), tensor("w", 4)]))
+    case("element type string", model([node("Relu", ["x"])], [TensorProto(name="s", data_type=8, dims=[1], string_data=[b"a"])]))
+
+
+def graphs():
+    case("node 'the_Add' (Add): uses 'gone', which is no input", model([node("Add", ["x", "gone"])]))
+    case("node 'the_Add' (Add): depends on its own result", model([node("Add", ["x", "z"]), node("Relu", ["y"], ["z"])]))
+    case("defines 'y' a second time", model([node("Relu", ["x"]), node("Neg", ["x"])]))
+    case("output 'q' is made by no node", model([node("Relu", ["x"])], outputs=["q"]))
+    case("node 'the_TopK' (TopK): this operator is not handled", model([node("TopK", ["x", "k"], ["y", "i"])], [tensor("k", 1, dtype=np.int64)]))
+    case("operators of domain 'com.example' are not handled", model([node("Foo", ["x"], domain="com.example")], domains=["com.example"]))
+    body = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "b", [], [helper.make_empty_tensor_value_info("t")])
+    flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
+    case("node 'the_If' (If): the condition must be known", model([node("If", ["flag"], then_branch=body, else_branch=body)], inputs=[X, flag]))
+    case("input 'x' has no shape", model([node("Relu", ["x"])], inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, None)]))
+    recursive = helper.make_function("local", "F", ["a"], ["b"], [helper.make_node("F", ["a"], ["b"], domain="local")], [helper.make_opsetid("local", 1)])
+    case("local functions call each other more than 16 deep", model([node("F", ["x"], domain="local")], functions=[recursive], domains=["local"]))
+
+
+def operators():
+    case("node 'the_Reshape' (Reshape): cannot reshape [batch, 4] to [3, 7]",
+         model([node("Reshape", ["x", "s"])], [numpy_helper.from_array(np.array([3, 7], np.int64), "s")]))
+    case("node 'the_Add' (Add): operands do not broadcast: [batch, 4] and [3]", model([node("Add", ["x", "w"])], [tensor("w", 3)]))
+    case("node 'the_MatMul' (MatMul): input [batch, 4] does not end in the weight's 5", model([node("MatMul", ["x", "w"])], [tensor("w", 5, 2)]))
+    case("node 'the_Concat' (Concat): [2] does not join [batch, 4] on axis 0", model([node("Concat", ["x", "w"], axis=0)], [tensor("w", 2)]))
+    case("node 'the_Softmax' (Softmax): axis 5 is out of range for rank 2", model([node("Softmax", ["x"], axis=5)]))
+    case("node 'the_Transpose' (Transpose): perm is not a permutation", model([node("Transpose", ["x"], perm=[0, 0])]))
+    case("node 'the_Slice' (Slice): where the slice of axis 0 (size batch) begins or ends is not known",
+         model([node("Slice", ["x", "a", "b"])], [numpy_helper.from_array(np.array([v], np.int64), k) for k, v in (("a", 3), ("b", 7))]))
+    case("node 'the_Slice' (Slice): starts and ends must be known",
+         model([node("Slice", ["x", "i", "i"])], inputs=[X, helper.make_tensor_value_info("i", TensorProto.INT64, [1])]))
+    case("node 'the_Dropout' (Dropout): dropout in training form is not handled",
+         model([node("Dropout", ["x", "val_1", "t"])], [numpy_helper.from_array(np.float32(0.5), "val_1"), numpy_helper.from_array(np.array(True), "t")]))
+    case("node 'the_Neg' (Neg): uses the positions of a NonZero",
+         model([node("NonZero", ["x"], ["z"]), node("Neg", ["z"])]))
+    case("node 'the_Gather' (Gather): indices must be integers", model([node("Gather", ["x", "val_1"])], [tensor("val_1", 2)]))
+    case("node 'the_LayerNormalization' (LayerNormalization): its outputs Mean",
+         model([node("LayerNormalization", ["x", "w"], ["y", "m"])], [tensor("w", 4)], outputs=["y", "m"]))
+    case("node 'the_Relu' (Relu): input 0 is missing", model([node("Relu", [])]))
+
+
+def training():
+    case("multiplies by 'val_3', a constant that the exporter folded out of a parameter",
+         model([node("MatMul", ["x", "val_3"])], [tensor("val_3", 4, 4)]))
+    case("multiplies by 'onnx::MatMul_7', a constant", model([node("MatMul", ["x", "onnx::MatMul_7"])], [tensor("onnx::MatMul_7", 4, 4)]))
+    case("uses parameter 'b', which node 'the_Add' in layers.0 uses too",
+         model([node("Add", ["x", "b"], ["t"]), node("Sub", ["t", "b"])], [tensor("b", 4)], scopes=["layers.0", "layers.1"]))
+
+
+def remarks(tool, folder):
+    """What is imported but said."""
+    tied = model([node("Gather", ["w", "i"], ["e"]), node("MatMul", ["e", "w"])], [tensor("w", 4, 4)], scopes=["embed", "head"],
+                 inputs=[helper.make_tensor_value_info("i", TensorProto.INT64, ["n"])])
+    statistics = [tensor(n, 4) for n in ("s", "b", "mean", "var")]
+    norm = model([node("BatchNormalization", ["x", "s", "b", "mean", "var"])], statistics)
+    failures = 0
+    for proto, message in ((tied, "parameter 'w' is taken as tied: used by 'the_Gather' (Gather, in embed) and 'the_MatMul' (MatMul, in head)"),
+                           (norm, "scale and bias train, the statistics stay as they are")):
+        path = folder / "remark.onnx"
+        path.write_bytes(proto.SerializeToString())
+        done = run(tool, path)
+        if done.returncode or done.stderr.count("remark:") != 1 or message not in done.stderr:
+            failures += 1
+            print(f"wanted: {message}\n  got ({done.returncode}): {done.stderr.strip()[:300]}")
+    return failures
+
+
+def run(tool, path):
+    return subprocess.run([tool, "--summary", str(path)], capture_output=True, text=True, timeout=60, errors="replace")
+
+
+def damage(tool, folder):
+    """Cut and altered files: an error or a model, never a crash."""
+    good = model([node("MatMul", ["x", "w"], ["t"]), node("Reshape", ["t", "s"], ["r"]), node("Softmax", ["r"])],
+                 [tensor("w", 4, 6), numpy_helper.from_array(np.array([-1, 2, 3], np.int64), "s")]).SerializeToString()
+    path = folder / "damaged.onnx"
+    chance = random.Random(3)
+    failures = 0
+    for k in range(120):
+        data = bytearray(good)
+        if k % 3 == 0:
+            data = data[:chance.randrange(len(data))]
+        else:
+            for _ in range(chance.randrange(1, 4)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+        path.write_bytes(bytes(data))
+        done = run(tool, path)
+        if done.returncode not in (0, 1) or (done.returncode == 1 and done.stderr.count("error:") != 1):
+            failures += 1
+            print(f"damaged file {k}: exit code {done.returncode}: {done.stderr[:300]}")
+            (folder.parent / f"damaged-{k}.onnx").write_bytes(bytes(data))
+    return failures
+
+
+def main():
+    tool = sys.argv[1]
+    for family in (files, graphs, operators, training):
+        family()
+    failures = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for message, data in CASES:
+            path = folder / "bad.onnx"
+            path.write_bytes(data)
+            done = run(tool, path)
+            errors = [line for line in done.stderr.splitlines() if "error:" in line]
+            if done.returncode != 1 or len(errors) != 1 or f"{path}: " not in errors[0] or message not in errors[0]:
+                failures += 1
+                print(f"wanted: {message}\n  got ({done.returncode}): {done.stderr.strip()[:300]}")
+        failures += remarks(tool, folder)
+        failures += damage(tool, folder)
+    print(f"{len(CASES)} cases, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
