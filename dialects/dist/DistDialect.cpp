@@ -77,4 +77,33 @@ int64_t getNumMicrobatches(mlir::ModuleOp program) {
   return (batch.getGlobal() + batch.getMicro() - 1) / batch.getMicro();
 }
 
+Value buildElementCount(OpBuilder &builder, Location loc,
+                        const nn::DimExpr &count) {
+  auto type = RankedTensorType::get({}, builder.getF32Type());
+  if (auto number = count.asConstant())
+    return nn::ConstantOp::create(
+        builder, loc, type,
+        DenseElementsAttr::get(type, APFloat(float(*number))));
+  auto op = nn::GenerateOp::create(builder, loc, type);
+  OpBuilder inner = OpBuilder::atBlockBegin(&op.getBody().emplaceBlock());
+  auto size = [&](StringRef expr) -> Value {
+    return nn::SizeOp::create(inner, loc, inner.getIndexType(), expr);
+  };
+  // A run-time size is affine in one symbol; products are made of several.
+  Value total;
+  if (count.asAffine())
+    total = size(count.str());
+  else
+    for (const nn::DimExpr::Term &term : count.terms()) {
+      Value product = arith::ConstantIndexOp::create(inner, loc, term.coefficient);
+      for (const std::string &symbol : term.symbols)
+        product = arith::MulIOp::create(inner, loc, product, size(symbol));
+      total = total ? arith::AddIOp::create(inner, loc, total, product) : product;
+    }
+  Value whole = arith::IndexCastOp::create(inner, loc, inner.getI64Type(), total);
+  Value number = arith::SIToFPOp::create(inner, loc, inner.getF32Type(), whole);
+  nn::YieldOp::create(inner, loc, number);
+  return op.getResult();
+}
+
 } // namespace dt::dist

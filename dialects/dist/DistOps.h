@@ -9,6 +9,7 @@
 #ifndef DIALECTS_DIST_DISTOPS_H
 #define DIALECTS_DIST_DISTOPS_H
 
+#include "dialects/nn/DimExpr.h"
 #include "dialects/nn/NNNames.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -41,6 +42,10 @@ template <typename OpT> OpT getOnly(mlir::ModuleOp program) {
 }
 /// Microbatches of a step; 1 without dist.batch.
 int64_t getNumMicrobatches(mlir::ModuleOp program);
+
+/// tensor<f32> with the value of a size expression at run time.
+mlir::Value buildElementCount(mlir::OpBuilder &builder, mlir::Location loc,
+                              const nn::DimExpr &count);
 
 } // namespace dt::dist
 

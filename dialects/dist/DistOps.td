@@ -39,18 +39,21 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
   let description = [{
     Holds its own symbols (`nn.dim`), parameters (`nn.parameter`) and functions; `@forward` is the module's computation. The names of arguments and
     results are their `nn.name` attributes. `of` names the kind of item that the module's work is divided by ("sample", "image"). With `whole_batch` the module runs once a step over
-    the global batch; all others run once a microbatch.
+    the global batch; all others run once a microbatch. `origin` names the recipe's module that this one was cut from: its parameters, inputs and outputs are known outside
+    (files, command line) by that name.
     ```mlir
     dist.module @vision of "image" role encoder { nn.dim @images of "image" max 6  …  func.func @forward(…) }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin);
   let regions = (region SizedRegion<1>:$body);
   let hasVerifier = 1;
-  let assemblyFormat = "$sym_name (`of` $item^)? (`role` $role^)? (`whole_batch` $whole_batch^)? attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name (`of` $item^)? (`role` $role^)? (`whole_batch` $whole_batch^)? (`origin` $origin^)? attr-dict-with-keyword $body";
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name)>];
   let extraClassDeclaration = [{
+    /// The name that files and the command line know the module by: "origin.tensor".
+    ::llvm::StringRef getExternalName() { return getOrigin().value_or(getSymName()); }
     /// The function @forward, or null (it is gone after differentiation).
     ::mlir::func::FuncOp getForward();
     /// Index of the argument (result) of `function` that is called `name`.

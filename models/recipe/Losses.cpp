@@ -39,8 +39,6 @@ private:
   OpBuilder startDenominator(TypeRange inputs, ArrayRef<StringRef> names);
   Value splat(OpBuilder &b, Type like, double value);
   Value sum(OpBuilder &b, Value value);
-  /// tensor<f32> with the number of elements of a shape.
-  Value sizeOf(OpBuilder &b, const nn::DimExpr &elements);
   /// Elements (i, j) -> i == j ? onDiagonal : elsewhere.
   Value diagonal(Type type, double onDiagonal, double elsewhere);
   Value rowNumbers(const nn::DimExpr &rows);
@@ -73,21 +71,6 @@ Value LossBuilder::sum(OpBuilder &b, Value value) {
   return nn::ReduceOp::create(b, loc, nn::ReduceKind::sum, value, axes, false);
 }
 
-Value LossBuilder::sizeOf(OpBuilder &b, const nn::DimExpr &elements) {
-  auto type = RankedTensorType::get({}, b.getF32Type());
-  if (auto number = elements.asConstant())
-    return splat(b, type, double(*number));
-  auto op = nn::GenerateOp::create(b, loc, type);
-  OpBuilder inner = OpBuilder::atBlockBegin(&op.getBody().emplaceBlock());
-  // A size may be a product of symbols; a run-time size is of one, so the factors are multiplied here.
-  Value total = nn::SizeOp::create(inner, loc, inner.getIndexType(),
-                                   inner.getStringAttr(elements.str()));
-  Value whole = arith::IndexCastOp::create(inner, loc, inner.getI64Type(), total);
-  Value result = arith::SIToFPOp::create(inner, loc, inner.getF32Type(), whole);
-  nn::YieldOp::create(inner, loc, result);
-  return op.getResult();
-}
-
 OpBuilder LossBuilder::startDenominator(TypeRange inputs,
                                         ArrayRef<StringRef> names) {
   OpBuilder b(module.getContext());
@@ -102,7 +85,7 @@ OpBuilder LossBuilder::startDenominator(TypeRange inputs,
 void LossBuilder::countElements(Type type) {
   OpBuilder b = startDenominator({}, {});
   func::ReturnOp::create(b, loc,
-                         sizeOf(b, nn::getNumElements(nn::getShape(type))));
+                         dist::buildElementCount(b, loc, nn::getNumElements(nn::getShape(type))));
 }
 
 Value LossBuilder::crossEntropy(Value logits) {
@@ -176,7 +159,7 @@ Value LossBuilder::contrastive(Value logits) {
     return {};
   }
   OpBuilder b = startDenominator({}, {});
-  func::ReturnOp::create(b, loc, sizeOf(b, shape[0]));
+  func::ReturnOp::create(b, loc, dist::buildElementCount(b, loc, shape[0]));
   if (loss.kind == LossKind::SigmoidContrastive) {
     // -log sigmoid(z x) = softplus(-z x) with z = 1 on the diagonal, else -1.
     Value turned = nn::MulOp::create(builder, loc, logits, diagonal(type, -1, 1));

@@ -1,0 +1,89 @@
+//===- ItemAxes.cpp - Which axis of a value counts items --------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/modules/ItemAxes.h"
+
+using namespace mlir;
+
+namespace dt::modules {
+
+namespace {
+
+/// Names of index inputs that the recipe declares, as they stand there.
+llvm::StringSet<> declaredIndices(mlir::ModuleOp program) {
+  llvm::StringSet<> names;
+  for (auto input : program.getOps<dist::InputOp>())
+    if (input.getDescription().contains("index"))
+      names.insert(input.getName());
+  return names;
+}
+
+} // namespace
+
+bool isCut(mlir::ModuleOp program) {
+  return dist::getNumMicrobatches(program) > 1;
+}
+
+bool takesLocalStatistics(mlir::ModuleOp program) {
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  return batch && batch.getLocalStatistics();
+}
+
+std::string describe(Operation *op) {
+  std::string text = ("'" + op->getName().getStringRef() + "'").str();
+  if (auto name = op->getLoc()->findInstanceOf<NameLoc>())
+    text += (" (" + name.getName().getValue() + ")").str();
+  return text;
+}
+
+ItemAnalysis::ItemAnalysis(dist::ModuleOp module, bool localStatistics)
+    : localStatistics(localStatistics) {
+  for (auto dim : module.getOps<nn::DimOp>())
+    if (dim.getItem())
+      symbols.insert(dim.getSymName());
+  func::FuncOp forward = module.getForward();
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  llvm::StringSet<> indices = program ? declaredIndices(program) : llvm::StringSet<>();
+  for (BlockArgument argument : forward.getArguments()) {
+    SmallVector<int64_t> axes = getItemAxes(argument.getType());
+    ItemState state;
+    if (axes.size() == 1)
+      state = ItemState::perItem(axes[0]);
+    else if (!axes.empty())
+      state = ItemState::coupled(forward, "an input has two axes of items", true);
+    StringRef plain =
+        dist::ModuleOp::getArgumentName(forward, argument.getArgNumber());
+    std::string full = (module.getSymName() + "." + plain).str();
+    state.declaredIndex = state.is(ItemState::PerItem) &&
+                          (indices.contains(full) || indices.contains(plain));
+    states[argument] = state;
+  }
+  for (Operation &op : forward.getBody().front())
+    visit(&op);
+}
+
+SmallVector<int64_t> ItemAnalysis::getItemAxes(Type type) const {
+  SmallVector<int64_t> axes;
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor)
+    return axes;
+  for (auto [i, dim] : llvm::enumerate(nn::getShape(tensor)))
+    if (llvm::any_of(dim.symbols(),
+                     [&](const std::string &s) { return symbols.contains(s); }))
+      axes.push_back(i);
+  return axes;
+}
+
+void ItemAnalysis::visit(Operation *op) {
+  SmallVector<ItemState> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(states.lookup(operand));
+  SmallVector<ItemState> results = transferItems(op, operands, *this);
+  for (auto [result, state] : llvm::zip(op->getResults(), results))
+    states[result] = state;
+}
+
+} // namespace dt::modules

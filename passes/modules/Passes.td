@@ -1,0 +1,39 @@
+//===- Passes.td - Passes of the modules phase -------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_MODULES_PASSES
+#define PASSES_MODULES_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
+  let summary = "Make numerator and denominator of losses that a graph computes itself";
+  let description = [{
+    A loss without denominator is a number that the graph gives, e.g. a mean. It is read backward as a weighted sum of quotients whose numerators are sums over items and
+    whose denominators depend on raw inputs only: `div(sum, count)`, `reduce mean`, sums and multiples of such; `max(count, 1)` and guards for a count of 0 are understood. Each quotient becomes
+    a dist.loss of its own. What cannot be split stays as it is; it is an error later, if the batch is cut.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
+def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
+  let summary = "Cut a module before the product of all items with all items";
+  let description = [{
+    Only if the batch is cut into microbatches. A loss that compares every item with every other cannot be summed over parts. The module is cut at the last values that belong to one item each (embeddings):
+    what comes before stays and runs a microbatch at a time, what comes after becomes a `whole_batch` module with its own dims, which runs once a step. Parameters go where they are used.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
+def VerifyModules : Pass<"dist-verify-modules", "::mlir::ModuleOp"> {
+  let summary = "State what the modules phase guarantees: parts do not depend on one another";
+  let description = [{
+    If the batch is cut, every module that runs a part at a time must treat items alone: each op carries the item axis through, losses are sums over items, edges have items first.
+    Otherwise one error names the op that mixes items, or the input whose fixed dim stands where items should be counted.
+  }];
+}
+
+#endif // PASSES_MODULES_PASSES

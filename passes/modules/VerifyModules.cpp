@@ -1,0 +1,109 @@
+//===- VerifyModules.cpp - Parts do not depend on one another ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Without this check a batch that must not be cut would train on, silently and
+// wrongly.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/modules/Passes.h"
+#include "passes/modules/SplitLosses.h"
+
+using namespace mlir;
+
+namespace dt::modules {
+#define GEN_PASS_DEF_VERIFYMODULES
+#include "passes/modules/Passes.h.inc"
+
+namespace {
+
+constexpr const char *kCut = ", so the batch cannot be cut into microbatches";
+
+struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
+  void runOnOperation() override {
+    mlir::ModuleOp program = getOperation();
+    if (!isCut(program))
+      return;
+    for (auto module : program.getOps<dist::ModuleOp>())
+      if (!module.getWholeBatch() && module.getForward() &&
+          failed(verify(module)))
+        return signalPassFailure();
+  }
+
+  LogicalResult verify(dist::ModuleOp module) {
+    ItemAnalysis analysis(module, takesLocalStatistics(getOperation()));
+    if (failed(verifyInputs(module, analysis)))
+      return failure();
+    func::FuncOp forward = module.getForward();
+    Operation *terminator = forward.getBody().front().getTerminator();
+    for (unsigned i = 0; i < forward.getNumResults(); ++i)
+      if (failed(verifyOutput(module, i, terminator->getOperand(i), analysis)))
+        return failure();
+    return success();
+  }
+
+  /// An input of rank 2 or more with numbers only has the items of a whole
+  /// batch in it; smaller ones (a scalar, a table of positions) are the same for all parts.
+  LogicalResult verifyInputs(dist::ModuleOp module, const ItemAnalysis &analysis) {
+    func::FuncOp forward = module.getForward();
+    for (BlockArgument argument : forward.getArguments()) {
+      auto type = cast<RankedTensorType>(argument.getType());
+      if (type.getRank() < 2 || !analysis.getItemAxes(type).empty())
+        continue;
+      return module.emitError()
+             << "input '"
+             << dist::ModuleOp::getArgumentName(forward, argument.getArgNumber())
+             << "' of module '" << module.getExternalName()
+             << "' has the fixed dim " << nn::getShape(type)[0].str()
+             << " where items should be counted (" << type << ")" << kCut;
+    }
+    return success();
+  }
+
+  LogicalResult emitCoupled(dist::ModuleOp module, const ItemState &state,
+                            const Twine &use) {
+    Operation *at = state.culprit ? state.culprit : module.getOperation();
+    return at->emitError() << describe(at) << " of module '"
+                           << module.getExternalName() << "' " << state.reason
+                           << ", and " << use << " depends on it" << kCut;
+  }
+
+  LogicalResult verifyOutput(dist::ModuleOp module, unsigned index, Value value,
+                             const ItemAnalysis &analysis) {
+    StringRef name = dist::ModuleOp::getResultName(module.getForward(), index);
+    const ItemState &state = analysis.get(value);
+    for (auto loss : getOperation().getOps<dist::LossOp>()) {
+      if (loss.getModule() != module.getSymName() || loss.getNumerator() != name)
+        continue;
+      if (!loss.getDenominator())
+        if (LossSplit split = splitLoss(value, analysis); split.culprit)
+          return emitCoupled(module, ItemState::coupled(split.culprit, split.reason),
+                             "loss '" + loss.getName() + "'");
+      if (state.is(ItemState::Coupled))
+        return emitCoupled(module, state, "loss '" + loss.getName() + "'");
+      if (!state.is(ItemState::Sum))
+        return loss.emitError()
+               << "the numerator of loss '" << loss.getName()
+               << "' is not a sum over items" << kCut;
+    }
+    for (auto edge : getOperation().getOps<dist::EdgeOp>()) {
+      if (edge.getSource() != module.getSymName() || edge.getOutput() != name)
+        continue;
+      if (state.is(ItemState::Coupled))
+        return emitCoupled(module, state, "output '" + name + "'");
+      bool leading = state.is(ItemState::PerItem) && state.axis == 0 &&
+                     state.major == nn::DimExpr(1);
+      if (!leading && !state.is(ItemState::Invariant))
+        return edge.emitError() << "output '" << name << "' of module '"
+                                << module.getExternalName()
+                                << "' does not have its items on the first axis"
+                                << kCut;
+    }
+    return success();
+  }
+};
+
+} // namespace
+
+} // namespace dt::modules

@@ -1,0 +1,103 @@
+// RUN: dt-opt %s --dist-verify-modules -verify-diagnostics -split-input-file
+
+// llava's three images.
+// expected-error @+1 {{input 'pixels' of module 'm' has the fixed dim 3 where items should be counted ('tensor<3x8xf32>'), so the batch cannot be cut into microbatches}}
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %pixels: tensor<3x8xf32> {nn.name = "pixels"}) { return }
+}
+dist.batch global 4 micro 2
+
+// -----
+
+// Batch normalisation in training form.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.reduce' of module 'm' takes a mean over all items (batch normalisation in training form? the recipe may say "batch_norm": "local"), and loss 'l' depends on it, so the batch cannot be cut into microbatches}}
+    %mean = nn.reduce mean %x {axes = array<i64: 0>} : tensor<?x4xf32, #nn.dims<batch>>
+    %c = nn.sub %x, %mean : tensor<?x4xf32, #nn.dims<batch>>, tensor<4xf32>
+    %s = nn.reduce sum %c {axes = array<i64: 0, 1>} : tensor<?x4xf32, #nn.dims<batch>>
+    return %s : tensor<f32>
+  }
+  func.func @d() -> tensor<f32> {
+    %0 = nn.constant dense<1.0> : tensor<f32>
+    return %0 : tensor<f32>
+  }
+}
+dist.loss "l" in @m numerator "loss.l" denominator @d weight 1.0
+dist.batch global 4 micro 2
+
+// -----
+
+// A softmax over the batch.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.softmax' of module 'm' works along the axis of items, and loss 'l' depends on it}}
+    %p = nn.softmax %x {axis = 0} : tensor<?x4xf32, #nn.dims<batch>>
+    %s = nn.reduce sum %p {axes = array<i64: 0, 1>} : tensor<?x4xf32, #nn.dims<batch>>
+    return %s : tensor<f32>
+  }
+  func.func @d() -> tensor<f32> {
+    %0 = nn.constant dense<1.0> : tensor<f32>
+    return %0 : tensor<f32>
+  }
+}
+dist.loss "l" in @m numerator "loss.l" denominator @d weight 1.0
+dist.batch global 4 micro 2
+
+// -----
+
+// A loss of the graph that is no quotient of sums.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %s = nn.reduce sum %x {axes = array<i64: 0, 1>} : tensor<?x4xf32, #nn.dims<batch>>
+    // expected-error @+1 {{'nn.sqrt' of module 'm' is not linear in a sum over items, and loss 'l' depends on it}}
+    %r = nn.sqrt %s : tensor<f32>
+    return %r : tensor<f32>
+  }
+}
+dist.loss "l" in @m numerator "loss.l" weight 1.0
+dist.batch global 4 micro 2
+
+// -----
+
+// Rows picked by positions that nobody rebases.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x4x8xf32, #nn.dims<batch>> {nn.name = "x"}, %p: tensor<?xi64, #nn.dims<images>> {nn.name = "positions"})
+      -> (tensor<?x8xf32, #nn.dims<images>> {nn.name = "rows"}) {
+    %flat = nn.reshape %x : tensor<?x4x8xf32, #nn.dims<batch>> to tensor<?x8xf32, #nn.dims<"4*batch">>
+    // expected-error @+1 {{'nn.gather' of module 'm' picks among all items by positions that the recipe's `inputs` does not declare as an index, and output 'rows' depends on it}}
+    %r = nn.gather %flat at %p {axis = 0} : tensor<?x8xf32, #nn.dims<"4*batch">>, tensor<?xi64, #nn.dims<images>>
+    return %r : tensor<?x8xf32, #nn.dims<images>>
+  }
+}
+dist.module @n {
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x8xf32, #nn.dims<images>> {nn.name = "x"}) { return }
+}
+dist.item "image" max 2
+dist.edge @m "rows" to @n "x"
+dist.batch global 4 micro 2
+
+// -----
+
+// An output whose items come second.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<4x?xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %t = nn.transpose %x [1, 0] : tensor<?x4xf32, #nn.dims<batch>>
+    return %t : tensor<4x?xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<4x?xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+// expected-error @+1 {{output 'y' of module 'm' does not have its items on the first axis, so the batch cannot be cut into microbatches}}
+dist.edge @m "y" to @n "x"
+dist.batch global 4 micro 2

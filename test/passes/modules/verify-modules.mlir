@@ -1,0 +1,89 @@
+// RUN: dt-opt %s --dist-verify-modules -split-input-file | FileCheck %s
+
+// What a transformer does with items: each op carries the axis through.
+// CHECK-LABEL: dist.module @m
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  nn.parameter @wte : tensor<16x8xf32> trainable from #nn.onnx<"m.onnx", "wte">
+  func.func @forward(%ids: tensor<?x4xi64, #nn.dims<batch>> {nn.name = "ids"}, %e: tensor<?x2x8xf32, #nn.dims<images>> {nn.name = "embeds"},
+                     %p: tensor<?x2xi64, #nn.dims<images>> {nn.name = "positions"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %wte = nn.read @wte : tensor<16x8xf32>
+    %h = nn.gather %wte at %ids {axis = 0} : tensor<16x8xf32>, tensor<?x4xi64, #nn.dims<batch>>
+    // Images are written to declared positions of all tokens.
+    %flat = nn.reshape %h : tensor<?x4x8xf32, #nn.dims<batch>> to tensor<?x8xf32, #nn.dims<"4*batch">>
+    %rows = nn.reshape %e : tensor<?x2x8xf32, #nn.dims<images>> to tensor<?x8xf32, #nn.dims<"2*images">>
+    %at = nn.reshape %p : tensor<?x2xi64, #nn.dims<images>> to tensor<?x1xi64, #nn.dims<"2*images">>
+    %s = nn.scatter_nd %flat at %at, %rows : tensor<?x8xf32, #nn.dims<"4*batch">>, tensor<?x1xi64, #nn.dims<"2*images">>, tensor<?x8xf32, #nn.dims<"2*images">>
+    %x = nn.reshape %s : tensor<?x8xf32, #nn.dims<"4*batch">> to tensor<?x4x2x4xf32, #nn.dims<batch>>
+    %q = nn.transpose %x [0, 2, 1, 3] : tensor<?x4x2x4xf32, #nn.dims<batch>>
+    %k = nn.transpose %x [0, 2, 3, 1] : tensor<?x4x2x4xf32, #nn.dims<batch>>
+    %scores = nn.matmul %q, %k : tensor<?x2x4x4xf32, #nn.dims<batch>>, tensor<?x2x4x4xf32, #nn.dims<batch>>
+    %mask = nn.generate : tensor<4x4xf32> {
+    ^bb0(%i: index, %j: index):
+      %c = arith.cmpi sle, %j, %i : index
+      %z = arith.uitofp %c : i1 to f32
+      nn.yield %z : f32
+    }
+    %masked = nn.mul %scores, %mask : tensor<?x2x4x4xf32, #nn.dims<batch>>, tensor<4x4xf32>
+    %a = nn.softmax %masked {axis = 3} : tensor<?x2x4x4xf32, #nn.dims<batch>>
+    %o = nn.matmul %a, %q : tensor<?x2x4x4xf32, #nn.dims<batch>>, tensor<?x2x4x4xf32, #nn.dims<batch>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<?x2x4x4xf32, #nn.dims<batch>>
+    return %l : tensor<f32>
+  }
+  func.func @d() -> tensor<f32> {
+    %0 = nn.constant dense<1.0> : tensor<f32>
+    return %0 : tensor<f32>
+  }
+}
+dist.item "image" max 2
+dist.input "m.positions" = {index = ["sample", "token"], of = "image"}
+dist.loss "l" in @m numerator "loss.l" denominator @d weight 1.0
+dist.batch global 4 micro 2
+
+// -----
+
+// CLIP's end-of-text row: an index tuple that begins with the item's own number.
+// CHECK-LABEL: dist.module @clip
+dist.module @clip {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%h: tensor<?x4x8xf32, #nn.dims<batch>> {nn.name = "h"}, %ids: tensor<?x4xi64, #nn.dims<batch>> {nn.name = "ids"})
+      -> (tensor<?x8xf32, #nn.dims<batch>> {nn.name = "row"}) {
+    %eot = nn.arg_max %ids {axis = 1} : tensor<?x4xi64, #nn.dims<batch>>
+    %e = nn.reshape %eot : tensor<?xi64, #nn.dims<batch>> to tensor<?x1xi64, #nn.dims<batch>>
+    %own = nn.generate : tensor<?xi64, #nn.dims<batch>> {
+    ^bb0(%i: index):
+      %n = arith.index_cast %i : index to i64
+      nn.yield %n : i64
+    }
+    %o = nn.reshape %own : tensor<?xi64, #nn.dims<batch>> to tensor<?x1xi64, #nn.dims<batch>>
+    %at = nn.concat %o, %e {axis = 1} : tensor<?x1xi64, #nn.dims<batch>>, tensor<?x1xi64, #nn.dims<batch>>
+    %row = nn.gather_nd %h at %at : tensor<?x4x8xf32, #nn.dims<batch>>, tensor<?x2xi64, #nn.dims<batch>>
+    return %row : tensor<?x8xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x8xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @clip "row" to @n "x"
+dist.batch global 4 micro 2
+
+// -----
+
+// Batch normalisation with statistics of the part.
+// CHECK-LABEL: dist.module @bn
+dist.module @bn {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %mean = nn.reduce mean %x {axes = array<i64: 0>} : tensor<?x4xf32, #nn.dims<batch>>
+    %c = nn.sub %x, %mean : tensor<?x4xf32, #nn.dims<batch>>, tensor<4xf32>
+    return %c : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @bn "y" to @n "x"
+dist.batch global 4 micro 2 local_statistics
