@@ -179,6 +179,8 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
   Progress progress(trainer.program(), first, total, options.logEvery);
   StopSignals signals;
   int64_t step = first, saved = -1;
+  StepResult result;
+  StepReport report{first, total, nullptr, 0, &recorder.times()};
   auto save = [&] {
     if (!options.checkpoint.empty() && saved != step)
       saveCheckpoint(trainer, options.checkpoint, step, source.hash());
@@ -188,27 +190,32 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
     double begin = now();
     const Batch &batch = source.next(step);
     recorder.beginStep(batch, step, step == first);
-    StepResult result = trainer.step(batch, step, &recorder);
+    result = trainer.step(batch, step, &recorder);
     device::synchronize();
     recorder.endStep(result, begin);
     ++step;
-    metrics.step(trainer.program(), step, result, now() - begin,
+    report = {step, total, &result, now() - begin, &recorder.times()};
+    metrics.step(trainer.program(), step, result, report.seconds,
                  recorder.times());
     progress.step(step, result);
     if (hooks.afterStep)
-      hooks.afterStep(trainer, step, result);
+      hooks.afterStep(trainer, report);
     if (options.saveEvery && step % options.saveEvery == 0)
       save();
   }
   progress.finish();
   if (step > first || first == 0)
     save();
+  if (hooks.afterTraining)
+    hooks.afterTraining(trainer, report);
   if (stopRequested)
     std::printf("stopped after step %lld%s%s\n", (long long)step,
                 options.checkpoint.empty() ? "" : ", saved in ",
                 options.checkpoint.c_str());
   return step;
 }
+
+} // namespace
 
 #ifdef __linux__
 /// OpenMP threads that sleep at once cost more than a small product; threads
@@ -226,8 +233,6 @@ void restartWithWaitPolicy(char **argv) {
 #else
 void restartWithWaitPolicy(char **) {}
 #endif
-
-} // namespace
 
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, const TrainHooks &hooks) {

@@ -18,11 +18,26 @@
 
 namespace dt::rt {
 
-/// Called after each step with the number of steps done.
-struct TrainHooks {
-  std::function<void(Trainer &trainer, int64_t step, const StepResult &result)>
-      afterStep;
+/// What a hook learns of a step.
+struct StepReport {
+  int64_t step = 0, total = 0;        ///< steps done, and to be done
+  const StepResult *result = nullptr; ///< null if no step was done
+  double seconds = 0; ///< of the step, with waiting for its batch
+  const std::vector<double> *moduleSeconds =
+      nullptr; ///< per module, forward and backward
 };
+
+/// Their time counts neither as a step's nor as any module's.
+struct TrainHooks {
+  std::function<void(Trainer &trainer, const StepReport &report)> afterStep;
+  /// Before --export; also after Ctrl-C.
+  std::function<void(Trainer &trainer, const StepReport &report)> afterTraining;
+};
+
+/// Programs of their own call this first in main(): starts the program anew
+/// with settings of the OpenMP library that it reads before main(). Does
+/// nothing where the user has set any of them.
+void restartWithWaitPolicy(char **argv);
 
 /// Everything that the flags ask for. Returns the number of steps done; throws
 /// Error.

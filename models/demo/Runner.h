@@ -1,0 +1,67 @@
+//===- Runner.h - a program's modules on samples made up here ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Evaluation and sampling call the forward functions of single modules. What
+// they put in goes through the same code as the shards of training (documents,
+// templates, index inputs), so that both cannot drift apart; single inputs may
+// then be replaced, say the noised picture by the sampler's state.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_DEMO_RUNNER_H
+#define DT_DEMO_RUNNER_H
+
+#include "runtime/Trainer.h"
+#include "runtime/data/Assemble.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dt::demo {
+
+/// One part: some samples, at most `microBatch`, and the state of every module
+/// that ran on them.
+class Runner {
+public:
+  Runner(rt::Trainer &trainer, const rt::data::Config &config,
+         const std::vector<rt::data::DecodedSample> &samples);
+
+  /// An entry of the recipe's `inputs` for these samples; throws Error if there
+  /// is none of that name.
+  const rt::data::HostTensor &entry(const std::string &name);
+  /// Input "module.input" as the next `run` gives it to the module; may be
+  /// changed. Throws Error.
+  rt::data::HostTensor &input(const std::string &module,
+                              const std::string &name);
+  /// Runs the forward function. Edges come from modules that ran before, or are
+  /// what the arena holds.
+  void run(const std::string &module);
+  /// Elements of a float output; throws Error.
+  std::vector<float> output(const std::string &module,
+                            const std::string &name) const;
+
+  const rt::data::PartSamples &samples() const { return part; }
+
+private:
+  struct State {
+    bool filled = false, ran = false;
+    rt::Part part;
+    std::vector<rt::data::HostTensor> inputs; ///< empty for edges
+    std::vector<std::vector<std::byte>> outputs;
+  };
+  State &filled(const std::string &module);
+  void fill(int module, State &state);
+  int64_t countOf(const rt::SymbolInfo &symbol) const;
+
+  rt::Trainer &trainer;
+  const rt::data::Config &config;
+  rt::data::PartSamples part;
+  rt::data::PartAssembler tensors;
+  std::vector<State> states;
+};
+
+} // namespace dt::demo
+
+#endif // DT_DEMO_RUNNER_H
