@@ -1,0 +1,62 @@
+# ===- batches.py - the batches that are measured --------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# One batch a model, as train --batch and torch_step.py read it. The demo's has the
+# mean number of pictures of its data: 9 to describe and 12 to draw in 6 sequences
+# of 44 tokens. Values do not matter for time, shapes and places do.
+# ===-----------------------------------------------------------------------===
+"""write("demo" or "gpt2", path)."""
+
+import numpy as np
+from safetensors.numpy import save_file
+
+BATCH, SEQ, IMAGE_TOKENS, PLACES, VOCABULARY = 6, 44, 4, 6, 129
+WORDS = 2  # of every name
+
+
+def demo(rng):
+    ids = np.zeros((BATCH, SEQ), np.int64)
+    segments = np.full((BATCH, SEQ), -1, np.int64)
+    labels = np.full((BATCH, SEQ), -100, np.int64)
+    images, targets = [], []
+    for b in range(BATCH):
+        at, number = 0, 0
+        for kind in ["image"] * (1 + b % 2) + ["target"] * 2 + ["names"] * 9:
+            before = 1 + (IMAGE_TOKENS if kind == "image" else 0)
+            length = before + (WORDS + 1 if kind != "names" else 2 * WORDS + 2)
+            if at + length > SEQ:
+                break
+            segments[b, at : at + length] = number
+            ids[b, at : at + length] = rng.integers(5, VOCABULARY, length)
+            last = at + length - (2 if kind == "target" else 1)  # <gen> is not predicted
+            labels[b, at + before - 1 : last] = ids[b, at + before : last + 1]
+            if kind == "image":
+                images.append(b * SEQ + at + 1 + np.arange(IMAGE_TOKENS))
+            if kind == "target":
+                targets.append([b * SEQ + at + 1 + k if k <= WORDS else -1 for k in range(PLACES)])
+            at, number = at + length, number + 1
+    rows, n = np.array(targets), len(targets)
+    pictures, t = rng.standard_normal((n, 3, 32, 32)), rng.random(n) ** 2
+    mix = t[:, None, None, None]
+    return {
+        "vision.pixel_values": rng.standard_normal((len(images), 3, 32, 32)).astype(np.float32),
+        "llm.input_ids": ids,
+        "llm.segment_ids": segments,
+        "llm.image_positions": np.array(images),
+        "labels": labels,
+        "target_rows": rows,
+        "generator.cond_mask": (rows >= 0).astype(np.float32)[..., None],
+        "generator.t": t.astype(np.float32),
+        "generator.noisy": ((1 - mix) * rng.standard_normal(pictures.shape) + mix * pictures).astype(np.float32),
+        "pictures": pictures.astype(np.float32),
+    }
+
+
+def gpt2(rng):
+    ids = rng.integers(0, 50257, (4, 257))
+    return {"gpt2.input_ids": np.ascontiguousarray(ids[:, :-1]), "labels": np.ascontiguousarray(ids[:, 1:])}
+
+
+def write(model, path):
+    save_file({"demo": demo, "gpt2": gpt2}[model](np.random.default_rng(0)), path)

@@ -1,0 +1,79 @@
+# ===- torch_step.py - PyTorch's training step, on request -----------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# For every number n read, runs n training steps on one batch and prints their
+# times as a JSON list. The step is what the recipe says, written as one writes
+# it in PyTorch: fused AdamW, clipping by the global norm,
+# scaled_dot_product_attention.
+# ===-----------------------------------------------------------------------===
+"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile"""
+
+import json
+import pathlib
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Demo(torch.nn.Module):
+    """The demo's three modules and its loss."""
+
+    def __init__(self):
+        super().__init__()
+        sys.path.insert(0, str(ROOT / "models/demo"))
+        import models
+
+        self.vision, self.llm, self.generator = models.Encoder(), models.LanguageModel(129), models.Generator()
+
+    def forward(self, batch):
+        images = self.vision(batch["vision.pixel_values"])
+        logits, hidden = self.llm(batch["llm.input_ids"], batch["llm.segment_ids"], images, batch["llm.image_positions"])
+        mask = batch["generator.cond_mask"]
+        condition = hidden.reshape(-1, hidden.shape[-1])[batch["target_rows"].clamp_min(0)] * mask
+        clean = self.generator(batch["generator.noisy"], batch["generator.t"], condition, mask)
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch["labels"].reshape(-1)) + F.mse_loss(clean, batch["pictures"])
+
+
+class Gpt2(torch.nn.Module):
+    """GPT-2 as transformers has it."""
+
+    def __init__(self):
+        super().__init__()
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        self.net = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+
+    def forward(self, batch):
+        logits = self.net(input_ids=batch["gpt2.input_ids"], use_cache=False).logits
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), batch["labels"].view(-1))
+
+
+def main(model, path, threads, mode):
+    torch.set_num_threads(int(threads))
+    torch.manual_seed(0)
+    net = {"demo": Demo, "gpt2": Gpt2}[model]().train()
+    batch = load_file(path)
+    lr = {"demo": 1e-3, "gpt2": 3e-4}[model]
+    optimizer = torch.optim.AdamW(net.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
+    loss_of = torch.compile(net) if mode == "compile" else net
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            loss = loss_of(batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            times.append(time.perf_counter() - begin)
+        print(json.dumps(times), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
