@@ -29,8 +29,8 @@ RunResult train(const SmallProgram &program, const TemporaryFolder &folder,
   options.batch = folder / "batch";
   options.threads = 2;
   TrainHooks hooks;
-  hooks.afterStep = [&](Trainer &trainer, int64_t, const StepResult &result) {
-    run.losses.push_back(result.loss);
+  hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
+    run.losses.push_back(report.result->loss);
     auto *p = reinterpret_cast<const float *>(trainer.parameterData());
     run.parameters.assign(p, p + kParameterBytes / sizeof(float));
   };
@@ -91,8 +91,8 @@ TEST(Train, InterruptSavesAndEnds) {
   Options options = steps(1000);
   options.batch = folder / "batch", options.checkpoint = folder / "checkpoints";
   TrainHooks hooks;
-  hooks.afterStep = [](Trainer &, int64_t step, const StepResult &) {
-    if (step == 3)
+  hooks.afterStep = [](Trainer &, const StepReport &report) {
+    if (report.step == 3)
       std::raise(SIGINT);
   };
   EXPECT_EQ(runTraining(program.info, folder.path, options, hooks), 3);
