@@ -87,8 +87,17 @@ public:
   Watcher(const DemoOptions &options, const Evaluator &evaluator)
       : options(options), evaluator(evaluator) {}
 
-  void begin(const rt::ProgramInfo &program) {
+  void begin(const rt::Trainer &trainer) {
+    const rt::ProgramInfo &program = trainer.program();
     moduleSeconds.assign(program.modules.size, 0);
+    for (const rt::ModuleInfo &module : program.modules) {
+      int64_t count = 0; // parameters are named "module.name"
+      for (const rt::ParameterInfo &p : program.parameters)
+        if (std::string(p.tensor.name)
+                .rfind(module.name + std::string("."), 0) == 0)
+          count += trainer.elements(p);
+      std::printf("  %-10s %9lld parameters\n", module.name, (long long)count);
+    }
     double floor = std::log(double(evaluator.emoji().size()));
     std::printf("%zu pictures; without seeing a picture %.2f nats a caption is "
                 "the best one can do\n",
@@ -98,7 +107,7 @@ public:
 
   void step(rt::Trainer &trainer, const rt::StepReport &report) {
     if (moduleSeconds.empty())
-      begin(trainer.program());
+      begin(trainer);
     seconds += report.seconds;
     windowSeconds += report.seconds;
     ++windowSteps;
