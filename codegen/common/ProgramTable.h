@@ -25,7 +25,7 @@ mlir::FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp progr
 /// Where a model file lies below onnx/: its path, with what would leave the folder taken out.
 std::string onnxFileName(llvm::StringRef file);
 
-/// Emits the file "program.cpp" with the tables and main() into the builder's module.
+/// Emits the file "program.cpp" with the tables into the builder's module.
 mlir::LogicalResult emitProgramTable(rt::ProgramOp program, llvm::ArrayRef<ModuleNames> modules,
                                      mlir::OpBuilder &builder);
 

@@ -97,11 +97,15 @@ else()
 endif()
 set(DT_RUNTIME_TARGET cuda CACHE STRING "")
 add_subdirectory(runtime)
-add_executable(train
+# All but main(), for programs that train and do something of their own besides.
+add_library(program STATIC
   )cmake" + llvm::join(sources, "\n  ") + R"cmake()
-set_source_files_properties(program.cpp PROPERTIES COMPILE_DEFINITIONS "PROGRAM_DIRECTORY=\"${CMAKE_CURRENT_SOURCE_DIR}\"")
-target_include_directories(train PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(train PRIVATE dt_runtime)
+target_include_directories(program PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(program PUBLIC dt_runtime)
+
+add_executable(train main.cpp)
+target_link_libraries(train PRIVATE program)
+target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}")
 )cmake";
 }
 
