@@ -1,0 +1,352 @@
+//===- Gradients.cpp - gradients against finite differences -----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Linked with a program that check.py has generated: each module holds many
+// independent cases "case", with trained parameters "case.*", an output "case.result" (y)
+// and "case.weights" (c); its loss is the sum of all y * c. The program's gradients are
+// compared, element by element, with central differences of sum(y * c), added here in
+// double from the differences of y, so that only the rounding of y itself is left.
+// Cases do not meet, so one run of the module moves an element in all of them.
+//
+// Memory holds not-a-number before each run: what is read must have been written.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Error.h"
+#include "runtime/Init.h"
+#include "runtime/Program.h"
+#include "runtime/Safetensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <omp.h>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace dt::rt;
+
+/// Of the command line, which a program's own main would call.
+int dt::rt::trainMain(const ProgramInfo &, const char *, int, char **) { return 2; }
+
+namespace {
+
+/// Half the distance of central differences; with the halved one, the error is of fourth order.
+constexpr double kStep = 0.02;
+constexpr double kTolerance = 1e-3;
+/// What rounding of y leaves on a gradient of zero.
+constexpr double kNoise = 3e-5;
+
+/// Small tensors want one thread; once, several share the work.
+constexpr int kThreads = 3;
+/// Elements of a parameter that are moved.
+constexpr int64_t kProbes = 48;
+
+struct Block {
+  explicit Block(size_t bytes) : size((bytes + 63) / 64 * 64 + 64), data(static_cast<std::byte *>(std::aligned_alloc(64, size))) {}
+  ~Block() { std::free(data); }
+  Block(const Block &) = delete;
+  Block &operator=(const Block &) = delete;
+  size_t size;
+  std::byte *data;
+};
+
+struct Run {
+  const ProgramInfo &program;
+  Block arena{program.arenaBytes}, parameters{program.parameterBytes}, gradients{program.parameterBytes};
+  SafetensorsWriter saved;
+};
+
+std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
+  std::vector<int64_t> shape;
+  for (int i = 0; i < tensor.rank; ++i)
+    shape.push_back((tensor.shape[i].symbol < 0 ? 0 : tensor.shape[i].scale * dims[tensor.shape[i].symbol]) + tensor.shape[i].offset);
+  return shape;
+}
+
+/// "gelu" of "unary.gelu.x" or of "gelu.x".
+std::string caseOf(const ModuleInfo &module, std::string name) {
+  std::string prefix = std::string(module.name) + ".";
+  if (name.compare(0, prefix.size(), prefix) == 0)
+    name.erase(0, prefix.size());
+  size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+std::string lastOf(const std::string &name) { return name.substr(name.rfind('.') + 1); }
+
+struct Parameter {
+  std::string name;
+  float *value;
+  const float *gradient;
+  int64_t size;
+};
+
+struct Case {
+  std::vector<Parameter> parameters;
+  const float *y = nullptr, *c = nullptr;
+  int64_t size = 0; ///< of y
+
+  /// The elements that are moved: all of a small parameter.
+  void probe() {
+    for (size_t k = 0; k < parameters.size(); ++k)
+      for (int64_t i = 0, n = std::min(parameters[k].size, kProbes); i < n; ++i)
+        probes.push_back({k, i * parameters[k].size / n});
+  }
+  float *element(size_t i) const { return i < probes.size() ? parameters[probes[i].first].value + probes[i].second : nullptr; }
+
+  std::vector<std::pair<size_t, int64_t>> probes; ///< parameter and element
+};
+
+class ModuleCheck {
+public:
+  ModuleCheck(Run &run, const ModuleInfo &module, int64_t rows, bool verbose) : run(run), module(module), rows(rows), verbose(verbose) {
+    for (const SymbolInfo &symbol : module.symbols)
+      (void)symbol, dims.push_back(rows), offsets.push_back(0);
+    seeds.assign(run.program.losses.size, 1.0f);
+    collect();
+  }
+
+  /// Number of parameters whose gradient is wrong.
+  int check();
+  int64_t checked() const { return count; }
+
+private:
+  void collect();
+  void fillInputs();
+  void forward() { module.forward(context()); }
+  TaskContext context() {
+    return {run.arena.data, run.parameters.data, run.gradients.data, dims.data(), offsets.data(), 0, 0, seeds.data(), 0, run.program.seed, nullptr};
+  }
+  void fresh();
+  void save();
+  std::map<std::string, std::vector<double>> differences();
+  std::map<std::string, std::vector<std::vector<float>>> snapshot();
+  int compare(const Case &c, size_t parameter, const std::vector<double> &expected);
+
+  Run &run;
+  const ModuleInfo &module;
+  int64_t rows, count = 0;
+  bool verbose;
+  std::vector<int64_t> dims, offsets;
+  std::vector<float> seeds;
+  std::map<std::string, Case> cases;
+};
+
+void ModuleCheck::collect() {
+  std::string prefix = std::string(module.name) + ".";
+  for (const ParameterInfo &p : run.program.parameters) {
+    std::string name = p.tensor.name;
+    if (name.compare(0, prefix.size(), prefix) != 0)
+      continue;
+    auto *value = reinterpret_cast<float *>(run.parameters.data + p.offset);
+    Case &c = cases[caseOf(module, name)];
+    if (p.trainable)
+      c.parameters.push_back({name, value, reinterpret_cast<float *>(run.gradients.data + p.offset), elementCount(shapeOf(p.tensor, nullptr))});
+    else if (lastOf(name) == "weights")
+      c.c = value;
+  }
+  for (const InputInfo &input : module.inputs)
+    if (lastOf(input.buffer.tensor.name) == "weights")
+      cases[caseOf(module, input.buffer.tensor.name)].c = reinterpret_cast<float *>(run.arena.data + input.buffer.offset);
+  for (const BufferInfo &output : module.outputs)
+    if (lastOf(output.tensor.name) == "result") {
+      Case &c = cases[caseOf(module, output.tensor.name)];
+      c.y = reinterpret_cast<float *>(run.arena.data + output.offset);
+      c.size = elementCount(shapeOf(output.tensor, dims.data()));
+    }
+  for (auto it = cases.begin(); it != cases.end();)
+    it = it->second.y && it->second.c ? std::next(it) : cases.erase(it);
+  for (auto &[name, c] : cases)
+    c.probe();
+}
+
+void ModuleCheck::fillInputs() {
+  std::mt19937 generator(17 + rows);
+  std::uniform_real_distribution<float> uniform(-1.5f, 1.5f);
+  for (const InputInfo &input : module.inputs) {
+    std::byte *data = run.arena.data + input.buffer.offset;
+    int64_t n = elementCount(shapeOf(input.buffer.tensor, dims.data()));
+    for (int64_t i = 0; i < n; ++i) {
+      if (input.buffer.tensor.type == DType::F32)
+        reinterpret_cast<float *>(data)[i] = uniform(generator);
+      else if (input.buffer.tensor.type == DType::I64)
+        reinterpret_cast<int64_t *>(data)[i] = generator() % 4;
+      else
+        data[i] = std::byte(i % 4 == 0 || generator() % 2);
+    }
+  }
+}
+
+/// Memory without meaning, but for inputs and parameters.
+void ModuleCheck::fresh() {
+  std::memset(run.arena.data, 0xFF, run.arena.size);
+  fillInputs();
+  forward();
+}
+
+void ModuleCheck::save() {
+  std::string prefix = std::to_string(rows) + "|" + module.name + ".";
+  auto add = [&](const BufferInfo &buffer) {
+    std::vector<int64_t> shape = shapeOf(buffer.tensor, dims.data());
+    std::vector<std::byte> bytes(elementCount(shape) * sizeOf(buffer.tensor.type));
+    std::memcpy(bytes.data(), run.arena.data + buffer.offset, bytes.size());
+    run.saved.add(prefix + buffer.tensor.name, buffer.tensor.type, shape, std::move(bytes));
+  };
+  for (const BufferInfo &output : module.outputs)
+    add(output);
+  for (const InputInfo &input : module.inputs)
+    add(input.buffer);
+}
+
+std::map<std::string, std::vector<std::vector<float>>> ModuleCheck::snapshot() {
+  std::map<std::string, std::vector<std::vector<float>>> result;
+  for (auto &[name, c] : cases)
+    for (const Parameter &p : c.parameters)
+      result[name].emplace_back(p.gradient, p.gradient + p.size);
+  return result;
+}
+
+/// d sum(y * c) / d element, for each case in the order of its probes.
+std::map<std::string, std::vector<double>> ModuleCheck::differences() {
+  std::map<std::string, std::vector<double>> result;
+  size_t most = 0;
+  for (auto &[name, c] : cases) {
+    result[name].assign(c.probes.size(), 0);
+    most = std::max(most, c.probes.size());
+  }
+  std::map<std::string, std::vector<float>> above;
+  for (size_t i = 0; i < most; ++i) {
+    std::map<std::string, float> before;
+    for (auto &[name, c] : cases)
+      if (float *e = c.element(i))
+        before[name] = *e;
+    auto move = [&](double by) {
+      for (auto &[name, value] : before)
+        *cases[name].element(i) = float(value + by);
+    };
+    for (double step : {kStep, kStep / 2}) {
+      move(step);
+      forward();
+      for (auto &[name, value] : before)
+        above[name].assign(cases[name].y, cases[name].y + cases[name].size);
+      move(-step);
+      forward();
+      for (auto &[name, value] : before) {
+        const Case &c = cases[name];
+        double sum = 0, distance = double(float(value + step)) - float(value - step);
+        for (int64_t k = 0; k < c.size; ++k)
+          sum += (double(above[name][k]) - c.y[k]) * c.c[k];
+        result[name][i] += (step == kStep ? -1.0 : 4.0) / 3 * sum / distance;
+      }
+    }
+    move(0);
+  }
+  return result;
+}
+
+int ModuleCheck::compare(const Case &c, size_t parameter, const std::vector<double> &expected) {
+  const Parameter &p = c.parameters[parameter];
+  double difference = 0, size = 0, n = 0;
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (c.probes[i].first == parameter) {
+      double value = p.gradient[c.probes[i].second];
+      difference += std::pow(value - expected[i], 2);
+      size += std::max(std::pow(value, 2), std::pow(expected[i], 2));
+      ++n;
+    }
+  ++count;
+  difference = std::sqrt(difference), size = std::sqrt(size);
+  bool good = difference <= kTolerance * size + kNoise * std::sqrt(n);
+  if (!good || verbose)
+    std::printf("%-60s rows %lld  |gradient| %9.3g  difference %9.3g  %s\n", p.name.c_str(), (long long)rows, size, difference, good ? "" : "WRONG");
+  for (size_t i = 0; i < expected.size() && !good; ++i)
+    if (c.probes[i].first == parameter)
+      std::printf("    [%lld] %.6g, by differences %.6g\n", (long long)c.probes[i].second, p.gradient[c.probes[i].second], expected[i]);
+  return !good;
+}
+
+int ModuleCheck::check() {
+  if (!module.backward) {
+    std::printf("%s: no backward function\n", module.name);
+    return 1;
+  }
+  int wrong = 0;
+  std::memset(run.gradients.data, 0, run.gradients.size);
+  fresh();
+  save();
+  module.backward(context());
+  auto once = snapshot();
+  auto expected = [&] {
+    fresh();
+    return differences();
+  }();
+  for (auto &[name, c] : cases) {
+    for (size_t k = 0; k < c.parameters.size(); ++k)
+      wrong += compare(c, k, expected[name]);
+  }
+  // A second part adds to the first; sums do not depend on threads.
+  omp_set_num_threads(kThreads);
+  fresh();
+  module.backward(context());
+  omp_set_num_threads(1);
+  for (auto &[name, c] : cases)
+    for (size_t k = 0; k < c.parameters.size(); ++k)
+      for (int64_t i = 0; i < c.parameters[k].size; ++i) {
+        float twice = c.parameters[k].gradient[i], one = once[name][k][i];
+        if (std::abs(twice - 2 * one) <= 1e-5f * std::abs(one) + 1e-5f || std::isnan(one))
+          continue;
+        std::printf("%s rows %lld: [%lld] is %g after one part, %g after two\n", c.parameters[k].name.c_str(), (long long)rows, (long long)i, one, twice);
+        ++wrong;
+        break;
+      }
+  return wrong;
+}
+
+int run(const char *valuesFile, bool verbose) {
+  omp_set_num_threads(1);
+  Run run{kProgram};
+  for (const ParameterInfo &p : kProgram.parameters) {
+    std::vector<int64_t> shape = shapeOf(p.tensor, nullptr);
+    auto *value = reinterpret_cast<float *>(run.parameters.data + p.offset);
+    initialize(value, shape, p.init, p.tensor.name, kProgram.seed);
+    std::vector<std::byte> bytes(elementCount(shape) * sizeof(float));
+    std::memcpy(bytes.data(), value, bytes.size());
+    run.saved.add(std::string("|") + p.tensor.name, p.tensor.type, shape, std::move(bytes));
+  }
+  int wrong = 0;
+  int64_t checked = 0;
+  for (const ModuleInfo &module : kProgram.modules) {
+    std::vector<int64_t> rows = {0};
+    if (!module.symbols.empty())
+      rows = {module.symbols[0].max, 1, 0};
+    for (int64_t n : rows) {
+      ModuleCheck check(run, module, n, verbose);
+      wrong += check.check();
+      checked += check.checked();
+    }
+  }
+  run.saved.write(valuesFile);
+  std::printf("%lld gradients of %zu modules: %d failures\n", (long long)checked, kProgram.modules.size, wrong);
+  return wrong ? 1 : 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: gradients VALUES.safetensors [-v]\n");
+    return 2;
+  }
+  try {
+    return run(argv[1], argc > 2);
+  } catch (const Error &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,157 @@
+# What stage functions are made of: layer functions called with several parameters, saved sets, tensors large enough for threads.
+"""Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception"""
+
+import numpy as np
+
+import products
+import shapes
+from builder import Value
+from elementwise import erf, sigmoid
+from products import ints
+
+
+def block(b, name, rows, save=""):
+    """Text of a layer function: a gated product behind a norm, and the sum with its input."""
+    x, w, u, s = (Value(n, shape) for n, shape in [("%x", (rows, 4)), ("%w", (4, 4)), ("%u", (4, 4)), ("%s", (4,))])
+    lines, outer = [], b.lines
+    b.lines = lines
+    h = b.op("rms_norm", [x, s], x.shape, "eps = 0.01 : f64, axes = 1 : i64")
+    gate = b.op("silu", [b.op("linear", [h, w], x.shape)], x.shape)
+    y = b.op("add", [x, b.op("mul", [gate, b.op("linear", [h, u], x.shape)], x.shape)], x.shape)
+    b.lines = outer
+    attributes = f' attributes {{nn.save = "{save}"}}' if save else ""
+    arguments = ", ".join(f"{v.name}: {v.type}" for v in (x, w, u, s))
+    body = "".join(f"  {line}\n" for line in lines)
+    b.family.functions.append(f"func.func private @{name}({arguments}) -> {y.type}{attributes} {{\n{body}  return {y.name} : {y.type}\n}}")
+
+
+def call(b, name, operands):
+    result = Value(b.family.fresh(), operands[0].shape)
+    b.lines.append(f"{result.name} = func.call @{name}({', '.join(v.name for v in operands)}) : ({', '.join(v.type for v in operands)}) -> {result.type}")
+    return result
+
+
+def block_reference(x, w, u, s):
+    h = x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.01) * s
+    a = h @ w.T
+    return x + a * sigmoid(a) * (h @ u.T)
+
+
+def layers(case):
+    for save in ("", "none", "all"):
+        for rows in (3, "rows"):
+            name = f"layers_{save or 'vjp'}_{rows}"
+            b = case(name)
+            block(b, f"block_{save or 'vjp'}_{rows}", rows, save)
+            x = b.input("x", rows, 4) if rows == "rows" else b.param("x", 3, 4)
+            weights = [[b.param(f"{n}{i}", 4, 4, rule="normal(0,0.5)") for n in "wu"] + [b.param(f"s{i}", 4)] for i in (0, 1)]
+            # The second parameters are used by two layers; the first call's input may not train.
+            for i in (0, 1, 1):
+                x = call(b, f"block_{save or 'vjp'}_{rows}", [x, *weights[i]])
+
+            def reference(t):
+                x = t["x"]
+                for i in (0, 1, 1):
+                    x = block_reference(x, *(t[f"{n}{i}"] for n in "wus"))
+                return x
+
+            b.result(x, reference)
+            b.tolerance = 3e-5
+    b = case("shared_operand")  # one tensor is two operands of a layer
+    block(b, "block_shared", 3)
+    x, w, s = b.param("x", 3, 4), b.param("w", 4, 4, rule="normal(0,0.5)"), b.param("s", 4)
+    b.result(call(b, "block_shared", [x, w, w, s]), lambda t: block_reference(t["x"], t["w"], t["w"], t["s"]))
+    b = case("unused")  # a parameter without a use trains nothing
+    x = b.param("x", 3)
+    b.param("nothing", 4)
+    b.result(b.op("exp", [x], (3,)), lambda t: np.exp(t["x"]))
+    b = case("forked")  # a branch that rejoins
+    x = b.param("x", 3, 4)
+    left, right = b.op("sin", [x], (3, 4)), b.op("exp", [x], (3, 4))
+    both = b.op("mul", [left, right], (3, 4))
+    b.result(b.op("add", [b.op("sub", [both, left], (3, 4)), x], (3, 4)), lambda t: np.sin(t["x"]) * np.exp(t["x"]) - np.sin(t["x"]) + t["x"])
+    b = case("output_is_read")  # what a case ends with is a parameter's own value
+    x = b.param("x", 3, 4)
+    b.result(b.op("reshape", [x], (4, 3)), lambda t: t["x"].reshape(4, 3))
+    b = case("generated")
+    x = b.param("x", 4, 4)
+    mask = Value(b.family.fresh(), (4, 4))
+    mask.dtype = "i1"
+    b.lines.append(f"{mask.name} = nn.generate : {mask.type} {{ ^bb0(%i: index, %j: index): %le = arith.cmpi sle, %j, %i : index   nn.yield %le : i1 }}")
+    y = b.op("where", [mask, x, b.constant(np.array(0, np.float32))], (4, 4))
+    b.result(b.op("mul", [y, x], (4, 4)), lambda t: np.tril(t["x"] ** 2))
+
+
+def large(case):
+    """Past the sizes from which kernels use threads, vectors and blocked layouts."""
+    wide = (600, 65)
+    b = case("chain")
+    x = b.param("x", *wide)
+    y = b.op("gelu", [b.op("mul", [x, b.param("w", 65)], wide)], wide)
+    b.result(y, lambda t: (lambda v: v / 2 * (1 + erf(v / np.sqrt(2))))(t["x"] * t["w"]))
+    b = case("linear")
+    x, w = b.param("x", *wide), b.param("w", 33, 65, rule="normal(0,0.2)")
+    b.result(b.op("linear", [x, w, b.param("b", 33)], (600, 33)), lambda t: t["x"] @ t["w"].T + t["b"])
+    b = case("layer_norm")
+    x = b.param("x", *wide)
+    y = b.op("layer_norm", [x, b.param("scale", 65), b.param("bias", 65)], wide, "eps = 0.01 : f64, axes = 1 : i64", segments=[1, 1, 1])
+
+    def layer_norm(t):
+        x = t["x"] - t["x"].mean(-1, keepdims=True)
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.01) * t["scale"] + t["bias"]
+
+    b.result(y, layer_norm)
+    b = case("rms_norm")
+    x = b.param("x", *wide)
+    y = b.op("rms_norm", [x, b.param("scale", 65)], wide, "eps = 0.01 : f64, axes = 1 : i64")
+    b.result(y, lambda t: t["x"] / np.sqrt((t["x"] ** 2).mean(-1, keepdims=True) + 0.01) * t["scale"])
+    for axis in (0, 1):
+        b = case(f"softmax_{axis}")
+        b.result(b.op("softmax", [b.param("x", *wide)], wide, f"axis = {axis} : i64"), lambda t, axis=axis: 1.0 * shapes.softmax(t["x"], axis))
+        b = case(f"reduce_{axis}")
+        b.result(b.op("reduce", [b.param("x", *wide)], (wide[1 - axis],), f"kind = 1 : i32, axes = {ints([axis])}"), lambda t, axis=axis: t["x"].mean(axis))
+    b = case("reduce_all")
+    b.result(b.op("reduce", [b.param("x", *wide)], (), f"kind = 0 : i32, axes = {ints([0, 1])}"), lambda t: t["x"].sum())
+    b = case("transpose")
+    b.result(b.op("transpose", [b.param("x", 20, 30, 70)], (70, 20, 30), f"permutation = {ints([2, 0, 1])}"), lambda t: t["x"].transpose(2, 0, 1))
+    b = case("gather")
+    index = (np.arange(700) * 37 % 50).astype(np.int64)
+    b.result(b.op("gather", [b.param("x", 50, 32), b.constant(index)], (700, 32), "axis = 0 : i64"), lambda t: t["x"][index])
+    b = case("cross_entropy")
+    labels = (np.arange(600) * 29 % 65).astype(np.int64)
+    y = b.op("cross_entropy", [b.param("x", *wide), b.constant(labels)], (600,), "")
+    b.result(y, lambda t: -np.log(shapes.softmax(t["x"], -1))[np.arange(600), labels])
+    b = case("group_norm")
+    x = b.param("x", 2, 16, 24, 24)
+    y = b.op("group_norm", [x, b.param("scale", 16), b.param("bias", 16)], x.shape, "eps = 0.01 : f64, groups = 4 : i64", segments=[1, 1, 1])
+
+    def group_norm(t):
+        g = t["x"].reshape(2, 4, -1)
+        g = (g - g.mean(-1, keepdims=True)) / np.sqrt(g.var(-1, keepdims=True) + 0.01)
+        return g.reshape(t["x"].shape) * t["scale"].reshape(16, 1, 1) + t["bias"].reshape(16, 1, 1)
+
+    b.result(y, group_norm)
+    for name, groups, stride in [("conv", 1, 1), ("conv_strided", 1, 2), ("conv_depthwise", 16, 1)]:
+        b = case(name)
+        x, w = b.param("x", 2, 16, 20, 20), b.param("w", 16 if groups > 1 else 24, 16 // groups, 3, 3, rule="normal(0,0.2)")
+        size = (20 - 1) // stride + 1
+        y = b.op("conv", [x, w, b.param("b", w.shape[0])], (2, w.shape[0], size, size),
+                 f"strides = {ints([stride] * 2)}, pads = {ints([1] * 4)}, dilations = {ints([1] * 2)}, groups = {groups} : i64")
+        b.result(y, lambda t, s=stride, g=groups: products.convolve(t["x"], t["w"], (s, s), (1, 1, 1, 1), (1, 1), g) + t["b"].reshape(-1, 1, 1))
+    b = case("pool")
+    x = b.param("x", 2, 16, 24, 24)
+    attributes = f"kernel = {ints([3, 3])}, strides = {ints([2, 2])}, pads = {ints([1, 1, 1, 1])}, dilations = {ints([1, 1])}"
+    y = b.op("pool", [x], (2, 16, 12, 12), "kind = 1 : i32, " + attributes)
+    b.result(y, lambda t: products.pooled(t["x"], "avg", (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), (12, 12)))
+    b = case("attention")
+    q, k, v = b.param("q", 2, 70, 4, 16), b.param("k", 2, 130, 2, 16), b.param("v", 2, 130, 2, 16)
+    y, _ = b.op("attention", [q, k, v], [(2, 70, 4, 16), (2, 4, 70)], "scale = 0.25 : f64, causal")
+    b.result(y, lambda t: products.attend(t["q"], t["k"], t["v"], None, 0.25, True, "mean"))
+    b = case("matmul")
+    x, y = b.param("x", 3, 90, 70, rule="normal(0,0.3)"), b.param("y", 3, 70, 50, rule="normal(0,0.3)")
+    b.result(b.op("matmul", [x, y], (3, 90, 50)), lambda t: t["x"] @ t["y"])
+    b = case("cumsum")
+    b.result(b.op("cumsum", [b.param("x", 300, 70, rule="normal(0,0.1)")], (300, 70), "axis = 0 : i64"), lambda t: t["x"].cumsum(0))
+
+
+FAMILIES = {"layers": layers, "large": large}
