@@ -10,6 +10,7 @@
 
 #include "models/import/Import.h"
 
+#include "dialects/nn/NNNames.h"
 #include "dialects/dist/DistOps.h"
 #include "models/import/NodeImporter.h"
 #include "models/import/Parameters.h"
@@ -175,7 +176,7 @@ LogicalResult Importer::importInputs(func::FuncOp function) {
     }
     types.push_back(nn::makeTensorType(shape, toMlir(&context, *element)));
     attributes.push_back(b.getDictionaryAttr(
-        b.getNamedAttr(dist::kNameAttr, b.getStringAttr(v.name))));
+        b.getNamedAttr(nn::kNameAttr, b.getStringAttr(v.name))));
   }
   function.setType(b.getFunctionType(types, {}));
   Block *block = function.addEntryBlock();
@@ -387,7 +388,7 @@ LogicalResult Importer::importOutputs(const onnx::Graph &graph,
     results.push_back(g->full);
     types.push_back(g->full.getType());
     attributes.push_back(b.getDictionaryAttr(
-        b.getNamedAttr(dist::kNameAttr, b.getStringAttr(v.name))));
+        b.getNamedAttr(nn::kNameAttr, b.getStringAttr(v.name))));
   }
   func::ReturnOp::create(b, UnknownLoc::get(&context), results);
   function.setType(

@@ -95,6 +95,7 @@ rt.func @f(%a: !rt.buffer<f32, [2]>) {
 // -----
 
 rt.func @g() attributes {scratch_bytes = 128 : i64} {
+  %s = rt.alloc at 0 : !rt.buffer<i8, [128]>
 }
 rt.func @f() {
   %s = rt.alloc at 0 : !rt.buffer<i8, [64]>
