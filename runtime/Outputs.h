@@ -23,7 +23,7 @@ public:
 
   void add(const TaskRow &row, const Part &part);
 
-  /// Tensors "out.<module>.<output>", "loss" and "loss.<term>".
+  /// Tensors "<module>.<output>", "loss" and "loss.<term>".
   void write(const std::string &path, const StepResult &result) const;
 
 private:

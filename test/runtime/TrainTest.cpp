@@ -126,8 +126,8 @@ TEST(Train, DumpsOfTheFirstStep) {
         std::memcpy(v.data(), y.data, y.size);
     EXPECT_LT(relativeError(u, v), 1e-6) << name;
   };
-  compare(".outputs", "out.tower.embeds", {kImages, 2});
-  compare(".outputs", "out.head.prediction", {kSamples});
+  compare(".outputs", "tower.embeds", {kImages, 2});
+  compare(".outputs", "head.prediction", {kSamples});
   compare(".outputs", "loss", {});
   compare(".outputs", "loss.square", {});
   compare(".gradients", "tower.w", {2, 3});
