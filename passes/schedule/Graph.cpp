@@ -1,0 +1,162 @@
+//===- Graph.cpp - Tasks of a problem and what they wait for --------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Graph.h"
+
+#include <algorithm>
+
+namespace dt::schedule {
+
+namespace {
+
+/// Calls f(microbatch, from, to, latency) for every message of an edge, in
+/// forward direction.
+template <typename F>
+void forEachMessage(const Problem &problem, const Edge &edge, F f) {
+  const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
+  int n = problem.microbatches;
+  int fromCount = int(from.replicas.size()), toCount = int(to.replicas.size());
+  if (!edge.routes.empty()) {
+    for (const Route &route : edge.routes)
+      for (int k = route.microbatch < 0 ? 0 : route.microbatch,
+               end = route.microbatch < 0 ? n : k + 1;
+           k < end; ++k)
+        f(k, route.from, route.to, route.latency);
+    return;
+  }
+  for (int k = 0; k < n; ++k)
+    for (int i = 0; i < fromCount; ++i)
+      for (int j = 0; j < toCount; ++j)
+        if (fromCount != toCount || i == j)
+          f(k, i, j, edge.latency);
+}
+
+} // namespace
+
+Graph::Graph(const Problem &problem) : problem(problem) {
+  buildNodes();
+  buildDependences();
+}
+
+void Graph::buildNodes() {
+  int n = problem.microbatches;
+  placesOfRank.resize(problem.ranks);
+  for (int s = 0; s < int(problem.stages.size()); ++s) {
+    const Stage &stage = problem.stages[s];
+    placeBase.push_back(int(places.size()));
+    int count = stage.batchSync ? problem.getNumGroups() : n;
+    int replicas = int(stage.replicas.size());
+    for (int r = 0; r < replicas; ++r) {
+      int place = int(places.size());
+      places.push_back({s, r});
+      nodeBase.push_back(numNodes);
+      for (int rank : stage.replicas[r])
+        placesOfRank[rank].push_back(place);
+      for (int k = 0; k < count; ++k) {
+        auto at = [&](const Table &table) {
+          if (stage.batchSync)
+            return table.values[std::min<size_t>(k, table.values.size() - 1)];
+          return table.at(k, r, n, replicas);
+        };
+        placeOf.push_back(place);
+        time.insert(time.end(),
+                    {at(stage.forward), at(stage.input), at(stage.weight)});
+        activation.push_back(at(stage.activation));
+        weightActivation.push_back(stage.hasWeight ? at(stage.weightActivation)
+                                                   : 0);
+        flags.insert(flags.end(),
+                     {1, uint8_t(stage.hasBackward),
+                      uint8_t(stage.hasBackward && stage.hasWeight)});
+        numNodes += 3;
+      }
+    }
+  }
+}
+
+void Graph::addDependences(
+    int index, std::vector<std::pair<Node, Dependence>> &list) const {
+  const Edge &edge = problem.edges[index];
+  const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
+  if (to.batchSync) {
+    // The sync waits for the whole group on all replicas; every backward of
+    // the group waits for the sync.
+    int sync = getPlace(edge.to, 0);
+    for (int r = 0; r < int(from.replicas.size()); ++r)
+      for (int k = 0; k < problem.microbatches; ++k) {
+        int place = getPlace(edge.from, r);
+        Node node = getNode(sync, kForward, problem.getGroup(k));
+        list.push_back(
+            {node, {getNode(place, kForward, k), edge.latency, index}});
+        if (edge.gradient && from.hasBackward)
+          list.push_back(
+              {getNode(place, kGradient, k), {node, edge.latency, index}});
+      }
+    return;
+  }
+  forEachMessage(problem, edge, [&](int k, int i, int j, Time latency) {
+    int a = getPlace(edge.from, i), b = getPlace(edge.to, j);
+    if (from.replicas[i] == to.replicas[j])
+      latency = 0;
+    list.push_back(
+        {getNode(b, kForward, k), {getNode(a, kForward, k), latency, index}});
+    if (edge.gradient)
+      list.push_back({getNode(a, kGradient, k),
+                      {getNode(b, kGradient, k), latency, index}});
+  });
+}
+
+void Graph::buildDependences() {
+  std::vector<std::pair<Node, Dependence>> list;
+  for (int e = 0; e < int(problem.edges.size()); ++e)
+    addDependences(e, list);
+  // Counting sort by consumer, then by producer: both stable.
+  predBegin.assign(numNodes + 1, 0);
+  succBegin.assign(numNodes + 1, 0);
+  for (auto &[node, dependence] : list) {
+    ++predBegin[node + 1];
+    ++succBegin[dependence.node + 1];
+  }
+  for (int i = 0; i < numNodes; ++i) {
+    predBegin[i + 1] += predBegin[i];
+    succBegin[i + 1] += succBegin[i];
+  }
+  predecessors.resize(list.size());
+  successors.resize(list.size());
+  std::vector<int> pred(predBegin.begin(), predBegin.end() - 1);
+  std::vector<int> succ(succBegin.begin(), succBegin.end() - 1);
+  for (auto &[node, dependence] : list) {
+    predecessors[pred[node]++] = dependence;
+    successors[succ[dependence.node]++] = {node, dependence.latency,
+                                           dependence.edge};
+  }
+}
+
+Task Graph::getTask(Node node, bool split) const {
+  Place place = places[getPlaceOf(node)];
+  Kind kind = Kind::Forward;
+  if (getSlotOf(node) == kGradient)
+    kind = split ? Kind::Input : Kind::Backward;
+  else if (getSlotOf(node) == kWeight)
+    kind = Kind::Weight;
+  else if (problem.stages[place.stage].batchSync)
+    kind = Kind::Sync;
+  return {kind, place.stage, getMicrobatchOf(node), place.replica};
+}
+
+Bytes Graph::getMemoryChange(Node node, bool split) const {
+  const Stage &stage = problem.stages[places[getPlaceOf(node)].stage];
+  switch (getSlotOf(node)) {
+  case kForward:
+    return stage.hasBackward ? getActivation(node) : 0;
+  case kGradient:
+    return (split ? getWeightActivation(node) : 0) - getActivation(node);
+  case kWeight:
+    return -getWeightActivation(node);
+  }
+  return 0;
+}
+
+} // namespace dt::schedule

@@ -1,0 +1,128 @@
+//===- Graph.h - Tasks of a problem and what they wait for --------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The problem with every task numbered and its dependences in arrays, made once
+// and used by schedules, searches and the evaluator, which then cost a few
+// nanoseconds a task. A backward is one node, whether split or not; its weight
+// gradient, if split off, is another.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_GRAPH_H
+#define PASSES_SCHEDULE_GRAPH_H
+
+#include "passes/schedule/Problem.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+namespace dt::schedule {
+
+class Graph {
+public:
+  using Node = int;
+  enum Slot { kForward = 0, kGradient = 1, kWeight = 2 };
+
+  /// A dependence on another stage's task.
+  struct Dependence {
+    Node node;
+    Time latency;
+    int edge;
+  };
+
+  /// `problem` must have passed check() and outlive the graph.
+  explicit Graph(const Problem &problem);
+
+  const Problem &getProblem() const { return problem; }
+  int getNumNodes() const { return numNodes; }
+  int getNumMicrobatches() const { return problem.microbatches; }
+
+  /// A stage's replica: what has an order of its own.
+  int getPlace(int stage, int replica) const {
+    return placeBase[stage] + replica;
+  }
+  int getNumPlaces() const { return int(places.size()); }
+  struct Place {
+    int stage, replica;
+  };
+  Place getPlaceInfo(int place) const { return places[place]; }
+  llvm::ArrayRef<int> getRanks(int place) const {
+    return problem.stages[places[place].stage].replicas[places[place].replica];
+  }
+  /// Places that a rank runs.
+  llvm::ArrayRef<int> getPlacesOfRank(int rank) const {
+    return placesOfRank[rank];
+  }
+
+  Node getNode(int place, Slot slot, int microbatch) const {
+    return nodeBase[place] + microbatch * 3 + slot;
+  }
+  Node getNode(const Task &task) const {
+    return getNode(getPlace(task.stage, task.replica), getSlot(task.kind),
+                   task.microbatch);
+  }
+  static Slot getSlot(Kind kind) {
+    return kind == Kind::Weight                            ? kWeight
+           : kind == Kind::Backward || kind == Kind::Input ? kGradient
+                                                           : kForward;
+  }
+  int getPlaceOf(Node node) const { return placeOf[node / 3]; }
+  Slot getSlotOf(Node node) const { return Slot(node % 3); }
+  int getMicrobatchOf(Node node) const {
+    return (node - nodeBase[placeOf[node / 3]]) / 3;
+  }
+  /// The task of a node; a gradient is Kind::Input if `split`.
+  Task getTask(Node node, bool split) const;
+
+  /// Whether the node is a task at all: weight gradients exist where the stage
+  /// has one, a batch-sync has forwards only, one a group.
+  bool exists(Node node) const { return flags[node] & 1; }
+  /// Whether a stage's backward can be split.
+  bool canSplit(int stage) const {
+    return problem.stages[stage].hasBackward && problem.stages[stage].hasWeight;
+  }
+
+  /// Dependences on other places: of forwards and gradients only.
+  llvm::ArrayRef<Dependence> getPredecessors(Node node) const {
+    return {predecessors.data() + predBegin[node],
+            predecessors.data() + predBegin[node + 1]};
+  }
+  llvm::ArrayRef<Dependence> getSuccessors(Node node) const {
+    return {successors.data() + succBegin[node],
+            successors.data() + succBegin[node + 1]};
+  }
+
+  /// Duration; of a gradient without its weight part.
+  Time getTime(Node node) const { return time[node]; }
+  /// Bytes that the forward of this node's microbatch keeps, and what is left
+  /// of them between input and weight gradient.
+  Bytes getActivation(Node node) const { return activation[node / 3]; }
+  Bytes getWeightActivation(Node node) const {
+    return weightActivation[node / 3];
+  }
+  /// Bytes that running a node adds for good, to be counted from its start if
+  /// positive, else from its end. `split`: of a gradient, weights come later.
+  Bytes getMemoryChange(Node node, bool split) const;
+
+private:
+  void buildNodes();
+  void buildDependences();
+  void addDependences(int edge,
+                      std::vector<std::pair<Node, Dependence>> &list) const;
+
+  const Problem &problem;
+  int numNodes = 0;
+  std::vector<Place> places;
+  std::vector<int> placeBase, nodeBase, placeOf;
+  std::vector<std::vector<int>> placesOfRank;
+  std::vector<uint8_t> flags;
+  std::vector<Time> time;
+  std::vector<Bytes> activation, weightActivation;
+  std::vector<int> predBegin, succBegin;
+  std::vector<Dependence> predecessors, successors;
+};
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_GRAPH_H

@@ -1,0 +1,205 @@
+//===- Lines.cpp - Building blocks of schedules ---------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Lines.h"
+
+#include <algorithm>
+
+namespace dt::schedule {
+
+std::vector<int> getInFlight(const Problem &problem,
+                             const std::vector<int> &least) {
+  std::vector<int> counts(problem.stages.size(), 1);
+  std::vector<int> order = problem.getTopologicalOrder();
+  for (auto s = order.rbegin(); s != order.rend(); ++s) {
+    int &count = counts[*s];
+    if (!least.empty())
+      count = std::max(count, least[*s]);
+    for (const Edge &edge : problem.edges) {
+      if (edge.from != *s)
+        continue;
+      if (problem.stages[edge.to].batchSync)
+        count = std::max(count, problem.syncGroup > 0 ? problem.syncGroup
+                                                      : problem.microbatches);
+      else
+        count = std::max(count, counts[edge.to] + 1);
+    }
+    count = std::min(problem.microbatches,
+                     count + problem.units[problem.stages[*s].unit].runAhead);
+  }
+  return counts;
+}
+
+void appendForwards(const Graph &graph, int place, Line &line) {
+  for (int k = 0; k < graph.getNumMicrobatches(); ++k)
+    line.push_back(graph.getNode(place, Graph::kForward, k));
+}
+
+void appendBackwards(const Graph &graph, int place, Line &line) {
+  if (!graph.getProblem().stages[graph.getPlaceInfo(place).stage].hasBackward)
+    return;
+  for (int k = 0; k < graph.getNumMicrobatches(); ++k)
+    line.push_back(graph.getNode(place, Graph::kGradient, k));
+}
+
+Line makeOneFOneB(const Graph &graph, int place, int inFlight, int delay) {
+  Line line;
+  int n = graph.getNumMicrobatches(), stage = graph.getPlaceInfo(place).stage;
+  if (!graph.getProblem().stages[stage].hasBackward) {
+    appendForwards(graph, place, line);
+    return line;
+  }
+  bool split = delay >= 0 && graph.canSplit(stage);
+  inFlight = std::max(1, std::min(inFlight, n));
+  for (int k = 0; k < inFlight - 1; ++k)
+    line.push_back(graph.getNode(place, Graph::kForward, k));
+  for (int k = 0; k < n; ++k) {
+    if (k + inFlight - 1 < n)
+      line.push_back(graph.getNode(place, Graph::kForward, k + inFlight - 1));
+    line.push_back(graph.getNode(place, Graph::kGradient, k));
+    if (split && k >= delay)
+      line.push_back(graph.getNode(place, Graph::kWeight, k - delay));
+  }
+  if (split)
+    for (int k = std::max(0, n - delay); k < n; ++k)
+      line.push_back(graph.getNode(place, Graph::kWeight, k));
+  return line;
+}
+
+void appendSyncLines(const Graph &graph, std::vector<Line> &lines) {
+  const Problem &problem = graph.getProblem();
+  for (int s = 0; s < int(problem.stages.size()); ++s) {
+    if (!problem.stages[s].batchSync)
+      continue;
+    Line line;
+    for (int g = 0; g < problem.getNumGroups(); ++g)
+      line.push_back(graph.getNode(graph.getPlace(s, 0), Graph::kForward, g));
+    lines.push_back(line);
+  }
+}
+
+namespace {
+
+/// Simulates lines that share ranks.
+class Merge {
+public:
+  Merge(const Graph &graph, const std::vector<Line> &lines)
+      : graph(graph), lines(lines), cursor(lines.size(), 0),
+        end(graph.getNumNodes(), -1), split(graph.getNumNodes(), false),
+        listed(graph.getNumNodes(), false), free(graph.getProblem().ranks, 0) {
+    for (const Line &line : lines)
+      for (Graph::Node node : line) {
+        listed[node] = true;
+        if (graph.getSlotOf(node) == Graph::kWeight)
+          split[node - 1] = true;
+      }
+    solution.ranks.resize(graph.getProblem().ranks);
+  }
+
+  Solution run();
+
+private:
+  /// Whether two lines meet on some rank.
+  bool shares() const;
+  /// Earliest start of a line's head, or -1 if an input does not exist yet.
+  Time getStart(Graph::Node node) const;
+  void place(Graph::Node node, Time start);
+
+  const Graph &graph;
+  const std::vector<Line> &lines;
+  std::vector<size_t> cursor;
+  std::vector<Time> end;
+  std::vector<bool> split, listed;
+  std::vector<Time> free;
+  Solution solution;
+};
+
+bool Merge::shares() const {
+  std::vector<int> owner(graph.getProblem().ranks, -1);
+  for (size_t i = 0; i < lines.size(); ++i)
+    for (Graph::Node node : lines[i])
+      for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
+        if (owner[rank] >= 0 && owner[rank] != int(i))
+          return true;
+        owner[rank] = int(i);
+      }
+  return false;
+}
+
+Time Merge::getStart(Graph::Node node) const {
+  Time start = 0;
+  for (const Graph::Dependence &predecessor : graph.getPredecessors(node)) {
+    if (end[predecessor.node] < 0)
+      return -1;
+    start = std::max(start, end[predecessor.node] + predecessor.latency);
+  }
+  if (graph.getSlotOf(node) != Graph::kForward) {
+    if (end[node - 1] < 0)
+      return -1;
+    start = std::max(start, end[node - 1]);
+  }
+  for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+    start = std::max(start, free[rank]);
+  return start;
+}
+
+void Merge::place(Graph::Node node, Time start) {
+  Time duration = graph.getTime(node);
+  if (graph.getSlotOf(node) == Graph::kGradient && !split[node] &&
+      graph.exists(node + 1))
+    duration += graph.getTime(node + 1);
+  end[node] = start + duration;
+  for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
+    free[rank] = end[node];
+    solution.ranks[rank].push_back(graph.getTask(node, split[node]));
+  }
+}
+
+Solution Merge::run() {
+  if (!shares()) {
+    for (const Line &line : lines)
+      for (Graph::Node node : line)
+        for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+          solution.ranks[rank].push_back(graph.getTask(node, split[node]));
+    return std::move(solution);
+  }
+  while (true) {
+    // Earliest start first; of equals backwards first (they free memory and
+    // feed the critical path), then the older microbatch.
+    int best = -1;
+    std::tuple<Time, int, int> bestKey;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (cursor[i] == lines[i].size())
+        continue;
+      Graph::Node node = lines[i][cursor[i]];
+      Time start = getStart(node);
+      if (start < 0)
+        continue;
+      static constexpr int rank[] = {1, 0, 2};
+      std::tuple<Time, int, int> key = {start, rank[graph.getSlotOf(node)],
+                                        graph.getMicrobatchOf(node)};
+      if (best < 0 || key < bestKey) {
+        best = int(i);
+        bestKey = key;
+      }
+    }
+    if (best < 0)
+      break;
+    place(lines[best][cursor[best]++], std::get<0>(bestKey));
+  }
+  for (size_t i = 0; i < lines.size(); ++i)
+    for (; cursor[i] < lines[i].size(); ++cursor[i])
+      place(lines[i][cursor[i]], 0);
+  return std::move(solution);
+}
+
+} // namespace
+
+Solution mergeLines(const Graph &graph, const std::vector<Line> &lines) {
+  return Merge(graph, lines).run();
+}
+
+} // namespace dt::schedule

@@ -1,0 +1,47 @@
+//===- Lines.h - Building blocks of schedules ---------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A line is a list of tasks in a fixed order, usually those of one stage. A
+// rank with one line runs it; where several lines meet on a rank (colocated
+// stages, tensor-parallel groups of different sizes) they are merged by
+// simulating them. A merge takes only tasks whose inputs exist, so it adds no
+// deadlock.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_LINES_H
+#define PASSES_SCHEDULE_LINES_H
+
+#include "passes/schedule/Graph.h"
+
+namespace dt::schedule {
+
+/// Nodes in order. A backward is split if its weight gradient is in some line.
+using Line = std::vector<Graph::Node>;
+
+/// Microbatches whose forwards a stage runs before its first backward, for
+/// 1F1B on any DAG: one at a sink, one more than the largest successor's
+/// elsewhere, plus the unit's run-ahead; a whole group before a batch-sync; at
+/// most n. `least`, if given, holds lower bounds per stage.
+std::vector<int> getInFlight(const Problem &problem,
+                             const std::vector<int> &least = {});
+
+/// Forwards one after another, then backwards.
+void appendForwards(const Graph &graph, int place, Line &line);
+void appendBackwards(const Graph &graph, int place, Line &line);
+/// `inFlight` - 1 forwards, then a forward and a backward in turn, then the
+/// remaining backwards. The weight gradient of a microbatch follows `delay`
+/// backwards later; -1: not split.
+Line makeOneFOneB(const Graph &graph, int place, int inFlight, int delay = -1);
+/// The batch-sync stages' lines.
+void appendSyncLines(const Graph &graph, std::vector<Line> &lines);
+
+/// The order of tasks on every rank. If the lines wait for one another, the
+/// solution holds them nevertheless, and evaluating it reports the cycle.
+Solution mergeLines(const Graph &graph, const std::vector<Line> &lines);
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_LINES_H

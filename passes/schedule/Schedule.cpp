@@ -1,0 +1,62 @@
+//===- Schedule.cpp - Schedules by name -----------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Schedule.h"
+
+#include "passes/schedule/Evaluate.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Twine.h"
+
+using namespace llvm;
+
+namespace dt::schedule {
+
+// One declaration and one call for each file in schedules/, written by CMake.
+#define SCHEDULE(name) void add##name(Registry &registry);
+#include "passes/schedule/Schedules.inc"
+#undef SCHEDULE
+
+Registry::Registry() {
+#define SCHEDULE(name) add##name(*this);
+#include "passes/schedule/Schedules.inc"
+#undef SCHEDULE
+  llvm::sort(entries,
+             [](const Entry &a, const Entry &b) { return a.name < b.name; });
+}
+
+void Registry::add(StringRef name, StringRef summary, Solver solve) {
+  entries.push_back({name.str(), summary.str(), solve});
+}
+
+const Registry::Entry *Registry::find(StringRef name) const {
+  for (const Entry &entry : entries)
+    if (entry.name == name)
+      return &entry;
+  return nullptr;
+}
+
+std::string Registry::getNames() const {
+  std::string names;
+  for (const Entry &entry : entries)
+    names += (names.empty() ? "" : ", ") + entry.name;
+  return names;
+}
+
+Expected<Solution> solve(const Problem &problem, StringRef name,
+                         const Options &options) {
+  if (Error error = problem.check())
+    return error;
+  Registry registry;
+  const Registry::Entry *entry = registry.find(name);
+  if (!entry)
+    return createStringError("no schedule '" + name + "'; expected one of " +
+                             registry.getNames());
+  Graph graph(problem);
+  return entry->solve(graph, options);
+}
+
+} // namespace dt::schedule

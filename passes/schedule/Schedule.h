@@ -1,0 +1,61 @@
+//===- Schedule.h - Schedules by name -----------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A schedule turns a problem into an order of tasks on every rank. Each is one
+// file in schedules/ that defines `void add<File>(Registry &)`; the build finds
+// the files, so that adding one changes nothing else.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_SCHEDULE_H
+#define PASSES_SCHEDULE_SCHEDULE_H
+
+#include "passes/schedule/Graph.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace dt::schedule {
+
+/// What is minimised by schedules that search: the end of everything, or the
+/// longest span of a rank (Evaluate.h).
+enum class Objective { Wall, Span };
+
+struct Options {
+  Objective objective = Objective::Wall;
+  /// Work of a search, in tasks placed; 0 is the schedule's own default. A
+  /// count, not a time, so that results are the same everywhere.
+  int64_t effort = 0;
+};
+
+using Solver = llvm::Expected<Solution> (*)(const Graph &, const Options &);
+
+class Registry {
+public:
+  struct Entry {
+    std::string name, summary;
+    Solver solve;
+  };
+
+  /// All schedules of schedules/.
+  Registry();
+  void add(llvm::StringRef name, llvm::StringRef summary, Solver solve);
+  /// Null if there is none of that name.
+  const Entry *find(llvm::StringRef name) const;
+  const std::vector<Entry> &getEntries() const { return entries; }
+  /// "1f1b, gpipe, …" for messages.
+  std::string getNames() const;
+
+private:
+  std::vector<Entry> entries;
+};
+
+/// Checks the problem, runs the schedule of that name, adds communication.
+llvm::Expected<Solution> solve(const Problem &problem, llvm::StringRef name,
+                               const Options &options = {});
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_SCHEDULE_H

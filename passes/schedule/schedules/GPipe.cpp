@@ -1,0 +1,35 @@
+//===- GPipe.cpp - All forwards, then all backwards -----------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Huang et al., "GPipe", NeurIPS 2019. The least number of changes between
+// forward and backward, at the price of every microbatch's activations. Wall
+// time of p equal stages: (n + p - 1)(f + b + w).
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Lines.h"
+#include "passes/schedule/Schedule.h"
+
+namespace dt::schedule {
+
+static llvm::Expected<Solution> solveGPipe(const Graph &graph,
+                                           const Options &) {
+  std::vector<Line> lines;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    if (graph.getProblem().stages[graph.getPlaceInfo(place).stage].batchSync)
+      continue;
+    Line line;
+    appendForwards(graph, place, line);
+    appendBackwards(graph, place, line);
+    lines.push_back(std::move(line));
+  }
+  appendSyncLines(graph, lines);
+  return mergeLines(graph, lines);
+}
+
+void addGPipe(Registry &registry) {
+  registry.add("gpipe", "all forwards, then all backwards", solveGPipe);
+}
+
+} // namespace dt::schedule

@@ -1,0 +1,36 @@
+//===- OneFOneB.cpp - One forward, one backward, on any DAG of stages -----===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// PipeDream-Flush (Narayanan et al., 2021). A stage that is d stages away from
+// the end runs d forwards ahead, then a backward and a forward in turn, so that
+// it holds the activations of d + 1 microbatches at most. In a DAG, d is the
+// longest path to a sink: with less, a stage would wait for a gradient that
+// waits for a forward that the stage has not run.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Lines.h"
+#include "passes/schedule/Schedule.h"
+
+namespace dt::schedule {
+
+static llvm::Expected<Solution> solveOneFOneB(const Graph &graph,
+                                              const Options &) {
+  std::vector<int> inFlight = getInFlight(graph.getProblem());
+  std::vector<Line> lines;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    int stage = graph.getPlaceInfo(place).stage;
+    if (!graph.getProblem().stages[stage].batchSync)
+      lines.push_back(makeOneFOneB(graph, place, inFlight[stage]));
+  }
+  appendSyncLines(graph, lines);
+  return mergeLines(graph, lines);
+}
+
+void addOneFOneB(Registry &registry) {
+  registry.add("1f1b", "one forward, one backward, on any DAG of stages",
+               solveOneFOneB);
+}
+
+} // namespace dt::schedule
