@@ -24,6 +24,7 @@ class Value:
     name: str
     shape: tuple
     dtype: str = "f32"
+    moves: bool = False  # a trained parameter is in it
 
     @property
     def type(self):
@@ -52,12 +53,12 @@ class Case:
         self.family, self.name = family, name
         self.lines = []
         self.reference = None
+        self.gradients = None
         self.tolerance = 1e-5  # of y, relative to its largest element
-        self.gradient_tolerance = 2e-3
 
     def param(self, name, *shape, rule="normal(0,1)", trainable=True):
         full = f"{self.name}.{name}"
-        value = Value(self.family.fresh(), shape)
+        value = Value(self.family.fresh(), shape, moves=trainable)
         self.family.parameters.append(f'nn.parameter @"{full}" : {value.type} {"trainable " if trainable else ""}from #nn.init<"{rule}", "", "">')
         self.lines.append(f'{value.name} = nn.read @"{full}" : {value.type}')
         return value
@@ -73,7 +74,10 @@ class Case:
     def op(self, name, operands, result, attributes="", dtype="f32", segments=None):
         """`result`: shape, or a list of shapes for several results."""
         several = isinstance(result, list)
-        values = [Value("", shape, dtype) for shape in (result if several else [result])]
+        moves = any(v.moves for v in operands)
+        values = [Value("", shape, dtype, moves) for shape in (result if several else [result])]
+        if moves:
+            self.family.differentiated.add(name)
         base = self.family.fresh()
         if segments:
             attributes += (", " if attributes else "") + f"operandSegmentSizes = array<i32: {', '.join(map(str, segments))}>"
@@ -107,9 +111,10 @@ class Case:
         size = self.param(name, *shape, rule=f"uniform({low},{high})")
         return self.op("mul", [size, self.constant(sign)], shape), sign
 
-    def result(self, y, reference=None):
-        """Ends the case; `reference` gets the case's tensors by name, as float64 (integers as they are)."""
-        self.reference = reference
+    def result(self, y, reference, gradients=None):
+        """Ends the case. `reference` gets the case's tensors by name, as float64 (integers as they are). `gradients`, for what
+        differences do not tell, gets the same and says d sum(y * weights) / d parameter for some of the parameters."""
+        self.reference, self.gradients = reference, gradients
         ragged = any(isinstance(d, str) for d in y.shape)
         weights = self.input("weights", *y.shape) if ragged else self.frozen("weights", *y.shape)
         weighted = self.op("mul", [y, weights], y.shape)
@@ -125,6 +130,7 @@ class Family:
         self.name = name
         self.parameters, self.functions, self.inputs, self.lines, self.outputs = [], [], [], [], []
         self.cases: typing.Dict[str, Case] = {}
+        self.differentiated = set()  # operators through which gradients go
         self.total = None
         self.count = 0
 

@@ -9,6 +9,8 @@
 """check.py --dt-opt DT_OPT --work FOLDER [--only REGEX]: exit code 0 when forward values and gradients hold."""
 
 import argparse
+import json
+import os
 import pathlib
 import re
 import subprocess
@@ -23,6 +25,7 @@ import products
 import shapes
 import stages
 
+SEED = 0.75  # kSeed of Gradients.cpp
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -43,36 +46,88 @@ def families(only):
 def build(options):
     source, directory = options.work / "ops.mlir", options.work / "program"
     subprocess.run([options.dt_opt, source, "--emit=cpp", "-o", directory], check=True)
-    subprocess.run(["cmake", "-S", HERE, "-B", options.work / "build", "-G", "Ninja", f"-DPROGRAM={directory}", "-DCMAKE_BUILD_TYPE=Release",
-                    *options.cmake], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", options.work / "build", "--target", "gradients"], check=True, stdout=None if options.verbose else subprocess.DEVNULL)
+    quiet = {} if options.verbose else {"stdout": subprocess.DEVNULL}
+    cache = dict(os.environ, CCACHE_BASEDIR=str(options.work), CCACHE_NOHASHDIR="1")
+    configure = ["cmake", "-S", HERE, "-B", options.work / "build", "-G", "Ninja", f"-DPROGRAM={directory}", "-DCMAKE_BUILD_TYPE=Release", *options.cmake]
+    subprocess.run(configure, check=True, env=cache, **quiet)
+    subprocess.run(["cmake", "--build", options.work / "build", "--target", "gradients"], check=True, env=cache, **quiet)
 
 
-def forward_values(families, values):
-    """Compares each case's result with its reference, for every number of rows; returns failures and the number of comparisons."""
+class Values:
+    """What the checker saved: tensors of a case with a number of rows, gradients of its parameters."""
+
+    def __init__(self, file):
+        self.values = load_file(file)
+
+    def rows(self, family):
+        return sorted({key.split("|")[0] for key in self.values if key.split("|")[1].startswith(f"{family.name}.") and key[0] != "|"})
+
+    def tensors(self, rows, case):
+        prefix, result = f"{case.family.name}.{case.name}.", {}
+        for key, value in self.values.items():
+            if key.startswith(f"{rows}|{prefix}") or key.startswith(f"|{prefix}"):
+                result[key.split(prefix)[1]] = value.astype(np.float64) if value.dtype == np.float32 else value
+        return result
+
+    def gradients(self, rows, case):
+        prefix = f"{rows}|gradient|{case.family.name}.{case.name}."
+        return {key.removeprefix(prefix): value for key, value in self.values.items() if key.startswith(prefix)}
+
+
+def differs(actual, expected, tolerance):
+    """How two tensors differ, or nothing."""
+    expected = np.asarray(expected)
+    if expected.shape != actual.shape:
+        return f"shape {actual.shape}, expected {expected.shape}"
+    error = np.abs(actual - expected).max(initial=0) / max(np.abs(expected).max(initial=0), 1e-3)
+    return None if error <= tolerance or np.array_equal(actual, expected, equal_nan=True) else f"differs by {error:.2g}: {actual.ravel()[:8]}, expected {expected.ravel()[:8]}"
+
+
+def compare(case, rows, values):
+    """Compares a case's result with its reference, and gradients that it has formulas for."""
+    tensors = values.tensors(rows, case)
+    if "result" not in tensors:
+        return ["has no result"]
+    y = tensors.pop("result")
+    found = []
+    with np.errstate(all="ignore"):
+        found.append(("result", differs(y, case.reference(tensors), case.tolerance)))
+        if case.gradients:
+            actual = values.gradients(rows, case)
+            for name, expected in case.gradients(tensors).items():
+                found.append((f"gradient of {name}", differs(actual[name], SEED * np.ravel(expected), 1e-5)))
+    return [f"{name} {what}" for name, what in found if what]
+
+
+def compare_all(families, values):
     failures, count = [], 0
     for family in families:
         for case in family.cases.values():
-            prefix = f"{family.name}.{case.name}."
-            for rows in sorted({key.split("|")[0] for key in values if prefix in key}):
-                tensors = {}
-                for key, value in values.items():
-                    if key.startswith(f"{rows}|{prefix}") or key.startswith(f"|{prefix}"):
-                        name = key.split(prefix)[1]
-                        tensors[name] = value.astype(np.float64) if value.dtype == np.float32 else value
-                if "result" not in tensors or case.reference is None:
-                    continue
-                y = tensors.pop("result")
+            for rows in values.rows(family):
                 count += 1
-                with np.errstate(all="ignore"):
-                    expected = np.asarray(case.reference(tensors))
-                if expected.shape != y.shape:
-                    failures.append(f"{prefix[:-1]} with {rows} rows: shape {y.shape}, expected {expected.shape}")
-                    continue
-                error = np.abs(y - expected).max(initial=0) / max(np.abs(expected).max(initial=0), 1e-3)
-                if not error <= case.tolerance:
-                    failures.append(f"{prefix[:-1]} with {rows} rows: values differ by {error:.2g}")
+                failures += [f"{family.name}.{case.name} with {rows} rows: {failure}" for failure in compare(case, rows, values)]
     return failures, count
+
+
+def uncovered(families, options):
+    """Operators with a gradient (of the dialect's definition) that no case differentiates."""
+    if not options.tblgen:
+        return []
+    root = HERE.parents[2]
+    command = [options.tblgen, "-dump-json", "-I", root, "-I", options.llvm_include, root / "dialects/nn/NNOps.td"]
+    records = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def flat(traits):
+        for trait in traits:
+            record = records[trait["def"]]
+            yield record
+            if "TraitList" in record["!superclasses"]:
+                yield from flat(record["traits"])
+
+    operators = [records[name] for name in records["!instanceof"]["Op"]]
+    smooth = {op["opName"] for op in operators if any(t.get("cppInterfaceName") == "VjpOpInterface" for t in flat(op["traits"]))}
+    assert smooth, "no operator with a gradient: has the interface's name changed?"
+    return sorted(smooth - set().union(*(f.differentiated for f in families)))
 
 
 def main():
@@ -81,9 +136,12 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--only", help="cases family.name that match this expression")
     parser.add_argument("--cmake", action="append", default=[], help="further arguments of cmake")
+    parser.add_argument("--tblgen", help="llvm-tblgen: every operator with a gradient must have a case")
+    parser.add_argument("--llvm-include", default="/usr/lib/llvm-22/include")
     parser.add_argument("--write", action="store_true", help="write ops.mlir only")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
+    options.work = options.work.resolve()
     options.work.mkdir(parents=True, exist_ok=True)
     chosen = families(options.only)
     (options.work / "ops.mlir").write_text(builder.program(chosen))
@@ -93,7 +151,11 @@ def main():
     build(options)
     values = options.work / "values.safetensors"
     gradients = subprocess.run([options.work / "build" / "gradients", values, *(["-v"] if options.verbose else [])])
-    failures, count = forward_values(chosen, load_file(values)) if gradients.returncode in (0, 1) else ([], 0)
+    if gradients.returncode not in (0, 1):
+        return 1
+    failures, count = compare_all(chosen, Values(values))
+    if not options.only:
+        failures += [f"nn.{name} has a gradient, but no case" for name in uncovered(chosen, options)]
     for failure in failures:
         print(failure)
     print(f"{count} results: {len(failures)} failures")
