@@ -10,6 +10,10 @@
 #include "dialects/nn/NNOps.h"
 #ifdef DT_HAS_CODEGEN
 #include "codegen/Emit.h"
+#include "dialects/rt/RTOps.h"
+#endif
+#ifdef DT_HAS_ONNX
+#include "models/recipe/JsonAttr.h"
 #endif
 
 #include "mlir/Parser/Parser.h"
@@ -51,7 +55,8 @@ void printPlan(mlir::ModuleOp program, llvm::raw_ostream &os) {
   for (auto module : program.getOps<dt::dist::ModuleOp>()) {
     int64_t trainable = 0, frozen = 0;
     for (auto parameter : module.getOps<dt::nn::ParameterOp>()) {
-      int64_t size = cast<RankedTensorType>(parameter.getType()).getNumElements();
+      int64_t size =
+          cast<RankedTensorType>(parameter.getType()).getNumElements();
       if (parameter.getTrainable())
         trainable += size;
       else if (!parameter.getBuffer())
@@ -60,10 +65,11 @@ void printPlan(mlir::ModuleOp program, llvm::raw_ostream &os) {
     std::string flops = "-";
     if (auto forward = module.getForward()) {
       dt::nn::DimExpr cost = flopsOf(forward);
-      auto value = cost.evaluate([&](StringRef symbol) -> std::optional<int64_t> {
-        auto dim = module.lookupSymbol<dt::nn::DimOp>(symbol);
-        return dim ? dim.getMax() : std::nullopt;
-      });
+      auto value =
+          cost.evaluate([&](StringRef symbol) -> std::optional<int64_t> {
+            auto dim = module.lookupSymbol<dt::nn::DimOp>(symbol);
+            return dim ? dim.getMax() : std::nullopt;
+          });
       flops = value ? llvm::formatv("{0:N}", *value).str() : cost.str();
     }
     os << llvm::formatv(
@@ -80,14 +86,29 @@ LogicalResult buildProgram(StringRef directory) {
     return fail("--emit=exe needs cmake, which is not in PATH");
   std::string build = (directory + "/build").str();
   std::string message;
-  SmallVector<StringRef> configure = {*cmake, "-S", directory, "-B", build,
-                                      "-DCMAKE_BUILD_TYPE=Release"};
+  SmallVector<StringRef> configure = {
+      *cmake, "-S", directory, "-B", build, "-DCMAKE_BUILD_TYPE=Release"};
   SmallVector<StringRef> compile = {*cmake, "--build", build, "--parallel"};
   for (ArrayRef<StringRef> command : {configure, compile})
-    if (llvm::sys::ExecuteAndWait(*cmake, command, std::nullopt, {}, 0, 0, &message))
+    if (llvm::sys::ExecuteAndWait(*cmake, command, std::nullopt, {}, 0, 0,
+                                  &message))
       return fail("building the program in " + directory + " failed" +
                   (message.empty() ? "" : ": " + message));
   return success();
+}
+#endif
+
+#if defined(DT_HAS_CODEGEN) && defined(DT_HAS_ONNX)
+/// Text of plan.json. Batch and seed are rt.program's by now, the rest still
+/// stands beside it.
+std::string planOf(mlir::ModuleOp program) {
+  nlohmann::json plan = dt::models::getPlanSections(program);
+  for (auto rt : program.getOps<dt::rt::ProgramOp>()) {
+    plan["batch"] = {{"global", rt.getGlobalBatch()},
+                     {"micro", rt.getMicroBatch()}};
+    plan["seed"] = rt.getSeed();
+  }
+  return plan.dump(1);
 }
 #endif
 
@@ -99,9 +120,13 @@ LogicalResult emitDirectory(mlir::ModuleOp program,
   emit.directory = options.output;
   StringRef parent = llvm::sys::path::parent_path(options.input);
   emit.modelDirectory = parent.empty() ? "." : parent.str();
+#ifdef DT_HAS_ONNX
+  emit.plan = planOf(program);
+#endif
   if (failed(dt::codegen::emitProgram(program, emit)))
     return failure();
-  return options.emit == dt::Emit::Exe ? buildProgram(options.output) : success();
+  return options.emit == dt::Emit::Exe ? buildProgram(options.output)
+                                       : success();
 #else
   return fail("this build has no code generation");
 #endif
