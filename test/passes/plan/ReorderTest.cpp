@@ -1,0 +1,171 @@
+//===- ReorderTest.cpp - Parts and orders ---------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/reorder/Order.h"
+#include "passes/plan/reorder/Partition.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+using namespace dt::reorder;
+using Json = nlohmann::json;
+
+namespace {
+
+Json reference(const char *key) {
+  return Json::parse(std::ifstream(DT_PLAN_DATA "/reorder.json"))[key];
+}
+
+/// Every item in one group; the largest load is what is claimed.
+void expectPartition(const std::vector<int64_t> &costs,
+                     const PartitionOptions &options, const Partition &parts) {
+  ASSERT_EQ(parts.groups.size(), size_t(options.groups));
+  std::vector<int> seen(costs.size(), 0);
+  int64_t largest = 0;
+  for (const auto &group : parts.groups) {
+    int64_t sum = 0;
+    for (int32_t item : group) {
+      ++seen[item];
+      sum += costs[item];
+    }
+    largest = std::max(largest, sum);
+    if (options.maxCount)
+      EXPECT_LE(int32_t(group.size()), options.maxCount);
+  }
+  EXPECT_EQ(largest, parts.largest);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), int64_t(costs.size()));
+}
+
+TEST(Partition, NearBestKnown) {
+  for (const Json &test : reference("intra")) {
+    std::vector<int64_t> costs = test["costs"];
+    for (const char *kind : {"free", "equal_count"}) {
+      if (!test.contains(kind))
+        continue;
+      SCOPED_TRACE(test["id"].get<std::string>() + " " + kind);
+      PartitionOptions options;
+      options.groups = test["ranks"];
+      if (std::string(kind) == "equal_count")
+        options.maxCount =
+            int32_t((costs.size() + options.groups - 1) / options.groups);
+      ASSERT_EQ(checkPartition(costs, options), "");
+      Partition parts = partition(costs, options);
+      expectPartition(costs, options, parts);
+      EXPECT_LE(double(parts.largest), 1.01 * test[kind]["best"].get<double>());
+      EXPECT_GE(parts.largest, test[kind]["lower_bound"].get<int64_t>());
+      EXPECT_GE(parts.largest, partitionLowerBound(costs, options.groups));
+    }
+  }
+}
+
+TEST(Partition, EmptyAndDegenerate) {
+  PartitionOptions options;
+  options.groups = 3;
+  Partition parts = partition({}, options);
+  expectPartition({}, options, parts);
+  std::vector<int64_t> zeros(7, 0);
+  expectPartition(zeros, options, partition(zeros, options));
+  std::vector<int64_t> one = {5};
+  EXPECT_EQ(partition(one, options).largest, 5);
+  options.groups = 1;
+  EXPECT_EQ(partition({1, 2, 3}, options).largest, 6);
+}
+
+TEST(Partition, TiesGoById) {
+  PartitionOptions options;
+  options.groups = 2;
+  Partition parts = partition({4, 4, 4, 4}, options);
+  EXPECT_EQ(parts.groups[0], (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(parts.groups[1], (std::vector<int32_t>{1, 3}));
+}
+
+TEST(Partition, BadInput) {
+  PartitionOptions options;
+  options.groups = 0;
+  EXPECT_NE(checkPartition({1}, options), "");
+  options.groups = 2;
+  EXPECT_NE(checkPartition({1, -1}, options), "");
+  EXPECT_NE(checkPartition({INT64_MAX, 1}, options), "");
+  options.maxCount = 1;
+  EXPECT_EQ(checkPartition({1, 2, 3}, options),
+            "3 items do not fit 2 groups of at most 1");
+}
+
+TEST(Partition, Intervals) {
+  PartitionOptions options;
+  options.groups = 3;
+  EXPECT_EQ(partitionIntervals({1, 2, 3, 4, 5, 6, 7, 8, 9}, options),
+            (std::vector<int32_t>{5, 7, 9}));
+  EXPECT_EQ(partitionIntervals({}, options), (std::vector<int32_t>{0, 0, 0}));
+  options.maxCount = 1;
+  EXPECT_EQ(partitionIntervals({0, 0, 7}, options),
+            (std::vector<int32_t>{1, 2, 3}));
+}
+
+OrderProblem load(const Json &test) {
+  size_t n = test["microbatches"];
+  auto rows = [&](const Json &list) {
+    std::vector<std::vector<int64_t>> result;
+    for (const Json &row : list)
+      result.push_back(row.is_number()
+                           ? std::vector<int64_t>(n, row.get<int64_t>())
+                           : row.get<std::vector<int64_t>>());
+    return result;
+  };
+  return make1F1B(rows(test["forward"]), rows(test["backward"]), test["delay"]);
+}
+
+TEST(Order, EvaluatesExactly) {
+  for (const Json &test : reference("inter")) {
+    SCOPED_TRACE(test["id"].get<std::string>());
+    OrderProblem problem = load(test);
+    ASSERT_EQ(checkOrderProblem(problem), "");
+    std::vector<int32_t> given(problem.microbatches);
+    std::iota(given.begin(), given.end(), 0);
+    EXPECT_EQ(evaluateOrder(problem, given), test["given"].get<int64_t>());
+    for (const char *kind : {"algorithm2", "best"})
+      EXPECT_EQ(evaluateOrder(problem, test[kind]["order"]),
+                test[kind]["length"].get<int64_t>());
+  }
+}
+
+TEST(Order, NearBestKnown) {
+  for (const Json &test : reference("inter")) {
+    SCOPED_TRACE(test["id"].get<std::string>());
+    OrderProblem problem = load(test);
+    Order order = reorder(problem);
+    EXPECT_EQ(evaluateOrder(problem, order.order), order.length);
+    std::vector<int32_t> sorted = order.order;
+    std::sort(sorted.begin(), sorted.end());
+    for (int32_t i = 0; i < problem.microbatches; ++i)
+      ASSERT_EQ(sorted[i], i);
+    EXPECT_LE(double(order.length),
+              1.01 * test["best"]["length"].get<double>());
+    EXPECT_GE(order.length, test["lower_bound"].get<int64_t>());
+    if (test["best"]["optimal"])
+      EXPECT_GE(order.length, test["best"]["length"].get<int64_t>());
+  }
+}
+
+TEST(Order, Degenerate) {
+  EXPECT_TRUE(reorder(make1F1B({}, {}, 0)).order.empty());
+  Order one = reorder(make1F1B({{3}}, {{4}}, 5));
+  EXPECT_EQ(one.length, 7);
+  Order zero =
+      reorder(make1F1B({{0, 0, 0}, {0, 0, 0}}, {{0, 0, 0}, {0, 0, 0}}, 0));
+  EXPECT_EQ(zero.length, 0);
+  EXPECT_EQ(zero.order.size(), 3u);
+  OrderProblem bad = make1F1B({{1, 2}}, {{1, 2}}, 0);
+  bad.durations[0].pop_back();
+  EXPECT_NE(checkOrderProblem(bad), "");
+}
+
+} // namespace
