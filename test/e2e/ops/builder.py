@@ -126,8 +126,8 @@ class Case:
 class Family:
     """A dist.module."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, save=None):
+        self.name, self.save = name, save
         self.parameters, self.functions, self.inputs, self.lines, self.outputs = [], [], [], [], []
         self.cases: typing.Dict[str, Case] = {}
         self.differentiated = set()  # operators through which gradients go
@@ -155,9 +155,11 @@ class Family:
         body = [*self.parameters, *"\n".join(self.functions).splitlines(), f"func.func @forward({inputs}) -> ({results}) {{"]
         body += ["  " + line for line in self.lines]
         body += [f"  return {', '.join(v.name for _, v in outputs)} : {', '.join(v.type for _, v in outputs)}", "}"]
-        symbols = ['nn.dim @rows of "sample" max 4'] if any("rows" in str(v.shape) for _, v in self.inputs) else []
+        used = str([v.shape for _, v in self.inputs])
+        symbols = [f'nn.dim @{name} of "{item}" max 4' for name, item in [("rows", "sample"), ("others", "thing")] if name in used]
         lines = "".join(f"  {line}\n" for line in symbols + body)
-        return f'dist.module @{self.name} {{\n{lines}}}\ndist.loss "{self.name}_loss" in @{self.name} numerator "loss" weight 1.0\n'
+        attributes = f'attributes {{nn.save = "{self.save}"}} ' if self.save else ""
+        return f'dist.module @{self.name} {attributes}{{\n{lines}}}\ndist.loss "{self.name}_loss" in @{self.name} numerator "loss" weight 1.0\n'
 
 
 def program(families):

@@ -21,6 +21,7 @@ from safetensors.numpy import load_file
 
 import builder
 import elementwise
+import kinks
 import products
 import shapes
 import stages
@@ -31,8 +32,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def families(only):
     result = []
-    for name, make in {**elementwise.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **stages.FAMILIES}.items():
-        family = builder.Family(name)
+    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **stages.FAMILIES}.items():
+        family = builder.Family(name, getattr(make, "save", None))
 
         def case(case_name, family=family):
             wanted = not only or re.search(only, f"{family.name}.{case_name}")

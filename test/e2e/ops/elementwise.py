@@ -81,6 +81,7 @@ BROADCASTS = [
     ("scalar", (), (3, 4), (3, 4)),
     ("rank", (2, 3, 4), (1, 3, 1), (2, 3, 4)),
     ("ones", (1, 1), (3, 1), (3, 1)),
+    ("deep", (2, 1, 3, 1, 2), (2, 1, 2, 1), (2, 2, 3, 2, 2)),
 ]
 
 
@@ -113,6 +114,12 @@ def binary(case):
     x = b.param("x", 3, 4, rule=POSITIVE)
     y = b.op("add", [b.op("mul", [x, x], (3, 4)), b.op("div", [x, x], (3, 4))], (3, 4))
     b.result(y, lambda t: t["x"] ** 2 + 1)
+    for kind, left, right, out in [("column", ("rows", 3), ("rows", 1), ("rows", 3)), ("inner", ("rows", 1, 3), ("rows", 2, 1), ("rows", 2, 3)), ("outer", ("rows", 1), ("others",), ("rows", "others")),
+                                   ("square", ("rows", 1), ("rows",), ("rows", "rows"))]:
+        b = case(f"div_ragged_{kind}")
+        x, y = (b.op("exp", [b.op("mul", [b.input(n, *shape), b.param(n + "s", rule=POSITIVE)], shape)], shape) for n, shape in [("x", left), ("y", right)])
+        b.result(b.op("div", [x, y], out), lambda t: np.exp(t["x"] * t["xs"]) / np.exp(t["y"] * t["ys"]))
+        b.tolerance = 3e-5
     # Ragged rows: what is broadcast along them sums over them.
     for name, f in [("add", np.add), ("mul", np.multiply), ("div", np.divide)]:
         for kind, shape in [("row", (3,)), ("scalar", ()), ("one", (1, 1))]:

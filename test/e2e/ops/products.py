@@ -31,6 +31,26 @@ def linear(case):
     b = case("linear_raw_input")  # nothing upstream trains
     x, w = b.input("x", "rows", 3), b.param("w", 5, 3)
     b.result(b.op("linear", [x, w], ("rows", 5)), lambda t: t["x"] @ t["w"].T)
+    for shape, out in [((3, 1), 4), ((3, 4), 1), ((1, 4), 3), ((2, 1, 2, 3), 4), (("rows", 1), 1)]:
+        b = case(f"linear_thin_{'x'.join(map(str, shape))}_{out}")
+        x = b.input("x", *shape) if "rows" in shape else b.param("x", *shape)
+        y = b.op("linear", [x, b.param("w", out, shape[-1]), b.param("b", out)], (*shape[:-1], out))
+        b.result(y, lambda t: t["x"] @ t["w"].T + t["b"])
+    for frozen in ("x", "w"):  # only one of the gradients is wanted
+        b = case(f"linear_frozen_{frozen}")
+        x, w = (b.param(n, *shape, trainable=n != frozen) for n, shape in [("x", (2, 3)), ("w", (5, 3))])
+        b.result(b.op("linear", [x, w, b.frozen("b", 5)], (2, 5)), lambda t: t["x"] @ t["w"].T + t["b"])
+    b = case("linear_computed_weight")  # a weight that is not a parameter itself
+    x, v = b.param("x", 2, 3), b.param("v", 3, 5)
+    w = b.op("mul", [b.op("transpose", [v], (5, 3), f"permutation = {ints([1, 0])}"), b.param("s", 5, 1)], (5, 3))
+    b.result(b.op("linear", [x, w], (2, 5)), lambda t: t["x"] @ (t["v"].T * t["s"]).T)
+    b = case("linear_views_of_weight")  # one parameter, read as it is, transposed, cut and reshaped
+    x, w = b.param("x", 2, 6), b.param("w", 4, 6)
+    a = b.op("tanh", [b.op("linear", [x, w], (2, 4))], (2, 4))
+    c = b.op("tanh", [b.op("matmul", [a, b.op("reshape", [w], (4, 6))], (2, 6))], (2, 6))
+    d = b.op("linear", [c, b.op("transpose", [w], (6, 4), f"permutation = {ints([1, 0])}")], (2, 4), "in_out")
+    part = b.op("slice", [w], (4, 3), f"starts = {ints([0, 1])}, steps = {ints([1, 2])}")
+    b.result(b.op("matmul", [d, part], (2, 3)), lambda t: np.tanh(np.tanh(t["x"] @ t["w"].T) @ t["w"]) @ t["w"].T @ t["w"][:, 1::2])
     b = case("linear_twice")  # one weight, two uses
     x, w = b.param("x", 2, 3), b.param("w", 3, 3)
     h = b.op("tanh", [b.op("linear", [x, w], (2, 3))], (2, 3))
@@ -61,6 +81,24 @@ def matmul(case):
             return (x.swapaxes(-1, -2) if trans_a else x) @ (y.swapaxes(-1, -2) if trans_b else y)
 
         b.result(z, reference)
+    b = case("matmul_similarity")  # every row with every row, and a softmax over them
+    x, w = b.input("x", "rows", 3), b.param("w", 3, 4)
+    h = b.op("linear", [x, w], ("rows", 4), "in_out")
+    z = b.op("matmul", [h, b.op("tanh", [h], h.shape)], ("rows", "rows"), "trans_b")
+    p = b.op("softmax", [z], z.shape, "axis = 1 : i64")
+
+    def similarity(t):
+        h = t["x"] @ t["w"]
+        z = np.exp(h @ np.tanh(h).T)
+        return z / z.sum(1, keepdims=True)
+
+    b.result(p, similarity)
+    b.tolerance = 3e-5
+    b = case("matmul_pairs")  # rows with others
+    x, y = (b.op("mul", [b.input(n, size, 3), b.param(n + "s", 3)], (size, 3)) for n, size in [("x", "rows"), ("y", "others")])
+    z = b.op("matmul", [x, y], ("rows", "others"), "trans_b")
+    z = b.op("matmul", [z, b.op("tanh", [y], y.shape)], ("rows", 3))
+    b.result(z, lambda t: (t["x"] * t["xs"]) @ (t["y"] * t["ys"]).T @ np.tanh(t["y"] * t["ys"]))
     b = case("matmul_ragged_inner")  # sums over no row with an empty part
     x, w = b.input("x", "rows", 3), b.param("w", 3, 4)
     h = b.op("linear", [x, w], ("rows", 4), "in_out")
@@ -99,6 +137,9 @@ CONVOLUTIONS = [
     ("2d_depthwise", (2, 4, 5, 5), 4, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 4, True),
     ("2d_dilation", (1, 2, 7, 8), 3, (3, 3), (1, 1), (2, 2, 2, 2), (2, 2), 1, False),
     ("3d", (1, 2, 4, 4, 5), 3, (3, 2, 3), (1, 1, 2), (1, 0, 1, 1, 1, 1), (1, 1, 1), 1, True),
+    ("2d_one_channel", (2, 1, 5, 4), 1, (2, 4), (1, 1), (1, 2, 0, 1), (1, 1), 1, True),
+    ("2d_groups_dilation_stride", (1, 4, 9, 8), 8, (3, 2), (2, 3), (2, 0, 1, 1), (2, 3), 4, True),
+    ("1d_depthwise_multiplied", (2, 3, 6), 6, (3,), (1,), (2, 0), (1,), 3, False),
     ("3d_groups", (1, 2, 3, 4, 4), 4, (2, 2, 2), (1, 2, 2), (0, 0, 0, 0, 0, 0), (1, 1, 1), 2, False),
 ]
 
@@ -122,6 +163,13 @@ def conv(case):
                 return y + t["b"].reshape(-1, *(1,) * d) if "b" in t else y
 
             b.result(y, reference)
+        for frozen in ("x", "w"):
+            if name not in ("2d", "2d_depthwise"):
+                continue
+            b = case(f"conv_{name}_frozen_{frozen}")
+            x, w = b.param("x", *shape, trainable=frozen != "x"), b.param("w", o, shape[1] // groups, *kernel, trainable=frozen != "w")
+            y = b.op("conv", [x, b.op("mul", [w, b.frozen("s", o, 1, 1, 1)], w.shape)], (shape[0], o, *out), attributes)
+            b.result(y, lambda t, args=(strides, pads, dilations, groups): convolve(t["x"], t["w"] * t["s"], *args))
         # The transposed convolution: from a tensor of the output's shape to one of the input's, which may have a rest that no window reaches.
         b = case(f"conv_transposed_{name}")
         y, w = b.param("y", shape[0], o, *out), b.param("w", o, shape[1] // groups, *kernel)
@@ -229,6 +277,8 @@ ATTENTIONS = [
     ("float_mask", 2, 3, 4, 2, 2, 4, 4, (2, 1, 3, 4), "float", False, "mean"),
     ("float_mask_heads", 1, 3, 4, 2, 2, 4, 4, (1, 2, 3, 4), "float", True, "mean"),
     ("float_mask_small", 2, 3, 4, 4, 2, 4, 4, (3, 4), "float", False, "mean"),
+    ("one_query", 2, 1, 5, 2, 1, 4, 4, None, None, True, "mean"),
+    ("one_element", 1, 3, 3, 1, 1, 1, 1, None, None, False, "mean"),
     ("longer", 1, 33, 70, 2, 1, 8, 8, None, None, True, "mean"),
 ]
 
@@ -271,6 +321,29 @@ def attention(case):
 
             b.result(y, reference)
             b.tolerance = 3e-5
+    # A trained bias on the scores.
+    for name, n, t, s, h, k, shape, causal in [
+        ("heads", 2, 3, 4, 2, 2, (1, 2, 3, 4), False), ("batch", 2, 3, 4, 2, 2, (2, 1, 3, 4), False), ("keys", 2, 3, 4, 2, 2, (4,), False), ("full", 2, 3, 4, 2, 2, (2, 2, 3, 4), False),
+        ("grouped", 2, 4, 4, 4, 2, (4, 4, 4), True), ("causal_longer", 1, 3, 5, 2, 1, (3, 5), True), ("queries", 1, 3, 5, 2, 1, (1, 2, 3, 1), False), ("ragged", "rows", 3, 4, 2, 1, (2, 3, 4), True),
+    ]:
+        b = case(f"attention_bias_{name}")
+        q, k, v = (b.op("mul", [b.input("x" + c, n, 1, 1, 1), b.param(c, *dims)], (n, *dims)) if n == "rows" else b.param(c, n, *dims) for c, dims in zip("qkv", [(t, h, 4), (s, k, 4), (s, k, 3)]))
+        y, _ = b.op("attention", [q, k, v, b.param("bias", *shape)], [(n, t, h, 3), (n, h, t)], "scale = 0.6 : f64" + (", causal" if causal else ""))
+        b.result(y, lambda t, causal=causal: attend(*(t[c] * t.get("x" + c, 1) for c in "qkv"), t["bias"], 0.6, causal, "mean"))
+        b.tolerance = 3e-5
+    for empty in ("mean", "zero"):  # masks of -inf; behind the guard a row may see nothing
+        mask = np.where(make_mask("empty" if empty == "zero" else "bool", (2, 1, 3, 4)), 0, -np.inf).astype(np.float32)
+        b = case(f"attention_infinite_mask_{empty}")
+        q, k, v = (b.param(c, 2, s, 2, 4) for c, s in zip("qkv", (3, 4, 4)))
+        y, _ = b.op("attention", [q, k, v, b.constant(mask)], [(2, 3, 2, 4), (2, 2, 3)], f"scale = 0.6 : f64, empty_row = {int(empty == 'zero')} : i32")
+        b.result(y, lambda t, mask=mask, empty=empty: attend(t["q"], t["k"], t["v"], mask == 0, 0.6, False, empty))
+        b.tolerance = 3e-5
+    for wanted in ("q", "k", "v", "qk", "kv"):  # not all gradients are wanted
+        b = case(f"attention_only_{wanted}")
+        q, k, v = (b.param(c, 1, s, 2, 4, trainable=c in wanted) for c, s in zip("qkv", (3, 4, 4)))
+        y, _ = b.op("attention", [q, k, v], [(1, 3, 2, 4), (1, 2, 3)], "scale = 0.6 : f64")
+        b.result(y, lambda t: attend(t["q"], t["k"], t["v"], None, 0.6, False, "mean"))
+        b.tolerance = 3e-5
     # The mask of a batch comes with the data.
     b = case("attention_data_mask")
     mask = b.input("mask", "rows", 1, 1, 4, dtype="i1")

@@ -34,9 +34,20 @@ def norm(case):
             return x / np.sqrt((x * x).mean(axes, keepdims=True) + 0.01) * t.get("scale", 1) + t.get("bias", 0)
 
         b.result(y, reference)
+    for kind, frozen in itertools.product(("layer_norm", "rms_norm"), ("x", "scale")):  # only one of the gradients is wanted
+        b = case(f"{kind}_frozen_{frozen}")
+        operands = [b.param(n, *shape, trainable=n != frozen) for n, shape in [("x", (3, 5)), ("scale", (5,))]]
+        y = b.op(kind, operands, (3, 5), "eps = 0.01 : f64, axes = 1 : i64", segments=[1, 1, 0] if kind == "layer_norm" else None)
+
+        def frozen_reference(t, kind=kind):
+            x = t["x"] - (t["x"].mean(-1, keepdims=True) if kind == "layer_norm" else 0)
+            return x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.01) * t["scale"]
+
+        b.result(y, frozen_reference)
     for shape, groups, parts in [
+        ((2, 6), 6, "scale_bias"), ((2, 4, 1, 1), 4, ""), ((1, 4, 3, 3), 4, "scale_bias"),
         ((2, 4, 3, 3), 2, "scale_bias"), ((2, 4, 3, 3), 1, "scale"), ((2, 4, 5), 4, "scale_bias"), ((2, 4, 5), 4, ""), ((2, 6, 2, 2, 2), 3, "scale_bias"), ((2, 6), 2, "scale_bias"),
-        (("rows", 4, 3, 3), 2, "scale_bias"), (("rows", 4, 5), 4, ""), ((2, 4, 9, 9), 2, "scale_bias"),
+        (("rows", 4, 3, 3), 2, "scale_bias"), (("rows", 4, 5), 4, "scale"), ((2, 4, 9, 9), 2, "scale_bias"),
     ]:
         b = case(f"group_norm_{'x'.join(map(str, shape))}_{groups}{'_' + parts if parts else ''}")
         x = trained_input(b, shape, shape[1:])
@@ -64,7 +75,15 @@ def softmaxes(case):
         x = trained_input(b, shape, shape[1:])
         f = softmax if kind == "softmax" else lambda x, axis: np.log(softmax(x, axis))
         b.result(b.op(kind, [x], shape, f"axis = {axis} : i64"), lambda t, f=f, axis=axis: f(t["x"] * t.get("s", 1), axis))
-    for shape, labels, ignored in [((4, 5), [1, 4, 0, 2], -100), ((4, 5), [1, -100, 7, 2], -100), ((2, 2, 3), [[2, 1], [1, 0]], 1), ((3,), 2, -100)]:
+    for kind in ("softmax", "log_softmax"):  # behind a mask of -inf
+        b = case(f"{kind}_masked")
+        seen = np.tril(np.ones((4, 4), bool))
+        x = b.op("where", [b.constant(seen), b.param("x", 4, 4), b.constant(np.array(-np.inf, np.float32))], (4, 4))
+        y = b.op(kind, [x], (4, 4), "axis = 1 : i64")
+        if kind == "log_softmax":
+            y = b.op("where", [b.constant(seen), y, b.constant(np.array(0, np.float32))], (4, 4))
+        b.result(y, lambda t, kind=kind, seen=seen: (lambda p: p if kind == "softmax" else np.where(seen, np.log(p), 0))(softmax(np.where(seen, t["x"], -np.inf), 1)))
+    for shape, labels, ignored in [((4, 5), [3, 3, 3, 3], 3), ((5, 1), [0, 0, -100, 0, 0], -100), ((3, 77), [76, 0, 33], -100), ((4, 5), [1, 4, 0, 2], -100), ((4, 5), [1, -100, 7, 2], -100), ((2, 2, 3), [[2, 1], [1, 0]], 1), ((3,), 2, -100)]:
         b = case(f"cross_entropy_{'x'.join(map(str, shape))}_{str(ignored).replace('-', 'minus_')}" + ("_ignored" if -100 in np.ravel(labels) else ""))
         labels = np.array(labels, np.int64)
         x = b.param("x", *shape)
@@ -99,14 +118,25 @@ def reduce(case):
         out = tuple(1 if a in axes else d for a, d in enumerate(shape) if keep or a not in axes)
         y = b.op("reduce", [x], out, f"kind = {i} : i32, axes = {ints(axes) if axes else 'array<i64>'}" + (", keepdims" if keep else ""))
         b.result(y, lambda t, f=f, axes=axes, keep=keep, order=order: f(t["x"] + order, axis=axes, keepdims=keep))
-    for i, shape, axes in [(0, ("rows", 3), (0,)), (0, ("rows", 3), (1,)), (0, ("rows", 3), (0, 1)), (0, (2, "rows", 3), (1,)), (2, ("rows", 3), (1,)), (4, ("rows", 3), (1,)), (1, ("rows", 3), (1,))]:
+    for i, shape, axes in [(0, ("rows", 3), (0,)), (0, ("rows", 3), (1,)), (0, ("rows", 3), (0, 1)), (0, (2, "rows", 3), (1,)), (2, ("rows", 3), (1,)), (4, ("rows", 3), (1,)), (1, ("rows", 3), (1,)),
+                          (1, ("rows", 3), (0,)), (1, ("rows", 3), (0, 1)), (1, (2, "rows", 3), (0, 1)), (4, ("rows", 3), (0,)), (0, ("rows", 2, "others"), (0, 2)), (0, ("rows",), (0,))]:
         kind = list(REDUCTIONS)[i]
         b = case(f"reduce_{kind}_{'x'.join(map(str, shape))}_{''.join(map(str, axes))}")
         x = b.op("mul", [b.input("x", *shape), b.param("s", *(1,) * len(shape), rule="uniform(1,1.2)")], shape)
         y = b.op("reduce", [x], tuple(d for a, d in enumerate(shape) if a not in axes), f"kind = {i} : i32, axes = {ints(axes)}")
         b.result(y, lambda t, f=REDUCTIONS[kind], axes=axes: f(t["x"] * t["s"], axis=axes))
-    # Equal largest elements share the gradient as in PyTorch's amax.
-    b = case("arg_max")
+    for zeros in (1, 2):  # a factor of 0 has the product of the others as its gradient, and two of them leave none
+        b = case(f"reduce_prod_{zeros}_zeros")
+        x = b.op("concat", [b.param("x", 2, 3), b.param("z", 2, zeros, rule="zeros")], (2, 3 + zeros), "axis = 1 : i64")
+        b.result(b.op("reduce", [x], (2,), f"kind = 4 : i32, axes = {ints([1])}"), lambda t: np.concatenate([t["x"], t["z"]], 1).prod(1))
+    for flags in ("", "min", "last", "min, last"):
+        b = case("arg_max" + flags.replace(", ", "_"))
+        k = np.array([[3, 1, 3, 1], [2, 2, 2, 2]], np.int64)
+        index = b.op("arg_max", [b.constant(k)], (2,), "axis = 1 : i64" + (", " + flags if flags else ""), dtype="i64")
+        y = b.op("gather", [b.param("w", 4, 2), index], (2, 2), "axis = 0 : i64")
+        best = {"": [0, 0], "min": [1, 0], "last": [2, 3], "min, last": [3, 3]}[flags]
+        b.result(y, lambda t, best=best: t["w"][best])
+    b = case("arg_max_of_trained")
     x, order = b.spread("x", 3, 4)
     index = b.op("arg_max", [x], (3,), "axis = 1 : i64", dtype="i64")
     y = b.op("gather", [b.param("w", 4, 2), index], (3, 2), "axis = 0 : i64")
@@ -135,11 +165,12 @@ def movement(case):
         x = trained_input(b, old, old[1:])
         y = b.op("tanh", [b.op("reshape", [x], new)], new)
         b.result(y, lambda t, new=new: np.tanh((t["x"] * t.get("s", 1)).reshape([-1 if isinstance(d, str) else d for d in new])))
-    for old, new in [((2, 1), (3, 2, 4)), ((), (3,)), ((3,), (2, 3)), ((1, 3), ("rows", 3)), ((3,), ("rows", 3))]:
+    for old, new in [((2, 1), (3, 2, 4)), ((), (3,)), ((3,), (2, 3)), ((1, 3), ("rows", 3)), ((3,), ("rows", 3)), ((), ("rows", 3)), ((2, 1), ("rows", 2, "others"))]:
         b = case(f"broadcast_{'x'.join(map(str, old))}_{'x'.join(map(str, new))}")
         x = b.param("x", *old)
         b.result(b.op("broadcast", [x], new), lambda t, new=new: np.broadcast_to(t["x"], [t["weights"].shape[i] for i in range(len(new))]))
-    for shape, order in [((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4, 2), (0, 2, 1, 3)), (("rows", 3, 2), (1, 0, 2)), (("rows", 3), (1, 0)), ((17, 33), (1, 0))]:
+    for shape, order in [((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4, 2), (0, 2, 1, 3)), (("rows", 3, 2), (1, 0, 2)), (("rows", 3), (1, 0)), ((17, 33), (1, 0)),
+                         ((2, 3, 1, 2, 2), (4, 1, 0, 3, 2)), (("rows", 2, 2, 3), (3, 1, 0, 2))]:
         b = case(f"transpose_{'x'.join(map(str, shape))}_{''.join(map(str, order))}")
         x = trained_input(b, shape, shape[1:])
         y = b.op("transpose", [x], tuple(shape[i] for i in order), f"permutation = {ints(order)}")

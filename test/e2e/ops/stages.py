@@ -10,25 +10,37 @@ from elementwise import erf, sigmoid
 from products import ints
 
 
-def block(b, name, rows, save=""):
-    """Text of a layer function: a gated product behind a norm, and the sum with its input."""
-    x, w, u, s = (Value(n, shape) for n, shape in [("%x", (rows, 4)), ("%w", (4, 4)), ("%u", (4, 4)), ("%s", (4,))])
-    lines, outer = [], b.lines
-    b.lines = lines
-    h = b.op("rms_norm", [x, s], x.shape, "eps = 0.01 : f64, axes = 1 : i64")
-    gate = b.op("silu", [b.op("linear", [h, w], x.shape)], x.shape)
-    y = b.op("add", [x, b.op("mul", [gate, b.op("linear", [h, u], x.shape)], x.shape)], x.shape)
-    b.lines = outer
+def define(b, name, shapes, body, save=""):
+    """A layer function: `body` makes of values of these shapes the list of results."""
+    arguments = [Value(f"%a{i}", shape, moves=True) for i, shape in enumerate(shapes)]
+    outer, b.lines = b.lines, []
+    results = body(*arguments)
+    lines, b.lines = b.lines, outer
     attributes = f' attributes {{nn.save = "{save}"}}' if save else ""
-    arguments = ", ".join(f"{v.name}: {v.type}" for v in (x, w, u, s))
-    body = "".join(f"  {line}\n" for line in lines)
-    b.family.functions.append(f"func.func private @{name}({arguments}) -> {y.type}{attributes} {{\n{body}  return {y.name} : {y.type}\n}}")
+    types = ", ".join(v.type for v in results)
+    head = f"func.func private @{name}({', '.join(f'{v.name}: {v.type}' for v in arguments)}) -> ({types}){attributes}"
+    tail = f"  return {', '.join(v.name for v in results)} : {types}"
+    b.family.functions.append("\n".join([head + " {", *("  " + line for line in lines), tail, "}"]))
+
+    def call(*operands):
+        base = b.family.fresh()
+        values = [Value(base if len(results) == 1 else f"{base}#{i}", v.shape, v.dtype, any(o.moves for o in operands)) for i, v in enumerate(results)]
+        left = base if len(results) == 1 else f"{base}:{len(results)}"
+        b.lines.append(f"{left} = func.call @{name}({', '.join(v.name for v in operands)}) : ({', '.join(v.type for v in operands)}) -> ({types})")
+        return values if len(values) > 1 else values[0]
+
+    return call
 
 
-def call(b, name, operands):
-    result = Value(b.family.fresh(), operands[0].shape)
-    b.lines.append(f"{result.name} = func.call @{name}({', '.join(v.name for v in operands)}) : ({', '.join(v.type for v in operands)}) -> {result.type}")
-    return result
+def block(b, name, rows, save=""):
+    """A layer: a gated product behind a norm, and the sum with its input."""
+
+    def body(x, w, u, s):
+        h = b.op("rms_norm", [x, s], x.shape, "eps = 0.01 : f64, axes = 1 : i64")
+        gate = b.op("silu", [b.op("linear", [h, w], x.shape)], x.shape)
+        return [b.op("add", [x, b.op("mul", [gate, b.op("linear", [h, u], x.shape)], x.shape)], x.shape)]
+
+    return define(b, name, [(rows, 4), (4, 4), (4, 4), (4,)], body, save)
 
 
 def block_reference(x, w, u, s):
@@ -42,12 +54,12 @@ def layers(case):
         for rows in (3, "rows"):
             name = f"layers_{save or 'vjp'}_{rows}"
             b = case(name)
-            block(b, f"block_{save or 'vjp'}_{rows}", rows, save)
+            layer = block(b, f"block_{save or 'vjp'}_{rows}", rows, save)
             x = b.input("x", rows, 4) if rows == "rows" else b.param("x", 3, 4)
             weights = [[b.param(f"{n}{i}", 4, 4, rule="normal(0,0.5)") for n in "wu"] + [b.param(f"s{i}", 4)] for i in (0, 1)]
             # The second parameters are used by two layers; the first call's input may not train.
             for i in (0, 1, 1):
-                x = call(b, f"block_{save or 'vjp'}_{rows}", [x, *weights[i]])
+                x = layer(x, *weights[i])
 
             def reference(t):
                 x = t["x"]
@@ -58,9 +70,9 @@ def layers(case):
             b.result(x, reference)
             b.tolerance = 3e-5
     b = case("shared_operand")  # one tensor is two operands of a layer
-    block(b, "block_shared", 3)
+    layer = block(b, "block_shared", 3)
     x, w, s = b.param("x", 3, 4), b.param("w", 4, 4, rule="normal(0,0.5)"), b.param("s", 4)
-    b.result(call(b, "block_shared", [x, w, w, s]), lambda t: block_reference(t["x"], t["w"], t["w"], t["s"]))
+    b.result(layer(x, w, w, s), lambda t: block_reference(t["x"], t["w"], t["w"], t["s"]))
     b = case("unused")  # a parameter without a use trains nothing
     x = b.param("x", 3)
     b.param("nothing", 4)
@@ -73,6 +85,7 @@ def layers(case):
     b = case("output_is_read")  # what a case ends with is a parameter's own value
     x = b.param("x", 3, 4)
     b.result(b.op("reshape", [x], (4, 3)), lambda t: t["x"].reshape(4, 3))
+    several(case)
     b = case("generated")
     x = b.param("x", 4, 4)
     mask = Value(b.family.fresh(), (4, 4))
@@ -80,6 +93,102 @@ def layers(case):
     b.lines.append(f"{mask.name} = nn.generate : {mask.type} {{ ^bb0(%i: index, %j: index): %le = arith.cmpi sle, %j, %i : index   nn.yield %le : i1 }}")
     y = b.op("where", [mask, x, b.constant(np.array(0, np.float32))], (4, 4))
     b.result(b.op("mul", [y, x], (4, 4)), lambda t: np.tril(t["x"] ** 2))
+
+
+def several(case):
+    """Layers with several results, some unused; layers inside layers; operands of every kind in one place."""
+    for save in ("", "none", "all"):
+        suffix = save or "vjp"
+        b = case(f"results_{suffix}")
+        halves = define(b, f"halves_{suffix}", [(3, 4), (4, 4)], lambda x, w: [b.op("tanh", [b.op("linear", [x, w], (3, 4))], (3, 4)), b.op("exp", [x], (3, 4))], save)
+        x, w = b.param("x", 3, 4), b.param("w", 4, 4)
+        p, q = halves(x, w)
+        _, r = halves(p, w)  # the first result is not used
+        s, _ = halves(b.op("mul", [q, r], (3, 4)), b.op("exp", [w], (4, 4)))  # a computed weight
+        u, v = halves(b.frozen("k", 3, 4), w)  # nothing goes to the input
+        y = b.op("add", [b.op("mul", [s, u], (3, 4)), v], (3, 4))
+        b.result(y, lambda t: np.tanh((np.exp(t["x"]) * np.exp(np.tanh(t["x"] @ t["w"].T))) @ np.exp(t["w"]).T) * np.tanh(t["k"] @ t["w"].T) + np.exp(t["k"]))
+        b.tolerance = 3e-5
+        b = case(f"nested_{suffix}")
+        inner = define(b, f"inner_{suffix}", [("rows", 4), (4, 4)], lambda x, w: [b.op("tanh", [b.op("linear", [x, w], x.shape)], x.shape)], save)
+        outer = define(b, f"outer_{suffix}", [("rows", 4), (4, 4), (4, 4)], lambda x, w, u: [inner(inner(inner(x, w), u), w)], save)
+        x = b.input("x", "rows", 4)
+        w, u, f = b.param("w", 4, 4), b.param("u", 4, 4), b.frozen("f", 4, 4)
+        y = outer(outer(outer(x, w, u), f, u), w, w)
+
+        def nested(t):
+            x = t["x"]
+            for name in "wuwfufwww":
+                x = np.tanh(x @ t[name].T)
+            return x
+
+        b.result(y, nested)
+        b.tolerance = 1e-4
+    b = case("passed_through")  # a layer that returns what it got, once changed and twice as it is
+    layer = define(b, "pass", [(3,), (3,)], lambda x, y: [x, b.op("mul", [x, y], (3,)), y, x])
+    x, y = b.param("x", 3), b.param("y", 3)
+    p, q, r, s = layer(x, y)
+    y = b.op("add", [b.op("mul", [p, q], (3,)), b.op("mul", [r, s], (3,))], (3,))
+    b.result(y, lambda t: t["x"] ** 2 * t["y"] + t["x"] * t["y"])
+    b = case("tied")  # one table for tokens and for what they are read out with, in a layer and outside
+    table, index = b.param("table", 5, 4), np.array([[1, 4], [1, 0]], np.int64)
+    read = define(b, "read_out", [(2, 2, 4), (5, 4)], lambda h, w: [b.op("linear", [h, w], (2, 2, 5))])
+    h = b.op("gather", [table, b.constant(index)], (2, 2, 4), "axis = 0 : i64")
+    y = b.op("mul", [read(b.op("tanh", [h], h.shape), table), b.op("linear", [h, table], (2, 2, 5))], (2, 2, 5))
+    b.result(y, lambda t: (np.tanh(t["table"][index]) @ t["table"].T) * (t["table"][index] @ t["table"].T))
+    b.tolerance = 3e-5
+
+
+def mixture(case):
+    """The same small net under each saved set of its module: what is computed again must be the same."""
+    b = case("net")
+    x, table = b.param("x", 2, 6, 8), b.param("table", 6, 8)
+    w, o, scale, bias = b.param("w", 24, 8, rule="normal(0,0.3)"), b.param("o", 8, 8, rule="normal(0,0.3)"), b.param("scale", 8), b.param("bias", 8)
+    h = b.op("add", [x, table], x.shape)
+    n = b.op("layer_norm", [h, scale, bias], x.shape, "eps = 0.01 : f64, axes = 1 : i64", segments=[1, 1, 1])
+    qkv = b.op("linear", [n, w], (2, 6, 24))
+    parts = [b.op("reshape", [b.op("slice", [qkv], (2, 6, 8), f"starts = {ints([0, 0, 8 * i])}, steps = {ints([1, 1, 1])}")], (2, 6, 2, 4)) for i in range(3)]
+    a, _ = b.op("attention", parts, [(2, 6, 2, 4), (2, 2, 6)], "scale = 0.5 : f64, causal")
+    h = b.op("add", [h, b.op("linear", [b.op("reshape", [a], x.shape), o], x.shape)], x.shape)
+    p = b.op("softmax", [b.op("gelu", [h], x.shape)], x.shape, "axis = 2 : i64")
+    y = b.op("cumsum", [b.op("mul", [p, h], x.shape)], x.shape, "axis = 1 : i64")
+
+    def net(t):
+        h = t["x"] + t["table"]
+        n = h - h.mean(-1, keepdims=True)
+        n = n / np.sqrt((n * n).mean(-1, keepdims=True) + 0.01) * t["scale"] + t["bias"]
+        q, k, v = np.split(n @ t["w"].T, 3, -1)
+        a = products.attend(*(m.reshape(2, 6, 2, 4) for m in (q, k, v)), None, 0.5, True, "mean")
+        h = h + a.reshape(2, 6, 8) @ t["o"].T
+        return (shapes.softmax(h / 2 * (1 + erf(h / np.sqrt(2))), -1) * h).cumsum(1)
+
+    b.result(y, net)
+    b.tolerance = 3e-5
+    b = case("picture")
+    x, w, o = b.param("x", 2, 4, 6, 6), b.param("w", 6, 4, 3, 3, rule="normal(0,0.3)"), b.param("o", 6, 4, 2, 2)
+    h = b.op("conv", [x, w], (2, 6, 6, 6), f"strides = {ints([1, 1])}, pads = {ints([1] * 4)}, dilations = {ints([1, 1])}, groups = 1 : i64")
+    h = b.op("silu", [b.op("group_norm", [h], h.shape, "eps = 0.01 : f64, groups = 2 : i64", segments=[1, 0, 0])], h.shape)
+    h = b.op("pool", [h], (2, 6, 3, 3), f"kind = 1 : i32, kernel = {ints([2, 2])}, strides = {ints([2, 2])}, pads = {ints([0] * 4)}, dilations = {ints([1, 1])}")
+    y = b.op("conv_dx", [h, o], (2, 4, 6, 6), f"strides = {ints([2, 2])}, pads = {ints([0] * 4)}, dilations = {ints([1, 1])}, groups = 1 : i64")
+
+    def picture(t):
+        h = products.convolve(t["x"], t["w"], (1, 1), (1, 1, 1, 1), (1, 1), 1).reshape(2, 2, -1)
+        h = ((h - h.mean(-1, keepdims=True)) / np.sqrt(h.var(-1, keepdims=True) + 0.01)).reshape(2, 6, 6, 6)
+        h = h * sigmoid(h)
+        h = h.reshape(2, 6, 3, 2, 3, 2).mean((3, 5))
+        return np.einsum("nohw,ocij->nchiwj", h, t["o"]).reshape(2, 4, 6, 6)
+
+    b.result(y, picture)
+    b.tolerance = 3e-5
+
+
+def saved(mode):
+    def family(case):
+        layers(case)
+        mixture(case)
+
+    family.save = mode
+    return family
 
 
 def large(case):
@@ -155,4 +264,4 @@ def large(case):
     b.result(b.op("cumsum", [b.param("x", 300, 70, rule="normal(0,0.1)")], (300, 70), "axis = 0 : i64"), lambda t: t["x"].cumsum(0))
 
 
-FAMILIES = {"layers": layers, "large": large}
+FAMILIES = {"layers": saved("vjp"), "saved_none": saved("none"), "saved_all": saved("all"), "large": large}
