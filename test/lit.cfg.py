@@ -1,6 +1,8 @@
 # lit's configuration: *.mlir, *.test and *.py below test/ are tests by their RUN lines.
 import os
 import shutil
+import subprocess
+import sys
 
 import lit.formats
 
@@ -14,7 +16,12 @@ config.test_exec_root = os.path.join(config.dt_build, "test")
 config.environment["PATH"] = os.pathsep.join([os.path.join(config.dt_build, "bin"), config.llvm_tools, config.environment["PATH"]])
 config.substitutions.append(("%source", config.dt_source))
 config.substitutions.append(("%build", config.dt_build))
+venv = os.path.join(config.dt_source, ".venv", "bin", "python")
+python = venv if os.path.exists(venv) else sys.executable
+config.substitutions.append(("%python", python))
 
 # Tests that compile what was generated, or that need Python packages, say so with REQUIRES.
 if shutil.which("nvcc") or os.path.exists("/usr/local/cuda/bin/nvcc"):
     config.available_features.add("nvcc")
+if subprocess.run([python, "-c", "import jsonschema"], capture_output=True).returncode == 0:
+    config.available_features.add("jsonschema")

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A recipe (JSON, docs/recipe.md, schema.json) names the ONNX files of a model,
+// A recipe (JSON; docs/recipe.md, docs/recipe.schema.json) names the ONNX files of a model,
 // how they are connected, and how they are trained. Here it is read and checked
 // as far as that is possible without the graphs; Program.h makes IR of it.
 //
@@ -107,7 +107,7 @@ llvm::Expected<Recipe> readRecipe(llvm::StringRef path);
 llvm::Expected<Recipe> parseRecipe(llvm::StringRef text, llvm::StringRef path);
 
 /// Every key that a recipe may have, as "losses[].kind", "modules.*.onnx"; the
-/// parser knows no others and schema.json has the same.
+/// parser knows no others, and docs/recipe.schema.json has the same.
 std::vector<std::string> getRecipeKeys();
 
 /// "cross_entropy:logits" or "mse:output:target" as on the command line.

@@ -10,7 +10,6 @@
 #include "models/recipe/Program.h"
 
 #include "mlir/Bytecode/BytecodeWriter.h"
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Path.h"
@@ -19,8 +18,9 @@ using namespace mlir;
 
 namespace {
 
-llvm::cl::OptionCategory importOptions(
-    "Import options", "for a single .onnx; a recipe (.json) says all this itself");
+llvm::cl::OptionCategory
+    importOptions("DistTrain import",
+                  "For a single .onnx. A recipe (.json) says all this itself.");
 llvm::cl::opt<std::string>
     dimsOption("dims", llvm::cl::cat(importOptions),
                llvm::cl::value_desc("batch=sample,seq=40"),
@@ -36,21 +36,14 @@ llvm::cl::opt<std::string> optimizerOption(
     llvm::cl::value_desc("adamw:lr=1e-3,weight_decay=0.1"),
     llvm::cl::desc("Optimizer and its settings, named as in a recipe"));
 llvm::cl::opt<int64_t> batchOption("batch", llvm::cl::cat(importOptions),
-                                   llvm::cl::init(1), llvm::cl::desc("Samples of a step"));
+                                   llvm::cl::init(1),
+                                   llvm::cl::desc("Samples of a step"));
 llvm::cl::opt<int64_t>
     microOption("micro", llvm::cl::cat(importOptions), llvm::cl::init(0),
                 llvm::cl::desc("Samples of a microbatch (default: all)"));
 llvm::cl::opt<int64_t> seedOption("seed", llvm::cl::cat(importOptions),
-                                  llvm::cl::init(0), llvm::cl::desc("Key of all random draws"));
-
-/// The first name in a location that has no file position, or "".
-StringRef getPlace(Location location) {
-  if (location->findInstanceOf<FileLineColLoc>())
-    return "";
-  if (auto name = location->findInstanceOf<NameLoc>())
-    return name.getName();
-  return "";
-}
+                                  llvm::cl::init(0),
+                                  llvm::cl::desc("Key of all random draws"));
 
 llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
   dt::models::Recipe recipe;
@@ -113,25 +106,15 @@ llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
 
 } // namespace
 
+llvm::cl::OptionCategory &dt::getImportOptions() { return importOptions; }
+
 bool dt::isImported(StringRef path) {
   return path.ends_with(".onnx") || path.ends_with(".json");
 }
 
-void dt::registerNamedDiagnostics(MLIRContext &context) {
-  context.getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
-    StringRef place = getPlace(diagnostic.getLocation());
-    if (diagnostic.getLocation()->findInstanceOf<FileLineColLoc>())
-      return failure(); // MLIR's own handler shows the line
-    static constexpr StringLiteral kinds[] = {"note", "warning", "error", "remark"};
-    llvm::errs() << place << (place.empty() ? "" : ": ")
-                 << kinds[unsigned(diagnostic.getSeverity())] << ": "
-                 << diagnostic << "\n";
-    return success();
-  });
-}
-
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
-dt::readInput(StringRef path, const DialectRegistry &registry) {
+dt::readInput(StringRef path, const DialectRegistry &registry,
+              Diagnostics &diagnostics) {
   std::string message;
   auto file = openInputFile(path, &message);
   if (!file)
@@ -139,7 +122,7 @@ dt::readInput(StringRef path, const DialectRegistry &registry) {
   if (!isImported(path))
     return file;
   MLIRContext context(registry);
-  registerNamedDiagnostics(context);
+  diagnostics.attach(context, /*named=*/true);
   auto program = importFile(context, path);
   if (!program)
     return program.takeError();

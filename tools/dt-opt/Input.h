@@ -1,4 +1,5 @@
-//===- Input.h - ONNX models and recipes as MLIR buffers ---------*- C++ -*-===//
+//===- Input.h - ONNX models and recipes as MLIR buffers ---------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,7 +8,10 @@
 #ifndef TOOLS_DT_OPT_INPUT_H
 #define TOOLS_DT_OPT_INPUT_H
 
+#include "tools/dt-opt/Diagnostics.h"
+
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -22,11 +26,11 @@ bool isImported(llvm::StringRef path);
 /// according to the command line (--dims, --loss, ...). The error is empty if
 /// diagnostics have been printed already.
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
-readInput(llvm::StringRef path, const mlir::DialectRegistry &registry);
+readInput(llvm::StringRef path, const mlir::DialectRegistry &registry,
+          Diagnostics &diagnostics);
 
-/// Prints diagnostics whose place is a name (a key of a recipe, a node of a
-/// model) as "place: error: text", one a line.
-void registerNamedDiagnostics(mlir::MLIRContext &context);
+/// The options that say how a single .onnx is trained.
+llvm::cl::OptionCategory &getImportOptions();
 
 } // namespace dt
 

@@ -6,20 +6,15 @@
 
 #include "tools/dt-opt/Output.h"
 
-#include "dialects/dist/DistOps.h"
-#include "dialects/nn/NNOps.h"
-#ifdef DT_HAS_CODEGEN
+#include "tools/dt-opt/Report.h"
+
 #include "codegen/Emit.h"
 #include "dialects/rt/RTOps.h"
-#endif
-#ifdef DT_HAS_ONNX
 #include "models/recipe/JsonAttr.h"
-#endif
 
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/Pass.h"
 #include "mlir/Support/FileUtilities.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/ToolOutputFile.h"
@@ -33,53 +28,33 @@ LogicalResult fail(const llvm::Twine &message) {
   return failure();
 }
 
-/// FLOPs of a function and all that it calls, as a polynomial of the module's
-/// symbols.
-dt::nn::DimExpr flopsOf(func::FuncOp function) {
-  dt::nn::DimExpr total;
-  function.walk([&](Operation *op) {
-    if (auto cost = dyn_cast<dt::nn::CostOpInterface>(op))
-      total = total + cost.getFlops();
-    if (auto call = dyn_cast<func::CallOp>(op))
-      if (auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-              op, call.getCalleeAttr()))
-        total = total + flopsOf(callee);
-  });
-  return total;
-}
-
-void printPlan(mlir::ModuleOp program, llvm::raw_ostream &os) {
-  os << llvm::formatv("{0,-16} {1,-10} {2,-10} {3,14} {4,14}  {5}\n", "module",
-                      "role", "item", "trainable", "frozen",
-                      "forward FLOPs a microbatch");
-  for (auto module : program.getOps<dt::dist::ModuleOp>()) {
-    int64_t trainable = 0, frozen = 0;
-    for (auto parameter : module.getOps<dt::nn::ParameterOp>()) {
-      int64_t size =
-          cast<RankedTensorType>(parameter.getType()).getNumElements();
-      if (parameter.getTrainable())
-        trainable += size;
-      else if (!parameter.getBuffer())
-        frozen += size;
-    }
-    std::string flops = "-";
-    if (auto forward = module.getForward()) {
-      dt::nn::DimExpr cost = flopsOf(forward);
-      auto value =
-          cost.evaluate([&](StringRef symbol) -> std::optional<int64_t> {
-            auto dim = module.lookupSymbol<dt::nn::DimOp>(symbol);
-            return dim ? dim.getMax() : std::nullopt;
-          });
-      flops = value ? llvm::formatv("{0:N}", *value).str() : cost.str();
-    }
-    os << llvm::formatv(
-        "{0,-16} {1,-10} {2,-10} {3,14:N} {4,14:N}  {5}\n", module.getSymName(),
-        module.getRole() ? dt::dist::stringifyRole(*module.getRole()) : "-",
-        module.getItem().value_or("-"), trainable, frozen, flops);
+/// Collects costs and memory from the IR as it is where the pass stands.
+struct CollectReport
+    : PassWrapper<CollectReport, OperationPass<mlir::ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CollectReport)
+  explicit CollectReport(dt::ProgramReport *report) : report(report) {}
+  StringRef getArgument() const override { return "collect-report"; }
+  void runOnOperation() override {
+    dt::addCosts(getOperation(), *report);
+    dt::addMemory(getOperation(), *report);
+    markAllAnalysesPreserved();
   }
+  dt::ProgramReport *report;
+};
+
+void printReport(const dt::ProgramReport &report,
+                 const dt::OutputOptions &options, llvm::raw_ostream &os) {
+  StringRef file = options.output;
+  bool plan = options.emit == dt::Emit::Plan;
+  if (file.ends_with(".json"))
+    return plan ? dt::printPlanJson(report, os)
+                : dt::printMemoryJson(report, os);
+  if (plan)
+    return dt::printPlan(report, os);
+  return file.ends_with(".svg") ? dt::printMemorySvg(report, os)
+                                : dt::printMemory(report, os);
 }
 
-#ifdef DT_HAS_CODEGEN
 LogicalResult buildProgram(StringRef directory) {
   auto cmake = llvm::sys::findProgramByName("cmake");
   if (!cmake)
@@ -96,9 +71,7 @@ LogicalResult buildProgram(StringRef directory) {
                   (message.empty() ? "" : ": " + message));
   return success();
 }
-#endif
 
-#if defined(DT_HAS_CODEGEN) && defined(DT_HAS_ONNX)
 /// Text of plan.json. Batch and seed are rt.program's by now, the rest still
 /// stands beside it.
 std::string planOf(mlir::ModuleOp program) {
@@ -110,48 +83,49 @@ std::string planOf(mlir::ModuleOp program) {
   }
   return plan.dump(1);
 }
-#endif
 
 LogicalResult emitDirectory(mlir::ModuleOp program,
                             const dt::OutputOptions &options) {
-#ifdef DT_HAS_CODEGEN
   dt::codegen::EmitOptions emit;
   emit.target = options.target;
   emit.directory = options.output;
   StringRef parent = llvm::sys::path::parent_path(options.input);
   emit.modelDirectory = parent.empty() ? "." : parent.str();
-#ifdef DT_HAS_ONNX
   emit.plan = planOf(program);
-#endif
   if (failed(dt::codegen::emitProgram(program, emit)))
     return failure();
   return options.emit == dt::Emit::Exe ? buildProgram(options.output)
                                        : success();
-#else
-  return fail("this build has no code generation");
-#endif
 }
 
 } // namespace
 
-StringRef dt::getLastPhase(Emit emit) {
-  return emit == Emit::Plan ? "modules" : "";
+bool dt::isReport(Emit emit) {
+  return emit == Emit::Plan || emit == Emit::Memory;
 }
 
-LogicalResult dt::emitOutput(const std::string &bytecode,
-                             const DialectRegistry &registry,
-                             const OutputOptions &options) {
-  MLIRContext context(registry);
-  auto program = parseSourceString<mlir::ModuleOp>(bytecode, &context);
-  if (!program)
-    return failure();
-  if (options.emit == Emit::Cpp || options.emit == Emit::Exe)
-    return emitDirectory(*program, options);
+void dt::addReport(OpPassManager &pm, ProgramReport &report) {
+  pm.addPass(std::make_unique<CollectReport>(&report));
+}
+
+LogicalResult dt::writeReport(const ProgramReport &report,
+                              const OutputOptions &options) {
+  if (options.emit == Emit::Memory && !report.hasMemory)
+    return fail("--emit=memory: the passes given do not lower the program to "
+                "rt; leave them out to run all phases");
   std::string message;
   auto file = openOutputFile(options.output, &message);
   if (!file)
     return fail(message);
-  printPlan(*program, file->os());
+  printReport(report, options, file->os());
   file->keep();
   return success();
+}
+
+LogicalResult dt::emitProgram(const std::string &bytecode,
+                              const DialectRegistry &registry,
+                              const OutputOptions &options) {
+  MLIRContext context(registry);
+  auto program = parseSourceString<mlir::ModuleOp>(bytecode, &context);
+  return program ? emitDirectory(*program, options) : failure();
 }

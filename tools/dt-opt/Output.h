@@ -1,4 +1,5 @@
-//===- Output.h - What leaves the compiler -----------------------*- C++ -*-===//
+//===- Output.h - What leaves the compiler -----------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -8,6 +9,7 @@
 #define TOOLS_DT_OPT_OUTPUT_H
 
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -15,10 +17,12 @@
 
 namespace dt {
 
+struct ProgramReport;
+
 enum class Emit { None, Mlir, Plan, Memory, Cpp, Exe };
 
-/// The phase whose result an output is made of; empty: the last.
-llvm::StringRef getLastPhase(Emit emit);
+/// Whether an output tells about the program (tools/dt-opt/Report.h).
+bool isReport(Emit emit);
 
 struct OutputOptions {
   Emit emit;
@@ -27,11 +31,19 @@ struct OutputOptions {
   std::string output; ///< "-", a file, or a directory
 };
 
-/// Writes plan, memory, program sources or executable of the IR in `bytecode`.
-/// Errors are printed.
-llvm::LogicalResult emitOutput(const std::string &bytecode,
-                               const mlir::DialectRegistry &registry,
-                               const OutputOptions &options);
+/// Fills `report`, which must outlive `pm`, from what stands there after the
+/// passes in `pm`.
+void addReport(mlir::OpPassManager &pm, ProgramReport &report);
+/// Writes the report to options.output: text, or by the file's ending JSON
+/// (.json) or for memory a picture (.svg). Errors are printed.
+llvm::LogicalResult writeReport(const ProgramReport &report,
+                                const OutputOptions &options);
+
+/// Writes program sources, or builds them too, of the IR in `bytecode`. Errors
+/// are printed.
+llvm::LogicalResult emitProgram(const std::string &bytecode,
+                                const mlir::DialectRegistry &registry,
+                                const OutputOptions &options);
 
 } // namespace dt
 

@@ -1,4 +1,5 @@
-//===- Phases.h - The compiler's phases as pass pipelines --------*- C++ -*-===//
+//===- Phases.h - The compiler's phases as pass pipelines --------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -12,6 +13,7 @@
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace dt {
 
@@ -20,9 +22,17 @@ void registerDialects(mlir::DialectRegistry &registry);
 /// All passes (ours and MLIR's general ones) and the phases' pipelines.
 void registerPasses();
 
-/// Adds the phases up to and including `last` ("import", "modules",
-/// "differentiate", "optimize", "lower"; empty: all).
-void buildPhases(mlir::OpPassManager &pm, llvm::StringRef last = "");
+/// "import", "modules", "outline", "differentiate", "optimize", "lower".
+bool isPhase(llvm::StringRef name);
+std::string getPhaseNames();
+/// Adds the phases from `first` to `last`, both included; empty: from the
+/// first, to the last. None if `first` is no phase (but "codegen"). `after` may
+/// add passes of its own behind a phase, which it is told by name.
+void buildPhases(
+    mlir::OpPassManager &pm, llvm::StringRef first = "",
+    llvm::StringRef last = "",
+    llvm::function_ref<void(mlir::OpPassManager &, llvm::StringRef)> after =
+        {});
 
 } // namespace dt
 

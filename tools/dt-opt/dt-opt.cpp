@@ -1,4 +1,5 @@
-//===- dt-opt.cpp - The compiler's command line -------------------*- C++ -*-===//
+//===- dt-opt.cpp - The compiler's command line -------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -9,11 +10,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tools/dt-opt/Help.h"
+#include "tools/dt-opt/Input.h"
 #include "tools/dt-opt/Output.h"
 #include "tools/dt-opt/Phases.h"
-#ifdef DT_HAS_ONNX
-#include "tools/dt-opt/Input.h"
-#endif
+#include "tools/dt-opt/Report.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
@@ -30,69 +31,102 @@ namespace {
 
 using dt::Emit;
 
-llvm::cl::OptionCategory emitOptions("Output options");
+llvm::cl::OptionCategory emitOptions("DistTrain output");
 llvm::cl::opt<Emit> emitOption(
     "emit", llvm::cl::cat(emitOptions), llvm::cl::init(Emit::None),
     llvm::cl::desc("Run all phases (or the passes given instead) and emit:"),
-    llvm::cl::values(
-        clEnumValN(Emit::Mlir, "mlir", "the IR after the phases"),
-        clEnumValN(Emit::Plan, "plan", "a table of modules: parameters, FLOPs, bytes"),
-        clEnumValN(Emit::Memory, "memory", "a table of what memory is planned"),
-        clEnumValN(Emit::Cpp, "cpp", "a directory (-o) with the program's sources"),
-        clEnumValN(Emit::Exe, "exe", "the same, built with CMake")));
+    llvm::cl::values(clEnumValN(Emit::Mlir, "mlir", "the IR after the phases"),
+                     clEnumValN(Emit::Plan, "plan",
+                                "a table of modules: parameters, FLOPs, bytes "
+                                "(-o X.json: a plan file)"),
+                     clEnumValN(Emit::Memory, "memory",
+                                "what stands where in the arena, and when (-o "
+                                "X.svg: a picture; X.json)"),
+                     clEnumValN(Emit::Cpp, "cpp",
+                                "a directory (-o) with the program's sources"),
+                     clEnumValN(Emit::Exe, "exe",
+                                "the same, built with CMake")));
 llvm::cl::opt<std::string>
     targetOption("target", llvm::cl::cat(emitOptions), llvm::cl::init("cpu"),
                  llvm::cl::value_desc("cpu|cuda"),
                  llvm::cl::desc("What the program runs on"));
 
-llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
-readFile(StringRef path, const DialectRegistry &registry) {
-#ifdef DT_HAS_ONNX
-  return dt::readInput(path, registry);
-#else
-  std::string message;
-  if (auto file = openInputFile(path, &message))
-    return file;
-  return llvm::createStringError(message);
-#endif
+llvm::cl::opt<std::string> fromOption(
+    "from", llvm::cl::cat(emitOptions), llvm::cl::value_desc("phase"),
+    llvm::cl::desc("With --emit: begin with this phase, the input has "
+                   "been through those before it (codegen: through all)"));
+llvm::cl::opt<std::string>
+    toOption("to", llvm::cl::cat(emitOptions), llvm::cl::value_desc("phase"),
+             llvm::cl::desc("With --emit=mlir or plan: stop after this phase"));
+llvm::cl::opt<std::string>
+    remarksOption("remarks", llvm::cl::cat(emitOptions),
+                  llvm::cl::value_desc("file"),
+                  llvm::cl::desc("Write remarks to a file instead of stderr"));
+
+LogicalResult fail(const llvm::Twine &message) {
+  llvm::errs() << "error: " << message << "\n";
+  return failure();
 }
 
-/// The passes that --emit runs: those of the command line, else all phases
-/// that the output needs.
-void setPipeline(MlirOptMainConfig &config, bool imported) {
+LogicalResult checkOptions(StringRef output) {
+  if (targetOption != "cpu" && targetOption != "cuda")
+    return fail("--target: expected cpu or cuda, not '" + targetOption + "'");
+  bool directory = emitOption == Emit::Cpp || emitOption == Emit::Exe;
+  if (directory && output == "-")
+    return fail("--emit=cpp and --emit=exe need -o DIRECTORY");
+  for (auto *option : {&fromOption, &toOption}) {
+    if (option->empty())
+      continue;
+    if (emitOption == Emit::None)
+      return fail("--" + option->ArgStr +
+                  " goes with --emit, e.g. --emit=mlir");
+    if (!dt::isPhase(*option) &&
+        !(option == &fromOption && *option == "codegen"))
+      return fail("--" + option->ArgStr + ": there is no phase '" + *option +
+                  "'; expected one of " + dt::getPhaseNames());
+  }
+  if (!toOption.empty() && emitOption != Emit::Mlir && emitOption != Emit::Plan)
+    return fail("--to goes with --emit=mlir and --emit=plan only");
+  return success();
+}
+
+/// The passes that --emit runs: those of the command line, else the phases.
+void setPipeline(MlirOptMainConfig &config, bool imported,
+                 dt::Diagnostics &diagnostics, dt::ProgramReport &report) {
   MlirOptMainConfig given = config;
-  Emit emit = emitOption;
-  config.setPassPipelineSetupFn([given, emit, imported](PassManager &pm) {
-#ifdef DT_HAS_ONNX
-    if (imported)
-      dt::registerNamedDiagnostics(*pm.getContext());
-#endif
+  config.setPassPipelineSetupFn([=, &diagnostics, &report](PassManager &pm) {
+    diagnostics.attach(*pm.getContext(), imported);
     if (failed(given.setupPassPipeline(pm)))
       return failure();
-    if (emit != Emit::None && pm.empty())
-      dt::buildPhases(pm, dt::getLastPhase(emit));
+    bool phases = emitOption != Emit::None && pm.empty();
+    if (dt::isReport(emitOption))
+      dt::addReport(pm, report);
+    if (phases)
+      dt::buildPhases(pm, fromOption, toOption,
+                      [&](OpPassManager &pm, StringRef phase) {
+                        if (dt::isReport(emitOption) &&
+                            (phase == "differentiate" || phase == "lower"))
+                          dt::addReport(pm, report);
+                      });
+    else if (dt::isReport(emitOption))
+      dt::addReport(pm, report);
     return success();
   });
 }
 
 LogicalResult compile(StringRef input, StringRef output,
                       DialectRegistry &registry) {
-  auto fail = [](const llvm::Twine &message) {
-    llvm::errs() << "error: " << message << "\n";
+  dt::Diagnostics diagnostics;
+  if (failed(checkOptions(output)) || failed(diagnostics.open(remarksOption)))
     return failure();
-  };
-  if (targetOption != "cpu" && targetOption != "cuda")
-    return fail("--target: expected cpu or cuda, not '" + targetOption + "'");
-  bool directory = emitOption == Emit::Cpp || emitOption == Emit::Exe;
-  if (directory && output == "-")
-    return fail("--emit=cpp and --emit=exe need -o DIRECTORY");
-  auto buffer = readFile(input, registry);
+  auto buffer = dt::readInput(input, registry, diagnostics);
   if (!buffer) {
     std::string message = toString(buffer.takeError());
     return message.empty() ? failure() : fail(message);
   }
   MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
-  setPipeline(config, StringRef(input).ends_with(".onnx") || StringRef(input).ends_with(".json"));
+  dt::ProgramReport report;
+  setPipeline(config, dt::isImported(input), diagnostics, report);
   if (emitOption == Emit::None || emitOption == Emit::Mlir) {
     std::string message;
     auto file = openOutputFile(output, &message);
@@ -108,7 +142,10 @@ LogicalResult compile(StringRef input, StringRef output,
   llvm::raw_string_ostream os(bytes);
   if (failed(MlirOptMain(os, std::move(*buffer), registry, config)))
     return failure();
-  return dt::emitOutput(bytes, registry, {emitOption, targetOption, input.str(), output.str()});
+  dt::OutputOptions options = {emitOption, targetOption, input.str(),
+                               output.str()};
+  return dt::isReport(emitOption) ? dt::writeReport(report, options)
+                                  : dt::emitProgram(bytes, registry, options);
 }
 
 } // namespace
@@ -118,7 +155,9 @@ int main(int argc, char **argv) {
   DialectRegistry registry;
   dt::registerDialects(registry);
   dt::registerPasses();
-  auto [input, output] = registerAndParseCLIOptions(
-      argc, argv, "The DistTrain compiler", registry);
+  dt::hideForeignOptions({&emitOptions, &dt::getImportOptions()});
+  registerCLIOptions("dt-opt", registry);
+  dt::sortOptions();
+  auto [input, output] = parseCLIOptions(argc, argv, dt::getHelpHeader());
   return failed(compile(input, output, registry));
 }

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""docs/recipe.schema.json says what the reader reads: every recipe of the project agrees with the schema, and every object of a recipe has the same keys in
+both. The reader names the keys that it knows when it finds another one, so each kind of object is given one.
+
+    check_schema.py DT_OPT SOURCE_DIRECTORY
+"""
+import copy
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+try:
+    import jsonschema
+except ImportError:
+    print("skipped: needs the Python package jsonschema (tools/setup installs it)")
+    sys.exit(77)
+
+dt_opt, source = sys.argv[1], pathlib.Path(sys.argv[2])
+schema = json.load(open(source / "docs/recipe.schema.json"))
+failures = []
+
+# Together these hold each kind of object that a recipe may hold.
+EXAMPLES = [{
+    "modules": {"m": {"onnx": "m.onnx", "init": [{"pattern": "*", "rule": "zeros"}], "dims": {"n": 3}}, "k": {"onnx": "k.onnx"}},
+    "items": {"image": {"max": 3}},
+    "dims": {"batch": "sample", "images": "image", "seq": 8},
+    "connections": {"m.a": {"from": "k.b", "gather": "rows"}},
+    "tie": {"m.w": "k.w"},
+    "losses": [{"name": "a", "kind": "cross_entropy", "logits": "m.x"}, {"name": "b", "kind": "mse", "output": "m.y"},
+               {"name": "c", "kind": "clip_contrastive", "logits": "m.z"}, {"name": "d", "kind": "sigmoid_contrastive", "logits": "m.z"},
+               {"name": "e", "kind": "graph_output", "output": "m.l"}],
+    "optimizer": {"kind": "adamw"},
+    "batch": {"global": 2, "micro": 1},
+    "batch_norm": "local",
+    "seed": 1,
+    "data": {
+        "sequence": "seq", "tokenizer": {"kind": "bytes"}, "special": ["<pad>", "<image>"], "limits": {"pixels": 100},
+        "pictures": {"image": {"size": [4, 4], "mean": [0.5, 0.5, 0.5]}}, "labels": 10,
+        "segments": {"s": {"parts": ["image", "text"], "tokens": ["<pad>", {"token": "<image>", "count": 2, "of": "image"}, "text"]}}},
+    "inputs": {
+        "ids": {"tokens": "ids"}, "labels": {"tokens": "labels"}, "segment": {"tokens": "segment"}, "position": {"tokens": "position"},
+        "mask": {"tokens": "mask"}, "pixels": {"pixels": "image"}, "class": {"label": "sample"},
+        "rows": {"index": ["sample", "token"], "of": "image", "width": 2}, "rows_mask": {"mask": "rows", "trailing": 1}, "of": {"item_of": "image"},
+        "u": {"random": "uniform", "per": "image"}, "n": {"random": "normal", "per": "image", "shape": [3, 4, 4]},
+        "i": {"random": "uniform_int", "below": 1000, "per": "image"}, "one": {"value": 1, "per": "sample", "shape": [1]},
+        "flow": {"noised": "pixels", "noise": "n", "time": "u", "schedule": "flow"},
+        "ddpm": {"noised": "pixels", "noise": "n", "time": "i", "schedule": "ddpm"}},
+}, {
+    "modules": {"m": {"onnx": "m.onnx"}},
+    "losses": [{"kind": "mse", "output": "m.y"}],
+    "optimizer": {"kind": "sgd"},
+    "dims": {"batch": "sample"},
+    "data": {"sequence": 4, "tokenizer": {"kind": "words", "vocabulary": ["cat"]}, "special": ["<pad>"], "segments": {"s": {"parts": ["text"], "tokens": ["text"]}}},
+}]
+
+
+def valid(value, part):
+    return jsonschema.Draft202012Validator({**part, "$defs": schema["$defs"]}).is_valid(value)
+
+
+def resolve(part, value):
+    """The subschema without $ref and oneOf that `value` agrees with."""
+    while True:
+        if "$ref" in part:
+            part = schema["$defs"][part["$ref"].rsplit("/", 1)[1]]
+        elif "oneOf" in part and "properties" not in part:
+            part = next(choice for choice in part["oneOf"] if valid(value, choice))
+        else:
+            return part
+
+
+def objects(value, part, path=()):
+    """Paths of the objects with a fixed set of keys, and these keys."""
+    part = resolve(part, value)
+    if isinstance(value, dict):
+        if isinstance(part.get("additionalProperties"), dict):
+            for key, entry in value.items():
+                yield from objects(entry, part["additionalProperties"], path + (key,))
+        else:
+            yield path, set(part["properties"])
+            for key, entry in value.items():
+                yield from objects(entry, part["properties"][key], path + (key,))
+    elif isinstance(value, list) and "items" in part:
+        for i, entry in enumerate(value):
+            yield from objects(entry, part["items"], path + (i,))
+
+
+def read(recipe):
+    """What the compiler says about a recipe."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(recipe, file)
+        file.flush()
+        return subprocess.run([dt_opt, file.name], capture_output=True, text=True, timeout=60).stderr
+
+
+def check_keys(example):
+    for path, keys in objects(example, schema):
+        recipe = copy.deepcopy(example)
+        place = recipe
+        for step in path:
+            place = place[step]
+        place["surplus"] = 1
+        error = read(recipe)
+        known = re.search(r"unknown key ['\"]surplus['\"].*?(?:keys here: |expected )([a-z0-9_, ]+)", error)
+        where = ".".join(map(str, path)) or "the top"
+        if not known:
+            failures.append(f"{where}: the reader takes the key 'surplus', or says something else: {error.strip()}")
+        elif set(known[1].strip().split(", ")) != keys:
+            failures.append(f"{where}: the reader knows {known[1]}; the schema {', '.join(sorted(keys))}")
+        if valid(recipe, schema):
+            failures.append(f"{where}: the schema takes the key 'surplus'")
+
+
+for example in EXAMPLES:
+    if not valid(example, schema):
+        failures.append(f"an example disagrees with the schema: {jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(example)).message}")
+    else:
+        check_keys(example)
+
+recipes = sorted(path for folder in ("models", "test/models") for path in source.glob(folder + "/**/recipe*.json"))
+for path in recipes:
+    for error in jsonschema.Draft202012Validator(schema).iter_errors(json.load(open(path))):
+        failures.append(f"{path.relative_to(source)}: {'.'.join(map(str, error.absolute_path))}: {error.message}")
+assert len(recipes) > 20, "the project's recipes were not found"
+
+# What the schema's keys are good for: each is described or named in the pages.
+page = (source / "docs/recipe.md").read_text() + (source / "docs/data.md").read_text()
+for example in EXAMPLES:
+    for path, keys in objects(example, schema):
+        failures += [f"docs/recipe.md and docs/data.md do not mention the key {key}" for key in sorted(keys) if not re.search(rf"[`\"]{key}[`\"]", page)]
+
+print("\n".join(dict.fromkeys(failures)) or f"{len(recipes)} recipes agree; schema and reader have the same keys")
+sys.exit(bool(failures))

@@ -1,0 +1,66 @@
+//===- Diagnostics.cpp - Where errors and remarks go -------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tools/dt-opt/Diagnostics.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Location.h"
+#include "mlir/Support/FileUtilities.h"
+
+using namespace mlir;
+
+namespace {
+
+/// "file:line:column" or the first name in a location, or "".
+std::string getPlace(Location location) {
+  std::string place;
+  llvm::raw_string_ostream os(place);
+  if (auto file = location->findInstanceOf<FileLineColLoc>())
+    os << file.getFilename().getValue() << ":" << file.getLine() << ":"
+       << file.getColumn();
+  else if (auto name = location->findInstanceOf<NameLoc>())
+    os << name.getName().getValue();
+  return place;
+}
+
+void print(const Diagnostic &diagnostic, llvm::raw_ostream &os) {
+  static constexpr StringLiteral kinds[] = {"note", "warning", "error",
+                                            "remark"};
+  std::string place = getPlace(diagnostic.getLocation());
+  os << place << (place.empty() ? "" : ": ")
+     << kinds[unsigned(diagnostic.getSeverity())] << ": " << diagnostic << "\n";
+}
+
+} // namespace
+
+LogicalResult dt::Diagnostics::open(StringRef file) {
+  if (file.empty())
+    return success();
+  std::string message;
+  remarks = openOutputFile(file, &message);
+  if (!remarks) {
+    llvm::errs() << "error: --remarks: " << message << "\n";
+    return failure();
+  }
+  remarks->keep();
+  return success();
+}
+
+void dt::Diagnostics::attach(MLIRContext &context, bool named) {
+  context.getDiagEngine().registerHandler([this, named](Diagnostic &d) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (remarks && d.getSeverity() == DiagnosticSeverity::Remark) {
+      print(d, remarks->os());
+      return success();
+    }
+    // MLIR's own handler shows the line.
+    if (!named || d.getLocation()->findInstanceOf<FileLineColLoc>())
+      return failure();
+    print(d, llvm::errs());
+    return success();
+  });
+}

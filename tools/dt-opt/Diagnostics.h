@@ -1,0 +1,40 @@
+//===- Diagnostics.h - Where errors and remarks go ---------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What is said about an imported model stands at a name (a key of a recipe, a
+// node of a graph), not at a line of a file: it is printed as
+// "place: error: text". Remarks may go to a file instead.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TOOLS_DT_OPT_DIAGNOSTICS_H
+#define TOOLS_DT_OPT_DIAGNOSTICS_H
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace dt {
+
+/// Outlives the contexts that it is attached to.
+class Diagnostics {
+public:
+  /// Remarks are printed if `file` is empty. Prints an error if the file cannot
+  /// be written.
+  llvm::LogicalResult open(llvm::StringRef file);
+  /// Handles the context's remarks and, if `named`, what has no line in a file.
+  void attach(mlir::MLIRContext &context, bool named);
+
+private:
+  std::unique_ptr<llvm::ToolOutputFile> remarks;
+  std::mutex mutex; ///< passes run on several threads
+};
+
+} // namespace dt
+
+#endif // TOOLS_DT_OPT_DIAGNOSTICS_H
