@@ -76,8 +76,7 @@ void Graph::buildNodes() {
   }
 }
 
-void Graph::addDependences(
-    int index, std::vector<std::pair<Node, Dependence>> &list) const {
+void Graph::addDependences(int index, DependenceList &list) const {
   const Edge &edge = problem.edges[index];
   const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
   if (to.batchSync) {
@@ -108,10 +107,32 @@ void Graph::addDependences(
   });
 }
 
+void Graph::addBufferDependences(int index, DependenceList &list) const {
+  const Edge &edge = problem.edges[index];
+  const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
+  if (!edge.receiveDepth || to.batchSync || from.replicas == to.replicas)
+    return;
+  // The transfer starts when the buffer is free again.
+  auto add = [&](int stage, int replicas, Slot slot) {
+    for (int r = 0; r < replicas; ++r)
+      for (int k = edge.receiveDepth; k < problem.microbatches; ++k) {
+        int place = getPlace(stage, r);
+        list.push_back(
+            {getNode(place, slot, k),
+             {getNode(place, slot, k - edge.receiveDepth), edge.latency, -1}});
+      }
+  };
+  add(edge.to, int(to.replicas.size()), kForward);
+  if (edge.gradient)
+    add(edge.from, int(from.replicas.size()), kGradient);
+}
+
 void Graph::buildDependences() {
   std::vector<std::pair<Node, Dependence>> list;
-  for (int e = 0; e < int(problem.edges.size()); ++e)
+  for (int e = 0; e < int(problem.edges.size()); ++e) {
     addDependences(e, list);
+    addBufferDependences(e, list);
+  }
   // Counting sort by consumer, then by producer: both stable.
   predBegin.assign(numNodes + 1, 0);
   succBegin.assign(numNodes + 1, 0);

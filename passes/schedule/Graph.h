@@ -24,7 +24,8 @@ public:
   using Node = int;
   enum Slot { kForward = 0, kGradient = 1, kWeight = 2 };
 
-  /// A dependence on another stage's task.
+  /// A dependence on another stage's task through an edge or, with edge -1, on
+  /// the task that frees the buffer that the same stage's message arrives in.
   struct Dependence {
     Node node;
     Time latency;
@@ -108,8 +109,9 @@ public:
 private:
   void buildNodes();
   void buildDependences();
-  void addDependences(int edge,
-                      std::vector<std::pair<Node, Dependence>> &list) const;
+  using DependenceList = std::vector<std::pair<Node, Dependence>>;
+  void addDependences(int edge, DependenceList &list) const;
+  void addBufferDependences(int edge, DependenceList &list) const;
 
   const Problem &problem;
   int numNodes = 0;

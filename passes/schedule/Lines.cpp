@@ -7,24 +7,26 @@
 #include "passes/schedule/Lines.h"
 
 #include <algorithm>
+#include <map>
 
 namespace dt::schedule {
 
 std::vector<int> getInFlight(const Problem &problem,
-                             const std::vector<int> &least) {
+                             const std::vector<int> &given) {
   std::vector<int> counts(problem.stages.size(), 1);
   std::vector<int> order = problem.getTopologicalOrder();
   for (auto s = order.rbegin(); s != order.rend(); ++s) {
     int &count = counts[*s];
-    if (!least.empty())
-      count = std::max(count, least[*s]);
+    bool fixed = !given.empty() && given[*s] > 0;
+    if (fixed)
+      count = given[*s];
     for (const Edge &edge : problem.edges) {
       if (edge.from != *s)
         continue;
       if (problem.stages[edge.to].batchSync)
         count = std::max(count, problem.syncGroup > 0 ? problem.syncGroup
                                                       : problem.microbatches);
-      else
+      else if (!fixed)
         count = std::max(count, counts[edge.to] + 1);
     }
     count = std::min(problem.microbatches,
@@ -86,8 +88,9 @@ namespace {
 /// Simulates lines that share ranks.
 class Merge {
 public:
-  Merge(const Graph &graph, const std::vector<Line> &lines)
-      : graph(graph), lines(lines), cursor(lines.size(), 0),
+  Merge(const Graph &graph, const std::vector<Line> &lines,
+        const std::vector<int> &phases)
+      : graph(graph), lines(lines), phases(phases), cursor(lines.size(), 0),
         end(graph.getNumNodes(), -1), split(graph.getNumNodes(), false),
         listed(graph.getNumNodes(), false), free(graph.getProblem().ranks, 0) {
     for (const Line &line : lines)
@@ -97,6 +100,8 @@ public:
           split[node - 1] = true;
       }
     solution.ranks.resize(graph.getProblem().ranks);
+    if (!phases.empty())
+      countPhases();
   }
 
   Solution run();
@@ -107,15 +112,35 @@ private:
   /// Earliest start of a line's head, or -1 if an input does not exist yet.
   Time getStart(Graph::Node node) const;
   void place(Graph::Node node, Time start);
+  void countPhases();
+  /// Whether all ranks of a node have finished the phases before its own.
+  bool isInPhase(Graph::Node node) const {
+    if (!phases.empty())
+      for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+        if (left[rank].begin()->first < phases[node])
+          return false;
+    return true;
+  }
 
   const Graph &graph;
   const std::vector<Line> &lines;
+  const std::vector<int> &phases;
+  /// Per rank: tasks left by phase.
+  std::vector<std::map<int, int>> left;
   std::vector<size_t> cursor;
   std::vector<Time> end;
   std::vector<bool> split, listed;
   std::vector<Time> free;
   Solution solution;
 };
+
+void Merge::countPhases() {
+  left.resize(graph.getProblem().ranks);
+  for (const Line &line : lines)
+    for (Graph::Node node : line)
+      for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+        ++left[rank][phases[node]];
+}
 
 bool Merge::shares() const {
   std::vector<int> owner(graph.getProblem().ranks, -1);
@@ -155,6 +180,8 @@ void Merge::place(Graph::Node node, Time start) {
   for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
     free[rank] = end[node];
     solution.ranks[rank].push_back(graph.getTask(node, split[node]));
+    if (!phases.empty() && --left[rank][phases[node]] == 0)
+      left[rank].erase(phases[node]);
   }
 }
 
@@ -175,7 +202,7 @@ Solution Merge::run() {
       if (cursor[i] == lines[i].size())
         continue;
       Graph::Node node = lines[i][cursor[i]];
-      Time start = getStart(node);
+      Time start = isInPhase(node) ? getStart(node) : -1;
       if (start < 0)
         continue;
       static constexpr int rank[] = {1, 0, 2};
@@ -198,8 +225,9 @@ Solution Merge::run() {
 
 } // namespace
 
-Solution mergeLines(const Graph &graph, const std::vector<Line> &lines) {
-  return Merge(graph, lines).run();
+Solution mergeLines(const Graph &graph, const std::vector<Line> &lines,
+                    const std::vector<int> &phases) {
+  return Merge(graph, lines, phases).run();
 }
 
 } // namespace dt::schedule

@@ -24,9 +24,9 @@ using Line = std::vector<Graph::Node>;
 /// Microbatches whose forwards a stage runs before its first backward, for
 /// 1F1B on any DAG: one at a sink, one more than the largest successor's
 /// elsewhere, plus the unit's run-ahead; a whole group before a batch-sync; at
-/// most n. `least`, if given, holds lower bounds per stage.
+/// most n. `given`: what stages that have an order of their own run, else 0.
 std::vector<int> getInFlight(const Problem &problem,
-                             const std::vector<int> &least = {});
+                             const std::vector<int> &given = {});
 
 /// Forwards one after another, then backwards.
 void appendForwards(const Graph &graph, int place, Line &line);
@@ -40,7 +40,10 @@ void appendSyncLines(const Graph &graph, std::vector<Line> &lines);
 
 /// The order of tasks on every rank. If the lines wait for one another, the
 /// solution holds them nevertheless, and evaluating it reports the cycle.
-Solution mergeLines(const Graph &graph, const std::vector<Line> &lines);
+/// `phases` by node: a rank starts a phase when it has finished those before
+/// it.
+Solution mergeLines(const Graph &graph, const std::vector<Line> &lines,
+                    const std::vector<int> &phases = {});
 
 } // namespace dt::schedule
 

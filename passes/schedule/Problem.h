@@ -108,8 +108,8 @@ struct Edge {
   /// replicas, else from each to each (a broker). With routes, pairs that are
   /// not named have nothing to send, and no dependence.
   std::vector<Route> routes;
-  /// Received and not yet used messages that a receiving replica has buffers
-  /// for; 0: no bound.
+  /// Microbatches whose messages a receiving replica has buffers for, each way;
+  /// 0: no bound. The next transfer starts when the oldest has been used.
   int receiveDepth = 0;
 };
 

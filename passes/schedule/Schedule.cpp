@@ -6,7 +6,7 @@
 
 #include "passes/schedule/Schedule.h"
 
-#include "passes/schedule/Evaluate.h"
+#include "passes/schedule/Communicate.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -56,7 +56,14 @@ Expected<Solution> solve(const Problem &problem, StringRef name,
     return createStringError("no schedule '" + name + "'; expected one of " +
                              registry.getNames());
   Graph graph(problem);
-  return entry->solve(graph, options);
+  Expected<Solution> solution = entry->solve(graph, options);
+  if (!solution)
+    return solution.takeError();
+  if (!options.communicate)
+    return solution;
+  if (Error error = communicate(graph, *solution))
+    return createStringError(name + ": " + toString(std::move(error)));
+  return solution;
 }
 
 } // namespace dt::schedule

@@ -28,6 +28,9 @@ struct Options {
   /// Work of a search, in tasks placed; 0 is the schedule's own default. A
   /// count, not a time, so that results are the same everywhere.
   int64_t effort = 0;
+  /// Whether to construct the order of communication too. Who only wants times
+  /// saves most of the work without it.
+  bool communicate = true;
 };
 
 using Solver = llvm::Expected<Solution> (*)(const Graph &, const Options &);

@@ -1,0 +1,293 @@
+//===- Greedy.cpp - Schedules by simulating what ranks choose -------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Greedy.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <queue>
+
+namespace dt::schedule {
+
+namespace {
+
+constexpr Time kNever = std::numeric_limits<Time>::max();
+
+class Greedy {
+public:
+  Greedy(const Graph &graph, const std::vector<Bytes> &memory,
+         const Policy &policy)
+      : graph(graph), problem(graph.getProblem()), policy(policy) {
+    limit = memory;
+    if (limit.empty())
+      limit.assign(problem.ranks, std::numeric_limits<Bytes>::max());
+    prepare();
+  }
+
+  std::optional<Solution> run();
+
+private:
+  void prepare();
+  void setReserves();
+  void wake(Time time, int place) {
+    for (int rank : graph.getRanks(place))
+      events.push({time, rank});
+  }
+  void start(Graph::Node node, Time now);
+  /// What a rank could do: places, or -1.
+  struct Choice {
+    int forward = -1, gradient = -1, weight = -1;
+    Time soonest = kNever; ///< known arrival of what cannot start yet
+    bool blocked = false;  ///< a forward could start but for memory
+  };
+  Choice look(int rank, Time now, bool filler) const;
+  Graph::Node take(int place, Graph::Slot slot) const;
+  /// The task that `rank` starts now, or -1 to wait.
+  Graph::Node choose(int rank, Time now) const;
+  bool isFree(int place, Time now) const {
+    for (int rank : graph.getRanks(place))
+      if (freeAt[rank] > now)
+        return false;
+    return true;
+  }
+  bool hasRoom(int place) const {
+    Bytes need = graph.getActivation(
+                     graph.getNode(place, Graph::kForward, next[place][0])) +
+                 reserve[place];
+    for (int rank : graph.getRanks(place))
+      if (held[rank] > limit[rank] - need)
+        return false;
+    return true;
+  }
+  /// When the next forward (gradient) of a place can start, for all that is
+  /// known; kNever if not known, or none is left.
+  Time getArrival(int place, Graph::Slot slot) const {
+    int k = next[place][slot];
+    if (k == counts[place] || !graph.exists(graph.getNode(place, slot, k)))
+      return kNever;
+    Graph::Node node = graph.getNode(place, slot, k);
+    return missing[node] ? kNever : arrival[node];
+  }
+  bool mayForward(int place) const {
+    int ahead = next[place][0] - next[place][1];
+    if (!policy.inFlight.empty() && ahead >= policy.inFlight[place])
+      return false;
+    if (policy.level.empty() || ahead < policy.level[place])
+      return true;
+    return !next[place][1] && !policy.warmup.empty() &&
+           ahead < policy.warmup[place];
+  }
+  bool mayGradient(int place) const {
+    return policy.level.empty() || next[place][0] == counts[place] ||
+           next[place][0] - next[place][1] >= policy.level[place];
+  }
+  bool isSplit(int place) const {
+    return policy.split && graph.canSplit(graph.getPlaceInfo(place).stage);
+  }
+
+  const Graph &graph;
+  const Problem &problem;
+  const Policy &policy;
+  std::vector<Bytes> limit, held, reserve;
+  std::vector<std::array<int, 3>> next;
+  std::vector<int> counts, missing, order;
+  std::vector<Time> arrival, freeAt;
+  std::priority_queue<std::pair<Time, int>, std::vector<std::pair<Time, int>>,
+                      std::greater<std::pair<Time, int>>>
+      events;
+  Solution solution;
+};
+
+void Greedy::prepare() {
+  int places = graph.getNumPlaces();
+  held.assign(problem.ranks, 0);
+  freeAt.assign(problem.ranks, 0);
+  next.assign(places, {0, 0, 0});
+  missing.assign(graph.getNumNodes(), 0);
+  arrival.assign(graph.getNumNodes(), 0);
+  solution.ranks.resize(problem.ranks);
+  std::vector<int> depths = problem.getDepths();
+  for (int place = 0; place < places; ++place) {
+    const Stage &stage = problem.stages[graph.getPlaceInfo(place).stage];
+    counts.push_back(stage.batchSync ? problem.getNumGroups()
+                                     : problem.microbatches);
+    order.push_back(policy.rank.empty()
+                        ? depths[graph.getPlaceInfo(place).stage]
+                        : policy.rank[place]);
+    wake(0, place);
+  }
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    solution.ranks[rank].reserve(graph.getPlacesOfRank(rank).size() *
+                                 problem.microbatches * 3);
+  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
+    missing[node] = int(graph.getPredecessors(node).size()) +
+                    (graph.getSlotOf(node) != Graph::kForward);
+  setReserves();
+}
+
+void Greedy::setReserves() {
+  // Stages after another one, transitively.
+  size_t count = problem.stages.size();
+  std::vector<std::vector<bool>> after(count, std::vector<bool>(count));
+  std::vector<int> topological = problem.getTopologicalOrder();
+  for (auto s = topological.rbegin(); s != topological.rend(); ++s)
+    for (const Edge &edge : problem.edges)
+      if (edge.from == *s) {
+        after[*s][edge.to] = true;
+        for (size_t t = 0; t < count; ++t)
+          if (after[edge.to][t])
+            after[*s][t] = true;
+      }
+  reserve.assign(graph.getNumPlaces(), 0);
+  for (int place = 0; place < graph.getNumPlaces(); ++place)
+    for (int rank : graph.getRanks(place)) {
+      Bytes sum = 0;
+      for (int other : graph.getPlacesOfRank(rank)) {
+        int stage = graph.getPlaceInfo(other).stage;
+        if (!after[graph.getPlaceInfo(place).stage][stage] ||
+            problem.stages[stage].batchSync)
+          continue;
+        Bytes most = 0;
+        for (int k = 0; k < problem.microbatches; ++k)
+          most = std::max(most, graph.getActivation(
+                                    graph.getNode(other, Graph::kForward, k)));
+        sum += most;
+      }
+      reserve[place] = std::max(reserve[place], sum);
+    }
+}
+
+void Greedy::start(Graph::Node node, Time now) {
+  int place = graph.getPlaceOf(node);
+  Graph::Slot slot = graph.getSlotOf(node);
+  bool split = isSplit(place);
+  Time duration = graph.getTime(node);
+  if (slot == Graph::kGradient && !split && graph.exists(node + 1))
+    duration += graph.getTime(node + 1);
+  Time end = now + duration;
+  ++next[place][slot];
+  Bytes change = graph.getMemoryChange(node, split);
+  for (int rank : graph.getRanks(place)) {
+    freeAt[rank] = end;
+    held[rank] += change;
+    solution.ranks[rank].push_back(graph.getTask(node, split));
+  }
+  wake(end, place);
+  auto release = [&](Graph::Node successor, Time time) {
+    arrival[successor] = std::max(arrival[successor], time);
+    if (--missing[successor] == 0)
+      wake(std::max(arrival[successor], now), graph.getPlaceOf(successor));
+  };
+  for (const Graph::Dependence &successor : graph.getSuccessors(node))
+    release(successor.node, end + successor.latency);
+  if (slot == Graph::kForward && graph.exists(node + 1))
+    release(node + 1, end);
+}
+
+Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
+  Choice choice;
+  auto better = [&](int place, int best, Graph::Slot slot) {
+    return best < 0 || std::make_pair(order[place], next[place][slot]) <
+                           std::make_pair(order[best], next[best][slot]);
+  };
+  for (int place : graph.getPlacesOfRank(rank)) {
+    if ((!policy.filler.empty() && policy.filler[place]) != filler ||
+        !isFree(place, now))
+      continue;
+    Time at = mayGradient(place) ? getArrival(place, Graph::kGradient) : kNever;
+    if (at > now)
+      choice.soonest = std::min(choice.soonest, at);
+    else if (better(place, choice.gradient, Graph::kGradient))
+      choice.gradient = place;
+    at = mayForward(place) ? getArrival(place, Graph::kForward) : kNever;
+    if (at != kNever && !hasRoom(place))
+      choice.blocked |= at <= now;
+    else if (at > now)
+      choice.soonest = std::min(choice.soonest, at);
+    else if (better(place, choice.forward, Graph::kForward))
+      choice.forward = place;
+    if (isSplit(place) && next[place][2] < next[place][1] &&
+        (choice.weight < 0 || next[place][2] < next[choice.weight][2]))
+      choice.weight = place;
+  }
+  return choice;
+}
+
+Graph::Node Greedy::take(int place, Graph::Slot slot) const {
+  return graph.getNode(place, slot, next[place][slot]);
+}
+
+Graph::Node Greedy::choose(int rank, Time now) const {
+  Choice main = look(rank, now, false);
+  if (main.forward >= 0 && main.gradient >= 0 && !policy.ahead.empty() &&
+      next[main.forward][0] - next[main.forward][1] <
+          policy.ahead[main.forward])
+    main.gradient = -1;
+  if (main.gradient >= 0)
+    return take(main.gradient, Graph::kGradient);
+  if (main.weight >= 0 && !policy.waiting.empty() &&
+      next[main.weight][1] - next[main.weight][2] > policy.waiting[main.weight])
+    return take(main.weight, Graph::kWeight);
+  if (main.forward >= 0)
+    return take(main.forward, Graph::kForward);
+  // Nothing is due: fill the gap, if the next task that is known to come leaves
+  // one.
+  auto fits = [&](Graph::Node node, int patience) {
+    return main.soonest == kNever ||
+           (main.soonest - now) * 16 >= graph.getTime(node) * patience;
+  };
+  if (main.weight >= 0) {
+    bool tail = next[main.weight][0] == counts[main.weight];
+    Graph::Node node = take(main.weight, Graph::kWeight);
+    if (main.blocked ||
+        fits(node, tail ? policy.tailPatience : policy.patience))
+      return node;
+  }
+  if (policy.filler.empty())
+    return -1;
+  Choice fill = look(rank, now, true);
+  for (auto [place, slot] : {std::make_pair(fill.gradient, Graph::kGradient),
+                             std::make_pair(fill.forward, Graph::kForward),
+                             std::make_pair(fill.weight, Graph::kWeight)})
+    if (place >= 0 && fits(take(place, slot), policy.patience))
+      return take(place, slot);
+  return -1;
+}
+
+std::optional<Solution> Greedy::run() {
+  while (!events.empty()) {
+    auto [now, rank] = events.top();
+    events.pop();
+    if (freeAt[rank] > now)
+      continue;
+    // Tasks without duration leave the rank free at once.
+    while (freeAt[rank] <= now) {
+      Graph::Node node = choose(rank, now);
+      if (node < 0)
+        break;
+      start(node, now);
+    }
+  }
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    const Stage &stage = problem.stages[graph.getPlaceInfo(place).stage];
+    if (next[place][0] < counts[place] ||
+        (stage.hasBackward && next[place][1] < counts[place]) ||
+        (isSplit(place) && next[place][2] < counts[place]))
+      return std::nullopt;
+  }
+  return std::move(solution);
+}
+
+} // namespace
+
+std::optional<Solution> runGreedy(const Graph &graph,
+                                  const std::vector<Bytes> &memory,
+                                  const Policy &policy) {
+  return Greedy(graph, memory, policy).run();
+}
+
+} // namespace dt::schedule

@@ -1,0 +1,54 @@
+//===- DistMMPipe.cpp - Towers with a batch-sync --------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Huang et al., DISTMM, NSDI 2024. A contrastive loss needs the embeddings of a
+// whole group of microbatches (Problem::syncGroup) before any of them has a
+// gradient. All forwards of a group run, then its batch-sync; while the
+// pipeline drains into the barrier and fills again, forwards of the next group
+// run, and after it backwards of one group and forwards of the next take turns.
+// With one group, which is what a loss over the global batch means, that is
+// GPipe with a sync in the middle.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Lines.h"
+#include "passes/schedule/Schedule.h"
+
+#include <algorithm>
+
+namespace dt::schedule {
+
+static llvm::Expected<Solution> solveDistMMPipe(const Graph &graph,
+                                                const Options &) {
+  const Problem &problem = graph.getProblem();
+  bool sync = false;
+  for (const Stage &stage : problem.stages)
+    sync |= stage.batchSync;
+  if (!sync)
+    return llvm::createStringError("distmm-pipe: expected a batch-sync stage");
+  std::vector<int> depths = problem.getDepths();
+  // Groups before the barrier, and what fills the way to it and back.
+  int group = problem.syncGroup > 0 ? problem.syncGroup : problem.microbatches;
+  std::vector<Line> lines;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    int stage = graph.getPlaceInfo(place).stage;
+    if (problem.stages[stage].batchSync)
+      continue;
+    int ahead = group + 2 * (depths[stage] - 1) +
+                problem.units[problem.stages[stage].unit].runAhead;
+    lines.push_back(
+        makeOneFOneB(graph, place, std::min(problem.microbatches, ahead)));
+  }
+  appendSyncLines(graph, lines);
+  return mergeLines(graph, lines);
+}
+
+void addDistMMPipe(Registry &registry) {
+  registry.add(
+      "distmm-pipe",
+      "towers with a batch-sync; the next group's forwards fill its bubble",
+      solveDistMMPipe);
+}
+
+} // namespace dt::schedule

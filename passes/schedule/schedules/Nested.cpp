@@ -1,0 +1,81 @@
+//===- Nested.cpp - Colocated modules inside the backbone's bubbles -------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The module with the most work runs 1F1B; tasks of the others that share its
+// ranks (encoder, generator) start when it has nothing to do, as in Optimus
+// (Feng et al., ATC 2025) and BigMac. How far ahead the others run and how
+// tight a gap may be is tried out; the best that fits into memory is taken.
+// What a task can fill is decided by the size of stages: small ones (one layer
+// of one sub-microbatch) fill more.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Evaluate.h"
+#include "passes/schedule/Greedy.h"
+#include "passes/schedule/Lines.h"
+#include "passes/schedule/Schedule.h"
+
+#include <algorithm>
+
+namespace dt::schedule {
+
+/// The unit with the most work on a rank.
+static int findBackbone(const Graph &graph) {
+  const Problem &problem = graph.getProblem();
+  std::vector<Time> work(problem.units.size(), 0);
+  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
+    if (graph.exists(node))
+      work[problem.stages[graph.getPlaceInfo(graph.getPlaceOf(node)).stage]
+               .unit] += graph.getTime(node);
+  return int(std::max_element(work.begin(), work.end()) - work.begin());
+}
+
+static llvm::Expected<Solution> solveNested(const Graph &graph,
+                                            const Options &options) {
+  const Problem &problem = graph.getProblem();
+  int backbone = findBackbone(graph), n = problem.microbatches;
+  std::vector<int> inFlight = getInFlight(problem);
+  std::optional<Solution> best;
+  Time bestTime = 0;
+  for (int ahead : {0, 1, 2, 4, n})
+    for (int patience : {0, 4, 8, 12, 16}) {
+      Policy policy;
+      policy.split = false;
+      policy.patience = patience;
+      for (int place = 0; place < graph.getNumPlaces(); ++place) {
+        int stage = graph.getPlaceInfo(place).stage;
+        bool main = problem.stages[stage].unit == backbone;
+        policy.filler.push_back(!main && !problem.stages[stage].batchSync);
+        policy.inFlight.push_back(
+            problem.stages[stage].batchSync
+                ? n + 1
+                : std::min(n, inFlight[stage] + (main ? 0 : ahead)));
+      }
+      std::optional<Solution> solution =
+          runGreedy(graph, problem.memory, policy);
+      if (!solution)
+        continue;
+      auto timeline = evaluate(graph, *solution);
+      if (!timeline)
+        return timeline.takeError();
+      Time time = options.objective == Objective::Wall ? timeline->wall
+                                                       : timeline->longestSpan;
+      if (!best || time < bestTime) {
+        best = std::move(solution);
+        bestTime = time;
+      }
+    }
+  if (!best)
+    return llvm::createStringError("nested: no order of tasks fits into the "
+                                   "bytes of activations that ranks may hold");
+  return std::move(*best);
+}
+
+void addNested(Registry &registry) {
+  registry.add("nested",
+               "colocated modules inside the bubbles of the largest one",
+               solveNested);
+}
+
+} // namespace dt::schedule

@@ -1,0 +1,63 @@
+//===- Phased.cpp - Colocated modules, one after another ------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Modules that share ranks take turns: all forwards of the encoder, then of the
+// next module, …; the last module runs 1F1B by itself; then all backwards, last
+// module first. Simple and without bubbles between modules, but the activations
+// of the whole batch (or its recomputation) stay for all but the last. On ranks
+// of their own, modules just follow the order of their inputs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Lines.h"
+#include "passes/schedule/Schedule.h"
+
+namespace dt::schedule {
+
+static llvm::Expected<Solution> solvePhased(const Graph &graph,
+                                            const Options &) {
+  const Problem &problem = graph.getProblem();
+  int count = int(problem.units.size());
+  std::vector<int> position(count, -1), order = problem.getTopologicalOrder();
+  std::vector<bool> last(count, true);
+  int units = 0;
+  for (int stage : order)
+    if (position[problem.stages[stage].unit] < 0)
+      position[problem.stages[stage].unit] = units++;
+  for (const Edge &edge : problem.edges)
+    if (problem.stages[edge.from].unit != problem.stages[edge.to].unit &&
+        !problem.stages[edge.to].batchSync)
+      last[problem.stages[edge.from].unit] = false;
+  std::vector<int> inFlight = getInFlight(problem);
+  std::vector<int> phases(graph.getNumNodes(), count);
+  std::vector<Line> lines;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    int stage = graph.getPlaceInfo(place).stage,
+        unit = problem.stages[stage].unit;
+    if (problem.stages[stage].batchSync)
+      continue;
+    if (last[unit]) {
+      lines.push_back(makeOneFOneB(graph, place, inFlight[stage]));
+      continue;
+    }
+    Line line;
+    appendForwards(graph, place, line);
+    appendBackwards(graph, place, line);
+    for (Graph::Node node : line)
+      phases[node] = graph.getSlotOf(node) == Graph::kForward
+                         ? position[unit]
+                         : 2 * count - position[unit];
+    lines.push_back(std::move(line));
+  }
+  appendSyncLines(graph, lines);
+  return mergeLines(graph, lines, phases);
+}
+
+void addPhased(Registry &registry) {
+  registry.add("phased",
+               "colocated modules one after another; the last one runs 1F1B",
+               solvePhased);
+}
+
+} // namespace dt::schedule

@@ -1,0 +1,44 @@
+//===- ZeroBubbleH2.cpp - Zero bubble in twice the memory of 1F1B ---------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Qi et al., ICLR 2024, section 2.2: a stage d stages from the end runs 2d + 1
+// forwards before its first backward, enough to fill the time until that comes,
+// and puts weight gradients off as in H1. With f = b = w no rank idles between
+// its first and its last task.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Lines.h"
+#include "passes/schedule/Schedule.h"
+
+#include <algorithm>
+
+namespace dt::schedule {
+
+static llvm::Expected<Solution> solveZeroBubbleH2(const Graph &graph,
+                                                  const Options &) {
+  const Problem &problem = graph.getProblem();
+  std::vector<int> inFlight = getInFlight(problem),
+                   depths = problem.getDepths();
+  int deepest = *std::max_element(depths.begin(), depths.end());
+  std::vector<Line> lines;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    int stage = graph.getPlaceInfo(place).stage;
+    if (!problem.stages[stage].batchSync)
+      lines.push_back(makeOneFOneB(graph, place,
+                                   inFlight[stage] + depths[stage] - 1,
+                                   2 * (deepest - depths[stage])));
+  }
+  appendSyncLines(graph, lines);
+  return mergeLines(graph, lines);
+}
+
+void addZeroBubbleH2(Registry &registry) {
+  registry.add(
+      "zb-h2",
+      "zero bubble with about twice the microbatches in flight of 1F1B",
+      solveZeroBubbleH2);
+}
+
+} // namespace dt::schedule

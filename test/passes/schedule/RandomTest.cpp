@@ -1,0 +1,214 @@
+//===- RandomTest.cpp - No deadlock on random graphs of units -------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/passes/schedule/Chain.h"
+#include "test/passes/schedule/Rendezvous.h"
+
+#include "passes/schedule/Communicate.h"
+
+#include <random>
+
+using namespace dt::schedule;
+
+namespace {
+
+/// Encoders, a backbone and generators with their own DP and PP sizes, brokers
+/// between them, sometimes on shared ranks, sometimes with towers' batch-sync.
+class RandomProblem {
+public:
+  explicit RandomProblem(unsigned seed) : random(seed) {}
+  Problem make();
+
+private:
+  int draw(int low, int high) {
+    return low + int(random() % unsigned(high - low + 1));
+  }
+  Table drawTimes(int replicas) {
+    Table table(draw(0, 30));
+    if (draw(0, 2) == 0) {
+      table.values.resize(size_t(problem.microbatches) * replicas);
+      for (int64_t &value : table.values)
+        value = draw(0, 30);
+    }
+    return table;
+  }
+  /// Stages of a new unit, first to last.
+  std::vector<int> addUnit(const std::string &name, int pp, int dp, int tp,
+                           int vpp, int base);
+  void connect(int from, int to, bool gradient);
+
+  std::mt19937 random;
+  Problem problem;
+};
+
+std::vector<int> RandomProblem::addUnit(const std::string &name, int pp, int dp,
+                                        int tp, int vpp, int base) {
+  int unit = int(problem.units.size());
+  problem.units.push_back({name, draw(0, 3) ? 0 : draw(1, 2)});
+  std::vector<int> stages;
+  for (int s = 0; s < pp * vpp; ++s) {
+    Stage stage;
+    stage.name = name + std::to_string(s);
+    stage.unit = unit;
+    for (int r = 0; r < dp; ++r) {
+      stage.replicas.emplace_back();
+      for (int t = 0; t < tp; ++t)
+        stage.replicas.back().push_back(base + ((s % pp) * dp + r) * tp + t);
+    }
+    stage.forward = drawTimes(dp);
+    stage.input = drawTimes(dp);
+    stage.weight = drawTimes(dp);
+    stage.activation = draw(1, 5);
+    stage.hasWeight = draw(0, 5) != 0;
+    problem.stages.push_back(stage);
+    stages.push_back(int(problem.stages.size()) - 1);
+    if (s)
+      connect(stages[s - 1], stages[s], true);
+  }
+  problem.ranks = std::max(problem.ranks, base + pp * dp * tp);
+  return stages;
+}
+
+void RandomProblem::connect(int from, int to, bool gradient) {
+  Edge edge;
+  edge.from = from;
+  edge.to = to;
+  edge.latency = draw(0, 5);
+  edge.gradient = gradient;
+  edge.receiveDepth = draw(0, 2) ? 0 : draw(1, 3);
+  int a = int(problem.stages[from].replicas.size()),
+      b = int(problem.stages[to].replicas.size());
+  // A broker whose messages depend on the microbatch's rows; some send nothing.
+  if (a != b || draw(0, 2) == 0)
+    for (int k = 0; k < problem.microbatches; ++k)
+      for (int i = 0; i < a; ++i)
+        for (int j = 0; j < b; ++j)
+          if (draw(0, 2))
+            edge.routes.push_back({k, i, j, draw(0, 5)});
+  if (a != b && edge.routes.empty())
+    edge.routes.push_back({0, 0, 0, 1});
+  problem.edges.push_back(edge);
+}
+
+Problem RandomProblem::make() {
+  problem.microbatches = draw(1, 10);
+  bool colocated = draw(0, 2) == 0;
+  auto add = [&](const std::string &name, int vpp) {
+    return addUnit(name, draw(1, 3), draw(1, 4), draw(0, 3) ? 1 : 2, vpp,
+                   colocated ? 0 : problem.ranks);
+  };
+  std::vector<std::vector<int>> encoders, sinks;
+  for (int i = 0, count = draw(0, 3); i < count; ++i)
+    encoders.push_back(add("enc" + std::to_string(i) + ".", 1));
+  if (encoders.size() >= 2 && draw(0, 3) == 0) {
+    // Towers and a batch-sync instead of a backbone.
+    if (draw(0, 1))
+      problem.syncGroup = draw(1, problem.microbatches);
+    Stage sync;
+    sync.name = "sync";
+    sync.unit = int(problem.units.size());
+    problem.units.push_back({"head", 0});
+    sync.batchSync = true;
+    sync.hasBackward = sync.hasWeight = false;
+    std::set<int> ranks;
+    for (const std::vector<int> &encoder : encoders)
+      for (const std::vector<int> &replica :
+           problem.stages[encoder.back()].replicas)
+        ranks.insert(replica.begin(), replica.end());
+    sync.replicas = {{ranks.begin(), ranks.end()}};
+    sync.forward = draw(1, 20);
+    problem.stages.push_back(sync);
+    for (const std::vector<int> &encoder : encoders)
+      problem.edges.push_back({encoder.back(),
+                               int(problem.stages.size()) - 1,
+                               draw(0, 5),
+                               true,
+                               {},
+                               0});
+    return problem;
+  }
+  std::vector<int> backbone = add("llm.", draw(0, 2) ? 1 : 2);
+  for (const std::vector<int> &encoder : encoders) {
+    bool frozen = draw(0, 3) == 0;
+    for (int stage : encoder)
+      if (frozen)
+        problem.stages[stage].hasBackward = problem.stages[stage].hasWeight =
+            false;
+    for (Edge &edge : problem.edges)
+      if (!problem.stages[edge.from].hasBackward)
+        edge.gradient = false;
+    connect(encoder.back(), backbone.front(), !frozen);
+  }
+  for (int i = 0, count = draw(0, 2); i < count; ++i) {
+    std::vector<int> generator = add("gen" + std::to_string(i) + ".", 1);
+    connect(backbone.back(), generator.front(), true);
+    if (draw(0, 1)) // conditioning that skips stages
+      connect(backbone.front(), generator.back(), true);
+  }
+  return problem;
+}
+
+TEST(Random, EveryScheduleFinishesWithoutBuffers) {
+  Registry registry;
+  int runs = 0, declined = 0;
+  for (unsigned seed = 0; seed < 1500; ++seed) {
+    Problem problem = RandomProblem(seed).make();
+    ASSERT_FALSE(bool(problem.check())) << seed;
+    Graph graph(problem);
+    const Registry::Entry &entry =
+        registry.getEntries()[seed % registry.getEntries().size()];
+    auto solution = solve(problem, entry.name);
+    if (!solution) {
+      // Some schedules need a shape: virtual stages, a batch-sync.
+      std::string message = llvm::toString(solution.takeError());
+      EXPECT_EQ(message.find("wait for one another"), std::string::npos)
+          << seed << " " << entry.name << ": " << message;
+      ++declined;
+      continue;
+    }
+    ++runs;
+    EXPECT_EQ(runRendezvous(problem, solution->programs), "")
+        << seed << " " << entry.name;
+    EXPECT_EQ(llvm::toString(verify(graph, solution->programs)), "")
+        << seed << " " << entry.name;
+  }
+  EXPECT_GE(runs, 1000) << declined << " declined";
+}
+
+/// What the verifier says and what a run without buffers does are the same:
+/// programs with entries swapped at random either both pass or both fail.
+TEST(Random, VerifierAndRunAgreeOnDisturbedPrograms) {
+  int wrong = 0, right = 0;
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    Problem problem = RandomProblem(seed).make();
+    for (Edge &edge : problem.edges)
+      edge.receiveDepth = 0;
+    Graph graph(problem);
+    auto solution = solve(problem, "1f1b");
+    ASSERT_TRUE(bool(solution)) << seed << llvm::toString(solution.takeError());
+    std::mt19937 random(seed);
+    auto &program = solution->programs[random() % solution->programs.size()];
+    if (program.size() < 2)
+      continue;
+    // Only messages move, so that data dependences stay: next to one another.
+    std::vector<size_t> places;
+    for (size_t i = 1; i < program.size(); ++i)
+      if (program[i - 1].action != Step::Run && program[i].action != Step::Run)
+        places.push_back(i);
+    if (places.empty())
+      continue;
+    size_t place = places[random() % places.size()];
+    std::swap(program[place - 1], program[place]);
+    bool finishes = runRendezvous(problem, solution->programs).empty();
+    std::string error = llvm::toString(verify(graph, solution->programs));
+    EXPECT_EQ(finishes, error.empty()) << seed << ": " << error;
+    ++(finishes ? right : wrong);
+  }
+  EXPECT_GT(wrong, 20);
+  EXPECT_GT(right, 20);
+}
+
+} // namespace
