@@ -18,6 +18,7 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
+#include "mlir/Tools/Plugins/PassPlugin.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
@@ -148,6 +149,25 @@ LogicalResult compile(StringRef input, StringRef output,
                                   : dt::emitProgram(bytes, registry, options);
 }
 
+/// Plugins' passes must be known before the options are made of them: when the
+/// option itself is read it is too late for flags and --help (and MLIR goes on
+/// without a plugin that it cannot load).
+LogicalResult loadPassPlugins(ArrayRef<char *> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    StringRef argument = StringRef(arguments[i]).ltrim('-');
+    if (!argument.consume_front("load-pass-plugin"))
+      continue;
+    if (argument.empty() && i + 1 < arguments.size())
+      argument = arguments[i + 1];
+    argument.consume_front("=");
+    auto plugin = PassPlugin::load(argument.str());
+    if (!plugin)
+      return fail("--load-pass-plugin: " + toString(plugin.takeError()));
+    plugin->registerPassRegistryCallbacks();
+  }
+  return success();
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -155,6 +175,8 @@ int main(int argc, char **argv) {
   DialectRegistry registry;
   dt::registerDialects(registry);
   dt::registerPasses();
+  if (failed(loadPassPlugins(ArrayRef<char *>(argv, argc).drop_front())))
+    return 1;
   dt::hideForeignOptions({&emitOptions, &dt::getImportOptions()});
   registerCLIOptions("dt-opt", registry);
   dt::sortOptions();
