@@ -172,6 +172,14 @@ void saveCheckpoint(const Trainer &trainer, const std::string &directory,
   removeOld(directory, keep);
 }
 
+void expectNoCheckpoints(const std::string &directory) {
+  std::vector<int64_t> steps = stepsIn(directory);
+  if (!steps.empty())
+    throw Error(folderOf(directory, steps.back()).string() +
+                ": a checkpoint of an earlier run; continue it with --resume, "
+                "or give another --checkpoint folder");
+}
+
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
                        uint64_t dataHash) {
   std::vector<int64_t> steps = stepsIn(directory);

@@ -30,6 +30,10 @@ void saveCheckpoint(const Trainer &trainer, const std::string &directory,
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
                        uint64_t dataHash);
 
+/// Throws Error if the directory has checkpoints: steps of another run would
+/// pass for this one's.
+void expectNoCheckpoints(const std::string &directory);
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_CHECKPOINT_H

@@ -81,8 +81,9 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
 /// Collects times, dumps and trace events of a run.
 class Recorder : public StepObserver {
 public:
-  Recorder(const Trainer &trainer, const Options &options)
-      : trainer(trainer), options(options), trace(options.trace),
+  Recorder(const Trainer &trainer, const Options &options, bool times)
+      : trainer(trainer), options(options),
+        wanted(times || !options.metrics.empty()), trace(options.trace),
         moduleSeconds(trainer.program().modules.size) {}
 
   void beginStep(const Batch &batch, int64_t step, bool dump) {
@@ -100,9 +101,7 @@ public:
     trace.event("step", step, begin, now(), 1);
   }
 
-  bool wantsTimes() const override {
-    return trace.enabled() || !options.metrics.empty();
-  }
+  bool wantsTimes() const override { return wanted || trace.enabled(); }
 
   void rowDone(const TaskRow &row, const Part &part, double begin,
                double end) override {
@@ -132,6 +131,7 @@ public:
 private:
   const Trainer &trainer;
   const Options &options;
+  bool wanted; ///< somebody reads times()
   Trace trace;
   std::vector<double> moduleSeconds;
   std::unique_ptr<OutputCollector> outputs;
@@ -174,7 +174,7 @@ void logStart(const Trainer &trainer, const BatchSource *source,
 /// Steps `first` to `total`; returns how many are done.
 int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
                   const TrainHooks &hooks, int64_t first, int64_t total) {
-  Recorder recorder(trainer, options);
+  Recorder recorder(trainer, options, bool(hooks.afterStep));
   Metrics metrics(options.metrics, options.resume);
   Progress progress(trainer.program(), first, total, options.logEvery);
   StopSignals signals;
@@ -238,6 +238,8 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, const TrainHooks &hooks) {
   std::string home = options.program.empty() ? directory : options.program;
   nlohmann::json plan = readPlan(home);
+  if (!options.checkpoint.empty() && !options.resume)
+    expectNoCheckpoints(options.checkpoint);
   Trainer::Settings settings = settingsOf(program, options);
   bool wantsData = !options.data.empty() || !options.batch.empty();
   if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
@@ -256,6 +258,8 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   else
     trainer.initializeParameters(home + "/weights.safetensors");
   logStart(trainer, source.get(), done);
+  if (hooks.beforeTraining)
+    hooks.beforeTraining(trainer);
   if (source)
     done = trainLoop(trainer, *source, options, hooks, done,
                      std::max(done, total));

@@ -29,6 +29,8 @@ struct StepReport {
 
 /// Their time counts neither as a step's nor as any module's.
 struct TrainHooks {
+  /// The state is set up, no step is done.
+  std::function<void(Trainer &trainer)> beforeTraining;
   std::function<void(Trainer &trainer, const StepReport &report)> afterStep;
   /// Before --export; also after Ctrl-C.
   std::function<void(Trainer &trainer, const StepReport &report)> afterTraining;

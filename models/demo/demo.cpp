@@ -87,6 +87,7 @@ public:
   Watcher(const DemoOptions &options, const Evaluator &evaluator)
       : options(options), evaluator(evaluator) {}
 
+  /// Says what is to be trained.
   void begin(const rt::Trainer &trainer) {
     const rt::ProgramInfo &program = trainer.program();
     moduleSeconds.assign(program.modules.size, 0);
@@ -106,8 +107,6 @@ public:
   }
 
   void step(rt::Trainer &trainer, const rt::StepReport &report) {
-    if (moduleSeconds.empty())
-      begin(trainer);
     seconds += report.seconds;
     windowSeconds += report.seconds;
     ++windowSteps;
@@ -225,6 +224,7 @@ int run(int argc, char **argv) {
   Evaluator evaluator(kProgram, directory, demo.pairs);
   Watcher watcher(demo, evaluator);
   rt::TrainHooks hooks;
+  hooks.beforeTraining = [&](rt::Trainer &trainer) { watcher.begin(trainer); };
   hooks.afterStep = [&](rt::Trainer &trainer, const rt::StepReport &report) {
     watcher.step(trainer, report);
   };

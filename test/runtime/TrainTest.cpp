@@ -100,6 +100,42 @@ TEST(Train, InterruptSavesAndEnds) {
       std::filesystem::exists(folder / "checkpoints/step-3/index.json"));
 }
 
+/// Else the earlier run's later steps would pass for the newest of this one.
+TEST(Train, ANewRunNeedsAFolderWithoutCheckpoints) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  Options options = steps(2);
+  options.checkpoint = folder / "checkpoints";
+  train(program, folder, options);
+  EXPECT_ERROR(train(program, folder, options),
+               "step-2: a checkpoint of an earlier run");
+}
+
+/// Evaluation learns of every step, with times though no file asks for them.
+TEST(Train, Hooks) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(2);
+  Options options = steps(3);
+  options.batch = folder / "batch";
+  std::string calls;
+  TrainHooks hooks;
+  hooks.beforeTraining = [&](Trainer &trainer) {
+    calls += "before " + std::to_string(trainer.program().modules.size);
+  };
+  hooks.afterStep = [&](Trainer &, const StepReport &report) {
+    calls += " step " + std::to_string(report.step);
+    for (double seconds : *report.moduleSeconds)
+      EXPECT_GT(seconds, 0);
+  };
+  hooks.afterTraining = [&](Trainer &, const StepReport &report) {
+    calls += " after " + std::to_string(report.step);
+  };
+  runTraining(program.info, folder.path, options, hooks);
+  EXPECT_EQ(calls, "before 2 step 1 step 2 step 3 after 3");
+}
+
 /// The same numbers whatever the cut, also where items are not in the order of
 /// their samples.
 TEST(Train, DumpsOfTheFirstStep) {
