@@ -18,7 +18,7 @@ def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_Zer
   let hasVerifier = 1;
   let assemblyFormat = "attr-dict $value";
 }
-def NN_GenerateOp : NN_PureOp<"generate", [NN_Recomputable, NN_ZeroGradient, SingleBlock, CostOpInterface, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
+def NN_GenerateOp : NN_PureOp<"generate", [IsolatedFromAbove, NN_Recomputable, NN_ZeroGradient, SingleBlock, CostOpInterface, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
   let summary = "a tensor whose element is a function of its indices";
   let description = [{
     The region has one `index` argument a dim, holds arith/math ops (and `nn.size` for symbols) and yields the element. Masks, position ids and ranges end here: nothing of their size is
@@ -44,7 +44,7 @@ def NN_YieldOp : NN_PureOp<"yield", [Terminator]> {
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
 }
-def NN_FusedOp : NN_PureOp<"fused", [SingleBlock, CostOpInterface, ShardingOpInterface]> {
+def NN_FusedOp : NN_PureOp<"fused", [IsolatedFromAbove, SingleBlock, CostOpInterface, ShardingOpInterface]> {
   let summary = "elementwise ops that become one kernel";
   let description = [{
     Operands broadcast to the common shape of the results. Block arguments and values inside are *scalars*: the body is what `buildScalar` of the fused ops emitted (arith/math), its terminator `nn.yield`
