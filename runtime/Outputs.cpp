@@ -102,7 +102,7 @@ void OutputCollector::write(const std::string &path,
       continue;
     const ModuleInfo &module = program.modules[output.module];
     const TensorInfo &tensor = module.outputs[output.index].tensor;
-    writer.add(std::string(module.name) + "." + tensor.name,
+    writer.add(std::string(module.origin) + "." + tensor.name,
                tensor.type, output.shape, output.bytes.data());
   }
   std::vector<float> losses = {float(result.loss)};

@@ -162,6 +162,8 @@ using TaskFn = void (*)(const TaskContext &);
 /// is 0.
 struct ModuleInfo {
   const char *name;
+  const char *origin; ///< files know its tensors as "origin.tensor": several
+                      ///< modules cut from one share it
   Span<SymbolInfo> symbols;
   Span<InputInfo> inputs;
   Span<BufferInfo>

@@ -42,7 +42,7 @@ FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program) {
       }
       if (!row.decl) {
         row.decl = decl;
-        row.name = (module.getSymName() + "." + decl.getSymName()).str();
+        row.name = (module.getExternalName() + "." + decl.getSymName()).str();
         row.fromFile = !decl.getInit();
       }
       for (auto attribute : decl.getOnnx()) {
@@ -227,7 +227,7 @@ LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name,
     else if (stage.getKind() == rt::StageKind::backward)
       backward = function;
   }
-  row = "{.name = " + quoted(module.getSymName()) +
+  row = "{.name = " + quoted(module.getSymName()) + ", .origin = " + quoted(module.getExternalName()) +
         ", .symbols = " + array("dt::rt::SymbolInfo", "kSymbols_" + name.module, symbolRows) +
         ", .inputs = " + array("dt::rt::InputInfo", "kInputs_" + name.module, inputs) +
         ", .outputs = " + array("dt::rt::BufferInfo", "kOutputs_" + name.module, outputs) + ", .forward = " + forward +

@@ -22,10 +22,14 @@ def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, Sin
 }
 def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "one module: ModuleInfo and its functions";
-  let description = [{ Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.stage, rt.func. Order of symbols, inputs, outputs is that of the tables. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch);
+  let description = [{ Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.stage, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name (`whole_batch` $whole_batch^)? attr-dict-with-keyword $body";
+  let extraClassDeclaration = [{
+    /// The name that files and the command line know the module by: "origin.tensor".
+    ::llvm::StringRef getExternalName() { return getOrigin().value_or(getSymName()); }
+  }];
+  let assemblyFormat = "$sym_name (`whole_batch` $whole_batch^)? (`origin` $origin^)? attr-dict-with-keyword $body";
 }
 def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
   let summary = "SymbolInfo";

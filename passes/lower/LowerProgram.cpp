@@ -163,7 +163,9 @@ private:
   void writeModule(PlannedModule &m) {
     nameDeclarations(m);
     auto module =
-        rt::ModuleOp::create(b, m.op.getLoc(), m.op.getSymName(), m.wholeBatch);
+        rt::ModuleOp::create(b, m.op.getLoc(), m.op.getSymNameAttr(),
+                             m.wholeBatch ? b.getUnitAttr() : UnitAttr(),
+                             m.op.getOriginAttr());
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
     for (auto dim : m.op.getBody().getOps<nn::DimOp>())

@@ -142,14 +142,14 @@ void FileBatch::readInputs() {
       const TensorInfo &tensor = module.inputs[i].buffer.tensor;
       if (module.inputs[i].fromModule >= 0)
         continue;
-      auto [name, view] = findTensor(module.name, tensor.name);
+      auto [name, view] = findTensor(module.origin, tensor.name);
       std::string where = file.path() + ": tensor '" + name + "'";
       if (view->shape.size() != size_t(tensor.rank))
         throw Error(where + " has shape " + shapeText(view->shape) +
                     ", expected " + std::to_string(tensor.rank) + " dims");
       WholeInput whole{name, view->shape, convert(*view, tensor.type, where)};
       if (const nlohmann::json *declared =
-              declaration(module.name, tensor.name)) {
+              declaration(module.origin, tensor.name)) {
         whole.index = declared->contains("index");
         whole.itemOf = declared->contains("item_of");
         if (isFloat(tensor.type) && (whole.index || whole.itemOf))
@@ -271,7 +271,7 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
   const ModuleInfo &info = program.modules[module];
   const TensorInfo &tensor = info.inputs[input].buffer.tensor;
   std::string where = file.path() + ": tensor '" + whole.name + "'";
-  whole.tokens = tokensFor(module, *declaration(info.name, tensor.name));
+  whole.tokens = tokensFor(module, *declaration(info.origin, tensor.name));
   if (whole.tokens <= 0)
     throw Error(
         where +

@@ -74,7 +74,7 @@ private:
       return {true, kind, 0};
     }
     for (const std::string &name :
-         {std::string(module.name) + "." + symbol.name,
+         {std::string(module.origin) + "." + symbol.name,
           std::string(symbol.name)})
       if (auto found = config.dims.find(name); found != config.dims.end())
         return {false, sampleItem, found->second};
@@ -83,11 +83,11 @@ private:
 
   int bindInput(const ModuleInfo &module, const InputInfo &input) const {
     std::string name = input.buffer.tensor.name;
-    for (const std::string &key : {std::string(module.name) + "." + name, name})
+    for (const std::string &key : {std::string(module.origin) + "." + name, name})
       if (int entry = config.findInput(key); entry >= 0)
         return entry;
     // A name that already has its module in front may be given plainly.
-    std::string prefix = std::string(module.name) + ".";
+    std::string prefix = std::string(module.origin) + ".";
     int entry = name.rfind(prefix, 0) == 0
                     ? config.findInput(name.substr(prefix.size()))
                     : -1;

@@ -225,9 +225,9 @@ struct Tables {
     llm[3] = input("image_embeds", DType::F32, 4, images);
     llm[3].fromModule = llm[3].fromOutput = 0;
     head[0] = input("llm.input_ids", DType::I64, 2, ids);
-    modules[0] = {"vision", visionSymbols, vision, {}, nullptr, nullptr, false};
-    modules[1] = {"llm", llmSymbols, llm, {}, nullptr, nullptr, false};
-    modules[2] = {"head", headSymbols, head, {}, nullptr, nullptr, true};
+    modules[0] = {"vision", "vision", visionSymbols, vision, {}, nullptr, nullptr, false};
+    modules[1] = {"llm", "llm", llmSymbols, llm, {}, nullptr, nullptr, false};
+    modules[2] = {"head", "head", headSymbols, head, {}, nullptr, nullptr, true};
     program.modules = modules;
     program.globalBatch = 5;
     program.microBatch = 2;

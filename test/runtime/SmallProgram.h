@@ -159,9 +159,9 @@ constexpr InputInfo kHeadInputs[] = {
 constexpr BufferInfo kHeadOutputs[] = {
     {{"prediction", DType::F32, 1, kBatch}, kPrediction, 0}};
 constexpr ModuleInfo kModules[] = {
-    {"tower", kTowerSymbols, kTowerInputs, kTowerOutputs, towerForward,
+    {"tower", "tower", kTowerSymbols, kTowerInputs, kTowerOutputs, towerForward,
      towerBackward, false},
-    {"head", kHeadSymbols, kHeadInputs, kHeadOutputs, headForward, headBackward,
+    {"head", "head", kHeadSymbols, kHeadInputs, kHeadOutputs, headForward, headBackward,
      false}};
 constexpr LossInfo kLosses[] = {
     {"square",
