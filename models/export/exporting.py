@@ -28,6 +28,8 @@ import torch
 from onnxscript import optimizer
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+# Ours, beside it: "False" at a parameter that the module itself keeps fixed.
+REQUIRES_GRAD = "requires_grad"
 WEIGHTS_FILE = "weights.bin"
 # A constant above this is not one the user wrote by hand; it is the sign of a
 # folded weight, and importers refuse it.
@@ -140,7 +142,7 @@ def _opaque(graph, module):
 
 
 def _check(graph, module):
-    """Refuses a graph in which a use of a weight is lost or hidden."""
+    """Refuses a graph in which a use of a weight is lost or hidden; marks what does not train."""
     left = sorted({n.op_type for n in graph if n.op_type in LEFTOVERS})
     if left:
         raise ExportError(f"the exporter left {', '.join(left)} in the graph")
@@ -152,6 +154,8 @@ def _check(graph, module):
                 raise ExportError(f"parameter '{name}' has lost its PARAMETER mark")
             if tuple(value.shape) != tuple(parameters[name].shape):
                 raise ExportError(f"parameter '{name}' has changed its shape to {list(value.shape)}")
+            if not parameters[name].requires_grad:
+                value.metadata_props[REQUIRES_GRAD] = "False"
         elif value.metadata_props.get(KIND) is None and tensor.size > MAX_CONSTANT:
             raise ExportError(f"constant '{name}' of shape {list(value.shape)} has {tensor.size} elements: a folded weight or a large table")
 

@@ -123,7 +123,7 @@ ParameterUses::ParameterUses(const onnx::Graph &graph) {
 }
 
 bool ParameterUses::isTrainable(const onnx::Tensor &t) const {
-  if (!isFloat(t.type))
+  if (!isFloat(t.type) || t.frozen)
     return false;
   return marked ? t.mark == "PARAMETER" : !isMadeUp(t.name);
 }

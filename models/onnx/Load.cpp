@@ -244,17 +244,22 @@ private:
 
   static void readMarks(const ::onnx::GraphProto &p, Graph &g) {
     llvm::StringMap<std::string> marks;
+    llvm::StringSet<> frozen;
     auto collect = [&](const auto &list) {
       for (const auto &v : list)
         for (const auto &m : v.metadata_props())
           if (m.key() == kindKey.str())
             marks[v.name()] = m.value();
+          else if (m.key() == "requires_grad" && m.value() == "False")
+            frozen.insert(v.name());
     };
     collect(p.value_info());
     collect(p.input());
     collect(p.initializer());
-    for (Tensor &t : g.initializers)
+    for (Tensor &t : g.initializers) {
       t.mark = marks.lookup(t.name);
+      t.frozen = frozen.contains(t.name);
+    }
   }
 
   ::onnx::ModelProto &proto;

@@ -37,6 +37,10 @@ struct ItemState {
   /// PerItem, integers: the element is the item's own number; `leads`: the first of
   /// an index tuple (last axis) is.
   bool isOwnNumber = false, leadsWithOwnNumber = false;
+  /// PerItem, integers: counts what came before in the part (a running sum over
+  /// items). Good for one thing: to fill places in order with rows of items, for
+  /// the places and the rows of a part are those of its samples. `culprit` is the sum.
+  bool isRunningCount = false;
   /// Coupled: where, and why.
   mlir::Operation *culprit = nullptr;
   std::string reason;

@@ -242,13 +242,31 @@ ItemState reduce(nn::ReduceOp op, const ItemState &state, bool localStatistics) 
                      : "combines all items");
 }
 
-/// Ops that work along one axis.
+/// What a running count may go through on its way to be an index.
+bool keepsRunningCount(Operation *op) {
+  bool integer = getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
+  return integer && isa<nn::ReshapeOp, nn::CastOp, nn::AddOp, nn::SubOp, nn::MulOp, nn::MaxOp,
+                        nn::MinOp, nn::WhereOp>(op);
+}
+
 ItemState alongAxis(Operation *op, const ItemState &state, int64_t axis) {
   if (!state.is(kPerItem))
     return state.is(kSum) ? ItemState::coupled(op, "is not linear in a sum over items") : state;
   if (state.axis == axis)
     return ItemState::coupled(op, "works along the axis of items");
   return state;
+}
+
+ItemState cumsum(nn::CumsumOp op, const ItemState &state) {
+  bool counts = state.is(kPerItem) && state.axis == int64_t(op.getAxis()) &&
+                state.major == nn::DimExpr(1) &&
+                getElementTypeOrSelf(op.getResult()).isInteger();
+  if (!counts)
+    return alongAxis(op, state, op.getAxis());
+  ItemState result = ItemState::perItem(state.axis);
+  result.isRunningCount = true;
+  result.culprit = op;
+  return result;
 }
 
 ItemState linear(nn::LinearOp op, States operands) {
@@ -346,7 +364,8 @@ ItemState gather(nn::GatherOp op, States operands) {
                : ItemState::coupled(op, "is not linear in a sum over items");
   bool picksItems = data.is(kPerItem) && data.axis == axis;
   if (picksItems)
-    return index.declaredIndex || index.isOwnNumber
+    return index.declaredIndex || index.isOwnNumber ||
+                   (index.isRunningCount && data.major == nn::DimExpr(1))
                ? ItemState::perItem(axis + index.axis, index.major)
                : ItemState::coupled(op, kUndeclared);
   if (data.is(kPerItem) && index.is(kPerItem))
@@ -442,7 +461,8 @@ ItemState transfer(Operation *op, States s, const ItemAnalysis &analysis) {
       .Case<nn::ReduceOp>([&](auto o) {
         return reduce(o, s[0], analysis.takesLocalStatistics());
       })
-      .Case<nn::SoftmaxOp, nn::LogSoftmaxOp, nn::CumsumOp>(
+      .Case<nn::CumsumOp>([&](auto o) { return cumsum(o, s[0]); })
+      .Case<nn::SoftmaxOp, nn::LogSoftmaxOp>(
           [&](auto o) { return alongAxis(o, s[0], o.getAxis()); })
       .Case<nn::ArgMaxOp>([&](auto o) {
         ItemState state = alongAxis(o, s[0], o.getAxis());
@@ -484,7 +504,17 @@ SmallVector<ItemState> transferItems(Operation *op, States operands,
     llvm::fill(results, *coupled);
     return results;
   }
+  auto *count = llvm::find_if(operands, [](const ItemState &s) { return s.isRunningCount; });
+  bool counts = count != operands.end();
+  if (counts && !keepsRunningCount(op) && !(isa<nn::GatherOp>(op) && count == &operands[1])) {
+    llvm::fill(results, ItemState::coupled(count->culprit, "works along the axis of items"));
+    return results;
+  }
   ItemState state = transfer(op, operands, analysis);
+  if (counts && state.is(kPerItem) && keepsRunningCount(op)) {
+    state.isRunningCount = true;
+    state.culprit = count->culprit;
+  }
   for (auto [result, value] : llvm::zip(results, op->getResults())) {
     SmallVector<int64_t> axes = analysis.getItemAxes(value.getType());
     result = state;

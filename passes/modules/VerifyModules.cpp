@@ -36,11 +36,21 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
     if (failed(verifyInputs(module, analysis)))
       return failure();
     func::FuncOp forward = module.getForward();
+    remarkFills(forward, analysis);
     Operation *terminator = forward.getBody().front().getTerminator();
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
       if (failed(verifyOutput(module, i, terminator->getOperand(i), analysis)))
         return failure();
     return success();
+  }
+
+  /// What the graph cannot show is said: that each sample has as many places as rows.
+  void remarkFills(func::FuncOp forward, const ItemAnalysis &analysis) {
+    forward.walk([&](nn::GatherOp op) {
+      if (analysis.get(op.getIndices()).isRunningCount)
+        op.emitRemark() << describe(op) << " fills places in order: each sample is taken to have "
+                                           "as many places as it has rows to fill them with";
+    });
   }
 
   /// An input of rank 2 or more with numbers only has the items of a whole

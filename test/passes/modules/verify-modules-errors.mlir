@@ -101,3 +101,22 @@ dist.module @n {
 // expected-error @+1 {{output 'y' of module 'm' does not have its items on the first axis, so the batch cannot be cut into microbatches}}
 dist.edge @m "y" to @n "x"
 dist.batch global 4 micro 2
+
+// -----
+
+// A running count is good to pick rows in order, for nothing else.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?xi64, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    // expected-error @+1 {{'nn.cumsum' of module 'm' works along the axis of items, and output 'y' depends on it, so the batch cannot be cut into microbatches}}
+    %n = nn.cumsum %x {axis = 0 : i64} : tensor<?xi64, #nn.dims<batch>>
+    %y = nn.cast %n : tensor<?xi64, #nn.dims<batch>> to tensor<?xf32, #nn.dims<batch>>
+    return %y : tensor<?xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @m "y" to @n "x"
+dist.batch global 4 micro 2

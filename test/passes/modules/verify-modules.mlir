@@ -87,3 +87,28 @@ dist.module @n {
 }
 dist.edge @bn "y" to @n "x"
 dist.batch global 4 micro 2 local_statistics
+
+// -----
+
+// Places of the text filled in order with rows of pictures: a part's places and rows are its samples'.
+// CHECK-LABEL: dist.module @fill
+dist.module @fill {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%places: tensor<?x3xi64, #nn.dims<batch>> {nn.name = "places"}, %rows: tensor<?x2x8xf32, #nn.dims<batch>> {nn.name = "rows"})
+      -> (tensor<?x3x8xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %flat = nn.reshape %places : tensor<?x3xi64, #nn.dims<batch>> to tensor<?xi64, #nn.dims<3*batch>>
+    %n = nn.cumsum %flat {axis = 0 : i64} : tensor<?xi64, #nn.dims<3*batch>>
+    %one = nn.constant dense<1> : tensor<i64>
+    %at = nn.sub %n, %one : tensor<?xi64, #nn.dims<3*batch>>, tensor<i64>
+    %table = nn.reshape %rows : tensor<?x2x8xf32, #nn.dims<batch>> to tensor<?x8xf32, #nn.dims<2*batch>>
+    %picked = nn.gather %table at %at {axis = 0 : i64} : tensor<?x8xf32, #nn.dims<2*batch>>, tensor<?xi64, #nn.dims<3*batch>>
+    %y = nn.reshape %picked : tensor<?x8xf32, #nn.dims<3*batch>> to tensor<?x3x8xf32, #nn.dims<batch>>
+    return %y : tensor<?x3x8xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x3x8xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @fill "y" to @n "x"
+dist.batch global 4 micro 2
