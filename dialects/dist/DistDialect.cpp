@@ -18,6 +18,7 @@ using namespace mlir;
 namespace dt::dist {
 
 void DistDialect::initialize() {
+  registerAttributes();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/dist/DistOps.cpp.inc"

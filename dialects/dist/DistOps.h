@@ -11,6 +11,7 @@
 
 #include "dialects/nn/DimExpr.h"
 #include "dialects/nn/NNNames.h"
+#include "dialects/nn/NNOps.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,6 +23,8 @@
 
 #include "dialects/dist/DistDialect.h.inc"
 #include "dialects/dist/DistEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/dist/DistAttrs.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.h.inc"
 
@@ -31,6 +34,21 @@ namespace dt::dist {
 inline constexpr llvm::StringLiteral kSample = "sample";
 /// On nn.parameter: weight decay leaves it alone.
 inline constexpr llvm::StringLiteral kNoDecayAttr = "dist.no_decay";
+
+// On dist.module, for the shard phase (docs/sharding.md).
+/// Ranks of the tensor-parallel group (integer); 1 without it.
+inline constexpr llvm::StringLiteral kTpAttr = "dist.tp";
+/// Activations between layers are cut along the tokens (unit).
+inline constexpr llvm::StringLiteral kSequenceParallelAttr =
+    "dist.sequence_parallel";
+/// Bytes of traffic that a stored element of a parameter is worth (f64).
+inline constexpr llvm::StringLiteral kMemoryPriceAttr = "dist.memory_price";
+// Left by the shard phase.
+/// On parameters, arguments and results: #dist.layout.
+inline constexpr llvm::StringLiteral kLayoutAttr = "dist.layout";
+/// On parameters: axes (#dist.cut) over which gradients are partial sums.
+inline constexpr llvm::StringLiteral kPartialGradientAttr =
+    "dist.partial_gradient";
 
 /// The most items of `kind` that one sample has; 1 for "sample", nothing for a
 /// kind that is not declared.

@@ -7,25 +7,8 @@
 #ifndef DIALECTS_DIST_DISTOPS
 #define DIALECTS_DIST_DISTOPS
 
-include "mlir/IR/EnumAttr.td"
-include "mlir/IR/OpBase.td"
-include "mlir/IR/RegionKindInterface.td"
-include "mlir/IR/SymbolInterfaces.td"
+include "dialects/dist/DistCollectives.td"
 
-def Dist_Dialect : Dialect {
-  let name = "dist";
-  let cppNamespace = "::dt::dist";
-  let summary = "Who runs what: modules of a model, their edges, losses, data";
-  let description = [{
-    A recipe as IR. The top-level module holds one `dist.module` a part of the model and, beside them, what connects and trains them. Nothing here is a
-    tensor computation; that is `nn`, inside the modules. From here on the recipe file is not needed any more.
-
-    Discardable attributes of the dialect: `dist.no_decay` (unit, on `nn.parameter`): weight decay leaves this parameter alone.
-  }];
-  let hasOperationAttrVerify = 1;
-}
-
-class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemonic, traits>;
 /// An op beside the modules, in the top-level module.
 class Dist_TopOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic, traits # [HasParent<"::mlir::ModuleOp">]>;
 

@@ -97,10 +97,42 @@ LogicalResult verifyNotNegative(Operation *op, StringRef what, double value) {
 
 } // namespace
 
+static LogicalResult verifyShardAttribute(Operation *op,
+                                          NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  if (name == kTpAttr) {
+    auto ranks = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (!isa<dist::ModuleOp>(op) || !ranks || ranks.getInt() < 1)
+      return op->emitOpError("'")
+             << name << "' is a number of ranks, at least 1, of dist.module";
+  }
+  if (name == kSequenceParallelAttr &&
+      (!isa<dist::ModuleOp>(op) || !isa<UnitAttr>(attribute.getValue())))
+    return op->emitOpError("'")
+           << name << "' is a unit attribute of dist.module";
+  if (name == kMemoryPriceAttr) {
+    auto price = dyn_cast<FloatAttr>(attribute.getValue());
+    if (!isa<dist::ModuleOp>(op) || !price)
+      return op->emitOpError("'")
+             << name << "' is a number of bytes (f64) of dist.module";
+    return verifyNotNegative(op, "dist.memory_price", price.getValueAsDouble());
+  }
+  auto parameter = dyn_cast<nn::ParameterOp>(op);
+  if (name == kLayoutAttr && parameter) {
+    auto layout = dyn_cast<LayoutAttr>(attribute.getValue());
+    if (!layout || ArrayRef(layout.getLocalShape()) !=
+                       cast<RankedTensorType>(parameter.getType()).getShape())
+      return op->emitOpError("'")
+             << name << "' is a #dist.layout whose local shape is that of the "
+             << "parameter's type";
+  }
+  return success();
+}
+
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   if (attribute.getName() != kNoDecayAttr)
-    return success();
+    return verifyShardAttribute(op, attribute);
   if (!isa<nn::ParameterOp>(op) || !isa<UnitAttr>(attribute.getValue()))
     return op->emitOpError("'") << kNoDecayAttr
                                 << "' is a unit attribute of nn.parameter";

@@ -15,6 +15,7 @@
 #include "passes/lower/Pipeline.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/optimize/Pipeline.h"
+#include "passes/shard/Pipeline.h"
 
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Dialect/EmitC/IR/EmitC.h"
@@ -48,6 +49,9 @@ const Phase kPhases[] = {
     {"differentiate", "dt-differentiate",
      "Make .fwd and .bwd of every module's forward function",
      buildDifferentiatePipeline, registerDifferentiatePasses},
+    {"shard", "dt-shard",
+     "Cut modules over the ranks of tensor-parallel groups", buildShardPipeline,
+     registerShardPasses},
     {"optimize", "dt-optimize", "Fuse elementwise operators",
      buildOptimizePipeline, registerOptimizePasses},
     {"lower", "dt-lower", "Buffers, kernels and library calls: nn to rt",
@@ -61,6 +65,7 @@ void registerDialects(DialectRegistry &registry) {
                   arith::ArithDialect, math::MathDialect, scf::SCFDialect,
                   emitc::EmitCDialect, DLTIDialect>();
   registry.insert<rt::RTDialect>();
+  registerShardModels(registry);
 }
 
 void registerPasses() {

@@ -1,0 +1,330 @@
+//===- DistCollectives.cpp - Collectives and layouts --------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Verifiers, folders and sharding rules of the ops that the shard phase places.
+// Their rules let a second axis be cut in a function that a first one has cut.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/dist/DistOps.h"
+#include "dialects/nn/NNRuleBuilder.h"
+
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::dist;
+using nn::DimExpr;
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/dist/DistAttrs.cpp.inc"
+
+void DistDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/dist/DistAttrs.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+LogicalResult CutAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                              unsigned, int64_t chunk, int64_t over,
+                              int64_t stride) {
+  if (chunk >= 1 && over >= 1 && stride >= 1)
+    return success();
+  return emitError() << "#dist.cut needs a chunk, ranks and a stride of at "
+                        "least 1";
+}
+
+SmallVector<int64_t> LayoutAttr::getLocalShape() const {
+  SmallVector<int64_t> local(getShape());
+  for (CutAttr cut : getCuts())
+    if (!ShapedType::isDynamic(local[cut.getDim()]))
+      local[cut.getDim()] /= cut.getOver();
+  return local;
+}
+
+LogicalResult LayoutAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 ArrayRef<int64_t> shape,
+                                 ArrayRef<int64_t> unpadded,
+                                 ArrayRef<CutAttr> cuts) {
+  if (!unpadded.empty() && unpadded.size() != shape.size())
+    return emitError() << "#dist.layout: shapes of different rank";
+  for (auto [whole, part] : llvm::zip(shape, unpadded))
+    if (part > whole)
+      return emitError() << "#dist.layout: the whole is smaller than what it "
+                            "pads";
+  SmallVector<int64_t> local(shape);
+  for (CutAttr cut : cuts) {
+    if (cut.getDim() >= shape.size())
+      return emitError() << "#dist.layout cuts dim " << cut.getDim()
+                         << " of a tensor of rank " << shape.size();
+    int64_t &size = local[cut.getDim()];
+    if (ShapedType::isDynamic(size))
+      continue;
+    if (size % (cut.getOver() * cut.getChunk()))
+      return emitError() << "#dist.layout: " << cut.getOver() << " x "
+                         << cut.getChunk() << " does not divide dim "
+                         << cut.getDim() << " of size " << size;
+    size /= cut.getOver();
+  }
+  return success();
+}
+
+static ParseResult parseShape(AsmParser &parser, SmallVector<int64_t> &shape) {
+  return parser.parseDimensionList(shape, true, false);
+}
+
+static void printShape(AsmPrinter &printer, ArrayRef<int64_t> shape) {
+  printer.printDimensionList(shape);
+}
+
+Attribute LayoutAttr::parse(AsmParser &parser, Type) {
+  SmallVector<int64_t> shape, unpadded;
+  SmallVector<CutAttr> cuts;
+  auto cut = [&]() -> ParseResult {
+    return parser.parseAttribute(cuts.emplace_back());
+  };
+  if (parser.parseLess() || parseShape(parser, shape))
+    return {};
+  if (succeeded(parser.parseOptionalKeyword("of")) &&
+      parseShape(parser, unpadded))
+    return {};
+  if (parser.parseComma() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, cut) ||
+      parser.parseGreater())
+    return {};
+  return parser.getChecked<LayoutAttr>(parser.getContext(), shape, unpadded,
+                                       cuts);
+}
+
+void LayoutAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printShape(printer, getShape());
+  if (!getUnpadded().empty()) {
+    printer << " of ";
+    printShape(printer, getUnpadded());
+  }
+  printer << ", [";
+  llvm::interleaveComma(getCuts(), printer,
+                        [&](CutAttr cut) { printer << cut; });
+  printer << "]>";
+}
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+template <typename OpT> static LogicalResult verifyRanks(OpT op) {
+  if (static_cast<int64_t>(op.getOver()) < 1 ||
+      static_cast<int64_t>(op.getStride()) < 1)
+    return op.emitOpError("needs ranks and a stride of at least 1");
+  return success();
+}
+
+/// `part` is `whole` with dim `axis` cut.
+static LogicalResult verifyCut(Operation *op, Value whole, Value part,
+                               uint64_t axis, uint64_t chunk, uint64_t over) {
+  auto wholeType = cast<RankedTensorType>(whole.getType());
+  auto partType = cast<RankedTensorType>(part.getType());
+  nn::Shape a = nn::getShape(whole), b = nn::getShape(part);
+  if (axis >= a.size())
+    return op->emitOpError("axis ")
+           << axis << " of a tensor of rank " << a.size();
+  if (chunk < 1 || over < 1)
+    return op->emitOpError("needs a chunk of at least 1");
+  std::optional<DimExpr> local = a[axis].exactDiv(DimExpr(over));
+  if (!local || !local->exactDiv(DimExpr(chunk)))
+    return op->emitOpError()
+           << over << " x " << chunk << " does not divide dim " << axis
+           << " of " << nn::shapeToString(a);
+  a[axis] = *local;
+  if (a != b || wholeType.getElementType() != partType.getElementType())
+    return op->emitOpError("expected ")
+           << nn::makeTensorType(a, wholeType.getElementType())
+           << " as the part of " << wholeType << ", got " << partType;
+  return success();
+}
+
+LogicalResult AllReduceOp::verify() { return verifyRanks(*this); }
+LogicalResult PartialOp::verify() { return verifyRanks(*this); }
+LogicalResult RankOp::verify() { return verifyRanks(*this); }
+LogicalResult AllGatherOp::verify() {
+  if (failed(verifyRanks(*this)))
+    return failure();
+  return verifyCut(*this, getResult(), getInput(), getAxis(), getChunk(),
+                   getOver());
+}
+LogicalResult ReduceScatterOp::verify() {
+  if (failed(verifyRanks(*this)))
+    return failure();
+  return verifyCut(*this, getInput(), getResult(), getAxis(), getChunk(),
+                   getOver());
+}
+LogicalResult SliceOp::verify() {
+  if (failed(verifyRanks(*this)))
+    return failure();
+  return verifyCut(*this, getInput(), getResult(), getAxis(), getChunk(),
+                   getOver());
+}
+LogicalResult AllToAllOp::verify() {
+  if (failed(verifyRanks(*this)))
+    return failure();
+  auto in = cast<RankedTensorType>(getInput().getType());
+  auto out = cast<RankedTensorType>(getResult().getType());
+  nn::Shape a = nn::getShape(in), b = nn::getShape(out);
+  uint64_t g = getGather(), s = getScatter();
+  if (g >= a.size() || s >= a.size() || g == s)
+    return emitOpError("gathers and scatters two dims of one tensor");
+  auto chunks = [](const DimExpr &size, uint64_t chunk) {
+    return chunk >= 1 && size.exactDiv(DimExpr(chunk)).has_value();
+  };
+  std::optional<DimExpr> part = a[s].exactDiv(DimExpr(getOver()));
+  if (!part || !chunks(*part, getScatterChunk()) ||
+      !chunks(a[g], getGatherChunk()))
+    return emitOpError("chunks do not divide dims of ") << nn::shapeToString(a);
+  a[s] = *part;
+  a[g] = a[g] * DimExpr(getOver());
+  if (a != b || in.getElementType() != out.getElementType())
+    return emitOpError("expected result type ")
+           << nn::makeTensorType(a, in.getElementType());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Folders
+//===----------------------------------------------------------------------===//
+
+OpFoldResult AllReduceOp::fold(FoldAdaptor) {
+  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
+}
+OpFoldResult PartialOp::fold(FoldAdaptor) {
+  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
+}
+OpFoldResult AllGatherOp::fold(FoldAdaptor) {
+  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
+}
+OpFoldResult ReduceScatterOp::fold(FoldAdaptor) {
+  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
+}
+OpFoldResult AllToAllOp::fold(FoldAdaptor) {
+  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
+}
+/// A part of what was gathered from those parts.
+OpFoldResult SliceOp::fold(FoldAdaptor) {
+  if (getOver() == 1)
+    return getInput();
+  auto gather = getInput().getDefiningOp<AllGatherOp>();
+  if (gather && gather.getAxis() == getAxis() &&
+      gather.getChunk() == getChunk() && gather.getOver() == getOver() &&
+      gather.getStride() == getStride())
+    return gather.getInput();
+  return {};
+}
+
+/// Axes major and minor are one of more ranks when they are neighbours.
+template <typename OpT> static bool areNeighbours(OpT major, OpT minor) {
+  return major.getStride() == minor.getStride() * minor.getOver();
+}
+
+LogicalResult AllReduceOp::canonicalize(AllReduceOp op,
+                                        PatternRewriter &rewriter) {
+  auto inner = op.getInput().getDefiningOp<AllReduceOp>();
+  if (!inner || inner.getKind() != op.getKind() || !inner->hasOneUse())
+    return failure();
+  if (!areNeighbours(op, inner) && !areNeighbours(inner, op))
+    return failure();
+  rewriter.replaceOpWithNewOp<AllReduceOp>(
+      op, op.getType(), op.getKind(), inner.getInput(),
+      op.getOver() * inner.getOver(),
+      std::min(op.getStride(), inner.getStride()));
+  return success();
+}
+
+/// The first of two that cut (or gather) one dim has the larger chunk.
+template <typename OpT>
+static LogicalResult mergeCuts(OpT op, bool majorFirst,
+                               PatternRewriter &rewriter) {
+  auto inner = op.getInput().template getDefiningOp<OpT>();
+  if (!inner || inner.getAxis() != op.getAxis() || !inner->hasOneUse())
+    return failure();
+  OpT major = majorFirst ? inner : op, minor = majorFirst ? op : inner;
+  if (!areNeighbours(major, minor) ||
+      major.getChunk() != minor.getChunk() * minor.getOver())
+    return failure();
+  rewriter.replaceOpWithNewOp<OpT>(
+      op, op.getType(), inner.getInput(), op.getAxis(), minor.getChunk(),
+      major.getOver() * minor.getOver(), minor.getStride());
+  return success();
+}
+
+LogicalResult AllGatherOp::canonicalize(AllGatherOp op,
+                                        PatternRewriter &rewriter) {
+  return mergeCuts(op, false, rewriter);
+}
+LogicalResult SliceOp::canonicalize(SliceOp op, PatternRewriter &rewriter) {
+  return mergeCuts(op, true, rewriter);
+}
+LogicalResult ReduceScatterOp::canonicalize(ReduceScatterOp op,
+                                            PatternRewriter &rewriter) {
+  return mergeCuts(op, true, rewriter);
+}
+
+//===----------------------------------------------------------------------===//
+// Rules for a further axis
+//===----------------------------------------------------------------------===//
+
+static nn::ShardingRule sameDims(Operation *op, bool linear) {
+  nn::RuleBuilder b(op);
+  auto list = b.letters(nn::getShape(op->getResult(0)));
+  b.operand(0, list);
+  b.result(0, list);
+  if (linear)
+    b.linear({0});
+  return b.finish();
+}
+
+nn::ShardingRule AllReduceOp::getShardingRule() {
+  return sameDims(*this, getKind() == Reduction::sum);
+}
+nn::ShardingRule PartialOp::getShardingRule() { return sameDims(*this, true); }
+
+/// [outer][over][chunk] on one side, [outer][chunk] on the other.
+static nn::ShardingRule cutDims(Operation *op, unsigned axis, int64_t chunk,
+                                int64_t over, bool gathers) {
+  nn::RuleBuilder b(op);
+  Value whole = gathers ? op->getResult(0) : op->getOperand(0);
+  nn::Shape shape = nn::getShape(whole);
+  auto list = b.letters(shape);
+  b.operand(0, list);
+  b.result(0, list);
+  unsigned outer = list[axis];
+  b.rule.factors[outer] = {*shape[axis].exactDiv(DimExpr(over * chunk)),
+                           nn::FactorKind::pass};
+  unsigned ranks = b.factor(DimExpr(over), nn::FactorKind::replicate);
+  unsigned inner = b.factor(DimExpr(chunk));
+  b.operandDim(0, axis, {outer, inner});
+  b.resultDim(0, axis, {outer, inner});
+  if (gathers)
+    b.resultDim(0, axis, {outer, ranks, inner});
+  else
+    b.operandDim(0, axis, {outer, ranks, inner});
+  b.linear({0});
+  return b.finish();
+}
+
+nn::ShardingRule AllGatherOp::getShardingRule() {
+  return cutDims(*this, getAxis(), getChunk(), getOver(), true);
+}
+nn::ShardingRule ReduceScatterOp::getShardingRule() {
+  return cutDims(*this, getAxis(), getChunk(), getOver(), false);
+}
+nn::ShardingRule SliceOp::getShardingRule() {
+  return cutDims(*this, getAxis(), getChunk(), getOver(), false);
+}

@@ -1,0 +1,116 @@
+//===- DistCollectives.td - Layouts, and collectives of a group of ranks ----===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What the shard phase leaves in functions (docs/sharding.md). All ranks of a
+// group run the same function; an axis is `over n stride s`: ranks r that differ
+// only in (r / s) mod n.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_DIST_DISTCOLLECTIVES
+#define DIALECTS_DIST_DISTCOLLECTIVES
+
+include "dialects/dist/DistBase.td"
+include "dialects/nn/NNInterfaces.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Dist_Attr<string name, string attrMnemonic> : AttrDef<Dist_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def Dist_CutAttr : Dist_Attr<"Cut", "cut"> {
+  let summary = "one axis of ranks cuts one dim";
+  let description = [{
+    `#dist.cut<dim, chunk, over, stride>`: the dim is [outer][over][chunk], and rank i of the axis holds index i of the middle.
+  }];
+  let parameters = (ins "unsigned":$dim, "int64_t":$chunk, "int64_t":$over, "int64_t":$stride);
+  let assemblyFormat = "`<` $dim `,` $chunk `,` $over `,` $stride `>`";
+  let genVerifyDecl = 1;
+}
+
+def Dist_LayoutAttr : Dist_Attr<"Layout", "layout"> {
+  let summary = "which part of a whole tensor a rank has";
+  let description = [{
+    `#dist.layout<64x192, [#dist.cut<1, 32, 2, 1>]>`: the whole shape (? for a dim that is not a number) and cuts, applied one after another. `of 250x64` before them: the shape that files have; the
+    rest of the whole is padding with zeros at the end of dims.
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$shape, ArrayRefParameter<"int64_t">:$unpadded, ArrayRefParameter<"::dt::dist::CutAttr">:$cuts);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The shape of a rank's part.
+    ::llvm::SmallVector<int64_t> getLocalShape() const;
+  }];
+}
+
+/// Sizes of an axis are at least 1; checked by each op's verifier.
+class Dist_AxisOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic, traits # [Pure]> {
+  let hasVerifier = 1;
+}
+class Dist_Collective<string mnemonic, list<Trait> traits = []>
+    : Dist_AxisOp<mnemonic, traits # [DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]>;
+
+def Dist_Reduction : I32EnumAttr<"Reduction", "how ranks' values are combined", [I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>, I32EnumAttrCase<"min", 2>]> {
+  let cppNamespace = "::dt::dist";
+}
+
+def Dist_AllReduceOp : Dist_Collective<"all_reduce", [SameOperandsAndResultType]> {
+  let summary = "partial values become the whole on every rank of the axis";
+  let arguments = (ins Dist_Reduction:$kind, AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
+  let results = (outs AnyRankedTensor:$result);
+  let hasFolder = 1;
+  let hasCanonicalizeMethod = 1;
+  let assemblyFormat = "$kind $input `over` $over `stride` $stride attr-dict `:` type($input)";
+}
+def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
+  let summary = "parts along `axis` become the whole on every rank";
+  let description = [{ The input's dim is [outer][chunk], the result's [outer][over][chunk]. }];
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
+  let results = (outs AnyRankedTensor:$result);
+  let hasFolder = 1;
+  let hasCanonicalizeMethod = 1;
+  let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
+}
+def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
+  let summary = "partial sums become parts of the sum along `axis`";
+  let description = [{ The input's dim is [outer][over][chunk], the result's [outer][chunk]. }];
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
+  let results = (outs AnyRankedTensor:$result);
+  let hasFolder = 1;
+  let hasCanonicalizeMethod = 1;
+  let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
+}
+def Dist_SliceOp : Dist_Collective<"slice"> {
+  let summary = "a rank's part, along `axis`, of a value that all ranks have";
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
+  let results = (outs AnyRankedTensor:$result);
+  let hasFolder = 1;
+  let hasCanonicalizeMethod = 1;
+  let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
+}
+def Dist_AllToAllOp : Dist_AxisOp<"all_to_all"> {
+  let summary = "a value cut along one dim becomes cut along another";
+  let description = [{ As an all_gather along `gather` and a slice along `scatter`, with 1/over of the traffic. }];
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$gather, I64Attr:$gather_chunk, I64Attr:$scatter, I64Attr:$scatter_chunk, I64Attr:$over, I64Attr:$stride);
+  let results = (outs AnyRankedTensor:$result);
+  let hasFolder = 1;
+  let assemblyFormat = "$input `gather` $gather `chunk` $gather_chunk `scatter` $scatter `chunk` $scatter_chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
+}
+def Dist_PartialOp : Dist_Collective<"partial", [SameOperandsAndResultType]> {
+  let summary = "the value on the first rank of the axis, zeros on the others";
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
+  let results = (outs AnyRankedTensor:$result);
+  let hasFolder = 1;
+  let assemblyFormat = "$input `over` $over `stride` $stride attr-dict `:` type($input)";
+}
+def Dist_RankOp : Dist_AxisOp<"rank"> {
+  let summary = "the rank's place on the axis: (rank / stride) mod over";
+  let arguments = (ins I64Attr:$over, I64Attr:$stride);
+  let results = (outs 0DTensorOf<[I64]>:$result);
+  let assemblyFormat = "`over` $over `stride` $stride attr-dict `:` type($result)";
+}
+
+#endif // DIALECTS_DIST_DISTCOLLECTIVES

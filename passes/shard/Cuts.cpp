@@ -1,0 +1,412 @@
+//===- Cuts.cpp - Where values may be cut -------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A dim's cut points are products of its minor factors. Those of one op's rule
+// are cut points of every op that shares the dim; a cut in `over` blocks lies
+// between two of them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Cuts.h"
+#include "passes/shard/Localize.h"
+
+#include "llvm/ADT/IntEqClasses.h"
+#include <set>
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::shard;
+using nn::DimExpr;
+using nn::FactorKind;
+
+namespace {
+
+/// Where a factor is found: elements of one of its indices are `minor` apart.
+struct Place {
+  unsigned variable, dim;
+  int64_t minor;
+};
+
+/// A factor of a step and its places.
+struct Relation {
+  int step, factor;
+  DimExpr size;
+  FactorKind kind;
+  SmallVector<Place, 4> places;
+};
+
+class CutFinder {
+public:
+  CutFinder(Program &program, const Axis &axis) : program(program), axis(axis) {
+    points.resize(program.variables.size());
+    for (auto [i, v] : llvm::enumerate(program.variables)) {
+      points[i].resize(v.shape.size());
+      for (auto [d, size] : llvm::enumerate(v.shape)) {
+        points[i][d].insert(1);
+        if (auto n = size.asConstant())
+          points[i][d].insert(*n);
+      }
+    }
+  }
+
+  void collect();
+  void spread();
+  void findCandidates(CutInfo &info);
+  void addGiven(unsigned variable, const Layout &layout);
+  void classify(CutInfo &info);
+  void buildStrategies(const CutInfo &info);
+
+  std::vector<nn::ShardingRule> rules; // of relations' steps
+
+private:
+  void addRelations(int step, const nn::ShardingRule &rule);
+  void tie(unsigned a, unsigned b);
+  bool canCut(const Relation &r, int64_t chunk) const;
+  std::optional<Strategy> cutFactor(const Relation &r, int64_t chunk) const;
+  void addStrategies(int step);
+  unsigned id(unsigned variable, unsigned cut) const {
+    return variable * kMaxCuts + cut;
+  }
+
+  Program &program;
+  Axis axis;
+  std::vector<SmallVector<std::set<int64_t>, 4>> points;
+  std::vector<Relation> relations;
+  std::vector<SmallVector<unsigned>> ofStep;
+  std::vector<const nn::ShardingRule *> ruleOf;
+  llvm::IntEqClasses classes;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Relations
+//===----------------------------------------------------------------------===//
+
+void CutFinder::addRelations(int step, const nn::ShardingRule &rule) {
+  const Step &s = program.steps[step];
+  size_t first = relations.size();
+  for (auto [i, f] : llvm::enumerate(rule.factors)) {
+    relations.push_back({step, static_cast<int>(i), f.size, f.kind, {}});
+    ofStep[step].push_back(first + i);
+  }
+  auto add = [&](unsigned variable, const nn::ShardingRule::Dims &dims) {
+    for (auto [d, list] : llvm::enumerate(dims)) {
+      std::optional<int64_t> minor = 1;
+      for (unsigned f : llvm::reverse(list)) {
+        // A place that is not a number of elements apart cannot be cut at.
+        relations[first + f].places.push_back(
+            {variable, static_cast<unsigned>(d), minor.value_or(0)});
+        auto size = rule.factors[f].size.asConstant();
+        minor = minor && size ? std::optional<int64_t>(*minor * *size)
+                              : std::nullopt;
+      }
+    }
+  };
+  for (auto [v, dims] : llvm::zip(s.operands, rule.operands))
+    add(v, dims);
+  for (auto [v, dims] : llvm::zip(s.results, rule.results))
+    add(v, dims);
+}
+
+/// All dims of two variables go together.
+void CutFinder::tie(unsigned a, unsigned b) {
+  for (auto [d, size] : llvm::enumerate(program.variables[a].shape)) {
+    unsigned dim = d;
+    relations.push_back(
+        {-1, -1, size, FactorKind::pass, {{a, dim, 1}, {b, dim, 1}}});
+  }
+}
+
+void CutFinder::collect() {
+  ofStep.resize(program.steps.size());
+  ruleOf.resize(program.steps.size());
+  rules.reserve(program.steps.size());
+  for (auto [i, step] : llvm::enumerate(program.steps)) {
+    if (step.kind == Step::accumulate)
+      tie(step.operands[0], step.operands[1]);
+    if (step.kind == Step::finish)
+      for (unsigned v : step.operands)
+        if (program.variables[v].gradientOf >= 0)
+          tie(v, program.variables[v].gradientOf);
+    if (step.kind != Step::compute)
+      continue;
+    auto op = dyn_cast<nn::ShardingOpInterface>(step.op);
+    if (!op)
+      continue;
+    rules.push_back(op.getShardingRule());
+    ruleOf[i] = &rules.back();
+    addRelations(i, rules.back());
+  }
+}
+
+void CutFinder::spread() {
+  auto spreadOne = [&](const Relation &r) {
+    std::set<int64_t> inner{1};
+    if (auto n = r.size.asConstant())
+      inner.insert(*n);
+    for (const Place &p : r.places)
+      for (int64_t point : points[p.variable][p.dim])
+        if (p.minor && point % p.minor == 0 &&
+            r.size.exactDiv(DimExpr(point / p.minor)))
+          inner.insert(point / p.minor);
+    bool changed = false;
+    for (const Place &p : r.places)
+      for (int64_t point : inner)
+        if (p.minor)
+          changed |= points[p.variable][p.dim].insert(point * p.minor).second;
+    return changed;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Relation &r : relations)
+      changed |= spreadOne(r);
+    for (const Relation &r : llvm::reverse(relations))
+      changed |= spreadOne(r);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Candidates and classes
+//===----------------------------------------------------------------------===//
+
+void CutFinder::findCandidates(CutInfo &info) {
+  for (auto [i, v] : llvm::enumerate(program.variables)) {
+    for (auto [d, set] : llvm::enumerate(points[i])) {
+      bool whole = false, part = false;
+      for (int64_t upper : set) {
+        int64_t chunk = upper / axis.over;
+        bool crosses = upper % axis.over || llvm::any_of(set, [&](int64_t p) {
+                         return p && chunk % p && p % upper;
+                       });
+        if (upper == 0 || upper == 1)
+          continue;
+        if (!crosses && v.cuts.size() < kMaxCuts) {
+          v.cuts.push_back({static_cast<unsigned>(d), chunk});
+          whole = true;
+        }
+      }
+      auto size = v.shape[d].asConstant();
+      for (int64_t p = 2; p < axis.over && !whole && size; ++p)
+        for (int64_t upper : set)
+          part |= axis.over % p == 0 && *size % axis.over == 0 && upper > 1 &&
+                  upper % p == 0;
+      // Heads and groups only: other small atoms are not worth an axis.
+      info.wantsSmallerAxes |= part && set.size() > 2;
+    }
+  }
+}
+
+void CutFinder::addGiven(unsigned variable, const Layout &layout) {
+  Variable &v = program.variables[variable];
+  if (layout.kind == Layout::cut && !v.find(layout.at) &&
+      v.cuts.size() < kMaxCuts)
+    v.cuts.push_back(layout.at);
+}
+
+void CutFinder::classify(CutInfo &info) {
+  classes.grow(program.variables.size() * kMaxCuts);
+  auto forEach = [&](const Relation &r, auto &&callback) {
+    for (const Place &p : r.places)
+      for (auto [c, cut] : llvm::enumerate(program.variables[p.variable].cuts))
+        if (p.minor && cut.dim == p.dim && cut.chunk % p.minor == 0 &&
+            r.size.exactDiv(DimExpr(cut.chunk / p.minor * axis.over)))
+          callback(id(p.variable, c), cut.chunk / p.minor);
+  };
+  for (const Relation &r : relations) {
+    std::map<int64_t, unsigned> first;
+    forEach(r, [&](unsigned cut, int64_t chunk) {
+      auto [it, added] = first.try_emplace(chunk, cut);
+      if (!added)
+        classes.join(it->second, cut);
+    });
+  }
+  classes.compress();
+  info.blocked.assign(classes.getNumClasses(), false);
+  info.tokens.assign(classes.getNumClasses(), false);
+  for (const Relation &r : relations)
+    forEach(r, [&](unsigned cut, int64_t chunk) {
+      if (r.kind == FactorKind::replicate || !canCut(r, chunk))
+        info.blocked[classes[cut]] = true;
+    });
+  for (auto [i, v] : llvm::enumerate(program.variables))
+    for (unsigned c = 0; c < v.cuts.size(); ++c)
+      v.classes.push_back(classes[id(i, c)]);
+}
+
+//===----------------------------------------------------------------------===//
+// Strategies
+//===----------------------------------------------------------------------===//
+
+bool CutFinder::canCut(const Relation &r, int64_t chunk) const {
+  if (r.step < 0)
+    return true;
+  const Step &step = program.steps[r.step];
+  const nn::ShardingRule &rule = *ruleOf[r.step];
+  FactorCut cut{&rule, static_cast<unsigned>(r.factor), chunk, axis, {}};
+  if (r.kind == FactorKind::replicate)
+    return false;
+  if (r.kind == FactorKind::blocked) {
+    auto local = dyn_cast<LocalizeOpInterface>(step.op);
+    return local && local.canCut(cut);
+  }
+  // What is added to a partial sum would be added by every rank.
+  return r.kind != FactorKind::sum || rule.addends.empty();
+}
+
+std::optional<Strategy> CutFinder::cutFactor(const Relation &r,
+                                             int64_t chunk) const {
+  const Step &step = program.steps[r.step];
+  const nn::ShardingRule &rule = *ruleOf[r.step];
+  Strategy s;
+  s.factor = r.factor;
+  s.chunk = chunk;
+  s.flops = step.flops / axis.over;
+  unsigned factor = r.factor;
+  auto stateOf = [&](unsigned variable, const nn::ShardingRule::Dims &dims,
+                     State without) -> std::optional<State> {
+    const Variable &v = program.variables[variable];
+    for (auto [d, list] : llvm::enumerate(dims)) {
+      const auto *at = llvm::find(list, factor);
+      if (at == list.end())
+        continue;
+      int64_t minor = 1;
+      for (const auto *f = list.end(); --f != at;) {
+        auto size = rule.factors[*f].size.asConstant();
+        if (!size)
+          return std::nullopt;
+        minor *= *size;
+      }
+      return v.find({static_cast<unsigned>(d), chunk * minor});
+    }
+    return without;
+  };
+  State absent = kPartial;
+  if (r.kind == FactorKind::max || r.kind == FactorKind::min) {
+    s.reduce =
+        r.kind == FactorKind::max ? dist::Reduction::max : dist::Reduction::min;
+    absent = kWhole;
+  }
+  for (auto [v, dims] : llvm::zip(step.operands, rule.operands)) {
+    auto state = stateOf(v, dims, kWhole);
+    if (!state)
+      return std::nullopt;
+    s.operands.push_back(*state);
+  }
+  for (auto [v, dims] : llvm::zip(step.results, rule.results)) {
+    auto state = stateOf(v, dims, absent);
+    // Sums of integers stay integers; partial ones are of floats only.
+    bool isFloat = isa<FloatType>(program.variables[v].type.getElementType());
+    if (!state || (*state == kPartial && !isFloat))
+      return std::nullopt;
+    s.results.push_back(*state);
+  }
+  for (auto [v, state] : llvm::zip(step.operands, s.operands))
+    if (state >= kFirstCut)
+      s.factorClass = program.variables[v].classes[state - kFirstCut];
+  return s;
+}
+
+void CutFinder::addStrategies(int index) {
+  Step &step = program.steps[index];
+  Strategy whole;
+  whole.operands.assign(step.operands.size(), kWhole);
+  whole.results.assign(step.results.size(), kWhole);
+  whole.flops = step.flops;
+  step.strategies.push_back(whole);
+  if (!ruleOf[index])
+    return;
+  for (const auto &group : ruleOf[index]->linear) {
+    Strategy s = whole;
+    s.linear = true;
+    for (unsigned i : group)
+      s.operands[i] = kPartial;
+    s.results.assign(step.results.size(), kPartial);
+    step.strategies.push_back(s);
+  }
+  for (unsigned r : ofStep[index]) {
+    const Relation &relation = relations[r];
+    std::set<int64_t> chunks;
+    for (const Place &p : relation.places)
+      for (const Cut &cut : program.variables[p.variable].cuts)
+        if (p.minor && cut.dim == p.dim && cut.chunk % p.minor == 0 &&
+            relation.size.exactDiv(DimExpr(cut.chunk / p.minor * axis.over)))
+          chunks.insert(cut.chunk / p.minor);
+    for (int64_t chunk : chunks)
+      if (canCut(relation, chunk))
+        if (auto s = cutFactor(relation, chunk))
+          step.strategies.push_back(std::move(*s));
+  }
+}
+
+void CutFinder::buildStrategies(const CutInfo &) {
+  for (auto [i, step] : llvm::enumerate(program.steps))
+    if (step.kind == Step::compute)
+      addStrategies(i);
+}
+
+CutInfo
+dt::shard::findCuts(Program &program, const Axis &axis,
+                    function_ref<const LayerLayouts *(Operation *)> layers) {
+  CutInfo info;
+  CutFinder finder(program, axis);
+  finder.collect();
+  finder.spread();
+  finder.findCandidates(info);
+  SmallVector<std::pair<unsigned, Layout>> tokens;
+  for (Step &step : program.steps) {
+    if (step.kind != Step::call)
+      continue;
+    const LayerLayouts *layer = layers(step.op);
+    auto callee = cast<func::CallOp>(step.op).getCallee();
+    bool backward = layer && callee.ends_with(nn::kBackwardSuffix) &&
+                    !layer->backwardArguments.empty();
+    Strategy s;
+    s.flops = step.flops;
+    if (!layer) {
+      s.operands.assign(step.operands.size(), kWhole);
+      s.results.assign(step.results.size(), kWhole);
+      step.strategies = {s};
+      continue;
+    }
+    auto &arguments =
+        backward ? layer->backwardArguments : layer->forwardArguments;
+    auto &results = backward ? layer->backwardResults : layer->forwardResults;
+    auto state = [&](unsigned v, const Layout &layout) {
+      finder.addGiven(v, layout);
+      return program.variables[v].state(layout).value_or(kWhole);
+    };
+    for (auto [v, layout] : llvm::zip(step.operands, arguments)) {
+      s.operands.push_back(state(v, layout));
+      if (!backward && layout.kind == Layout::cut &&
+          !program.variables[v].parameter)
+        tokens.push_back({v, layout});
+    }
+    for (auto [v, layout] : llvm::zip(step.results, results))
+      s.results.push_back(state(v, layout));
+    step.strategies = {s};
+  }
+  // The gradient of a parameter may be cut as a call gives it.
+  for (const Step &step : program.steps)
+    if (step.kind == Step::accumulate)
+      for (unsigned i : {0u, 1u})
+        for (const Cut &cut : llvm::SmallVector<Cut, 4>(
+                 program.variables[step.operands[i]].cuts))
+          finder.addGiven(step.operands[1 - i], {Layout::cut, cut});
+  for (auto [i, v] : llvm::enumerate(program.variables))
+    for (auto &layout : {v.given, v.settled})
+      if (layout && layout->kind == Layout::cut) {
+        finder.addGiven(i, *layout);
+        tokens.push_back({static_cast<unsigned>(i), *layout});
+      }
+  finder.classify(info);
+  for (auto &[v, layout] : tokens) {
+    const Variable &variable = program.variables[v];
+    if (auto s = variable.state(layout))
+      info.tokens[variable.classes[*s - kFirstCut]] = true;
+  }
+  finder.buildStrategies(info);
+  return info;
+}

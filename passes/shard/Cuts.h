@@ -1,0 +1,35 @@
+//===- Cuts.h - Where values may be cut ---------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SHARD_CUTS_H
+#define PASSES_SHARD_CUTS_H
+
+#include "passes/shard/Program.h"
+
+
+namespace dt::shard {
+
+/// What the cuts of a program have to do with one another.
+struct CutInfo {
+  /// Classes that some op needs whole: no parameter is cut there.
+  std::vector<bool> blocked;
+  /// Classes of sequence parallelism: such activations may be gathered.
+  std::vector<bool> tokens;
+  /// Some dim could be cut by smaller axes only (4 ranks, 2 x 2 heads).
+  bool wantsSmallerAxes = false;
+};
+
+/// Finds cut points (boundaries of factors, spread through shared factors),
+/// then the candidates of each variable, their classes, and each step's
+/// strategies. Layouts of calls are given by `layers`.
+CutInfo
+findCuts(Program &program, const Axis &axis,
+         llvm::function_ref<const LayerLayouts *(mlir::Operation *)> layers);
+
+} // namespace dt::shard
+
+#endif // PASSES_SHARD_CUTS_H

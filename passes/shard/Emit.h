@@ -1,0 +1,29 @@
+//===- Emit.h - Functions with the shapes of one rank -------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SHARD_EMIT_H
+#define PASSES_SHARD_EMIT_H
+
+#include "passes/shard/Search.h"
+
+namespace dt::shard {
+
+/// Rewrites the program's functions in place as the solution says; calls must
+/// have been emitted before. Returns the layouts at their boundaries.
+LayerLayouts emitProgram(Program &program, const Model &model,
+                         const Solution &solution, const Axis &axis);
+
+/// `layout` of a tensor of that shape with one more cut; no layout: whole.
+dist::LayoutAttr addCut(mlir::Attribute layout, mlir::RankedTensorType type,
+                        const Cut &cut, const Axis &axis);
+/// The type of a rank's part.
+mlir::RankedTensorType localType(mlir::RankedTensorType type,
+                                 const Layout &layout, const Axis &axis);
+
+} // namespace dt::shard
+
+#endif // PASSES_SHARD_EMIT_H

@@ -1,0 +1,37 @@
+//===- Layers.h - Layer functions and the calls of them -----------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SHARD_LAYERS_H
+#define PASSES_SHARD_LAYERS_H
+
+#include "passes/shard/Program.h"
+
+namespace dt::shard {
+
+/// A layer as its callers see it.
+struct Layer {
+  Pair pair;
+  Links links;
+  /// Forward results that somebody but the backward function uses.
+  llvm::SmallVector<bool> outputs;
+};
+
+/// Layers that a stage calls: what is a parameter, what a residual, whose
+/// gradient a result is, all read off the calls.
+std::vector<Layer> findLayers(const Program &stage);
+
+/// The type that goes from layer to layer: of the first result, if an argument
+/// that is no parameter has it too.
+mlir::RankedTensorType getStream(const Layer &layer);
+
+/// Where a stream of tokens is cut for sequence parallelism: the last dim
+/// before the features. Nothing if the ranks do not divide it.
+std::optional<Cut> getTokenCut(mlir::RankedTensorType stream, int64_t over);
+
+} // namespace dt::shard
+
+#endif // PASSES_SHARD_LAYERS_H

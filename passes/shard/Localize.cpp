@@ -1,0 +1,111 @@
+//===- Localize.cpp - Attributes that depend on the cut -----------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Localize.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::shard;
+
+#include "passes/shard/ShardInterfaces.cpp.inc"
+
+Operation *dt::shard::cloneLocal(OpBuilder &builder, Operation *op,
+                                 ValueRange operands, TypeRange types) {
+  IRMapping mapping;
+  mapping.map(op->getOperands(), operands);
+  // Equal operands may have different local forms.
+  Operation *local = builder.clone(*op, mapping);
+  local->setOperands(operands);
+  for (auto [result, type] : llvm::zip(local->getResults(), types))
+    result.setType(type);
+  return local;
+}
+
+namespace {
+
+/// Starts (and pads) count from the begin of a rank's part of each dim.
+SmallVector<int64_t> scaled(ArrayRef<int64_t> values, const FactorCut &cut) {
+  SmallVector<int64_t> local(values);
+  for (auto [d, value] : llvm::enumerate(local))
+    if (cut.inOperand(0, d))
+      value /= cut.axis.over;
+  return local;
+}
+
+struct SliceModel
+    : LocalizeOpInterface::ExternalModel<SliceModel, nn::SliceOp> {
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto local = cast<nn::SliceOp>(cloneLocal(builder, op, operands, types));
+    local.setStarts(scaled(local.getStarts(), cut));
+    return {local.getResult()};
+  }
+};
+
+struct PadModel : LocalizeOpInterface::ExternalModel<PadModel, nn::PadOp> {
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto local = cast<nn::PadOp>(cloneLocal(builder, op, operands, types));
+    local.setLow(scaled(local.getLow(), cut));
+    return {local.getResult()};
+  }
+};
+
+/// Ops with an attribute `groups`: each rank has its share.
+template <typename OpT>
+struct GroupsModel : LocalizeOpInterface::ExternalModel<GroupsModel<OpT>, OpT> {
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
+    if (cut.rule->factors[cut.factor].kind == nn::FactorKind::group)
+      local.setGroups(local.getGroups() / cut.axis.over);
+    return {local->getResults().begin(), local->getResults().end()};
+  }
+};
+
+/// A dim that another axis has cut: [outer][over][chunk]; the last factor of
+/// the rule is the chunk (DistCollectives.cpp).
+template <typename OpT>
+struct ChunkModel : LocalizeOpInterface::ExternalModel<ChunkModel<OpT>, OpT> {
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
+    if (cut.factor + 1 == cut.rule->factors.size())
+      local.setChunk(local.getChunk() / cut.axis.over);
+    return {local.getResult()};
+  }
+};
+
+} // namespace
+
+void dt::shard::registerLocalizeModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, nn::NNDialect *) {
+    nn::SliceOp::attachInterface<SliceModel>(*context);
+    nn::PadOp::attachInterface<PadModel>(*context);
+    nn::ConvOp::attachInterface<GroupsModel<nn::ConvOp>>(*context);
+    nn::ConvDxOp::attachInterface<GroupsModel<nn::ConvDxOp>>(*context);
+    nn::ConvDwOp::attachInterface<GroupsModel<nn::ConvDwOp>>(*context);
+    nn::GroupNormOp::attachInterface<GroupsModel<nn::GroupNormOp>>(*context);
+    nn::GroupNormDxOp::attachInterface<GroupsModel<nn::GroupNormDxOp>>(
+        *context);
+    nn::GroupNormDscaleOp::attachInterface<GroupsModel<nn::GroupNormDscaleOp>>(
+        *context);
+  });
+  registry.addExtension(+[](MLIRContext *context, dist::DistDialect *) {
+    dist::AllGatherOp::attachInterface<ChunkModel<dist::AllGatherOp>>(*context);
+    dist::ReduceScatterOp::attachInterface<ChunkModel<dist::ReduceScatterOp>>(
+        *context);
+    dist::SliceOp::attachInterface<ChunkModel<dist::SliceOp>>(*context);
+  });
+  registerLocalizeIndexedModels(registry);
+}

@@ -1,0 +1,277 @@
+//===- LocalizeIndexed.cpp - Ops that must know their block -------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Lookups in a cut table, cross-entropy over a cut vocabulary (Megatron-LM,
+// Shoeybi et al. 2019, section 3), means over a cut dim.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Localize.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::shard;
+
+namespace {
+
+/// Builds elementwise ops at one place.
+class Maker {
+public:
+  Maker(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
+
+  Value integer(int64_t value, Type element) {
+    auto type = RankedTensorType::get({}, element);
+    auto attr = IntegerAttr::get(element, value);
+    return nn::ConstantOp::create(
+        builder, loc, type, DenseElementsAttr::get(type, Attribute(attr)));
+  }
+  Value number(double value, Type element) {
+    auto type = RankedTensorType::get({}, element);
+    auto attr = FloatAttr::get(element, value);
+    return nn::ConstantOp::create(
+        builder, loc, type, DenseElementsAttr::get(type, Attribute(attr)));
+  }
+  template <typename OpT> Value make(Value a, Value b) {
+    return OpT::create(builder, loc, a, b).getResult();
+  }
+  Value compare(nn::Compare predicate, Value a, Value b) {
+    return nn::CmpOp::create(builder, loc, predicate, a, b);
+  }
+  Value select(Value condition, Value a, Value b) {
+    return nn::WhereOp::create(builder, loc, condition, a, b);
+  }
+  Value cast(Value v, Type element) {
+    Type type = nn::withElementType(v.getType(), element);
+    if (type == v.getType())
+      return v;
+    return nn::CastOp::create(builder, loc, type, v);
+  }
+  /// [rows] -> [rows, 1]
+  Value column(Value v) {
+    nn::Shape shape = nn::getShape(v);
+    shape.push_back(nn::DimExpr(1));
+    return nn::ReshapeOp::create(
+        builder, loc, nn::makeTensorType(shape, getElementTypeOrSelf(v)), v);
+  }
+  Value like(Value v, Type type) {
+    return nn::ReshapeOp::create(builder, loc, type, v);
+  }
+  Value allReduce(dist::Reduction kind, Value v, const Axis &axis) {
+    return dist::AllReduceOp::create(builder, loc, v.getType(), kind, v,
+                                     axis.over, axis.stride);
+  }
+  OpBuilder &builder;
+  Location loc;
+};
+
+/// Indices counted from the begin of this rank's block. Negative ones count
+/// from the end of the whole first, if the op says so.
+Value localIndices(Maker &m, Value indices, const FactorCut &cut,
+                   std::optional<int64_t> wrap) {
+  Type element = getElementTypeOrSelf(indices);
+  if (wrap) {
+    Value below = m.compare(nn::Compare::lt, indices, m.integer(0, element));
+    Value wrapped = m.make<nn::AddOp>(indices, m.integer(*wrap, element));
+    indices = m.select(below, wrapped, indices);
+  }
+  Value offset = m.cast(buildOffset(m.builder, m.loc, cut), element);
+  return m.make<nn::SubOp>(indices, offset);
+}
+
+/// Size of the table in files.
+int64_t wholeSize(Operation *op, const FactorCut &cut) {
+  if (auto size = op->getAttrOfType<IntegerAttr>(kUnpaddedAttr))
+    return size.getInt();
+  return cut.size().constant();
+}
+
+bool isBlock(const FactorCut &cut) {
+  return cut.size().asConstant() && cut.contiguous();
+}
+
+/// gather and gather_grad: indices outside the block give zeros (go nowhere).
+template <typename OpT>
+struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
+  bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
+    local->removeAttr(kUnpaddedAttr);
+    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
+      return {local.getResult()};
+    builder.setInsertionPoint(local);
+    Maker m(builder, op->getLoc());
+    std::optional<int64_t> wrap;
+    if (!local.getZeroOutOfRange())
+      wrap = wholeSize(op, cut);
+    local.getIndicesMutable().assign(
+        localIndices(m, local.getIndices(), cut, wrap));
+    local.setZeroOutOfRange(true);
+    builder.setInsertionPointAfter(local);
+    return {local.getResult()};
+  }
+};
+
+/// What both directions of a cut cross-entropy need of the labels.
+struct LocalLabels {
+  Value valid;   ///< counts at all
+  Value inside;  ///< and lies in this rank's block
+  Value clipped; ///< an index into the block
+  LocalLabels(Maker &m, Value labels, int64_t ignore, const FactorCut &cut,
+              int64_t classes) {
+    Type element = getElementTypeOrSelf(labels);
+    auto within = [&](Value v, int64_t size) {
+      Value low = m.compare(nn::Compare::ge, v, m.integer(0, element));
+      Value high = m.compare(nn::Compare::lt, v, m.integer(size, element));
+      return m.make<nn::AndOp>(low, high);
+    };
+    Value counted =
+        m.compare(nn::Compare::ne, labels, m.integer(ignore, element));
+    valid = m.make<nn::AndOp>(counted, within(labels, classes));
+    Value local = localIndices(m, labels, cut, std::nullopt);
+    inside = m.make<nn::AndOp>(valid, within(local, cut.chunk));
+    clipped = m.make<nn::MaxOp>(local, m.integer(0, element));
+    clipped = m.make<nn::MinOp>(clipped, m.integer(cut.chunk - 1, element));
+  }
+};
+
+/// Log-sum-exp over the whole vocabulary, and the label's score if it is here.
+struct RowScores {
+  Value sum, picked;
+  RowScores(Maker &m, Value logits, const LocalLabels &labels,
+            const FactorCut &cut) {
+    Type rows = nn::withElementType(labels.clipped.getType(),
+                                    getElementTypeOrSelf(logits));
+    auto rank = cast<RankedTensorType>(logits.getType()).getRank();
+    Value at = nn::GatherElementsOp::create(m.builder, m.loc, logits,
+                                            m.column(labels.clipped), rank - 1);
+    picked = m.like(at, rows);
+    // The loss of any class plus its score is the block's log-sum-exp.
+    Value loss = nn::CrossEntropyOp::create(m.builder, m.loc, logits,
+                                            labels.clipped, -100)
+                     .getResult();
+    Value block = m.make<nn::AddOp>(loss, picked);
+    Value top = m.allReduce(dist::Reduction::max, block, cut.axis);
+    Value part =
+        nn::ExpOp::create(m.builder, m.loc, m.make<nn::SubOp>(block, top));
+    Value total = m.allReduce(dist::Reduction::sum, part, cut.axis);
+    sum = m.make<nn::AddOp>(top, nn::LogOp::create(m.builder, m.loc, total));
+  }
+};
+
+/// Partial sums: the first rank adds the log-sum-exp, the label's rank its
+/// score.
+struct CrossEntropyModel
+    : LocalizeOpInterface::ExternalModel<CrossEntropyModel,
+                                         nn::CrossEntropyOp> {
+  bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
+      return {cloneLocal(builder, op, operands, types)->getResult(0)};
+    Maker m(builder, op->getLoc());
+    auto loss = cast<nn::CrossEntropyOp>(op);
+    LocalLabels labels(m, operands[1],
+                       static_cast<int64_t>(loss.getIgnoreIndex()), cut,
+                       wholeSize(op, cut));
+    RowScores scores(m, operands[0], labels, cut);
+    cut.rowSum = scores.sum;
+    Value zero = m.number(0, getElementTypeOrSelf(scores.sum));
+    Value sum = m.select(labels.valid, scores.sum, zero);
+    Value once = dist::PartialOp::create(builder, op->getLoc(), sum.getType(),
+                                         sum, cut.axis.over, cut.axis.stride);
+    Value mine = m.select(labels.inside, scores.picked, zero);
+    return {m.make<nn::SubOp>(once, mine)};
+  }
+};
+
+/// (exp(x - log-sum-exp) - [label is here]) * dy
+struct CrossEntropyGradModel
+    : LocalizeOpInterface::ExternalModel<CrossEntropyGradModel,
+                                         nn::CrossEntropyGradOp> {
+  bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
+      return {cloneLocal(builder, op, operands, types)->getResult(0)};
+    Location loc = op->getLoc();
+    Maker m(builder, loc);
+    auto loss = cast<nn::CrossEntropyGradOp>(op);
+    LocalLabels labels(m, operands[1],
+                       static_cast<int64_t>(loss.getIgnoreIndex()), cut,
+                       wholeSize(op, cut));
+    Value sum = cut.rowSum;
+    if (!sum)
+      sum = RowScores(m, operands[0], labels, cut).sum;
+    Type element = getElementTypeOrSelf(operands[0]);
+    Value zero = m.number(0, element), one = m.number(1, element);
+    Value grad = m.select(labels.valid, operands[2], zero);
+    Value shifted = m.make<nn::SubOp>(operands[0], m.column(sum));
+    Value share = nn::ExpOp::create(builder, loc, shifted);
+    Value hot = m.select(isLabel(m, labels, cut), one, zero);
+    Value result = m.make<nn::SubOp>(share, hot);
+    return {m.make<nn::MulOp>(result, m.column(grad))};
+  }
+
+  /// [rows, chunk]: the class is the row's label.
+  static Value isLabel(Maker &m, const LocalLabels &labels,
+                       const FactorCut &cut) {
+    Type element = getElementTypeOrSelf(labels.clipped);
+    auto type = RankedTensorType::get({cut.chunk}, element);
+    auto classes = nn::GenerateOp::create(m.builder, m.loc, type);
+    Block &block = classes.getBody().emplaceBlock();
+    Value i = block.addArgument(m.builder.getIndexType(), m.loc);
+    OpBuilder inner = OpBuilder::atBlockEnd(&block);
+    Value number = arith::IndexCastOp::create(inner, m.loc, element, i);
+    nn::YieldOp::create(inner, m.loc, number);
+    Value none = m.integer(-1, element);
+    Value label = m.select(labels.inside, labels.clipped, none);
+    return m.compare(nn::Compare::eq, m.column(label), classes.getResult());
+  }
+};
+
+/// A mean of a part, over the number of parts.
+struct ReduceModel
+    : LocalizeOpInterface::ExternalModel<ReduceModel, nn::ReduceOp> {
+  bool canCut(Operation *op, const FactorCut &) const {
+    return isa<FloatType>(getElementTypeOrSelf(op->getOperand(0)));
+  }
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    Value part = cloneLocal(builder, op, operands, types)->getResult(0);
+    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
+      return {part};
+    Maker m(builder, op->getLoc());
+    double share = 1.0 / static_cast<double>(cut.axis.over);
+    return {
+        m.make<nn::MulOp>(part, m.number(share, getElementTypeOrSelf(part)))};
+  }
+};
+
+} // namespace
+
+Value dt::shard::buildOffset(OpBuilder &builder, Location loc,
+                             const FactorCut &cut) {
+  Maker m(builder, loc);
+  Type i64 = builder.getI64Type();
+  Value rank =
+      dist::RankOp::create(builder, loc, RankedTensorType::get({}, i64),
+                           cut.axis.over, cut.axis.stride);
+  return m.make<nn::MulOp>(rank, m.integer(cut.chunk, i64));
+}
+
+void dt::shard::registerLocalizeIndexedModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, nn::NNDialect *) {
+    nn::GatherOp::attachInterface<LookupModel<nn::GatherOp>>(*context);
+    nn::GatherGradOp::attachInterface<LookupModel<nn::GatherGradOp>>(*context);
+    nn::CrossEntropyOp::attachInterface<CrossEntropyModel>(*context);
+    nn::CrossEntropyGradOp::attachInterface<CrossEntropyGradModel>(*context);
+    nn::ReduceOp::attachInterface<ReduceModel>(*context);
+  });
+}

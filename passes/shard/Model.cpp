@@ -1,0 +1,288 @@
+//===- Model.cpp - What steps and conversions cost ----------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Bytes that a rank sends in a ring of n: (n-1)/n of the value for a gather or
+// a reduce-scatter, twice that for an all-reduce, a further 1/n for an
+// all-to-all.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Search.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::shard;
+
+/// What should not happen costs so much more than its bytes.
+static constexpr double kPenalty = 1000;
+/// A message, however short.
+static constexpr double kLatency = 64;
+
+static Mask bit(State state) { return static_cast<Mask>(1u << state); }
+static constexpr Mask kCutBits =
+    static_cast<Mask>(((1u << kMaxCuts) - 1) << kFirstCut);
+
+static State lowest(Mask mask) {
+  return static_cast<State>(llvm::countr_zero(mask));
+}
+
+Masks Model::begin() const {
+  Masks masks(program.variables.size(), 0);
+  for (auto [i, v] : llvm::enumerate(program.variables)) {
+    if (v.given)
+      masks[i] = bit(v.state(*v.given).value_or(kWhole));
+    else if (v.parameter)
+      masks[i] = kUndecided;
+  }
+  return masks;
+}
+
+double Model::price(unsigned variable, State from, State to) const {
+  double bytes = program.variables[variable].bytes;
+  double n = static_cast<double>(axis.over), ring = (n - 1) / n * bytes;
+  if (from == kWhole) // slices, zeros on other ranks
+    return (to == kPartial ? 4e-3 : 1e-4) * bytes;
+  if (from == kPartial)
+    return kLatency + (to == kWhole ? 2 * ring : ring);
+  return kLatency + (to == kWhole ? ring : ring / n);
+}
+
+double Model::store(unsigned variable, State state) const {
+  double whole = program.variables[variable].price;
+  return state >= kFirstCut ? whole / static_cast<double>(axis.over) : whole;
+}
+
+/// Makes `to` available. Partial sums and slices are used up, gathered copies
+/// stay beside what was gathered.
+double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
+                      Log *log) const {
+  Mask &mask = masks[variable];
+  const Variable &v = program.variables[variable];
+  if (mask & bit(to))
+    return 0;
+  double cost = 0;
+  if (mask & kUndecided) {
+    State decided = to == kPartial ? kWhole : to;
+    mask = bit(decided);
+    cost = store(variable, decided);
+    if (decided == to)
+      return cost;
+  }
+  State from;
+  if (mask & bit(kWhole)) {
+    from = kWhole;
+  } else if (mask & bit(kPartial)) {
+    from = kPartial;
+  } else {
+    assert(mask & kCutBits && "variable without a state");
+    from = lowest(mask);
+    bool tokens = cuts.tokens[v.classes[from - kFirstCut]];
+    double factor = mayGather && tokens && !v.parameter ? 1 : kPenalty;
+    if (to == kPartial) { // whole first
+      cost += factor * price(variable, from, kWhole);
+      if (log)
+        log->push_back({variable, from, kWhole});
+      mask |= bit(kWhole);
+      from = kWhole;
+    } else {
+      if (to >= kFirstCut)
+        factor = kPenalty;
+      cost += (factor - 1) * price(variable, from, to);
+    }
+  }
+  cost += price(variable, from, to);
+  if (log)
+    log->push_back({variable, from, to});
+  if (from == kPartial)
+    mask = bit(to);
+  else if (from >= kFirstCut)
+    mask |= bit(to);
+  return cost;
+}
+
+/// Whole operands, sums that are partial already, a cut that some operand has
+/// or a parameter may take, or one that only the result has.
+bool Model::isAllowed(const Masks &masks, const Step &step,
+                      const Strategy &s) const {
+  if (step.kind != Step::compute)
+    return true;
+  auto mask = [&](unsigned i) { return masks[step.operands[i]]; };
+  if (s.linear) {
+    for (unsigned i = 0; i < s.operands.size(); ++i)
+      if (s.operands[i] == kPartial && mask(i) == bit(kPartial))
+        return true;
+    return false;
+  }
+  if (s.factor < 0)
+    return true;
+  bool anyOperand = false, matches = false;
+  for (unsigned i = 0; i < s.operands.size(); ++i) {
+    if (s.operands[i] < kFirstCut)
+      continue;
+    const Variable &v = program.variables[step.operands[i]];
+    anyOperand = true;
+    if (mask(i) & kUndecided)
+      matches |= !cuts.blocked[v.classes[s.operands[i] - kFirstCut]];
+    else
+      matches |= !v.constant && (mask(i) & bit(s.operands[i]));
+    // A parameter that has its layout keeps it.
+    if (v.parameter &&
+        !(mask(i) & (kUndecided | bit(kWhole) | bit(s.operands[i]))))
+      return false;
+    matches |= v.parameter && (mask(i) & bit(s.operands[i]));
+  }
+  return matches || !anyOperand;
+}
+
+/// Into the parameter's layout; of a whole one, partial sums may wait for the
+/// end of the step.
+double Model::addGradient(Masks &masks, unsigned gradient, unsigned parameter,
+                          Log *log) const {
+  const Variable &p = program.variables[parameter];
+  const Variable &g = program.variables[gradient];
+  double cost = 0;
+  if (masks[parameter] & kUndecided) {
+    masks[parameter] = bit(kWhole);
+    cost += store(parameter, kWhole);
+  }
+  if (masks[parameter] & kCutBits) {
+    Layout layout = p.layout(lowest(masks[parameter] & kCutBits));
+    auto state = g.find(layout.at);
+    return cost + convert(masks, gradient, state.value_or(kWhole), false, log);
+  }
+  Mask &kind = masks[p.gradient];
+  bool partial = masks[gradient] == bit(kPartial);
+  if (!kind) {
+    kind = bit(partial ? kPartial : kWhole);
+    if (partial)
+      cost += price(gradient, kPartial, kWhole) / prices.microbatches;
+  }
+  return cost + convert(masks, gradient, lowest(kind), false, log);
+}
+
+State Model::gradientState(const Masks &masks, unsigned gradient,
+                           unsigned parameter) const {
+  const Variable &p = program.variables[parameter];
+  if (Mask cut = masks[parameter] & kCutBits)
+    return program.variables[gradient]
+        .find(p.layout(lowest(cut)).at)
+        .value_or(kWhole);
+  return lowest(masks[p.gradient]);
+}
+
+/// A stage returns residuals beside outputs, a layer a value that is both once.
+State Model::returned(const Masks &masks, unsigned variable,
+                      bool residual) const {
+  const Variable &v = program.variables[variable];
+  Mask mask = masks[variable];
+  if (v.parameter) {
+    Mask decided = mask & ~kUndecided;
+    return decided ? lowest(decided) : kWhole;
+  }
+  if (v.settled && !residual)
+    if (auto state = v.state(*v.settled))
+      return *state;
+  return mask & kCutBits ? lowest(mask & kCutBits) : kWhole;
+}
+
+double Model::finish(Masks &masks, const Step &step, Applied *applied) const {
+  double cost = 0;
+  auto function = step.op->getParentOfType<func::FuncOp>();
+  Log *log = applied ? &applied->before : nullptr;
+  for (auto [i, operand] : llvm::enumerate(step.operands)) {
+    const Variable &v = program.variables[operand];
+    bool residual = function.getResultAttr(i, nn::kResidualAttr) != nullptr;
+    State state;
+    if (v.gradientOf >= 0 && function == program.pair.backward) {
+      cost += addGradient(masks, operand, v.gradientOf, log);
+      state = gradientState(masks, operand, v.gradientOf);
+    } else {
+      state = returned(masks, operand, residual);
+      if (!v.parameter)
+        cost += convert(masks, operand, state, true, log);
+    }
+    if (applied)
+      applied->operands.push_back(state);
+  }
+  return cost;
+}
+
+/// A residual keeps one state, a cut one if it has one: a gathered copy is
+/// gathered again.
+double Model::turn(Masks &masks, unsigned step, Log *log) const {
+  double cost = 0;
+  for (auto [i, v] : llvm::enumerate(program.variables)) {
+    if (v.parameter || !masks[i] || v.lastUse <= static_cast<int>(step))
+      continue;
+    if (masks[i] == bit(kPartial))
+      cost += convert(masks, i, kWhole, false, log);
+    State state = returned(masks, i, program.isStage());
+    cost += convert(masks, i, state, false, log);
+    masks[i] = bit(state);
+  }
+  return cost;
+}
+
+/// What only the return still needs gets its final state now; what nobody needs
+/// is forgotten.
+double Model::settle(Masks &masks, unsigned index, Log *log) const {
+  const Step &step = program.steps[index];
+  double cost = 0;
+  int at = static_cast<int>(index);
+  auto visit = [&](unsigned i) {
+    const Variable &v = program.variables[i];
+    if (v.parameter || v.lastRealUse > at)
+      return;
+    if (v.lastUse <= at) {
+      masks[i] = 0;
+    } else if (step.kind != Step::finish && masks[i]) {
+      if (v.gradientOf >= 0)
+        cost += addGradient(masks, i, v.gradientOf, log);
+      else if (v.settled)
+        cost += convert(masks, i, returned(masks, i, false), true, log);
+    }
+  };
+  for (unsigned i : step.operands)
+    visit(i);
+  for (unsigned i : step.results)
+    visit(i);
+  return cost;
+}
+
+double Model::apply(Masks &masks, unsigned index, const Strategy *s,
+                    Applied *applied) const {
+  const Step &step = program.steps[index];
+  Log *before = applied ? &applied->before : nullptr;
+  double cost = 0;
+  if (step.kind == Step::accumulate) {
+    cost = addGradient(masks, step.operands[0], step.operands[1], before);
+    if (applied)
+      applied->operands = {
+          gradientState(masks, step.operands[0], step.operands[1])};
+  } else if (step.kind == Step::finish) {
+    cost = finish(masks, step, applied);
+  } else if (step.kind == Step::turn) {
+    cost = turn(masks, index, before);
+  } else {
+    bool mayGather = step.contraction || step.kind == Step::call;
+    for (auto [v, state] : llvm::zip(step.operands, s->operands))
+      cost += convert(masks, v, state, mayGather, before);
+    for (auto [v, state] : llvm::zip(step.results, s->results)) {
+      masks[v] = bit(state);
+      if (s->reduce)
+        cost += price(v, kPartial, kWhole);
+    }
+    cost += s->flops * prices.flop + (s->linear ? 1 : 0);
+  }
+  return cost + settle(masks, index, applied ? &applied->after : nullptr);
+}
+
+double Model::partialBytes(const Masks &masks) const {
+  double bytes = 0;
+  for (auto [mask, v] : llvm::zip(masks, program.variables))
+    if (mask == bit(kPartial))
+      bytes += v.bytes;
+  return bytes;
+}

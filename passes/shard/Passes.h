@@ -1,0 +1,30 @@
+//===- Passes.h - The shard phase ---------------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SHARD_PASSES_H
+#define PASSES_SHARD_PASSES_H
+
+#include "dialects/dist/DistOps.h"
+#include "dialects/nn/NNOps.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace dt::shard {
+
+#define GEN_PASS_DECL
+#include "passes/shard/Passes.h.inc"
+
+/// Ranks of the module's tensor-parallel group.
+inline int64_t getTensorParallel(dist::ModuleOp module) {
+  auto ranks = module->getAttrOfType<mlir::IntegerAttr>(dist::kTpAttr);
+  return ranks ? ranks.getInt() : 1;
+}
+
+} // namespace dt::shard
+
+#endif // PASSES_SHARD_PASSES_H

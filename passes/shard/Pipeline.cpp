@@ -1,0 +1,34 @@
+//===- Pipeline.cpp - The shard phase in order --------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Pipeline.h"
+#include "passes/shard/Localize.h"
+#include "passes/shard/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace dt;
+
+namespace dt::shard {
+#define GEN_PASS_REGISTRATION
+#include "passes/shard/Passes.h.inc"
+} // namespace dt::shard
+
+void dt::registerShardPasses() { shard::registerShardPasses(); }
+
+void dt::registerShardModels(DialectRegistry &registry) {
+  shard::registerLocalizeModels(registry);
+}
+
+void dt::buildShardPipeline(OpPassManager &pm) {
+  OpPassManager &modules = pm.nest<dist::ModuleOp>();
+  modules.addPass(shard::createPrepareShard());
+  modules.addPass(shard::createShard());
+  modules.addPass(shard::createFinishShard());
+}

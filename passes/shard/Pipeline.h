@@ -1,0 +1,28 @@
+//===- Pipeline.h - The shard phase -------------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SHARD_PIPELINE_H
+#define PASSES_SHARD_PIPELINE_H
+
+namespace mlir {
+class DialectRegistry;
+class OpPassManager;
+} // namespace mlir
+
+namespace dt {
+
+/// From whole functions to those of one rank, where a module has `dist.tp`.
+/// Anchors on the builtin module.
+void buildShardPipeline(mlir::OpPassManager &pm);
+
+void registerShardPasses();
+/// What ops of other dialects tell the partitioner.
+void registerShardModels(mlir::DialectRegistry &registry);
+
+} // namespace dt
+
+#endif // PASSES_SHARD_PIPELINE_H

@@ -1,0 +1,127 @@
+//===- PrepareShard.cpp - The form that the partitioner reads -----*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Passes.h"
+#include "passes/shard/Program.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace dt;
+
+namespace dt::shard {
+#define GEN_PASS_DEF_PREPARESHARD
+#include "passes/shard/Passes.h.inc"
+} // namespace dt::shard
+
+using namespace dt::shard;
+
+namespace {
+struct PrepareShardPass : shard::impl::PrepareShardBase<PrepareShardPass> {
+  void runOnOperation() override;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+/// Bases of functions of which one call's result is an operand of another call
+/// of equal type, outside of other layers.
+static llvm::StringSet<> findChains(dist::ModuleOp module) {
+  llvm::StringSet<> chains;
+  module.walk([&](func::CallOp call) {
+    if (call->getParentOfType<func::FuncOp>().isPrivate())
+      return;
+    for (Value v : call.getOperands()) {
+      auto before = v.getDefiningOp<func::CallOp>();
+      if (!before || before.getCalleeType() != call.getCalleeType())
+        continue;
+      chains.insert(baseName(before.getCallee()));
+      chains.insert(baseName(call.getCallee()));
+    }
+  });
+  return chains;
+}
+
+static void inlineCall(func::CallOp call, func::FuncOp callee) {
+  IRMapping mapping;
+  Block &body = callee.front();
+  mapping.map(body.getArguments(), call.getOperands());
+  OpBuilder builder(call);
+  for (Operation &op : body.without_terminator())
+    builder.clone(op, mapping);
+  for (auto [result, value] :
+       llvm::zip(call.getResults(), body.getTerminator()->getOperands()))
+    result.replaceAllUsesWith(mapping.lookup(value));
+  call.erase();
+}
+
+/// Inlines all calls but those of chains, then drops what nobody calls.
+static void inlineCalls(dist::ModuleOp module) {
+  llvm::StringSet<> chains = findChains(module);
+  SymbolTable symbols(module);
+  for (bool changed = true; changed;) {
+    changed = false;
+    SmallVector<func::CallOp> calls;
+    module.walk([&](func::CallOp call) {
+      bool nested = call->getParentOfType<func::FuncOp>().isPrivate();
+      if (nested || !chains.contains(baseName(call.getCallee())))
+        calls.push_back(call);
+    });
+    for (func::CallOp call : calls) {
+      auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+      if (!callee || callee.isExternal())
+        continue;
+      inlineCall(call, callee);
+      changed = true;
+    }
+  }
+  for (auto f : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+    if (f.isPrivate() && SymbolTable::symbolKnownUseEmpty(f, module))
+      f.erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Biases
+//===----------------------------------------------------------------------===//
+
+static void splitBias(nn::LinearOp op) {
+  if (!op.getBias())
+    return;
+  OpBuilder builder(op);
+  builder.setInsertionPointAfter(op);
+  Value bias = op.getBias();
+  op.getBiasMutable().clear();
+  auto sum = nn::AddOp::create(builder, op.getLoc(), op.getResult(), bias);
+  op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
+}
+
+static void splitBias(nn::ConvOp op) {
+  if (!op.getBias())
+    return;
+  OpBuilder builder(op);
+  builder.setInsertionPointAfter(op);
+  Value bias = op.getBias();
+  nn::Shape shape = nn::getShape(bias);
+  shape.resize(nn::getShape(op.getResult()).size() - 1, nn::DimExpr(1));
+  auto type = nn::makeTensorType(shape, getElementTypeOrSelf(bias));
+  bias = nn::ReshapeOp::create(builder, op.getLoc(), type, bias);
+  op.getBiasMutable().clear();
+  auto sum = nn::AddOp::create(builder, op.getLoc(), op.getResult(), bias);
+  op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
+}
+
+void PrepareShardPass::runOnOperation() {
+  dist::ModuleOp module = getOperation();
+  if (getTensorParallel(module) <= 1)
+    return;
+  inlineCalls(module);
+  module.walk([](nn::LinearOp op) { splitBias(op); });
+  module.walk([](nn::ConvOp op) { splitBias(op); });
+}

@@ -1,0 +1,268 @@
+//===- Shard.cpp - Cuts a module's functions over ranks -----------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// One axis of ranks at a time: layers, then the stage that calls them. A second
+// axis is cut in what the first has left.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Emit.h"
+#include "passes/shard/Layers.h"
+#include "passes/shard/Passes.h"
+
+using namespace mlir;
+using namespace dt;
+
+namespace dt::shard {
+#define GEN_PASS_DEF_SHARD
+#include "passes/shard/Passes.h.inc"
+} // namespace dt::shard
+
+using namespace dt::shard;
+
+namespace {
+
+struct ShardPass : shard::impl::ShardBase<ShardPass> {
+  using ShardBase::ShardBase;
+  void runOnOperation() override;
+};
+
+class ModuleSharder {
+public:
+  ModuleSharder(dist::ModuleOp module, const Axis &axis, unsigned beam)
+      : module(module), axis(axis), beam(beam) {
+    if (auto price = module->getAttrOfType<FloatAttr>(dist::kMemoryPriceAttr))
+      prices.memory = price.getValueAsDouble();
+    if (auto program = module->getParentOfType<mlir::ModuleOp>())
+      prices.microbatches =
+          static_cast<double>(dist::getNumMicrobatches(program));
+  }
+  /// Whether some dim asks for smaller axes than this one.
+  bool wantsSmallerAxes();
+  void run();
+
+private:
+  SmallVector<Pair> findStages();
+  void shardStage(Pair pair);
+  void setBoundary(Program &program, const Layer &layer);
+  void setOutputs(Program &program);
+  void setPrices(Program &program) const;
+  LayerLayouts solve(Program &program, Solution &solution);
+  void recordParameters(const Program &program, const Solution &solution);
+
+  dist::ModuleOp module;
+  Axis axis;
+  unsigned beam;
+  Prices prices;
+  llvm::StringMap<LayerLayouts> layers; // by base name
+};
+
+} // namespace
+
+/// Functions that are called from outside and have something to cut.
+SmallVector<Pair> ModuleSharder::findStages() {
+  SmallVector<Pair> stages;
+  for (auto f : module.getOps<func::FuncOp>()) {
+    if (f.isPrivate() || f.isExternal())
+      continue;
+    Pair pair = findPair(f);
+    bool reads = false;
+    for (func::FuncOp part : {pair.forward, pair.backward})
+      if (part)
+        part.walk([&](nn::ReadOp) { reads = true; });
+    if (reads && pair.forward == f)
+      stages.push_back(pair);
+  }
+  return stages;
+}
+
+/// Storing a parameter: by its size, and by how many rows it is multiplied
+/// with, so that whether a matrix is cut does not depend on the batch.
+void ModuleSharder::setPrices(Program &program) const {
+  for (Variable &v : program.variables)
+    if (v.parameter)
+      v.price = prices.memory * program.evaluate(nn::getNumElements(v.shape));
+  std::vector<double> rows(program.variables.size(), 0);
+  for (const Step &step : program.steps)
+    for (unsigned i : step.operands) {
+      const Variable &v = program.variables[i];
+      double size = program.evaluate(nn::getNumElements(v.shape));
+      if (v.parameter && step.contraction && size > 0)
+        rows[i] = std::max(rows[i], step.flops / (2 * size * std::sqrt(size)));
+    }
+  for (auto [v, factor] : llvm::zip(program.variables, rows))
+    v.price *= std::max(1.0, factor);
+}
+
+LayerLayouts ModuleSharder::solve(Program &program, Solution &solution) {
+  setPrices(program);
+  CutInfo cuts = findCuts(program, axis, [&](Operation *op) {
+    auto it = layers.find(baseName(cast<func::CallOp>(op).getCallee()));
+    return it == layers.end() ? nullptr : &it->second;
+  });
+  Model model(program, cuts, axis, prices);
+  solution = search(program, model, beam);
+  return emitProgram(program, model, solution, axis);
+}
+
+/// A layer's stream is whole, or cut along its tokens; other activations are
+/// whole.
+void ModuleSharder::setBoundary(Program &program, const Layer &layer) {
+  RankedTensorType stream = getStream(layer);
+  Layout layout;
+  if (module->hasAttr(dist::kSequenceParallelAttr) && stream) {
+    if (auto cut = getTokenCut(stream, axis.over))
+      layout = {Layout::cut, *cut};
+    else
+      func::FuncOp(layer.pair.forward).emitRemark()
+          << "activations between layers stay whole: " << axis.over
+          << " ranks do not divide the tokens of " << stream;
+  }
+  auto of = [&](const Variable &v) {
+    return v.type == stream ? layout : Layout();
+  };
+  for (Variable &v : program.variables)
+    if (v.given)
+      v.given = of(v);
+  for (auto [output, i] : llvm::zip(layer.outputs, program.forwardReturns))
+    if (output)
+      program.variables[i].settled = of(program.variables[i]);
+  for (unsigned i : program.backwardReturns)
+    if (program.variables[i].gradientOf < 0)
+      program.variables[i].settled = of(program.variables[i]);
+}
+
+/// What leaves the module for another one, or for the loss, is whole.
+void ModuleSharder::setOutputs(Program &program) {
+  auto top = module->getParentOfType<mlir::ModuleOp>();
+  auto leaves = [&](StringRef name) {
+    for (auto edge : top.getOps<dist::EdgeOp>())
+      if (edge.getSource() == module.getSymName() && edge.getOutput() == name)
+        return true;
+    for (auto loss : top.getOps<dist::LossOp>())
+      if (loss.getModule() == module.getSymName() &&
+          loss.getNumerator() == name)
+        return true;
+    return false;
+  };
+  func::FuncOp f = program.pair.forward;
+  for (auto [i, v] : llvm::enumerate(program.forwardReturns))
+    if (!f.getResultAttr(i, nn::kResidualAttr) &&
+        (!top || leaves(dist::ModuleOp::getResultName(f, i))))
+      program.variables[v].settled = Layout();
+  for (unsigned i : program.backwardReturns)
+    program.variables[i].settled = Layout();
+}
+
+void ModuleSharder::recordParameters(const Program &program,
+                                     const Solution &solution) {
+  MLIRContext *context = module.getContext();
+  for (auto [i, v] : llvm::enumerate(program.variables)) {
+    if (!v.symbol)
+      continue;
+    Mask mask = solution.last[i] & ~kUndecided;
+    State state = mask ? llvm::countr_zero(mask) : kWhole;
+    if (state >= kFirstCut) {
+      Layout layout = v.layout(state);
+      nn::ParameterOp(v.symbol)->setAttr(
+          dist::kLayoutAttr,
+          addCut(nn::ParameterOp(v.symbol)->getAttr(dist::kLayoutAttr), v.type,
+                 layout.at, axis));
+      nn::ParameterOp(v.symbol).setType(localType(v.type, layout, axis));
+    }
+    if (solution.last[v.gradient] & (1 << kPartial)) {
+      SmallVector<Attribute> axes;
+      if (auto old = nn::ParameterOp(v.symbol)->getAttrOfType<ArrayAttr>(
+              dist::kPartialGradientAttr))
+        llvm::append_range(axes, old.getValue());
+      axes.push_back(dist::CutAttr::get(context, 0, 1, axis.over, axis.stride));
+      nn::ParameterOp(v.symbol)->setAttr(dist::kPartialGradientAttr,
+                                         ArrayAttr::get(context, axes));
+    }
+  }
+}
+
+void ModuleSharder::shardStage(Pair pair) {
+  Program stage(pair, nullptr);
+  for (const Layer &layer : findLayers(stage)) {
+    StringRef base = baseName(func::FuncOp(layer.pair.forward).getName());
+    if (layers.count(base))
+      continue;
+    Program program(layer.pair, &layer.links);
+    setBoundary(program, layer);
+    Solution solution;
+    LayerLayouts layouts = solve(program, solution);
+    layers[base] = std::move(layouts);
+  }
+  setOutputs(stage);
+  Solution solution;
+  solve(stage, solution);
+  recordParameters(stage, solution);
+}
+
+bool ModuleSharder::wantsSmallerAxes() {
+  for (Pair pair : findStages()) {
+    Program stage(pair, nullptr);
+    auto none = [](Operation *) -> const LayerLayouts * { return nullptr; };
+    for (const Layer &layer : findLayers(stage)) {
+      Program program(layer.pair, &layer.links);
+      if (findCuts(program, axis, none).wantsSmallerAxes)
+        return true;
+    }
+    if (findCuts(stage, axis, none).wantsSmallerAxes)
+      return true;
+  }
+  return false;
+}
+
+void ModuleSharder::run() {
+  for (Pair pair : findStages())
+    shardStage(pair);
+}
+
+/// 4 -> 4, or 2 x 2 where that fits better: major axis first.
+static SmallVector<Axis> findAxes(dist::ModuleOp module, int64_t ranks,
+                                  unsigned beam) {
+  if (!ModuleSharder(module, {ranks, 1}, beam).wantsSmallerAxes())
+    return {{ranks, 1}};
+  SmallVector<Axis> axes;
+  for (int64_t rest = ranks, p = 2; rest > 1;) {
+    if (rest % p) {
+      ++p;
+      continue;
+    }
+    rest /= p;
+    axes.push_back({p, rest});
+  }
+  return axes;
+}
+
+static void remarkWhole(dist::ModuleOp module) {
+  unsigned cut = 0;
+  for (auto p : module.getOps<nn::ParameterOp>())
+    cut += p->hasAttr(dist::kLayoutAttr);
+  if (cut == 0) {
+    module.emitRemark("nothing of '")
+        << module.getSymName() << "' can be cut over "
+        << getTensorParallel(module) << " ranks: each computes all of it";
+    return;
+  }
+  for (auto p : module.getOps<nn::ParameterOp>()) {
+    auto type = cast<RankedTensorType>(p.getType());
+    if (!p->hasAttr(dist::kLayoutAttr) && !p.getBuffer() && type.getRank() >= 2)
+      p.emitRemark("'") << p.getSymName() << "' " << type
+                        << " stays whole on every rank";
+  }
+}
+
+void ShardPass::runOnOperation() {
+  dist::ModuleOp module = getOperation();
+  int64_t ranks = getTensorParallel(module);
+  if (ranks <= 1)
+    return;
+  for (const Axis &axis : findAxes(module, ranks, beam))
+    ModuleSharder(module, axis, beam).run();
+  remarkWhole(module);
+}
