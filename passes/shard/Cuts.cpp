@@ -388,6 +388,12 @@ dt::shard::findCuts(Program &program, const Axis &axis,
       s.results.push_back(state(v, layout));
     step.strategies = {s};
   }
+  // The stream on its way back, and behind the last layer.
+  for (size_t i = 0, given = tokens.size(); i < given; ++i)
+    for (auto [j, v] : llvm::enumerate(program.variables))
+      if (!v.parameter && v.type == program.variables[tokens[i].first].type &&
+          v.find(tokens[i].second.at))
+        tokens.push_back({static_cast<unsigned>(j), tokens[i].second});
   // The gradient of a parameter may be cut as a call gives it.
   for (const Step &step : program.steps)
     if (step.kind == Step::accumulate)
