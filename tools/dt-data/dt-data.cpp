@@ -12,6 +12,7 @@
 #include "tools/dt-data/Build.h"
 #include "tools/dt-data/Inspect.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"
 
 #include <cstdio>
@@ -172,7 +173,18 @@ int run(Options &o) {
 }
 } // namespace
 
+/// The shared LLVM registers some hundred options of its backends, for all
+/// subcommands, just by being loaded. Called before our own exist.
+static void hideForeignOptions() {
+  for (auto &entry : cl::getRegisteredOptions())
+    if (entry.second->getOptionHiddenFlag() == cl::NotHidden &&
+        entry.first != "help" && entry.first != "help-list" &&
+        entry.first != "version")
+      entry.second->setHiddenFlag(cl::Hidden);
+}
+
 int main(int argc, char **argv) {
+  hideForeignOptions();
   Options options;
   cl::ParseCommandLineOptions(
       argc, argv,

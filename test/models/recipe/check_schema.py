@@ -120,7 +120,7 @@ for example in EXAMPLES:
     else:
         check_keys(example)
 
-recipes = sorted(path for folder in ("models", "test/models") for path in source.glob(folder + "/**/recipe*.json"))
+recipes = sorted(path for folder in ("docs", "models", "test/models") for path in source.glob(folder + "/**/recipe*.json") if path.name != "recipe.schema.json")
 for path in recipes:
     for error in jsonschema.Draft202012Validator(schema).iter_errors(json.load(open(path))):
         failures.append(f"{path.relative_to(source)}: {'.'.join(map(str, error.absolute_path))}: {error.message}")
