@@ -173,6 +173,26 @@ llvm::Error fill(StringRef folder, rt::ProgramOp program, const Target &target, 
   return writeFile(inFolder(folder, kManifest), entries);
 }
 
+/// Files that say what they said before keep their time, so that a build after emitting again compiles only what changed.
+void keepTimes(StringRef fresh, StringRef directory) {
+  std::error_code code;
+  for (fs::recursive_directory_iterator it(fresh, code), end; it != end && !code; it.increment(code)) {
+    std::string before = inFolder(directory, StringRef(it->path()).drop_front(fresh.size()).ltrim('/'));
+    fs::file_status status;
+    if (it->type() != fs::file_type::regular_file || fs::status(before, status))
+      continue;
+    auto now = llvm::MemoryBuffer::getFile(it->path()), old = llvm::MemoryBuffer::getFile(before);
+    if (!now || !old || (*now)->getBuffer() != (*old)->getBuffer())
+      continue;
+    int file;
+    if (fs::openFileForWrite(it->path(), file, fs::CD_OpenExisting))
+      continue;
+    // A time that cannot be set costs a compilation and nothing else.
+    (void)fs::setLastAccessAndModificationTime(file, status.getLastModificationTime());
+    (void)llvm::sys::Process::SafelyCloseFileDescriptor(file);
+  }
+}
+
 /// Puts `fresh` in the place of `directory`; entries that are not the old program's move into it.
 llvm::Error replace(StringRef fresh, StringRef directory) {
   if (!fs::exists(directory)) {
@@ -243,6 +263,7 @@ LogicalResult writeDirectory(ModuleOp module, rt::ProgramOp program, const Targe
   llvm::Error failure = fill(fresh, program, target, files, options);
   if (!failure) {
     fs::setPermissions(fresh, fs::perms(0755));
+    keepTimes(fresh, directory);
     failure = replace(fresh, directory);
   }
   if (!failure)

@@ -11,7 +11,6 @@
 import argparse
 import json
 import math
-import os
 import pathlib
 import re
 import struct
@@ -29,12 +28,10 @@ def expect(condition, what, text=""):
 
 def run_demo(arguments):
     arguments.out.mkdir(parents=True, exist_ok=True)
-    # As in train_model.py: the compiler cache finds the runtime of other programs.
-    environment = dict(os.environ, CCACHE_BASEDIR=str((arguments.out / "program").resolve()), CCACHE_NOHASHDIR="1")
     # A high rate, so that captions are words after few steps: empty ones would agree too easily.
     command = [arguments.source / "tools/demo", "--bin", arguments.bin, "--out", arguments.out, "--steps", STEPS, "--threads", 1]
     command += ["--lr", 0.004, "--evaluate-every", 1]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment, timeout=540)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=540)
     expect(done.returncode == 0, f"tools/demo ended with {done.returncode}", done.stdout + done.stderr)
     return done.stdout
 
