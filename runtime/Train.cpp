@@ -206,12 +206,13 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
   progress.finish();
   if (step > first || first == 0)
     save();
-  if (hooks.afterTraining)
-    hooks.afterTraining(trainer, report);
   if (stopRequested)
     std::printf("stopped after step %lld%s%s\n", (long long)step,
                 options.checkpoint.empty() ? "" : ", saved in ",
                 options.checkpoint.c_str());
+  std::fflush(stdout);
+  if (hooks.afterTraining)
+    hooks.afterTraining(trainer, report);
   return step;
 }
 
