@@ -109,7 +109,7 @@ def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says", [NN_Lin
 def NN_PowOp : NN_Binary<"pow", "x to the power of y; y not differentiated unless x > 0">;
 def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
 def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
-def NN_ModOp : NN_Binary<"mod", "remainder; sign of the divisor, with `fmod` that of the dividend", [NN_ZeroGradient]> {
+def NN_ModOp : NN_Binary<"mod", "remainder; sign of the divisor, with `fmod` that of the dividend"> {
   let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$fmod);
 }
 def NN_AndOp : NN_Binary<"and", "logical and", [Commutative, NN_ZeroGradient]>;

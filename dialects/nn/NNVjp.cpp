@@ -183,6 +183,21 @@ LogicalResult PowOp::buildVjp(OpBuilder &builder, ValueRange grads,
   return success();
 }
 
+/// x - n y, with a whole number n that small changes leave as it is.
+LogicalResult ModOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                              ArrayRef<bool> wanted,
+                              SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (wanted[0])
+    result[0] = g.sumTo(grads[0], getLhs().getType());
+  if (wanted[1]) {
+    Value taken = g.make<SubOp>(getLhs(), getResult());
+    Value n = g.make<RoundOp>(g.div(taken, getRhs()));
+    result[1] = g.sumTo(g.neg(g.mul(grads[0], n)), getRhs().getType());
+  }
+  return success();
+}
+
 /// max and min. Equal operands share the gradient as torch.maximum's do; beside
 /// a constant (a clamp) the other operand takes all of it, as torch.clamp's.
 static void extremumVjp(Operation *op, Compare better, Compare betterOrEqual,

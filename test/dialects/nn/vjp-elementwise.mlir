@@ -475,6 +475,22 @@ dist.module @m {
     return %1 : tensor<4xf32>
   }
 
+// x - n y: n is a whole number, found again from the result.
+// CHECK-LABEL: func.func @mod.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[Y:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[V0:.*]] = nn.mod %[[X]], %[[Y]] {fmod}
+// CHECK-NEXT: %[[V1:.*]] = nn.sub %[[X]], %[[V0]]
+// CHECK-NEXT: %[[V2:.*]] = nn.div %[[V1]], %[[Y]]
+// CHECK-NEXT: %[[V3:.*]] = nn.round %[[V2]]
+// CHECK-NEXT: %[[V4:.*]] = nn.mul %[[DY]], %[[V3]]
+// CHECK-NEXT: %[[V5:.*]] = nn.neg %[[V4]]
+// CHECK-NEXT: %[[V6:.*]] = nn.reduce sum %[[V5]] {axes = array<i64: 0>}
+// CHECK-NEXT: return %[[DY]], %[[V6]]
+  func.func @mod(%x: tensor<3x4xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.mod"}]}) {
+    %0 = nn.mod %x, %y {fmod} : tensor<3x4xf32>, tensor<4xf32>
+    return %0 : tensor<3x4xf32>
+  }
+
 // CHECK-LABEL: func.func @symbolic.bwd(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[X2:[a-z0-9]+]]:{{.*}}%[[X3:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.mul %[[X3]], %[[X2]]

@@ -38,9 +38,10 @@ using namespace dt::rt;
 
 namespace {
 
-/// Half the distances of central differences, tried in turn: a kink within the
-/// first may be outside the next.
-constexpr double kSteps[] = {0.02, 0.0025};
+/// Half the distance of central differences; the second where there is a kink
+/// within the first.
+constexpr double kStep = 0.02;
+constexpr double kSmallStep = 0.002;
 constexpr double kTolerance = 1e-3;
 /// What rounding of y leaves on a gradient of zero, at the first step.
 constexpr double kNoise = 3e-5;
@@ -71,14 +72,14 @@ struct Run {
   SafetensorsWriter saved;
 };
 
+/// All rows but the first: of no row, no row.
 std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
   std::vector<int64_t> shape;
-  for (int i = 0; i < tensor.rank; ++i)
-    shape.push_back(
-        (tensor.shape[i].symbol < 0
-             ? 0
-             : tensor.shape[i].scale * dims[tensor.shape[i].symbol]) +
-        tensor.shape[i].offset);
+  for (int i = 0; i < tensor.rank; ++i) {
+    const Extent &extent = tensor.shape[i];
+    int64_t rows = extent.symbol < 0 ? 0 : dims[extent.symbol];
+    shape.push_back(std::max<int64_t>(extent.scale * rows + extent.offset, 0));
+  }
   return shape;
 }
 
@@ -159,7 +160,10 @@ private:
   void save();
   void saveGradients();
   using Differences = std::map<std::string, std::vector<double>>;
+  std::map<std::string, double> slopes(size_t i, double from, double to);
   Differences differences(double step);
+  Differences nearestSlopes(double step);
+  size_t mostProbes() const;
   using Gradients = std::map<std::string, std::vector<std::vector<float>>>;
   Gradients snapshot();
   bool holds(const Case &c, size_t parameter,
@@ -212,9 +216,11 @@ void ModuleCheck::collect() {
 }
 
 void ModuleCheck::fillInputs() {
-  std::mt19937 generator(17 + rows);
   std::uniform_real_distribution<float> uniform(-1.5f, 1.5f);
   for (const InputInfo &input : module.inputs) {
+    // By name, so that other cases do not change what this one gets.
+    std::string name = input.buffer.tensor.name;
+    std::mt19937 generator(hashBytes(name.data(), name.size()) + rows);
     std::byte *data = run.arena.data + input.buffer.offset;
     int64_t n = elementCount(shapeOf(input.buffer.tensor, dims.data()));
     for (int64_t i = 0; i < n; ++i) {
@@ -289,45 +295,68 @@ ModuleCheck::Gradients ModuleCheck::snapshot() {
   return result;
 }
 
-/// kSeed * d sum(y * c) / d element, for each case in the order of its probes.
-/// With half the step too, the error is of fourth order.
-ModuleCheck::Differences ModuleCheck::differences(double wide) {
-  Differences result;
-  size_t most = 0;
-  for (auto &[name, c] : cases) {
-    result[name].assign(c.probes.size(), 0);
-    most = std::max(most, c.probes.size());
-  }
-  std::map<std::string, std::vector<float>> above;
-  for (size_t i = 0; i < most; ++i) {
-    std::map<std::string, float> before;
-    for (auto &[name, c] : cases)
-      if (float *e = c.element(i))
-        before[name] = *e;
-    auto move = [&](double by) {
-      for (auto &[name, value] : before)
-        *cases[name].element(i) = float(value + by);
-    };
-    for (double step : {wide, wide / 2}) {
-      move(step);
-      forward();
-      for (auto &[name, value] : before)
-        above[name].assign(cases[name].y, cases[name].y + cases[name].size);
-      move(-step);
-      forward();
-      for (auto &[name, value] : before) {
-        const Case &c = cases[name];
-        double sum = 0,
-               distance = double(float(value + step)) - float(value - step);
-        for (int64_t k = 0; k < c.size; ++k)
-          sum += (double(above[name][k]) - c.y[k]) * c.c[k];
-        result[name][i] +=
-            (step == wide ? -1.0 : 4.0) / 3 * kSeed * sum / distance;
-      }
-    }
-    move(0);
+/// kSeed * the slope of sum(y * c) between two places of probe i, by case.
+std::map<std::string, double> ModuleCheck::slopes(size_t i, double from,
+                                                  double to) {
+  std::map<std::string, float> values;
+  for (auto &[name, c] : cases)
+    if (float *e = c.element(i))
+      values[name] = *e;
+  auto runAt = [&](double by) {
+    for (auto &[name, value] : values)
+      *cases[name].element(i) = float(value + by);
+    forward();
+  };
+  runAt(to);
+  std::map<std::string, std::vector<float>> last;
+  for (auto &[name, value] : values)
+    last[name].assign(cases[name].y, cases[name].y + cases[name].size);
+  runAt(from);
+  std::map<std::string, double> result;
+  for (auto &[name, value] : values) {
+    const Case &c = cases[name];
+    double sum = 0, distance = double(float(value + to)) - float(value + from);
+    for (int64_t k = 0; k < c.size; ++k)
+      sum += (double(last[name][k]) - c.y[k]) * c.c[k];
+    result[name] = kSeed * sum / distance;
+    *c.element(i) = value;
   }
   return result;
+}
+
+/// Slopes at all probes of all cases. With half the step too, the error is of
+/// fourth order.
+ModuleCheck::Differences ModuleCheck::differences(double step) {
+  Differences result;
+  for (size_t i = 0, n = mostProbes(); i < n; ++i) {
+    auto wide = slopes(i, -step, step), narrow = slopes(i, -step / 2, step / 2);
+    for (auto &[name, slope] : wide)
+      result[name].push_back((4 * narrow[name] - slope) / 3);
+  }
+  return result;
+}
+
+/// At a kink any slope between those on both sides is good, so of these the one
+/// that is nearest to the gradient.
+ModuleCheck::Differences ModuleCheck::nearestSlopes(double step) {
+  Differences result;
+  for (size_t i = 0, n = mostProbes(); i < n; ++i) {
+    auto left = slopes(i, -step, 0), right = slopes(i, 0, step);
+    for (auto &[name, slope] : left) {
+      const auto &[parameter, element] = cases[name].probes[i];
+      double gradient = cases[name].parameters[parameter].gradient[element];
+      auto [low, high] = std::minmax(slope, right[name]);
+      result[name].push_back(std::min(std::max(gradient, low), high));
+    }
+  }
+  return result;
+}
+
+size_t ModuleCheck::mostProbes() const {
+  size_t most = 0;
+  for (auto &[name, c] : cases)
+    most = std::max(most, c.probes.size());
+  return most;
 }
 
 bool ModuleCheck::holds(const Case &c, size_t parameter,
@@ -335,7 +364,8 @@ bool ModuleCheck::holds(const Case &c, size_t parameter,
   const Parameter &p = c.parameters[parameter];
   double difference = 0, size = 0, n = 0;
   for (size_t i = 0; i < expected.size(); ++i)
-    if (c.probes[i].first == parameter && !std::isnan(expected[i])) { // a mean over no row
+    if (c.probes[i].first == parameter &&
+        !std::isnan(expected[i])) { // a mean over no row
       double value = p.gradient[c.probes[i].second];
       difference += std::pow(value - expected[i], 2);
       size += std::max(std::pow(value, 2), std::pow(expected[i], 2));
@@ -368,17 +398,20 @@ int ModuleCheck::compareDifferences() {
       open.push_back({name, k});
   count += open.size();
   Differences expected;
-  for (double step : kSteps) {
-    if (open.empty())
-      break;
-    fresh();
-    expected = differences(step);
+  auto settle = [&](Differences slopes, double noise) {
+    expected = std::move(slopes);
     auto settled = [&](auto &which) {
       return holds(cases[which.first], which.second, expected[which.first],
-                   kNoise * kSteps[0] / step);
+                   noise);
     };
     open.erase(std::remove_if(open.begin(), open.end(), settled), open.end());
-  }
+  };
+  fresh();
+  settle(differences(kStep), kNoise);
+  if (!open.empty())
+    settle(differences(kSmallStep), kNoise * kStep / kSmallStep);
+  if (!open.empty())
+    settle(nearestSlopes(kSmallStep), kNoise * kStep / kSmallStep);
   for (auto &[name, k] : open)
     report(cases[name], k, expected[name]);
   return open.size();
@@ -430,18 +463,29 @@ int ModuleCheck::check() {
   return wrong;
 }
 
-int run(const char *valuesFile, bool verbose) {
-  omp_set_num_threads(1);
-  Run run{kProgram};
+/// Values of all parameters: by rule, or from the program's file.
+void initializeParameters(Run &run, const std::string &directory) {
+  SafetensorsFile weights(directory + "/weights.safetensors");
   for (const ParameterInfo &p : kProgram.parameters) {
     std::vector<int64_t> shape = shapeOf(p.tensor, nullptr);
-    auto *value = reinterpret_cast<float *>(run.parameters.data + p.offset);
-    initialize(value, shape, p.init, p.tensor.name, kProgram.seed);
-    std::vector<std::byte> bytes(elementCount(shape) * sizeof(float));
+    std::byte *value = run.parameters.data + p.offset;
+    std::vector<std::byte> bytes(elementCount(shape) * sizeOf(p.tensor.type));
+    if (p.init)
+      initialize(reinterpret_cast<float *>(value), shape, p.init, p.tensor.name,
+                 kProgram.seed);
+    else
+      std::memcpy(value, weights.get(p.tensor.name, p.tensor.type, shape).data,
+                  bytes.size());
     std::memcpy(bytes.data(), value, bytes.size());
     run.saved.add(std::string("|") + p.tensor.name, p.tensor.type, shape,
                   std::move(bytes));
   }
+}
+
+int run(const std::string &directory, const char *valuesFile, bool verbose) {
+  omp_set_num_threads(1);
+  Run run{kProgram};
+  initializeParameters(run, directory);
   int wrong = 0;
   int64_t checked = 0;
   for (const ModuleInfo &module : kProgram.modules) {
@@ -463,12 +507,12 @@ int run(const char *valuesFile, bool verbose) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: gradients VALUES.safetensors [-v]\n");
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: gradients PROGRAM VALUES.safetensors [-v]\n");
     return 2;
   }
   try {
-    return run(argv[1], argc > 2);
+    return run(argv[1], argv[2], argc > 3);
   } catch (const Error &error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 2;

@@ -103,7 +103,18 @@ def binary(case):
             x, sx = b.away("x", *left, low=0.5, high=1)
             y = b.param("y", *right, rule="uniform(-0.3,0.3)")
             b.result(b.op(name, [x, y], out), lambda t, f=f, s=sx: f(t["x"] * s, t["y"]))
-    # The remainder passes no gradient on; what it is multiplied with gets one.
+    for kind, left, right, out in BROADCASTS:
+        for attributes, f in [("", np.mod), ("fmod", np.fmod)]:
+            b = case(f"mod_float_{attributes}{kind}")  # between multiples: dividends 1.2 to 1.4 and -3.3 to -3.1, divisors 0.9 to 1.0 of both signs
+            x = b.op("where", [b.constant(np.arange(int(np.prod(left))).reshape(left) % 2 == 0), b.param("x", *left, rule="uniform(1.2,1.4)"), b.param("z", *left, rule="uniform(-3.3,-3.1)")], left)
+            y, sign = b.away("y", *right, low=0.9, high=1.0)
+
+            def remainder(t, f=f, sign=sign):
+                even = np.arange(t["x"].size).reshape(t["x"].shape) % 2 == 0
+                return f(np.where(even, t["x"], t["z"]), t["y"] * sign)
+
+            b.result(b.op("mod", [x, y], out, attributes), remainder)
+    # Of whole numbers: what the remainder is multiplied with gets a gradient.
     for attributes, f in [("", np.mod), ("fmod", np.fmod)]:
         b = case("mod" + attributes)
         x = b.param("x", 6, rule="uniform(0.5,0.6)")
