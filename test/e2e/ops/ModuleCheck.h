@@ -1,0 +1,151 @@
+//===- ModuleCheck.h - one module's gradients, checked ----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Linked with a program that check.py has generated: each module holds many
+// independent cases "case", with trained parameters "case.*", an output
+// "case.result" (y) and "case.weights" (c); its loss is the sum of all y * c.
+// The program's gradients are compared, element by element, with central
+// differences of sum(y * c), added here in double from the differences of y, so
+// that only the rounding of y itself is left. Cases do not meet, so one run of
+// the module moves an element in all of them. Parameters of cases "at_…" stand
+// at a kink, where no difference says what PyTorch's gradient is: check.py
+// compares all saved gradients it has formulas for.
+//
+// Memory holds not-a-number before each run: what is read must have been
+// written.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEST_E2E_OPS_MODULECHECK_H
+#define TEST_E2E_OPS_MODULECHECK_H
+
+#include "runtime/Program.h"
+#include "runtime/Safetensors.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dt::test {
+
+/// Elements of a parameter that are moved.
+constexpr int64_t kProbes = 48;
+/// What a loss's weight over its denominator is here: not 1, which hides a
+/// factor forgotten or taken twice.
+constexpr float kSeed = 0.75f;
+
+struct Block {
+  explicit Block(size_t bytes)
+      : size((bytes + 63) / 64 * 64 + 64),
+        data(static_cast<std::byte *>(std::aligned_alloc(64, size))) {}
+  ~Block() { std::free(data); }
+  Block(const Block &) = delete;
+  Block &operator=(const Block &) = delete;
+  size_t size;
+  std::byte *data;
+};
+
+struct Run {
+  const rt::ProgramInfo &program;
+  Block arena{program.arenaBytes}, parameters{program.parameterBytes},
+      gradients{program.parameterBytes};
+  rt::SafetensorsWriter saved;
+};
+
+/// Sizes of a tensor with these values of its module's symbols.
+std::vector<int64_t> shapeOf(const rt::TensorInfo &tensor, const int64_t *dims);
+
+struct Parameter {
+  std::string name;
+  float *value;
+  const float *gradient;
+  int64_t size;
+};
+
+struct Case {
+  std::vector<Parameter> parameters;
+  const float *y = nullptr, *c = nullptr;
+  int64_t size = 0; ///< of y
+
+  /// The elements that are moved: all of a small parameter.
+  void probe() {
+    for (size_t k = 0; k < parameters.size(); ++k)
+      for (int64_t i = 0, n = std::min(parameters[k].size, kProbes); i < n; ++i)
+        probes.push_back({k, i * parameters[k].size / n});
+  }
+  float *element(size_t i) const {
+    return i < probes.size()
+               ? parameters[probes[i].first].value + probes[i].second
+               : nullptr;
+  }
+
+  std::vector<std::pair<size_t, int64_t>> probes; ///< parameter and element
+};
+
+class ModuleCheck {
+public:
+  /// The first symbol is `rows`, the next ones go the other way.
+  ModuleCheck(Run &run, const rt::ModuleInfo &module, int64_t rows,
+              bool verbose)
+      : run(run), module(module), rows(rows), verbose(verbose) {
+    for (const rt::SymbolInfo &symbol : module.symbols) {
+      dims.push_back(dims.empty() ? rows : symbol.max - rows);
+      offsets.push_back(0);
+    }
+    seeds.assign(run.program.losses.size, kSeed);
+    collect();
+  }
+
+  /// Number of parameters whose gradient is wrong.
+  int check();
+  int64_t checked() const { return count; }
+
+private:
+  void collect();
+  void fillInputs();
+  void forward() { module.forward(context()); }
+  rt::TaskContext context() {
+    return {run.arena.data,
+            run.parameters.data,
+            run.gradients.data,
+            dims.data(),
+            offsets.data(),
+            0,
+            0,
+            seeds.data(),
+            0,
+            run.program.seed,
+            nullptr};
+  }
+  void fresh();
+  void save();
+  void saveGradients();
+  using Differences = std::map<std::string, std::vector<double>>;
+  std::map<std::string, double> slopes(size_t i, double from, double to);
+  Differences differences(double step);
+  Differences nearestSlopes(double step);
+  size_t mostProbes() const;
+  using Gradients = std::map<std::string, std::vector<std::vector<float>>>;
+  Gradients snapshot();
+  bool holds(const Case &c, size_t parameter,
+             const std::vector<double> &expected, double noise);
+  void report(const Case &c, size_t parameter,
+              const std::vector<double> &expected);
+  int compareDifferences();
+  int compareTwice(Gradients &once);
+  int checkZeroSeed();
+
+  Run &run;
+  const rt::ModuleInfo &module;
+  int64_t rows, count = 0;
+  bool verbose;
+  std::vector<int64_t> dims, offsets;
+  std::vector<float> seeds;
+  std::map<std::string, Case> cases;
+};
+} // namespace dt::test
+
+#endif // TEST_E2E_OPS_MODULECHECK_H
