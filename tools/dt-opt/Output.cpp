@@ -127,5 +127,8 @@ LogicalResult dt::emitProgram(const std::string &bytecode,
                               const OutputOptions &options) {
   MLIRContext context(registry);
   auto program = parseSourceString<mlir::ModuleOp>(bytecode, &context);
-  return program ? emitDirectory(*program, options) : failure();
+  if (!program)
+    return failure();
+  return options.emit == Emit::Timeline ? emitTimeline(*program, options)
+                                        : emitDirectory(*program, options);
 }

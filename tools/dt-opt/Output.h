@@ -8,6 +8,7 @@
 #ifndef TOOLS_DT_OPT_OUTPUT_H
 #define TOOLS_DT_OPT_OUTPUT_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/LLVM.h"
@@ -19,7 +20,7 @@ namespace dt {
 
 struct ProgramReport;
 
-enum class Emit { None, Mlir, Plan, Memory, Cpp, Exe };
+enum class Emit { None, Mlir, Plan, Memory, Timeline, Cpp, Exe };
 
 /// Whether an output tells about the program (tools/dt-opt/Report.h).
 bool isReport(Emit emit);
@@ -39,8 +40,13 @@ void addReport(mlir::OpPassManager &pm, ProgramReport &report);
 llvm::LogicalResult writeReport(const ProgramReport &report,
                                 const OutputOptions &options);
 
-/// Writes program sources, or builds them too, of the IR in `bytecode`. Errors
-/// are printed.
+/// Writes what the solutions of scheduling problems look like: text, or by the
+/// file's ending a picture (.svg) or a page (.html). Errors are printed.
+llvm::LogicalResult emitTimeline(mlir::ModuleOp program,
+                                 const OutputOptions &options);
+
+/// Writes program sources, or builds them too, of the IR in `bytecode`; or the
+/// timeline of its schedules. Errors are printed.
 llvm::LogicalResult emitProgram(const std::string &bytecode,
                                 const mlir::DialectRegistry &registry,
                                 const OutputOptions &options);

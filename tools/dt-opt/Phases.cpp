@@ -10,11 +10,13 @@
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
 #include "dialects/rt/RTOps.h"
+#include "dialects/sched/SchedOps.h"
 #include "passes/differentiate/Pipeline.h"
 #include "passes/import/Pipeline.h"
 #include "passes/lower/Pipeline.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/optimize/Pipeline.h"
+#include "passes/schedule/Pipeline.h"
 #include "passes/shard/Pipeline.h"
 
 #include "mlir/Dialect/DLTI/DLTI.h"
@@ -64,13 +66,14 @@ void registerDialects(DialectRegistry &registry) {
   registry.insert<nn::NNDialect, dist::DistDialect, func::FuncDialect,
                   arith::ArithDialect, math::MathDialect, scf::SCFDialect,
                   emitc::EmitCDialect, DLTIDialect>();
-  registry.insert<rt::RTDialect>();
+  registry.insert<rt::RTDialect, sched::SchedDialect>();
   registerShardModels(registry);
 }
 
 void registerPasses() {
   registerTransformsPasses();
   registerCodegenPasses();
+  registerSchedulePasses(); // no phase of its own until plans cut modules
   for (const Phase &phase : kPhases) {
     if (phase.registerPasses)
       phase.registerPasses();

@@ -16,6 +16,8 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
+#include "passes/schedule/Pipeline.h"
+
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
@@ -43,6 +45,9 @@ llvm::cl::opt<Emit> emitOption(
                      clEnumValN(Emit::Memory, "memory",
                                 "what stands where in the arena, and when (-o "
                                 "X.svg: a picture; X.json)"),
+                     clEnumValN(Emit::Timeline, "timeline",
+                                "who does what when in every sched.problem, by "
+                                "sched-solve (-o X.svg, X.html: a picture)"),
                      clEnumValN(Emit::Cpp, "cpp",
                                 "a directory (-o) with the program's sources"),
                      clEnumValN(Emit::Exe, "exe",
@@ -102,7 +107,9 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
     bool phases = emitOption != Emit::None && pm.empty();
     if (dt::isReport(emitOption))
       dt::addReport(pm, report);
-    if (phases)
+    if (phases && emitOption == Emit::Timeline)
+      dt::buildSchedulePipeline(pm);
+    else if (phases)
       dt::buildPhases(pm, fromOption, toOption,
                       [&](OpPassManager &pm, StringRef phase) {
                         if (dt::isReport(emitOption) &&

@@ -1,0 +1,24 @@
+//===- Passes.h - Passes of the schedule phase --------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_PASSES_H
+#define PASSES_SCHEDULE_PASSES_H
+
+#include "dialects/sched/SchedOps.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace dt::schedule {
+
+#define GEN_PASS_DECL
+#include "passes/schedule/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/schedule/Passes.h.inc"
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_PASSES_H

@@ -1,0 +1,30 @@
+//===- Slots.h - Where a microbatch's residuals are ---------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_SLOTS_H
+#define PASSES_SCHEDULE_SLOTS_H
+
+#include "passes/schedule/Graph.h"
+
+namespace dt::schedule {
+
+/// A slot for every task of a rank's list, -1 for other steps, batch-syncs and
+/// stages without a backward. A microbatch of a stage has one slot from its
+/// forward to its last backward task. The lowest free one is taken, so there
+/// are as many as microbatches in flight.
+std::vector<int> assignSlots(const Graph &graph,
+                             const std::vector<Step> &program);
+
+/// Error if two microbatches of a stage are in one slot at once, if tasks of
+/// one are in different slots, or if a slot is not below the stage's bound. -1
+/// where none is given.
+llvm::Error checkSlots(const Graph &graph, const std::vector<Step> &program,
+                       const std::vector<int> &slots);
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_SLOTS_H

@@ -1,0 +1,436 @@
+// RUN: dt-opt %s -verify-diagnostics -split-input-file
+
+// expected-error @+1 {{'sched.problem' op has microbatches 0; expected 1 to 1048576}}
+sched.problem @p ranks 1 microbatches 0 {
+}
+
+// -----
+
+// expected-error @+1 {{'sched.problem' op cannot be: no stages}}
+sched.problem @p ranks 1 microbatches 1 {
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 1 {
+  // expected-error @+1 {{'sched.stage' op names the unit 'm', which does not exist}}
+  sched.stage @s of @m on [[0]] forward [1]
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  // expected-error @+1 {{'sched.stage' op has replicas that are not lists of integers}}
+  sched.stage @s of @m on [0] forward [1]
+}
+
+// -----
+
+// expected-error @+1 {{cannot be: stage s: rank 3 is not one of 1}}
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[3]] forward [1]
+}
+
+// -----
+
+// expected-error @+1 {{cannot be: stage s: forward has 2 values; expected 1, one a microbatch (3) or one a microbatch and replica (3)}}
+sched.problem @p ranks 1 microbatches 3 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1, 2]
+}
+
+// -----
+
+// expected-error @+1 {{cannot be: stage s: forward is -1; expected 0 to 2^44}}
+sched.problem @p ranks 1 microbatches 3 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [-1]
+}
+
+// -----
+
+// expected-error @+1 {{cannot be: stages depend on one another in a cycle}}
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1]
+  sched.stage @b of @m on [[1]] forward [1]
+  sched.edge @a to @b latency 0
+  sched.edge @b to @a latency 0
+}
+
+// -----
+
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1]
+  // expected-error @+1 {{'sched.edge' op names the stage 'c', which does not exist}}
+  sched.edge @a to @c latency 0
+}
+
+// -----
+
+// expected-error @+1 {{cannot be: edge a -> b: carries a gradient, but a has no backward}}
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @m on [[1]] forward [1]
+  sched.edge @a to @b latency 0
+}
+
+// -----
+
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1]
+  sched.stage @b of @m on [[1]] forward [1]
+  // expected-error @+1 {{'sched.edge' op has routes that are not lists of 4 integers}}
+  sched.edge @a to @b latency 0 routes [[0, 0, 0]]
+}
+
+// -----
+
+// expected-error @+1 {{'sched.solution' op names the problem @p, which does not exist}}
+sched.solution of @p {
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1]
+}
+sched.solution of @p {
+  // expected-error @+1 {{'sched.rank' op 1 is not one of the problem's 1}}
+  sched.rank 1 {
+  }
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1]
+}
+// expected-error @+1 {{is refused: V6: B s mb 0: missing}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @s mb 0
+  }
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1]
+}
+// expected-error @+1 {{is refused: V6: B s mb 0: more than once}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @s mb 0
+    sched.run B @s mb 0
+    sched.run B @s mb 0
+  }
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1]
+}
+// expected-error @+1 {{is refused: V6: rank 0: a task that the problem does not have}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @s mb 1
+  }
+}
+
+// -----
+
+// A backward before its forward: a wrong dependence.
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1]
+}
+// expected-error @+1 {{is refused: V6: tasks wait for one another: F s mb 0 <- B s mb 0 <- F s mb 0}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run B @s mb 0
+    sched.run F @s mb 0
+  }
+}
+
+// -----
+
+// Each rank wants the gradient of a microbatch that the other has not run.
+sched.problem @p ranks 2 microbatches 2 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1]
+  sched.stage @b of @m on [[1]] forward [1]
+  sched.edge @a to @b latency 0
+}
+// expected-error @+1 {{is refused: V6: tasks wait for one another: B a mb 0 <- B b mb 0 <- F b mb 1 <- F a mb 1 <- B a mb 0}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.send @a to @b mb 0
+    sched.receive @b to @a mb 0 gradient
+    sched.run B @a mb 0
+    sched.run F @a mb 1
+    sched.send @a to @b mb 1
+    sched.receive @b to @a mb 1 gradient
+    sched.run B @a mb 1
+  }
+  sched.rank 1 {
+    sched.receive @a to @b mb 0
+    sched.run F @b mb 0
+    sched.receive @a to @b mb 1
+    sched.run F @b mb 1
+    sched.run B @b mb 0
+    sched.send @b to @a mb 0 gradient
+    sched.run B @b mb 1
+    sched.send @b to @a mb 1 gradient
+  }
+}
+
+// -----
+
+// Right dependences, wrong order of communication: rank 0 wants to hand over
+// microbatch 1 before it takes a gradient that rank 1 wants to hand over first.
+sched.problem @p ranks 2 microbatches 2 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1]
+  sched.stage @b of @m on [[1]] forward [1]
+  sched.edge @a to @b latency 0
+}
+// expected-error @+1 {{is refused: V2: these wait for one another: gradient b -> a mb 0 <- a -> b mb 1 <- gradient b -> a mb 0}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.send @a to @b mb 0
+    sched.run F @a mb 1
+    sched.send @a to @b mb 1
+    sched.receive @b to @a mb 0 gradient
+    sched.run B @a mb 0
+    sched.receive @b to @a mb 1 gradient
+    sched.run B @a mb 1
+  }
+  sched.rank 1 {
+    sched.receive @a to @b mb 0
+    sched.run F @b mb 0
+    sched.run B @b mb 0
+    sched.send @b to @a mb 0 gradient
+    sched.receive @a to @b mb 1
+    sched.run F @b mb 1
+    sched.run B @b mb 1
+    sched.send @b to @a mb 1 gradient
+  }
+}
+
+// -----
+
+// Without tags the order between two ranks is what pairs messages.
+sched.problem @p ranks 2 microbatches 2 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @m on [[1]] forward [1]
+  sched.edge @a to @b latency 0 no_gradient
+}
+// expected-error @+1 {{is refused: V1: message 0 from rank 0 to rank 1: sent is a -> b mb 0, expected is a -> b mb 1}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.run F @a mb 1
+    sched.send @a to @b mb 0
+    sched.send @a to @b mb 1
+  }
+  sched.rank 1 {
+    sched.receive @a to @b mb 1
+    sched.receive @a to @b mb 0
+    sched.run F @b mb 0
+    sched.run B @b mb 0
+    sched.run F @b mb 1
+    sched.run B @b mb 1
+  }
+}
+
+// -----
+
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @m on [[1]] forward [1]
+  sched.edge @a to @b latency 0 no_gradient
+}
+// expected-error @+1 {{is refused: V1: a -> b mb 0: rank 1 never receives it}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.send @a to @b mb 0
+  }
+  sched.rank 1 {
+    sched.run F @b mb 0
+    sched.run B @b mb 0
+  }
+}
+
+// -----
+
+// A task before the message that it needs.
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @m on [[1]] forward [1]
+  sched.edge @a to @b latency 0 no_gradient
+}
+// expected-error @+1 {{is refused: V2: these wait for one another: F b mb 0 <- a -> b mb 0 <- F b mb 0}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.send @a to @b mb 0
+  }
+  sched.rank 1 {
+    sched.run F @b mb 0
+    sched.receive @a to @b mb 0
+    sched.run B @b mb 0
+  }
+}
+
+// -----
+
+// Two ranks of a tensor-parallel replica with their tasks in different orders.
+sched.problem @p ranks 2 microbatches 2 {
+  sched.unit @m
+  sched.stage @a of @m on [[0, 1]] forward [1] no_backward
+}
+// expected-error @+1 {{is refused: V6: tasks wait for one another: F a mb 0 <- F a mb 1 <- F a mb 0}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.run F @a mb 1
+  }
+  sched.rank 1 {
+    sched.run F @a mb 1
+    sched.run F @a mb 0
+  }
+}
+
+// -----
+
+sched.problem @p ranks 2 microbatches 2 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @m on [[1]] forward [1] no_backward
+  sched.edge @a to @b latency 0 no_gradient depth 1
+}
+// expected-error @+1 {{is refused: V4: rank 1: a -> b mb 1 comes while 1 microbatches wait, as many as there are buffers for}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.send @a to @b mb 0
+    sched.run F @a mb 1
+    sched.send @a to @b mb 1
+  }
+  sched.rank 1 {
+    sched.receive @a to @b mb 0
+    sched.receive @a to @b mb 1
+    sched.run F @b mb 0
+    sched.run F @b mb 1
+  }
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 2 memory [150] {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1] keeps [100]
+}
+// expected-error @+1 {{is refused: V5: rank 0: 200 bytes of activations after F s mb 1; the bound is 150}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @s mb 0
+    sched.run F @s mb 1
+    sched.run B @s mb 0
+    sched.run B @s mb 1
+  }
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 2 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1] slots 1
+}
+// expected-error @+1 {{is refused: V5: rank 0: F s mb 1 is microbatch 2 in flight; the stage has 1 slots}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @s mb 0
+    sched.run F @s mb 1
+    sched.run B @s mb 0
+    sched.run B @s mb 1
+  }
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 2 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1]
+}
+sched.solution of @p {
+  // expected-error @+1 {{'sched.rank' op 0: F s mb 1: slot 0 still holds microbatch 0}}
+  sched.rank 0 {
+    sched.run F @s mb 0 slot 0
+    sched.run F @s mb 1 slot 0
+    sched.run B @s mb 0 slot 0
+    sched.run B @s mb 1 slot 0
+  }
+}
+
+// -----
+
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @m on [[1]] forward [1] no_backward
+  sched.edge @a to @b latency 0 no_gradient
+}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    // expected-note @+1 {{images there}}
+    sched.send @a to @b mb 0 rows "images"
+  }
+  sched.rank 1 {
+    // expected-error @+1 {{V7: the two ends of a message have different rows: targets here}}
+    sched.receive @a to @b mb 0 rows "targets"
+    sched.run F @b mb 0
+  }
+}
+
+// -----
+
+// Nothing is sent for microbatch 1.
+sched.problem @p ranks 2 microbatches 2 {
+  sched.unit @m
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @m on [[1]] forward [1] no_backward
+  sched.edge @a to @b latency 0 no_gradient routes [[0, 0, 0, 0]]
+}
+// expected-error @+1 {{is refused: V7: rank 0: a -> b mb 1: there is nothing to send}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.send @a to @b mb 0
+    sched.run F @a mb 1
+    sched.send @a to @b mb 1
+  }
+  sched.rank 1 {
+    sched.receive @a to @b mb 0
+    sched.run F @b mb 0
+    sched.run F @b mb 1
+  }
+}
