@@ -1,0 +1,160 @@
+//===- Cluster.cpp - Sizes, groups and collectives ------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Cluster.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+int64_t Cluster::getNumDevices() const {
+  int64_t sum = 0;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    sum += getNumDevices(int(i));
+  return sum;
+}
+
+int Cluster::getNodeKind(int64_t rank) const {
+  for (size_t i = 0; i + 1 < nodes.size(); ++i) {
+    if (rank < getNumDevices(int(i)))
+      return int(i);
+    rank -= getNumDevices(int(i));
+  }
+  return int(nodes.size()) - 1;
+}
+
+Group Cluster::getGroup(int node, int64_t size, int64_t stride) const {
+  Group group;
+  group.node = node;
+  int64_t devices = nodes[node].devices;
+  int64_t perNode =
+      std::max<int64_t>(1, devices / std::max<int64_t>(1, stride));
+  group.inside = std::min(size, perNode);
+  group.nodes = (size + group.inside - 1) / group.inside;
+  // Ranks between two members belong to other groups of the kind.
+  group.sharing = std::max<int64_t>(1, std::min(stride, devices));
+  return group;
+}
+
+namespace {
+
+/// What a member of the group gets of its node's NICs.
+Link networkOf(const Cluster &cluster, const Group &group) {
+  const NodeKind &node = cluster.nodes[group.node];
+  Link link = node.network;
+  // Members of one group in a node use as many NICs as they are, others too.
+  double nics =
+      std::min<double>(node.nics, double(group.inside * group.sharing));
+  link.bandwidth *= nics / double(group.sharing);
+  return link;
+}
+
+/// A ring of n in which every member passes on (n-1)/n of `bytes`.
+double ring(const Link &link, int64_t n, double bytes) {
+  return n < 2 ? 0
+               : double(n - 1) * link.latency +
+                     bytes * double(n - 1) / double(n) / link.bandwidth;
+}
+
+double tree(const Link &link, int64_t n, double bytes) {
+  return n < 2 ? 0
+               : std::ceil(std::log2(double(n))) *
+                     (link.latency + bytes / link.bandwidth);
+}
+
+} // namespace
+
+double Cluster::allGather(const Group &group, double bytes) const {
+  if (group.size() < 2 || bytes <= 0)
+    return 0;
+  const Link &inside = nodes[group.node].inside;
+  if (group.nodes == 1)
+    return ring(inside, group.inside, bytes);
+  // Over nodes every member of a node carries its share, then inside. The
+  // network link is what the members of a node have together.
+  return ring(networkOf(*this, group), group.nodes, bytes) +
+         ring(inside, group.inside, bytes);
+}
+
+double Cluster::allReduce(const Group &group, double bytes) const {
+  if (group.size() < 2 || bytes <= 0)
+    return 0;
+  const Link &inside = nodes[group.node].inside;
+  double rings = allGather(group, bytes) + reduceScatter(group, bytes);
+  double trees = 2 * tree(inside, group.inside, bytes);
+  if (group.nodes > 1)
+    trees += 2 * tree(networkOf(*this, group), group.nodes, bytes);
+  return std::min(rings, trees);
+}
+
+double Cluster::allToAll(const Group &group, double bytes) const {
+  if (group.size() < 2 || bytes <= 0)
+    return 0;
+  double n = double(group.size());
+  const Link &inside = nodes[group.node].inside;
+  double time = (double(group.inside) - 1) *
+                (inside.latency + bytes / n / inside.bandwidth);
+  if (group.nodes > 1) {
+    Link network = networkOf(*this, group);
+    double away = bytes * (n - double(group.inside)) / n;
+    time += double(group.nodes - 1) * network.latency +
+            away * double(group.inside) / network.bandwidth;
+  }
+  return time;
+}
+
+Link Cluster::pointToPoint(int from, int to, bool sameNode,
+                           int64_t sharing) const {
+  if (sameNode)
+    return nodes[from].inside;
+  auto side = [&](int node) {
+    Link link = nodes[node].network;
+    double share =
+        double(nodes[node].nics) / double(std::max<int64_t>(1, sharing));
+    link.bandwidth *= std::min(1.0, share);
+    return link;
+  };
+  Link a = side(from), b = side(to);
+  return {std::max(a.latency, b.latency), std::min(a.bandwidth, b.bandwidth)};
+}
+
+Expected<Cluster> Cluster::take(int64_t wanted) const {
+  if (wanted < 1)
+    return createStringError(inconvertibleErrorCode(),
+                             "expected at least one device to plan for");
+  if (wanted > getNumDevices())
+    return createStringError(inconvertibleErrorCode(),
+                             formatv("cluster '{0}' has {1} devices, not {2}",
+                                     name, getNumDevices(), wanted));
+  Cluster result = *this;
+  result.nodes.clear();
+  for (NodeKind node : nodes) {
+    if (wanted == 0)
+      break;
+    int64_t whole = std::min<int64_t>(node.count, wanted / node.devices);
+    int64_t rest = wanted - whole * node.devices;
+    if (whole > 0) {
+      NodeKind part = node;
+      part.count = int(whole);
+      result.nodes.push_back(part);
+    }
+    wanted = whole == node.count ? rest : 0;
+    if (whole < node.count && rest > 0) {
+      NodeKind part = node;
+      part.count = 1;
+      part.devices = int(rest);
+      result.nodes.push_back(part);
+    }
+  }
+  return result;
+}
+
+} // namespace dt::plan

@@ -1,0 +1,121 @@
+//===- Cluster.h - The hardware a plan is made for ---------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Devices, nodes and links, read from JSON (docs/cluster.schema.json). Several
+// kinds of nodes may be in one cluster. All figures are in seconds, bytes and
+// FLOPs; bandwidths are what programs achieve in one direction, not the sum of
+// both that data sheets name.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_CLUSTER_H
+#define PASSES_PLAN_CLUSTER_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dt::plan {
+
+/// alpha-beta: a message of b bytes takes latency + b / bandwidth.
+struct Link {
+  double latency = 0, bandwidth = 0;
+  double time(double bytes) const { return latency + bytes / bandwidth; }
+};
+
+/// Share of the peak that products reach:
+///   peak * m/(m + rows) * n/(n + columns) * k/(k + depth)
+/// for an m x k by k x n product. The three halves stand for tiles that are not
+/// full and pipelines that are not filled.
+struct GemmEfficiency {
+  double peak = 1, rows = 0, columns = 0, depth = 0;
+  double at(double m, double n, double k) const {
+    return peak * (m / (m + rows)) * (n / (n + columns)) * (k / (k + depth));
+  }
+};
+
+struct DeviceKind {
+  std::string name;
+  std::map<std::string, double> flops; ///< peak by precision: bf16, f16, …
+  double memory = 0;                   ///< bytes
+  double bandwidth = 0;                ///< of the memory, data sheet
+  double launch = 0;                   ///< seconds a kernel costs at least
+  GemmEfficiency gemm;
+  double attention = 1; ///< share of the peak in fused attention
+  double convolution = 1;
+  double stream = 1; ///< share of the bandwidth in elementwise work
+  /// Bytes of the memory that a plan leaves free: context, workspaces,
+  /// fragmentation.
+  double reserve = 0;
+};
+
+struct NodeKind {
+  int device = 0; ///< index into Cluster::devices
+  int devices = 1, count = 1;
+  Link inside;  ///< between two devices of a node (NVLink, PCIe, memory)
+  Link network; ///< of one NIC
+  int nics = 1; ///< shared by the devices of a node
+  /// Cores that all ranks of a node share; 0: every device computes alone.
+  int cores = 0;
+};
+
+/// Where a group of ranks lives: `inside` ranks on each of `nodes` nodes, and
+/// `sharing` groups of the kind at work at once on every node's NICs.
+struct Group {
+  int64_t inside = 1, nodes = 1, sharing = 1;
+  int node = 0; ///< kind of node
+  int64_t size() const { return inside * nodes; }
+};
+
+class Cluster {
+public:
+  std::string name;
+  std::vector<DeviceKind> devices;
+  std::vector<NodeKind> nodes;
+
+  int64_t getNumDevices() const;
+  int64_t getNumDevices(int node) const {
+    return int64_t(nodes[node].devices) * nodes[node].count;
+  }
+  const DeviceKind &getDevice(int node) const {
+    return devices[nodes[node].device];
+  }
+  /// Kind of node of a rank, when ranks fill nodes in the order of the file.
+  int getNodeKind(int64_t rank) const;
+  /// Bytes that a plan may use on a device.
+  double getMemory(int node) const {
+    return getDevice(node).memory - getDevice(node).reserve;
+  }
+  /// A group of `size` ranks, `stride` apart, from `rank` on.
+  Group getGroup(int node, int64_t size, int64_t stride) const;
+
+  /// Seconds. Ring or tree, whichever is faster; over nodes first inside, then
+  /// between them.
+  double allReduce(const Group &group, double bytes) const;
+  double allGather(const Group &group, double bytes) const; ///< of the result
+  double reduceScatter(const Group &group, double bytes) const {
+    return allGather(group, bytes);
+  }
+  double allToAll(const Group &group, double bytes) const; ///< of a rank
+  /// Between two ranks; `sharing` messages on a node's NICs at once.
+  Link pointToPoint(int from, int to, bool sameNode, int64_t sharing) const;
+
+  /// The same cluster with this many devices: nodes are taken in order, the
+  /// last one may be part of a node. Error if there are not so many.
+  llvm::Expected<Cluster> take(int64_t devices) const;
+};
+
+/// `file` is for messages.
+llvm::Expected<Cluster> parseCluster(llvm::StringRef json,
+                                     llvm::StringRef file);
+llvm::Expected<Cluster> readCluster(llvm::StringRef file);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_CLUSTER_H

@@ -1,0 +1,157 @@
+//===- ClusterJson.cpp - Reading a cluster --------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/recipe/JsonReader.h"
+#include "passes/plan/Cluster.h"
+
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <limits>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+using models::JsonReader;
+using models::OrderedJson;
+
+constexpr double kTiny = 1e-30;
+constexpr double kHuge = 1e30;
+
+double positive(const JsonReader &json) { return json.number(kTiny, kHuge); }
+
+double share(const JsonReader &json, StringRef key, double otherwise) {
+  return json.has(key) ? json.at(key).number(kTiny, 1) : otherwise;
+}
+
+int small(const JsonReader &json) {
+  int64_t value = json.integer(1);
+  if (value > 1000000)
+    json.fail("expected at most 1000000");
+  return int(std::min<int64_t>(value, 1000000));
+}
+
+Link readLink(const JsonReader &json) {
+  Link link;
+  link.latency = json.at("latency").number(0, 10);
+  link.bandwidth = positive(json.at("bandwidth"));
+  return link;
+}
+
+GemmEfficiency readGemm(const JsonReader &json) {
+  json.keys({"peak", "rows", "columns", "depth"});
+  GemmEfficiency gemm;
+  gemm.peak = share(json, "peak", 1);
+  auto half = [&](StringRef key) {
+    return json.has(key) ? json.at(key).number(0, 1e9) : 0;
+  };
+  gemm.rows = half("rows");
+  gemm.columns = half("columns");
+  gemm.depth = half("depth");
+  return gemm;
+}
+
+DeviceKind readDevice(StringRef name, const JsonReader &json) {
+  json.keys({"flops", "memory", "reserve", "bandwidth", "launch", "gemm",
+             "attention", "convolution", "stream", "source"});
+  DeviceKind device;
+  device.name = name.str();
+  for (auto &[precision, value] : json.at("flops").entries()) {
+    if (!is_contained({"f64", "f32", "tf32", "f16", "bf16", "f8"}, precision))
+      value.fail("unknown precision (known: f64, f32, tf32, f16, bf16, f8)");
+    device.flops[precision] = positive(value);
+  }
+  if (device.flops.empty())
+    json.at("flops").fail("expected at least one precision");
+  device.memory = positive(json.at("memory"));
+  device.bandwidth = positive(json.at("bandwidth"));
+  if (json.has("reserve")) {
+    device.reserve = json.at("reserve").number(0, kHuge);
+    if (device.reserve >= device.memory)
+      json.at("reserve").fail("leaves nothing of the memory");
+  }
+  if (json.has("launch"))
+    device.launch = json.at("launch").number(0, 1);
+  if (json.has("gemm"))
+    device.gemm = readGemm(json.at("gemm"));
+  device.attention = share(json, "attention", device.gemm.peak);
+  device.convolution = share(json, "convolution", device.gemm.peak);
+  device.stream = share(json, "stream", 1);
+  return device;
+}
+
+NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
+  json.keys(
+      {"device", "devices", "count", "inside", "network", "nics", "cores"});
+  NodeKind node;
+  std::string device = json.at("device").string();
+  std::vector<StringRef> names;
+  for (const DeviceKind &kind : cluster.devices)
+    names.push_back(kind.name);
+  node.device = -1;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == device)
+      node.device = int(i);
+  if (node.device < 0) {
+    json.at("device").fail("no device is named '" + device + "'" +
+                           models::didYouMean(device, names));
+    node.device = 0;
+  }
+  node.devices = small(json.at("devices"));
+  node.count = small(json.at("count"));
+  node.inside = readLink(json.at("inside"));
+  node.network = node.count > 1 || json.has("network")
+                     ? readLink(json.at("network"))
+                     : node.inside;
+  if (json.has("nics"))
+    node.nics = small(json.at("nics"));
+  if (json.has("cores"))
+    node.cores = small(json.at("cores"));
+  return node;
+}
+
+} // namespace
+
+Expected<Cluster> parseCluster(StringRef text, StringRef file) {
+  std::string error;
+  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr,
+                                        /*allow_exceptions=*/false);
+  Cluster cluster;
+  if (json.is_discarded()) {
+    return createStringError(inconvertibleErrorCode(),
+                             file + ": not valid JSON");
+  }
+  JsonReader root(&json, "", &error);
+  root.keys({"version", "name", "devices", "nodes"});
+  if (root.at("version").integer(1) != 1)
+    root.at("version").fail("expected 1");
+  if (root.has("name"))
+    cluster.name = root.at("name").string();
+  for (auto &[name, device] : root.at("devices").entries())
+    cluster.devices.push_back(readDevice(name, device));
+  if (error.empty() && cluster.devices.empty())
+    root.at("devices").fail("expected at least one device");
+  if (error.empty())
+    for (const JsonReader &node : root.at("nodes").list())
+      cluster.nodes.push_back(readNode(node, cluster));
+  if (error.empty() && cluster.nodes.empty())
+    root.at("nodes").fail("expected at least one kind of node");
+  if (!error.empty())
+    return createStringError(inconvertibleErrorCode(), file + ": " + error);
+  return cluster;
+}
+
+Expected<Cluster> readCluster(StringRef file) {
+  auto buffer = MemoryBuffer::getFile(file, /*IsText=*/true);
+  if (!buffer)
+    return createStringError(buffer.getError(),
+                             file + ": " + buffer.getError().message());
+  return parseCluster((*buffer)->getBuffer(), file);
+}
+
+} // namespace dt::plan

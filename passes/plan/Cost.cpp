@@ -1,0 +1,146 @@
+//===- Cost.cpp - How long a layer takes, how much it keeps ---------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Cost.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <algorithm>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module)
+    : cluster(cluster), device(cluster.getDevice(node)), description(module),
+      node(node) {
+  auto it = device.flops.find(module.precision);
+  peakFlops = it == device.flops.end() ? 0 : it->second;
+}
+
+double ModuleCost::opTime(const Op &op, const CostOptions &options,
+                          const Moments &part) const {
+  double tp = options.tp;
+  bool all = op.split == Op::Heads ||
+             (op.split == Op::Sequence && options.sequenceParallel);
+  double share = 1 / (all ? tp : 1) / options.cp;
+  double bytes = (op.bytes.at(part) * share +
+                  op.fixedBytes / (op.split == Op::Whole ? 1 : tp));
+  double compute = 0;
+  if (op.kind == Op::Gemm) {
+    double m = op.rows.at(part) * share;
+    double n = op.split == Op::Columns ? op.n / tp : op.n;
+    double k = op.split == Op::Depth ? op.k / tp : op.k;
+    if (m <= 0 || n <= 0 || k <= 0)
+      return 0;
+    compute = 2 * m * n * k * op.count / (peakFlops * device.gemm.at(m, n, k));
+    bytes /= op.split == Op::Columns || op.split == Op::Depth ? tp : 1;
+  } else if (op.kind != Op::Stream) {
+    if (op.split == Op::Columns || op.split == Op::Depth)
+      share /= tp;
+    double rate =
+        op.kind == Op::Attention ? device.attention : device.convolution;
+    compute = op.flops.at(part) * share / (peakFlops * rate);
+  }
+  double memory = bytes / (device.bandwidth * device.stream);
+  return std::max(compute, memory) + device.launch * op.count;
+}
+
+double ModuleCost::sum(const std::vector<Op> &ops, const CostOptions &options,
+                       const Moments &part, bool cheapOnly) const {
+  double time = 0;
+  for (const Op &op : ops)
+    if (!cheapOnly || op.cheap)
+      time += opTime(op, options, part);
+  return time;
+}
+
+Times ModuleCost::layer(int index, const CostOptions &options,
+                        const Moments &part) const {
+  Times times;
+  if (part.empty())
+    return times;
+  const LayerKind &kind = description.kinds[index];
+  double reduce = options.tp > 1
+                      ? cluster.allReduce(cluster.getGroup(node, options.tp, 1),
+                                          kind.reduced.at(part) / options.cp)
+                      : 0;
+  times.forward =
+      sum(kind.forward, options, part, false) + kind.forwardReduces * reduce;
+  if (!description.hasBackward())
+    return times;
+  times.input =
+      sum(kind.input, options, part, false) + kind.backwardReduces * reduce;
+  if (options.save == Save::None)
+    times.input += times.forward;
+  else if (options.save == Save::Vjp)
+    times.input += sum(kind.forward, options, part, true);
+  if (description.trainable)
+    times.weight = sum(kind.weight, options, part, false);
+  return times;
+}
+
+Times ModuleCost::layers(int begin, int end, const CostOptions &options,
+                         const Moments &part) const {
+  Times times;
+  // Equal layers follow one another: each kind is priced once a run.
+  for (int i = begin; i < end;) {
+    int kind = description.layers[i], run = i;
+    while (run < end && description.layers[run] == kind)
+      ++run;
+    Times one = layer(kind, options, part);
+    double count = run - i;
+    times += {one.forward * count, one.input * count, one.weight * count};
+    i = run;
+  }
+  return times;
+}
+
+double ModuleCost::kept(int begin, int end, const CostOptions &options,
+                        const Moments &part) const {
+  if (!description.hasBackward() || part.empty())
+    return 0;
+  double bytes = 0, tp = options.tp;
+  for (int i = begin; i < end; ++i) {
+    const LayerKind &kind = description.kinds[description.layers[i]];
+    int save = int(options.save);
+    bytes +=
+        kind.keptSplit[save].at(part) / tp +
+        kind.keptSequence[save].at(part) / (options.sequenceParallel ? tp : 1);
+  }
+  return bytes / options.cp;
+}
+
+double ModuleCost::parameters(int begin, int end) const {
+  double sum = 0;
+  for (int i = begin; i < end; ++i)
+    sum += description.kinds[description.layers[i]].parameters;
+  return sum;
+}
+
+double ModuleCost::state(int begin, int end, int tp, int64_t dp) const {
+  double own = parameters(begin, end) / tp;
+  double bytes = own * description.weightBytes;
+  if (description.trainable)
+    bytes += own * (description.gradientBytes +
+                    description.optimizerBytes / double(dp));
+  return bytes;
+}
+
+Error checkPrecision(const Cluster &cluster, const Model &model) {
+  for (const NodeKind &node : cluster.nodes)
+    for (const Module &module : model.modules)
+      if (!cluster.devices[node.device].flops.count(module.precision))
+        return createStringError(
+            inconvertibleErrorCode(),
+            formatv("device '{0}' has no rate for {1}, which module '{2}' "
+                    "computes in",
+                    cluster.devices[node.device].name, module.precision,
+                    module.name));
+  return Error::success();
+}
+
+} // namespace dt::plan

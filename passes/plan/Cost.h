@@ -1,0 +1,90 @@
+//===- Cost.h - How long a layer takes, how much it keeps --------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Seconds and bytes of layers on a device, at a TP degree, precision and saved
+// set: from the model (Model.h) by a roofline with shape-dependent efficiency,
+// or from a profile that was measured on the target. All policies, the
+// simulator and the explanation use these figures and no others.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_COST_H
+#define PASSES_PLAN_COST_H
+
+#include "passes/plan/Cluster.h"
+#include "passes/plan/Model.h"
+
+namespace dt::plan {
+
+/// Seconds: forward, gradients of inputs (recomputation included), of weights.
+struct Times {
+  double forward = 0, input = 0, weight = 0;
+  double total() const { return forward + input + weight; }
+  Times &operator+=(const Times &other) {
+    forward += other.forward;
+    input += other.input;
+    weight += other.weight;
+    return *this;
+  }
+};
+
+struct CostOptions {
+  int tp = 1;
+  Save save = Save::Vjp;
+  /// Activations outside products are split over the TP group too
+  /// (sequence parallelism, arXiv 2205.05198).
+  bool sequenceParallel = true;
+  /// Context parallelism: a sample's tokens over this many ranks.
+  int cp = 1;
+  bool operator==(const CostOptions &o) const {
+    return tp == o.tp && save == o.save &&
+           sequenceParallel == o.sequenceParallel && cp == o.cp;
+  }
+};
+
+/// Costs of one module on one kind of node.
+class ModuleCost {
+public:
+  ModuleCost(const Cluster &cluster, int node, const Module &module);
+
+  /// Times of one layer of a kind; nothing for a part without items.
+  Times layer(int kind, const CostOptions &options, const Moments &part) const;
+  /// Of layers [begin, end) of the module.
+  Times layers(int begin, int end, const CostOptions &options,
+               const Moments &part) const;
+  Times module(const CostOptions &options, const Moments &part) const {
+    return layers(0, int(description.layers.size()), options, part);
+  }
+  /// Bytes on a rank that layers keep from forward to backward.
+  double kept(int begin, int end, const CostOptions &options,
+              const Moments &part) const;
+  /// Bytes on a rank of weights, gradients and optimizer state; `dp` > 1
+  /// shards the state (ZeRO-1).
+  double state(int begin, int end, int tp, int64_t dp) const;
+  double parameters(int begin, int end) const;
+  /// The product rate that a part reaches, for "bound by": share of the peak.
+  double peak() const { return peakFlops; }
+
+  const Module &getModule() const { return description; }
+
+private:
+  double opTime(const Op &op, const CostOptions &options,
+                const Moments &part) const;
+  double sum(const std::vector<Op> &ops, const CostOptions &options,
+             const Moments &part, bool cheapOnly) const;
+
+  const Cluster &cluster;
+  const DeviceKind &device;
+  const Module &description;
+  int node;
+  double peakFlops = 0;
+};
+
+/// Error if the device has no rate for a module's precision.
+llvm::Error checkPrecision(const Cluster &cluster, const Model &model);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_COST_H

@@ -1,0 +1,296 @@
+//===- Data.cpp - What samples hold, jointly ------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Data.h"
+
+#include "models/recipe/JsonReader.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+Data::~Data() = default;
+
+namespace {
+
+/// SplitMix64 from (seed, index): draws do not depend on one another.
+class Stream {
+public:
+  Stream(uint64_t seed, uint64_t index)
+      : state(mix(seed * 0x9E3779B97F4A7C15ull + 1) ^ mix(index + 0x1234567)) {}
+
+  double uniform() { // in (0, 1)
+    state += 0x9E3779B97F4A7C15ull;
+    return (double(mix(state) >> 11) + 0.5) * 0x1.0p-53;
+  }
+  double normal() {
+    double a = uniform(), b = uniform();
+    return std::sqrt(-2 * std::log(a)) * std::cos(6.283185307179586 * b);
+  }
+  /// Median and spread of the logarithm, clamped.
+  int32_t lognormal(double median, double sigma, double low, double high) {
+    double value = median * std::exp(sigma * normal());
+    return int32_t(std::min(std::max(value, low), high));
+  }
+
+private:
+  static uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+  }
+  uint64_t state;
+};
+
+class Generated : public Data {
+public:
+  explicit Generated(const DataOptions &options) : options(options) {}
+
+protected:
+  int32_t image(Stream &stream) const {
+    return stream.lognormal(options.imageTokens, 0.8, 16,
+                            options.maxImageTokens);
+  }
+  int32_t inBackbone(int32_t patches) const {
+    return std::max<int32_t>(1, int32_t(patches * options.merge));
+  }
+  void maybeTarget(Stream &stream, Sample &sample) const {
+    if (stream.uniform() < options.targetShare)
+      sample.targets.push_back(
+          stream.lognormal(options.targetTokens, 0.5, 256, 16384));
+  }
+  DataOptions options;
+};
+
+class Packed : public Generated {
+public:
+  using Generated::Generated;
+  Sample draw(uint64_t seed, uint64_t index) const override {
+    Stream stream(seed, index);
+    Sample sample;
+    sample.tokens = options.sequence;
+    int32_t used = 0;
+    // Some sequences are mostly text, some mostly images.
+    double textMedian = stream.lognormal(100, 1.0, 8, options.sequence);
+    while (true) {
+      used += stream.lognormal(textMedian, 1.0, 4, options.sequence);
+      int32_t patches = image(stream);
+      used += inBackbone(patches);
+      if (used > options.sequence)
+        return sample;
+      sample.images.push_back(patches);
+      maybeTarget(stream, sample);
+    }
+  }
+  std::string describe() const override {
+    return formatv("packed sequences of {0} tokens, median image {1} patches",
+                   options.sequence, options.imageTokens);
+  }
+};
+
+class Documents : public Generated {
+public:
+  using Generated::Generated;
+  Sample draw(uint64_t seed, uint64_t index) const override {
+    Stream stream(seed, index);
+    Sample sample;
+    sample.tokens = stream.lognormal(700, 1.2, 16, options.sequence);
+    // Longer documents hold more images; a third holds none.
+    if (stream.uniform() < 0.33)
+      return sample;
+    double mean = 1 + sample.tokens / 400.0;
+    int32_t count = stream.lognormal(mean, 1.0, 1, 64);
+    for (int32_t i = 0; i < count; ++i) {
+      int32_t patches = image(stream);
+      if (sample.tokens + inBackbone(patches) > options.sequence)
+        break;
+      sample.tokens += inBackbone(patches);
+      sample.images.push_back(patches);
+      maybeTarget(stream, sample);
+    }
+    return sample;
+  }
+  std::string describe() const override {
+    return formatv("documents of up to {0} tokens, median image {1} patches",
+                   options.sequence, options.imageTokens);
+  }
+};
+
+class Uniform : public Data {
+public:
+  explicit Uniform(const Sample &sample) : sample(sample) {}
+  Sample draw(uint64_t, uint64_t) const override { return sample; }
+  std::string describe() const override {
+    return formatv("every sample alike: {0} tokens, {1} images, {2} targets",
+                   sample.tokens, sample.images.size(), sample.targets.size());
+  }
+
+private:
+  Sample sample;
+};
+
+class Measured : public Data {
+public:
+  Measured(std::vector<Sample> samples, const std::vector<double> &weights)
+      : samples(std::move(samples)) {
+    double sum = 0;
+    for (double weight : weights)
+      until.push_back(sum += weight);
+  }
+  Sample draw(uint64_t seed, uint64_t index) const override {
+    double at = Stream(seed, index).uniform() * until.back();
+    auto it = std::upper_bound(until.begin(), until.end(), at);
+    return samples[std::min<size_t>(it - until.begin(), samples.size() - 1)];
+  }
+  std::string describe() const override {
+    return formatv("{0} measured samples", samples.size());
+  }
+
+private:
+  std::vector<Sample> samples;
+  std::vector<double> until;
+};
+
+Error wrong(const Twine &what) {
+  return createStringError(inconvertibleErrorCode(), what);
+}
+
+std::vector<int32_t> readTokens(const models::JsonReader &json) {
+  std::vector<int32_t> result;
+  for (const models::JsonReader &entry : json.list()) {
+    int64_t value = entry.integer(1);
+    if (value > 1 << 24)
+      entry.fail("expected at most 2^24 tokens");
+    result.push_back(int32_t(std::min<int64_t>(value, 1 << 24)));
+  }
+  return result;
+}
+
+} // namespace
+
+std::unique_ptr<Data> makePacked(const DataOptions &options) {
+  return std::make_unique<Packed>(options);
+}
+
+std::unique_ptr<Data> makeDocuments(const DataOptions &options) {
+  return std::make_unique<Documents>(options);
+}
+
+std::unique_ptr<Data> makeUniform(const Sample &sample) {
+  return std::make_unique<Uniform>(sample);
+}
+
+Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
+                                             std::vector<double> weights) {
+  if (samples.empty())
+    return wrong("the data description holds no samples");
+  if (samples.size() != weights.size())
+    return wrong("as many weights as samples are expected");
+  double sum = 0;
+  for (double weight : weights) {
+    if (!(weight >= 0) || std::isinf(weight))
+      return wrong("a sample's weight is no finite number of at least 0");
+    sum += weight;
+  }
+  if (!(sum > 0) || std::isinf(sum))
+    return wrong("the weights of all samples are zero or too large");
+  return std::make_unique<Measured>(std::move(samples), weights);
+}
+
+Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
+  std::string error;
+  auto json = models::OrderedJson::parse(text.begin(), text.end(), nullptr,
+                                         /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    return wrong(file + ": not valid JSON");
+  models::JsonReader root(&json, "", &error);
+  root.keys({"samples"});
+  std::vector<Sample> samples;
+  std::vector<double> weights;
+  for (const models::JsonReader &entry : root.at("samples").list()) {
+    entry.keys({"tokens", "images", "targets", "count"});
+    Sample sample;
+    int64_t tokens = entry.at("tokens").integer(0);
+    if (tokens > 1 << 24)
+      entry.at("tokens").fail("expected at most 2^24 tokens");
+    sample.tokens = int32_t(std::min<int64_t>(tokens, 1 << 24));
+    if (entry.has("images"))
+      sample.images = readTokens(entry.at("images"));
+    if (entry.has("targets"))
+      sample.targets = readTokens(entry.at("targets"));
+    samples.push_back(std::move(sample));
+    weights.push_back(entry.has("count") ? entry.at("count").number(0, 1e15)
+                                         : 1);
+  }
+  if (!error.empty())
+    return wrong(file + ": " + error);
+  auto data = makeMeasured(std::move(samples), std::move(weights));
+  if (!data)
+    return wrong(file + ": " + toString(data.takeError()));
+  return data;
+}
+
+Expected<std::unique_ptr<Data>> openData(StringRef name) {
+  if (name == "packed")
+    return makePacked();
+  if (name == "documents")
+    return makeDocuments();
+  auto buffer = MemoryBuffer::getFile(name, /*IsText=*/true);
+  if (!buffer)
+    return wrong(name +
+                 ": neither packed nor documents, nor a file that can "
+                 "be read: " +
+                 buffer.getError().message());
+  return parseData((*buffer)->getBuffer(), name);
+}
+
+std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
+                              int64_t batch) {
+  std::vector<Sample> result;
+  result.reserve(batch);
+  for (int64_t i = 0; i < batch; ++i)
+    result.push_back(data.draw(seed, uint64_t(step) * uint64_t(batch) + i));
+  return result;
+}
+
+Moments momentsOf(const Sample &sample, ItemKind kind) {
+  if (kind == ItemKind::Sample)
+    return Moments::of(sample.tokens);
+  Moments sum;
+  for (int32_t tokens :
+       kind == ItemKind::Image ? sample.images : sample.targets)
+    sum += Moments::of(tokens);
+  return sum;
+}
+
+Moments momentsOf(const std::vector<Sample> &samples, ItemKind kind) {
+  Moments sum;
+  for (const Sample &sample : samples)
+    sum += momentsOf(sample, kind);
+  return sum;
+}
+
+std::vector<int32_t> itemsOf(const std::vector<Sample> &samples,
+                             ItemKind kind) {
+  std::vector<int32_t> result;
+  for (const Sample &sample : samples) {
+    if (kind == ItemKind::Sample)
+      result.push_back(sample.tokens);
+    else
+      for (int32_t tokens :
+           kind == ItemKind::Image ? sample.images : sample.targets)
+        result.push_back(tokens);
+  }
+  return result;
+}
+
+} // namespace dt::plan

@@ -1,0 +1,76 @@
+//===- Data.h - What samples hold, jointly -----------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Images, tokens an image and text length of a sample are correlated, and that
+// is what makes microbatches uneven. So a data description is a list of whole
+// samples to draw from: measured (`dt-data stats` writes it) or made by one of
+// two generators. Draws are counter-based: sample i of a seed is the same
+// whatever else is drawn.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_DATA_H
+#define PASSES_PLAN_DATA_H
+
+#include "passes/plan/Model.h"
+
+#include <memory>
+
+namespace dt::plan {
+
+struct Sample {
+  int32_t tokens = 0;           ///< that the backbone works on, images included
+  std::vector<int32_t> images;  ///< tokens (patches) of each
+  std::vector<int32_t> targets; ///< tokens (latent positions) of each
+};
+
+class Data {
+public:
+  virtual ~Data();
+  /// Sample `index` of seed `seed`.
+  virtual Sample draw(uint64_t seed, uint64_t index) const = 0;
+  /// One line: what it is and with which figures.
+  virtual std::string describe() const = 0;
+};
+
+struct DataOptions {
+  int32_t sequence = 8192;   ///< most tokens of a sample
+  double imageTokens = 1024; ///< median patches of an image
+  int32_t maxImageTokens = 4096;
+  /// Backbone tokens of an image over its patches (projectors merge them).
+  double merge = 0.25;
+  double targetTokens = 4096; ///< latent positions of a generated image
+  double targetShare = 0.2;   ///< of images that are generated too
+};
+
+/// Sequences packed to the full length with image-text pairs: the backbone's
+/// work is constant, images and their sizes differ.
+std::unique_ptr<Data> makePacked(const DataOptions &options = {});
+/// A sample is one document: length, images and their sizes are all skewed.
+std::unique_ptr<Data> makeDocuments(const DataOptions &options = {});
+/// Every sample alike: for closed forms and for models without data.
+std::unique_ptr<Data> makeUniform(const Sample &sample);
+/// Draws of these samples, each as often as its weight says.
+llvm::Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
+                                                   std::vector<double> weights);
+/// {"samples": [{"tokens": n, "images": [...], "targets": [...], "count": w}]}
+llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
+                                                llvm::StringRef file);
+/// "packed", "documents", or a file.
+llvm::Expected<std::unique_ptr<Data>> openData(llvm::StringRef nameOrFile);
+
+/// The global batch of a step.
+std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
+                              int64_t batch);
+
+/// Work of a sample in a module that counts `kind`.
+Moments momentsOf(const Sample &sample, ItemKind kind);
+Moments momentsOf(const std::vector<Sample> &samples, ItemKind kind);
+/// Tokens of every item of a kind, in the order of samples.
+std::vector<int32_t> itemsOf(const std::vector<Sample> &samples, ItemKind kind);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_DATA_H

@@ -1,0 +1,139 @@
+//===- Model.cpp - What a planner knows of a model ------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Model.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+StringRef getName(Save save) {
+  return save == Save::None ? "none" : save == Save::Vjp ? "vjp" : "all";
+}
+
+StringRef getName(ItemKind kind) {
+  return kind == ItemKind::Sample  ? "sample"
+         : kind == ItemKind::Image ? "image"
+                                   : "target";
+}
+
+double Module::getParameters() const {
+  double sum = 0;
+  for (int kind : layers)
+    sum += kinds[kind].parameters;
+  return sum;
+}
+
+namespace {
+
+double flopsOf(const Op &op, const Moments &part) {
+  if (op.kind == Op::Gemm)
+    return 2 * op.rows.at(part) * op.n * op.k * op.count;
+  return op.kind == Op::Stream ? 0 : op.flops.at(part);
+}
+
+Error wrong(const Twine &what) {
+  return createStringError(inconvertibleErrorCode(), what);
+}
+
+bool good(double value) { return std::isfinite(value) && value >= 0; }
+bool good(const Linear &value) {
+  return good(value.item) && good(value.token) && good(value.square);
+}
+
+Error checkOp(const Module &module, const LayerKind &kind, const Op &op) {
+  if (good(op.rows) && good(op.n) && good(op.k) && good(op.flops) &&
+      good(op.bytes) && good(op.fixedBytes) && op.count >= 1)
+    return Error::success();
+  return wrong(formatv("module '{0}', layer '{1}', op '{2}': expected finite "
+                       "figures of at least 0",
+                       module.name, kind.name, op.name));
+}
+
+Error checkModule(const Module &module) {
+  if (module.layers.empty())
+    return wrong("module '" + module.name + "' has no layers");
+  if (!good(module.weightBytes) || !good(module.gradientBytes) ||
+      !good(module.optimizerBytes) || module.maxTP < 1)
+    return wrong("module '" + module.name +
+                 "': expected finite bytes a parameter and a TP of at least 1");
+  for (int kind : module.layers)
+    if (kind < 0 || kind >= int(module.kinds.size()))
+      return wrong(formatv("module '{0}' names layer kind {1} of {2}",
+                           module.name, kind, module.kinds.size()));
+  for (const LayerKind &kind : module.kinds) {
+    for (const std::vector<Op> *ops :
+         {&kind.forward, &kind.input, &kind.weight})
+      for (const Op &op : *ops)
+        if (Error error = checkOp(module, kind, op))
+          return error;
+    bool fine =
+        good(kind.parameters) && good(kind.reduced) && good(kind.output);
+    for (int i = 0; i < 3; ++i)
+      fine &= good(kind.keptSplit[i]) && good(kind.keptSequence[i]);
+    if (!fine)
+      return wrong("module '" + module.name + "', layer '" + kind.name +
+                   "': expected finite figures of at least 0");
+  }
+  return Error::success();
+}
+
+} // namespace
+
+Error Model::check() const {
+  if (modules.empty())
+    return wrong("the model has no modules");
+  int count = int(modules.size());
+  if (pace < 0 || pace >= count)
+    return wrong("the pacing module does not exist");
+  for (const Module &module : modules)
+    if (Error error = checkModule(module))
+      return error;
+  std::vector<int> waiting(count, 0);
+  for (const ModelEdge &edge : edges) {
+    if (edge.from < 0 || edge.from >= count || edge.to < 0 || edge.to >= count)
+      return wrong("an edge names a module that does not exist");
+    if (!good(edge.bytes))
+      return wrong("an edge of module '" + modules[edge.from].name +
+                   "' has bytes that are no finite number of at least 0");
+    ++waiting[edge.to];
+  }
+  std::vector<int> ready;
+  for (int i = 0; i < count; ++i)
+    if (!waiting[i])
+      ready.push_back(i);
+  for (size_t i = 0; i < ready.size(); ++i)
+    for (const ModelEdge &edge : edges)
+      if (edge.from == ready[i] && --waiting[edge.to] == 0)
+        ready.push_back(edge.to);
+  if (int(ready.size()) != count)
+    return wrong("the modules feed one another in a cycle");
+  return Error::success();
+}
+
+double Model::getFlops(int index, const Moments &part) const {
+  const Module &module = modules[index];
+  double sum = 0;
+  for (int layer : module.layers) {
+    const LayerKind &kind = module.kinds[layer];
+    for (const Op &op : kind.forward)
+      sum += flopsOf(op, part);
+    if (module.hasBackward())
+      for (const Op &op : kind.input)
+        sum += flopsOf(op, part);
+    if (module.trainable)
+      for (const Op &op : kind.weight)
+        sum += flopsOf(op, part);
+  }
+  return sum;
+}
+
+} // namespace dt::plan

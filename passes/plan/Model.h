@@ -1,0 +1,137 @@
+//===- Model.h - What a planner knows of a model -----------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Modules as lists of layers, layers as lists of operations with their shapes,
+// taken from the layer functions that will run (or written by hand: JSON, or
+// Architectures.h). Nothing here knows the hardware or the layout.
+//
+// What an operation costs depends on the part it works on only through three
+// sums over the part's items: their number, their tokens and the squares of
+// those. A part of no items costs nothing.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_MODEL_H
+#define PASSES_PLAN_MODEL_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dt::plan {
+
+struct Moments {
+  double items = 0, tokens = 0, squares = 0;
+  static Moments of(double tokens) { return {1, tokens, tokens * tokens}; }
+  Moments &operator+=(const Moments &other) {
+    items += other.items;
+    tokens += other.tokens;
+    squares += other.squares;
+    return *this;
+  }
+  friend Moments operator*(Moments m, double factor) {
+    return {m.items * factor, m.tokens * factor, m.squares * factor};
+  }
+  bool empty() const { return items <= 0; }
+};
+
+/// A figure that grows with a part: so much an item, a token, a token squared.
+struct Linear {
+  double item = 0, token = 0, square = 0;
+  double at(const Moments &m) const {
+    return item * m.items + token * m.tokens + square * m.squares;
+  }
+};
+
+struct Op {
+  enum Kind { Gemm, Attention, Convolution, Stream };
+  /// What tensor parallelism divides: nothing; n; k; all of the work (heads);
+  /// or all of it if sequences are parallel too.
+  enum Split { Whole, Columns, Depth, Heads, Sequence };
+  std::string name;
+  Kind kind = Stream;
+  Split split = Whole;
+  /// Products: rows x k by k x n, `count` of them (`count` kernels of others).
+  Linear rows;
+  double n = 0, k = 0;
+  int count = 1;
+  /// FLOPs of what is no product; bytes read and written, weights included.
+  Linear flops, bytes;
+  double fixedBytes = 0;
+  /// Cheap to do again: not kept, done in the backward pass too, unless all is
+  /// saved.
+  bool cheap = false;
+};
+
+/// What the forward pass keeps: only inputs; what gradients ask for, without
+/// cheap results; all that gradients ask for. The plan file's none, vjp, all.
+enum class Save { None, Vjp, All };
+llvm::StringRef getName(Save save);
+
+struct LayerKind {
+  std::string name;
+  std::vector<Op> forward, input, weight; ///< gradients of inputs, of weights
+  double parameters = 0;                  ///< number, split by TP
+  /// All-reduced over the TP group: bytes of one, and how many.
+  Linear reduced;
+  int forwardReduces = 0, backwardReduces = 0;
+  /// Bytes kept from forward to backward, by Save: what TP divides, what only
+  /// sequence parallelism does too, and what nothing divides.
+  std::array<Linear, 3> keptSplit, keptSequence;
+  Linear output; ///< bytes handed to the next layer
+};
+
+enum class ItemKind { Sample, Image, Target };
+llvm::StringRef getName(ItemKind kind);
+
+struct Module {
+  std::string name;
+  ItemKind item = ItemKind::Sample;
+  std::string precision = "bf16";
+  std::vector<LayerKind> kinds;
+  std::vector<int> layers; ///< kinds in the order of the module
+  bool trainable = true;
+  /// Whether a gradient must come out of its inputs: something trainable feeds
+  /// it.
+  bool inputGradient = false;
+  /// Most TP that its heads and widths divide by.
+  int maxTP = 8;
+  /// Bytes a parameter: the weight, its gradient, the optimizer's state.
+  double weightBytes = 2, gradientBytes = 4, optimizerBytes = 12;
+
+  double getParameters() const;
+  bool hasBackward() const { return trainable || inputGradient; }
+};
+
+/// Bytes an item of the producer sends forward; the gradient is as many.
+struct ModelEdge {
+  int from = 0, to = 0;
+  Linear bytes;
+};
+
+struct Model {
+  std::string name;
+  std::vector<Module> modules;
+  std::vector<ModelEdge> edges;
+  int pace = 0; ///< the backbone
+
+  /// One thing that is wrong: no modules, references, figures that are not
+  /// finite, a cycle.
+  llvm::Error check() const;
+  /// FLOPs of one pass over a part: forward, input and weight gradients as the
+  /// module's training asks for; no recomputation (model FLOPs).
+  double getFlops(int module, const Moments &part) const;
+};
+
+llvm::Expected<Model> parseModel(llvm::StringRef json, llvm::StringRef file);
+std::string printModel(const Model &model);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_MODEL_H

@@ -1,0 +1,185 @@
+//===- Plan.cpp - Who runs what -------------------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Plan.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+StringRef getName(Assign assign) {
+  return assign == Assign::Given     ? "given"
+         : assign == Assign::Samples ? "samples"
+                                     : "items";
+}
+
+StringRef getName(Reorder reorder) {
+  switch (reorder) {
+  case Reorder::None:
+    return "none";
+  case Reorder::Intra:
+    return "intra";
+  case Reorder::Inter:
+    return "inter";
+  case Reorder::Both:
+    return "both";
+  }
+  return "none";
+}
+
+namespace {
+
+Error wrong(const Twine &what) {
+  return createStringError(inconvertibleErrorCode(), what);
+}
+
+Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
+  auto fail = [&](const Twine &what) {
+    return wrong("unit '" + module.name + "': " + what);
+  };
+  if (unit.tp < 1 || unit.dp < 1 || unit.pp < 1 || unit.vpp < 1 || unit.cp < 1)
+    return fail("TP, DP, PP, VPP and CP must be at least 1");
+  if (unit.tp > module.maxTP)
+    return fail(formatv("TP {0} is more than its widths allow ({1})", unit.tp,
+                        module.maxTP));
+  int layers = int(module.layers.size()), stages = unit.pp * unit.vpp;
+  if (stages > layers)
+    return fail(formatv("{0} stages of {1} layers", stages, layers));
+  if (int(unit.cuts.size()) != stages + 1 || unit.cuts.front() != 0 ||
+      unit.cuts.back() != layers ||
+      !std::is_sorted(unit.cuts.begin(), unit.cuts.end()))
+    return fail(formatv("the cuts must be {0} ascending numbers from 0 to {1}",
+                        stages + 1, layers));
+  if (unit.firstRank < 0 || unit.firstRank + unit.getRanks() > plan.ranks)
+    return fail(formatv("ranks {0} to {1} are not among the plan's {2}",
+                        unit.firstRank, unit.firstRank + unit.getRanks() - 1,
+                        plan.ranks));
+  if (unit.inside &&
+      (unit.inside->unit < 0 || unit.inside->unit >= int(plan.units.size()) ||
+       plan.units[unit.inside->unit].inside))
+    return fail("runs inside a unit that does not exist or is inside another");
+  return Error::success();
+}
+
+} // namespace
+
+Error checkPlan(const Plan &plan, const Model &model, const Cluster &cluster) {
+  if (plan.ranks < 1 || plan.ranks > cluster.getNumDevices())
+    return wrong(formatv("a plan for {0} ranks on {1} devices", plan.ranks,
+                         cluster.getNumDevices()));
+  if (plan.micro < 1 || plan.microbatches < 1)
+    return wrong("a plan needs at least one microbatch of one sample");
+  if (plan.units.size() != model.modules.size())
+    return wrong("a plan needs one unit for each module");
+  for (size_t i = 0; i < plan.units.size(); ++i) {
+    if (plan.units[i].module != int(i))
+      return wrong("units stand in the order of the modules");
+    if (Error error = checkUnit(plan.units[i], plan, model.modules[i]))
+      return error;
+  }
+  return Error::success();
+}
+
+std::vector<int> evenCuts(int layers, int stages) {
+  std::vector<int> cuts;
+  for (int s = 0; s <= stages; ++s)
+    cuts.push_back(int(int64_t(layers) * s / stages));
+  return cuts;
+}
+
+std::vector<int> balancedCuts(const std::vector<double> &costs, int stages,
+                              double first, double last) {
+  int layers = int(costs.size());
+  // Cuts into stages of at most `limit`, taken greedily, each of at least one
+  // layer; empty if there would be too many.
+  auto cut = [&](double limit) {
+    std::vector<int> cuts = {0};
+    double sum = first;
+    for (int i = 0; i < layers; ++i) {
+      double cost = costs[i] + (i + 1 == layers ? last : 0);
+      int open = stages - int(cuts.size()); // stages after this one
+      bool begun = i > cuts.back();
+      if (begun && (sum + cost > limit || layers - i <= open)) {
+        if (open == 0)
+          return std::vector<int>();
+        cuts.push_back(i);
+        sum = 0;
+      }
+      sum += cost;
+      if (sum > limit)
+        return std::vector<int>();
+    }
+    cuts.push_back(layers);
+    return cuts;
+  };
+  double low = 0, high = first + last;
+  for (double cost : costs)
+    high += cost;
+  std::vector<int> best = evenCuts(layers, stages);
+  for (int i = 0; i < 40; ++i) {
+    double middle = (low + high) / 2;
+    std::vector<int> cuts = cut(middle);
+    if (int(cuts.size()) == stages + 1) {
+      best = cuts;
+      high = middle;
+    } else {
+      low = middle;
+    }
+  }
+  return best;
+}
+
+std::string printPlan(const Plan &plan, const Model &model) {
+  using Json = nlohmann::ordered_json;
+  Json json;
+  json["version"] = 1;
+  json["ranks"] = plan.ranks;
+  json["microbatches"] = plan.microbatches;
+  json["pace"] = model.modules[model.pace].name;
+  Json names = Json::array();
+  for (const UnitPlan &unit : plan.units) {
+    const Module &module = model.modules[unit.module];
+    Json entry;
+    entry["tp"] = unit.tp;
+    entry["dp"] = unit.dp;
+    entry["pp"] = unit.pp;
+    entry["vpp"] = unit.vpp;
+    entry["ranks"] = std::to_string(unit.firstRank) + "-" +
+                     std::to_string(unit.firstRank + unit.getRanks() - 1);
+    entry["run_ahead"] = unit.runAhead;
+    entry["save"] = getName(unit.save).str();
+    entry["zero"] = unit.zero;
+    size_t i = size_t(unit.module);
+    if (i < plan.predicted.memory.size())
+      entry["predicted"] = {{"memory", plan.predicted.memory[i]},
+                            {"busy", plan.predicted.busy[i]}};
+    json["units"][module.name] = entry;
+    names.push_back(module.name);
+  }
+  json["pipelines"] =
+      Json::array({Json{{"units", names}, {"schedule", plan.schedule}}});
+  json["reorder"] = getName(plan.reorder).str();
+  const Prediction &p = plan.predicted;
+  json["predicted"] = {{"policy", plan.policy},
+                       {"costs", p.modelled ? "model" : "profile"},
+                       {"objective", p.objective},
+                       {"step", p.step},
+                       {"ceiling", p.bound > 0 ? p.step / p.bound : 0},
+                       {"mfu", p.mfu},
+                       {"bubble_wall", p.wallBubble},
+                       {"bubble_span", p.spanBubble}};
+  if (!plan.notExecutable.empty())
+    json["predicted"]["not_executable"] = plan.notExecutable;
+  return json.dump(1);
+}
+
+} // namespace dt::plan

@@ -1,0 +1,93 @@
+//===- Plan.h - Who runs what ------------------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The decisions of a policy, and what was predicted for them. Written as the
+// plan file of docs/plan.md, predictions under `predicted`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_PLAN_H
+#define PASSES_PLAN_PLAN_H
+
+#include "passes/plan/Cost.h"
+
+#include <optional>
+
+namespace dt::plan {
+
+/// How items find their ranks.
+enum class Assign {
+  Given,   ///< as drawn: sample i of the batch to replica i mod DP
+  Samples, ///< whole samples, each replica's group its own (DistTrain)
+  Items    ///< every item by itself, over all replicas of the unit
+};
+llvm::StringRef getName(Assign assign);
+
+enum class Reorder { None, Intra, Inter, Both };
+llvm::StringRef getName(Reorder reorder);
+
+struct UnitPlan {
+  int module = 0;
+  int tp = 1, pp = 1, vpp = 1, cp = 1;
+  int64_t dp = 1;
+  int64_t firstRank = 0;
+  /// Layers of every stage: pp * vpp + 1 numbers from 0 to all. Stage s is on
+  /// pipeline position s mod pp.
+  std::vector<int> cuts;
+  Save save = Save::Vjp;
+  int zero = 1;
+  int runAhead = 0;
+  /// Runs inside a stage of another unit, on its ranks and in its tasks: the
+  /// encoder before the first stage (0), the generator behind the last (-1).
+  struct Inside {
+    int unit = 0, stage = 0;
+  };
+  std::optional<Inside> inside;
+
+  int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
+};
+
+/// What the planner expects; measured values stand beside these in reports.
+struct Prediction {
+  double objective = 0; ///< the policy's own figure, not comparable
+  double step = 0;      ///< simulated wall time, seconds
+  double bound = 0;     ///< all work at achieved speed over all devices
+  double mfu = 0, wallBubble = 0, spanBubble = 0;
+  std::vector<double> memory; ///< largest of a unit's ranks, bytes
+  std::vector<double> busy;   ///< share of the step, mean of a unit's ranks
+  bool modelled = true;       ///< else from a measured profile
+};
+
+struct Plan {
+  std::string policy;
+  int64_t ranks = 0, microbatches = 0;
+  int64_t micro = 1;           ///< samples of a replica of the pacing unit
+  std::vector<UnitPlan> units; ///< one a module, in the model's order
+  std::string schedule = "1f1b";
+  Assign assign = Assign::Items;
+  Reorder reorder = Reorder::Both;
+  bool sequenceParallel = true;
+  /// Why it cannot be run yet; empty if it can.
+  std::string notExecutable;
+  Prediction predicted;
+};
+
+/// Ranks that fit, cuts that cover all layers in order, references.
+llvm::Error checkPlan(const Plan &plan, const Model &model,
+                      const Cluster &cluster);
+
+/// The plan file.
+std::string printPlan(const Plan &plan, const Model &model);
+
+/// Cuts of `layers` into `stages` that are as equal as possible.
+std::vector<int> evenCuts(int layers, int stages);
+/// Cuts so that the dearest stage is as cheap as possible; `fixed` is added to
+/// the first and the last.
+std::vector<int> balancedCuts(const std::vector<double> &layerCosts, int stages,
+                              double first = 0, double last = 0);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_PLAN_H

@@ -1,0 +1,354 @@
+//===- Engine.cpp - A step, event by event --------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/sim/Engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+using schedule::Graph;
+using schedule::Kind;
+using schedule::Solution;
+using schedule::Task;
+using Node = Graph::Node;
+
+/// Ranks that share cores. All that run go on at the same rate, so a clock of
+/// work done by each says when the next one ends: a task that starts at clock c
+/// ends at c + its duration.
+class CoreGroup {
+public:
+  explicit CoreGroup(int cores) : cores(cores) {}
+
+  void start(Time now, Time duration, Node node) {
+    advance(now);
+    running.push({clock + double(duration), node});
+  }
+  /// Time of the next end, if nothing changes; the task.
+  bool next(Time now, Time &when, Node &node) const {
+    if (running.empty())
+      return false;
+    double left = running.top().first - (clock + double(now - last) * rate());
+    when = now + std::max<Time>(0, Time(std::ceil(left / rate() - 1e-6)));
+    node = running.top().second;
+    return true;
+  }
+  void finish(Time now) {
+    advance(now);
+    running.pop();
+  }
+
+private:
+  using Entry = std::pair<double, Node>;
+  double rate() const {
+    return std::min(1.0, double(cores) /
+                             double(std::max<size_t>(1, running.size())));
+  }
+  void advance(Time now) {
+    clock += double(now - last) * rate();
+    last = now;
+  }
+  int cores;
+  double clock = 0;
+  Time last = 0;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> running;
+};
+
+class Engine {
+public:
+  Engine(const Graph &graph, const Solution &solution,
+         const EngineOptions &options)
+      : graph(graph), solution(solution), options(options),
+        problem(graph.getProblem()) {}
+
+  Expected<Simulation> run();
+
+private:
+  enum What : int { TaskEnds, Arrives, GroupEnds };
+  struct Event {
+    Time time;
+    int64_t order; ///< ties: as they were made
+    What what;
+    int id, version;
+    bool operator>(const Event &other) const {
+      return std::tie(time, order) > std::tie(other.time, other.order);
+    }
+  };
+
+  void prepare();
+  void post(Time time, What what, int id, int version = 0) {
+    events.push({time, made++, what, id, version});
+  }
+  void tryStart(int rank, Time now);
+  bool isReady(Node node) const;
+  void begin(Node node, Time now);
+  void taskEnded(Node node, Time now);
+  void send(Node node, const Graph::Dependence &to, Time now);
+  void watch(int group, Time now);
+  void finish();
+  Time durationOf(Node node) const {
+    return graph.getTime(node) +
+           (merged[node] ? graph.getTime(weightOf(node)) : 0);
+  }
+  Node weightOf(Node node) const {
+    return node - graph.getSlotOf(node) + Graph::kWeight;
+  }
+
+  const Graph &graph;
+  const Solution &solution;
+  const EngineOptions &options;
+  const schedule::Problem &problem;
+  Simulation result;
+  std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events;
+  int64_t made = 0;
+  std::vector<int> waiting, cursor, coreGroup, version;
+  std::vector<std::vector<Node>> lists;
+  std::vector<uint8_t> merged; ///< a backward that does weights too
+  std::vector<uint8_t> idle;
+  std::vector<CoreGroup> groups;
+  std::vector<Time> nicFree;
+  size_t left = 0;
+};
+
+void Engine::prepare() {
+  int nodes = graph.getNumNodes(), ranks = problem.ranks;
+  result.start.assign(nodes, -1);
+  result.end.assign(nodes, -1);
+  result.busy.assign(ranks, 0);
+  waiting.assign(nodes, 0);
+  merged.assign(nodes, 0);
+  cursor.assign(ranks, 0);
+  idle.assign(ranks, 1);
+  coreGroup.assign(ranks, -1);
+  lists.resize(ranks);
+  for (const EngineOptions::Cores &cores : options.cores) {
+    for (int rank : cores.ranks)
+      coreGroup[rank] = int(groups.size());
+    groups.emplace_back(cores.cores);
+  }
+  version.assign(groups.size(), 0);
+  nicFree.assign(options.nics, 0);
+  std::vector<uint8_t> seen(nodes, 0);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const Task &task : solution.ranks[rank]) {
+      Node node = graph.getNode(task);
+      lists[rank].push_back(node);
+      if (task.kind == Kind::Backward && problem.stages[task.stage].hasWeight)
+        merged[node] = 1;
+      if (seen[node]++)
+        continue;
+      ++left;
+      if (graph.getSlotOf(node) == Graph::kWeight)
+        ++waiting[node]; // for its input gradient
+      else
+        waiting[node] += int(graph.getPredecessors(node).size());
+      // The backward of a stage waits for its own forward by the rank's order.
+    }
+}
+
+bool Engine::isReady(Node node) const {
+  if (waiting[node] > 0)
+    return false;
+  for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+    if (!idle[rank] || cursor[rank] >= int(lists[rank].size()) ||
+        lists[rank][cursor[rank]] != node)
+      return false;
+  return true;
+}
+
+void Engine::tryStart(int rank, Time now) {
+  if (cursor[rank] < int(lists[rank].size()) &&
+      isReady(lists[rank][cursor[rank]]))
+    begin(lists[rank][cursor[rank]], now);
+}
+
+void Engine::begin(Node node, Time now) {
+  result.start[node] = now;
+  ArrayRef<int> ranks = graph.getRanks(graph.getPlaceOf(node));
+  for (int rank : ranks) {
+    idle[rank] = 0;
+    ++cursor[rank];
+  }
+  int group = ranks.empty() ? -1 : coreGroup[ranks[0]];
+  if (group < 0)
+    return post(now + durationOf(node), TaskEnds, node);
+  groups[group].start(now, durationOf(node), node);
+  watch(group, now);
+}
+
+/// Asks again when the next task of a core group ends; older answers are void.
+void Engine::watch(int group, Time now) {
+  Time when;
+  Node node;
+  ++version[group];
+  if (groups[group].next(now, when, node))
+    post(when, GroupEnds, group, version[group]);
+}
+
+void Engine::send(Node node, const Graph::Dependence &to, Time now) {
+  Time arrives = now + to.latency;
+  if (options.nics > 0 && to.edge >= 0 && to.latency > 0) {
+    int place = graph.getPlaceOf(node), other = graph.getPlaceOf(to.node);
+    int a = options.nic[graph.getRanks(place)[0]];
+    int b = options.nic[graph.getRanks(other)[0]];
+    Graph::Place info = graph.getPlaceInfo(place);
+    Time occupied = size_t(to.edge) < options.occupies.size()
+                        ? options.occupies[to.edge].at(
+                              graph.getMicrobatchOf(node), info.replica,
+                              problem.microbatches,
+                              int(problem.stages[info.stage].replicas.size()))
+                        : 0;
+    Time begins = now;
+    for (int nic : {a, b})
+      if (nic >= 0)
+        begins = std::max(begins, nicFree[nic]);
+    for (int nic : {a, b})
+      if (nic >= 0)
+        nicFree[nic] = begins + occupied;
+    arrives = begins + occupied + to.latency;
+  }
+  if (arrives > now)
+    return post(arrives, Arrives, to.node);
+  --waiting[to.node];
+}
+
+void Engine::taskEnded(Node node, Time now) {
+  result.end[node] = now;
+  --left;
+  ArrayRef<int> ranks = graph.getRanks(graph.getPlaceOf(node));
+  for (int rank : ranks) {
+    idle[rank] = 1;
+    result.busy[rank] += now - result.start[node];
+  }
+  if (graph.getSlotOf(node) == Graph::kGradient && !merged[node])
+    --waiting[weightOf(node)];
+  for (const Graph::Dependence &to : graph.getSuccessors(node)) {
+    send(node, to, now);
+    if (waiting[to.node] == 0)
+      for (int rank : graph.getRanks(graph.getPlaceOf(to.node)))
+        if (idle[rank]) {
+          tryStart(rank, now);
+          break;
+        }
+  }
+  for (int rank : ranks)
+    if (idle[rank])
+      tryStart(rank, now);
+}
+
+/// What comes after the tasks: gradients, optimizer, barrier.
+void Engine::finish() {
+  int ranks = problem.ranks;
+  std::vector<Time> last(ranks, 0), first(ranks, -1);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (Node node : lists[rank])
+      last[rank] = std::max(last[rank], result.end[node]);
+    if (!lists[rank].empty())
+      first[rank] = result.start[lists[rank].front()];
+    result.span.push_back(lists[rank].empty() ? 0 : last[rank] - first[rank]);
+    result.tasks = std::max(result.tasks, last[rank]);
+  }
+  result.reduced = last;
+  std::vector<Time> free(ranks, 0); // of the rank's reductions before
+  for (const Reduction &reduction : options.reductions) {
+    Time ready = 0;
+    for (int rank : reduction.ranks) {
+      ready = std::max(ready, free[rank]);
+      if (reduction.stages.empty())
+        ready = std::max(ready, last[rank]);
+      else
+        for (Node node : lists[rank])
+          if (is_contained(reduction.stages,
+                           graph.getPlaceInfo(graph.getPlaceOf(node)).stage))
+            ready = std::max(ready, result.end[node]);
+    }
+    Time end = ready + reduction.duration;
+    result.reductions.emplace_back(ready, end);
+    for (int rank : reduction.ranks) {
+      free[rank] = end;
+      result.reduced[rank] = std::max(result.reduced[rank], end);
+    }
+  }
+  result.done = result.reduced;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (size_t(rank) < options.optimizer.size())
+      result.done[rank] += options.optimizer[rank];
+    result.step = std::max(result.step, result.done[rank]);
+  }
+  result.step += options.barrier;
+}
+
+Expected<Simulation> Engine::run() {
+  prepare();
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    if (idle[rank])
+      tryStart(rank, 0);
+  while (!events.empty()) {
+    Event event = events.top();
+    events.pop();
+    if (event.what == TaskEnds) {
+      taskEnded(event.id, event.time);
+    } else if (event.what == Arrives) {
+      if (--waiting[event.id] == 0)
+        for (int rank : graph.getRanks(graph.getPlaceOf(event.id)))
+          if (idle[rank]) {
+            tryStart(rank, event.time);
+            break;
+          }
+    } else if (event.version == version[event.id]) {
+      Time when;
+      Node node;
+      groups[event.id].next(event.time, when, node);
+      groups[event.id].finish(event.time);
+      watch(event.id, event.time);
+      taskEnded(node, event.time);
+    }
+  }
+  if (left > 0)
+    for (int rank = 0; rank < problem.ranks; ++rank)
+      if (cursor[rank] < int(lists[rank].size()))
+        return createStringError(
+            inconvertibleErrorCode(),
+            "the schedule never comes to '" +
+                schedule::getName(problem, solution.ranks[rank][cursor[rank]]) +
+                "' on rank " + std::to_string(rank));
+  finish();
+  return std::move(result);
+}
+
+} // namespace
+
+double Simulation::getWallBubble() const {
+  double sum = 0;
+  for (Time time : busy)
+    sum += double(time);
+  return tasks > 0 && !busy.empty()
+             ? 1 - sum / (double(tasks) * double(busy.size()))
+             : 0;
+}
+
+double Simulation::getSpanBubble() const {
+  Time longest = 0, work = 0;
+  for (size_t i = 0; i < span.size(); ++i)
+    if (span[i] > longest) {
+      longest = span[i];
+      work = busy[i];
+    }
+  return longest > 0 ? 1 - double(work) / double(longest) : 0;
+}
+
+Expected<Simulation> simulate(const Graph &graph, const Solution &solution,
+                              const EngineOptions &options) {
+  return Engine(graph, solution, options).run();
+}
+
+} // namespace dt::plan

@@ -1,0 +1,74 @@
+//===- Engine.h - A step, event by event -------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Runs a schedule (passes/schedule) on hardware that is shared: messages queue
+// for NICs, ranks on one machine share its cores, replicas wait for one another
+// to reduce gradients, the optimizer for everybody. Without any of that it is
+// the longest path that schedule::evaluate computes, to the last digit.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_SIM_ENGINE_H
+#define PASSES_PLAN_SIM_ENGINE_H
+
+#include "passes/schedule/Evaluate.h"
+
+namespace dt::plan {
+
+using schedule::Time;
+
+/// Gradients of some ranks that are summed, and what follows from it.
+struct Reduction {
+  std::string name;
+  std::vector<int> ranks;
+  /// Stages whose weight gradients must be done; empty: all of the ranks' work.
+  std::vector<int> stages;
+  Time duration = 0;
+};
+
+struct EngineOptions {
+  /// Cores that a group of ranks shares; a rank is in at most one group.
+  struct Cores {
+    std::vector<int> ranks;
+    int cores = 1;
+  };
+  std::vector<Cores> cores;
+  /// NIC of every rank; empty or -1: messages wait for nobody. A message
+  /// occupies the NICs of both ends while it is sent.
+  std::vector<int> nic;
+  int nics = 0;
+  /// By edge of the problem: time a message occupies its NICs (its latency in
+  /// the problem comes on top), by microbatch and sending replica.
+  std::vector<schedule::Table> occupies;
+  std::vector<Reduction> reductions;
+  /// After all reductions of a rank: its share of the optimizer.
+  std::vector<Time> optimizer;
+  /// Added once everybody is done: the exchange of norms and its barrier.
+  Time barrier = 0;
+};
+
+struct Simulation {
+  /// By node of the graph; -1 where the schedule has no such task.
+  std::vector<Time> start, end;
+  /// By rank: time with a task, own first start to own last end, end of its
+  /// last reduction and of its optimizer.
+  std::vector<Time> busy, span, reduced, done;
+  /// Start and end of every reduction.
+  std::vector<std::pair<Time, Time>> reductions;
+  Time tasks = 0; ///< end of the last task
+  Time step = 0;  ///< wall time of the step
+
+  double getWallBubble() const;
+  double getSpanBubble() const;
+};
+
+/// Error if the lists wait for one another, naming a task that never starts.
+llvm::Expected<Simulation> simulate(const schedule::Graph &graph,
+                                    const schedule::Solution &solution,
+                                    const EngineOptions &options = {});
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_SIM_ENGINE_H

@@ -1,0 +1,331 @@
+//===- Parts.cpp - Which items each rank works on when --------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/sim/Parts.h"
+
+#include "passes/plan/reorder/Order.h"
+#include "passes/plan/reorder/Partition.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace dt::plan {
+
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+class Builder {
+public:
+  Builder(const Model &model, const Plan &plan,
+          const std::vector<Sample> &batch, const std::vector<ItemCost> &costs)
+      : model(model), plan(plan), batch(batch), costs(costs) {}
+
+  Parts run() {
+    parts.microbatches = int(plan.microbatches);
+    parts.modules.resize(model.modules.size());
+    dp = int(plan.units[model.pace].dp);
+    measure();
+    bool whole = plan.assign == Assign::Samples;
+    bool intra =
+        plan.reorder == Reorder::Intra || plan.reorder == Reorder::Both;
+    if (!intra || plan.assign == Assign::Given)
+      asDrawn();
+    else if (whole)
+      byReplica();
+    else
+      byPart();
+    for (size_t m = 0; m < model.modules.size(); ++m)
+      place(int(m), intra);
+    return std::move(parts);
+  }
+
+private:
+  /// Loads of samples: in the pacing module and in all others together.
+  void measure() {
+    for (const Sample &sample : batch) {
+      int64_t own = 0, other = 0;
+      for (size_t m = 0; m < model.modules.size(); ++m) {
+        int64_t load = loadOf(sample, int(m));
+        if (int(m) == model.pace)
+          own = load;
+        else
+          // Modules differ in how many ranks share their work.
+          other += load * 16 / std::max<int64_t>(1, ranksOf(int(m)));
+      }
+      paceLoad.push_back(own);
+      otherLoad.push_back(other);
+    }
+  }
+  int64_t ranksOf(int m) const {
+    const UnitPlan &unit = plan.units[m];
+    return unit.inside ? plan.units[unit.inside->unit].getRanks()
+                       : unit.getRanks();
+  }
+  int64_t loadOf(const Sample &sample, int m) const {
+    int64_t sum = 0;
+    switch (model.modules[m].item) {
+    case ItemKind::Sample:
+      return costs[m].at(sample.tokens);
+    case ItemKind::Image:
+      for (int32_t tokens : sample.images)
+        sum += costs[m].at(tokens);
+      return sum;
+    case ItemKind::Target:
+      for (int32_t tokens : sample.targets)
+        sum += costs[m].at(tokens);
+      return sum;
+    }
+    return 0;
+  }
+
+  int count() const { return int(plan.microbatches) * dp; }
+  Ids &slot(int k, int r) { return slots[size_t(k) * dp + r]; }
+
+  /// Sample i of the batch to place i / dp of replica i mod dp.
+  void asDrawn() {
+    slots.assign(count(), {});
+    int64_t n = plan.microbatches;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      int64_t place = int64_t(i) / dp / plan.micro;
+      slot(int(std::min(place, n - 1)), int(i % dp)).push_back(int32_t(i));
+    }
+  }
+
+  /// DistTrain: samples to replicas by LPT on what makes them differ, then
+  /// every replica orders its own microbatches.
+  void byReplica() {
+    slots.assign(count(), {});
+    std::vector<int64_t> loads(batch.size());
+    for (size_t i = 0; i < batch.size(); ++i)
+      loads[i] = paceLoad[i] * 16 / std::max<int64_t>(1, ranksOf(model.pace)) +
+                 otherLoad[i];
+    reorder::PartitionOptions options;
+    options.groups = dp;
+    options.maxCount = int32_t((batch.size() + dp - 1) / dp);
+    reorder::Partition lpt = reorder::partitionLPT(loads, options);
+    bool inter =
+        plan.reorder == Reorder::Inter || plan.reorder == Reorder::Both;
+    for (int r = 0; r < dp; ++r) {
+      std::vector<Ids> own = intoMicrobatches(lpt.groups[r]);
+      Ids order(own.size());
+      std::iota(order.begin(), order.end(), 0);
+      if (inter && own.size() > 1)
+        order = fillIntervals(own);
+      for (size_t k = 0; k < own.size(); ++k)
+        slot(int(k), r) = own[order[k]];
+    }
+  }
+  std::vector<Ids> intoMicrobatches(const Ids &samples) const {
+    std::vector<Ids> result(plan.microbatches);
+    for (size_t i = 0; i < samples.size(); ++i)
+      result[std::min<size_t>(i / plan.micro, result.size() - 1)].push_back(
+          samples[i]);
+    return result;
+  }
+  Ids fillIntervals(const std::vector<Ids> &own) const {
+    reorder::OrderProblem problem;
+    problem.microbatches = int32_t(own.size());
+    problem.inFlight = plan.units[model.pace].pp + 1;
+    problem.durations.assign(2, std::vector<int64_t>(own.size(), 0));
+    for (size_t k = 0; k < own.size(); ++k)
+      for (int32_t sample : own[k]) {
+        problem.durations[0][k] += otherLoad[sample];
+        problem.durations[1][k] += paceLoad[sample];
+      }
+    return reorder::orderByIntervals(problem);
+  }
+
+  /// Ours: the pacing unit's parts are even in its own work; parts that come
+  /// together in a microbatch are even in everybody else's.
+  void byPart() {
+    reorder::PartitionOptions options;
+    options.groups = count();
+    options.maxCount = int32_t(plan.micro);
+    if (int64_t(options.maxCount) * options.groups < int64_t(batch.size()))
+      options.maxCount = 0;
+    std::vector<Ids> own = reorder::partition(paceLoad, options).groups;
+    std::vector<int64_t> other(own.size(), 0), pace(own.size(), 0);
+    for (size_t p = 0; p < own.size(); ++p)
+      for (int32_t sample : own[p]) {
+        other[p] += otherLoad[sample];
+        pace[p] += paceLoad[sample];
+      }
+    options.groups = int32_t(plan.microbatches);
+    options.maxCount = dp;
+    std::vector<Ids> together = reorder::partition(other, options).groups;
+    slots.assign(count(), {});
+    std::vector<int64_t> sum(dp, 0);
+    for (int k = 0; k < int(together.size()); ++k) {
+      // The dearest part to the replica that has done least so far.
+      Ids &group = together[k], replicas(dp);
+      std::sort(group.begin(), group.end(), [&](int32_t a, int32_t b) {
+        return pace[a] != pace[b] ? pace[a] > pace[b] : a < b;
+      });
+      std::iota(replicas.begin(), replicas.end(), 0);
+      std::sort(replicas.begin(), replicas.end(), [&](int32_t a, int32_t b) {
+        return sum[a] != sum[b] ? sum[a] < sum[b] : a < b;
+      });
+      for (size_t i = 0; i < group.size(); ++i) {
+        sum[replicas[i]] += pace[group[i]];
+        slot(k, replicas[i]) = own[group[i]];
+      }
+    }
+  }
+
+  /// Puts a module's items where the plan wants them.
+  void place(int m, bool intra) {
+    Parts::Items &items = parts.modules[m];
+    const UnitPlan &unit = plan.units[m];
+    bool inside = unit.inside.has_value();
+    bool own = m == model.pace || inside;
+    int64_t replicas = inside ? plan.units[unit.inside->unit].dp : unit.dp;
+    items.replicas = int(replicas);
+    list(m, items);
+    items.microbatch.assign(items.tokens.size(), 0);
+    items.replica.assign(items.tokens.size(), 0);
+    items.parts.assign(size_t(parts.microbatches) * replicas, {});
+    items.moments.assign(items.parts.size(), {});
+    std::vector<Ids> ofSample = bySample(items);
+    for (int k = 0; k < parts.microbatches; ++k) {
+      if (own && replicas == dp)
+        stay(items, ofSample, k);
+      else if (plan.assign == Assign::Items && intra)
+        spread(m, items, ofSample, k);
+      else
+        spreadSamples(m, items, ofSample, k);
+    }
+    for (size_t p = 0; p < items.parts.size(); ++p)
+      for (int32_t item : items.parts[p]) {
+        items.moments[p] += Moments::of(items.tokens[item]);
+        items.microbatch[item] = int32_t(p / replicas);
+        items.replica[item] = int32_t(p % replicas);
+      }
+  }
+  void list(int m, Parts::Items &items) const {
+    for (size_t s = 0; s < batch.size(); ++s) {
+      auto add = [&](int32_t tokens) {
+        items.tokens.push_back(tokens);
+        items.owner.push_back(int32_t(s));
+      };
+      switch (model.modules[m].item) {
+      case ItemKind::Sample:
+        add(batch[s].tokens);
+        break;
+      case ItemKind::Image:
+        std::for_each(batch[s].images.begin(), batch[s].images.end(), add);
+        break;
+      case ItemKind::Target:
+        std::for_each(batch[s].targets.begin(), batch[s].targets.end(), add);
+        break;
+      }
+    }
+  }
+  std::vector<Ids> bySample(const Parts::Items &items) const {
+    std::vector<Ids> result(batch.size());
+    for (size_t i = 0; i < items.owner.size(); ++i)
+      result[items.owner[i]].push_back(int32_t(i));
+    return result;
+  }
+
+  void stay(Parts::Items &items, const std::vector<Ids> &ofSample, int k) {
+    for (int r = 0; r < dp; ++r)
+      for (int32_t sample : slot(k, r))
+        for (int32_t item : ofSample[sample])
+          items.parts[size_t(k) * dp + r].push_back(item);
+  }
+
+  /// Every item by itself, over all replicas.
+  void spread(int m, Parts::Items &items, const std::vector<Ids> &ofSample,
+              int k) {
+    Ids all;
+    std::vector<int64_t> loads;
+    for (int r = 0; r < dp; ++r)
+      for (int32_t sample : slot(k, r))
+        for (int32_t item : ofSample[sample]) {
+          all.push_back(item);
+          loads.push_back(costs[m].at(items.tokens[item]));
+        }
+    reorder::PartitionOptions options;
+    options.groups = items.replicas;
+    options.effort = 4000;
+    std::vector<Ids> groups = reorder::partition(loads, options).groups;
+    for (int r = 0; r < items.replicas; ++r) {
+      Ids &part = items.parts[size_t(k) * items.replicas + r];
+      for (int32_t i : groups[r])
+        part.push_back(all[i]);
+      std::sort(part.begin(), part.end());
+    }
+  }
+
+  /// Whole samples, inside groups of replicas: gcd of the two DP sizes many.
+  void spreadSamples(int m, Parts::Items &items,
+                     const std::vector<Ids> &ofSample, int k) {
+    int groups = std::gcd(dp, items.replicas);
+    int from = dp / groups, to = items.replicas / groups;
+    for (int g = 0; g < groups; ++g) {
+      Ids samples;
+      std::vector<int64_t> loads;
+      for (int r = g * from; r < (g + 1) * from; ++r)
+        for (int32_t sample : slot(k, r)) {
+          samples.push_back(sample);
+          loads.push_back(loadOf(batch[sample], m));
+        }
+      reorder::PartitionOptions options;
+      options.groups = to;
+      std::vector<Ids> parts =
+          plan.assign == Assign::Given
+              ? inTurn(samples.size(), to)
+              : reorder::partitionLPT(loads, options).groups;
+      for (int r = 0; r < to; ++r)
+        for (int32_t i : parts[r])
+          for (int32_t item : ofSample[samples[i]])
+            items.parts[size_t(k) * items.replicas + g * to + r].push_back(
+                item);
+    }
+  }
+  static std::vector<Ids> inTurn(size_t count, int groups) {
+    std::vector<Ids> result(groups);
+    for (size_t i = 0; i < count; ++i)
+      result[i * groups / std::max<size_t>(1, count)].push_back(int32_t(i));
+    return result;
+  }
+
+  const Model &model;
+  const Plan &plan;
+  const std::vector<Sample> &batch;
+  const std::vector<ItemCost> &costs;
+  Parts parts;
+  int dp = 1;
+  std::vector<int64_t> paceLoad, otherLoad;
+  std::vector<Ids> slots; ///< samples of [microbatch * dp + pacing replica]
+};
+
+} // namespace
+
+void Parts::permute(const std::vector<int32_t> &order) {
+  for (Items &items : modules) {
+    auto oldParts = items.parts;
+    auto oldMoments = items.moments;
+    for (int k = 0; k < microbatches; ++k)
+      for (int r = 0; r < items.replicas; ++r) {
+        size_t to = size_t(k) * items.replicas + r;
+        size_t from = size_t(order[k]) * items.replicas + r;
+        items.parts[to] = oldParts[from];
+        items.moments[to] = oldMoments[from];
+        for (int32_t item : items.parts[to])
+          items.microbatch[item] = k;
+      }
+  }
+}
+
+Parts makeParts(const Model &model, const Plan &plan,
+                const std::vector<Sample> &batch,
+                const std::vector<ItemCost> &costs) {
+  return Builder(model, plan, batch, costs).run();
+}
+
+} // namespace dt::plan

@@ -1,0 +1,59 @@
+//===- Parts.h - Which items each rank works on when -------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Cuts a global batch into microbatches and those into parts, one a replica of
+// each unit, as the plan's assignment says. The pacing unit's replicas hold
+// whole samples; every other module's items go where the assignment puts them
+// and brokers bring them there.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_SIM_PARTS_H
+#define PASSES_PLAN_SIM_PARTS_H
+
+#include "passes/plan/Data.h"
+#include "passes/plan/Plan.h"
+
+namespace dt::plan {
+
+/// Cost of an item by its tokens: a + b t + c t^2, in nanoseconds.
+struct ItemCost {
+  double item = 0, token = 0, square = 0;
+  int64_t at(double tokens) const {
+    return int64_t(item + token * tokens + square * tokens * tokens);
+  }
+};
+
+struct Parts {
+  int microbatches = 0;
+  /// One module's items: tokens and the sample that owns each.
+  struct Items {
+    std::vector<int32_t> tokens, owner;
+    /// [microbatch * replicas + replica]: ids of items, ascending.
+    std::vector<std::vector<int32_t>> parts;
+    std::vector<Moments> moments;
+    int replicas = 1;
+    /// Where each item is.
+    std::vector<int32_t> microbatch, replica;
+  };
+  std::vector<Items> modules;
+
+  const Moments &get(int module, int microbatch, int replica) const {
+    const Items &items = modules[module];
+    return items.moments[size_t(microbatch) * items.replicas + replica];
+  }
+  /// Exchanges microbatches: place i gets what order[i] was.
+  void permute(const std::vector<int32_t> &order);
+};
+
+/// `costs` by module; `inFlight` of the pacing unit's first stage is what
+/// DistTrain's order looks at.
+Parts makeParts(const Model &model, const Plan &plan,
+                const std::vector<Sample> &batch,
+                const std::vector<ItemCost> &costs);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_SIM_PARTS_H

@@ -1,0 +1,82 @@
+//===- Step.h - What a plan's step costs -------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Turns a plan, a model, a cluster and a global batch into a scheduling problem
+// with a duration for every (stage, microbatch, replica), solves it with the
+// plan's schedule and runs it on the hardware (Engine.h). The same function for
+// every policy, so that ratios mean something.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_SIM_STEP_H
+#define PASSES_PLAN_SIM_STEP_H
+
+#include "passes/plan/sim/Engine.h"
+#include "passes/plan/sim/Parts.h"
+
+#include <memory>
+
+namespace dt::plan {
+
+/// Costs of all modules on every kind of node, shared by all plans.
+class Costs {
+public:
+  Costs(const Cluster &cluster, const Model &model);
+  const ModuleCost &get(int node, int module) const {
+    return *costs[size_t(node) * modules + module];
+  }
+  const Cluster &cluster;
+  const Model &model;
+  /// Cost of an item by its tokens, to balance with: on the first node kind.
+  std::vector<ItemCost> items;
+  /// Seconds in which all devices together do the batch at the rate that each
+  /// module's best TP degree reaches, without communication, recomputation or
+  /// optimizer: no plan is faster.
+  double workBound(const std::vector<Sample> &batch) const;
+  /// The same for one module on one device.
+  double work(int module, const Moments &all, double count) const;
+
+private:
+  size_t modules;
+  std::vector<std::unique_ptr<ModuleCost>> costs;
+};
+
+struct StepOptions {
+  /// Messages queue for the NICs of their nodes.
+  bool links = true;
+  /// Work of the search for an order of microbatches.
+  int64_t orderEffort = 300000;
+  /// Error if a rank's memory is exceeded; else only predicted.
+  bool requireMemory = true;
+};
+
+struct StepResult {
+  schedule::Problem problem;
+  schedule::Solution solution;
+  Simulation simulation;
+  Prediction predicted;
+  /// By rank of the problem: first rank of the plan that it stands for.
+  std::vector<int64_t> planRank;
+  std::vector<int> unitOfRank;
+  /// Bytes of the fullest rank of a unit: weights, gradients and state; kept
+  /// activations; buffers of messages.
+  struct Memory {
+    double state = 0, activations = 0, buffers = 0;
+    double total() const { return state + activations + buffers; }
+  };
+  std::vector<Memory> memory;
+};
+
+/// Error if the plan does not fit: says the unit and the missing bytes.
+llvm::Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
+                                        const std::vector<Sample> &batch,
+                                        const StepOptions &options = {});
+
+/// Chrome trace (Perfetto reads it): a row a rank, times in microseconds.
+std::string printTrace(const StepResult &result);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_SIM_STEP_H

@@ -1,0 +1,49 @@
+//===- Trace.cpp - A step to look at --------------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/sim/Step.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dt::plan {
+
+std::string printTrace(const StepResult &result) {
+  using Json = nlohmann::ordered_json;
+  Json events = Json::array();
+  schedule::Graph graph(result.problem);
+  for (int rank = 0; rank < result.problem.ranks; ++rank) {
+    const std::string &unit =
+        result.problem.units.empty() || result.solution.ranks[rank].empty()
+            ? "idle"
+            : result.problem
+                  .units[result.problem
+                             .stages[result.solution.ranks[rank][0].stage]
+                             .unit]
+                  .name;
+    events.push_back({{"name", "thread_name"},
+                      {"ph", "M"},
+                      {"pid", 0},
+                      {"tid", rank},
+                      {"args",
+                       {{"name", unit + " rank " +
+                                     std::to_string(result.planRank[rank])}}}});
+    for (const schedule::Task &task : result.solution.ranks[rank]) {
+      int node = graph.getNode(task);
+      Time start = result.simulation.start[node];
+      events.push_back(
+          {{"name", schedule::getName(result.problem, task)},
+           {"cat", std::string(1, schedule::getLetter(task.kind))},
+           {"ph", "X"},
+           {"pid", 0},
+           {"tid", rank},
+           {"ts", double(start) * 1e-3},
+           {"dur", double(result.simulation.end[node] - start) * 1e-3}});
+    }
+  }
+  return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
+}
+
+} // namespace dt::plan
