@@ -68,6 +68,14 @@ double Costs::workBound(const std::vector<Sample> &batch) const {
 
 namespace {
 
+/// The order of tasks alone: that of messages is for programs, not for times.
+Expected<schedule::Solution> solve(const schedule::Problem &problem,
+                                   const std::string &name) {
+  schedule::Options options;
+  options.communicate = false;
+  return schedule::solve(problem, name, options);
+}
+
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
 Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
                                          const Plan &plan, int64_t effort) {
@@ -104,7 +112,7 @@ Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
   small.memory.clear();
   if (Error error = small.check())
     return std::move(error);
-  auto solution = schedule::solve(small, plan.schedule);
+  auto solution = plan::solve(small, plan.schedule);
   if (!solution)
     return solution.takeError();
   schedule::Graph graph(small);
@@ -134,7 +142,7 @@ Expected<schedule::Solution> order(const Costs &costs, const Plan &plan,
     parts.permute(*found);
     problem = builder.build(parts);
   }
-  return schedule::solve(problem, plan.schedule);
+  return plan::solve(problem, plan.schedule);
 }
 
 Error checkMemory(const Costs &costs, const Plan &plan,

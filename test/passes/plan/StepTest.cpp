@@ -1,0 +1,208 @@
+//===- StepTest.cpp - The simulator against closed forms and measurements -===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Architectures.h"
+#include "passes/plan/sim/Step.h"
+
+#include "passes/schedule/Schedule.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+using namespace dt::plan;
+using Json = nlohmann::json;
+
+namespace {
+
+Cluster load(const std::string &name) {
+  return llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/" + name + ".json"));
+}
+
+/// p stages, n microbatches, times f, b, w, delay.
+dt::schedule::Problem chain(int p, int n, int64_t f, int64_t b, int64_t w,
+                            int64_t delay) {
+  dt::schedule::Problem problem;
+  problem.units = {{"llm", 0}};
+  problem.ranks = p;
+  problem.microbatches = n;
+  for (int s = 0; s < p; ++s) {
+    dt::schedule::Stage stage;
+    stage.name = "llm." + std::to_string(s);
+    stage.replicas = {{s}};
+    stage.forward = f;
+    stage.input = b;
+    stage.weight = w;
+    problem.stages.push_back(stage);
+    if (s > 0) {
+      dt::schedule::Edge edge;
+      edge.from = s - 1;
+      edge.to = s;
+      edge.latency = delay;
+      problem.edges.push_back(edge);
+    }
+  }
+  return problem;
+}
+
+int64_t stepOf(const dt::schedule::Problem &problem, const char *name,
+               const EngineOptions &options = {}) {
+  auto solution = llvm::cantFail(dt::schedule::solve(problem, name));
+  dt::schedule::Graph graph(problem);
+  return llvm::cantFail(simulate(graph, solution, options)).step;
+}
+
+TEST(Engine, ClosedForms) {
+  for (int p : {1, 2, 4, 7})
+    for (int n : {1, 4, 12}) {
+      auto problem = chain(p, n, 3, 4, 2, 0);
+      if (n >= p)
+        EXPECT_EQ(stepOf(problem, "1f1b"), (n + p - 1) * 9);
+      EXPECT_EQ(stepOf(problem, "gpipe"), (n + p - 1) * 9);
+    }
+}
+
+TEST(Engine, EqualsLongestPath) {
+  auto problem = chain(4, 9, 30, 41, 23, 5);
+  for (int k = 0; k < 9; ++k)
+    problem.stages[0].forward.values.resize(9, 30);
+  for (int k = 0; k < 9; ++k)
+    problem.stages[0].forward.values[k] = 10 + 7 * (k % 4);
+  for (const char *name : {"1f1b", "gpipe"}) {
+    auto solution = llvm::cantFail(dt::schedule::solve(problem, name));
+    dt::schedule::Graph graph(problem);
+    auto timeline = llvm::cantFail(dt::schedule::evaluate(graph, solution));
+    auto simulation = llvm::cantFail(simulate(graph, solution));
+    EXPECT_EQ(simulation.start, timeline.start);
+    EXPECT_EQ(simulation.end, timeline.end);
+    EXPECT_EQ(simulation.step, timeline.wall);
+    EXPECT_DOUBLE_EQ(simulation.getWallBubble(), timeline.getWallBubble());
+  }
+}
+
+TEST(Engine, RanksShareCores) {
+  // Two ranks without dependences on one core take twice as long.
+  dt::schedule::Problem problem = chain(1, 4, 10, 10, 10, 0);
+  problem.stages[0].replicas = {{0}, {1}};
+  problem.ranks = 2;
+  EngineOptions options;
+  options.cores = {{{0, 1}, 1}};
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 240);
+  options.cores = {{{0, 1}, 2}};
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 120);
+}
+
+TEST(Engine, MessagesQueueForNics) {
+  // Two senders on one NIC, one receiver: the second message waits.
+  dt::schedule::Problem problem = chain(2, 1, 10, 10, 0, 1);
+  problem.stages[0].replicas = {{0}, {1}};
+  problem.stages[1].replicas = {{2}};
+  problem.ranks = 3;
+  EngineOptions options;
+  EXPECT_EQ(stepOf(problem, "gpipe", options), 42);
+  options.nic = {0, 0, 1};
+  options.nics = 2;
+  options.occupies = {dt::schedule::Table(5)};
+  // 10, two messages of 5 and 1, 20, two gradients of 5 and 1, 10.
+  EXPECT_EQ(stepOf(problem, "gpipe", options), 10 + 11 + 20 + 11 + 10);
+}
+
+TEST(Engine, ReductionsOptimizerBarrier) {
+  dt::schedule::Problem problem = chain(1, 2, 10, 10, 10, 0);
+  EngineOptions options;
+  Reduction reduction;
+  reduction.ranks = {0};
+  reduction.duration = 7;
+  options.reductions = {reduction};
+  options.optimizer = {3};
+  options.barrier = 2;
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 60 + 7 + 3 + 2);
+}
+
+/// The published layout as a plan.
+double predict(const Json &row, const Cluster &all) {
+  TransformerShape shape;
+  shape.layers = row["layers"];
+  shape.hidden = row["hidden"];
+  shape.ffn = 4 * shape.hidden;
+  shape.heads = row["heads"];
+  shape.vocabulary = row["vocab"];
+  shape.causal = true;
+  shape.fused = false;
+  shape.dropout = true;
+  Model model;
+  model.modules = {makeTransformer("gpt", ItemKind::Sample, shape)};
+  Cluster cluster = llvm::cantFail(all.take(row["gpus"]));
+  Plan plan;
+  plan.ranks = row["gpus"];
+  plan.micro = row["micro_batch"];
+  plan.assign = Assign::Given;
+  plan.reorder = Reorder::None;
+  plan.sequenceParallel = row["sequence_parallel"];
+  UnitPlan unit;
+  unit.tp = row["TP"];
+  unit.dp = row["DP"];
+  unit.pp = row["PP"];
+  unit.vpp = row["VPP"];
+  unit.save = row["recompute"] == "full" ? Save::None : Save::Vjp;
+  unit.zero = 0;
+  int stages = unit.pp * unit.vpp;
+  unit.cuts = {0};
+  for (int s = 1; s < stages; ++s)
+    unit.cuts.push_back(1 + shape.layers * s / stages);
+  unit.cuts.push_back(shape.layers + 2);
+  plan.units = {unit};
+  plan.schedule = unit.vpp > 1 ? "interleaved" : "1f1b";
+  int64_t batch = row["global_batch"];
+  plan.microbatches = batch / (unit.dp * plan.micro);
+  Sample sample;
+  sample.tokens = row["seq"];
+  Costs costs(cluster, model);
+  StepOptions options;
+  options.requireMemory = false;
+  auto result = simulateStep(
+      costs, plan, std::vector<Sample>(batch, sample), options);
+  if (!result) {
+    ADD_FAILURE() << llvm::toString(result.takeError());
+    return 0;
+  }
+  return result->predicted.step;
+}
+
+double measured(const Json &row) {
+  if (row.contains("iteration_s"))
+    return row["iteration_s"];
+  double h = row["hidden"], l = row["layers"], s = row["seq"],
+         v = row["vocab"], b = row["global_batch"];
+  double flops = 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+  return flops / (row["tflops_per_gpu"].get<double>() * 1e12 *
+                  row["gpus"].get<double>());
+}
+
+/// gemm.peak of the A100 was fitted on sc21-table1; 2205-* says how well.
+TEST(Step, PublishedMegatron) {
+  Cluster cluster = load("a100-80g");
+  Json rows = Json::parse(std::ifstream(DT_PLAN_DATA "/published.json"))["rows"];
+  std::map<std::string, std::pair<double, int>> families;
+  for (const Json &row : rows) {
+    double error = predict(row, cluster) / measured(row) - 1;
+    auto &[sum, count] = families[row["family"]];
+    sum += std::fabs(error);
+    ++count;
+    RecordProperty(row["id"].get<std::string>(), std::to_string(error));
+    if (getenv("DT_PRINT"))
+      printf("%-32s %6.2f s, predicted %+.1f %%\n",
+             row["id"].get<std::string>().c_str(), measured(row), 100 * error);
+  }
+  for (auto &[family, value] : families)
+    EXPECT_LE(value.first / value.second, 0.1) << family;
+}
+
+} // namespace
