@@ -14,11 +14,36 @@ using namespace dt::import;
 
 namespace {
 
+/// The numbers of a folded table that is not a splat, or null.
+DenseElementsAttr getTable(Value v) {
+  auto constant = v.getDefiningOp<nn::ConstantOp>();
+  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue())
+                        : DenseElementsAttr();
+  return dense && !dense.isSplat() && isa<FloatType>(dense.getElementType()) &&
+                 dense.getType().getRank() > 0
+             ? dense
+             : DenseElementsAttr();
+}
+
+bool halvesEqual(DenseElementsAttr table) {
+  int64_t last = table.getType().getShape().back();
+  if (last % 2)
+    return false;
+  SmallVector<APFloat> numbers(table.getValues<APFloat>());
+  for (size_t row = 0; row < numbers.size(); row += last)
+    for (int64_t i = 0; i < last / 2; ++i)
+      if (!numbers[row + i].bitwiseIsEqual(numbers[row + last / 2 + i]))
+        return false;
+  return true;
+}
+
 /// Whether the first and second half of the last axis hold the same numbers.
 bool halvesEqual(Value v, int depth = 0) {
   Operation *op = v.getDefiningOp();
   if (!op || depth > 8)
     return false;
+  if (DenseElementsAttr table = getTable(v))
+    return halvesEqual(table);
   int64_t last = cast<RankedTensorType>(v.getType()).getRank() - 1;
   if (auto concat = dyn_cast<nn::ConcatOp>(op))
     return concat.getInputs().size() == 2 &&
@@ -87,6 +112,16 @@ Value takeAngles(PatternRewriter &rewriter, Value factor, const nn::Shape &x,
   if (s.size() == 4 && s[0] != nn::DimExpr(1))
     flat.insert(flat.begin(), s[0]);
   Type element = cast<RankedTensorType>(factor.getType()).getElementType();
+  if (DenseElementsAttr table = getTable(factor)) {
+    int64_t last = x[3].constant();
+    SmallVector<APFloat> numbers(table.getValues<APFloat>()), kept;
+    for (size_t row = 0; row < numbers.size(); row += last)
+      kept.append(numbers.begin() + row, numbers.begin() + row + last / 2);
+    flat.back() = nn::DimExpr(last / 2);
+    return nn::ConstantOp::create(
+        rewriter, factor.getLoc(),
+        DenseElementsAttr::get(nn::makeTensorType(flat, element), kept));
+  }
   Value all = nn::ReshapeOp::create(rewriter, factor.getLoc(),
                                     nn::makeTensorType(flat, element), factor);
   SmallVector<int64_t> starts(flat.size(), 0), steps(flat.size(), 1);

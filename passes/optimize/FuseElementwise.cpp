@@ -80,6 +80,7 @@ public:
         for (Value operand : op.getOperands())
           if (Operation *producer = operand.getDefiningOp())
             tryJoin(producer, &op);
+    joinReaders();
     SmallVector<Group> result;
     for (Operation &op : block)
       if (auto it = groups.find(&op); it != groups.end()) {
@@ -94,6 +95,20 @@ public:
   }
 
 private:
+  /// Groups that read one tensor of their full shape: read once, and what they
+  /// both compute from it (say, an activation and its gradient) is computed
+  /// once.
+  void joinReaders() {
+    for (Operation &op : block)
+      if (isElementwise(&op))
+        for (Value operand : op.getOperands())
+          if (operand.getType() == op.getResult(0).getType() &&
+              operand.getParentBlock() == &block)
+            for (Operation *other : operand.getUsers())
+              if (other->getBlock() == &block && other->isBeforeInBlock(&op))
+                tryJoin(other, &op);
+  }
+
   void tryJoin(Operation *producer, Operation *consumer) {
     if (producer->getBlock() != &block || !leader.count(producer))
       return;

@@ -14,11 +14,21 @@ def FuseElementwise : Pass<"nn-fuse-elementwise", "::mlir::ModuleOp"> {
   let description = [{
     Elementwise ops (ScalarOpInterface) of one block whose results have equal shapes and that use one another's results become one nn.fused, whose body is their scalar code. A producer joins
     its consumers also when it has other users: the group then has several results. Two groups are not joined when a path from one to the other leads through an op outside (the fused op would have to run
-    before and after it), nor when the group would touch more than `max-buffers` tensors.
+    before and after it), nor when the group would touch more than `max-buffers` tensors. Groups that read one tensor of their full shape are joined likewise: it is read once, and what they both compute from it
+    (an activation and its gradient) is computed once.
 
     Broadcasts of an operand and splat constants disappear into the groups that use them. A single elementwise op becomes an nn.fused too, so that the lower phase meets only this form.
   }];
   let options = [Option<"maxBuffers", "max-buffers", "unsigned", "24", "most operands and results of one group">];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def JoinPads : Pass<"nn-join-pads", "::mlir::ModuleOp"> {
+  let summary = "Write sums of zero-padded pieces that cover an axis as a concatenation";
+  let description = [{
+    The gradient of a tensor that was split (a fused QKV projection, say) is a sum of pads, one a piece. Pads with zeros along one axis that follow one another without gap or overlap are taken out of the sum and
+    concatenated; other addends stay.
+  }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
 

@@ -16,6 +16,7 @@ void dt::buildOptimizePipeline(OpPassManager &pm) {
   // What differentiation left unused, and values that it made twice.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(optimize::createJoinPads());
   pm.addPass(optimize::createFuseElementwise());
   pm.addPass(createCSEPass());
   pm.addPass(optimize::createVerifyOptimized());

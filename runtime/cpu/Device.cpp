@@ -115,7 +115,7 @@ void adamw(float *p, const float *g, float *m, float *v, size_t n,
   float weight1 = float(1 - step.beta1), beta2 = float(step.beta2),
         weight2 = float(1 - step.beta2);
   float stepSize = float(step.lr / step.biasCorrection1),
-        root = float(std::sqrt(step.biasCorrection2));
+        perRoot = float(1 / std::sqrt(step.biasCorrection2));
   float eps = float(step.eps);
 #pragma omp parallel for simd schedule(static) if (n >= 32768)
   for (size_t i = 0; i < n; ++i) {
@@ -123,7 +123,7 @@ void adamw(float *p, const float *g, float *m, float *v, size_t n,
     float mi = m[i] + (gi - m[i]) * weight1;
     float vi = v[i] * beta2 + gi * gi * weight2;
     m[i] = mi, v[i] = vi;
-    p[i] = p[i] * keep - stepSize * (mi / (std::sqrt(vi) / root + eps));
+    p[i] = p[i] * keep - stepSize * (mi / (std::sqrt(vi) * perRoot + eps));
   }
 }
 

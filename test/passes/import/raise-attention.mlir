@@ -152,3 +152,40 @@ func.func @free_angles(%xt: tensor<2x4x5x16xf32>, %ff: tensor<1x1x5x16xf32>) -> 
   %o = nn.add %a, %b : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
 }
+
+// -----
+
+// Angles folded to tables: the half that is needed stays.
+// CHECK-LABEL: @table
+// CHECK-DAG: nn.constant dense<{{\[}}[1.000000e+00, 5.000000e-01], [2.500000e-01, 1.250000e-01]]>
+// CHECK-DAG: nn.constant dense<{{\[}}[3.000000e+00, 4.000000e+00], [5.000000e+00, 6.000000e+00]]>
+// CHECK: nn.rotary
+func.func @table(%xt: tensor<2x4x2x4xf32>) -> tensor<2x4x2x4xf32> {
+  %c = nn.constant dense<[[1.0, 0.5, 1.0, 0.5], [0.25, 0.125, 0.25, 0.125]]> : tensor<2x4xf32>
+  %s = nn.constant dense<[[3.0, 4.0, 3.0, 4.0], [5.0, 6.0, 5.0, 6.0]]> : tensor<2x4xf32>
+  %lo = nn.slice %xt [0, 0, 0, 0] step [1, 1, 1, 1] : tensor<2x4x2x4xf32> to tensor<2x4x2x2xf32>
+  %hi = nn.slice %xt [0, 0, 0, 2] step [1, 1, 1, 1] : tensor<2x4x2x4xf32> to tensor<2x4x2x2xf32>
+  %n = nn.neg %hi : tensor<2x4x2x2xf32>
+  %turned = nn.concat %n, %lo {axis = 3} : tensor<2x4x2x2xf32>, tensor<2x4x2x2xf32>
+  %a = nn.mul %xt, %c : tensor<2x4x2x4xf32>, tensor<2x4xf32>
+  %b = nn.mul %turned, %s : tensor<2x4x2x4xf32>, tensor<2x4xf32>
+  %o = nn.add %a, %b : tensor<2x4x2x4xf32>, tensor<2x4x2x4xf32>
+  return %o : tensor<2x4x2x4xf32>
+}
+
+// -----
+
+// A table whose halves differ in one number.
+// CHECK-LABEL: @uneven_table
+// CHECK-NOT: nn.rotary
+func.func @uneven_table(%xt: tensor<2x4x2x4xf32>) -> tensor<2x4x2x4xf32> {
+  %c = nn.constant dense<[[1.0, 0.5, 1.0, 0.5], [0.25, 0.125, 0.25, 0.25]]> : tensor<2x4xf32>
+  %lo = nn.slice %xt [0, 0, 0, 0] step [1, 1, 1, 1] : tensor<2x4x2x4xf32> to tensor<2x4x2x2xf32>
+  %hi = nn.slice %xt [0, 0, 0, 2] step [1, 1, 1, 1] : tensor<2x4x2x4xf32> to tensor<2x4x2x2xf32>
+  %n = nn.neg %hi : tensor<2x4x2x2xf32>
+  %turned = nn.concat %n, %lo {axis = 3} : tensor<2x4x2x2xf32>, tensor<2x4x2x2xf32>
+  %a = nn.mul %xt, %c : tensor<2x4x2x4xf32>, tensor<2x4xf32>
+  %b = nn.mul %turned, %c : tensor<2x4x2x4xf32>, tensor<2x4xf32>
+  %o = nn.add %a, %b : tensor<2x4x2x4xf32>, tensor<2x4x2x4xf32>
+  return %o : tensor<2x4x2x4xf32>
+}

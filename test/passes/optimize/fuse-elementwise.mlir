@@ -67,3 +67,13 @@ func.func @between(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>
   %2 = nn.mul %0, %y : tensor<4x4xf32>, tensor<4x4xf32>
   return %1, %2 : tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// What reads the same tensor is one op although neither uses the other.
+// CHECK-LABEL: func.func @readers(
+// CHECK: nn.fused {{.*}} "gelu_gelu_grad"
+// CHECK-NOT: nn.fused
+func.func @readers(%x: tensor<80x64xf32>, %g: tensor<80x64xf32>) -> (tensor<80x64xf32>, tensor<80x64xf32>) {
+  %0 = nn.gelu %x : tensor<80x64xf32>
+  %1 = nn.gelu_grad %x, %g : tensor<80x64xf32>, tensor<80x64xf32>
+  return %0, %1 : tensor<80x64xf32>, tensor<80x64xf32>
+}
