@@ -65,6 +65,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
         optimizer.optimize_ir(model)
     common_passes.TopologicalSortPass()(model)
     _check(model.graph, module)
+    _strip_traces(model.graph)
     if not weights:
         _strip_weights(model.graph)
     model.producer_name = "pytorch"
@@ -177,6 +178,12 @@ def _training_batch_norm(graph, module):
             output.type, output.shape = statistic.type, statistic.shape
     if training:
         raise ExportError(f"BatchNorm '{min(training)}' is in train mode, but the exporter's form of it is not known; call module.eval() if fixed statistics are meant")
+
+
+def _strip_traces(graph):
+    """Python stack traces: half of a file's size, with the paths of whoever exported it."""
+    for node in graph.all_nodes():
+        node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
 
 
 def _strip_weights(graph):
