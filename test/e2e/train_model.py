@@ -20,6 +20,9 @@ import sys
 import tempfile
 
 
+SKIPPED = 77  # CTest's SKIP_RETURN_CODE
+
+
 def call(command, cwd, environment=None, what=""):
     done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment, timeout=600)
     if done.returncode != 0:
@@ -38,8 +41,8 @@ def make_recipe(model, frozen, micro, folder):
     return folder / "recipe.json"
 
 
-def emit(dt_opt, recipe, out):
-    return subprocess.run([dt_opt, recipe, "--emit=cpp", "--target=cpu", "-o", out], capture_output=True, text=True, timeout=300)
+def emit(dt_opt, recipe, out, target):
+    return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=300)
 
 
 def build(out, cache):
@@ -50,6 +53,13 @@ def build(out, cache):
         environment["CCACHE_DIR"] = cache
     call(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], out, environment, "cmake")
     call(["cmake", "--build", out / "build"], out, environment, "build")
+
+
+def find_cuda():
+    """(nvcc is here, a GPU is here)"""
+    nvcc = shutil.which("nvcc") or os.path.exists("/usr/local/cuda/bin/nvcc")
+    gpu = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], capture_output=True).stdout.startswith(b"GPU")
+    return bool(nvcc), bool(gpu)
 
 
 def check_refusal(done, pattern):
@@ -69,19 +79,26 @@ def main():
     parser.add_argument("--frozen", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--refused", help="compilation must fail with one error matching this")
+    parser.add_argument("--target", default="cpu", choices=["cpu", "cuda"], help="cuda without a GPU: the program is compiled, not run")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the emitted program here")
     arguments = parser.parse_args()
     golden = pathlib.Path(__file__).with_name("golden.py")
+    nvcc, gpu = find_cuda() if arguments.target == "cuda" else (True, True)
+    if not nvcc:
+        print("skipped: no nvcc here")
+        sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         recipe = make_recipe(arguments.model, arguments.frozen, arguments.micro, folder)
         out = arguments.keep or folder / "program"
-        done = emit(arguments.dt_opt.resolve(), recipe, out)
+        done = emit(arguments.dt_opt.resolve(), recipe, out, arguments.target)
         if arguments.refused:
             return check_refusal(done, arguments.refused)
         if done.returncode != 0:
             sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
         build(out, os.environ.get("CCACHE_DIR"))
+        if not gpu:
+            return print("compiled; no GPU to run on")
         command = [sys.executable, golden, arguments.model, "--program", out, "--threads", str(arguments.threads)]
         sys.exit(subprocess.run(command + (["--frozen"] if arguments.frozen else [])).returncode)
 
