@@ -24,6 +24,7 @@ import builder
 import elementwise
 import kinks
 import products
+import random_graphs
 import shapes
 import stages
 
@@ -33,7 +34,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def families(only):
     result = []
-    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **stages.FAMILIES}.items():
+    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **stages.FAMILIES, **random_graphs.FAMILIES}.items():
         family = builder.Family(name, getattr(make, "save", None))
 
         def case(case_name, family=family):
