@@ -46,6 +46,7 @@ private:
   };
   Choice look(int rank, Time now, bool filler) const;
   Graph::Node take(int place, Graph::Slot slot) const;
+  bool isHeld(int place, int rank, Time now) const;
   /// The task that `rank` starts now, or -1 to wait.
   Graph::Node choose(int rank, Time now) const;
   bool isFree(int place, Time now) const {
@@ -94,7 +95,7 @@ private:
   const Policy &policy;
   std::vector<Bytes> limit, held, reserve;
   std::vector<std::array<int, 3>> next;
-  std::vector<int> counts, missing, order;
+  std::vector<int> counts, missing, order, depths;
   std::vector<Time> arrival, freeAt;
   std::priority_queue<std::pair<Time, int>, std::vector<std::pair<Time, int>>,
                       std::greater<std::pair<Time, int>>>
@@ -110,14 +111,13 @@ void Greedy::prepare() {
   missing.assign(graph.getNumNodes(), 0);
   arrival.assign(graph.getNumNodes(), 0);
   solution.ranks.resize(problem.ranks);
-  std::vector<int> depths = problem.getDepths();
+  std::vector<int> stageDepths = problem.getDepths();
   for (int place = 0; place < places; ++place) {
     const Stage &stage = problem.stages[graph.getPlaceInfo(place).stage];
     counts.push_back(stage.batchSync ? problem.getNumGroups()
                                      : problem.microbatches);
-    order.push_back(policy.rank.empty()
-                        ? depths[graph.getPlaceInfo(place).stage]
-                        : policy.rank[place]);
+    depths.push_back(stageDepths[graph.getPlaceInfo(place).stage]);
+    order.push_back(policy.rank.empty() ? depths[place] : policy.rank[place]);
     wake(0, place);
   }
   for (int rank = 0; rank < problem.ranks; ++rank)
@@ -217,6 +217,22 @@ Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
   return choice;
 }
 
+bool Greedy::isHeld(int place, int rank, Time now) const {
+  if (!policy.hold || next[place][1])
+    return false;
+  Time time = graph.getTime(take(place, Graph::kForward));
+  for (int other : graph.getPlacesOfRank(rank)) {
+    if (next[other][1])
+      return false;
+    if (depths[other] >= depths[place] || !mayForward(other))
+      continue;
+    Time at = getArrival(other, Graph::kForward);
+    if (at != kNever && (at - now) * 16 < time * policy.hold)
+      return true;
+  }
+  return false;
+}
+
 Graph::Node Greedy::take(int place, Graph::Slot slot) const {
   return graph.getNode(place, slot, next[place][slot]);
 }
@@ -232,7 +248,7 @@ Graph::Node Greedy::choose(int rank, Time now) const {
   if (main.weight >= 0 && !policy.waiting.empty() &&
       next[main.weight][1] - next[main.weight][2] > policy.waiting[main.weight])
     return take(main.weight, Graph::kWeight);
-  if (main.forward >= 0)
+  if (main.forward >= 0 && !isHeld(main.forward, rank, now))
     return take(main.forward, Graph::kForward);
   // Nothing is due: fill the gap, if the next task that is known to come leaves
   // one.

@@ -40,6 +40,9 @@ struct Policy {
   /// Where there is a level: forwards that a place may run while its first
   /// backward has not come: [place]; empty: the level.
   std::vector<int> warmup;
+  /// Until a rank's first backward, a forward waits if that of a later stage is
+  /// known to come before this share (in 1/16) of its time has passed.
+  int hold = 0;
   /// Most microbatches between forward and input gradient: [place]; empty: no
   /// bound.
   std::vector<int> inFlight;

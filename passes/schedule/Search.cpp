@@ -1,0 +1,327 @@
+//===- Search.cpp - Zero-bubble orders by search --------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Search.h"
+
+#include "passes/schedule/Evaluate.h"
+#include "passes/schedule/Greedy.h"
+#include "passes/schedule/Lines.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+using namespace llvm;
+
+namespace dt::schedule {
+
+namespace {
+
+/// What is minimised: the objective, then the other definition of time.
+using Cost = std::pair<Time, Time>;
+constexpr Cost kWorst = {std::numeric_limits<Time>::max(), 0};
+
+/// Tasks that a search places unless told otherwise: tens of milliseconds.
+constexpr int64_t kEffort = 300000;
+
+class Search {
+public:
+  Search(const Graph &graph, const std::vector<Bytes> &memory, const Options &options, int64_t effort)
+      : graph(graph), problem(graph.getProblem()), memory(memory), options(options), left(effort) {
+    findCaps();
+    findBound();
+  }
+
+  void searchGrid();
+  void climb();
+  void tryPolicy(const Policy &policy);
+  void tryLines(int delay);
+
+  Policy bestPolicy;
+  std::optional<Solution> best;
+  Cost bestCost = kWorst;
+
+private:
+  void findCaps();
+  void findBound();
+  bool isDone() const { return left <= 0 || (best && bestCost.first <= bound); }
+  /// Levels of 1F1B plus `slope`/64 for each stage behind a stage, as far as
+  /// memory goes.
+  std::vector<int> getLevels(int slope) const;
+  void consider(Solution solution, const Policy *policy);
+  int getExactSlope() const;
+
+  const Graph &graph;
+  const Problem &problem;
+  const std::vector<Bytes> &memory;
+  const Options &options;
+  int64_t left;
+  /// No order is shorter.
+  Time bound = 0;
+  /// Per place: activations of one microbatch; per rank: the bound.
+  std::vector<Bytes> bytes;
+  std::vector<int> base;
+};
+
+void Search::findCaps() {
+  std::vector<int> inFlight = getInFlight(problem);
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    Bytes most = 0;
+    if (!problem.stages[graph.getPlaceInfo(place).stage].batchSync)
+      for (int k = 0; k < problem.microbatches; ++k)
+        most = std::max(most, graph.getActivation(graph.getNode(place, Graph::kForward, k)));
+    bytes.push_back(most);
+    base.push_back(inFlight[graph.getPlaceInfo(place).stage]);
+  }
+}
+
+void Search::findBound() {
+  // A rank's work, and before it the way of the first microbatch to the rank.
+  std::vector<Time> busy(problem.ranks, 0), head(problem.ranks, std::numeric_limits<Time>::max());
+  std::vector<Time> arrival(problem.stages.size(), 0);
+  for (int stage : problem.getTopologicalOrder()) {
+    const Stage &info = problem.stages[stage];
+    int n = info.batchSync ? 1 : problem.microbatches;
+    Time least = *std::min_element(info.forward.values.begin(), info.forward.values.end());
+    for (int r = 0; r < int(info.replicas.size()); ++r)
+      for (int rank : info.replicas[r]) {
+        head[rank] = std::min(head[rank], arrival[stage]);
+        for (int k = 0; k < (info.batchSync ? problem.getNumGroups() : n); ++k)
+          for (int slot = 0; slot < 3; ++slot) {
+            Graph::Node node = graph.getNode(graph.getPlace(stage, r), Graph::Slot(slot), k);
+            busy[rank] += graph.exists(node) ? graph.getTime(node) : 0;
+          }
+      }
+    // Routes may leave out messages, and ranks may be the same: then nothing is
+    // known about the way.
+    for (const Edge &edge : problem.edges)
+      if (edge.from == stage && edge.routes.empty() && !problem.stages[edge.to].batchSync)
+        arrival[edge.to] = std::max(arrival[edge.to], arrival[stage] + least +
+            (info.replicas == problem.stages[edge.to].replicas ? 0 : edge.latency));
+  }
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    if (busy[rank])
+      bound = std::max(bound, busy[rank] + (options.objective == Objective::Wall ? head[rank] : 0));
+}
+
+std::vector<int> Search::getLevels(int slope) const {
+  std::vector<int> levels;
+  for (int level : base)
+    levels.push_back(level + (level - 1) * slope / 64);
+  if (memory.empty())
+    return levels;
+  // Places of a rank share its bound; the one with the most gives way.
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    ArrayRef<int> places = graph.getPlacesOfRank(rank);
+    while (true) {
+      Bytes sum = 0;
+      int highest = -1;
+      for (int place : places) {
+        sum += levels[place] * bytes[place];
+        if (bytes[place] && levels[place] > 1 && (highest < 0 || levels[place] > levels[highest]))
+          highest = place;
+      }
+      if (sum <= memory[rank] || highest < 0)
+        break;
+      --levels[highest];
+    }
+  }
+  return levels;
+}
+
+int Search::getExactSlope() const {
+  // The deepest stage uses all of its rank's memory.
+  int deepest = int(std::max_element(base.begin(), base.end()) - base.begin());
+  if (memory.empty() || !bytes[deepest] || base[deepest] < 2)
+    return 64;
+  Bytes others = 0;
+  int rank = graph.getRanks(deepest)[0];
+  for (int place : graph.getPlacesOfRank(rank))
+    others += place == deepest ? 0 : bytes[place] * base[place];
+  Bytes room = (memory[rank] - others) / bytes[deepest] - base[deepest];
+  return int(std::clamp<Bytes>((room * 64 + base[deepest] - 2) / (base[deepest] - 1), 0, 256));
+}
+
+void Search::consider(Solution solution, const Policy *policy) {
+  Expected<Timeline> timeline = evaluate(graph, solution);
+  if (!timeline)
+    return consumeError(timeline.takeError());
+  Cost cost = {timeline->wall, timeline->longestSpan};
+  if (options.objective == Objective::Span)
+    std::swap(cost.first, cost.second);
+  if (cost > bestCost || (cost == bestCost && best && !policy))
+    return;
+  bestCost = cost;
+  best = std::move(solution);
+  if (policy)
+    bestPolicy = *policy;
+}
+
+void Search::tryPolicy(const Policy &policy) {
+  left -= graph.getNumNodes();
+  if (std::optional<Solution> solution = runGreedy(graph, memory, policy))
+    consider(std::move(*solution), &policy);
+}
+
+void Search::tryLines(int delay) {
+  // The closed orders, where they fit: H1 (delay 1), H2 (delay 2).
+  std::vector<int> depths = problem.getDepths();
+  int deepest = *std::max_element(depths.begin(), depths.end());
+  std::vector<Line> lines;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    int stage = graph.getPlaceInfo(place).stage;
+    if (!problem.stages[stage].batchSync)
+      lines.push_back(makeOneFOneB(graph, place, base[place] + (delay - 1) * (depths[stage] - 1),
+                                   delay * (deepest - depths[stage])));
+  }
+  appendSyncLines(graph, lines);
+  Solution solution = mergeLines(graph, lines);
+  Problem bounded = problem;
+  bounded.memory = memory;
+  Graph boundedGraph(bounded);
+  if (Error error = checkMemory(boundedGraph, solution))
+    return consumeError(std::move(error));
+  consider(std::move(solution), nullptr);
+}
+
+void Search::searchGrid() {
+  // With several stages on a rank, whether early forwards make way for later
+  // stages' and use up what memory there is matters more than the slope.
+  bool shared = false;
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    shared |= graph.getPlacesOfRank(rank).size() > 1;
+  std::vector<int> slopes = {getExactSlope(), 0, 16, 32, 48, 64, 80};
+  if (shared)
+    slopes = {0, getExactSlope(), 64};
+  for (int slope : slopes)
+    for (int hold : {16, 0})
+      for (bool full : {true, false})
+        for (int patience : {4, 0, 8, 16}) {
+          if (isDone())
+            return;
+          if (!shared && (hold || full))
+            continue;
+          Policy policy;
+          policy.patience = policy.tailPatience = patience;
+          policy.hold = hold;
+          policy.level = getLevels(slope);
+          if (full)
+            policy.warmup.assign(graph.getNumPlaces(), problem.microbatches);
+          policy.rank.assign(graph.getNumPlaces(), 0);
+          tryPolicy(policy);
+        }
+  Policy loose; // without levels: backwards first, forwards as memory allows
+  for (int patience : {0, 8}) {
+    if (isDone())
+      return;
+    loose.patience = loose.tailPatience = patience;
+    tryPolicy(loose);
+  }
+}
+
+void Search::climb() {
+  std::mt19937 random(1); // the same everywhere
+  int places = graph.getNumPlaces();
+  while (best && !isDone()) {
+    Policy policy = bestPolicy;
+    int move = int(random() % 8);
+    if (policy.level.empty())
+      policy.level = getLevels(0);
+    if (move == 0)
+      policy.patience = int(random() % 25);
+    else if (move == 1)
+      policy.tailPatience = int(random() % 25);
+    else {
+      int first = int(random() % places), last = move < 5 ? first : int(random() % places);
+      if (first > last)
+        std::swap(first, last);
+      int step = random() % 2 ? 1 : -1;
+      for (int place = first; place <= last; ++place)
+        policy.level[place] = std::max(1, policy.level[place] + step);
+    }
+    tryPolicy(policy);
+  }
+}
+
+/// The problem with its first microbatches only: levels found for it hold for
+/// all, since the middle of a schedule repeats.
+Problem shorten(const Problem &problem, int microbatches) {
+  Problem result = problem;
+  result.microbatches = microbatches;
+  result.syncGroup = std::min(problem.syncGroup, microbatches);
+  for (Stage &stage : result.stages)
+    for (Table *table : {&stage.forward, &stage.input, &stage.weight, &stage.activation, &stage.weightActivation}) {
+      size_t size = table->values.size(), n = size_t(problem.microbatches);
+      if (size > 1 && size % n == 0)
+        table->values.resize(size / n * microbatches);
+    }
+  for (Edge &edge : result.edges) {
+    bool had = !edge.routes.empty();
+    llvm::erase_if(edge.routes, [&](const Route &route) { return route.microbatch >= microbatches; });
+    if (had && edge.routes.empty()) // none is not "all": one harmless message
+      edge.routes.push_back({0, 0, 0, 0});
+  }
+  return result;
+}
+
+} // namespace
+
+Expected<Solution> searchZeroBubble(const Graph &graph, const std::vector<Bytes> &memory,
+                                    const Options &options) {
+  const Problem &problem = graph.getProblem();
+  int64_t effort = options.effort ? options.effort : kEffort;
+  std::vector<int> depths = problem.getDepths();
+  int enough = 3 * *std::max_element(depths.begin(), depths.end());
+  Search search(graph, memory, options, effort);
+  if (enough * 2 < problem.microbatches) {
+    Problem shorter = shorten(problem, enough);
+    Graph shorterGraph(shorter);
+    Search first(shorterGraph, memory, options, effort / 2);
+    first.searchGrid();
+    first.climb();
+    if (first.best)
+      search.tryPolicy(first.bestPolicy);
+  } else {
+    search.searchGrid();
+  }
+  search.climb();
+  search.tryLines(1);
+  search.tryLines(2);
+  if (!search.best)
+    return createStringError("not even one microbatch fits into the bytes of activations that ranks may hold");
+  return std::move(*search.best);
+}
+
+std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor) {
+  const Problem &problem = graph.getProblem();
+  std::vector<int> inFlight = getInFlight(problem);
+  Bytes most = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    // Virtual stages together hold what one stage of their size would.
+    Bytes sum = 0;
+    int chunks = 0, highest = 0;
+    for (int place : graph.getPlacesOfRank(rank)) {
+      int stage = graph.getPlaceInfo(place).stage;
+      if (problem.stages[stage].batchSync)
+        continue;
+      Bytes bytes = 0;
+      for (int k = 0; k < problem.microbatches; ++k)
+        bytes = std::max(bytes, graph.getActivation(graph.getNode(place, Graph::kForward, k)));
+      sum += bytes;
+      highest = std::max(highest, inFlight[stage]);
+      ++chunks;
+    }
+    if (chunks)
+      most = std::max(most, sum * ((highest + chunks - 1) / chunks));
+  }
+  std::vector<Bytes> memory(problem.ranks, most * factor / 16);
+  if (!problem.memory.empty())
+    for (int rank = 0; rank < problem.ranks; ++rank)
+      memory[rank] = std::min(memory[rank], problem.memory[rank]);
+  return memory;
+}
+
+} // namespace dt::schedule
