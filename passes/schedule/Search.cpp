@@ -29,8 +29,10 @@ constexpr int64_t kEffort = 300000;
 
 class Search {
 public:
-  Search(const Graph &graph, const std::vector<Bytes> &memory, const Options &options, int64_t effort)
-      : graph(graph), problem(graph.getProblem()), memory(memory), options(options), left(effort) {
+  Search(const Graph &graph, const std::vector<Bytes> &memory,
+         const Options &options, int64_t effort)
+      : graph(graph), problem(graph.getProblem()), memory(memory),
+        options(options), left(effort) {
     findCaps();
     findBound();
   }
@@ -48,11 +50,12 @@ private:
   void findCaps();
   void findBound();
   bool isDone() const { return left <= 0 || (best && bestCost.first <= bound); }
-  /// Levels of 1F1B plus `slope`/64 for each stage behind a stage, as far as
+  /// Levels of 1F1B plus `slope`/1024 for each stage behind a stage, as far as
   /// memory goes.
   std::vector<int> getLevels(int slope) const;
   void consider(Solution solution, const Policy *policy);
   int getExactSlope() const;
+  int getNaturalSlope() const;
 
   const Graph &graph;
   const Problem &problem;
@@ -72,7 +75,8 @@ void Search::findCaps() {
     Bytes most = 0;
     if (!problem.stages[graph.getPlaceInfo(place).stage].batchSync)
       for (int k = 0; k < problem.microbatches; ++k)
-        most = std::max(most, graph.getActivation(graph.getNode(place, Graph::kForward, k)));
+        most = std::max(most, graph.getActivation(
+                                  graph.getNode(place, Graph::kForward, k)));
     bytes.push_back(most);
     base.push_back(inFlight[graph.getPlaceInfo(place).stage]);
   }
@@ -80,37 +84,47 @@ void Search::findCaps() {
 
 void Search::findBound() {
   // A rank's work, and before it the way of the first microbatch to the rank.
-  std::vector<Time> busy(problem.ranks, 0), head(problem.ranks, std::numeric_limits<Time>::max());
+  std::vector<Time> busy(problem.ranks, 0),
+      head(problem.ranks, std::numeric_limits<Time>::max());
   std::vector<Time> arrival(problem.stages.size(), 0);
   for (int stage : problem.getTopologicalOrder()) {
     const Stage &info = problem.stages[stage];
     int n = info.batchSync ? 1 : problem.microbatches;
-    Time least = *std::min_element(info.forward.values.begin(), info.forward.values.end());
+    Time least = *std::min_element(info.forward.values.begin(),
+                                   info.forward.values.end());
     for (int r = 0; r < int(info.replicas.size()); ++r)
       for (int rank : info.replicas[r]) {
         head[rank] = std::min(head[rank], arrival[stage]);
         for (int k = 0; k < (info.batchSync ? problem.getNumGroups() : n); ++k)
           for (int slot = 0; slot < 3; ++slot) {
-            Graph::Node node = graph.getNode(graph.getPlace(stage, r), Graph::Slot(slot), k);
+            Graph::Node node =
+                graph.getNode(graph.getPlace(stage, r), Graph::Slot(slot), k);
             busy[rank] += graph.exists(node) ? graph.getTime(node) : 0;
           }
       }
     // Routes may leave out messages, and ranks may be the same: then nothing is
     // known about the way.
     for (const Edge &edge : problem.edges)
-      if (edge.from == stage && edge.routes.empty() && !problem.stages[edge.to].batchSync)
-        arrival[edge.to] = std::max(arrival[edge.to], arrival[stage] + least +
-            (info.replicas == problem.stages[edge.to].replicas ? 0 : edge.latency));
+      if (edge.from == stage && edge.routes.empty() &&
+          !problem.stages[edge.to].batchSync)
+        arrival[edge.to] =
+            std::max(arrival[edge.to],
+                     arrival[stage] + least +
+                         (info.replicas == problem.stages[edge.to].replicas
+                              ? 0
+                              : edge.latency));
   }
   for (int rank = 0; rank < problem.ranks; ++rank)
     if (busy[rank])
-      bound = std::max(bound, busy[rank] + (options.objective == Objective::Wall ? head[rank] : 0));
+      bound = std::max(
+          bound,
+          busy[rank] + (options.objective == Objective::Wall ? head[rank] : 0));
 }
 
 std::vector<int> Search::getLevels(int slope) const {
   std::vector<int> levels;
   for (int level : base)
-    levels.push_back(level + (level - 1) * slope / 64);
+    levels.push_back(level + (level - 1) * slope / 1024);
   if (memory.empty())
     return levels;
   // Places of a rank share its bound; the one with the most gives way.
@@ -121,7 +135,8 @@ std::vector<int> Search::getLevels(int slope) const {
       int highest = -1;
       for (int place : places) {
         sum += levels[place] * bytes[place];
-        if (bytes[place] && levels[place] > 1 && (highest < 0 || levels[place] > levels[highest]))
+        if (bytes[place] && levels[place] > 1 &&
+            (highest < 0 || levels[place] > levels[highest]))
           highest = place;
       }
       if (sum <= memory[rank] || highest < 0)
@@ -136,13 +151,26 @@ int Search::getExactSlope() const {
   // The deepest stage uses all of its rank's memory.
   int deepest = int(std::max_element(base.begin(), base.end()) - base.begin());
   if (memory.empty() || !bytes[deepest] || base[deepest] < 2)
-    return 64;
+    return 1024;
   Bytes others = 0;
   int rank = graph.getRanks(deepest)[0];
   for (int place : graph.getPlacesOfRank(rank))
     others += place == deepest ? 0 : bytes[place] * base[place];
   Bytes room = (memory[rank] - others) / bytes[deepest] - base[deepest];
-  return int(std::clamp<Bytes>((room * 64 + base[deepest] - 2) / (base[deepest] - 1), 0, 256));
+  return int(std::clamp<Bytes>(
+      (room * 1024 + base[deepest] - 2) / (base[deepest] - 1), 0, 4096));
+}
+
+int Search::getNaturalSlope() const {
+  // As many forwards as there is time for until the first gradient comes back.
+  Time forward = 0, rest = 0;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    forward += graph.getTime(graph.getNode(place, Graph::kForward, 0));
+    rest += graph.getTime(graph.getNode(place, Graph::kGradient, 0));
+  }
+  for (const Edge &edge : problem.edges)
+    rest += 2 * edge.latency;
+  return forward ? int(std::min<Time>(4096, rest * 1024 / forward)) : 1024;
 }
 
 void Search::consider(Solution solution, const Policy *policy) {
@@ -174,8 +202,9 @@ void Search::tryLines(int delay) {
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
     int stage = graph.getPlaceInfo(place).stage;
     if (!problem.stages[stage].batchSync)
-      lines.push_back(makeOneFOneB(graph, place, base[place] + (delay - 1) * (depths[stage] - 1),
-                                   delay * (deepest - depths[stage])));
+      lines.push_back(makeOneFOneB(
+          graph, place, base[place] + (delay - 1) * (depths[stage] - 1),
+          delay * (deepest - depths[stage])));
   }
   appendSyncLines(graph, lines);
   Solution solution = mergeLines(graph, lines);
@@ -188,14 +217,23 @@ void Search::tryLines(int delay) {
 }
 
 void Search::searchGrid() {
+  // Without levels: backwards first, forwards as memory allows.
+  Policy loose;
+  for (int patience : {0, 4, 8}) {
+    loose.patience = loose.tailPatience = patience;
+    tryPolicy(loose);
+    if (isDone())
+      return;
+  }
   // With several stages on a rank, whether early forwards make way for later
   // stages' and use up what memory there is matters more than the slope.
   bool shared = false;
   for (int rank = 0; rank < problem.ranks; ++rank)
     shared |= graph.getPlacesOfRank(rank).size() > 1;
-  std::vector<int> slopes = {getExactSlope(), 0, 16, 32, 48, 64, 80};
+  std::vector<int> slopes = {
+      getExactSlope(), 0, getNaturalSlope(), 256, 512, 768, 1024, 1152, 1280};
   if (shared)
-    slopes = {0, getExactSlope(), 64};
+    slopes = {0, getExactSlope(), 1024};
   for (int slope : slopes)
     for (int hold : {16, 0})
       for (bool full : {true, false})
@@ -213,13 +251,6 @@ void Search::searchGrid() {
           policy.rank.assign(graph.getNumPlaces(), 0);
           tryPolicy(policy);
         }
-  Policy loose; // without levels: backwards first, forwards as memory allows
-  for (int patience : {0, 8}) {
-    if (isDone())
-      return;
-    loose.patience = loose.tailPatience = patience;
-    tryPolicy(loose);
-  }
 }
 
 void Search::climb() {
@@ -235,7 +266,8 @@ void Search::climb() {
     else if (move == 1)
       policy.tailPatience = int(random() % 25);
     else {
-      int first = int(random() % places), last = move < 5 ? first : int(random() % places);
+      int first = int(random() % places),
+          last = move < 5 ? first : int(random() % places);
       if (first > last)
         std::swap(first, last);
       int step = random() % 2 ? 1 : -1;
@@ -253,14 +285,17 @@ Problem shorten(const Problem &problem, int microbatches) {
   result.microbatches = microbatches;
   result.syncGroup = std::min(problem.syncGroup, microbatches);
   for (Stage &stage : result.stages)
-    for (Table *table : {&stage.forward, &stage.input, &stage.weight, &stage.activation, &stage.weightActivation}) {
+    for (Table *table : {&stage.forward, &stage.input, &stage.weight,
+                         &stage.activation, &stage.weightActivation}) {
       size_t size = table->values.size(), n = size_t(problem.microbatches);
       if (size > 1 && size % n == 0)
         table->values.resize(size / n * microbatches);
     }
   for (Edge &edge : result.edges) {
     bool had = !edge.routes.empty();
-    llvm::erase_if(edge.routes, [&](const Route &route) { return route.microbatch >= microbatches; });
+    llvm::erase_if(edge.routes, [&](const Route &route) {
+      return route.microbatch >= microbatches;
+    });
     if (had && edge.routes.empty()) // none is not "all": one harmless message
       edge.routes.push_back({0, 0, 0, 0});
   }
@@ -269,7 +304,8 @@ Problem shorten(const Problem &problem, int microbatches) {
 
 } // namespace
 
-Expected<Solution> searchZeroBubble(const Graph &graph, const std::vector<Bytes> &memory,
+Expected<Solution> searchZeroBubble(const Graph &graph,
+                                    const std::vector<Bytes> &memory,
                                     const Options &options) {
   const Problem &problem = graph.getProblem();
   int64_t effort = options.effort ? options.effort : kEffort;
@@ -291,7 +327,8 @@ Expected<Solution> searchZeroBubble(const Graph &graph, const std::vector<Bytes>
   search.tryLines(1);
   search.tryLines(2);
   if (!search.best)
-    return createStringError("not even one microbatch fits into the bytes of activations that ranks may hold");
+    return createStringError("not even one microbatch fits into the bytes of "
+                             "activations that ranks may hold");
   return std::move(*search.best);
 }
 
@@ -309,7 +346,8 @@ std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor) {
         continue;
       Bytes bytes = 0;
       for (int k = 0; k < problem.microbatches; ++k)
-        bytes = std::max(bytes, graph.getActivation(graph.getNode(place, Graph::kForward, k)));
+        bytes = std::max(bytes, graph.getActivation(
+                                    graph.getNode(place, Graph::kForward, k)));
       sum += bytes;
       highest = std::max(highest, inFlight[stage]);
       ++chunks;

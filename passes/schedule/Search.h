@@ -1,14 +1,15 @@
-//===- Search.h - Zero-bubble orders by search --------------------*- C++ -*-===//
+//===- Search.h - Zero-bubble orders by search --------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Splitting the backward leaves freedom that no closed order uses well under a
 // memory limit and unequal times. What was found to matter is small: how many
 // microbatches each stage keeps between forward and backward (its level), and
-// how tight a gap a weight gradient may fill. The search is over these, with the
-// list scheduler (Greedy.h) as evaluation: first a grid in which levels grow
-// linearly from the last stage to the first, then steps from the best point that
-// raise or lower the levels of a few neighbouring stages.
+// how tight a gap a weight gradient may fill. The search is over these, with
+// the list scheduler (Greedy.h) as evaluation: first a grid in which levels
+// grow linearly from the last stage to the first, then steps from the best
+// point that raise or lower the levels of a few neighbouring stages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,8 @@ namespace dt::schedule {
 
 /// The best order found within `memory` (bytes per rank; empty: no bound).
 /// Errors if not even one microbatch fits.
-llvm::Expected<Solution> searchZeroBubble(const Graph &graph, const std::vector<Bytes> &memory,
+llvm::Expected<Solution> searchZeroBubble(const Graph &graph,
+                                          const std::vector<Bytes> &memory,
                                           const Options &options);
 
 /// Bytes that `factor`/16 times the activations of 1F1B take on the rank where

@@ -2,13 +2,13 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 3: given the
-// times of F, B, W and of messages and a limit on memory, find an order with
-// little bubble. `zb` takes the problem's own bounds; `zb-1p` and `zb-2p` the
-// memory of 1F1B on its fullest rank, once and twice, as in the paper. `zb-v` is
-// zb-1p on stages that go back the way they came ("Pipeline Parallelism with
-// Controllable Memory", 2024): every rank has the same amount of memory in use,
-// and the first gradient starts where the first forward did.
+// Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 3: given
+// the times of F, B, W and of messages and a limit on memory, find an order
+// with little bubble. `zb` takes the problem's own bounds; `zb-1p` and `zb-2p`
+// the memory of 1F1B on its fullest rank, once and twice, as in the paper.
+// `zb-v` is zb-1p on stages that go back the way they came ("Pipeline
+// Parallelism with Controllable Memory", 2024): every rank has the same amount
+// of memory in use, and the first gradient starts where the first forward did.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,34 +16,47 @@
 
 namespace dt::schedule {
 
-static llvm::Expected<Solution> solveZeroBubble(const Graph &graph, const Options &options) {
+static llvm::Expected<Solution> solveZeroBubble(const Graph &graph,
+                                                const Options &options) {
   return searchZeroBubble(graph, graph.getProblem().memory, options);
 }
 
-static llvm::Expected<Solution> solveZeroBubble1P(const Graph &graph, const Options &options) {
+static llvm::Expected<Solution> solveZeroBubble1P(const Graph &graph,
+                                                  const Options &options) {
   return searchZeroBubble(graph, getRelativeMemory(graph, 16), options);
 }
 
-static llvm::Expected<Solution> solveZeroBubble2P(const Graph &graph, const Options &options) {
+static llvm::Expected<Solution> solveZeroBubble2P(const Graph &graph,
+                                                  const Options &options) {
   return searchZeroBubble(graph, getRelativeMemory(graph, 32), options);
 }
 
-static llvm::Expected<Solution> solveZeroBubbleV(const Graph &graph, const Options &options) {
+static llvm::Expected<Solution> solveZeroBubbleV(const Graph &graph,
+                                                 const Options &options) {
   const Problem &problem = graph.getProblem();
   std::vector<int> order = problem.getTopologicalOrder();
   size_t count = order.size();
   for (size_t i = 0; i < count / 2; ++i)
-    if (count % 2 || problem.stages[order[i]].replicas != problem.stages[order[count - 1 - i]].replicas)
-      return llvm::createStringError("zb-v: expected two stages a rank that go there and back: the first and the "
-                                     "last on one rank, the second and the last but one, …");
+    if (count % 2 || problem.stages[order[i]].replicas !=
+                         problem.stages[order[count - 1 - i]].replicas)
+      return llvm::createStringError(
+          "zb-v: expected two stages a rank that go there and back: the first "
+          "and the "
+          "last on one rank, the second and the last but one, …");
   return searchZeroBubble(graph, getRelativeMemory(graph, 16), options);
 }
 
 void addZeroBubble(Registry &registry) {
-  registry.add("zb", "zero bubble by search within the problem's memory", solveZeroBubble);
-  registry.add("zb-1p", "zero bubble by search in the memory of 1F1B", solveZeroBubble1P);
-  registry.add("zb-2p", "zero bubble by search in twice the memory of 1F1B", solveZeroBubble2P);
-  registry.add("zb-v", "zero bubble by search on two stages a rank in V shape, in the memory of 1F1B", solveZeroBubbleV);
+  registry.add("zb", "zero bubble by search within the problem's memory",
+               solveZeroBubble);
+  registry.add("zb-1p", "zero bubble by search in the memory of 1F1B",
+               solveZeroBubble1P);
+  registry.add("zb-2p", "zero bubble by search in twice the memory of 1F1B",
+               solveZeroBubble2P);
+  registry.add("zb-v",
+               "zero bubble by search on two stages a rank in V shape, in the "
+               "memory of 1F1B",
+               solveZeroBubbleV);
 }
 
 } // namespace dt::schedule
