@@ -84,15 +84,19 @@ def run(command):
         raise RuntimeError(f"{' '.join(str(c) for c in command)}\n{result.stdout}")
 
 
-def measure(model, steps, threads):
+def measure(model, steps, threads, compiled):
     """Seconds of every counted step, by contestant."""
     OUT.joinpath(model).mkdir(parents=True, exist_ok=True)
     batch = OUT / model / "batch.safetensors"
     batches.write(model, batch)
-    contestants = [Emitted(model, batch, threads), Torch(model, batch, threads, False), Torch(model, batch, threads, True)]
+    print(f"{model}: building the program", file=sys.stderr)
+    contestants = [Emitted(model, batch, threads), Torch(model, batch, threads, False)]
+    if compiled:
+        contestants.append(Torch(model, batch, threads, True))
     times = {c.name: [] for c in contestants}
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         for c in list(contestants):
+            print(f"{model}: round {turn + 1} of {ROUNDS}, {c.name}", file=sys.stderr)
             try:
                 times[c.name] += c.turn(-(-steps // ROUNDS))
             except RuntimeError as error:
@@ -118,13 +122,18 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=int, help="counted steps (default: 120 of the demo, 20 of GPT-2)")
     parser.add_argument("--only", choices=["demo", "gpt2"])
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out (it compiles for minutes)")
     parser.add_argument("--json", type=pathlib.Path, default=OUT / "cpu.json")
     options = parser.parse_args()
     models = [options.only] if options.only else ["demo", "gpt2"]
     print(f"{options.threads} threads, float32; milliseconds a training step\n")
+    busy = os.getloadavg()[0]
+    if busy > options.threads + 0.5:
+        # Threads that wait for one another suffer most from others: neither the times nor their ratio mean much then.
+        print(f"warning: the machine is busy (load average {busy:.1f}); figures may be too high", file=sys.stderr)
     results = {"threads": options.threads}
     for model in models:
-        times = measure(model, options.steps or {"demo": 120, "gpt2": 20}[model], options.threads)
+        times = measure(model, options.steps or {"demo": 120, "gpt2": 20}[model], options.threads, not options.no_compile)
         if model == models[0]:
             print(f"{'model':6} {'':14} {'median':>9} {'quarter':>9} {'3/4':>9} {'steps':>6} {'to ours':>9}")
         results[model] = report(model, times)
