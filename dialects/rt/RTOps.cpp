@@ -114,6 +114,8 @@ LogicalResult AllocOp::verify() {
   return success();
 }
 
+Value ViewOp::getViewSource() { return getSource(); }
+
 LogicalResult ViewOp::verify() {
   if (failed(verifyDim(*this, "offset", getOffsetAttr())))
     return failure();
