@@ -4,7 +4,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Modules as lists of layers, layers as lists of operations with their shapes,
-// taken from the layer functions that will run (or written by hand: JSON, or
+// taken from the layer functions that will run (or from usual sizes:
 // Architectures.h). Nothing here knows the hardware or the layout.
 //
 // What an operation costs depends on the part it works on only through three
@@ -128,9 +128,6 @@ struct Model {
   /// module's training asks for; no recomputation (model FLOPs).
   double getFlops(int module, const Moments &part) const;
 };
-
-llvm::Expected<Model> parseModel(llvm::StringRef json, llvm::StringRef file);
-std::string printModel(const Model &model);
 
 } // namespace dt::plan
 

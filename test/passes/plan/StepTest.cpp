@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Architectures.h"
 #include "passes/plan/sim/Step.h"
+#include "passes/plan/Architectures.h"
 
 #include "passes/schedule/Schedule.h"
 
@@ -167,8 +167,8 @@ double predict(const Json &row, const Cluster &all) {
   Costs costs(cluster, model);
   StepOptions options;
   options.requireMemory = false;
-  auto result = simulateStep(
-      costs, plan, std::vector<Sample>(batch, sample), options);
+  auto result =
+      simulateStep(costs, plan, std::vector<Sample>(batch, sample), options);
   if (!result) {
     ADD_FAILURE() << llvm::toString(result.takeError());
     return 0;
@@ -179,8 +179,8 @@ double predict(const Json &row, const Cluster &all) {
 double measured(const Json &row) {
   if (row.contains("iteration_s"))
     return row["iteration_s"];
-  double h = row["hidden"], l = row["layers"], s = row["seq"],
-         v = row["vocab"], b = row["global_batch"];
+  double h = row["hidden"], l = row["layers"], s = row["seq"], v = row["vocab"],
+         b = row["global_batch"];
   double flops = 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
   return flops / (row["tflops_per_gpu"].get<double>() * 1e12 *
                   row["gpus"].get<double>());
@@ -189,7 +189,8 @@ double measured(const Json &row) {
 /// gemm.peak of the A100 was fitted on sc21-table1; 2205-* says how well.
 TEST(Step, PublishedMegatron) {
   Cluster cluster = load("a100-80g");
-  Json rows = Json::parse(std::ifstream(DT_PLAN_DATA "/published.json"))["rows"];
+  Json rows =
+      Json::parse(std::ifstream(DT_PLAN_DATA "/published.json"))["rows"];
   std::map<std::string, std::pair<double, int>> families;
   for (const Json &row : rows) {
     double error = predict(row, cluster) / measured(row) - 1;

@@ -1,0 +1,70 @@
+//===- Colocated.cpp - Units that share ranks -----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Every unit has all devices and its own layout on them. `colocated` lets them
+// take turns (encoder forwards, backbone, encoder backwards); `bubble` starts
+// encoder and generator tasks where the backbone's pipeline has nothing to do.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/policies/Policy.h"
+
+#include <algorithm>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
+  const Model &model = input.model();
+  int layers = int(model.modules[model.pace].layers.size());
+  std::vector<Plan> plans;
+  for (int tp : tensorSizes(input, model.pace))
+    for (int pp = 1; pp <= std::min(layers, 16); ++pp)
+      for (int64_t micro : {1, 2, 4})
+        for (Save save : {Save::All, Save::Vjp, Save::None})
+          for (int otherTP : {1, 2, 4, 8}) {
+            int64_t dp = std::min(input.gpus() / (int64_t(tp) * pp),
+                                  (input.samples() + micro - 1) / micro);
+            if (dp < 1)
+              continue;
+            Plan plan;
+            plan.micro = micro;
+            plan.schedule = schedule.str();
+            plan.ranks = dp * tp * pp;
+            plan.microbatches =
+                (input.samples() + dp * micro - 1) / (dp * micro);
+            bool valid = true;
+            for (size_t m = 0; m < model.modules.size(); ++m) {
+              bool pace = int(m) == model.pace;
+              int own = pace ? tp : otherTP;
+              valid &= own <= model.modules[m].maxTP && plan.ranks % own == 0;
+              if (!valid)
+                break;
+              Save kept = pace ? save : Save::None;
+              plan.units.push_back(makeUnit(input, int(m), own,
+                                            pace ? dp : plan.ranks / own,
+                                            pace ? pp : 1, 1, kept));
+            }
+            if (valid)
+              plans.push_back(std::move(plan));
+          }
+  return plans;
+}
+
+Expected<Plan> planColocated(const PolicyInput &input) {
+  auto plan = fastest(input, colocatedPlans(input, "phased"));
+  if (plan)
+    plan->policy = "colocated";
+  return plan;
+}
+
+Expected<Plan> planBubble(const PolicyInput &input) {
+  auto plan = fastest(input, colocatedPlans(input, "nested"));
+  if (plan)
+    plan->policy = "bubble";
+  return plan;
+}
+
+} // namespace dt::plan

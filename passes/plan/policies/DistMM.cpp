@@ -1,0 +1,117 @@
+//===- DistMM.cpp - DISTMM's partitioner, balancer and placement ----------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// After Huang et al., NSDI 2024: every submodule has its own parallelism
+// (tensor parallel only as far as memory asks for it, since data parallel costs
+// less communication a step), devices in proportion to its work, and ranks of
+// one modality side by side, so that what talks most stays in a node.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/policies/Policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+/// Smallest group of devices that holds a replica of the module.
+bool smallestReplica(const PolicyInput &input, int module, Save save, int &tp,
+                     int &pp) {
+  const ModuleCost &cost = input.costs.get(0, module);
+  int layers = int(input.model().modules[module].layers.size());
+  double memory = input.costs.cluster.getMemory(0);
+  Moments part = meanPart(input, module, input.samples(), 1);
+  int64_t best = 0;
+  for (int p = 1; p <= layers; ++p)
+    for (int t : tensorSizes(input, module)) {
+      CostOptions options;
+      options.tp = t;
+      options.save = save;
+      double share = 1.0 / p;
+      double bytes = cost.state(0, layers, t, 1) * share +
+                     cost.kept(0, layers, options, part) * share * (p + 2);
+      int64_t size = int64_t(p) * t;
+      if (bytes <= 0.85 * memory && (!best || size < best)) {
+        best = size;
+        tp = t;
+        pp = p;
+      }
+    }
+  return best > 0;
+}
+
+} // namespace
+
+Expected<Plan> planDistMM(const PolicyInput &input) {
+  const Model &model = input.model();
+  size_t count = model.modules.size();
+  std::vector<Plan> plans;
+  std::string reason;
+  for (Save save : {Save::All, Save::Vjp, Save::None}) {
+    std::vector<int> tp(count, 1), pp(count, 1);
+    std::vector<double> work(count, 0);
+    std::vector<int64_t> dp(count, 1);
+    int64_t used = 0;
+    for (size_t m = 0; m < count; ++m) {
+      if (!smallestReplica(input, int(m), save, tp[m], pp[m])) {
+        reason =
+            "module '" + model.modules[m].name + "' does not fit in any layout";
+        used = input.gpus() + 1;
+        break;
+      }
+      CostOptions options;
+      options.tp = tp[m];
+      options.save = save;
+      work[m] =
+          input.costs.get(0, int(m))
+              .module(options, meanPart(input, int(m), input.samples(), 1))
+              .total() /
+          pp[m];
+      used += int64_t(tp[m]) * pp[m];
+    }
+    if (used > input.gpus())
+      continue;
+    // One more replica for whoever is slowest, as long as there are devices.
+    while (true) {
+      size_t slowest = 0;
+      for (size_t m = 1; m < count; ++m)
+        if (work[m] / double(dp[m]) > work[slowest] / double(dp[slowest]))
+          slowest = m;
+      int64_t size = int64_t(tp[slowest]) * pp[slowest];
+      if (used + size > input.gpus() || dp[slowest] >= input.samples())
+        break;
+      ++dp[slowest];
+      used += size;
+    }
+    for (int64_t micro : {1, 2, 4, 8}) {
+      Plan plan;
+      plan.policy = "distmm";
+      plan.micro = micro;
+      plan.assign = Assign::Samples;
+      plan.reorder = Reorder::Intra;
+      int64_t pieces = dp[model.pace] * micro;
+      plan.microbatches = (input.samples() + pieces - 1) / pieces;
+      for (size_t m = 0; m < count; ++m) {
+        UnitPlan unit = makeUnit(input, int(m), tp[m], dp[m], pp[m], 1, save);
+        unit.firstRank = plan.ranks;
+        plan.ranks += unit.getRanks();
+        plan.units.push_back(unit);
+      }
+      plans.push_back(std::move(plan));
+    }
+  }
+  if (plans.empty())
+    return createStringError(inconvertibleErrorCode(),
+                             reason.empty() ? "one replica of each module does "
+                                              "not fit the devices together"
+                                            : reason);
+  return fastest(input, std::move(plans));
+}
+
+} // namespace dt::plan

@@ -1,0 +1,154 @@
+//===- Uniform.cpp - One layout for all modules ---------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What users of monolithic systems write (`megatron`, `megatron-stages`) and
+// the best that can be done so (`homogeneous`), which is the fair baseline.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/policies/Policy.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+struct Uniform {
+  int tp, pp, vpp;
+  int64_t dp, micro;
+  Save save;
+  bool stages; ///< encoder and generator on stages of their own
+  bool even;
+};
+
+/// Position of a module along the data's way: before the pacing one or behind.
+bool isBefore(const Model &model, int module) {
+  return any_of(model.edges, [&](const ModelEdge &edge) {
+    return edge.from == module &&
+           (edge.to == model.pace || isBefore(model, edge.to));
+  });
+}
+
+Plan makeUniform(const PolicyInput &input, const Uniform &layout) {
+  const Model &model = input.model();
+  Plan plan;
+  plan.micro = layout.micro;
+  plan.assign = Assign::Given;
+  plan.reorder = Reorder::None;
+  int64_t pieces = layout.dp * layout.micro;
+  plan.microbatches = (input.samples() + pieces - 1) / pieces;
+  int64_t next = 0;
+  auto add = [&](int module) {
+    bool pace = module == model.pace;
+    int pp = pace ? layout.pp : 1;
+    int tp = std::min(layout.tp, model.modules[module].maxTP);
+    UnitPlan unit = makeUnit(input, module, tp, layout.dp, pp,
+                             pace ? layout.vpp : 1, layout.save, layout.even);
+    unit.firstRank = next;
+    if (pace || layout.stages)
+      next += unit.getRanks();
+    else
+      unit.inside =
+          UnitPlan::Inside{model.pace, isBefore(model, module) ? 0 : -1};
+    plan.units[module] = unit;
+  };
+  plan.units.resize(model.modules.size());
+  int count = int(model.modules.size());
+  for (int m = 0; m < count; ++m)
+    if (m != model.pace && isBefore(model, m) && layout.stages)
+      add(m);
+  add(model.pace);
+  for (int m = 0; m < count; ++m)
+    if (m != model.pace && !(isBefore(model, m) && layout.stages)) {
+      add(m);
+      if (!layout.stages)
+        plan.units[m].firstRank = plan.units[model.pace].firstRank;
+    }
+  plan.ranks = next;
+  plan.schedule = layout.vpp > 1 ? "interleaved" : "1f1b";
+  return plan;
+}
+
+/// Ranks of one replica of everything.
+int64_t perReplica(const PolicyInput &input, const Uniform &layout) {
+  int64_t extra = layout.stages ? int64_t(input.model().modules.size()) - 1 : 0;
+  return int64_t(layout.tp) * (layout.pp + extra);
+}
+
+/// Smallest PP that fits, most DP that divides the batch, microbatches of one
+/// sample, layers by count.
+Expected<Plan> asUsersDo(const PolicyInput &input, bool stages,
+                         const char *name) {
+  const Module &backbone = input.model().modules[input.model().pace];
+  std::vector<int> sizes = tensorSizes(input, input.model().pace);
+  std::string reason = "not even one replica fits the devices";
+  for (int pp = 1; pp <= int(backbone.layers.size()); ++pp)
+    for (Save save : {Save::All, Save::Vjp, Save::None}) {
+      Uniform layout{sizes.back(), pp, 1, 1, 1, save, stages, true};
+      int64_t most = input.gpus() / perReplica(input, layout);
+      if (most < 1)
+        return createStringError(inconvertibleErrorCode(), reason);
+      for (int64_t dp : divisors(input.samples()))
+        if (dp <= most)
+          layout.dp = dp;
+      Plan plan = makeUniform(input, layout);
+      auto result = simulateStep(input.costs, plan, input.batch);
+      if (!result) {
+        reason = toString(result.takeError());
+        continue;
+      }
+      plan.predicted = result->predicted;
+      plan.policy = name;
+      return plan;
+    }
+  return createStringError(inconvertibleErrorCode(), reason);
+}
+
+} // namespace
+
+std::vector<Plan> uniformPlans(const PolicyInput &input) {
+  const Module &backbone = input.model().modules[input.model().pace];
+  int layers = int(backbone.layers.size());
+  std::vector<Plan> plans;
+  for (int tp : tensorSizes(input, input.model().pace))
+    for (int pp = 1; pp <= std::min(layers, 20); pp += pp < 4 ? 1 : 2)
+      for (int vpp : {1, 2, 4})
+        for (int64_t micro : {1, 2, 4})
+          for (Save save : {Save::All, Save::Vjp, Save::None})
+            for (bool stages : {false, true}) {
+              Uniform layout{tp, pp, vpp, 1, micro, save, stages, false};
+              layout.dp = std::min(input.gpus() / perReplica(input, layout),
+                                   (input.samples() + micro - 1) / micro);
+              if (layout.dp < 1 || pp * vpp > layers || (vpp > 1 && pp < 2))
+                continue;
+              // Interleaving asks for whole rounds of microbatches.
+              Plan plan = makeUniform(input, layout);
+              if (vpp > 1 && plan.microbatches % pp != 0)
+                continue;
+              plans.push_back(std::move(plan));
+            }
+  return plans;
+}
+
+Expected<Plan> planMegatron(const PolicyInput &input) {
+  return asUsersDo(input, false, "megatron");
+}
+
+Expected<Plan> planMegatronStages(const PolicyInput &input) {
+  return asUsersDo(input, true, "megatron-stages");
+}
+
+Expected<Plan> planHomogeneous(const PolicyInput &input) {
+  auto plan = fastest(input, uniformPlans(input));
+  if (plan)
+    plan->policy = "homogeneous";
+  return plan;
+}
+
+} // namespace dt::plan

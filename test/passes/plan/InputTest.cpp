@@ -1,0 +1,168 @@
+//===- InputTest.cpp - Clusters, data and models that are wrong -----------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Architectures.h"
+#include "passes/plan/Cost.h"
+#include "passes/plan/Data.h"
+
+#include "llvm/Support/FileSystem.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+using namespace dt::plan;
+
+namespace {
+
+const char *kCluster =
+    R"({"version": 1, "devices": {"d": {"flops": {"bf16": 1e12}, "memory": 1e9, "bandwidth": 1e11}},
+ "nodes": [{"device": "d", "devices": 8, "count": 2, "inside": {"latency": 0, "bandwidth": 1e9}, "network": {"latency": 0, "bandwidth": 1e9}}]})";
+
+template <typename T> std::string errorOf(llvm::Expected<T> value) {
+  return value ? "" : llvm::toString(value.takeError());
+}
+
+std::string clusterError(const std::string &from, const std::string &to) {
+  std::string text = kCluster;
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos);
+  text.replace(at, from.size(), to);
+  return errorOf(parseCluster(text, "c.json"));
+}
+
+TEST(Cluster, Reads) {
+  Cluster cluster = llvm::cantFail(parseCluster(kCluster, "c.json"));
+  EXPECT_EQ(cluster.getNumDevices(), 16);
+  EXPECT_EQ(llvm::cantFail(cluster.take(11)).getNumDevices(), 11);
+  EXPECT_EQ(errorOf(cluster.take(17)), "cluster '' has 16 devices, not 17");
+  EXPECT_EQ(errorOf(cluster.take(0)),
+            "expected at least one device to plan for");
+}
+
+TEST(Cluster, ShippedFiles) {
+  std::error_code code;
+  int files = 0;
+  for (llvm::sys::fs::directory_iterator
+           it(DT_SOURCE "/passes/plan/clusters", code),
+       end;
+       it != end && !code; it.increment(code)) {
+    EXPECT_EQ(errorOf(readCluster(it->path())), "") << it->path();
+    ++files;
+  }
+  EXPECT_GE(files, 6);
+}
+
+TEST(Cluster, Errors) {
+  EXPECT_EQ(errorOf(parseCluster("{", "c.json")), "c.json: not valid JSON");
+  EXPECT_NE(errorOf(readCluster("/nowhere.json")), "");
+  EXPECT_EQ(clusterError("\"memory\": 1e9", "\"memory\": -1")
+                .find("c.json: devices.d.memory: expected a number"),
+            0u);
+  EXPECT_EQ(clusterError("\"memory\"", "\"memroy\"")
+                .find("c.json: devices.d: unknown key 'memroy'; did you mean "
+                      "'memory'?"),
+            0u);
+  EXPECT_EQ(clusterError("\"bf16\"", "\"bf61\"")
+                .find("c.json: devices.d.flops.bf61: unknown precision"),
+            0u);
+  EXPECT_EQ(clusterError("\"device\": \"d\"", "\"device\": \"e\"")
+                .find("c.json: nodes[0].device: no device is named 'e'"),
+            0u);
+  EXPECT_NE(clusterError("\"devices\": 8", "\"devices\": 0"), "");
+  EXPECT_NE(clusterError("\"count\": 2", "\"count\": 99999999"), "");
+  EXPECT_NE(clusterError("1e11", "1e999"), "");
+  EXPECT_NE(clusterError("\"version\": 1", "\"version\": 2"), "");
+}
+
+TEST(Cluster, Collectives) {
+  Cluster cluster = llvm::cantFail(parseCluster(kCluster, "c.json"));
+  Group node = cluster.getGroup(0, 8, 1);
+  EXPECT_EQ(node.nodes, 1);
+  EXPECT_DOUBLE_EQ(cluster.allGather(node, 8e9), 7.0);
+  EXPECT_DOUBLE_EQ(cluster.allReduce(node, 8e9), 14.0);
+  EXPECT_EQ(cluster.allReduce(cluster.getGroup(0, 1, 1), 8e9), 0);
+  // One rank a node, eight such groups on one NIC.
+  Group across = cluster.getGroup(0, 2, 8);
+  EXPECT_EQ(across.nodes, 2);
+  EXPECT_EQ(across.sharing, 8);
+  EXPECT_DOUBLE_EQ(cluster.allGather(across, 2e9), 8.0);
+}
+
+TEST(Data, DrawsAreReproducible) {
+  for (const char *name : {"packed", "documents"}) {
+    auto data = llvm::cantFail(openData(name));
+    Sample a = data->draw(7, 1000), b = data->draw(7, 1000);
+    EXPECT_EQ(a.images, b.images);
+    EXPECT_EQ(a.tokens, b.tokens);
+    std::vector<Sample> batch = drawBatch(*data, 1, 0, 500);
+    double images = 0;
+    for (const Sample &sample : batch) {
+      EXPECT_GE(sample.tokens, 1);
+      EXPECT_LE(sample.tokens, 8192);
+      images += double(sample.images.size());
+    }
+    EXPECT_GT(images, 500);
+  }
+}
+
+TEST(Data, Errors) {
+  EXPECT_EQ(errorOf(parseData("{}", "d.json")),
+            "d.json: samples: the key 'samples' is missing");
+  EXPECT_EQ(errorOf(parseData(R"({"samples": []})", "d.json")),
+            "d.json: the data description holds no samples");
+  EXPECT_NE(errorOf(parseData(R"({"samples": [{"tokens": -3}]})", "d.json")),
+            "");
+  EXPECT_EQ(errorOf(parseData(R"({"samples": [{"tokens": 3, "count": 0}]})",
+                              "d.json")),
+            "d.json: the weights of all samples are zero or too large");
+  EXPECT_NE(errorOf(openData("/nowhere")), "");
+}
+
+TEST(Model, Errors) {
+  EXPECT_EQ(llvm::toString(Model().check()), "the model has no modules");
+  Model model = makeMultimodal(7);
+  EXPECT_FALSE(bool(model.check()));
+  model.edges.push_back({1, 0, {}});
+  EXPECT_EQ(llvm::toString(model.check()),
+            "the modules feed one another in a cycle");
+  model = makeMultimodal(7);
+  model.modules[0].kinds[0].parameters = std::nan("");
+  EXPECT_EQ(llvm::toString(model.check()),
+            "module 'encoder', layer 'embed': expected finite figures of at "
+            "least 0");
+}
+
+TEST(Cost, NoItemsCostNothing) {
+  Cluster cluster = llvm::cantFail(parseCluster(kCluster, "c.json"));
+  Model model = makeMultimodal(7);
+  ModuleCost cost(cluster, 0, model.modules[0]);
+  EXPECT_EQ(cost.module({}, {}).total(), 0);
+  Moments part = Moments::of(1024);
+  Times one = cost.module({}, part);
+  EXPECT_GT(one.forward, 0);
+  // Frozen: no weight gradient; nothing before it: no backward at all.
+  model.modules[0].trainable = false;
+  Times frozen = ModuleCost(cluster, 0, model.modules[0]).module({}, part);
+  EXPECT_EQ(frozen.input + frozen.weight, 0);
+  EXPECT_DOUBLE_EQ(frozen.forward, one.forward);
+  EXPECT_EQ(ModuleCost(cluster, 0, model.modules[0]).kept(0, 3, {}, part), 0);
+}
+
+/// The sizes that the paper names.
+TEST(Architectures, Sizes) {
+  for (auto [billions, low, high] : {std::tuple(7, 6.5e9, 8e9),
+                                     {13, 1.25e10, 1.45e10},
+                                     {70, 6.9e10, 7.2e10}}) {
+    Model model = makeMultimodal(billions);
+    EXPECT_GT(model.modules[1].getParameters(), low);
+    EXPECT_LT(model.modules[1].getParameters(), high);
+    EXPECT_NEAR(model.modules[0].getParameters(), 0.65e9, 0.1e9);
+    EXPECT_NEAR(model.modules[2].getParameters(), 0.85e9, 0.1e9);
+  }
+}
+
+} // namespace

@@ -1,0 +1,102 @@
+//===- PolicyTest.cpp - Plans of all policies -----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/policies/Policy.h"
+#include "passes/plan/Architectures.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gtest/gtest.h>
+
+using namespace dt::plan;
+
+namespace {
+
+struct Setting {
+  Setting(int64_t devices, int64_t samples, const char *data = "packed")
+      : cluster(llvm::cantFail(
+            llvm::cantFail(
+                readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"))
+                .take(devices))),
+        model(makeMultimodal(7)), costs(cluster, model),
+        batch(drawBatch(*llvm::cantFail(openData(data)), 1, 0, samples)) {}
+  PolicyInput input() const { return {costs, batch, 6}; }
+  Cluster cluster;
+  Model model;
+  Costs costs;
+  std::vector<Sample> batch;
+};
+
+TEST(Policy, AllFitAndNoneBeatsTheBound) {
+  Setting setting(24, 24);
+  for (const Policy &policy : getPolicies()) {
+    SCOPED_TRACE(policy.name);
+    auto plan = makePlan(policy.name, setting.input());
+    ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
+    EXPECT_FALSE(bool(checkPlan(*plan, setting.model, setting.cluster)));
+    EXPECT_GE(plan->predicted.step, plan->predicted.bound);
+    EXPECT_LT(plan->predicted.mfu, 0.76);
+    for (double bytes : plan->predicted.memory)
+      EXPECT_LE(bytes, setting.cluster.getMemory(0));
+    // The printed plan says what was simulated.
+    auto json = nlohmann::json::parse(printPlan(*plan, setting.model));
+    EXPECT_EQ(json["units"].size(), 3u);
+    EXPECT_EQ(json["predicted"]["step"], plan->predicted.step);
+    // Simulated again, it takes as long.
+    auto again = simulateStep(setting.costs, *plan, setting.batch);
+    ASSERT_TRUE(bool(again));
+    EXPECT_EQ(again->predicted.step, plan->predicted.step);
+  }
+}
+
+TEST(Policy, DistTrainsPlanHasItsObjective) {
+  Setting setting(24, 24);
+  auto plan = makePlan("disttrain", setting.input());
+  ASSERT_TRUE(bool(plan));
+  EXPECT_EQ(24 % plan->units[1].dp, 0);
+  EXPECT_EQ(plan->microbatches, 24 / plan->units[1].dp);
+}
+
+TEST(Policy, Errors) {
+  Setting setting(1, 4);
+  auto plan = makePlan("joint", setting.input());
+  ASSERT_FALSE(bool(plan));
+  EXPECT_NE(llvm::toString(plan.takeError()), "");
+  plan = makePlan("jiont", setting.input());
+  ASSERT_FALSE(bool(plan));
+  EXPECT_EQ(llvm::toString(plan.takeError()).find("no policy is named 'jiont'"),
+            0u);
+  setting.batch.clear();
+  plan = makePlan("joint", setting.input());
+  ASSERT_FALSE(bool(plan));
+  EXPECT_EQ(llvm::toString(plan.takeError()),
+            "a plan needs a global batch of at least 1");
+}
+
+TEST(Policy, NamesTheMissingBytes) {
+  Setting setting(24, 24);
+  setting.cluster.devices[0].memory = setting.cluster.devices[0].reserve + 1e9;
+  auto plan = makePlan("disttrain", setting.input());
+  ASSERT_FALSE(bool(plan));
+  std::string error = llvm::toString(plan.takeError());
+  EXPECT_NE(error.find("does not fit"), std::string::npos) << error;
+  EXPECT_NE(error.find("llm"), std::string::npos) << error;
+}
+
+TEST(Policy, PrimeDevicesAndNoImages) {
+  Setting setting(23, 29);
+  for (Sample &sample : setting.batch) {
+    sample.images.clear();
+    sample.targets.clear();
+  }
+  for (const char *policy : {"disttrain", "joint"}) {
+    auto plan = makePlan(policy, setting.input());
+    ASSERT_TRUE(bool(plan))
+        << policy << ": " << llvm::toString(plan.takeError());
+  }
+}
+
+} // namespace

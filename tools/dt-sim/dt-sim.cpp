@@ -1,0 +1,186 @@
+//===- dt-sim.cpp - Plans and their steps, without a compiler -------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Answers "what if": a model of DistTrain's paper, a cluster, data and policies
+// in; a table of plans, a plan file or a timeline out.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Architectures.h"
+#include "passes/plan/policies/Policy.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/WithColor.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+
+using namespace llvm;
+using namespace dt::plan;
+
+namespace {
+
+cl::OptionCategory category("dt-sim options");
+cl::opt<std::string> modelName("model",
+                               cl::desc("mllm-9b, mllm-15b or mllm-72b"),
+                               cl::init("mllm-9b"), cl::cat(category));
+cl::opt<std::string> clusterFile("cluster", cl::desc("cluster description"),
+                                 cl::Required, cl::cat(category));
+cl::opt<int64_t> devices("devices", cl::desc("use so many of its devices"),
+                         cl::init(0), cl::cat(category));
+cl::opt<std::string> dataName("data", cl::desc("packed, documents or a file"),
+                              cl::init("packed"), cl::cat(category));
+cl::opt<int64_t> batchSize("batch", cl::desc("samples a step"), cl::init(1920),
+                           cl::cat(category));
+cl::opt<uint64_t> seed("seed", cl::desc("of the data draw"), cl::init(1),
+                       cl::cat(category));
+cl::list<std::string> policyNames("policy", cl::CommaSeparated,
+                                  cl::desc("policies to compare, or all"),
+                                  cl::cat(category));
+cl::list<std::string> frozen("frozen", cl::CommaSeparated,
+                             cl::desc("modules that are not trained"),
+                             cl::cat(category));
+cl::opt<std::string> planFile("plan-out", cl::desc("write the last plan"),
+                              cl::cat(category));
+cl::opt<std::string> traceFile("trace",
+                               cl::desc("write the last plan's timeline for "
+                                        "Perfetto or chrome://tracing"),
+                               cl::cat(category));
+
+Error wrong(const Twine &what) {
+  return createStringError(inconvertibleErrorCode(), what);
+}
+
+Expected<Model> openModel() {
+  for (int billions : {7, 13, 70}) {
+    Model model = makeMultimodal(billions);
+    if (model.name != modelName)
+      continue;
+    for (const std::string &name : frozen) {
+      bool found = false;
+      for (Module &module : model.modules)
+        if (module.name == name) {
+          module.trainable = false;
+          found = true;
+        }
+      if (!found)
+        return wrong("--frozen: no module is named '" + name +
+                     "' (encoder, llm, generator)");
+    }
+    // A gradient must reach whatever is trained before a module.
+    for (const ModelEdge &edge : model.edges)
+      model.modules[edge.to].inputGradient =
+          model.modules[edge.from].hasBackward();
+    return model;
+  }
+  return wrong("--model: '" + modelName +
+               "' is not one of mllm-9b, mllm-15b, mllm-72b");
+}
+
+Error write(StringRef file, StringRef text) {
+  std::error_code code;
+  raw_fd_ostream out(file, code);
+  if (code)
+    return wrong(file + ": " + code.message());
+  out << text;
+  return Error::success();
+}
+
+void printRow(const Plan &plan, const Model &model, double seconds) {
+  const Prediction &p = plan.predicted;
+  outs() << format(
+      "%-18s %9.3f s  ceiling %5.2f  MFU %5.1f %%  bubble %5.1f %% "
+      "wall %5.1f %% span  n %-4lld %-11s planned in %.3f s\n",
+      plan.policy.c_str(), p.step, p.step / p.bound, 100 * p.mfu,
+      100 * p.wallBubble, 100 * p.spanBubble, (long long)plan.microbatches,
+      plan.schedule.c_str(), seconds);
+  for (const UnitPlan &unit : plan.units) {
+    size_t m = size_t(unit.module);
+    outs() << format("    %-10s", model.modules[m].name.c_str());
+    if (unit.inside)
+      outs() << format(" inside %s",
+                       model.modules[unit.inside->unit].name.c_str());
+    else
+      outs() << format(" %5lld devices from %-5lld TP %d DP %lld PP %d VPP %d",
+                       (long long)unit.getRanks(), (long long)unit.firstRank,
+                       unit.tp, (long long)unit.dp, unit.pp, unit.vpp);
+    outs() << format("  save %-4s  %5.1f GiB  busy %3.0f %%\n",
+                     getName(unit.save).str().c_str(),
+                     p.memory[m] / double(1 << 30), 100 * p.busy[m]);
+  }
+}
+
+Error run() {
+  auto model = openModel();
+  if (!model)
+    return model.takeError();
+  auto all = readCluster(clusterFile);
+  if (!all)
+    return all.takeError();
+  auto cluster = all->take(devices ? int64_t(devices) : all->getNumDevices());
+  if (!cluster)
+    return cluster.takeError();
+  auto data = openData(dataName);
+  if (!data)
+    return data.takeError();
+  if (batchSize < 1 || batchSize > 1000000)
+    return wrong("--batch: expected 1 to 1000000 samples");
+  if (Error error = checkPrecision(*cluster, *model))
+    return error;
+  Costs costs(*cluster, *model);
+  std::vector<Sample> batch = drawBatch(**data, seed, 0, batchSize);
+  outs() << modelName << " on " << cluster->getNumDevices() << " of "
+         << cluster->name << ", batch " << batchSize << ", "
+         << (*data)->describe() << "; figures are modelled\n";
+  std::vector<std::string> names = policyNames;
+  if (names.empty())
+    names = {"joint"};
+  if (names.size() == 1 && names[0] == "all") {
+    names.clear();
+    for (const Policy &policy : getPolicies())
+      names.push_back(policy.name);
+  }
+  std::optional<Plan> last;
+  for (const std::string &name : names) {
+    auto begin = std::chrono::steady_clock::now();
+    auto plan = makePlan(name, {costs, batch});
+    if (!plan) {
+      if (names.size() == 1)
+        return plan.takeError();
+      outs() << format("%-18s ", name.c_str()) << toString(plan.takeError())
+             << "\n";
+      continue;
+    }
+    std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - begin;
+    printRow(*plan, *model, seconds.count());
+    last = *plan;
+  }
+  if (!last)
+    return wrong("no policy has a plan");
+  if (!planFile.empty())
+    if (Error error = write(planFile, printPlan(*last, *model) + "\n"))
+      return error;
+  if (traceFile.empty())
+    return Error::success();
+  auto step = simulateStep(costs, *last, batch);
+  if (!step)
+    return step.takeError();
+  return write(traceFile, printTrace(*step));
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(argc, argv,
+                              "Plans and simulates training steps\n");
+  if (Error error = run()) {
+    WithColor::error(errs(), "dt-sim") << toString(std::move(error)) << "\n";
+    return 1;
+  }
+  return 0;
+}
