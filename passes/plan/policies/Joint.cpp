@@ -109,40 +109,40 @@ public:
     int64_t pieces = layout.dp * layout.micro;
     plan.microbatches = (input.samples() + pieces - 1) / pieces;
     plan.schedule = schedule.str();
-    UnitPlan backbone = makeUnit(input, model.pace, layout.tp, layout.dp,
-                                 layout.pp, layout.vpp, layout.save);
-    double beat = beatOf(layout, plan.microbatches);
-    for (size_t m = 0; m < model.modules.size(); ++m) {
-      UnitPlan unit = backbone;
-      if (int(m) != model.pace) {
-        int64_t samples =
-            (input.samples() + plan.microbatches - 1) / plan.microbatches;
-        Sized sized =
-            sizers[m].size(beat * slack, samples,
-                           std::min<int64_t>(plan.microbatches, layout.pp + 2));
-        if (sized.dp == 0)
-          return std::nullopt;
-        unit = makeUnit(input, int(m), sized.tp, sized.dp, sized.pp, 1,
-                        sized.save);
-      }
+    double beat = beatOf(layout);
+    int64_t together =
+        (input.samples() + plan.microbatches - 1) / plan.microbatches;
+    int64_t inFlight = std::min<int64_t>(plan.microbatches, layout.pp + 2);
+    std::vector<Sized> sizes(model.modules.size());
+    int64_t total = 0;
+    for (size_t m = 0; m < sizes.size(); ++m) {
+      sizes[m] = int(m) == model.pace
+                     ? Sized{layout.tp, layout.pp, layout.dp, layout.save}
+                     : sizers[m].size(beat * slack, together, inFlight);
+      total += sizes[m].devices();
+      if (sizes[m].dp == 0 || total > input.gpus())
+        return std::nullopt;
+    }
+    for (size_t m = 0; m < sizes.size(); ++m) {
+      const Sized &size = sizes[m];
+      UnitPlan unit =
+          makeUnit(input, int(m), size.tp, size.dp, size.pp,
+                   int(m) == model.pace ? layout.vpp : 1, size.save);
       unit.firstRank = plan.ranks;
       plan.ranks += unit.getRanks();
-      if (plan.ranks > input.gpus())
-        return std::nullopt;
       plan.units.push_back(std::move(unit));
     }
     return plan;
   }
 
 private:
-  double beatOf(const Backbone &layout, int64_t microbatches) const {
+  /// Time of a microbatch in a stage of the backbone.
+  double beatOf(const Backbone &layout) const {
     CostOptions options;
     options.tp = layout.tp;
     options.save = layout.save;
-    Moments part = meanPart(input, input.model().pace, microbatches, layout.dp);
-    return input.costs.get(0, input.model().pace)
-               .module(options, part)
-               .total() /
+    return input.prices(input.model().pace, options, layout.micro)
+               .total.back() /
            layout.pp;
   }
 
@@ -214,9 +214,12 @@ Expected<Plan> planJoint(const PolicyInput &input) {
       best = *plan;
   };
   PolicyInput part = input;
-  part.simulations = std::max(2, input.simulations / 2);
+  if (input.gpus() > 2000)
+    part.simulations /= 3;
+  int simulations = part.simulations;
+  part.simulations = std::max(2, simulations / 2);
   consider(fastest(part, disjointPlans(input)));
-  part.simulations = std::max(2, input.simulations / 6);
+  part.simulations = std::max(2, simulations / 6);
   // The published plan, item by item.
   if (auto published = planDistTrain(part)) {
     published->assign = Assign::Items;
@@ -224,8 +227,10 @@ Expected<Plan> planJoint(const PolicyInput &input) {
   } else {
     consumeError(published.takeError());
   }
+  // Bubbles are searched rank by rank: too slow for a large cluster.
   for (const char *schedule : {"phased", "nested"})
-    consider(fastest(part, colocatedPlans(input, schedule)));
+    if (schedule == StringRef("phased") || input.gpus() <= 128)
+      consider(fastest(part, colocatedPlans(input, schedule)));
   std::vector<Plan> uniform = uniformPlans(input);
   for (Plan &plan : uniform) {
     plan.assign = Assign::Items;

@@ -86,6 +86,37 @@ Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
   return sum * (1 / (double(microbatches) * double(dp)));
 }
 
+const LayerPrices &PriceCache::get(const Costs &costs,
+                                   const std::vector<Sample> &batch, int m,
+                                   const CostOptions &options,
+                                   int64_t samples) {
+  auto [it, isNew] = prices.try_emplace(
+      {m, options.tp, int(options.save), options.sequenceParallel, samples});
+  LayerPrices &result = it->second;
+  if (!isNew)
+    return result;
+  const Module &module = costs.model.modules[m];
+  const ModuleCost &cost = costs.get(0, m);
+  Moments part =
+      momentsOf(batch, module.item) * (double(samples) / double(batch.size()));
+  std::vector<double> seconds, bytes;
+  for (size_t kind = 0; kind < module.kinds.size(); ++kind) {
+    seconds.push_back(cost.layer(int(kind), options, part).total());
+    bytes.push_back(-1);
+  }
+  result.total = result.kept = result.parameters = {0};
+  for (size_t i = 0; i < module.layers.size(); ++i) {
+    int kind = module.layers[i];
+    if (bytes[kind] < 0)
+      bytes[kind] = cost.kept(int(i), int(i) + 1, options, part);
+    result.total.push_back(result.total.back() + seconds[kind]);
+    result.kept.push_back(result.kept.back() + bytes[kind]);
+    result.parameters.push_back(result.parameters.back() +
+                                module.kinds[kind].parameters);
+  }
+  return result;
+}
+
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
                   int pp, int vpp, Save save, bool even) {
   UnitPlan unit;
@@ -95,8 +126,8 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
   unit.pp = pp;
   unit.vpp = vpp;
   unit.save = save;
-  const Module &description = input.model().modules[module];
-  int layers = int(description.layers.size()), stages = pp * vpp;
+  int layers = int(input.model().modules[module].layers.size());
+  int stages = pp * vpp;
   if (even || stages == 1) {
     unit.cuts = evenCuts(layers, stages);
     return unit;
@@ -104,14 +135,10 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
   CostOptions options;
   options.tp = tp;
   options.save = save;
-  const ModuleCost &cost = input.costs.get(0, module);
-  Moments part = momentsOf(input.batch, description.item) *
-                 (1 / double(input.batch.size()));
-  std::vector<double> byKind, byLayer;
-  for (size_t kind = 0; kind < description.kinds.size(); ++kind)
-    byKind.push_back(cost.layer(int(kind), options, part).total());
-  for (int kind : description.layers)
-    byLayer.push_back(byKind[kind]);
+  const LayerPrices &prices = input.prices(module, options);
+  std::vector<double> byLayer;
+  for (int i = 0; i < layers; ++i)
+    byLayer.push_back(prices.seconds(i, i + 1));
   unit.cuts = balancedCuts(byLayer, stages);
   return unit;
 }
@@ -122,27 +149,32 @@ int hostOf(const Plan &plan, int unit) {
   return plan.units[unit].inside ? plan.units[unit].inside->unit : unit;
 }
 
-/// Seconds of one microbatch in a unit's slowest stage and in all of them.
-struct UnitTimes {
-  double slowest = 0, whole = 0, forward = 0, stages = 1;
-};
-
-UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
+/// Layers' prices and the factor from the priced samples to a part.
+std::pair<const LayerPrices &, double> pricesOf(const PolicyInput &input,
+                                                const Plan &plan, int u) {
   const UnitPlan &unit = plan.units[u], &host = plan.units[hostOf(plan, u)];
   CostOptions options;
   options.tp = host.tp;
   options.save = unit.save;
   options.sequenceParallel = plan.sequenceParallel;
-  int node = input.costs.cluster.getNodeKind(host.firstRank);
-  const ModuleCost &cost = input.costs.get(node, u);
-  Moments part = meanPart(input, u, plan.microbatches, host.dp);
+  double samples =
+      double(input.samples()) / (double(plan.microbatches) * double(host.dp));
+  // The backbone's parts are priced as they are, the others' in proportion.
+  int64_t priced = u == input.model().pace ? plan.micro : 1;
+  return {input.prices(u, options, priced), samples / double(priced)};
+}
+
+/// Seconds of one microbatch in a unit's slowest stage and in all of them.
+struct UnitTimes {
+  double slowest = 0, whole = 0, stages = 1;
+};
+
+UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
+  const UnitPlan &unit = plan.units[u];
+  auto [prices, factor] = pricesOf(input, plan, u);
   UnitTimes result;
-  if (part.empty())
-    return result;
-  Times all = cost.module(options, part);
-  result.whole = all.total();
-  result.forward = all.forward;
-  result.stages = host.pp;
+  result.whole = prices.total.back() * factor;
+  result.stages = plan.units[hostOf(plan, u)].pp;
   if (unit.inside) {
     result.slowest = result.whole;
     return result;
@@ -150,7 +182,7 @@ UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
   std::vector<double> position(unit.pp, 0);
   for (int s = 0; s < unit.pp * unit.vpp; ++s)
     position[s % unit.pp] +=
-        cost.layers(unit.cuts[s], unit.cuts[s + 1], options, part).total();
+        prices.seconds(unit.cuts[s], unit.cuts[s + 1]) * factor;
   result.slowest = *std::max_element(position.begin(), position.end());
   return result;
 }
@@ -175,23 +207,22 @@ double estimateMemory(const PolicyInput &input, const Plan &plan,
                       const UnitPlan &unit, int64_t inFlight) {
   int u = unit.module;
   const UnitPlan &host = plan.units[hostOf(plan, u)];
-  const ModuleCost &cost =
-      input.costs.get(input.costs.cluster.getNodeKind(host.firstRank), u);
-  CostOptions options;
-  options.tp = host.tp;
-  options.save = unit.save;
-  options.sequenceParallel = plan.sequenceParallel;
-  Moments part = meanPart(input, u, plan.microbatches, host.dp);
+  const Module &module = input.model().modules[u];
+  auto [prices, factor] = pricesOf(input, plan, u);
+  double weight = module.weightBytes;
+  if (module.trainable)
+    weight += module.gradientBytes + module.optimizerBytes / double(host.dp);
   double worst = 0;
   for (int p = 0; p < unit.pp; ++p) {
     double bytes = 0;
+    int64_t held = std::min<int64_t>(plan.microbatches,
+                                     std::max<int64_t>(1, inFlight - p));
     for (int v = 0; v < unit.vpp; ++v) {
-      int s = v * unit.pp + p;
-      int64_t held = std::min<int64_t>(plan.microbatches,
-                                       std::max<int64_t>(1, inFlight - p));
-      bytes += cost.state(unit.cuts[s], unit.cuts[s + 1], host.tp, host.dp) +
-               double(held) *
-                   cost.kept(unit.cuts[s], unit.cuts[s + 1], options, part);
+      int begin = unit.cuts[v * unit.pp + p],
+          end = unit.cuts[v * unit.pp + p + 1];
+      bytes += (prices.parameters[end] - prices.parameters[begin]) / host.tp *
+                   weight +
+               double(held) * (prices.kept[end] - prices.kept[begin]) * factor;
     }
     worst = std::max(worst, bytes);
   }

@@ -17,13 +17,41 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <map>
+#include <tuple>
+
 namespace dt::plan {
+
+/// Sums over the layers before each of a module: seconds and kept bytes of so
+/// many mean samples.
+struct LayerPrices {
+  std::vector<double> total, kept, parameters;
+  double seconds(int begin, int end) const { return total[end] - total[begin]; }
+};
+
+/// What searches ask for again and again.
+class PriceCache {
+public:
+  const LayerPrices &get(const Costs &costs, const std::vector<Sample> &batch,
+                         int module, const CostOptions &options,
+                         int64_t samples);
+
+private:
+  std::map<std::tuple<int, int, int, bool, int64_t>, LayerPrices> prices;
+};
 
 struct PolicyInput {
   const Costs &costs;
   const std::vector<Sample> &batch;
   /// Plans that a search simulates at most.
   int simulations = 24;
+  std::shared_ptr<PriceCache> cache = std::make_shared<PriceCache>();
+
+  /// Of the first kind of node.
+  const LayerPrices &prices(int module, const CostOptions &options,
+                            int64_t samples = 1) const {
+    return cache->get(costs, batch, module, options, samples);
+  }
 
   const Model &model() const { return costs.model; }
   int64_t gpus() const { return costs.cluster.getNumDevices(); }

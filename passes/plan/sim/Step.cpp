@@ -142,6 +142,8 @@ Expected<schedule::Solution> order(const Costs &costs, const Plan &plan,
     parts.permute(*found);
     problem = builder.build(parts);
   }
+  if (plan.schedule == "nested")
+    builder.limitMemory(problem);
   return plan::solve(problem, plan.schedule);
 }
 

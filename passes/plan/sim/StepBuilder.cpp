@@ -90,7 +90,7 @@ void StepBuilder::addStages(int u) {
   const UnitPlan &unit = plan.units[u];
   stageBase[u] = int(stages.size());
   for (int s = 0; s < unit.pp * unit.vpp; ++s)
-    stages.push_back({u, s, {}, 0, 0});
+    stages.push_back({u, s, {}});
 }
 
 int StepBuilder::firstStageOf(int u) const {

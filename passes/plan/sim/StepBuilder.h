@@ -21,15 +21,19 @@ public:
   EngineOptions getEngineOptions(const schedule::Problem &problem) const;
   /// Ranks and memory, from the order of tasks.
   void describe(const schedule::Graph &graph, StepResult &result) const;
+  /// Tells schedules that search how much activations may take.
+  void limitMemory(schedule::Problem &problem) const;
 
 private:
   struct StageInfo {
     int unit, index;         ///< unit and number of its stage
     std::vector<int> guests; ///< units that run inside it
-    double state = 0, buffers = 0;
   };
 
   void layOutRanks();
+  /// By rank: weights and optimizer state, buffers of messages.
+  void holdAlways(const schedule::Problem &problem, std::vector<double> &state,
+                  std::vector<double> &buffers) const;
   void addStages(int unit);
   void addTimes(schedule::Problem &problem, const Parts &parts) const;
   void addEdges(schedule::Problem &problem, const Parts &parts) const;

@@ -52,28 +52,68 @@ int64_t peakOf(const Graph &graph, const std::vector<Task> &tasks) {
 
 } // namespace
 
+void StepBuilder::holdAlways(const schedule::Problem &problem,
+                             std::vector<double> &state,
+                             std::vector<double> &buffers) const {
+  state.assign(ranks, 0);
+  buffers.assign(ranks, 0);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StageInfo &info = stages[s];
+    const UnitPlan &unit = plan.units[info.unit];
+    int64_t shards = unit.zero ? unit.dp : 1;
+    double bytes = costs.get(nodeOf(info.unit), info.unit)
+                       .state(unit.cuts[info.index], unit.cuts[info.index + 1],
+                              unit.tp, shards);
+    for (int guest : info.guests)
+      bytes += costs.get(nodeOf(info.unit), guest)
+                   .state(0, int(costs.model.modules[guest].layers.size()),
+                          unit.tp, shards);
+    for (const std::vector<int> &replica : problem.stages[s].replicas)
+      for (int rank : replica)
+        state[rank] += bytes;
+  }
+  // Two messages in flight on every edge, both ways, of the mean part.
+  for (size_t e = 0; e < costs.model.edges.size(); ++e) {
+    const ModelEdge &edge = costs.model.edges[e];
+    if (lastStageOf(edge.from) == firstStageOf(edge.to))
+      continue;
+    for (int u : {edge.from, edge.to}) {
+      int stage = u == edge.from ? lastStageOf(u) : firstStageOf(u);
+      double messages =
+          double(problem.microbatches) * double(plan.units[hostOf(u)].dp);
+      double bytes = 4 * edge.bytes.at(edgeItems[e] * (1 / messages));
+      for (const std::vector<int> &replica : problem.stages[stage].replicas)
+        for (int rank : replica)
+          buffers[rank] += bytes;
+    }
+  }
+}
+
+void StepBuilder::limitMemory(schedule::Problem &problem) const {
+  std::vector<double> state, buffers;
+  holdAlways(problem, state, buffers);
+  problem.memory.assign(ranks, 0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    int64_t device = shared ? rank * grain : 0;
+    double has = costs.cluster.getMemory(costs.cluster.getNodeKind(device));
+    problem.memory[rank] =
+        int64_t(std::max(0.0, has - state[rank] - buffers[rank]));
+  }
+}
+
 void StepBuilder::describe(const Graph &graph, StepResult &result) const {
   const schedule::Problem &problem = result.problem;
   result.planRank.assign(ranks, 0);
   result.unitOfRank.assign(ranks, 0);
   result.memory.assign(plan.units.size(), {});
-  std::vector<double> state(ranks, 0), buffers(ranks, 0);
-  std::vector<int> stageRank(stages.size(), 0);
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const StageInfo &info = stages[s];
+  std::vector<double> state, buffers;
+  holdAlways(problem, state, buffers);
+  for (const StageInfo &info : stages) {
+    size_t s = size_t(&info - stages.data());
     const UnitPlan &unit = plan.units[info.unit];
     int position = info.index % unit.pp;
-    stageRank[s] = problem.stages[s].replicas[0][0];
-    double bytes = costs.get(nodeOf(info.unit), info.unit)
-                       .state(unit.cuts[info.index], unit.cuts[info.index + 1],
-                              unit.tp, unit.zero ? unit.dp : 1);
-    for (int guest : info.guests)
-      bytes += costs.get(nodeOf(info.unit), guest)
-                   .state(0, int(costs.model.modules[guest].layers.size()),
-                          unit.tp, unit.zero ? unit.dp : 1);
     for (int64_t r = 0; r < unit.dp; ++r)
       for (int rank : problem.stages[s].replicas[r]) {
-        state[rank] += bytes;
         result.unitOfRank[rank] = info.unit;
         result.planRank[rank] =
             shared ? rank * grain
@@ -81,40 +121,22 @@ void StepBuilder::describe(const Graph &graph, StepResult &result) const {
                          (int64_t(position) * unit.dp + r) * unit.tp * unit.cp;
       }
   }
-  // Two messages in flight on every edge, both ways, of the mean part.
-  for (const ModelEdge &edge : costs.model.edges) {
-    for (int u : {edge.from, edge.to}) {
-      int stage = u == edge.from ? lastStageOf(u) : firstStageOf(u);
-      if (lastStageOf(edge.from) == firstStageOf(edge.to))
-        continue;
-      double messages =
-          double(problem.microbatches) * double(plan.units[hostOf(u)].dp);
-      double bytes =
-          4 * edge.bytes.at(edgeItems[&edge - &costs.model.edges[0]] *
-                            (1 / messages));
-      for (const std::vector<int> &replica : problem.stages[stage].replicas)
-        for (int rank : replica)
-          buffers[rank] += bytes;
-    }
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    double kept = double(peakOf(graph, result.solution.ranks[rank]));
-    auto raise = [&](StepResult::Memory &memory) {
-      if (state[rank] + kept + buffers[rank] > memory.total())
-        memory = {state[rank], kept, buffers[rank]};
-    };
-    raise(result.memory[result.unitOfRank[rank]]);
-  }
-  // Every unit on a rank shares what the rank holds.
+  std::vector<StepResult::Memory> held(ranks);
+  for (int rank = 0; rank < ranks; ++rank)
+    held[rank] = {state[rank],
+                  double(peakOf(graph, result.solution.ranks[rank])),
+                  buffers[rank]};
+  // Of every unit its fullest rank, with all that the rank holds.
   for (size_t s = 0; s < stages.size(); ++s) {
     StepResult::Memory &own = result.memory[stages[s].unit];
-    const StepResult::Memory &rank =
-        result.memory[result.unitOfRank[stageRank[s]]];
-    if (own.total() < rank.total() && shared)
-      own = rank;
-    for (int guest : stages[s].guests)
-      result.memory[guest] = own;
+    for (const std::vector<int> &replica : problem.stages[s].replicas)
+      for (int rank : replica)
+        if (held[rank].total() > own.total())
+          own = held[rank];
   }
+  for (const StageInfo &info : stages)
+    for (int guest : info.guests)
+      result.memory[guest] = result.memory[info.unit];
 }
 
 reorder::OrderProblem makeOrderProblem(const Graph &graph,
