@@ -111,7 +111,7 @@ TEST(Data, DrawsAreReproducible) {
 
 TEST(Data, Errors) {
   EXPECT_EQ(errorOf(parseData("{}", "d.json")),
-            "d.json: samples: the key 'samples' is missing");
+            "d.json: the key 'samples' is missing");
   EXPECT_EQ(errorOf(parseData(R"({"samples": []})", "d.json")),
             "d.json: the data description holds no samples");
   EXPECT_NE(errorOf(parseData(R"({"samples": [{"tokens": -3}]})", "d.json")),
