@@ -247,33 +247,41 @@ LogicalResult AllReduceOp::canonicalize(AllReduceOp op,
   return success();
 }
 
-/// The first of two that cut (or gather) one dim has the larger chunk.
+/// Two that cut (or gather) one dim over neighbouring axes are one. The dim is
+/// [outer][major][minor][chunk]; gathers may come in either order, and so may
+/// cuts: what is done while the minor axis is in place has the larger chunk.
 template <typename OpT>
-static LogicalResult mergeCuts(OpT op, bool majorFirst,
+static LogicalResult mergeCuts(OpT op, bool gathers,
                                PatternRewriter &rewriter) {
   auto inner = op.getInput().template getDefiningOp<OpT>();
   if (!inner || inner.getAxis() != op.getAxis() || !inner->hasOneUse())
     return failure();
-  OpT major = majorFirst ? inner : op, minor = majorFirst ? op : inner;
-  if (!areNeighbours(major, minor) ||
-      major.getChunk() != minor.getChunk() * minor.getOver())
+  OpT major = inner, minor = op;
+  if (!areNeighbours(major, minor))
+    std::swap(major, minor);
+  if (!areNeighbours(major, minor))
+    return failure();
+  bool whole =
+      gathers == (major == op); // the minor axis is in the major's chunk
+  uint64_t chunk = minor.getChunk();
+  if (major.getChunk() != (whole ? chunk * minor.getOver() : chunk))
     return failure();
   rewriter.replaceOpWithNewOp<OpT>(
-      op, op.getType(), inner.getInput(), op.getAxis(), minor.getChunk(),
+      op, op.getType(), inner.getInput(), op.getAxis(), chunk,
       major.getOver() * minor.getOver(), minor.getStride());
   return success();
 }
 
 LogicalResult AllGatherOp::canonicalize(AllGatherOp op,
                                         PatternRewriter &rewriter) {
-  return mergeCuts(op, false, rewriter);
+  return mergeCuts(op, true, rewriter);
 }
 LogicalResult SliceOp::canonicalize(SliceOp op, PatternRewriter &rewriter) {
-  return mergeCuts(op, true, rewriter);
+  return mergeCuts(op, false, rewriter);
 }
 LogicalResult ReduceScatterOp::canonicalize(ReduceScatterOp op,
                                             PatternRewriter &rewriter) {
-  return mergeCuts(op, true, rewriter);
+  return mergeCuts(op, false, rewriter);
 }
 
 //===----------------------------------------------------------------------===//

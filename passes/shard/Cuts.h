@@ -10,7 +10,6 @@
 
 #include "passes/shard/Program.h"
 
-
 namespace dt::shard {
 
 /// What the cuts of a program have to do with one another.

@@ -16,6 +16,10 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
     since a bias must not be added by every rank. A vocabulary that the ranks do not divide is padded.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"tp", "tp", "int64_t", "0", "If not 0: sets `dist.tp` of every module">,
+    Option<"sequenceParallel", "sequence-parallel", "bool", "false", "Sets `dist.sequence_parallel` of every module">
+  ];
 }
 
 def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/shard/PadVocabulary.h"
 #include "passes/shard/Passes.h"
 #include "passes/shard/Program.h"
 
@@ -23,6 +24,7 @@ using namespace dt::shard;
 
 namespace {
 struct PrepareShardPass : shard::impl::PrepareShardBase<PrepareShardPass> {
+  using PrepareShardBase::PrepareShardBase;
   void runOnOperation() override;
 };
 } // namespace
@@ -31,8 +33,8 @@ struct PrepareShardPass : shard::impl::PrepareShardBase<PrepareShardPass> {
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// Bases of functions of which one call's result is an operand of another call
-/// of equal type, outside of other layers.
+/// Bases of functions of which one call's first result is an operand of another
+/// call of equal type, outside of other layers.
 static llvm::StringSet<> findChains(dist::ModuleOp module) {
   llvm::StringSet<> chains;
   module.walk([&](func::CallOp call) {
@@ -40,7 +42,8 @@ static llvm::StringSet<> findChains(dist::ModuleOp module) {
       return;
     for (Value v : call.getOperands()) {
       auto before = v.getDefiningOp<func::CallOp>();
-      if (!before || before.getCalleeType() != call.getCalleeType())
+      if (!before || v != before.getResult(0) ||
+          before.getCalleeType() != call.getCalleeType())
         continue;
       chains.insert(baseName(before.getCallee()));
       chains.insert(baseName(call.getCallee()));
@@ -119,9 +122,16 @@ static void splitBias(nn::ConvOp op) {
 
 void PrepareShardPass::runOnOperation() {
   dist::ModuleOp module = getOperation();
-  if (getTensorParallel(module) <= 1)
+  OpBuilder builder(module);
+  if (tp > 0)
+    module->setAttr(dist::kTpAttr, builder.getI64IntegerAttr(tp));
+  if (sequenceParallel)
+    module->setAttr(dist::kSequenceParallelAttr, builder.getUnitAttr());
+  int64_t ranks = getTensorParallel(module);
+  if (ranks <= 1)
     return;
   inlineCalls(module);
   module.walk([](nn::LinearOp op) { splitBias(op); });
   module.walk([](nn::ConvOp op) { splitBias(op); });
+  padVocabulary(module, ranks);
 }

@@ -1,0 +1,23 @@
+//===- PadVocabulary.h - Tables that the ranks do not divide ------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SHARD_PADVOCABULARY_H
+#define PASSES_SHARD_PADVOCABULARY_H
+
+#include "dialects/dist/DistOps.h"
+
+namespace dt::shard {
+
+/// Pads each vocabulary (a dim that is looked up or holds class scores) until
+/// `ranks` divide it, with a remark; parameters and outputs say in their
+/// `dist.layout` what they are without. Where something else needs the dim as
+/// it is, nothing is done.
+void padVocabulary(dist::ModuleOp module, int64_t ranks);
+
+} // namespace dt::shard
+
+#endif // PASSES_SHARD_PADVOCABULARY_H
