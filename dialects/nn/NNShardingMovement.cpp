@@ -231,8 +231,8 @@ ShardingRule GatherGradOp::getShardingRule() {
   return lookupRule(*this, getAxis(), true);
 }
 
-/// The axis that is looked up stays whole, and so do others where the indices
-/// cover a part only.
+/// The gradient's axis that is looked up stays whole, and so do others where
+/// the indices cover a part only.
 static ShardingRule elementsRule(Operation *op, int64_t axis, bool gradient) {
   RuleBuilder b(op);
   Value table = gradient ? op->getResult(0) : op->getOperand(0);
@@ -242,8 +242,11 @@ static ShardingRule elementsRule(Operation *op, int64_t axis, bool gradient) {
   for (size_t d = 0; d < t.size(); ++d) {
     bool looked = static_cast<int64_t>(d) == axis;
     bool shared = !looked && t[d] == i[d];
-    ofTable.push_back(
-        b.factor(t[d], shared ? FactorKind::pass : FactorKind::replicate));
+    // A block answers for its own indices, as in a lookup of slices.
+    FactorKind own = looked && !gradient ? FactorKind::blocked
+                     : shared            ? FactorKind::pass
+                                         : FactorKind::replicate;
+    ofTable.push_back(b.factor(t[d], own));
     if (shared)
       ofIndices.push_back(ofTable.back());
     else

@@ -115,6 +115,31 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
   }
 };
 
+/// gather_elements: as a lookup, but the op itself has no zeros to give.
+struct ElementsModel
+    : LocalizeOpInterface::ExternalModel<ElementsModel, nn::GatherElementsOp> {
+  bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
+      return {cloneLocal(builder, op, operands, types)->getResult(0)};
+    Maker m(builder, op->getLoc());
+    Type element = getElementTypeOrSelf(operands[1]);
+    Value zero = m.integer(0, element);
+    Value local = localIndices(m, operands[1], cut, cut.size().constant());
+    Value high =
+        m.compare(nn::Compare::lt, local, m.integer(cut.chunk, element));
+    Value inside =
+        m.make<nn::AndOp>(m.compare(nn::Compare::ge, local, zero), high);
+    Value clipped = m.make<nn::MaxOp>(local, zero);
+    clipped = m.make<nn::MinOp>(clipped, m.integer(cut.chunk - 1, element));
+    Value taken =
+        cloneLocal(builder, op, {operands[0], clipped}, types)->getResult(0);
+    return {m.select(inside, taken, m.number(0, getElementTypeOrSelf(taken)))};
+  }
+};
+
 /// What both directions of a cut cross-entropy need of the labels.
 struct LocalLabels {
   Value valid;   ///< counts at all
@@ -270,6 +295,7 @@ void dt::shard::registerLocalizeIndexedModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, nn::NNDialect *) {
     nn::GatherOp::attachInterface<LookupModel<nn::GatherOp>>(*context);
     nn::GatherGradOp::attachInterface<LookupModel<nn::GatherGradOp>>(*context);
+    nn::GatherElementsOp::attachInterface<ElementsModel>(*context);
     nn::CrossEntropyOp::attachInterface<CrossEntropyModel>(*context);
     nn::CrossEntropyGradOp::attachInterface<CrossEntropyGradModel>(*context);
     nn::ReduceOp::attachInterface<ReduceModel>(*context);

@@ -180,6 +180,23 @@ static const Case kMovement[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Movement, ShardingTest, testing::ValuesIn(kMovement));
 
+/// Without a rule an op runs whole on every rank. What has none is no tensor
+/// computation: symbols of a module, their uses (the partitioner knows what a
+/// parameter is), and parts of regions.
+TEST_F(ShardingTest, EveryOpHasARule) {
+  static constexpr llvm::StringLiteral without[] = {
+      "nn.accumulate", "nn.dim",  "nn.parameter",
+      "nn.read",       "nn.size", "nn.yield"};
+  std::vector<std::string> missing;
+  for (RegisteredOperationName op :
+       context.getRegisteredOperationsByDialect("nn"))
+    if (!op.hasInterface<ShardingOpInterface>())
+      missing.push_back(op.getStringRef().str());
+  llvm::sort(missing);
+  EXPECT_EQ(missing,
+            std::vector<std::string>(std::begin(without), std::end(without)));
+}
+
 TEST_F(ShardingTest, Precision) {
   Operation *op = parse({"nn.rms_norm %a0 scale %a1 {eps = 1.0e-6 : f64} : "
                          "tensor<2x4xf32>, tensor<4xf32>",
