@@ -8,6 +8,7 @@
 #include "dialects/nn/NNOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FoldInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -21,8 +22,17 @@ using namespace dt::nn;
 #define GET_OP_CLASSES
 #include "dialects/nn/NNOps.cpp.inc"
 
+namespace {
+/// Constants of a scalar body stay in it: a kernel is made of the body alone.
+struct FoldInterface : DialectFoldInterface {
+  using DialectFoldInterface::DialectFoldInterface;
+  bool shouldMaterializeInto(Region *) const final { return true; }
+};
+} // namespace
+
 void NNDialect::initialize() {
   registerAttributes();
+  addInterfaces<FoldInterface>();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/nn/NNOps.cpp.inc"
