@@ -28,6 +28,13 @@ static State lowest(Mask mask) {
   return static_cast<State>(llvm::countr_zero(mask));
 }
 
+unsigned Model::findTurn(const Program &program) {
+  for (unsigned i = 0; i < program.steps.size(); ++i)
+    if (program.steps[i].kind == Step::turn)
+      return i;
+  return 0; // nothing comes back
+}
+
 Masks Model::begin() const {
   Masks masks(program.variables.size(), 0);
   for (auto [i, v] : llvm::enumerate(program.variables)) {
@@ -57,7 +64,7 @@ double Model::store(unsigned variable, State state) const {
 /// Makes `to` available. Partial sums and slices are used up, gathered copies
 /// stay beside what was gathered.
 double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
-                      Log *log) const {
+                      Log *log, bool forward) const {
   Mask &mask = masks[variable];
   const Variable &v = program.variables[variable];
   if (mask & bit(to))
@@ -92,6 +99,12 @@ double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
       cost += (factor - 1) * price(variable, from, to);
     }
   }
+  // The gradient of features that are cut here comes back cut: it would be
+  // gathered, which is no cheaper than to reduce at once.
+  if (forward && to >= kFirstCut && !v.constant &&
+      isa<FloatType>(v.type.getElementType()) &&
+      !cuts.tokens[v.classes[to - kFirstCut]])
+    cost += kPenalty * price(variable, to, kWhole);
   cost += price(variable, from, to);
   if (log)
     log->push_back({variable, from, to});
@@ -268,7 +281,7 @@ double Model::apply(Masks &masks, unsigned index, const Strategy *s,
   } else {
     bool mayGather = step.contraction || step.kind == Step::call;
     for (auto [v, state] : llvm::zip(step.operands, s->operands))
-      cost += convert(masks, v, state, mayGather, before);
+      cost += convert(masks, v, state, mayGather, before, index < turnIndex);
     for (auto [v, state] : llvm::zip(step.results, s->results)) {
       masks[v] = bit(state);
       if (s->reduce)

@@ -46,7 +46,8 @@ class Model {
 public:
   Model(const Program &program, const CutInfo &cuts, const Axis &axis,
         const Prices &prices)
-      : program(program), cuts(cuts), axis(axis), prices(prices) {}
+      : program(program), cuts(cuts), axis(axis), prices(prices),
+        turnIndex(findTurn(program)) {}
 
   Masks begin() const;
   bool isAllowed(const Masks &masks, const Step &step,
@@ -61,8 +62,10 @@ public:
 
 private:
   using Log = llvm::SmallVectorImpl<Conversion>;
+  static unsigned findTurn(const Program &program);
+  /// `forward`: a cut will have to be gathered again on the way back.
   double convert(Masks &masks, unsigned variable, State to, bool mayGather,
-                 Log *log) const;
+                 Log *log, bool forward = false) const;
   double store(unsigned variable, State state) const;
   double addGradient(Masks &masks, unsigned gradient, unsigned parameter,
                      Log *log) const;
@@ -77,6 +80,7 @@ private:
   const CutInfo &cuts;
   Axis axis;
   Prices prices;
+  unsigned turnIndex; ///< steps before it are the forward function's
 };
 
 struct Solution {

@@ -19,5 +19,5 @@
 // VIT-NEXT: dist.all_reduce sum
 // VIT-NEXT: @loss.denominator
 
-// REMARK: remark: activations between layers stay whole: 2 ranks do not divide the tokens of tensor<?x17x64xf32, #nn.dims<batch>>
+// REMARK: remark: activations between layers stay whole: 2 ranks do not divide the tokens of 'tensor<?x17x64xf32, #nn.dims<batch>>'
 // REMARK: remark: 'vit.embeddings.patch_embeddings.projection.weight'{{.*}} stays whole on every rank
