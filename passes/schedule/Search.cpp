@@ -217,6 +217,8 @@ void Search::tryLines(int delay) {
 }
 
 void Search::searchGrid() {
+  if (isDone())
+    return;
   // Without levels: backwards first, forwards as memory allows.
   Policy loose;
   for (int patience : {0, 4, 8}) {
@@ -320,9 +322,8 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
     first.climb();
     if (first.best)
       search.tryPolicy(first.bestPolicy);
-  } else {
-    search.searchGrid();
   }
+  search.searchGrid();
   search.climb();
   search.tryLines(1);
   search.tryLines(2);
