@@ -123,11 +123,16 @@ struct Head {
   const float *q, *k, *v;
 };
 
+/// Empty tensors may have no address, and moving a null pointer is undefined.
+template <typename T> T *at(T *base, int64_t offset) {
+  return base ? base + offset : nullptr;
+}
+
 Head headOf(const float *q, const float *k, const float *v,
             const AttentionShape &s, int64_t b, int64_t h) {
   int64_t kv = h / (s.h / s.hk);
-  return {q + b * s.qb + h * s.qh, k + b * s.kb + kv * s.kh,
-          v + b * s.vb + kv * s.vh};
+  return {at(q, b * s.qb + h * s.qh), at(k, b * s.kb + kv * s.kh),
+          at(v, b * s.vb + kv * s.vh)};
 }
 
 void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
@@ -271,17 +276,18 @@ void attentionBackward(const float *q, const float *k, const float *v,
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < s.b * s.hk; ++i) {
     int64_t b = i / s.hk, kv = i % s.hk;
-    float *dki = dk + b * s.kb + kv * s.kh, *dvi = dv + b * s.vb + kv * s.vh;
+    float *dki = at(dk, b * s.kb + kv * s.kh),
+          *dvi = at(dv, b * s.vb + kv * s.vh);
     for (int64_t j = 0; j < s.s; ++j) {
       std::fill_n(dki + j * s.ks, s.d, 0.f);
       std::fill_n(dvi + j * s.vs, s.dv, 0.f);
     }
     for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-      int64_t at = b * s.ob + h * s.oh;
-      Gradients g{o + at,
-                  doutput + at,
-                  lse + (b * s.h + h) * s.t,
-                  dq + b * s.qb + h * s.qh,
+      int64_t row = b * s.ob + h * s.oh;
+      Gradients g{at(o, row),
+                  at(doutput, row),
+                  at(lse, (b * s.h + h) * s.t),
+                  at(dq, b * s.qb + h * s.qh),
                   dki,
                   dvi};
       for (int64_t first = 0; first < s.t; first += kTile) {

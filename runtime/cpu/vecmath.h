@@ -38,8 +38,10 @@ inline double doubleOf(int64_t x) { return __builtin_bit_cast(double, x); }
 inline float atMost(float x, float bound) { return x > bound ? bound : x; }
 inline float atLeast(float x, float bound) { return x < bound ? bound : x; }
 
-/// 2^n for n in [-126, 127].
-inline float power2(int32_t n) { return floatOf((n + 127) << 23); }
+/// 2^n for n in [-126, 127]; anything for other n (of a NaN), hence unsigned.
+inline float power2(int32_t n) {
+  return floatOf(int32_t(uint32_t(n + 127) << 23));
+}
 
 /// x = n ln 2 + r: returns e^r - 1 and n; |x| at most 104.
 inline float reducedExpm1(float x, int32_t &n) {
@@ -63,7 +65,7 @@ inline double log2Positive(double x) {
   int64_t bits = bitsOf(x);
   // Exponent and mantissa such that the mantissa lies in [sqrt(1/2), sqrt(2)).
   int64_t e = (bits - 0x3FE6A09E667F3BCDll) >> 52;
-  double m = doubleOf(bits - (e << 52));
+  double m = doubleOf(bits - int64_t(uint64_t(e) << 52));
   // atanh series: ln m = 2 (s + s^3/3 + ...), s = (m - 1) / (m + 1), |s| <
   // 0.172.
   double s = (m - 1) / (m + 1), z = s * s;
@@ -95,7 +97,7 @@ inline double exp2Bounded(double x) {
   p = p * r + 0.5;
   p = p * r + 1.0;
   p = p * r + 1.0;
-  return p * doubleOf((n + 1023) << 52);
+  return p * doubleOf(int64_t(uint64_t(n + 1023) << 52));
 }
 
 /// x = q pi/2 + r, |r| <= pi/4, in double: exact enough for |x| < 2^30.
@@ -156,7 +158,7 @@ inline float log(float x) {
   float scaled = tiny ? x * 8388608.f : x;
   int32_t bits = bitsOf(scaled);
   int32_t e = (bits - 0x3F3504F3) >> 23; // mantissa in [sqrt(1/2), sqrt(2))
-  float m = floatOf(bits - (e << 23)) - 1;
+  float m = floatOf(bits - int32_t(uint32_t(e) << 23)) - 1;
   float ef = float(e) - (tiny ? 23.f : 0.f);
   float z = m * m;
   float p = 7.0376836292e-2f;
