@@ -79,17 +79,29 @@ struct OnnxRef {
   const char *initializer; ///< name in that file
 };
 
-/// One trained or frozen tensor. `tensor.name` is "module.initializer"
-/// ("llm.layers.0.mlp.up_proj.weight"): the key in weights.safetensors,
-/// checkpoints and --save-gradients. The shape has no symbols. F32 if
+/// One axis of a tensor-parallel group, `over` n with `stride` s (ranks of the
+/// group that differ only in (rank / s) mod n), cuts dim `dim`, seen as
+/// [outer][over][chunk]: the rank's place on the axis is its index in the
+/// middle (#dist.cut).
+struct CutInfo {
+  int32_t dim;
+  int64_t chunk, over, stride;
+};
+
+/// One trained or frozen tensor of a module. `tensor.name` is
+/// "module.initializer" ("llm.layers.0.mlp.up_proj.weight", with the module's
+/// origin): the key in weights.safetensors, checkpoints and --save-gradients.
+/// `tensor`'s shape has no symbols and is what one rank stores. F32 if
 /// trainable.
 ///
-/// Offsets are multiples of 64 bytes, ascending in the table. The gradient and
-/// both moments use the same offset in blocks of their own, which end with the
-/// last trainable parameter: put trainable parameters first.
+/// Offsets are multiples of 64 bytes in the module's parameter region,
+/// ascending in the table within a module. Gradients use the same offsets in a
+/// region of their own, which ends with the module's last trainable parameter:
+/// trainable parameters come first.
 struct ParameterInfo {
   TensorInfo tensor;
-  size_t offset;  ///< bytes from the start of the parameter block
+  int32_t module; ///< index in the table of modules
+  size_t offset;  ///< bytes from the start of the module's parameter region
   bool trainable; ///< false: the gradient block has no place for it and nothing
                   ///< writes to it
   bool hasGradient; ///< some backward function accumulates into it; if not, the
@@ -98,6 +110,18 @@ struct ParameterInfo {
   const char *init; ///< rule, e.g. "normal(0,0.02)" (see Init.h), or null: the
                     ///< value is in weights.safetensors
   Span<OnnxRef> onnx;
+  /// The row that this one is a copy of (recipe `tie`, or a parameter that
+  /// several stages read), or -1. Copies have equal cuts; their gradients are
+  /// summed, all of them are updated alike. A copy has no place in checkpoints.
+  int32_t tied = -1;
+  /// Shape before the cuts (with padding), and in files; empty: not cut.
+  Span<int64_t> whole;
+  Span<int64_t> unpadded; ///< empty: as `whole`
+  Span<CutInfo> cuts;     ///< applied one after another
+  /// Axes over which each rank has a partial sum of the gradient (dim and chunk
+  /// unused): summed once a step. On every other axis that is not cut all ranks
+  /// have the same gradient.
+  Span<CutInfo> partial;
 };
 
 /// A dim symbol of a module. `item`: the kind of item whose number it counts in
@@ -110,67 +134,105 @@ struct SymbolInfo {
   int64_t max;
 };
 
-/// A tensor in the arena. In slot s it begins at
-///   offset + s * slotStride + (rowSymbol < 0 ? 0 : rows[rowSymbol] * rowBytes)
-/// where rowBytes = bytes of what one unit of that symbol occupies (axis 0's
-/// scale times the inner dims). rowSymbol is used by outputs that go straight
-/// into the global-batch input of a whole-batch head.
+/// A tensor in the module's arena region. In slot s it begins at offset + s *
+/// slotStride. Which slot: TaskContext::received if `received` (inputs that
+/// edges bring: they come before the microbatch has a slot), else
+/// TaskContext::slot.
 struct BufferInfo {
   TensorInfo tensor;
   size_t offset;
   size_t slotStride;
-  int32_t rowSymbol = -1;
+  bool received = false;
+  bool cut = false; ///< a rank has a part only: not for --save-outputs
 };
 
-/// An input of a module. Edge: the value is output `fromOutput` of module
-/// `fromModule`; codegen has placed both, the runtime copies nothing. Raw
-/// (fromModule = -1): comes with the batch under the name "module.input" or, if
-/// unique or absent there, plain "input"; the runtime copies it into the buffer
-/// right before the Forward row of its part. It stays untouched in its slot
-/// until the Backward row of the part is done.
+/// An input of a module. Edge: output `fromOutput` of module `fromModule`; rows
+/// get here by Receive and Copy rows. Raw (fromModule = -1): comes with the
+/// batch under the name "module.input" or, if unique or absent there, plain
+/// "input"; the runtime copies it into the buffer right before the Forward row
+/// of its part. It stays untouched in its slot until the last backward row of
+/// the part is done.
 struct InputInfo {
   BufferInfo buffer;
   int32_t fromModule = -1;
   int32_t fromOutput = -1;
 };
 
-/// What a generated function gets. `arena`, `parameters`, `gradients` are base
-/// addresses (64-byte aligned; device memory in a CUDA program); the rest is
-/// host memory, valid during the call only.
+/// A tensor that goes from one module to another: output `fromOutput` of `from`
+/// into input `toInput` of `to`. Its first dim counts items (scale * items),
+/// with the kind of the symbol in the target's input shape; then it is cut and
+/// routed by items. Without a symbol there it is one piece (one part only).
+/// Into a whole-batch module rows are put where their items stand in the global
+/// batch.
+///
+/// `produced`: where the target's backward leaves the gradient, in the target's
+/// region; `consumed`: where the source's backward reads it, in the source's.
+/// Both are only looked at if `gradient`.
+struct EdgeInfo {
+  int32_t from, fromOutput, to, toInput;
+  bool gradient;
+  BufferInfo produced, consumed;
+};
+
+struct TensorParallel; // runtime/Collectives.h
+
+/// What a generated function gets. `arena`, `parameters`, `gradients` are the
+/// module's regions on this rank (64-byte aligned; device memory in a CUDA
+/// program), `scratch` at least ModuleInfo::scratchBytes that live for the call
+/// only; the rest is host memory, valid during the call only.
 struct TaskContext {
   std::byte *arena;
+  std::byte *scratch;
   std::byte *parameters;
   std::byte *gradients;
   const int64_t *dims; ///< values of the module's symbols in this part
-  const int64_t *rows; ///< per symbol of the module: number of such items in
-                       ///< the global batch before this part
   int32_t slot;
+  int32_t received;
   int32_t microbatch;
   const float *seeds; ///< per loss: weight / global denominator, 0 if that is 0
   int64_t step; ///< 0-based; with `seed`: keys of random draws (see Philox.h)
   uint64_t seed;
-  void *stream; ///< cudaStream_t in a CUDA program, else null
+  void *stream;          ///< cudaStream_t in a CUDA program, else null
+  TensorParallel *group; ///< the replica's ranks; never null
 };
 
 using TaskFn = void (*)(const TaskContext &);
 
-/// One dist.module. `forward` is @forward.fwd: writes outputs and residuals of
-/// the slot. `backward` accumulates parameter gradients (+=) and writes the
-/// gradients of edges; null if nothing upstream or inside trains. With
-/// `wholeBatch` the module runs once a step over the global batch: its dims are
-/// those of the global batch, rows are 0. Functions are called also when a dim
-/// is 0.
+/// One dist.module: a unit, or one stage of a unit. `forward` is @forward.fwd:
+/// writes outputs and residuals of the slot. `backward` accumulates parameter
+/// gradients (+=) and writes the gradients of edges; null if nothing upstream
+/// or inside trains. Where the backward is split, `backwardInput` writes
+/// gradients of edges (and what the other half needs), `backwardWeight`
+/// accumulates; both null otherwise. With `wholeBatch` the module runs once a
+/// step over the global batch, on every rank of `ranks` alike (batch-sync): its
+/// dims are those of the global batch. Functions are called also when a dim is
+/// 0.
+///
+/// Replica d (of `dp`) runs on ranks[d * tp] .. ranks[d * tp + tp - 1]. Of a
+/// whole-batch module every rank is a replica of its own, with equal work.
 struct ModuleInfo {
   const char *name;
   const char *origin; ///< files know its tensors as "origin.tensor": several
                       ///< modules cut from one share it
+  const char *unit;   ///< name of the plan's unit, stages share it
+  int32_t stage;      ///< of the unit
+  const char *item;   ///< what its work is divided by: "sample", "image", …
   Span<SymbolInfo> symbols;
   Span<InputInfo> inputs;
   Span<BufferInfo>
       outputs; ///< what --save-outputs writes; valid right after Forward
   TaskFn forward;
   TaskFn backward;
+  TaskFn backwardInput, backwardWeight;
   bool wholeBatch;
+  size_t arenaBytes, scratchBytes;
+  size_t parameterBytes, trainableBytes; ///< of its region; of gradients
+  int32_t tp, dp;
+  Span<int32_t> ranks;
+  int32_t zero; ///< 1: optimizer state is sharded over the replicas
+  /// Predicted time (ns) of forward and backward of one item: costPerItem +
+  /// costPerToken * its tokens. What reordering balances.
+  double costPerItem = 1, costPerToken = 0;
 };
 
 /// A loss term. `numerator` (F32 scalar) is written by the Forward of `module`
@@ -190,16 +252,49 @@ struct LossInfo {
   Span<int32_t> denominatorInputs;
 };
 
-/// One row of the step. `index` is the loss for Denominator and the module
-/// otherwise. All Denominator rows come first. Whole-batch modules have
-/// microbatch 0.
-enum class TaskKind : uint8_t { Denominator, Forward, Backward };
+/// One row of a rank's step. `index` is the loss for Denominator, the edge for
+/// rows that move data, else the module. All Denominator rows come first.
+/// Whole-batch modules have microbatch 0.
+///
+/// Messages: microbatch `microbatch` of edge `index` (its gradient if
+/// `gradient`), between this rank's replica and replica `peer` of the other
+/// end. `slot` is that of this rank's buffer. Both ends know from the manifest
+/// which rows go; a message without rows does not exist. Receive *posts*: the
+/// rows are there when a row that reads them begins. Send *begins*: whoever
+/// writes to the slot next waits for its end. Copy: both ends are on this rank
+/// with equal replicas; `peer` is the target's slot.
+///
+/// Reduce: the module's gradients are complete on this rank; their reduction
+/// over replicas may begin. It ends, with the optimizer's update, after the
+/// last row.
+enum class TaskKind : uint8_t {
+  Denominator,
+  Forward,
+  Backward,
+  BackwardInput,
+  BackwardWeight,
+  Receive,
+  Send,
+  Copy,
+  Reduce
+};
 struct TaskRow {
   TaskKind kind;
   uint16_t index;
   uint32_t microbatch;
-  uint16_t slot;
+  int16_t slot;
+  int16_t received = 0; ///< Forward, Backward…: slot of received buffers
+  int32_t peer = 0;
+  bool gradient = false;
 };
+
+/// What one rank does in a step, in order. Ranks with equal lists share them.
+struct RankInfo {
+  Span<TaskRow> rows;
+};
+
+/// How microbatches are formed (docs/parallel.md); the value of --reorder.
+enum class Reorder : uint8_t { None, Intra, Inter, Both };
 
 enum class OptimizerKind : uint8_t { AdamW, SGD };
 enum class ScheduleKind : uint8_t { Constant, Linear, Cosine };
@@ -232,18 +327,21 @@ struct OptimizerInfo {
 struct ProgramInfo {
   const char *name;
   uint64_t planHash; ///< identifies tables and layout; a checkpoint of another
-                     ///< hash is refused
-  Span<ParameterInfo> parameters;
-  Span<ModuleInfo> modules; ///< in topological order of the edges
+                     ///< hash is converted when it is loaded
+  Span<ParameterInfo> parameters; ///< by module
+  Span<ModuleInfo> modules;       ///< in topological order of the edges
+  Span<EdgeInfo> edges;
   Span<LossInfo> losses;
-  Span<TaskRow> rows; ///< one step, in execution order
+  Span<RankInfo> ranks;
+  int32_t pace; ///< module whose replicas together hold a microbatch's samples
+  const char *schedule; ///< name, for reports
   OptimizerInfo optimizer;
-  size_t arenaBytes;
-  size_t parameterBytes;
   int64_t globalBatch; ///< samples a step
   int64_t microBatch;  ///< samples a microbatch, the last may have fewer; n =
                        ///< ceil(global / micro)
   uint64_t seed;
+  Reorder reorder;
+  size_t bucketBytes; ///< of gradient reductions
 };
 
 /// Runs the command line of a program (see Options.h for the flags) and returns
