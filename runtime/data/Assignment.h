@@ -51,6 +51,9 @@ struct StepItems {
 /// list for a symbol without an item kind.
 struct PartItems {
   std::vector<Items> symbols;
+  /// Places of the part's samples; of a part that is not cut by sample, the
+  /// owners of its items as far as they are known.
+  Items samples;
 };
 
 struct Assignment {

@@ -256,6 +256,17 @@ StepCutter::Lists StepCutter::bySamples(int kind, const Lists &places) const {
   return lists;
 }
 
+Items StepCutter::ownersOf(int kind, const Items &list) const {
+  Items owners;
+  const std::vector<int64_t> &owner = items.kinds[size_t(kind - 1)].owner;
+  for (int64_t position : list)
+    if (!owner.empty())
+      owners.push_back(owner[size_t(position)]);
+  std::sort(owners.begin(), owners.end());
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+  return owners;
+}
+
 /// The first of a module's parts that is larger than a bound, in words.
 std::string StepCutter::check(int32_t module, const CutParts &parts) const {
   const ModuleInfo &info = program.modules[size_t(module)];
@@ -321,6 +332,10 @@ void StepCutter::fillModule(int32_t module, std::map<int, Lists> &lists,
       loads.back().push_back(sum);
     }
   }
+  for (size_t k = 0; k < parts.size(); ++k)
+    for (size_t r = 0; r < parts[k].size(); ++r)
+      parts[k][r].samples =
+          places ? (*places)[k][r] : ownersOf(kinds[size_t(module)], own[k][r]);
   for (size_t s = 0; s < info.symbols.size; ++s) {
     int kind = symbolKinds[size_t(module)][s];
     const Lists *values =
@@ -362,6 +377,7 @@ void StepCutter::cutGroup(const PartGroup &group,
 void StepCutter::cutWhole(int32_t module, CutParts &out) const {
   const ModuleInfo &info = program.modules[size_t(module)];
   PartItems part;
+  part.samples = everything(items.samples);
   for (int kind : symbolKinds[size_t(module)])
     part.symbols.push_back(kind < 0 ? Items() : everything(countOf(kind)));
   int64_t load = 0, count = countOf(kinds[size_t(module)]);

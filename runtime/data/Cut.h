@@ -66,6 +66,7 @@ private:
   int64_t capacity(const PartGroup &group) const;
   std::vector<Items> split(const Items &all, const std::vector<int64_t> &costs,
                            int32_t dp, int64_t most, bool balance) const;
+  Items ownersOf(int kind, const Items &list) const;
   Lists bySamples(int kind, const Lists &places) const;
   void cutGroup(const PartGroup &group, const std::vector<Items> &microbatches,
                 bool balance, CutParts &out) const;
