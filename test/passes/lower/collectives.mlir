@@ -29,7 +29,7 @@ func.func @reduce_in_place(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 func.func @reduce_copy(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = nn.exp %x : tensor<4x8xf32>
   %1 = dist.all_reduce sum %0 over 2 stride 1 : tensor<4x8xf32>
-  %2 = nn.add %0, %1 : tensor<4x8xf32>
+  %2 = nn.add %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
   return %2 : tensor<4x8xf32>
 }
 
