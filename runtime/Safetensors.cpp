@@ -1,5 +1,4 @@
-//===- Safetensors.cpp - reading and writing safetensors
-//-------------------===//
+//===- Safetensors.cpp - reading and writing safetensors -------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -15,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -215,9 +215,14 @@ void SafetensorsFile::parse() {
   const std::byte *data = memory + 8 + headerSize;
   size_t dataSize = length - 8 - headerSize;
   for (auto &[name, entry] : header.items())
-    if (name != "__metadata__")
+    if (name == "__metadata__") {
+      for (auto &[key, text] : entry.items())
+        if (text.is_string())
+          notes[key] = text.get<std::string>();
+    } else {
       table.emplace(name, readEntry(entry, data, dataSize,
                                     file + ": tensor '" + name + "'"));
+    }
   checkLayout(table, data, dataSize, file);
 }
 
@@ -264,6 +269,8 @@ void SafetensorsWriter::addDevice(const std::string &name, DType type,
 
 uint64_t SafetensorsWriter::write(const std::string &path) const {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!notes.empty())
+    header["__metadata__"] = notes;
   size_t offset = 0;
   for (const Entry &e : entries) {
     header[e.name] = {{"dtype", dtypeName(e.type)},
@@ -308,6 +315,25 @@ uint64_t hashBytes(const void *data, size_t size, uint64_t hash) {
   }
   for (; size; ++p, --size)
     hash = (hash ^ uint8_t(*p)) * 0x100000001B3ull;
+  return hash;
+}
+
+uint64_t hashSafetensors(const std::string &path) {
+  SafetensorsFile file(path);
+  std::ifstream stream(path, std::ios::binary);
+  uint64_t headerSize = 0;
+  stream.read(reinterpret_cast<char *>(&headerSize), 8);
+  std::string header(headerSize, '\0');
+  stream.read(header.data(), std::streamsize(headerSize));
+  uint64_t hash = hashBytes(header.data(), header.size());
+  std::vector<const TensorView *> order;
+  for (const auto &entry : file.tensors())
+    if (entry.second.size)
+      order.push_back(&entry.second);
+  std::sort(order.begin(), order.end(),
+            [](auto *a, auto *b) { return a->data < b->data; });
+  for (const TensorView *view : order)
+    hash = hashBytes(view->data, view->size, hash);
   return hash;
 }
 
