@@ -23,6 +23,7 @@
 #define DT_RUNTIME_COMM_H
 
 #include "runtime/Collectives.h"
+#include "runtime/Error.h"
 
 #include <map>
 #include <memory>
@@ -65,6 +66,14 @@ private:
 
 /// In any order of completion; all have ended then.
 void waitAll(std::vector<Request> &requests);
+
+/// An error that every rank has: rank 0 prints it, all of them end
+/// (Comm::finish). Of another Error the rank that has it speaks and takes the
+/// others down (Comm::abort).
+class CommonError : public Error {
+public:
+  using Error::Error;
+};
 
 /// What one label has counted on this rank.
 struct Traffic {
@@ -155,10 +164,11 @@ public:
   std::vector<std::string> allGatherText(const std::string &mine);
   /// Every rank's values (equally many), in rank order.
   std::vector<double> allGather(const std::vector<double> &mine);
-  /// The text of the lowest rank whose text is not empty, on all ranks; empty
-  /// if nobody has one. Turns an error that some ranks have into one that all
-  /// know; rank 0 prints it.
-  std::string firstError(const std::string &mine);
+  /// Called by all ranks, each with its error or nothing: if anybody has one,
+  /// throws the one of the lowest rank as a CommonError on all of them.
+  void agree(const std::string &error);
+  /// Throws a CommonError unless there are as many ranks as the plan has.
+  void expectRanks(int wanted) const;
 
   //===--- the rest -----------------------------------------------------===//
 

@@ -29,7 +29,8 @@ SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &scope) {
   return names;
 }
 
-std::string FunctionEmitter::size(StringAttr dim) { return dimText(rt::getDim(dim), kSizePrefix); }
+std::string FunctionEmitter::size(StringAttr dim) { return size(rt::getDim(dim)); }
+std::string FunctionEmitter::size(const nn::DimExpr &dim) { return dimText(dim, kSizePrefix); }
 
 Value FunctionEmitter::value(Value buffer) {
   if (auto field = fieldTypes.find(buffer); field != fieldTypes.end())
@@ -257,10 +258,48 @@ LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee, Va
   return libraryCall(callee, buffers, {"{" + llvm::join(fields, ", ") + "}"});
 }
 
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+static std::string axisText(Operation *op) {
+  auto number = [&](StringRef name) { return std::to_string(op->getAttrOfType<IntegerAttr>(name).getInt()); };
+  return number("over") + ", " + number("stride");
+}
+
+LogicalResult FunctionEmitter::emitRankPlace(rt::RankPlaceOp op) {
+  return libraryCall("fill", op.getBuffer(), {"dt::rt::placeOnAxis(context.group, " + axisText(op) + ")", "1"});
+}
+
+LogicalResult FunctionEmitter::emitCollective(Operation *op, StringRef callee, StringRef before,
+                                              ArrayRef<std::string> sizes) {
+  OpBuilder &b = owner.b;
+  SmallVector<Attribute> args;
+  auto literal = [&](StringRef text) { args.push_back(emitc::OpaqueAttr::get(b.getContext(), text)); };
+  literal("context.group");
+  if (!before.empty())
+    literal(before);
+  literal(dtypeText(cast<rt::BufferType>(op->getOperand(0).getType()).getElementType()));
+  args.push_back(b.getIndexAttr(0));
+  args.push_back(b.getIndexAttr(1));
+  for (const std::string &text : sizes)
+    literal(text);
+  literal(axisText(op));
+  emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(), ("dt::rt::" + callee).str(),
+                              ValueRange{value(op->getOperand(0)), value(op->getOperand(1))}, b.getArrayAttr(args));
+  return success();
+}
+
+LogicalResult FunctionEmitter::emitParts(Operation *op, StringRef callee, Value part) {
+  nn::DimExpr chunk = rt::getDim(op->getAttrOfType<StringAttr>("chunk"));
+  nn::DimExpr count = cast<rt::BufferType>(part.getType()).getNumElements();
+  nn::DimExpr outer = count.exactDiv(chunk).value_or(0); // a chunk of 0 has no elements in any row
+  return emitCollective(op, callee, "", {size(outer), size(chunk)});
+}
+
 LogicalResult FunctionEmitter::emitOp(Operation *op) {
-  auto count = [&](Value buffer) {
-    return dimText(cast<rt::BufferType>(buffer.getType()).getNumElements(), kSizePrefix);
-  };
+  auto elements = [](Value buffer) { return cast<rt::BufferType>(buffer.getType()).getNumElements(); };
+  auto count = [&](Value buffer) { return size(elements(buffer)); };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<rt::AllocOp, rt::ConstantOp>([](Operation *) { return success(); })
       .Case<rt::ViewOp>([&](rt::ViewOp view) {
@@ -320,6 +359,19 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
                              {a.getQ(), a.getK(), a.getV(), a.getMask(), a.getO(), a.getLse(), a.getDout(), a.getDq(),
                               a.getDk(), a.getDv_()},
                              a.getMask());
+      })
+      .Case<rt::RankPlaceOp>([&](rt::RankPlaceOp place) { return emitRankPlace(place); })
+      .Case<rt::AllReduceOp>([&](rt::AllReduceOp reduce) {
+        std::string kind = rt::stringifyReduction(reduce.getKind()).str();
+        kind[0] = llvm::toUpper(kind[0]);
+        return emitCollective(reduce, "allReduce", "dt::rt::Reduction::" + kind, count(reduce.getIn()));
+      })
+      .Case<rt::AllGatherOp>([&](rt::AllGatherOp gather) { return emitParts(gather, "allGather", gather.getIn()); })
+      .Case<rt::ReduceScatterOp>(
+          [&](rt::ReduceScatterOp scatter) { return emitParts(scatter, "reduceScatter", scatter.getOut()); })
+      .Case<rt::AllToAllOp>([&](rt::AllToAllOp op) {
+        nn::DimExpr block = *elements(op.getIn()).exactDiv(op.getOver());
+        return emitCollective(op, "allToAll", "", size(block));
       })
       .Default([](Operation *o) { return o->emitOpError("cannot be emitted as C++"); });
 }

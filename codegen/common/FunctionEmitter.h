@@ -30,12 +30,18 @@ private:
   mlir::LogicalResult emitMatmul(rt::MatmulOp op);
   mlir::LogicalResult emitConv(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers);
   mlir::LogicalResult emitAttention(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers, mlir::Value mask);
+  mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
+  /// `dt::rt::callee(context.group, before…, dtype, in, out, sizes…, over, stride)`.
+  mlir::LogicalResult emitCollective(mlir::Operation *op, llvm::StringRef callee, llvm::StringRef before,
+                                     llvm::ArrayRef<std::string> sizes);
+  mlir::LogicalResult emitParts(mlir::Operation *op, llvm::StringRef callee, mlir::Value part);
   /// `dt::rt::callee(buffers…, extra…)`; a null buffer is nullptr.
   mlir::LogicalResult libraryCall(llvm::StringRef callee, mlir::ValueRange buffers, llvm::ArrayRef<std::string> extra);
   /// A buffer as an EmitC value: a field or an address computed from one.
   mlir::Value value(mlir::Value buffer);
   std::string text(mlir::Value buffer) { return texts.lookup(buffer); }
   std::string size(mlir::StringAttr dim);
+  std::string size(const nn::DimExpr &dim);
 
   ModuleEmitter &owner;
   rt::FuncOp function;

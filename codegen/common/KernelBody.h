@@ -24,6 +24,8 @@ namespace dt::codegen {
 mlir::Type scalarType(mlir::Type type);
 /// "float", "int64_t", ... ; empty if there is none.
 llvm::StringRef cTypeName(mlir::Type type);
+/// The runtime's DType of a buffer's elements: "dt::rt::DType::F32".
+std::string dtypeText(mlir::Type element);
 /// A constant as C++ text.
 std::string constantText(mlir::Attribute value);
 

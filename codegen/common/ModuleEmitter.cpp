@@ -139,6 +139,7 @@ LogicalResult ModuleEmitter::emitHeader() {
     field("scratch", emitc::PointerType::get(opaque("std::byte")), "shared by all tasks");
     field("seeds", emitc::PointerType::get(opaque("const float")), "per loss: its weight / the step's denominator");
     field("stream", emitc::PointerType::get(opaque("void")), "null on the CPU");
+    field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")), "ranks of this replica");
   }
   line("");
   line((names.type + "Context " + names.module + "_context(const dt::rt::TaskContext &task);"));
@@ -185,6 +186,7 @@ void ModuleEmitter::emitContextFunction() {
   line("context.scratch = task.arena + " + std::to_string(scratchOffset) + ";");
   line("context.seeds = task.seeds;");
   line("context.stream = task.stream;");
+  line("context.group = task.group;");
   Value result = emitc::LiteralOp::create(b, loc, context, "context");
   emitc::ReturnOp::create(b, loc, result);
 }

@@ -113,18 +113,7 @@ void TableEmitter::global(StringRef type, StringRef name, const std::string &val
                           isStatic ? b.getUnitAttr() : UnitAttr(), b.getUnitAttr());
 }
 
-std::string TableEmitter::dtype(Type element) {
-  std::string name = "U8";
-  if (element.isF32() || element.isF64() || element.isF16())
-    name = "F" + std::to_string(element.getIntOrFloatBitWidth());
-  else if (element.isBF16())
-    name = "BF16";
-  else if (element.isInteger(1))
-    name = "Bool";
-  else if (!element.isUnsignedInteger())
-    name = "I" + std::to_string(element.getIntOrFloatBitWidth());
-  return "dt::rt::DType::" + name;
-}
+std::string TableEmitter::dtype(Type element) { return dtypeText(element); }
 
 std::string TableEmitter::tensorInfo(StringRef label, rt::BufferType type, ArrayRef<std::string> symbols) {
   SmallVector<std::string> extents;

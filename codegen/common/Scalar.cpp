@@ -55,6 +55,19 @@ StringRef cTypeName(Type type) {
   }
 }
 
+std::string dtypeText(Type element) {
+  std::string name = "U8";
+  if (element.isF32() || element.isF64() || element.isF16())
+    name = "F" + std::to_string(element.getIntOrFloatBitWidth());
+  else if (element.isBF16())
+    name = "BF16";
+  else if (element.isInteger(1))
+    name = "Bool";
+  else if (!element.isUnsignedInteger())
+    name = "I" + std::to_string(element.getIntOrFloatBitWidth());
+  return "dt::rt::DType::" + name;
+}
+
 /// The fewest digits that give the same float again.
 static std::string floatText(const llvm::APFloat &value, bool isDouble) {
   if (value.isNaN())

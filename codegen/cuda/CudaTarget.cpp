@@ -21,7 +21,7 @@ class CudaTarget final : public Target {
 public:
   StringRef extension() const override { return "cu"; }
   ArrayRef<StringLiteral> includes() const override {
-    static const StringLiteral paths[] = {"runtime/Program.h", "runtime/Scalar.h", "runtime/cuda/Calls.h",
+    static const StringLiteral paths[] = {"runtime/Collectives.h", "runtime/Program.h", "runtime/Scalar.h", "runtime/cuda/Calls.h",
                                           "runtime/cuda/Launch.h", "runtime/cuda/vecmath.h"};
     return paths;
   }

@@ -7,6 +7,7 @@
 #ifndef DIALECTS_RT_RTPROGRAM
 #define DIALECTS_RT_RTPROGRAM
 
+include "dialects/rt/RTCollectives.td"
 include "dialects/rt/RTLibrary.td"
 include "dialects/rt/RTKernel.td"
 

@@ -200,6 +200,17 @@ bool FunctionLowering::endsInGradient(Value value) {
   return sink && sink->add;
 }
 
+Value FunctionLowering::takeOver(Value operand, Value result) {
+  std::optional<Sink> sink = sinkOf(result);
+  Value buffer = get(operand);
+  if ((sink && !sink->add) || !operand.hasOneUse() ||
+      !buffer.getDefiningOp<rt::AllocOp>())
+    return nullptr;
+  // Values that are views of it may have other users.
+  auto inside = [&](auto &entry) { return rootOf(entry.second) == buffer; };
+  return llvm::count_if(buffers, inside) == 1 ? buffer : nullptr;
+}
+
 void FunctionLowering::alias(Value result, Value buffer) {
   buffers[result] = buffer;
 }

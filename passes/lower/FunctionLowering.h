@@ -46,6 +46,7 @@ private:
   llvm::StringMap<Function> table;
 };
 
+void addCollectiveLowerings(Lowerings &);
 void addElementwiseLowerings(Lowerings &);
 void addIndexingLowerings(Lowerings &);
 void addMovementLowerings(Lowerings &);
@@ -82,6 +83,10 @@ public:
                    mlir::Location loc, const DimExpr &offset = 0);
   /// Whether the value's only use adds it to a gradient.
   bool endsInGradient(mlir::Value value);
+  /// The operand's buffer if an op may overwrite it with its result: it is a
+  /// local that nobody else reads, and the result does not end elsewhere. Else
+  /// null.
+  mlir::Value takeOver(mlir::Value operand, mlir::Value result);
 
 private:
   /// Where a value ends: an argument of the rt.func or a gradient.

@@ -21,6 +21,7 @@ namespace {
 struct LowerToRT : impl::LowerToRTBase<LowerToRT> {
   void runOnOperation() override {
     Lowerings lowerings;
+    addCollectiveLowerings(lowerings);
     addElementwiseLowerings(lowerings);
     addIndexingLowerings(lowerings);
     addMovementLowerings(lowerings);

@@ -1,0 +1,225 @@
+//===- LowerCollectives.cpp - What ranks do together
+//-----------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A tensor whose dim `axis` is [outer][over][chunk] is, with the dims before
+// and behind, [before * outer][over][chunk * behind] as well: the form that the
+// runtime's calls have. Where a rank stands is known at run time only, so it is
+// stored in a buffer from which kernels read it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/FunctionLowering.h"
+
+#include "dialects/dist/DistOps.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+/// A dim that is cut, in a tensor seen as three dims.
+struct CutDim {
+  DimExpr outer, over, chunk;
+
+  template <typename OpTy>
+  CutDim(OpTy op, const Shape &part)
+      : outer(1), over(op.getOver()), chunk(op.getChunk()) {
+    ArrayRef<DimExpr> dims(part);
+    outer = nn::getNumElements(dims.take_front(op.getAxis())) *
+            *dims[op.getAxis()].exactDiv(chunk);
+    chunk = chunk * nn::getNumElements(dims.drop_front(op.getAxis() + 1));
+  }
+  Shape part() const { return {outer, chunk}; }
+  Shape whole() const { return {outer, over, chunk}; }
+};
+
+/// Dims of a tensor with some of them split, so that a permutation can move the
+/// pieces; `over` is the place of the ranks' dim.
+struct SplitDims {
+  Shape dims;
+  unsigned over = 0;
+
+  /// Dim `axis` is [outer][over][chunk].
+  void pushOver(const DimExpr &outer, const DimExpr &n, const DimExpr &chunk) {
+    dims.push_back(outer);
+    over = dims.size();
+    dims.push_back(n);
+    dims.push_back(chunk);
+  }
+  DimExpr before() const {
+    return nn::getNumElements(ArrayRef<DimExpr>(dims).take_front(over));
+  }
+  DimExpr behind() const {
+    return nn::getNumElements(ArrayRef<DimExpr>(dims).drop_front(over + 1));
+  }
+};
+
+StringAttr dimAttr(FunctionLowering &f, const DimExpr &dim) {
+  return rt::getDimAttr(f.builder().getContext(), dim);
+}
+
+/// One i64 that holds this rank's place on the op's axis.
+template <typename OpTy> Value placeOf(OpTy op, FunctionLowering &f) {
+  OpBuilder &b = f.builder();
+  Value place =
+      f.temporary(b.getI64Type(), ArrayRef<DimExpr>(), "place", op.getLoc());
+  rt::RankPlaceOp::create(b, op.getLoc(), place, op.getOver(), op.getStride());
+  return place;
+}
+
+Value loadPlace(KernelBuilder &k, Value place) {
+  return k.load(k.use(place, {}), {});
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerAllReduce(dist::AllReduceOp op, FunctionLowering &f) {
+  Value in = f.get(op.getInput());
+  Value out = f.takeOver(op.getInput(), op.getResult());
+  if (out)
+    f.alias(op.getResult(), out);
+  else
+    out = f.destination(op.getResult()).buffer;
+  rt::AllReduceOp::create(f.builder(), op.getLoc(),
+                          static_cast<rt::Reduction>(op.getKind()), in, out,
+                          op.getOver(), op.getStride());
+  return success();
+}
+
+LogicalResult lowerAllGather(dist::AllGatherOp op, FunctionLowering &f) {
+  CutDim dim(op, nn::getShape(op.getInput()));
+  rt::AllGatherOp::create(f.builder(), op.getLoc(), f.get(op.getInput()),
+                          f.destination(op.getResult()).buffer,
+                          dimAttr(f, dim.chunk), op.getOver(), op.getStride());
+  return success();
+}
+
+LogicalResult lowerReduceScatter(dist::ReduceScatterOp op,
+                                 FunctionLowering &f) {
+  CutDim dim(op, nn::getShape(op.getResult()));
+  rt::ReduceScatterOp::create(f.builder(), op.getLoc(), f.get(op.getInput()),
+                              f.destination(op.getResult()).buffer,
+                              dimAttr(f, dim.chunk), op.getOver(),
+                              op.getStride());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// All to all
+//===----------------------------------------------------------------------===//
+
+/// Moves the ranks' dim between its place and the front.
+void moveOver(FunctionLowering &f, Location loc, StringRef name,
+              const SplitDims &split, Value from, const Destination &to,
+              bool toFront) {
+  Shape inside{split.before(), split.dims[split.over], split.behind()};
+  Shape front{inside[1], inside[0], inside[2]};
+  KernelBuilder k(f.builder(), loc, name, front);
+  Value n = k.index(0), i = k.index(1), j = k.index(2);
+  Value source = k.use(from, toFront ? inside : front),
+        target = k.use(to.buffer, toFront ? front : inside);
+  if (toFront)
+    k.write(to, k.load(source, {i, n, j}), target, {n, i, j});
+  else
+    k.write(to, k.load(source, {n, i, j}), target, {i, n, j});
+}
+
+LogicalResult lowerAllToAll(dist::AllToAllOp op, FunctionLowering &f) {
+  Location loc = op.getLoc();
+  DimExpr over(op.getOver());
+  Shape in = nn::getShape(op.getInput()), out = nn::getShape(op.getResult());
+  // The input with the scattered dim split, the result with the gathered one
+  // split: in both, the ranks' dim in front gives the blocks of one rank, whose
+  // dims are the same.
+  SplitDims packing, unpacking;
+  for (auto [i, dim] : llvm::enumerate(in)) {
+    DimExpr gathered(op.getGatherChunk()), scattered(op.getScatterChunk());
+    if (i == op.getScatter())
+      packing.pushOver(*out[i].exactDiv(scattered), over, scattered);
+    else
+      packing.dims.push_back(dim);
+    if (i == op.getGather())
+      unpacking.pushOver(*dim.exactDiv(gathered), over, gathered);
+    else
+      unpacking.dims.push_back(out[i]);
+  }
+  Type element =
+      cast<rt::BufferType>(f.get(op.getInput()).getType()).getElementType();
+  Shape blocks{nn::getNumElements(in)};
+  Value sent = f.get(op.getInput());
+  if (packing.before() != DimExpr(1)) {
+    Value packed = f.temporary(element, blocks, "packed", loc);
+    moveOver(f, loc, "pack", packing, sent, {packed}, true);
+    sent = packed;
+  }
+  auto exchange = [&](Value received) {
+    rt::AllToAllOp::create(f.builder(), loc, sent, received, op.getOver(),
+                           op.getStride());
+  };
+  if (unpacking.before() == DimExpr(1)) {
+    exchange(f.destination(op.getResult()).buffer);
+    return success();
+  }
+  Value received = f.temporary(element, blocks, "received", loc);
+  exchange(received);
+  moveOver(f, loc, "unpack", unpacking, received,
+           f.accumulating(op.getResult()), false);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Without traffic
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerShardSlice(dist::SliceOp op, FunctionLowering &f) {
+  CutDim dim(op, nn::getShape(op.getResult()));
+  Value place = placeOf(op, f);
+  Destination d = f.accumulating(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), dim.part());
+  Value from = k.use(f.get(op.getInput()), dim.whole());
+  Value v =
+      k.load(from, {k.index(0), k.toIndex(loadPlace(k, place)), k.index(1)});
+  k.write(d, v, k.use(d.buffer, dim.part()), k.indices());
+  return success();
+}
+
+LogicalResult lowerPartial(dist::PartialOp op, FunctionLowering &f) {
+  Value place = placeOf(op, f);
+  Shape flat{nn::getNumElements(nn::getShape(op.getInput()))};
+  Destination d = f.accumulating(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), flat);
+  Value x = k.load(k.use(f.get(op.getInput()), flat), k.indices());
+  Value first = k.equal(loadPlace(k, place), k.number(k.b.getI64Type(), 0));
+  // A select, not a product: the value may be infinite.
+  k.write(d, k.select(first, x, k.number(x.getType(), 0)),
+          k.use(d.buffer, flat), k.indices());
+  return success();
+}
+
+LogicalResult lowerRank(dist::RankOp op, FunctionLowering &f) {
+  rt::RankPlaceOp::create(f.builder(), op.getLoc(),
+                          f.destination(op.getResult()).buffer, op.getOver(),
+                          op.getStride());
+  return success();
+}
+
+} // namespace
+
+void dt::lower::addCollectiveLowerings(Lowerings &lowerings) {
+  lowerings.add<dist::AllReduceOp>(lowerAllReduce);
+  lowerings.add<dist::AllGatherOp>(lowerAllGather);
+  lowerings.add<dist::ReduceScatterOp>(lowerReduceScatter);
+  lowerings.add<dist::AllToAllOp>(lowerAllToAll);
+  lowerings.add<dist::SliceOp>(lowerShardSlice);
+  lowerings.add<dist::PartialOp>(lowerPartial);
+  lowerings.add<dist::RankOp>(lowerRank);
+}

@@ -1,0 +1,67 @@
+//===- Progress.h - moving messages on while a rank computes ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Most MPI libraries move large messages inside calls only, unless the kernel
+// or the network can read the sender's memory. Then a receiver would wait for
+// the end of the sender's task. A probe at start finds out; where it fails a
+// thread polls while something is under way.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_MPI_PROGRESS_H
+#define DT_RUNTIME_MPI_PROGRESS_H
+
+#include "runtime/Comm.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+namespace dt::rt {
+
+/// Throws an Error of one line unless the call has succeeded.
+void mpiCheck(int code, const char *call);
+
+class Progress {
+public:
+  ~Progress() { stop(); }
+
+  /// Probes (all ranks together) and starts the thread if it is needed and
+  /// `threads` allows it.
+  void start(MPI_Comm comm, bool threads);
+  void stop();
+  void poll();
+
+  /// To be held around MPI calls.
+  std::unique_lock<std::mutex> lock() {
+    return thread.joinable() ? std::unique_lock<std::mutex>(calls)
+                             : std::unique_lock<std::mutex>();
+  }
+  /// Something is under way; it has ended.
+  void begin();
+  void end();
+
+  std::string describe() const;
+
+private:
+  void run();
+
+  MPI_Comm comm = MPI_COMM_NULL;
+  bool alone = false; ///< messages move on by themselves
+  std::thread thread;
+  std::mutex calls;
+  std::atomic<int> open{0};
+  std::mutex sleep;
+  std::condition_variable wake;
+  bool stopping = false;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_MPI_PROGRESS_H
