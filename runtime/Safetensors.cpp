@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Safetensors.h"
-#include "runtime/Device.h"
 #include "runtime/Error.h"
 
 #include <nlohmann/json.hpp>
@@ -252,19 +251,13 @@ void SafetensorsWriter::addEntry(Entry entry) {
 void SafetensorsWriter::add(const std::string &name, DType type,
                             const std::vector<int64_t> &shape,
                             const void *data) {
-  addEntry({name, type, shape, data, {}, false, 0});
+  addEntry({name, type, shape, data, {}, 0});
 }
 
 void SafetensorsWriter::add(const std::string &name, DType type,
                             const std::vector<int64_t> &shape,
                             std::vector<std::byte> bytes) {
-  addEntry({name, type, shape, nullptr, std::move(bytes), false, 0});
-}
-
-void SafetensorsWriter::addDevice(const std::string &name, DType type,
-                                  const std::vector<int64_t> &shape,
-                                  const void *device) {
-  addEntry({name, type, shape, device, {}, true, 0});
+  addEntry({name, type, shape, nullptr, std::move(bytes), 0});
 }
 
 uint64_t SafetensorsWriter::write(const std::string &path) const {
@@ -289,14 +282,8 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
   writeAll(d.fd, &size, 8, path);
   writeAll(d.fd, text.data(), text.size(), path);
   uint64_t hash = hashBytes(text.data(), text.size());
-  std::vector<std::byte> host;
   for (const Entry &e : entries) {
     const void *data = e.data ? e.data : e.owned.data();
-    if (e.onDevice) {
-      host.resize(e.size);
-      device::copyToHost(host.data(), e.data, e.size);
-      data = host.data();
-    }
     writeAll(d.fd, data, e.size, path);
     hash = hashBytes(data, e.size, hash);
   }

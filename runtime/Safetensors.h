@@ -63,8 +63,7 @@ private:
   std::map<std::string, std::string> notes;
 };
 
-/// Collects tensors, then writes the file in one go. Data are fetched when
-/// written, so a large state need not be in host memory twice.
+/// Collects tensors, then writes the file in one go.
 class SafetensorsWriter {
 public:
   /// `data` must live until `write`.
@@ -73,10 +72,6 @@ public:
   /// Takes the bytes.
   void add(const std::string &name, DType type,
            const std::vector<int64_t> &shape, std::vector<std::byte> bytes);
-  /// Device memory, copied when written.
-  void addDevice(const std::string &name, DType type,
-                 const std::vector<int64_t> &shape, const void *device);
-
   /// An entry of "__metadata__".
   void note(const std::string &key, std::string text) {
     notes[key] = std::move(text);
@@ -93,7 +88,6 @@ private:
     std::vector<int64_t> shape;
     const void *data;
     std::vector<std::byte> owned;
-    bool onDevice;
     size_t size;
   };
   void addEntry(Entry entry);

@@ -14,8 +14,10 @@
 
 #include "runtime/Program.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,9 @@ struct StepItems {
 /// list for a symbol without an item kind.
 struct PartItems {
   std::vector<Items> symbols;
+  /// Places of the part's samples; of a part that is not cut by sample, the
+  /// owners of its items as far as they are known.
+  Items samples;
 };
 
 struct Assignment {
@@ -83,25 +88,39 @@ inline int64_t microbatchCount(const ProgramInfo &program) {
 
 /// Replicas of a module; a whole-batch module has one on each rank.
 inline int32_t replicasOf(const ModuleInfo &module) {
-  return module.wholeBatch ? int32_t(module.ranks.size) : module.dp;
+  return std::max(1,
+                  module.wholeBatch ? int32_t(module.ranks.size) : module.dp);
 }
 
-/// Cuts a step (docs/parallel.md, docs/reordering.md). Throws Error if a part
-/// is larger than a bound, naming sample, module and bound; if a module has a
-/// kind of item that its parts do not determine; or if an owner is not known.
+/// Cuts steps (docs/parallel.md, docs/reordering.md):
 ///
-///   - Microbatch k has the samples [k * micro, (k + 1) * micro), with `Inter`
-///     as many samples but chosen and ordered by cost.
+///   - Microbatch k has the samples [k * micro, (k + 1) * micro); with `Inter`
+///     at most as many, chosen and ordered by cost.
 ///   - A module that works by sample cuts the microbatch's samples into
 ///     contiguous runs whose sizes differ by one at most, an earlier replica
-///     having the larger. Equal dp, equal parts.
-///   - A module that works by another kind cuts the microbatch's items of that
-///     kind in the same way, with `Intra` by cost, largest first, never beyond
-///     the symbol's bound. Stages of a unit with equal dp have equal parts.
-///   - Modules joined by Copy rows work on the items of the same samples.
+///     having the larger. A module that works by another kind cuts the
+///     microbatch's items of that kind in the same way. With `Intra` both cut
+///     by cost instead, never beyond a bound.
 ///   - A symbol of another kind has all items of the part's samples.
-Assignment assign(const ProgramInfo &program, const StepItems &items,
-                  Reorder mode);
+///   - Equal parts have: modules by sample with equal dp, stages of a unit with
+///     equal dp. Modules joined by Copy rows work on the items of the same
+///     samples.
+class Assigner {
+public:
+  Assigner(const ProgramInfo &program, Reorder mode);
+  ~Assigner();
+  Assigner(const Assigner &) = delete;
+  Assigner &operator=(const Assigner &) = delete;
+
+  /// Pure. Throws Error if a part is larger than a bound, naming sample, module
+  /// and bound; if a module has a kind of item that its parts do not determine;
+  /// if the owner of items is not known and matters.
+  Assignment assign(const StepItems &items) const;
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
 
 /// The items that two parts have in common, in order, by their rows in either:
 /// what a message holds.
