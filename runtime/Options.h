@@ -36,7 +36,11 @@ struct Options {
   std::optional<double> lr;     ///< --lr X
   double logEvery = 15; ///< --log-every SECONDS between lines when the output
                         ///< is not a terminal
-  bool help = false;    ///< --help
+  int ranks = 0;       ///< --ranks N: starts N ranks under mpirun
+  std::string reorder; ///< --reorder none|intra|inter|both (default: the
+                       ///< plan's)
+  std::string traffic; ///< --traffic F.json: bytes that ranks sent
+  bool help = false;   ///< --help
 };
 
 /// Flags as `--name value` or `--name=value`. Throws Error naming the flag.
