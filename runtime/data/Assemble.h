@@ -41,7 +41,7 @@ struct PartSamples {
     size_t sample, number;
   };
   /// Per picture kind: the part's items in order. Empty: all of its samples.
-  std::vector<std::vector<Item>> items;
+  std::vector<std::vector<Item>> items{};
 
   /// Items of a kind in the part; sampleItem: samples.
   int64_t count(int item) const;
