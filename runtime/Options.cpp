@@ -44,6 +44,18 @@ double real(const std::string &flag, const std::string &value, bool zero) {
   return number;
 }
 
+Reorder reorderMode(const std::string &value) {
+  if (value == "none")
+    return Reorder::None;
+  if (value == "intra")
+    return Reorder::Intra;
+  if (value == "inter")
+    return Reorder::Inter;
+  if (value == "both")
+    return Reorder::Both;
+  bad("--reorder", value, "none, intra, inter or both");
+}
+
 std::map<std::string, Setter> settersFor(Options &o) {
   auto text = [](std::string &field) {
     return [&field](const std::string &v) { field = v; };
@@ -71,6 +83,7 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--seed",
        [&](auto &v) { o.seed = uint64_t(integer("--seed", v, 0, INT64_MAX)); }},
       {"--lr", [&](auto &v) { o.lr = real("--lr", v, true); }},
+      {"--reorder", [&](auto &v) { o.reorder = reorderMode(v); }},
       {"--log-every",
        [&](auto &v) { o.logEvery = real("--log-every", v, true); }},
   };
@@ -138,6 +151,8 @@ const char *optionsHelp() {
          "  --export DIR            write the ONNX files with the trained "
          "weights\n"
          "  --seed S, --lr X        replace the recipe's\n"
+         "  --reorder MODE          none, intra, inter or both: who works on "
+         "what (the plan's)\n"
          "  --log-every SECONDS     between lines when the output is no "
          "terminal (15)\n"
          "  --program DIR           weights.safetensors, plan.json and onnx/ "

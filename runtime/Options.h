@@ -7,6 +7,8 @@
 #ifndef DT_RUNTIME_OPTIONS_H
 #define DT_RUNTIME_OPTIONS_H
 
+#include "runtime/Program.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,8 +34,9 @@ struct Options {
       saveGradients; ///< --save-gradients F.safetensors: of the first step
   std::string
       exportTo; ///< --export DIR: the ONNX files with the trained weights
-  std::optional<uint64_t> seed; ///< --seed S
-  std::optional<double> lr;     ///< --lr X
+  std::optional<uint64_t> seed;   ///< --seed S
+  std::optional<double> lr;       ///< --lr X
+  std::optional<Reorder> reorder; ///< --reorder none|intra|inter|both
   double logEvery = 15; ///< --log-every SECONDS between lines when the output
                         ///< is not a terminal
   bool help = false;    ///< --help

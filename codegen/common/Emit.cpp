@@ -52,7 +52,7 @@ static FailureOr<OwningOpRef<ModuleOp>> convert(rt::ProgramOp program, const Tar
     scope.reserve(name);
   for (auto module : program.getBody().getOps<rt::ModuleOp>()) {
     b.setInsertionPointToEnd(result->getBody());
-    ModuleEmitter emitter(module, program.getScratch(), target, b, scope);
+    ModuleEmitter emitter(module, target, b, scope);
     if (failed(emitter.emit()))
       return failure();
     names.push_back(emitter.getNames());

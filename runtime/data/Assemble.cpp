@@ -20,6 +20,8 @@ using namespace dt::rt::data;
 int64_t PartSamples::count(int item) const {
   if (item == sampleItem)
     return int64_t(samples.size());
+  if (!items.empty())
+    return int64_t(items[size_t(item)].size());
   int64_t n = 0;
   for (const DecodedSample *sample : samples)
     n += int64_t(sample->document.items[size_t(item)].size());
@@ -45,6 +47,11 @@ template <typename T> const T *as(const HostTensor &tensor) {
 /// order.
 template <typename F> void eachItem(int item, const PartSamples &part, F f) {
   int64_t row = 0;
+  if (item != sampleItem && !part.items.empty()) {
+    for (const PartSamples::Item &i : part.items[size_t(item)])
+      f(row++, i.sample, i.number);
+    return;
+  }
   for (size_t s = 0; s < part.samples.size(); ++s) {
     size_t count = item == sampleItem
                        ? 1
@@ -194,15 +201,15 @@ HostTensor PartAssembler::make(const InputEntry &entry) {
   case InputKind::TokenMask:
     tokens(entry, as<int64_t>(out));
     break;
-  case InputKind::Pixels: {
-    float *to = as<float>(out);
-    for (const DecodedSample *sample : part.samples) {
-      const std::vector<float> &from = sample->pixels[size_t(entry.picture)];
-      std::copy(from.begin(), from.end(), to);
-      to += from.size();
-    }
+  case InputKind::Pixels:
+    eachItem(entry.item, part, [&](int64_t row, size_t s, size_t i) {
+      int64_t size = product(entry.shape);
+      const float *from =
+          part.samples[s]->pixels[size_t(entry.picture)].data() +
+          int64_t(i) * size;
+      std::copy(from, from + size, as<float>(out) + row * size);
+    });
     break;
-  }
   case InputKind::Label:
     for (size_t s = 0; s < part.samples.size(); ++s)
       as<int64_t>(out)[s] = part.samples[s]->document.label;

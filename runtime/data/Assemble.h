@@ -31,11 +31,17 @@ struct HostTensor {
 };
 
 /// Samples of a part in order, and their places in the global batch (they key
-/// the draws).
+/// the draws). A sample may be null where the part needs only draws.
 struct PartSamples {
   std::vector<const DecodedSample *> samples;
   std::vector<int64_t> places;
   int64_t step = 0;
+  /// An item by the number of its sample in `samples` and its own in there.
+  struct Item {
+    size_t sample, number;
+  };
+  /// Per picture kind: the part's items in order. Empty: all of its samples.
+  std::vector<std::vector<Item>> items{};
 
   /// Items of a kind in the part; sampleItem: samples.
   int64_t count(int item) const;

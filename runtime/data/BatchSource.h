@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // The step loop knows neither files nor shards: it asks a source for the batch
-// of step s, already cut into the parts of every module. The batch is a
-// function of the step alone, so that a resumed run needs no other data state.
+// of step s, cut into the parts that its rank works on. The batch is a function
+// of the step alone, so that a resumed run needs no other data state.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +12,7 @@
 #define DT_RUNTIME_DATA_BATCHSOURCE_H
 
 #include "runtime/Program.h"
+#include "runtime/data/Assignment.h"
 
 #include <nlohmann/json.hpp>
 
@@ -28,25 +29,38 @@ struct InputBytes {
   size_t size = 0;
 };
 
-/// What one module works on at one microbatch (or, for a whole-batch module, in
-/// the step).
+/// Who asks: the parts of other ranks are known but not made.
+struct RankView {
+  int32_t rank = 0;
+  /// Per module: the replica that this rank is of (of a whole-batch module: its
+  /// place in `ranks`), or -1. All ranks of a replica get the same.
+  std::vector<int32_t> replica;
+};
+RankView viewOf(const ProgramInfo &program, int32_t rank);
+
+/// What one replica of a module works on at one microbatch (or, for a
+/// whole-batch module, in the step).
 struct Part {
   std::vector<int64_t>
       dims; ///< a value for each of ModuleInfo::symbols, 0 <= value <= max
-  std::vector<int64_t> rows; ///< per symbol: items of its kind in the global
-                             ///< batch before this part (0 if no item)
   std::vector<InputBytes>
       inputs; ///< a place for each of ModuleInfo::inputs; empty for edges
-  /// Per symbol with an item kind: the positions in the global batch of the
-  /// items of this part, in order. Empty: rows[i], rows[i] + 1, ... Only
-  /// --save-outputs uses it.
-  std::vector<std::vector<int64_t>> items;
+  /// Per symbol with an item kind: positions of the part's items in the global
+  /// batch (Assignment.h), in order; dims[i] of them.
+  std::vector<Items> items;
 };
 
 struct Batch {
-  /// [module][microbatch]; one part for a whole-batch module.
+  /// [module][microbatch], one part for a whole-batch module; empty for the
+  /// modules that are not on this rank.
   std::vector<std::vector<Part>> modules;
   int64_t samples = 0;
+  Assignment assignment; ///< of the whole step, equal on all ranks
+  /// With Reorder::None, for reports; null: as `assignment`.
+  std::shared_ptr<const Assignment> plain;
+  /// Of samples, items and assignment: equal on all ranks or something is
+  /// wrong.
+  uint64_t hash = 0;
 };
 
 class BatchSource {
@@ -69,9 +83,9 @@ public:
 /// The same batch every step, from a safetensors file with tensors named
 /// "module.input" or "input" (either with the prefix "in."). See FileBatch.cpp
 /// for how it is cut.
-std::unique_ptr<BatchSource> openFileBatch(const ProgramInfo &program,
-                                           const nlohmann::json &plan,
-                                           const std::string &file);
+std::unique_ptr<BatchSource>
+openFileBatch(const ProgramInfo &program, const nlohmann::json &plan,
+              const std::string &file, const RankView &view, Reorder reorder);
 
 struct ShardOptions {
   std::string pattern; ///< as given to --data: a path, or one with * and ? in
@@ -83,7 +97,9 @@ struct ShardOptions {
 /// WebDataset tar shards, as plan["data"] says.
 std::unique_ptr<BatchSource> openShardBatch(const ProgramInfo &program,
                                             const nlohmann::json &plan,
-                                            const ShardOptions &options);
+                                            const ShardOptions &options,
+                                            const RankView &view,
+                                            Reorder reorder);
 
 } // namespace dt::rt
 

@@ -1,26 +1,24 @@
-//===- FileBatch.cpp - one batch from a safetensors file
-//-------------------===//
+//===- FileBatch.cpp - one batch from a safetensors file --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The same batch every step, cut into microbatches by samples. Whose items
+// The same batch every step, cut into parts by lists of items. Whose items
 // (images, targets) are whose follows, in this order, from
 //   - an index input that plan["inputs"] declares: {"index": ["sample",
-//   "token"]}. Its values
-//     are positions in the flattened [sample, token]; value / tokens is the
-//     sample;
-//   - a tensor "item_of.<kind>" (or an input declared {"item_of": kind}): the
-//   sample of each item.
-// If neither is there, more than one microbatch is an error. Index values and
-// samples are rebased in every part.
+//     "token"]}. Its values are positions in the flattened [sample, token];
+//     value / tokens is the sample;
+//   - a tensor "item_of.<kind>": the sample of each item.
+// If neither is there, more than one part is an error. Items keep the order
+// that they have in the file. Index values and samples (inputs declared
+// {"item_of": kind}) are rebased in every part.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Error.h"
 #include "runtime/Safetensors.h"
-#include "runtime/Trainer.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Convert.h"
+#include "runtime/data/Cut.h"
 
 #include <algorithm>
 #include <cstring>
@@ -41,22 +39,22 @@ constexpr const char *kSample = "sample";
 struct WholeInput {
   std::string name; ///< in the file
   std::vector<int64_t> shape;
-  std::vector<std::byte> bytes;
-  bool index = false;  ///< holds positions in [sample, token]
-  bool itemOf = false; ///< holds samples
-  int64_t tokens = 0;  ///< a sample, for an index
+  std::vector<std::byte> bytes; ///< empty if this rank has no use for them
+  bool index = false;           ///< holds positions in [sample, token]
+  bool itemOf = false;          ///< holds samples
+  int64_t tokens = 0;           ///< a sample, for an index
 };
 
 class FileBatch : public BatchSource {
 public:
   FileBatch(const ProgramInfo &program, const nlohmann::json &plan,
-            const std::string &path)
-      : program(program), plan(plan), file(path),
-        microbatches(microbatchesOf(program)) {
+            const std::string &path, const RankView &view, Reorder reorder)
+      : program(program), plan(plan), file(path), view(view) {
     readInputs();
     bindSymbols();
     findOwners();
-    cut();
+    checkParts();
+    cut(reorder);
   }
 
   const Batch &next(int64_t) override { return batch; }
@@ -75,6 +73,7 @@ private:
   // Symbols
   void bind(size_t module, const TensorInfo &tensor,
             const std::vector<int64_t> &shape, const std::string &where);
+  void bindEdge(size_t module, const InputInfo &input);
   void setSymbol(size_t module, int symbol, int64_t value,
                  const std::string &where);
   void bindSymbols();
@@ -85,19 +84,19 @@ private:
   void setOwners(const std::string &kind, std::vector<int64_t> owners,
                  const std::string &where);
   // Parts
-  void cut();
-  Part makePart(size_t module, int64_t firstSample, int64_t lastSample) const;
-  std::vector<int64_t> itemsOf(const std::string &kind, int64_t first,
-                               int64_t last) const;
+  void checkParts() const;
+  StepItems stepItems() const;
+  void cut(Reorder reorder);
+  Part makePart(size_t module, const PartItems &items);
   std::vector<std::byte> cutInput(size_t module, size_t input, const Part &part,
-                                  int64_t firstSample) const;
+                                  const Items &samples) const;
   void rebase(const WholeInput &whole, DType type,
-              std::vector<std::byte> &bytes, int64_t firstSample) const;
+              std::vector<std::byte> &bytes, const Items &samples) const;
 
   const ProgramInfo &program;
   const nlohmann::json &plan;
   SafetensorsFile file;
-  int64_t microbatches;
+  RankView view;
   std::vector<std::map<size_t, WholeInput>>
       inputs; ///< [module][input], raw ones
   std::vector<std::vector<int64_t>>
@@ -142,12 +141,12 @@ void FileBatch::readInputs() {
       const TensorInfo &tensor = module.inputs[i].buffer.tensor;
       if (module.inputs[i].fromModule >= 0)
         continue;
-      auto [name, view] = findTensor(module.origin, tensor.name);
+      auto [name, tensorView] = findTensor(module.origin, tensor.name);
       std::string where = file.path() + ": tensor '" + name + "'";
-      if (view->shape.size() != size_t(tensor.rank))
-        throw Error(where + " has shape " + shapeText(view->shape) +
+      if (tensorView->shape.size() != size_t(tensor.rank))
+        throw Error(where + " has shape " + shapeText(tensorView->shape) +
                     ", expected " + std::to_string(tensor.rank) + " dims");
-      WholeInput whole{name, view->shape, convert(*view, tensor.type, where)};
+      WholeInput whole{name, tensorView->shape, {}};
       if (const nlohmann::json *declared =
               declaration(module.origin, tensor.name)) {
         whole.index = declared->contains("index");
@@ -155,6 +154,8 @@ void FileBatch::readInputs() {
         if (isFloat(tensor.type) && (whole.index || whole.itemOf))
           throw Error(where + " is an index but not of an integer type");
       }
+      if (view.replica[m] >= 0 || whole.index)
+        whole.bytes = convert(*tensorView, tensor.type, where);
       inputs[m].emplace(i, std::move(whole));
     }
   }
@@ -198,6 +199,24 @@ void FileBatch::bind(size_t module, const TensorInfo &tensor,
   }
 }
 
+/// The producer's symbols tell those of an edge; other dims may be cut there.
+void FileBatch::bindEdge(size_t module, const InputInfo &input) {
+  const TensorInfo &
+      to = input.buffer.tensor,
+     &from = program.modules[input.fromModule].outputs[input.fromOutput].tensor;
+  for (int32_t axis = 0; axis < std::min(from.rank, to.rank); ++axis) {
+    const Extent &e = to.shape[axis], &f = from.shape[axis];
+    if (e.symbol < 0 || f.symbol < 0 || e.scale == 0)
+      continue;
+    int64_t extent =
+        f.scale * symbols[input.fromModule][f.symbol] + f.offset - e.offset;
+    if (extent >= 0 && extent % e.scale == 0)
+      setSymbol(module, e.symbol, extent / e.scale,
+                std::string("edge ") + program.modules[module].name + "." +
+                    to.name);
+  }
+}
+
 void FileBatch::bindSymbols() {
   for (const ModuleInfo &module : program.modules)
     symbols.emplace_back(module.symbols.size, -1);
@@ -216,15 +235,9 @@ void FileBatch::bindSymbols() {
           symbols[m][s] = found->second;
     // What is left follows from the producers' shapes; modules are in
     // topological order.
-    for (const InputInfo &input : module.inputs) {
-      if (input.fromModule < 0)
-        continue;
-      const TensorInfo &from =
-          program.modules[input.fromModule].outputs[input.fromOutput].tensor;
-      bind(m, input.buffer.tensor,
-           shapeOf(from, symbols[input.fromModule].data()),
-           std::string("edge ") + module.name + "." + input.buffer.tensor.name);
-    }
+    for (const InputInfo &input : module.inputs)
+      if (input.fromModule >= 0)
+        bindEdge(m, input);
     for (size_t s = 0; s < module.symbols.size; ++s)
       if (symbols[m][s] < 0)
         throw Error(file.path() + ": nothing in the file tells dim '" +
@@ -330,82 +343,87 @@ void FileBatch::findOwners() {
   }
 }
 
-std::vector<int64_t> FileBatch::itemsOf(const std::string &kind, int64_t first,
-                                        int64_t last) const {
-  std::vector<int64_t> items;
-  bool ordered = microbatches > 1 && owners.count(kind); // else: as in the file
-  if (first == 0 && last == program.globalBatch && !ordered) {
-    items.resize(counts.at(kind));
-    std::iota(items.begin(), items.end(), 0);
-    return items;
-  }
-  auto found = owners.find(kind);
-  if (found == owners.end())
-    throw Error(
-        file.path() + ": the batch is cut into " +
-        std::to_string(microbatches) + " parts, but nothing tells which " +
-        kind +
-        " belongs to which sample (an index input or a tensor 'item_of." +
-        kind + "')");
-  // Owner order: by sample, then as in the file.
-  for (size_t i = 0; i < found->second.size(); ++i)
-    if (found->second[i] >= first && found->second[i] < last)
-      items.push_back(int64_t(i));
-  std::sort(items.begin(), items.end(), [&](int64_t a, int64_t b) {
-    return std::make_pair(found->second[a], a) <
-           std::make_pair(found->second[b], b);
-  });
-  return items;
+/// A part of items that are not cut by sample has no samples to point to.
+void FileBatch::checkParts() const {
+  for (const PartGroup &group : partGroups(program))
+    if (group.item != kSample && group.dp > 1)
+      for (int32_t m : group.modules)
+        for (auto &[i, whole] : inputs[size_t(m)])
+          if (whole.index || whole.itemOf)
+            throw Error(file.path() + ": tensor '" + whole.name +
+                        "' points to samples, but the module '" +
+                        program.modules[size_t(m)].name + "' works by '" +
+                        group.item + "' on " + std::to_string(group.dp) +
+                        " replicas");
 }
 
-Part FileBatch::makePart(size_t module, int64_t firstSample,
-                         int64_t lastSample) const {
+StepItems FileBatch::stepItems() const {
+  StepItems out;
+  out.where = file.path();
+  out.samples = program.globalBatch;
+  for (auto &[kind, count] : counts) {
+    if (kind == kSample)
+      continue;
+    auto found = owners.find(kind);
+    out.kinds.push_back(
+        {kind,
+         count,
+         found == owners.end() ? std::vector<int64_t>() : found->second,
+         {}});
+  }
+  return out;
+}
+
+Part FileBatch::makePart(size_t module, const PartItems &items) {
   const ModuleInfo &info = program.modules[module];
   Part part;
+  part.items = items.symbols;
   part.inputs.resize(info.inputs.size);
   for (size_t s = 0; s < info.symbols.size; ++s) {
-    std::vector<int64_t> items;
-    int64_t value = symbols[module][s], before = 0;
-    if (info.symbols[s].item) {
-      items = itemsOf(info.symbols[s].item, firstSample, lastSample);
-      value = int64_t(items.size());
-      before =
-          firstSample
-              ? int64_t(itemsOf(info.symbols[s].item, 0, firstSample).size())
-              : 0;
-    }
+    bool counts = info.symbols[s].item != nullptr;
+    int64_t value =
+        counts ? int64_t(items.symbols[s].size()) : symbols[module][s];
     if (value > info.symbols[s].max)
-      throw Error(file.path() + ": samples " + std::to_string(firstSample) +
-                  " to " + std::to_string(lastSample - 1) + " give dim '" +
-                  info.symbols[s].name + "' of module '" + info.name +
-                  "' the value " + std::to_string(value) + ", at most " +
-                  std::to_string(info.symbols[s].max) + " fit");
+      throw Error(file.path() + ": dim " + info.name + "." +
+                  info.symbols[s].name + " is " + std::to_string(value) +
+                  "; the program was compiled for at most " +
+                  std::to_string(info.symbols[s].max));
     part.dims.push_back(value);
-    part.rows.push_back(before);
-    part.items.push_back(std::move(items));
+  }
+  for (auto &entry : inputs[module]) {
+    storage.push_back(cutInput(module, entry.first, part, items.samples));
+    part.inputs[entry.first] = {storage.back().data(), storage.back().size()};
   }
   return part;
 }
 
 void FileBatch::rebase(const WholeInput &whole, DType type,
                        std::vector<std::byte> &bytes,
-                       int64_t firstSample) const {
-  int64_t shift = whole.index    ? firstSample * whole.tokens
-                  : whole.itemOf ? firstSample
-                                 : 0;
-  if (shift == 0)
+                       const Items &samples) const {
+  if (!(whole.index || whole.itemOf) ||
+      int64_t(samples.size()) == program.globalBatch)
     return;
+  int64_t tokens = whole.index ? whole.tokens : 1;
   for (size_t at = 0; at < bytes.size(); at += sizeOf(type)) {
     int64_t value = loadInteger(type, bytes.data() + at);
-    if (value >= 0)
-      storeInteger(type, bytes.data() + at, value - shift);
+    if (value < 0)
+      continue;
+    auto found =
+        std::lower_bound(samples.begin(), samples.end(), value / tokens);
+    if (found == samples.end() || *found != value / tokens)
+      throw Error(file.path() + ": tensor '" + whole.name +
+                  "' points from an item to sample " +
+                  std::to_string(value / tokens) +
+                  ", but another tensor says that the item is not of it");
+    storeInteger(type, bytes.data() + at,
+                 (found - samples.begin()) * tokens + value % tokens);
   }
 }
 
 /// Gathers the part's items along each axis that counts items.
 std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
                                            const Part &part,
-                                           int64_t firstSample) const {
+                                           const Items &samples) const {
   const WholeInput &whole = inputs[module].at(input);
   const TensorInfo &tensor =
       program.modules[module].inputs[input].buffer.tensor;
@@ -416,9 +434,8 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
     if (e.symbol < 0 || !program.modules[module].symbols[e.symbol].item)
       continue;
     const std::vector<int64_t> &items = part.items[e.symbol];
-    if (part.dims[e.symbol] == symbols[module][e.symbol] &&
-        std::is_sorted(items.begin(), items.end()))
-      continue; // all of them
+    if (part.dims[e.symbol] == symbols[module][e.symbol])
+      continue; // all of them, and they are in order
     if (e.offset != 0)
       throw Error(file.path() + ": tensor '" + whole.name +
                   "' cannot be cut along dim " + std::to_string(axis));
@@ -434,37 +451,31 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
     bytes = std::move(cut);
     shape[axis] = e.scale * int64_t(items.size());
   }
-  rebase(whole, tensor.type, bytes, firstSample);
+  rebase(whole, tensor.type, bytes, samples);
   return bytes;
 }
 
-void FileBatch::cut() {
+void FileBatch::cut(Reorder reorder) {
   batch.samples = program.globalBatch;
+  batch.assignment = Assigner(program, reorder).assign(stepItems());
+  batch.hash = batch.assignment.hash();
+  for (auto &entry : owners)
+    for (int64_t owner : entry.second)
+      batch.hash = (batch.hash ^ uint64_t(owner)) * 0x100000001B3ull;
   batch.modules.resize(program.modules.size);
-  for (size_t m = 0; m < program.modules.size; ++m) {
-    bool whole = program.modules[m].wholeBatch;
-    for (int64_t k = 0; k < (whole ? 1 : microbatches); ++k) {
-      int64_t first = whole ? 0 : k * program.microBatch;
-      int64_t last =
-          whole ? program.globalBatch
-                : std::min(first + program.microBatch, program.globalBatch);
-      Part part = makePart(m, first, last);
-      for (auto &entry : inputs[m]) {
-        storage.push_back(cutInput(m, entry.first, part, first));
-        part.inputs[entry.first] = {storage.back().data(),
-                                    storage.back().size()};
-      }
-      batch.modules[m].push_back(std::move(part));
-    }
-  }
+  for (size_t m = 0; m < program.modules.size; ++m)
+    if (view.replica[m] >= 0)
+      for (const auto &replicas : batch.assignment.modules[m])
+        batch.modules[m].push_back(
+            makePart(m, replicas[size_t(view.replica[m])]));
 }
 
 } // namespace
 
-std::unique_ptr<BatchSource> openFileBatch(const ProgramInfo &program,
-                                           const nlohmann::json &plan,
-                                           const std::string &file) {
-  return std::make_unique<FileBatch>(program, plan, file);
+std::unique_ptr<BatchSource>
+openFileBatch(const ProgramInfo &program, const nlohmann::json &plan,
+              const std::string &file, const RankView &view, Reorder reorder) {
+  return std::make_unique<FileBatch>(program, plan, file, view, reorder);
 }
 
 } // namespace dt::rt

@@ -205,17 +205,17 @@ const IndexedSample &DataSet::sample(int64_t number) const {
   return indices[size_t(place.shard)].samples[size_t(place.sample)];
 }
 
-DecodedSample DataSet::decode(const Config &config, int64_t number) const {
+DecodedSample DataSet::decode(const Config &config, int64_t number,
+                              const WantPicture &want) const {
   const Place &place = places[size_t(number)];
   const IndexedSample &known = sample(number);
   std::string where =
       paths[size_t(place.shard)] + ": sample '" + printable(known.key) + "': ";
   try {
     const PositionedFile &file = *files[size_t(place.shard)];
-    DecodedSample out =
-        decodeSample(config, known.members, [&](const Member &m) {
-          return file.read(m.offset, m.size);
-        });
+    DecodedSample out = decodeSample(
+        config, known.members,
+        [&](const Member &m) { return file.read(m.offset, m.size); }, want);
     bool same = int64_t(out.document.ids.size()) == known.tokens;
     for (size_t k = 0; k < out.document.items.size(); ++k)
       same &= int64_t(out.document.items[k].size()) == known.items[k];

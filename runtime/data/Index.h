@@ -83,7 +83,8 @@ public:
   const IndexedSample &sample(int64_t number) const;
   /// Reads and decodes; an error now means that the shard changed: throws Error
   /// with its name.
-  DecodedSample decode(const Config &config, int64_t number) const;
+  DecodedSample decode(const Config &config, int64_t number,
+                       const WantPicture &want = {}) const;
 
   size_t shards() const { return files.size(); }
   int64_t broken() const { return bad; }

@@ -34,31 +34,22 @@ int64_t data::shuffled(uint64_t seed, int64_t epoch, int64_t place,
   return int64_t(value);
 }
 
-StepManifest data::makeManifest(const SampleTable &table,
-                                const BatchSizes &sizes, uint64_t seed,
-                                int64_t step) {
+StepManifest data::makeManifest(const SampleTable &table, int64_t global,
+                                uint64_t seed, int64_t step) {
   StepManifest out;
   out.step = step;
-  out.items.assign(size_t(table.kinds), 0);
-  for (int64_t place = 0; place < sizes.global; ++place) {
-    if (place % sizes.micro == 0) {
-      out.microbatches.emplace_back();
-      out.microbatches.back().items.resize(size_t(table.kinds));
-      out.microbatches.back().itemsBefore = out.items;
-    }
-    MicrobatchManifest &micro = out.microbatches.back();
-    int64_t position = step * sizes.global + place;
+  out.items.resize(size_t(table.kinds));
+  for (int64_t place = 0; place < global; ++place) {
+    int64_t position = step * global + place;
     int64_t sample = shuffled(seed, position / table.samples,
                               position % table.samples, table.samples);
-    micro.places.push_back(place);
-    micro.samples.push_back(sample);
+    out.samples.push_back(sample);
     out.tokens += table.tokens[size_t(sample)];
     out.labels += table.labels[size_t(sample)];
     for (int32_t k = 0; k < table.kinds; ++k) {
       int32_t count = table.items[size_t(sample * table.kinds + k)];
-      out.items[size_t(k)] += count;
       for (int32_t i = 0; i < count; ++i)
-        micro.items[size_t(k)].push_back({place, i});
+        out.items[size_t(k)].push_back({place, i});
     }
   }
   return out;
@@ -71,15 +62,13 @@ uint64_t StepManifest::hash() const {
       hash = (hash ^ (value >> (8 * i) & 255)) * 0x100000001B3ull;
   };
   mix(uint64_t(step));
-  for (const MicrobatchManifest &micro : microbatches) {
-    mix(micro.samples.size());
-    for (int64_t sample : micro.samples)
-      mix(uint64_t(sample));
-    for (const auto &kind : micro.items) {
-      mix(kind.size());
-      for (const ItemRef &item : kind)
-        mix(uint64_t(item.place) << 32 | uint32_t(item.number));
-    }
+  mix(samples.size());
+  for (int64_t sample : samples)
+    mix(uint64_t(sample));
+  for (const auto &kind : items) {
+    mix(kind.size());
+    for (const ItemRef &item : kind)
+      mix(uint64_t(item.place) << 32 | uint32_t(item.number));
   }
   return hash;
 }

@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// manifest(step) is a pure function of the index, the seed and the batch sizes:
+// manifest(step) is a pure function of the index, the seed and the batch size:
 // no state, no reading. Every rank can evaluate it ahead of time and finds the
-// same; reordering and data parallelism later only change how the parts are
-// cut, never which samples a step has.
+// same; microbatches, replicas and reordering only change how it is cut
+// (Assignment.h), never which samples a step has.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,11 +26,6 @@ struct SampleTable {
   std::vector<int32_t> labels; ///< [samples]: tokens marked as targets
 };
 
-struct BatchSizes {
-  int64_t global = 1, micro = 1;
-  int64_t microbatches() const { return (global + micro - 1) / micro; }
-};
-
 /// An item by the place of its sample in the global batch and its number in the
 /// sample.
 struct ItemRef {
@@ -41,19 +36,11 @@ struct ItemRef {
   }
 };
 
-/// The samples and items that are worked on together, in order.
-struct MicrobatchManifest {
-  std::vector<int64_t> places;  ///< in the global batch
-  std::vector<int64_t> samples; ///< numbers in the data set, one a place
-  std::vector<std::vector<ItemRef>> items; ///< per kind, owner's order
-  std::vector<int64_t> itemsBefore; ///< per kind: items of earlier microbatches
-};
-
 struct StepManifest {
   int64_t step = 0;
-  std::vector<MicrobatchManifest> microbatches;
+  std::vector<int64_t> samples; ///< by place: the number in the data set
+  std::vector<std::vector<ItemRef>> items; ///< per kind, owner's order
   int64_t tokens = 0, labels = 0; ///< of the global batch: denominators
-  std::vector<int64_t> items;     ///< per kind, of the global batch
   uint64_t hash() const;          ///< equal manifests, equal hashes
 };
 
@@ -64,8 +51,8 @@ struct StepManifest {
 /// of samples is free.
 int64_t shuffled(uint64_t seed, int64_t epoch, int64_t place, int64_t count);
 
-/// `step` from 0 on; table.samples > 0.
-StepManifest makeManifest(const SampleTable &table, const BatchSizes &sizes,
+/// The step's `global` samples; `step` from 0 on; table.samples > 0.
+StepManifest makeManifest(const SampleTable &table, int64_t global,
                           uint64_t seed, int64_t step);
 
 } // namespace dt::rt::data

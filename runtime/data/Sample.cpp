@@ -302,14 +302,17 @@ std::vector<std::string> data::readTexts(const Limits &limits,
 
 DecodedSample data::decodeSample(const Config &config,
                                  const std::vector<Member> &members,
-                                 const ReadMember &read) {
+                                 const ReadMember &read,
+                                 const WantPicture &want) {
   DecodedSample out{readDocument(config, members, read), {}};
   out.pixels.resize(config.pictures.size());
   for (size_t k = 0; k < config.pictures.size(); ++k) {
     const PictureKind &kind = config.pictures[k];
     const auto &items = out.document.items[k];
-    out.pixels[k].resize(items.size() * size_t(kind.elements()));
     for (size_t i = 0; i < items.size(); ++i) {
+      if (want && !want(k, i))
+        continue;
+      out.pixels[k].resize(items.size() * size_t(kind.elements()));
       const Member &member = members[size_t(items[i].member)];
       try {
         if (member.size > config.limits.bytes)

@@ -67,10 +67,16 @@ struct DecodedSample {
   std::vector<std::vector<float>> pixels;
 };
 
-/// Document and pictures. Throws Error as readDocument.
+/// Which pictures are wanted: number `item` of `kind`.
+using WantPicture = std::function<bool(size_t kind, size_t item)>;
+
+/// Document and pictures. Pictures that are not wanted are neither read nor
+/// decoded: their pixels are 0, and a kind of which none is wanted has no
+/// pixels. Without `want`: all. Throws Error as readDocument.
 DecodedSample decodeSample(const Config &config,
                            const std::vector<Member> &members,
-                           const ReadMember &read);
+                           const ReadMember &read,
+                           const WantPicture &want = {});
 
 } // namespace dt::rt::data
 

@@ -2,17 +2,18 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The BatchSource of --data. Worker threads decode the samples of the coming
-// steps; whoever decodes the last sample of a microbatch also assembles its
-// tensors. At most two steps are made ahead, which bounds memory. What a step
-// holds comes from the manifest alone, so the number of workers and a restart
-// at any step change nothing.
+// The BatchSource of --data. Worker threads plan the coming steps and decode
+// what this rank needs of them; whoever decodes the last sample of a microbatch
+// also assembles its tensors. At most two steps are made ahead, which bounds
+// memory. What a step holds comes from the manifest and the tables alone, so
+// the number of workers, a restart at any step and the rank change nothing.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Error.h"
 #include "runtime/data/Assemble.h"
 #include "runtime/data/BatchSource.h"
+#include "runtime/data/Binding.h"
 #include "runtime/data/Index.h"
 #include "runtime/data/Manifest.h"
 
@@ -27,97 +28,45 @@ using namespace dt::rt;
 using namespace dt::rt::data;
 
 namespace {
-/// How the parts of one module are made: for each symbol its item (or a fixed
-/// value), for each input its entry.
-struct ModuleBinding {
-  struct Symbol {
-    bool counts = false;
-    int item = sampleItem;
-    int64_t value = 0;
-  };
-  std::vector<Symbol> symbols;
-  std::vector<int> entries; ///< -1: an edge
-};
-
-class Binder {
-public:
-  Binder(const ProgramInfo &program, const Config &config)
-      : program(program), config(config) {}
-
-  std::vector<ModuleBinding> bind() const {
-    std::vector<ModuleBinding> out;
-    for (const ModuleInfo &module : program.modules) {
-      ModuleBinding binding;
-      for (const SymbolInfo &symbol : module.symbols)
-        binding.symbols.push_back(bindSymbol(module, symbol));
-      for (const InputInfo &input : module.inputs)
-        binding.entries.push_back(
-            input.fromModule >= 0 ? -1 : bindInput(module, input));
-      out.push_back(std::move(binding));
-    }
-    return out;
-  }
-
-private:
-  ModuleBinding::Symbol bindSymbol(const ModuleInfo &module,
-                                   const SymbolInfo &symbol) const {
-    if (symbol.item) {
-      std::string item = symbol.item;
-      if (item == "sample")
-        return {true, sampleItem, 0};
-      int kind = config.findPicture(item);
-      if (kind < 0 || !config.pictures[size_t(kind)].ragged)
-        throw Error(
-            std::string("plan.json: dim ") + module.name + "." + symbol.name +
-            " counts \"" + item +
-            "\", which is not a kind in items with an entry in data.pictures");
-      return {true, kind, 0};
-    }
-    for (const std::string &name :
-         {std::string(module.origin) + "." + symbol.name,
-          std::string(symbol.name)})
-      if (auto found = config.dims.find(name); found != config.dims.end())
-        return {false, sampleItem, found->second};
-    return {false, sampleItem, symbol.max};
-  }
-
-  int bindInput(const ModuleInfo &module, const InputInfo &input) const {
-    std::string name = input.buffer.tensor.name;
-    for (const std::string &key : {std::string(module.origin) + "." + name, name})
-      if (int entry = config.findInput(key); entry >= 0)
-        return entry;
-    // A name that already has its module in front may be given plainly.
-    std::string prefix = std::string(module.origin) + ".";
-    int entry = name.rfind(prefix, 0) == 0
-                    ? config.findInput(name.substr(prefix.size()))
-                    : -1;
-    if (entry < 0)
-      throw Error("plan.json: inputs says nothing about \"" + name +
-                  "\", which the module " + module.name + " takes");
-    return entry;
-  }
-
-  const ProgramInfo &program;
-  const Config &config;
-};
-
 /// A step in the making or ready.
 struct StepWork {
+  enum class Stage { New, Planning, Planned };
+  /// A sample to decode (-1: none, there is only something to assemble).
+  struct Job {
+    int64_t place, microbatch;
+  };
+  int64_t step = 0;
+  Stage stage = Stage::New;
   StepManifest manifest;
+  std::vector<std::vector<int64_t>>
+      firstItem; ///< [kind][place]: position of the sample's first item
+  std::vector<bool> wanted; ///< by place: something of the sample is needed
+  std::vector<std::vector<bool>> wantedPixels; ///< [kind][position]
+  std::vector<Job> jobs;
+  size_t nextJob = 0;
+  std::vector<int64_t> missing; ///< per microbatch: jobs that are not done
+  int64_t microbatchesLeft = 0;
   std::vector<DecodedSample> samples; ///< by place
-  std::vector<int64_t> missing; ///< per microbatch: samples not decoded yet
-  int64_t nextPlace = 0, microbatchesLeft = 0;
-  bool ready = false;
+  bool cancelled = false, ready = false;
   std::exception_ptr failure;
   Batch batch;
   std::deque<HostTensor> storage; ///< what batch points into; guarded by the
                                   ///< source's mutex while growing
 };
 
+/// The tensors of parts with the same content, whichever modules they are of.
+struct Assembly {
+  int item = sampleItem; ///< what `content` are
+  Items content;
+  PartSamples part;
+  std::unique_ptr<PartAssembler> tensors;
+};
+
 class ShardBatch : public BatchSource {
 public:
   ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
-             const ShardOptions &options);
+             const ShardOptions &options, const RankView &view,
+             Reorder reorder);
   ~ShardBatch() override;
   const Batch &next(int64_t step) override;
   std::string summary() const override;
@@ -126,19 +75,25 @@ public:
 private:
   static Config readConfig(const nlohmann::json &plan,
                            const ShardOptions &options);
-  void start(int64_t step);
   void work();
-  void decodeOne(StepWork &step, int64_t place);
+  void plan(StepWork &step) const;
+  StepItems itemsOf(const StepWork &step) const;
+  void want(StepWork &step, size_t module, const PartItems &part) const;
+  void runJob(StepWork &step, StepWork::Job job);
   void assemble(StepWork &step, int64_t microbatch);
+  PartAssembler &assemblerFor(const StepWork &step, size_t module,
+                              const PartItems &part,
+                              std::deque<Assembly> &made) const;
   void assembleModule(StepWork &step, size_t module, size_t slot,
-                      const PartSamples &part, PartAssembler &tensors);
+                      std::deque<Assembly> &made);
 
   const ProgramInfo &program;
   Config config;
   DataSet dataSet;
   SampleTable table;
-  BatchSizes sizes;
   std::vector<ModuleBinding> bindings;
+  RankView view;
+  Assigner assigner;
 
   std::mutex mutex;
   std::condition_variable wake, done;
@@ -164,13 +119,14 @@ Config ShardBatch::readConfig(const nlohmann::json &plan,
 }
 
 ShardBatch::ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
-                       const ShardOptions &options)
+                       const ShardOptions &options, const RankView &view,
+                       Reorder reorder)
     : program(program), config(readConfig(plan, options)),
       dataSet(
           config, options.pattern,
           std::max(options.workers, int(std::thread::hardware_concurrency()))),
-      sizes{program.globalBatch, program.microBatch},
-      bindings(Binder(program, config).bind()) {
+      bindings(bindModules(program, config)), view(view),
+      assigner(program, reorder) {
   table.samples = dataSet.size();
   table.kinds = int32_t(config.pictures.size());
   for (int64_t i = 0; i < table.samples; ++i) {
@@ -203,33 +159,19 @@ std::string ShardBatch::summary() const {
                           : text;
 }
 
-/// Under the mutex: adds the next step to the window.
-void ShardBatch::start(int64_t step) {
-  auto work = std::make_unique<StepWork>();
-  work->manifest = makeManifest(table, sizes, config.seed, step);
-  work->samples.resize(size_t(sizes.global));
-  for (const MicrobatchManifest &micro : work->manifest.microbatches)
-    work->missing.push_back(int64_t(micro.samples.size()));
-  work->microbatchesLeft = int64_t(work->missing.size());
-  work->batch.samples = sizes.global;
-  for (const ModuleInfo &module : program.modules)
-    work->batch.modules.emplace_back(module.wholeBatch ? 1
-                                                       : work->missing.size());
-  window.push_back(std::move(work));
-  nextStep = step + 1;
-}
-
 const Batch &ShardBatch::next(int64_t step) {
   std::unique_lock<std::mutex> lock(mutex);
-  if (window.empty() || window.front()->manifest.step != step) {
+  if (window.empty() || window.front()->step != step) {
     for (auto &work : window)
-      work->nextPlace = sizes.global; // no new jobs; wait for those that run
+      work->cancelled = true; // no new jobs; wait for those that run
     done.wait(lock, [&] { return busy == 0; });
     window.clear();
-    start(step);
+    nextStep = step;
   }
-  while (window.size() < stepsAhead + 1)
-    start(nextStep);
+  while (window.size() < stepsAhead + 1) {
+    window.push_back(std::make_unique<StepWork>());
+    window.back()->step = nextStep++;
+  }
   wake.notify_all();
   done.wait(lock,
             [&] { return window.front()->ready || window.front()->failure; });
@@ -246,7 +188,10 @@ void ShardBatch::work() {
     StepWork *step = nullptr;
     wake.wait(lock, [&] {
       for (auto &work : window)
-        if (work->nextPlace < sizes.global && !work->failure) {
+        if (!work->failure && !work->cancelled &&
+            (work->stage == StepWork::Stage::New ||
+             (work->stage == StepWork::Stage::Planned &&
+              work->nextJob < work->jobs.size()))) {
           step = work.get();
           break;
         }
@@ -254,69 +199,186 @@ void ShardBatch::work() {
     });
     if (stop)
       return;
-    int64_t place = step->nextPlace++;
+    bool planning = step->stage == StepWork::Stage::New;
+    StepWork::Job job{};
+    if (planning)
+      step->stage = StepWork::Stage::Planning;
+    else
+      job = step->jobs[step->nextJob++];
     ++busy;
     lock.unlock();
     std::exception_ptr failure;
     try {
-      decodeOne(*step, place);
+      planning ? plan(*step) : runJob(*step, job);
     } catch (...) {
       failure = std::current_exception();
     }
     lock.lock();
     --busy;
+    if (planning)
+      step->stage = StepWork::Stage::Planned;
     if (failure && !step->failure)
       step->failure = failure;
     done.notify_all();
+    wake.notify_all();
   }
 }
 
-void ShardBatch::decodeOne(StepWork &step, int64_t place) {
-  int64_t microbatch = place / sizes.micro;
-  const MicrobatchManifest &micro =
-      step.manifest.microbatches[size_t(microbatch)];
-  step.samples[size_t(place)] =
-      dataSet.decode(config, micro.samples[size_t(place % sizes.micro)]);
-  bool last;
+StepItems ShardBatch::itemsOf(const StepWork &step) const {
+  StepItems out;
+  out.where = "step " + std::to_string(step.step);
+  out.samples = program.globalBatch;
+  out.nameOf = [this, &step](int64_t place) {
+    return dataSet.sample(step.manifest.samples[size_t(place)]).key;
+  };
+  for (int64_t sample : step.manifest.samples)
+    out.sampleTokens.push_back(table.tokens[size_t(sample)]);
+  for (size_t k = 0; k < config.pictures.size(); ++k) {
+    if (!config.pictures[k].ragged)
+      continue;
+    StepItems::Kind kind;
+    kind.name = config.pictures[k].name;
+    kind.count = int64_t(step.manifest.items[k].size());
+    for (const ItemRef &item : step.manifest.items[k])
+      kind.owner.push_back(item.place);
+    out.kinds.push_back(std::move(kind));
+  }
+  return out;
+}
+
+/// Marks what a part of this rank is made from.
+void ShardBatch::want(StepWork &step, size_t module,
+                      const PartItems &part) const {
+  const ModuleBinding &binding = bindings[module];
+  if (!binding.needsDocument)
+    return;
+  for (int64_t place : part.samples)
+    step.wanted[size_t(place)] = true;
+  for (size_t k = 0; k < binding.needsPixels.size(); ++k) {
+    if (!binding.needsPixels[k])
+      continue;
+    const std::vector<ItemRef> &all = step.manifest.items[k];
+    if (binding.item == sampleItem) {
+      for (int64_t place : part.samples)
+        for (size_t i = size_t(step.firstItem[k][size_t(place)]);
+             i < all.size() && all[i].place == place; ++i)
+          step.wantedPixels[k][i] = true;
+    } else if (int(k) == binding.item) {
+      for (size_t s = 0; s < binding.symbols.size(); ++s)
+        if (binding.symbols[s].counts && binding.symbols[s].item == int(k))
+          for (int64_t position : part.symbols[s])
+            step.wantedPixels[k][size_t(position)] = true;
+    }
+  }
+}
+
+/// Who works on what, and what this rank has to decode for its share.
+void ShardBatch::plan(StepWork &step) const {
+  step.manifest =
+      makeManifest(table, program.globalBatch, config.seed, step.step);
+  step.batch.samples = program.globalBatch;
+  step.batch.assignment = assigner.assign(itemsOf(step));
+  const Assignment &assignment = step.batch.assignment;
+  step.batch.hash = step.manifest.hash() * 31 + assignment.hash();
+  step.samples.resize(size_t(program.globalBatch));
+  step.wanted.resize(size_t(program.globalBatch), false);
+  for (const std::vector<ItemRef> &items : step.manifest.items) {
+    step.firstItem.emplace_back(size_t(program.globalBatch), 0);
+    for (size_t i = items.size(); i-- > 0;)
+      step.firstItem.back()[size_t(items[i].place)] = int64_t(i);
+    step.wantedPixels.emplace_back(items.size(), false);
+  }
+  step.batch.modules.resize(program.modules.size);
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    if (view.replica[m] < 0)
+      continue;
+    step.batch.modules[m].resize(assignment.modules[m].size());
+    for (const auto &replicas : assignment.modules[m])
+      want(step, m, replicas[size_t(view.replica[m])]);
+  }
+  for (size_t k = 0; k < assignment.microbatches.size(); ++k) {
+    size_t before = step.jobs.size();
+    for (int64_t place : assignment.microbatches[k])
+      if (step.wanted[size_t(place)])
+        step.jobs.push_back({place, int64_t(k)});
+    if (step.jobs.size() == before)
+      step.jobs.push_back({-1, int64_t(k)});
+    step.missing.push_back(int64_t(step.jobs.size() - before));
+  }
+  step.microbatchesLeft = int64_t(step.missing.size());
+}
+
+void ShardBatch::runJob(StepWork &step, StepWork::Job job) {
+  if (job.place >= 0)
+    step.samples[size_t(job.place)] = dataSet.decode(
+        config, step.manifest.samples[size_t(job.place)],
+        [&](size_t kind, size_t item) {
+          return step.wantedPixels
+              [kind][size_t(step.firstItem[kind][size_t(job.place)]) + item];
+        });
   {
     std::lock_guard<std::mutex> lock(mutex);
-    last = --step.missing[size_t(microbatch)] == 0;
+    if (--step.missing[size_t(job.microbatch)] != 0)
+      return;
   }
-  if (!last)
-    return;
-  assemble(step, microbatch);
+  assemble(step, job.microbatch);
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (--step.microbatchesLeft != 0)
       return;
   }
-  bool whole = false;
-  for (const ModuleInfo &module : program.modules)
-    whole |= module.wholeBatch;
-  if (whole)
-    assemble(step, -1);
+  assemble(step, -1);
   std::lock_guard<std::mutex> lock(mutex);
   step.samples.clear();
   step.ready = true;
 }
 
-/// The parts of one microbatch in all modules that work by microbatch; -1: of
-/// the whole-batch modules.
+/// This rank's parts of one microbatch in all modules that work by microbatch;
+/// -1: of the whole-batch modules.
 void ShardBatch::assemble(StepWork &step, int64_t microbatch) {
-  PartSamples part;
-  part.step = step.manifest.step;
-  for (const MicrobatchManifest &micro : step.manifest.microbatches)
-    if (microbatch < 0 ||
-        &micro == &step.manifest.microbatches[size_t(microbatch)])
-      for (int64_t place : micro.places) {
-        part.places.push_back(place);
-        part.samples.push_back(&step.samples[size_t(place)]);
-      }
-  PartAssembler tensors(config, part);
+  std::deque<Assembly> made;
   for (size_t m = 0; m < program.modules.size; ++m)
-    if (program.modules[m].wholeBatch == (microbatch < 0))
-      assembleModule(step, m, size_t(std::max<int64_t>(microbatch, 0)), part,
-                     tensors);
+    if (view.replica[m] >= 0 &&
+        program.modules[m].wholeBatch == (microbatch < 0))
+      assembleModule(step, m, size_t(std::max<int64_t>(microbatch, 0)), made);
+}
+
+PartAssembler &ShardBatch::assemblerFor(const StepWork &step, size_t module,
+                                        const PartItems &items,
+                                        std::deque<Assembly> &made) const {
+  int item = bindings[module].item;
+  const Items *content = &items.samples;
+  for (size_t s = 0; item != sampleItem && s < items.symbols.size(); ++s)
+    if (bindings[module].symbols[s].counts)
+      content = &items.symbols[s];
+  for (Assembly &other : made)
+    if (other.item == item && other.content == *content)
+      return *other.tensors;
+  made.push_back({item, *content, {}, nullptr});
+  PartSamples &part = made.back().part;
+  part.step = step.step;
+  part.places = items.samples;
+  part.items.resize(config.pictures.size());
+  for (size_t s = 0; s < part.places.size(); ++s) {
+    int64_t place = part.places[s];
+    part.samples.push_back(&step.samples[size_t(place)]);
+    for (size_t k = 0; item == sampleItem && k < part.items.size(); ++k) {
+      const std::vector<ItemRef> &all = step.manifest.items[k];
+      for (size_t i = size_t(step.firstItem[k][size_t(place)]);
+           i < all.size() && all[i].place == place; ++i)
+        part.items[k].push_back({s, size_t(all[i].number)});
+    }
+  }
+  if (item != sampleItem)
+    for (int64_t position : *content) {
+      const ItemRef &ref = step.manifest.items[size_t(item)][size_t(position)];
+      auto at =
+          std::lower_bound(part.places.begin(), part.places.end(), ref.place);
+      part.items[size_t(item)].push_back(
+          {size_t(at - part.places.begin()), size_t(ref.number)});
+    }
+  made.back().tensors = std::make_unique<PartAssembler>(config, part);
+  return *made.back().tensors;
 }
 
 std::string shapeText(const std::vector<int64_t> &shape) {
@@ -327,26 +389,23 @@ std::string shapeText(const std::vector<int64_t> &shape) {
 }
 
 void ShardBatch::assembleModule(StepWork &step, size_t m, size_t slot,
-                                const PartSamples &part,
-                                PartAssembler &tensors) {
+                                std::deque<Assembly> &made) {
   const ModuleInfo &module = program.modules[m];
-  const MicrobatchManifest &micro = step.manifest.microbatches[slot];
+  const PartItems &part =
+      step.batch.assignment.part(m, int64_t(slot), view.replica[m]);
+  PartAssembler &tensors = assemblerFor(step, m, part, made);
   Part out;
+  out.items = part.symbols;
   for (size_t s = 0; s < module.symbols.size; ++s) {
     const ModuleBinding::Symbol &symbol = bindings[m].symbols[s];
-    int64_t value = symbol.counts ? part.count(symbol.item) : symbol.value;
+    int64_t value =
+        symbol.counts ? int64_t(part.symbols[s].size()) : symbol.value;
     if (value > module.symbols[s].max)
-      throw Error("step " + std::to_string(part.step) + ": dim " + module.name +
-                  "." + module.symbols[s].name + " is " +
-                  std::to_string(value) + " in microbatch " +
-                  std::to_string(slot) +
+      throw Error(std::string("plan.json: dim ") + module.name + "." +
+                  module.symbols[s].name + " is " + std::to_string(value) +
                   "; the program was compiled for at most " +
                   std::to_string(module.symbols[s].max));
     out.dims.push_back(value);
-    int64_t before = symbol.item == sampleItem
-                         ? micro.places[0]
-                         : micro.itemsBefore[size_t(symbol.item)];
-    out.rows.push_back(symbol.counts && !module.wholeBatch ? before : 0);
   }
   for (size_t i = 0; i < module.inputs.size; ++i) {
     out.inputs.emplace_back();
@@ -378,8 +437,10 @@ void ShardBatch::assembleModule(StepWork &step, size_t m, size_t slot,
 }
 } // namespace
 
-std::unique_ptr<BatchSource>
-dt::rt::openShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
-                       const ShardOptions &options) {
-  return std::make_unique<ShardBatch>(program, plan, options);
+std::unique_ptr<BatchSource> dt::rt::openShardBatch(const ProgramInfo &program,
+                                                    const nlohmann::json &plan,
+                                                    const ShardOptions &options,
+                                                    const RankView &view,
+                                                    Reorder reorder) {
+  return std::make_unique<ShardBatch>(program, plan, options, view, reorder);
 }

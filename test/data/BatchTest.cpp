@@ -207,6 +207,7 @@ struct Tables {
       {"batch", "sample", 2}, {"images", "image", 6}, {"seq", nullptr, 24}};
   SymbolInfo headSymbols[1] = {{"batch", "sample", 5}};
   InputInfo vision[1], llm[4], head[1];
+  static constexpr int32_t ranks[1] = {0};
   ModuleInfo modules[3];
   ProgramInfo program{};
 
@@ -225,9 +226,21 @@ struct Tables {
     llm[3] = input("image_embeds", DType::F32, 4, images);
     llm[3].fromModule = llm[3].fromOutput = 0;
     head[0] = input("llm.input_ids", DType::I64, 2, ids);
-    modules[0] = {"vision", "vision", visionSymbols, vision, {}, nullptr, nullptr, false};
-    modules[1] = {"llm", "llm", llmSymbols, llm, {}, nullptr, nullptr, false};
-    modules[2] = {"head", "head", headSymbols, head, {}, nullptr, nullptr, true};
+    auto module = [](const char *name, const char *item) {
+      ModuleInfo info{};
+      info.name = info.origin = info.unit = name;
+      info.item = item;
+      info.tp = info.dp = 1;
+      info.ranks = ranks;
+      return info;
+    };
+    modules[0] = module("vision", "image");
+    modules[0].symbols = visionSymbols, modules[0].inputs = vision;
+    modules[1] = module("llm", "sample");
+    modules[1].symbols = llmSymbols, modules[1].inputs = llm;
+    modules[2] = module("head", "sample");
+    modules[2].symbols = headSymbols, modules[2].inputs = head;
+    modules[2].wholeBatch = true;
     program.modules = modules;
     program.globalBatch = 5;
     program.microBatch = 2;
@@ -250,7 +263,8 @@ protected:
     shard = writeShard("s.tar", files);
   }
   std::unique_ptr<BatchSource> open(int workers) {
-    return openShardBatch(tables.program, demoRecipe(), {shard, 11, workers});
+    return openShardBatch(tables.program, demoRecipe(), {shard, 11, workers},
+                          viewOf(tables.program, 0), Reorder::None);
   }
 
   /// All bytes and sizes of a batch.
@@ -260,8 +274,9 @@ protected:
       for (const Part &part : module) {
         for (int64_t d : part.dims)
           out += "d" + std::to_string(d);
-        for (int64_t r : part.rows)
-          out += "r" + std::to_string(r);
+        for (const Items &items : part.items)
+          for (int64_t i : items)
+            out += "r" + std::to_string(i);
         for (const InputBytes &input : part.inputs)
           out += "i" + std::string(reinterpret_cast<const char *>(input.data),
                                    input.size);
@@ -287,7 +302,11 @@ TEST_F(SourceTest, PartsFitTheTables) {
     for (size_t k = 0; k < 3; ++k) {
       const Part &vision = batch.modules[0][k], &llm = batch.modules[1][k];
       EXPECT_EQ(llm.dims, (Ints{k < 2 ? 2 : 1, vision.dims[0], 24}));
-      EXPECT_EQ(llm.rows, (Ints{samples, images, 0}));
+      EXPECT_EQ(llm.items[0].front(), samples);
+      EXPECT_EQ(llm.items[1], vision.items[0]);
+      if (!llm.items[1].empty())
+        EXPECT_EQ(llm.items[1].front(), images);
+      EXPECT_TRUE(llm.items[2].empty());
       EXPECT_EQ(vision.inputs[0].size, size_t(vision.dims[0]) * 48 * 4);
       EXPECT_EQ(llm.inputs[0].size, size_t(llm.dims[0]) * 24 * 4);
       EXPECT_EQ(llm.inputs[3].data, nullptr);

@@ -40,29 +40,37 @@ void rewrite(const TemporaryFolder &folder, const std::string &name, DType type,
   writer.write(folder / "changed");
 }
 
+/// For the only rank, in the given order.
+std::unique_ptr<BatchSource> open(const SmallProgram &program,
+                                  const nlohmann::json &plan,
+                                  const std::string &file) {
+  return openFileBatch(program.info, plan, file, viewOf(program.info, 0),
+                       Reorder::None);
+}
+
 TEST(FileBatch, ItemsGoWithTheirSamples) {
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram program(2);
-  auto source = openFileBatch(program.info, kPlan, folder / "batch");
+  auto source = open(program, kPlan, folder / "batch");
   const Batch &batch = source->next(0);
   ASSERT_EQ(batch.modules.size(), 2u);
   const std::vector<Part> &parts = batch.modules[1];
   ASSERT_EQ(parts.size(), 3u);
-  // Owners 0 3 0 2 5 3 5: images 0 and 2 | 3, then 1 and 5 | 4 and 6.
+  // Owners 0 3 0 2 5 3 5: images 0 and 2 | 1, 3 and 5 | 4 and 6.
   EXPECT_EQ(parts[0].dims, (std::vector<int64_t>{2, 2}));
   EXPECT_EQ(parts[1].dims, (std::vector<int64_t>{2, 3}));
-  EXPECT_EQ(parts[1].rows, (std::vector<int64_t>{2, 2}));
-  EXPECT_EQ(parts[2].rows, (std::vector<int64_t>{4, 5}));
-  EXPECT_EQ(parts[1].items[1], (std::vector<int64_t>{3, 1, 5}));
+  EXPECT_EQ(parts[1].items[0], (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(parts[1].items[1], (std::vector<int64_t>{1, 3, 5}));
+  EXPECT_EQ(parts[2].items[1], (std::vector<int64_t>{4, 6}));
   // Rebased by 2 samples of 4 tokens; the padding of image 2 stays.
   EXPECT_EQ(values<int64_t>(parts[0].inputs[2]),
             (std::vector<int64_t>{0, 2, 0, -1}));
   EXPECT_EQ(values<int64_t>(parts[1].inputs[2]),
-            (std::vector<int64_t>{1, 2, 5, 6, 5, 6}));
+            (std::vector<int64_t>{5, 6, 1, 2, 5, 6}));
   std::vector<float> pixels = randoms(kImages * 3, 11),
                      first = values<float>(batch.modules[0][1].inputs[0]);
-  EXPECT_EQ(first[0], pixels[9]);
+  EXPECT_EQ(first[0], pixels[3]);
   EXPECT_EQ(&source->next(5), &batch);
 }
 
@@ -70,7 +78,7 @@ TEST(FileBatch, LastPartMayBeSmall) {
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram program(4);
-  auto source = openFileBatch(program.info, kPlan, folder / "batch");
+  auto source = open(program, kPlan, folder / "batch");
   const Batch &batch = source->next(0);
   EXPECT_EQ(batch.modules[1][0].dims, (std::vector<int64_t>{4, 5}));
   EXPECT_EQ(batch.modules[1][1].dims, (std::vector<int64_t>{2, 2}));
@@ -80,20 +88,16 @@ TEST(FileBatch, OwnershipFromItemOf) {
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram cut(2), whole(6);
-  EXPECT_ERROR(
-      openFileBatch(cut.info, nlohmann::json::object(), folder / "batch"),
-      "which image belongs to which sample");
-  EXPECT_NO_THROW(
-      openFileBatch(whole.info, nlohmann::json::object(), folder / "batch"));
+  EXPECT_ERROR(open(cut, nlohmann::json::object(), folder / "batch"),
+               "which image belongs to which sample");
+  EXPECT_NO_THROW(open(whole, nlohmann::json::object(), folder / "batch"));
   rewrite(folder, "item_of.image", DType::I64, {kImages}, kOwners.data());
-  auto source =
-      openFileBatch(cut.info, nlohmann::json::object(), folder / "changed");
+  auto source = open(cut, nlohmann::json::object(), folder / "changed");
   EXPECT_EQ(source->next(0).modules[0][1].dims, (std::vector<int64_t>{3}));
   std::vector<int64_t> bad(kImages, kSamples);
   rewrite(folder, "item_of.image", DType::I64, {kImages}, bad.data());
-  EXPECT_ERROR(
-      openFileBatch(cut.info, nlohmann::json::object(), folder / "changed"),
-      "sample 6 is not in the batch of 6");
+  EXPECT_ERROR(open(cut, nlohmann::json::object(), folder / "changed"),
+               "sample 6 is not in the batch of 6");
 }
 
 TEST(FileBatch, ConvertsTypes) {
@@ -102,11 +106,11 @@ TEST(FileBatch, ConvertsTypes) {
   SmallProgram program(6);
   std::vector<int32_t> ids(kSamples * kTokens, 7);
   rewrite(folder, "ids", DType::I32, {kSamples, kTokens}, ids.data());
-  auto source = openFileBatch(program.info, kPlan, folder / "changed");
+  auto source = open(program, kPlan, folder / "changed");
   EXPECT_EQ(values<int64_t>(source->next(0).modules[1][0].inputs[1])[5], 7);
   std::vector<float> floats(kSamples * kTokens);
   rewrite(folder, "ids", DType::F32, {kSamples, kTokens}, floats.data());
-  EXPECT_ERROR(openFileBatch(program.info, kPlan, folder / "changed"),
+  EXPECT_ERROR(open(program, kPlan, folder / "changed"),
                "tensor 'ids' is F32, expected I64");
 }
 
@@ -116,7 +120,7 @@ TEST(FileBatch, Errors) {
   SmallProgram program(2);
   std::vector<float> values(200);
   auto fails = [&](const char *part) {
-    EXPECT_ERROR(openFileBatch(program.info, kPlan, folder / "changed"), part);
+    EXPECT_ERROR(open(program, kPlan, folder / "changed"), part);
   };
   rewrite(folder, "in.target", DType::F32, {}, nullptr);
   fails("tensor 'head.target' (or 'target') is missing");

@@ -27,6 +27,8 @@ TEST(Options, BothSpellings) {
   EXPECT_TRUE(o.resume);
   EXPECT_EQ(*o.lr, 1e-3);
   EXPECT_EQ(*o.seed, 7u);
+  EXPECT_FALSE(o.reorder);
+  EXPECT_EQ(*parse({"--reorder", "intra"}).reorder, Reorder::Intra);
 }
 
 TEST(Options, Errors) {
@@ -37,6 +39,8 @@ TEST(Options, Errors) {
   EXPECT_ERROR(parse({"--threads", "0"}),
                "--threads: '0' is not a positive number");
   EXPECT_ERROR(parse({"--lr", "nan"}), "--lr");
+  EXPECT_ERROR(parse({"--reorder=all"}),
+               "--reorder: 'all' is not none, intra, inter or both");
   EXPECT_ERROR(parse({"--resume"}), "--resume needs --checkpoint");
   EXPECT_ERROR(parse({"--data", "a", "--batch", "b"}), "exclude each other");
 }

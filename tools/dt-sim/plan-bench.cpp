@@ -9,8 +9,8 @@
 
 #include "passes/plan/Architectures.h"
 #include "passes/plan/policies/Policy.h"
-#include "passes/plan/reorder/Order.h"
-#include "passes/plan/reorder/Partition.h"
+#include "runtime/reorder/Order.h"
+#include "runtime/reorder/Partition.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -6,8 +6,8 @@
 
 #include "passes/plan/sim/Parts.h"
 
-#include "passes/plan/reorder/Order.h"
-#include "passes/plan/reorder/Partition.h"
+#include "runtime/reorder/Order.h"
+#include "runtime/reorder/Partition.h"
 
 #include <algorithm>
 #include <numeric>

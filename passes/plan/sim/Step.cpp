@@ -6,7 +6,7 @@
 
 #include "passes/plan/sim/StepBuilder.h"
 
-#include "passes/plan/reorder/Order.h"
+#include "runtime/reorder/Order.h"
 #include "passes/schedule/Schedule.h"
 
 #include "llvm/Support/FormatVariadic.h"

@@ -8,7 +8,7 @@
 #ifndef PASSES_PLAN_SIM_STEPBUILDER_H
 #define PASSES_PLAN_SIM_STEPBUILDER_H
 
-#include "passes/plan/reorder/Order.h"
+#include "runtime/reorder/Order.h"
 #include "passes/plan/sim/Step.h"
 
 namespace dt::plan {

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/reorder/Order.h"
-#include "passes/plan/reorder/Partition.h"
+#include "runtime/reorder/Order.h"
+#include "runtime/reorder/Partition.h"
 
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/reorder/Partition.h"
+#include "runtime/reorder/Partition.h"
 
 #include <algorithm>
 #include <limits>

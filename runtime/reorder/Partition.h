@@ -15,8 +15,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_REORDER_PARTITION_H
-#define PASSES_PLAN_REORDER_PARTITION_H
+#ifndef DT_RUNTIME_REORDER_PARTITION_H
+#define DT_RUNTIME_REORDER_PARTITION_H
 
 #include <cstdint>
 #include <string>
@@ -63,4 +63,4 @@ std::vector<int32_t> partitionIntervals(const std::vector<int64_t> &costs,
 
 } // namespace dt::reorder
 
-#endif // PASSES_PLAN_REORDER_PARTITION_H
+#endif // DT_RUNTIME_REORDER_PARTITION_H

@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_REORDER_ORDER_H
-#define PASSES_PLAN_REORDER_ORDER_H
+#ifndef DT_RUNTIME_REORDER_ORDER_H
+#define DT_RUNTIME_REORDER_ORDER_H
 
 #include <cstdint>
 #include <string>
@@ -77,4 +77,4 @@ Order reorder(const OrderProblem &problem, const OrderOptions &options = {});
 
 } // namespace dt::reorder
 
-#endif // PASSES_PLAN_REORDER_ORDER_H
+#endif // DT_RUNTIME_REORDER_ORDER_H

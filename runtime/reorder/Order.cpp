@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/reorder/Order.h"
+#include "runtime/reorder/Order.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,0 +1,193 @@
+//===- Assignment.cpp - who works on which items of a step ------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// See Assignment.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Assignment.h"
+
+#include "runtime/Error.h"
+#include "runtime/data/BatchSource.h"
+#include "runtime/data/Cut.h"
+#include "runtime/data/Sequence.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+namespace dt::rt {
+
+namespace {
+/// Work of the search for an order, in tasks evaluated (2 to 3 ns each), over
+/// all candidates of a step.
+constexpr int64_t kEffort = 600000;
+
+double imbalance(const std::vector<std::vector<int64_t>> &loads) {
+  double most = 0, mean = 0;
+  for (const auto &replicas : loads) {
+    most += double(*std::max_element(replicas.begin(), replicas.end()));
+    mean +=
+        double(std::accumulate(replicas.begin(), replicas.end(), int64_t(0))) /
+        double(replicas.size());
+  }
+  return mean > 0 ? most / mean : 1;
+}
+
+/// Microbatches of a composition at their places.
+template <typename T>
+void permute(std::vector<T> &microbatches, const std::vector<int32_t> &order) {
+  std::vector<T> old = std::move(microbatches);
+  microbatches.clear();
+  for (int32_t from : order)
+    microbatches.push_back(std::move(old[size_t(from)]));
+}
+} // namespace
+
+struct Assigner::State {
+  State(const ProgramInfo &program, Reorder mode)
+      : program(program), mode(mode), groups(partGroups(program)) {
+    if (inter())
+      sequence.emplace(program);
+  }
+  bool intra() const { return mode == Reorder::Intra || mode == Reorder::Both; }
+  bool inter() const { return mode == Reorder::Inter || mode == Reorder::Both; }
+
+  struct Candidate {
+    std::vector<Items> microbatches;
+    CutParts cut;
+    std::vector<int32_t> order;
+    int64_t length = 0;
+  };
+  Candidate search(const StepCutter &cutter,
+                   std::vector<std::vector<Items>> compositions) const;
+
+  const ProgramInfo &program;
+  Reorder mode;
+  std::vector<PartGroup> groups;
+  std::optional<Sequence> sequence;
+};
+
+/// The shortest of the candidates that fit; the first of equal ones.
+Assigner::State::Candidate
+Assigner::State::search(const StepCutter &cutter,
+                        std::vector<std::vector<Items>> compositions) const {
+  Candidate best;
+  int64_t effort = kEffort / int64_t(compositions.size());
+  for (auto &microbatches : compositions) {
+    Candidate found{std::move(microbatches), {}, {}, 0};
+    found.cut = cutter.cut(found.microbatches, intra());
+    found.order.resize(found.microbatches.size());
+    std::iota(found.order.begin(), found.order.end(), 0);
+    bool fits = found.cut.tooLarge.empty();
+    if (fits && sequence && sequence->valid()) {
+      reorder::Order order =
+          reorder::reorder(sequence->problem(found.cut.loads), {effort});
+      found.order = order.order, found.length = order.length;
+    }
+    bool better =
+        best.microbatches.empty() ||
+        (fits && (!best.cut.tooLarge.empty() || found.length < best.length));
+    if (better)
+      best = std::move(found);
+  }
+  return best;
+}
+
+Assigner::Assigner(const ProgramInfo &program, Reorder mode)
+    : state(std::make_unique<State>(program, mode)) {}
+Assigner::~Assigner() = default;
+
+Assignment Assigner::assign(const StepItems &items) const {
+  const ProgramInfo &program = state->program;
+  StepCutter cutter(program, state->groups, items);
+  std::vector<std::vector<int64_t>> loads;
+  for (size_t m = 0; m < program.modules.size; ++m)
+    loads.push_back(cutter.sampleLoads(int32_t(m)));
+  std::vector<std::vector<Items>> candidates = compositions(program, loads);
+  std::vector<Items> given = candidates[0];
+  if (!state->inter())
+    candidates.resize(1);
+  State::Candidate best = state->search(cutter, std::move(candidates));
+  if (!best.cut.tooLarge.empty())
+    throw Error(best.cut.tooLarge);
+
+  Assignment out;
+  bool untouched = state->mode == Reorder::None;
+  CutParts before = untouched ? CutParts() : cutter.cut(given, false);
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    double after = imbalance(best.cut.loads[m]);
+    out.balance.push_back(
+        {untouched ? after : imbalance(before.loads[m]), after});
+  }
+  if (state->sequence && state->sequence->valid()) {
+    std::vector<int32_t> order(given.size());
+    std::iota(order.begin(), order.end(), 0);
+    out.lengthBefore = double(reorder::evaluateOrder(
+                           state->sequence->problem(before.loads), order)) /
+                       kCostUnit;
+    out.lengthAfter = double(best.length) / kCostUnit;
+  }
+  permute(best.microbatches, best.order);
+  out.microbatches = std::move(best.microbatches);
+  for (size_t m = 0; m < program.modules.size; ++m)
+    if (!program.modules[m].wholeBatch)
+      permute(best.cut.parts[m], best.order);
+  out.modules = std::move(best.cut.parts);
+  return out;
+}
+
+uint64_t Assignment::hash() const {
+  uint64_t hash = 0xCBF29CE484222325ull;
+  auto mix = [&](uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 32;
+  };
+  auto mixItems = [&](const Items &items) {
+    mix(items.size());
+    for (int64_t item : items)
+      mix(uint64_t(item));
+  };
+  mix(microbatches.size());
+  for (const Items &places : microbatches)
+    mixItems(places);
+  for (const auto &module : modules) {
+    mix(module.size());
+    for (const auto &replicas : module) {
+      mix(replicas.size());
+      for (const PartItems &part : replicas)
+        for (const Items &items : part.symbols)
+          mixItems(items);
+    }
+  }
+  return hash;
+}
+
+Overlap overlap(const Items &a, const Items &b) {
+  Overlap out;
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (a[i] == b[j]) {
+      out.inA.push_back(int64_t(i++));
+      out.inB.push_back(int64_t(j++));
+    } else {
+      ++(a[i] < b[j] ? i : j);
+    }
+  }
+  return out;
+}
+
+RankView viewOf(const ProgramInfo &program, int32_t rank) {
+  RankView view{rank, {}};
+  for (const ModuleInfo &module : program.modules) {
+    auto *found = std::find(module.ranks.begin(), module.ranks.end(), rank);
+    int32_t place = int32_t(found - module.ranks.begin());
+    view.replica.push_back(found == module.ranks.end() ? -1
+                           : module.wholeBatch
+                               ? place
+                               : place / std::max(1, module.tp));
+  }
+  return view;
+}
+
+} // namespace dt::rt

@@ -1,0 +1,134 @@
+//===- Assignment.h - who works on which items of a step --------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A step's samples and their items (images, targets) are cut into microbatches
+// and these into a part for every replica of every module. All of it is a pure
+// function of the tables and of what the index knows of the samples, so every
+// rank computes the whole of it and nobody sends a size. No files, no MPI.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_DATA_ASSIGNMENT_H
+#define DT_RUNTIME_DATA_ASSIGNMENT_H
+
+#include "runtime/Program.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dt::rt {
+
+/// Items of one kind by their position in the global batch's list of that kind,
+/// ascending. For samples a position is the place in the batch. The list is in
+/// the owner's order: by place of the sample, then by number in the sample (a
+/// batch file keeps the order it has).
+using Items = std::vector<int64_t>;
+
+/// What is known of the samples of a step before any is read.
+struct StepItems {
+  struct Kind {
+    std::string name; ///< "image", …; not "sample"
+    int64_t count = 0;
+    /// Place of the sample of each item. Empty although count is not 0: nobody
+    /// knows, which is an error where it matters.
+    std::vector<int64_t> owner;
+    std::vector<int64_t> tokens; ///< of each item, for costs; empty: 0
+  };
+  int64_t samples = 0;
+  std::vector<int64_t> sampleTokens; ///< of each sample, for costs; empty: 0
+  std::vector<Kind> kinds;
+  std::string where; ///< begins errors: a file, "step 3"
+  /// A sample in words, by its place; may be empty.
+  std::function<std::string(int64_t place)> nameOf;
+};
+
+/// A part: for each symbol of its module the items that it counts; an empty
+/// list for a symbol without an item kind.
+struct PartItems {
+  std::vector<Items> symbols;
+  /// Places of the part's samples; of a part that is not cut by sample, the
+  /// owners of its items as far as they are known.
+  Items samples;
+};
+
+struct Assignment {
+  /// Places of the samples of each microbatch, ascending.
+  std::vector<Items> microbatches;
+  /// [module][microbatch][replica]. A whole-batch module has one microbatch;
+  /// its replicas are its ranks, all with equal parts.
+  std::vector<std::vector<std::vector<PartItems>>> modules;
+
+  /// Work of the fullest replica over that of the mean one, microbatches
+  /// summed, by the predicted costs: `before` for the items in their given
+  /// order, `after` as assigned. 1 where there is no work.
+  struct Balance {
+    double before = 1, after = 1;
+  };
+  std::vector<Balance> balance; ///< per module
+  /// Predicted length (ns) of the schedule with the microbatches as given and
+  /// as assigned; 0 if the mode does not look at it.
+  double lengthBefore = 0, lengthAfter = 0;
+
+  const PartItems &part(size_t module, int64_t microbatch,
+                        int32_t replica) const {
+    return modules[module][size_t(microbatch)][size_t(replica)];
+  }
+  uint64_t hash() const; ///< equal parts, equal hashes
+};
+
+/// ceil(globalBatch / microBatch).
+inline int64_t microbatchCount(const ProgramInfo &program) {
+  return (program.globalBatch + program.microBatch - 1) / program.microBatch;
+}
+
+/// Replicas of a module; a whole-batch module has one on each rank.
+inline int32_t replicasOf(const ModuleInfo &module) {
+  return std::max(1,
+                  module.wholeBatch ? int32_t(module.ranks.size) : module.dp);
+}
+
+/// Cuts steps (docs/parallel.md, docs/reordering.md):
+///
+///   - Microbatch k has the samples [k * micro, (k + 1) * micro); with `Inter`
+///     at most as many, chosen and ordered by cost.
+///   - A module that works by sample cuts the microbatch's samples into
+///     contiguous runs whose sizes differ by one at most, an earlier replica
+///     having the larger. A module that works by another kind cuts the
+///     microbatch's items of that kind in the same way. With `Intra` both cut
+///     by cost instead, never beyond a bound.
+///   - A symbol of another kind has all items of the part's samples.
+///   - Equal parts have: modules by sample with equal dp, stages of a unit with
+///     equal dp. Modules joined by Copy rows work on the items of the same
+///     samples.
+class Assigner {
+public:
+  Assigner(const ProgramInfo &program, Reorder mode);
+  ~Assigner();
+  Assigner(const Assigner &) = delete;
+  Assigner &operator=(const Assigner &) = delete;
+
+  /// Pure. Throws Error if a part is larger than a bound, naming sample, module
+  /// and bound; if a module has a kind of item that its parts do not determine;
+  /// if the owner of items is not known and matters.
+  Assignment assign(const StepItems &items) const;
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+/// The items that two parts have in common, in order, by their rows in either:
+/// what a message holds.
+struct Overlap {
+  std::vector<int64_t> inA, inB; ///< of equal length, ascending
+};
+Overlap overlap(const Items &a, const Items &b);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_DATA_ASSIGNMENT_H

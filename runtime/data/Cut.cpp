@@ -1,0 +1,406 @@
+//===- Cut.cpp - microbatches cut into parts --------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// See Cut.h. Kinds have numbers here: 0 is the sample, 1 + i the i-th of
+// StepItems::kinds.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Cut.h"
+
+#include "runtime/Error.h"
+#include "runtime/reorder/Partition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace dt::rt {
+
+namespace {
+constexpr const char *kSample = "sample";
+constexpr int kSampleKind = 0;
+
+/// Sets of modules, each known by its first member.
+class Sets {
+public:
+  explicit Sets(size_t size) : parent(size) {
+    std::iota(parent.begin(), parent.end(), 0);
+  }
+  int32_t first(int32_t m) const {
+    while (parent[size_t(m)] != m)
+      m = parent[size_t(m)];
+    return m;
+  }
+  void join(int32_t a, int32_t b) {
+    a = first(a), b = first(b);
+    parent[size_t(std::max(a, b))] = std::min(a, b);
+  }
+
+private:
+  std::vector<int32_t> parent;
+};
+
+bool same(const char *a, const char *b) {
+  return a == b || (a && b && std::strcmp(a, b) == 0);
+}
+
+/// Modules that a rank hands buffers between without a message: their parts
+/// must be of the same samples.
+void joinCopies(const ProgramInfo &program, Sets &sets) {
+  std::vector<bool> copies(program.edges.size, false);
+  for (const RankInfo &rank : program.ranks)
+    for (const TaskRow &row : rank.rows)
+      if (row.kind == TaskKind::Copy && row.index < copies.size())
+        copies[row.index] = true;
+  for (size_t e = 0; e < copies.size(); ++e) {
+    const EdgeInfo &edge = program.edges[e];
+    const ModuleInfo &a = program.modules[size_t(edge.from)],
+                     &b = program.modules[size_t(edge.to)];
+    if (copies[e] && !a.wholeBatch && !b.wholeBatch && a.dp == b.dp)
+      sets.join(edge.from, edge.to);
+  }
+}
+
+int64_t scaled(double cost) {
+  return int64_t(std::llround(std::clamp(cost * kCostUnit, 0.0, 1e15)));
+}
+
+Items everything(int64_t count) {
+  Items all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+} // namespace
+
+const char *itemOf(const ModuleInfo &module) {
+  return module.item ? module.item : kSample;
+}
+
+std::vector<PartGroup> partGroups(const ProgramInfo &program) {
+  int32_t count = int32_t(program.modules.size);
+  Sets sets(program.modules.size);
+  for (int32_t a = 0; a < count; ++a)
+    for (int32_t b = a + 1; b < count; ++b) {
+      const ModuleInfo &x = program.modules[size_t(a)],
+                       &y = program.modules[size_t(b)];
+      if (x.wholeBatch || y.wholeBatch || x.dp != y.dp ||
+          !same(itemOf(x), itemOf(y)))
+        continue;
+      if (same(itemOf(x), kSample) || (x.unit && same(x.unit, y.unit)))
+        sets.join(a, b);
+    }
+  joinCopies(program, sets);
+  std::map<int32_t, PartGroup> groups;
+  for (int32_t m = 0; m < count; ++m) {
+    const ModuleInfo &module = program.modules[size_t(m)];
+    if (module.wholeBatch)
+      continue;
+    PartGroup &group = groups[sets.first(m)];
+    group.dp = replicasOf(module);
+    if (group.modules.empty())
+      group.item = itemOf(module);
+    else if (group.item != itemOf(module))
+      group.item = kSample; // samples decide over the items of both
+    group.modules.push_back(m);
+  }
+  std::vector<PartGroup> result;
+  for (auto &entry : groups)
+    result.push_back(std::move(entry.second));
+  return result;
+}
+
+StepCutter::StepCutter(const ProgramInfo &program,
+                       const std::vector<PartGroup> &groups,
+                       const StepItems &items)
+    : program(program), groups(groups), items(items) {
+  for (const ModuleInfo &module : program.modules) {
+    kinds.push_back(kindOf(module, itemOf(module), nullptr));
+    symbolKinds.emplace_back();
+    for (const SymbolInfo &symbol : module.symbols)
+      symbolKinds.back().push_back(
+          symbol.item ? kindOf(module, symbol.item, symbol.name) : -1);
+  }
+}
+
+int StepCutter::kindOf(const ModuleInfo &module, const char *item,
+                       const char *symbol) const {
+  if (same(item, kSample))
+    return kSampleKind;
+  for (size_t i = 0; i < items.kinds.size(); ++i)
+    if (items.kinds[i].name == item)
+      return int(i) + 1;
+  throw Error(
+      items.where + ": " +
+      (symbol ? std::string("dim ") + module.name + "." + symbol + " counts '"
+              : std::string("module ") + module.name + " works by '") +
+      item + "', but the data have no items of that kind");
+}
+
+int64_t StepCutter::countOf(int kind) const {
+  return kind == kSampleKind ? items.samples
+                             : items.kinds[size_t(kind - 1)].count;
+}
+
+int64_t StepCutter::cost(int32_t module, int64_t position) const {
+  const ModuleInfo &info = program.modules[size_t(module)];
+  int kind = kinds[size_t(module)];
+  const std::vector<int64_t> &tokens =
+      kind == kSampleKind ? items.sampleTokens
+                          : items.kinds[size_t(kind - 1)].tokens;
+  double count = tokens.empty() ? 0 : double(tokens[size_t(position)]);
+  return scaled(info.costPerItem + info.costPerToken * count);
+}
+
+std::vector<int64_t> StepCutter::sampleLoads(int32_t module) const {
+  std::vector<int64_t> loads(size_t(items.samples), 0);
+  int kind = kinds[size_t(module)];
+  for (int64_t i = 0; i < countOf(kind); ++i) {
+    if (kind == kSampleKind)
+      loads[size_t(i)] += cost(module, i);
+    else if (const auto &owner = items.kinds[size_t(kind - 1)].owner;
+             !owner.empty())
+      loads[size_t(owner[size_t(i)])] += cost(module, i);
+  }
+  return loads;
+}
+
+/// Of every item (or sample) that the group cuts, over all its modules.
+std::vector<int64_t> StepCutter::groupCosts(const PartGroup &group) const {
+  std::vector<int64_t> sums;
+  for (int32_t m : group.modules) {
+    std::vector<int64_t> own;
+    if (group.item == kSample)
+      own = sampleLoads(m);
+    else
+      for (int64_t i = 0; i < countOf(kinds[size_t(m)]); ++i)
+        own.push_back(cost(m, i));
+    sums.resize(own.size(), 0);
+    for (size_t i = 0; i < own.size(); ++i)
+      sums[i] += own[i];
+  }
+  return sums;
+}
+
+/// Most of what is cut that a part may have.
+int64_t StepCutter::capacity(const PartGroup &group) const {
+  int64_t most = INT32_MAX;
+  for (int32_t m : group.modules)
+    for (const SymbolInfo &symbol : program.modules[size_t(m)].symbols)
+      if (symbol.item && group.item == symbol.item)
+        most = std::min(most, symbol.max);
+  return most;
+}
+
+std::vector<Items> StepCutter::split(const Items &all,
+                                     const std::vector<int64_t> &costs,
+                                     int32_t dp, int64_t most,
+                                     bool balance) const {
+  std::vector<Items> parts(static_cast<size_t>(dp));
+  std::vector<int64_t> own;
+  for (int64_t position : all)
+    own.push_back(costs[size_t(position)]);
+  // Equal costs: a contiguous cut is as even, and touches fewer owners.
+  bool differ = std::adjacent_find(own.begin(), own.end(),
+                                   std::not_equal_to<>()) != own.end();
+  reorder::PartitionOptions options;
+  options.groups = dp;
+  options.maxCount = int32_t(std::max<int64_t>(most, 1));
+  if (balance && differ && dp > 1 &&
+      reorder::checkPartition(own, options).empty()) {
+    reorder::Partition found = reorder::partition(own, options);
+    for (size_t r = 0; r < parts.size(); ++r)
+      for (int32_t i : found.groups[r])
+        parts[r].push_back(all[size_t(i)]);
+    return parts;
+  }
+  size_t each = all.size() / size_t(dp), more = all.size() % size_t(dp);
+  auto next = all.begin();
+  for (size_t r = 0; r < parts.size(); ++r) {
+    auto end = next + long(each + (r < more));
+    parts[r].assign(next, end);
+    next = end;
+  }
+  return parts;
+}
+
+/// Items of a kind that belong to the samples of each part.
+StepCutter::Lists StepCutter::bySamples(int kind, const Lists &places) const {
+  if (kind == kSampleKind)
+    return places;
+  const StepItems::Kind &info = items.kinds[size_t(kind - 1)];
+  Lists lists;
+  std::vector<Items *> listOf(size_t(items.samples), nullptr);
+  for (const auto &row : places)
+    lists.emplace_back(row.size());
+  for (size_t k = 0; k < places.size(); ++k)
+    for (size_t r = 0; r < places[k].size(); ++r)
+      for (int64_t place : places[k][r])
+        listOf[size_t(place)] = &lists[k][r];
+  if (info.owner.empty() && info.count > 0) {
+    if (lists.size() != 1 || lists[0].size() != 1)
+      throw Error(items.where +
+                  ": the batch is cut into parts, but nothing tells which " +
+                  info.name +
+                  " belongs to which sample (an index input or a tensor "
+                  "'item_of." +
+                  info.name + "')");
+    lists[0][0] = everything(info.count);
+    return lists;
+  }
+  for (int64_t i = 0; i < info.count; ++i)
+    if (Items *list = listOf[size_t(info.owner[size_t(i)])])
+      list->push_back(i);
+  return lists;
+}
+
+Items StepCutter::ownersOf(int kind, const Items &list) const {
+  Items owners;
+  const std::vector<int64_t> &owner = items.kinds[size_t(kind - 1)].owner;
+  for (int64_t position : list)
+    if (!owner.empty())
+      owners.push_back(owner[size_t(position)]);
+  std::sort(owners.begin(), owners.end());
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+  return owners;
+}
+
+/// The first of a module's parts that is larger than a bound, in words.
+std::string StepCutter::check(int32_t module, const CutParts &parts) const {
+  const ModuleInfo &info = program.modules[size_t(module)];
+  const auto &own = parts.parts[size_t(module)];
+  for (size_t k = 0; k < own.size(); ++k)
+    for (size_t r = 0; r < own[k].size(); ++r)
+      for (size_t s = 0; s < info.symbols.size; ++s) {
+        const Items &list = own[k][r].symbols[s];
+        const SymbolInfo &symbol = info.symbols[s];
+        if (!symbol.item || int64_t(list.size()) <= symbol.max)
+          continue;
+        std::string text = items.where + ": dim " + info.name + "." +
+                           symbol.name + " is " + std::to_string(list.size()) +
+                           " in microbatch " + std::to_string(k);
+        if (own[k].size() > 1)
+          text += ", replica " + std::to_string(r);
+        text += "; the program was compiled for at most " +
+                std::to_string(symbol.max);
+        int kind = symbolKinds[size_t(module)][s];
+        int64_t place = list[size_t(symbol.max)];
+        if (kind != kSampleKind) {
+          const auto &owner = items.kinds[size_t(kind - 1)].owner;
+          if (owner.empty())
+            return text;
+          place = owner[size_t(place)];
+        }
+        return text + ", which sample " + std::to_string(place) +
+               (items.nameOf ? " (" + items.nameOf(place) + ")" : "") +
+               " exceeds";
+      }
+  return {};
+}
+
+/// Symbols and loads of a module from the lists of its group.
+/// `places`: samples of the parts; null if they are not cut by sample.
+void StepCutter::fillModule(int32_t module, std::map<int, Lists> &lists,
+                            const Lists *places, CutParts &out) const {
+  const ModuleInfo &info = program.modules[size_t(module)];
+  auto listsOf = [&](int kind, const char *symbol) -> const Lists & {
+    auto found = lists.find(kind);
+    if (found == lists.end()) {
+      if (!places)
+        throw Error(items.where + ": dim " + info.name + "." + symbol +
+                    " does not count '" + itemOf(info) +
+                    "', by which the module works on " +
+                    std::to_string(info.dp) +
+                    " replicas: its parts have no samples of their own");
+      found = lists.emplace(kind, bySamples(kind, *places)).first;
+    }
+    return found->second;
+  };
+  const Lists &own = listsOf(kinds[size_t(module)], "");
+  auto &parts = out.parts[size_t(module)];
+  auto &loads = out.loads[size_t(module)];
+  parts.clear(), loads.clear();
+  for (const auto &row : own) {
+    parts.emplace_back(row.size());
+    loads.emplace_back();
+    for (const Items &list : row) {
+      int64_t sum = 0;
+      for (int64_t position : list)
+        sum += cost(module, position);
+      loads.back().push_back(sum);
+    }
+  }
+  for (size_t k = 0; k < parts.size(); ++k)
+    for (size_t r = 0; r < parts[k].size(); ++r)
+      parts[k][r].samples =
+          places ? (*places)[k][r] : ownersOf(kinds[size_t(module)], own[k][r]);
+  for (size_t s = 0; s < info.symbols.size; ++s) {
+    int kind = symbolKinds[size_t(module)][s];
+    const Lists *values =
+        kind < 0 ? nullptr : &listsOf(kind, info.symbols[s].name);
+    for (size_t k = 0; k < parts.size(); ++k)
+      for (size_t r = 0; r < parts[k].size(); ++r)
+        parts[k][r].symbols.push_back(values ? (*values)[k][r] : Items());
+  }
+}
+
+void StepCutter::cutGroup(const PartGroup &group,
+                          const std::vector<Items> &microbatches, bool balance,
+                          CutParts &out) const {
+  bool bySample = group.item == kSample;
+  std::vector<int64_t> costs = groupCosts(group);
+  Lists whole;
+  for (const Items &places : microbatches)
+    whole.push_back({places});
+  std::map<int, Lists> lists;
+  int kind = bySample ? kSampleKind : kinds[size_t(group.modules[0])];
+  Lists cut;
+  for (const auto &row : bySamples(kind, whole))
+    cut.push_back(split(row[0], costs, group.dp, capacity(group), balance));
+  // Without replicas the samples of a part are those of its microbatch.
+  const Lists *places = bySample ? &cut : group.dp == 1 ? &whole : nullptr;
+  lists[kind] = cut;
+  std::string tooLarge;
+  for (int32_t m : group.modules) {
+    fillModule(m, lists, places, out);
+    if (tooLarge.empty())
+      tooLarge = check(m, out);
+  }
+  if (!tooLarge.empty() && balance && bySample)
+    return cutGroup(group, microbatches, false, out);
+  if (out.tooLarge.empty())
+    out.tooLarge = tooLarge;
+}
+
+void StepCutter::cutWhole(int32_t module, CutParts &out) const {
+  const ModuleInfo &info = program.modules[size_t(module)];
+  PartItems part;
+  part.samples = everything(items.samples);
+  for (int kind : symbolKinds[size_t(module)])
+    part.symbols.push_back(kind < 0 ? Items() : everything(countOf(kind)));
+  int64_t load = 0, count = countOf(kinds[size_t(module)]);
+  for (int64_t i = 0; i < count; ++i)
+    load += cost(module, i);
+  size_t replicas = size_t(replicasOf(info));
+  out.parts[size_t(module)] = {std::vector<PartItems>(replicas, part)};
+  out.loads[size_t(module)] = {std::vector<int64_t>(replicas, load)};
+  if (out.tooLarge.empty())
+    out.tooLarge = check(module, out);
+}
+
+CutParts StepCutter::cut(const std::vector<Items> &microbatches,
+                         bool balance) const {
+  CutParts out;
+  out.parts.resize(program.modules.size);
+  out.loads.resize(program.modules.size);
+  for (const PartGroup &group : groups)
+    cutGroup(group, microbatches, balance, out);
+  for (size_t m = 0; m < program.modules.size; ++m)
+    if (program.modules[m].wholeBatch)
+      cutWhole(int32_t(m), out);
+  return out;
+}
+
+} // namespace dt::rt

@@ -1,0 +1,87 @@
+//===- Cut.h - microbatches cut into parts ----------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The half of an assignment that is about replicas: given which samples are in
+// which microbatch, which replica works on which items.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_DATA_CUT_H
+#define DT_RUNTIME_DATA_CUT_H
+
+#include "runtime/data/Assignment.h"
+
+#include <map>
+
+namespace dt::rt {
+
+/// Modules whose parts are cut together, so that they have equal samples (or
+/// equal items, if all work by the same kind).
+struct PartGroup {
+  std::vector<int32_t> modules; ///< ascending
+  int32_t dp = 1;
+  std::string item; ///< what is cut: "sample", or the kind of all its modules
+};
+/// All modules but whole-batch ones, each in one group.
+std::vector<PartGroup> partGroups(const ProgramInfo &program);
+
+/// "sample" where the table says nothing.
+const char *itemOf(const ModuleInfo &module);
+
+/// Predicted times are whole numbers of 1/256 ns from here on, so that all
+/// ranks compute the same.
+constexpr double kCostUnit = 256;
+
+/// By [module][microbatch][replica].
+template <typename T> using PerPart = std::vector<std::vector<std::vector<T>>>;
+
+struct CutParts {
+  PerPart<PartItems> parts;
+  PerPart<int64_t> loads; ///< predicted work
+  /// The first part that is larger than a bound, in words; empty if all fit.
+  std::string tooLarge;
+};
+
+class StepCutter {
+public:
+  /// Throws Error for what no cut can be: a kind that nobody knows.
+  StepCutter(const ProgramInfo &program, const std::vector<PartGroup> &groups,
+             const StepItems &items);
+
+  /// `balance`: by cost, else contiguous and equal in number.
+  CutParts cut(const std::vector<Items> &microbatches, bool balance) const;
+
+  /// Predicted work that the samples bring to a module, by place.
+  std::vector<int64_t> sampleLoads(int32_t module) const;
+
+private:
+  using Lists = std::vector<std::vector<Items>>; ///< [microbatch][replica]
+
+  int kindOf(const ModuleInfo &module, const char *item,
+             const char *symbol) const;
+  int64_t countOf(int kind) const;
+  int64_t cost(int32_t module, int64_t position) const;
+  std::vector<int64_t> groupCosts(const PartGroup &group) const;
+  int64_t capacity(const PartGroup &group) const;
+  std::vector<Items> split(const Items &all, const std::vector<int64_t> &costs,
+                           int32_t dp, int64_t most, bool balance) const;
+  Items ownersOf(int kind, const Items &list) const;
+  Lists bySamples(int kind, const Lists &places) const;
+  void cutGroup(const PartGroup &group, const std::vector<Items> &microbatches,
+                bool balance, CutParts &out) const;
+  void fillModule(int32_t module, std::map<int, Lists> &lists,
+                  const Lists *places, CutParts &out) const;
+  void cutWhole(int32_t module, CutParts &out) const;
+  std::string check(int32_t module, const CutParts &parts) const;
+
+  const ProgramInfo &program;
+  const std::vector<PartGroup> &groups;
+  const StepItems &items;
+  std::vector<int> kinds;                    ///< of each module's own item
+  std::vector<std::vector<int>> symbolKinds; ///< -1: no item
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_DATA_CUT_H

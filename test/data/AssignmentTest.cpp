@@ -1,0 +1,327 @@
+//===- AssignmentTest.cpp - who works on which items ------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Every item is worked on exactly once, parts keep their bounds, reordering
+// keeps the samples of a step and evens the work.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/data/Fixture.h"
+#include "test/data/TestProgram.h"
+
+#include "runtime/data/BatchSource.h"
+#include "runtime/data/Cut.h"
+
+#include <numeric>
+#include <random>
+
+using namespace dt;
+using namespace dt::rt;
+using namespace dt::test;
+
+namespace {
+using Counts = std::vector<int>;
+constexpr Reorder kModes[] = {Reorder::None, Reorder::Intra, Reorder::Inter,
+                              Reorder::Both};
+
+Items range(int64_t from, int64_t to) {
+  Items out(static_cast<size_t>(to - from));
+  std::iota(out.begin(), out.end(), from);
+  return out;
+}
+
+StepItems stepItems(int64_t samples, std::vector<StepItems::Kind> kinds) {
+  StepItems items;
+  items.samples = samples;
+  items.kinds = std::move(kinds);
+  items.where = "step 3";
+  return items;
+}
+
+/// vision (image) -> llm (sample, knows its images) -> generator (target).
+struct Chain : TestProgram {
+  Chain(int64_t global, int64_t micro, int32_t vision, int32_t llm,
+        int32_t generator, int64_t most = 1000)
+      : TestProgram(global, micro) {
+    add("vision", "image", vision, most);
+    add("llm", "sample", llm, most, vision)
+        .symbols.push_back({"images", "image", most});
+    add("generator", "target", generator, most, vision + llm);
+    edge(0, 1), edge(1, 2);
+    info.pace = 1;
+    rows1F1B();
+    finish();
+  }
+};
+
+/// Symbol `symbol` of all parts of a module, joined and sorted.
+Items joined(const Assignment &a, size_t module, size_t symbol = 0) {
+  Items all;
+  for (const auto &replicas : a.modules[module])
+    for (const PartItems &part : replicas) {
+      const Items &own = part.symbols[symbol];
+      EXPECT_TRUE(std::is_sorted(own.begin(), own.end()));
+      all.insert(all.end(), own.begin(), own.end());
+    }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+TEST(Assignment, SamplesAndItemsInContiguousRuns) {
+  Chain program(8, 4, 3, 2, 1);
+  StepItems items = stepItems(8, {kindOf("image", {2, 0, 3, 1, 0, 0, 0, 0}),
+                                  kindOf("target", {1, 0, 1, 0, 2, 0, 0, 0})});
+  Assignment a = Assigner(program.info, Reorder::None).assign(items);
+  ASSERT_EQ(a.microbatches, (std::vector<Items>{range(0, 4), range(4, 8)}));
+  EXPECT_EQ(a.part(1, 0, 0).symbols[0], range(0, 2));
+  EXPECT_EQ(a.part(1, 0, 1).symbols[0], range(2, 4));
+  EXPECT_EQ(a.part(1, 0, 0).symbols[1], range(0, 2)); // images of samples 0, 1
+  EXPECT_EQ(a.part(1, 0, 1).symbols[1], range(2, 6));
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(a.part(0, 0, r).symbols[0], range(2 * r, 2 * r + 2));
+    EXPECT_EQ(a.part(0, 1, r).symbols[0], Items()); // a microbatch without
+  }
+  EXPECT_EQ(a.part(2, 0, 0).symbols[0], range(0, 2));
+  EXPECT_EQ(a.part(2, 1, 0).symbols[0], range(2, 4));
+  EXPECT_EQ(a.part(0, 0, 1).samples, (Items{2}));
+  // What message vision 1 -> llm 1 holds.
+  Overlap o = overlap(a.part(0, 0, 1).symbols[0], a.part(1, 0, 1).symbols[1]);
+  EXPECT_EQ(o.inA, range(0, 2));
+  EXPECT_EQ(o.inB, range(0, 2));
+  EXPECT_TRUE(overlap(a.part(0, 0, 0).symbols[0], a.part(1, 0, 1).symbols[1])
+                  .inA.empty());
+}
+
+TEST(Assignment, AnEarlierReplicaHasTheLargerPart) {
+  Chain program(7, 3, 2, 2, 5);
+  StepItems items = stepItems(7, {kindOf("image", {1, 2, 0, 0, 0, 0, 1}),
+                                  kindOf("target", {3, 3, 1, 0, 0, 0, 0})});
+  Assignment a = Assigner(program.info, Reorder::None).assign(items);
+  ASSERT_EQ(a.microbatches.size(), 3u);
+  EXPECT_EQ(a.part(1, 0, 0).symbols[0], range(0, 2));
+  EXPECT_EQ(a.part(1, 0, 1).symbols[0], range(2, 3));
+  EXPECT_EQ(a.part(1, 2, 0).symbols[0], range(6, 7)); // one sample left
+  EXPECT_EQ(a.part(1, 2, 1).symbols[0], Items());
+  EXPECT_EQ(a.part(0, 0, 0).symbols[0], range(0, 2));
+  EXPECT_EQ(a.part(0, 0, 1).symbols[0], range(2, 3));
+  EXPECT_EQ(a.part(2, 0, 0).symbols[0], range(0, 2));
+  EXPECT_EQ(a.part(2, 0, 1).symbols[0], range(2, 4));
+  EXPECT_EQ(a.part(2, 0, 4).symbols[0], range(6, 7));
+}
+
+TEST(Assignment, EverythingOnceWhateverTheLayoutAndTheMode) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 60; ++round) {
+    auto below = [&](int n) { return int(random() % unsigned(n)); };
+    int64_t global = 1 + below(20), micro = 1 + below(int(global));
+    Chain program(global, micro, 1 + below(5), 1 + below(3), 1 + below(4));
+    program.modules[0].info.costPerItem = 50;
+    program.modules[2].info.costPerToken = 3;
+    program.finish();
+    Counts images, targets;
+    StepItems items;
+    for (int64_t s = 0; s < global; ++s) {
+      images.push_back(below(4));
+      targets.push_back(below(2) * below(9));
+    }
+    items =
+        stepItems(global, {kindOf("image", images), kindOf("target", targets)});
+    for (int64_t i = 0; i < items.kinds[1].count; ++i)
+      items.kinds[1].tokens.push_back(below(100));
+    for (Reorder mode : kModes) {
+      Assigner assigner(program.info, mode);
+      Assignment a = assigner.assign(items);
+      ASSERT_EQ(a.microbatches.size(), size_t(microbatchCount(program.info)));
+      Items samples;
+      for (const Items &places : a.microbatches) {
+        EXPECT_LE(int64_t(places.size()), micro);
+        samples.insert(samples.end(), places.begin(), places.end());
+      }
+      std::sort(samples.begin(), samples.end());
+      EXPECT_EQ(samples, range(0, global));
+      EXPECT_EQ(joined(a, 0), range(0, items.kinds[0].count));
+      EXPECT_EQ(joined(a, 1), range(0, global));
+      EXPECT_EQ(joined(a, 1, 1), range(0, items.kinds[0].count));
+      EXPECT_EQ(joined(a, 2), range(0, items.kinds[1].count));
+      for (size_t k = 0; k < a.microbatches.size(); ++k) // items stay in it
+        for (const PartItems &part : a.modules[0][k])
+          for (int64_t image : part.symbols[0])
+            EXPECT_TRUE(std::binary_search(
+                a.microbatches[k].begin(), a.microbatches[k].end(),
+                items.kinds[0].owner[size_t(image)]));
+      EXPECT_EQ(a.hash(), Assigner(program.info, mode).assign(items).hash());
+      EXPECT_LE(a.lengthAfter, a.lengthBefore + 1e-6);
+      for (const Assignment::Balance &b : a.balance)
+        EXPECT_GE(b.after, 1 - 1e-9);
+    }
+  }
+}
+
+TEST(Assignment, IntraEvensTheWorkWithinBounds) {
+  Chain program(8, 8, 4, 2, 1, 8);
+  program.modules[0].symbols[0].max = 5;
+  program.modules[0].info.costPerItem = 1;
+  program.modules[0].info.costPerToken = 1;
+  program.finish();
+  StepItems items = stepItems(8, {kindOf("image", {3, 1, 2, 2, 3, 0, 3, 2}),
+                                  kindOf("target", {0, 0, 0, 0, 0, 0, 0, 0})});
+  // The first images are large: a contiguous cut puts them together.
+  program.modules[1].symbols[1].max = 16;
+  program.finish();
+  items.kinds[0].tokens.assign(16, 1);
+  for (size_t i : {0, 1, 2, 3})
+    items.kinds[0].tokens[i] = 100;
+  Assignment given = Assigner(program.info, Reorder::None).assign(items),
+             even = Assigner(program.info, Reorder::Intra).assign(items);
+  EXPECT_DOUBLE_EQ(given.balance[0].after, given.balance[0].before);
+  EXPECT_GT(given.balance[0].after, 3);
+  EXPECT_DOUBLE_EQ(even.balance[0].before, given.balance[0].before);
+  EXPECT_LT(even.balance[0].after, 1.01);
+  EXPECT_EQ(even.microbatches, given.microbatches);
+  for (int r = 0; r < 4; ++r)
+    EXPECT_LE(even.part(0, 0, r).symbols[0].size(), 5u);
+  EXPECT_EQ(joined(even, 0), range(0, 16));
+}
+
+TEST(Assignment, InterShortensTheSchedule) {
+  Chain program(12, 2, 1, 1, 1);
+  program.modules[0].info.costPerItem = 1000;
+  program.modules[1].info.costPerItem = 1500;
+  program.modules[2].info.costPerItem = 10;
+  program.finish();
+  // Samples with many images come in pairs.
+  StepItems items =
+      stepItems(12, {kindOf("image", {5, 5, 0, 0, 5, 5, 0, 0, 5, 5, 0, 0}),
+                     kindOf("target", Counts(12, 1))});
+  Assignment a = Assigner(program.info, Reorder::Inter).assign(items);
+  EXPECT_GT(a.lengthBefore, 0);
+  EXPECT_LT(a.lengthAfter, 0.9 * a.lengthBefore);
+  EXPECT_EQ(joined(a, 0), range(0, 30));
+  // Where ten images in a microbatch are too many, others come together.
+  program.modules[0].symbols[0].max = 5;
+  program.finish();
+  EXPECT_NE(errorOf([&] {
+              Assigner(program.info, Reorder::Intra).assign(items);
+            }).find("is 10 in microbatch 0"),
+            std::string::npos);
+  a = Assigner(program.info, Reorder::Inter).assign(items);
+  for (const auto &replicas : a.modules[0])
+    EXPECT_EQ(replicas[0].symbols[0].size(), 5u);
+}
+
+TEST(Assignment, StagesAndCopiesHaveEqualParts) {
+  TestProgram program(6, 6);
+  program.add("vision.0", "image", 3, 100).info.unit = "vision";
+  program.add("vision.1", "image", 3, 100, 3).info.unit = "vision";
+  program.add("llm.0", "sample", 2, 100, 6).info.unit = "llm";
+  program.add("llm.1", "sample", 2, 100, 8).info.unit = "llm";
+  program.add("eyes", "image", 2, 100, 6); // on the ranks of llm.0
+  program.modules[1].info.costPerToken = 7;
+  program.modules[3].info.costPerToken = 9;
+  program.edge(0, 1), program.edge(1, 2), program.edge(2, 3);
+  program.edge(4, 2);
+  program.info.pace = 2;
+  for (int rank : {6, 7})
+    program.row(rank, TaskKind::Copy, 3, 0);
+  program.finish();
+  StepItems items = stepItems(6, {kindOf("image", {4, 0, 1, 2, 0, 2})});
+  items.kinds[0].tokens = {9, 1, 8, 2, 7, 3, 6, 4, 5};
+  items.sampleTokens = {90, 10, 10, 20, 30, 20};
+  Assignment a = Assigner(program.info, Reorder::Both).assign(items);
+  for (int r = 0; r < 3; ++r)
+    EXPECT_EQ(a.part(0, 0, r).symbols, a.part(1, 0, r).symbols);
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(a.part(2, 0, r).symbols, a.part(3, 0, r).symbols);
+    EXPECT_EQ(a.part(4, 0, r).samples, a.part(2, 0, r).symbols[0]);
+    for (int64_t image : a.part(4, 0, r).symbols[0])
+      EXPECT_TRUE(std::binary_search(a.part(2, 0, r).symbols[0].begin(),
+                                     a.part(2, 0, r).symbols[0].end(),
+                                     items.kinds[0].owner[size_t(image)]));
+  }
+  EXPECT_EQ(joined(a, 4), range(0, 9));
+  EXPECT_LT(a.balance[3].after, a.balance[3].before);
+}
+
+TEST(Assignment, WholeBatchModules) {
+  Chain program(5, 2, 2, 2, 1);
+  TestProgram::Module &head = program.add("head", "sample", 1, 5, 2, 3);
+  head.info.wholeBatch = true;
+  head.symbols.push_back({"images", "image", 9});
+  program.finish();
+  StepItems items = stepItems(
+      5, {kindOf("image", {1, 1, 2, 0, 3}), kindOf("target", {0, 0, 0, 0, 0})});
+  Assignment a = Assigner(program.info, Reorder::Both).assign(items);
+  ASSERT_EQ(a.modules[3].size(), 1u);
+  ASSERT_EQ(a.modules[3][0].size(), 3u);
+  for (const PartItems &part : a.modules[3][0]) {
+    EXPECT_EQ(part.symbols[0], range(0, 5));
+    EXPECT_EQ(part.symbols[1], range(0, 7));
+  }
+  RankView view = viewOf(program.info, 3);
+  EXPECT_EQ(view.replica, (std::vector<int32_t>{-1, 1, -1, 1}));
+  EXPECT_EQ(viewOf(program.info, 4).replica,
+            (std::vector<int32_t>{-1, -1, 0, 2}));
+}
+
+TEST(Assignment, Errors) {
+  auto fails = [](const TestProgram &program, const StepItems &items,
+                  const std::string &expected) {
+    for (Reorder mode : kModes) {
+      std::string text =
+          errorOf([&] { Assigner(program.info, mode).assign(items); });
+      EXPECT_NE(text.find(expected), std::string::npos) << text;
+    }
+  };
+  Chain program(4, 4, 1, 2, 1, 4);
+  StepItems items = stepItems(
+      4, {kindOf("image", {1, 3, 1, 1}), kindOf("target", {0, 0, 0, 0})});
+  items.nameOf = [](int64_t place) { return "k" + std::to_string(place); };
+  fails(program, items,
+        "step 3: dim vision.image is 6 in microbatch 0; the program was "
+        "compiled for at most 4, which sample 2 (k2) exceeds");
+  program.modules[0].symbols[0].max = 6;
+  program.modules[1].symbols[1].max = 2;
+  program.finish();
+  fails(program, items, "dim llm.images is 4 in microbatch 0, replica 0");
+  StepItems unknown = items;
+  unknown.kinds[0].owner.clear();
+  fails(program, unknown, "nothing tells which image belongs to which sample");
+  items.kinds[0].name = "sound";
+  fails(program, items,
+        "step 3: module vision works by 'image', but the data have no items");
+
+  TestProgram odd(4, 4);
+  odd.add("vision", "image", 2, 9).symbols.push_back({"batch", "sample", 4});
+  odd.finish();
+  fails(odd, stepItems(4, {kindOf("image", {1, 1, 1, 1})}),
+        "dim vision.batch does not count 'image'");
+}
+
+TEST(Assignment, OneReplicaMayCountAnything) {
+  TestProgram one(4, 2);
+  one.add("vision", "image", 1, 9).symbols.push_back({"batch", "sample", 4});
+  one.finish();
+  StepItems items = stepItems(4, {kindOf("image", {1, 2, 0, 1})});
+  Assignment a = Assigner(one.info, Reorder::Both).assign(items);
+  EXPECT_EQ(a.part(0, 0, 0).symbols,
+            (std::vector<Items>{range(0, 3), range(0, 2)}));
+  // Nobody knows the owners, but all are in one part.
+  one.info.microBatch = 4;
+  items.kinds[0].owner.clear();
+  a = Assigner(one.info, Reorder::Both).assign(items);
+  EXPECT_EQ(a.part(0, 0, 0).symbols,
+            (std::vector<Items>{range(0, 4), range(0, 4)}));
+}
+
+TEST(Assignment, SchedulesThatWaitInACircleAreLeftAlone) {
+  Chain program(4, 1, 1, 1, 1);
+  std::swap(program.rows[0].front(), program.rows[0].back());
+  program.finish();
+  StepItems items = stepItems(
+      4, {kindOf("image", {1, 3, 1, 1}), kindOf("target", {0, 0, 0, 0})});
+  Assignment a = Assigner(program.info, Reorder::Inter).assign(items);
+  EXPECT_EQ(a.lengthAfter, 0);
+  EXPECT_EQ(joined(a, 0), range(0, 6));
+}
+} // namespace
