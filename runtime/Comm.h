@@ -127,8 +127,12 @@ public:
 class Comm {
 public:
   /// The ranks that the launcher (mpirun, srun) has started, or this process
-  /// alone. Throws Error if there is a launcher but no MPI in this program.
-  /// Once in a process.
+  /// alone. Throws CommonError if there is a launcher but no MPI in this
+  /// program. Once in a process.
+  ///
+  /// Where messages do not move on while a rank computes, a thread sees to it;
+  /// DT_PROGRESS=thread or poll in the environment decides instead of the
+  /// probe.
   static std::unique_ptr<Comm> start();
 
   virtual ~Comm() = default;
@@ -192,9 +196,12 @@ protected:
 /// The ranks of one replica of a module as generated code sees them
 /// (Collectives.h): place t is ranks[t]. With groups for all its axes. Made
 /// like Comm::group: by all ranks of the world, members and others, in the same
-/// order, while `comm` lives; null on ranks that are not in it.
+/// order, while `comm` lives; null on ranks that are not in it. Its traffic is
+/// counted as "label.all_reduce", "label.all_gather", "label.reduce_scatter"
+/// and "label.all_to_all".
 std::shared_ptr<TensorParallel>
-makeTensorParallel(Comm &comm, const std::vector<int> &ranks);
+makeTensorParallel(Comm &comm, const std::vector<int> &ranks,
+                   const std::string &label);
 
 } // namespace dt::rt
 

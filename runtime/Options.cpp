@@ -87,12 +87,6 @@ std::map<std::string, Setter> settersFor(Options &o) {
        [&](auto &v) { o.logEvery = real("--log-every", v, true); }},
       {"--ranks",
        [&](auto &v) { o.ranks = int(integer("--ranks", v, 1, 1 << 20)); }},
-      {"--reorder",
-       [&](auto &v) {
-         if (v != "none" && v != "intra" && v != "inter" && v != "both")
-           bad("--reorder", v, "none, intra, inter or both");
-         o.reorder = v;
-       }},
       {"--traffic", text(o.traffic)},
   };
 }
@@ -152,7 +146,6 @@ const char *optionsHelp() {
          "  --save-every K          also every K steps\n"
          "  --resume                continue from the newest checkpoint\n"
          "  --ranks N               start N ranks under mpirun\n"
-         "  --reorder MODE          none, intra, inter or both (the plan's)\n"
          "  --metrics F.jsonl       a JSON object a step\n"
          "  --trace F.json          times of all tasks, for ui.perfetto.dev\n"
          "  --traffic F.json        bytes that ranks sent, by edge and "

@@ -40,8 +40,6 @@ struct Options {
   double logEvery = 15; ///< --log-every SECONDS between lines when the output
                         ///< is not a terminal
   int ranks = 0;       ///< --ranks N: starts N ranks under mpirun
-  std::string reorder; ///< --reorder none|intra|inter|both (default: the
-                       ///< plan's)
   std::string traffic; ///< --traffic F.json: bytes that ranks sent
   bool help = false;   ///< --help
 };

@@ -115,13 +115,13 @@ struct ParameterInfo {
   /// summed, all of them are updated alike. A copy has no place in checkpoints.
   int32_t tied = -1;
   /// Shape before the cuts (with padding), and in files; empty: not cut.
-  Span<int64_t> whole;
-  Span<int64_t> unpadded; ///< empty: as `whole`
-  Span<CutInfo> cuts;     ///< applied one after another
+  Span<int64_t> whole{};
+  Span<int64_t> unpadded{}; ///< empty: as `whole`
+  Span<CutInfo> cuts{};   ///< applied one after another
   /// Axes over which each rank has a partial sum of the gradient (dim and chunk
   /// unused): summed once a step. On every other axis that is not cut all ranks
   /// have the same gradient.
-  Span<CutInfo> partial;
+  Span<CutInfo> partial{};
 };
 
 /// A dim symbol of a module. `item`: the kind of item whose number it counts in

@@ -68,14 +68,6 @@ template <typename Body> std::string failureOf(Body body) {
   return {};
 }
 
-Reorder reorderOf(const ProgramInfo &program, const Options &options) {
-  static const char *const names[] = {"none", "intra", "inter", "both"};
-  for (int i = 0; i < 4; ++i)
-    if (options.reorder == names[i])
-      return Reorder(i);
-  return program.reorder;
-}
-
 nlohmann::json readPlan(const std::string &directory) {
   std::string path = directory + "/plan.json";
   std::ifstream stream(path);
@@ -93,7 +85,7 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
                                         const Options &options, uint64_t seed,
                                         int rank) {
   RankView view = viewOf(program, rank);
-  Reorder reorder = reorderOf(program, options);
+  Reorder reorder = options.reorder.value_or(program.reorder);
   if (!options.batch.empty())
     return openFileBatch(program, plan, options.batch, view, reorder);
   if (options.data.empty())

@@ -8,6 +8,7 @@
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace dt::rt {
@@ -26,6 +27,25 @@ size_t bytesOf(const TensorInfo &tensor, const int64_t *dims, int32_t firstDim) 
                                  : e.scale * dims[e.symbol] + e.offset);
   }
   return bytes;
+}
+
+/// The same items in two blocks.
+void copyRuns(const std::byte *from, const std::vector<ItemRun> &fromRuns,
+              std::byte *to, const std::vector<ItemRun> &toRuns, size_t unit) {
+  size_t i = 0, j = 0;
+  int64_t doneI = 0, doneJ = 0; // items of the current runs
+  while (i < fromRuns.size() && j < toRuns.size()) {
+    int64_t count =
+        std::min(fromRuns[i].count - doneI, toRuns[j].count - doneJ);
+    device::copy(to + size_t(toRuns[j].first + doneJ) * unit,
+                 from + size_t(fromRuns[i].first + doneI) * unit,
+                 size_t(count) * unit);
+    doneI += count, doneJ += count;
+    if (doneI == fromRuns[i].count)
+      ++i, doneI = 0;
+    if (doneJ == toRuns[j].count)
+      ++j, doneJ = 0;
+  }
 }
 
 } // namespace
@@ -137,6 +157,11 @@ void Transfers::receive(const TaskRow &row) {
             [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
               Incoming part;
               part.runs = runs;
+              if (rank == placement.rank()) {
+                receiveFromSelf(arrival, part);
+                arrival.parts.push_back(std::move(part));
+                return;
+              }
               std::byte *to = block + size_t(runs[0].first) * unit;
               if (runs.size() > 1) {
                 part.packed.resize(size_t(count) * unit);
@@ -156,6 +181,8 @@ void Transfers::send(const TaskRow &row) {
   const std::string &name = labels[2 * size_t(row.index) + row.gradient];
   forRoutes(end, row.gradient, row.microbatch, row.peer,
             [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
+              if (rank == placement.rank())
+                return sendToSelf(row, end, runs, unit);
               Departure out;
               out.module = end.module;
               out.received = end.buffer->received;
@@ -170,11 +197,58 @@ void Transfers::send(const TaskRow &row) {
                 }
                 from = out.packed.data();
               }
-              bool self = rank == placement.rank();
               out.request = comm.isend(from, size_t(count) * unit, rank, tag,
-                                       self ? "self" : name.c_str());
+                                       name.c_str());
               departures.push_back(std::move(out));
             });
+}
+
+void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
+  part.self = true;
+  for (auto it = stashes.begin(); it != stashes.end(); ++it) {
+    if (it->edge != arrival.edge || it->microbatch != arrival.microbatch ||
+        it->gradient != arrival.gradient)
+      continue;
+    size_t unit = itemBytes(arrival.end, arrival.microbatch), at = 0;
+    std::byte *block = regions.address(arrival.end.module, *arrival.end.buffer,
+                                       arrival.slot);
+    for (const ItemRun &run : part.runs) {
+      size_t bytes = size_t(run.count) * unit;
+      device::copyToDevice(block + size_t(run.first) * unit,
+                           it->packed.data() + at, bytes);
+      at += bytes;
+    }
+    part.here = true;
+    stashes.erase(it);
+    return;
+  }
+}
+
+void Transfers::sendToSelf(const TaskRow &row, const End &end,
+                           const std::vector<ItemRun> &runs, size_t unit) {
+  const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
+  for (Arrival &arrival : arrivals) {
+    if (arrival.edge != row.index || arrival.microbatch != row.microbatch ||
+        arrival.gradient != row.gradient)
+      continue;
+    std::byte *target = regions.address(arrival.end.module,
+                                        *arrival.end.buffer, arrival.slot);
+    for (Incoming &part : arrival.parts) {
+      if (!part.self || part.here)
+        continue;
+      copyRuns(block, runs, target, part.runs, unit);
+      part.here = true;
+      return;
+    }
+  }
+  Stash stash{row.index, row.microbatch, row.gradient, {}};
+  for (const ItemRun &run : runs) {
+    size_t at = stash.packed.size(), bytes = size_t(run.count) * unit;
+    stash.packed.resize(at + bytes);
+    device::copyToHost(stash.packed.data() + at,
+                       block + size_t(run.first) * unit, bytes);
+  }
+  stashes.push_back(std::move(stash));
 }
 
 void Transfers::copy(const TaskRow &row) {
@@ -234,6 +308,10 @@ void Transfers::complete(Arrival &arrival) {
   size_t unit = itemBytes(arrival.end, arrival.microbatch);
   for (Incoming &part : arrival.parts) {
     part.request.wait();
+    if (part.self && !part.here)
+      throw Error("step cannot run: what reads " +
+                  labels[2 * arrival.edge + size_t(arrival.gradient)] +
+                  " comes before what sends it");
     if (part.packed.empty())
       continue;
     const std::byte *from = part.packed.data();
@@ -284,6 +362,7 @@ void Transfers::finish() {
   for (Arrival &arrival : arrivals)
     complete(arrival);
   arrivals.clear();
+  stashes.clear();
   for (Departure &departure : departures)
     departure.request.wait();
   departures.clear();

@@ -5,8 +5,8 @@
 // What the rows Receive, Send and Copy do. Which rows of a tensor go where is
 // computed on both ends (Routes.h); a message has the rows of one (edge,
 // microbatch, direction, pair of ranks). Where they lie together they go
-// straight from and into the arena, else through a packed copy. Messages are
-// host memory: programs for other devices have one rank and copies only.
+// straight from and into the arena, else through a packed copy. Messages
+// between ranks are host memory: programs for other devices have one rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,6 +60,7 @@ private:
     Request request;
     std::vector<ItemRun> runs;
     std::vector<std::byte> packed; ///< empty: it came into place
+    bool self = false, here = false; ///< from this rank; has come
   };
   struct Arrival {
     size_t edge;
@@ -76,6 +77,13 @@ private:
     Request request;
     std::vector<std::byte> packed;
   };
+  /// From this rank to itself, sent before it was asked for.
+  struct Stash {
+    size_t edge;
+    int64_t microbatch;
+    bool gradient;
+    std::vector<std::byte> packed;
+  };
 
   End endOf(size_t edge, bool gradient, bool sending) const;
   const Items &items(const EdgeInfo &edge, const EdgeShape &shape,
@@ -87,6 +95,9 @@ private:
   template <typename Body>
   void forRoutes(const End &own, bool gradient, int64_t microbatch,
                  int32_t peer, Body body) const;
+  void receiveFromSelf(Arrival &arrival, Incoming &part);
+  void sendToSelf(const TaskRow &row, const End &end,
+                  const std::vector<ItemRun> &runs, size_t unit);
   void complete(Arrival &arrival);
   void gather(const Arrival &arrival);
 
@@ -100,6 +111,7 @@ private:
   const Batch *batch = nullptr;
   std::list<Arrival> arrivals;
   std::list<Departure> departures;
+  std::list<Stash> stashes;
 };
 
 } // namespace dt::rt

@@ -52,7 +52,7 @@ static FailureOr<OwningOpRef<ModuleOp>> convert(rt::ProgramOp program, const Tar
     scope.reserve(name);
   for (auto module : program.getBody().getOps<rt::ModuleOp>()) {
     b.setInsertionPointToEnd(result->getBody());
-    ModuleEmitter emitter(module, program.getScratch(), target, b, scope);
+    ModuleEmitter emitter(module, target, b, scope);
     if (failed(emitter.emit()))
       return failure();
     names.push_back(emitter.getNames());
@@ -128,6 +128,16 @@ static constexpr char mainFile[] = R"cpp(// The training program's entry.
 int main(int argc, char **argv) { return dt::rt::trainMain(kProgram, PROGRAM_DIRECTORY, argc, argv); }
 )cpp";
 
+std::string mpiSetting(bool ranks) {
+  return ranks ? "" : "option(DT_MPI \"Run as several ranks if MPI is found\" OFF) # the plan has one rank\n";
+}
+
+/// One rt.rank a rank.
+static bool hasManyRanks(rt::ProgramOp program) {
+  auto isRank = [](Operation &op) { return op.getName().getStringRef() == "rt.rank"; };
+  return llvm::count_if(program.getBody().front(), isRank) > 1;
+}
+
 LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
   rt::ProgramOp program = findProgram(module);
   auto target = findTarget(module, options.target);
@@ -141,7 +151,7 @@ LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
   if (failed(emitted) || failed(print(**emitted, files)))
     return failure();
   files.push_back({"main.cpp", mainFile});
-  files.push_back({"CMakeLists.txt", target->cmakeLists(identifier(program.getSymName()), sources)});
+  files.push_back({"CMakeLists.txt", target->cmakeLists(identifier(program.getSymName()), sources, hasManyRanks(program))});
   return writeDirectory(module, program, *target, files, options);
 }
 

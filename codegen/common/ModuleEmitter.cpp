@@ -13,9 +13,8 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-ModuleEmitter::ModuleEmitter(rt::ModuleOp module, int64_t scratchOffset, const Target &target, OpBuilder &builder,
-                             NameScope &scope)
-    : module(module), scratchOffset(scratchOffset), target(target), b(builder), loc(module.getLoc()), scope(scope) {
+ModuleEmitter::ModuleEmitter(rt::ModuleOp module, const Target &target, OpBuilder &builder, NameScope &scope)
+    : module(module), target(target), b(builder), loc(module.getLoc()), scope(scope) {
   names.module = scope.unique(module.getSymName());
   names.type = typeIdentifier(names.module);
 }
@@ -139,7 +138,7 @@ LogicalResult ModuleEmitter::emitHeader() {
     field("scratch", emitc::PointerType::get(opaque("std::byte")), "shared by all tasks");
     field("seeds", emitc::PointerType::get(opaque("const float")), "per loss: its weight / the step's denominator");
     field("stream", emitc::PointerType::get(opaque("void")), "null on the CPU");
-    field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")), "ranks of this replica");
+    field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")), "the ranks of this replica");
   }
   line("");
   line((names.type + "Context " + names.module + "_context(const dt::rt::TaskContext &task);"));
@@ -155,11 +154,8 @@ void ModuleEmitter::emitContextFunction() {
   auto argument = b.getInsertionBlock()->getArgument(0);
   line("const dt::rt::TaskContext &task = {};", argument);
   line(names.type + "Context context;");
-  SmallVector<std::string> symbols;
-  for (auto [i, symbol] : llvm::enumerate(module.getBody().getOps<rt::SymbolOp>())) {
-    symbols.push_back(symbol.getSymName().str());
+  for (auto [i, symbol] : llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
     line("context.size." + identifier(symbol.getSymName()) + " = task.dims[" + std::to_string(i) + "];");
-  }
   auto place = [&](StringRef target, Type element, const Twine &address) {
     line((target + " = reinterpret_cast<" + cTypeName(element) + " *>(" + address + ");").str());
   };
@@ -174,16 +170,11 @@ void ModuleEmitter::emitContextFunction() {
     auto type = cast<rt::BufferType>(decl.getType());
     std::string address = "task.arena + " + std::to_string(decl.getOffset());
     if (decl.getStride())
-      address += " + task.slot * int64_t(" + std::to_string(decl.getStride()) + ")";
-    if (decl.getRows()) {
-      // A unit of the row symbol is as many bytes as the buffer has with the symbol at 1.
-      auto one = type.getNumBytes().substitute([](StringRef) { return std::optional<nn::DimExpr>(1); });
-      auto at = llvm::find(symbols, *decl.getRows()) - symbols.begin();
-      address += " + task.rows[" + std::to_string(at) + "] * int64_t(" + dimText(one) + ")";
-    }
+      address += std::string(decl.getReceived() ? " + task.received" : " + task.slot") + " * int64_t(" +
+                 std::to_string(decl.getStride()) + ")";
     place("context.arena." + names.buffers[decl.getSymName()], type.getElementType(), address);
   }
-  line("context.scratch = task.arena + " + std::to_string(scratchOffset) + ";");
+  line("context.scratch = task.scratch;");
   line("context.seeds = task.seeds;");
   line("context.stream = task.stream;");
   line("context.group = task.group;");

@@ -28,8 +28,7 @@ struct ModuleNames {
 class ModuleEmitter {
 public:
   /// Adds files to `builder`'s module. `scope` has the names of all modules' globals.
-  ModuleEmitter(rt::ModuleOp module, int64_t scratchOffset, const Target &target, mlir::OpBuilder &builder,
-                NameScope &scope);
+  ModuleEmitter(rt::ModuleOp module, const Target &target, mlir::OpBuilder &builder, NameScope &scope);
 
   mlir::LogicalResult emit();
   const ModuleNames &getNames() const { return names; }
@@ -61,7 +60,6 @@ private:
   mlir::Type pointer(mlir::Type element, bool isConst) const;
 
   rt::ModuleOp module;
-  int64_t scratchOffset;
   const Target &target;
   mlir::OpBuilder &b;
   mlir::Location loc;

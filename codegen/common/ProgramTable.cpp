@@ -14,6 +14,8 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/xxhash.h"
 
+#include <map>
+
 using namespace mlir;
 
 namespace dt::codegen {
@@ -26,24 +28,36 @@ std::string onnxFileName(StringRef file) {
   return llvm::join(parts, "/");
 }
 
+SmallVector<int64_t> fileShape(const ParameterRow &row) {
+  rt::ParameterDeclOp decl = row.decl;
+  if (auto layout = decl.getLayout())
+    return SmallVector<int64_t>(layout->getUnpadded().empty() ? layout->getShape() : layout->getUnpadded());
+  SmallVector<int64_t> shape;
+  for (const nn::DimExpr &dim : cast<rt::BufferType>(decl.getType()).getShape())
+    shape.push_back(dim.asConstant().value_or(-1));
+  return shape;
+}
+
 FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program) {
   std::vector<ParameterRow> rows;
-  for (auto module : program.getBody().getOps<rt::ModuleOp>())
+  for (auto [m, module] : llvm::enumerate(program.getBody().getOps<rt::ModuleOp>()))
     for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
       if (decl.getIndex() < 0 || decl.getIndex() > (1 << 24))
         return decl.emitOpError("has an index out of range"), failure();
       if (size_t(decl.getIndex()) >= rows.size())
         rows.resize(decl.getIndex() + 1);
       ParameterRow &row = rows[decl.getIndex()];
-      if (row.decl && (row.decl.getOffset() != decl.getOffset() || row.decl.getType() != decl.getType())) {
-        InFlightDiagnostic diagnostic = decl.emitOpError("is tied to a parameter of another offset or type");
+      if (row.decl && (row.decl.getOffset() != decl.getOffset() || row.decl.getType() != decl.getType() ||
+                       row.module != int64_t(m))) {
+        InFlightDiagnostic diagnostic = decl.emitOpError("is tied to a parameter of another module, offset or type");
         diagnostic.attachNote(row.decl.getLoc()) << "this one";
         return failure();
       }
       if (!row.decl) {
         row.decl = decl;
+        row.module = m;
         row.name = (module.getExternalName() + "." + decl.getSymName()).str();
-        row.fromFile = !decl.getInit();
+        row.fromFile = !decl.getInit() && !decl.getTiedAttr();
       }
       for (auto attribute : decl.getOnnx()) {
         std::pair<std::string, std::string> place;
@@ -55,9 +69,12 @@ FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program) {
           row.onnx.push_back(place);
       }
     }
-  for (auto [i, row] : llvm::enumerate(rows))
+  for (auto [i, row] : llvm::enumerate(rows)) {
     if (!row.decl)
       return program.emitOpError() << "has no parameter with index " << i, failure();
+    if (i && rows[i - 1].module > row.module)
+      return row.decl.emitOpError("stands before parameters of an earlier module"), failure();
+  }
   return rows;
 }
 
@@ -82,7 +99,11 @@ private:
   LogicalResult loss(rt::LossOp loss, std::string &row);
   FailureOr<std::string> optimizer();
   int64_t moduleIndex(StringRef name);
-  LogicalResult tasks();
+  LogicalResult edge(rt::EdgeOp edge, std::string &row);
+  std::string rankRows(rt::RankOp rank);
+  std::string numbers(StringRef name, ArrayRef<int64_t> values);
+  std::string cuts(StringRef name, ArrayRef<dist::CutAttr> values);
+  void collectIndices();
   void line(StringRef text) { emitc::VerbatimOp::create(b, loc, b.getStringAttr(text), ValueRange()); }
 
   rt::ProgramOp program;
@@ -91,7 +112,9 @@ private:
   Location loc;
   NameScope scope;
   std::string hashed; ///< text of all tables: what the plan hash is over
-  llvm::StringMap<std::string> shapes; ///< extents -> array
+  llvm::StringMap<std::string> shapes, cutTables, rowTables; ///< contents -> array
+  llvm::StringMap<int64_t> modules, losses;
+  llvm::StringMap<int64_t> parameterRows; ///< "module.symbol" in IR -> row
 };
 
 std::string TableEmitter::array(StringRef type, StringRef name, ArrayRef<std::string> rows) {
@@ -134,11 +157,10 @@ std::string TableEmitter::tensorInfo(StringRef label, rt::BufferType type, Array
 }
 
 std::string TableEmitter::bufferInfo(StringRef label, rt::BufferDeclOp decl, ArrayRef<std::string> symbols) {
-  int64_t rows = -1;
-  if (decl.getRows())
-    rows = llvm::find(symbols, *decl.getRows()) - symbols.begin();
+  std::string flags = decl.getCut() ? (decl.getReceived() ? ", true, true" : ", false, true")
+                                    : (decl.getReceived() ? ", true" : "");
   return "{" + tensorInfo(label, cast<rt::BufferType>(decl.getType()), symbols) + ", " +
-         std::to_string(decl.getOffset()) + ", " + std::to_string(decl.getStride()) + ", " + std::to_string(rows) + "}";
+         std::to_string(decl.getOffset()) + ", " + std::to_string(decl.getStride()) + flags + "}";
 }
 
 static SmallVector<std::string> symbolsOf(rt::ModuleOp module) {
@@ -148,10 +170,30 @@ static SmallVector<std::string> symbolsOf(rt::ModuleOp module) {
   return result;
 }
 
+std::string TableEmitter::numbers(StringRef name, ArrayRef<int64_t> values) {
+  return array("int64_t", name, llvm::map_to_vector(values, [](int64_t v) { return std::to_string(v); }));
+}
+
+std::string TableEmitter::cuts(StringRef name, ArrayRef<dist::CutAttr> values) {
+  SmallVector<std::string> rows;
+  for (dist::CutAttr cut : values)
+    rows.push_back("{" + std::to_string(cut.getDim()) + ", " + std::to_string(cut.getChunk()) + ", " +
+                   std::to_string(cut.getOver()) + ", " + std::to_string(cut.getStride()) + "}");
+  if (rows.empty())
+    return "{}";
+  std::string &table = cutTables[llvm::join(rows, ",")];
+  if (table.empty())
+    table = array("dt::rt::CutInfo", name, rows);
+  return table;
+}
+
 LogicalResult TableEmitter::parameters() {
   auto rows = collectParameters(program);
   if (failed(rows))
     return failure();
+  for (auto module : program.getBody().getOps<rt::ModuleOp>())
+    for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>())
+      parameterRows[(module.getSymName() + "." + decl.getSymName()).str()] = decl.getIndex();
   auto flag = [](bool value) { return value ? "true" : "false"; };
   SmallVector<std::string> table;
   for (ParameterRow &row : *rows) {
@@ -160,23 +202,45 @@ LogicalResult TableEmitter::parameters() {
     for (auto &[file, initializer] : row.onnx)
       places.push_back("{" + quoted(file) + ", " + quoted(initializer) + "}");
     std::string onnx = array("dt::rt::OnnxRef", "kOnnx_" + row.name, places);
-    table.push_back("{.tensor = " + tensorInfo(row.name, cast<rt::BufferType>(decl.getType()), {}) + ", .offset = " +
-                    std::to_string(decl.getOffset()) + ", .trainable = " + flag(decl.getTrainable()) +
-                    ", .hasGradient = " + flag(decl.getGradient()) + ", .decay = " + flag(decl.getDecay()) +
-                    ", .init = " + (decl.getInit() ? quoted(*decl.getInit()) : "nullptr") + ", .onnx = " + onnx + "}");
+    std::string text = "{.tensor = " + tensorInfo(row.name, cast<rt::BufferType>(decl.getType()), {}) +
+                       ", .module = " + std::to_string(row.module) + ", .offset = " + std::to_string(decl.getOffset()) +
+                       ", .trainable = " + flag(decl.getTrainable()) + ", .hasGradient = " + flag(decl.getGradient()) +
+                       ", .decay = " + flag(decl.getDecay()) +
+                       ", .init = " + (decl.getInit() ? quoted(*decl.getInit()) : "nullptr") + ", .onnx = " + onnx;
+    if (auto tied = decl.getTiedAttr())
+      text += ", .tied = " + std::to_string(parameterRows.lookup(
+                                 (tied.getRootReference().getValue() + "." + tied.getLeafReference().getValue()).str()));
+    if (auto layout = decl.getLayout()) {
+      text += ", .whole = " + numbers("kWhole_" + row.name, layout->getShape());
+      if (!layout->getUnpadded().empty())
+        text += ", .unpadded = " + numbers("kUnpadded_" + row.name, layout->getUnpadded());
+      text += ", .cuts = " + cuts("kCuts_" + row.name, layout->getCuts());
+    }
+    if (auto partial = decl.getPartialAttr(); partial && !partial.empty())
+      text += ", .partial = " +
+              cuts("kPartial_" + row.name, llvm::to_vector(partial.getAsRange<dist::CutAttr>()));
+    table.push_back(text + "}");
   }
   array("dt::rt::ParameterInfo", "kParameters", table);
   return success();
 }
 
+void TableEmitter::collectIndices() {
+  for (auto module : program.getBody().getOps<rt::ModuleOp>())
+    modules.insert({module.getSymName(), int64_t(modules.size())});
+  for (auto loss : program.getBody().getOps<rt::LossOp>())
+    losses.insert({loss.getSymName(), int64_t(losses.size())});
+}
+
 int64_t TableEmitter::moduleIndex(StringRef name) {
-  int64_t index = 0;
-  for (auto module : program.getBody().getOps<rt::ModuleOp>()) {
-    if (module.getSymName() == name)
-      return index;
-    ++index;
-  }
-  return -1;
+  auto it = modules.find(name);
+  return it == modules.end() ? -1 : it->second;
+}
+
+static std::string number(double value) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.17g", value);
+  return text;
 }
 
 LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name, std::string &row) {
@@ -208,26 +272,50 @@ LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name,
       return failure();
     outputs.push_back(bufferInfo(output.getName(), decl, symbols));
   }
-  std::string forward = "nullptr", backward = "nullptr";
-  for (auto stage : module.getBody().getOps<rt::StageOp>()) {
-    std::string function = name.stages.lookup((rt::stringifyStageKind(stage.getKind()) + "@" + stage.getCallee()).str());
-    if (stage.getKind() == rt::StageKind::forward)
-      forward = function;
-    else if (stage.getKind() == rt::StageKind::backward)
-      backward = function;
-  }
+  std::map<rt::StageKind, std::string> functions;
+  for (auto stage : module.getBody().getOps<rt::StageOp>())
+    functions[stage.getKind()] =
+        name.stages.lookup((rt::stringifyStageKind(stage.getKind()) + "@" + stage.getCallee()).str());
+  auto function = [&](rt::StageKind kind) {
+    auto it = functions.find(kind);
+    return it == functions.end() ? std::string("nullptr") : it->second;
+  };
+  auto field = [](StringRef name, uint64_t value) { return (", ." + name + " = " + Twine(int64_t(value))).str(); };
   row = "{.name = " + quoted(module.getSymName()) + ", .origin = " + quoted(module.getExternalName()) +
+        ", .unit = " + quoted(module.getUnitName()) + field("stage", module.getStage()) +
+        ", .item = " + quoted(module.getItem()) +
         ", .symbols = " + array("dt::rt::SymbolInfo", "kSymbols_" + name.module, symbolRows) +
         ", .inputs = " + array("dt::rt::InputInfo", "kInputs_" + name.module, inputs) +
-        ", .outputs = " + array("dt::rt::BufferInfo", "kOutputs_" + name.module, outputs) + ", .forward = " + forward +
-        ", .backward = " + backward + ", .wholeBatch = " + (module.getWholeBatch() ? "true" : "false") + "}";
+        ", .outputs = " + array("dt::rt::BufferInfo", "kOutputs_" + name.module, outputs) +
+        ", .forward = " + function(rt::StageKind::forward) + ", .backward = " + function(rt::StageKind::backward) +
+        ", .backwardInput = " + function(rt::StageKind::backward_input) +
+        ", .backwardWeight = " + function(rt::StageKind::backward_weight) +
+        ", .wholeBatch = " + (module.getWholeBatch() ? "true" : "false") + field("arenaBytes", module.getArena()) +
+        field("scratchBytes", module.getScratch()) + field("parameterBytes", module.getParameters()) +
+        field("trainableBytes", module.getTrainable()) + field("tp", module.getTp()) + field("dp", module.getDp()) +
+        ", .ranks = " +
+        array("int32_t", "kRanks_" + name.module,
+              llvm::map_to_vector(module.getRanks(), [](int64_t r) { return std::to_string(r); })) +
+        field("zero", module.getZero()) + ", .costPerItem = " + number(module.getCost().convertToDouble()) + "}";
   return success();
 }
 
-static std::string number(double value) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%.17g", value);
-  return text;
+LogicalResult TableEmitter::edge(rt::EdgeOp edge, std::string &row) {
+  auto buffer = [&](StringRef module, FlatSymbolRefAttr name) -> std::string {
+    if (!name)
+      return "{}";
+    auto op = program.lookupSymbol<rt::ModuleOp>(module);
+    auto decl = op.lookupSymbol<rt::BufferDeclOp>(name.getAttr());
+    return bufferInfo(decl.getSymName(), decl, symbolsOf(op));
+  };
+  bool gradient = bool(edge.getProducedAttr());
+  row = ("{.from = " + Twine(moduleIndex(edge.getSource())) + ", .fromOutput = " + Twine(edge.getOutput()) +
+         ", .to = " + Twine(moduleIndex(edge.getTarget())) + ", .toInput = " + Twine(edge.getInput()) +
+         ", .gradient = " + (gradient ? "true" : "false") + ", .produced = ")
+            .str() +
+        buffer(edge.getTarget(), edge.getProducedAttr()) + ", .consumed = " +
+        buffer(edge.getSource(), edge.getConsumedAttr()) + "}";
+  return success();
 }
 
 LogicalResult TableEmitter::loss(rt::LossOp loss, std::string &row) {
@@ -297,59 +385,77 @@ FailureOr<std::string> TableEmitter::optimizer() {
   return "{" + llvm::join(fields, ", ") + "}";
 }
 
-LogicalResult TableEmitter::tasks() {
-  SmallVector<std::string> losses, rows;
-  for (auto loss : program.getBody().getOps<rt::LossOp>())
-    losses.push_back(loss.getSymName().str());
-  for (auto task : program.getBody().getOps<rt::TaskOp>()) {
-    bool denominator = task.getKind() == rt::StageKind::denominator;
-    int64_t index = denominator ? llvm::find(losses, task.getSubject()) - losses.begin() : moduleIndex(task.getSubject());
-    if (index < 0 || (denominator && size_t(index) == losses.size()))
-      return task.emitOpError() << "is about no " << (denominator ? "rt.loss" : "rt.module") << ": " << task.getSubject();
-    StringRef kind = denominator                                   ? "Denominator"
-                     : task.getKind() == rt::StageKind::forward ? "Forward"
-                                                                    : "Backward";
-    rows.push_back(("{dt::rt::TaskKind::" + kind + ", " + Twine(index) + ", " + Twine(task.getMicrobatch()) + ", " +
-                    Twine(task.getSlot()) + "}")
-                       .str());
+/// The table of a rank's rows; ranks with equal rows share it.
+std::string TableEmitter::rankRows(rt::RankOp rank) {
+  static constexpr StringLiteral kinds[] = {"Denominator", "Forward", "Backward", "BackwardInput", "BackwardWeight",
+                                            "Receive",     "Send",    "Copy",     "Reduce"};
+  SmallVector<std::string> rows;
+  for (auto task : rank.getBody().getOps<rt::TaskOp>()) {
+    int64_t index = task.getEdge()                                     ? int64_t(*task.getEdge())
+                    : task.getKind() == rt::TaskKind::denominator ? losses.lookup(*task.getSubject())
+                                                                       : moduleIndex(*task.getSubject());
+    std::string row = ("{dt::rt::TaskKind::" + kinds[unsigned(task.getKind())] + ", " + Twine(index) + ", " +
+                       Twine(task.getMicrobatch()) + ", " + Twine(task.getSlot()))
+                          .str();
+    if (task.getReceived() || task.getEdge())
+      row += ", " + std::to_string(task.getReceived());
+    if (task.getEdge())
+      row += ", " + std::to_string(task.getPeer());
+    rows.push_back(row + (task.getGradient() ? ", true}" : "}"));
   }
-  array("dt::rt::TaskRow", "kRows", rows);
-  return success();
+  if (rows.empty())
+    return "{}";
+  std::string &table = rowTables[llvm::join(rows, ",")];
+  if (table.empty())
+    table = array("dt::rt::TaskRow", "kRows" + std::to_string(rank.getRank()), rows);
+  return table;
 }
 
 LogicalResult TableEmitter::emit() {
   scope.reserve("kProgram");
+  collectIndices();
   if (failed(parameters()))
     return failure();
-  SmallVector<std::string> modules, losses;
+  SmallVector<std::string> modules, edges, losses, ranks;
   for (auto [op, name] : llvm::zip(program.getBody().getOps<rt::ModuleOp>(), names)) {
     modules.emplace_back();
     if (failed(module(op, name, modules.back())))
       return failure();
   }
   array("dt::rt::ModuleInfo", "kModules", modules);
+  for (auto op : program.getBody().getOps<rt::EdgeOp>()) {
+    edges.emplace_back();
+    if (failed(edge(op, edges.back())))
+      return failure();
+  }
+  std::string edgeTable = array("dt::rt::EdgeInfo", "kEdges", edges);
   for (auto op : program.getBody().getOps<rt::LossOp>()) {
     losses.emplace_back();
     if (failed(loss(op, losses.back())))
       return failure();
   }
   std::string lossTable = array("dt::rt::LossInfo", "kLosses", losses);
-  if (failed(tasks()))
-    return failure();
+  for (auto op : program.getBody().getOps<rt::RankOp>())
+    ranks.push_back("{" + rankRows(op) + "}");
+  std::string rankTable = array("dt::rt::RankInfo", "kRanks", ranks);
   FailureOr<std::string> rule = optimizer();
   if (failed(rule))
     return failure();
   auto parameterTable = program.getBody().walk([](rt::ParameterDeclOp) { return WalkResult::interrupt(); });
-  bool anyTask = !program.getBody().getOps<rt::TaskOp>().empty();
-  std::string value = std::string("{\n    .name = ") + quoted(program.getSymName()) + ",\n    .planHash = 0x" +
-                      llvm::utohexstr(llvm::xxh3_64bits(hashed + *rule)) + "u,\n    .parameters = " +
-                      (parameterTable.wasInterrupted() ? "kParameters" : "{}") + ",\n    .modules = kModules,\n    .losses = " +
-                      lossTable + ",\n    .rows = " + (anyTask ? "kRows" : "{}") + ",\n    .optimizer = " + *rule +
-                      ",\n    .arenaBytes = " + std::to_string(program.getArenaBytes()) + ",\n    .parameterBytes = " +
-                      std::to_string(program.getParameterBytes()) + ",\n    .globalBatch = " +
-                      std::to_string(program.getGlobalBatch()) + ",\n    .microBatch = " +
-                      std::to_string(program.getMicroBatch()) + ",\n    .seed = " +
-                      std::to_string(uint64_t(program.getSeed())) + "u}";
+  std::string reorder = program.getReorder().str();
+  reorder[0] = llvm::toUpper(reorder[0]);
+  std::string rest = std::string(",\n    .parameters = ") +
+                     (parameterTable.wasInterrupted() ? "kParameters" : "{}") + ",\n    .modules = kModules" +
+                     ",\n    .edges = " + edgeTable + ",\n    .losses = " + lossTable + ",\n    .ranks = " + rankTable +
+                     ",\n    .pace = " + std::to_string(moduleIndex(program.getPace())) +
+                     ",\n    .schedule = " + quoted(program.getSchedule()) + ",\n    .optimizer = " + *rule +
+                     ",\n    .globalBatch = " + std::to_string(program.getGlobalBatch()) +
+                     ",\n    .microBatch = " + std::to_string(program.getMicroBatch()) +
+                     ",\n    .seed = " + std::to_string(uint64_t(program.getSeed())) + "u" +
+                     ",\n    .reorder = dt::rt::Reorder::" + reorder +
+                     ",\n    .bucketBytes = " + std::to_string(program.getBucket()) + "}";
+  std::string value = "{\n    .name = " + quoted(program.getSymName()) + ",\n    .planHash = 0x" +
+                      llvm::utohexstr(llvm::xxh3_64bits(hashed + rest)) + "u" + rest;
   global("dt::rt::ProgramInfo", "kProgram", value, /*isStatic=*/false);
   return success();
 }
@@ -362,7 +468,7 @@ LogicalResult emitProgramTable(rt::ProgramOp program, ArrayRef<ModuleNames> modu
   auto file = emitc::FileOp::create(b, loc, "program.cpp");
   b.setInsertionPointToStart(&file.getBodyRegion().front());
   auto line = [&](const Twine &text) { emitc::VerbatimOp::create(b, loc, b.getStringAttr(text), ValueRange()); };
-  line("// Tables of the program: parameters, modules, losses, one step of tasks.");
+  line("// Tables of the program: parameters, modules, edges, losses, what every rank does in a step.");
   line("// Generated by DistTrain; see README.md in this directory.");
   emitc::IncludeOp::create(b, loc, b.getStringAttr("runtime/Program.h"));
   line("");

@@ -11,13 +11,17 @@
 
 namespace dt::codegen {
 
-/// A parameter as the program's table has it: one for all modules that tie it.
+/// A parameter as the program's table has it: one for all names in a module that are tied.
 struct ParameterRow {
   rt::ParameterDeclOp decl;
-  std::string name; ///< "module.symbol" of the first module that declares it
+  int64_t module = 0; ///< index in the program
+  std::string name;   ///< "module.symbol" with the module's origin
   llvm::SmallVector<std::pair<std::string, std::string>> onnx; ///< file below onnx/, initializer
-  bool fromFile;    ///< its initial value is in the ONNX file
+  bool fromFile; ///< its initial value is in the ONNX file, and no other row has it
 };
+
+/// The shape that files have: before cuts, without padding.
+llvm::SmallVector<int64_t> fileShape(const ParameterRow &row);
 
 /// Rows in table order. Fails if indices have gaps or tied declarations disagree.
 mlir::FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program);

@@ -39,8 +39,9 @@ public:
   /// The address of a table of constants called `name`.
   virtual std::string constantAddress(llvm::StringRef name) const { return name.str(); }
 
-  /// What the emitted CMakeLists.txt says; `sources` are the generated ones.
-  virtual std::string cmakeLists(llvm::StringRef program, llvm::ArrayRef<std::string> sources) const = 0;
+  /// What the emitted CMakeLists.txt says; `sources` are the generated ones. Without `ranks` (the program has one)
+  /// MPI is not looked for.
+  virtual std::string cmakeLists(llvm::StringRef program, llvm::ArrayRef<std::string> sources, bool ranks) const = 0;
   /// Folders of runtime/ of other targets, which are not copied.
   virtual bool wantsRuntimeFile(llvm::StringRef path) const = 0;
 };
@@ -49,6 +50,9 @@ public:
 std::unique_ptr<Target> createTarget(llvm::StringRef name);
 std::unique_ptr<Target> createCpuTarget();
 std::unique_ptr<Target> createCudaTarget();
+
+/// The line of the emitted CMakeLists.txt that leaves MPI out; nothing for several ranks.
+std::string mpiSetting(bool ranks);
 
 /// Number of points of a kernel.
 nn::DimExpr numPoints(rt::KernelOp kernel);

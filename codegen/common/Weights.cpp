@@ -85,7 +85,11 @@ nn::OnnxAttr originOf(const ParameterRow &row) {
 }
 
 int64_t bytesOf(const ParameterRow &row) {
-  return cast<rt::BufferType>(rt::ParameterDeclOp(row.decl).getType()).getNumBytes().asConstant().value_or(-1);
+  Type element = cast<rt::BufferType>(rt::ParameterDeclOp(row.decl).getType()).getElementType();
+  int64_t bytes = nn::getElementBytes(element);
+  for (int64_t dim : fileShape(row))
+    bytes = dim < 0 || bytes < 0 ? -1 : bytes * dim;
+  return bytes;
 }
 
 llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
@@ -97,8 +101,8 @@ llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
     if (bytes < 0)
       return llvm::createStringError("parameter '" + row->name + "' has no constant shape");
     llvm::json::Array shape;
-    for (const nn::DimExpr &dim : type.getShape())
-      shape.push_back(dim.constant());
+    for (int64_t dim : fileShape(*row))
+      shape.push_back(dim);
     object[row->name] = llvm::json::Object{{"dtype", safetensorsType(type.getElementType())},
                                            {"shape", std::move(shape)},
                                            {"data_offsets", llvm::json::Array{at, at + bytes}}};

@@ -64,7 +64,7 @@ public:
   }
   bool simdLoops() const override { return true; }
   bool wantsRuntimeFile(StringRef path) const override { return !path.starts_with("cuda/"); }
-  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources) const override;
+  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const override;
 
   LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder, NameScope &names, KernelBody &body) const override {
     nn::Shape bounds = kernel.getBoundExprs();
@@ -107,7 +107,7 @@ public:
   }
 };
 
-std::string CpuTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources) const {
+std::string CpuTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const {
   return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
 cmake_minimum_required(VERSION 3.18)
 project()cmake" + program.str() + R"cmake( LANGUAGES C CXX)
@@ -121,7 +121,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-add_subdirectory(runtime)
+)cmake" + mpiSetting(ranks) + R"cmake(add_subdirectory(runtime)
 # All but main(), for programs that train and do something of their own besides.
 add_library(program STATIC
   )cmake" + llvm::join(sources, "\n  ") + R"cmake()

@@ -40,7 +40,7 @@ public:
       return path == "cpu/Attention.h" || path == "cpu/Conv.h" || path == "cpu/Matmul.h";
     return true;
   }
-  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources) const override;
+  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const override;
 
   LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder, NameScope &names, KernelBody &body) const override {
     nn::Shape bounds = kernel.getBoundExprs();
@@ -65,7 +65,7 @@ public:
   }
 };
 
-std::string CudaTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources) const {
+std::string CudaTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const {
   return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
 cmake_minimum_required(VERSION 3.20)
 if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
@@ -96,7 +96,7 @@ else()
   set(DT_SHARDS OFF CACHE BOOL "")
 endif()
 set(DT_RUNTIME_TARGET cuda CACHE STRING "")
-add_subdirectory(runtime)
+)cmake" + mpiSetting(ranks) + R"cmake(add_subdirectory(runtime)
 # All but main(), for programs that train and do something of their own besides.
 add_library(program STATIC
   )cmake" + llvm::join(sources, "\n  ") + R"cmake()

@@ -62,6 +62,21 @@ std::optional<unsigned> ModuleOp::findResult(func::FuncOp function,
   return std::nullopt;
 }
 
+Placement::Placement(dist::ModuleOp module) : unit(module.getSymName()) {
+  auto read = [&](StringRef name, int64_t &value) {
+    if (auto number = module->getAttrOfType<IntegerAttr>(name))
+      value = number.getInt();
+  };
+  if (auto name = module->getAttrOfType<StringAttr>(kUnitAttr))
+    unit = name.getValue();
+  read(kStageAttr, stage);
+  read(kTpAttr, tp);
+  read(kDpAttr, dp);
+  read(kZeroAttr, zero);
+  if (auto list = module->getAttrOfType<DenseI64ArrayAttr>(kRanksAttr))
+    ranks.assign(list.asArrayRef().begin(), list.asArrayRef().end());
+}
+
 std::optional<int64_t> getItemMax(mlir::ModuleOp program, StringRef kind) {
   if (kind == kSample)
     return 1;

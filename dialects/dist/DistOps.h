@@ -43,12 +43,30 @@ inline constexpr llvm::StringLiteral kSequenceParallelAttr =
     "dist.sequence_parallel";
 /// Bytes of traffic that a stored element of a parameter is worth (f64).
 inline constexpr llvm::StringLiteral kMemoryPriceAttr = "dist.memory_price";
+// On dist.module: who runs it (docs/parallel.md). Read them through Placement.
+/// The plan's unit that the module is a stage of (string), and which.
+inline constexpr llvm::StringLiteral kUnitAttr = "dist.unit";
+inline constexpr llvm::StringLiteral kStageAttr = "dist.stage";
+/// Replicas (integer) and their ranks (array): replica d's are d * tp and so on.
+inline constexpr llvm::StringLiteral kDpAttr = "dist.dp";
+inline constexpr llvm::StringLiteral kRanksAttr = "dist.ranks";
+/// 1: optimizer state is sharded over replicas (integer).
+inline constexpr llvm::StringLiteral kZeroAttr = "dist.zero";
 // Left by the shard phase.
 /// On parameters, arguments and results: #dist.layout.
 inline constexpr llvm::StringLiteral kLayoutAttr = "dist.layout";
 /// On parameters: axes (#dist.cut) over which gradients are partial sums.
 inline constexpr llvm::StringLiteral kPartialGradientAttr =
     "dist.partial_gradient";
+
+/// What a module's attributes say, with the values of absent ones.
+struct Placement {
+  llvm::StringRef unit;
+  int64_t stage = 0, tp = 1, dp = 1, zero = 0;
+  llvm::SmallVector<int64_t> ranks{0};
+
+  explicit Placement(ModuleOp module);
+};
 
 /// The most items of `kind` that one sample has; 1 for "sample", nothing for a
 /// kind that is not declared.

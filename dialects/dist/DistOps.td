@@ -148,4 +148,15 @@ def Dist_SeedOp : Dist_TopOp<"seed"> {
   let assemblyFormat = "$value attr-dict";
 }
 
+def Dist_PlanOp : Dist_TopOp<"plan", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "ranks, schedule and batch order of a step on many ranks";
+  let description = [{
+    `dist.plan ranks 12 schedule "1f1b" pace @llm reorder "both" bucket 4194304 depth 2`. `pace`: the module or unit whose replicas together hold a microbatch's samples. `reorder`: "none", "intra", "inter" or "both".
+    `bucket`: bytes of a gradient reduction. `depth`: microbatches whose forward messages a receiver has posted. Attributes of the modules say who runs what (docs/parallel.md).
+  }];
+  let arguments = (ins I64Attr:$ranks, StrAttr:$schedule, FlatSymbolRefAttr:$pace, StrAttr:$reorder, I64Attr:$bucket, I64Attr:$depth);
+  let hasVerifier = 1;
+  let assemblyFormat = "`ranks` $ranks `schedule` $schedule `pace` $pace `reorder` $reorder `bucket` $bucket `depth` $depth attr-dict";
+}
+
 #endif // DIALECTS_DIST_DISTOPS

@@ -129,8 +129,53 @@ static LogicalResult verifyShardAttribute(Operation *op,
   return success();
 }
 
+static LogicalResult verifyPlacement(Operation *op, NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  auto module = dyn_cast<dist::ModuleOp>(op);
+  auto number = dyn_cast<IntegerAttr>(attribute.getValue());
+  auto expect = [&](bool holds, StringRef what) -> LogicalResult {
+    if (module && holds)
+      return success();
+    return op->emitOpError("'") << name << "' is " << what << " of dist.module";
+  };
+  auto within = [&](int64_t low, int64_t high) {
+    return number && number.getInt() >= low && number.getInt() <= high;
+  };
+  if (name == kUnitAttr)
+    return expect(isa<StringAttr>(attribute.getValue()), "the unit's name");
+  if (name == kStageAttr)
+    return expect(within(0, INT32_MAX), "the number of a stage, from 0,");
+  if (name == kDpAttr)
+    return expect(within(1, INT32_MAX), "a number of replicas, at least 1,");
+  if (name == kZeroAttr)
+    return expect(within(0, 1), "0 or 1 (optimizer state sharded)");
+  if (name != kRanksAttr)
+    return success();
+  auto ranks = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
+  if (failed(expect(bool(ranks), "an array of ranks (i64)")))
+    return failure();
+  SmallVector<int64_t> sorted(ranks.asArrayRef());
+  llvm::sort(sorted);
+  if (sorted.empty() || sorted.front() < 0 ||
+      llvm::adjacent_find(sorted) != sorted.end())
+    return op->emitOpError("'")
+           << name << "' needs ranks, each once and none below 0";
+  Placement placement(module);
+  if (!module.getWholeBatch() &&
+      (placement.tp < 1 || placement.dp < 1 ||
+       int64_t(sorted.size()) % placement.tp != 0 ||
+       int64_t(sorted.size()) / placement.tp != placement.dp))
+    return op->emitOpError("'")
+           << name << "' names " << sorted.size() << " ranks; tp "
+           << placement.tp << " and dp " << placement.dp << " make "
+           << placement.tp * placement.dp;
+  return success();
+}
+
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
+  if (failed(verifyPlacement(op, attribute)))
+    return failure();
   if (attribute.getName() != kNoDecayAttr)
     return verifyShardAttribute(op, attribute);
   if (!isa<nn::ParameterOp>(op) || !isa<UnitAttr>(attribute.getValue()))
@@ -179,6 +224,41 @@ LogicalResult BatchOp::verify() {
   if (static_cast<int64_t>(getMicro()) < 1 || getGlobal() < getMicro())
     return emitOpError("needs 1 <= micro <= global");
   return verifyOnly(*this);
+}
+
+LogicalResult PlanOp::verify() {
+  if (static_cast<int64_t>(getRanks()) < 1)
+    return emitOpError("needs at least 1 rank");
+  if (!llvm::is_contained({"none", "intra", "inter", "both"}, getReorder()))
+    return emitOpError("reorder '")
+           << getReorder() << "' is none of none, intra, inter, both";
+  if (static_cast<int64_t>(getBucket()) < 1)
+    return emitOpError("needs a bucket of at least 1 byte");
+  if (static_cast<int64_t>(getDepth()) < 1)
+    return emitOpError("needs a depth of at least 1 microbatch");
+  return verifyOnly(*this);
+}
+
+LogicalResult PlanOp::verifySymbolUses(SymbolTableCollection &) {
+  auto program = cast<mlir::ModuleOp>((*this)->getParentOp());
+  bool known = false;
+  for (auto module : program.getOps<dist::ModuleOp>()) {
+    Placement placement(module);
+    known |= module.getSymName() == getPace() || placement.unit == getPace();
+    for (int64_t rank : placement.ranks)
+      if (rank >= static_cast<int64_t>(getRanks())) {
+        InFlightDiagnostic diagnostic = emitOpError("has ")
+                                        << getRanks() << " ranks, but @"
+                                        << module.getSymName() << " runs on "
+                                        << rank;
+        diagnostic.attachNote(module.getLoc()) << "this module";
+        return diagnostic;
+      }
+  }
+  if (!known)
+    return emitOpError("names ")
+           << getPaceAttr() << " as pace, which is no module or unit";
+  return success();
 }
 
 LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {

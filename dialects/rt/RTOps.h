@@ -8,6 +8,7 @@
 #ifndef DIALECTS_RT_RTOPS_H
 #define DIALECTS_RT_RTOPS_H
 
+#include "dialects/dist/DistOps.h"
 #include "dialects/rt/RTDialect.h"
 
 #define GET_OP_CLASSES

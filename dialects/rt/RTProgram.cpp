@@ -10,6 +10,122 @@
 using namespace mlir;
 using namespace dt::rt;
 
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+template <typename OpT> unsigned count(Region &body) {
+  return llvm::range_size(body.getOps<OpT>());
+}
+
+/// A buffer_decl of a module, or an error.
+BufferDeclOp findBuffer(Operation *from, dt::rt::ModuleOp module,
+                        FlatSymbolRefAttr name) {
+  auto decl = module.lookupSymbol<BufferDeclOp>(name.getAttr());
+  if (!decl)
+    from->emitOpError() << "names no rt.buffer_decl of @" << module.getSymName()
+                        << ": " << name;
+  return decl;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Modules
+//===----------------------------------------------------------------------===//
+
+LogicalResult ProgramOp::verifyRegions() {
+  if (int64_t(getMicroBatch()) < 1 || getGlobalBatch() < getMicroBatch())
+    return emitOpError("needs 1 <= micro <= batch");
+  auto pace = lookupSymbol<dt::rt::ModuleOp>(getPaceAttr().getAttr());
+  if (!pace)
+    return emitOpError() << "names no rt.module as pace: " << getPaceAttr();
+  if (!llvm::is_contained({"none", "intra", "inter", "both"}, getReorder()))
+    return emitOpError() << "reorder '" << getReorder()
+                         << "' is none of none, intra, inter, both";
+  if (int64_t(getBucket()) < 1)
+    return emitOpError("needs a bucket of at least 1 byte");
+  int64_t next = 0;
+  for (auto rank : getBody().getOps<RankOp>())
+    if (int64_t(rank.getRank()) != next++)
+      return rank.emitOpError()
+             << "stands where rank " << next - 1 << " should";
+  for (auto module : getBody().getOps<dt::rt::ModuleOp>())
+    for (int64_t rank : module.getRanks())
+      if (rank < 0 || rank >= next)
+        return module.emitOpError()
+               << "runs on rank " << rank << "; the program has " << next;
+  return success();
+}
+
+LogicalResult dt::rt::ModuleOp::verifyRegions() {
+  int64_t tp = getTp(), dp = getDp();
+  if (tp < 1 || dp < 1 || getRanks().empty() ||
+      (!getWholeBatch() && (int64_t(getRanks().size()) % tp ||
+                            int64_t(getRanks().size()) / tp != dp)))
+    return emitOpError() << "tp " << tp << " and dp " << dp << " do not make "
+                         << getRanks().size() << " ranks";
+  if (int64_t(getZero()) < 0 || getZero() > 1)
+    return emitOpError("zero is 0 or 1");
+  if (int64_t(getTrainable()) < 0 || getTrainable() > getParameters())
+    return emitOpError() << "trains " << int64_t(getTrainable()) << " bytes of "
+                         << getParameters();
+  auto verifyPlace = [&](Operation *op, BufferType type, int64_t at,
+                         int64_t region) -> LogicalResult {
+    // A lower bound of the size where it has symbols.
+    int64_t bytes = type.getNumBytes().asConstant().value_or(0);
+    if (at >= 0 && at % kAlignment == 0 && at <= region && bytes <= region - at)
+      return success();
+    return op->emitOpError()
+           << "at " << at << " is not in a region of " << region
+           << " bytes, or not at a multiple of " << kAlignment;
+  };
+  for (auto decl : getBody().getOps<ParameterDeclOp>())
+    if (failed(verifyPlace(
+            decl, cast<BufferType>(decl.getType()), decl.getOffset(),
+            decl.getTrainable() ? getTrainable() : getParameters())))
+      return failure();
+  for (auto decl : getBody().getOps<BufferDeclOp>())
+    if (failed(verifyPlace(decl, cast<BufferType>(decl.getType()),
+                           decl.getOffset(), getArena())))
+      return failure();
+  return success();
+}
+
+LogicalResult BufferDeclOp::verify() {
+  if (int64_t(getStride()) < 0 || getStride() % kAlignment)
+    return emitOpError() << "stride must be a multiple of " << kAlignment
+                         << " bytes";
+  return success();
+}
+
+LogicalResult ParameterDeclOp::verifySymbolUses(SymbolTableCollection &tables) {
+  if (auto layout = getLayout()) {
+    auto type = cast<BufferType>(getType());
+    SmallVector<int64_t> local;
+    for (const dt::nn::DimExpr &dim : type.getShape())
+      local.push_back(dim.asConstant().value_or(ShapedType::kDynamic));
+    if (ArrayRef(layout->getLocalShape()) != ArrayRef(local))
+      return emitOpError() << "of type " << type << " is no part by "
+                           << *layout;
+  }
+  if (!getTiedAttr())
+    return success();
+  Operation *program = (*this)->getParentOfType<ProgramOp>();
+  auto owner = program ? dyn_cast_or_null<ParameterDeclOp>(
+                             tables.lookupSymbolIn(program, getTiedAttr()))
+                       : ParameterDeclOp();
+  if (!owner)
+    return emitOpError() << "is tied to no rt.parameter_decl: "
+                         << getTiedAttr();
+  if (owner.getTiedAttr())
+    return emitOpError() << "is tied to a copy: " << getTiedAttr();
+  if (owner.getType() != getType() || owner.getLayoutAttr() != getLayoutAttr())
+    return emitOpError() << "is a copy of " << getTiedAttr()
+                         << " and has another type or layout";
+  return success();
+}
+
 LogicalResult StageOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto callee = tables.lookupNearestSymbolFrom<FuncOp>(*this, getCalleeAttr());
   if (!callee)
@@ -34,5 +150,82 @@ LogicalResult StageOp::verifySymbolUses(SymbolTableCollection &tables) {
       return diagnostic;
     }
   }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Edges and rows
+//===----------------------------------------------------------------------===//
+
+LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
+  Operation *program = (*this)->getParentOp();
+  auto find = [&](FlatSymbolRefAttr name) {
+    auto module =
+        tables.lookupSymbolIn<dt::rt::ModuleOp>(program, name.getAttr());
+    if (!module)
+      emitOpError() << "names no rt.module: " << name;
+    return module;
+  };
+  dt::rt::ModuleOp source = find(getSourceAttr());
+  dt::rt::ModuleOp target = source ? find(getTargetAttr()) : dt::rt::ModuleOp();
+  if (!target)
+    return failure();
+  unsigned outputs = count<OutputOp>(source.getBody());
+  if (getOutput() >= outputs)
+    return emitOpError() << "takes output " << int64_t(getOutput()) << " of @"
+                         << getSource() << ", which has " << outputs;
+  unsigned inputs = count<InputOp>(target.getBody());
+  if (getInput() >= inputs)
+    return emitOpError() << "feeds input " << int64_t(getInput()) << " of @"
+                         << getTarget() << ", which has " << inputs;
+  if (!getProducedAttr())
+    return success();
+  if (!findBuffer(*this, target, getProducedAttr()) ||
+      !findBuffer(*this, source, getConsumedAttr()))
+    return failure();
+  return success();
+}
+
+/// Whether the module has the function that a row wants to run.
+static bool hasStage(dt::rt::ModuleOp module, TaskKind kind) {
+  if (kind == TaskKind::reduce)
+    return true;
+  return llvm::any_of(module.getBody().getOps<StageOp>(), [&](StageOp stage) {
+    return uint32_t(stage.getKind()) == uint32_t(kind);
+  });
+}
+
+LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
+  auto program = (*this)->getParentOfType<ProgramOp>();
+  if (int64_t(getMicrobatch()) < 0 || int64_t(getSlot()) < 0 ||
+      int64_t(getSlot()) > INT16_MAX || int64_t(getReceived()) < 0 ||
+      int64_t(getReceived()) > INT16_MAX || int64_t(getPeer()) < 0)
+    return emitOpError("has a number out of range");
+  TaskKind kind = getKind();
+  bool moves = kind == TaskKind::receive || kind == TaskKind::send ||
+               kind == TaskKind::copy;
+  if (moves != bool(getEdgeAttr()) || moves == bool(getSubjectAttr()))
+    return emitOpError(moves ? "needs an edge and no subject"
+                             : "needs a subject and no edge");
+  if (moves) {
+    unsigned edges = count<EdgeOp>(program.getBody());
+    if (*getEdge() >= edges)
+      return emitOpError() << "is about edge " << int64_t(*getEdge())
+                           << "; the program has " << edges;
+    return success();
+  }
+  Operation *subject =
+      tables.lookupSymbolIn(program, getSubjectAttr().getAttr());
+  if (kind == TaskKind::denominator) {
+    if (!isa_and_nonnull<LossOp>(subject))
+      return emitOpError() << "is about no rt.loss: " << getSubjectAttr();
+    return success();
+  }
+  auto module = dyn_cast_or_null<dt::rt::ModuleOp>(subject);
+  if (!module)
+    return emitOpError() << "is about no rt.module: " << getSubjectAttr();
+  if (!hasStage(module, kind))
+    return emitOpError() << "runs what @" << module.getSymName()
+                         << " has no rt.stage for";
   return success();
 }

@@ -11,44 +11,68 @@ include "dialects/rt/RTCollectives.td"
 include "dialects/rt/RTLibrary.td"
 include "dialects/rt/RTKernel.td"
 
+/// An attribute of the dist dialect.
+class RT_DistAttr<string name, string what> : Attr<CPred<"::llvm::isa<::dt::dist::" # name # "Attr>($_self)">, what> {
+  let storageType = "::dt::dist::" # name # "Attr";
+  let returnType = storageType;
+  let convertFromStorage = "$_self";
+}
+def RT_LayoutAttr : RT_DistAttr<"Layout", "#dist.layout">;
+def RT_CutsAttr : TypedArrayAttrBase<RT_DistAttr<"Cut", "#dist.cut">, "array of #dist.cut">;
+
 def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "everything that code generation needs: ProgramInfo";
   let description = [{
-    Holds rt.module (topological order), rt.loss, rt.optimizer (one), rt.task (one step, in order). Offsets and sizes are bytes.
-    `scratch`: offset in the arena of the scratch that all tasks share.
+    Holds rt.module (topological order), rt.edge, rt.loss, rt.optimizer (one), and one rt.rank a rank, in order. Offsets and sizes are bytes. `pace`: the module whose replicas together hold a microbatch's samples.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$arena_bytes, I64Attr:$parameter_bytes, I64Attr:$scratch, I64Attr:$global_batch, I64Attr:$micro_batch, I64Attr:$seed);
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$global_batch, I64Attr:$micro_batch, I64Attr:$seed, FlatSymbolRefAttr:$pace, DefaultValuedAttr<StrAttr, "\"accumulate\"">:$schedule,
+                       DefaultValuedAttr<StrAttr, "\"none\"">:$reorder, DefaultValuedAttr<I64Attr, "4194304">:$bucket);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name `arena` $arena_bytes `parameters` $parameter_bytes `scratch` $scratch `batch` $global_batch `micro` $micro_batch `seed` $seed attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name `batch` $global_batch `micro` $micro_batch `seed` $seed `pace` $pace (`schedule` $schedule^)? (`reorder` $reorder^)? (`bucket` $bucket^)? attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
 }
 def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "one module: ModuleInfo and its functions";
-  let description = [{ Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.stage, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin);
+  let description = [{
+    Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.stage, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `arena`, `scratch`, `parameters`,
+    `trainable`: bytes of its regions on a rank; the first `trainable` bytes of the parameters have gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `zero`: as in ModuleInfo. `cost`: predicted ns of an item.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
+                       DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "0">:$zero,
+                       I64Attr:$arena, I64Attr:$scratch, I64Attr:$parameters, I64Attr:$trainable, DefaultValuedAttr<F64Attr, "1.0">:$cost);
   let regions = (region SizedRegion<1>:$body);
   let extraClassDeclaration = [{
     /// The name that files and the command line know the module by: "origin.tensor".
     ::llvm::StringRef getExternalName() { return getOrigin().value_or(getSymName()); }
+    ::llvm::StringRef getUnitName() { return getUnit().value_or(getSymName()); }
   }];
-  let assemblyFormat = "$sym_name (`whole_batch` $whole_batch^)? (`origin` $origin^)? attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
+  let assemblyFormat = [{
+    $sym_name (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`unit` $unit^)? (`stage` $stage^)? (`item` $item^)? (`tp` $tp^)? (`dp` $dp^)? `ranks` $ranks (`zero` $zero^)?
+    `arena` $arena `scratch` $scratch `parameters` $parameters `trainable` $trainable (`cost` $cost^)? attr-dict-with-keyword $body
+  }];
 }
 def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
   let summary = "SymbolInfo";
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, I64Attr:$max);
   let assemblyFormat = "$sym_name (`of` $item^)? `max` $max attr-dict";
 }
-def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol]> {
-  let summary = "ParameterInfo; offsets ascend over the program, trainable ones first";
-  let description = [{ `onnx`: array of #nn.onnx, where the tensor stands in ONNX files (several when tied). `init`: the rule, absent when the value comes from the file. `index`: row in the program's table; a tied parameter has
-    one declaration a module, all with the same index and offset. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$index, I64Attr:$offset, UnitAttr:$trainable, UnitAttr:$gradient, UnitAttr:$decay, OptionalAttr<StrAttr>:$init, ArrayAttr:$onnx);
-  let assemblyFormat = "$sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^)? (`gradient` $gradient^)? (`decay` $decay^)? (`init` $init^)? `from` $onnx attr-dict";
+def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "ParameterInfo; offsets in the module's region, trainable ones first";
+  let description = [{ `onnx`: array of #nn.onnx, where the tensor stands in ONNX files (several when tied). `init`: the rule, absent when the value comes from the file. `index`: row in the program's table; names of one parameter
+    (tied within the module) have the same index and offset. `layout`: #dist.layout, if `type` is a part. `partial`: axes (#dist.cut) over which gradients are partial sums. `tied`: the parameter of another module that this is a copy of. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$index, I64Attr:$offset, UnitAttr:$trainable, UnitAttr:$gradient, UnitAttr:$decay, OptionalAttr<StrAttr>:$init, ArrayAttr:$onnx,
+                       OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied);
+  let assemblyFormat = [{
+    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^)? (`gradient` $gradient^)? (`decay` $decay^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
+  }];
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
-  let summary = "BufferInfo: a tensor in the arena that outlives a task";
-  let description = [{ In slot s at offset + s * stride + (rows: first row of this part in the global batch, see BufferInfo::rowSymbol). }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$offset, I64Attr:$stride, OptionalAttr<FlatSymbolRefAttr>:$rows);
-  let assemblyFormat = "$sym_name `:` $type `at` $offset `stride` $stride (`rows` $rows^)? attr-dict";
+  let summary = "BufferInfo: a tensor in the module's arena that outlives a task";
+  let description = [{ In slot s at offset + s * stride. `received`: the slot is the one of received buffers. `cut`: a rank has a part of the tensor. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$offset, I64Attr:$stride, UnitAttr:$received, UnitAttr:$cut);
+  let assemblyFormat = "$sym_name `:` $type `at` $offset `stride` $stride (`received` $received^)? (`cut` $cut^)? attr-dict";
+  let hasVerifier = 1;
 }
 def RT_InputOp : RT_Op<"input"> {
   let summary = "InputInfo: from the batch, or output `output` (index) of module `from`";
@@ -60,14 +84,21 @@ def RT_OutputOp : RT_Op<"output"> {
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer);
   let assemblyFormat = "$name $buffer attr-dict";
 }
-def RT_StageKind : I32EnumAttr<"StageKind", "when a stage function runs", [I32EnumAttrCase<"denominator", 0>, I32EnumAttrCase<"forward", 1>, I32EnumAttrCase<"backward", 2>]> {
+def RT_StageKind : I32EnumAttr<"StageKind", "when a stage function runs", [
+  I32EnumAttrCase<"denominator", 0>, I32EnumAttrCase<"forward", 1>, I32EnumAttrCase<"backward", 2>, I32EnumAttrCase<"backward_input", 3>, I32EnumAttrCase<"backward_weight", 4>]> {
   let cppNamespace = "::dt::rt";
 }
 def RT_StageOp : RT_Op<"stage", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a TaskFn: calls `callee` with the module's buffers in the task's slot";
-  let description = [{ `rt.stage forward @forward.fwd(@input_ids, @hidden, @saved0)`: one buffer_decl an argument; the callee's scratch is the program's. }];
+  let description = [{ `rt.stage forward @forward.fwd [@input_ids, @hidden, @saved0]`: one buffer_decl an argument; the callee's scratch is the rank's. }];
   let arguments = (ins RT_StageKind:$kind, FlatSymbolRefAttr:$callee, ArrayAttr:$buffers);
   let assemblyFormat = "$kind $callee $buffers attr-dict";
+}
+def RT_EdgeOp : RT_Op<"edge", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "EdgeInfo: output `output` of `source` is input `input` of `target` (indices)";
+  let description = [{ `rt.edge @vision 0 to @llm 1 gradient @grad.embeds to @grad.llm.embeds`: the gradient is left in a buffer of the target and read from one of the source. }];
+  let arguments = (ins FlatSymbolRefAttr:$source, I64Attr:$output, FlatSymbolRefAttr:$target, I64Attr:$input, OptionalAttr<FlatSymbolRefAttr>:$produced, OptionalAttr<FlatSymbolRefAttr>:$consumed);
+  let assemblyFormat = "$source $output `to` $target $input (`gradient` $produced^ `to` $consumed)? attr-dict";
 }
 def RT_LossOp : RT_Op<"loss", [Symbol]> {
   let summary = "LossInfo";
@@ -81,10 +112,25 @@ def RT_OptimizerOp : RT_Op<"optimizer"> {
   let arguments = (ins DictionaryAttr:$fields);
   let assemblyFormat = "$fields attr-dict";
 }
-def RT_TaskOp : RT_Op<"task"> {
-  let summary = "TaskRow: `rt.task forward @llm microbatch 0 slot 0`; subject is the loss for a denominator, else the module";
-  let arguments = (ins RT_StageKind:$kind, FlatSymbolRefAttr:$subject, I64Attr:$microbatch, I64Attr:$slot);
-  let assemblyFormat = "$kind $subject `microbatch` $microbatch `slot` $slot attr-dict";
+def RT_RankOp : RT_Op<"rank", [HasParent<"ProgramOp">, NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "RankInfo: the rows of one rank's step, in order";
+  let arguments = (ins I64Attr:$rank);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$rank attr-dict-with-keyword $body";
+}
+def RT_TaskKind : I32EnumAttr<"TaskKind", "what a row does", [
+  I32EnumAttrCase<"denominator", 0>, I32EnumAttrCase<"forward", 1>, I32EnumAttrCase<"backward", 2>, I32EnumAttrCase<"backward_input", 3>, I32EnumAttrCase<"backward_weight", 4>,
+  I32EnumAttrCase<"receive", 5>, I32EnumAttrCase<"send", 6>, I32EnumAttrCase<"copy", 7>, I32EnumAttrCase<"reduce", 8>]> {
+  let cppNamespace = "::dt::rt";
+}
+def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "TaskRow: `rt.task forward @llm microbatch 0 slot 1 received 0`";
+  let description = [{
+    The subject is the loss for a denominator and the module for what computes and for `reduce`; rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
+  }];
+  let arguments = (ins RT_TaskKind:$kind, OptionalAttr<FlatSymbolRefAttr>:$subject, OptionalAttr<I64Attr>:$edge, I64Attr:$microbatch, I64Attr:$slot, DefaultValuedAttr<I64Attr, "0">:$received,
+                       DefaultValuedAttr<I64Attr, "0">:$peer, UnitAttr:$gradient);
+  let assemblyFormat = "$kind ($subject^)? (`edge` $edge^)? `microbatch` $microbatch `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? attr-dict";
 }
 
 #endif // DIALECTS_RT_RTPROGRAM

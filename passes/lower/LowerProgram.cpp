@@ -6,8 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/nn/NNNames.h"
+#include "dialects/sched/SchedOps.h"
+#include "passes/lower/ParameterTable.h"
 #include "passes/lower/Passes.h"
-#include "passes/lower/StepPlan.h"
+#include "passes/lower/RankRows.h"
 
 using namespace mlir;
 
@@ -17,132 +19,61 @@ namespace dt::lower {
 
 namespace {
 
-/// A row of the program's parameter table; tied parameters share one.
-struct ParameterRow {
-  nn::ParameterOp owner;
-  SmallVector<nn::ParameterOp> all;
-  int64_t index = 0, offset = 0;
-  bool trainable = false, gradient = false;
-
-  std::string init() const {
-    nn::ParameterOp p = owner;
-    auto rule = dyn_cast<nn::InitAttr>(p.getSource());
-    return rule ? rule.getRule().str() : "";
-  }
-  ArrayAttr onnx(Builder &b) const {
-    SmallVector<Attribute> refs;
-    for (nn::ParameterOp p : all) {
-      if (auto file = dyn_cast<nn::OnnxAttr>(p.getSource()))
-        refs.push_back(file);
-      if (auto rule = dyn_cast<nn::InitAttr>(p.getSource());
-          rule && !rule.getFile().empty())
-        refs.push_back(nn::OnnxAttr::get(b.getContext(), rule.getFile(),
-                                         rule.getInitializer()));
-    }
-    return b.getArrayAttr(refs);
-  }
-};
-
-/// Offsets of all parameters: trainable ones first, then in module order.
-class ParameterTable {
-public:
-  LogicalResult run(ModuleOp program, const StepPlan &plan) {
-    llvm::DenseMap<Operation *, nn::ParameterOp> aliases;
-    SymbolTableCollection tables;
-    for (auto tie : program.getOps<dist::TieOp>()) {
-      auto alias =
-          tables.lookupSymbolIn<nn::ParameterOp>(program, tie.getAliasAttr());
-      auto owner = tables.lookupSymbolIn<nn::ParameterOp>(
-          program, tie.getParameterAttr());
-      if (!alias || !owner)
-        return tie.emitOpError("names no nn.parameter");
-      aliases[alias] = owner;
-    }
-    llvm::MapVector<Operation *, ParameterRow> found;
-    for (const PlannedModule &m : plan.modules) {
-      dist::ModuleOp module = m.op;
-      for (auto p : module.getBody().getOps<nn::ParameterOp>()) {
-        nn::ParameterOp owner = p;
-        for (size_t i = 0; aliases.count(owner) && i <= aliases.size(); ++i)
-          owner = aliases[owner];
-        ParameterRow &row = found[owner];
-        row.owner = owner;
-        // The owner's source stands first.
-        row.all.insert(p == owner ? row.all.begin() : row.all.end(), p);
-        row.trainable |= p.getTrainable();
-        row.gradient |= p.getTrainable() && !p->hasAttr(nn::kNoGradientAttr);
-      }
-    }
-    for (bool trainable : {true, false})
-      for (auto &[owner, row] : found)
-        if (row.trainable == trainable && failed(place(row)))
-          return failure();
-    return success();
-  }
-
-  const ParameterRow &of(nn::ParameterOp p) const {
-    return rows[indexOf.lookup(p)];
-  }
-  int64_t bytes() const { return total; }
-
-private:
-  LogicalResult place(ParameterRow &row) {
-    std::optional<int64_t> bytes =
-        nn::getNumBytes(row.owner.getType()).asConstant();
-    if (!bytes)
-      return row.owner.emitOpError("has a size that is not a number");
-    row.index = rows.size();
-    row.offset = total;
-    total += alignUp(*bytes);
-    for (nn::ParameterOp p : row.all)
-      indexOf[p] = rows.size();
-    rows.push_back(row);
-    return success();
-  }
-
-  std::vector<ParameterRow> rows;
-  llvm::DenseMap<Operation *, unsigned> indexOf;
-  int64_t total = 0;
-};
-
 /// Writes the ops of an rt.program.
 class ProgramWriter {
 public:
-  ProgramWriter(ModuleOp top, StepPlan &plan, const ParameterTable &parameters)
-      : top(top), plan(plan), parameters(parameters), b(top.getContext()) {}
+  ProgramWriter(StepPlan &plan, const ParameterTable &parameters,
+                const StepOrder &order)
+      : top(plan.program), plan(plan), parameters(parameters), order(order),
+        b(top.getContext()) {}
 
-  void run() {
+  void run(ArrayRef<std::vector<Row>> ranks) {
     b.setInsertionPointToEnd(top.getBody());
-    int64_t seed = 0, scratch = 0;
+    int64_t seed = 0, bucket = 4 << 20;
     for (auto op : top.getOps<dist::SeedOp>())
       seed = op.getValue();
-    for (PlannedModule &m : plan.modules)
-      m.op.walk([&](rt::FuncOp f) {
-        scratch = std::max<int64_t>(scratch, f.getScratchBytes().value_or(0));
-      });
-    int64_t base = plan.layout.bytes();
+    StringRef reorder = "none";
+    if (auto op = dist::getOnly<dist::PlanOp>(top)) {
+      reorder = op.getReorder();
+      bucket = op.getBucket();
+    }
     auto program = rt::ProgramOp::create(
-        b, top.getLoc(), top.getSymName().value_or("program"), base + scratch,
-        parameters.bytes(), base, plan.globalBatch, plan.microBatch, seed);
+        b, top.getLoc(), top.getSymName().value_or("program"), plan.globalBatch,
+        plan.microBatch, seed, getPace(), order.name, reorder, bucket);
     b.createBlock(&program.getBody());
     for (PlannedModule &m : plan.modules)
       writeModule(m);
+    for (const PlannedEdge &edge : plan.edges)
+      writeEdge(edge);
     for (PlannedLoss &loss : plan.losses)
       writeLoss(loss);
     for (auto op : top.getOps<dist::OptimizerOp>())
       writeOptimizer(op);
-    for (const Row &row : plan.rows) {
-      bool loss = row.kind == rt::StageKind::denominator;
-      StringRef subject = loss ? plan.losses[row.index].op.getName()
-                               : plan.modules[row.index].op.getSymName();
-      rt::TaskOp::create(b, top.getLoc(), row.kind, subject, row.microbatch,
-                         row.slot);
-    }
+    for (auto [rank, rows] : llvm::enumerate(ranks))
+      writeRank(rank, rows);
   }
 
 private:
   FlatSymbolRefAttr ref(StringRef name) {
     return FlatSymbolRefAttr::get(b.getContext(), name);
+  }
+
+  /// The plan's; else the backbone, else what runs a microbatch at a time.
+  StringRef getPace() {
+    auto planOp = dist::getOnly<dist::PlanOp>(top);
+    const PlannedModule *best = nullptr;
+    auto grade = [&](const PlannedModule &m) {
+      dist::ModuleOp op = m.op;
+      if (planOp && op.getSymName() == planOp.getPace())
+        return 4;
+      if (planOp && m.place.unit == planOp.getPace())
+        return 3;
+      return m.wholeBatch ? 0 : op.getRole() == dist::Role::backbone ? 2 : 1;
+    };
+    for (const PlannedModule &m : plan.modules)
+      if (!best || grade(m) > grade(*best))
+        best = &m;
+    return dist::ModuleOp(best->op).getSymName();
   }
 
   /// Names of declarations must differ from one another and from functions.
@@ -162,10 +93,18 @@ private:
 
   void writeModule(PlannedModule &m) {
     nameDeclarations(m);
-    auto module =
-        rt::ModuleOp::create(b, m.op.getLoc(), m.op.getSymNameAttr(),
-                             m.wholeBatch ? b.getUnitAttr() : UnitAttr(),
-                             m.op.getOriginAttr());
+    unsigned index = &m - plan.modules.data();
+    double cost = 1;
+    if (auto value = m.op->getAttrOfType<FloatAttr>("dist.cost_per_item"))
+      cost = value.getValueAsDouble();
+    auto module = rt::ModuleOp::create(
+        b, m.op.getLoc(), m.op.getSymName(), m.wholeBatch, m.op.getOriginAttr(),
+        m.place.unit == m.op.getSymName() ? StringAttr()
+                                          : b.getStringAttr(m.place.unit),
+        m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.tp,
+        m.place.dp, m.place.ranks, m.place.zero, m.arenaBytes, m.scratchBytes,
+        parameters.getBytes(index), parameters.getTrainableBytes(index),
+        APFloat(cost));
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
     for (auto dim : m.op.getBody().getOps<nn::DimOp>())
@@ -182,10 +121,13 @@ private:
       rt::OutputOp::create(b, m.op.getLoc(), b.getStringAttr(name),
                            ref(m.declarations[d].name));
     writeStage(m, rt::StageKind::forward, m.forward, m.forwardBuffers);
-    if (m.backward)
-      writeStage(m, rt::StageKind::backward, m.backward, m.backwardBuffers);
+    writeStage(m, rt::StageKind::backward, m.backward, m.backwardBuffers);
+    writeStage(m, rt::StageKind::backward_input, m.backwardInput,
+               m.backwardInputBuffers);
+    writeStage(m, rt::StageKind::backward_weight, m.backwardWeight,
+               m.backwardWeightBuffers);
     for (PlannedLoss &loss : plan.losses)
-      if (loss.denominator && &plan.modules[loss.module] == &m)
+      if (&plan.modules[loss.module] == &m)
         writeStage(m, rt::StageKind::denominator, loss.denominator,
                    loss.denominatorBuffers);
     for (auto f :
@@ -197,50 +139,87 @@ private:
   }
 
   void writeParameter(nn::ParameterOp p) {
-    const ParameterRow &row = parameters.of(p);
-    std::string init = row.init();
-    nn::ParameterOp owner = row.owner;
-    bool decay = row.trainable && !owner->hasAttr("dist.no_decay");
+    const ParameterRow &row = parameters.get(p);
+    // A copy begins as its owner does.
+    const ParameterRow &first =
+        row.copyOf >= 0 ? parameters.get(row.copyOf) : row;
+    nn::ParameterOp owner = first.owner;
+    std::string init = first.getInit();
+    bool decay = row.trainable && !owner->hasAttr(dist::kNoDecayAttr);
     auto unit = [&](bool yes) { return yes ? b.getUnitAttr() : UnitAttr(); };
+    SymbolRefAttr tied;
+    if (row.copyOf >= 0)
+      tied = SymbolRefAttr::get(
+          owner->getParentOfType<dist::ModuleOp>().getSymNameAttr(),
+          FlatSymbolRefAttr::get(owner.getSymNameAttr()));
+    auto partial = p->getAttrOfType<ArrayAttr>(dist::kPartialGradientAttr);
     rt::ParameterDeclOp::create(
         b, p.getLoc(), p.getSymNameAttr(),
         TypeAttr::get(rt::BufferType::get(cast<RankedTensorType>(p.getType()))),
         b.getI64IntegerAttr(row.index), b.getI64IntegerAttr(row.offset),
         unit(row.trainable), unit(row.gradient), unit(decay),
-        init.empty() ? StringAttr() : b.getStringAttr(init), row.onnx(b));
+        init.empty() ? StringAttr() : b.getStringAttr(init), row.getOnnx(b),
+        p->getAttrOfType<dist::LayoutAttr>(dist::kLayoutAttr), partial, tied);
   }
 
   void writeDeclaration(PlannedModule &m, const Declaration &d) {
-    const ArenaBlock &block = plan.blocks[d.block];
-    FlatSymbolRefAttr rows;
-    if (d.byRow)
-      rows = ref(d.type.getShape()[0].asAffine()->symbol);
-    // A whole-batch module sees what its parts have written as one.
-    int64_t stride = m.wholeBatch || d.byRow ? 0 : block.stride;
-    rt::BufferDeclOp::create(
-        b, m.op.getLoc(), b.getStringAttr(d.name), TypeAttr::get(d.type),
-        b.getI64IntegerAttr(plan.layout.offset(block.place)),
-        b.getI64IntegerAttr(stride), rows);
+    rt::BufferDeclOp::create(b, m.op.getLoc(), d.name, d.type, d.offset,
+                             d.stride, d.kind == Declaration::Received, d.cut);
   }
 
   void writeInput(PlannedModule &m, const PlannedModule::Input &input) {
     FlatSymbolRefAttr from;
     int64_t index = -1;
-    if (dist::EdgeOp edge = input.edge) {
-      from = ref(edge.getSource());
-      for (PlannedModule &source : plan.modules)
-        if (source.op.getSymName() == edge.getSource())
-          for (auto [i, output] : llvm::enumerate(source.outputs))
-            if (output.first == edge.getOutput())
-              index = i;
+    if (input.edge >= 0) {
+      const PlannedEdge &edge = plan.edges[input.edge];
+      from = ref(dist::EdgeOp(edge.op).getSource());
+      index = edge.fromOutput;
     }
     rt::InputOp::create(b, m.op.getLoc(), b.getStringAttr(input.name),
                         ref(m.declarations[input.declaration].name), from,
                         b.getI64IntegerAttr(index));
   }
 
+  void writeEdge(const PlannedEdge &edge) {
+    dist::EdgeOp op = edge.op;
+    PlannedModule &from = plan.modules[edge.from], &to = plan.modules[edge.to];
+    FlatSymbolRefAttr produced, consumed;
+    if (edge.produced) {
+      produced = ref(to.declarations[*edge.produced].name);
+      consumed = ref(from.declarations[*edge.consumed].name);
+    }
+    rt::EdgeOp::create(b, op.getLoc(), op.getSourceAttr(),
+                       b.getI64IntegerAttr(edge.fromOutput), op.getTargetAttr(),
+                       b.getI64IntegerAttr(edge.toInput), produced, consumed);
+  }
+
+  void writeRank(int64_t rank, ArrayRef<Row> rows) {
+    auto op = rt::RankOp::create(b, top.getLoc(), rank);
+    OpBuilder::InsertionGuard guard(b);
+    b.createBlock(&op.getBody());
+    for (const Row &row : rows) {
+      FlatSymbolRefAttr subject;
+      IntegerAttr edge;
+      if (row.kind == rt::TaskKind::denominator)
+        subject = ref(plan.losses[row.index].op.getName());
+      else if (row.kind == rt::TaskKind::receive ||
+               row.kind == rt::TaskKind::send || row.kind == rt::TaskKind::copy)
+        edge = b.getI64IntegerAttr(row.index);
+      else
+        subject = ref(plan.modules[row.index].op.getSymName());
+      rt::TaskOp::create(
+          b, top.getLoc(), rt::TaskKindAttr::get(b.getContext(), row.kind),
+          subject, edge, b.getI64IntegerAttr(row.microbatch),
+          b.getI64IntegerAttr(row.slot), b.getI64IntegerAttr(row.received),
+          b.getI64IntegerAttr(row.peer),
+          row.gradient ? b.getUnitAttr() : UnitAttr());
+    }
+  }
+
   void writeStage(PlannedModule &m, rt::StageKind kind, rt::FuncOp callee,
                   ArrayRef<unsigned> buffers) {
+    if (!callee)
+      return;
     SmallVector<Attribute> names;
     for (unsigned d : buffers)
       names.push_back(ref(m.declarations[d].name));
@@ -294,6 +273,7 @@ private:
   ModuleOp top;
   StepPlan &plan;
   const ParameterTable &parameters;
+  const StepOrder &order;
   OpBuilder b;
 };
 
@@ -304,13 +284,21 @@ struct LowerProgram : impl::LowerProgramBase<LowerProgram> {
       return;
     StepPlan plan(top);
     ParameterTable parameters;
-    if (failed(plan.run()) || failed(parameters.run(top, plan)))
+    if (failed(plan.run()) || failed(parameters.run(plan)))
       return signalPassFailure();
-    ProgramWriter(top, plan, parameters).run();
+    FailureOr<StepOrder> order = readOrder(plan);
+    if (failed(order))
+      return signalPassFailure();
+    auto ranks = makeRows(plan, *order);
+    if (failed(ranks))
+      return signalPassFailure();
+    plan.placeBuffers();
+    ProgramWriter(plan, parameters, *order).run(*ranks);
     // Data, items and inputs stay: they are facts for the runtime, not code.
     for (Operation &op : llvm::make_early_inc_range(*top.getBody()))
       if (isa<dist::ModuleOp, dist::EdgeOp, dist::TieOp, dist::LossOp,
-              dist::OptimizerOp, dist::BatchOp, dist::SeedOp>(op))
+              dist::OptimizerOp, dist::BatchOp, dist::SeedOp, dist::PlanOp,
+              sched::ProblemOp, sched::SolutionOp>(op))
         op.erase();
   }
 };

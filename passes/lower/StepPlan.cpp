@@ -1,5 +1,5 @@
-//===- StepPlan.cpp - Task rows and buffers of one step
-//---------------------===//
+//===- StepPlan.cpp - Modules, edges and buffers of a step
+//------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -20,10 +20,24 @@ StringRef argumentText(rt::FuncOp f, unsigned i, StringRef attribute) {
 }
 
 bool isWritten(rt::FuncOp f, unsigned i) { return f.getAccess(i) != "in"; }
+
+/// The symbol that counts the items of a tensor's first dim; "" if there is
+/// none, or if it counts something else.
+StringRef getItemSymbol(dist::ModuleOp module, rt::BufferType type) {
+  nn::Shape shape = type.getShape();
+  auto affine = shape.empty() ? std::nullopt : shape[0].asAffine();
+  if (!affine || affine->symbol.empty() || affine->offset != 0)
+    return "";
+  auto dim = module.lookupSymbol<nn::DimOp>(affine->symbol);
+  return dim && dim.getItem() ? dim.getSymName() : StringRef();
+}
 } // namespace
 
-PlannedModule &StepPlan::moduleOf(FlatSymbolRefAttr name) {
-  return modules[indexOf.lookup(name.getValue())];
+int StepPlan::findModule(StringRef name) const {
+  for (auto [i, m] : llvm::enumerate(modules))
+    if (dist::ModuleOp(m.op).getSymName() == name)
+      return i;
+  return -1;
 }
 
 LogicalResult StepPlan::run() {
@@ -32,59 +46,82 @@ LogicalResult StepPlan::run() {
     microBatch = batch.getMicro();
   }
   microbatches = (globalBatch + microBatch - 1) / microBatch;
-  if (failed(sortModules()) || failed(findLosses()))
+  if (failed(findModules()) || failed(findLosses()))
     return failure();
-  markTowers();
-  writeRows();
   for (PlannedModule &m : modules)
     if (failed(declareForward(m)))
       return failure();
   for (PlannedLoss &loss : losses)
     if (failed(declareLoss(loss)))
       return failure();
-  for (PlannedModule &m : llvm::reverse(modules))
+  for (PlannedModule &m : modules)
     if (failed(declareBackward(m)))
       return failure();
-  placeBlocks();
+  for (PlannedEdge &edge : edges)
+    if (failed(joinEdge(edge)))
+      return failure();
   return success();
 }
 
 //===----------------------------------------------------------------------===//
-// Order
+// Modules and edges
 //===----------------------------------------------------------------------===//
 
-LogicalResult StepPlan::sortModules() {
-  llvm::MapVector<StringAttr, PlannedModule> found;
-  for (auto op : program.getOps<dist::ModuleOp>()) {
-    PlannedModule m;
-    m.op = op;
-    m.wholeBatch = op.getWholeBatch();
-    m.forward = op.lookupSymbol<rt::FuncOp>("forward.fwd");
-    if (!m.forward)
-      m.forward = op.lookupSymbol<rt::FuncOp>("forward");
-    m.backward = op.lookupSymbol<rt::FuncOp>("forward.bwd");
-    if (!m.forward)
-      return op.emitOpError("has no function @forward.fwd or @forward");
-    found.insert({op.getSymNameAttr(), m});
-  }
+static FailureOr<PlannedModule> readModule(dist::ModuleOp op) {
+  PlannedModule m(op);
+  auto find = [&](StringRef name) { return op.lookupSymbol<rt::FuncOp>(name); };
+  m.wholeBatch = op.getWholeBatch();
+  m.forward = find("forward.fwd");
+  if (!m.forward)
+    m.forward = find("forward");
+  m.backward = find("forward.bwd");
+  m.backwardInput = find("forward.bwd.input");
+  m.backwardWeight = find("forward.bwd.weight");
+  if (!m.forward)
+    return op.emitOpError("has no function @forward.fwd or @forward");
+  if (bool(m.backwardInput) != bool(m.backwardWeight))
+    return op.emitOpError("has one half of a backward function only");
+  if (m.wholeBatch && m.backwardInput)
+    return op.emitOpError("is run for the whole batch: its backward function "
+                          "cannot be split");
+  op.walk([&](rt::FuncOp f) {
+    m.scratchBytes =
+        std::max<int64_t>(m.scratchBytes, f.getScratchBytes().value_or(0));
+  });
+  return m;
+}
+
+LogicalResult StepPlan::findModules() {
+  llvm::MapVector<StringAttr, dist::ModuleOp> found;
+  llvm::DenseMap<StringAttr, SmallVector<StringAttr>> sources;
+  for (auto op : program.getOps<dist::ModuleOp>())
+    found.insert({op.getSymNameAttr(), op});
   for (auto edge : program.getOps<dist::EdgeOp>())
-    found[edge.getTargetAttr().getAttr()].in.push_back(edge);
+    sources[edge.getTargetAttr().getAttr()].push_back(
+        edge.getSourceAttr().getAttr());
   // Again and again the first module whose sources are all done.
-  llvm::DenseSet<StringAttr> done;
+  llvm::DenseMap<StringAttr, unsigned> done;
   while (modules.size() < found.size()) {
     size_t before = modules.size();
-    for (auto &[name, m] : found) {
-      bool ready = llvm::all_of(m.in, [&](dist::EdgeOp e) {
-        return done.contains(e.getSourceAttr().getAttr());
-      });
-      if (done.contains(name) || !ready)
+    for (auto &[name, op] : found) {
+      auto isDone = [&](StringAttr s) { return done.contains(s); };
+      if (done.contains(name) || !llvm::all_of(sources[name], isDone))
         continue;
-      done.insert(name);
-      indexOf[name.getValue()] = modules.size();
-      modules.push_back(m);
+      FailureOr<PlannedModule> m = readModule(op);
+      if (failed(m))
+        return failure();
+      done.insert({name, modules.size()});
+      modules.push_back(*m);
     }
     if (modules.size() == before)
       return program.emitError("edges between modules form a cycle");
+  }
+  for (auto op : program.getOps<dist::EdgeOp>()) {
+    unsigned from = done.lookup(op.getSourceAttr().getAttr()),
+             to = done.lookup(op.getTargetAttr().getAttr());
+    modules[from].out.push_back(edges.size());
+    modules[to].in.push_back(edges.size());
+    edges.push_back({op, from, to});
   }
   return success();
 }
@@ -93,7 +130,7 @@ LogicalResult StepPlan::findLosses() {
   for (auto op : program.getOps<dist::LossOp>()) {
     PlannedLoss loss;
     loss.op = op;
-    loss.module = indexOf.lookup(op.getModule());
+    loss.module = findModule(op.getModule());
     if (auto name = op.getDenominatorAttr()) {
       loss.denominator =
           modules[loss.module].op.lookupSymbol<rt::FuncOp>(name.getAttr());
@@ -106,197 +143,112 @@ LogicalResult StepPlan::findLosses() {
   return success();
 }
 
-void StepPlan::markTowers() {
-  for (PlannedModule &m : llvm::reverse(modules))
-    if (m.wholeBatch || m.tower)
-      for (dist::EdgeOp edge : m.in)
-        moduleOf(edge.getSourceAttr()).tower = true;
-}
-
-void StepPlan::writeRows() {
-  bool anyHead = llvm::any_of(
-      modules, [](const PlannedModule &m) { return m.wholeBatch; });
-  auto slot = [&](int64_t mb) { return anyHead ? mb : 0; };
-  auto push = [&](rt::StageKind kind, unsigned i, int64_t mb) {
-    if (kind == rt::StageKind::forward && mb == 0)
-      modules[i].forwardRow = rows.size();
-    if (kind == rt::StageKind::backward && mb == 0)
-      modules[i].backwardRow = rows.size();
-    rows.push_back({kind, i, mb, slot(mb)});
-  };
-  auto forward = [&](int64_t mb, function_ref<bool(PlannedModule &)> which) {
-    for (unsigned i = 0; i < modules.size(); ++i)
-      if (which(modules[i]))
-        push(rt::StageKind::forward, i, mb);
-  };
-  auto backward = [&](int64_t mb, function_ref<bool(PlannedModule &)> which) {
-    for (unsigned i = modules.size(); i-- > 0;)
-      if (which(modules[i]) && modules[i].backward)
-        push(rt::StageKind::backward, i, mb);
-  };
-  for (auto [i, loss] : llvm::enumerate(losses))
-    for (int64_t mb = 0; loss.denominator && mb < microbatches; ++mb)
-      if (mb == 0 || !modules[loss.module].wholeBatch)
-        push(rt::StageKind::denominator, i, mb);
-  // Towers of all microbatches, then what needs the whole batch, then the rest.
-  for (int64_t mb = 0; anyHead && mb < microbatches; ++mb)
-    forward(mb, [](PlannedModule &m) { return m.tower && !m.wholeBatch; });
-  forward(0, [](PlannedModule &m) { return m.wholeBatch; });
-  backward(0, [](PlannedModule &m) { return m.wholeBatch; });
-  for (int64_t mb = 0; mb < microbatches; ++mb) {
-    forward(mb, [](PlannedModule &m) { return !m.tower && !m.wholeBatch; });
-    backward(mb, [](PlannedModule &m) { return !m.wholeBatch; });
-  }
+/// Indices of the edge's ends, and whether its rows can be routed.
+LogicalResult StepPlan::joinEdge(PlannedEdge &edge) {
+  PlannedModule &from = modules[edge.from], &to = modules[edge.to];
+  auto output = llvm::find_if(
+      from.outputs, [&](auto &o) { return o.first == edge.op.getOutput(); });
+  if (output == from.outputs.end())
+    return edge.op.emitOpError() << "finds no output '" << edge.op.getOutput()
+                                 << "' in @" << edge.op.getSource();
+  edge.fromOutput = output - from.outputs.begin();
+  auto input = llvm::find_if(
+      to.inputs, [&](auto &in) { return in.name == edge.op.getInput(); });
+  if (input == to.inputs.end())
+    return edge.op.emitOpError() << "finds no input '" << edge.op.getInput()
+                                 << "' in @" << edge.op.getTarget();
+  edge.toInput = input - to.inputs.begin();
+  if (from.wholeBatch && !to.wholeBatch)
+    return edge.op.emitOpError("leads from a whole-batch module to one that "
+                               "runs a microbatch at a time");
+  if (bool(edge.produced) != bool(edge.consumed))
+    return edge.op.emitOpError(edge.consumed
+                                   ? "brings no gradient back, but its source "
+                                     "takes one"
+                                   : "brings a gradient back that its source "
+                                     "does not take");
+  rt::BufferType type = to.declarations[input->declaration].type;
+  if (!getItemSymbol(to.op, type).empty())
+    return success();
+  bool parts = from.place.dp > 1 || (!to.wholeBatch && to.place.dp > 1) ||
+               (to.wholeBatch && !from.wholeBatch && microbatches > 1);
+  if (parts)
+    return edge.op.emitOpError() << "brings " << type
+                                 << ", whose first dim counts no items: it "
+                                    "cannot be put together from several parts";
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
 // Buffers
 //===----------------------------------------------------------------------===//
 
-/// A buffer of the module's own, first used in `row`.
-FailureOr<unsigned> StepPlan::declare(PlannedModule &m, StringRef name,
-                                      rt::BufferType type, int64_t row) {
+FailureOr<unsigned> StepPlan::declare(PlannedModule &m, rt::FuncOp function,
+                                      unsigned argument, StringRef name,
+                                      Declaration::Kind kind) {
+  auto type = cast<rt::BufferType>(function.getArgumentTypes()[argument]);
   FailureOr<int64_t> bytes =
-      SymbolBounds(m.forward).evaluate(m.forward, type.getNumBytes());
+      SymbolBounds(function).evaluate(function, type.getNumBytes());
   if (failed(bytes))
     return failure();
-  ArenaBlock block;
-  block.bytes = *bytes;
-  block.slots = m.tower && !m.wholeBatch ? microbatches : 1;
-  block.first = block.last = row;
-  // With a slot a microbatch, the others' rows come later.
-  if (block.slots > 1)
-    block.last = rows.size();
-  blocks.push_back(block);
-  m.declarations.push_back({name.str(), type, unsigned(blocks.size() - 1)});
-  return m.declarations.size() - 1;
-}
-
-/// A microbatch's part of a block that holds the whole batch.
-FailureOr<unsigned> StepPlan::gather(PlannedModule &m, StringRef name,
-                                     rt::BufferType type, unsigned block,
-                                     Operation *op) {
-  Declaration d{name.str(), type, block};
-  nn::Shape shape = type.getShape();
-  auto affine = shape.empty() ? std::nullopt : shape[0].asAffine();
-  if (!affine)
-    return op->emitOpError() << "brings " << type
-                             << " into a whole-batch module: its first dim "
-                                "must count items";
-  if (!affine->symbol.empty()) {
-    d.byRow = true;
-  } else {
-    // Every part has as many rows: slots lie one after another.
-    blocks[block].stride = *type.getNumBytes().asConstant();
-  }
-  blocks[block].gathers = true;
-  blocks[block].last = rows.size();
+  Declaration d{name.str(), type, kind};
+  d.bytes = *bytes;
+  d.cut = bool(function.getArgAttr(argument, dist::kLayoutAttr));
   m.declarations.push_back(d);
   return m.declarations.size() - 1;
 }
 
-void StepPlan::extend(PlannedModule &m, unsigned declaration, int64_t row) {
-  ArenaBlock &block = blocks[m.declarations[declaration].block];
-  block.first = std::min(block.first, row);
-  block.last = std::max(block.last, row);
-}
-
-/// The input that an edge feeds: the other end's block.
-FailureOr<unsigned> StepPlan::declareEdge(PlannedModule &m, StringRef name,
-                                          rt::BufferType type,
-                                          dist::EdgeOp edge) {
-  PlannedModule &source = moduleOf(edge.getSourceAttr());
-  auto output = llvm::find_if(
-      source.outputs, [&](auto &o) { return o.first == edge.getOutput(); });
-  if (output == source.outputs.end())
-    return edge.emitOpError() << "finds no output '" << edge.getOutput()
-                              << "' in @" << edge.getSource();
-  const Declaration &from = source.declarations[output->second];
-  if (m.wholeBatch == source.wholeBatch || m.wholeBatch) {
-    m.declarations.push_back(
-        {name.str(), type, from.block, from.byRow && !m.wholeBatch});
-    extend(m, m.declarations.size() - 1, m.forwardRow);
-    return m.declarations.size() - 1;
+FailureOr<unsigned> StepPlan::declareOutput(PlannedModule &m, unsigned i) {
+  if (m.forward.getArgAttr(i, nn::kResidualAttr)) {
+    auto d = declare(m, m.forward, i, "saved" + std::to_string(m.saved.size()),
+                     m.hasBackward() ? Declaration::Slot : Declaration::Single);
+    if (succeeded(d))
+      m.saved.push_back(*d);
+    return d;
   }
-  return edge.emitOpError("leads from a whole-batch module to one that runs a "
-                          "microbatch at a time");
-}
-
-/// The edge that brings an output into a whole-batch module, or null.
-dist::EdgeOp StepPlan::headEdge(PlannedModule &m, StringRef output) {
-  for (auto edge : program.getOps<dist::EdgeOp>())
-    if (!m.wholeBatch && edge.getSource() == m.op.getSymName() &&
-        edge.getOutput() == output && moduleOf(edge.getTargetAttr()).wholeBatch)
-      return edge;
-  return nullptr;
-}
-
-/// An output for a whole-batch module is written where that one reads it.
-FailureOr<unsigned> StepPlan::declareGathered(PlannedModule &m, StringRef name,
-                                              rt::BufferType type,
-                                              dist::EdgeOp edge) {
-  rt::FuncOp target = moduleOf(edge.getTargetAttr()).forward;
-  for (unsigned j = 0; j < target.getNumArguments(); ++j) {
-    if (argumentText(target, j, rt::RTDialect::kName) != edge.getInput())
-      continue;
-    auto whole = cast<rt::BufferType>(target.getArgumentTypes()[j]);
-    FailureOr<int64_t> bytes =
-        SymbolBounds(target).evaluate(edge, whole.getNumBytes());
-    if (failed(bytes))
-      return failure();
-    ArenaBlock block;
-    block.bytes = *bytes;
-    block.first = m.forwardRow;
-    blocks.push_back(block);
-    return gather(m, name, type, blocks.size() - 1, edge);
-  }
-  return edge.emitOpError() << "finds no input '" << edge.getInput() << "' in @"
-                            << edge.getTarget();
-}
-
-FailureOr<unsigned> StepPlan::declareOutput(PlannedModule &m, unsigned i,
-                                            unsigned &residuals) {
-  auto type = cast<rt::BufferType>(m.forward.getArgumentTypes()[i]);
-  if (m.forward.getArgAttr(i, nn::kResidualAttr))
-    return declare(m, "saved" + std::to_string(residuals++), type,
-                   m.forwardRow);
   std::string name = argumentText(m.forward, i, rt::RTDialect::kName).str();
   if (name.empty())
     name = "output" + std::to_string(i);
-  dist::EdgeOp head = headEdge(m, name);
-  FailureOr<unsigned> d = head ? declareGathered(m, name, type, head)
-                               : declare(m, name, type, m.forwardRow);
+  // What only --save-outputs reads is read right after the forward.
+  bool sent = llvm::any_of(
+      m.out, [&](unsigned e) { return edges[e].op.getOutput() == name; });
+  auto d = declare(m, m.forward, i, name,
+                   sent ? Declaration::Slot : Declaration::Single);
   if (succeeded(d))
     m.outputs.push_back({name, *d});
   return d;
 }
 
+/// Whether some backward function takes the input of that name.
+static bool isReadBackward(PlannedModule &m, StringRef name) {
+  for (rt::FuncOp f : {m.backward, m.backwardInput, m.backwardWeight})
+    for (unsigned i = 0; f && i < f.getNumArguments(); ++i)
+      if (!isWritten(f, i) && argumentText(f, i, rt::RTDialect::kName) == name)
+        return true;
+  return false;
+}
+
 FailureOr<unsigned> StepPlan::declareInput(PlannedModule &m, unsigned i) {
-  auto type = cast<rt::BufferType>(m.forward.getArgumentTypes()[i]);
   std::string name = argumentText(m.forward, i, rt::RTDialect::kName).str();
   if (name.empty())
     name = "input" + std::to_string(i);
-  dist::EdgeOp from;
-  for (dist::EdgeOp edge : m.in)
-    if (edge.getInput() == name)
-      from = edge;
-  FailureOr<unsigned> d = from ? declareEdge(m, name, type, from)
-                               : declare(m, name, type, m.forwardRow);
-  if (failed(d))
-    return failure();
-  // What comes with the batch stays until the part is done.
-  if (!from && m.backward)
-    extend(m, *d, m.backwardRow);
-  m.inputs.push_back({name, *d, from});
+  int from = -1;
+  for (unsigned e : m.in)
+    if (edges[e].op.getInput() == name)
+      from = e;
+  Declaration::Kind kind = from >= 0                 ? Declaration::Received
+                           : isReadBackward(m, name) ? Declaration::Slot
+                                                     : Declaration::Single;
+  auto d = declare(m, m.forward, i, name, kind);
+  if (succeeded(d))
+    m.inputs.push_back({name, *d, from});
   return d;
 }
 
 LogicalResult StepPlan::declareForward(PlannedModule &m) {
-  unsigned residuals = 0;
   for (unsigned i = 0; i < m.forward.getNumArguments(); ++i) {
-    FailureOr<unsigned> d = isWritten(m.forward, i)
-                                ? declareOutput(m, i, residuals)
-                                : declareInput(m, i);
+    FailureOr<unsigned> d =
+        isWritten(m.forward, i) ? declareOutput(m, i) : declareInput(m, i);
     if (failed(d))
       return failure();
     m.forwardBuffers.push_back(*d);
@@ -304,61 +256,83 @@ LogicalResult StepPlan::declareForward(PlannedModule &m) {
   return success();
 }
 
-/// The gradient of an output that argument `i` of the backward function takes:
-/// what the edge's other end has written.
-FailureOr<unsigned> StepPlan::bufferOfGradient(PlannedModule &m, unsigned i) {
-  StringRef edge = argumentText(m.backward, i, nn::kEdgeAttr);
-  auto it = edgeGradients.find(edge);
-  if (it == edgeGradients.end())
-    return m.backward.emitOpError()
-           << "takes a gradient from '" << edge << "', which gives none";
-  auto type = cast<rt::BufferType>(m.backward.getArgumentTypes()[i]);
-  std::string name = ("grad." + edge).str();
-  if (modules[indexOf.lookup(edge.split('.').first)].wholeBatch &&
-      !m.wholeBatch)
-    return gather(m, name, type, it->second, m.backward);
-  m.declarations.push_back({name, type, it->second});
-  return m.declarations.size() - 1;
+/// The gradient of an output that argument `i` takes: it comes over an edge.
+FailureOr<unsigned> StepPlan::findGradient(PlannedModule &m, rt::FuncOp f,
+                                           unsigned i) {
+  StringRef name = argumentText(f, i, nn::kEdgeAttr);
+  for (unsigned e : m.out) {
+    PlannedEdge &edge = edges[e];
+    if ((edge.op.getTarget() + "." + edge.op.getInput()).str() != name)
+      continue;
+    if (!edge.consumed) {
+      auto d = declare(m, f, i, ("grad." + name).str(), Declaration::Slot);
+      if (failed(d))
+        return failure();
+      edge.consumed = *d;
+    }
+    return *edge.consumed;
+  }
+  return f.emitOpError() << "takes a gradient from '" << name
+                         << "', which gives none";
 }
 
-LogicalResult StepPlan::declareBackward(PlannedModule &m) {
-  if (!m.backward)
-    return success();
-  SmallVector<unsigned> saved;
-  for (unsigned i = 0; i < m.forward.getNumArguments(); ++i)
-    if (m.forward.getArgAttr(i, nn::kResidualAttr))
-      saved.push_back(m.forwardBuffers[i]);
+/// What argument `i` of a backward function reads.
+FailureOr<unsigned> StepPlan::findOperand(PlannedModule &m, rt::FuncOp f,
+                                          unsigned i, unsigned &nextSaved) {
+  if (Attribute mark = f.getArgAttr(i, nn::kResidualAttr)) {
+    // By its number, or the next one.
+    auto number = dyn_cast<IntegerAttr>(mark);
+    unsigned k = number ? unsigned(number.getInt()) : nextSaved++;
+    if (k < m.saved.size())
+      return m.saved[k];
+  } else if (f.getArgAttr(i, nn::kEdgeAttr)) {
+    return findGradient(m, f, i);
+  } else {
+    StringRef name = argumentText(f, i, rt::RTDialect::kName);
+    for (auto &input : m.inputs)
+      if (input.name == name)
+        return input.declaration;
+  }
+  return f.emitOpError() << "argument " << i
+                         << " is no input, residual or gradient of the module";
+}
+
+LogicalResult
+StepPlan::declareFunction(PlannedModule &m, rt::FuncOp f,
+                          llvm::SmallVectorImpl<unsigned> &buffers) {
   unsigned nextSaved = 0;
-  for (unsigned i = 0; i < m.backward.getNumArguments(); ++i) {
-    auto type = cast<rt::BufferType>(m.backward.getArgumentTypes()[i]);
-    StringRef name = argumentText(m.backward, i, rt::RTDialect::kName);
+  for (unsigned i = 0; i < f.getNumArguments(); ++i) {
     FailureOr<unsigned> d = failure();
-    if (isWritten(m.backward, i)) {
-      std::string input = argumentText(m.backward, i, nn::kGradOfAttr).str();
-      d = declare(m, "grad." + input, type, m.backwardRow);
+    if (!isWritten(f, i)) {
+      d = findOperand(m, f, i, nextSaved);
+    } else if (f.getArgAttr(i, nn::kResidualAttr)) {
+      // For the other half of the backward function.
+      d = declare(m, f, i, "kept" + std::to_string(m.saved.size()),
+                  Declaration::Slot);
       if (succeeded(d))
-        edgeGradients[(m.op.getSymName() + "." + input).str()] =
-            m.declarations[*d].block;
-    } else if (m.backward.getArgAttr(i, nn::kResidualAttr) &&
-               nextSaved < saved.size()) {
-      d = saved[nextSaved++];
-    } else if (m.backward.getArgAttr(i, nn::kEdgeAttr)) {
-      d = bufferOfGradient(m, i);
+        m.saved.push_back(*d);
     } else {
-      for (auto &input : m.inputs)
-        if (input.name == name)
-          d = input.declaration;
-      if (failed(d))
-        return m.backward.emitOpError()
-               << "argument " << i
-               << " is no input, residual or gradient of the module";
+      StringRef input = argumentText(f, i, nn::kGradOfAttr);
+      d = declare(m, f, i, ("grad." + input).str(), Declaration::Slot);
+      for (unsigned e : m.in)
+        if (succeeded(d) && edges[e].op.getInput() == input)
+          edges[e].produced = *d;
     }
     if (failed(d))
       return failure();
-    extend(m, *d, m.backwardRow);
-    m.backwardBuffers.push_back(*d);
+    buffers.push_back(*d);
   }
   return success();
+}
+
+LogicalResult StepPlan::declareBackward(PlannedModule &m) {
+  if (m.backward && failed(declareFunction(m, m.backward, m.backwardBuffers)))
+    return failure();
+  if (!m.backwardInput)
+    return success();
+  if (failed(declareFunction(m, m.backwardInput, m.backwardInputBuffers)))
+    return failure();
+  return declareFunction(m, m.backwardWeight, m.backwardWeightBuffers);
 }
 
 LogicalResult StepPlan::declareLoss(PlannedLoss &loss) {
@@ -370,32 +344,27 @@ LogicalResult StepPlan::declareLoss(PlannedLoss &loss) {
            << "finds no output '" << loss.op.getNumerator() << "' in @"
            << loss.op.getModule();
   loss.numerator = numerator->second;
-  // The runtime reads both whenever it likes.
-  extend(m, loss.numerator, rows.size());
-  extend(m, loss.numerator, 0);
   rt::FuncOp f = loss.denominator;
   if (!f)
     return success();
   for (unsigned i = 0; i < f.getNumArguments(); ++i) {
-    auto type = cast<rt::BufferType>(f.getArgumentTypes()[i]);
     if (isWritten(f, i)) {
-      FailureOr<unsigned> d =
-          declare(m, (loss.op.getName() + ".denominator").str(), type, 0);
+      auto d = declare(m, f, i, (loss.op.getName() + ".denominator").str(),
+                       Declaration::Single);
       if (failed(d))
         return failure();
-      extend(m, *d, rows.size());
       loss.denominatorOut = *d;
       loss.denominatorBuffers.push_back(*d);
       continue;
     }
     StringRef name = argumentText(f, i, rt::RTDialect::kName);
     auto input = llvm::find_if(
-        m.inputs, [&](auto &in) { return in.name == name && !in.edge; });
+        m.inputs, [&](auto &in) { return in.name == name && in.edge < 0; });
     if (input == m.inputs.end()) {
-      FailureOr<unsigned> d = declare(m, name, type, m.forwardRow);
+      auto d = declare(m, f, i, name, Declaration::Single);
       if (failed(d))
         return failure();
-      m.inputs.push_back({name.str(), *d, dist::EdgeOp()});
+      m.inputs.push_back({name.str(), *d, -1});
       input = std::prev(m.inputs.end());
     }
     loss.denominatorInputs.push_back(input - m.inputs.begin());
@@ -404,13 +373,18 @@ LogicalResult StepPlan::declareLoss(PlannedLoss &loss) {
   return success();
 }
 
-void StepPlan::placeBlocks() {
-  for (ArenaBlock &block : blocks) {
-    if (block.slots > 1)
-      block.stride = alignUp(block.bytes);
-    block.place =
-        layout.add(block.slots > 1 ? block.stride * block.slots : block.bytes,
-                   block.first, block.last);
+/// One after another: a message may still be on its way when the next task
+/// begins, so nothing here shares memory.
+void StepPlan::placeBuffers() {
+  for (PlannedModule &m : modules) {
+    m.arenaBytes = 0;
+    for (Declaration &d : m.declarations) {
+      int64_t slots = d.kind == Declaration::Slot       ? m.slots
+                      : d.kind == Declaration::Received ? m.receivedSlots
+                                                        : 1;
+      d.offset = m.arenaBytes;
+      d.stride = slots > 1 ? alignUp(d.bytes) : 0;
+      m.arenaBytes += slots * alignUp(d.bytes);
+    }
   }
-  layout.place();
 }

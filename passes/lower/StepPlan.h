@@ -1,10 +1,12 @@
-//===- StepPlan.h - Task rows and buffers of one step -------------*- C++
+//===- StepPlan.h - Modules, edges and buffers of a step ----------*- C++
 //-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What one process does in a step, in which order, and where in the arena what
-// outlives a task is. Free of rt ops: LowerProgram.cpp writes the tables.
+// What the modules of a program have in their memory regions, and which of it
+// the edges join. In which order ranks run them is RankRows' business, which
+// also says how many slots there are. Free of rt ops: LowerProgram.cpp writes
+// the tables.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,48 +17,57 @@
 #include "dialects/rt/RTOps.h"
 #include "passes/lower/Layout.h"
 
-#include "llvm/ADT/MapVector.h"
-
 namespace dt::lower {
 
-/// A range of the arena. Several declarations may name it: an output and the
-/// inputs that edges feed with it.
-struct ArenaBlock {
-  int64_t bytes = 0; ///< of one slot
-  int64_t slots = 1;
-  int64_t first = 0, last = 0; ///< rows between which it is in use
-  /// Microbatches write rows one after another: addressed by row, or where
-  /// every part has the same number of rows by slot.
-  bool gathers = false;
-  int64_t stride = 0; ///< bytes from slot to slot
-  unsigned place = 0; ///< in the layout
-};
-
-/// A buffer as one module sees it.
+/// A tensor in a module's arena region.
 struct Declaration {
+  enum Kind {
+    Single,  ///< one for all microbatches: nothing reads it after its task
+    Slot,    ///< one for every microbatch in flight
+    Received ///< one for every microbatch whose messages are here or posted
+  };
   std::string name;
   rt::BufferType type;
-  unsigned block;
-  bool byRow = false;
+  Kind kind;
+  bool cut = false;  ///< a rank has a part of the tensor
+  int64_t bytes = 0; ///< at the bounds of the module's symbols
+  int64_t offset = 0, stride = 0;
 };
 
 struct PlannedModule {
+  explicit PlannedModule(dist::ModuleOp op) : op(op), place(op) {}
+
   dist::ModuleOp op;
-  rt::FuncOp forward, backward; ///< backward may be null
+  dist::Placement place;
+  /// Null but for the first if there is nothing to train.
+  rt::FuncOp forward, backward, backwardInput, backwardWeight;
   bool wholeBatch = false;
-  bool tower = false; ///< a whole-batch module depends on it
-  llvm::SmallVector<dist::EdgeOp> in;
+  llvm::SmallVector<unsigned> in, out; ///< edges
   std::vector<Declaration> declarations;
   /// Indices into declarations, an argument of the function each.
-  llvm::SmallVector<unsigned> forwardBuffers, backwardBuffers;
+  llvm::SmallVector<unsigned> forwardBuffers, backwardBuffers,
+      backwardInputBuffers, backwardWeightBuffers;
   struct Input {
     std::string name;
     unsigned declaration;
-    dist::EdgeOp edge; ///< null: raw
+    int edge; ///< -1: raw
   };
   llvm::SmallVector<Input> inputs;
   llvm::SmallVector<std::pair<std::string, unsigned>> outputs;
-  int64_t forwardRow = 0, backwardRow = 0; ///< of microbatch 0
+  llvm::SmallVector<unsigned> saved; ///< residuals of the forward function
+  /// From RankRows: the most on any rank.
+  int64_t slots = 1, receivedSlots = 1;
+  int64_t arenaBytes = 0, scratchBytes = 0;
+
+  bool hasBackward() const { return backward || backwardInput; }
+};
+
+struct PlannedEdge {
+  dist::EdgeOp op;
+  unsigned from, to; ///< modules
+  unsigned fromOutput = 0, toInput = 0;
+  /// Declarations of the target and of the source; without a gradient none.
+  std::optional<unsigned> produced, consumed;
 };
 
 struct PlannedLoss {
@@ -67,57 +78,40 @@ struct PlannedLoss {
   llvm::SmallVector<int32_t> denominatorInputs;   ///< indices into inputs
 };
 
-struct Row {
-  rt::StageKind kind;
-  unsigned index; ///< loss or module
-  int64_t microbatch, slot;
-};
-
 class StepPlan {
 public:
   explicit StepPlan(mlir::ModuleOp program) : program(program) {}
+  /// Everything but offsets.
   mlir::LogicalResult run();
+  /// Offsets, once the numbers of slots are known.
+  void placeBuffers();
+  /// -1 if there is no such module.
+  int findModule(llvm::StringRef name) const;
 
+  mlir::ModuleOp program;
   std::vector<PlannedModule> modules; ///< topological order
+  std::vector<PlannedEdge> edges;     ///< in the order of dist.edge
   std::vector<PlannedLoss> losses;
-  std::vector<ArenaBlock> blocks;
-  std::vector<Row> rows;
-  Layout layout;
   int64_t globalBatch = 1, microBatch = 1, microbatches = 1;
 
 private:
-  mlir::LogicalResult sortModules();
+  mlir::LogicalResult findModules();
   mlir::LogicalResult findLosses();
-  void markTowers();
-  void writeRows();
   mlir::LogicalResult declareForward(PlannedModule &m);
-  mlir::LogicalResult declareBackward(PlannedModule &m);
-  mlir::LogicalResult declareLoss(PlannedLoss &loss);
-  mlir::FailureOr<unsigned> declare(PlannedModule &m, llvm::StringRef name,
-                                    rt::BufferType type, int64_t row);
-  mlir::FailureOr<unsigned> declareEdge(PlannedModule &m, llvm::StringRef name,
-                                        rt::BufferType type, dist::EdgeOp edge);
-  mlir::FailureOr<unsigned> gather(PlannedModule &m, llvm::StringRef name,
-                                   rt::BufferType type, unsigned block,
-                                   mlir::Operation *op);
-  dist::EdgeOp headEdge(PlannedModule &m, llvm::StringRef output);
-  mlir::FailureOr<unsigned> declareGathered(PlannedModule &m,
-                                            llvm::StringRef name,
-                                            rt::BufferType type,
-                                            dist::EdgeOp edge);
-  mlir::FailureOr<unsigned> declareOutput(PlannedModule &m, unsigned argument,
-                                          unsigned &residuals);
+  mlir::FailureOr<unsigned> declareOutput(PlannedModule &m, unsigned argument);
   mlir::FailureOr<unsigned> declareInput(PlannedModule &m, unsigned argument);
-  void extend(PlannedModule &m, unsigned declaration, int64_t row);
-  mlir::FailureOr<unsigned> bufferOfGradient(PlannedModule &m,
-                                             unsigned argument);
-  void placeBlocks();
-  PlannedModule &moduleOf(mlir::FlatSymbolRefAttr name);
-
-  mlir::ModuleOp program;
-  llvm::StringMap<unsigned> indexOf; ///< module by name
-  /// Gradient that an edge brings back: block, by "module.input".
-  llvm::StringMap<unsigned> edgeGradients;
+  mlir::LogicalResult declareBackward(PlannedModule &m);
+  mlir::LogicalResult declareFunction(PlannedModule &m, rt::FuncOp function,
+                                      llvm::SmallVectorImpl<unsigned> &buffers);
+  mlir::FailureOr<unsigned> findOperand(PlannedModule &m, rt::FuncOp function,
+                                        unsigned argument, unsigned &nextSaved);
+  mlir::FailureOr<unsigned> findGradient(PlannedModule &m, rt::FuncOp function,
+                                         unsigned argument);
+  mlir::LogicalResult joinEdge(PlannedEdge &edge);
+  mlir::LogicalResult declareLoss(PlannedLoss &loss);
+  mlir::FailureOr<unsigned> declare(PlannedModule &m, rt::FuncOp function,
+                                    unsigned argument, llvm::StringRef name,
+                                    Declaration::Kind kind);
 };
 
 } // namespace dt::lower

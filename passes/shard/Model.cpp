@@ -62,7 +62,8 @@ double Model::store(unsigned variable, State state) const {
 }
 
 /// Makes `to` available. Partial sums and slices are used up, gathered copies
-/// stay beside what was gathered.
+/// stay beside what was gathered; not those of parameters, whose state is the
+/// layout in both functions.
 double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
                       Log *log, bool forward) const {
   Mask &mask = masks[variable];
@@ -91,7 +92,8 @@ double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
       cost += factor * price(variable, from, kWhole);
       if (log)
         log->push_back({variable, from, kWhole});
-      mask |= bit(kWhole);
+      if (!v.parameter)
+        mask |= bit(kWhole);
       from = kWhole;
     } else {
       if (to >= kFirstCut)
@@ -110,7 +112,7 @@ double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
     log->push_back({variable, from, to});
   if (from == kPartial)
     mask = bit(to);
-  else if (from >= kFirstCut)
+  else if (from >= kFirstCut && !v.parameter)
     mask |= bit(to);
   return cost;
 }

@@ -124,7 +124,8 @@ void addCosts(ModuleOp program, ProgramReport &report) {
 
 namespace {
 
-/// Reads the arena's blocks off the tables of a program.
+/// Reads blocks off the tables of a program: what rank 0 has of each module,
+/// one region after another, then the scratch.
 class ArenaReader {
 public:
   ArenaReader(rt::ProgramOp program, ProgramReport &report)
@@ -132,18 +133,19 @@ public:
 
   void read() {
     report.hasMemory = true;
-    report.arenaBytes = program.getArenaBytes();
-    report.parameterBytes = program.getParameterBytes();
-    report.scratchOffset = program.getScratch();
     report.globalBatch = program.getGlobalBatch();
     report.microBatch = program.getMicroBatch();
-    for (auto task : program.getBody().getOps<rt::TaskOp>())
-      addRow(task);
+    auto ranks = program.getBody().getOps<rt::RankOp>();
+    if (!ranks.empty())
+      for (auto task : (*ranks.begin()).getBody().getOps<rt::TaskOp>())
+        addRow(task);
     for (auto loss : program.getBody().getOps<rt::LossOp>())
       keepLoss(loss);
     for (auto module : program.getBody().getOps<rt::ModuleOp>())
-      readModule(module);
-    joinBlocks();
+      if (llvm::is_contained(module.getRanks(), 0))
+        readModule(module);
+    report.scratchOffset = report.arenaBytes;
+    report.arenaBytes += report.scratchBytes;
     llvm::sort(report.scratch, [](auto &a, auto &b) {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
@@ -152,48 +154,80 @@ public:
 private:
   struct Use {
     int64_t row, slot;
-    bool read; ///< before anything is written
   };
 
+  void use(rt::ModuleOp module, FlatSymbolRefAttr buffer, int64_t slot) {
+    if (module && buffer)
+      uses[(module.getSymName() + "." + buffer.getValue()).str()].push_back(
+          {int64_t(report.rows.size()) - 1, slot});
+  }
+
   void addRow(rt::TaskOp task) {
-    int64_t row = report.rows.size();
-    std::string module = task.getSubject().str();
+    if (task.getEdge())
+      return addMessage(task);
+    std::string module = task.getSubject()->str();
     StringAttr denominator;
-    if (task.getKind() == rt::StageKind::denominator)
-      if (auto loss = program.lookupSymbol<rt::LossOp>(task.getSubject())) {
+    if (task.getKind() == rt::TaskKind::denominator)
+      if (auto loss = program.lookupSymbol<rt::LossOp>(*task.getSubject())) {
         module = loss.getModule().str();
         if (auto callee = loss.getDenominatorAttr())
           denominator = callee.getAttr();
       }
-    report.rows.push_back((rt::stringifyStageKind(task.getKind()) + " " +
-                           task.getSubject() + " " +
+    report.rows.push_back((rt::stringifyTaskKind(task.getKind()) + " " +
+                           *task.getSubject() + " " +
                            Twine(task.getMicrobatch()))
                               .str());
     auto op = program.lookupSymbol<rt::ModuleOp>(module);
     if (!op)
       return;
     for (auto stage : op.getBody().getOps<rt::StageOp>()) {
-      if (stage.getKind() != task.getKind() ||
+      if (uint32_t(stage.getKind()) != uint32_t(task.getKind()) ||
           (denominator && stage.getCalleeAttr().getAttr() != denominator))
         continue;
-      auto callee = op.lookupSymbol<rt::FuncOp>(stage.getCallee());
-      for (auto [i, buffer] :
-           llvm::enumerate(stage.getBuffers().getAsRange<FlatSymbolRefAttr>()))
-        uses[module + "." + buffer.getValue().str()].push_back(
-            {row, int64_t(task.getSlot()),
-             callee && callee.getAccess(i) != "out"});
+      for (auto buffer : stage.getBuffers().getAsRange<FlatSymbolRefAttr>()) {
+        auto decl = op.lookupSymbol<rt::BufferDeclOp>(buffer.getAttr());
+        use(op, buffer,
+            decl && decl.getReceived() ? task.getReceived() : task.getSlot());
+      }
     }
+  }
+
+  /// Rows that move data name the edge by its number.
+  void addMessage(rt::TaskOp task) {
+    auto edges = program.getBody().getOps<rt::EdgeOp>();
+    rt::EdgeOp edge = *std::next(edges.begin(), *task.getEdge());
+    auto find = [&](StringRef name) {
+      return program.lookupSymbol<rt::ModuleOp>(name);
+    };
+    rt::ModuleOp from = find(edge.getSource()), to = find(edge.getTarget());
+    bool back = task.getGradient(), copy = task.getKind() == rt::TaskKind::copy;
+    report.rows.push_back((rt::stringifyTaskKind(task.getKind()) + " " +
+                           edge.getSource() + " to " + edge.getTarget() + " " +
+                           Twine(task.getMicrobatch()) +
+                           (back ? " gradient" : ""))
+                              .str());
+    auto outputs = from.getBody().getOps<rt::OutputOp>();
+    auto inputs = to.getBody().getOps<rt::InputOp>();
+    FlatSymbolRefAttr atSource =
+                          back ? edge.getConsumedAttr()
+                               : (*std::next(outputs.begin(), edge.getOutput()))
+                                     .getBufferAttr(),
+                      atTarget =
+                          back ? edge.getProducedAttr()
+                               : (*std::next(inputs.begin(), edge.getInput()))
+                                     .getBufferAttr();
+    bool sends = task.getKind() == rt::TaskKind::send;
+    if (copy || sends != back)
+      use(from, atSource, task.getSlot());
+    if (copy || sends == back)
+      use(to, atTarget, copy ? task.getPeer() : task.getSlot());
   }
 
   /// The runtime reads a loss's terms at any time of the step.
   void keepLoss(rt::LossOp loss) {
-    int64_t last = int64_t(report.rows.size()) - 1;
     auto keep = [&](StringRef buffer) {
-      std::vector<Use> &list = uses[(loss.getModule() + "." + buffer).str()];
-      std::vector<Use> known = list;
-      for (const Use &use : known)
-        list.insert(list.end(),
-                    {{0, use.slot, false}, {last, use.slot, false}});
+      uses[(loss.getModule() + "." + buffer).str()] = {
+          {0, 0}, {int64_t(report.rows.size()) - 1, 0}};
     };
     keep(loss.getNumerator());
     if (loss.getDenominatorOut())
@@ -213,24 +247,19 @@ private:
     for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
       if (symbol.getItem())
         entry.rowsMax[symbol.getItem()->str()] = symbol.getMax();
-    llvm::StringSet<> raw;
-    for (auto input : module.getBody().getOps<rt::InputOp>())
-      if (!input.getFrom())
-        raw.insert(input.getBuffer());
     for (auto decl : module.getBody().getOps<rt::BufferDeclOp>())
-      readBuffer(module, decl, raw.contains(decl.getSymName()), entry);
+      readBuffer(module, decl, entry);
     for (auto function : module.getBody().getOps<rt::FuncOp>())
       if (int64_t bytes = function.getScratchBytes().value_or(0))
         report.scratch.push_back(
             {(module.getSymName() + "." + function.getSymName()).str(), bytes});
-    for (auto stage : module.getBody().getOps<rt::StageOp>())
-      if (auto callee = module.lookupSymbol<rt::FuncOp>(stage.getCallee()))
-        entry.scratchBytes = std::max<int64_t>(
-            entry.scratchBytes, callee.getScratchBytes().value_or(0));
+    entry.scratchBytes = module.getScratch();
     report.scratchBytes = std::max(report.scratchBytes, entry.scratchBytes);
+    report.arenaBytes += module.getArena();
+    report.parameterBytes += module.getParameters();
   }
 
-  void readBuffer(rt::ModuleOp module, rt::BufferDeclOp decl, bool raw,
+  void readBuffer(rt::ModuleOp module, rt::BufferDeclOp decl,
                   ModuleReport &entry) {
     std::string name = (module.getSymName() + "." + decl.getSymName()).str();
     BlockReport block;
@@ -239,78 +268,20 @@ private:
     block.bytes = getBytes(module, decl.getType().getNumBytes());
     std::map<int64_t, BlockReport> slots;
     for (const Use &use : uses[name]) {
-      auto [slot, fresh] = slots.insert({use.slot, block});
+      int64_t s = decl.getStride() ? use.slot : 0;
+      auto [slot, fresh] = slots.insert({s, block});
       BlockReport &b = slot->second;
-      if (fresh || use.row < b.first) {
-        b.first = use.row;
-        b.received = use.read && !raw;
-      }
+      b.first = fresh ? use.row : std::min(b.first, use.row);
       b.last = std::max(b.last, use.row);
     }
-    // By row: parts follow one another, each as long as its items.
-    int64_t stride = decl.getRows() ? block.bytes : decl.getStride();
     for (auto &[slot, b] : slots) {
-      b.offset = decl.getOffset() + slot * stride;
+      b.offset = report.arenaBytes + int64_t(decl.getOffset()) +
+                 slot * int64_t(decl.getStride());
       b.name =
           slots.size() > 1 ? name + "[" + std::to_string(slot) + "]" : name;
       entry.bufferBytes += b.bytes;
       report.blocks.push_back(b);
     }
-  }
-
-  /// A tensor that goes from module to module has one place and a declaration
-  /// in each: those become one block. Where a whole-batch module reads what
-  /// microbatches wrote, or the other way, the parts live up to the whole.
-  void joinBlocks() {
-    llvm::sort(report.blocks, [](auto &a, auto &b) {
-      return std::tie(a.offset, a.bytes, a.first, a.name) <
-             std::tie(b.offset, b.bytes, b.first, b.name);
-    });
-    std::vector<BlockReport> joined;
-    for (BlockReport &block : report.blocks) {
-      BlockReport *last = joined.empty() ? nullptr : &joined.back();
-      if (last && last->offset == block.offset && last->bytes == block.bytes &&
-          (block.received || block.first <= last->last)) {
-        last->name += " = " + block.name;
-        last->last = std::max(last->last, block.last);
-      } else {
-        joined.push_back(block);
-      }
-    }
-    report.blocks = std::move(joined);
-    for (BlockReport &block : report.blocks)
-      if (block.received)
-        meetSources(block);
-    llvm::sort(report.blocks, [](auto &a, auto &b) {
-      return std::tie(a.offset, a.first, a.name) <
-             std::tie(b.offset, b.first, b.name);
-    });
-  }
-
-  /// Whether nothing takes the block's place between its end and `row`.
-  bool isLatest(const BlockReport &block, int64_t row) {
-    return llvm::none_of(report.blocks, [&](const BlockReport &other) {
-      return other.first > block.last && other.first < row &&
-             other.offset < block.offset + block.bytes &&
-             block.offset < other.offset + other.bytes;
-    });
-  }
-
-  void meetSources(BlockReport &block) {
-    auto holds = [](const BlockReport &a, const BlockReport &b) {
-      return a.offset <= b.offset && b.offset + b.bytes <= a.offset + a.bytes;
-    };
-    BlockReport *whole = nullptr; // the latest that contains this part
-    for (BlockReport &other : report.blocks) {
-      if (other.last >= block.first || &other == &block)
-        continue;
-      if (holds(block, other) && isLatest(other, block.first))
-        other.last = block.first - 1;
-      else if (holds(other, block) && (!whole || whole->last < other.last))
-        whole = &other;
-    }
-    if (whole)
-      block.first = whole->last + 1;
   }
 
   rt::ProgramOp program;

@@ -39,13 +39,11 @@ struct ModuleReport {
   int64_t bufferBytes = 0, scratchBytes = 0;
 };
 
-/// A buffer of the arena in one slot. Several names: an output and the inputs
-/// that it feeds.
+/// A buffer of the arena in one slot.
 struct BlockReport {
   std::string name, module, type;
   int64_t offset = 0, bytes = 0;
   int64_t first = 0, last = 0; ///< rows of the step between which it is in use
-  bool received = false; ///< what it holds first was written by another module
 };
 
 struct ProgramReport {

@@ -215,3 +215,87 @@ dist.optimizer adamw lr 1.0 {warmup = -1}
 
 // expected-error @+1 {{'dist.no_decay' is a unit attribute of nn.parameter}}
 dist.seed 1 {dist.no_decay}
+
+// -----
+
+// expected-error @+1 {{'dist.unit' is the unit's name of dist.module}}
+dist.module @a attributes {dist.unit = 1 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.stage' is the number of a stage, from 0, of dist.module}}
+dist.module @a attributes {dist.stage = -1 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.dp' is a number of replicas, at least 1, of dist.module}}
+dist.module @a attributes {dist.dp = 0 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.zero' is 0 or 1 (optimizer state sharded) of dist.module}}
+dist.module @a attributes {dist.zero = 2 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.ranks' is an array of ranks (i64) of dist.module}}
+dist.seed 1 {dist.ranks = array<i64: 0>}
+
+// -----
+
+// expected-error @+1 {{'dist.ranks' needs ranks, each once and none below 0}}
+dist.module @a attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 1, 1>} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.ranks' names 3 ranks; tp 2 and dp 1 make 2}}
+dist.module @a attributes {dist.ranks = array<i64: 0, 1, 2>, dist.tp = 2 : i64} {
+}
+
+// -----
+
+dist.module @a attributes {dist.ranks = array<i64: 1>} {
+}
+// expected-error @+1 {{'dist.plan' op needs at least 1 rank}}
+dist.plan ranks 0 schedule "1f1b" pace @a reorder "none" bucket 1 depth 1
+
+// -----
+
+dist.module @a attributes {dist.ranks = array<i64: 1>} {
+}
+// expected-error @+1 {{'dist.plan' op reorder 'some' is none of none, intra, inter, both}}
+dist.plan ranks 2 schedule "1f1b" pace @a reorder "some" bucket 1 depth 1
+
+// -----
+
+dist.module @a attributes {dist.ranks = array<i64: 1>} {
+}
+// expected-error @+1 {{'dist.plan' op needs a bucket of at least 1 byte}}
+dist.plan ranks 2 schedule "1f1b" pace @a reorder "none" bucket 0 depth 1
+
+// -----
+
+dist.module @a attributes {dist.ranks = array<i64: 1>} {
+}
+// expected-error @+1 {{'dist.plan' op needs a depth of at least 1 microbatch}}
+dist.plan ranks 2 schedule "1f1b" pace @a reorder "none" bucket 1 depth 0
+
+// -----
+
+dist.module @a attributes {dist.ranks = array<i64: 1>} {
+}
+// expected-error @+1 {{'dist.plan' op names @b as pace, which is no module or unit}}
+dist.plan ranks 2 schedule "1f1b" pace @b reorder "none" bucket 1 depth 1
+
+// -----
+
+// expected-note @+1 {{this module}}
+dist.module @a attributes {dist.ranks = array<i64: 1>} {
+}
+// expected-error @+1 {{'dist.plan' op has 1 ranks, but @a runs on 1}}
+dist.plan ranks 1 schedule "1f1b" pace @a reorder "none" bucket 1 depth 1

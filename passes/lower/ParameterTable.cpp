@@ -1,0 +1,131 @@
+//===- ParameterTable.cpp - Rows and places of parameters
+//-------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/ParameterTable.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+
+std::string ParameterRow::getInit() const {
+  nn::ParameterOp p = owner;
+  auto rule = dyn_cast<nn::InitAttr>(p.getSource());
+  return rule ? rule.getRule().str() : "";
+}
+
+ArrayAttr ParameterRow::getOnnx(Builder &b) const {
+  SmallVector<Attribute> refs;
+  for (nn::ParameterOp p : all) {
+    if (auto file = dyn_cast<nn::OnnxAttr>(p.getSource()))
+      refs.push_back(file);
+    if (auto rule = dyn_cast<nn::InitAttr>(p.getSource());
+        rule && !rule.getFile().empty())
+      refs.push_back(nn::OnnxAttr::get(b.getContext(), rule.getFile(),
+                                       rule.getInitializer()));
+  }
+  return b.getArrayAttr(refs);
+}
+
+LogicalResult ParameterTable::findAliases(ModuleOp program) {
+  SymbolTableCollection tables;
+  for (auto tie : program.getOps<dist::TieOp>()) {
+    auto alias =
+        tables.lookupSymbolIn<nn::ParameterOp>(program, tie.getAliasAttr());
+    auto owner =
+        tables.lookupSymbolIn<nn::ParameterOp>(program, tie.getParameterAttr());
+    if (!alias || !owner)
+      return tie.emitOpError("names no nn.parameter");
+    if (alias->getAttr(dist::kLayoutAttr) != owner->getAttr(dist::kLayoutAttr))
+      return tie.emitOpError("ties parameters that are cut differently");
+    aliases[alias] = owner;
+  }
+  return success();
+}
+
+/// The module's rows, in its order.
+LogicalResult ParameterTable::collect(dist::ModuleOp module,
+                                      std::vector<ParameterRow> &found) {
+  llvm::DenseMap<Operation *, unsigned> known;
+  for (auto p : module.getBody().getOps<nn::ParameterOp>()) {
+    if (!nn::getNumBytes(p.getType()).asConstant())
+      return p.emitOpError("has a size that is not a number");
+    auto [it, fresh] = known.insert({getOwner(p), found.size()});
+    if (fresh)
+      found.emplace_back();
+    ParameterRow &row = found[it->second];
+    row.all.insert(p == getOwner(p) ? row.all.begin() : row.all.end(), p);
+    row.owner = row.all.front();
+    row.trainable |= p.getTrainable();
+    row.gradient |= p.getTrainable() && !p->hasAttr(nn::kNoGradientAttr);
+  }
+  return success();
+}
+
+/// Copies train if one of them does: all are updated alike.
+LogicalResult ParameterTable::joinCopies() {
+  llvm::DenseMap<Operation *, unsigned> owners;
+  for (auto [i, row] : llvm::enumerate(rows))
+    owners.insert({row.owner, i});
+  for (ParameterRow &row : rows) {
+    auto it = owners.find(getOwner(row.owner));
+    if (it == owners.end() || it->second == unsigned(row.index))
+      continue;
+    row.copyOf = it->second;
+    ParameterRow &owner = rows[it->second];
+    owner.trainable |= row.trainable;
+    owner.gradient |= row.gradient;
+  }
+  for (ParameterRow &row : rows)
+    if (row.copyOf >= 0) {
+      row.trainable = rows[row.copyOf].trainable;
+      row.gradient = rows[row.copyOf].gradient;
+    }
+  return success();
+}
+
+LogicalResult ParameterTable::run(const StepPlan &plan) {
+  if (failed(findAliases(plan.program)))
+    return failure();
+  std::vector<size_t> ends;
+  for (const PlannedModule &m : plan.modules) {
+    if (failed(collect(m.op, rows)))
+      return failure();
+    ends.push_back(rows.size());
+  }
+  for (auto [i, row] : llvm::enumerate(rows))
+    row.index = i;
+  if (failed(joinCopies()))
+    return failure();
+  // Now that it is known what trains: sort within modules.
+  std::vector<int> place(rows.size());
+  size_t begin = 0;
+  for (size_t end : ends) {
+    auto first = rows.begin() + begin, last = rows.begin() + end;
+    std::stable_partition(
+        first, last, [](const ParameterRow &row) { return row.trainable; });
+    int64_t offset = 0, trainableEnd = 0;
+    for (ParameterRow &row : llvm::make_range(first, last)) {
+      row.offset = offset;
+      offset += alignUp(*nn::getNumBytes(row.owner.getType()).asConstant());
+      if (row.trainable)
+        trainableEnd = offset;
+    }
+    bytes.push_back(offset);
+    trainable.push_back(trainableEnd);
+    begin = end;
+  }
+  for (auto [i, row] : llvm::enumerate(rows)) {
+    place[row.index] = i;
+    row.index = i;
+    for (nn::ParameterOp p : row.all)
+      indexOf[p] = i;
+  }
+  for (ParameterRow &row : rows)
+    if (row.copyOf >= 0)
+      row.copyOf = place[row.copyOf];
+  return success();
+}

@@ -1,0 +1,419 @@
+//===- RankRows.cpp - The rows of every rank's step
+//-------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Schedules assume that nothing is buffered: a send ends when its receive is
+// issued. Receives are therefore never posted later than where the schedule has
+// them, and what is posted earlier only makes room.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/RankRows.h"
+
+#include <map>
+#include <set>
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+using rt::TaskKind;
+using schedule::Kind;
+using schedule::Step;
+
+namespace {
+
+bool runsOn(const PlannedModule &m, int rank) {
+  return llvm::is_contained(m.place.ranks, rank);
+}
+
+/// Of a module that the rank runs. Each rank of a whole-batch module is one.
+int64_t getReplica(const PlannedModule &m, int rank) {
+  int64_t place = llvm::find(m.place.ranks, rank) - m.place.ranks.begin();
+  return m.wholeBatch ? place : place / m.place.tp;
+}
+
+bool hasGradients(const PlannedModule &m) {
+  dist::ModuleOp module = m.op;
+  return llvm::any_of(
+      module.getBody().getOps<nn::ParameterOp>(), [](nn::ParameterOp p) {
+        return p.getTrainable() && !p->hasAttr(nn::kNoGradientAttr);
+      });
+}
+
+/// Edges between modules with equal replicas, between which the schedule has no
+/// messages.
+std::vector<bool> findCopies(const StepPlan &plan, const StepOrder &order) {
+  std::vector<bool> copies;
+  for (const PlannedEdge &edge : plan.edges) {
+    const PlannedModule &from = plan.modules[edge.from],
+                        &to = plan.modules[edge.to];
+    copies.push_back(from.wholeBatch == to.wholeBatch &&
+                     from.place.tp == to.place.tp &&
+                     from.place.ranks == to.place.ranks);
+  }
+  for (const std::vector<Step> &program : order.programs)
+    for (const Step &step : program)
+      if (step.action != Step::Run)
+        copies[step.message.edge] = false;
+  return copies;
+}
+
+/// A module's microbatch.
+using Part = std::pair<unsigned, int64_t>;
+
+class RankBuilder {
+public:
+  RankBuilder(StepPlan &plan, const StepOrder &order,
+              const std::vector<bool> &copies, int rank)
+      : plan(plan), order(order), copies(copies), rank(rank),
+        forwardOrder(plan.modules.size()), backwards(plan.modules.size()) {}
+
+  FailureOr<std::vector<Row>> run();
+
+private:
+  /// A message to or from this rank.
+  struct Message {
+    unsigned edge;
+    int64_t microbatch, peer;
+    bool gradient;
+    bool operator<(const Message &other) const {
+      return std::tie(edge, microbatch, peer, gradient) <
+             std::tie(other.edge, other.microbatch, other.peer, other.gradient);
+    }
+  };
+  using Messages = std::map<std::pair<Part, bool>, std::vector<Message>>;
+
+  void collect();
+  void collectLocal();
+  void collectBatchEdge(unsigned edge);
+  void begin();
+  LogicalResult addTask(const schedule::Task &task);
+  void addForward(unsigned module, int64_t mb);
+  LogicalResult addBackward(Kind kind, unsigned module, int64_t mb);
+  void addCopies(unsigned module, int64_t mb, bool gradient);
+  void post(const Message &message);
+  void postAll(unsigned module, int64_t mb, bool gradient);
+  void send(const Message &message) {
+    rows.push_back({TaskKind::send, message.edge, message.microbatch, 0, 0,
+                    message.peer, message.gradient});
+  }
+
+  StepPlan &plan;
+  const StepOrder &order;
+  const std::vector<bool> &copies;
+  int rank;
+  std::vector<Row> rows;
+  Messages receives, ///< by the part that reads them
+      sends;         ///< that the schedule does not have, by who writes them
+  std::set<Message> posted;
+  std::vector<std::vector<int64_t>> forwardOrder; ///< of each module
+  std::vector<int64_t> backwards; ///< tasks of each module that are left
+};
+
+void RankBuilder::collect() {
+  for (const Step &step : order.programs[rank]) {
+    if (step.action == Step::Run) {
+      unsigned module = step.task.stage;
+      if (step.task.kind == Kind::Forward)
+        forwardOrder[module].push_back(step.task.microbatch);
+      else if (step.task.kind != Kind::Sync ||
+               plan.modules[module].hasBackward())
+        ++backwards[module];
+      continue;
+    }
+    const schedule::Message &m = step.message;
+    if (step.action == Step::Send)
+      continue;
+    const PlannedEdge &edge = plan.edges[m.edge];
+    receives[{{m.gradient ? edge.from : edge.to, m.microbatch}, m.gradient}]
+        .push_back({unsigned(m.edge), m.microbatch, m.from, m.gradient});
+  }
+  collectLocal();
+  for (unsigned e = 0; e < plan.edges.size(); ++e)
+    if (plan.modules[plan.edges[e].to].wholeBatch && !copies[e])
+      collectBatchEdge(e);
+}
+
+/// Replicas with the same ranks, of modules that are else placed differently.
+void RankBuilder::collectLocal() {
+  for (const schedule::Message &m : order.local) {
+    unsigned source = plan.edges[m.edge].from, target = plan.edges[m.edge].to;
+    if (m.gradient)
+      std::swap(source, target);
+    if (copies[m.edge] || !runsOn(plan.modules[source], rank) ||
+        !runsOn(plan.modules[target], rank) ||
+        getReplica(plan.modules[source], rank) != m.from ||
+        getReplica(plan.modules[target], rank) != m.to)
+      continue;
+    receives[{{target, m.microbatch}, m.gradient}].push_back(
+        {unsigned(m.edge), m.microbatch, m.from, m.gradient});
+    sends[{{source, m.microbatch}, m.gradient}].push_back(
+        {unsigned(m.edge), m.microbatch, m.to, m.gradient});
+  }
+}
+
+/// Everybody who runs a whole-batch module gets all rows: those of the own
+/// replica by a copy, the others from the replicas that have them.
+void RankBuilder::collectBatchEdge(unsigned e) {
+  unsigned from = plan.edges[e].from, to = plan.edges[e].to;
+  const PlannedModule &source = plan.modules[from], &head = plan.modules[to];
+  bool mine = runsOn(source, rank);
+  int64_t own = mine ? getReplica(source, rank) : -1;
+  for (int64_t mb = 0; mb < plan.microbatches; ++mb) {
+    for (int64_t d = 0; d < source.place.dp; ++d)
+      if (runsOn(head, rank) && d != own)
+        receives[{{to, 0}, false}].push_back({e, mb, d, false});
+    for (auto [peer, other] : llvm::enumerate(head.place.ranks))
+      if (mine && (!runsOn(source, other) || getReplica(source, other) != own))
+        sends[{{from, mb}, false}].push_back({e, mb, int64_t(peer), false});
+  }
+}
+
+void RankBuilder::post(const Message &message) {
+  if (posted.insert(message).second)
+    rows.push_back({TaskKind::receive, message.edge, message.microbatch, 0, 0,
+                    message.peer, message.gradient});
+}
+
+void RankBuilder::postAll(unsigned module, int64_t mb, bool gradient) {
+  auto it = receives.find({{module, mb}, gradient});
+  if (it != receives.end())
+    llvm::for_each(it->second, [&](const Message &m) { post(m); });
+}
+
+void RankBuilder::begin() {
+  for (auto [i, loss] : llvm::enumerate(plan.losses)) {
+    const PlannedModule &m = plan.modules[loss.module];
+    int64_t parts = m.wholeBatch ? 1 : plan.microbatches;
+    for (int64_t mb = 0; mb < parts; ++mb)
+      if (loss.denominator && runsOn(m, rank))
+        rows.push_back({TaskKind::denominator, unsigned(i), mb});
+  }
+  for (unsigned m = 0; m < plan.modules.size(); ++m) {
+    if (plan.modules[m].wholeBatch)
+      postAll(m, 0, false);
+    for (size_t p = 0; p < forwardOrder[m].size() && int64_t(p) < order.depth;
+         ++p)
+      postAll(m, forwardOrder[m][p], false);
+  }
+}
+
+/// Rows that follow the task that wrote what they move.
+void RankBuilder::addCopies(unsigned module, int64_t mb, bool gradient) {
+  const PlannedModule &m = plan.modules[module];
+  auto copy = [&](unsigned e, int64_t mb) {
+    rows.push_back({TaskKind::copy, e, mb, 0, 0, 0, gradient});
+  };
+  for (unsigned e : gradient ? m.in : m.out) {
+    const PlannedEdge &edge = plan.edges[e];
+    if (gradient && !edge.produced)
+      continue;
+    if (copies[e]) {
+      copy(e, mb);
+    } else if (plan.modules[edge.to].wholeBatch) {
+      unsigned other = gradient ? edge.from : edge.to;
+      if (!runsOn(plan.modules[other], rank))
+        continue;
+      for (int64_t k = gradient ? 0 : mb,
+                   end = gradient ? plan.microbatches : mb + 1;
+           k < end; ++k)
+        copy(e, k);
+    }
+  }
+  auto it = sends.find({{module, mb}, gradient});
+  if (it != sends.end())
+    llvm::for_each(it->second, [&](const Message &m) { send(m); });
+}
+
+void RankBuilder::addForward(unsigned module, int64_t mb) {
+  rows.push_back({TaskKind::forward, module, mb});
+  postAll(module, mb, true);
+  const std::vector<int64_t> &mine = forwardOrder[module];
+  size_t next = llvm::find(mine, mb) - mine.begin() + order.depth;
+  if (next < mine.size())
+    postAll(module, mine[next], false);
+  addCopies(module, mb, false);
+}
+
+LogicalResult RankBuilder::addBackward(Kind kind, unsigned module, int64_t mb) {
+  PlannedModule &m = plan.modules[module];
+  // Without anything that trains the input gradient is all there is.
+  bool whole = kind == Kind::Backward
+                   ? bool(m.backward)
+                   : kind == Kind::Input && !m.backwardInput && m.backward;
+  if (!whole && !m.backwardInput)
+    return m.op.emitOpError()
+           << "is scheduled to run " << schedule::getLetter(kind)
+           << ", for which it has no function";
+  if (whole)
+    rows.push_back({TaskKind::backward, module, mb});
+  else if (kind != Kind::Weight)
+    rows.push_back({TaskKind::backward_input, module, mb});
+  if (kind != Kind::Weight)
+    addCopies(module, mb, true);
+  if (!whole && kind != Kind::Input)
+    rows.push_back({TaskKind::backward_weight, module, mb});
+  if (--backwards[module] == 0 && hasGradients(m))
+    rows.push_back({TaskKind::reduce, module, 0});
+  return success();
+}
+
+LogicalResult RankBuilder::addTask(const schedule::Task &task) {
+  PlannedModule &m = plan.modules[task.stage];
+  if (task.kind != Kind::Forward && task.kind != Kind::Sync)
+    return addBackward(task.kind, task.stage, task.microbatch);
+  if (task.kind == Kind::Forward && m.hasBackward() && !backwards[task.stage])
+    return m.op.emitOpError(
+        "has a backward function that the schedule does not run");
+  addForward(task.stage, task.microbatch);
+  return task.kind == Kind::Sync && m.hasBackward()
+             ? addBackward(Kind::Backward, task.stage, 0)
+             : success();
+}
+
+FailureOr<std::vector<Row>> RankBuilder::run() {
+  collect();
+  begin();
+  for (const Step &step : order.programs[rank]) {
+    if (step.action == Step::Run) {
+      if (failed(addTask(step.task)))
+        return failure();
+      continue;
+    }
+    const schedule::Message &m = step.message;
+    unsigned edge = m.edge;
+    if (step.action != Step::Send)
+      post({edge, m.microbatch, m.from, m.gradient});
+    if (step.action != Step::Receive)
+      send({edge, m.microbatch, m.to, m.gradient});
+  }
+  return std::move(rows);
+}
+
+//===----------------------------------------------------------------------===//
+// Slots
+//===----------------------------------------------------------------------===//
+
+/// A slot from the first to the last row that uses it: the lowest free one, so
+/// there are as many as are in use at once.
+class SlotAssigner {
+public:
+  SlotAssigner(StepPlan &plan, std::vector<Row> &rows)
+      : plan(plan), rows(rows) {}
+
+  void run() {
+    for (auto [i, row] : llvm::enumerate(rows))
+      forEachUse(row, [&](Key key, int64_t *) {
+        auto [it, fresh] = lives.insert({key, Life{i, i, 0}});
+        it->second.last = i;
+      });
+    for (auto [i, row] : llvm::enumerate(rows)) {
+      forEachUse(row, [&](Key key, int64_t *field) {
+        Life &life = lives[key];
+        if (life.first == i)
+          allocate(key, life);
+        if (field)
+          *field = life.slot;
+      });
+      forEachUse(row, [&](Key key, int64_t *) {
+        if (lives[key].last == i)
+          used[{key.module, key.received}].erase(lives[key].slot);
+      });
+    }
+  }
+
+private:
+  struct Key {
+    unsigned module;
+    bool received;
+    int64_t microbatch;
+    bool operator<(const Key &other) const {
+      return std::tie(module, received, microbatch) <
+             std::tie(other.module, other.received, other.microbatch);
+    }
+  };
+  struct Life {
+    size_t first, last;
+    int64_t slot;
+  };
+
+  /// Calls f with every slot that the row uses, and where the row names it.
+  void forEachUse(Row &row, function_ref<void(Key, int64_t *)> f) {
+    auto part = [&](unsigned module, bool received) {
+      return Key{module, received,
+                 plan.modules[module].wholeBatch ? 0 : row.microbatch};
+    };
+    switch (row.kind) {
+    case TaskKind::denominator:
+    case TaskKind::reduce:
+      return;
+    case TaskKind::forward:
+    case TaskKind::backward:
+    case TaskKind::backward_input:
+    case TaskKind::backward_weight:
+      f(part(row.index, false), &row.slot);
+      if (!plan.modules[row.index].in.empty())
+        f(part(row.index, true), &row.received);
+      return;
+    case TaskKind::receive:
+    case TaskKind::send:
+    case TaskKind::copy:
+      break;
+    }
+    const PlannedEdge &edge = plan.edges[row.index];
+    if (row.kind == TaskKind::copy) {
+      f(part(edge.from, false), &row.slot);
+      f(part(edge.to, !row.gradient), &row.peer);
+    } else if (row.kind == TaskKind::receive) {
+      f(part(row.gradient ? edge.from : edge.to, !row.gradient), &row.slot);
+    } else {
+      f(part(row.gradient ? edge.to : edge.from, false), &row.slot);
+    }
+  }
+
+  void allocate(Key key, Life &life) {
+    std::set<int64_t> &taken = used[{key.module, key.received}];
+    life.slot = 0;
+    while (taken.count(life.slot))
+      ++life.slot;
+    taken.insert(life.slot);
+    PlannedModule &m = plan.modules[key.module];
+    int64_t &most = key.received ? m.receivedSlots : m.slots;
+    most = std::max(most, life.slot + 1);
+  }
+
+  StepPlan &plan;
+  std::vector<Row> &rows;
+  std::map<Key, Life> lives;
+  std::map<std::pair<unsigned, bool>, std::set<int64_t>> used;
+};
+
+} // namespace
+
+FailureOr<std::vector<std::vector<Row>>>
+dt::lower::makeRows(StepPlan &plan, const StepOrder &order) {
+  for (const PlannedEdge &edge : plan.edges)
+    for (int64_t rank : plan.modules[edge.from].place.ranks)
+      if (plan.modules[edge.to].wholeBatch &&
+          !runsOn(plan.modules[edge.to], rank))
+        return dist::EdgeOp(edge.op).emitOpError()
+               << "comes from rank " << rank
+               << ", which does not run the whole-batch module";
+  std::vector<bool> copies = findCopies(plan, order);
+  std::vector<std::vector<Row>> ranks;
+  for (int rank = 0; rank < int(order.programs.size()); ++rank) {
+    FailureOr<std::vector<Row>> rows =
+        RankBuilder(plan, order, copies, rank).run();
+    if (failed(rows))
+      return failure();
+    SlotAssigner(plan, *rows).run();
+    ranks.push_back(std::move(*rows));
+  }
+  for (PlannedModule &m : plan.modules)
+    if (std::max(m.slots, m.receivedSlots) > INT16_MAX)
+      return m.op.emitOpError()
+             << "has " << std::max(m.slots, m.receivedSlots)
+             << " microbatches in flight; at most " << INT16_MAX << " can be";
+  return ranks;
+}

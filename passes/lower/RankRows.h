@@ -1,0 +1,49 @@
+//===- RankRows.h - The rows of every rank's step -----------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// From a schedule (every rank's tasks and messages, passes/schedule) to rows:
+// receives are posted early, sends and copies stand behind what they move, and
+// microbatches in flight get slots.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_LOWER_RANKROWS_H
+#define PASSES_LOWER_RANKROWS_H
+
+#include "passes/lower/StepPlan.h"
+#include "passes/schedule/Problem.h"
+
+namespace dt::lower {
+
+/// A TaskRow of runtime/Program.h.
+struct Row {
+  rt::TaskKind kind;
+  unsigned index; ///< loss, edge or module
+  int64_t microbatch;
+  int64_t slot = 0, received = 0, peer = 0;
+  bool gradient = false;
+};
+
+/// A step's schedule in terms of the plan: stages are indices of modules.
+struct StepOrder {
+  std::vector<std::vector<schedule::Step>> programs;
+  /// Messages whose two ends have the same ranks; the programs have none.
+  std::vector<schedule::Message> local;
+  std::string name;
+  int64_t depth = 2; ///< microbatches whose forward messages are posted
+};
+
+/// What the program's sched.solution says or, without one, the order of one
+/// rank: a microbatch goes forward and back before the next begins; what a
+/// whole-batch module needs comes first, for all microbatches.
+mlir::FailureOr<StepOrder> readOrder(const StepPlan &plan);
+
+/// Rows of every rank. Sets the modules' numbers of slots.
+mlir::FailureOr<std::vector<std::vector<Row>>> makeRows(StepPlan &plan,
+                                                        const StepOrder &order);
+
+} // namespace dt::lower
+
+#endif // PASSES_LOWER_RANKROWS_H

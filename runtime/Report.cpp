@@ -1,0 +1,252 @@
+//===- Report.cpp - what a run was beside what it should have been -*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Report.h"
+#include "runtime/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <sched.h>
+#include <unistd.h>
+
+namespace dt::rt {
+
+namespace {
+
+constexpr int64_t warmup = 3;      // steps that do not count
+constexpr int64_t least = 6;       // steps without which there is no report
+constexpr size_t remembered = 200; // even steps whose times are kept
+
+double median(std::vector<double> values) {
+  if (values.empty())
+    return 0;
+  size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  return values[middle];
+}
+
+int kindOf(const TaskRow &row) {
+  switch (row.kind) {
+  case TaskKind::Forward:
+    return 0;
+  case TaskKind::Backward:
+    return 1;
+  case TaskKind::BackwardInput:
+    return 2;
+  case TaskKind::BackwardWeight:
+    return 3;
+  default:
+    return -1;
+  }
+}
+constexpr int kinds = 4;
+
+int coresOfNode() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::string hostName() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f ms", 1e3 * seconds);
+  return text;
+}
+
+} // namespace
+
+void RunReport::Fit::add(double items, double seconds) {
+  n += 1, x += items, y += seconds, xx += items * items, xy += items * seconds;
+}
+void RunReport::Fit::add(const Fit &o) {
+  n += o.n, x += o.x, y += o.y, xx += o.xx, xy += o.xy;
+}
+double RunReport::Fit::at(double items) const {
+  if (n == 0)
+    return 0;
+  double spread = xx - x * x / n;
+  double slope = spread > 1e-9 ? std::max(0.0, (xy - x * y / n) / spread) : 0;
+  return std::max(0.0, y / n + slope * (items - x / n));
+}
+
+RunReport::Fit *RunReport::fitOf(Fits &fits, const TaskRow &row) const {
+  int kind = kindOf(row);
+  return kind < 0 ? nullptr : &fits[size_t(row.index) * kinds + size_t(kind)];
+}
+
+/// Items of the module's own kind in the part that a row works on.
+double RunReport::itemsOf(const Assignment &assignment, const TaskRow &row,
+                          int rank) const {
+  const ModuleInfo &module = program.modules[row.index];
+  int32_t replica = viewOf(program, rank).replica[row.index];
+  if (replica < 0 || !module.item)
+    return 0;
+  const PartItems &part = assignment.part(row.index, row.microbatch, replica);
+  for (size_t s = 0; s < module.symbols.size; ++s)
+    if (module.symbols[s].item &&
+        std::string(module.symbols[s].item) == module.item)
+      return double(part.symbols[s].size());
+  return 0;
+}
+
+void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
+  const Span<TaskRow> &rows = program.ranks[rank].rows;
+  if (cpu.empty()) {
+    cpu.resize(rows.size);
+    sentIn.assign(rows.size, 0);
+    fits.resize(program.modules.size * kinds);
+    balance.assign(program.modules.size, {0, 0});
+  }
+  if (counted++ < warmup)
+    return;
+  last = batch.assignment;
+  lastPlain = batch.plain ? *batch.plain : batch.assignment;
+  for (size_t m = 0; m < batch.assignment.balance.size(); ++m) {
+    balance[m].before += batch.assignment.balance[m].before;
+    balance[m].after += batch.assignment.balance[m].after;
+  }
+  for (size_t r = 0; r < rows.size; ++r)
+    sentIn[r] += times.sent[r] > 0;
+  if (step % 2) {
+    walls.push_back(times.wall);
+    waits.push_back(times.waited);
+    return;
+  }
+  tails.push_back(float(times.tail));
+  for (size_t r = 0; r < rows.size; ++r) {
+    if (cpu[r].size() < remembered)
+      cpu[r].push_back(float(times.cpu[r]));
+    if (Fit *fit = fitOf(fits, rows[r]))
+      fit->add(itemsOf(batch.assignment, rows[r], rank), times.cpu[r]);
+  }
+}
+
+/// What rank 0 needs of this rank.
+std::string RunReport::pack() const {
+  nlohmann::json json;
+  json["host"] = hostName();
+  json["rows"] = nlohmann::json::array();
+  for (const std::vector<float> &times : cpu)
+    json["rows"].push_back(median({times.begin(), times.end()}));
+  json["tail"] = median({tails.begin(), tails.end()});
+  json["wall"] = median(walls);
+  json["waited"] = median(waits);
+  json["sent"] = sentIn;
+  json["steps"] = counted - warmup;
+  json["fits"] = nlohmann::json::array();
+  for (const Fit &f : fits)
+    json["fits"].push_back({f.n, f.x, f.y, f.xx, f.xy});
+  return json.dump();
+}
+
+SimulatedStep RunReport::simulate(const std::vector<RowTimes> &times,
+                                  int cores) const {
+  return simulateStep(
+      program, times,
+      [&](const TaskRow &row, int rank) {
+        size_t index = size_t(&row - program.ranks[rank].rows.begin());
+        return 2 * allSent[rank][index] > counted - warmup;
+      },
+      cores);
+}
+
+/// The step as it would be with these parts, by the fitted times.
+SimulatedStep RunReport::simulateAs(const Assignment &assignment, Fits &fits,
+                                    const std::vector<RowTimes> &times,
+                                    int cores) const {
+  std::vector<RowTimes> fitted = times;
+  for (size_t rank = 0; rank < times.size(); ++rank)
+    for (size_t r = 0; r < times[rank].seconds.size(); ++r) {
+      const TaskRow &row = program.ranks[rank].rows[r];
+      if (Fit *fit = fitOf(fits, row))
+        fitted[rank].seconds[r] = fit->at(itemsOf(assignment, row, int(rank)));
+    }
+  return simulate(fitted, cores);
+}
+
+std::string RunReport::finish(Comm &comm, const std::string &file) {
+  if (counted - warmup < least)
+    return {};
+  std::vector<std::string> packed = comm.allGatherText(pack());
+  if (rank != 0)
+    return {};
+  std::vector<RowTimes> times;
+  Fits all(program.modules.size * kinds);
+  double wall = 0, waited = 0;
+  bool oneNode = true;
+  for (const std::string &text : packed) {
+    nlohmann::json json = nlohmann::json::parse(text);
+    times.push_back({json["rows"].get<std::vector<double>>(), json["tail"]});
+    allSent.push_back(json["sent"].get<std::vector<int64_t>>());
+    wall = std::max(wall, json["wall"].get<double>());
+    waited += json["waited"].get<double>();
+    oneNode &= json["host"] == hostName();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto &f = json["fits"][i];
+      all[i].add(Fit{f[0], f[1], f[2], f[3], f[4]});
+    }
+  }
+  int cores = oneNode ? coresOfNode() : 0;
+  SimulatedStep step = simulate(times, cores);
+  double ranks = double(packed.size());
+  double bubble = wall > 0 ? waited / (wall * ranks) : 0;
+  nlohmann::json out = {{"ranks", packed.size()},
+                        {"cores", cores},
+                        {"steps", counted - warmup},
+                        {"schedule", program.schedule ? program.schedule : ""},
+                        {"step_seconds", wall},
+                        {"simulated_seconds", step.seconds},
+                        {"bubble", bubble},
+                        {"simulated_bubble", step.bubble()}};
+  std::string text =
+      "step " + milliseconds(wall) + ", simulated from its tasks " +
+      milliseconds(step.seconds) + " (" +
+      (cores ? std::to_string(cores) + " cores shared" : "a core each") +
+      "); bubble " + percent(bubble) + ", simulated " + percent(step.bubble()) +
+      "\n";
+  double before = simulateAs(lastPlain, all, times, cores).seconds;
+  double after = simulateAs(last, all, times, cores).seconds;
+  out["reorder"] = {{"plain_seconds", before}, {"seconds", after}};
+  std::string line;
+  for (size_t m = 0; m < balance.size(); ++m) {
+    double n = double(counted - warmup);
+    double plain = balance[m].before / n, now = balance[m].after / n;
+    out["imbalance"][program.modules[m].name] = {plain, now};
+    if (plain <= 1.0005 && now <= 1.0005)
+      continue;
+    char entry[64];
+    std::snprintf(entry, sizeof entry, " %.3f -> %.3f", plain, now);
+    line += (line.empty() ? "" : ", ") + std::string(program.modules[m].name) +
+            entry;
+  }
+  if (!line.empty())
+    text += "imbalance of replicas (fullest over mean): " + line + "\n";
+  if (before > after * 1.0005)
+    text += "reordering: " + milliseconds(before) + " -> " +
+            milliseconds(after) + " (simulated from this run's tasks)\n";
+  if (!file.empty()) {
+    std::ofstream stream(file);
+    stream << out.dump(1) << "\n";
+    if (!stream)
+      throw Error(file + ": cannot be written");
+  }
+  return text;
+}
+
+} // namespace dt::rt

@@ -1,0 +1,79 @@
+//===- Report.h - what a run was beside what it should have been -*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// After a run: the measured step, bubble and imbalance, beside the step that
+// the schedule gives if each task takes the processor time it took in this very
+// run (times of another run mean little: clocks drift). Even steps give the
+// task times, odd steps the walls that they are compared with. Also what
+// reordering saved: the same step simulated with the items as they came.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_REPORT_H
+#define DT_RUNTIME_REPORT_H
+
+#include "runtime/Comm.h"
+#include "runtime/Simulate.h"
+#include "runtime/data/BatchSource.h"
+
+#include <string>
+#include <vector>
+
+namespace dt::rt {
+
+/// What one rank saw in one step; vectors are by the rank's rows.
+struct StepTimes {
+  std::vector<double> cpu; ///< processor seconds, without those spent waiting
+  std::vector<uint64_t> sent; ///< bytes that a Send row handed over
+  double tail = 0;            ///< processor seconds after the last row
+  double waited = 0;          ///< seconds in which the rank had nothing to do
+  double wall = 0;            ///< seconds
+};
+
+class RunReport {
+public:
+  RunReport(const ProgramInfo &program, int rank)
+      : program(program), rank(rank) {}
+
+  /// The first steps do not count: primitives are made, memory is touched.
+  void step(int64_t step, const StepTimes &times, const Batch &batch);
+
+  /// On all ranks together. Rank 0 gets the text (empty if there were too few
+  /// steps) and writes `json` unless it is empty. Throws Error.
+  std::string finish(Comm &comm, const std::string &json);
+
+private:
+  /// Least squares of seconds over items, by module and kind of row.
+  struct Fit {
+    double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+    void add(double items, double seconds);
+    void add(const Fit &other);
+    double at(double items) const;
+  };
+  using Fits = std::vector<Fit>; ///< [module * kinds + kind]
+  Fit *fitOf(Fits &fits, const TaskRow &row) const;
+  double itemsOf(const Assignment &assignment, const TaskRow &row,
+                 int rank) const;
+  std::string pack() const;
+  SimulatedStep simulate(const std::vector<RowTimes> &times, int cores) const;
+  SimulatedStep simulateAs(const Assignment &assignment, Fits &fits,
+                           const std::vector<RowTimes> &times, int cores) const;
+
+  const ProgramInfo &program;
+  int rank;
+  int64_t counted = 0;
+  std::vector<std::vector<float>> cpu; ///< by row: even steps
+  std::vector<float> tails;
+  std::vector<double> walls, waits; ///< odd steps
+  std::vector<int64_t> sentIn;      ///< by row: steps in which bytes were sent
+  Fits fits;
+  std::vector<Assignment::Balance> balance; ///< sums over steps
+  Assignment last, lastPlain; ///< of the last step, and with Reorder::None
+  std::vector<std::vector<int64_t>> allSent; ///< by rank, after gathering
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_REPORT_H

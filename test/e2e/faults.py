@@ -1,0 +1,170 @@
+# ===- faults.py - killed ranks, then resumed ------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A program on several ranks is trained to the end once. Then it is trained again
+# and again with checkpoints, and somebody (a rank, the launcher) is killed or
+# stopped at a random time. Each time every process must be gone within ten
+# seconds, with a code that is not 0 and exactly one line that names the rank; and
+# what is resumed must give the losses of the run that nobody disturbed: bit by bit
+# under the same plan, within 1e-5 under another.
+# ===-----------------------------------------------------------------------===
+"""faults.py --dt-opt PATH [--kills N] [--seed S]: kills ranks at random and resumes."""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from layouts import Failure, Runner, parse_plan
+import batches
+from safetensors.numpy import save_file
+from train_model import build
+
+CASE = dict(name="faults", model="mllm", samples=12, micro=3, plan="vision:dp=2 llm:pp=2,zero=1 generator:")
+OTHER_PLAN = "vision: llm:tp=2,dp=2,zero=1 generator:"
+STEPS = 60
+STALL = 4
+WITHIN = 10
+
+
+def compile_plan(runner, work, name, plan):
+    folder = work / name
+    folder.mkdir()
+    done = runner.compile(CASE, CASE["micro"], parse_plan(plan), folder)
+    if done.returncode:
+        raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
+    build(folder / "program", os.environ.get("CCACHE_DIR"))
+    return folder / "program/build/train", parse_plan(plan)["ranks"]
+
+
+def command(program, batch, checkpoint, metrics, resume=False):
+    train, ranks = program
+    flags = ["--batch", batch, "--steps", STEPS, "--ranks", ranks, "--threads", 1, "--checkpoint", checkpoint, "--save-every", 5, "--metrics", metrics, "--stall", STALL]
+    return [str(c) for c in [train, *flags, *(["--resume"] if resume else [])]]
+
+
+def processes(train):
+    """Living processes of the program: (pid, rank or None for the launcher)."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes().split(b"\0")
+            state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except (OSError, IndexError):
+            continue
+        if state in "ZX" or str(train).encode() not in text:
+            continue
+        rank = [e.split(b"=")[1] for e in environment if e.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        found.append((int(entry.name), int(rank[0]) if rank else None))
+    return found
+
+
+def losses(metrics):
+    return [json.loads(line)["loss"] for line in metrics.read_text().splitlines() if line.strip()]
+
+
+def harm(program, batch, folder, generator, length):
+    """One run that is disturbed; what was done, and what is wrong with how it ended."""
+    train, ranks = program
+    run = subprocess.Popen(command(program, batch, folder / "checkpoint", folder / "metrics.jsonl"), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(generator.uniform(0.05, length))
+    what = generator.choice(["rank", "rank", "rank", "stop", "launcher"])
+    there = processes(train)
+    targets = [p for p in there if (p[1] is None and p[0] == run.pid if what == "launcher" else p[1] is not None)]
+    if not targets or run.poll() is not None:
+        run.kill()
+        run.communicate()
+        end_all(train)
+        return "too early or too late", None
+    pid, rank = generator.choice(targets)
+    begin = time.time()
+    os.kill(pid, signal.SIGSTOP if what == "stop" else signal.SIGKILL)
+    what = f"{what} {'' if rank is None else rank}"
+    limit = WITHIN if "stop" not in what else STALL + 5
+    try:
+        _, errors = run.communicate(timeout=limit + 10)
+    except subprocess.TimeoutExpired:
+        end_all(train)
+        run.kill()
+        run.communicate()
+        return what, "hangs"
+    while processes(train) and time.time() < begin + limit:
+        time.sleep(0.05)
+    took = time.time() - begin
+    if processes(train):
+        end_all(train)
+        return what, f"processes are left after {took:.1f} s"
+    if run.returncode == 0:
+        return what, "ended with 0"
+    if took > limit:
+        return what, f"took {took:.1f} s"
+    lines = [line for line in errors.splitlines() if line.strip()]
+    named = re.compile(rf"\brank {rank}\b") if rank is not None else re.compile("launcher")
+    if len(lines) != 1 or not named.search(lines[0]):
+        return what, f"expected one line naming it, got:\n{errors}"
+    return f"{what}: {lines[0]}", None
+
+
+def end_all(train):
+    for pid, _ in processes(train):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def resume(program, batch, folder):
+    done = subprocess.run(command(program, batch, folder / "checkpoint", folder / "metrics.jsonl", resume=(folder / "checkpoint").exists() and any((folder / "checkpoint").glob("step-*[0-9]"))),
+                          cwd=folder, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise Failure(f"cannot be resumed: {done.stderr[-800:]}")
+    return losses(folder / "metrics.jsonl")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    generator, failed = random.Random(arguments.seed), 0
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        runner = Runner(arguments.dt_opt, pathlib.Path(__file__).parents[1] / "models", work)
+        program = compile_plan(runner, work, "plan", CASE["plan"])
+        other = compile_plan(runner, work, "other", OTHER_PLAN)
+        batch = work / "batch.safetensors"
+        save_file(batches.make(runner.models / CASE["model"], CASE["samples"]), batch)
+        (work / "whole").mkdir()
+        begin = time.time()
+        want = resume(program, batch, work / "whole")
+        length = time.time() - begin
+        print(f"undisturbed: {len(want)} steps in {length:.1f} s")
+        for kill in range(arguments.kills):
+            folder = work / f"kill-{kill}"
+            folder.mkdir()
+            what, wrong = harm(program, batch, folder, generator, length)
+            if not wrong:
+                changed = kill % 4 == 3
+                have = resume(other if changed else program, batch, folder)
+                same = have[-5:] == want[-5:] if not changed else all(abs(a - b) <= 1e-5 * abs(b) for a, b in zip(have[-5:], want[-5:]))
+                wrong = None if same else f"resumed {'under another plan ' if changed else ''}to {have[-5:]}, undisturbed {want[-5:]}"
+            failed += bool(wrong)
+            print(f"{kill:3} {'FAILED' if wrong else 'ok    '} {what} {wrong or ''}", flush=True)
+    print(f"{arguments.kills} kills, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

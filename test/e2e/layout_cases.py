@@ -1,0 +1,81 @@
+# ===- layout_cases.py - the matrix of layouts ------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# name, model, samples of a step, samples of a microbatch, plan (layouts.py says
+# how it is written). `refused`: the plan cannot work, and the error must match.
+# ===-----------------------------------------------------------------------===
+"""CASES: what layouts.py tries."""
+
+CASES = []
+
+
+def case(name, model, samples, micro, plan, **more):
+    CASES.append(dict(name=name, model=model, samples=samples, micro=micro, plan=plan, **more))
+
+
+# One axis at a time.
+for model in ("gpt2", "llama"):
+    case(f"{model}-dp2", model, 8, 4, "model:dp=2", subset=model == "gpt2")
+    case(f"{model}-dp3", model, 9, 3, "model:dp=3")
+    case(f"{model}-tp2", model, 8, 4, "model:tp=2", subset=model == "llama")
+    case(f"{model}-tp4", model, 4, 4, "model:tp=4")
+    case(f"{model}-pp2", model, 8, 2, "model:pp=2", subset=model == "llama")
+case("gpt2-zero1", "gpt2", 8, 4, "model:dp=2,zero=1", subset=True)
+case("llama-zero1-dp3", "llama", 9, 9, "model:dp=3,zero=1")
+case("gpt2-dp3-uneven", "gpt2", 7, 5, "model:dp=3")
+case("unet-dp2", "unet", 4, 4, "model:dp=2")
+case("unet-tp2", "unet", 4, 4, "model:tp=2", subset=True)
+case("unet-pp2", "unet", 4, 1, "model:pp=2", subset=True)
+case("clip-dp2", "clip", 8, 4, "model.image:dp=2 model.text:dp=2,ranks=0-1")
+
+# Schedules.
+for schedule in ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "accumulate"):
+    case(f"gpt2-pp2-{schedule}", "gpt2", 8, 1, f"model:pp=2 | schedule={schedule}", subset=schedule == "zb-h1")
+case("llama-pp2-vpp2", "llama", 8, 2, "model:pp=2,vpp=2 | schedule=interleaved", subset=True)
+case("gpt2-zb-v", "gpt2", 8, 2, "model:pp=2,vpp=2 | schedule=zb-v")
+case("llama-pp4", "llama", 8, 1, "model:pp=4 | schedule=1f1b")
+
+# Axes together.
+case("gpt2-tp2-dp2", "gpt2", 8, 4, "model:tp=2,dp=2", subset=True)
+case("gpt2-tp2-pp2", "gpt2", 8, 2, "model:tp=2,pp=2")
+case("llama-dp2-pp2-zero1", "llama", 8, 4, "model:dp=2,pp=2,zero=1")
+case("llama-tp2-dp2-pp2", "llama", 8, 4, "model:tp=2,dp=2,pp=2", subset=True)
+case("llama-tp2-dp3-pp2", "llama", 12, 6, "model:tp=2,dp=3,pp=2,zero=1")
+case("unet-tp2-dp2-pp2", "unet", 8, 4, "model:tp=2,dp=2,pp=2")
+
+# Encoder, language model and generator on their own ranks; samples with 0 to 3 images.
+case("mllm-disaggregated", "mllm", 12, 3, "vision: llm: generator:", subset=True)
+case("mllm-vision2-llm2", "mllm", 12, 4, "vision:dp=2 llm:dp=2 generator:")
+case("mllm-vision3-llm2", "mllm", 12, 4, "vision:dp=3 llm:dp=2 generator:", subset=True)
+case("mllm-vision2-llm5", "mllm", 12, 5, "vision:dp=2 llm:dp=5 generator:dp=3")
+case("mllm-llm-tp2-pp2", "mllm", 12, 3, "vision:dp=2 llm:tp=2,pp=2 generator:dp=2")
+case("mllm-12-ranks", "mllm", 12, 4, "vision:dp=3 llm:tp=2,dp=2,pp=2 generator:", subset=True)
+case("mllm-vision-tp2", "mllm", 12, 4, "vision:tp=2,dp=2 llm:tp=2,dp=2 generator:dp=2,tp=2")
+case("mllm-micro1", "mllm", 12, 1, "vision: llm:pp=2 generator:")
+case("mllm-colocated-phased", "mllm", 12, 4, "vision:dp=2,ranks=0-1 llm:pp=2,ranks=0-1 generator:dp=2,ranks=0-1 | schedule=phased", subset=True)
+case("mllm-colocated-nested", "mllm", 12, 3, "vision:dp=2,ranks=0-1 llm:pp=2,ranks=0-1 generator:,ranks=1-1 | schedule=nested")
+case("mllm-colocated-tp", "mllm", 12, 4, "vision:dp=4,ranks=0-3 llm:tp=2,dp=2,ranks=0-3 generator:dp=4,ranks=0-3 | schedule=phased")
+case("mllm-frozen", "mllm", 12, 3, "vision:dp=2 llm:pp=2 generator:", recipe="recipe-frozen.json", subset=True)
+for mode in ("intra", "inter", "both"):
+    case(f"mllm-reorder-{mode}", "mllm", 12, 3, f"vision:dp=3 llm:dp=2 generator:dp=2 | reorder={mode}", subset=mode == "both")
+case("mllm-zb", "mllm", 12, 2, "vision: llm:pp=2 generator: | schedule=zb")
+
+# A contrastive loss is exact over the whole batch.
+case("clip-towers", "clip", 8, 2, "model.image: model.text:", subset=True)
+case("clip-towers-dp", "clip", 12, 4, "model.image:dp=2 model.text:dp=3")
+case("clip-towers-pp2", "clip", 8, 2, "model.image:pp=2 model.text:pp=2 | schedule=distmm-pipe")
+case("clip-towers-tp2", "clip", 8, 4, "model.image:tp=2 model.text:tp=2")
+
+# One graph with fixed images: tensor and pipeline parallel only.
+case("llava-tp2", "llava", 3, 3, "model:tp=2")
+case("llava-pp2", "llava", 3, 3, "model:pp=2")
+case("llava-tp2-pp2", "llava", 3, 3, "model:tp=2,pp=2")
+
+# What cannot be.
+case("no-such-unit", "gpt2", 4, 4, "modle:dp=2", refused="modle")
+case("more-stages-than-cuts", "gpt2", 4, 4, "model:pp=400", refused="stages", subset=True)
+case("dp-beyond-micro", "gpt2", 4, 2, "model:dp=4", refused="dp")
+case("unknown-schedule", "gpt2", 4, 2, "model:pp=2 | schedule=2f2b", refused="2f2b.*1f1b")
+case("vpp-needs-a-schedule", "gpt2", 4, 2, "model:pp=2,vpp=2 | schedule=zb-h1", refused="vpp")
+case("llava-dp2", "llava", 3, 3, "model:dp=2", refused="pixel_values.*3")

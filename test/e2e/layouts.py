@@ -1,0 +1,206 @@
+# ===- layouts.py - every layout trains like one process --------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Each case is a model, a batch and a plan. The program that the compiler makes of
+# it runs on its ranks and must give the gradients of the first step and the losses
+# of ten steps that the same recipe gives in one process without any cut, and move
+# exactly the bytes that the compiler's functions say. Plans that cannot work must
+# end in one error. The runtime's objects and equal stage code come from the
+# compiler cache, so a case costs seconds.
+# ===-----------------------------------------------------------------------===
+"""layouts.py --dt-opt PATH [--only REGEX] [--subset]: trains the models under many plans and compares with one process."""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+import batches
+from layout_cases import CASES
+from train_model import build
+
+STEPS = 10
+GRADIENT_LIMIT = 1e-5  # relative L2
+VANISHING_LIMIT = 1e-6  # absolute
+CURVE_LIMIT = 1e-5  # relative
+
+
+class Failure(Exception):
+    pass
+
+
+def parse_plan(text):
+    """`llm:tp=2,pp=2 vision:dp=3,ranks=0-2 | schedule=1f1b reorder=both` as a plan file's content."""
+    units, _, options = text.partition("|")
+    plan = {"version": 1, "units": {}}
+    end = 0
+    for unit in units.split():
+        name, _, settings = unit.partition(":")
+        entry = {"tp": 1, "dp": 1, "pp": 1}
+        for setting in filter(None, settings.split(",")):
+            key, value = setting.split("=")
+            entry[key] = int(value) if value.isdigit() else value
+        size = entry["tp"] * entry["dp"] * entry["pp"]
+        if "ranks" not in entry:
+            entry["ranks"] = list(range(end, end + size))
+        elif isinstance(entry["ranks"], int):
+            entry["ranks"] = [entry["ranks"]]
+        else:
+            first, last = entry["ranks"].split("-")
+            entry["ranks"] = list(range(int(first), int(last) + 1))
+        end = max(end, max(entry["ranks"]) + 1)
+        plan["units"][name] = entry
+    settings = dict(s.split("=") for s in options.split())
+    plan["ranks"] = end
+    plan["pipelines"] = [{"units": list(plan["units"]), "schedule": settings.pop("schedule", "1f1b")}]
+    plan.update(settings)
+    return plan
+
+
+class Runner:
+    def __init__(self, dt_opt, models, work):
+        self.dt_opt, self.models, self.work = dt_opt.resolve(), models, work
+        self.references = {}
+
+    def recipe(self, case, micro, folder):
+        source = self.models / case["model"]
+        recipe = json.loads((source / case.get("recipe", "recipe.json")).read_text())
+        for module in recipe["modules"].values():
+            shutil.copy(source / module["onnx"], folder / module["onnx"])
+        recipe["batch"] = {"global": case["samples"], "micro": micro}
+        recipe = batches.adapt(recipe, case["model"])
+        recipe["optimizer"]["clip"] = 1.0
+        for key, value in case.get("patch", {}).items():
+            recipe["modules"][next(iter(recipe["modules"]))][key] = value
+        (folder / "recipe.json").write_text(json.dumps(recipe))
+        return folder / "recipe.json"
+
+    def compile(self, case, micro, plan, folder):
+        recipe = self.recipe(case, micro, folder)
+        command = [self.dt_opt, recipe, "--emit=cpp", "-o", folder / "program"]
+        if plan:
+            (folder / "plan.json").write_text(json.dumps(plan))
+            command += [f"--plan={folder / 'plan.json'}"]
+        return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
+
+    def train(self, case, folder, ranks, flags=()):
+        save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
+        command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", str(STEPS), "--threads", "1", "--save-gradients", "gradients.safetensors"]
+        command += ["--metrics", "metrics.jsonl", *flags]
+        if ranks > 1:
+            command += ["--ranks", str(ranks), "--traffic", "traffic.json"]
+        try:
+            done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            raise Failure("hangs")
+        if done.returncode:
+            raise Failure(f"train ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}")
+        losses = [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        return load_file(folder / "gradients.safetensors"), np.array(losses)
+
+    def reference(self, case):
+        key = json.dumps([case["model"], case["samples"], case.get("recipe"), case.get("patch")])
+        if key not in self.references:
+            folder = self.work / ("reference-" + hashlib.md5(key.encode()).hexdigest()[:8])
+            folder.mkdir()
+            done = self.compile(case, case["samples"], None, folder)
+            if done.returncode:
+                raise Failure(f"the reference does not compile: {done.stderr[-1500:]}")
+            build(folder / "program", os.environ.get("CCACHE_DIR"))
+            self.references[key] = self.train(case, folder, 1)
+        return self.references[key]
+
+    def run(self, case):
+        plan = parse_plan(case["plan"])
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        done = self.compile(case, case["micro"], plan, folder)
+        if "refused" in case:
+            errors = [line for line in done.stderr.splitlines() if "error:" in line]
+            if done.returncode == 0 or len(errors) != 1 or not re.search(case["refused"], errors[0]):
+                raise Failure(f"expected one error matching '{case['refused']}', got {done.returncode}: {done.stderr[-800:]}")
+            return "refused: " + errors[0].split("error: ")[-1][:90]
+        if done.returncode:
+            raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
+        build(folder / "program", os.environ.get("CCACHE_DIR"))
+        gradients, losses = self.train(case, folder, plan["ranks"], case.get("flags", ()))
+        verdict = compare(gradients, losses, *self.reference(case))
+        if plan["ranks"] > 1:
+            check_traffic(json.loads((folder / "traffic.json").read_text()))
+        shutil.rmtree(folder)
+        return verdict
+
+
+def compare(gradients, losses, want_gradients, want_losses):
+    if set(gradients) != set(want_gradients):
+        raise Failure(f"gradients of other parameters: {sorted(set(gradients) ^ set(want_gradients))[:4]}")
+    scale = max(np.linalg.norm(g.astype(np.float64)) for g in want_gradients.values())
+    worst, where = 0.0, ""
+    for name, want in want_gradients.items():
+        have, want = gradients[name].astype(np.float64), want.astype(np.float64)
+        if have.shape != want.shape:
+            raise Failure(f"gradient of {name} has shape {have.shape}, expected {want.shape}")
+        difference, size = np.linalg.norm(have - want), np.linalg.norm(want)
+        vanishes = size < 1e-5 * scale
+        error = difference / (scale * VANISHING_LIMIT if vanishes else size * GRADIENT_LIMIT)
+        if not error <= worst:
+            worst, where = error, name
+    if not worst <= 1:
+        raise Failure(f"gradient of {where} differs by {worst * GRADIENT_LIMIT:.1e}")
+    if len(losses) != len(want_losses):
+        raise Failure(f"{len(losses)} steps instead of {len(want_losses)}")
+    curve = np.max(np.abs(losses - want_losses) / np.abs(want_losses))
+    if not curve <= CURVE_LIMIT:
+        raise Failure(f"losses differ by {curve:.1e}: {losses} against {want_losses}")
+    return f"gradients {worst * GRADIENT_LIMIT:.0e} curve {curve:.0e}"
+
+
+def check_traffic(traffic):
+    """Bytes handed to sends and collectives against those that follow from the manifest."""
+    for entry in traffic["entries"]:
+        if entry["sent"] != entry["expected"]:
+            raise Failure(f"{entry['what']}: {entry['sent']} bytes sent, {entry['expected']} expected")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
+    parser.add_argument("--only", default="", help="cases whose name matches")
+    parser.add_argument("--subset", action="store_true", help="a third of them, every kind once")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
+    arguments = parser.parse_args()
+    cases = [c for c in CASES if re.search(arguments.only, c["name"]) and (not arguments.subset or c.get("subset"))]
+    if arguments.list:
+        return print("\n".join(c["name"] for c in cases))
+    models = pathlib.Path(__file__).parents[1] / "models"
+    work = arguments.work or pathlib.Path(tempfile.mkdtemp())
+    work.mkdir(parents=True, exist_ok=True)
+    runner, failed, begin = Runner(arguments.dt_opt, models, work), 0, time.time()
+    for case in cases:
+        start = time.time()
+        try:
+            verdict = "ok      " + runner.run(case)
+        except (Failure, subprocess.TimeoutExpired) as failure:
+            verdict, failed = f"FAILED  {failure}", failed + 1
+        except SystemExit as failure:  # the build
+            verdict, failed = f"FAILED  {failure}", failed + 1
+        print(f"{case['name']:44} {time.time() - start:5.1f} s  {verdict}", flush=True)
+    print(f"{len(cases)} layouts, {failed} failed, {time.time() - begin:.0f} s")
+    if not arguments.work:
+        shutil.rmtree(work)
+    sys.exit(1 if failed or not cases else 0)
+
+
+if __name__ == "__main__":
+    main()

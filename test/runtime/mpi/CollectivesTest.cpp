@@ -1,0 +1,171 @@
+//===- CollectivesTest.cpp - what generated code calls
+//---------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Every collective on every axis of the group of all ranks (and of that group
+// backwards) against what it means, computed from the ranks' values.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/runtime/mpi/Ranks.h"
+
+#include <numeric>
+
+using namespace dt::rt;
+
+namespace {
+
+struct Axis {
+  int over, stride;
+};
+
+std::vector<Axis> axesOf(int size) {
+  std::vector<Axis> axes = {{1, 1}};
+  for (int over = 2; over <= size; ++over)
+    for (int stride = 1; over * stride <= size; ++stride)
+      if (size % (over * stride) == 0)
+        axes.push_back({over, stride});
+  return axes;
+}
+
+class Collectives : public testing::TestWithParam<bool> {
+protected:
+  void SetUp() override {
+    place = ranks().rank();
+    members.resize(ranks().size());
+    std::iota(members.begin(), members.end(), 0);
+    if (GetParam()) {
+      std::reverse(members.begin(), members.end());
+      place = ranks().size() - 1 - place;
+    }
+    group = makeTensorParallel(ranks(), members, label);
+  }
+
+  /// Places of the axis that this rank is on, in order.
+  std::vector<int> onAxis(Axis axis) const {
+    int mine = place / axis.stride % axis.over;
+    std::vector<int> places;
+    for (int i = 0; i < axis.over; ++i)
+      places.push_back(place + (i - mine) * axis.stride);
+    return places;
+  }
+
+  const char *label = "tp";
+  int place;
+  std::vector<int> members;
+  std::shared_ptr<TensorParallel> group;
+};
+
+TEST_P(Collectives, Place) {
+  for (Axis axis : axesOf(ranks().size()))
+    EXPECT_EQ(placeOnAxis(group.get(), axis.over, axis.stride),
+              place / axis.stride % axis.over);
+}
+
+TEST_P(Collectives, AllReduce) {
+  constexpr int64_t n = 1003;
+  for (Axis axis : axesOf(ranks().size())) {
+    std::vector<float> x = valuesOf(place, n), sum(n), most(n);
+    allReduce(group.get(), Reduction::Max, DType::F32, x.data(), most.data(), n,
+              axis.over, axis.stride);
+    sum = x;
+    allReduce(group.get(), Reduction::Sum, DType::F32, sum.data(), sum.data(),
+              n, axis.over, axis.stride);
+    for (int64_t i = 0; i < n; ++i) {
+      float total = 0, largest = -1e9;
+      for (int r : onAxis(axis)) {
+        total += valueOf(r, i);
+        largest = std::max(largest, valueOf(r, i));
+      }
+      ASSERT_EQ(sum[i], total) << axis.over << " " << axis.stride;
+      ASSERT_EQ(most[i], largest);
+    }
+  }
+}
+
+TEST_P(Collectives, AllGather) {
+  for (Axis axis : axesOf(ranks().size()))
+    for (int64_t outer : {1, 3, 40000})
+      for (int64_t chunk : {0, 1, 6}) {
+        std::vector<float> x = valuesOf(place, outer * chunk),
+                           y(outer * axis.over * chunk);
+        allGather(group.get(), DType::F32, x.data(), y.data(), outer, chunk,
+                  axis.over, axis.stride);
+        std::vector<int> places = onAxis(axis);
+        for (int64_t o = 0; o < outer; ++o)
+          for (int n = 0; n < axis.over; ++n)
+            for (int64_t c = 0; c < chunk; ++c)
+              ASSERT_EQ(y[(o * axis.over + n) * chunk + c],
+                        valueOf(places[n], o * chunk + c));
+      }
+}
+
+TEST_P(Collectives, ReduceScatter) {
+  for (Axis axis : axesOf(ranks().size()))
+    for (int64_t outer : {1, 3, 40000})
+      for (int64_t chunk : {0, 1, 6}) {
+        std::vector<float> x = valuesOf(place, outer * axis.over * chunk),
+                           y(outer * chunk);
+        reduceScatter(group.get(), DType::F32, x.data(), y.data(), outer, chunk,
+                      axis.over, axis.stride);
+        int mine = place / axis.stride % axis.over;
+        for (int64_t o = 0; o < outer; ++o)
+          for (int64_t c = 0; c < chunk; ++c) {
+            float sum = 0;
+            for (int r : onAxis(axis))
+              sum += valueOf(r, (o * axis.over + mine) * chunk + c);
+            ASSERT_EQ(y[o * chunk + c], sum);
+          }
+      }
+}
+
+TEST_P(Collectives, AllToAll) {
+  for (Axis axis : axesOf(ranks().size()))
+    for (int64_t count : {0, 1, 500}) {
+      std::vector<int64_t> x(count * axis.over), y(x.size());
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = place * 1000000 + int64_t(i);
+      allToAll(group.get(), DType::I64, x.data(), y.data(), count, axis.over,
+               axis.stride);
+      std::vector<int> places = onAxis(axis);
+      int64_t mine = place / axis.stride % axis.over;
+      for (int n = 0; n < axis.over; ++n)
+        for (int64_t i = 0; i < count; ++i)
+          ASSERT_EQ(y[n * count + i], places[n] * 1000000 + mine * count + i);
+    }
+}
+
+TEST_P(Collectives, AxesThatDoNotExistAreErrors) {
+  float x = 0;
+  EXPECT_THROW(allReduce(group.get(), Reduction::Sum, DType::F32, &x, &x, 1,
+                         ranks().size() + 1, 1),
+               Error);
+}
+
+TEST_P(Collectives, TrafficIsWhatARankHandsOver) {
+  label = GetParam() ? "counted.backwards" : "counted";
+  int n = ranks().size();
+  auto counted = makeTensorParallel(ranks(), members, label);
+  std::vector<float> x(100 * n), y(100 * n);
+  allReduce(counted.get(), Reduction::Sum, DType::F32, x.data(), y.data(), 10,
+            n, 1);
+  allGather(counted.get(), DType::F32, x.data(), y.data(), 5, 20, n, 1);
+  reduceScatter(counted.get(), DType::F32, x.data(), y.data(), 5, 20, n, 1);
+  allToAll(counted.get(), DType::F32, x.data(), y.data(), 100, n, 1);
+  auto bytes = [&](const char *what) {
+    const auto &traffic = ranks().traffic();
+    auto it = traffic.find(label + std::string(what));
+    return it == traffic.end() ? 0 : it->second.bytes;
+  };
+  EXPECT_EQ(bytes(".all_reduce"), 40u);
+  EXPECT_EQ(bytes(".all_gather"), 400u);
+  EXPECT_EQ(bytes(".reduce_scatter"), 400u * n);
+  EXPECT_EQ(bytes(".all_to_all"), 400u * n);
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, Collectives, testing::Bool(), [](auto &info) {
+  return info.param ? "Backwards" : "Forwards";
+});
+
+} // namespace

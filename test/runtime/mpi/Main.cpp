@@ -1,0 +1,83 @@
+//===- Main.cpp - starts the tests' ranks
+//----------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//   mpi-tests --ranks N            all tests on N ranks
+//   mpi-tests --ranks N --end K    rank N - 1 aborts with exit code K
+//   mpi-tests --ranks N --wait     waits until SIGUSR1 comes, then ends with 3
+//   mpi-tests --ranks N --plan M   what happens if the plan has M ranks
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/mpi/Launch.h"
+#include "test/runtime/mpi/Ranks.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <unistd.h>
+
+using namespace dt::rt;
+
+static std::unique_ptr<Comm> comm;
+static volatile std::sig_atomic_t stop = 0;
+
+Comm &ranks() { return *comm; }
+
+static int option(int argc, char **argv, const std::string &name) {
+  for (int i = 1; i < argc; ++i)
+    if (argv[i] == name)
+      return i + 1 < argc ? std::atoi(argv[i + 1]) : 0;
+  return -1;
+}
+
+static int runTests(int argc, char **argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (comm->rank() > 0) { // one report is enough; failures end the run
+    auto &listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+  } else {
+    std::printf("%s\n", comm->describe().c_str());
+  }
+  int failed = RUN_ALL_TESTS();
+  double total = 0;
+  for (double f : comm->allGather(std::vector<double>{double(failed)}))
+    total += f;
+  comm->finish();
+  return total > 0;
+}
+
+int main(int argc, char **argv) {
+  std::signal(SIGUSR1, [](int) { stop = 1; });
+  try {
+    if (auto code = launchRanks(argc, argv, option(argc, argv, "--ranks")))
+      return *code;
+    comm = Comm::start();
+    if (int plan = option(argc, argv, "--plan"); plan > 0)
+      comm->expectRanks(plan);
+    if (int code = option(argc, argv, "--end"); code > 0) {
+      if (comm->rank() == comm->size() - 1)
+        comm->abort(code);
+      comm->world().barrier();
+    }
+    if (option(argc, argv, "--wait") >= 0) {
+      std::printf("waiting\n");
+      std::fflush(stdout);
+      while (!stop)
+        ::usleep(10000);
+      comm->finish();
+      return 3;
+    }
+    return runTests(argc, argv);
+  } catch (const CommonError &e) {
+    if (launchedRank() == 0)
+      std::fprintf(stderr, "error: %s\n", e.what());
+    if (comm)
+      comm->finish();
+  } catch (const Error &e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    if (comm)
+      comm->abort(1);
+  }
+  return 1;
+}

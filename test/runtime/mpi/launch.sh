@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# launch.sh PROGRAM: how a program starts its own ranks, and how they end.
+set -u
+program=$1
+fail() { echo "FAILED: $*" >&2; exit 1; }
+# Ranks that still run (a zombie does not).
+alive() { ps -eo stat=,args= | grep -v '^Z' | grep -F -- "$program" | grep -F -- "$1" | grep -v grep; }
+gone() { # mark of the processes; within 10 s
+  for _ in $(seq 100); do [ -z "$(alive "$1")" ] && return 0; sleep 0.1; done
+  return 1
+}
+started() { for _ in $(seq 200); do [ "$(grep -c waiting "$1")" = 2 ] && return 0; sleep 0.1; done; return 1; }
+log=$(mktemp)
+trap 'rm -f "$log" "$log.err"' EXIT
+
+"$program" --ranks 3 --end 7 >/dev/null 2>"$log.err"
+[ $? = 7 ] || fail "exit code of a rank that aborts"
+
+"$program" --ranks 3 --plan 2 >/dev/null 2>"$log.err"
+[ $? = 1 ] || fail "exit code with another number of ranks than the plan's"
+[ "$(cat "$log.err")" = "error: the plan has 2 ranks, but 3 run: start with --ranks 2" ] || fail "message: $(cat "$log.err")"
+
+"$program" --plan 2 >/dev/null 2>"$log.err"
+[ $? = 1 ] || fail "exit code of one process for two ranks"
+[ "$(cat "$log.err")" = "error: the plan has 2 ranks, but 1 runs: start with --ranks 2" ] || fail "message: $(cat "$log.err")"
+
+PATH=/nowhere "$program" --ranks 2 >/dev/null 2>"$log.err"
+[ $? = 1 ] && grep -q "no mpirun in PATH (Debian: install openmpi-bin)" "$log.err" || fail "no mpirun"
+
+# The first signal lets the ranks end by themselves.
+mark="--mark $$-a"
+"$program" --ranks 2 --wait $mark >"$log" 2>/dev/null & pid=$!
+started "$log" || fail "ranks did not start"
+kill -TERM $pid
+wait $pid
+[ $? = 3 ] || fail "exit code after SIGTERM"
+
+# Nobody outlives a launcher that is killed.
+mark="--mark $$-b"
+"$program" --ranks 2 --wait $mark >"$log" 2>/dev/null & pid=$!
+started "$log" || fail "ranks did not start"
+kill -KILL $pid
+gone "$mark" || fail "ranks outlive the launcher: $(alive "$mark")"
+echo passed
