@@ -68,7 +68,7 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
     for (int32_t d = 0; d < places.replicas(m); ++d) {
       std::vector<int> members = places.replicaRanks(m, d);
       Group *group = comm.group(members);
-      auto parallel = makeTensorParallel(comm, members);
+      auto parallel = makeTensorParallel(comm, members, info.modules[m].name);
       if (places.at(m).replica == d) {
         groups[m] = group;
         tensorParallel[m] = parallel;
