@@ -63,9 +63,12 @@ struct Assignment {
   /// its replicas are its ranks, all with equal parts.
   std::vector<std::vector<std::vector<PartItems>>> modules;
 
+  /// Predicted work (1/256 ns) by [module][microbatch][replica], for the items
+  /// in their given order and as assigned.
+  using Loads = std::vector<std::vector<std::vector<int64_t>>>;
+  Loads loadsBefore, loads;
   /// Work of the fullest replica over that of the mean one, microbatches
-  /// summed, by the predicted costs: `before` for the items in their given
-  /// order, `after` as assigned. 1 where there is no work.
+  /// summed; 1 where there is no work.
   struct Balance {
     double before = 1, after = 1;
   };
