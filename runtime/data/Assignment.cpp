@@ -122,25 +122,32 @@ Assignment Assigner::assign(const StepItems &items) const {
     throw Error(best.cut.tooLarge);
 
   Assignment out;
-  out.loadsBefore = state->mode == Reorder::None
-                        ? best.cut.loads
-                        : cutter.cut(given, false).loads;
+  PerPart<int64_t> before = state->mode == Reorder::None
+                                ? best.cut.loads
+                                : cutter.cut(given, false).loads;
   for (size_t m = 0; m < program.modules.size; ++m)
-    out.balance.push_back(
-        {imbalance(out.loadsBefore[m]), imbalance(best.cut.loads[m])});
+    out.balance.push_back({imbalance(before[m]), imbalance(best.cut.loads[m])});
   if (state->sequence && state->sequence->valid()) {
-    out.lengthBefore = state->sequence->length(out.loadsBefore);
+    out.lengthBefore = state->sequence->length(before);
     out.lengthAfter = double(best.length) / kCostUnit;
   }
   permute(best.microbatches, best.order);
   out.microbatches = std::move(best.microbatches);
   for (size_t m = 0; m < program.modules.size; ++m)
-    if (!program.modules[m].wholeBatch) {
+    if (!program.modules[m].wholeBatch)
       permute(best.cut.parts[m], best.order);
-      permute(best.cut.loads[m], best.order);
-    }
   out.modules = std::move(best.cut.parts);
-  out.loads = std::move(best.cut.loads);
+  return out;
+}
+
+Assignment Assigner::given(const StepItems &items) const {
+  StepCutter cutter(state->program, state->groups, items);
+  Assignment out;
+  out.microbatches = compositions(state->program, {})[0];
+  CutParts cut = cutter.cut(out.microbatches, false);
+  for (const auto &loads : cut.loads)
+    out.balance.push_back({imbalance(loads), imbalance(loads)});
+  out.modules = std::move(cut.parts);
   return out;
 }
 

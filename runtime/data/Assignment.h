@@ -63,12 +63,9 @@ struct Assignment {
   /// its replicas are its ranks, all with equal parts.
   std::vector<std::vector<std::vector<PartItems>>> modules;
 
-  /// Predicted work (1/256 ns) by [module][microbatch][replica], for the items
-  /// in their given order and as assigned.
-  using Loads = std::vector<std::vector<std::vector<int64_t>>>;
-  Loads loadsBefore, loads;
   /// Work of the fullest replica over that of the mean one, microbatches
-  /// summed; 1 where there is no work.
+  /// summed, by predicted costs: `before` for the items in their given order,
+  /// `after` as assigned. 1 where there is no work.
   struct Balance {
     double before = 1, after = 1;
   };
@@ -119,6 +116,9 @@ public:
   /// and bound; if a module has a kind of item that its parts do not determine;
   /// if the owner of items is not known and matters.
   Assignment assign(const StepItems &items) const;
+  /// With Reorder::None whatever the mode, and bounds may be exceeded: for
+  /// reports.
+  Assignment given(const StepItems &items) const;
 
 private:
   struct State;

@@ -56,6 +56,8 @@ struct Batch {
   std::vector<std::vector<Part>> modules;
   int64_t samples = 0;
   Assignment assignment; ///< of the whole step, equal on all ranks
+  /// With Reorder::None, for reports; null: as `assignment`.
+  std::shared_ptr<const Assignment> plain;
   /// Of samples, items and assignment: equal on all ranks or something is
   /// wrong.
   uint64_t hash = 0;
