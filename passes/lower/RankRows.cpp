@@ -91,6 +91,7 @@ private:
   LogicalResult addTask(const schedule::Task &task);
   void addForward(unsigned module, int64_t mb);
   LogicalResult addBackward(Kind kind, unsigned module, int64_t mb);
+  void reduce();
   void addCopies(unsigned module, int64_t mb, bool gradient);
   void post(const Message &message);
   void postAll(unsigned module, int64_t mb, bool gradient);
@@ -109,6 +110,7 @@ private:
   std::set<Message> posted;
   std::vector<std::vector<int64_t>> forwardOrder; ///< of each module
   std::vector<int64_t> backwards; ///< tasks of each module that are left
+  std::vector<unsigned> complete; ///< modules to reduce
 };
 
 void RankBuilder::collect() {
@@ -254,8 +256,15 @@ LogicalResult RankBuilder::addBackward(Kind kind, unsigned module, int64_t mb) {
   if (m.backwardWeight && kind != Kind::Input)
     rows.push_back({TaskKind::backward_weight, module, mb});
   if (--backwards[module] == 0 && hasGradients(m))
-    rows.push_back({TaskKind::reduce, module, 0});
+    complete.push_back(module);
   return success();
+}
+
+/// Behind the messages that follow the last backward.
+void RankBuilder::reduce() {
+  for (unsigned module : complete)
+    rows.push_back({TaskKind::reduce, module, 0});
+  complete.clear();
 }
 
 LogicalResult RankBuilder::addTask(const schedule::Task &task) {
@@ -276,6 +285,7 @@ FailureOr<std::vector<Row>> RankBuilder::run() {
   begin();
   for (const Step &step : order.programs[rank]) {
     if (step.action == Step::Run) {
+      reduce();
       if (failed(addTask(step.task)))
         return failure();
       continue;
@@ -287,6 +297,7 @@ FailureOr<std::vector<Row>> RankBuilder::run() {
     if (step.action != Step::Receive)
       send({edge, m.microbatch, m.to, m.gradient});
   }
+  reduce();
   return std::move(rows);
 }
 
