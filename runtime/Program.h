@@ -117,7 +117,7 @@ struct ParameterInfo {
   /// Shape before the cuts (with padding), and in files; empty: not cut.
   Span<int64_t> whole{};
   Span<int64_t> unpadded{}; ///< empty: as `whole`
-  Span<CutInfo> cuts{};   ///< applied one after another
+  Span<CutInfo> cuts{};     ///< applied one after another
   /// Axes over which each rank has a partial sum of the gradient (dim and chunk
   /// unused): summed once a step. On every other axis that is not cut all ranks
   /// have the same gradient.
@@ -261,8 +261,14 @@ struct LossInfo {
 /// end. `slot` is that of this rank's buffer. Both ends know from the manifest
 /// which rows go; a message without rows does not exist. Receive *posts*: the
 /// rows are there when a row that reads them begins. Send *begins*: whoever
-/// writes to the slot next waits for its end. Copy: both ends are on this rank
-/// with equal replicas; `peer` is the target's slot.
+/// writes to the slot next waits for its end. A rank may send to itself. Copy:
+/// both ends are on this rank with equal replicas; `slot` is where rows are
+/// read, `peer` the slot where they go.
+///
+/// Into a whole-batch module there are messages from every replica to every
+/// rank (peer: its index in `ranks`), also of a rank to itself; gradients come
+/// from the own rank or, if that does not run the module, from the one with
+/// index rank mod ranks.
 ///
 /// Reduce: the module's gradients are complete on this rank; their reduction
 /// over replicas may begin. It ends, with the optimizer's update, after the

@@ -34,9 +34,13 @@ def PlanMemory : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
 def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
   let summary = "Modules, edges, losses and batch become the tables of a program";
   let description = [{
-    dist.* and the planned functions become one rt.program: buffers between tasks (inputs, outputs, residuals, gradients of edges) get places in the arena by their lifetimes over the rows of a step,
-    parameters get offsets in the parameter block, and the rows are written in order for one process: denominators of all microbatches; then for each microbatch the modules forward in topological
-    order and backward in reverse; with a whole-batch module, its producers forward for all microbatches first.
+    dist.* and the planned functions become one rt.program. Every module gets an arena region with what outlives a task: raw inputs, outputs that edges take, residuals and gradients of edges have a slot for every microbatch
+    in flight; what edges bring has received slots, from the post of the first message on; what nothing reads later has one place. Parameters have offsets in the module's parameter region, trained ones first; ties within
+    a module share one, over modules there are copies (`tied`).
+
+    The rows of every rank come from the `sched.solution`: receives are posted early (gradients behind the forward of their microbatch, activations `depth` of dist.plan microbatches ahead), edges between equal replicas are
+    copies, a module is reduced behind its last backward. Numbers of slots are the most that any rank needs. Without a solution there is one rank: denominators of all microbatches; then for each microbatch the modules
+    forward in topological order and backward in reverse; with a whole-batch module, its producers forward for all microbatches first.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }

@@ -91,6 +91,7 @@ private:
   LogicalResult addTask(const schedule::Task &task);
   void addForward(unsigned module, int64_t mb);
   LogicalResult addBackward(Kind kind, unsigned module, int64_t mb);
+  void reduce();
   void addCopies(unsigned module, int64_t mb, bool gradient);
   void post(const Message &message);
   void postAll(unsigned module, int64_t mb, bool gradient);
@@ -109,6 +110,7 @@ private:
   std::set<Message> posted;
   std::vector<std::vector<int64_t>> forwardOrder; ///< of each module
   std::vector<int64_t> backwards; ///< tasks of each module that are left
+  std::vector<unsigned> complete; ///< modules to reduce
 };
 
 void RankBuilder::collect() {
@@ -153,20 +155,36 @@ void RankBuilder::collectLocal() {
   }
 }
 
-/// Everybody who runs a whole-batch module gets all rows: those of the own
-/// replica by a copy, the others from the replicas that have them.
+/// The replica (rank) of a whole-batch module that gives a rank its gradient:
+/// itself, if it runs the module.
+static int64_t getGradientSource(const PlannedModule &head, int64_t rank) {
+  int64_t count = head.place.ranks.size();
+  return runsOn(head, rank) ? getReplica(head, rank) : rank % count;
+}
+
+/// Everybody who runs a whole-batch module gets all rows, also the own ones,
+/// and has the whole gradient.
 void RankBuilder::collectBatchEdge(unsigned e) {
   unsigned from = plan.edges[e].from, to = plan.edges[e].to;
   const PlannedModule &source = plan.modules[from], &head = plan.modules[to];
-  bool mine = runsOn(source, rank);
-  int64_t own = mine ? getReplica(source, rank) : -1;
+  bool isSource = runsOn(source, rank), isHead = runsOn(head, rank);
   for (int64_t mb = 0; mb < plan.microbatches; ++mb) {
-    for (int64_t d = 0; d < source.place.dp; ++d)
-      if (runsOn(head, rank) && d != own)
-        receives[{{to, 0}, false}].push_back({e, mb, d, false});
-    for (auto [peer, other] : llvm::enumerate(head.place.ranks))
-      if (mine && (!runsOn(source, other) || getReplica(source, other) != own))
-        sends[{{from, mb}, false}].push_back({e, mb, int64_t(peer), false});
+    for (int64_t d = 0; isHead && d < source.place.dp; ++d)
+      receives[{{to, 0}, false}].push_back({e, mb, d, false});
+    for (int64_t j = 0; isSource && j < int64_t(head.place.ranks.size()); ++j)
+      sends[{{from, mb}, false}].push_back({e, mb, j, false});
+    if (!plan.edges[e].produced)
+      continue;
+    if (isSource)
+      receives[{{from, mb}, true}].push_back(
+          {e, mb, getGradientSource(head, rank), true});
+    for (auto [i, other] : llvm::enumerate(source.place.ranks)) {
+      std::vector<Message> &mine = sends[{{to, 0}, true}];
+      Message message{e, mb, int64_t(i) / source.place.tp, true};
+      if (isHead && getGradientSource(head, other) == getReplica(head, rank) &&
+          (mine.empty() || mine.back() < message || message < mine.back()))
+        mine.push_back(message);
+    }
   }
 }
 
@@ -202,25 +220,9 @@ void RankBuilder::begin() {
 /// Rows that follow the task that wrote what they move.
 void RankBuilder::addCopies(unsigned module, int64_t mb, bool gradient) {
   const PlannedModule &m = plan.modules[module];
-  auto copy = [&](unsigned e, int64_t mb) {
-    rows.push_back({TaskKind::copy, e, mb, 0, 0, 0, gradient});
-  };
-  for (unsigned e : gradient ? m.in : m.out) {
-    const PlannedEdge &edge = plan.edges[e];
-    if (gradient && !edge.produced)
-      continue;
-    if (copies[e]) {
-      copy(e, mb);
-    } else if (plan.modules[edge.to].wholeBatch) {
-      unsigned other = gradient ? edge.from : edge.to;
-      if (!runsOn(plan.modules[other], rank))
-        continue;
-      for (int64_t k = gradient ? 0 : mb,
-                   end = gradient ? plan.microbatches : mb + 1;
-           k < end; ++k)
-        copy(e, k);
-    }
-  }
+  for (unsigned e : gradient ? m.in : m.out)
+    if (copies[e] && (!gradient || plan.edges[e].produced))
+      rows.push_back({TaskKind::copy, e, mb, 0, 0, 0, gradient});
   auto it = sends.find({{module, mb}, gradient});
   if (it != sends.end())
     llvm::for_each(it->second, [&](const Message &m) { send(m); });
@@ -238,25 +240,31 @@ void RankBuilder::addForward(unsigned module, int64_t mb) {
 
 LogicalResult RankBuilder::addBackward(Kind kind, unsigned module, int64_t mb) {
   PlannedModule &m = plan.modules[module];
-  // Without anything that trains the input gradient is all there is.
-  bool whole = kind == Kind::Backward
-                   ? bool(m.backward)
-                   : kind == Kind::Input && !m.backwardInput && m.backward;
-  if (!whole && !m.backwardInput)
-    return m.op.emitOpError()
-           << "is scheduled to run " << schedule::getLetter(kind)
-           << ", for which it has no function";
-  if (whole)
+  if (!m.hasBackward())
+    return m.op.emitOpError("is scheduled to go back, but has no backward "
+                            "function");
+  if (kind == Kind::Weight && m.backward)
+    return m.op.emitOpError("is scheduled to run W, but its backward function "
+                            "is not split");
+  // A half that a module does not have is no work: there is no row.
+  if (m.backward)
     rows.push_back({TaskKind::backward, module, mb});
-  else if (kind != Kind::Weight)
+  else if (m.backwardInput && kind != Kind::Weight)
     rows.push_back({TaskKind::backward_input, module, mb});
   if (kind != Kind::Weight)
     addCopies(module, mb, true);
-  if (!whole && kind != Kind::Input)
+  if (m.backwardWeight && kind != Kind::Input)
     rows.push_back({TaskKind::backward_weight, module, mb});
   if (--backwards[module] == 0 && hasGradients(m))
-    rows.push_back({TaskKind::reduce, module, 0});
+    complete.push_back(module);
   return success();
+}
+
+/// Behind the messages that follow the last backward.
+void RankBuilder::reduce() {
+  for (unsigned module : complete)
+    rows.push_back({TaskKind::reduce, module, 0});
+  complete.clear();
 }
 
 LogicalResult RankBuilder::addTask(const schedule::Task &task) {
@@ -277,6 +285,7 @@ FailureOr<std::vector<Row>> RankBuilder::run() {
   begin();
   for (const Step &step : order.programs[rank]) {
     if (step.action == Step::Run) {
+      reduce();
       if (failed(addTask(step.task)))
         return failure();
       continue;
@@ -288,6 +297,7 @@ FailureOr<std::vector<Row>> RankBuilder::run() {
     if (step.action != Step::Receive)
       send({edge, m.microbatch, m.to, m.gradient});
   }
+  reduce();
   return std::move(rows);
 }
 
@@ -363,8 +373,9 @@ private:
     }
     const PlannedEdge &edge = plan.edges[row.index];
     if (row.kind == TaskKind::copy) {
-      f(part(edge.from, false), &row.slot);
-      f(part(edge.to, !row.gradient), &row.peer);
+      // From `slot` to `peer`.
+      f(part(edge.from, false), row.gradient ? &row.peer : &row.slot);
+      f(part(edge.to, !row.gradient), row.gradient ? &row.slot : &row.peer);
     } else if (row.kind == TaskKind::receive) {
       f(part(row.gradient ? edge.from : edge.to, !row.gradient), &row.slot);
     } else {
@@ -393,13 +404,6 @@ private:
 
 FailureOr<std::vector<std::vector<Row>>>
 dt::lower::makeRows(StepPlan &plan, const StepOrder &order) {
-  for (const PlannedEdge &edge : plan.edges)
-    for (int64_t rank : plan.modules[edge.from].place.ranks)
-      if (plan.modules[edge.to].wholeBatch &&
-          !runsOn(plan.modules[edge.to], rank))
-        return dist::EdgeOp(edge.op).emitOpError()
-               << "comes from rank " << rank
-               << ", which does not run the whole-batch module";
   std::vector<bool> copies = findCopies(plan, order);
   std::vector<std::vector<Row>> ranks;
   for (int rank = 0; rank < int(order.programs.size()); ++rank) {

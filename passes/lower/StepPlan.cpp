@@ -14,6 +14,10 @@ using namespace dt;
 using namespace dt::lower;
 
 namespace {
+/// Which residual a half of a backward function takes: those of the forward
+/// function, then those that the input half keeps.
+constexpr StringLiteral kResidualIndexAttr = "nn.residual_index";
+
 StringRef argumentText(rt::FuncOp f, unsigned i, StringRef attribute) {
   auto text = f.getArgAttrOfType<StringAttr>(i, attribute);
   return text ? text.getValue() : StringRef();
@@ -79,9 +83,9 @@ static FailureOr<PlannedModule> readModule(dist::ModuleOp op) {
   m.backwardWeight = find("forward.bwd.weight");
   if (!m.forward)
     return op.emitOpError("has no function @forward.fwd or @forward");
-  if (bool(m.backwardInput) != bool(m.backwardWeight))
-    return op.emitOpError("has one half of a backward function only");
-  if (m.wholeBatch && m.backwardInput)
+  if (m.backward && (m.backwardInput || m.backwardWeight))
+    return op.emitOpError("has a backward function and half of one");
+  if (m.wholeBatch && (m.backwardInput || m.backwardWeight))
     return op.emitOpError("is run for the whole batch: its backward function "
                           "cannot be split");
   op.walk([&](rt::FuncOp f) {
@@ -279,9 +283,9 @@ FailureOr<unsigned> StepPlan::findGradient(PlannedModule &m, rt::FuncOp f,
 /// What argument `i` of a backward function reads.
 FailureOr<unsigned> StepPlan::findOperand(PlannedModule &m, rt::FuncOp f,
                                           unsigned i, unsigned &nextSaved) {
-  if (Attribute mark = f.getArgAttr(i, nn::kResidualAttr)) {
-    // By its number, or the next one.
-    auto number = dyn_cast<IntegerAttr>(mark);
+  if (f.getArgAttr(i, nn::kResidualAttr)) {
+    // By its number (in halves), or the next one.
+    auto number = f.getArgAttrOfType<IntegerAttr>(i, kResidualIndexAttr);
     unsigned k = number ? unsigned(number.getInt()) : nextSaved++;
     if (k < m.saved.size())
       return m.saved[k];
@@ -328,11 +332,13 @@ StepPlan::declareFunction(PlannedModule &m, rt::FuncOp f,
 LogicalResult StepPlan::declareBackward(PlannedModule &m) {
   if (m.backward && failed(declareFunction(m, m.backward, m.backwardBuffers)))
     return failure();
-  if (!m.backwardInput)
-    return success();
-  if (failed(declareFunction(m, m.backwardInput, m.backwardInputBuffers)))
+  if (m.backwardInput &&
+      failed(declareFunction(m, m.backwardInput, m.backwardInputBuffers)))
     return failure();
-  return declareFunction(m, m.backwardWeight, m.backwardWeightBuffers);
+  if (m.backwardWeight &&
+      failed(declareFunction(m, m.backwardWeight, m.backwardWeightBuffers)))
+    return failure();
+  return success();
 }
 
 LogicalResult StepPlan::declareLoss(PlannedLoss &loss) {

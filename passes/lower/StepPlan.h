@@ -39,7 +39,8 @@ struct PlannedModule {
 
   dist::ModuleOp op;
   dist::Placement place;
-  /// Null but for the first if there is nothing to train.
+  /// Null but for the first if there is nothing to train; either `backward` or
+  /// its halves, of which one may be missing.
   rt::FuncOp forward, backward, backwardInput, backwardWeight;
   bool wholeBatch = false;
   llvm::SmallVector<unsigned> in, out; ///< edges
@@ -59,7 +60,9 @@ struct PlannedModule {
   int64_t slots = 1, receivedSlots = 1;
   int64_t arenaBytes = 0, scratchBytes = 0;
 
-  bool hasBackward() const { return backward || backwardInput; }
+  bool hasBackward() const {
+    return backward || backwardInput || backwardWeight;
+  }
 };
 
 struct PlannedEdge {

@@ -24,7 +24,10 @@ llvm::StringSet<> declaredIndices(mlir::ModuleOp program) {
 } // namespace
 
 bool isCut(mlir::ModuleOp program) {
-  return dist::getNumMicrobatches(program) > 1;
+  return dist::getNumMicrobatches(program) > 1 ||
+         llvm::any_of(program.getOps<dist::ModuleOp>(), [](auto module) {
+           return dist::Placement(module).dp > 1;
+         });
 }
 
 bool takesLocalStatistics(mlir::ModuleOp program) {
@@ -77,7 +80,32 @@ SmallVector<int64_t> ItemAnalysis::getItemAxes(Type type) const {
   return axes;
 }
 
+/// A layer is looked at again for every call: what its values are depends on
+/// the operands.
+void ItemAnalysis::visitCall(func::CallOp call) {
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      call, call.getCalleeAttr());
+  if (!callee || !callee.getBody().hasOneBlock() ||
+      !active.insert(callee).second) {
+    for (Value result : call.getResults())
+      states[result] = ItemState::coupled(call, "is not known to treat items alone");
+    return;
+  }
+  for (auto [argument, operand] :
+       llvm::zip(callee.getArguments(), call.getOperands()))
+    states[argument] = states.lookup(operand);
+  Block &body = callee.getBody().front();
+  for (Operation &op : body)
+    visit(&op);
+  for (auto [result, value] :
+       llvm::zip(call.getResults(), body.getTerminator()->getOperands()))
+    states[result] = states.lookup(value);
+  active.erase(callee);
+}
+
 void ItemAnalysis::visit(Operation *op) {
+  if (auto call = dyn_cast<func::CallOp>(op))
+    return visitCall(call);
   SmallVector<ItemState> operands;
   for (Value operand : op->getOperands())
     operands.push_back(states.lookup(operand));

@@ -15,6 +15,7 @@
 #include "dialects/nn/NNOps.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace dt::modules {
@@ -89,10 +90,12 @@ public:
 
 private:
   void visit(mlir::Operation *op);
+  void visitCall(mlir::func::CallOp call);
 
   llvm::StringSet<> symbols;
   bool localStatistics;
   llvm::DenseMap<mlir::Value, ItemState> states;
+  llvm::DenseSet<mlir::Operation *> active; ///< functions being looked at
 };
 
 /// The state of each result of `op` from those of its operands.
@@ -100,7 +103,8 @@ llvm::SmallVector<ItemState> transferItems(mlir::Operation *op,
                                            llvm::ArrayRef<ItemState> operands,
                                            const ItemAnalysis &analysis);
 
-/// True if the batch is cut: there is more than one microbatch.
+/// True if the batch is cut: there is more than one microbatch, or a module has
+/// several data-parallel replicas.
 bool isCut(mlir::ModuleOp program);
 bool takesLocalStatistics(mlir::ModuleOp program);
 

@@ -18,7 +18,7 @@ namespace dt::modules {
 
 namespace {
 
-constexpr const char *kCut = ", so the batch cannot be cut into microbatches";
+constexpr const char *kCut = ", so the batch cannot be cut into microbatches or replicas";
 
 struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   void runOnOperation() override {

@@ -28,8 +28,9 @@ Registry::Registry() {
              [](const Entry &a, const Entry &b) { return a.name < b.name; });
 }
 
-void Registry::add(StringRef name, StringRef summary, Solver solve) {
-  entries.push_back({name.str(), summary.str(), solve});
+void Registry::add(StringRef name, StringRef summary, Solver solve,
+                   Traits traits) {
+  entries.push_back({name.str(), summary.str(), solve, traits});
 }
 
 const Registry::Entry *Registry::find(StringRef name) const {

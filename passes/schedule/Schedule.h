@@ -35,16 +35,29 @@ struct Options {
 
 using Solver = llvm::Expected<Solution> (*)(const Graph &, const Options &);
 
+/// What a schedule asks of stages.
+struct Traits {
+  /// It has I and W tasks: modules need both halves of their backward.
+  bool splitsBackward = false;
+  /// Virtual stages go there and back over a unit's ranks (0 1 1 0); otherwise
+  /// round and round (0 1 0 1).
+  bool goesBack = false;
+  /// It is for losses over a group of microbatches only.
+  bool needsBatchSync = false;
+};
+
 class Registry {
 public:
   struct Entry {
     std::string name, summary;
     Solver solve;
+    Traits traits;
   };
 
   /// All schedules of schedules/.
   Registry();
-  void add(llvm::StringRef name, llvm::StringRef summary, Solver solve);
+  void add(llvm::StringRef name, llvm::StringRef summary, Solver solve,
+           Traits traits = {});
   /// Null if there is none of that name.
   const Entry *find(llvm::StringRef name) const;
   const std::vector<Entry> &getEntries() const { return entries; }

@@ -6,8 +6,10 @@ module {
 
 // -----
 
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
     rt.func @f(%a: !rt.buffer<f16, [4]>) {
       // expected-error@-1 {{argument 0 has elements of type 'f16', which has no C++ type here}}
     }
@@ -17,8 +19,10 @@ rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
 
 // -----
 
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
     rt.func @f() {
       // expected-error@below {{has no offset: memory is not planned yet}}
       %a = rt.alloc "a" : !rt.buffer<f32, [4]>
@@ -29,8 +33,10 @@ rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
 
 // -----
 
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
     rt.func @f(%a: !rt.buffer<f32, [4]> {rt.access = "inout"}) {
       rt.kernel @k [%i < 4] (%x = %a : !rt.buffer<f32, [4]>) {
         %v = rt.load %x[%i] : !rt.buffer<f32, [4]>
@@ -46,15 +52,19 @@ rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
 // -----
 
 // expected-error@below {{has no rt.optimizer}}
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
   }
 }
 
 // -----
 
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
   }
   // expected-error@below {{field 'kind' cannot be 'lion'}}
   rt.optimizer {kind = "lion"}
@@ -62,8 +72,10 @@ rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
 
 // -----
 
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
   }
   // expected-error@below {{has an unknown field 'learning_rate'}}
   rt.optimizer {kind = "sgd", learning_rate = 0.1}
@@ -71,8 +83,10 @@ rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
 
 // -----
 
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
     rt.symbol @a_b max 1
     // expected-error@below {{has the same C++ name as another symbol of its module}}
     rt.symbol @"a.b" max 1

@@ -1,8 +1,10 @@
 // Kernel bodies: what becomes an expression, what a variable, what text.
 // RUN: dt-opt %s --dt-print-program -o /dev/null | FileCheck %s
 
-rt.program @p arena 0 parameters 0 scratch 0 batch 1 micro 1 seed 0 {
-  rt.module @m {
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
     rt.symbol @n of "sample" max 4
 
     // Equal kernels are one function, named after the first.

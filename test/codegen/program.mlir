@@ -39,12 +39,20 @@
 // CHECK: dt::rt::fill(seed, context.seeds[0], 1);
 
 // CHECK-LABEL: //===--- program.cpp
-// CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .offset = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight}
-// CHECK: .forward = net_forward, .backward = net_backward
+// CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight}
+// CHECK: .unit = "net", .stage = 0, .item = "sample"
+// CHECK: .forward = net_forward, .backward = net_backward, .backwardInput = nullptr, .backwardWeight = nullptr, .wholeBatch = false, .arenaBytes = 1152, .scratchBytes = 256, .parameterBytes = 576, .trainableBytes = 576, .tp = 1, .dp = 1, .ranks = kRanks_net, .zero = 0, .costPerItem = 1
 // CHECK: .denominator = net_count
+// CHECK: kRows0[7] = {
 // CHECK: {dt::rt::TaskKind::Denominator, 0, 1, 0},
+// CHECK: {dt::rt::TaskKind::Reduce, 0, 0, 0}};
+// CHECK: dt::rt::RankInfo kRanks[1] = {
+// CHECK-NEXT: {kRows0}};
 // CHECK: const dt::rt::ProgramInfo kProgram = {
-// CHECK: .optimizer = {.kind = dt::rt::OptimizerKind::AdamW, .lr = 0.0625
+// CHECK: .ranks = kRanks,
+// CHECK-NEXT: .pace = 0,
+// CHECK-NEXT: .schedule = "accumulate",
+// CHECK-NEXT: .optimizer = {.kind = dt::rt::OptimizerKind::AdamW, .lr = 0.0625
 
 // CUDA-LABEL: //===--- net_kernels.cu
 // CUDA: __global__ void net_forward_bwd_relu_mse_grad(
@@ -56,8 +64,8 @@
 // CUDA: dt::rt::matmul(x, weight, bias, z, {{.*}}, 0, context.stream);
 // CUDA: net_layer_fwd_relu<<<dt::rt::cuda::gridFor(8 * size.batch), 256, 0, static_cast<cudaStream_t>(context.stream)>>>(z, y, size.batch);
 
-rt.program @tiny arena 65536 parameters 1024 scratch 32768 batch 8 micro 4 seed 7 {
-  rt.module @net {
+rt.program @tiny batch 8 micro 4 seed 7 pace @net {
+  rt.module @net ranks [0] arena 1152 scratch 256 parameters 576 trainable 576 {
     rt.symbol @batch of "sample" max 4
     rt.parameter_decl @"fc.0.weight" : !rt.buffer<f32, [8, 16]> index 0 at 0 trainable gradient decay init "normal(0,0.5)" from [#nn.init<"normal(0,0.5)", "net.onnx", "fc.0.weight">]
     rt.parameter_decl @"fc.0.bias" : !rt.buffer<f32, [8]> index 1 at 512 trainable gradient init "zeros" from []
@@ -152,10 +160,13 @@ rt.program @tiny arena 65536 parameters 1024 scratch 32768 batch 8 micro 4 seed 
   }
   rt.loss @mse weight 1.0 of @net @loss over @count @denominator reads [0]
   rt.optimizer {kind = "adamw", lr = 0.0625, beta1 = 0.9, beta2 = 0.999, eps = 1.0e-8, weightDecay = 0.0, clipNorm = 0.0, schedule = "constant"}
-  rt.task denominator @mse microbatch 0 slot 0
-  rt.task denominator @mse microbatch 1 slot 0
-  rt.task forward @net microbatch 0 slot 0
-  rt.task backward @net microbatch 0 slot 0
-  rt.task forward @net microbatch 1 slot 0
-  rt.task backward @net microbatch 1 slot 0
+  rt.rank 0 {
+    rt.task denominator @mse microbatch 0 slot 0
+    rt.task denominator @mse microbatch 1 slot 0
+    rt.task forward @net microbatch 0 slot 0
+    rt.task backward @net microbatch 0 slot 0
+    rt.task forward @net microbatch 1 slot 0
+    rt.task backward @net microbatch 1 slot 0
+    rt.task reduce @net microbatch 0 slot 0
+  }
 }

@@ -16,6 +16,7 @@
 #include "passes/lower/Pipeline.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/optimize/Pipeline.h"
+#include "passes/parallel/Pipeline.h"
 #include "passes/schedule/Pipeline.h"
 #include "passes/shard/Pipeline.h"
 
@@ -48,6 +49,8 @@ const Phase kPhases[] = {
      buildModulesPipeline, registerModulesPasses},
     {"outline", "dt-outline", "Equal layers become functions",
      buildOutlinePipeline, nullptr},
+    {"stages", "dt-stages", "Cut modules into the plan's pipeline stages",
+     buildCutStages, nullptr},
     {"differentiate", "dt-differentiate",
      "Make .fwd and .bwd of every module's forward function",
      buildDifferentiatePipeline, registerDifferentiatePasses},
@@ -56,6 +59,8 @@ const Phase kPhases[] = {
      registerShardPasses},
     {"optimize", "dt-optimize", "Fuse elementwise operators",
      buildOptimizePipeline, registerOptimizePasses},
+    {"schedule", "dt-schedule", "Order the tasks of the plan's ranks",
+     buildStepSchedule, nullptr},
     {"lower", "dt-lower", "Buffers, kernels and library calls: nn to rt",
      buildLowerPipeline, registerLowerPasses},
 };
@@ -73,7 +78,8 @@ void registerDialects(DialectRegistry &registry) {
 void registerPasses() {
   registerTransformsPasses();
   registerCodegenPasses();
-  registerSchedulePasses(); // no phase of its own until plans cut modules
+  registerSchedulePasses();
+  registerParallelPasses();
   for (const Phase &phase : kPhases) {
     if (phase.registerPasses)
       phase.registerPasses();

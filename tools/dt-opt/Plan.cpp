@@ -66,7 +66,7 @@ void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
      << ", as many items as their bounds allow.\n";
   if (report.hasMemory)
     os << "Arena: " << number(report.arenaBytes)
-       << " bytes (buffers share places when they do not live at once; scratch "
+       << " bytes (a region for each module; scratch "
        << number(report.scratchBytes)
        << "). Parameters: " << number(report.parameterBytes)
        << " bytes, and as many for gradients and each optimizer moment.\n";

@@ -46,7 +46,8 @@ LogicalResult dt::emitTimeline(mlir::ModuleOp program,
   };
   auto solutions = program.getOps<sched::SolutionOp>();
   if (solutions.empty())
-    return fail("the program has no sched.problem");
+    return fail("the program has no sched.problem; a recipe needs a plan "
+                "(--plan)");
   StringRef file = options.output;
   bool one = file.ends_with(".svg") || file.ends_with(".html");
   if (one && std::next(solutions.begin()) != solutions.end())

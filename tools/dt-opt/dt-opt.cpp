@@ -16,6 +16,7 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
+#include "passes/parallel/Pipeline.h"
 #include "passes/schedule/Pipeline.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -57,6 +58,11 @@ llvm::cl::opt<std::string>
                  llvm::cl::value_desc("cpu|cuda"),
                  llvm::cl::desc("What the program runs on"));
 
+llvm::cl::opt<std::string> planOption(
+    "plan", llvm::cl::cat(emitOptions), llvm::cl::value_desc("file.json"),
+    llvm::cl::desc("With --emit: who runs what (docs/plan.md); a file, or "
+                   "e.g. 'llm:tp=2,dp=2;vision:dp=3;schedule=1f1b'"));
+
 llvm::cl::opt<std::string> fromOption(
     "from", llvm::cl::cat(emitOptions), llvm::cl::value_desc("phase"),
     llvm::cl::desc("With --emit: begin with this phase, the input has "
@@ -91,9 +97,31 @@ LogicalResult checkOptions(StringRef output) {
       return fail("--" + option->ArgStr + ": there is no phase '" + *option +
                   "'; expected one of " + dt::getPhaseNames());
   }
+  if (!planOption.empty() && emitOption == Emit::None)
+    return fail("--plan goes with --emit, e.g. --emit=plan");
+  if (!planOption.empty() && !fromOption.empty() && fromOption != "import" &&
+      fromOption != "modules")
+    return fail("--plan is obeyed from the phase modules on, but --from=" +
+                fromOption + " begins later");
   if (!toOption.empty() && emitOption != Emit::Mlir && emitOption != Emit::Plan)
     return fail("--to goes with --emit=mlir and --emit=plan only");
   return success();
+}
+
+void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
+  StringRef last =
+      emitOption == Emit::Timeline ? "schedule" : StringRef(toOption);
+  if (fromOption == "modules" && !planOption.empty())
+    dt::buildApplyPlan(pm, planOption);
+  dt::buildPhases(pm, fromOption, last,
+                  [&](OpPassManager &pm, StringRef phase) {
+                    if (phase == "import" && !planOption.empty())
+                      dt::buildApplyPlan(pm, planOption);
+                    if (dt::isReport(emitOption) &&
+                        (phase == "differentiate" || phase == "schedule" ||
+                         phase == "lower"))
+                      dt::addReport(pm, report);
+                  });
 }
 
 /// The passes that --emit runs: those of the command line, else the phases.
@@ -107,15 +135,11 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
     bool phases = emitOption != Emit::None && pm.empty();
     if (dt::isReport(emitOption))
       dt::addReport(pm, report);
-    if (phases && emitOption == Emit::Timeline)
-      dt::buildSchedulePipeline(pm);
+    if (phases && emitOption == Emit::Timeline && !imported &&
+        planOption.empty())
+      dt::buildSchedulePipeline(pm); // of problems that stand in the file
     else if (phases)
-      dt::buildPhases(pm, fromOption, toOption,
-                      [&](OpPassManager &pm, StringRef phase) {
-                        if (dt::isReport(emitOption) &&
-                            (phase == "differentiate" || phase == "lower"))
-                          dt::addReport(pm, report);
-                      });
+      buildPlannedPhases(pm, report);
     else if (dt::isReport(emitOption))
       dt::addReport(pm, report);
     return success();

@@ -48,7 +48,8 @@ void addDistMMPipe(Registry &registry) {
   registry.add(
       "distmm-pipe",
       "towers with a batch-sync; the next group's forwards fill its bubble",
-      solveDistMMPipe);
+      solveDistMMPipe,
+      {/*splitsBackward=*/false, /*goesBack=*/false, /*needsBatchSync=*/true});
 }
 
 } // namespace dt::schedule

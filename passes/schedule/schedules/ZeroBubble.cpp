@@ -48,15 +48,15 @@ static llvm::Expected<Solution> solveZeroBubbleV(const Graph &graph,
 
 void addZeroBubble(Registry &registry) {
   registry.add("zb", "zero bubble by search within the problem's memory",
-               solveZeroBubble);
+               solveZeroBubble, {/*splitsBackward=*/true});
   registry.add("zb-1p", "zero bubble by search in the memory of 1F1B",
-               solveZeroBubble1P);
+               solveZeroBubble1P, {/*splitsBackward=*/true});
   registry.add("zb-2p", "zero bubble by search in twice the memory of 1F1B",
-               solveZeroBubble2P);
+               solveZeroBubble2P, {/*splitsBackward=*/true});
   registry.add("zb-v",
                "zero bubble by search on two stages a rank in V shape, in the "
                "memory of 1F1B",
-               solveZeroBubbleV);
+               solveZeroBubbleV, {/*splitsBackward=*/true, /*goesBack=*/true});
 }
 
 } // namespace dt::schedule

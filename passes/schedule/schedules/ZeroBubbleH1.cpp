@@ -38,7 +38,7 @@ static llvm::Expected<Solution> solveZeroBubbleH1(const Graph &graph,
 void addZeroBubbleH1(Registry &registry) {
   registry.add("zb-h1",
                "1F1B with weight gradients put off, in the same memory",
-               solveZeroBubbleH1);
+               solveZeroBubbleH1, {/*splitsBackward=*/true});
 }
 
 } // namespace dt::schedule

@@ -37,3 +37,50 @@ rt.func @unsigned(%a: !rt.buffer<ui8, [4]>) {
     rt.store %1, %x[%i] : !rt.buffer<ui8, [4]>
   }
 }
+
+// Defaults are not printed.
+// CHECK-LABEL: rt.program @p batch 4 micro 2 seed 1 pace @b {
+rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none" bucket 4194304 {
+  // CHECK: rt.module @a origin "net" unit "net" tp 2 ranks [0, 1] arena 64 scratch 0 parameters 64 trainable 64 {
+  rt.module @a origin "net" unit "net" stage 0 item "sample" tp 2 dp 1 ranks [0, 1] zero 0 arena 64 scratch 0 parameters 64 trainable 64 cost 1.0 {
+    // CHECK: rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay init "ones" from [] layout <4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
+    rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay init "ones" from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
+    // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 cut
+    rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 cut
+    rt.output "h" @h
+    // CHECK: rt.stage forward @f [@h]
+    rt.stage forward @f [@h]
+    rt.func @f(%h: !rt.buffer<f32, [4]> {rt.access = "out"}) {
+    }
+  }
+  // CHECK: rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 cost 2.500000e+00 {
+  rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 cost 2.5 {
+    // CHECK: rt.parameter_decl @w : {{.*}} tied @a::@w
+    rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 1 at 0 from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> tied @a::@w
+    // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
+    rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
+    rt.input "h" @h from @a {output = 0 : i64}
+    rt.stage forward @f [@h]
+    rt.func @f(%h: !rt.buffer<f32, [4]>) {
+    }
+  }
+  // CHECK: rt.edge @a 0 to @b 0
+  rt.edge @a 0 to @b 0
+  // CHECK: rt.rank 0 {
+  rt.rank 0 {
+    // CHECK: rt.task forward @a microbatch 1 slot 0
+    rt.task forward @a microbatch 1 slot 0
+    // CHECK: rt.task send edge 0 microbatch 1 slot 0
+    rt.task send edge 0 microbatch 1 slot 0 peer 0
+    // CHECK: rt.task reduce @a microbatch 0 slot 0
+    rt.task reduce @a microbatch 0 slot 0
+  }
+  rt.rank 1 {
+  }
+  rt.rank 2 {
+    // CHECK: rt.task receive edge 0 microbatch 1 slot 1 peer 2 gradient
+    rt.task receive edge 0 microbatch 1 slot 1 peer 2 gradient
+    // CHECK: rt.task forward @b microbatch 1 slot 0 received 1
+    rt.task forward @b microbatch 1 slot 0 received 1
+  }
+}

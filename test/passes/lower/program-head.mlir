@@ -1,7 +1,8 @@
 // RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --lower-program --rt-verify-lowered | FileCheck %s
 
 // A head over the whole batch: the tower runs for all microbatches first, each
-// writes its rows of the head's input; then the head; then the tower backward.
+// sends its rows to everybody who runs the head, here itself; then the head;
+// then the tower backward.
 
 dist.batch global 4 micro 2
 dist.edge @tower "z" to @head "z"
@@ -33,18 +34,27 @@ dist.module @head whole_batch {
   }
 }
 
-// CHECK: rt.module @tower {
+// CHECK: rt.module @tower ranks [0]
 // A slot a microbatch for what the backward function needs.
-// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, ["batch", 32]> at {{[0-9]+}} stride 256
-// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["batch", 64]> at [[Z:[0-9]+]] stride 0 rows @batch
-// CHECK: rt.buffer_decl @grad.head.z : !rt.buffer<f32, ["batch", 64]> at [[G:[0-9]+]] stride 0 rows @batch
-// CHECK: rt.module @head whole_batch {
-// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["all", 64]> at [[Z]] stride 0{{$}}
-// CHECK: rt.buffer_decl @grad.z : !rt.buffer<f32, ["all", 64]> at [[G]] stride 0{{$}}
+// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, ["batch", 32]> at 0 stride 256
+// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["batch", 64]> at 512 stride 512
+// CHECK: rt.buffer_decl @grad.head.z : !rt.buffer<f32, ["batch", 64]> at 1536 stride 512
+// CHECK: rt.module @head whole_batch ranks [0]
+// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["all", 64]> at 0 stride 0 received
+// CHECK: rt.buffer_decl @grad.z : !rt.buffer<f32, ["all", 64]> at {{[0-9]+}} stride 0{{$}}
 // CHECK: rt.loss @contrast weight 1.000000e+00 of @head @num reads []
-// CHECK: rt.task forward @tower microbatch 0 slot 0
+// CHECK: rt.task receive edge 0 microbatch 0 slot 0
+// CHECK-NEXT: rt.task receive edge 0 microbatch 1 slot 0
+// CHECK-NEXT: rt.task forward @tower microbatch 0 slot 0
+// CHECK-NEXT: rt.task receive edge 0 microbatch 0 slot 0 gradient
+// CHECK-NEXT: rt.task send edge 0 microbatch 0 slot 0
 // CHECK-NEXT: rt.task forward @tower microbatch 1 slot 1
+// CHECK-NEXT: rt.task receive edge 0 microbatch 1 slot 1 gradient
+// CHECK-NEXT: rt.task send edge 0 microbatch 1 slot 1
 // CHECK-NEXT: rt.task forward @head microbatch 0 slot 0
 // CHECK-NEXT: rt.task backward @head microbatch 0 slot 0
+// CHECK-NEXT: rt.task send edge 0 microbatch 0 slot 0 gradient
+// CHECK-NEXT: rt.task send edge 0 microbatch 1 slot 0 gradient
 // CHECK-NEXT: rt.task backward @tower microbatch 0 slot 0
 // CHECK-NEXT: rt.task backward @tower microbatch 1 slot 1
+// CHECK-NEXT: rt.task reduce @tower microbatch 0 slot 0

@@ -53,37 +53,49 @@ dist.module @vision {
 // What the runtime reads stays; modules in order of the edges.
 // CHECK: dist.data
 // CHECK: dist.input
-// CHECK: rt.program @program arena [[ARENA:[0-9]+]] parameters 8512 scratch {{[0-9]+}} batch 3 micro 2 seed 7
-// CHECK: rt.module @vision {
+// CHECK: rt.program @program batch 3 micro 2 seed 7 pace @vision {
+// CHECK: rt.module @vision ranks [0] arena [[ARENA:[0-9]+]] scratch 0 parameters 8256 trainable 8192 {
 // CHECK: rt.symbol @images of "sample" max 2
 // Frozen parameters stand behind trained ones.
-// CHECK: rt.parameter_decl @table : !rt.buffer<f32, [4]> index 2 at 8448 from [#nn.onnx<"vision.onnx", "table">]
+// CHECK: rt.parameter_decl @table : !rt.buffer<f32, [4]> index 1 at 8192 from [#nn.onnx<"vision.onnx", "table">]
 // CHECK: rt.parameter_decl @w : !rt.buffer<f32, [64, 32]> index 0 at 0 trainable gradient decay init "normal(0, 0.02)" from [#nn.onnx<"vision.onnx", "w">]
-// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, ["images", 32]> at {{[0-9]+}} stride 0
-// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["images", 64]> at [[EMBEDS:[0-9]+]] stride 0
-// CHECK: rt.buffer_decl @grad.llm.embeds : !rt.buffer<f32, ["images", 64]> at [[GRAD:[0-9]+]] stride 0
+// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, ["images", 32]> at 0 stride 0
+// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["images", 64]> at 256 stride 0
+// CHECK: rt.buffer_decl @grad.llm.embeds : !rt.buffer<f32, ["images", 64]> at 768 stride 0
 // CHECK: rt.input "pixels" @pixels
 // CHECK: rt.output "embeds" @embeds
 // CHECK: rt.stage forward @forward.fwd [@pixels, @embeds]
 // CHECK: rt.stage backward @forward.bwd [@pixels, @grad.llm.embeds]
-// CHECK: rt.module @llm {
-// CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 1 at 8192 trainable gradient from
-// One place seen from both ends of the edge.
-// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["batch", 64]> at [[EMBEDS]] stride 0
+// CHECK: rt.module @llm ranks [0] arena {{[0-9]+}} scratch {{[0-9]+}} parameters 256 trainable 256 {
+// CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient from
+// What an edge brings has slots of its own.
+// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["batch", 64]> at 0 stride 0 received
 // CHECK: rt.buffer_decl @saved0
 // CHECK: rt.buffer_decl @text.denominator_1
-// CHECK: rt.buffer_decl @grad.embeds : !rt.buffer<f32, ["batch", 64]> at [[GRAD]] stride 0
+// CHECK: rt.buffer_decl @grad.embeds : !rt.buffer<f32, ["batch", 64]> at {{[0-9]+}} stride 0
 // CHECK: rt.input "embeds" @embeds from @vision {output = 0 : i64}
 // CHECK: rt.input "labels" @labels
 // CHECK: rt.stage forward @forward.fwd [@embeds, @labels, @num, @saved0]
 // CHECK: rt.stage backward @forward.bwd [@embeds, @saved0, @grad.embeds]
 // CHECK: rt.stage denominator @text.denominator [@labels, @text.denominator_1]
+// CHECK: rt.edge @vision 0 to @llm 0 gradient @grad.embeds to @grad.llm.embeds
 // CHECK: rt.loss @text weight 5.000000e-01 of @llm @num over @text.denominator @text.denominator_1 reads [1]
 // CHECK: rt.optimizer {{.*}}kind = "adamw"
-// CHECK: rt.task denominator @text microbatch 0 slot 0
+// CHECK: rt.rank 0 {
+// CHECK-NEXT: rt.task denominator @text microbatch 0 slot 0
 // CHECK-NEXT: rt.task denominator @text microbatch 1 slot 0
 // CHECK-NEXT: rt.task forward @vision microbatch 0 slot 0
+// CHECK-NEXT: rt.task copy edge 0 microbatch 0 slot 0
 // CHECK-NEXT: rt.task forward @llm microbatch 0 slot 0
 // CHECK-NEXT: rt.task backward @llm microbatch 0 slot 0
+// CHECK-NEXT: rt.task copy edge 0 microbatch 0 slot 0 gradient
 // CHECK-NEXT: rt.task backward @vision microbatch 0 slot 0
 // CHECK-NEXT: rt.task forward @vision microbatch 1 slot 0
+// CHECK-NEXT: rt.task copy edge 0 microbatch 1 slot 0
+// CHECK-NEXT: rt.task forward @llm microbatch 1 slot 0
+// CHECK-NEXT: rt.task backward @llm microbatch 1 slot 0
+// CHECK-NEXT: rt.task copy edge 0 microbatch 1 slot 0 gradient
+// CHECK-NEXT: rt.task reduce @llm microbatch 0 slot 0
+// CHECK-NEXT: rt.task backward @vision microbatch 1 slot 0
+// CHECK-NEXT: rt.task reduce @vision microbatch 0 slot 0
+// CHECK-NEXT: }

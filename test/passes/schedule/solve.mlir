@@ -1,5 +1,6 @@
 // RUN: dt-opt %s --sched-solve | FileCheck %s
 // RUN: dt-opt %s --sched-solve=schedule=gpipe | FileCheck %s --check-prefix=GPIPE
+// RUN: dt-opt %s --sched-solve=schedule=accumulate | FileCheck %s --check-prefix=ACCUMULATE
 // RUN: dt-opt %s --emit=timeline | FileCheck %s --check-prefix=TEXT
 // RUN: dt-opt %s --emit=timeline -o %t.svg && FileCheck %s --check-prefix=SVG --input-file=%t.svg
 // RUN: dt-opt %s --emit=timeline -o %t.html && FileCheck %s --check-prefix=HTML --input-file=%t.html
@@ -37,6 +38,13 @@ sched.problem @step ranks 4 microbatches 4 {
 // GPIPE: sched.rank 3
 // GPIPE: sched.run F @g mb 3 slot 3
 // GPIPE: sched.run B @g mb 0 slot 0
+
+// A microbatch is back before the next begins: one slot.
+// ACCUMULATE: sched.solution of @step schedule "accumulate"
+// ACCUMULATE: sched.rank 0
+// ACCUMULATE: sched.run F @e mb 0 slot 0
+// ACCUMULATE: sched.run B @e mb 0 slot 0
+// ACCUMULATE: sched.run F @e mb 1 slot 0
 
 // TEXT: step: 1f1b
 // TEXT-NEXT: 0 e  |F0-F1-F2-F3-{{\.+}}B0----

@@ -1,0 +1,120 @@
+//===- ApplyPlan.cpp - A plan file as attributes ------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/parallel/CheckPlan.h"
+#include "passes/parallel/Passes.h"
+#include "passes/schedule/Schedule.h"
+
+using namespace mlir;
+
+namespace dt::parallel {
+#define GEN_PASS_DEF_APPLYPLAN
+#include "passes/parallel/Passes.h.inc"
+
+namespace {
+
+struct ApplyPlanPass : impl::ApplyPlanBase<ApplyPlanPass> {
+  using ApplyPlanBase::ApplyPlanBase;
+
+  void runOnOperation() override {
+    auto plan = read();
+    if (!plan)
+      return fail(plan.takeError());
+    if (llvm::Error error = completePlan(*plan, getOperation()))
+      return fail(std::move(error));
+    schedule::Registry registry;
+    bool split = registry.find(plan->schedule)->traits.splitsBackward;
+    for (const UnitEntry &unit : plan->units)
+      place(unit, split);
+    for (auto edge : getOperation().getOps<dist::EdgeOp>()) {
+      auto depth = plan->receiveDepths.find(
+          (edge.getTarget() + "." + edge.getInput()).str());
+      if (depth != plan->receiveDepths.end() && depth->second)
+        edge->setAttr(kDepthAttr, number(depth->second));
+    }
+    writePlan(*plan);
+  }
+
+private:
+  llvm::Expected<PlanFile> read() {
+    if (file.empty() == plan.empty())
+      return llvm::createStringError(
+          "dist-apply-plan: expected file=… or plan=…, one of them");
+    for (auto op : getOperation().getOps<dist::PlanOp>()) {
+      (void)op;
+      return llvm::createStringError(
+          "dist-apply-plan: the program has a plan already");
+    }
+    return plan.empty() ? readPlan(file) : parsePlanLine(plan);
+  }
+
+  void fail(llvm::Error error) {
+    emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
+    signalPassFailure();
+  }
+
+  IntegerAttr number(int64_t value) {
+    return Builder(&getContext()).getI64IntegerAttr(value);
+  }
+
+  void place(const UnitEntry &unit, bool split) {
+    Builder b(&getContext());
+    auto module = getOperation().lookupSymbol<dist::ModuleOp>(unit.name);
+    module->setAttr(dist::kUnitAttr, b.getStringAttr(unit.name));
+    module->setAttr(dist::kTpAttr, number(unit.tp));
+    module->setAttr(dist::kDpAttr, number(unit.dp));
+    if (unit.zero)
+      module->setAttr(dist::kZeroAttr, number(unit.zero));
+    if (unit.runAhead)
+      module->setAttr(kRunAheadAttr, number(unit.runAhead));
+    if (unit.sequenceParallel)
+      module->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
+    if (!unit.save.empty())
+      module->setAttr(nn::kSaveAttr, b.getStringAttr(unit.save));
+    if (split)
+      module->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
+    auto ranks = b.getDenseI64ArrayAttr(unit.ranks);
+    if (unit.getNumStages() == 1) {
+      module->setAttr(dist::kRanksAttr, ranks);
+    } else {
+      module->setAttr(kUnitRanksAttr, ranks);
+      module->setAttr(kPpAttr, number(unit.pp));
+      module->setAttr(kVppAttr, number(unit.vpp));
+    }
+    if (!unit.stages.empty()) {
+      SmallVector<Attribute> stages;
+      for (auto &pieces : unit.stages)
+        stages.push_back(b.getStrArrayAttr(
+            SmallVector<StringRef>(pieces.begin(), pieces.end())));
+      if (stages.size() > 1)
+        module->setAttr(kStagesAttr, b.getArrayAttr(stages));
+    }
+    for (auto dim : module.getOps<nn::DimOp>())
+      if (dim.getItem())
+        dim.setMax(getRowsMax(unit, module, *dim.getItem()));
+  }
+
+  void writePlan(const PlanFile &plan) {
+    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+    auto op = dist::PlanOp::create(
+        builder, getOperation().getLoc(), number(plan.ranks),
+        builder.getStringAttr(plan.schedule),
+        FlatSymbolRefAttr::get(&getContext(), plan.pace),
+        builder.getStringAttr(plan.reorder), number(plan.bucketBytes),
+        number(plan.depth));
+    if (plan.memory.empty())
+      return;
+    SmallVector<int64_t> memory(plan.memory.begin(), plan.memory.end());
+    if (memory.size() == 1)
+      memory.resize(plan.ranks, memory[0]);
+    op->setAttr(kMemoryAttr, builder.getDenseI64ArrayAttr(memory));
+  }
+};
+
+} // namespace
+
+} // namespace dt::parallel

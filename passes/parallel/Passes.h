@@ -1,0 +1,42 @@
+//===- Passes.h - Passes that make a program for many ranks -------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PARALLEL_PASSES_H
+#define PASSES_PARALLEL_PASSES_H
+
+#include "dialects/dist/DistOps.h"
+#include "dialects/nn/NNOps.h"
+#include "dialects/sched/SchedOps.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace dt::parallel {
+
+#define GEN_PASS_DECL
+#include "passes/parallel/Passes.h.inc"
+
+// Discardable attributes between dist-apply-plan and dist-cut-stages, on
+// dist.module.
+/// Pipeline stages, and virtual stages of each of their ranks (integers).
+inline constexpr llvm::StringLiteral kPpAttr = "dist.pp";
+inline constexpr llvm::StringLiteral kVppAttr = "dist.vpp";
+/// Names of pieces, an array for every stage.
+inline constexpr llvm::StringLiteral kStagesAttr = "dist.stages";
+/// Ranks of (pp, dp, tp) at (pp * DP + dp) * TP + tp.
+inline constexpr llvm::StringLiteral kUnitRanksAttr = "dist.unit_ranks";
+
+// Obeyed later.
+/// dist.module (integer): microbatches that its forwards run ahead.
+inline constexpr llvm::StringLiteral kRunAheadAttr = "dist.run_ahead";
+/// dist.edge (integer): as `depth` of dist.plan, of this edge.
+inline constexpr llvm::StringLiteral kDepthAttr = "dist.depth";
+/// dist.plan (array of i64): bytes of every rank.
+inline constexpr llvm::StringLiteral kMemoryAttr = "dist.memory";
+
+} // namespace dt::parallel
+
+#endif // PASSES_PARALLEL_PASSES_H

@@ -1,0 +1,49 @@
+//===- Passes.td - Passes that make a program for many ranks ----------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PARALLEL_PASSES
+#define PASSES_PARALLEL_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def ApplyPlan : Pass<"dist-apply-plan", "::mlir::ModuleOp"> {
+  let summary = "Turn a plan file into attributes of modules";
+  let description = [{
+    Reads a plan (docs/plan.md) from a file, or from an option (`plan=llm:tp=2,dp=2;schedule=1f1b`), checks it against the program with one error that names the key, and writes what passes
+    obey (docs/parallel.md): one `dist.plan`, placements of modules, bounds of one part on `nn.dim`. Must come before modules are cut at contrastive heads: whether the batch is cut is known only then.
+  }];
+  let options = [
+    Option<"file", "file", "std::string", "\"\"", "plan file (JSON)">,
+    Option<"plan", "plan", "std::string", "\"\"", "a plan in one line, instead of a file">
+  ];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
+def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
+  let summary = "Cut modules into pipeline stages";
+  let description = [{
+    A module with `dist.pp`, `dist.vpp` (or `dist.stages`: which pieces go together) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. Every value that crosses becomes a
+    `dist.edge` from the stage that makes it to each stage that uses it; raw inputs go where they are used; what is cheap and comes from raw inputs or constants only, and what has no items, is computed again in each stage.
+    Stages are balanced by nominal time and bytes that cross. A parameter that several stages read gets one `nn.parameter` each, joined by `dist.tie`. Losses follow their numerator.
+
+    Modules that run over the whole batch then get their ranks: those of the modules that feed them.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
+def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {
+  let summary = "Make the step's scheduling problem and solve it";
+  let description = [{
+    One `sched.problem @step` with a stage for each module (in the order of the program) and an edge for each `dist.edge` (in their order), times from nominal costs at the bounds of parts, bytes that a forward keeps; and a
+    `sched.solution` by the schedule that `dist.plan` names. Without a plan: one rank, schedule `accumulate`.
+  }];
+  let options = [
+    Option<"planned", "planned", "bool", "false", "do nothing without dist.plan">
+  ];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::dt::sched::SchedDialect"];
+}
+
+#endif // PASSES_PARALLEL_PASSES

@@ -1,0 +1,36 @@
+//===- Pipeline.cpp - Where the parallel passes stand -------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/parallel/Pipeline.h"
+#include "passes/parallel/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace dt::parallel {
+#define GEN_PASS_REGISTRATION
+#include "passes/parallel/Passes.h.inc"
+} // namespace dt::parallel
+
+void dt::registerParallelPasses() { parallel::registerParallelPasses(); }
+
+void dt::buildApplyPlan(OpPassManager &pm, llvm::StringRef plan) {
+  parallel::ApplyPlanOptions options;
+  (plan.contains('=') ? options.plan : options.file) = plan.str();
+  pm.addPass(parallel::createApplyPlan(options));
+}
+
+void dt::buildCutStages(OpPassManager &pm) {
+  pm.addPass(parallel::createCutStages());
+}
+
+void dt::buildStepSchedule(OpPassManager &pm) {
+  parallel::DistScheduleOptions options;
+  options.planned = true;
+  pm.addPass(parallel::createDistSchedule(options));
+}

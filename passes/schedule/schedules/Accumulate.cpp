@@ -1,0 +1,80 @@
+//===- Accumulate.cpp - A microbatch there and back before the next -------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Gradient accumulation: what one process does, and the least memory. Every
+// rank keeps the activations of one microbatch. Over several stages nothing
+// overlaps: wall time of p stages is n p (f + b + w). Modules that a batch-sync
+// depends on run forward for a whole group first, since no gradient comes
+// before it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Lines.h"
+#include "passes/schedule/Schedule.h"
+
+namespace dt::schedule {
+
+namespace {
+
+/// Stages from which a batch-sync can be reached.
+std::vector<bool> findTowers(const Problem &problem,
+                             const std::vector<int> &order) {
+  std::vector<bool> tower(problem.stages.size(), false);
+  for (size_t i = order.size(); i-- > 0;)
+    for (const Edge &edge : problem.edges)
+      if (edge.to == order[i] &&
+          (problem.stages[edge.to].batchSync || tower[edge.to]))
+        tower[edge.from] = true;
+  return tower;
+}
+
+} // namespace
+
+static llvm::Expected<Solution> solveAccumulate(const Graph &graph,
+                                                const Options &) {
+  const Problem &problem = graph.getProblem();
+  std::vector<int> order = problem.getTopologicalOrder();
+  std::vector<bool> tower = findTowers(problem, order);
+  Solution solution;
+  solution.ranks.resize(problem.ranks);
+  auto add = [&](int stage, Graph::Slot slot, int microbatch) {
+    int replicas = int(problem.stages[stage].replicas.size());
+    for (int r = 0; r < replicas; ++r) {
+      Graph::Node node =
+          graph.getNode(graph.getPlace(stage, r), slot, microbatch);
+      if (!graph.exists(node))
+        continue;
+      for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+        solution.ranks[rank].push_back(graph.getTask(node, /*split=*/false));
+    }
+  };
+  int n = problem.microbatches;
+  int size = problem.syncGroup > 0 ? problem.syncGroup : n;
+  for (int group = 0; group * size < n; ++group) {
+    int begin = group * size, end = std::min(n, begin + size);
+    for (int k = begin; k < end; ++k)
+      for (int stage : order)
+        if (tower[stage])
+          add(stage, Graph::kForward, k);
+    for (int stage : order)
+      if (problem.stages[stage].batchSync)
+        add(stage, Graph::kForward, group);
+    for (int k = begin; k < end; ++k) {
+      for (int stage : order)
+        if (!tower[stage] && !problem.stages[stage].batchSync)
+          add(stage, Graph::kForward, k);
+      for (auto stage = order.rbegin(); stage != order.rend(); ++stage)
+        if (!problem.stages[*stage].batchSync)
+          add(*stage, Graph::kGradient, k);
+    }
+  }
+  return solution;
+}
+
+void addAccumulate(Registry &registry) {
+  registry.add("accumulate", "a microbatch forward and back before the next",
+               solveAccumulate);
+}
+
+} // namespace dt::schedule

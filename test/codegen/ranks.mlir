@@ -1,0 +1,90 @@
+// Tables of a program for several ranks: cut and tied parameters, slots of
+// received buffers, edges, rows of messages, equal lists once.
+// RUN: dt-opt %s --dt-print-program -o /dev/null | FileCheck %s
+
+// The slot of what an edge brings is another one.
+// CHECK: class BContext {
+// CHECK: std::byte* scratch
+// CHECK: dt::rt::TensorParallel* group; // the ranks of this replica
+// CHECK-LABEL: //===--- b.cpp
+// CHECK: context.arena.h = reinterpret_cast<float *>(task.arena + 0 + task.received * int64_t(64));
+// CHECK: context.arena.grad_h = reinterpret_cast<float *>(task.arena + 128 + task.slot * int64_t(64));
+// CHECK: context.scratch = task.scratch;
+// CHECK: context.group = task.group;
+
+// CHECK-LABEL: //===--- program.cpp
+// CHECK: int64_t kWhole_net_w[2] = {
+// CHECK-NEXT: 4,
+// CHECK-NEXT: 256};
+// CHECK: int64_t kUnpadded_net_w[2] = {
+// CHECK-NEXT: 4,
+// CHECK-NEXT: 250};
+// CHECK: dt::rt::CutInfo kCuts_net_w[1] = {
+// CHECK-NEXT: {1, 128, 2, 1}};
+// CHECK: .tensor = {"net.w", {{.*}}.module = 0, {{.*}}.whole = kWhole_net_w, .unpadded = kUnpadded_net_w, .cuts = kCuts_net_w}
+// CHECK: .tensor = {"net.s", {{.*}}.module = 0, {{.*}}.partial = kPartial_net_s}
+// CHECK: .tensor = {"net.s", {{.*}}.module = 1, {{.*}}.tied = 1, .partial = kPartial_net_s}
+// CHECK: {.name = "a", .origin = "net", .unit = "u", .stage = 0, .item = "image", {{.*}}.tp = 2, .dp = 1, .ranks = kRanks_a, .zero = 0
+// CHECK: {.name = "b", .origin = "net", .unit = "u", .stage = 1, .item = "sample", {{.*}}.backward = nullptr, .backwardInput = b_backward_input, .backwardWeight = b_backward_weight, {{.*}}.ranks = kRanks_b, .zero = 1, .costPerItem = 2.5
+// CHECK: EdgeInfo kEdges[1] = {
+// CHECK-NEXT: {.from = 0, .fromOutput = 0, .to = 1, .toInput = 0, .gradient = true, .produced = {{[{][{]}}"grad.h", {{.*}}}, 128, 64}, .consumed = {{[{][{]}}"grad.b.h", {{.*}}}, 64, 0}}};
+// CHECK: kRows0[3] = {
+// CHECK-NEXT: {dt::rt::TaskKind::Forward, 0, 0, 0},
+// CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 0, 0, 0, true},
+// CHECK-NEXT: {dt::rt::TaskKind::Send, 0, 0, 0, 0, 0}};
+// CHECK: kRows2[4] = {
+// CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 1, 0, 0},
+// CHECK-NEXT: {dt::rt::TaskKind::Forward, 1, 0, 0, 1},
+// CHECK-NEXT: {dt::rt::TaskKind::BackwardInput, 1, 0, 0, 1},
+// CHECK-NEXT: {dt::rt::TaskKind::BackwardWeight, 1, 0, 0, 1}};
+// CHECK: kRanks[3] = {
+// CHECK-NEXT: {kRows0},
+// CHECK-NEXT: {kRows0},
+// CHECK-NEXT: {kRows2}};
+// CHECK: .schedule = "zb",
+// CHECK: .reorder = dt::rt::Reorder::Both,
+// CHECK-NEXT: .bucketBytes = 1024
+
+rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket 1024 {
+  rt.module @a origin "net" unit "u" item "image" tp 2 ranks [0, 1] arena 128 scratch 0 parameters 2112 trainable 2112 {
+    rt.symbol @n of "image" max 4
+    rt.parameter_decl @w : !rt.buffer<f32, [4, 128]> index 0 at 0 trainable gradient from [#nn.onnx<"a.onnx", "w">] layout #dist.layout<4x256 of 4x250, [#dist.cut<1, 128, 2, 1>]>
+    rt.parameter_decl @s : !rt.buffer<f32, [4]> index 1 at 2048 trainable gradient from [#nn.onnx<"a.onnx", "s">] partial [#dist.cut<0, 1, 2, 1>]
+    rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 0
+    rt.buffer_decl @grad.b.h : !rt.buffer<f32, ["n"]> at 64 stride 0
+    rt.output "h" @h
+    rt.stage forward @f [@h]
+    rt.func @f(%h: !rt.buffer<f32, ["n"]> {rt.access = "out"}) {
+    }
+  }
+  rt.module @b origin "net" unit "u" stage 1 ranks [2] zero 1 arena 256 scratch 0 parameters 64 trainable 64 cost 2.5 {
+    rt.symbol @n of "image" max 4
+    rt.parameter_decl @s : !rt.buffer<f32, [4]> index 2 at 0 trainable gradient from [#nn.onnx<"a.onnx", "s">] partial [#dist.cut<0, 1, 2, 1>] tied @a::@s
+    rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 64 received
+    rt.buffer_decl @grad.h : !rt.buffer<f32, ["n"]> at 128 stride 64
+    rt.input "h" @h from @a {output = 0 : i64}
+    rt.stage forward @f [@h]
+    rt.stage backward_input @f [@h]
+    rt.stage backward_weight @f [@h]
+    rt.func @f(%h: !rt.buffer<f32, ["n"]>) {
+    }
+  }
+  rt.edge @a 0 to @b 0 gradient @grad.h to @grad.b.h
+  rt.optimizer {kind = "sgd"}
+  rt.rank 0 {
+    rt.task forward @a microbatch 0 slot 0
+    rt.task receive edge 0 microbatch 0 slot 0 gradient
+    rt.task send edge 0 microbatch 0 slot 0
+  }
+  rt.rank 1 {
+    rt.task forward @a microbatch 0 slot 0
+    rt.task receive edge 0 microbatch 0 slot 0 gradient
+    rt.task send edge 0 microbatch 0 slot 0
+  }
+  rt.rank 2 {
+    rt.task receive edge 0 microbatch 0 slot 1
+    rt.task forward @b microbatch 0 slot 0 received 1
+    rt.task backward_input @b microbatch 0 slot 0 received 1
+    rt.task backward_weight @b microbatch 0 slot 0 received 1
+  }
+}
