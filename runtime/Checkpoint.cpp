@@ -1,5 +1,4 @@
-//===- Checkpoint.cpp - saving and resuming
-//--------------------------------===//
+//===- Checkpoint.cpp - saving and resuming -------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -8,15 +7,18 @@
 #include "runtime/Checkpoint.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
-#include "runtime/Safetensors.h"
+#include "runtime/Pieces.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace dt::rt {
@@ -25,8 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kWeights = "weights.safetensors";
-constexpr const char *kOptimizer = "optimizer.safetensors";
 constexpr const char *kIndex = "index.json";
 
 std::string hex(uint64_t value) {
@@ -45,14 +45,6 @@ void syncPath(const fs::path &path) {
   if (bad)
     throw Error(path.string() + ": cannot sync: " + std::strerror(errno));
 }
-
-const char *momentName(const OptimizerInfo &info, int moment) {
-  if (info.kind == OptimizerKind::SGD)
-    return "momentum.";
-  return moment == 0 ? "exp_avg." : "exp_avg_sq.";
-}
-
-bool hasMoments(const ParameterInfo &p) { return p.trainable && p.hasGradient; }
 
 /// Steps of the complete checkpoints in a directory, ascending.
 std::vector<int64_t> stepsIn(const std::string &directory) {
@@ -81,46 +73,45 @@ void removeOld(const std::string &directory, int keep) {
     fs::remove_all(folderOf(directory, steps[i]), ignored);
 }
 
-uint64_t writeWeights(const Trainer &trainer, const fs::path &path) {
-  SafetensorsWriter writer;
-  for (const ParameterInfo &p : trainer.program().parameters)
-    writer.addDevice(p.tensor.name, p.tensor.type, shapeOf(p.tensor, nullptr),
-                     trainer.parameterData() + p.offset);
-  return writer.write(path.string());
+std::string rankName(int rank, const char *ending) {
+  return "rank-" + std::to_string(rank) + ending;
 }
 
-uint64_t writeOptimizer(const Trainer &trainer, const fs::path &path) {
-  SafetensorsWriter writer;
-  for (int i = 0; i < trainer.optimizer().moments(); ++i)
-    for (const ParameterInfo &p : trainer.program().parameters)
-      if (hasMoments(p))
-        writer.addDevice(momentName(trainer.settings().optimizer, i) +
-                             std::string(p.tensor.name),
-                         DType::F32, shapeOf(p.tensor, nullptr),
-                         trainer.moment(i) + p.offset / sizeof(float));
-  return writer.write(path.string());
+void writeText(const fs::path &path, const std::string &text) {
+  {
+    std::ofstream stream(path);
+    stream << text;
+    if (!stream.flush())
+      throw Error(path.string() + ": cannot write");
+  }
+  syncPath(path);
 }
 
-/// Size and hash of a file as the index holds them; the hash is the writer's
-/// (header and data).
-uint64_t hashFile(const fs::path &path) {
-  SafetensorsFile file(path.string());
-  // Data begin where the first tensor does; the header precedes it.
-  std::ifstream stream(path, std::ios::binary);
-  uint64_t headerSize = 0;
-  stream.read(reinterpret_cast<char *>(&headerSize), 8);
-  std::string header(headerSize, '\0');
-  stream.read(header.data(), headerSize);
-  uint64_t hash = hashBytes(header.data(), header.size());
-  std::vector<const TensorView *> order;
-  for (const auto &entry : file.tensors())
-    order.push_back(&entry.second);
-  std::sort(order.begin(), order.end(),
-            [](auto *a, auto *b) { return a->data < b->data; });
-  for (const TensorView *view : order)
-    if (view->size)
-      hash = hashBytes(view->data, view->size, hash);
-  return hash;
+/// What this rank owns, copied.
+PieceWriter snapshot(const Trainer &trainer) {
+  PieceWriter writer;
+  const ProgramInfo &program = trainer.program();
+  const Ownership &ownership = trainer.ownership();
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const ParameterInfo &p = program.parameters[i];
+    size_t module = size_t(p.module);
+    if (ownership.owned(i).empty())
+      continue;
+    Layout layout(p, trainer.placement().at(module).tp);
+    const Region &region = trainer.regions().at(module);
+    for (const OwnedPiece &piece : ownership.owned(i)) {
+      writer.add(p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
+                 region.parameters + p.offset +
+                     size_t(piece.begin) * sizeOf(p.tensor.type));
+      for (int k = 0; ownership.updated(i) && k < trainer.optimizer().moments();
+           ++k)
+        writer.add(trainer.optimizer().momentName(k) + std::string(".") +
+                       p.tensor.name,
+                   DType::F32, layout, piece.begin, piece.end,
+                   region.moments[k] + piece.moment);
+    }
+  }
+  return writer;
 }
 
 nlohmann::json readIndex(const fs::path &folder) {
@@ -131,46 +122,135 @@ nlohmann::json readIndex(const fs::path &folder) {
   };
   if (!index.is_object() || !index.contains("step") ||
       !index["step"].is_number_unsigned() || !isText("seed") ||
-      !isText("plan") || !isText("data") || !isText(kWeights) ||
-      !isText(kOptimizer))
+      !isText("plan") || !isText("data") || !index.contains("files") ||
+      !index["files"].is_object() || index["files"].empty())
     throw Error((folder / kIndex).string() + ": not the index of a checkpoint");
+  for (auto &[name, hash] : index["files"].items())
+    if (!hash.is_string() || name.find('/') != std::string::npos)
+      throw Error((folder / kIndex).string() +
+                  ": not the index of a checkpoint");
   return index;
 }
 
 } // namespace
 
-void saveCheckpoint(const Trainer &trainer, const std::string &directory,
-                    int64_t step, uint64_t dataHash, int keep) {
-  fs::path final = folderOf(directory, step), folder = final.string() + ".tmp";
-  std::error_code error;
-  fs::remove_all(folder, error);
-  fs::create_directories(folder, error);
-  if (error)
-    throw Error(folder.string() + ": cannot create: " + error.message());
-  nlohmann::json index = {
-      {"step", step},
-      {"seed", hex(trainer.settings().seed)},
-      {"plan", hex(trainer.program().planHash)},
-      {"data", hex(dataHash)},
-      {kWeights, hex(writeWeights(trainer, folder / kWeights))},
-      {kOptimizer, hex(writeOptimizer(trainer, folder / kOptimizer))}};
-  {
-    std::ofstream stream(folder / kIndex);
-    stream << index.dump(2) << '\n';
-    if (!stream.flush())
-      throw Error((folder / kIndex).string() + ": cannot write");
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+struct CheckpointWriter::Job {
+  int64_t step;
+  uint64_t dataHash;
+  int rank, ranks;
+  fs::path folder;
+  PieceWriter pieces;
+};
+
+CheckpointWriter::CheckpointWriter(const Trainer &trainer,
+                                   std::string directory, int keep)
+    : trainer(trainer), directory(std::move(directory)), keep(keep) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  giveUp = true;
+  join();
+}
+
+void CheckpointWriter::join() {
+  if (thread.joinable())
+    thread.join();
+}
+
+void CheckpointWriter::finish() {
+  join();
+  trainer.comm().agree(failure);
+}
+
+void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
+  join();
+  fs::path folder = folderOf(directory, step).string() + ".tmp";
+  if (failure.empty() && trainer.comm().rank() == 0) {
+    std::error_code error;
+    fs::remove_all(folder, error); // the rest of a crash
+    fs::create_directories(folder, error);
+    if (error)
+      failure = folder.string() + ": cannot create: " + error.message();
   }
-  syncPath(folder / kIndex);
-  syncPath(folder);
+  trainer.comm().agree(failure);
+  auto job = std::make_shared<Job>(
+      Job{step, dataHash, trainer.comm().rank(), trainer.comm().size(), folder,
+          snapshot(trainer)});
+  thread = std::thread([this, job] {
+    try {
+      write(*job);
+    } catch (const std::exception &e) {
+      failure = e.what();
+    }
+  });
+}
+
+/// The writer thread. It says how it went through a file, since only the main
+/// thread may talk to other ranks.
+void CheckpointWriter::write(Job &job) {
+  try {
+    uint64_t hash = job.pieces.write(
+        (job.folder / rankName(job.rank, ".safetensors")).string());
+    writeText(job.folder / rankName(job.rank, ".part"), hex(hash));
+    fs::rename(job.folder / rankName(job.rank, ".part"),
+               job.folder / rankName(job.rank, ".ok"));
+  } catch (const std::exception &) {
+    std::ofstream(job.folder / rankName(job.rank, ".failed"));
+    throw;
+  }
+  if (job.rank == 0)
+    commit(job);
+}
+
+void CheckpointWriter::commit(const Job &job) {
+  nlohmann::json files = nlohmann::json::object();
+  for (int r = 0; r < job.ranks; ++r) {
+    fs::path ok = job.folder / rankName(r, ".ok");
+    while (!fs::exists(ok)) {
+      if (giveUp || fs::exists(job.folder / rankName(r, ".failed")))
+        throw Error(job.folder.string() + ": rank " + std::to_string(r) +
+                    " could not write its part");
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    std::string hash;
+    std::ifstream(ok) >> hash;
+    files[rankName(r, ".safetensors")] = hash;
+  }
+  nlohmann::json index = {{"step", job.step},
+                          {"seed", hex(trainer.settings().seed)},
+                          {"plan", hex(trainer.program().planHash)},
+                          {"data", hex(job.dataHash)},
+                          {"ranks", job.ranks},
+                          {"files", files}};
+  for (int r = 0; r < job.ranks; ++r)
+    fs::remove(job.folder / rankName(r, ".ok"));
+  writeText(job.folder / kIndex, index.dump(2) + "\n");
+  syncPath(job.folder);
   // Saving the same step again (a resumed run that was interrupted at once)
   // replaces the folder.
+  fs::path final = folderOf(directory, job.step);
+  std::error_code error;
   fs::remove_all(final, error);
-  fs::rename(folder, final, error);
+  fs::rename(job.folder, final, error);
   if (error)
     throw Error(final.string() + ": cannot rename: " + error.message());
   syncPath(directory);
   removeOld(directory, keep);
 }
+
+void saveCheckpoint(const Trainer &trainer, const std::string &directory,
+                    int64_t step, uint64_t dataHash, int keep) {
+  CheckpointWriter writer(trainer, directory, keep);
+  writer.save(step, dataHash);
+  writer.finish();
+}
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
 
 void expectNoCheckpoints(const std::string &directory) {
   std::vector<int64_t> steps = stepsIn(directory);
@@ -178,6 +258,50 @@ void expectNoCheckpoints(const std::string &directory) {
     throw Error(folderOf(directory, steps.back()).string() +
                 ": a checkpoint of an earlier run; continue it with --resume, "
                 "or give another --checkpoint folder");
+}
+
+/// Moments of a parameter from its whole tensor into the ranges that this rank
+/// updates.
+static void loadMoment(Trainer &trainer, size_t index, int moment,
+                       const Layout &layout, const std::byte *whole) {
+  const ParameterInfo &p = trainer.program().parameters[index];
+  std::vector<float> part(size_t(layout.partElements()));
+  layout.extract(whole, part.data(), sizeof(float));
+  size_t module = size_t(p.module), first = p.offset / sizeof(float);
+  for (const UpdateRange &u : trainer.ownership().updates(module)) {
+    size_t begin = std::max(u.range.begin, first),
+           end = std::min(u.range.end(), first + part.size());
+    if (begin < end)
+      device::copyToDevice(trainer.regions().at(module).moments[moment] +
+                               u.moment + (begin - u.range.begin),
+                           part.data() + (begin - first),
+                           (end - begin) * sizeof(float));
+  }
+}
+
+static void loadParameter(Trainer &trainer, size_t index,
+                          const PieceReader &reader) {
+  const ProgramInfo &program = trainer.program();
+  const ParameterInfo &p = program.parameters[index];
+  std::string name =
+      program.parameters[trainer.ownership().original(index)].tensor.name;
+  size_t module = size_t(p.module);
+  Layout layout(p, trainer.placement().at(module).tp);
+  std::vector<std::byte> whole =
+      reader.whole(name, p.tensor.type, layout.whole());
+  std::vector<std::byte> part(size_t(layout.partElements()) *
+                              sizeOf(p.tensor.type));
+  layout.extract(whole.data(), part.data(), sizeOf(p.tensor.type));
+  device::copyToDevice(trainer.regions().parameter(p), part.data(),
+                       part.size());
+  if (!trainer.ownership().updated(index))
+    return;
+  for (int i = 0; i < trainer.optimizer().moments(); ++i) {
+    whole = reader.whole(trainer.optimizer().momentName(i) +
+                             std::string(".") + name,
+                         DType::F32, layout.whole());
+    loadMoment(trainer, index, i, layout, whole.data());
+  }
 }
 
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
@@ -192,32 +316,24 @@ int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
       throw Error(folder.string() + ": the checkpoint was made with another " +
                   what);
   };
-  expect("plan", trainer.program().planHash, "program");
   expect("seed", trainer.settings().seed, "seed");
   if (dataHash)
     expect("data", dataHash, "data set");
-  for (const char *name : {kWeights, kOptimizer})
-    if (index[name].get<std::string>() != hex(hashFile(folder / name)))
-      throw Error((folder / name).string() +
-                  ": damaged (its hash is not the one in " + kIndex + ")");
-  SafetensorsFile weights((folder / kWeights).string()),
-      optimizer((folder / kOptimizer).string());
-  for (const ParameterInfo &p : trainer.program().parameters) {
-    std::vector<int64_t> shape = shapeOf(p.tensor, nullptr);
-    const TensorView &value = weights.get(p.tensor.name, p.tensor.type, shape);
-    device::copyToDevice(trainer.parameterData() + p.offset, value.data,
-                         value.size);
-    if (!hasMoments(p))
-      continue;
-    for (int i = 0; i < trainer.optimizer().moments(); ++i) {
-      const TensorView &moment =
-          optimizer.get(momentName(trainer.settings().optimizer, i) +
-                            std::string(p.tensor.name),
-                        DType::F32, shape);
-      device::copyToDevice(trainer.moment(i) + p.offset / sizeof(float),
-                           moment.data, moment.size);
-    }
+  // Each rank looks after some of the files.
+  int number = 0;
+  std::vector<std::string> paths;
+  for (auto &[name, hash] : index["files"].items()) {
+    paths.push_back((folder / name).string());
+    if (number++ % trainer.comm().size() == trainer.comm().rank() &&
+        hash.get<std::string>() != hex(hashSafetensors(paths.back())))
+      throw Error(paths.back() + ": damaged (its hash is not the one in " +
+                  kIndex + ")");
   }
+  PieceReader reader(paths);
+  const ProgramInfo &program = trainer.program();
+  for (size_t i = 0; i < program.parameters.size; ++i)
+    if (trainer.placement().at(size_t(program.parameters[i].module)).runs())
+      loadParameter(trainer, i, reader);
   return index["step"].get<int64_t>();
 }
 

@@ -38,6 +38,9 @@ void copyToHost(void *host, const void *device, size_t bytes); ///< waits for wh
 void copy(void *to, const void *from, size_t bytes);            ///< within the device
 void zero(void *memory, size_t bytes);
 
+/// sum[i] += values[i] for n elements.
+void accumulate(float *sum, const float *values, size_t n);
+
 /// Sum of squares of n floats, added in double in a fixed order: equal bits run by run.
 double sumOfSquares(const float *values, size_t n);
 

@@ -1,5 +1,4 @@
-//===- Export.cpp - trained weights back into ONNX files
-//-------------------===//
+//===- Export.cpp - trained weights back into ONNX files -------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -12,8 +11,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Export.h"
-#include "runtime/Device.h"
 #include "runtime/Error.h"
+#include "runtime/Outputs.h"
 #include "runtime/Safetensors.h"
 
 #include <algorithm>
@@ -181,9 +180,9 @@ bool holdsValue(uint32_t number) {
 /// One ONNX file on its way to `target`.
 class FileExport {
 public:
-  FileExport(const Trainer &trainer, const fs::path &source,
-             const fs::path &target)
-      : trainer(trainer), source(source.string()),
+  FileExport(const Trainer &trainer, const WholeParameters &values,
+             const fs::path &source, const fs::path &target)
+      : trainer(trainer), values(values), source(source.string()),
         sourceDirectory(source.parent_path()), target(target) {
     std::ifstream stream(source, std::ios::binary);
     if (!stream)
@@ -253,7 +252,7 @@ private:
     if (facts.type != kFloatType || parameter.tensor.type != DType::F32 ||
         elementCount(facts.dims) != trainer.elements(parameter))
       throw Error(source + ": initializer '" + facts.name + "' is not F32 " +
-                  shapeText(shapeOf(parameter.tensor, nullptr)) +
+                  shapeText(wholeShape(parameter)) +
                   " as when the program was made");
     Pieces pieces;
     Field field;
@@ -286,14 +285,11 @@ private:
 
   void writePieces(const Pieces &pieces, const fs::path &path) const {
     std::ofstream stream(path, std::ios::binary);
-    std::vector<char> host;
     for (const Piece &piece : pieces) {
       if (piece.parameter) {
-        host.resize(piece.size);
-        device::copyToHost(host.data(),
-                           trainer.parameterData() + piece.parameter->offset,
-                           piece.size);
-        stream.write(host.data(), piece.size);
+        std::vector<std::byte> value = values.get(*piece.parameter);
+        stream.write(reinterpret_cast<const char *>(value.data()),
+                     std::streamsize(value.size()));
       } else if (piece.own.empty()) {
         stream.write(piece.source.data(), piece.source.size());
       } else {
@@ -324,6 +320,7 @@ private:
   }
 
   const Trainer &trainer;
+  const WholeParameters &values;
   std::string source;
   fs::path sourceDirectory, target;
   std::string content;
@@ -333,10 +330,28 @@ private:
   bool external = false;
 };
 
-} // namespace
+void exportFiles(const Trainer &trainer, const WholeParameters &values,
+                 const std::string &onnxDirectory, const std::string &target) {
+  const ProgramInfo &program = trainer.program();
+  std::map<std::string, std::unique_ptr<FileExport>> files;
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    // A copy's references are those of a tensor that files know.
+    const ParameterInfo &original =
+        program.parameters[trainer.ownership().original(i)];
+    for (const OnnxRef &ref : program.parameters[i].onnx) {
+      std::unique_ptr<FileExport> &file = files[ref.file];
+      if (!file)
+        file = std::make_unique<FileExport>(
+            trainer, values, fs::path(onnxDirectory) / ref.file,
+            fs::path(target) / ref.file);
+      file->add(ref.initializer, &original);
+    }
+  }
+  for (auto &[name, file] : files)
+    file->write();
+}
 
-void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
-                const std::string &target) {
+void makeTarget(const std::string &onnxDirectory, const std::string &target) {
   std::error_code error;
   fs::create_directories(target, error);
   if (error)
@@ -345,18 +360,16 @@ void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
     throw Error(
         target +
         ": this is the program's own folder, choose another for --export");
-  std::map<std::string, std::unique_ptr<FileExport>> files;
-  for (const ParameterInfo &p : trainer.program().parameters)
-    for (const OnnxRef &ref : p.onnx) {
-      std::unique_ptr<FileExport> &file = files[ref.file];
-      if (!file)
-        file = std::make_unique<FileExport>(trainer,
-                                            fs::path(onnxDirectory) / ref.file,
-                                            fs::path(target) / ref.file);
-      file->add(ref.initializer, &p);
-    }
-  for (auto &[name, file] : files)
-    file->write();
+}
+
+} // namespace
+
+void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
+                const std::string &target) {
+  onFirstRank(trainer.comm(), {}, [&] { makeTarget(onnxDirectory, target); });
+  WholeParameters values(trainer, target + "/weights");
+  onFirstRank(trainer.comm(), {},
+              [&] { exportFiles(trainer, values, onnxDirectory, target); });
 }
 
 } // namespace dt::rt

@@ -145,31 +145,39 @@ double truncated(double u, double mean, double std, double low, double high) {
 
 } // namespace
 
-void initialize(float *values, const std::vector<int64_t> &shape,
-                const std::string &rule, const std::string &name,
-                uint64_t seed) {
+void initialize(float *values, int64_t first, int64_t count,
+                const std::vector<int64_t> &shape, const std::string &rule,
+                const std::string &name, uint64_t seed) {
   Sampler s = resolve(rule, shape, name);
   Random random(seed, philoxPurpose(("init " + name).c_str()));
-  int64_t count = 1;
-  for (int64_t extent : shape)
-    count *= extent;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (count > 1024)
   for (int64_t i = 0; i < count; ++i) {
+    int64_t at = first + i;
     switch (s.draw) {
     case Draw::Constant:
       values[i] = float(s.a);
       break;
     case Draw::Uniform:
-      values[i] = float(s.a + (s.b - s.a) * random.uniform(i));
+      values[i] = float(s.a + (s.b - s.a) * random.uniform(at));
       break;
     case Draw::Normal:
-      values[i] = float(s.a + s.b * random.normal(i));
+      values[i] = float(s.a + s.b * random.normal(at));
       break;
     case Draw::Truncated:
-      values[i] = float(truncated(random.uniform(i), s.a, s.b, s.low, s.high));
+      values[i] =
+          float(truncated(random.uniform(at), s.a, s.b, s.low, s.high));
       break;
     }
   }
+}
+
+void initialize(float *values, const std::vector<int64_t> &shape,
+                const std::string &rule, const std::string &name,
+                uint64_t seed) {
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    count *= extent;
+  initialize(values, 0, count, shape, rule, name, seed);
 }
 
 void checkInitRule(const std::string &rule, const std::vector<int64_t> &shape,

@@ -17,7 +17,8 @@
 
 namespace dt::rt {
 
-/// Fills `values` (product of `shape` floats). Rules (torch.nn.init's names and
+/// Fills `values` with elements [first, first + count) of a tensor of `shape`.
+/// Rules (torch.nn.init's names and
 /// defaults):
 ///   zeros, ones, constant(c), normal(mean,std), uniform(a,b),
 ///   trunc_normal(std) or trunc_normal(mean,std,a,b)   [a, b default to mean -+
@@ -27,6 +28,11 @@ namespace dt::rt {
 ///   argument.
 /// Throws Error naming the parameter for a rule that does not parse or does not
 /// fit the shape.
+void initialize(float *values, int64_t first, int64_t count,
+                const std::vector<int64_t> &shape, const std::string &rule,
+                const std::string &name, uint64_t seed);
+
+/// All elements.
 void initialize(float *values, const std::vector<int64_t> &shape,
                 const std::string &rule, const std::string &name,
                 uint64_t seed);

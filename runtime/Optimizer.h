@@ -2,9 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// PyTorch's AdamW and SGD over the flat parameter table. Neighbouring
-// parameters with equal settings are one run, so a step is a few loops over
-// long arrays.
+// PyTorch's AdamW and SGD over ranges of flat arrays. Which ranges a rank
+// updates is Ownership.h's business.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +12,6 @@
 
 #include "runtime/Program.h"
 
-#include <vector>
-
 namespace dt::rt {
 
 /// The learning rate of a step (0-based), see OptimizerInfo. `totalSteps`
@@ -22,33 +19,27 @@ namespace dt::rt {
 double learningRate(const OptimizerInfo &info, int64_t step,
                     int64_t totalSteps);
 
-/// Bytes of the gradient block and of each moment: up to the end of the last
-/// trainable parameter.
-size_t trainableBytes(const ProgramInfo &program);
-
 class Optimizer {
 public:
-  /// `moments` have trainableBytes each; `second` is not used by SGD.
-  Optimizer(const ProgramInfo &program, const OptimizerInfo &info);
+  explicit Optimizer(const OptimizerInfo &info) : info(info) {}
 
-  /// Number of moment blocks: AdamW 2, SGD with momentum 1, without 0.
+  /// Number of moments an element has: AdamW 2, SGD with momentum 1, without 0.
   int moments() const;
+  /// Their names in files: "exp_avg", "exp_avg_sq"; "momentum".
+  const char *momentName(int moment) const;
 
-  /// Global gradient norm; parameters without a gradient path do not count.
-  double norm(const float *gradients) const;
+  /// What gradients are multiplied with: below 1 where the recipe clips and the
+  /// global norm is too large.
+  double scaleFor(double norm) const;
 
-  /// One update with learning rate `lr` at `step` (0-based); `norm` from above,
-  /// used if the recipe clips.
+  /// One update of `count` elements with learning rate `lr` at `step`
+  /// (0-based). SGD does not use `second`.
   void update(float *parameters, const float *gradients, float *first,
-              float *second, int64_t step, double lr, double norm) const;
+              float *second, size_t count, bool decay, int64_t step, double lr,
+              double scale) const;
 
 private:
-  struct Run {
-    size_t begin, count; ///< elements
-    bool decay;
-  };
   OptimizerInfo info;
-  std::vector<Run> runs;
 };
 
 } // namespace dt::rt

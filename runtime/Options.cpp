@@ -1,5 +1,4 @@
-//===- Options.cpp - the command line of a training program
-//----------------===//
+//===- Options.cpp - the command line of a training program ----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -86,6 +85,9 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--reorder", [&](auto &v) { o.reorder = reorderMode(v); }},
       {"--log-every",
        [&](auto &v) { o.logEvery = real("--log-every", v, true); }},
+      {"--ranks",
+       [&](auto &v) { o.ranks = int(integer("--ranks", v, 1, 1 << 20)); }},
+      {"--traffic", text(o.traffic)},
   };
 }
 
@@ -143,8 +145,11 @@ const char *optionsHelp() {
          "  --checkpoint DIR        save there at the end and on Ctrl-C\n"
          "  --save-every K          also every K steps\n"
          "  --resume                continue from the newest checkpoint\n"
+         "  --ranks N               start N ranks under mpirun\n"
          "  --metrics F.jsonl       a JSON object a step\n"
          "  --trace F.json          times of all tasks, for ui.perfetto.dev\n"
+         "  --traffic F.json        bytes that ranks sent, by edge and "
+         "collective\n"
          "  --save-outputs F        outputs and losses of the first step, as "
          "safetensors\n"
          "  --save-gradients F      gradients of the first step\n"

@@ -1,14 +1,17 @@
-//===- Outputs.cpp - dumps of the first step
-//-------------------------------===//
+//===- Outputs.cpp - dumps of the first step ------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Outputs.h"
-#include "runtime/Safetensors.h"
+#include "runtime/Device.h"
+#include "runtime/Error.h"
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 namespace dt::rt {
 
@@ -18,92 +21,193 @@ namespace {
 int itemAxis(const TensorInfo &tensor, const ModuleInfo &module) {
   for (int32_t i = 0; i < tensor.rank; ++i)
     if (tensor.shape[i].symbol >= 0 &&
-        module.symbols[tensor.shape[i].symbol].item)
+        module.symbols[size_t(tensor.shape[i].symbol)].item)
       return i;
   return -1;
 }
 
+/// Values of a module's symbols for the global batch; the module runs here.
+std::vector<int64_t> totalDims(const ModuleInfo &module, size_t index,
+                               const Batch &batch) {
+  std::vector<int64_t> total(module.symbols.size, 0);
+  for (size_t s = 0; s < total.size(); ++s) {
+    if (!module.symbols[s].item) {
+      total[s] = batch.modules[index][0].dims[s];
+      continue;
+    }
+    for (auto &microbatch : batch.assignment.modules[index])
+      for (size_t r = 0; r < (module.wholeBatch ? 1 : microbatch.size()); ++r)
+        total[s] += int64_t(microbatch[r].symbols[s].size());
+  }
+  return total;
+}
+
+std::vector<int64_t> readNumbers(const TensorView &view) {
+  std::vector<int64_t> list(view.size / sizeof(int64_t));
+  if (!list.empty())
+    std::memcpy(list.data(), view.data, list.size() * sizeof(int64_t));
+  return list;
+}
+
+/// Puts rows of items into [outer][items of the batch][unit].
+void place(const std::vector<int64_t> &items, const TensorView &rows,
+           size_t outer, size_t unit, std::vector<std::byte> &whole) {
+  size_t total = whole.size() / std::max<size_t>(outer, 1),
+         own = items.size() * unit;
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t i = 0; i < items.size(); ++i) {
+      size_t to = o * total + size_t(items[i]) * unit, from = o * own + i * unit;
+      if (size_t(items[i] + 1) * unit <= total && from + unit <= rows.size)
+        std::memcpy(whole.data() + to, rows.data + from, unit);
+    }
+}
+
+void removeFiles(const std::vector<std::string> &paths) {
+  std::error_code ignored;
+  for (const std::string &path : paths)
+    std::filesystem::remove(path, ignored);
+}
+
 } // namespace
+
+std::vector<std::string> rankFiles(const std::string &path, int ranks) {
+  std::vector<std::string> list;
+  for (int r = 0; r < ranks; ++r)
+    list.push_back(path + ".rank-" + std::to_string(r));
+  return list;
+}
+
+void onFirstRank(Comm &comm, const std::string &failure,
+                 const std::function<void()> &body) {
+  comm.agree(failure);
+  std::string error;
+  if (comm.rank() == 0) {
+    try {
+      body();
+    } catch (const std::exception &e) {
+      error = e.what();
+    }
+  }
+  comm.agree(error);
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs
+//===----------------------------------------------------------------------===//
 
 OutputCollector::OutputCollector(const Trainer &trainer, const Batch &batch)
     : trainer(trainer) {
   const ProgramInfo &program = trainer.program();
+  std::set<std::string> names;
   for (size_t m = 0; m < program.modules.size; ++m) {
     const ModuleInfo &module = program.modules[m];
-    std::vector<int64_t> total(module.symbols.size, 0);
-    for (const Part &part : batch.modules[m])
-      for (size_t s = 0; s < total.size(); ++s)
-        total[s] =
-            module.symbols[s].item ? total[s] + part.dims[s] : part.dims[s];
+    std::vector<int64_t> total;
+    if (trainer.placement().at(m).runs())
+      total = totalDims(module, m, batch);
+    size_t parts = batch.assignment.modules[m].size() *
+                   (module.wholeBatch ? 1 : size_t(module.dp));
     for (size_t o = 0; o < module.outputs.size; ++o) {
       const TensorInfo &tensor = module.outputs[o].tensor;
-      Output output{int(m),
-                    int(o),
-                    itemAxis(tensor, module),
-                    shapeOf(tensor, total.data()),
-                    {}};
-      output.complete = output.axis >= 0 || batch.modules[m].size() == 1;
-      output.bytes.resize(size_t(elementCount(output.shape)) *
-                          sizeOf(tensor.type));
+      int axis = itemAxis(tensor, module);
+      std::string name = std::string(module.origin) + "." + tensor.name;
+      if (module.outputs[o].cut || (axis < 0 && parts != 1) ||
+          !names.insert(name).second)
+        continue;
+      Output output{name, int(m), int(o), tensor.type, axis, {}, {}};
+      if (!total.empty() || module.symbols.empty())
+        output.shape = shapeOf(tensor, total.data());
       outputs.push_back(std::move(output));
     }
   }
 }
 
 void OutputCollector::add(const TaskRow &row, const Part &part) {
-  if (row.kind != TaskKind::Forward)
+  if (row.kind != TaskKind::Forward || !trainer.placement().counts(row.index))
     return;
-  for (Output &output : outputs)
-    if (output.module == row.index && output.complete)
-      place(output, part,
-            trainer.output(output.module, output.index, part, row.slot));
-}
-
-void OutputCollector::place(Output &output, const Part &part,
-                            const std::vector<std::byte> &bytes) const {
-  const TensorInfo &tensor =
-      trainer.program().modules[output.module].outputs[output.index].tensor;
-  if (output.axis < 0) {
-    output.bytes = bytes;
-    return;
-  }
-  const Extent &extent = tensor.shape[output.axis];
-  size_t unit = sizeOf(tensor.type) * extent.scale,
-         outer = 1; // bytes of one item
-  for (size_t i = 0; i < output.shape.size(); ++i) {
-    if (int(i) < output.axis)
-      outer *= output.shape[i];
-    else if (int(i) > output.axis)
-      unit *= output.shape[i];
-  }
-  int64_t count = part.dims[extent.symbol];
-  size_t total = outer ? output.bytes.size() / outer : 0,
-         own = outer ? bytes.size() / outer : 0;
-  const auto *items = part.items.empty() || part.items[extent.symbol].empty()
-                          ? nullptr
-                          : part.items[extent.symbol].data();
-  for (size_t o = 0; o < outer; ++o)
-    for (int64_t r = 0; r < count; ++r) {
-      size_t at =
-          o * total +
-          size_t(items ? items[r] : part.rows[extent.symbol] + r) * unit;
-      if (at + unit <= output.bytes.size() && (r + 1) * unit <= own)
-        std::memcpy(output.bytes.data() + at, bytes.data() + o * own + r * unit,
-                    unit);
+  for (Output &output : outputs) {
+    if (output.module != row.index)
+      continue;
+    Block block;
+    block.bytes = trainer.output(output.module, output.index, part, row.slot);
+    block.items = {0};
+    if (output.axis >= 0) {
+      const ModuleInfo &module = trainer.program().modules[row.index];
+      block.items = part.items[size_t(module.outputs[size_t(output.index)]
+                                          .tensor.shape[output.axis]
+                                          .symbol)];
     }
+    output.blocks.push_back(std::move(block));
+  }
 }
 
-void OutputCollector::write(const std::string &path,
-                            const StepResult &result) const {
+void OutputCollector::writeBlocks(const std::string &path) const {
+  SafetensorsWriter writer;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!outputs[o].blocks.empty())
+      writer.add(std::to_string(o) + ".shape", DType::I64,
+                 {int64_t(outputs[o].shape.size())}, outputs[o].shape.data());
+    for (size_t b = 0; b < outputs[o].blocks.size(); ++b) {
+      const Block &block = outputs[o].blocks[b];
+      std::string key = std::to_string(o) + "." + std::to_string(b);
+      writer.add(key + ".items", DType::I64, {int64_t(block.items.size())},
+                 block.items.data());
+      writer.add(key + ".bytes", DType::U8, {int64_t(block.bytes.size())},
+                 block.bytes.data());
+    }
+  }
+  writer.write(path);
+}
+
+/// Output `number` of the global batch from all ranks' blocks; empty, with an
+/// empty shape, if no rank has any.
+std::vector<std::byte> OutputCollector::whole(
+    const Output &output, size_t number, std::vector<int64_t> &shape,
+    const std::vector<std::unique_ptr<SafetensorsFile>> &files) const {
+  std::vector<std::byte> out;
+  size_t outer = 1, unit = sizeOf(output.type);
+  for (auto &file : files) {
+    std::string prefix = std::to_string(number) + ".";
+    const TensorView *extents = file->find(prefix + "shape");
+    if (!extents)
+      continue;
+    if (out.empty()) {
+      shape = readNumbers(*extents);
+      out.resize(size_t(elementCount(shape)) * unit);
+      const TensorInfo &tensor = trainer.program()
+                                     .modules[size_t(output.module)]
+                                     .outputs[size_t(output.index)]
+                                     .tensor;
+      for (int i = 0; i < int(shape.size()); ++i)
+        if (i < output.axis)
+          outer *= size_t(shape[size_t(i)]);
+        else
+          unit *= size_t(i > output.axis ? shape[size_t(i)]
+                                         : tensor.shape[i].scale);
+    }
+    for (size_t b = 0;; ++b) {
+      std::string key = prefix + std::to_string(b);
+      const TensorView *items = file->find(key + ".items"),
+                       *bytes = file->find(key + ".bytes");
+      if (!items || !bytes)
+        break;
+      place(readNumbers(*items), *bytes, outer, unit, out);
+    }
+  }
+  return out;
+}
+
+void OutputCollector::join(const std::string &path,
+                           const StepResult &result) const {
   const ProgramInfo &program = trainer.program();
   SafetensorsWriter writer;
-  for (const Output &output : outputs) {
-    if (!output.complete)
-      continue;
-    const ModuleInfo &module = program.modules[output.module];
-    const TensorInfo &tensor = module.outputs[output.index].tensor;
-    writer.add(std::string(module.origin) + "." + tensor.name,
-               tensor.type, output.shape, output.bytes.data());
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  for (const std::string &file : rankFiles(path, trainer.comm().size()))
+    files.push_back(std::make_unique<SafetensorsFile>(file));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    std::vector<int64_t> shape;
+    std::vector<std::byte> bytes = whole(outputs[o], o, shape, files);
+    if (!bytes.empty())
+      writer.add(outputs[o].name, outputs[o].type, shape, std::move(bytes));
   }
   std::vector<float> losses = {float(result.loss)};
   losses.insert(losses.end(), result.terms.begin(), result.terms.end());
@@ -114,13 +218,109 @@ void OutputCollector::write(const std::string &path,
   writer.write(path);
 }
 
-void writeGradients(const Trainer &trainer, const std::string &path) {
-  SafetensorsWriter writer;
-  for (const ParameterInfo &p : trainer.program().parameters)
-    if (p.trainable && p.hasGradient)
-      writer.addDevice(p.tensor.name, DType::F32, shapeOf(p.tensor, nullptr),
-                       trainer.gradientData() + p.offset);
+void OutputCollector::write(const std::string &path,
+                            const StepResult &result) const {
+  Comm &comm = trainer.comm();
+  std::vector<std::string> paths = rankFiles(path, comm.size());
+  std::string failure;
+  try {
+    writeBlocks(paths[size_t(comm.rank())]);
+  } catch (const Error &e) {
+    failure = e.what();
+  }
+  onFirstRank(comm, failure, [&] {
+    join(path, result);
+    removeFiles(paths);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters and their gradients
+//===----------------------------------------------------------------------===//
+
+/// This rank's pieces of all parameters (or gradients, of those that have one).
+static void writePieces(const Trainer &trainer, bool gradients,
+                        const std::string &path) {
+  const ProgramInfo &program = trainer.program();
+  PieceWriter writer;
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const ParameterInfo &p = program.parameters[i];
+    size_t module = size_t(p.module);
+    if (trainer.ownership().owned(i).empty() ||
+        (gradients && !trainer.ownership().updated(i)))
+      continue;
+    Layout layout(p, trainer.placement().at(module).tp);
+    const std::byte *base = gradients
+                                ? trainer.regions().at(module).gradients
+                                : trainer.regions().at(module).parameters;
+    for (const OwnedPiece &piece : trainer.ownership().owned(i))
+      writer.add(p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
+                 base + p.offset +
+                     size_t(piece.begin) * sizeOf(p.tensor.type));
+  }
   writer.write(path);
+}
+
+void writeGradients(const Trainer &trainer, const std::string &path) {
+  Comm &comm = trainer.comm();
+  std::vector<std::string> paths = rankFiles(path, comm.size());
+  std::string failure;
+  try {
+    writePieces(trainer, true, paths[size_t(comm.rank())]);
+  } catch (const Error &e) {
+    failure = e.what();
+  }
+  onFirstRank(comm, failure, [&] {
+    PieceReader reader(paths);
+    SafetensorsWriter writer;
+    for (const std::string &name : reader.names()) {
+      std::vector<int64_t> shape = reader.shapeOf(name);
+      writer.add(name, DType::F32, shape,
+                 reader.whole(name, DType::F32, shape));
+    }
+    writer.write(path);
+    removeFiles(paths);
+  });
+}
+
+WholeParameters::WholeParameters(const Trainer &trainer,
+                                 const std::string &path)
+    : trainer(trainer) {
+  Comm &comm = trainer.comm();
+  if (comm.size() == 1)
+    return;
+  paths = rankFiles(path, comm.size());
+  std::string failure;
+  try {
+    writePieces(trainer, false, paths[size_t(comm.rank())]);
+  } catch (const Error &e) {
+    failure = e.what();
+  }
+  onFirstRank(comm, failure,
+              [&] { reader = std::make_unique<PieceReader>(paths); });
+}
+
+WholeParameters::~WholeParameters() {
+  if (trainer.comm().rank() == 0)
+    removeFiles(paths);
+}
+
+std::vector<std::byte>
+WholeParameters::get(const ParameterInfo &parameter) const {
+  if (reader)
+    return reader->whole(parameter.tensor.name, parameter.tensor.type,
+                         wholeShape(parameter));
+  Layout layout(parameter, 0);
+  size_t size = sizeOf(parameter.tensor.type);
+  std::vector<std::byte> part(size_t(layout.partElements()) * size),
+      whole(size_t(layout.wholeElements()) * size);
+  device::copyToHost(part.data(), trainer.regions().parameter(parameter),
+                     part.size());
+  for (const Layout::Run &run : layout.runs())
+    std::memcpy(whole.data() + size_t(run.whole) * size,
+                part.data() + size_t(run.part) * size,
+                size_t(run.count) * size);
+  return whole;
 }
 
 } // namespace dt::rt

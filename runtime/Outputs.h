@@ -3,45 +3,87 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // --save-outputs and --save-gradients: what a step computed, under the names
-// that the ONNX files use, for comparison with another implementation.
+// that the ONNX files use, for comparison with another implementation. Every
+// rank writes what it has to `F.rank-R`; rank 0 joins these to F.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DT_RUNTIME_OUTPUTS_H
 #define DT_RUNTIME_OUTPUTS_H
 
+#include "runtime/Pieces.h"
 #include "runtime/Trainer.h"
+
+#include <functional>
 
 namespace dt::rt {
 
 /// Joins the parts' outputs to those of the global batch: rows of items are put
 /// where the items stand in the batch. An output without an item axis is kept
-/// if there is one part only.
+/// if there is one part only; one that is cut inside a tensor-parallel group is
+/// left out.
 class OutputCollector {
 public:
   OutputCollector(const Trainer &trainer, const Batch &batch);
 
   void add(const TaskRow &row, const Part &part);
 
-  /// Tensors "<module>.<output>", "loss" and "loss.<term>".
+  /// Tensors "<module>.<output>", "loss" and "loss.<term>". All ranks call it;
+  /// throws CommonError.
   void write(const std::string &path, const StepResult &result) const;
 
 private:
-  struct Output {
-    int module, index, axis; ///< axis -1: no item axis
-    std::vector<int64_t> shape;
+  /// Rows of an output: [outer][items][inner bytes], and where the items stand.
+  struct Block {
+    std::vector<int64_t> items;
     std::vector<std::byte> bytes;
-    bool complete = true;
   };
-  void place(Output &output, const Part &part,
-             const std::vector<std::byte> &bytes) const;
+  struct Output {
+    std::string name;
+    int module, index;
+    DType type;
+    int axis; ///< -1: no item axis
+    std::vector<int64_t> shape; ///< where this rank runs the module
+    std::vector<Block> blocks;
+  };
+  std::vector<std::byte> whole(const Output &output, size_t number,
+                               std::vector<int64_t> &shape,
+                               const std::vector<std::unique_ptr<SafetensorsFile>>
+                                   &files) const;
+  void writeBlocks(const std::string &path) const;
+  void join(const std::string &path, const StepResult &result) const;
 
   const Trainer &trainer;
-  std::vector<Output> outputs;
+  std::vector<Output> outputs; ///< equal on all ranks but for the blocks
 };
 
-/// Tensors "module.parameter" of all parameters with a gradient.
+/// Tensors "module.parameter" of all parameters with a gradient. All ranks call
+/// it; throws CommonError.
 void writeGradients(const Trainer &trainer, const std::string &path);
+
+/// Whole parameters on rank 0, gathered through files `F.rank-R` beside `path`
+/// if there are several ranks. All ranks construct and destroy it; throws
+/// CommonError.
+class WholeParameters {
+public:
+  WholeParameters(const Trainer &trainer, const std::string &path);
+  ~WholeParameters();
+  /// By name in files; rank 0 only.
+  std::vector<std::byte> get(const ParameterInfo &parameter) const;
+
+private:
+  const Trainer &trainer;
+  std::vector<std::string> paths;
+  std::unique_ptr<PieceReader> reader;
+};
+
+/// `F.rank-0`, `F.rank-1`, …
+std::vector<std::string> rankFiles(const std::string &path, int ranks);
+
+/// Runs `body` on rank 0 after all ranks have come here; all go on when it is
+/// done. Its Error becomes a CommonError, as `failure` of any rank does.
+void onFirstRank(Comm &comm, const std::string &failure,
+                 const std::function<void()> &body);
 
 } // namespace dt::rt
 

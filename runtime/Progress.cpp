@@ -1,5 +1,4 @@
-//===- Progress.cpp - what a running program shows and records
-//-------------===//
+//===- Progress.cpp - what a running program shows and records -------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -137,31 +136,6 @@ void Metrics::step(const ProgramInfo &program, int64_t step,
   for (size_t m = 0; m < program.modules.size; ++m)
     line["ms"][program.modules[m].name] = moduleSeconds[m] * 1e3;
   stream << line.dump() << '\n' << std::flush;
-}
-
-Trace::Trace(const std::string &path) : stream(openForWriting(path, false)) {
-  if (enabled())
-    stream << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
-}
-
-Trace::~Trace() {
-  if (enabled())
-    stream << "\n]}\n";
-}
-
-void Trace::event(const std::string &name, int64_t step, double begin,
-                  double end, int track) {
-  if (!enabled())
-    return;
-  nlohmann::ordered_json event = {{"name", name},
-                                  {"ph", "X"},
-                                  {"ts", begin * 1e6},
-                                  {"dur", (end - begin) * 1e6},
-                                  {"pid", 0},
-                                  {"tid", track},
-                                  {"args", {{"step", step}}}};
-  stream << (any ? ",\n" : "\n") << event.dump();
-  any = true;
 }
 
 } // namespace dt::rt

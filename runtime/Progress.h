@@ -49,20 +49,6 @@ private:
   std::ofstream stream;
 };
 
-/// --trace: Chrome's trace event format ("X" events, microseconds).
-class Trace {
-public:
-  explicit Trace(const std::string &path);
-  ~Trace();
-  bool enabled() const { return stream.is_open(); }
-  void event(const std::string &name, int64_t step, double begin, double end,
-             int track = 0);
-
-private:
-  std::ofstream stream;
-  bool any = false;
-};
-
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_PROGRESS_H

@@ -1,12 +1,10 @@
-//===- Safetensors.cpp - reading and writing safetensors
-//-------------------===//
+//===- Safetensors.cpp - reading and writing safetensors -------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Safetensors.h"
-#include "runtime/Device.h"
 #include "runtime/Error.h"
 
 #include <nlohmann/json.hpp>
@@ -15,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -215,9 +214,14 @@ void SafetensorsFile::parse() {
   const std::byte *data = memory + 8 + headerSize;
   size_t dataSize = length - 8 - headerSize;
   for (auto &[name, entry] : header.items())
-    if (name != "__metadata__")
+    if (name == "__metadata__") {
+      for (auto &[key, text] : entry.items())
+        if (text.is_string())
+          notes[key] = text.get<std::string>();
+    } else {
       table.emplace(name, readEntry(entry, data, dataSize,
                                     file + ": tensor '" + name + "'"));
+    }
   checkLayout(table, data, dataSize, file);
 }
 
@@ -247,23 +251,19 @@ void SafetensorsWriter::addEntry(Entry entry) {
 void SafetensorsWriter::add(const std::string &name, DType type,
                             const std::vector<int64_t> &shape,
                             const void *data) {
-  addEntry({name, type, shape, data, {}, false, 0});
+  addEntry({name, type, shape, data, {}, 0});
 }
 
 void SafetensorsWriter::add(const std::string &name, DType type,
                             const std::vector<int64_t> &shape,
                             std::vector<std::byte> bytes) {
-  addEntry({name, type, shape, nullptr, std::move(bytes), false, 0});
-}
-
-void SafetensorsWriter::addDevice(const std::string &name, DType type,
-                                  const std::vector<int64_t> &shape,
-                                  const void *device) {
-  addEntry({name, type, shape, device, {}, true, 0});
+  addEntry({name, type, shape, nullptr, std::move(bytes), 0});
 }
 
 uint64_t SafetensorsWriter::write(const std::string &path) const {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!notes.empty())
+    header["__metadata__"] = notes;
   size_t offset = 0;
   for (const Entry &e : entries) {
     header[e.name] = {{"dtype", dtypeName(e.type)},
@@ -282,14 +282,8 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
   writeAll(d.fd, &size, 8, path);
   writeAll(d.fd, text.data(), text.size(), path);
   uint64_t hash = hashBytes(text.data(), text.size());
-  std::vector<std::byte> host;
   for (const Entry &e : entries) {
     const void *data = e.data ? e.data : e.owned.data();
-    if (e.onDevice) {
-      host.resize(e.size);
-      device::copyToHost(host.data(), e.data, e.size);
-      data = host.data();
-    }
     writeAll(d.fd, data, e.size, path);
     hash = hashBytes(data, e.size, hash);
   }
@@ -308,6 +302,25 @@ uint64_t hashBytes(const void *data, size_t size, uint64_t hash) {
   }
   for (; size; ++p, --size)
     hash = (hash ^ uint8_t(*p)) * 0x100000001B3ull;
+  return hash;
+}
+
+uint64_t hashSafetensors(const std::string &path) {
+  SafetensorsFile file(path);
+  std::ifstream stream(path, std::ios::binary);
+  uint64_t headerSize = 0;
+  stream.read(reinterpret_cast<char *>(&headerSize), 8);
+  std::string header(headerSize, '\0');
+  stream.read(header.data(), std::streamsize(headerSize));
+  uint64_t hash = hashBytes(header.data(), header.size());
+  std::vector<const TensorView *> order;
+  for (const auto &entry : file.tensors())
+    if (entry.second.size)
+      order.push_back(&entry.second);
+  std::sort(order.begin(), order.end(),
+            [](auto *a, auto *b) { return a->data < b->data; });
+  for (const TensorView *view : order)
+    hash = hashBytes(view->data, view->size, hash);
   return hash;
 }
 

@@ -47,6 +47,8 @@ public:
   const std::map<std::string, TensorView> &tensors() const { return table; }
   /// Null if there is none of that name.
   const TensorView *find(const std::string &name) const;
+  /// Entries of the header's "__metadata__" that are texts.
+  const std::map<std::string, std::string> &metadata() const { return notes; }
   /// Throws if it is missing or of another type or shape.
   const TensorView &get(const std::string &name, DType type,
                         const std::vector<int64_t> &shape) const;
@@ -58,10 +60,10 @@ private:
   const std::byte *memory = nullptr;
   size_t length = 0;
   std::map<std::string, TensorView> table;
+  std::map<std::string, std::string> notes;
 };
 
-/// Collects tensors, then writes the file in one go. Data are fetched when
-/// written, so a large state need not be in host memory twice.
+/// Collects tensors, then writes the file in one go.
 class SafetensorsWriter {
 public:
   /// `data` must live until `write`.
@@ -70,9 +72,10 @@ public:
   /// Takes the bytes.
   void add(const std::string &name, DType type,
            const std::vector<int64_t> &shape, std::vector<std::byte> bytes);
-  /// Device memory, copied when written.
-  void addDevice(const std::string &name, DType type,
-                 const std::vector<int64_t> &shape, const void *device);
+  /// An entry of "__metadata__".
+  void note(const std::string &key, std::string text) {
+    notes[key] = std::move(text);
+  }
 
   /// Writes and fsyncs; returns the hash of the data (see hashBytes). Throws
   /// Error naming the file.
@@ -85,12 +88,15 @@ private:
     std::vector<int64_t> shape;
     const void *data;
     std::vector<std::byte> owned;
-    bool onDevice;
     size_t size;
   };
   void addEntry(Entry entry);
   std::vector<Entry> entries;
+  std::map<std::string, std::string> notes;
 };
+
+/// The hash that SafetensorsWriter::write gave, from the file. Throws Error.
+uint64_t hashSafetensors(const std::string &path);
 
 /// FNV-1a over 8-byte words (and the remaining bytes): finds a damaged file,
 /// not an attacker.

@@ -1,5 +1,4 @@
-//===- Train.cpp - the training loop
-//---------------------------------------===//
+//===- Train.cpp - the training loop ---------------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -12,7 +11,11 @@
 #include "runtime/Export.h"
 #include "runtime/Outputs.h"
 #include "runtime/Progress.h"
+#include "runtime/Trace.h"
+#include "runtime/Traffic.h"
+#include "runtime/mpi/Launch.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -33,23 +36,37 @@ void requestStop(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-/// Installed while training runs; puts back what was there.
+/// Installed while training runs; puts back what was there. SIGUSR1 is what the
+/// launcher of ranks sends, since mpirun ends them on the others.
 class StopSignals {
 public:
   StopSignals()
       : interrupt(std::signal(SIGINT, requestStop)),
-        terminate(std::signal(SIGTERM, requestStop)) {
+        terminate(std::signal(SIGTERM, requestStop)),
+        user(std::signal(SIGUSR1, requestStop)) {
     stopRequested = 0;
   }
   ~StopSignals() {
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, terminate);
+    std::signal(SIGUSR1, user);
   }
 
 private:
   void (*interrupt)(int);
   void (*terminate)(int);
+  void (*user)(int);
 };
+
+/// What an Error of `body` says; empty if there is none.
+template <typename Body> std::string failureOf(Body body) {
+  try {
+    body();
+  } catch (const Error &e) {
+    return e.what();
+  }
+  return {};
+}
 
 nlohmann::json readPlan(const std::string &directory) {
   std::string path = directory + "/plan.json";
@@ -65,13 +82,17 @@ nlohmann::json readPlan(const std::string &directory) {
 
 std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
                                         const nlohmann::json &plan,
-                                        const Options &options, uint64_t seed) {
+                                        const Options &options, uint64_t seed,
+                                        int rank) {
+  RankView view = viewOf(program, rank);
+  Reorder reorder = options.reorder.value_or(program.reorder);
   if (!options.batch.empty())
-    return openFileBatch(program, plan, options.batch);
+    return openFileBatch(program, plan, options.batch, view, reorder);
   if (options.data.empty())
     throw Error("nothing to train on: give --data or --batch");
 #ifndef DT_RUNTIME_NO_SHARDS
-  return openShardBatch(program, plan, {options.data, seed, options.workers});
+  return openShardBatch(program, plan, {options.data, seed, options.workers},
+                        view, reorder);
 #else
   (void)seed;
   throw Error("--data: this program was built without shards, use --batch");
@@ -83,7 +104,8 @@ class Recorder : public StepObserver {
 public:
   Recorder(const Trainer &trainer, const Options &options, bool times)
       : trainer(trainer), options(options),
-        wanted(times || !options.metrics.empty()), trace(options.trace),
+        wanted(times || !options.metrics.empty()),
+        trace(trainer, options.trace), traffic(trainer, options.traffic),
         moduleSeconds(trainer.program().modules.size) {}
 
   void beginStep(const Batch &batch, int64_t step, bool dump) {
@@ -93,32 +115,36 @@ public:
     gradients = dump && !options.saveGradients.empty();
     if (dump && !options.saveOutputs.empty())
       outputs = std::make_unique<OutputCollector>(trainer, batch);
+    traffic.addStep(batch);
   }
 
   void endStep(const StepResult &result, double begin) {
+    trace.event("step", step, begin, now());
     if (outputs)
       outputs->write(options.saveOutputs, result);
-    trace.event("step", step, begin, now(), 1);
+    if (wanted && trainer.comm().size() > 1)
+      takeSlowest();
+  }
+
+  /// All ranks call it.
+  void finish() {
+    trace.finish();
+    traffic.write();
   }
 
   bool wantsTimes() const override { return wanted || trace.enabled(); }
 
-  void rowDone(const TaskRow &row, const Part &part, double begin,
-               double end) override {
-    static const char *const kinds[] = {"denominator", "forward", "backward"};
-    const ProgramInfo &program = trainer.program();
-    bool loss = row.kind == TaskKind::Denominator;
-    moduleSeconds[loss ? program.losses[row.index].module : row.index] +=
-        end - begin;
-    if (trace.enabled())
-      trace.event(std::string(loss ? program.losses[row.index].name
-                                   : program.modules[row.index].name) +
-                      " " + kinds[int(row.kind)] + " " +
-                      std::to_string(row.microbatch),
-                  step, begin, end);
-    if (outputs)
-      outputs->add(row, part);
-    lastRow = end;
+  void rowDone(const TaskRow &row, const Part *part,
+               const RowTime &time) override {
+    if (part) {
+      bool loss = row.kind == TaskKind::Denominator;
+      size_t module = loss ? size_t(trainer.program().losses[row.index].module)
+                           : row.index;
+      moduleSeconds[module] += time.end - time.begin;
+    }
+    trace.row(row, step, time);
+    if (outputs && part)
+      outputs->add(row, *part);
   }
 
   void gradientsDone(const StepResult &) override {
@@ -129,15 +155,23 @@ public:
   const std::vector<double> &times() const { return moduleSeconds; }
 
 private:
+  void takeSlowest() {
+    std::vector<double> all = trainer.comm().allGather(moduleSeconds);
+    for (size_t i = 0; i < all.size(); ++i) {
+      double &slowest = moduleSeconds[i % moduleSeconds.size()];
+      slowest = std::max(slowest, all[i]);
+    }
+  }
+
   const Trainer &trainer;
   const Options &options;
   bool wanted; ///< somebody reads times()
   Trace trace;
+  TrafficReport traffic;
   std::vector<double> moduleSeconds;
   std::unique_ptr<OutputCollector> outputs;
   bool gradients = false;
   int64_t step = 0;
-  double lastRow = 0;
 };
 
 Trainer::Settings settingsOf(const ProgramInfo &program,
@@ -156,14 +190,19 @@ void logStart(const Trainer &trainer, const BatchSource *source,
   const ProgramInfo &program = trainer.program();
   int64_t trained = 0, all = 0;
   for (const ParameterInfo &p : program.parameters) {
+    if (p.tied >= 0)
+      continue;
     all += trainer.elements(p);
     trained += p.trainable ? trainer.elements(p) : 0;
   }
   std::printf(
       "%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n",
       program.name, (long long)all, (long long)trained,
-      (long long)program.globalBatch, (long long)microbatchesOf(program),
+      (long long)program.globalBatch, (long long)microbatchCount(program),
       device::describe());
+  if (trainer.comm().size() > 1)
+    std::printf("%s; schedule %s\n", trainer.comm().describe().c_str(),
+                program.schedule ? program.schedule : "accumulate");
   if (source && !source->summary().empty())
     std::printf("%s\n", source->summary().c_str());
   if (first)
@@ -171,42 +210,60 @@ void logStart(const Trainer &trainer, const BatchSource *source,
   std::fflush(stdout);
 }
 
+/// A batch that one rank cannot get ends all of them with its message.
+const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
+  const Batch *batch = nullptr;
+  std::string failure = failureOf([&] { batch = &source.next(step); });
+  if (!batch)
+    trainer.stepFailed(failure);
+  return *batch;
+}
+
 /// Steps `first` to `total`; returns how many are done.
 int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
                   const TrainHooks &hooks, int64_t first, int64_t total) {
+  bool speaks = trainer.comm().rank() == 0, alone = trainer.comm().size() == 1;
   Recorder recorder(trainer, options, bool(hooks.afterStep));
-  Metrics metrics(options.metrics, options.resume);
+  Metrics metrics(speaks ? options.metrics : "", options.resume);
   Progress progress(trainer.program(), first, total, options.logEvery);
+  CheckpointWriter checkpoints(trainer, options.checkpoint);
   StopSignals signals;
   int64_t step = first, saved = -1;
+  bool stop = false;
   StepResult result;
   StepReport report{first, total, nullptr, 0, &recorder.times()};
   auto save = [&] {
     if (!options.checkpoint.empty() && saved != step)
-      saveCheckpoint(trainer, options.checkpoint, step, source.hash());
+      checkpoints.save(step, source.hash());
     saved = step;
   };
-  while (step < total && !stopRequested) {
+  while (step < total && !stop) {
     double begin = now();
-    const Batch &batch = source.next(step);
+    const Batch &batch = nextBatch(trainer, source, step);
     recorder.beginStep(batch, step, step == first);
-    result = trainer.step(batch, step, &recorder);
+    result = trainer.step(batch, step, &recorder, stopRequested);
     device::synchronize();
+    double end = now();
     recorder.endStep(result, begin);
     ++step;
-    report = {step, total, &result, now() - begin, &recorder.times()};
+    report = {step, total, &result, end - begin, &recorder.times()};
     metrics.step(trainer.program(), step, result, report.seconds,
                  recorder.times());
-    progress.step(step, result);
+    if (speaks)
+      progress.step(step, result);
     if (hooks.afterStep)
       hooks.afterStep(trainer, report);
+    stop = result.stop || (alone && stopRequested);
     if (options.saveEvery && step % options.saveEvery == 0)
       save();
   }
-  progress.finish();
+  if (speaks)
+    progress.finish();
   if (step > first || first == 0)
     save();
-  if (stopRequested)
+  checkpoints.finish();
+  recorder.finish();
+  if (stop && speaks)
     std::printf("stopped after step %lld%s%s\n", (long long)step,
                 options.checkpoint.empty() ? "" : ", saved in ",
                 options.checkpoint.c_str());
@@ -236,29 +293,37 @@ void restartWithWaitPolicy(char **) {}
 #endif
 
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
-                    const Options &options, const TrainHooks &hooks) {
+                    const Options &options, Comm &comm,
+                    const TrainHooks &hooks) {
+  comm.expectRanks(int(program.ranks.size));
   std::string home = options.program.empty() ? directory : options.program;
-  nlohmann::json plan = readPlan(home);
-  if (!options.checkpoint.empty() && !options.resume)
-    expectNoCheckpoints(options.checkpoint);
   Trainer::Settings settings = settingsOf(program, options);
   bool wantsData = !options.data.empty() || !options.batch.empty();
-  if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
-    throw Error("give --steps: the recipe's schedule has no length");
   int64_t total = settings.totalSteps;
-  std::unique_ptr<BatchSource> source;
   bool exportOnly =
       !wantsData && !options.exportTo.empty() && options.steps <= 0;
-  if (wantsData || (total > 0 && !exportOnly))
-    source = openSource(program, plan, options, settings.seed);
-  Trainer trainer(program, settings);
+  nlohmann::json plan;
+  std::unique_ptr<BatchSource> source;
+  comm.agree(failureOf([&] {
+    plan = readPlan(home);
+    if (!options.checkpoint.empty() && !options.resume)
+      expectNoCheckpoints(options.checkpoint);
+    if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
+      throw Error("give --steps: the recipe's schedule has no length");
+    if (wantsData || (total > 0 && !exportOnly))
+      source = openSource(program, plan, options, settings.seed, comm.rank());
+  }));
+  Trainer trainer(program, settings, comm);
   int64_t done = 0;
-  if (options.resume)
-    done = loadCheckpoint(trainer, options.checkpoint,
-                          source ? source->hash() : 0);
-  else
-    trainer.initializeParameters(home + "/weights.safetensors");
-  logStart(trainer, source.get(), done);
+  comm.agree(failureOf([&] {
+    if (options.resume)
+      done = loadCheckpoint(trainer, options.checkpoint,
+                            source ? source->hash() : 0);
+    else
+      trainer.initializeParameters(home + "/weights.safetensors");
+  }));
+  if (comm.rank() == 0)
+    logStart(trainer, source.get(), done);
   if (hooks.beforeTraining)
     hooks.beforeTraining(trainer);
   if (source)
@@ -269,20 +334,51 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   return done;
 }
 
+namespace {
+
+/// An Error that all ranks have is said by the first; of another, the rank that
+/// has it speaks and takes the others down.
+int runRanks(const ProgramInfo &program, const char *directory,
+             const Options &options, const TrainHooks &hooks) {
+  std::unique_ptr<Comm> comm = Comm::start();
+  auto say = [](const std::exception &e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    std::fflush(stderr);
+  };
+  int code = 0;
+  try {
+    runTraining(program, directory, options, *comm, hooks);
+  } catch (const CommonError &e) {
+    if (comm->rank() == 0)
+      say(e);
+    code = 1;
+  } catch (const std::exception &e) { // also bad_alloc, filesystem
+    say(e);
+    if (comm->size() > 1)
+      comm->abort(1);
+    return 1;
+  }
+  comm->finish();
+  return code;
+}
+
+} // namespace
+
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv, const TrainHooks &hooks) {
-  restartWithWaitPolicy(argv);
   try {
     Options options = parseOptions(argc, argv);
-    if (options.help)
+    if (options.help) {
       std::printf("usage: %s [flags]\n%s", argv[0], optionsHelp());
-    else
-      runTraining(program, directory, options, hooks);
-    return 0;
-  } catch (const Error &e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
-  } catch (const std::exception &e) { // bad_alloc, filesystem
-    std::fprintf(stderr, "error: %s\n", e.what());
+      return 0;
+    }
+    if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
+      return *code;
+    restartWithWaitPolicy(argv);
+    return runRanks(program, directory, options, hooks);
+  } catch (const std::exception &e) {
+    if (launchedRank() == 0)
+      std::fprintf(stderr, "error: %s\n", e.what());
   }
   return 1;
 }

@@ -24,10 +24,10 @@ struct StepReport {
   const StepResult *result = nullptr; ///< null if no step was done
   double seconds = 0; ///< of the step, with waiting for its batch
   const std::vector<double> *moduleSeconds =
-      nullptr; ///< per module, forward and backward
+      nullptr; ///< per module, forward and backward, of its slowest rank
 };
 
-/// Their time counts neither as a step's nor as any module's.
+/// Called on all ranks. Their time counts neither as a step's nor as any module's.
 struct TrainHooks {
   /// The state is set up, no step is done.
   std::function<void(Trainer &trainer)> beforeTraining;
@@ -41,10 +41,11 @@ struct TrainHooks {
 /// nothing where the user has set any of them.
 void restartWithWaitPolicy(char **argv);
 
-/// Everything that the flags ask for. Returns the number of steps done; throws
-/// Error.
+/// Everything that the flags ask for, on all ranks of `comm`. Returns the number
+/// of steps done; throws Error, or CommonError where all ranks do.
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
-                    const Options &options, const TrainHooks &hooks = {});
+                    const Options &options, Comm &comm,
+                    const TrainHooks &hooks = {});
 
 /// As trainMain (Program.h) with hooks.
 int trainMain(const ProgramInfo &program, const char *directory, int argc,

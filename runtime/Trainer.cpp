@@ -1,5 +1,4 @@
-//===- Trainer.cpp - the state of a program and its step
-//-------------------===//
+//===- Trainer.cpp - the state of a program and its step ------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -9,86 +8,115 @@
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 #include "runtime/Init.h"
+#include "runtime/Reducer.h"
 #include "runtime/Safetensors.h"
+#include "runtime/StepScalars.h"
+#include "runtime/Transfers.h"
 
 #include <chrono>
-#include <cstring>
-#include <memory>
+#include <ctime>
 
 namespace dt::rt {
 
+namespace {
+
+double threadSeconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+bool runsFunction(TaskKind kind) {
+  return kind == TaskKind::Forward || kind == TaskKind::Backward ||
+         kind == TaskKind::BackwardInput || kind == TaskKind::BackwardWeight ||
+         kind == TaskKind::Denominator;
+}
+
+} // namespace
+
 double now() {
   using Clock = std::chrono::steady_clock;
-  static const Clock::time_point start = Clock::now();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
 std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
-  std::vector<int64_t> shape(tensor.rank);
+  std::vector<int64_t> shape(size_t(tensor.rank));
   for (int32_t i = 0; i < tensor.rank; ++i) {
     const Extent &e = tensor.shape[i];
-    shape[i] = e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset;
+    shape[size_t(i)] =
+        e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset;
   }
   return shape;
 }
 
-int64_t microbatchesOf(const ProgramInfo &program) {
-  return (program.globalBatch + program.microBatch - 1) / program.microBatch;
+std::vector<int64_t> wholeShape(const ParameterInfo &p) {
+  const Span<int64_t> &list = p.unpadded.empty() ? p.whole : p.unpadded;
+  return list.empty() ? shapeOf(p.tensor, nullptr)
+                      : std::vector<int64_t>(list.begin(), list.end());
 }
 
-Trainer::Trainer(const ProgramInfo &program, const Settings &settings)
-    : info(program), options(settings), updater(program, settings.optimizer),
-      microbatches(microbatchesOf(program)) {
-  device::initialize(settings.threads);
-  auto allocate = [](size_t bytes, const char *what) {
-    return static_cast<std::byte *>(device::allocate(bytes, what));
-  };
-  size_t trainable = trainableBytes(program);
-  arena = allocate(program.arenaBytes, "the arena");
-  parameters = allocate(program.parameterBytes, "parameters");
-  gradients = allocate(trainable, "gradients");
-  for (int i = 0; i < updater.moments(); ++i)
-    moments[i] =
-        reinterpret_cast<float *>(allocate(trainable, "optimizer moments"));
-  lossCells = allocate(2 * sizeof(float) * program.losses.size * microbatches,
-                       "losses");
-  seeds.resize(program.losses.size);
-  denominators.resize(program.losses.size);
+Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
+                 Comm &comm)
+    : info(program), options(settings), ranks(comm),
+      places(program, comm.rank(), comm.size()), owners(program, places),
+      updater(settings.optimizer),
+      memory((device::initialize(settings.threads), program), places, owners,
+             updater.moments()) {
+  std::vector<Group *> groups(info.modules.size);
+  tensorParallel.resize(info.modules.size);
+  for (size_t m = 0; m < info.modules.size; ++m)
+    for (int32_t d = 0; d < places.replicas(m); ++d) {
+      std::vector<int> members = places.replicaRanks(m, d);
+      Group *group = comm.group(members);
+      auto parallel = makeTensorParallel(comm, members, info.modules[m].name);
+      if (places.at(m).replica == d) {
+        groups[m] = group;
+        tensorParallel[m] = parallel;
+      }
+    }
+  transfers =
+      std::make_unique<Transfers>(info, places, memory, comm, groups);
+  reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
+                                      tensorParallel);
+  scalars =
+      std::make_unique<StepScalars>(info, places, owners, memory, comm);
+  seeds.resize(info.losses.size);
 }
 
-Trainer::~Trainer() {
-  for (void *memory :
-       {static_cast<void *>(arena), static_cast<void *>(parameters),
-        static_cast<void *>(gradients), static_cast<void *>(lossCells),
-        static_cast<void *>(moments[0]), static_cast<void *>(moments[1])})
-    if (memory)
-      device::release(memory);
-}
+Trainer::~Trainer() = default;
 
 int64_t Trainer::elements(const ParameterInfo &parameter) const {
-  return elementCount(shapeOf(parameter.tensor, nullptr));
+  return elementCount(wholeShape(parameter));
 }
 
 void Trainer::initializeParameters(const std::string &weightsFile) {
   std::unique_ptr<SafetensorsFile> file;
-  std::vector<float> host;
-  for (const ParameterInfo &p : info.parameters) {
-    std::vector<int64_t> shape = shapeOf(p.tensor, nullptr);
-    int64_t count = elementCount(shape);
-    if (p.init) {
-      if (p.tensor.type != DType::F32)
-        throw Error(std::string("parameter '") + p.tensor.name +
-                    "': init rules make F32 only");
-      host.resize(count);
-      initialize(host.data(), shape, p.init, p.tensor.name, options.seed);
-      device::copyToDevice(parameters + p.offset, host.data(),
-                           count * sizeof(float));
+  std::vector<std::byte> host;
+  for (size_t i = 0; i < info.parameters.size; ++i) {
+    const ParameterInfo &p = info.parameters[i],
+                        &original = info.parameters[owners.original(i)];
+    const Placement::Place &place = places.at(size_t(p.module));
+    if (!place.runs())
       continue;
+    Layout layout(p, place.tp);
+    host.assign(size_t(layout.partElements()) * sizeOf(p.tensor.type), {});
+    const char *name = original.tensor.name;
+    if (original.init) {
+      if (p.tensor.type != DType::F32)
+        throw Error(std::string("parameter '") + name +
+                    "': init rules make F32 only");
+      auto *values = reinterpret_cast<float *>(host.data());
+      for (const Layout::Run &run : layout.runs())
+        initialize(values + run.part, run.whole, run.count, layout.whole(),
+                   original.init, name, options.seed);
+    } else {
+      if (!file)
+        file = std::make_unique<SafetensorsFile>(weightsFile);
+      const TensorView &view =
+          file->get(name, p.tensor.type, layout.whole());
+      layout.extract(view.data, host.data(), sizeOf(p.tensor.type));
     }
-    if (!file)
-      file = std::make_unique<SafetensorsFile>(weightsFile);
-    const TensorView &view = file->get(p.tensor.name, p.tensor.type, shape);
-    device::copyToDevice(parameters + p.offset, view.data, view.size);
+    device::copyToDevice(memory.parameter(p), host.data(), host.size());
   }
 }
 
@@ -100,33 +128,28 @@ int Trainer::moduleIndex(const std::string &name) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Parts and buffers
+// Parts
 //===----------------------------------------------------------------------===//
 
-std::byte *Trainer::address(const BufferInfo &buffer, const Part &part,
-                            int slot) const {
-  size_t offset = buffer.offset + size_t(slot) * buffer.slotStride;
-  if (buffer.rowSymbol >= 0 && buffer.tensor.rank > 0) {
-    size_t rowBytes = sizeOf(buffer.tensor.type) * buffer.tensor.shape[0].scale;
-    std::vector<int64_t> shape = shapeOf(buffer.tensor, part.dims.data());
-    for (size_t i = 1; i < shape.size(); ++i)
-      rowBytes *= shape[i];
-    offset += size_t(part.rows[buffer.rowSymbol]) * rowBytes;
-  }
-  return arena + offset;
-}
-
-const Part &Trainer::partOf(const Batch &batch, int module,
+const Part &Trainer::partOf(const Batch &batch, size_t module,
                             uint32_t microbatch) const {
   return batch
       .modules[module][info.modules[module].wholeBatch ? 0 : microbatch];
 }
 
-void Trainer::checkPart(int module, const Part &part) const {
+const Part *Trainer::partOf(const TaskRow &row, const Batch &batch) const {
+  if (!runsFunction(row.kind))
+    return nullptr;
+  size_t module = row.kind == TaskKind::Denominator
+                      ? size_t(info.losses[row.index].module)
+                      : row.index;
+  return &partOf(batch, module, row.microbatch);
+}
+
+void Trainer::checkPart(size_t module, const Part &part) const {
   const ModuleInfo &m = info.modules[module];
   std::string where = std::string("module '") + m.name + "': ";
-  if (part.dims.size() != m.symbols.size ||
-      part.rows.size() != m.symbols.size || part.inputs.size() != m.inputs.size)
+  if (part.dims.size() != m.symbols.size || part.inputs.size() != m.inputs.size)
     throw Error(where + "the batch does not fit the program's tables");
   for (size_t s = 0; s < m.symbols.size; ++s)
     if (part.dims[s] < 0 || part.dims[s] > m.symbols[s].max)
@@ -149,55 +172,72 @@ void Trainer::checkPart(int module, const Part &part) const {
 void Trainer::checkBatch(const Batch &batch) const {
   if (batch.modules.size() != info.modules.size)
     throw Error("the batch does not fit the program's modules");
+  size_t parts = size_t(microbatchCount(info));
   for (size_t m = 0; m < info.modules.size; ++m) {
-    if (batch.modules[m].size() !=
-        (info.modules[m].wholeBatch ? 1 : size_t(microbatches)))
+    if (!places.at(m).runs())
+      continue;
+    if (batch.modules[m].size() != (info.modules[m].wholeBatch ? 1 : parts))
       throw Error(std::string("module '") + info.modules[m].name +
                   "': the batch has the wrong number of parts");
     for (const Part &part : batch.modules[m])
-      checkPart(int(m), part);
+      checkPart(m, part);
   }
 }
 
-void Trainer::upload(int module, int input, const Part &part, int slot) {
-  const InputBytes &bytes = part.inputs[input];
+void Trainer::upload(size_t module, int32_t input, const Part &part,
+                     const TaskRow &row) {
+  const InputBytes &bytes = part.inputs[size_t(input)];
+  const BufferInfo &buffer = info.modules[module].inputs[size_t(input)].buffer;
   if (bytes.size)
     device::copyToDevice(
-        address(info.modules[module].inputs[input].buffer, part, slot),
+        memory.address(module, buffer,
+                       buffer.received ? row.received : row.slot),
         bytes.data, bytes.size);
 }
 
-void Trainer::run(TaskFn function, const Part &part, int slot,
-                  uint32_t microbatch, int64_t step) {
-  TaskContext context{arena,
-                      parameters,
-                      gradients,
-                      part.dims.data(),
-                      part.rows.data(),
-                      slot,
-                      int32_t(microbatch),
-                      seeds.data(),
-                      step,
-                      options.seed,
-                      device::stream()};
+void Trainer::run(TaskFn function, size_t module, const Part &part,
+                  const TaskRow &row, int64_t step) {
+  const Region &region = memory.at(module);
+  TaskContext context{};
+  context.arena = region.arena;
+  context.scratch = memory.scratch();
+  context.parameters = region.parameters;
+  context.gradients = region.gradients;
+  context.dims = part.dims.data();
+  context.slot = row.slot;
+  context.received = row.received;
+  context.microbatch = int32_t(row.microbatch);
+  context.seeds = seeds.data();
+  context.step = step;
+  context.seed = options.seed;
+  context.stream = device::stream();
+  context.group = tensorParallel[module].get();
   function(context);
 }
 
 void Trainer::forward(int module, const Part &part) {
-  checkPart(module, part);
+  size_t m = size_t(module);
+  if (!places.at(m).runs())
+    throw Error(std::string("module '") + info.modules[m].name +
+                "' is not on this rank");
+  checkPart(m, part);
+  TaskRow row{TaskKind::Forward, uint16_t(module), 0, 0};
   for (size_t i = 0; i < part.inputs.size(); ++i)
-    upload(module, int(i), part, 0);
-  run(info.modules[module].forward, part, 0, 0, 0);
+    upload(m, int32_t(i), part, row);
+  run(info.modules[m].forward, m, part, row, 0);
   device::synchronize();
 }
 
 std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
                                        int slot) const {
-  const BufferInfo &buffer = info.modules[module].outputs[index];
+  const BufferInfo &buffer =
+      info.modules[size_t(module)].outputs[size_t(index)];
   std::vector<std::byte> bytes(
       size_t(elementCount(shapeOf(buffer.tensor, part.dims.data()))) *
       sizeOf(buffer.tensor.type));
-  device::copyToHost(bytes.data(), address(buffer, part, slot), bytes.size());
+  device::copyToHost(bytes.data(),
+                     memory.address(size_t(module), buffer, slot),
+                     bytes.size());
   return bytes;
 }
 
@@ -205,105 +245,128 @@ std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
 // The step
 //===----------------------------------------------------------------------===//
 
-/// Where a loss's denominator of a microbatch is kept until all are known; its
-/// numerator lies losses * microbatches floats further on.
-std::byte *Trainer::lossCell(int loss, uint32_t microbatch) const {
-  return lossCells + sizeof(float) * (size_t(loss) * microbatches + microbatch);
-}
-
-void Trainer::runRow(const TaskRow &row, const Batch &batch, int64_t step) {
-  size_t numerators = sizeof(float) * info.losses.size * microbatches;
-  if (row.kind == TaskKind::Denominator) {
-    const LossInfo &loss = info.losses[row.index];
-    const Part &part = partOf(batch, loss.module, row.microbatch);
-    for (int32_t input : loss.denominatorInputs)
-      upload(loss.module, input, part, row.slot);
-    run(loss.denominator, part, row.slot, row.microbatch, step);
-    device::copy(lossCell(row.index, row.microbatch),
-                 address(loss.denominatorOut, part, row.slot), sizeof(float));
-    return;
-  }
+void Trainer::runForward(const TaskRow &row, const Part &part, int64_t step) {
   const ModuleInfo &module = info.modules[row.index];
-  const Part &part = partOf(batch, row.index, row.microbatch);
-  if (row.kind == TaskKind::Backward) {
-    run(module.backward, part, row.slot, row.microbatch, step);
-    return;
-  }
   for (size_t i = 0; i < module.inputs.size; ++i)
     if (module.inputs[i].fromModule < 0)
-      upload(row.index, int(i), part, row.slot);
-  run(module.forward, part, row.slot, row.microbatch, step);
+      upload(row.index, int32_t(i), part, row);
+  run(module.forward, row.index, part, row, step);
   for (size_t l = 0; l < info.losses.size; ++l)
     if (info.losses[l].module == row.index)
-      device::copy(lossCell(int(l), row.microbatch) + numerators,
-                   address(info.losses[l].numerator, part, row.slot),
-                   sizeof(float));
+      scalars->numerator(
+          l, row.microbatch,
+          memory.address(row.index, info.losses[l].numerator, row.slot));
 }
 
-/// Global denominators are known once all Denominator rows have run.
-void Trainer::makeSeeds() {
-  std::vector<float> cells(info.losses.size * microbatches);
-  device::copyToHost(cells.data(), lossCells, cells.size() * sizeof(float));
-  for (size_t l = 0; l < info.losses.size; ++l) {
-    const LossInfo &loss = info.losses[l];
-    int64_t parts = info.modules[loss.module].wholeBatch ? 1 : microbatches;
-    double sum = 0;
-    for (int64_t k = 0; k < parts; ++k)
-      sum += loss.denominator ? double(cells[l * microbatches + k]) : 1.0;
-    denominators[l] = sum;
-    seeds[l] = sum == 0 ? 0.f : float(double(loss.weight) / sum);
+void Trainer::runRow(const TaskRow &row, const Part *part, int64_t step) {
+  switch (row.kind) {
+  case TaskKind::Denominator: {
+    const LossInfo &loss = info.losses[row.index];
+    size_t module = size_t(loss.module);
+    for (int32_t input : loss.denominatorInputs)
+      upload(module, input, *part, row);
+    run(loss.denominator, module, *part, row, step);
+    scalars->denominator(
+        row.index, row.microbatch,
+        memory.address(module, loss.denominatorOut, row.slot));
+    return;
+  }
+  case TaskKind::Forward:
+    return runForward(row, *part, step);
+  case TaskKind::Backward:
+    return run(info.modules[row.index].backward, row.index, *part, row, step);
+  case TaskKind::BackwardInput:
+    return run(info.modules[row.index].backwardInput, row.index, *part, row,
+               step);
+  case TaskKind::BackwardWeight:
+    return run(info.modules[row.index].backwardWeight, row.index, *part, row,
+               step);
+  case TaskKind::Receive:
+    return transfers->receive(row);
+  case TaskKind::Send:
+    return transfers->send(row);
+  case TaskKind::Copy:
+    return transfers->copy(row);
+  case TaskKind::Reduce:
+    return reducer->begin(row.index);
   }
 }
 
-void Trainer::finishLosses(StepResult &result) const {
-  size_t count = info.losses.size * microbatches;
-  std::vector<float> cells(count);
-  device::copyToHost(cells.data(), lossCells + count * sizeof(float),
-                     count * sizeof(float));
-  result.terms.assign(info.losses.size, 0);
-  for (size_t l = 0; l < info.losses.size; ++l) {
-    double sum = 0;
-    int64_t parts =
-        info.modules[info.losses[l].module].wholeBatch ? 1 : microbatches;
-    for (int64_t k = 0; k < parts; ++k)
-      sum += cells[l * microbatches + k];
-    result.terms[l] = denominators[l] == 0 ? 0 : sum / denominators[l];
-    result.loss += double(info.losses[l].weight) * result.terms[l];
+/// Walks this rank's rows. Seeds need the denominators of all ranks, so these
+/// are exchanged after the last Denominator row; also where a rank has none.
+void Trainer::runRows(const Batch &batch, int64_t step,
+                      StepObserver *observer) {
+  bool seeded = false, times = observer && observer->wantsTimes();
+  for (const TaskRow &row : info.ranks[size_t(places.rank())].rows) {
+    if (row.kind != TaskKind::Denominator && !seeded) {
+      seeds = scalars->makeSeeds();
+      seeded = true;
+    }
+    const Part *part = partOf(row, batch);
+    double wait = observer ? now() : 0;
+    if (part)
+      transfers->prepare(row);
+    double begin = observer ? now() : 0, cpu = observer ? threadSeconds() : 0;
+    runRow(row, part, step);
+    if (times)
+      device::synchronize();
+    if (observer)
+      observer->rowDone(row, part,
+                        {wait, begin, now(), threadSeconds() - cpu});
+    if (ranks.size() > 1)
+      transfers->poll();
   }
+  if (!seeded)
+    seeds = scalars->makeSeeds();
+}
+
+void Trainer::update(StepResult &result, int64_t step) {
+  result.lr = learningRate(options.optimizer, step, options.totalSteps);
+  double scale = updater.scaleFor(result.norm);
+  for (size_t m = 0; m < info.modules.size; ++m) {
+    const Region &region = memory.at(m);
+    for (const UpdateRange &u : owners.updates(m)) {
+      float *moments[2];
+      for (int i = 0; i < 2; ++i)
+        moments[i] = region.moments[i] ? region.moments[i] + u.moment : nullptr;
+      updater.update(
+          reinterpret_cast<float *>(region.parameters) + u.range.begin,
+          reinterpret_cast<const float *>(region.gradients) + u.range.begin,
+          moments[0], moments[1], u.range.count, u.decay, step, result.lr,
+          scale);
+    }
+  }
+  reducer->gatherParameters();
 }
 
 StepResult Trainer::step(const Batch &batch, int64_t step,
-                         StepObserver *observer) {
-  checkBatch(batch);
-  device::zero(gradients, trainableBytes(info));
-  bool seeded = false, times = observer && observer->wantsTimes();
-  for (const TaskRow &row : info.rows) {
-    if (row.kind != TaskKind::Denominator && !seeded) {
-      makeSeeds();
-      seeded = true;
-    }
-    double begin = observer ? now() : 0;
-    runRow(row, batch, step);
-    if (times)
-      device::synchronize();
-    if (observer) {
-      int module = row.kind == TaskKind::Denominator
-                       ? info.losses[row.index].module
-                       : row.index;
-      observer->rowDone(row, partOf(batch, module, row.microbatch), begin,
-                        now());
-    }
+                         StepObserver *observer, bool stop) {
+  std::string failure;
+  try {
+    checkBatch(batch);
+  } catch (const Error &e) {
+    failure = e.what();
   }
+  scalars->agree(batch.hash, failure);
+  for (size_t m = 0; m < info.modules.size; ++m)
+    if (places.at(m).runs())
+      device::zero(memory.at(m).gradients, info.modules[m].trainableBytes);
+  transfers->beginStep(batch);
+  reducer->beginStep();
+  runRows(batch, step, observer);
+  reducer->finish();
   StepResult result;
-  finishLosses(result);
-  auto *g = reinterpret_cast<const float *>(gradients);
-  result.norm = updater.norm(g);
+  scalars->finish(result, stop);
   if (observer)
     observer->gradientsDone(result);
-  result.lr = learningRate(options.optimizer, step, options.totalSteps);
-  updater.update(reinterpret_cast<float *>(parameters), g, moments[0],
-                 moments[1], step, result.lr, result.norm);
+  update(result, step);
+  transfers->finish();
   return result;
+}
+
+void Trainer::stepFailed(const std::string &failure) {
+  scalars->agree(0, failure.empty() ? "the step failed" : failure);
+  throw CommonError(failure);
 }
 
 } // namespace dt::rt

@@ -2,49 +2,67 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Memory, parameters and the step of one program, without files, flags or
-// output: what tests, evaluation and sampling programs use directly, and what
-// the training loop (Train.cpp) drives.
+// Memory, parameters and the step of one rank of a program, without files,
+// flags or output: what tests, evaluation and sampling programs use directly,
+// and what the training loop (Train.cpp) drives.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DT_RUNTIME_TRAINER_H
 #define DT_RUNTIME_TRAINER_H
 
+#include "runtime/Comm.h"
+#include "runtime/Layout.h"
 #include "runtime/Optimizer.h"
+#include "runtime/Ownership.h"
 #include "runtime/Program.h"
+#include "runtime/Regions.h"
 #include "runtime/data/BatchSource.h"
 
-#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace dt::rt {
 
+class Reducer;
+class StepScalars;
+class Transfers;
+
 /// Extents of a tensor for given symbol values.
 std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims);
 
-/// The parts that a step needs, `ceil(globalBatch / microBatch)`.
-int64_t microbatchesOf(const ProgramInfo &program);
+/// Shape of a parameter in files: neither cut nor padded.
+std::vector<int64_t> wholeShape(const ParameterInfo &parameter);
 
 struct StepResult {
   double loss = 0;
   std::vector<double> terms; ///< per loss, without its weight
   double norm = 0;           ///< of all gradients, before clipping
   double lr = 0;
+  bool stop = false; ///< some rank was asked to end
 };
 
-/// Watches the rows of a step. Times are seconds since an arbitrary start.
+/// Seconds since an arbitrary start, the same for all processes of a machine.
+struct RowTime {
+  double wait;       ///< began to wait for messages
+  double begin, end; ///< of the row's own work
+  double cpu;        ///< seconds of the calling thread's CPU time in it
+};
+
+/// Watches the rows of a step.
 class StepObserver {
 public:
   virtual ~StepObserver() = default;
   /// True: the device is synchronised after each row, so that times are those
   /// of the row alone.
   virtual bool wantsTimes() const { return false; }
-  /// Outputs of a Forward row are valid now.
-  virtual void rowDone(const TaskRow & /*row*/, const Part & /*part*/,
-                       double /*begin*/, double /*end*/) {}
-  /// Gradients are complete, the optimizer has not run.
+  /// Outputs of a Forward row are valid now. `part`: null for rows that run no
+  /// function of a module.
+  virtual void rowDone(const TaskRow & /*row*/, const Part * /*part*/,
+                       const RowTime & /*time*/) {}
+  /// Gradients are complete (each element on the rank that owns it), the
+  /// optimizer has not run.
   virtual void gradientsDone(const StepResult & /*result*/) {}
 };
 
@@ -60,26 +78,35 @@ public:
     return {program.seed, program.optimizer, 0, 0};
   }
 
-  Trainer(const ProgramInfo &program, const Settings &settings);
+  /// All ranks of `comm` make theirs at the same point. Throws Error.
+  Trainer(const ProgramInfo &program, const Settings &settings, Comm &comm);
   ~Trainer();
   Trainer(const Trainer &) = delete;
   Trainer &operator=(const Trainer &) = delete;
 
   const ProgramInfo &program() const { return info; }
   const Settings &settings() const { return options; }
+  Comm &comm() const { return ranks; }
+  const Placement &placement() const { return places; }
+  const Ownership &ownership() const { return owners; }
+  const Regions &regions() const { return memory; }
+  const Optimizer &optimizer() const { return updater; }
 
   /// Initial values: by rule, else from `weightsFile` (safetensors; may be
-  /// empty if every parameter has a rule).
+  /// empty if every parameter has a rule). The same under every plan.
   void initializeParameters(const std::string &weightsFile);
 
   /// One training step on `batch`. Throws Error if the batch does not fit the
-  /// program.
+  /// program. `stop`: this rank was asked to end.
   StepResult step(const Batch &batch, int64_t step,
-                  StepObserver *observer = nullptr);
+                  StepObserver *observer = nullptr, bool stop = false);
+  /// Instead of step() on a rank that has no batch to give: says so to all.
+  /// Throws CommonError.
+  [[noreturn]] void stepFailed(const std::string &failure);
 
-  /// Runs the forward function of a module alone, in slot 0. `part.inputs`
-  /// gives raw inputs and also edges, where nothing upstream has run. Outputs:
-  /// `output`.
+  /// Runs the forward function of a module alone, in slot 0; every rank of its
+  /// tensor-parallel group must. `part.inputs` gives raw inputs and also edges,
+  /// where nothing upstream has run. Outputs: `output`.
   void forward(int module, const Part &part);
   /// Host copy of an output after `forward` (or inside StepObserver::rowDone,
   /// with the row's slot).
@@ -88,40 +115,40 @@ public:
 
   /// Index by name; throws Error.
   int moduleIndex(const std::string &name) const;
-
-  std::byte *parameterData() const { return parameters; }
-  std::byte *gradientData() const { return gradients; }
-  float *moment(int i) const { return moments[i]; }
-  const Optimizer &optimizer() const { return updater; }
+  /// Of the whole parameter.
   int64_t elements(const ParameterInfo &parameter) const;
 
 private:
-  std::byte *address(const BufferInfo &buffer, const Part &part,
-                     int slot) const;
-  const Part &partOf(const Batch &batch, int module, uint32_t microbatch) const;
+  const Part &partOf(const Batch &batch, size_t module,
+                     uint32_t microbatch) const;
   void checkBatch(const Batch &batch) const;
-  void checkPart(int module, const Part &part) const;
-  void upload(int module, int input, const Part &part, int slot);
-  void run(TaskFn function, const Part &part, int slot, uint32_t microbatch,
-           int64_t step);
-  void runRow(const TaskRow &row, const Batch &batch, int64_t step);
-  void makeSeeds();
-  void finishLosses(StepResult &result) const;
-  std::byte *lossCell(int loss, uint32_t microbatch) const;
+  void checkPart(size_t module, const Part &part) const;
+  void upload(size_t module, int32_t input, const Part &part,
+              const TaskRow &row);
+  void run(TaskFn function, size_t module, const Part &part,
+           const TaskRow &row, int64_t step);
+  /// Null for a row that moves data.
+  const Part *partOf(const TaskRow &row, const Batch &batch) const;
+  void runRow(const TaskRow &row, const Part *part, int64_t step);
+  void runForward(const TaskRow &row, const Part &part, int64_t step);
+  void runRows(const Batch &batch, int64_t step, StepObserver *observer);
+  void update(StepResult &result, int64_t step);
 
   const ProgramInfo &info;
   Settings options;
+  Comm &ranks;
+  Placement places;
+  Ownership owners;
   Optimizer updater;
-  int64_t microbatches;
-  std::byte *arena = nullptr, *parameters = nullptr, *gradients = nullptr;
-  std::byte *lossCells =
-      nullptr; ///< [2][loss][microbatch] floats: denominators, then numerators
-  float *moments[2] = {nullptr, nullptr};
+  Regions memory;
+  std::vector<std::shared_ptr<TensorParallel>> tensorParallel;
+  std::unique_ptr<Transfers> transfers;
+  std::unique_ptr<Reducer> reducer;
+  std::unique_ptr<StepScalars> scalars;
   std::vector<float> seeds;
-  std::vector<double> denominators;
 };
 
-/// Seconds since the first call.
+/// Seconds of a clock that all processes of a machine share.
 double now();
 
 } // namespace dt::rt

@@ -51,10 +51,8 @@ int64_t Runner::countOf(const rt::SymbolInfo &symbol) const {
 
 void Runner::fill(int index, State &state) {
   const rt::ModuleInfo &module = trainer.program().modules[size_t(index)];
-  for (const rt::SymbolInfo &symbol : module.symbols) {
+  for (const rt::SymbolInfo &symbol : module.symbols)
     state.part.dims.push_back(countOf(symbol));
-    state.part.rows.push_back(0);
-  }
   for (const rt::InputInfo &input : module.inputs) {
     const rt::TensorInfo &info = input.buffer.tensor;
     state.inputs.emplace_back();

@@ -231,7 +231,10 @@ int run(int argc, char **argv) {
   hooks.afterTraining = [&](rt::Trainer &trainer, const rt::StepReport &) {
     watcher.finish(trainer);
   };
-  rt::runTraining(kProgram, directory, options, hooks);
+  // Evaluation looks at all modules, so this program has one rank.
+  std::unique_ptr<rt::Comm> comm = rt::Comm::start();
+  rt::runTraining(kProgram, directory, options, *comm, hooks);
+  comm->finish();
   return 0;
 }
 } // namespace

@@ -91,6 +91,12 @@ void zero(void *memory, size_t bytes) {
     std::memset(p + i * kChunk, 0, std::min(kChunk, bytes - i * kChunk));
 }
 
+void accumulate(float *sum, const float *values, size_t n) {
+#pragma omp parallel for simd schedule(static) if (n >= 32768)
+  for (size_t i = 0; i < n; ++i)
+    sum[i] += values[i];
+}
+
 double sumOfSquares(const float *values, size_t n) {
   int64_t chunks = int64_t((n + kNormChunk - 1) / kNormChunk);
   static thread_local std::vector<double>

@@ -46,6 +46,11 @@ __device__ double blockSum(double value) {
   return part[0];
 }
 
+__global__ void accumulateKernel(float *sum, const float *values, size_t n) {
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads)
+    sum[i] += values[i];
+}
+
 __global__ void squaresKernel(const float *values, size_t n, double *sums) {
   double sum = 0;
   for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads)
@@ -156,6 +161,11 @@ void copy(void *to, const void *from, size_t bytes) {
 void zero(void *memory, size_t bytes) {
   if (bytes)
     cuda::check(cudaMemsetAsync(memory, 0, bytes, theStream), "cudaMemset");
+}
+
+void accumulate(float *sum, const float *values, size_t n) {
+  if (n)
+    accumulateKernel<<<cuda::blocksFor(int64_t(n)), kThreads, 0, theStream>>>(sum, values, n);
 }
 
 double sumOfSquares(const float *values, size_t n) {

@@ -24,6 +24,15 @@ namespace {
 /// all candidates of a step.
 constexpr int64_t kEffort = 600000;
 
+/// Few microbatches have few orders.
+int64_t effortFor(const reorder::OrderProblem &problem, int64_t most) {
+  int64_t n = problem.microbatches, orders = 1;
+  for (int64_t i = 2; i <= n && orders < 40 * n * n; ++i)
+    orders *= i;
+  return std::min(most, std::min(2 * orders, 40 * n * n) *
+                            int64_t(problem.tasks.size()));
+}
+
 double imbalance(const std::vector<std::vector<int64_t>> &loads) {
   double most = 0, mean = 0;
   for (const auto &replicas : loads) {
@@ -82,8 +91,9 @@ Assigner::State::search(const StepCutter &cutter,
     std::iota(found.order.begin(), found.order.end(), 0);
     bool fits = found.cut.tooLarge.empty();
     if (fits && sequence && sequence->valid()) {
+      reorder::OrderProblem problem = sequence->problem(found.cut.loads);
       reorder::Order order =
-          reorder::reorder(sequence->problem(found.cut.loads), {effort});
+          reorder::reorder(problem, {effortFor(problem, effort)});
       found.order = order.order, found.length = order.length;
     }
     bool better =
@@ -103,30 +113,22 @@ Assignment Assigner::assign(const StepItems &items) const {
   const ProgramInfo &program = state->program;
   StepCutter cutter(program, state->groups, items);
   std::vector<std::vector<int64_t>> loads;
-  for (size_t m = 0; m < program.modules.size; ++m)
+  for (size_t m = 0; state->inter() && m < program.modules.size; ++m)
     loads.push_back(cutter.sampleLoads(int32_t(m)));
   std::vector<std::vector<Items>> candidates = compositions(program, loads);
   std::vector<Items> given = candidates[0];
-  if (!state->inter())
-    candidates.resize(1);
   State::Candidate best = state->search(cutter, std::move(candidates));
   if (!best.cut.tooLarge.empty())
     throw Error(best.cut.tooLarge);
 
   Assignment out;
-  bool untouched = state->mode == Reorder::None;
-  CutParts before = untouched ? CutParts() : cutter.cut(given, false);
-  for (size_t m = 0; m < program.modules.size; ++m) {
-    double after = imbalance(best.cut.loads[m]);
-    out.balance.push_back(
-        {untouched ? after : imbalance(before.loads[m]), after});
-  }
+  PerPart<int64_t> before = state->mode == Reorder::None
+                                ? best.cut.loads
+                                : cutter.cut(given, false).loads;
+  for (size_t m = 0; m < program.modules.size; ++m)
+    out.balance.push_back({imbalance(before[m]), imbalance(best.cut.loads[m])});
   if (state->sequence && state->sequence->valid()) {
-    std::vector<int32_t> order(given.size());
-    std::iota(order.begin(), order.end(), 0);
-    out.lengthBefore = double(reorder::evaluateOrder(
-                           state->sequence->problem(before.loads), order)) /
-                       kCostUnit;
+    out.lengthBefore = state->sequence->length(before);
     out.lengthAfter = double(best.length) / kCostUnit;
   }
   permute(best.microbatches, best.order);
@@ -135,6 +137,17 @@ Assignment Assigner::assign(const StepItems &items) const {
     if (!program.modules[m].wholeBatch)
       permute(best.cut.parts[m], best.order);
   out.modules = std::move(best.cut.parts);
+  return out;
+}
+
+Assignment Assigner::given(const StepItems &items) const {
+  StepCutter cutter(state->program, state->groups, items);
+  Assignment out;
+  out.microbatches = compositions(state->program, {})[0];
+  CutParts cut = cutter.cut(out.microbatches, false);
+  for (const auto &loads : cut.loads)
+    out.balance.push_back({imbalance(loads), imbalance(loads)});
+  out.modules = std::move(cut.parts);
   return out;
 }
 

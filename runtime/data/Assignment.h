@@ -64,8 +64,8 @@ struct Assignment {
   std::vector<std::vector<std::vector<PartItems>>> modules;
 
   /// Work of the fullest replica over that of the mean one, microbatches
-  /// summed, by the predicted costs: `before` for the items in their given
-  /// order, `after` as assigned. 1 where there is no work.
+  /// summed, by predicted costs: `before` for the items in their given order,
+  /// `after` as assigned. 1 where there is no work.
   struct Balance {
     double before = 1, after = 1;
   };
@@ -116,6 +116,9 @@ public:
   /// and bound; if a module has a kind of item that its parts do not determine;
   /// if the owner of items is not known and matters.
   Assignment assign(const StepItems &items) const;
+  /// With Reorder::None whatever the mode, and bounds may be exceeded: for
+  /// reports.
+  Assignment given(const StepItems &items) const;
 
 private:
   struct State;

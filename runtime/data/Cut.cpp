@@ -122,6 +122,7 @@ StepCutter::StepCutter(const ProgramInfo &program,
     for (const SymbolInfo &symbol : module.symbols)
       symbolKinds.back().push_back(
           symbol.item ? kindOf(module, symbol.item, symbol.name) : -1);
+    costs.push_back(itemCosts(costs.size()));
   }
 }
 
@@ -144,14 +145,18 @@ int64_t StepCutter::countOf(int kind) const {
                              : items.kinds[size_t(kind - 1)].count;
 }
 
-int64_t StepCutter::cost(int32_t module, int64_t position) const {
-  const ModuleInfo &info = program.modules[size_t(module)];
-  int kind = kinds[size_t(module)];
+/// Of every item of the module's own kind.
+std::vector<int64_t> StepCutter::itemCosts(size_t module) const {
+  const ModuleInfo &info = program.modules[module];
+  int kind = kinds[module];
   const std::vector<int64_t> &tokens =
       kind == kSampleKind ? items.sampleTokens
                           : items.kinds[size_t(kind - 1)].tokens;
-  double count = tokens.empty() ? 0 : double(tokens[size_t(position)]);
-  return scaled(info.costPerItem + info.costPerToken * count);
+  bool counts = !tokens.empty() && info.costPerToken != 0;
+  std::vector<int64_t> all(size_t(countOf(kind)), scaled(info.costPerItem));
+  for (size_t i = 0; counts && i < all.size(); ++i)
+    all[i] = scaled(info.costPerItem + info.costPerToken * double(tokens[i]));
+  return all;
 }
 
 std::vector<int64_t> StepCutter::sampleLoads(int32_t module) const {
@@ -159,10 +164,10 @@ std::vector<int64_t> StepCutter::sampleLoads(int32_t module) const {
   int kind = kinds[size_t(module)];
   for (int64_t i = 0; i < countOf(kind); ++i) {
     if (kind == kSampleKind)
-      loads[size_t(i)] += cost(module, i);
+      loads[size_t(i)] += costs[size_t(module)][size_t(i)];
     else if (const auto &owner = items.kinds[size_t(kind - 1)].owner;
              !owner.empty())
-      loads[size_t(owner[size_t(i)])] += cost(module, i);
+      loads[size_t(owner[size_t(i)])] += costs[size_t(module)][size_t(i)];
   }
   return loads;
 }
@@ -171,12 +176,8 @@ std::vector<int64_t> StepCutter::sampleLoads(int32_t module) const {
 std::vector<int64_t> StepCutter::groupCosts(const PartGroup &group) const {
   std::vector<int64_t> sums;
   for (int32_t m : group.modules) {
-    std::vector<int64_t> own;
-    if (group.item == kSample)
-      own = sampleLoads(m);
-    else
-      for (int64_t i = 0; i < countOf(kinds[size_t(m)]); ++i)
-        own.push_back(cost(m, i));
+    std::vector<int64_t> own =
+        group.item == kSample ? sampleLoads(m) : costs[size_t(m)];
     sums.resize(own.size(), 0);
     for (size_t i = 0; i < own.size(); ++i)
       sums[i] += own[i];
@@ -194,22 +195,22 @@ int64_t StepCutter::capacity(const PartGroup &group) const {
   return most;
 }
 
+/// By cost if there are `costs`, else (or where that is no better)
+/// contiguously: fewer owners, hence fewer messages.
 std::vector<Items> StepCutter::split(const Items &all,
-                                     const std::vector<int64_t> &costs,
-                                     int32_t dp, int64_t most,
-                                     bool balance) const {
+                                     const std::vector<int64_t> *groupCosts,
+                                     int32_t dp, int64_t most) const {
   std::vector<Items> parts(static_cast<size_t>(dp));
   std::vector<int64_t> own;
   for (int64_t position : all)
-    own.push_back(costs[size_t(position)]);
-  // Equal costs: a contiguous cut is as even, and touches fewer owners.
+    if (groupCosts && dp > 1)
+      own.push_back((*groupCosts)[size_t(position)]);
   bool differ = std::adjacent_find(own.begin(), own.end(),
                                    std::not_equal_to<>()) != own.end();
   reorder::PartitionOptions options;
   options.groups = dp;
   options.maxCount = int32_t(std::max<int64_t>(most, 1));
-  if (balance && differ && dp > 1 &&
-      reorder::checkPartition(own, options).empty()) {
+  if (differ && reorder::checkPartition(own, options).empty()) {
     reorder::Partition found = reorder::partition(own, options);
     for (size_t r = 0; r < parts.size(); ++r)
       for (int32_t i : found.groups[r])
@@ -328,7 +329,7 @@ void StepCutter::fillModule(int32_t module, std::map<int, Lists> &lists,
     for (const Items &list : row) {
       int64_t sum = 0;
       for (int64_t position : list)
-        sum += cost(module, position);
+        sum += costs[size_t(module)][size_t(position)];
       loads.back().push_back(sum);
     }
   }
@@ -350,7 +351,9 @@ void StepCutter::cutGroup(const PartGroup &group,
                           const std::vector<Items> &microbatches, bool balance,
                           CutParts &out) const {
   bool bySample = group.item == kSample;
-  std::vector<int64_t> costs = groupCosts(group);
+  std::vector<int64_t> groupCost;
+  if (balance)
+    groupCost = groupCosts(group);
   Lists whole;
   for (const Items &places : microbatches)
     whole.push_back({places});
@@ -358,7 +361,8 @@ void StepCutter::cutGroup(const PartGroup &group,
   int kind = bySample ? kSampleKind : kinds[size_t(group.modules[0])];
   Lists cut;
   for (const auto &row : bySamples(kind, whole))
-    cut.push_back(split(row[0], costs, group.dp, capacity(group), balance));
+    cut.push_back(split(row[0], balance ? &groupCost : nullptr, group.dp,
+                        capacity(group)));
   // Without replicas the samples of a part are those of its microbatch.
   const Lists *places = bySample ? &cut : group.dp == 1 ? &whole : nullptr;
   lists[kind] = cut;
@@ -382,7 +386,7 @@ void StepCutter::cutWhole(int32_t module, CutParts &out) const {
     part.symbols.push_back(kind < 0 ? Items() : everything(countOf(kind)));
   int64_t load = 0, count = countOf(kinds[size_t(module)]);
   for (int64_t i = 0; i < count; ++i)
-    load += cost(module, i);
+    load += costs[size_t(module)][size_t(i)];
   size_t replicas = size_t(replicasOf(info));
   out.parts[size_t(module)] = {std::vector<PartItems>(replicas, part)};
   out.loads[size_t(module)] = {std::vector<int64_t>(replicas, load)};

@@ -61,11 +61,12 @@ private:
   int kindOf(const ModuleInfo &module, const char *item,
              const char *symbol) const;
   int64_t countOf(int kind) const;
-  int64_t cost(int32_t module, int64_t position) const;
+  std::vector<int64_t> itemCosts(size_t module) const;
   std::vector<int64_t> groupCosts(const PartGroup &group) const;
   int64_t capacity(const PartGroup &group) const;
-  std::vector<Items> split(const Items &all, const std::vector<int64_t> &costs,
-                           int32_t dp, int64_t most, bool balance) const;
+  std::vector<Items> split(const Items &all,
+                           const std::vector<int64_t> *groupCosts, int32_t dp,
+                           int64_t most) const;
   Items ownersOf(int kind, const Items &list) const;
   Lists bySamples(int kind, const Lists &places) const;
   void cutGroup(const PartGroup &group, const std::vector<Items> &microbatches,
@@ -78,6 +79,7 @@ private:
   const ProgramInfo &program;
   const std::vector<PartGroup> &groups;
   const StepItems &items;
+  std::vector<std::vector<int64_t>> costs;   ///< [module][item of its kind]
   std::vector<int> kinds;                    ///< of each module's own item
   std::vector<std::vector<int>> symbolKinds; ///< -1: no item
 };

@@ -457,7 +457,11 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
 
 void FileBatch::cut(Reorder reorder) {
   batch.samples = program.globalBatch;
-  batch.assignment = Assigner(program, reorder).assign(stepItems());
+  Assigner assigner(program, reorder);
+  batch.assignment = assigner.assign(stepItems());
+  if (reorder != Reorder::None)
+    batch.plain =
+        std::make_shared<const Assignment>(assigner.given(stepItems()));
   batch.hash = batch.assignment.hash();
   for (auto &entry : owners)
     for (int64_t owner : entry.second)

@@ -184,6 +184,12 @@ reorder::OrderProblem Sequence::problem(const PerPart<int64_t> &loads) const {
   return out;
 }
 
+double Sequence::length(const PerPart<int64_t> &loads) const {
+  std::vector<int32_t> order(static_cast<size_t>(microbatches));
+  std::iota(order.begin(), order.end(), 0);
+  return double(reorder::evaluateOrder(problem(loads), order)) / kCostUnit;
+}
+
 namespace {
 std::vector<Items> consecutive(const ProgramInfo &program) {
   std::vector<Items> result(size_t(microbatchCount(program)));
@@ -215,6 +221,8 @@ std::vector<std::vector<Items>>
 compositions(const ProgramInfo &program,
              const std::vector<std::vector<int64_t>> &loads) {
   std::vector<std::vector<Items>> result = {consecutive(program)};
+  if (loads.empty())
+    return result;
   std::vector<int64_t> all(size_t(program.globalBatch), 0), others = all;
   for (size_t m = 0; m < program.modules.size; ++m) {
     const ModuleInfo &module = program.modules[m];

@@ -28,6 +28,8 @@ public:
   /// Tasks with durations from the predicted work of the parts: a forward takes
   /// a third of its module's, or all where nothing goes backward.
   reorder::OrderProblem problem(const PerPart<int64_t> &loads) const;
+  /// Its length (ns) with the microbatches at their places; only if valid.
+  double length(const PerPart<int64_t> &loads) const;
 
 private:
   struct Row {
@@ -60,7 +62,8 @@ private:
 
 /// Ways to put the samples into microbatches of at most `micro`, each
 /// ascending, the given one (consecutive runs) first. `loads`: by [module]
-/// [place]; modules' loads count by the replicas that share them.
+/// [place]; modules' loads count by the replicas that share them. No loads: the
+/// given one alone.
 std::vector<std::vector<Items>>
 compositions(const ProgramInfo &program,
              const std::vector<std::vector<int64_t>> &loads);

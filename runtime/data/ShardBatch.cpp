@@ -93,6 +93,7 @@ private:
   SampleTable table;
   std::vector<ModuleBinding> bindings;
   RankView view;
+  Reorder reorder;
   Assigner assigner;
 
   std::mutex mutex;
@@ -125,7 +126,7 @@ ShardBatch::ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
       dataSet(
           config, options.pattern,
           std::max(options.workers, int(std::thread::hardware_concurrency()))),
-      bindings(bindModules(program, config)), view(view),
+      bindings(bindModules(program, config)), view(view), reorder(reorder),
       assigner(program, reorder) {
   table.samples = dataSet.size();
   table.kinds = int32_t(config.pictures.size());
@@ -277,7 +278,11 @@ void ShardBatch::plan(StepWork &step) const {
   step.manifest =
       makeManifest(table, program.globalBatch, config.seed, step.step);
   step.batch.samples = program.globalBatch;
-  step.batch.assignment = assigner.assign(itemsOf(step));
+  StepItems items = itemsOf(step);
+  step.batch.assignment = assigner.assign(items);
+  if (reorder != Reorder::None)
+    step.batch.plain =
+        std::make_shared<const Assignment>(assigner.given(items));
   const Assignment &assignment = step.batch.assignment;
   step.batch.hash = step.manifest.hash() * 31 + assignment.hash();
   step.samples.resize(size_t(program.globalBatch));

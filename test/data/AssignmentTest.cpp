@@ -11,7 +11,6 @@
 #include "test/data/TestProgram.h"
 
 #include "runtime/data/BatchSource.h"
-#include "runtime/data/Cut.h"
 
 #include <numeric>
 #include <random>
@@ -323,5 +322,16 @@ TEST(Assignment, SchedulesThatWaitInACircleAreLeftAlone) {
   Assignment a = Assigner(program.info, Reorder::Inter).assign(items);
   EXPECT_EQ(a.lengthAfter, 0);
   EXPECT_EQ(joined(a, 0), range(0, 6));
+}
+
+TEST(Assignment, Given) {
+  Chain program(6, 2, 2, 1, 1);
+  StepItems items = stepItems(
+      6, {kindOf("image", {5, 5, 0, 0, 5, 5}), kindOf("target", Counts(6, 1))});
+  Assigner none(program.info, Reorder::None), both(program.info, Reorder::Both);
+  EXPECT_EQ(both.given(items).hash(), none.assign(items).hash());
+  program.modules[0].symbols[0].max = 1; // for reports only: no error
+  program.finish();
+  EXPECT_EQ(both.given(items).hash(), none.given(items).hash());
 }
 } // namespace

@@ -167,9 +167,9 @@ def compare(gradients, losses, want_gradients, want_losses):
 
 def check_traffic(traffic):
     """Bytes handed to sends and collectives against those that follow from the manifest."""
-    for entry in traffic["entries"]:
-        if entry["sent"] != entry["expected"]:
-            raise Failure(f"{entry['what']}: {entry['sent']} bytes sent, {entry['expected']} expected")
+    for edge in traffic["edges"]:
+        if edge["bytes"] != edge["expected"]:
+            raise Failure(f"{edge['direction']} of {edge['edge']}: {edge['bytes']} bytes sent, {edge['expected']} expected")
 
 
 def main():

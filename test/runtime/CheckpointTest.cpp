@@ -18,7 +18,7 @@ namespace {
 class CheckpointTest : public testing::Test {
 protected:
   CheckpointTest()
-      : trainer(program.info, Trainer::defaults(program.info)),
+      : trainer(program.info, Trainer::defaults(program.info), solo()),
         directory(folder / "c") {
     writeFolder(folder);
     trainer.initializeParameters(folder / "weights.safetensors");
@@ -42,19 +42,19 @@ TEST_F(CheckpointTest, KeepsTheNewestTwoAndIgnoresUnfinished) {
 }
 
 TEST_F(CheckpointTest, HoldsWeightsAndMoments) {
-  auto *p = reinterpret_cast<float *>(trainer.parameterData());
-  std::vector<float> before(p, p + kParameterBytes / 4);
-  trainer.moment(1)[3] = 42;
+  auto *p = reinterpret_cast<float *>(trainer.regions().at(0).parameters);
+  std::vector<float> before(p, p + 6);
+  float *moments = trainer.regions().at(0).moments[1];
+  moments[3] = 42;
   saveCheckpoint(trainer, directory, 1, 0);
-  std::fill_n(p, kParameterBytes / 4, 0.f);
-  trainer.moment(1)[3] = 0;
+  std::fill_n(p, 6, 0.f);
+  moments[3] = 0;
   loadCheckpoint(trainer, directory, 0);
-  EXPECT_EQ(std::vector<float>(p, p + 6),
-            std::vector<float>(before.begin(), before.begin() + 6));
-  EXPECT_EQ(trainer.moment(1)[3], 42);
+  EXPECT_EQ(std::vector<float>(p, p + 6), before);
+  EXPECT_EQ(moments[3], 42);
   SafetensorsFile weights(
       directory +
-      "/step-1/weights.safetensors"); // usable as initial weights too
+      "/step-1/rank-0.safetensors"); // usable as initial weights too
   EXPECT_NE(weights.find("head.frozen"), nullptr);
 }
 
@@ -62,24 +62,26 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
   saveCheckpoint(trainer, directory, 1, 7);
   EXPECT_ERROR(loadCheckpoint(trainer, directory, 8), "another data set");
   SmallProgram other(2);
-  Trainer cut(other.info, Trainer::defaults(other.info));
-  EXPECT_ERROR(loadCheckpoint(cut, directory, 7), "another program");
+  other.parameters[1].tensor.name = "head.other";
+  Trainer renamed(other.info, Trainer::defaults(other.info), solo());
+  EXPECT_ERROR(loadCheckpoint(renamed, directory, 7),
+               "tensor 'head.other' is missing");
   Trainer::Settings settings = Trainer::defaults(program.info);
   settings.seed = 99;
-  Trainer seeded(program.info, settings);
+  Trainer seeded(program.info, settings, solo());
   EXPECT_ERROR(loadCheckpoint(seeded, directory, 7), "another seed");
 }
 
 TEST_F(CheckpointTest, FindsDamage) {
   saveCheckpoint(trainer, directory, 1, 7);
-  std::string file = directory + "/step-1/weights.safetensors",
+  std::string file = directory + "/step-1/rank-0.safetensors",
               content = readFile(file);
   content.back() ^= 1;
   writeFile(file, content);
   EXPECT_ERROR(loadCheckpoint(trainer, directory, 7),
-               "weights.safetensors: damaged");
+               "rank-0.safetensors: damaged");
   writeFile(file, content.substr(0, 40));
-  EXPECT_ERROR(loadCheckpoint(trainer, directory, 7), "weights.safetensors");
+  EXPECT_ERROR(loadCheckpoint(trainer, directory, 7), "rank-0.safetensors");
   writeFile(directory + "/step-1/index.json", "{}");
   EXPECT_ERROR(loadCheckpoint(trainer, directory, 7),
                "not the index of a checkpoint");

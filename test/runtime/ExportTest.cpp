@@ -58,7 +58,7 @@ std::string head(const std::string &location) {
 class ExportTest : public testing::Test {
 protected:
   ExportTest()
-      : trainer(program.info, Trainer::defaults(program.info)),
+      : trainer(program.info, Trainer::defaults(program.info), solo()),
         source(folder / "onnx"), target(folder / "out") {
     writeFolder(folder);
     trainer.initializeParameters(folder / "weights.safetensors");
@@ -75,8 +75,8 @@ protected:
 
 TEST_F(ExportTest, ReplacesValuesAndNothingElse) {
   exportOnnx(trainer, source, target);
-  std::string w(reinterpret_cast<const char *>(trainer.parameterData() + kW),
-                24);
+  std::string w(
+      reinterpret_cast<const char *>(trainer.regions().at(0).parameters), 24);
   EXPECT_EQ(readFile(target + "/sub/tower.onnx"), tower(w));
   std::string content = readFile(target + "/head.onnx");
   EXPECT_NE(content.find(number(1, 2) + number(2, 1) + field(8, "u") +

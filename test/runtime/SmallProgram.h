@@ -7,17 +7,23 @@
 // its own features and its images. Six samples a batch, tokens of a sample: 4.
 //
 //   embeds = pixels w^T;  prediction = features v + sum over the sample's
-//   images of embeds u loss = sum of (prediction - target)^2 / number of
+//   images of embeds u; loss = sum of (prediction - target)^2 / number of
 //   samples
+//
+// The two modules run on one rank, or each on ranks of its own with any number
+// of replicas; the head's two features may be cut over two ranks.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DT_TEST_RUNTIME_SMALLPROGRAM_H
 #define DT_TEST_RUNTIME_SMALLPROGRAM_H
 
+#include "runtime/Collectives.h"
 #include "runtime/Program.h"
 #include "runtime/Safetensors.h"
 #include "test/runtime/TestSupport.h"
+
+#include <memory>
 
 namespace small {
 
@@ -25,110 +31,137 @@ using namespace dt::rt;
 
 constexpr int64_t kSamples = 6, kImages = 7, kTokens = 4;
 
-// Parameter offsets and arena offsets, in bytes.
+// Offsets in the modules' regions and slots, in bytes.
+enum : size_t { kW = 0, kTowerParameters = 64 };
+enum : size_t { kU = 0, kV = 64, kFrozen = 128, kHeadParameters = 192 };
+enum : size_t { kPixels = 0, kTowerEmbeds = 256, kTowerGrad = 512 };
 enum : size_t {
-  kW = 0,
-  kU = 64,
-  kV = 128,
-  kFrozen = 192,
-  kParameterBytes = 256
-};
-enum : size_t {
-  kPixels = 0,
-  kEmbeds = 256,
-  kEmbedsGrad = 512,
-  kFeatures = 768,
-  kIds = 1024,
-  kPositions = 1536,
-  kTarget = 1792,
-  kPrediction = 1856,
-  kNumerator = 1920,
-  kDenominator = 1984,
-  kArenaBytes = 2048
+  kEmbeds = 0,
+  kEmbedsGrad = 256,
+  kFeatures = 512,
+  kIds = 768,
+  kPositions = 1280,
+  kTarget = 1536,
+  kPrediction = 1600,
+  kNumerator = 1664,
+  kDenominator = 1728,
+  kSlot = 1792
 };
 
 template <typename T> T *at(std::byte *base, size_t offset) {
   return reinterpret_cast<T *>(base + offset);
 }
+template <typename T> T *in(const TaskContext &c, size_t offset) {
+  return at<T>(c.arena, offset + size_t(c.slot) * kSlot);
+}
+template <typename T> T *received(const TaskContext &c, size_t offset) {
+  return at<T>(c.arena, offset + size_t(c.received) * kSlot);
+}
 
 inline void towerForward(const TaskContext &c) {
-  const float *x = at<float>(c.arena, kPixels),
-              *w = at<float>(c.parameters, kW);
+  const float *x = in<float>(c, kPixels), *w = at<float>(c.parameters, kW);
   for (int64_t i = 0; i < c.dims[0]; ++i)
     for (int64_t o = 0; o < 2; ++o)
-      at<float>(c.arena, kEmbeds)[i * 2 + o] = x[i * 3] * w[o * 3] +
-                                               x[i * 3 + 1] * w[o * 3 + 1] +
-                                               x[i * 3 + 2] * w[o * 3 + 2];
+      in<float>(c, kTowerEmbeds)[i * 2 + o] = x[i * 3] * w[o * 3] +
+                                              x[i * 3 + 1] * w[o * 3 + 1] +
+                                              x[i * 3 + 2] * w[o * 3 + 2];
 }
 
 inline void towerBackward(const TaskContext &c) {
-  const float *x = at<float>(c.arena, kPixels),
-              *d = at<float>(c.arena, kEmbedsGrad);
+  const float *x = in<float>(c, kPixels), *d = in<float>(c, kTowerGrad);
   for (int64_t i = 0; i < c.dims[0]; ++i)
     for (int64_t o = 0; o < 2; ++o)
       for (int64_t k = 0; k < 3; ++k)
         at<float>(c.gradients, kW)[o * 3 + k] += d[i * 2 + o] * x[i * 3 + k];
 }
 
-inline void headForward(const TaskContext &c) {
-  const float *f = at<float>(c.arena, kFeatures),
-              *u = at<float>(c.parameters, kU),
+/// With TP = 2 each rank has one of the two features.
+template <int TP> void headForward(const TaskContext &c) {
+  const float *f = in<float>(c, kFeatures), *u = at<float>(c.parameters, kU),
               *v = at<float>(c.parameters, kV);
-  float *p = at<float>(c.arena, kPrediction), numerator = 0;
-  for (int64_t s = 0; s < c.dims[0]; ++s)
-    p[s] = f[s * 2] * v[0] + f[s * 2 + 1] * v[1];
-  for (int64_t i = 0; i < c.dims[1]; ++i) {
-    const float *e = at<float>(c.arena, kEmbeds) + i * 2;
-    p[at<int64_t>(c.arena, kPositions)[i * 2] / kTokens] +=
-        e[0] * u[0] + e[1] * u[1];
-  }
+  float *p = in<float>(c, kPrediction), numerator = 0;
+  int64_t place = placeOnAxis(c.group, TP, 1);
   for (int64_t s = 0; s < c.dims[0]; ++s) {
-    float d = p[s] - at<float>(c.arena, kTarget)[s];
+    p[s] = 0;
+    for (int k = 0; k < 2 / TP; ++k)
+      p[s] += f[s * 2 + place + k] * v[k];
+  }
+  for (int64_t i = 0; i < c.dims[1]; ++i)
+    for (int k = 0; k < 2 / TP; ++k)
+      p[in<int64_t>(c, kPositions)[i * 2] / kTokens] +=
+          received<float>(c, kEmbeds)[i * 2 + place + k] * u[k];
+  allReduce(c.group, Reduction::Sum, DType::F32, p, p, c.dims[0], TP, 1);
+  for (int64_t s = 0; s < c.dims[0]; ++s) {
+    float d = p[s] - in<float>(c, kTarget)[s];
     numerator += d * d;
   }
-  *at<float>(c.arena, kNumerator) = numerator;
+  *in<float>(c, kNumerator) = numerator;
 }
 
-inline void headBackward(const TaskContext &c) {
+template <int TP> void headBackward(const TaskContext &c) {
   const float *u = at<float>(c.parameters, kU);
+  int64_t place = placeOnAxis(c.group, TP, 1);
   auto gradient = [&](int64_t s) {
     return 2 * c.seeds[0] *
-           (at<float>(c.arena, kPrediction)[s] -
-            at<float>(c.arena, kTarget)[s]);
+           (in<float>(c, kPrediction)[s] - in<float>(c, kTarget)[s]);
   };
   for (int64_t s = 0; s < c.dims[0]; ++s)
-    for (int k = 0; k < 2; ++k)
+    for (int k = 0; k < 2 / TP; ++k)
       at<float>(c.gradients, kV)[k] +=
-          gradient(s) * at<float>(c.arena, kFeatures)[s * 2 + k];
-  for (int64_t i = 0; i < c.dims[1]; ++i)
-    for (int k = 0; k < 2; ++k) {
-      float d = gradient(at<int64_t>(c.arena, kPositions)[i * 2] / kTokens);
+          gradient(s) * in<float>(c, kFeatures)[s * 2 + place + k];
+  float *out = in<float>(c, kEmbedsGrad);
+  for (int64_t i = 0; i < c.dims[1]; ++i) {
+    out[i * 2] = out[i * 2 + 1] = 0;
+    for (int k = 0; k < 2 / TP; ++k) {
+      float d = gradient(in<int64_t>(c, kPositions)[i * 2] / kTokens);
       at<float>(c.gradients, kU)[k] +=
-          d * at<float>(c.arena, kEmbeds)[i * 2 + k];
-      at<float>(c.arena, kEmbedsGrad)[i * 2 + k] = d * u[k];
+          d * received<float>(c, kEmbeds)[i * 2 + place + k];
+      out[i * 2 + place + k] = d * u[k];
     }
+  }
+  allReduce(c.group, Reduction::Sum, DType::F32, out, out, c.dims[1] * 2, TP,
+            1);
 }
 
 inline void denominator(const TaskContext &c) {
-  *at<float>(c.arena, kDenominator) = float(c.dims[0]);
+  *in<float>(c, kDenominator) = float(c.dims[0]);
 }
 
 constexpr Extent kShape2x3[] = {{0, -1, 2}, {0, -1, 3}},
-                 kShape2[] = {{0, -1, 2}};
+                 kShape2[] = {{0, -1, 2}}, kShape1[] = {{0, -1, 1}};
 constexpr OnnxRef kOnnxW[] = {{"sub/tower.onnx", "w"}},
                   kOnnxV[] = {{"head.onnx", "v"}},
                   kOnnxU[] = {{"head.onnx", "u"}};
+constexpr int64_t kWhole2[] = {2};
+constexpr CutInfo kCut[] = {{0, 1, 2, 1}};
+
 constexpr ParameterInfo kParameters[] = {
     {{"tower.w", DType::F32, 2, kShape2x3},
+     0,
      kW,
      true,
      true,
      true,
      "normal(0,0.5)",
      kOnnxW},
-    {{"head.u", DType::F32, 1, kShape2}, kU, true, true, false, "ones", kOnnxU},
-    {{"head.v", DType::F32, 1, kShape2}, kV, true, true, true, nullptr, kOnnxV},
+    {{"head.u", DType::F32, 1, kShape2},
+     1,
+     kU,
+     true,
+     true,
+     false,
+     "ones",
+     kOnnxU},
+    {{"head.v", DType::F32, 1, kShape2},
+     1,
+     kV,
+     true,
+     true,
+     true,
+     nullptr,
+     kOnnxV},
     {{"head.frozen", DType::F32, 1, kShape2},
+     1,
      kFrozen,
      false,
      false,
@@ -145,59 +178,162 @@ constexpr Extent kBatchx2[] = {{1, 0, 0}, {0, -1, 2}},
 
 constexpr SymbolInfo kTowerSymbols[] = {{"images", "image", kImages}};
 constexpr InputInfo kTowerInputs[] = {
-    {{{"pixels", DType::F32, 2, kImages0x3}, kPixels, 0}}};
+    {{{"pixels", DType::F32, 2, kImages0x3}, kPixels, kSlot}}};
 constexpr BufferInfo kTowerOutputs[] = {
-    {{"embeds", DType::F32, 2, kImages0x2}, kEmbeds, 0}};
+    {{"embeds", DType::F32, 2, kImages0x2}, kTowerEmbeds, kSlot}};
 constexpr SymbolInfo kHeadSymbols[] = {{"batch", "sample", kSamples},
                                        {"images", "image", kImages}};
 constexpr InputInfo kHeadInputs[] = {
-    {{{"features", DType::F32, 2, kBatchx2}, kFeatures, 0}},
-    {{{"ids", DType::I64, 2, kBatchxTokens}, kIds, 0}},
-    {{{"positions", DType::I64, 2, kImages1x2}, kPositions, 0}},
-    {{{"target", DType::F32, 1, kBatch}, kTarget, 0}},
-    {{{"embeds", DType::F32, 2, kImages1x2}, kEmbeds, 0}, 0, 0}};
+    {{{"features", DType::F32, 2, kBatchx2}, kFeatures, kSlot}},
+    {{{"ids", DType::I64, 2, kBatchxTokens}, kIds, kSlot}},
+    {{{"positions", DType::I64, 2, kImages1x2}, kPositions, kSlot}},
+    {{{"target", DType::F32, 1, kBatch}, kTarget, kSlot}},
+    {{{"embeds", DType::F32, 2, kImages1x2}, kEmbeds, kSlot, true}, 0, 0}};
 constexpr BufferInfo kHeadOutputs[] = {
-    {{"prediction", DType::F32, 1, kBatch}, kPrediction, 0}};
-constexpr ModuleInfo kModules[] = {
-    {"tower", "tower", kTowerSymbols, kTowerInputs, kTowerOutputs, towerForward,
-     towerBackward, false},
-    {"head", "head", kHeadSymbols, kHeadInputs, kHeadOutputs, headForward, headBackward,
-     false}};
+    {{"prediction", DType::F32, 1, kBatch}, kPrediction, kSlot}};
+constexpr EdgeInfo kEdges[] = {
+    {0,
+     0,
+     1,
+     4,
+     true,
+     {{"embeds.grad", DType::F32, 2, kImages1x2}, kEmbedsGrad, kSlot},
+     {{"embeds.grad", DType::F32, 2, kImages0x2}, kTowerGrad, kSlot}}};
 constexpr LossInfo kLosses[] = {
     {"square",
      1,
      1,
-     {{"numerator", DType::F32, 0, nullptr}, kNumerator, 0},
+     {{"numerator", DType::F32, 0, nullptr}, kNumerator, kSlot},
      denominator,
-     {{"denominator", DType::F32, 0, nullptr}, kDenominator, 0},
+     {{"denominator", DType::F32, 0, nullptr}, kDenominator, kSlot},
      {}}};
 constexpr OptimizerInfo kOptimizer = {
     OptimizerKind::AdamW, 0.05, 0.9, 0.999, 1e-8, 0, 0.01, 1.0, 2,
     ScheduleKind::Cosine, 40,   0.5, 0.1};
 
-/// The program for a microbatch size; the table of rows is the program's own.
+/// Where the modules run. Without replicas of the head's own: all on rank 0.
+struct SmallPlan {
+  int32_t towers = 0, heads = 0, tp = 1;
+  int32_t zero = 0;
+  int32_t ranks() const { return heads ? towers + heads * tp : 1; }
+};
+
+/// The program for a microbatch size; tables that depend on the plan are its
+/// own. On many ranks all forwards of the tower come first.
 struct SmallProgram {
-  std::vector<TaskRow> rows;
+  std::vector<std::vector<TaskRow>> rows;
+  std::vector<RankInfo> rankTable;
+  std::vector<ModuleInfo> modules;
+  std::vector<ParameterInfo> parameters;
+  std::vector<int32_t> towerRanks, headRanks;
   ProgramInfo info{};
 
-  explicit SmallProgram(int64_t micro) {
+  explicit SmallProgram(int64_t micro, SmallPlan plan = {})
+      : parameters(std::begin(kParameters), std::end(kParameters)) {
     uint32_t n = uint32_t((kSamples + micro - 1) / micro);
+    for (int32_t r = 0; r < plan.ranks(); ++r)
+      (plan.heads && r >= plan.towers ? headRanks : towerRanks).push_back(r);
+    if (!plan.heads)
+      headRanks = {0};
+    makeModules(plan, n);
+    for (int32_t r = 0; r < plan.ranks(); ++r)
+      rows.push_back(!plan.heads          ? together(n)
+                     : r < plan.towers    ? towerRows(n, plan)
+                                          : headRows(n, plan));
+    for (auto &list : rows)
+      rankTable.push_back({{list.data(), list.size()}});
+    info.name = "small";
+    info.planHash = 0x5A + uint64_t(micro) + 16 * uint64_t(plan.ranks());
+    info.parameters = {parameters.data(), parameters.size()};
+    info.modules = {modules.data(), modules.size()};
+    info.edges = kEdges, info.losses = kLosses;
+    info.ranks = {rankTable.data(), rankTable.size()};
+    info.pace = 1, info.schedule = "small", info.optimizer = kOptimizer;
+    info.globalBatch = kSamples, info.microBatch = micro, info.seed = 3;
+    info.bucketBytes = 64;
+  }
+  SmallProgram(const SmallProgram &) = delete;
+
+private:
+  void makeModules(const SmallPlan &plan, uint32_t n) {
+    ModuleInfo tower{};
+    tower.name = tower.origin = tower.unit = "tower", tower.item = "image";
+    tower.symbols = kTowerSymbols, tower.inputs = kTowerInputs;
+    tower.outputs = kTowerOutputs;
+    tower.forward = towerForward, tower.backward = towerBackward;
+    tower.arenaBytes = n * kSlot, tower.scratchBytes = 64;
+    tower.parameterBytes = tower.trainableBytes = kTowerParameters;
+    tower.tp = 1, tower.dp = int32_t(towerRanks.size());
+    tower.ranks = {towerRanks.data(), towerRanks.size()};
+    ModuleInfo head = tower;
+    head.name = head.origin = head.unit = "head", head.item = "sample";
+    head.symbols = kHeadSymbols, head.inputs = kHeadInputs;
+    head.outputs = kHeadOutputs;
+    bool cut = plan.tp == 2;
+    head.forward = cut ? headForward<2> : headForward<1>;
+    head.backward = cut ? headBackward<2> : headBackward<1>;
+    head.parameterBytes = kHeadParameters, head.trainableBytes = kFrozen;
+    head.tp = plan.tp, head.dp = int32_t(headRanks.size()) / plan.tp;
+    head.ranks = {headRanks.data(), headRanks.size()};
+    tower.zero = head.zero = plan.zero;
+    modules = {tower, head};
+    for (int p = 1; cut && p < 3; ++p) {
+      parameters[p].tensor.shape = kShape1;
+      parameters[p].whole = kWhole2;
+      parameters[p].cuts = kCut;
+    }
+  }
+
+  static std::vector<TaskRow> together(uint32_t n) {
+    std::vector<TaskRow> rows;
     for (uint32_t k = 0; k < n; ++k)
       rows.push_back({TaskKind::Denominator, 0, k, 0});
     for (uint32_t k = 0; k < n; ++k)
       rows.insert(rows.end(), {{TaskKind::Forward, 0, k, 0},
+                               {TaskKind::Copy, 0, k, 0},
                                {TaskKind::Forward, 1, k, 0},
                                {TaskKind::Backward, 1, k, 0},
+                               {TaskKind::Copy, 0, k, 0, 0, 0, true},
                                {TaskKind::Backward, 0, k, 0}});
-    info.name = "small", info.planHash = 0x5A + uint64_t(micro);
-    info.parameters = kParameters, info.modules = kModules,
-    info.losses = kLosses;
-    info.rows = {rows.data(), rows.size()};
-    info.optimizer = kOptimizer;
-    info.arenaBytes = kArenaBytes, info.parameterBytes = kParameterBytes;
-    info.globalBatch = kSamples, info.microBatch = micro, info.seed = 3;
+    return rows;
   }
-  SmallProgram(const SmallProgram &) = delete;
+
+  static std::vector<TaskRow> towerRows(uint32_t n, const SmallPlan &plan) {
+    std::vector<TaskRow> rows;
+    for (uint32_t k = 0; k < n; ++k) {
+      rows.push_back({TaskKind::Forward, 0, k, int16_t(k)});
+      for (int32_t d = 0; d < plan.heads; ++d)
+        rows.push_back({TaskKind::Send, 0, k, int16_t(k), 0, d});
+    }
+    for (uint32_t k = 0; k < n; ++k) {
+      for (int32_t d = 0; d < plan.heads; ++d)
+        rows.push_back({TaskKind::Receive, 0, k, int16_t(k), 0, d, true});
+      rows.push_back({TaskKind::Backward, 0, k, int16_t(k)});
+    }
+    rows.push_back({TaskKind::Reduce, 0, 0, 0});
+    return rows;
+  }
+
+  /// Receives one microbatch ahead.
+  static std::vector<TaskRow> headRows(uint32_t n, const SmallPlan &plan) {
+    std::vector<TaskRow> rows;
+    for (uint32_t k = 0; k < n; ++k)
+      rows.push_back({TaskKind::Denominator, 0, k, 0});
+    auto receive = [&](uint32_t k) {
+      for (int32_t d = 0; k < n && d < plan.towers; ++d)
+        rows.push_back({TaskKind::Receive, 0, k, int16_t(k % 2), 0, d});
+    };
+    receive(0);
+    for (uint32_t k = 0; k < n; ++k) {
+      receive(k + 1);
+      rows.push_back({TaskKind::Forward, 1, k, 0, int16_t(k % 2)});
+      rows.push_back({TaskKind::Backward, 1, k, 0, int16_t(k % 2)});
+      for (int32_t d = 0; d < plan.towers; ++d)
+        rows.push_back({TaskKind::Send, 0, k, 0, 0, d, true});
+    }
+    rows.push_back({TaskKind::Reduce, 1, 0, 0});
+    return rows;
+  }
 };
 
 /// Sample of each image; not in order on purpose.

@@ -8,6 +8,7 @@
 #ifndef DT_TEST_RUNTIME_TESTSUPPORT_H
 #define DT_TEST_RUNTIME_TESTSUPPORT_H
 
+#include "runtime/Comm.h"
 #include "runtime/Error.h"
 #include "runtime/Philox.h"
 
@@ -37,6 +38,12 @@ inline double relativeError(const std::vector<float> &a,
   }
   double error = std::sqrt(difference) / (std::sqrt(size) + 1e-30);
   return error == error ? error : 1e30;
+}
+
+/// This process alone.
+inline dt::rt::Comm &solo() {
+  static std::unique_ptr<dt::rt::Comm> comm = dt::rt::Comm::start();
+  return *comm;
 }
 
 /// A folder that goes away with the test.

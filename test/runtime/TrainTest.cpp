@@ -23,6 +23,10 @@ struct RunResult {
   std::vector<float> parameters;
 };
 
+float *parameters(const Trainer &trainer, int module) {
+  return reinterpret_cast<float *>(trainer.regions().at(size_t(module)).parameters);
+}
+
 RunResult train(const SmallProgram &program, const TemporaryFolder &folder,
                 Options options) {
   RunResult run;
@@ -31,10 +35,14 @@ RunResult train(const SmallProgram &program, const TemporaryFolder &folder,
   TrainHooks hooks;
   hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
     run.losses.push_back(report.result->loss);
-    auto *p = reinterpret_cast<const float *>(trainer.parameterData());
-    run.parameters.assign(p, p + kParameterBytes / sizeof(float));
+    run.parameters.clear();
+    for (int m = 0; m < 2; ++m) {
+      const float *p = parameters(trainer, m);
+      run.parameters.insert(run.parameters.end(), p,
+                            p + program.modules[size_t(m)].parameterBytes / 4);
+    }
   };
-  runTraining(program.info, folder.path, options, hooks);
+  runTraining(program.info, folder.path, options, solo(), hooks);
   return run;
 }
 
@@ -53,7 +61,7 @@ TEST(Train, LossFallsAndRunsAgreeBitForBit) {
   EXPECT_LT(a.losses.back(), 0.5 * a.losses.front());
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.parameters, b.parameters);
-  EXPECT_FLOAT_EQ(a.parameters[kFrozen / 4], 0.3f);
+  EXPECT_FLOAT_EQ(a.parameters[(kTowerParameters + kFrozen) / 4], 0.3f);
 }
 
 TEST(Train, MicrobatchesAgree) {
@@ -95,7 +103,7 @@ TEST(Train, InterruptSavesAndEnds) {
     if (report.step == 3)
       std::raise(SIGINT);
   };
-  EXPECT_EQ(runTraining(program.info, folder.path, options, hooks), 3);
+  EXPECT_EQ(runTraining(program.info, folder.path, options, solo(), hooks), 3);
   EXPECT_TRUE(
       std::filesystem::exists(folder / "checkpoints/step-3/index.json"));
 }
@@ -132,7 +140,7 @@ TEST(Train, Hooks) {
   hooks.afterTraining = [&](Trainer &, const StepReport &report) {
     calls += " after " + std::to_string(report.step);
   };
-  runTraining(program.info, folder.path, options, hooks);
+  runTraining(program.info, folder.path, options, solo(), hooks);
   EXPECT_EQ(calls, "before 2 step 1 step 2 step 3 after 3");
 }
 
@@ -175,7 +183,7 @@ TEST(Train, DumpsOfTheFirstStep) {
   EXPECT_EQ(line["loss"], line["loss.square"]);
   EXPECT_TRUE(line["ms"].contains("tower"));
   nlohmann::json trace = nlohmann::json::parse(readFile(b + ".json"));
-  EXPECT_EQ(trace["traceEvents"].size(), 2 * (3 * 5 + 1u));
+  EXPECT_EQ(trace["traceEvents"].size(), 1 + 2 * (3 * 7 + 1u));
 }
 
 TEST(Train, GradientsMatchFiniteDifferences) {
@@ -183,14 +191,15 @@ TEST(Train, GradientsMatchFiniteDifferences) {
   writeFolder(folder);
   SmallProgram program(2);
   nlohmann::json plan = nlohmann::json::parse(readFile(folder / "plan.json"));
-  auto source = openFileBatch(program.info, plan, folder / "batch");
+  auto source = openFileBatch(program.info, plan, folder / "batch",
+                              viewOf(program.info, 0), Reorder::None);
   auto lossWith = [&](float delta) {
-    Trainer trainer(program.info, Trainer::defaults(program.info));
+    Trainer trainer(program.info, Trainer::defaults(program.info), solo());
     trainer.initializeParameters(folder / "weights.safetensors");
-    reinterpret_cast<float *>(trainer.parameterData())[1] += delta;
+    parameters(trainer, 0)[1] += delta;
     StepResult result = trainer.step(source->next(0), 0);
     return std::make_pair(result.loss,
-                          reinterpret_cast<float *>(trainer.gradientData())[1]);
+                          trainer.regions().gradient(kParameters[0])[1]);
   };
   double slope = (lossWith(1e-2f).first - lossWith(-1e-2f).first) / 2e-2;
   EXPECT_NEAR(slope, lossWith(0).second, 1e-3 * std::fabs(slope));
@@ -200,18 +209,17 @@ TEST(Train, ForwardAlone) {
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram program(6);
-  Trainer trainer(program.info, Trainer::defaults(program.info));
+  Trainer trainer(program.info, Trainer::defaults(program.info), solo());
   trainer.initializeParameters(folder / "weights.safetensors");
   float pixels[3] = {1, 2, 3};
   Part part{{1},
-            {0},
             {{reinterpret_cast<const std::byte *>(pixels), sizeof pixels}},
             {}};
   int tower = trainer.moduleIndex("tower");
   trainer.forward(tower, part);
   float embeds[2];
   std::memcpy(embeds, trainer.output(tower, 0, part).data(), sizeof embeds);
-  const float *w = reinterpret_cast<const float *>(trainer.parameterData());
+  const float *w = parameters(trainer, 0);
   EXPECT_FLOAT_EQ(embeds[1], w[3] + 2 * w[4] + 3 * w[5]);
   part.dims[0] = kImages + 1;
   EXPECT_ERROR(trainer.forward(tower, part),
@@ -223,14 +231,14 @@ TEST(Train, Errors) {
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram program(6);
-  EXPECT_ERROR(runTraining(program.info, folder.path, steps(1)),
+  EXPECT_ERROR(runTraining(program.info, folder.path, steps(1), solo()),
                "give --data or --batch");
-  EXPECT_ERROR(runTraining(program.info, folder / "nowhere", steps(1)),
+  EXPECT_ERROR(runTraining(program.info, folder / "nowhere", steps(1), solo()),
                "plan.json: cannot open");
   Options options = steps(1);
   options.batch = folder / "batch", options.checkpoint = folder / "none",
   options.resume = true;
-  EXPECT_ERROR(runTraining(program.info, folder.path, options),
+  EXPECT_ERROR(runTraining(program.info, folder.path, options, solo()),
                "no checkpoint to resume from");
 }
 

@@ -60,12 +60,12 @@ void ModuleCheck::collect() {
     std::string name = p.tensor.name;
     if (name.compare(0, prefix.size(), prefix) != 0)
       continue;
-    auto *value = reinterpret_cast<float *>(run.parameters.data + p.offset);
+    auto *value = reinterpret_cast<float *>(memory.parameters.data + p.offset);
     Case &c = cases[caseOf(module, name)];
     if (p.trainable)
       c.parameters.push_back(
           {name, value,
-           reinterpret_cast<float *>(run.gradients.data + p.offset),
+           reinterpret_cast<float *>(memory.gradients.data + p.offset),
            elementCount(shapeOf(p.tensor, nullptr))});
     else if (lastOf(name) == "weights")
       c.c = value;
@@ -73,11 +73,11 @@ void ModuleCheck::collect() {
   for (const InputInfo &input : module.inputs)
     if (lastOf(input.buffer.tensor.name) == "weights")
       cases[caseOf(module, input.buffer.tensor.name)].c =
-          reinterpret_cast<float *>(run.arena.data + input.buffer.offset);
+          reinterpret_cast<float *>(memory.arena.data + input.buffer.offset);
   for (const BufferInfo &output : module.outputs)
     if (lastOf(output.tensor.name) == "result") {
       Case &c = cases[caseOf(module, output.tensor.name)];
-      c.y = reinterpret_cast<float *>(run.arena.data + output.offset);
+      c.y = reinterpret_cast<float *>(memory.arena.data + output.offset);
       c.size = elementCount(shapeOf(output.tensor, dims.data()));
     }
   for (auto it = cases.begin(); it != cases.end();)
@@ -92,7 +92,7 @@ void ModuleCheck::fillInputs() {
     // By name, so that other cases do not change what this one gets.
     std::string name = input.buffer.tensor.name;
     std::mt19937 generator(hashBytes(name.data(), name.size()) + rows);
-    std::byte *data = run.arena.data + input.buffer.offset;
+    std::byte *data = memory.arena.data + input.buffer.offset;
     int64_t n = elementCount(shapeOf(input.buffer.tensor, dims.data()));
     for (int64_t i = 0; i < n; ++i) {
       if (input.buffer.tensor.type == DType::F32)
@@ -107,7 +107,7 @@ void ModuleCheck::fillInputs() {
 
 /// Memory without meaning, but for inputs and parameters.
 void ModuleCheck::fresh() {
-  std::memset(run.arena.data, 0xFF, run.arena.size);
+  std::memset(memory.arena.data, 0xFF, memory.arena.size);
   fillInputs();
   forward();
 }
@@ -118,7 +118,7 @@ void ModuleCheck::save() {
     std::vector<int64_t> shape = shapeOf(buffer.tensor, dims.data());
     std::vector<std::byte> bytes(elementCount(shape) *
                                  sizeOf(buffer.tensor.type));
-    std::memcpy(bytes.data(), run.arena.data + buffer.offset, bytes.size());
+    std::memcpy(bytes.data(), memory.arena.data + buffer.offset, bytes.size());
     run.saved.add(prefix + buffer.tensor.name, buffer.tensor.type, shape,
                   std::move(bytes));
   };
@@ -130,7 +130,7 @@ void ModuleCheck::save() {
 
 /// With a loss's denominator 0 its seed is 0, and so is every gradient.
 int ModuleCheck::checkZeroSeed() {
-  std::memset(run.gradients.data, 0, run.gradients.size);
+  std::memset(memory.gradients.data, 0, memory.gradients.size);
   seeds.assign(seeds.size(), 0.0f);
   fresh();
   module.backward(context());
@@ -323,7 +323,7 @@ int ModuleCheck::check() {
     return 1;
   }
   int wrong = checkZeroSeed();
-  std::memset(run.gradients.data, 0, run.gradients.size);
+  std::memset(memory.gradients.data, 0, memory.gradients.size);
   fresh();
   save();
   module.backward(context());

@@ -20,12 +20,14 @@
 #ifndef TEST_E2E_OPS_MODULECHECK_H
 #define TEST_E2E_OPS_MODULECHECK_H
 
+#include "runtime/Comm.h"
 #include "runtime/Program.h"
 #include "runtime/Safetensors.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,10 +50,29 @@ struct Block {
   std::byte *data;
 };
 
+/// A module's regions.
+struct Memory {
+  explicit Memory(const rt::ModuleInfo &module)
+      : arena(module.arenaBytes), scratch(module.scratchBytes),
+        parameters(module.parameterBytes), gradients(module.parameterBytes) {}
+  Block arena, scratch, parameters, gradients;
+};
+
 struct Run {
+  explicit Run(const rt::ProgramInfo &program)
+      : program(program), comm(rt::Comm::start()),
+        group(rt::makeTensorParallel(*comm, {0}, "check")) {
+    for (const rt::ModuleInfo &module : program.modules)
+      modules.push_back(std::make_unique<Memory>(module));
+  }
+  Memory &of(const rt::ModuleInfo &module) {
+    return *modules[size_t(&module - program.modules.data)];
+  }
+
   const rt::ProgramInfo &program;
-  Block arena{program.arenaBytes}, parameters{program.parameterBytes},
-      gradients{program.parameterBytes};
+  std::unique_ptr<rt::Comm> comm;
+  std::shared_ptr<rt::TensorParallel> group;
+  std::vector<std::unique_ptr<Memory>> modules;
   rt::SafetensorsWriter saved;
 };
 
@@ -90,11 +111,10 @@ public:
   /// The first symbol is `rows`, the next ones go the other way.
   ModuleCheck(Run &run, const rt::ModuleInfo &module, int64_t rows,
               bool verbose)
-      : run(run), module(module), rows(rows), verbose(verbose) {
-    for (const rt::SymbolInfo &symbol : module.symbols) {
+      : run(run), module(module), memory(run.of(module)), rows(rows),
+        verbose(verbose) {
+    for (const rt::SymbolInfo &symbol : module.symbols)
       dims.push_back(dims.empty() ? rows : symbol.max - rows);
-      offsets.push_back(0);
-    }
     seeds.assign(run.program.losses.size, kSeed);
     collect();
   }
@@ -108,17 +128,16 @@ private:
   void fillInputs();
   void forward() { module.forward(context()); }
   rt::TaskContext context() {
-    return {run.arena.data,
-            run.parameters.data,
-            run.gradients.data,
-            dims.data(),
-            offsets.data(),
-            0,
-            0,
-            seeds.data(),
-            0,
-            run.program.seed,
-            nullptr};
+    rt::TaskContext context{};
+    context.arena = memory.arena.data;
+    context.scratch = memory.scratch.data;
+    context.parameters = memory.parameters.data;
+    context.gradients = memory.gradients.data;
+    context.dims = dims.data();
+    context.seeds = seeds.data();
+    context.seed = run.program.seed;
+    context.group = run.group.get();
+    return context;
   }
   void fresh();
   void save();
@@ -140,9 +159,10 @@ private:
 
   Run &run;
   const rt::ModuleInfo &module;
+  Memory &memory;
   int64_t rows, count = 0;
   bool verbose;
-  std::vector<int64_t> dims, offsets;
+  std::vector<int64_t> dims;
   std::vector<float> seeds;
   std::map<std::string, Case> cases;
 };

@@ -1,0 +1,168 @@
+//===- Pieces.cpp - tensors that several ranks have parts of --------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Pieces.h"
+#include "runtime/Device.h"
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dt::rt {
+
+namespace {
+
+constexpr const char *kNote = "pieces";
+
+/// Numbers of an untrusted note.
+std::vector<int64_t> numbers(const nlohmann::json &object, const char *key,
+                             const std::string &where) {
+  std::vector<int64_t> list;
+  auto found = object.find(key);
+  bool good = found != object.end() && found->is_array() && found->size() <= 32;
+  if (good)
+    for (const nlohmann::json &v : *found) {
+      good &= v.is_number_unsigned() && v.get<uint64_t>() < (1ull << 40);
+      list.push_back(good ? v.get<int64_t>() : 0);
+    }
+  if (!good)
+    throw Error(where + ": \"" + key + "\" is not a list of numbers");
+  return list;
+}
+
+std::vector<Layout::Cut> readCuts(const nlohmann::json &object,
+                                  const std::string &where) {
+  std::vector<Layout::Cut> cuts;
+  auto found = object.find("cuts");
+  if (found == object.end() || !found->is_array() || found->size() > 32)
+    throw Error(where + ": \"cuts\" is not a list");
+  for (const nlohmann::json &cut : *found) {
+    std::vector<int64_t> n = numbers({{"cut", cut}}, "cut", where);
+    if (n.size() != 4)
+      throw Error(where + ": a cut is not four numbers");
+    cuts.push_back({n[0], n[1], n[2], n[3]});
+  }
+  return cuts;
+}
+
+} // namespace
+
+void PieceWriter::add(const std::string &name, DType type,
+                      const Layout &layout, int64_t begin, int64_t end,
+                      const void *device) {
+  std::vector<std::byte> bytes(size_t(end - begin) * sizeOf(type));
+  device::copyToHost(bytes.data(), device, bytes.size());
+  if (layout.identity() && begin == 0 && end == layout.partElements()) {
+    writer.add(name, type, layout.whole(), std::move(bytes));
+    return;
+  }
+  nlohmann::json cuts = nlohmann::json::array();
+  for (const Layout::Cut &cut : layout.cuts())
+    cuts.push_back({cut.dim, cut.chunk, cut.over, cut.place});
+  std::string key = name + "[" + std::to_string(begin) + "]";
+  notes[key] = {{"tensor", name},
+                {"whole", layout.whole()},
+                {"padded", layout.padded()},
+                {"cuts", cuts},
+                {"flat", {begin, end}}};
+  writer.add(key, type, {end - begin}, std::move(bytes));
+}
+
+uint64_t PieceWriter::write(const std::string &path) {
+  if (!notes.empty())
+    writer.note(kNote, notes.dump());
+  return writer.write(path);
+}
+
+PieceReader::PieceReader(const std::vector<std::string> &paths) {
+  for (const std::string &path : paths) {
+    files.push_back(std::make_unique<SafetensorsFile>(path));
+    const SafetensorsFile &file = *files.back();
+    where = path;
+    nlohmann::json notes = nlohmann::json::object();
+    if (auto text = file.metadata().find(kNote); text != file.metadata().end())
+      notes = nlohmann::json::parse(text->second, nullptr, false);
+    if (!notes.is_object())
+      throw Error(path + ": its note \"pieces\" is not JSON");
+    for (auto &[key, view] : file.tensors()) {
+      auto note = notes.find(key);
+      int64_t elements = elementCount(view.shape);
+      if (note == notes.end()) {
+        pieces[key].push_back(
+            {&file, &view, view.shape, view.shape, {}, 0, elements});
+        continue;
+      }
+      std::string at = path + ": tensor '" + key + "'";
+      if (!note->is_object() || !note->contains("tensor") ||
+          !(*note)["tensor"].is_string())
+        throw Error(at + ": its note is not that of a piece");
+      std::vector<int64_t> flat = numbers(*note, "flat", at);
+      if (flat.size() != 2 || flat[1] < flat[0] || flat[1] - flat[0] != elements)
+        throw Error(at + ": \"flat\" does not fit its size");
+      pieces[(*note)["tensor"].get<std::string>()].push_back(
+          {&file, &view, numbers(*note, "whole", at),
+           numbers(*note, "padded", at), readCuts(*note, at), flat[0],
+           flat[1]});
+    }
+  }
+  if (paths.size() > 1)
+    where += " and the other ranks' files";
+}
+
+std::vector<std::string> PieceReader::names() const {
+  std::vector<std::string> list;
+  for (auto &entry : pieces)
+    list.push_back(entry.first);
+  return list;
+}
+
+const std::vector<PieceReader::Piece> &
+PieceReader::get(const std::string &name) const {
+  auto found = pieces.find(name);
+  if (found == pieces.end())
+    throw Error(where + ": tensor '" + name + "' is missing");
+  return found->second;
+}
+
+std::vector<int64_t> PieceReader::shapeOf(const std::string &name) const {
+  return get(name)[0].whole;
+}
+
+std::vector<std::byte>
+PieceReader::whole(const std::string &name, DType type,
+                   const std::vector<int64_t> &shape) const {
+  int64_t elements = elementCount(shape), filled = 0;
+  size_t size = sizeOf(type);
+  std::vector<std::byte> out(size_t(elements) * size);
+  for (const Piece &piece : get(name)) {
+    std::string at = piece.file->path() + ": tensor '" + name + "'";
+    if (piece.view->type != type || piece.whole != shape)
+      throw Error(at + " is " + dtypeName(piece.view->type) + " " +
+                  shapeText(piece.whole) + ", expected " + dtypeName(type) +
+                  " " + shapeText(shape));
+    // Padding is at most a group's ranks in a dim; a larger one is damage.
+    for (size_t d = 0; d < piece.padded.size() && d < shape.size(); ++d)
+      if (piece.padded[d] > shape[d] + (1 << 20))
+        throw Error(at + ": \"padded\" does not fit its shape");
+    Layout layout(piece.whole, piece.padded, piece.cuts, at);
+    if (piece.end > layout.partElements())
+      throw Error(at + ": \"flat\" lies outside of its part");
+    for (const Layout::Run &run : layout.runs(piece.begin, piece.end)) {
+      std::memcpy(out.data() + size_t(run.whole) * size,
+                  piece.view->data + size_t(run.part - piece.begin) * size,
+                  size_t(run.count) * size);
+      filled += run.count;
+    }
+  }
+  // Pieces do not overlap unless somebody wrote other files than these.
+  if (filled != elements)
+    throw Error(where + ": tensor '" + name + "' has " +
+                std::to_string(filled) + " of " + std::to_string(elements) +
+                " elements");
+  return out;
+}
+
+} // namespace dt::rt

@@ -1,0 +1,177 @@
+//===- Reducer.cpp - sums of gradients over ranks -------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Reducer.h"
+#include "runtime/Device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+namespace dt::rt {
+
+namespace {
+
+bool sameAxes(const Span<CutInfo> &a, const Span<CutInfo> &b) {
+  bool same = a.size == b.size;
+  for (size_t i = 0; same && i < a.size; ++i)
+    same = a[i].over == b[i].over && a[i].stride == b[i].stride;
+  return same;
+}
+
+} // namespace
+
+Reducer::Reducer(
+    const ProgramInfo &program, const Placement &placement,
+    const Ownership &ownership, const Regions &regions, Comm &comm,
+    const std::vector<std::shared_ptr<TensorParallel>> &tensorParallel)
+    : program(program), placement(placement), ownership(ownership),
+      regions(regions), comm(comm), tensorParallel(tensorParallel),
+      replicas(program.modules.size), begun(program.modules.size) {
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    labels.push_back(std::string("gradients ") + program.modules[m].name);
+    if (program.modules[m].wholeBatch || placement.replicas(m) == 1)
+      continue;
+    for (int32_t t = 0; t < placement.tp(m); ++t) {
+      Group *group = comm.group(placement.peers(m, t));
+      if (placement.at(m).runs() && placement.at(m).tp == t)
+        replicas[m] = group;
+    }
+  }
+  makeTies();
+}
+
+/// Ranks with equal indices on the axes that cut the tensor hold the same part.
+/// Its gradient counts once a replica: on the other axes (and ranks of a
+/// whole-batch module) all have the same.
+void Reducer::makeTies() {
+  for (const TieGroup &tie : ownership.ties()) {
+    const ParameterInfo &original = program.parameters[tie.rows[0]];
+    std::map<int64_t, std::set<int>> holders;
+    std::map<int64_t, std::vector<Tie::Copy>> own;
+    for (size_t row : tie.rows) {
+      size_t m = size_t(program.parameters[row].module);
+      for (int32_t d = 0; d < placement.replicas(m); ++d)
+        for (int32_t t = 0; t < placement.tp(m); ++t) {
+          int64_t part = canonicalPlace(original, t);
+          int rank = placement.rankOf(m, d, t);
+          holders[part].insert(rank);
+          if (rank == placement.rank())
+            own[part].push_back(
+                {row, part == t && (d == 0 || !program.modules[m].wholeBatch)});
+        }
+    }
+    for (auto &[part, ranks] : holders) {
+      Group *group = comm.group(std::vector<int>(ranks.begin(), ranks.end()));
+      if (!own[part].empty())
+        ties.push_back({group, own[part]});
+    }
+  }
+}
+
+void Reducer::beginStep() { std::fill(begun.begin(), begun.end(), 0); }
+
+void Reducer::begin(size_t m) {
+  if (begun[m] || !placement.at(m).runs())
+    return;
+  begun[m] = true;
+  sumPartial(m);
+  if (!replicas[m])
+    return;
+  auto *gradients = reinterpret_cast<float *>(regions.at(m).gradients);
+  size_t replica = size_t(placement.at(m).replica),
+         count = size_t(placement.replicas(m));
+  for (const Bucket &bucket : ownership.buckets(m)) {
+    float *data = gradients + bucket.range.begin;
+    size_t block = bucket.range.count / count;
+    pending.push_back(
+        bucket.scatter
+            ? replicas[m]->ireduceScatter(DType::F32, data,
+                                          data + replica * block,
+                                          int64_t(block), labels[m].c_str())
+            : replicas[m]->iallReduce(Reduction::Sum, DType::F32, data, data,
+                                      int64_t(bucket.range.count),
+                                      labels[m].c_str()));
+  }
+}
+
+/// Neighbours with the same partial axes are summed together.
+void Reducer::sumPartial(size_t m) {
+  std::vector<const ParameterInfo *> rows;
+  for (size_t p = 0; p < program.parameters.size; ++p)
+    if (size_t(program.parameters[p].module) == m && ownership.updated(p))
+      rows.push_back(&program.parameters[p]);
+  for (size_t i = 0; i < rows.size();) {
+    const ParameterInfo *first = rows[i], *last = first;
+    size_t end = first->offset + partElements(*first) * sizeof(float);
+    for (++i; i < rows.size() && sameAxes(rows[i]->partial, first->partial) &&
+              rows[i]->offset == (end + 63) / 64 * 64;
+         ++i) {
+      last = rows[i];
+      end = last->offset + partElements(*last) * sizeof(float);
+    }
+    float *data = regions.gradient(*first);
+    for (const CutInfo &axis : first->partial)
+      allReduce(tensorParallel[m].get(), Reduction::Sum, DType::F32, data, data,
+                int64_t((end - first->offset) / sizeof(float)), axis.over,
+                axis.stride);
+  }
+}
+
+void Reducer::sumTie(const Tie &tie) const {
+  size_t count = partElements(program.parameters[tie.copies[0].parameter]);
+  float *sum = regions.gradient(program.parameters[tie.copies[0].parameter]);
+  if (!tie.copies[0].counts)
+    device::zero(sum, count * sizeof(float));
+  for (size_t i = 1; i < tie.copies.size(); ++i) {
+    if (!tie.copies[i].counts)
+      continue;
+    const float *other =
+        regions.gradient(program.parameters[tie.copies[i].parameter]);
+    device::accumulate(sum, other, count);
+  }
+  if (tie.group->size() > 1)
+    tie.group->allReduce(Reduction::Sum, DType::F32, sum, sum, int64_t(count),
+                         "tied gradients");
+  for (size_t i = 1; i < tie.copies.size(); ++i)
+    device::copy(regions.gradient(program.parameters[tie.copies[i].parameter]),
+                 sum, count * sizeof(float));
+}
+
+void Reducer::finish() {
+  for (size_t m = 0; m < program.modules.size; ++m)
+    begin(m);
+  waitAll(pending);
+  pending.clear();
+  for (const Tie &tie : ties)
+    sumTie(tie);
+}
+
+void Reducer::gatherParameters() {
+  std::vector<std::string> names;
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    if (!replicas[m])
+      continue;
+    std::string label = std::string("parameters ") + program.modules[m].name;
+    auto *parameters = reinterpret_cast<float *>(regions.at(m).parameters);
+    size_t replica = size_t(placement.at(m).replica),
+           count = size_t(placement.replicas(m));
+    for (const Bucket &bucket : ownership.buckets(m)) {
+      if (!bucket.scatter)
+        continue;
+      float *data = parameters + bucket.range.begin;
+      size_t block = bucket.range.count / count;
+      pending.push_back(replicas[m]->iallGather(data + replica * block,
+                                                block * sizeof(float), data,
+                                                label.c_str()));
+    }
+  }
+  waitAll(pending);
+  pending.clear();
+}
+
+} // namespace dt::rt

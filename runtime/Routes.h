@@ -1,0 +1,68 @@
+//===- Routes.h - which rows of an edge go from rank to rank ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Pure functions of two parts' items and the sizes of two tensor-parallel
+// groups (docs/parallel.md, "Messages"): both ends of a message evaluate the
+// same one and nobody sends a size.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_ROUTES_H
+#define DT_RUNTIME_ROUTES_H
+
+#include "runtime/data/Assignment.h"
+
+#include <vector>
+
+namespace dt::rt {
+
+/// Rows of a block that follow one another, counted in items.
+struct ItemRun {
+  int64_t first, count;
+  bool operator==(const ItemRun &o) const {
+    return first == o.first && count == o.count;
+  }
+};
+
+/// Of `count` items of a producer those that leave from place `place` of `tp`:
+/// item i leaves from floor(i * tp / count).
+ItemRun leavingFrom(int64_t count, int64_t tp, int64_t place);
+/// Of `count` items of a consumer those that arrive at place `place` of `tp`:
+/// [place * count / tp, (place + 1) * count / tp).
+ItemRun arrivingAt(int64_t count, int64_t tp, int64_t place);
+
+/// Items that go forward from one rank to another: rows in the producer's block
+/// and in the consumer's, ascending; equally many, maybe none. The gradient
+/// goes the same way back.
+struct Route {
+  std::vector<ItemRun> producer, consumer;
+  int64_t items = 0;
+};
+
+/// One end: the items of a replica's part, its ranks, and which of them.
+struct RouteEnd {
+  const Items *items;
+  int64_t tp, place;
+};
+Route routeOf(const RouteEnd &producer, const RouteEnd &consumer);
+
+/// What an edge carries: its item symbols on both ends (-1: one piece), the
+/// item's size without what the dims of a part decide.
+struct EdgeShape {
+  int producerSymbol = -1, consumerSymbol = -1;
+};
+/// Throws Error naming the edge if the two ends count different items.
+EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge);
+
+/// Items of an end of an edge; one for an edge that is one piece.
+const Items &itemsOf(const Assignment &assignment, size_t module,
+                     int64_t microbatch, int32_t replica, int symbol);
+
+/// Of a whole-batch module all ranks have all gradients: the one that gives the
+/// producer's rank its part is this replica of the module.
+int32_t gradientSource(const ModuleInfo &wholeBatch, int producerRank);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_ROUTES_H

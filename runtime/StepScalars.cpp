@@ -1,0 +1,137 @@
+//===- StepScalars.cpp - numbers that a step's ranks agree on -------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/StepScalars.h"
+#include "runtime/Device.h"
+
+#include <cmath>
+
+namespace dt::rt {
+
+StepScalars::StepScalars(const ProgramInfo &program, const Placement &placement,
+                         const Ownership &ownership, const Regions &regions,
+                         Comm &comm)
+    : program(program), placement(placement), ownership(ownership),
+      regions(regions), comm(comm), microbatches(microbatchCount(program)),
+      cells(static_cast<std::byte *>(device::allocate(
+          2 * sizeof(float) * program.losses.size * size_t(microbatches),
+          "losses"))),
+      denominators(program.losses.size), seeds(program.losses.size) {}
+
+StepScalars::~StepScalars() { device::release(cells); }
+
+void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
+  if (comm.size() == 1) {
+    if (!failure.empty())
+      throw CommonError(failure);
+    return;
+  }
+  auto low = [](uint64_t v) { return double(uint32_t(v)); };
+  auto high = [](uint64_t v) { return double(uint32_t(v >> 32)); };
+  std::vector<double> mine = {failure.empty() ? 0.0 : 1.0,
+                              low(program.planHash), high(program.planHash),
+                              low(batchHash), high(batchHash)};
+  std::vector<double> all = comm.allGather(mine);
+  size_t n = mine.size();
+  for (size_t r = 0; r * n < all.size(); ++r)
+    if (all[r * n] != 0)
+      comm.agree(failure); // throws on all ranks
+  for (size_t r = 1; r * n < all.size(); ++r)
+    for (size_t i = 1; i < n; ++i)
+      if (all[r * n + i] != all[i])
+        throw CommonError("rank " + std::to_string(r) +
+                          (i < 3 ? " runs another program than rank 0"
+                                 : " has other data than rank 0: the shards it "
+                                   "reads differ"));
+}
+
+/// Where a number of a microbatch is kept until all are there.
+std::byte *StepScalars::cell(size_t loss, int64_t microbatch,
+                             bool numerator) const {
+  size_t row = (numerator ? program.losses.size : 0) + loss;
+  return cells + sizeof(float) * (row * size_t(microbatches) +
+                                  size_t(microbatch));
+}
+
+void StepScalars::denominator(size_t loss, int64_t microbatch,
+                              const std::byte *value) {
+  device::copy(cell(loss, microbatch, false), value, sizeof(float));
+}
+
+void StepScalars::numerator(size_t loss, int64_t microbatch,
+                            const std::byte *value) {
+  device::copy(cell(loss, microbatch, true), value, sizeof(float));
+}
+
+/// This rank's sums over its parts, where it counts.
+std::vector<double> StepScalars::sums(bool numerators) const {
+  std::vector<float> host(program.losses.size * size_t(microbatches));
+  device::copyToHost(host.data(), cell(0, 0, numerators),
+                     host.size() * sizeof(float));
+  std::vector<double> out(program.losses.size);
+  for (size_t l = 0; l < out.size(); ++l) {
+    const LossInfo &loss = program.losses[l];
+    size_t module = size_t(loss.module);
+    if (!placement.counts(module))
+      continue;
+    int64_t parts = program.modules[module].wholeBatch ? 1 : microbatches;
+    for (int64_t k = 0; k < parts; ++k)
+      out[l] += numerators || loss.denominator
+                    ? double(host[l * size_t(microbatches) + size_t(k)])
+                    : 1.0;
+  }
+  return out;
+}
+
+std::vector<double>
+StepScalars::addRanks(const std::vector<double> &mine) const {
+  if (comm.size() == 1)
+    return mine;
+  std::vector<double> all = comm.allGather(mine), sum(mine.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    sum[i % mine.size()] += all[i];
+  return sum;
+}
+
+const std::vector<float> &StepScalars::makeSeeds() {
+  if (program.losses.size)
+    denominators = addRanks(sums(false));
+  for (size_t l = 0; l < seeds.size(); ++l)
+    seeds[l] = denominators[l] == 0
+                   ? 0.f
+                   : float(double(program.losses[l].weight) / denominators[l]);
+  return seeds;
+}
+
+double StepScalars::sumOfSquares() const {
+  double sum = 0;
+  for (size_t p = 0; p < program.parameters.size; ++p) {
+    if (!ownership.updated(p))
+      continue;
+    for (const OwnedPiece &piece : ownership.owned(p))
+      sum += device::sumOfSquares(regions.gradient(program.parameters[p]) +
+                                      piece.begin,
+                                  size_t(piece.end - piece.begin));
+  }
+  return sum;
+}
+
+void StepScalars::finish(StepResult &result, bool stop) const {
+  std::vector<double> mine = sums(true);
+  mine.push_back(sumOfSquares());
+  mine.push_back(stop ? 1 : 0);
+  std::vector<double> all = addRanks(mine);
+  result.terms.assign(program.losses.size, 0);
+  result.loss = 0;
+  for (size_t l = 0; l < program.losses.size; ++l) {
+    result.terms[l] = denominators[l] == 0 ? 0 : all[l] / denominators[l];
+    result.loss += double(program.losses[l].weight) * result.terms[l];
+  }
+  result.norm = std::sqrt(all[program.losses.size]);
+  result.stop = all[program.losses.size + 1] > 0;
+}
+
+} // namespace dt::rt

@@ -1,0 +1,65 @@
+//===- StepScalars.h - numbers that a step's ranks agree on -----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Loss denominators before the first forward; loss terms and the gradient norm
+// at the end. Each rank gives sums over what it counts, all gather all of them
+// and add in the order of ranks, so everybody has the same bits. These two and
+// the check at the start are a step's only global exchanges.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_STEPSCALARS_H
+#define DT_RUNTIME_STEPSCALARS_H
+
+#include "runtime/Comm.h"
+#include "runtime/Regions.h"
+#include "runtime/Trainer.h"
+
+namespace dt::rt {
+
+class StepScalars {
+public:
+  StepScalars(const ProgramInfo &program, const Placement &placement,
+              const Ownership &ownership, const Regions &regions, Comm &comm);
+  ~StepScalars();
+  StepScalars(const StepScalars &) = delete;
+  StepScalars &operator=(const StepScalars &) = delete;
+
+  /// Whether all ranks have the same plan and the same batch, and none failed to
+  /// get it. Throws CommonError before anything has happened otherwise.
+  void agree(uint64_t batchHash, const std::string &failure) const;
+
+  /// Remembers a denominator, a numerator that a task has left in `value`
+  /// (device memory, one float).
+  void denominator(size_t loss, int64_t microbatch, const std::byte *value);
+  void numerator(size_t loss, int64_t microbatch, const std::byte *value);
+
+  /// All parts' denominators are there: seeds of the backward functions, per
+  /// loss (LossInfo).
+  const std::vector<float> &makeSeeds();
+
+  /// Fills loss, terms and norm; gradients are final. `stop`: whether this rank
+  /// was asked to end; StepResult::stop says whether any was.
+  void finish(StepResult &result, bool stop) const;
+
+private:
+  std::vector<double> sums(bool numerators) const;
+  std::vector<double> addRanks(const std::vector<double> &mine) const;
+  double sumOfSquares() const;
+  std::byte *cell(size_t loss, int64_t microbatch, bool numerator) const;
+
+  const ProgramInfo &program;
+  const Placement &placement;
+  const Ownership &ownership;
+  const Regions &regions;
+  Comm &comm;
+  int64_t microbatches;
+  std::byte *cells; ///< [2][loss][microbatch] floats: denominators, numerators
+  std::vector<double> denominators;
+  std::vector<float> seeds;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_STEPSCALARS_H

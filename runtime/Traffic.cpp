@@ -1,0 +1,169 @@
+//===- Traffic.cpp - how many bytes ranks sent ----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Traffic.h"
+#include "runtime/Error.h"
+#include "runtime/Outputs.h"
+#include "runtime/Routes.h"
+#include "runtime/Safetensors.h"
+#include "runtime/Transfers.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <map>
+
+namespace dt::rt {
+
+namespace {
+
+
+class Expectation {
+public:
+  Expectation(const ProgramInfo &program, const Placement &placement,
+              const Batch &batch, const EdgeInfo &edge)
+      : program(program), placement(placement), batch(batch), edge(edge),
+        shape(edgeShape(program, edge)), from(size_t(edge.from)),
+        to(size_t(edge.to)) {}
+
+  /// Bytes sent from this rank, forward or back.
+  uint64_t bytes(bool gradient) const {
+    uint64_t sum = 0;
+    for (size_t k = 0; k < batch.assignment.modules[from].size(); ++k)
+      sum += bytesOf(int64_t(k), gradient);
+    return sum;
+  }
+
+private:
+  uint64_t bytesOf(int64_t microbatch, bool gradient) const {
+    std::map<int64_t, int> owners; // item -> rank it leaves from
+    for (int32_t a = 0; a < placement.replicas(from); ++a) {
+      const Items &items = itemsOf(batch.assignment, from, microbatch, a,
+                                   shape.producerSymbol);
+      int64_t count = int64_t(items.size());
+      for (int64_t i = 0; i < count; ++i)
+        owners[items[size_t(i)]] = placement.rankOf(
+            from, a, int32_t(i * placement.tp(from) / count));
+    }
+    const ModuleInfo &consumer = program.modules[to];
+    int64_t items = 0;
+    for (int32_t b = 0; b < placement.replicas(to); ++b) {
+      const Items &list =
+          itemsOf(batch.assignment, to, consumer.wholeBatch ? 0 : microbatch, b,
+                  shape.consumerSymbol);
+      int64_t count = int64_t(list.size()), tp = placement.tp(to);
+      for (int64_t j = 0, t = 0; j < count; ++j) {
+        while ((t + 1) * count / tp <= j)
+          ++t;
+        auto owner = owners.find(list[size_t(j)]);
+        if (owner == owners.end())
+          continue;
+        int receiver = placement.rankOf(to, b, int32_t(t));
+        if (gradient && consumer.wholeBatch &&
+            gradientSource(consumer, owner->second) != b)
+          continue;
+        int sender = gradient ? receiver : owner->second;
+        if (sender == placement.rank() && receiver != owner->second)
+          ++items;
+      }
+    }
+    return items ? uint64_t(items) * itemBytes(microbatch, gradient) : 0;
+  }
+
+  uint64_t itemBytes(int64_t microbatch, bool gradient) const {
+    size_t module = gradient ? to : from;
+    const ModuleInfo &info = program.modules[module];
+    const TensorInfo &tensor =
+        gradient ? edge.produced.tensor
+                 : info.outputs[size_t(edge.fromOutput)].tensor;
+    const Part &part =
+        batch.modules[module][info.wholeBatch ? 0 : size_t(microbatch)];
+    std::vector<int64_t> extents = dt::rt::shapeOf(tensor, part.dims.data());
+    if (shape.consumerSymbol >= 0)
+      extents[0] = tensor.shape[0].scale;
+    return uint64_t(elementCount(extents)) * sizeOf(tensor.type);
+  }
+
+  const ProgramInfo &program;
+  const Placement &placement;
+  const Batch &batch;
+  const EdgeInfo &edge;
+  EdgeShape shape;
+  size_t from, to;
+};
+
+} // namespace
+
+std::vector<uint64_t> expectedMessages(const ProgramInfo &program,
+                                       const Placement &placement,
+                                       const Batch &batch) {
+  std::vector<uint64_t> out;
+  for (const EdgeInfo &edge : program.edges) {
+    Expectation expectation(program, placement, batch, edge);
+    out.push_back(expectation.bytes(false));
+    out.push_back(edge.gradient ? expectation.bytes(true) : 0);
+  }
+  return out;
+}
+
+TrafficReport::TrafficReport(const Trainer &trainer, std::string path)
+    : trainer(trainer), path(std::move(path)),
+      expected(2 * trainer.program().edges.size) {}
+
+void TrafficReport::addStep(const Batch &batch) {
+  if (path.empty())
+    return;
+  std::vector<uint64_t> step =
+      expectedMessages(trainer.program(), trainer.placement(), batch);
+  for (size_t i = 0; i < step.size(); ++i)
+    expected[i] += step[i];
+  ++steps;
+}
+
+void TrafficReport::write() {
+  if (path.empty())
+    return;
+  nlohmann::json mine = {{"expected", expected},
+                         {"traffic", nlohmann::json::object()}};
+  for (auto &[label, counted] : trainer.comm().traffic())
+    mine["traffic"][label] = {counted.bytes, counted.calls};
+  std::vector<std::string> all = trainer.comm().allGatherText(mine.dump());
+  onFirstRank(trainer.comm(), {}, [&] {
+    std::vector<uint64_t> wanted(expected.size());
+    std::map<std::string, Traffic> sum;
+    for (const std::string &text : all) {
+      nlohmann::json rank = nlohmann::json::parse(text);
+      for (size_t i = 0; i < wanted.size(); ++i)
+        wanted[i] += rank["expected"][i].get<uint64_t>();
+      for (auto &[label, counted] : rank["traffic"].items()) {
+        sum[label].bytes += counted[0].get<uint64_t>();
+        sum[label].calls += counted[1].get<uint64_t>();
+      }
+    }
+    nlohmann::ordered_json file = {{"steps", steps},
+                                   {"edges", nlohmann::json::array()},
+                                   {"collectives", nlohmann::json::object()}};
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      std::string label =
+          Transfers::label(trainer.program(), i / 2, i % 2 == 1);
+      file["edges"].push_back({{"edge", label.substr(label.find(' ') + 1)},
+                               {"direction", i % 2 ? "gradient" : "forward"},
+                               {"bytes", sum[label].bytes},
+                               {"messages", sum[label].calls},
+                               {"expected", wanted[i]}});
+      sum.erase(label);
+    }
+    for (auto &[label, counted] : sum)
+      file["collectives"][label] = {{"bytes", counted.bytes},
+                                    {"calls", counted.calls}};
+    std::ofstream out(path);
+    out << file.dump(1) << '\n';
+    if (!out.flush())
+      throw Error(path + ": cannot write");
+  });
+}
+
+} // namespace dt::rt

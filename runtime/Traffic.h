@@ -1,0 +1,44 @@
+//===- Traffic.h - how many bytes ranks sent --------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// --traffic: what was counted (Comm::traffic), and beside it, for every edge,
+// what the assignment says must be sent. The latter goes item by item and
+// shares no code with the messages.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_TRAFFIC_H
+#define DT_RUNTIME_TRAFFIC_H
+
+#include "runtime/Trainer.h"
+
+namespace dt::rt {
+
+/// Bytes that this rank must send in a step, [2 * edge + gradient], to others
+/// than itself.
+std::vector<uint64_t> expectedMessages(const ProgramInfo &program,
+                                       const Placement &placement,
+                                       const Batch &batch);
+
+/// Sums over ranks and steps. File: {"steps": n, "edges": [{"edge": "a.x ->
+/// b.y", "direction": "forward" | "gradient", "bytes", "messages",
+/// "expected"}], "collectives": {label: {"bytes", "calls"}}}.
+class TrafficReport {
+public:
+  /// An empty path: does nothing.
+  TrafficReport(const Trainer &trainer, std::string path);
+  void addStep(const Batch &batch);
+  /// All ranks call it; throws CommonError.
+  void write();
+
+private:
+  const Trainer &trainer;
+  std::string path;
+  int64_t steps = 0;
+  std::vector<uint64_t> expected;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_TRAFFIC_H
