@@ -77,8 +77,10 @@ private:
 
 Error Checker::matchUnits() {
   std::vector<StringRef> modules, units = getUnitNames();
+  // What runs over the whole batch runs where its inputs are made.
   for (auto module : program.getOps<dist::ModuleOp>())
-    modules.push_back(module.getSymName());
+    if (!module.getWholeBatch())
+      modules.push_back(module.getSymName());
   for (StringRef unit : units)
     if (!llvm::is_contained(modules, unit))
       return plan.error("units." + unit,
@@ -336,8 +338,9 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   int64_t micro = getMicro(program);
   int64_t most = dist::getItemMax(program, kind).value_or(1);
   StringRef own = module.getItem().value_or("");
+  // Copies keep items with their samples, which may be unlike one another.
   if (kind == own)
-    return divideUp(micro * most, unit.dp);
+    return divideUp(micro, unit.dp) * most;
   // Of what is inside samples: as many as the part's samples hold.
   return own == dist::kSample ? getRowsMax(unit, module, own) * most
                               : micro * most;

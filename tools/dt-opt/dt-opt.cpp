@@ -111,12 +111,12 @@ LogicalResult checkOptions(StringRef output) {
 void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
   StringRef last =
       emitOption == Emit::Timeline ? "schedule" : StringRef(toOption);
-  if (fromOption == "modules" && !planOption.empty())
-    dt::buildApplyPlan(pm, planOption);
   dt::buildPhases(pm, fromOption, last,
                   [&](OpPassManager &pm, StringRef phase) {
-                    if (phase == "import" && !planOption.empty())
+                    if (phase == "modules" && !planOption.empty()) {
                       dt::buildApplyPlan(pm, planOption);
+                      dt::buildModulesUnderPlan(pm);
+                    }
                     if (dt::isReport(emitOption) &&
                         (phase == "differentiate" || phase == "schedule" ||
                          phase == "lower"))
