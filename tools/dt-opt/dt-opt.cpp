@@ -109,8 +109,11 @@ LogicalResult checkOptions(StringRef output) {
 }
 
 void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
-  StringRef last =
-      emitOption == Emit::Timeline ? "schedule" : StringRef(toOption);
+  StringRef last = toOption;
+  // All that a plan's report shows is known before tables are made.
+  if (last.empty() && (emitOption == Emit::Timeline ||
+                       (emitOption == Emit::Plan && !planOption.empty())))
+    last = "schedule";
   dt::buildPhases(pm, fromOption, last,
                   [&](OpPassManager &pm, StringRef phase) {
                     if (phase == "modules" && !planOption.empty()) {
