@@ -105,8 +105,12 @@ LogicalResult ParameterTable::run(const StepPlan &plan) {
   size_t begin = 0;
   for (size_t end : ends) {
     auto first = rows.begin() + begin, last = rows.begin() + end;
-    std::stable_partition(
-        first, last, [](const ParameterRow &row) { return row.trainable; });
+    std::vector<ParameterRow> sorted;
+    for (bool trains : {true, false})
+      std::copy_if(
+          first, last, std::back_inserter(sorted),
+          [&](const ParameterRow &r) { return r.trainable == trains; });
+    std::move(sorted.begin(), sorted.end(), first);
     int64_t offset = 0, trainableEnd = 0;
     for (ParameterRow &row : llvm::make_range(first, last)) {
       row.offset = offset;
