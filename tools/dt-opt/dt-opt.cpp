@@ -16,6 +16,7 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
+#include "passes/modules/Pipeline.h"
 #include "passes/parallel/Pipeline.h"
 #include "passes/schedule/Pipeline.h"
 
