@@ -237,8 +237,8 @@ struct ModuleInfo {
 
 /// A loss term. `numerator` (F32 scalar) is written by the Forward of `module`
 /// for its part. `denominator` writes the part's denominator (F32 scalar) from
-/// raw inputs only and runs for all parts before the first Forward; null: each
-/// part counts 1. `denominatorInputs`: which inputs of the module it reads
+/// raw inputs only and runs for all parts before the first Forward; null: 1,
+/// the term is a sum. `denominatorInputs`: which inputs of the module it reads
 /// (indices): only these are copied beforehand. term = (sum of numerators) /
 /// (sum of denominators), 0 if that is 0; loss = sum of weight * term.
 /// seeds[index in the table] = weight / sum of denominators.

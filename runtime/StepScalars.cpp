@@ -52,8 +52,8 @@ void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
 std::byte *StepScalars::cell(size_t loss, int64_t microbatch,
                              bool numerator) const {
   size_t row = (numerator ? program.losses.size : 0) + loss;
-  return cells + sizeof(float) * (row * size_t(microbatches) +
-                                  size_t(microbatch));
+  return cells +
+         sizeof(float) * (row * size_t(microbatches) + size_t(microbatch));
 }
 
 void StepScalars::denominator(size_t loss, int64_t microbatch,
@@ -75,13 +75,11 @@ std::vector<double> StepScalars::sums(bool numerators) const {
   for (size_t l = 0; l < out.size(); ++l) {
     const LossInfo &loss = program.losses[l];
     size_t module = size_t(loss.module);
-    if (!placement.counts(module))
+    if (!placement.counts(module) || !(numerators || loss.denominator))
       continue;
     int64_t parts = program.modules[module].wholeBatch ? 1 : microbatches;
     for (int64_t k = 0; k < parts; ++k)
-      out[l] += numerators || loss.denominator
-                    ? double(host[l * size_t(microbatches) + size_t(k)])
-                    : 1.0;
+      out[l] += double(host[l * size_t(microbatches) + size_t(k)]);
   }
   return out;
 }
@@ -99,10 +97,13 @@ StepScalars::addRanks(const std::vector<double> &mine) const {
 const std::vector<float> &StepScalars::makeSeeds() {
   if (program.losses.size)
     denominators = addRanks(sums(false));
-  for (size_t l = 0; l < seeds.size(); ++l)
+  for (size_t l = 0; l < seeds.size(); ++l) {
+    if (!program.losses[l].denominator)
+      denominators[l] = 1;
     seeds[l] = denominators[l] == 0
                    ? 0.f
                    : float(double(program.losses[l].weight) / denominators[l]);
+  }
   return seeds;
 }
 

@@ -132,10 +132,9 @@ std::string mpiSetting(bool ranks) {
   return ranks ? "" : "option(DT_MPI \"Run as several ranks if MPI is found\" OFF) # the plan has one rank\n";
 }
 
-/// One rt.rank a rank.
 static bool hasManyRanks(rt::ProgramOp program) {
-  auto isRank = [](Operation &op) { return op.getName().getStringRef() == "rt.rank"; };
-  return llvm::count_if(program.getBody().front(), isRank) > 1;
+  auto ranks = program.getBody().getOps<rt::RankOp>();
+  return std::distance(ranks.begin(), ranks.end()) > 1;
 }
 
 LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {

@@ -103,8 +103,8 @@ def Dist_LossOp : Dist_TopOp<"loss", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let summary = "a term of the loss: weight * sum of numerators / sum of denominators";
   let description = [{
     `dist.loss "text" in @llm numerator "loss.text" denominator @"text.denominator" weight 1.0`. The numerator is the result of `@forward` of that name, a `tensor<f32>` for the part at hand. The denominator is a
-    function of the module from raw inputs to `tensor<f32>`, run for all parts of the global batch before the first forward. Without one every part counts 1, which is
-    exact only if there is one part.
+    function of the module from raw inputs to `tensor<f32>`, run for all parts of the global batch before the first forward. Without one the term is the
+    sum of its numerators.
   }];
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$module, StrAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator, F64Attr:$weight);
   let hasVerifier = 1;

@@ -23,3 +23,8 @@ void dt::buildModulesPipeline(mlir::OpPassManager &pm) {
   pm.addPass(modules::createFindModules());
   pm.addPass(modules::createVerifyModules());
 }
+
+void dt::buildModulesUnderPlan(mlir::OpPassManager &pm) {
+  pm.addPass(modules::createCutContrastive());
+  pm.addPass(modules::createVerifyModules());
+}

@@ -18,6 +18,10 @@ namespace dt {
 /// outlined.
 void buildModulesPipeline(mlir::OpPassManager &pm);
 
+/// What changes once a plan is known, which names the modules that are there
+/// now: replicas cut the batch too.
+void buildModulesUnderPlan(mlir::OpPassManager &pm);
+
 void registerModulesPasses();
 
 } // namespace dt

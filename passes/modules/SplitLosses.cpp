@@ -228,7 +228,7 @@ public:
       : loss(loss), module(module), forward(module.getForward()),
         b(forward.getBody().front().getTerminator()) {}
 
-  void build(const LossTerm &term, unsigned index, unsigned total, int64_t parts);
+  void build(const LossTerm &term, unsigned index, unsigned total);
 
 private:
   Value sum(OpBuilder &builder, Value value);
@@ -292,8 +292,7 @@ void TermBuilder::denominator(const LossTerm &term, StringRef name) {
   func::ReturnOp::create(inner, loc, result);
 }
 
-void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total,
-                        int64_t parts) {
+void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total) {
   Location loc = loss.getLoc();
   std::string name = loss.getName().str();
   if (total > 1)
@@ -314,9 +313,7 @@ void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total,
     denominator(term, name + ".denominator");
     symbol = FlatSymbolRefAttr::get(b.getContext(), name + ".denominator");
   }
-  // Without a denominator every part counts 1.
-  double weight = loss.getWeight().convertToDouble() * term.weight *
-                  (divided ? 1 : double(parts));
+  double weight = loss.getWeight().convertToDouble() * term.weight;
   OpBuilder top(loss);
   dist::LossOp::create(top, loc, top.getStringAttr(name), loss.getModuleAttr(),
                        top.getStringAttr(output), symbol,
@@ -342,13 +339,12 @@ struct SplitLossesPass : impl::SplitLossesBase<SplitLossesPass> {
     LossSplit split = splitLoss(terminator->getOperand(position), analysis);
     if (split.culprit || split.terms.empty())
       return;
-    int64_t parts = dist::getNumMicrobatches(getOperation());
     // The numerator's place is free for the first term's.
     terminator->eraseOperand(position);
     (void)forward.eraseResult(position);
     TermBuilder builder(loss, module);
     for (auto [i, term] : llvm::enumerate(split.terms))
-      builder.build(term, i, split.terms.size(), parts);
+      builder.build(term, i, split.terms.size());
     loss.erase();
   }
 };

@@ -59,6 +59,7 @@ private:
   dist::ModuleOp moduleOf(const UnitEntry &unit) {
     return program.lookupSymbol<dist::ModuleOp>(unit.name);
   }
+  bool isIntoHead(dist::EdgeOp edge);
   const UnitEntry &unitOf(StringRef module) {
     return *llvm::find_if(
         plan.units, [&](const UnitEntry &unit) { return unit.name == module; });
@@ -75,10 +76,17 @@ private:
   int64_t micro;
 };
 
+/// Into a module over the whole batch, which is no unit of the plan.
+bool Checker::isIntoHead(dist::EdgeOp edge) {
+  return program.lookupSymbol<dist::ModuleOp>(edge.getTarget()).getWholeBatch();
+}
+
 Error Checker::matchUnits() {
   std::vector<StringRef> modules, units = getUnitNames();
+  // What runs over the whole batch runs where its inputs are made.
   for (auto module : program.getOps<dist::ModuleOp>())
-    modules.push_back(module.getSymName());
+    if (!module.getWholeBatch())
+      modules.push_back(module.getSymName());
   for (StringRef unit : units)
     if (!llvm::is_contained(modules, unit))
       return plan.error("units." + unit,
@@ -106,7 +114,7 @@ Error Checker::choosePace() {
   };
   int best = -1;
   for (auto module : program.getOps<dist::ModuleOp>())
-    if (rank(module) > best) {
+    if (!module.getWholeBatch() && rank(module) > best) {
       best = rank(module);
       plan.pace = module.getSymName().str();
     }
@@ -223,6 +231,8 @@ Error Checker::checkRows() {
 }
 
 Error Checker::checkEdge(dist::EdgeOp edge) {
+  if (isIntoHead(edge))
+    return Error::success();
   const UnitEntry &from = unitOf(edge.getSource()),
                   &to = unitOf(edge.getTarget());
   auto module = moduleOf(to);
@@ -295,18 +305,19 @@ schedule::Problem Checker::makeProblem() {
     ends[unit.name] = {first, int(problem.stages.size()) - 1};
   }
   for (auto edge : program.getOps<dist::EdgeOp>())
-    problem.edges.push_back({ends[edge.getSource()].second,
-                             ends[edge.getTarget()].first,
-                             0,
-                             true,
-                             {},
-                             0});
+    if (!isIntoHead(edge))
+      problem.edges.push_back({ends[edge.getSource()].second,
+                               ends[edge.getTarget()].first,
+                               0,
+                               true,
+                               {},
+                               0});
   return problem;
 }
 
 Error Checker::trySchedule() {
   schedule::Registry registry;
-  // A batch-sync is not there yet.
+  // Heads run where their inputs are made, which the cut into stages says.
   if (registry.find(plan.schedule)->traits.needsBatchSync)
     return Error::success();
   schedule::Problem problem = makeProblem();
@@ -336,8 +347,9 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   int64_t micro = getMicro(program);
   int64_t most = dist::getItemMax(program, kind).value_or(1);
   StringRef own = module.getItem().value_or("");
+  // Copies keep items with their samples, which may be unlike one another.
   if (kind == own)
-    return divideUp(micro * most, unit.dp);
+    return divideUp(micro, unit.dp) * most;
   // Of what is inside samples: as many as the part's samples hold.
   return own == dist::kSample ? getRowsMax(unit, module, own) * most
                               : micro * most;

@@ -8,6 +8,7 @@
 """CASES: what layouts.py tries."""
 
 CASES = []
+SPLIT = {"split": "auto"}  # one graph, cut into the modules it holds
 
 
 def case(name, model, samples, micro, plan, **more):
@@ -27,7 +28,7 @@ case("gpt2-dp3-uneven", "gpt2", 7, 5, "model:dp=3")
 case("unet-dp2", "unet", 4, 4, "model:dp=2")
 case("unet-tp2", "unet", 4, 4, "model:tp=2", subset=True)
 case("unet-pp2", "unet", 4, 1, "model:pp=2", subset=True)
-case("clip-dp2", "clip", 8, 4, "model.image:dp=2 model.text:dp=2,ranks=0-1")
+case("clip-dp2", "clip", 8, 4, "model_vision_model:dp=2 model_text_model:dp=2,ranks=0-1", patch=SPLIT)
 
 # Schedules.
 for schedule in ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "accumulate"):
@@ -62,14 +63,15 @@ for mode in ("intra", "inter", "both"):
 case("mllm-zb", "mllm", 12, 2, "vision: llm:pp=2 generator: | schedule=zb")
 
 # A contrastive loss is exact over the whole batch.
-case("clip-towers", "clip", 8, 2, "model.image: model.text:", subset=True)
-case("clip-towers-dp", "clip", 12, 4, "model.image:dp=2 model.text:dp=3")
-case("clip-towers-pp2", "clip", 8, 2, "model.image:pp=2 model.text:pp=2 | schedule=distmm-pipe")
-case("clip-towers-tp2", "clip", 8, 4, "model.image:tp=2 model.text:tp=2")
+case("clip-towers", "clip", 8, 2, "model_vision_model: model_text_model:", subset=True, patch=SPLIT)
+case("clip-towers-dp", "clip", 12, 4, "model_vision_model:dp=2 model_text_model:dp=3", patch=SPLIT)
+case("clip-towers-pp2", "clip", 8, 2, "model_vision_model:pp=2 model_text_model:pp=2 | schedule=distmm-pipe", patch=SPLIT)
+case("clip-towers-tp2", "clip", 8, 4, "model_vision_model:tp=2 model_text_model:tp=2", patch=SPLIT)
 
 # One graph with fixed images: tensor and pipeline parallel only.
 case("llava-tp2", "llava", 3, 3, "model:tp=2")
 case("llava-pp2", "llava", 3, 3, "model:pp=2")
+case("llava-modules", "llava", 3, 3, "model_vision_tower:tp=2 model_language_model:pp=2", patch=SPLIT, subset=True)
 case("llava-tp2-pp2", "llava", 3, 3, "model:tp=2,pp=2")
 
 # What cannot be.
@@ -77,5 +79,5 @@ case("no-such-unit", "gpt2", 4, 4, "modle:dp=2", refused="modle")
 case("more-stages-than-cuts", "gpt2", 4, 4, "model:pp=400", refused="stages", subset=True)
 case("dp-beyond-micro", "gpt2", 4, 2, "model:dp=4", refused="dp")
 case("unknown-schedule", "gpt2", 4, 2, "model:pp=2 | schedule=2f2b", refused="2f2b.*1f1b")
-case("vpp-needs-a-schedule", "gpt2", 4, 2, "model:pp=2,vpp=2 | schedule=zb-h1", refused="vpp")
+case("zb-v-needs-vpp", "gpt2", 4, 2, "model:pp=2 | schedule=zb-v", refused="zb-v")
 case("llava-dp2", "llava", 3, 3, "model:dp=2", refused="pixel_values.*3")

@@ -50,6 +50,7 @@ std::string dt::getHelpHeader() {
   dt-opt model.onnx --loss=cross_entropy:logits --batch=8 --emit=exe -o DIR
                                                  compile one model, no recipe; build it
   dt-opt recipe.json --emit=plan                 parameters, FLOPs and memory
+  dt-opt recipe.json --plan=plan.json --emit=…   for many ranks (docs/plan.md)
   dt-opt recipe.json --emit=memory -o mem.svg    a picture of the arena
   dt-opt FILE --PASS...                          run passes; FILE may be .mlir, .onnx or .json
 

@@ -36,6 +36,7 @@ struct CollectReport
   StringRef getArgument() const override { return "collect-report"; }
   void runOnOperation() override {
     dt::addCosts(getOperation(), *report);
+    dt::addPlan(getOperation(), *report);
     dt::addMemory(getOperation(), *report);
     markAllAnalysesPreserved();
   }

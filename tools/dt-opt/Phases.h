@@ -22,7 +22,7 @@ void registerDialects(mlir::DialectRegistry &registry);
 /// All passes (ours and MLIR's general ones) and the phases' pipelines.
 void registerPasses();
 
-/// "import", "modules", "outline", "differentiate", "optimize", "lower".
+/// "import", "modules", "outline", "stages", "differentiate", …
 bool isPhase(llvm::StringRef name);
 std::string getPhaseNames();
 /// Adds the phases from `first` to `last`, both included; empty: from the

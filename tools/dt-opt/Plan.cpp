@@ -11,6 +11,8 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
+#include <map>
+
 using namespace dt;
 
 namespace {
@@ -19,9 +21,10 @@ std::string number(std::optional<int64_t> value) {
   return value ? llvm::formatv("{0:N}", *value).str() : "-";
 }
 
-/// Columns as wide as their widest cell; the first three are words.
+/// Columns as wide as their widest cell; the first `words` are
+/// words.
 void printTable(llvm::ArrayRef<std::vector<std::string>> rows,
-                llvm::raw_ostream &os) {
+                llvm::raw_ostream &os, size_t words = 3) {
   std::vector<size_t> width;
   for (auto &row : rows)
     for (auto [i, cell] : llvm::enumerate(row)) {
@@ -32,15 +35,91 @@ void printTable(llvm::ArrayRef<std::vector<std::string>> rows,
     std::string line;
     for (auto [i, cell] : llvm::enumerate(row)) {
       std::string space(width[i] - cell.size(), ' ');
-      line += (i ? "  " : "") + (i < 3 ? cell + space : space + cell);
+      line += (i ? "  " : "") + (i < words ? cell + space : space + cell);
     }
     os << llvm::StringRef(line).rtrim() << "\n";
   }
 }
 
+/// "0-3", "0,2": ranks as a plan names them.
+std::string rangeOf(llvm::ArrayRef<int64_t> ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1)
+      ++end;
+    text += (i ? "," : "") + std::to_string(ranks[i]);
+    if (end - i > 1)
+      text += "-" + std::to_string(ranks[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+void printModules(const ProgramReport &report, llvm::raw_ostream &os) {
+  std::vector<std::vector<std::string>> rows = {
+      {"module", "item", "ranks", "tp", "dp", "zero", "trainable", "frozen",
+       "forward FLOPs", "backward FLOPs", "microbatch bytes", "at once",
+       "sent bytes"}};
+  for (const ModuleReport &m : report.modules)
+    rows.push_back({m.name, m.item, rangeOf(m.ranks), number(m.tp),
+                    number(m.dp), number(m.zero), number(m.trainable),
+                    number(m.frozen), number(m.forwardFlops),
+                    number(m.backwardFlops), number(m.slotBytes),
+                    number(m.slots), number(m.sentBytes)});
+  printTable(rows, os);
+}
+
+/// Ranks that hold the same share a row.
+void printRanks(const ProgramReport &report, llvm::raw_ostream &os) {
+  std::map<std::vector<std::string>, std::vector<int64_t>> groups;
+  for (int64_t rank = 0; rank < report.plan->ranks; ++rank) {
+    int64_t sums[4] = {0, 0, 0, 0}, total = 0;
+    std::string names;
+    for (const ModuleReport &m : report.modules) {
+      if (!llvm::is_contained(m.ranks, rank))
+        continue;
+      names += (names.empty() ? "" : " ") + m.name;
+      for (int i = 0; i < 3; ++i)
+        sums[i] += m.stateBytes[i];
+      sums[3] += m.slotBytes * m.slots;
+      total += m.getBytes();
+    }
+    groups[{names, number(sums[0]), number(sums[1]), number(sums[2]),
+            number(sums[3]), number(total)}]
+        .push_back(rank);
+  }
+  std::map<int64_t, std::vector<std::string>> ordered;
+  for (auto &[cells, ranks] : groups) {
+    std::vector<std::string> row = {rangeOf(ranks)};
+    row.insert(row.end(), cells.begin(), cells.end());
+    ordered[ranks[0]] = row;
+  }
+  std::vector<std::vector<std::string>> rows = {{"rank", "runs", "parameters",
+                                                 "gradients", "optimizer",
+                                                 "activations", "bytes"}};
+  for (auto &[first, row] : ordered)
+    rows.push_back(row);
+  printTable(rows, os, 2);
+}
+
+void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
+  printModules(report, os);
+  os << "\nOf one rank: parameters in elements, FLOPs of a step, bytes of a "
+        "microbatch, how many of these stand at once,\nand what a replica "
+        "sends on of each; all at the bounds of a part.\n\n";
+  printRanks(report, os);
+  os << llvm::formatv("\nschedule {0}, {1} microbatches: bubble {2:f1} % at "
+                      "nominal rates\n",
+                      report.plan->schedule, report.getMicrobatches(),
+                      100 * report.plan->bubble);
+}
+
 } // namespace
 
 void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
+  if (report.plan)
+    return printPlanned(report, os);
   std::vector<std::vector<std::string>> rows = {
       {"module", "role", "item", "trainable", "frozen", "forward FLOPs",
        "backward FLOPs", "buffer bytes", "scratch bytes"}};
@@ -72,49 +151,171 @@ void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
        << " bytes, and as many for gradients and each optimizer moment.\n";
 }
 
-void dt::printPlanJson(const ProgramReport &report, llvm::raw_ostream &os) {
-  llvm::json::OStream json(os, 2);
-  auto known = [&](llvm::StringRef key, std::optional<int64_t> value) {
-    if (value)
-      json.attribute(key, *value);
-  };
-  json.object([&] {
-    json.attribute("version", 1);
-    json.attribute("ranks", 1);
-    json.attribute("microbatches", report.getMicrobatches());
-    json.attributeObject("units", [&] {
-      for (const ModuleReport &m : report.modules)
-        json.attributeObject(m.name, [&] {
-          for (llvm::StringRef key : {"tp", "dp", "pp", "vpp"})
-            json.attribute(key, 1);
-          json.attribute("ranks", llvm::json::Array{0});
-          json.attributeObject("rows_max", [&] {
-            for (auto &[item, max] : m.rowsMax)
-              json.attribute(item, max);
-          });
-          json.attribute("sub", 1);
-          json.attribute("save", m.save);
-          json.attribute("zero", 0);
-          json.attributeObject("predicted", [&] {
-            json.attribute("trainable", m.trainable);
-            json.attribute("frozen", m.frozen);
-            known("forward_flops", m.forwardFlops);
-            known("backward_flops", m.backwardFlops);
-            if (report.hasMemory) {
-              json.attribute("buffer_bytes", m.bufferBytes);
-              json.attribute("scratch_bytes", m.scratchBytes);
-            }
-          });
-        });
+namespace {
+
+/// A unit of a plan from its stages.
+struct Unit {
+  std::string name;
+  std::vector<const ModuleReport *> stages;
+
+  /// Stages on ranks of their own; the others are further rounds.
+  int64_t getPositions() const {
+    size_t pp = 1;
+    while (pp < stages.size() &&
+           llvm::none_of(
+               llvm::ArrayRef(stages).take_front(pp),
+               [&](auto *stage) { return stage->ranks == stages[pp]->ranks; }))
+      ++pp;
+    return int64_t(pp);
+  }
+};
+
+/// What runs over the whole batch is not planned: its ranks follow.
+std::vector<Unit> getUnits(const ProgramReport &report) {
+  std::vector<Unit> units;
+  for (const ModuleReport &m : report.modules) {
+    if (m.wholeBatch)
+      continue;
+    llvm::StringRef name = m.unit.empty() ? m.name : m.unit;
+    auto known = llvm::find_if(
+        units, [&](const Unit &unit) { return unit.name == name; });
+    if (known == units.end())
+      known = units.insert(known, {name.str(), {}});
+    known->stages.push_back(&m);
+  }
+  return units;
+}
+
+class JsonPrinter {
+public:
+  JsonPrinter(const ProgramReport &report, llvm::raw_ostream &os)
+      : report(report), json(os, 2) {}
+
+  void print() {
+    std::vector<Unit> units = getUnits(report);
+    json.object([&] {
+      json.attribute("version", 1);
+      json.attribute("ranks", report.plan ? report.plan->ranks : 1);
+      json.attribute("microbatches", report.getMicrobatches());
+      if (report.plan)
+        json.attribute("pace", report.plan->pace);
+      json.attributeObject("units", [&] {
+        for (const Unit &unit : units)
+          json.attributeObject(unit.name, [&] { printUnit(unit); });
+      });
+      json.attributeArray("pipelines", [&] { printPipeline(units); });
+      if (report.plan)
+        printChoices(*report.plan);
+      json.attributeObject("predicted", [&] { printPrediction(); });
     });
-    json.attributeObject("predicted", [&] {
-      json.attribute("global_batch", report.globalBatch);
-      json.attribute("micro_batch", report.microBatch);
-      if (report.hasMemory) {
-        json.attribute("arena_bytes", report.arenaBytes);
-        json.attribute("parameter_bytes", report.parameterBytes);
-      }
-    });
+  }
+
+private:
+  void printUnit(const Unit &unit);
+  void printCosts(const Unit &unit);
+  void printPipeline(llvm::ArrayRef<Unit> units);
+  void printChoices(const PlanReport &plan);
+  void printPrediction();
+
+  const ProgramReport &report;
+  llvm::json::OStream json;
+};
+
+void JsonPrinter::printUnit(const Unit &unit) {
+  const ModuleReport &first = *unit.stages[0];
+  int64_t pp = unit.getPositions();
+  json.attribute("tp", first.tp);
+  json.attribute("dp", first.dp);
+  json.attribute("pp", pp);
+  json.attribute("vpp", int64_t(unit.stages.size()) / pp);
+  json.attributeArray("ranks", [&] {
+    if (first.ranks.empty())
+      json.value(0);
+    for (int64_t i = 0; i < pp; ++i)
+      for (int64_t rank : unit.stages[i]->ranks)
+        json.value(rank);
   });
+  std::map<std::string, int64_t> rows;
+  for (const ModuleReport *stage : unit.stages)
+    for (auto &[item, max] : stage->rowsMax)
+      rows[item] = max;
+  json.attributeObject("rows_max", [&] {
+    for (auto &[item, max] : rows)
+      json.attribute(item, max);
+  });
+  json.attribute("sub", 1);
+  if (first.runAhead)
+    json.attribute("run_ahead", first.runAhead);
+  json.attribute("save", first.save);
+  json.attribute("zero", first.zero);
+  json.attributeObject("predicted", [&] { printCosts(unit); });
+}
+
+void JsonPrinter::printCosts(const Unit &unit) {
+  ModuleReport sum;
+  int64_t forward = 0, backward = 0, bytes = 0, sent = 0;
+  for (const ModuleReport *m : unit.stages) {
+    sum.trainable += m->trainable;
+    sum.frozen += m->frozen;
+    sum.bufferBytes += m->bufferBytes;
+    sum.scratchBytes = std::max(sum.scratchBytes, m->scratchBytes);
+    forward += m->forwardFlops.value_or(0);
+    backward += m->backwardFlops.value_or(0);
+    bytes = std::max(bytes, m->getBytes());
+    sent += m->sentBytes;
+  }
+  json.attribute("trainable", sum.trainable);
+  json.attribute("frozen", sum.frozen);
+  json.attribute("forward_flops", forward);
+  json.attribute("backward_flops", backward);
+  if (report.plan) {
+    json.attribute("rank_bytes", bytes);
+    json.attribute("sent_bytes", sent);
+  }
+  if (report.hasMemory) {
+    json.attribute("buffer_bytes", sum.bufferBytes);
+    json.attribute("scratch_bytes", sum.scratchBytes);
+  }
+}
+
+void JsonPrinter::printPipeline(llvm::ArrayRef<Unit> units) {
+  json.object([&] {
+    json.attributeArray("units", [&] {
+      for (const Unit &unit : units)
+        json.value(unit.name);
+    });
+    json.attribute("schedule",
+                   report.plan ? report.plan->schedule : "accumulate");
+  });
+}
+
+void JsonPrinter::printChoices(const PlanReport &plan) {
+  json.attribute("reorder", plan.reorder);
+  json.attribute("bucket_bytes", plan.bucketBytes);
+  json.attribute("receive_depth", plan.depth);
+  if (!plan.memory.empty())
+    json.attributeArray("memory", [&] {
+      for (int64_t bytes : plan.memory)
+        json.value(bytes);
+    });
+}
+
+void JsonPrinter::printPrediction() {
+  json.attribute("global_batch", report.globalBatch);
+  json.attribute("micro_batch", report.microBatch);
+  if (report.plan) {
+    json.attribute("nominal_ns", report.plan->wall);
+    json.attribute("bubble_wall", report.plan->bubble);
+  }
+  if (report.hasMemory) {
+    json.attribute("arena_bytes", report.arenaBytes);
+    json.attribute("parameter_bytes", report.parameterBytes);
+  }
+}
+
+} // namespace
+
+void dt::printPlanJson(const ProgramReport &report, llvm::raw_ostream &os) {
+  JsonPrinter(report, os).print();
   os << "\n";
 }

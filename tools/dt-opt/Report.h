@@ -37,6 +37,30 @@ struct ModuleReport {
   std::string save = "vjp";
   /// Buffers between tasks, all slots; largest scratch of its stage functions.
   int64_t bufferBytes = 0, scratchBytes = 0;
+
+  // With a plan; sizes and FLOPs are then those of one rank.
+  std::string unit;
+  int64_t stage = 0, tp = 1, dp = 1, zero = 0, runAhead = 0;
+  std::vector<int64_t> ranks;
+  int64_t stateBytes[3] = {0, 0, 0}; ///< parameters, gradients, optimizer
+  /// Inputs, outputs, residuals and edges' gradients of a microbatch, how many
+  /// of these stand at once on the rank that has most.
+  int64_t slotBytes = 0, slots = 1;
+  /// What a replica sends to other modules a microbatch, forward.
+  int64_t sentBytes = 0;
+
+  int64_t getBytes() const {
+    return stateBytes[0] + stateBytes[1] + stateBytes[2] + slotBytes * slots;
+  }
+};
+
+/// What dist.plan says, and what its schedule is expected to take.
+struct PlanReport {
+  int64_t ranks = 1, bucketBytes = 0, depth = 0;
+  std::string schedule, pace, reorder;
+  std::vector<int64_t> memory;
+  int64_t wall = 0; ///< nominal ns of a step, without its end
+  double bubble = 0;
 };
 
 /// A buffer of the arena in one slot.
@@ -49,6 +73,7 @@ struct BlockReport {
 struct ProgramReport {
   int64_t globalBatch = 1, microBatch = 1;
   std::vector<ModuleReport> modules;
+  std::optional<PlanReport> plan;
   bool hasMemory = false; ///< the IR was lowered: what follows is known
   int64_t arenaBytes = 0, parameterBytes = 0, scratchOffset = 0,
           scratchBytes = 0;
@@ -65,6 +90,9 @@ struct ProgramReport {
 
 /// Adds parameters and FLOPs of the dist.modules in `program`.
 void addCosts(mlir::ModuleOp program, ProgramReport &report);
+/// Adds who runs what, if there is a dist.plan, and what it takes. After
+/// addCosts.
+void addPlan(mlir::ModuleOp program, ProgramReport &report);
 /// Adds what stands in the arena of the rt.program in `program`, if there is
 /// one.
 void addMemory(mlir::ModuleOp program, ProgramReport &report);

@@ -16,6 +16,7 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
+#include "passes/modules/Pipeline.h"
 #include "passes/parallel/Pipeline.h"
 #include "passes/schedule/Pipeline.h"
 
@@ -109,14 +110,17 @@ LogicalResult checkOptions(StringRef output) {
 }
 
 void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
-  StringRef last =
-      emitOption == Emit::Timeline ? "schedule" : StringRef(toOption);
-  if (fromOption == "modules" && !planOption.empty())
-    dt::buildApplyPlan(pm, planOption);
+  StringRef last = toOption;
+  // All that a plan's report shows is known before tables are made.
+  if (last.empty() && (emitOption == Emit::Timeline ||
+                       (emitOption == Emit::Plan && !planOption.empty())))
+    last = "schedule";
   dt::buildPhases(pm, fromOption, last,
                   [&](OpPassManager &pm, StringRef phase) {
-                    if (phase == "import" && !planOption.empty())
+                    if (phase == "modules" && !planOption.empty()) {
                       dt::buildApplyPlan(pm, planOption);
+                      dt::buildModulesUnderPlan(pm);
+                    }
                     if (dt::isReport(emitOption) &&
                         (phase == "differentiate" || phase == "schedule" ||
                          phase == "lower"))

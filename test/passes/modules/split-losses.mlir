@@ -71,7 +71,7 @@ dist.module @m {
   }
 }
 // CHECK-DAG: dist.loss "l.0" in @m numerator "loss.l.0" denominator @l.0.denominator weight 1.000000e+00
-// CHECK-DAG: dist.loss "l.1" in @m numerator "loss.l.1" weight -2.000000e+00
+// CHECK-DAG: dist.loss "l.1" in @m numerator "loss.l.1" weight -1.000000e+00
 dist.loss "l" in @m numerator "loss.l" weight 1.0
 dist.batch global 4 micro 2
 

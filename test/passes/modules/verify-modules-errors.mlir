@@ -120,3 +120,15 @@ dist.module @n {
 }
 dist.edge @m "y" to @n "x"
 dist.batch global 4 micro 2
+
+// -----
+
+// Several replicas cut the batch, too.
+// expected-error @+1 {{input 'pixels' of module 'm' has the fixed dim 3 where items should be counted}}
+dist.module @m of "sample" attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 0, 1>} {
+  nn.dim @batch of "sample" max 4
+  func.func @forward(%x: tensor<3x4xf32> {nn.name = "pixels"}) -> (tensor<3x4xf32> {nn.name = "y"}) {
+    return %x : tensor<3x4xf32>
+  }
+}
+dist.batch global 4 micro 4

@@ -1,0 +1,100 @@
+//===- PlanReport.cpp - Who runs what, and what it takes ---------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Read after scheduling, where shapes are those of one rank and operators still
+// have costs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tools/dt-opt/Report.h"
+
+#include "passes/parallel/Memory.h"
+#include "passes/parallel/Passes.h"
+#include "passes/schedule/Communicate.h"
+
+using namespace mlir;
+
+namespace dt {
+
+namespace {
+
+/// Bytes of a module's output at the bounds of its dims.
+double getOutputBytes(dist::ModuleOp module, StringRef output,
+                      parallel::Costs &costs) {
+  for (StringRef name : {"forward.fwd", "forward"})
+    if (auto function = module.lookupSymbol<func::FuncOp>(name))
+      if (auto i = dist::ModuleOp::findResult(function, output))
+        return costs.bytesOf(function.getResultTypes()[*i]);
+  return 0;
+}
+
+void addModule(dist::ModuleOp module, ModuleReport &entry) {
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  dist::Placement placement(module);
+  entry.unit = placement.unit.str();
+  entry.stage = placement.stage;
+  entry.tp = placement.tp;
+  entry.dp = placement.dp;
+  entry.zero = placement.zero;
+  entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
+  if (auto ahead = module->getAttrOfType<IntegerAttr>(parallel::kRunAheadAttr))
+    entry.runAhead = ahead.getInt();
+  parallel::StateBytes state = parallel::getStateBytes(module);
+  entry.stateBytes[0] = state.parameters;
+  entry.stateBytes[1] = state.gradients;
+  entry.stateBytes[2] = state.optimizer;
+  parallel::Costs costs(module);
+  entry.slotBytes = parallel::toTime(parallel::getSlotBytes(module, costs));
+  double sent = 0;
+  for (auto edge : program.getOps<dist::EdgeOp>())
+    if (edge.getSource() == module.getSymName())
+      sent += getOutputBytes(module, edge.getOutput(), costs);
+  entry.sentBytes = parallel::toTime(sent);
+}
+
+void addSchedule(mlir::ModuleOp program, ProgramReport &report) {
+  auto solution = dist::getOnly<sched::SolutionOp>(program);
+  auto problemOp = dist::getOnly<sched::ProblemOp>(program);
+  if (!solution || !problemOp)
+    return;
+  for (auto run : solution.getOps<sched::RankOp>())
+    for (auto task : run.getOps<sched::RunOp>()) {
+      ModuleReport &entry = report.getModule(task.getStage());
+      entry.slots = std::max<int64_t>(entry.slots,
+                                      int64_t(task.getSlot().value_or(0)) + 1);
+    }
+  schedule::Problem problem = problemOp.getProblem();
+  schedule::Graph graph(problem);
+  auto timeline = schedule::evaluate(
+      graph, schedule::getTasks(solution.getPrograms(problemOp)));
+  if (!timeline) // verified, so there is one
+    return llvm::consumeError(timeline.takeError());
+  report.plan->wall = timeline->wall;
+  report.plan->bubble = timeline->getWallBubble();
+}
+
+} // namespace
+
+void addPlan(mlir::ModuleOp program, ProgramReport &report) {
+  auto plan = dist::getOnly<dist::PlanOp>(program);
+  if (!plan)
+    return;
+  report.plan = PlanReport();
+  report.plan->ranks = plan.getRanks();
+  report.plan->bucketBytes = plan.getBucket();
+  report.plan->depth = plan.getDepth();
+  report.plan->schedule = plan.getSchedule().str();
+  report.plan->pace = plan.getPace().str();
+  report.plan->reorder = plan.getReorder().str();
+  if (auto memory =
+          plan->getAttrOfType<DenseI64ArrayAttr>(parallel::kMemoryAttr))
+    report.plan->memory.assign(memory.asArrayRef().begin(),
+                               memory.asArrayRef().end());
+  for (auto module : program.getOps<dist::ModuleOp>())
+    addModule(module, report.getModule(module.getSymName()));
+  addSchedule(program, report);
+}
+
+} // namespace dt
