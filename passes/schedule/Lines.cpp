@@ -36,6 +36,16 @@ std::vector<int> getInFlight(const Problem &problem,
   return counts;
 }
 
+int findLargestUnit(const Graph &graph) {
+  const Problem &problem = graph.getProblem();
+  std::vector<Time> work(problem.units.size(), 0);
+  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
+    if (graph.exists(node))
+      work[problem.stages[graph.getPlaceInfo(graph.getPlaceOf(node)).stage]
+               .unit] += graph.getTime(node);
+  return int(std::max_element(work.begin(), work.end()) - work.begin());
+}
+
 void appendForwards(const Graph &graph, int place, Line &line) {
   for (int k = 0; k < graph.getNumMicrobatches(); ++k)
     line.push_back(graph.getNode(place, Graph::kForward, k));

@@ -86,6 +86,23 @@ private:
     return 0;
   }
 
+  int32_t largestOf(const Sample &sample, int m) const {
+    int32_t most = 0;
+    switch (model.modules[m].item) {
+    case ItemKind::Sample:
+      return sample.tokens;
+    case ItemKind::Image:
+      for (int32_t tokens : sample.images)
+        most = std::max(most, tokens);
+      return most;
+    case ItemKind::Target:
+      for (int32_t tokens : sample.targets)
+        most = std::max(most, tokens);
+      return most;
+    }
+    return most;
+  }
+
   int count() const { return int(plan.microbatches) * dp; }
   Ids &slot(int k, int r) { return slots[size_t(k) * dp + r]; }
 
@@ -211,25 +228,32 @@ private:
     return length(even) <= length(equal) ? even : equal;
   }
 
-  /// Only sums: what stays with its sample, and even shares of the rest.
+  /// Only sums: what stays with its sample, and even shares of the rest, but
+  /// for the largest item, which nobody can share.
   void placeEvenly(int m) {
     Parts::Items &items = parts.modules[m];
     const UnitPlan &unit = plan.units[m];
-    int64_t replicas =
-        unit.inside ? plan.units[unit.inside->unit].dp : unit.dp;
+    int64_t replicas = unit.inside ? plan.units[unit.inside->unit].dp : unit.dp;
     bool own = m == model.pace || (unit.inside && replicas == dp);
     items.replicas = int(replicas);
     items.moments.assign(size_t(parts.microbatches) * replicas, {});
     for (int k = 0; k < parts.microbatches; ++k) {
       Moments sum;
+      int32_t largest = 0;
       for (int r = 0; r < dp; ++r)
         for (int32_t sample : slot(k, r)) {
           Moments one = momentsOf(batch[sample], model.modules[m].item);
           (own ? items.moments[size_t(k) * replicas + r] : sum) += one;
+          if (!own)
+            largest = std::max(largest, largestOf(batch[sample], m));
         }
-      if (!own)
-        std::fill_n(items.moments.begin() + k * replicas, replicas,
-                    sum * (1 / double(replicas)));
+      if (own)
+        continue;
+      auto first = items.moments.begin() + k * replicas;
+      std::fill_n(first, replicas, sum * (1 / double(replicas)));
+      Moments one = Moments::of(largest);
+      if (largest > 0 && costs[m].at(one) > costs[m].at(*first))
+        *first = one;
     }
   }
 

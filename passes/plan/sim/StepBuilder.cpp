@@ -153,6 +153,18 @@ void StepBuilder::price(int u, const Moments &part,
                    cost.keptForWeights(int(kind), layout, part)};
 }
 
+double StepBuilder::loadOf(const StageInfo &stage, const Parts &parts, int k,
+                           int64_t r) const {
+  double share = double(plan.units[stage.unit].cuts[stage.index + 1] -
+                        plan.units[stage.unit].cuts[stage.index]) /
+                 double(costs.model.modules[stage.unit].layers.size());
+  double load =
+      share * costs.items[stage.unit].at(parts.get(stage.unit, k, int(r)));
+  for (int guest : stage.guests)
+    load += costs.items[guest].at(parts.get(guest, k, int(r)));
+  return load;
+}
+
 int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
                                int k, int64_t klass) const {
   int64_t dp = plan.units[stage.unit].dp, count = classes[stage.unit];
@@ -160,16 +172,19 @@ int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
           end = ((klass + 1) * dp + count - 1) / count;
   if (end - begin == 1)
     return begin;
-  double share = double(plan.units[stage.unit].cuts[stage.index + 1] -
-                        plan.units[stage.unit].cuts[stage.index]) /
-                 double(costs.model.modules[stage.unit].layers.size());
+  // Replicas that exchange nothing until their gradients meet wait for the
+  // slowest replica, the others for the slowest part of every microbatch.
+  bool alone =
+      stageBase.size() - std::count(stageBase.begin(), stageBase.end(), -1) ==
+      1;
   double most = -1;
   int64_t slowest = begin;
   for (int64_t r = begin; r < end; ++r) {
-    double load =
-        share * costs.items[stage.unit].at(parts.get(stage.unit, k, int(r)));
-    for (int guest : stage.guests)
-      load += costs.items[guest].at(parts.get(guest, k, int(r)));
+    double load = 0;
+    if (alone)
+      load = replicaLoads[r];
+    else
+      load = loadOf(stage, parts, k, r);
     if (load > most) {
       most = load;
       slowest = r;
@@ -240,6 +255,17 @@ void StepBuilder::record(schedule::Stage &stage, size_t at,
   work.again += ranksOfClass * sum.times.again;
 }
 
+/// Work of every replica of the pacing unit, what runs inside it included.
+void StepBuilder::weighReplicas(const Parts &parts) {
+  int pace = hostOf(costs.model.pace);
+  replicaLoads.assign(plan.units[pace].dp, 0);
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    if (hostOf(int(u)) == pace)
+      for (int k = 0; k < parts.microbatches; ++k)
+        for (size_t r = 0; r < replicaLoads.size(); ++r)
+          replicaLoads[r] += costs.items[u].at(parts.get(int(u), k, int(r)));
+}
+
 void StepBuilder::addTimes(schedule::Problem &problem, const Parts &parts) {
   work = {};
   for (size_t s = 0; s < stages.size(); ++s) {
@@ -258,6 +284,7 @@ void StepBuilder::addTimes(schedule::Problem &problem, const Parts &parts) {
     }
   }
   largest.assign(plan.units.size(), {});
+  weighReplicas(parts);
   for (size_t u = 0; u < plan.units.size(); ++u) {
     for (const Moments &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))

@@ -74,6 +74,9 @@ private:
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
                     int64_t klass) const;
+  double loadOf(const StageInfo &stage, const Parts &parts, int k,
+                int64_t replica) const;
+  void weighReplicas(const Parts &parts);
   void price(int unit, const Moments &part,
              std::vector<KindPrice> &kinds) const;
   void addEdges(schedule::Problem &problem, const Parts &parts);
@@ -88,6 +91,9 @@ private:
   static int64_t nicOfDevice(const Cluster &cluster, int64_t device);
   std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
   int nodeOf(int unit) const { return nodes[unit]; }
+  bool isOneNode() const {
+    return costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
+  }
   /// NICs that a TP group of the unit has to itself, at least one.
   double nicsOf(int unit) const;
   /// A message between stages: what its NICs take and what comes on top.
@@ -122,6 +128,7 @@ private:
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
   std::vector<Moments> edgeItems; ///< by model edge: what travels in a step
   std::vector<Moments> largest;   ///< by unit: the fullest part
+  std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By edge of the problem: the part of its latency that occupies no NIC.
   std::vector<Time> overhead;
   Work work;

@@ -121,13 +121,11 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
   }
   if (fold)
     std::sort(messages.begin(), messages.end());
-  bool oneNode =
-      costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
   for (size_t i = 0; i < messages.size(); ++i) {
     int64_t key = messages[i].first;
     if (i > 0 && messages[i - 1].first == key)
       continue;
-    Wire wire = wireOf(edge.from, edge.to, -messages[i].second, oneNode);
+    Wire wire = wireOf(edge.from, edge.to, -messages[i].second, isOneNode());
     schedule::Route route;
     route.microbatch = int(key / tos / froms);
     route.from = int(key / tos % froms);
@@ -137,7 +135,8 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
   }
   if (result.routes.empty())
     return;
-  overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, oneNode).latency));
+  overhead.push_back(
+      toTime(wireOf(edge.from, edge.to, 0, isOneNode()).latency));
   problem.edges.push_back(std::move(result));
 }
 
@@ -161,7 +160,8 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
     double bytes = edge.bytes.at(sum) / double(std::max(senders, receivers));
     schedule::Route route;
     route.microbatch = k;
-    route.latency = toTime(wireOf(edge.from, edge.to, bytes, false).total());
+    route.latency =
+        toTime(wireOf(edge.from, edge.to, bytes, isOneNode()).total());
     for (int64_t a = 0; a < classes[edge.from]; ++a)
       for (int64_t b = 0; b < classes[edge.to]; ++b) {
         route.from = int(a);
@@ -171,7 +171,8 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
   }
   if (result.routes.empty())
     return;
-  overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, false).latency));
+  overhead.push_back(
+      toTime(wireOf(edge.from, edge.to, 0, isOneNode()).latency));
   problem.edges.push_back(std::move(result));
 }
 
@@ -267,7 +268,7 @@ EngineOptions StepBuilder::getEngineOptions(const schedule::Problem &problem,
     }
   }
   // Replicas of a folded problem would queue for NICs of their own.
-  if (links && !fold && cluster.getNumDevices() > first.devices)
+  if (links && !fold && !isOneNode())
     addNics(engine);
   return engine;
 }
