@@ -52,6 +52,8 @@ inline constexpr llvm::StringLiteral kDpAttr = "dist.dp";
 inline constexpr llvm::StringLiteral kRanksAttr = "dist.ranks";
 /// 1: optimizer state is sharded over replicas (integer).
 inline constexpr llvm::StringLiteral kZeroAttr = "dist.zero";
+/// Gradients of inputs and of parameters are tasks of their own (unit).
+inline constexpr llvm::StringLiteral kSplitBackwardAttr = "dist.split_backward";
 // Left by the shard phase.
 /// On parameters, arguments and results: #dist.layout.
 inline constexpr llvm::StringLiteral kLayoutAttr = "dist.layout";

@@ -27,8 +27,12 @@ inline constexpr llvm::StringLiteral kGradientsAttr = "nn.gradients";
 inline constexpr llvm::StringLiteral kSaveAttr = "nn.save";
 
 // On the differentiated pair.
-/// Result of .fwd and argument of .bwd (unit), in equal order.
+/// Result of .fwd and argument of .bwd (unit), in equal order. Also: result of
+/// .bwd.input that .bwd.weight takes.
 inline constexpr llvm::StringLiteral kResidualAttr = "nn.residual";
+/// Beside nn.residual on an argument of .bwd.input or .bwd.weight (i64): k is
+/// the k-th residual of .fwd; from their number on, those of .bwd.input.
+inline constexpr llvm::StringLiteral kResidualIndexAttr = "nn.residual_index";
 /// Argument of .bwd: gradient of the output of that name; result of .bwd:
 /// gradient of the input of that name.
 inline constexpr llvm::StringLiteral kGradOfAttr = "nn.grad_of";
@@ -42,6 +46,9 @@ inline constexpr llvm::StringLiteral kNoGradientAttr = "nn.no_gradient";
 
 inline constexpr llvm::StringLiteral kForwardSuffix = ".fwd";
 inline constexpr llvm::StringLiteral kBackwardSuffix = ".bwd";
+/// Behind .bwd of a function that is split.
+inline constexpr llvm::StringLiteral kInputSuffix = ".input";
+inline constexpr llvm::StringLiteral kWeightSuffix = ".weight";
 
 } // namespace dt::nn
 

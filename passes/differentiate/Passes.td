@@ -36,11 +36,26 @@ def MarkUntouched : Pass<"nn-mark-untouched", "::dt::dist::ModuleOp"> {
   let description = [{ `nn.no_gradient`: no backward function accumulates into it, so the optimizer must leave it alone (no decay either). }];
 }
 
+def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {
+  let summary = "Cut .bwd in the half that gives gradients of inputs and the half that adds up those of parameters";
+  let description = [{
+    Of modules with `dist.split_backward`. `@forward.bwd.input` computes what its results need, the gradients of the module's inputs; `@forward.bwd.weight` does the rest. Layers are split likewise,
+    once each. What both need is computed in the input half and returned for the other one, unless it can be computed again from what that one has. A module without gradients of inputs has only the
+    weight half, one without gradients of parameters only the input half; `@forward.bwd` is gone in either case. Attributes: docs/architecture.md. Runs after the shard phase, which reads forward and backward
+    function as one line.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"all", "all", "bool", "false", "Of every module, marked or not">
+  ];
+}
+
 def VerifyDifferentiated : Pass<"nn-verify-differentiated", "::mlir::ModuleOp"> {
   let summary = "State what the differentiate phase guarantees";
   let description = [{
     No marks are left; residuals are results of `.fwd` and arguments of `.bwd` in equal order and of equal types; each gradient that an edge brings is a result of its other end; parameter gradients
-    of layers only go into nn.accumulate or into parameter gradients of the caller.
+    of layers only go into nn.accumulate or into parameter gradients of the caller. Halves of a split `.bwd` name the residuals that they take; the input half adds up nothing, the weight half returns
+    nothing and takes everything that the input half keeps for it.
   }];
 }
 

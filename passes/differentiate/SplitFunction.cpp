@@ -1,22 +1,14 @@
-//===- SplitFunction.cpp - Forward and backward function ----------*- C++
-//-*-===//
+//===- SplitFunction.cpp - Forward and backward function --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Cuts a joint function. The choice of what to keep is local: going forward
-// through the values that the backward half uses, a value is computed again if
-// that keeps fewer bytes than the value has (a norm of a kept value, a mask),
-// and kept itself otherwise (a residual stream: its sum costs as much as its
-// parts). Minimum cuts (Chen et al. 2016; PyTorch's partitioner) decide the
-// same on layers and cost more.
+// Cuts a joint function at what the backward half needs of the forward half.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/differentiate/FunctionVjp.h"
 #include "passes/differentiate/Passes.h"
-
-#include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SetVector.h"
+#include "passes/differentiate/SavedSet.h"
 
 using namespace mlir;
 using namespace dt;
@@ -24,32 +16,26 @@ using namespace dt::differentiate;
 
 namespace {
 
-using OrderedValues = llvm::SetVector<Value>;
-
 class Splitter {
 public:
   Splitter(Joint &joint)
-      : joint(joint), function(joint.function), body(function.front()) {}
+      : joint(joint), function(joint.function), body(function.front()),
+        saved(
+            function,
+            [save = joint.save](Operation *op) {
+              return canRecompute(op, save);
+            },
+            joint.save == Save::none) {}
 
   FunctionVjp split(StringRef forwardName, StringRef backwardName);
 
 private:
   bool isForward(Value v) const;
-  bool isArgument(Value v) const { return isa<BlockArgument>(v); }
-  bool isFree(Operation *op) const;
-  bool canRecompute(Operation *op) const;
-  Value throughViews(Value v) const;
-  int64_t bytes(Value v);
+  static bool canRecompute(Operation *op, Save save);
 
   void findRequired();
-  void chooseSaved();
-  void chooseFor(Value v);
-  void findLeaves(Value v, OrderedValues &leaves, ValueSet &seen) const;
-  void findInputs(Value v, ValueSet &seen);
-
   void listInputs();
   void makeBackward(StringRef name);
-  Value materialise(Value v, OpBuilder &builder);
   void finishForward(StringRef name);
 
   Joint &joint;
@@ -57,10 +43,8 @@ private:
   Block &body;
   SmallVector<Operation *> backwardOps;
   OrderedValues required; ///< forward values that backward ops use
-  ValueSet saved;
-  ValueSet arguments;           ///< arguments that the backward function needs
-  ValueSet kept;                ///< saved values that it needs
-  SmallVector<Value> residuals; ///< those that the forward function returns
+  SavedSet saved;
+  SmallVector<Value> residuals;   ///< values that the forward function returns
   SmallVector<Value> inputValues; ///< beside pair.inputs, joint values
   IRMapping mapping;
   FunctionVjp pair;
@@ -74,16 +58,8 @@ bool Splitter::isForward(Value v) const {
   return joint.forwardOps.contains(v.getDefiningOp());
 }
 
-/// Ops that depend on nothing but the program: constants, index functions,
-/// parameters.
-bool Splitter::isFree(Operation *op) const {
-  return op->getNumOperands() == 0 && op->hasTrait<nn::Recomputable>();
-}
-
-bool Splitter::canRecompute(Operation *op) const {
-  if (isFree(op) || isa<nn::ReshapeOp>(op))
-    return true;
-  switch (joint.save) {
+bool Splitter::canRecompute(Operation *op, Save save) {
+  switch (save) {
   case Save::vjp:
     return op->hasTrait<nn::Recomputable>();
   case Save::all:
@@ -92,23 +68,6 @@ bool Splitter::canRecompute(Operation *op) const {
     return isMemoryEffectFree(op) || isa<func::CallOp>(op);
   }
   return false;
-}
-
-/// A reshape is the same buffer: what it is made of stands for it.
-Value Splitter::throughViews(Value v) const {
-  while (auto view = v.getDefiningOp<nn::ReshapeOp>())
-    v = view.getInput();
-  return v;
-}
-
-/// Bytes with symbols at their bounds; unbound ones count as a typical batch.
-int64_t Splitter::bytes(Value v) {
-  auto value = [&](StringRef symbol) -> std::optional<int64_t> {
-    auto dim = SymbolTable::lookupNearestSymbolFrom<nn::DimOp>(
-        function, StringAttr::get(function.getContext(), symbol));
-    return dim && dim.getMax() ? std::max<int64_t>(*dim.getMax(), 1) : 8;
-  };
-  return nn::getNumBytes(v.getType()).evaluate(value).value_or(0);
 }
 
 void Splitter::findRequired() {
@@ -128,83 +87,21 @@ void Splitter::findRequired() {
       required.insert(v);
 }
 
-/// Values that must be there to compute `v` again, not looking behind kept
-/// ones.
-void Splitter::findLeaves(Value v, OrderedValues &leaves,
-                          ValueSet &seen) const {
-  if (!seen.insert(v).second || isArgument(v) || saved.contains(v))
-    return;
-  Operation *op = v.getDefiningOp();
-  if (!canRecompute(op)) {
-    leaves.insert(v);
-    return;
-  }
-  for (Value operand : op->getOperands())
-    findLeaves(operand, leaves, seen);
-}
-
-void Splitter::chooseFor(Value v) {
-  Value root = throughViews(v);
-  if (isArgument(root) || saved.contains(root) || isFree(root.getDefiningOp()))
-    return;
-  OrderedValues leaves;
-  ValueSet seen;
-  findLeaves(root, leaves, seen);
-  int64_t cost = 0;
-  for (Value leaf : leaves)
-    cost += bytes(leaf);
-  if (joint.save != Save::none && !leaves.empty() && cost >= bytes(root))
-    saved.insert(root);
-  else
-    saved.insert(leaves.begin(), leaves.end());
-}
-
-void Splitter::chooseSaved() {
-  for (Value v : required) {
-    Value root = throughViews(v);
-    if (!isArgument(root) && !canRecompute(root.getDefiningOp()))
-      saved.insert(root);
-  }
-  // In forward order, so that decisions build on kept values before them.
-  for (Operation &op : body)
-    for (Value v : op.getResults())
-      if (required.contains(v))
-        chooseFor(v);
-}
-
-void Splitter::findInputs(Value v, ValueSet &seen) {
-  if (!seen.insert(v).second)
-    return;
-  if (isArgument(v)) {
-    arguments.insert(v);
-    return;
-  }
-  if (saved.contains(v)) {
-    kept.insert(v);
-    return;
-  }
-  for (Value operand : v.getDefiningOp()->getOperands())
-    findInputs(operand, seen);
-}
-
 /// Operands of the backward function: arguments, kept values, gradients, each
 /// in their own order.
 void Splitter::listInputs() {
-  ValueSet seen;
-  for (Value v : required)
-    findInputs(v, seen);
   auto add = [&](Source::Kind kind, unsigned index, Value v) {
     pair.inputs.push_back({kind, index});
     inputValues.push_back(v);
   };
   for (unsigned i = 0; i < joint.numArguments; ++i)
-    if (arguments.contains(body.getArgument(i)))
+    if (saved.needs(body.getArgument(i)))
       add(Source::argument, i, body.getArgument(i));
   ValueRange results =
       body.getTerminator()->getOperands().take_front(joint.numResults);
   for (Operation &op : body)
     for (Value v : op.getResults()) {
-      if (!kept.contains(v))
+      if (!saved.keeps(v))
         continue;
       // The caller of a layer has the layer's results anyway.
       unsigned result = llvm::find(results, v) - results.begin();
@@ -218,18 +115,6 @@ void Splitter::listInputs() {
   for (unsigned i = 0; i < joint.gradientOf.size(); ++i)
     add(Source::gradient, joint.isStage ? i : joint.gradientOf[i],
         body.getArgument(joint.numArguments + i));
-}
-
-/// The backward function's copy of a forward value, made where it is first
-/// used so that it lives no longer than it must.
-Value Splitter::materialise(Value v, OpBuilder &builder) {
-  if (Value known = mapping.lookupOrNull(v))
-    return known;
-  Operation *op = v.getDefiningOp();
-  for (Value operand : op->getOperands())
-    materialise(operand, builder);
-  builder.clone(*op, mapping);
-  return mapping.lookup(v);
 }
 
 void Splitter::makeBackward(StringRef name) {
@@ -258,13 +143,13 @@ void Splitter::makeBackward(StringRef name) {
     op->walk([&](Operation *inner) {
       for (Value v : inner->getOperands())
         if (isForward(v))
-          materialise(v, builder);
+          materialise(v, builder, mapping);
     });
     builder.clone(*op, mapping);
   }
   SmallVector<Value> returned;
   for (Value v : gradients)
-    returned.push_back(materialise(v, builder));
+    returned.push_back(materialise(v, builder, mapping));
   func::ReturnOp::create(builder, end->getLoc(), returned);
   for (auto [i, output] : llvm::enumerate(joint.outputs)) {
     pair.outputs.push_back(output.first);
@@ -308,7 +193,7 @@ FunctionVjp Splitter::split(StringRef forwardName, StringRef backwardName) {
   bool anyBackward = !backwardOps.empty() ||
                      body.getTerminator()->getNumOperands() > joint.numResults;
   if (anyBackward) {
-    chooseSaved();
+    saved.choose(required);
     listInputs();
     makeBackward(backwardName);
   }

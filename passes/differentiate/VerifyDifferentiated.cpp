@@ -1,5 +1,4 @@
-//===- VerifyDifferentiated.cpp - After the differentiate phase ---*- C++
-//-*-===//
+//===- VerifyDifferentiated.cpp - After the differentiate phase -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -55,6 +54,97 @@ static LogicalResult verifyResiduals(dist::ModuleOp module,
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Halves
+//===----------------------------------------------------------------------===//
+
+static constexpr StringLiteral kInputHalf = ".bwd.input";
+static constexpr StringLiteral kWeightHalf = ".bwd.weight";
+
+static void addResiduals(func::FuncOp f, SmallVectorImpl<Type> &types) {
+  for (unsigned i = 0; f && i < f.getNumResults(); ++i)
+    if (f.getResultAttr(i, nn::kResidualAttr))
+      types.push_back(f.getResultTypes()[i]);
+}
+
+/// Each residual that a half takes names one of `given`, in increasing order.
+static LogicalResult verifyIndices(func::FuncOp half, ArrayRef<Type> given) {
+  int64_t last = -1;
+  for (unsigned i = 0; i < half.getNumArguments(); ++i) {
+    if (!half.getArgAttr(i, nn::kResidualAttr))
+      continue;
+    auto index = half.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
+    if (!index)
+      return half.emitOpError("takes a residual as argument ")
+             << i << " without an integer '" << nn::kResidualIndexAttr << "'";
+    int64_t k = index.getInt();
+    if (k <= last)
+      return half.emitOpError("takes residual ")
+             << k << " behind residual " << last;
+    if (k >= int64_t(given.size()))
+      return half.emitOpError("takes residual ")
+             << k << ", but there are " << given.size();
+    if (given[k] != half.getArgumentTypes()[i])
+      return half.emitOpError("takes residual ")
+             << k << " as " << half.getArgumentTypes()[i] << ", but it is "
+             << given[k];
+    last = k;
+  }
+  return success();
+}
+
+/// Nothing is added up; what is kept for the weight half is taken there.
+static LogicalResult verifyInputHalf(func::FuncOp half, func::FuncOp weight,
+                                     int64_t forwardResiduals) {
+  bool adds = false;
+  half.walk([&](nn::AccumulateOp) { adds = true; });
+  if (adds)
+    return half.emitOpError("adds up gradients of parameters");
+  llvm::DenseSet<int64_t> taken;
+  for (unsigned i = 0; weight && i < weight.getNumArguments(); ++i)
+    if (auto index =
+            weight.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr))
+      taken.insert(index.getInt());
+  int64_t next = forwardResiduals;
+  for (unsigned i = 0; i < half.getNumResults(); ++i) {
+    if (half.getResultAttr(i, nn::kResidualAttr)) {
+      if (!taken.contains(next++))
+        return half.emitOpError("keeps result ")
+               << i << ", which the weight half does not take";
+    } else if (!half.getResultAttr(i, nn::kGradOfAttr)) {
+      return half.emitOpError("returns result ")
+             << i << ", which is neither a gradient nor a residual";
+    }
+  }
+  return success();
+}
+
+static LogicalResult verifyHalf(dist::ModuleOp module, func::FuncOp half) {
+  StringRef base = half.getName();
+  bool isInput = base.consume_back(kInputHalf);
+  if (!isInput)
+    base.consume_back(kWeightHalf);
+  auto find = [&](StringRef suffix) {
+    return module.lookupSymbol<func::FuncOp>((base + suffix).str());
+  };
+  func::FuncOp forward = find(nn::kForwardSuffix);
+  if (!forward)
+    return half.emitOpError("has no forward function beside it");
+  if (find(nn::kBackwardSuffix))
+    return half.emitOpError("is half of a function that is still there");
+  if (!isInput && half.getNumResults() > 0)
+    return half.emitOpError("returns something, but only adds up gradients");
+  SmallVector<Type> given;
+  addResiduals(forward, given);
+  int64_t forwardResiduals = given.size();
+  if (!isInput)
+    addResiduals(find(kInputHalf), given);
+  if (failed(verifyIndices(half, given)))
+    return failure();
+  return isInput ? verifyInputHalf(half, find(kWeightHalf), forwardResiduals)
+                 : success();
+}
+
 /// A layer's parameter gradient goes into nn.accumulate or out of the caller as
 /// one.
 static LogicalResult verifyParameterGradients(dist::ModuleOp module,
@@ -85,19 +175,28 @@ static bool hasAttr(func::FuncOp f, unsigned i, bool isResult, StringRef name,
   return text && text.getValue() == value;
 }
 
+/// @forward.bwd of a module, or its halves.
+static SmallVector<func::FuncOp> findBackward(ModuleOp program,
+                                              StringRef module) {
+  SmallVector<func::FuncOp> found;
+  auto op = program.lookupSymbol<dist::ModuleOp>(module);
+  for (StringRef suffix : {StringRef(nn::kBackwardSuffix),
+                           StringRef(kInputHalf), StringRef(kWeightHalf)})
+    if (auto f = op ? op.lookupSymbol<func::FuncOp>(("forward" + suffix).str())
+                    : func::FuncOp())
+      found.push_back(f);
+  return found;
+}
+
 /// A gradient that one end of an edge takes is given by the other end, and the
 /// other way round.
 static LogicalResult verifyEdge(ModuleOp program, dist::EdgeOp edge) {
-  auto find = [&](StringRef module) {
-    auto op = program.lookupSymbol<dist::ModuleOp>(module);
-    return op ? op.lookupSymbol<func::FuncOp>("forward.bwd") : func::FuncOp();
-  };
   bool taken = false, given = false;
   std::string name = (edge.getTarget() + "." + edge.getInput()).str();
-  if (func::FuncOp f = find(edge.getSource()))
+  for (func::FuncOp f : findBackward(program, edge.getSource()))
     for (unsigned i = 0; i < f.getNumArguments(); ++i)
       taken |= hasAttr(f, i, false, nn::kEdgeAttr, name);
-  if (func::FuncOp f = find(edge.getTarget()))
+  for (func::FuncOp f : findBackward(program, edge.getTarget()))
     for (unsigned i = 0; i < f.getNumResults(); ++i)
       given |= hasAttr(f, i, true, nn::kGradOfAttr, edge.getInput());
   if (taken == given)
@@ -118,8 +217,13 @@ void VerifyDifferentiatedPass::runOnOperation() {
     }
     for (auto f : module.getOps<func::FuncOp>()) {
       ok &= succeeded(verifyNoMarks(f));
-      if (!f.isPrivate() && f.getName().ends_with(nn::kBackwardSuffix))
+      if (f.isPrivate())
+        continue;
+      if (f.getName().ends_with(nn::kBackwardSuffix))
         ok &= succeeded(verifyResiduals(module, f));
+      else if (f.getName().ends_with(kInputHalf) ||
+               f.getName().ends_with(kWeightHalf))
+        ok &= succeeded(verifyHalf(module, f));
     }
     module.walk([&](func::CallOp call) {
       ok &= succeeded(verifyParameterGradients(module, call));

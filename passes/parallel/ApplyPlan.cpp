@@ -76,7 +76,7 @@ private:
     if (!unit.save.empty())
       module->setAttr(nn::kSaveAttr, b.getStringAttr(unit.save));
     if (split)
-      module->setAttr(kSplitBackwardAttr, b.getUnitAttr());
+      module->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
     auto ranks = b.getDenseI64ArrayAttr(unit.ranks);
     if (unit.getNumStages() == 1) {
       module->setAttr(dist::kRanksAttr, ranks);

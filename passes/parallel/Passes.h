@@ -30,8 +30,6 @@ inline constexpr llvm::StringLiteral kStagesAttr = "dist.stages";
 inline constexpr llvm::StringLiteral kUnitRanksAttr = "dist.unit_ranks";
 
 // Obeyed later.
-/// dist.module (unit): the schedule has I and W tasks.
-inline constexpr llvm::StringLiteral kSplitBackwardAttr = "dist.split_backward";
 /// dist.module (integer): microbatches that its forwards run ahead.
 inline constexpr llvm::StringLiteral kRunAheadAttr = "dist.run_ahead";
 /// dist.edge (integer): as `depth` of dist.plan, of this edge.

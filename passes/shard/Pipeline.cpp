@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Pipeline.h"
+#include "passes/differentiate/Passes.h"
 #include "passes/shard/Localize.h"
 #include "passes/shard/Passes.h"
 
@@ -31,4 +32,8 @@ void dt::buildShardPipeline(OpPassManager &pm) {
   modules.addPass(shard::createPrepareShard());
   modules.addPass(shard::createShard());
   modules.addPass(shard::createFinishShard());
+  // The partitioner reads forward and backward function as one line, and where
+  // a collective belongs shows only now.
+  modules.addPass(differentiate::createSplitBackward());
+  pm.addPass(differentiate::createVerifyDifferentiated());
 }

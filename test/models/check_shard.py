@@ -95,28 +95,34 @@ class Case:
                 residuals.append(value)
             else:
                 found["output " + marks["nn.name"]] = m.whole_of(marks.get("dist.layout"), value)
-        if "forward.bwd" in m.functions:
-            self.backward(m, residuals, found)
+        # Halves of a split backward function run one after another.
+        for name in ("forward.bwd", "forward.bwd.input", "forward.bwd.weight"):
+            if name in m.functions:
+                self.backward(m, name, residuals, found)
+        for name in m.symbols:
+            gradient = m.gradient(name)
+            if gradient is not None:
+                found["gradient of " + name] = gradient
         return m, found
 
-    def backward(self, m, residuals, found):
-        f = m.functions["forward.bwd"]
-        arguments = []
+    def backward(self, m, function, residuals, found):
+        """Residuals that it returns for the other half come behind the given ones."""
+        f = m.functions[function]
+        arguments, order = [], iter(range(len(residuals)))
         for (_, type_), a in zip(f.blocks[0].arguments, dictionaries(f.attrs.get("arg_attrs", ""))):
             if "nn.residual" in a:
-                arguments.append(residuals.pop(0))
+                index = a.get("nn.residual_index")
+                arguments.append(residuals[int(index.split()[0]) if index else next(order)])
             elif "nn.name" in a:
                 arguments.append([self.inputs[a["nn.name"].strip('"')]] * m.ranks)
             else:
                 key = a["nn.grad_of"] + a.get("nn.edge", a.get("nn.loss", ""))
                 arguments.append([random(key, m.shape(type_)[0])] * m.ranks)
-        results = m.call("forward.bwd", arguments)
-        for value, a in zip(results, dictionaries(f.attrs.get("res_attrs", ""))):
-            found["gradient of input " + a["nn.grad_of"]] = m.whole_of(None, value)
-        for name in m.symbols:
-            gradient = m.gradient(name)
-            if gradient is not None:
-                found["gradient of " + name] = gradient
+        for value, a in zip(m.call(function, arguments), dictionaries(f.attrs.get("res_attrs", ""))):
+            if "nn.residual" in a:
+                residuals.append(value)
+            else:
+                found["gradient of input " + a["nn.grad_of"]] = m.whole_of(None, value)
 
 
 def compare(wanted, found):

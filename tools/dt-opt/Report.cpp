@@ -114,7 +114,10 @@ void addCosts(ModuleOp program, ProgramReport &report) {
     entry.forwardFlops = flopsOf("forward.fwd");
     if (!entry.forwardFlops)
       entry.forwardFlops = flopsOf("forward");
-    entry.backwardFlops = flopsOf("forward.bwd");
+    for (StringRef part :
+         {"forward.bwd", "forward.bwd.input", "forward.bwd.weight"})
+      if (auto flops = flopsOf(part))
+        entry.backwardFlops = entry.backwardFlops.value_or(0) + *flops;
   }
 }
 

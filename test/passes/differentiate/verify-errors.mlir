@@ -97,3 +97,149 @@ dist.module @b {
 }
 // expected-error@+1 {{brings a gradient back that its source does not take}}
 dist.edge @a "y" to @b "x"
+
+// -----
+
+dist.module @m {
+  // expected-error@+1 {{has no forward function beside it}}
+  func.func @forward.bwd.input() {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd() {
+    return
+  }
+  func.func @forward.bwd() {
+    return
+  }
+  // expected-error@+1 {{is half of a function that is still there}}
+  func.func @forward.bwd.weight() {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd() {
+    return
+  }
+  // expected-error@+1 {{returns something, but only adds up gradients}}
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.grad_of = "x"}) {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{takes a residual as argument 0 without an integer 'nn.residual_index'}}
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual}) {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}, tensor<4xf32> {nn.residual}) {
+    return %x, %x : tensor<4xf32>, tensor<4xf32>
+  }
+  // expected-error@+1 {{takes residual 0 behind residual 1}}
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual, nn.residual_index = 1 : i64}, %y: tensor<4xf32> {nn.residual, nn.residual_index = 0 : i64}) {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{takes residual 1, but there are 1}}
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual, nn.residual_index = 1 : i64}) {
+    return
+  }
+}
+
+// -----
+
+// The input half's residuals come behind those of the forward function.
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
+    return %x : tensor<4xf32>
+  }
+  func.func @forward.bwd.input(%x: tensor<5xf32> {nn.grad_of = "y", nn.edge = "n.y"}) -> (tensor<5xf32> {nn.residual}) {
+    return %x : tensor<5xf32>
+  }
+  // expected-error@+1 {{takes residual 1 as 'tensor<4xf32>', but it is 'tensor<5xf32>'}}
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual, nn.residual_index = 1 : i64}) {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w">
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
+    return
+  }
+  // expected-error@+1 {{adds up gradients of parameters}}
+  func.func @forward.bwd.input(%x: tensor<4xf32> {nn.name = "x"}) {
+    nn.accumulate @w, %x : tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
+    return
+  }
+  // expected-error@+1 {{keeps result 0, which the weight half does not take}}
+  func.func @forward.bwd.input(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
+    return
+  }
+  // expected-error@+1 {{returns result 0, which is neither a gradient nor a residual}}
+  func.func @forward.bwd.input(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+// Either half may take the gradient that an edge brings.
+dist.module @a {
+  func.func @forward.fwd() -> (tensor<4xf32> {nn.name = "y"}) {
+    %0 = nn.constant dense<0.0> : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+  func.func @forward.bwd.weight(%dy: tensor<4xf32> {nn.grad_of = "y", nn.edge = "b.x"}) {
+    return
+  }
+}
+dist.module @b {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
+    return
+  }
+}
+// expected-error@+1 {{brings no gradient back, but its source takes one}}
+dist.edge @a "y" to @b "x"
