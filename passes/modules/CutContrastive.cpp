@@ -9,11 +9,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/ItemAxes.h"
+#include "passes/modules/MoveOps.h"
 #include "passes/modules/Passes.h"
-
-#include "mlir/Analysis/SliceAnalysis.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 
@@ -23,63 +20,33 @@ namespace dt::modules {
 
 namespace {
 
-bool dependsOnInput(Operation *op) {
-  SetVector<Operation *> slice;
-  BackwardSliceOptions options;
-  options.inclusive = true;
-  options.omitBlockArguments = true;
-  (void)getBackwardSlice(op, &slice, options);
-  return llvm::any_of(slice, [](Operation *o) {
-    return llvm::any_of(o->getOperands(),
-                        [](Value v) { return isa<BlockArgument>(v); });
-  });
-}
-
 class Cutter {
 public:
   Cutter(mlir::ModuleOp program, dist::ModuleOp module,
          const ItemAnalysis &analysis)
-      : program(program), module(module), forward(module.getForward()),
-        analysis(analysis) {}
+      : program(program), module(module), analysis(analysis) {}
 
   /// False if some value cannot go over an edge; nothing has changed then.
   bool findFrontier();
   void cut();
 
 private:
-  bool isCoupled(Value value) const {
-    return analysis.get(value).is(ItemState::Coupled);
-  }
   bool require(Value value);
-  void createHead();
-  Value headInput(Value value);
-  void moveOutputs();
-  void moveArguments();
-  void moveParameters();
-  void moveLosses();
-  void eraseDead();
-  std::string outputName(Value value);
-  dist::EdgeOp edgeInto(StringRef input);
 
   mlir::ModuleOp program;
-  dist::ModuleOp module, head;
-  func::FuncOp forward, headForward;
+  dist::ModuleOp module;
   const ItemAnalysis &analysis;
-  SetVector<Operation *> moved; ///< ops that the head has
-  SetVector<Value> frontier;    ///< results that become edges
-  SetVector<BlockArgument> arguments;
-  IRMapping mapping;
+  MovedOps ops;
 };
 
 bool Cutter::require(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     const ItemState &state = analysis.get(argument);
-    arguments.insert(argument);
     return state.is(ItemState::Invariant) ||
            (state.is(ItemState::PerItem) && state.axis == 0);
   }
   Operation *op = value.getDefiningOp();
-  if (moved.contains(op))
+  if (ops.contains(op))
     return true;
   const ItemState &state = analysis.get(value);
   if (state.is(ItemState::Sum))
@@ -89,208 +56,37 @@ bool Cutter::require(Value value) {
   // An item's own number means another thing in the whole batch, and what comes
   // from no input is better computed again than sent.
   bool numbered = state.isOwnNumber || state.leadsWithOwnNumber;
-  if (leading && !numbered && dependsOnInput(op)) {
-    frontier.insert(value);
+  if (leading && !numbered && !isIndependent(op))
     return true;
-  }
-  moved.insert(op);
+  ops.copied.insert(op);
   return llvm::all_of(op->getOperands(), [&](Value v) { return require(v); });
 }
 
 bool Cutter::findFrontier() {
-  for (Operation &op : forward.getBody().front().without_terminator())
-    if (llvm::any_of(op.getResults(), [&](Value v) { return isCoupled(v); }))
-      moved.insert(&op);
-  SmallVector<Operation *> coupled(moved.begin(), moved.end());
-  for (Operation *op : coupled)
+  for (Operation &op : module.getForward().getBody().front().without_terminator())
+    if (llvm::any_of(op.getResults(), [&](Value v) {
+          return analysis.get(v).is(ItemState::Coupled);
+        }))
+      ops.owned.insert(&op);
+  for (Operation *op : ops.owned)
     for (Value operand : op->getOperands())
       if (!require(operand))
         return false;
   return true;
 }
 
-void Cutter::createHead() {
-  OpBuilder builder(program.getContext());
-  builder.setInsertionPointAfter(module);
-  std::string name = (module.getSymName() + "_head").str();
-  for (unsigned n = 2; program.lookupSymbol(name); ++n)
-    name = (module.getSymName() + "_head_" + Twine(n)).str();
-  head = dist::ModuleOp::create(builder, module.getLoc(), name);
-  head.setItemAttr(module.getItemAttr());
+void Cutter::cut() {
+  std::string name =
+      freeModuleName(program, (module.getSymName() + "_head").str());
+  dist::ModuleOp head = moveToNewModule(module, ops, name, /*upstream=*/false);
   head.setRole(dist::Role::head);
   head.setWholeBatch(true);
-  head.setOrigin(module.getExternalName());
   module.setRole(dist::Role::tower);
-  int64_t global = dist::getOnly<dist::BatchOp>(program).getGlobal();
-  builder.setInsertionPointToEnd(&head.getBody().front());
-  for (auto dim : module.getOps<nn::DimOp>()) {
-    auto copy = cast<nn::DimOp>(builder.clone(*dim));
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  for (auto dim : head.getOps<nn::DimOp>())
     if (auto item = dim.getItem())
-      copy.setMax(global * dist::getItemMax(program, *item).value_or(1));
-  }
-  headForward = func::FuncOp::create(builder, forward.getLoc(), "forward",
-                                     builder.getFunctionType({}, {}));
-  OpBuilder body = OpBuilder::atBlockBegin(headForward.addEntryBlock());
-  func::ReturnOp::create(body, forward.getLoc());
-}
-
-/// The name by which an output of the module is known; it becomes one if it is
-/// none yet.
-std::string Cutter::outputName(Value value) {
-  Operation *terminator = forward.getBody().front().getTerminator();
-  for (auto [i, operand] : llvm::enumerate(terminator->getOperands()))
-    if (operand == value && !dist::ModuleOp::getResultName(forward, i).empty())
-      return dist::ModuleOp::getResultName(forward, i).str();
-  std::string name;
-  for (unsigned n = 0; name.empty() || dist::ModuleOp::findResult(forward, name); ++n)
-    name = "cut." + std::to_string(n);
-  Builder b(program.getContext());
-  unsigned position = forward.getNumResults();
-  (void)forward.insertResult(
-      position, value.getType(),
-      b.getDictionaryAttr(b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name))));
-  terminator->insertOperands(position, value);
-  return name;
-}
-
-dist::EdgeOp Cutter::edgeInto(StringRef input) {
-  for (auto edge : program.getOps<dist::EdgeOp>())
-    if (edge.getTarget() == module.getSymName() && edge.getInput() == input)
-      return edge;
-  return {};
-}
-
-void Cutter::moveArguments() {
-  OpBuilder top(program.getContext());
-  top.setInsertionPointAfter(head);
-  Builder b(program.getContext());
-  auto add = [&](Value value, DictionaryAttr attributes) {
-    unsigned position = headForward.getNumArguments();
-    (void)headForward.insertArgument(position, value.getType(), attributes,
-                                     value.getLoc());
-    mapping.map(value, headForward.getArgument(position));
-  };
-  for (Value value : frontier) {
-    std::string name = outputName(value);
-    add(value, b.getDictionaryAttr(
-                   b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name))));
-    dist::EdgeOp::create(top, value.getLoc(), module.getSymName(), name,
-                         head.getSymName(), name);
-  }
-  for (BlockArgument argument : arguments) {
-    StringRef name =
-        dist::ModuleOp::getArgumentName(forward, argument.getArgNumber());
-    add(argument, forward.getArgAttrDict(argument.getArgNumber()));
-    if (dist::EdgeOp edge = edgeInto(name))
-      dist::EdgeOp::create(top, edge.getLoc(), edge.getSource(),
-                           edge.getOutput(), head.getSymName(), name);
-  }
-}
-
-void Cutter::moveOutputs() {
-  Operation *terminator = forward.getBody().front().getTerminator();
-  Operation *headReturn = headForward.getBody().front().getTerminator();
-  for (unsigned i = forward.getNumResults(); i-- > 0;) {
-    Value value = terminator->getOperand(i);
-    if (!isCoupled(value) || !mapping.contains(value))
-      continue;
-    StringRef name = dist::ModuleOp::getResultName(forward, i);
-    for (auto edge : program.getOps<dist::EdgeOp>())
-      if (edge.getSource() == module.getSymName() && edge.getOutput() == name)
-        edge.setSource(head.getSymName());
-    (void)headForward.insertResult(0, value.getType(),
-                                   forward.getResultAttrDict(i));
-    headReturn->insertOperands(0, mapping.lookup(value));
-    terminator->eraseOperand(i);
-    (void)forward.eraseResult(i);
-  }
-}
-
-void Cutter::eraseDead() {
-  Block &body = forward.getBody().front();
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-    if (op.use_empty() && !op.hasTrait<OpTrait::IsTerminator>() &&
-        (isMemoryEffectFree(&op) || isa<nn::ReadOp>(op)))
-      op.erase();
-  for (unsigned i = forward.getNumArguments(); i-- > 0;) {
-    BlockArgument argument = forward.getArgument(i);
-    if (!arguments.contains(argument) || !argument.use_empty())
-      continue;
-    StringRef name = dist::ModuleOp::getArgumentName(forward, i);
-    if (dist::EdgeOp edge = edgeInto(name))
-      edge.erase();
-    (void)forward.eraseArgument(i);
-  }
-}
-
-void Cutter::moveParameters() {
-  llvm::StringSet<> inHead, inTower;
-  headForward.walk([&](nn::ReadOp read) { inHead.insert(read.getParameter()); });
-  forward.walk([&](nn::ReadOp read) { inTower.insert(read.getParameter()); });
-  SmallVector<nn::ParameterOp> parameters(module.getOps<nn::ParameterOp>());
-  Operation *place = headForward;
-  for (nn::ParameterOp parameter : parameters) {
-    StringRef name = parameter.getSymName();
-    if (!inHead.contains(name))
-      continue;
-    if (!inTower.contains(name)) {
-      parameter->moveBefore(place);
-      for (auto tie : program.getOps<dist::TieOp>()) {
-        auto of = [&](StringRef owner) {
-          return SymbolRefAttr::get(
-              program.getContext(), owner,
-              FlatSymbolRefAttr::get(program.getContext(), name));
-        };
-        if (tie.getAlias() == of(module.getSymName()))
-          tie.setAliasAttr(of(head.getSymName()));
-        if (tie.getParameter() == of(module.getSymName()))
-          tie.setParameterAttr(of(head.getSymName()));
-      }
-      continue;
-    }
-    OpBuilder builder(place);
-    builder.clone(*parameter);
-    builder.setInsertionPointAfter(head);
-    auto leaf = FlatSymbolRefAttr::get(program.getContext(), name);
-    dist::TieOp::create(
-        builder, parameter.getLoc(),
-        SymbolRefAttr::get(program.getContext(), head.getSymName(), leaf),
-        SymbolRefAttr::get(program.getContext(), module.getSymName(), leaf));
-  }
-}
-
-void Cutter::moveLosses() {
-  for (auto loss : program.getOps<dist::LossOp>()) {
-    if (loss.getModule() != module.getSymName() ||
-        dist::ModuleOp::findResult(forward, loss.getNumerator()))
-      continue;
-    loss.setModule(head.getSymName());
-    if (!loss.getDenominator())
-      continue;
-    auto function = module.lookupSymbol<func::FuncOp>(*loss.getDenominator());
-    function->moveAfter(headForward);
-    // What the denominator reads must be an input of its module.
-    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      StringRef name = dist::ModuleOp::getArgumentName(function, i);
-      if (!dist::ModuleOp::findArgument(headForward, name))
-        (void)headForward.insertArgument(
-            headForward.getNumArguments(), function.getArgument(i).getType(),
-            function.getArgAttrDict(i), function.getLoc());
-    }
-  }
-}
-
-void Cutter::cut() {
-  createHead();
-  moveArguments();
-  OpBuilder builder(headForward.getBody().front().getTerminator());
-  for (Operation &op : forward.getBody().front())
-    if (moved.contains(&op))
-      builder.clone(op, mapping);
-  moveOutputs();
-  moveLosses();
-  eraseDead();
-  moveParameters();
+      dim.setMax(batch.getGlobal() *
+                 dist::getItemMax(program, *item).value_or(1));
 }
 
 struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
