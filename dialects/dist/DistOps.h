@@ -35,6 +35,10 @@ inline constexpr llvm::StringLiteral kSample = "sample";
 /// On nn.parameter: weight decay leaves it alone.
 inline constexpr llvm::StringLiteral kNoDecayAttr = "dist.no_decay";
 
+/// On dist.module (unit): it may hold several modules, which the modules phase
+/// is to find and tell apart (docs/modules.md).
+inline constexpr llvm::StringLiteral kSplitAttr = "dist.split";
+
 // On dist.module, for the shard phase (docs/sharding.md).
 /// Ranks of the tensor-parallel group (integer); 1 without it.
 inline constexpr llvm::StringLiteral kTpAttr = "dist.tp";

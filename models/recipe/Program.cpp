@@ -124,6 +124,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   auto module = dist::getOnly<dist::ModuleOp>(*imported);
   module->remove();
   builder.insert(module);
+  if (entry.split)
+    module->setAttr(dist::kSplitAttr, builder.getUnitAttr());
   if (failed(bindDims(entry, module)) || failed(freeze(entry, module)))
     return failure();
   return initialise(entry, module);

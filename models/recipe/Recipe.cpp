@@ -27,7 +27,8 @@ namespace {
 const StringRef kTopKeys[] = {
     "modules", "connections", "items",      "dims",  "inputs", "tie",
     "losses",  "optimizer",   "batch_norm", "batch", "data",   "seed"};
-const StringRef kModuleKeys[] = {"onnx", "role", "freeze", "init", "dims"};
+const StringRef kModuleKeys[] = {"onnx", "role", "freeze", "init", "dims", "split"};
+const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
 const StringRef kItemKeys[] = {"of", "max"};
@@ -159,6 +160,13 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
   entry.onnx = reader.at("onnx").string();
   if (reader.has("role"))
     entry.role = kRoles[reader.at("role").choice(kRoles)].str();
+  if (reader.has("split")) {
+    reader.at("split").choice(kSplits);
+    entry.split = true;
+    if (reader.has("role"))
+      reader.at("role").fail("a module with \"split\" has no role; those of the "
+                             "modules found in it follow from their place");
+  }
   if (reader.has("freeze"))
     for (JsonReader element : reader.at("freeze").list()) {
       entry.freeze.push_back(element.string());

@@ -42,6 +42,7 @@ struct ModuleEntry {
   std::string name;
   std::string onnx; ///< relative to the recipe
   std::string role; ///< "encoder", ...; empty: from its place in the graph
+  bool split = false; ///< the graph may hold several modules, to be found
   std::vector<std::string> freeze;
   std::vector<InitEntry> init;
   std::vector<std::pair<std::string, DimBinding>> dims; ///< those of this module only

@@ -83,20 +83,21 @@ void Cutter::cut() {
   head.setWholeBatch(true);
   module.setRole(dist::Role::tower);
   auto batch = dist::getOnly<dist::BatchOp>(program);
+  int64_t global = batch ? batch.getGlobal() : 1;
   for (auto dim : head.getOps<nn::DimOp>())
     if (auto item = dim.getItem())
-      dim.setMax(batch.getGlobal() *
+      dim.setMax(global *
                  dist::getItemMax(program, *item).value_or(1));
 }
 
 struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
   void runOnOperation() override {
     mlir::ModuleOp program = getOperation();
-    if (!isCut(program))
-      return;
+    bool isBatchCut = isCut(program);
     SmallVector<dist::ModuleOp> modules(program.getOps<dist::ModuleOp>());
     for (dist::ModuleOp module : modules) {
-      if (module.getWholeBatch() || !module.getForward())
+      if (module.getWholeBatch() || !module.getForward() ||
+          !(isBatchCut || module->hasAttr(dist::kSplitAttr)))
         continue;
       ItemAnalysis analysis(module, takesLocalStatistics(program));
       if (!hasPairwiseLoss(module, analysis))

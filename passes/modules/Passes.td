@@ -28,6 +28,17 @@ def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
 
+def FindModules : Pass<"dist-find-modules", "::mlir::ModuleOp"> {
+  let summary = "Cut one graph into the modules that it holds";
+  let description = [{
+    For modules with the attribute `dist.split` (recipe: `"split": "auto"`), or all. Ops that depend on some raw inputs only, do a good part of the work and hand over little become a module:
+    an encoder, a tower; what is left is the last. Decided from structure alone (docs/modules.md); exporter scopes in parameter names only give names. A remark says where a
+    module is cut and why, or why it stays whole. Attributes, types and functions stay as in the whole; `origin` is the whole's name.
+  }];
+  let options = [Option<"all", "all", "bool", "false", "look at every module, not only at those with dist.split">];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
 def VerifyModules : Pass<"dist-verify-modules", "::mlir::ModuleOp"> {
   let summary = "State what the modules phase guarantees: parts do not depend on one another";
   let description = [{

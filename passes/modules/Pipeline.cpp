@@ -19,5 +19,7 @@ void dt::registerModulesPasses() { modules::registerModulesPasses(); }
 void dt::buildModulesPipeline(mlir::OpPassManager &pm) {
   pm.addPass(modules::createSplitLosses());
   pm.addPass(modules::createCutContrastive());
+  // Towers are found in what the head leaves.
+  pm.addPass(modules::createFindModules());
   pm.addPass(modules::createVerifyModules());
 }

@@ -30,11 +30,13 @@ def call(command, cwd, environment=None, what=""):
     return done
 
 
-def make_recipe(model, frozen, micro, folder):
-    """A copy of the model's files with the microbatch size asked for."""
+def make_recipe(model, frozen, micro, split, folder):
+    """A copy of the model's files with the microbatch size asked for; split: modules are found in the graphs."""
     recipe = json.loads((model / ("recipe-frozen.json" if frozen else "recipe.json")).read_text())
     for module in recipe["modules"].values():
         shutil.copy(model / module["onnx"], folder / module["onnx"])
+        if split:
+            module["split"] = "auto"
     if micro:
         recipe["batch"]["micro"] = micro
     (folder / "recipe.json").write_text(json.dumps(recipe))
@@ -71,12 +73,19 @@ def check_refusal(done, pattern):
     print("refused as expected:", errors[0])
 
 
+def check_modules(out, expected):
+    found = sorted(path.stem for path in out.glob("*_kernels.cpp"))
+    if len(found) != expected:
+        sys.exit(f"expected {expected} modules, found {found}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
     parser.add_argument("--micro", type=int, default=0, help="samples a microbatch (default: the recipe's)")
     parser.add_argument("--frozen", action="store_true")
+    parser.add_argument("--split", type=int, default=0, metavar="N", help="find modules in the graphs; there must be N")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--refused", help="compilation must fail with one error matching this")
     parser.add_argument("--target", default="cpu", choices=["cpu", "cuda"], help="cuda without a GPU: the program is compiled, not run")
@@ -89,9 +98,11 @@ def main():
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        recipe = make_recipe(arguments.model, arguments.frozen, arguments.micro, folder)
+        recipe = make_recipe(arguments.model, arguments.frozen, arguments.micro, arguments.split, folder)
         out = arguments.keep or folder / "program"
         done = emit(arguments.dt_opt.resolve(), recipe, out, arguments.target)
+        if arguments.split and done.returncode == 0:
+            check_modules(out, arguments.split)
         if arguments.refused:
             return check_refusal(done, arguments.refused)
         if done.returncode != 0:

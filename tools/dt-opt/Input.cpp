@@ -41,6 +41,10 @@ llvm::cl::opt<int64_t> batchOption("batch", llvm::cl::cat(importOptions),
 llvm::cl::opt<int64_t>
     microOption("micro", llvm::cl::cat(importOptions), llvm::cl::init(0),
                 llvm::cl::desc("Samples of a microbatch (default: all)"));
+llvm::cl::opt<std::string> splitOption(
+    "split", llvm::cl::cat(importOptions), llvm::cl::value_desc("auto"),
+    llvm::cl::desc("auto: find the modules (encoder, towers, ...) that the "
+                   "graph holds and cut it there"));
 llvm::cl::opt<int64_t> seedOption("seed", llvm::cl::cat(importOptions),
                                   llvm::cl::init(0),
                                   llvm::cl::desc("Key of all random draws"));
@@ -68,6 +72,10 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
       loss->name += std::to_string(recipe.losses.size());
     recipe.losses.push_back(*loss);
   }
+  if (!splitOption.empty() && splitOption != "auto")
+    return llvm::createStringError("--split: expected auto, not '" +
+                                   splitOption + "'");
+  module.split = !splitOption.empty();
   recipe.modules.push_back(module);
   auto optimizer = dt::models::parseOptimizerOption(optimizerOption);
   if (!optimizer)
@@ -94,6 +102,9 @@ llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
     return recipe.takeError();
   if (!recipe->losses.empty())
     return dt::models::buildProgram(context, *recipe);
+  if (recipe->modules[0].split)
+    return llvm::createStringError("--split: expected --loss beside it: modules "
+                                   "are those of a model that trains");
   // Just a look at the graph.
   dt::models::ImportOptions options;
   options.moduleName = recipe->modules[0].name;

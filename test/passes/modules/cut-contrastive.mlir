@@ -13,7 +13,7 @@
 // CHECK: dist.module @model_head of "sample" role head whole_batch origin "model" {
 // CHECK: nn.dim @batch of "sample" max 8
 // CHECK: nn.parameter @logit_scale
-// CHECK: func.func @forward(%[[T:.*]]: {{.*}} {nn.name = "cut.0"}, %[[I:.*]]: {{.*}} {nn.name = "image_embeds"})
+// CHECK: func.func @forward(%{{.*}}: {{.*}} {nn.name = "image_embeds"}, %{{.*}}: {{.*}} {nn.name = "cut.0"})
 // CHECK-SAME: -> (tensor<?x?xf32, #nn.dims<batch, batch>> {nn.name = "logits"}, tensor<f32> {nn.name = "loss.c"})
 // CHECK: nn.generate
 // CHECK: func.func @c.denominator
