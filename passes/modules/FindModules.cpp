@@ -40,7 +40,11 @@ public:
       own.set(i);
       supports[dist::ModuleOp::getArgumentName(forward, i)] = own;
     }
-    total = ModuleGraph(module, supports).getFlops();
+    ModuleGraph graph(module, supports);
+    total = graph.getFlops();
+    Support content = graph.getContentInputs();
+    for (auto &entry : supports)
+      entry.second &= content;
   }
 
   /// Cuts once; false if there is nothing more to find.
@@ -179,7 +183,7 @@ bool Finder::cutOne() {
 
 void Finder::remarkWhole(ArrayRef<std::string> reasons) const {
   constexpr size_t kShown = 4;
-  InFlightDiagnostic diagnostic = dist::ModuleOp(rest).emitRemark("'");
+  InFlightDiagnostic diagnostic = emitRemark(dist::ModuleOp(rest).getLoc(), "'");
   diagnostic << name << "' stays one module";
   for (auto [i, reason] : llvm::enumerate(reasons.take_front(kShown)))
     diagnostic << (i ? ", " : ": ") << reason;
@@ -187,29 +191,17 @@ void Finder::remarkWhole(ArrayRef<std::string> reasons) const {
     diagnostic << ", and so on";
 }
 
-std::string count(double number) {
-  if (number >= 1e9)
-    return llvm::formatv("{0:f1} G", number / 1e9);
-  return number >= 1e6 ? llvm::formatv("{0:f1} M", number / 1e6).str()
-                       : llvm::formatv("{0:f1} k", number / 1e3).str();
-}
-
 void Finder::remark(const ModuleGraph &graph, const Cut &cut,
                     const Support &inputs) const {
-  Operation *at = cut.crossing.empty() ? graph[cut.ops.back()].op
-                                       : cut.crossing.back().getDefiningOp();
   double samples = graph.getSamples();
-  InFlightDiagnostic diagnostic = at->emitRemark("'");
-  diagnostic << name << "' is cut";
-  for (auto [i, value] : llvm::enumerate(cut.crossing))
-    diagnostic << (i ? " and " : " at ") << modules::describe(value.getDefiningOp())
-               << " " << value.getType();
-  diagnostic << ": " << int64_t(cut.bytes / samples) << " bytes a sample cross; what depends on "
-             << describe(inputs) << " alone (" << count(cut.flops / samples)
-             << "FLOPs a sample"
+  InFlightDiagnostic diagnostic =
+      remarkCut(graph, name, cut.crossing, graph[cut.ops.back()].op);
+  diagnostic << "; what depends on " << describe(inputs) << " alone ("
+             << formatCount(cut.flops / samples) << "FLOPs a sample"
              << (hasEqualLayers(graph, cut.ops) ? ", with equal layers" : "")
-             << ") is apart from the other " << count((graph.getFlops() - cut.flops) / samples)
-             << "FLOPs";
+             << ") is apart from the "
+             << formatCount((graph.getFlops() - cut.flops) / samples)
+             << "FLOPs that are left";
 }
 
 void Finder::cut(const ModuleGraph &graph, const Cut &cut,
@@ -235,10 +227,12 @@ void Finder::cut(const ModuleGraph &graph, const Cut &cut,
   done.push_back(inputs);
 }
 
-/// What the rows of the first output are.
+/// What the rows of the first output are, else of the first input.
 void Finder::setItem(dist::ModuleOp module) const {
   module.removeItemAttr();
-  for (Type type : module.getForward().getResultTypes()) {
+  func::FuncOp forward = module.getForward();
+  for (Type type : llvm::concat<const Type>(forward.getResultTypes(),
+                                            forward.getArgumentTypes())) {
     nn::Shape shape = nn::getShape(type);
     auto symbols = shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
     if (symbols.empty())

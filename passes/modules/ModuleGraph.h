@@ -21,7 +21,8 @@
 
 namespace dt::modules {
 
-/// Raw inputs by number. A value that comes over an edge from a part found
+/// Raw inputs by number; those that no parameter meets (masks, labels, targets)
+/// belong to nobody and are left out (getContentInputs). A value that comes over an edge from a part found
 /// before depends on what that part depends on.
 using Support = llvm::BitVector;
 
@@ -48,6 +49,9 @@ public:
     auto it = numbers.find(op);
     return it == numbers.end() ? std::nullopt : std::optional(it->second);
   }
+  /// The inputs that some op with a parameter reads, directly or after ops
+  /// without any: embedded ids, pixels, a time step.
+  Support getContentInputs() const;
   /// Calls `visit` with the number of each op (not copied) whose result op `i` takes.
   void forOperands(size_t i, llvm::function_ref<void(size_t)> visit) const;
   /// Calls `visit` with the number of each op that takes `value`; the terminator is none.
@@ -67,15 +71,27 @@ public:
 
 private:
   double evaluate(const nn::DimExpr &size) const;
-  void visit(mlir::Operation *op, const llvm::StringMap<Support> &supports);
+  void visit(mlir::Operation *op);
+  Support supportOf(mlir::Value value) const;
 
   dist::ModuleOp module;
   double samples = 1, total = 0;
+  llvm::StringMap<Support> supports;
   unsigned numInputs = 0;
   std::vector<Node> nodes;
   std::vector<char> independentOfParameters; ///< what it is computed from, too
   llvm::DenseMap<mlir::Operation *, size_t> numbers;
 };
+
+/// "12.3 M", to be followed by a unit.
+std::string formatCount(double number);
+
+/// A remark "'module' is cut at …: n bytes a sample cross", to be continued; at
+/// the last of `crossing`, or at `otherwise` if nothing crosses.
+mlir::InFlightDiagnostic remarkCut(const ModuleGraph &graph,
+                                   llvm::StringRef module,
+                                   llvm::ArrayRef<mlir::Value> crossing,
+                                   mlir::Operation *otherwise);
 
 } // namespace dt::modules
 
