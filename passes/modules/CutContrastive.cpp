@@ -65,7 +65,8 @@ bool Cutter::require(Value value) {
 }
 
 bool Cutter::findFrontier() {
-  for (Operation &op : module.getForward().getBody().front().without_terminator())
+  for (Operation &op :
+       module.getForward().getBody().front().without_terminator())
     if (llvm::any_of(op.getResults(), [&](Value v) {
           return analysis.get(v).is(ItemState::Coupled);
         }))
@@ -110,8 +111,7 @@ void Cutter::cut() {
   int64_t global = batch ? batch.getGlobal() : 1;
   for (auto dim : head.getOps<nn::DimOp>())
     if (auto item = dim.getItem())
-      dim.setMax(global *
-                 dist::getItemMax(program, *item).value_or(1));
+      dim.setMax(global * dist::getItemMax(program, *item).value_or(1));
 }
 
 struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {

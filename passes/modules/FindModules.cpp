@@ -2,10 +2,11 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// An exporter writes a vision encoder, its projector and a language model as one
-// graph. Run as one they would share ranks and layout, so they are told apart
-// again, by what decides whether that pays: which raw inputs ops depend on, how
-// much work that is, and how little goes over the cut (docs/modules.md).
+// An exporter writes a vision encoder, its projector and a language model as
+// one graph. Run as one they would share ranks and layout, so they are told
+// apart again, by what decides whether that pays: which raw inputs ops depend
+// on, how much work that is, and how little goes over the cut
+// (docs/modules.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,7 +70,7 @@ private:
 
   mlir::ModuleOp program;
   dist::ModuleOp rest;
-  std::string name; ///< of the module as it came
+  std::string name;               ///< of the module as it came
   std::vector<std::string> names; ///< of its inputs
   llvm::StringMap<Support> supports;
   SmallVector<dist::ModuleOp> parts;
@@ -141,7 +142,8 @@ unsigned Finder::countFeeders(const ModuleGraph &graph, ArrayRef<size_t> ops) {
 bool Finder::accept(const ModuleGraph &graph, const Cut &cut,
                     const Support &inputs, std::string &why) {
   if (!isWorthIt(graph, cut.ops)) {
-    why = llvm::formatv("has {0:P} of the FLOPs", cut.flops / std::max(total, 1.0));
+    why = llvm::formatv("has {0:P} of the FLOPs",
+                        cut.flops / std::max(total, 1.0));
     return false;
   }
   // What takes more inputs; the rest of what takes these is no reason to cut.
@@ -150,7 +152,8 @@ bool Finder::accept(const ModuleGraph &graph, const Cut &cut,
     if (!graph[i].isCopied && Support(graph[i].support).reset(inputs).any())
       left.push_back(i);
   // A head may be small: what it is for is that several parts meet in it.
-  if (!left.empty() && (isWorthIt(graph, left) || countFeeders(graph, left) + !cut.crossing.empty() > 1))
+  if (!left.empty() && (isWorthIt(graph, left) ||
+                        countFeeders(graph, left) + !cut.crossing.empty() > 1))
     return true;
   why = "is nearly all there is";
   return false;
@@ -173,7 +176,8 @@ bool Finder::cutOne() {
         return true;
       }
       if (!anyItems && !why.empty())
-        reasons.push_back("what depends on " + describe(inputs) + " alone " + why);
+        reasons.push_back("what depends on " + describe(inputs) + " alone " +
+                          why);
     }
   }
   if (parts.empty())
@@ -183,7 +187,8 @@ bool Finder::cutOne() {
 
 void Finder::remarkWhole(ArrayRef<std::string> reasons) const {
   constexpr size_t kShown = 4;
-  InFlightDiagnostic diagnostic = emitRemark(dist::ModuleOp(rest).getLoc(), "'");
+  InFlightDiagnostic diagnostic =
+      emitRemark(dist::ModuleOp(rest).getLoc(), "'");
   diagnostic << name << "' stays one module";
   for (auto [i, reason] : llvm::enumerate(reasons.take_front(kShown)))
     diagnostic << (i ? ", " : ": ") << reason;
@@ -234,7 +239,8 @@ void Finder::setItem(dist::ModuleOp module) const {
   for (Type type : llvm::concat<const Type>(forward.getResultTypes(),
                                             forward.getArgumentTypes())) {
     nn::Shape shape = nn::getShape(type);
-    auto symbols = shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
+    auto symbols =
+        shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
     if (symbols.empty())
       continue;
     auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);

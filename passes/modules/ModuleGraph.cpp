@@ -54,8 +54,8 @@ ModuleGraph::ModuleGraph(dist::ModuleOp module,
         operandsCopied &= nodes[*j].isCopied;
       }
     node.isCopied = operandsCopied &&
-                    (node.support.none() ||
-                     (independentOfParameters[i] && slice[i] <= kCopiedShare * total));
+                    (node.support.none() || (independentOfParameters[i] &&
+                                             slice[i] <= kCopiedShare * total));
   }
 }
 
@@ -90,7 +90,8 @@ void ModuleGraph::visit(Operation *op) {
     if (auto i = find(operand.getDefiningOp())) {
       independent &= bool(independentOfParameters[*i]);
       // Also through what depends on no input, e.g. a weight's other layout.
-      node.readsParameter |= nodes[*i].support.none() && !independentOfParameters[*i];
+      node.readsParameter |=
+          nodes[*i].support.none() && !independentOfParameters[*i];
     }
   }
   if (auto cost = dyn_cast<nn::CostOpInterface>(op))
@@ -120,14 +121,16 @@ double ModuleGraph::getBytes(Value value) const {
          std::max(1.0, bits / 8);
 }
 
-void ModuleGraph::forOperands(size_t i, function_ref<void(size_t)> visit) const {
+void ModuleGraph::forOperands(size_t i,
+                              function_ref<void(size_t)> visit) const {
   for (Value operand : nodes[i].op->getOperands())
     if (auto j = find(operand.getDefiningOp()))
       if (!nodes[*j].isCopied)
         visit(*j);
 }
 
-void ModuleGraph::forUsers(Value value, function_ref<void(size_t)> visit) const {
+void ModuleGraph::forUsers(Value value,
+                           function_ref<void(size_t)> visit) const {
   for (Operation *user : value.getUsers())
     if (auto i = find(user))
       visit(*i);
@@ -186,20 +189,22 @@ std::string formatCount(double number) {
 
 InFlightDiagnostic remarkCut(const ModuleGraph &graph, StringRef module,
                              ArrayRef<Value> crossing, Operation *otherwise) {
-  Operation *at = crossing.empty() ? otherwise : crossing.back().getDefiningOp();
+  Operation *at =
+      crossing.empty() ? otherwise : crossing.back().getDefiningOp();
   InFlightDiagnostic diagnostic = emitRemark(at->getLoc(), "'");
   diagnostic << module << "' is cut";
   double bytes = 0;
   for (auto [i, value] : llvm::enumerate(crossing)) {
-    diagnostic << (i ? " and " : " at ") << describe(value.getDefiningOp()) << " "
-               << value.getType();
+    diagnostic << (i ? " and " : " at ") << describe(value.getDefiningOp())
+               << " " << value.getType();
     bytes += graph.getBytes(value);
   }
   diagnostic << ": ";
   if (crossing.empty())
     diagnostic << "nothing crosses";
   else
-    diagnostic << int64_t(bytes / graph.getSamples()) << " bytes a sample cross";
+    diagnostic << int64_t(bytes / graph.getSamples())
+               << " bytes a sample cross";
   return diagnostic;
 }
 

@@ -12,6 +12,7 @@ dist.module @m of "sample" attributes {dist.split} {
     %x = nn.linear %a, %a0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
     // expected-error @+1 {{'nn.softmax' of module 'm' works along the axis of items, and loss 'l' depends on it, so the batch cannot be cut into microbatches}}
     %m = nn.softmax %x {axis = 0 : i64} : tensor<?x64xf32, #nn.dims<batch>>
+    // expected-remark @+1 {{'m' is cut at 'nn.linear'}}
     %y = nn.linear %b, %b0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
     %p = nn.mul %m, %y : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     %l = nn.reduce sum %p {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>
@@ -38,6 +39,7 @@ dist.module @m of "sample" attributes {dist.split} {
     %t0 = nn.read @t0 : tensor<64x64xf32>
     // expected-remark @+1 {{'m' is cut at 'nn.linear' 'tensor<3x64xf32>': 384 bytes a sample cross; what depends on 'pixels' alone}}
     %x = nn.linear %pixels, %v0 : tensor<3x64xf32>, tensor<64x64xf32>
+    // expected-remark @+1 {{'m' is cut at 'nn.linear'}}
     %y = nn.linear %text, %t0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
     %t = nn.transpose %x [1, 0] : tensor<3x64xf32>
     %s = nn.matmul %y, %t : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x3xf32>
