@@ -9,10 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/ItemAxes.h"
-<<<<<<< HEAD
-=======
 #include "passes/modules/ModuleGraph.h"
->>>>>>> refs/heads/grad
 #include "passes/modules/MoveOps.h"
 #include "passes/modules/Passes.h"
 
@@ -36,10 +33,7 @@ public:
 
 private:
   bool require(Value value);
-<<<<<<< HEAD
-=======
   void remark() const;
->>>>>>> refs/heads/grad
 
   mlir::ModuleOp program;
   dist::ModuleOp module;
@@ -71,12 +65,8 @@ bool Cutter::require(Value value) {
 }
 
 bool Cutter::findFrontier() {
-<<<<<<< HEAD
-  for (Operation &op : module.getForward().getBody().front().without_terminator())
-=======
   for (Operation &op :
        module.getForward().getBody().front().without_terminator())
->>>>>>> refs/heads/grad
     if (llvm::any_of(op.getResults(), [&](Value v) {
           return analysis.get(v).is(ItemState::Coupled);
         }))
@@ -88,9 +78,6 @@ bool Cutter::findFrontier() {
   return true;
 }
 
-<<<<<<< HEAD
-void Cutter::cut() {
-=======
 void Cutter::remark() const {
   ModuleGraph graph(module, {});
   SetVector<Value> crossing;
@@ -114,7 +101,6 @@ void Cutter::remark() const {
 
 void Cutter::cut() {
   remark();
->>>>>>> refs/heads/grad
   std::string name =
       freeModuleName(program, (module.getSymName() + "_head").str());
   dist::ModuleOp head = moveToNewModule(module, ops, name, /*upstream=*/false);
@@ -125,12 +111,7 @@ void Cutter::cut() {
   int64_t global = batch ? batch.getGlobal() : 1;
   for (auto dim : head.getOps<nn::DimOp>())
     if (auto item = dim.getItem())
-<<<<<<< HEAD
-      dim.setMax(global *
-                 dist::getItemMax(program, *item).value_or(1));
-=======
       dim.setMax(global * dist::getItemMax(program, *item).value_or(1));
->>>>>>> refs/heads/grad
 }
 
 struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {

@@ -5,12 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/ModuleGraph.h"
-<<<<<<< HEAD
-=======
 #include "passes/modules/ItemAxes.h"
 
 #include "llvm/Support/FormatVariadic.h"
->>>>>>> refs/heads/grad
 
 using namespace mlir;
 
@@ -36,11 +33,7 @@ bool joins(Operation *op) {
 
 ModuleGraph::ModuleGraph(dist::ModuleOp module,
                          const llvm::StringMap<Support> &supports)
-<<<<<<< HEAD
-    : module(module) {
-=======
     : module(module), supports(supports) {
->>>>>>> refs/heads/grad
   auto program = module->getParentOfType<mlir::ModuleOp>();
   if (auto batch = dist::getOnly<dist::BatchOp>(program))
     samples = batch.getMicro();
@@ -48,11 +41,7 @@ ModuleGraph::ModuleGraph(dist::ModuleOp module,
     numInputs = entry.second.size();
   func::FuncOp forward = module.getForward();
   for (Operation &op : forward.getBody().front().without_terminator())
-<<<<<<< HEAD
-    visit(&op, supports);
-=======
     visit(&op);
->>>>>>> refs/heads/grad
   // Costs of what would be copied with an op: its own and its operands'.
   std::vector<double> slice(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -65,28 +54,6 @@ ModuleGraph::ModuleGraph(dist::ModuleOp module,
         operandsCopied &= nodes[*j].isCopied;
       }
     node.isCopied = operandsCopied &&
-<<<<<<< HEAD
-                    (node.support.none() ||
-                     (independentOfParameters[i] && slice[i] <= kCopiedShare * total));
-  }
-}
-
-void ModuleGraph::visit(Operation *op, const llvm::StringMap<Support> &supports) {
-  func::FuncOp forward = module.getForward();
-  Node node = {op, Support(numInputs), 0, false, false};
-  bool independent = !isa<nn::ReadOp>(op);
-  for (Value operand : op->getOperands()) {
-    if (auto argument = dyn_cast<BlockArgument>(operand)) {
-      auto it = supports.find(
-          dist::ModuleOp::getArgumentName(forward, argument.getArgNumber()));
-      if (it != supports.end())
-        node.support |= it->second;
-    } else if (auto i = find(operand.getDefiningOp())) {
-      node.support |= nodes[*i].support;
-      independent &= bool(independentOfParameters[*i]);
-      // Also through what depends on no input, e.g. a weight's other layout.
-      node.readsParameter |= nodes[*i].support.none() && !independentOfParameters[*i];
-=======
                     (node.support.none() || (independentOfParameters[i] &&
                                              slice[i] <= kCopiedShare * total));
   }
@@ -125,7 +92,6 @@ void ModuleGraph::visit(Operation *op) {
       // Also through what depends on no input, e.g. a weight's other layout.
       node.readsParameter |=
           nodes[*i].support.none() && !independentOfParameters[*i];
->>>>>>> refs/heads/grad
     }
   }
   if (auto cost = dyn_cast<nn::CostOpInterface>(op))
@@ -155,24 +121,16 @@ double ModuleGraph::getBytes(Value value) const {
          std::max(1.0, bits / 8);
 }
 
-<<<<<<< HEAD
-void ModuleGraph::forOperands(size_t i, function_ref<void(size_t)> visit) const {
-=======
 void ModuleGraph::forOperands(size_t i,
                               function_ref<void(size_t)> visit) const {
->>>>>>> refs/heads/grad
   for (Value operand : nodes[i].op->getOperands())
     if (auto j = find(operand.getDefiningOp()))
       if (!nodes[*j].isCopied)
         visit(*j);
 }
 
-<<<<<<< HEAD
-void ModuleGraph::forUsers(Value value, function_ref<void(size_t)> visit) const {
-=======
 void ModuleGraph::forUsers(Value value,
                            function_ref<void(size_t)> visit) const {
->>>>>>> refs/heads/grad
   for (Operation *user : value.getUsers())
     if (auto i = find(user))
       visit(*i);
@@ -220,8 +178,6 @@ SmallVector<size_t> ModuleGraph::getStreamUses(Value value) const {
   return uses;
 }
 
-<<<<<<< HEAD
-=======
 std::string formatCount(double number) {
   if (number >= 1e9)
     return llvm::formatv("{0:f1} G", number / 1e9);
@@ -252,5 +208,4 @@ InFlightDiagnostic remarkCut(const ModuleGraph &graph, StringRef module,
   return diagnostic;
 }
 
->>>>>>> refs/heads/grad
 } // namespace dt::modules

@@ -3,15 +3,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What the search for modules inside one graph (FindModules, docs/modules.md)
-<<<<<<< HEAD
-// asks of a @forward: which raw inputs an op depends on, what it costs, what may be computed
-// on both sides of a cut, and whether a value is a stream that goes on behind it. No
-// name is looked at.
-=======
 // asks of a @forward: which raw inputs an op depends on, what it costs, what
 // may be computed on both sides of a cut, and whether a value is a stream that
 // goes on behind it. No name is looked at.
->>>>>>> refs/heads/grad
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,14 +21,9 @@
 
 namespace dt::modules {
 
-<<<<<<< HEAD
-/// Raw inputs by number. A value that comes over an edge from a part found
-/// before depends on what that part depends on.
-=======
 /// Raw inputs by number; those that no parameter meets (masks, labels, targets)
 /// belong to nobody and are left out (getContentInputs). A value that comes
 /// over an edge from a part found before depends on what that part depends on.
->>>>>>> refs/heads/grad
 using Support = llvm::BitVector;
 
 class ModuleGraph {
@@ -42,18 +31,11 @@ public:
   struct Node {
     mlir::Operation *op;
     Support support;
-<<<<<<< HEAD
-    double flops;      ///< of a full microbatch
-    bool readsParameter;
-    /// Reads no parameter (and what it is computed from does not), or depends on no input, and costs
-    /// next to nothing: better computed on both sides than sent.
-=======
     double flops; ///< of a full microbatch
     bool readsParameter;
     /// Reads no parameter (and what it is computed from does not), or depends
     /// on no input, and costs next to nothing: better computed on both sides
     /// than sent.
->>>>>>> refs/heads/grad
     bool isCopied;
   };
 
@@ -68,12 +50,6 @@ public:
     auto it = numbers.find(op);
     return it == numbers.end() ? std::nullopt : std::optional(it->second);
   }
-<<<<<<< HEAD
-  /// Calls `visit` with the number of each op (not copied) whose result op `i` takes.
-  void forOperands(size_t i, llvm::function_ref<void(size_t)> visit) const;
-  /// Calls `visit` with the number of each op that takes `value`; the terminator is none.
-  void forUsers(mlir::Value value, llvm::function_ref<void(size_t)> visit) const;
-=======
   /// The inputs that some op with a parameter reads, directly or after ops
   /// without any: embedded ids, pixels, a time step.
   Support getContentInputs() const;
@@ -84,7 +60,6 @@ public:
   /// terminator is none.
   void forUsers(mlir::Value value,
                 llvm::function_ref<void(size_t)> visit) const;
->>>>>>> refs/heads/grad
 
   /// Samples of a full microbatch: FLOPs and bytes are those of one, and whole
   /// numbers.
@@ -93,40 +68,25 @@ public:
   double getFlops() const { return total; }
   double getBytes(mlir::Value value) const;
 
-<<<<<<< HEAD
-  /// Numbers of the ops that add (or append) to `value` what is computed from it
-  /// with parameters: a residual connection runs from `value` to there. A stack of layers goes on there, so that
-  /// a cut before is inside it.
-=======
   /// Numbers of the ops that add (or append) to `value` what is computed from
   /// it with parameters: a residual connection runs from `value` to there. A
   /// stack of layers goes on there, so that a cut before is inside it.
->>>>>>> refs/heads/grad
   llvm::SmallVector<size_t> getStreamUses(mlir::Value value) const;
 
 private:
   double evaluate(const nn::DimExpr &size) const;
-<<<<<<< HEAD
-  void visit(mlir::Operation *op, const llvm::StringMap<Support> &supports);
-
-  dist::ModuleOp module;
-  double samples = 1, total = 0;
-=======
   void visit(mlir::Operation *op);
   Support supportOf(mlir::Value value) const;
 
   dist::ModuleOp module;
   double samples = 1, total = 0;
   llvm::StringMap<Support> supports;
->>>>>>> refs/heads/grad
   unsigned numInputs = 0;
   std::vector<Node> nodes;
   std::vector<char> independentOfParameters; ///< what it is computed from, too
   llvm::DenseMap<mlir::Operation *, size_t> numbers;
 };
 
-<<<<<<< HEAD
-=======
 /// "12.3 M", to be followed by a unit.
 std::string formatCount(double number);
 
@@ -137,7 +97,6 @@ mlir::InFlightDiagnostic remarkCut(const ModuleGraph &graph,
                                    llvm::ArrayRef<mlir::Value> crossing,
                                    mlir::Operation *otherwise);
 
->>>>>>> refs/heads/grad
 } // namespace dt::modules
 
 #endif // PASSES_MODULES_MODULEGRAPH_H

@@ -16,12 +16,8 @@ namespace dt::modules {
 
 namespace {
 
-<<<<<<< HEAD
-/// Part of a module's parameters that a scope must hold, and the part of it that may be another's.
-=======
 /// Part of a module's parameters that a scope must hold, and the part of it
 /// that may be another's.
->>>>>>> refs/heads/grad
 constexpr double kOwn = 0.5, kOthers = 0.1;
 
 /// Elements, and parameters, below a scope.
@@ -67,12 +63,8 @@ std::string getScopeName(dist::ModuleOp module,
         scope.second.elements < kOwn * total)
       continue;
     auto it = rest.find(scope.first);
-<<<<<<< HEAD
-    if (it != rest.end() && it->second.elements > kOthers * scope.second.elements)
-=======
     if (it != rest.end() &&
         it->second.elements > kOthers * scope.second.elements)
->>>>>>> refs/heads/grad
       continue;
     // The outermost; scopes of one depth that both hold half are one.
     if (!best || scope.first.size() < best->first.size())
@@ -93,12 +85,8 @@ void renameModule(dist::ModuleOp module, StringRef name) {
   auto program = module->getParentOfType<mlir::ModuleOp>();
   Builder b(program.getContext());
   StringAttr origin = b.getStringAttr(module.getExternalName());
-<<<<<<< HEAD
-  (void)SymbolTable::replaceAllSymbolUses(module, b.getStringAttr(name), program);
-=======
   (void)SymbolTable::replaceAllSymbolUses(module, b.getStringAttr(name),
                                           program);
->>>>>>> refs/heads/grad
   module.setSymName(name);
   module.setOriginAttr(origin);
 }

@@ -11,15 +11,9 @@
 
 namespace dt::modules {
 
-<<<<<<< HEAD
-/// The exporter's scope ("vision_tower") under which most of a module's parameters
-/// stand and hardly any of the others' ("model.vision_tower.layers.0.weight"); empty if
-/// names tell nothing.
-=======
 /// The exporter's scope ("vision_tower") under which most of a module's
 /// parameters stand and hardly any of the others'
 /// ("model.vision_tower.layers.0.weight"); empty if names tell nothing.
->>>>>>> refs/heads/grad
 std::string getScopeName(dist::ModuleOp module,
                          llvm::ArrayRef<dist::ModuleOp> others);
 

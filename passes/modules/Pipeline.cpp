@@ -21,13 +21,10 @@ void dt::buildModulesPipeline(mlir::OpPassManager &pm) {
   pm.addPass(modules::createCutContrastive());
   // Towers are found in what the head leaves.
   pm.addPass(modules::createFindModules());
-<<<<<<< HEAD
   pm.addPass(modules::createVerifyModules());
 }
 
 void dt::buildModulesUnderPlan(mlir::OpPassManager &pm) {
   pm.addPass(modules::createCutContrastive());
-=======
->>>>>>> refs/heads/grad
   pm.addPass(modules::createVerifyModules());
 }
