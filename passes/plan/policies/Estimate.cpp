@@ -9,7 +9,7 @@
 
 #include "passes/plan/policies/Policy.h"
 
-#include "passes/plan/reorder/Partition.h"
+#include "runtime/reorder/Partition.h"
 
 #include "llvm/ADT/STLExtras.h"
 
