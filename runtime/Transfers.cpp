@@ -172,7 +172,8 @@ void Transfers::receive(const TaskRow &row) {
             });
 }
 
-void Transfers::send(const TaskRow &row) {
+uint64_t Transfers::send(const TaskRow &row) {
+  uint64_t sent = 0;
   End end = endOf(row.index, row.gradient, true);
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row.microbatch);
@@ -200,7 +201,9 @@ void Transfers::send(const TaskRow &row) {
               out.request = comm.isend(from, size_t(count) * unit, rank, tag,
                                        name.c_str());
               departures.push_back(std::move(out));
+              sent += uint64_t(count) * unit;
             });
+  return sent;
 }
 
 void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {

@@ -33,7 +33,8 @@ public:
   /// `batch` must live until finish().
   void beginStep(const Batch &batch);
   void receive(const TaskRow &row);
-  void send(const TaskRow &row);
+  /// Returns the bytes for other ranks.
+  uint64_t send(const TaskRow &row);
   void copy(const TaskRow &row);
   /// Before a module's function runs: waits for what it reads, gathers it over
   /// the tensor-parallel group, and waits for sends of what it may overwrite.
