@@ -70,8 +70,8 @@ void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,
   stepTimes.waited += time.begin - time.wait;
   if (part) {
     bool loss = row.kind == TaskKind::Denominator;
-    size_t module = loss ? size_t(trainer.program().losses[row.index].module)
-                         : row.index;
+    size_t module =
+        loss ? size_t(trainer.program().losses[row.index].module) : row.index;
     moduleSeconds[module] += time.end - time.begin;
   }
   trace.row(row, step, time);

@@ -1,4 +1,5 @@
-//===- Train.cpp - the training loop ---------------------------------------===//
+//===- Train.cpp - the training loop
+//---------------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -220,8 +221,8 @@ void restartWithWaitPolicy(char **) {}
 #endif
 
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
-                    const Options &options, Comm &comm,
-                    const TrainHooks &hooks, StatusBoard *board) {
+                    const Options &options, Comm &comm, const TrainHooks &hooks,
+                    StatusBoard *board) {
   comm.expectRanks(int(program.ranks.size));
   std::string home = options.program.empty() ? directory : options.program;
   Trainer::Settings settings = settingsOf(program, options);

@@ -29,7 +29,8 @@ struct StepReport {
       nullptr; ///< per module, forward and backward, of its slowest rank
 };
 
-/// Called on all ranks. Their time counts neither as a step's nor as any module's.
+/// Called on all ranks. Their time counts neither as a step's nor as any
+/// module's.
 struct TrainHooks {
   /// The state is set up, no step is done.
   std::function<void(Trainer &trainer)> beforeTraining;
@@ -44,7 +45,8 @@ struct TrainHooks {
 void restartWithWaitPolicy(char **argv);
 
 /// Everything that the flags ask for, on all ranks of `comm`. `board`: learns
-/// what this rank does; may be null. Returns the number of steps done; throws Error, or CommonError where all ranks do.
+/// what this rank does; may be null. Returns the number of steps done; throws
+/// Error, or CommonError where all ranks do.
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, Comm &comm,
                     const TrainHooks &hooks = {}, StatusBoard *board = nullptr);

@@ -74,12 +74,10 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
         tensorParallel[m] = parallel;
       }
     }
-  transfers =
-      std::make_unique<Transfers>(info, places, memory, comm, groups);
+  transfers = std::make_unique<Transfers>(info, places, memory, comm, groups);
   reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
                                       tensorParallel);
-  scalars =
-      std::make_unique<StepScalars>(info, places, owners, memory, comm);
+  scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm);
   seeds.resize(info.losses.size);
 }
 
@@ -112,8 +110,7 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
     } else {
       if (!file)
         file = std::make_unique<SafetensorsFile>(weightsFile);
-      const TensorView &view =
-          file->get(name, p.tensor.type, layout.whole());
+      const TensorView &view = file->get(name, p.tensor.type, layout.whole());
       layout.extract(view.data, host.data(), sizeOf(p.tensor.type));
     }
     device::copyToDevice(memory.parameter(p), host.data(), host.size());
@@ -235,8 +232,7 @@ std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
   std::vector<std::byte> bytes(
       size_t(elementCount(shapeOf(buffer.tensor, part.dims.data()))) *
       sizeOf(buffer.tensor.type));
-  device::copyToHost(bytes.data(),
-                     memory.address(size_t(module), buffer, slot),
+  device::copyToHost(bytes.data(), memory.address(size_t(module), buffer, slot),
                      bytes.size());
   return bytes;
 }
@@ -373,7 +369,8 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
   return finishStep(step, observer, stop);
 }
 
-/// Reductions, scalars, update. Whatever is left to wait for is waited for here.
+/// Reductions, scalars, update. Whatever is left to wait for is waited for
+/// here.
 StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
                                bool stop) {
   double begin = now();

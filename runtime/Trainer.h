@@ -131,8 +131,8 @@ private:
   void checkPart(size_t module, const Part &part) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);
-  void run(TaskFn function, size_t module, const Part &part,
-           const TaskRow &row, int64_t step);
+  void run(TaskFn function, size_t module, const Part &part, const TaskRow &row,
+           int64_t step);
   /// Null for a row that moves data.
   const Part *partOf(const TaskRow &row, const Batch &batch) const;
   /// Returns the bytes sent.

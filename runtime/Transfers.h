@@ -60,7 +60,7 @@ private:
   struct Incoming {
     Request request;
     std::vector<ItemRun> runs;
-    std::vector<std::byte> packed; ///< empty: it came into place
+    std::vector<std::byte> packed;   ///< empty: it came into place
     bool self = false, here = false; ///< from this rank; has come
   };
   struct Arrival {

@@ -91,7 +91,8 @@ TEST(Layout, RunsAreTheDefinition) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round)
     for (const Layout &layout : randomCut(random)) {
-      int64_t n = layout.partElements(), begin = int64_t(random() % uint64_t(n + 1));
+      int64_t n = layout.partElements(),
+              begin = int64_t(random() % uint64_t(n + 1));
       int64_t end = begin + int64_t(random() % uint64_t(n - begin + 1));
       std::vector<int64_t> found(size_t(n), -1);
       for (const Layout::Run &run : layout.runs(begin, end))
@@ -115,7 +116,8 @@ TEST(Layout, PiecesGiveTheWhole) {
     for (const Layout &layout : layouts) {
       std::vector<float> part(size_t(layout.partElements()), 9.f);
       layout.extract(whole.data(), part.data(), sizeof(float));
-      int64_t n = int64_t(part.size()), middle = int64_t(random() % uint64_t(n + 1));
+      int64_t n = int64_t(part.size()),
+              middle = int64_t(random() % uint64_t(n + 1));
       paths.push_back(folder / std::to_string(paths.size()));
       PieceWriter writer;
       writer.add("t", DType::F32, layout, 0, middle, part.data());

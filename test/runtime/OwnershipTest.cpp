@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Layout.h"
 #include "runtime/Ownership.h"
+#include "runtime/Layout.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ using namespace dt::rt;
 
 namespace {
 
-constexpr Extent kRows[] = {{0, -1, 40}, {0, -1, 4}}, kHalf[] = {{0, -1, 20}, {0, -1, 4}},
-                 kVector[] = {{0, -1, 37}};
+constexpr Extent kRows[] = {{0, -1, 40}, {0, -1, 4}},
+                 kHalf[] = {{0, -1, 20}, {0, -1, 4}}, kVector[] = {{0, -1, 37}};
 constexpr int64_t kWhole[] = {40, 4};
 constexpr CutInfo kCut[] = {{0, 5, 2, 1}};
 
@@ -29,7 +29,9 @@ struct Tables {
                    bool vector) {
       ParameterInfo p{};
       p.tensor = {name, DType::F32, vector ? 1 : 2,
-                  vector ? kVector : cut ? kHalf : kRows};
+                  vector ? kVector
+                  : cut  ? kHalf
+                         : kRows};
       p.module = module, p.offset = offset;
       p.trainable = p.hasGradient = true;
       if (cut)
@@ -85,9 +87,9 @@ TEST_P(OwnershipTest, EachElementIsCountedOnce) {
             ++seen[size_t(run.whole + i)];
     }
     int wanted = info.tied >= 0 ? 0 : 1;
-    EXPECT_TRUE(std::all_of(seen.begin(), seen.end(),
-                            [&](int n) { return n == wanted; }))
-        << info.tensor.name;
+    EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [&](int n) {
+      return n == wanted;
+    })) << info.tensor.name;
   }
 }
 

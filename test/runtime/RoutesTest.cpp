@@ -32,8 +32,8 @@ std::vector<int64_t> rowsOf(const std::vector<ItemRun> &runs) {
   return rows;
 }
 
-/// Each item reaches its consumer's part once, at its place, and leaves from the
-/// rank that the rule names; both ends have as many rows.
+/// Each item reaches its consumer's part once, at its place, and leaves from
+/// the rank that the rule names; both ends have as many rows.
 void checkAll(std::mt19937 &random, size_t from, int64_t fromTp, size_t to,
               int64_t toTp, int64_t items) {
   std::vector<Items> a = deal(random, items, from), b = deal(random, items, to);
@@ -57,8 +57,8 @@ void checkAll(std::mt19937 &random, size_t from, int64_t fromTp, size_t to,
             ++seen[item];
           }
           for (size_t i = 1; i < route.producer.size(); ++i)
-            EXPECT_GT(route.producer[i].first,
-                      route.producer[i - 1].first + route.producer[i - 1].count);
+            EXPECT_GT(route.producer[i].first, route.producer[i - 1].first +
+                                                   route.producer[i - 1].count);
         }
   EXPECT_EQ(int64_t(seen.size()), items);
   for (auto &[item, times] : seen)

@@ -8,11 +8,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/Train.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/Init.h"
 #include "runtime/Optimizer.h"
 #include "runtime/Pieces.h"
-#include "runtime/Train.h"
 #include "test/runtime/SmallProgram.h"
 #include "test/runtime/mpi/Ranks.h"
 
@@ -49,9 +49,9 @@ private:
 std::vector<SmallPlan> plans() {
   std::vector<SmallPlan> fit;
   for (int32_t zero : {0, 1})
-    for (SmallPlan plan : {SmallPlan{2, 1, 2}, SmallPlan{3, 1}, SmallPlan{1, 3},
-                           SmallPlan{2, 2}, SmallPlan{1, 2}, SmallPlan{2, 1},
-                           SmallPlan{1, 1, 2}})
+    for (SmallPlan plan :
+         {SmallPlan{2, 1, 2}, SmallPlan{3, 1}, SmallPlan{1, 3}, SmallPlan{2, 2},
+          SmallPlan{1, 2}, SmallPlan{2, 1}, SmallPlan{1, 1, 2}})
       if (plan.zero = zero; plan.ranks() == ranks().size())
         fit.push_back(plan);
   return fit;
@@ -59,8 +59,9 @@ std::vector<SmallPlan> plans() {
 
 /// The same model in double.
 std::vector<double> reference(int steps) {
-  std::vector<float> x = randoms(kImages * 3, 11), f = randoms(kSamples * 2, 12),
-                     t = randoms(kSamples, 13), w(6);
+  std::vector<float> x = randoms(kImages * 3, 11),
+                     f = randoms(kSamples * 2, 12), t = randoms(kSamples, 13),
+                     w(6);
   initialize(w.data(), {2, 3}, "normal(0,0.5)", "tower.w", 3);
   std::vector<double> p(w.begin(), w.end()), m(10), v(10), losses;
   p.insert(p.end(), {1, 1, double(0.3f), double(-0.2f)});
