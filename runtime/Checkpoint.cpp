@@ -176,9 +176,9 @@ void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
       failure = folder.string() + ": cannot create: " + error.message();
   }
   trainer.comm().agree(failure);
-  auto job = std::make_shared<Job>(
-      Job{step, dataHash, trainer.comm().rank(), trainer.comm().size(), folder,
-          snapshot(trainer)});
+  auto job = std::make_shared<Job>(Job{step, dataHash, trainer.comm().rank(),
+                                       trainer.comm().size(), folder,
+                                       snapshot(trainer)});
   thread = std::thread([this, job] {
     try {
       write(*job);
@@ -297,8 +297,8 @@ static void loadParameter(Trainer &trainer, size_t index,
   if (!trainer.ownership().updated(index))
     return;
   for (int i = 0; i < trainer.optimizer().moments(); ++i) {
-    whole = reader.whole(trainer.optimizer().momentName(i) +
-                             std::string(".") + name,
+    whole = reader.whole(trainer.optimizer().momentName(i) + std::string(".") +
+                             name,
                          DType::F32, layout.whole());
     loadMoment(trainer, index, i, layout, whole.data());
   }

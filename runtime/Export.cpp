@@ -1,4 +1,5 @@
-//===- Export.cpp - trained weights back into ONNX files -------------------===//
+//===- Export.cpp - trained weights back into ONNX files
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -341,9 +342,9 @@ void exportFiles(const Trainer &trainer, const WholeParameters &values,
     for (const OnnxRef &ref : program.parameters[i].onnx) {
       std::unique_ptr<FileExport> &file = files[ref.file];
       if (!file)
-        file = std::make_unique<FileExport>(
-            trainer, values, fs::path(onnxDirectory) / ref.file,
-            fs::path(target) / ref.file);
+        file = std::make_unique<FileExport>(trainer, values,
+                                            fs::path(onnxDirectory) / ref.file,
+                                            fs::path(target) / ref.file);
       file->add(ref.initializer, &original);
     }
   }

@@ -18,8 +18,8 @@ namespace dt::rt {
 
 /// Writes each file that a parameter refers to from `onnxDirectory` to `target`
 /// (created if needed). Weights are inside the file; if a file's would
-/// exceed 1.5 GB they go to `<file>.data` beside it. All ranks call it, rank 0 writes.
-/// Throws CommonError naming file and initializer.
+/// exceed 1.5 GB they go to `<file>.data` beside it. All ranks call it, rank 0
+/// writes. Throws CommonError naming file and initializer.
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
                 const std::string &target);
 

@@ -164,8 +164,7 @@ void initialize(float *values, int64_t first, int64_t count,
       values[i] = float(s.a + s.b * random.normal(at));
       break;
     case Draw::Truncated:
-      values[i] =
-          float(truncated(random.uniform(at), s.a, s.b, s.low, s.high));
+      values[i] = float(truncated(random.uniform(at), s.a, s.b, s.low, s.high));
       break;
     }
   }

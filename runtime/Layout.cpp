@@ -123,8 +123,7 @@ void Layout::append(std::vector<Run> &out, size_t dim, int64_t part,
   // one block.
   if (dim >= flat || dim + 1 == flat || dim == partShape.size()) {
     if (dim >= flat)
-      return emit(part, whole,
-                  dim == 0 ? partElements() : partStride[dim - 1]);
+      return emit(part, whole, dim == 0 ? partElements() : partStride[dim - 1]);
     for (const Run &piece : pieces[dim])
       emit(part + piece.part * partStride[dim],
            whole + piece.whole * wholeStride[dim],

@@ -1,4 +1,5 @@
-//===- Optimizer.cpp - from gradients to new parameters --------------------===//
+//===- Optimizer.cpp - from gradients to new parameters
+//--------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -88,6 +88,8 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--ranks",
        [&](auto &v) { o.ranks = int(integer("--ranks", v, 1, 1 << 20)); }},
       {"--traffic", text(o.traffic)},
+      {"--report", text(o.report)},
+      {"--stall", [&](auto &v) { o.stall = real("--stall", v, false); }},
   };
 }
 
@@ -148,6 +150,10 @@ const char *optionsHelp() {
          "  --ranks N               start N ranks under mpirun\n"
          "  --metrics F.jsonl       a JSON object a step\n"
          "  --trace F.json          times of all tasks, for ui.perfetto.dev\n"
+         "  --stall SECONDS         end all ranks when one stands still for so "
+         "long (120)\n"
+         "  --report F.json         measured step beside what its tasks' times "
+         "give\n"
          "  --traffic F.json        bytes that ranks sent, by edge and "
          "collective\n"
          "  --save-outputs F        outputs and losses of the first step, as "

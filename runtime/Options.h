@@ -40,6 +40,8 @@ struct Options {
   double logEvery = 15; ///< --log-every SECONDS between lines when the output
                         ///< is not a terminal
   int ranks = 0;       ///< --ranks N: starts N ranks under mpirun
+  double stall = 120; ///< --stall SECONDS without progress of any rank
+  std::string report; ///< --report F.json: predicted and measured step
   std::string traffic; ///< --traffic F.json: bytes that ranks sent
   bool help = false;   ///< --help
 };

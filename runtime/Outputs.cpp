@@ -56,7 +56,8 @@ void place(const std::vector<int64_t> &items, const TensorView &rows,
          own = items.size() * unit;
   for (size_t o = 0; o < outer; ++o)
     for (size_t i = 0; i < items.size(); ++i) {
-      size_t to = o * total + size_t(items[i]) * unit, from = o * own + i * unit;
+      size_t to = o * total + size_t(items[i]) * unit,
+             from = o * own + i * unit;
       if (size_t(items[i] + 1) * unit <= total && from + unit <= rows.size)
         std::memcpy(whole.data() + to, rows.data + from, unit);
     }
@@ -250,13 +251,11 @@ static void writePieces(const Trainer &trainer, bool gradients,
         (gradients && !trainer.ownership().updated(i)))
       continue;
     Layout layout(p, trainer.placement().at(module).tp);
-    const std::byte *base = gradients
-                                ? trainer.regions().at(module).gradients
-                                : trainer.regions().at(module).parameters;
+    const std::byte *base = gradients ? trainer.regions().at(module).gradients
+                                      : trainer.regions().at(module).parameters;
     for (const OwnedPiece &piece : trainer.ownership().owned(i))
       writer.add(p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
-                 base + p.offset +
-                     size_t(piece.begin) * sizeOf(p.tensor.type));
+                 base + p.offset + size_t(piece.begin) * sizeOf(p.tensor.type));
   }
   writer.write(path);
 }

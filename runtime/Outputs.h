@@ -42,14 +42,13 @@ private:
     std::string name;
     int module, index;
     DType type;
-    int axis; ///< -1: no item axis
+    int axis;                   ///< -1: no item axis
     std::vector<int64_t> shape; ///< where this rank runs the module
     std::vector<Block> blocks;
   };
-  std::vector<std::byte> whole(const Output &output, size_t number,
-                               std::vector<int64_t> &shape,
-                               const std::vector<std::unique_ptr<SafetensorsFile>>
-                                   &files) const;
+  std::vector<std::byte>
+  whole(const Output &output, size_t number, std::vector<int64_t> &shape,
+        const std::vector<std::unique_ptr<SafetensorsFile>> &files) const;
   void writeBlocks(const std::string &path) const;
   void join(const std::string &path, const StepResult &result) const;
 

@@ -55,7 +55,8 @@ void Ownership::findTies() {
       if (hops > originals.size() ||
           size_t(program.parameters[root].tied) >= originals.size())
         throw Error(std::string("parameter '") +
-                    program.parameters[p].tensor.name + "' is tied in a circle");
+                    program.parameters[p].tensor.name +
+                    "' is tied in a circle");
       root = size_t(program.parameters[root].tied);
     }
     originals[p] = root;
@@ -98,9 +99,9 @@ void Ownership::planModule(size_t m) {
       updated.push_back(range);
       continue;
     }
-    range.count = std::min(
-        roundUp(range.count, kLine),
-        program.modules[m].trainableBytes / sizeof(float) - range.begin);
+    range.count = std::min(roundUp(range.count, kLine),
+                           program.modules[m].trainableBytes / sizeof(float) -
+                               range.begin);
     if (!runs.empty() && runs.back().end() == range.begin)
       runs.back().count += range.count;
     else
@@ -124,7 +125,8 @@ std::vector<FloatRange> Ownership::reduceRun(Module &out, size_t m,
     return {run};
   bool zero = program.modules[m].zero > 0;
   size_t unit = kLine * replicas; // so that blocks are whole lines
-  size_t most = std::max(unit, program.bucketBytes / sizeof(float) / unit * unit);
+  size_t most =
+      std::max(unit, program.bucketBytes / sizeof(float) / unit * unit);
   std::vector<FloatRange> own;
   for (size_t at = run.begin; at < run.end();) {
     size_t count = std::min(most, run.end() - at);
@@ -218,7 +220,8 @@ void Ownership::findOwned(size_t p) {
         OwnedPiece piece{int64_t(at - range.begin), int64_t(stop - range.begin),
                          update.moment + (at - update.range.begin)};
         if (!pieces[p].empty() && pieces[p].back().end == piece.begin &&
-            pieces[p].back().moment + size_t(piece.begin - pieces[p].back().begin) ==
+            pieces[p].back().moment +
+                    size_t(piece.begin - pieces[p].back().begin) ==
                 piece.moment)
           pieces[p].back().end = piece.end;
         else

@@ -50,9 +50,8 @@ std::vector<Layout::Cut> readCuts(const nlohmann::json &object,
 
 } // namespace
 
-void PieceWriter::add(const std::string &name, DType type,
-                      const Layout &layout, int64_t begin, int64_t end,
-                      const void *device) {
+void PieceWriter::add(const std::string &name, DType type, const Layout &layout,
+                      int64_t begin, int64_t end, const void *device) {
   std::vector<std::byte> bytes(size_t(end - begin) * sizeOf(type));
   device::copyToHost(bytes.data(), device, bytes.size());
   if (layout.identity() && begin == 0 && end == layout.partElements()) {
@@ -100,7 +99,8 @@ PieceReader::PieceReader(const std::vector<std::string> &paths) {
           !(*note)["tensor"].is_string())
         throw Error(at + ": its note is not that of a piece");
       std::vector<int64_t> flat = numbers(*note, "flat", at);
-      if (flat.size() != 2 || flat[1] < flat[0] || flat[1] - flat[0] != elements)
+      if (flat.size() != 2 || flat[1] < flat[0] ||
+          flat[1] - flat[0] != elements)
         throw Error(at + ": \"flat\" does not fit its size");
       pieces[(*note)["tensor"].get<std::string>()].push_back(
           {&file, &view, numbers(*note, "whole", at),

@@ -3,10 +3,10 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // A safetensors file a rank. What is a whole tensor is stored as such; of a
-// piece the header's note "pieces" says what it is of: {key: {"tensor", "whole":
-// shape in files, "padded", "cuts": [[dim, chunk, over, place]], "flat": [a, b)
-// in the part that the cuts give}}. The files of all ranks together hold every
-// element once, so they can be read under any other plan.
+// piece the header's note "pieces" says what it is of: {key: {"tensor",
+// "whole": shape in files, "padded", "cuts": [[dim, chunk, over, place]],
+// "flat": [a, b) in the part that the cuts give}}. The files of all ranks
+// together hold every element once, so they can be read under any other plan.
 //
 //===----------------------------------------------------------------------===//
 

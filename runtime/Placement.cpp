@@ -61,8 +61,8 @@ int32_t Placement::tp(size_t module) const {
 }
 
 int Placement::rankOf(size_t module, int32_t replica, int32_t place) const {
-  return program.modules[module].ranks[size_t(replica) * size_t(tp(module)) +
-                                       size_t(place)];
+  return program.modules[module]
+      .ranks[size_t(replica) * size_t(tp(module)) + size_t(place)];
 }
 
 std::vector<int> Placement::replicaRanks(size_t module, int32_t replica) const {

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Reads ModuleInfo::ranks: rank t of replica d of a module is ranks[d * tp + t].
-// Everything else asks here, so that the rule is in one place.
+// Reads ModuleInfo::ranks: rank t of replica d of a module is ranks[d * tp +
+// t]. Everything else asks here, so that the rule is in one place.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +25,8 @@ public:
     bool runs() const { return replica >= 0; }
   };
 
-  /// Throws Error if the tables contradict each other (a rank twice in a module,
-  /// a number outside of the world) or are for another number of ranks.
+  /// Throws Error if the tables contradict each other (a rank twice in a
+  /// module, a number outside of the world) or are for another number of ranks.
   Placement(const ProgramInfo &program, int rank, int worldSize);
 
   int rank() const { return self; }

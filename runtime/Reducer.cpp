@@ -165,9 +165,8 @@ void Reducer::gatherParameters() {
         continue;
       float *data = parameters + bucket.range.begin;
       size_t block = bucket.range.count / count;
-      pending.push_back(replicas[m]->iallGather(data + replica * block,
-                                                block * sizeof(float), data,
-                                                label.c_str()));
+      pending.push_back(replicas[m]->iallGather(
+          data + replica * block, block * sizeof(float), data, label.c_str()));
     }
   }
   waitAll(pending);

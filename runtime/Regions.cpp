@@ -30,7 +30,8 @@ Regions::Regions(const ProgramInfo &program, const Placement &placement,
         continue;
       const ModuleInfo &module = program.modules[m];
       auto make = [&](size_t bytes, const char *what) {
-        std::string text = std::string(what) + " of module '" + module.name + "'";
+        std::string text =
+            std::string(what) + " of module '" + module.name + "'";
         return allocate(bytes, text.c_str());
       };
       regions[m].arena = make(module.arenaBytes, "the arena");

@@ -21,7 +21,7 @@ namespace dt::rt {
 struct Region {
   std::byte *arena = nullptr;
   std::byte *parameters = nullptr;
-  std::byte *gradients = nullptr; ///< ModuleInfo::trainableBytes
+  std::byte *gradients = nullptr;         ///< ModuleInfo::trainableBytes
   float *moments[2] = {nullptr, nullptr}; ///< Ownership::momentFloats each
 };
 

@@ -201,6 +201,7 @@ void Watchdog::check() {
 /// works for too long at one task.
 void Watchdog::checkStall() {
   double now = seconds();
+  int suspect = -1;
   for (int r = 0; r < board.ranks(); ++r) {
     StatusBoard::Record record = board.read(r);
     if (record.progress != lastProgress[r] || !record.pid || record.left) {
@@ -209,11 +210,15 @@ void Watchdog::checkStall() {
     }
     if (now - lastChange[r] < stall)
       continue;
-    bool stopped =
-        r != board.rank() && stateOf(record.pid) == ProcessState::Stopped;
-    if (stopped || !record.waiting)
-      fail(r, stopped ? "was stopped" : "makes no progress");
+    if (r != board.rank() && stateOf(record.pid) == ProcessState::Stopped)
+      fail(r, "was stopped");
+    if (!record.waiting && suspect < 0)
+      suspect = r;
   }
+  // Others may hang in a collective with one that was stopped, so that is
+  // looked for first.
+  if (suspect >= 0)
+    fail(suspect, "makes no progress");
 }
 
 } // namespace dt::rt

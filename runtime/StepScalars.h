@@ -26,8 +26,8 @@ public:
   StepScalars(const StepScalars &) = delete;
   StepScalars &operator=(const StepScalars &) = delete;
 
-  /// Whether all ranks have the same plan and the same batch, and none failed to
-  /// get it. Throws CommonError before anything has happened otherwise.
+  /// Whether all ranks have the same plan and the same batch, and none failed
+  /// to get it. Throws CommonError before anything has happened otherwise.
   void agree(uint64_t batchHash, const std::string &failure) const;
 
   /// Remembers a denominator, a numerator that a task has left in `value`

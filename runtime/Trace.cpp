@@ -20,9 +20,8 @@ constexpr double kShortWait = 20e-6; ///< seconds; shorter ones are not shown
 
 const char *verb(TaskKind kind) {
   static const char *const names[] = {
-      "denominator",   "forward",         "backward",
-      "backward input", "backward weight", "receive",
-      "send",          "copy",            "reduce"};
+      "denominator", "forward", "backward", "backward input", "backward weight",
+      "receive",     "send",    "copy",     "reduce"};
   return names[int(kind)];
 }
 

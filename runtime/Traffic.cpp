@@ -20,7 +20,6 @@ namespace dt::rt {
 
 namespace {
 
-
 class Expectation {
 public:
   Expectation(const ProgramInfo &program, const Placement &placement,
@@ -41,12 +40,12 @@ private:
   uint64_t bytesOf(int64_t microbatch, bool gradient) const {
     std::map<int64_t, int> owners; // item -> rank it leaves from
     for (int32_t a = 0; a < placement.replicas(from); ++a) {
-      const Items &items = itemsOf(batch.assignment, from, microbatch, a,
-                                   shape.producerSymbol);
+      const Items &items =
+          itemsOf(batch.assignment, from, microbatch, a, shape.producerSymbol);
       int64_t count = int64_t(items.size());
       for (int64_t i = 0; i < count; ++i)
-        owners[items[size_t(i)]] = placement.rankOf(
-            from, a, int32_t(i * placement.tp(from) / count));
+        owners[items[size_t(i)]] =
+            placement.rankOf(from, a, int32_t(i * placement.tp(from) / count));
     }
     const ModuleInfo &consumer = program.modules[to];
     int64_t items = 0;

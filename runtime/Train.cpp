@@ -1,4 +1,5 @@
-//===- Train.cpp - the training loop ---------------------------------------===//
+//===- Train.cpp - the training loop
+//---------------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -9,10 +10,9 @@
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 #include "runtime/Export.h"
-#include "runtime/Outputs.h"
 #include "runtime/Progress.h"
-#include "runtime/Trace.h"
-#include "runtime/Traffic.h"
+#include "runtime/Recorder.h"
+#include "runtime/Status.h"
 #include "runtime/mpi/Launch.h"
 
 #include <algorithm>
@@ -99,81 +99,6 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
 #endif
 }
 
-/// Collects times, dumps and trace events of a run.
-class Recorder : public StepObserver {
-public:
-  Recorder(const Trainer &trainer, const Options &options, bool times)
-      : trainer(trainer), options(options),
-        wanted(times || !options.metrics.empty()),
-        trace(trainer, options.trace), traffic(trainer, options.traffic),
-        moduleSeconds(trainer.program().modules.size) {}
-
-  void beginStep(const Batch &batch, int64_t step, bool dump) {
-    this->step = step;
-    std::fill(moduleSeconds.begin(), moduleSeconds.end(), 0);
-    outputs.reset();
-    gradients = dump && !options.saveGradients.empty();
-    if (dump && !options.saveOutputs.empty())
-      outputs = std::make_unique<OutputCollector>(trainer, batch);
-    traffic.addStep(batch);
-  }
-
-  void endStep(const StepResult &result, double begin) {
-    trace.event("step", step, begin, now());
-    if (outputs)
-      outputs->write(options.saveOutputs, result);
-    if (wanted && trainer.comm().size() > 1)
-      takeSlowest();
-  }
-
-  /// All ranks call it.
-  void finish() {
-    trace.finish();
-    traffic.write();
-  }
-
-  bool wantsTimes() const override { return wanted || trace.enabled(); }
-
-  void rowDone(const TaskRow &row, const Part *part,
-               const RowTime &time) override {
-    if (part) {
-      bool loss = row.kind == TaskKind::Denominator;
-      size_t module = loss ? size_t(trainer.program().losses[row.index].module)
-                           : row.index;
-      moduleSeconds[module] += time.end - time.begin;
-    }
-    trace.row(row, step, time);
-    if (outputs && part)
-      outputs->add(row, *part);
-  }
-
-  void gradientsDone(const StepResult &) override {
-    if (gradients)
-      writeGradients(trainer, options.saveGradients);
-  }
-
-  const std::vector<double> &times() const { return moduleSeconds; }
-
-private:
-  void takeSlowest() {
-    std::vector<double> all = trainer.comm().allGather(moduleSeconds);
-    for (size_t i = 0; i < all.size(); ++i) {
-      double &slowest = moduleSeconds[i % moduleSeconds.size()];
-      slowest = std::max(slowest, all[i]);
-    }
-  }
-
-  const Trainer &trainer;
-  const Options &options;
-  bool wanted; ///< somebody reads times()
-  Trace trace;
-  TrafficReport traffic;
-  std::vector<double> moduleSeconds;
-  std::unique_ptr<OutputCollector> outputs;
-  bool gradients = false;
-  int64_t step = 0;
-};
-
 Trainer::Settings settingsOf(const ProgramInfo &program,
                              const Options &options) {
   Trainer::Settings settings = Trainer::defaults(program);
@@ -221,9 +146,10 @@ const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
 
 /// Steps `first` to `total`; returns how many are done.
 int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
-                  const TrainHooks &hooks, int64_t first, int64_t total) {
+                  const TrainHooks &hooks, StatusBoard *board, int64_t first,
+                  int64_t total) {
   bool speaks = trainer.comm().rank() == 0, alone = trainer.comm().size() == 1;
-  Recorder recorder(trainer, options, bool(hooks.afterStep));
+  Recorder recorder(trainer, options, board, bool(hooks.afterStep));
   Metrics metrics(speaks ? options.metrics : "", options.resume);
   Progress progress(trainer.program(), first, total, options.logEvery);
   CheckpointWriter checkpoints(trainer, options.checkpoint);
@@ -244,7 +170,7 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
     result = trainer.step(batch, step, &recorder, stopRequested);
     device::synchronize();
     double end = now();
-    recorder.endStep(result, begin);
+    recorder.endStep(batch, result, begin, end);
     ++step;
     report = {step, total, &result, end - begin, &recorder.times()};
     metrics.step(trainer.program(), step, result, report.seconds,
@@ -262,11 +188,13 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
   if (step > first || first == 0)
     save();
   checkpoints.finish();
-  recorder.finish();
+  std::string text = recorder.finish();
   if (stop && speaks)
     std::printf("stopped after step %lld%s%s\n", (long long)step,
                 options.checkpoint.empty() ? "" : ", saved in ",
                 options.checkpoint.c_str());
+  if (!text.empty())
+    std::printf("%s", text.c_str());
   std::fflush(stdout);
   if (hooks.afterTraining)
     hooks.afterTraining(trainer, report);
@@ -293,8 +221,8 @@ void restartWithWaitPolicy(char **) {}
 #endif
 
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
-                    const Options &options, Comm &comm,
-                    const TrainHooks &hooks) {
+                    const Options &options, Comm &comm, const TrainHooks &hooks,
+                    StatusBoard *board) {
   comm.expectRanks(int(program.ranks.size));
   std::string home = options.program.empty() ? directory : options.program;
   Trainer::Settings settings = settingsOf(program, options);
@@ -327,8 +255,10 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   if (hooks.beforeTraining)
     hooks.beforeTraining(trainer);
   if (source)
-    done = trainLoop(trainer, *source, options, hooks, done,
+    done = trainLoop(trainer, *source, options, hooks, board, done,
                      std::max(done, total));
+  if (board)
+    board->wait(true); // for rank 0, which writes what is exported
   if (!options.exportTo.empty())
     exportOnnx(trainer, home + "/onnx", options.exportTo);
   return done;
@@ -336,28 +266,74 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
 
 namespace {
 
+/// "rank 4 (llm stage 1, replica 0) at step 17, llm.1 forward 2".
+std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
+                         int32_t row) {
+  std::string text = "rank " + std::to_string(rank), runs;
+  for (const ModuleInfo &m : program.modules)
+    for (size_t i = 0; i < m.ranks.size; ++i)
+      if (m.ranks[i] == rank)
+        runs += (runs.empty() ? "" : "; ") + std::string(m.unit) + " stage " +
+                std::to_string(m.stage) + ", replica " +
+                std::to_string(i / size_t(m.tp));
+  text += " (" + runs + ") at step " + std::to_string(step);
+  if (row < 0 || size_t(rank) >= program.ranks.size ||
+      size_t(row) >= program.ranks[size_t(rank)].rows.size)
+    return text;
+  return text + ", " +
+         nameOf(program.ranks[size_t(rank)].rows[size_t(row)], program);
+}
+
+/// The status board of several ranks; nothing for one.
+struct Watch {
+  Watch(const ProgramInfo &program, const Comm &comm, double stall) {
+    if (comm.size() == 1)
+      return;
+    board = std::make_unique<StatusBoard>(comm.rank(), comm.size());
+    board->begin(0, -1);
+    board->wait(true);
+    dog = std::make_unique<Watchdog>(
+        *board,
+        [&program](int rank, int64_t step, int32_t row) {
+          return describeRank(program, rank, step, row);
+        },
+        stall);
+  }
+  /// Whether this rank is the one to say what went wrong.
+  bool speaks() const { return !board || board->claimReport(); }
+  void leave() {
+    if (board)
+      board->leave();
+  }
+  std::unique_ptr<StatusBoard> board;
+  std::unique_ptr<Watchdog> dog;
+};
+
 /// An Error that all ranks have is said by the first; of another, the rank that
 /// has it speaks and takes the others down.
 int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks) {
   std::unique_ptr<Comm> comm = Comm::start();
+  Watch watch(program, *comm, options.stall);
   auto say = [](const std::exception &e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     std::fflush(stderr);
   };
   int code = 0;
   try {
-    runTraining(program, directory, options, *comm, hooks);
+    runTraining(program, directory, options, *comm, hooks, watch.board.get());
   } catch (const CommonError &e) {
     if (comm->rank() == 0)
       say(e);
     code = 1;
   } catch (const std::exception &e) { // also bad_alloc, filesystem
-    say(e);
+    if (watch.speaks())
+      say(e);
     if (comm->size() > 1)
       comm->abort(1);
     return 1;
   }
+  watch.leave();
   comm->finish();
   return code;
 }

@@ -18,6 +18,8 @@
 
 namespace dt::rt {
 
+class StatusBoard;
+
 /// What a hook learns of a step.
 struct StepReport {
   int64_t step = 0, total = 0;        ///< steps done, and to be done
@@ -27,7 +29,8 @@ struct StepReport {
       nullptr; ///< per module, forward and backward, of its slowest rank
 };
 
-/// Called on all ranks. Their time counts neither as a step's nor as any module's.
+/// Called on all ranks. Their time counts neither as a step's nor as any
+/// module's.
 struct TrainHooks {
   /// The state is set up, no step is done.
   std::function<void(Trainer &trainer)> beforeTraining;
@@ -41,11 +44,12 @@ struct TrainHooks {
 /// nothing where the user has set any of them.
 void restartWithWaitPolicy(char **argv);
 
-/// Everything that the flags ask for, on all ranks of `comm`. Returns the number
-/// of steps done; throws Error, or CommonError where all ranks do.
+/// Everything that the flags ask for, on all ranks of `comm`. `board`: learns
+/// what this rank does; may be null. Returns the number of steps done; throws
+/// Error, or CommonError where all ranks do.
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, Comm &comm,
-                    const TrainHooks &hooks = {});
+                    const TrainHooks &hooks = {}, StatusBoard *board = nullptr);
 
 /// As trainMain (Program.h) with hooks.
 int trainMain(const ProgramInfo &program, const char *directory, int argc,

@@ -74,12 +74,10 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
         tensorParallel[m] = parallel;
       }
     }
-  transfers =
-      std::make_unique<Transfers>(info, places, memory, comm, groups);
+  transfers = std::make_unique<Transfers>(info, places, memory, comm, groups);
   reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
                                       tensorParallel);
-  scalars =
-      std::make_unique<StepScalars>(info, places, owners, memory, comm);
+  scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm);
   seeds.resize(info.losses.size);
 }
 
@@ -112,8 +110,7 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
     } else {
       if (!file)
         file = std::make_unique<SafetensorsFile>(weightsFile);
-      const TensorView &view =
-          file->get(name, p.tensor.type, layout.whole());
+      const TensorView &view = file->get(name, p.tensor.type, layout.whole());
       layout.extract(view.data, host.data(), sizeOf(p.tensor.type));
     }
     device::copyToDevice(memory.parameter(p), host.data(), host.size());
@@ -235,8 +232,7 @@ std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
   std::vector<std::byte> bytes(
       size_t(elementCount(shapeOf(buffer.tensor, part.dims.data()))) *
       sizeOf(buffer.tensor.type));
-  device::copyToHost(bytes.data(),
-                     memory.address(size_t(module), buffer, slot),
+  device::copyToHost(bytes.data(), memory.address(size_t(module), buffer, slot),
                      bytes.size());
   return bytes;
 }
@@ -258,70 +254,85 @@ void Trainer::runForward(const TaskRow &row, const Part &part, int64_t step) {
           memory.address(row.index, info.losses[l].numerator, row.slot));
 }
 
-void Trainer::runRow(const TaskRow &row, const Part *part, int64_t step) {
+void Trainer::runDenominator(const TaskRow &row, const Part &part,
+                             int64_t step) {
+  const LossInfo &loss = info.losses[row.index];
+  size_t module = size_t(loss.module);
+  for (int32_t input : loss.denominatorInputs)
+    upload(module, input, part, row);
+  run(loss.denominator, module, part, row, step);
+  scalars->denominator(row.index, row.microbatch,
+                       memory.address(module, loss.denominatorOut, row.slot));
+}
+
+uint64_t Trainer::runRow(const TaskRow &row, const Part *part, int64_t step) {
+  const ModuleInfo &module =
+      info.modules[part && row.kind != TaskKind::Denominator ? row.index : 0];
   switch (row.kind) {
-  case TaskKind::Denominator: {
-    const LossInfo &loss = info.losses[row.index];
-    size_t module = size_t(loss.module);
-    for (int32_t input : loss.denominatorInputs)
-      upload(module, input, *part, row);
-    run(loss.denominator, module, *part, row, step);
-    scalars->denominator(
-        row.index, row.microbatch,
-        memory.address(module, loss.denominatorOut, row.slot));
-    return;
-  }
+  case TaskKind::Denominator:
+    runDenominator(row, *part, step);
+    break;
   case TaskKind::Forward:
-    return runForward(row, *part, step);
+    runForward(row, *part, step);
+    break;
   case TaskKind::Backward:
-    return run(info.modules[row.index].backward, row.index, *part, row, step);
+    run(module.backward, row.index, *part, row, step);
+    break;
   case TaskKind::BackwardInput:
-    return run(info.modules[row.index].backwardInput, row.index, *part, row,
-               step);
+    run(module.backwardInput, row.index, *part, row, step);
+    break;
   case TaskKind::BackwardWeight:
-    return run(info.modules[row.index].backwardWeight, row.index, *part, row,
-               step);
+    run(module.backwardWeight, row.index, *part, row, step);
+    break;
   case TaskKind::Receive:
-    return transfers->receive(row);
+    transfers->receive(row);
+    break;
   case TaskKind::Send:
     return transfers->send(row);
   case TaskKind::Copy:
-    return transfers->copy(row);
+    transfers->copy(row);
+    break;
   case TaskKind::Reduce:
-    return reducer->begin(row.index);
+    reducer->begin(row.index);
+    break;
   }
+  return 0;
 }
 
 /// Walks this rank's rows. Seeds need the denominators of all ranks, so these
 /// are exchanged after the last Denominator row; also where a rank has none.
 void Trainer::runRows(const Batch &batch, int64_t step,
                       StepObserver *observer) {
-  bool seeded = false, times = observer && observer->wantsTimes();
+  StepObserver nobody;
+  StepObserver &watch = observer ? *observer : nobody;
+  bool seeded = false, times = watch.wantsTimes();
+  int32_t number = 0;
   for (const TaskRow &row : info.ranks[size_t(places.rank())].rows) {
+    double wait = now();
+    watch.enters(number, true);
     if (row.kind != TaskKind::Denominator && !seeded) {
       seeds = scalars->makeSeeds();
       seeded = true;
     }
     const Part *part = partOf(row, batch);
-    double wait = observer ? now() : 0;
     if (part)
       transfers->prepare(row);
-    double begin = observer ? now() : 0, cpu = observer ? threadSeconds() : 0;
-    runRow(row, part, step);
+    watch.enters(number, false);
+    double begin = now(), cpu = threadSeconds();
+    uint64_t sent = runRow(row, part, step);
     if (times)
       device::synchronize();
-    if (observer)
-      observer->rowDone(row, part,
-                        {wait, begin, now(), threadSeconds() - cpu});
+    watch.rowDone(number++, row, part,
+                  {wait, begin, now(), threadSeconds() - cpu, sent});
     if (ranks.size() > 1)
       transfers->poll();
   }
+  watch.enters(-1, true);
   if (!seeded)
     seeds = scalars->makeSeeds();
 }
 
-void Trainer::update(StepResult &result, int64_t step) {
-  result.lr = learningRate(options.optimizer, step, options.totalSteps);
+void Trainer::update(const StepResult &result, int64_t step) {
   double scale = updater.scaleFor(result.norm);
   for (size_t m = 0; m < info.modules.size; ++m) {
     const Region &region = memory.at(m);
@@ -336,7 +347,6 @@ void Trainer::update(StepResult &result, int64_t step) {
           scale);
     }
   }
-  reducer->gatherParameters();
 }
 
 StepResult Trainer::step(const Batch &batch, int64_t step,
@@ -347,6 +357,8 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
   } catch (const Error &e) {
     failure = e.what();
   }
+  if (observer)
+    observer->enters(-1, true);
   scalars->agree(batch.hash, failure);
   for (size_t m = 0; m < info.modules.size; ++m)
     if (places.at(m).runs())
@@ -354,13 +366,31 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
   transfers->beginStep(batch);
   reducer->beginStep();
   runRows(batch, step, observer);
+  return finishStep(step, observer, stop);
+}
+
+/// Reductions, scalars, update. Whatever is left to wait for is waited for
+/// here.
+StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
+                               bool stop) {
+  double begin = now();
   reducer->finish();
   StepResult result;
   scalars->finish(result, stop);
+  double exchanged = now();
   if (observer)
     observer->gradientsDone(result);
+  double cpu = threadSeconds();
+  result.lr = learningRate(options.optimizer, step, options.totalSteps);
   update(result, step);
+  cpu = threadSeconds() - cpu;
+  double updated = now();
+  reducer->gatherParameters();
   transfers->finish();
+  if (observer) {
+    observer->exchanged(exchanged - begin + now() - updated, cpu);
+    observer->enters(-1, false);
+  }
   return result;
 }
 

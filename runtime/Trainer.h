@@ -48,6 +48,7 @@ struct RowTime {
   double wait;       ///< began to wait for messages
   double begin, end; ///< of the row's own work
   double cpu;        ///< seconds of the calling thread's CPU time in it
+  uint64_t sent = 0; ///< bytes that a Send row gave to other ranks
 };
 
 /// Watches the rows of a step.
@@ -57,10 +58,15 @@ public:
   /// True: the device is synchronised after each row, so that times are those
   /// of the row alone.
   virtual bool wantsTimes() const { return false; }
-  /// Outputs of a Forward row are valid now. `part`: null for rows that run no
-  /// function of a module.
-  virtual void rowDone(const TaskRow & /*row*/, const Part * /*part*/,
-                       const RowTime & /*time*/) {}
+  /// The rank comes to row `row` of its list (-1: what comes before and after
+  /// the rows) and waits for others, or has what it waited for and works.
+  virtual void enters(int32_t /*row*/, bool /*waiting*/) {}
+  /// Row `number` of the list. Outputs of a Forward row are valid now. `part`:
+  /// null for rows that run no function of a module.
+  virtual void rowDone(int32_t /*number*/, const TaskRow & /*row*/,
+                       const Part * /*part*/, const RowTime & /*time*/) {}
+  /// After the rows: seconds of waiting for other ranks, CPU seconds of work.
+  virtual void exchanged(double /*wait*/, double /*cpu*/) {}
   /// Gradients are complete (each element on the rank that owns it), the
   /// optimizer has not run.
   virtual void gradientsDone(const StepResult & /*result*/) {}
@@ -125,14 +131,17 @@ private:
   void checkPart(size_t module, const Part &part) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);
-  void run(TaskFn function, size_t module, const Part &part,
-           const TaskRow &row, int64_t step);
+  void run(TaskFn function, size_t module, const Part &part, const TaskRow &row,
+           int64_t step);
   /// Null for a row that moves data.
   const Part *partOf(const TaskRow &row, const Batch &batch) const;
-  void runRow(const TaskRow &row, const Part *part, int64_t step);
+  /// Returns the bytes sent.
+  uint64_t runRow(const TaskRow &row, const Part *part, int64_t step);
+  void runDenominator(const TaskRow &row, const Part &part, int64_t step);
   void runForward(const TaskRow &row, const Part &part, int64_t step);
   void runRows(const Batch &batch, int64_t step, StepObserver *observer);
-  void update(StepResult &result, int64_t step);
+  StepResult finishStep(int64_t step, StepObserver *observer, bool stop);
+  void update(const StepResult &result, int64_t step);
 
   const ProgramInfo &info;
   Settings options;

@@ -19,12 +19,13 @@ int64_t microbatchIn(const ModuleInfo &module, int64_t microbatch) {
   return module.wholeBatch ? 0 : microbatch;
 }
 
-size_t bytesOf(const TensorInfo &tensor, const int64_t *dims, int32_t firstDim) {
+size_t bytesOf(const TensorInfo &tensor, const int64_t *dims,
+               int32_t firstDim) {
   size_t bytes = sizeOf(tensor.type);
   for (int32_t i = firstDim; i < tensor.rank; ++i) {
     const Extent &e = tensor.shape[i];
-    bytes *= size_t(e.symbol < 0 ? e.offset
-                                 : e.scale * dims[e.symbol] + e.offset);
+    bytes *=
+        size_t(e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset);
   }
   return bytes;
 }
@@ -108,8 +109,8 @@ const Items &Transfers::items(const EdgeInfo &edge, const EdgeShape &shape,
 size_t Transfers::itemBytes(const End &end, int64_t microbatch) const {
   const TensorInfo &tensor = end.buffer->tensor;
   const int64_t *dims = partOf(end.module, microbatch).dims.data();
-  bool cut = (end.producer ? end.shape.producerSymbol
-                           : end.shape.consumerSymbol) >= 0;
+  bool cut =
+      (end.producer ? end.shape.producerSymbol : end.shape.consumerSymbol) >= 0;
   return cut ? bytesOf(tensor, dims, 1) * size_t(tensor.shape[0].scale)
              : bytesOf(tensor, dims, 0);
 }
@@ -121,9 +122,9 @@ void Transfers::forRoutes(const End &own, bool gradient, int64_t microbatch,
   const Placement::Place &place = placement.at(own.module);
   const ModuleInfo &consumer = program.modules[size_t(edge.to)];
   size_t other = size_t(own.producer ? edge.to : edge.from);
-  RouteEnd mine{&items(edge, own.shape, own.producer, microbatch,
-                       place.replica),
-                placement.tp(own.module), place.tp};
+  RouteEnd mine{
+      &items(edge, own.shape, own.producer, microbatch, place.replica),
+      placement.tp(own.module), place.tp};
   RouteEnd theirs{&items(edge, own.shape, !own.producer, microbatch, peer),
                   placement.tp(other), 0};
   for (int32_t t = 0; t < theirs.tp; ++t) {
@@ -134,8 +135,7 @@ void Transfers::forRoutes(const End &own, bool gradient, int64_t microbatch,
             (own.producer ? peer : place.replica))
       continue;
     theirs.place = t;
-    Route route =
-        own.producer ? routeOf(mine, theirs) : routeOf(theirs, mine);
+    Route route = own.producer ? routeOf(mine, theirs) : routeOf(theirs, mine);
     if (route.items)
       body(rank, own.producer ? route.producer : route.consumer, route.items);
   }
@@ -147,7 +147,8 @@ void Transfers::forRoutes(const End &own, bool gradient, int64_t microbatch,
 
 void Transfers::receive(const TaskRow &row) {
   End end = endOf(row.index, row.gradient, false);
-  arrivals.push_back({row.index, row.microbatch, row.gradient, end, row.slot, {}});
+  arrivals.push_back(
+      {row.index, row.microbatch, row.gradient, end, row.slot, {}});
   Arrival &arrival = arrivals.back();
   std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row.microbatch);
@@ -172,7 +173,8 @@ void Transfers::receive(const TaskRow &row) {
             });
 }
 
-void Transfers::send(const TaskRow &row) {
+uint64_t Transfers::send(const TaskRow &row) {
+  uint64_t sent = 0;
   End end = endOf(row.index, row.gradient, true);
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row.microbatch);
@@ -200,7 +202,9 @@ void Transfers::send(const TaskRow &row) {
               out.request = comm.isend(from, size_t(count) * unit, rank, tag,
                                        name.c_str());
               departures.push_back(std::move(out));
+              sent += uint64_t(count) * unit;
             });
+  return sent;
 }
 
 void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
@@ -210,8 +214,8 @@ void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
         it->gradient != arrival.gradient)
       continue;
     size_t unit = itemBytes(arrival.end, arrival.microbatch), at = 0;
-    std::byte *block = regions.address(arrival.end.module, *arrival.end.buffer,
-                                       arrival.slot);
+    std::byte *block =
+        regions.address(arrival.end.module, *arrival.end.buffer, arrival.slot);
     for (const ItemRun &run : part.runs) {
       size_t bytes = size_t(run.count) * unit;
       device::copyToDevice(block + size_t(run.first) * unit,
@@ -231,8 +235,8 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
     if (arrival.edge != row.index || arrival.microbatch != row.microbatch ||
         arrival.gradient != row.gradient)
       continue;
-    std::byte *target = regions.address(arrival.end.module,
-                                        *arrival.end.buffer, arrival.slot);
+    std::byte *target =
+        regions.address(arrival.end.module, *arrival.end.buffer, arrival.slot);
     for (Incoming &part : arrival.parts) {
       if (!part.self || part.here)
         continue;
@@ -259,9 +263,9 @@ void Transfers::copy(const TaskRow &row) {
             placement.at(from.module).replica);
   if (source != items(*from.edge, from.shape, to.producer, row.microbatch,
                       placement.at(to.module).replica))
-    throw Error("step cannot run: " +
-                labels[2 * size_t(row.index) + row.gradient] +
-                " is a copy, but its ends have different items");
+    throw Error(
+        "step cannot run: " + labels[2 * size_t(row.index) + row.gradient] +
+        " is a copy, but its ends have different items");
   device::copy(regions.address(to.module, *to.buffer, row.peer),
                regions.address(from.module, *from.buffer, row.slot),
                source.size() * itemBytes(from, row.microbatch));
@@ -288,7 +292,8 @@ void Transfers::prepare(const TaskRow &row) {
     for (auto it = ready.begin(); it != ready.end(); ++it) {
       bool first = true; // of the messages from several replicas
       for (auto before = ready.begin(); before != it; ++before)
-        first &= before->edge != it->edge || before->microbatch != it->microbatch;
+        first &=
+            before->edge != it->edge || before->microbatch != it->microbatch;
       if (first)
         gather(*it);
     }
@@ -303,8 +308,8 @@ void Transfers::prepare(const TaskRow &row) {
 
 /// Messages of an arrival are there: packed ones are put in place.
 void Transfers::complete(Arrival &arrival) {
-  std::byte *block = regions.address(arrival.end.module, *arrival.end.buffer,
-                                     arrival.slot);
+  std::byte *block =
+      regions.address(arrival.end.module, *arrival.end.buffer, arrival.slot);
   size_t unit = itemBytes(arrival.end, arrival.microbatch);
   for (Incoming &part : arrival.parts) {
     part.request.wait();

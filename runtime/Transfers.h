@@ -33,7 +33,8 @@ public:
   /// `batch` must live until finish().
   void beginStep(const Batch &batch);
   void receive(const TaskRow &row);
-  void send(const TaskRow &row);
+  /// Returns the bytes for other ranks.
+  uint64_t send(const TaskRow &row);
   void copy(const TaskRow &row);
   /// Before a module's function runs: waits for what it reads, gathers it over
   /// the tensor-parallel group, and waits for sends of what it may overwrite.
@@ -59,7 +60,7 @@ private:
   struct Incoming {
     Request request;
     std::vector<ItemRun> runs;
-    std::vector<std::byte> packed; ///< empty: it came into place
+    std::vector<std::byte> packed;   ///< empty: it came into place
     bool self = false, here = false; ///< from this rank; has come
   };
   struct Arrival {

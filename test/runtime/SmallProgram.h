@@ -237,9 +237,9 @@ struct SmallProgram {
       headRanks = {0};
     makeModules(plan, n);
     for (int32_t r = 0; r < plan.ranks(); ++r)
-      rows.push_back(!plan.heads          ? together(n)
-                     : r < plan.towers    ? towerRows(n, plan)
-                                          : headRows(n, plan));
+      rows.push_back(!plan.heads       ? together(n)
+                     : r < plan.towers ? towerRows(n, plan)
+                                       : headRows(n, plan));
     for (auto &list : rows)
       rankTable.push_back({{list.data(), list.size()}});
     info.name = "small";

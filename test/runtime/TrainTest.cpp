@@ -24,7 +24,8 @@ struct RunResult {
 };
 
 float *parameters(const Trainer &trainer, int module) {
-  return reinterpret_cast<float *>(trainer.regions().at(size_t(module)).parameters);
+  return reinterpret_cast<float *>(
+      trainer.regions().at(size_t(module)).parameters);
 }
 
 RunResult train(const SmallProgram &program, const TemporaryFolder &folder,
@@ -212,9 +213,8 @@ TEST(Train, ForwardAlone) {
   Trainer trainer(program.info, Trainer::defaults(program.info), solo());
   trainer.initializeParameters(folder / "weights.safetensors");
   float pixels[3] = {1, 2, 3};
-  Part part{{1},
-            {{reinterpret_cast<const std::byte *>(pixels), sizeof pixels}},
-            {}};
+  Part part{
+      {1}, {{reinterpret_cast<const std::byte *>(pixels), sizeof pixels}}, {}};
   int tower = trainer.moduleIndex("tower");
   trainer.forward(tower, part);
   float embeds[2];

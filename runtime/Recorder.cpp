@@ -1,0 +1,100 @@
+//===- Recorder.cpp - what is kept of a run -------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Recorder.h"
+
+#include <algorithm>
+
+namespace dt::rt {
+
+Recorder::Recorder(const Trainer &trainer, const Options &options,
+                   StatusBoard *board, bool times)
+    : trainer(trainer), options(options), board(board),
+      wanted(times || !options.metrics.empty()),
+      reports(trainer.comm().size() > 1 || !options.report.empty()),
+      trace(trainer, options.trace), traffic(trainer, options.traffic),
+      report(trainer.program(), trainer.comm().rank()),
+      moduleSeconds(trainer.program().modules.size) {}
+
+bool Recorder::wantsTimes() const { return wanted || trace.enabled(); }
+
+void Recorder::beginStep(const Batch &batch, int64_t number, bool dump) {
+  step = number;
+  std::fill(moduleSeconds.begin(), moduleSeconds.end(), 0);
+  size_t rows =
+      trainer.program().ranks[size_t(trainer.comm().rank())].rows.size;
+  stepTimes = {};
+  stepTimes.cpu.assign(rows, 0);
+  stepTimes.sent.assign(rows, 0);
+  outputs.reset();
+  gradients = dump && !options.saveGradients.empty();
+  if (dump && !options.saveOutputs.empty())
+    outputs = std::make_unique<OutputCollector>(trainer, batch);
+  traffic.addStep(batch);
+}
+
+void Recorder::endStep(const Batch &batch, const StepResult &result,
+                       double begin, double end) {
+  trace.event("step", step, begin, end);
+  if (reports) {
+    stepTimes.wall = end - begin;
+    report.step(step, stepTimes, batch);
+  }
+  if (outputs)
+    outputs->write(options.saveOutputs, result);
+  if (wanted && trainer.comm().size() > 1)
+    takeSlowest();
+}
+
+std::string Recorder::finish() {
+  trace.finish();
+  traffic.write();
+  return reports ? report.finish(trainer.comm(), options.report) : "";
+}
+
+void Recorder::enters(int32_t row, bool waiting) {
+  if (!board)
+    return;
+  if (waiting)
+    board->begin(step, row);
+  board->wait(waiting);
+}
+
+void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,
+                       const RowTime &time) {
+  stepTimes.cpu[size_t(number)] = time.cpu;
+  stepTimes.sent[size_t(number)] = time.sent;
+  stepTimes.waited += time.begin - time.wait;
+  if (part) {
+    bool loss = row.kind == TaskKind::Denominator;
+    size_t module =
+        loss ? size_t(trainer.program().losses[row.index].module) : row.index;
+    moduleSeconds[module] += time.end - time.begin;
+  }
+  trace.row(row, step, time);
+  if (outputs && part)
+    outputs->add(row, *part);
+}
+
+void Recorder::exchanged(double wait, double cpu) {
+  stepTimes.waited += wait;
+  stepTimes.tail += cpu;
+}
+
+void Recorder::gradientsDone(const StepResult &) {
+  if (gradients)
+    writeGradients(trainer, options.saveGradients);
+}
+
+void Recorder::takeSlowest() {
+  std::vector<double> all = trainer.comm().allGather(moduleSeconds);
+  for (size_t i = 0; i < all.size(); ++i) {
+    double &slowest = moduleSeconds[i % moduleSeconds.size()];
+    slowest = std::max(slowest, all[i]);
+  }
+}
+
+} // namespace dt::rt

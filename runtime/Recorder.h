@@ -1,0 +1,69 @@
+//===- Recorder.h - what is kept of a run -----------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Watches every row of every step and passes it on: to the status board, the
+// trace, the report, the dumps of the first step, the times of modules.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_RECORDER_H
+#define DT_RUNTIME_RECORDER_H
+
+#include "runtime/Options.h"
+#include "runtime/Outputs.h"
+#include "runtime/Report.h"
+#include "runtime/Status.h"
+#include "runtime/Trace.h"
+#include "runtime/Traffic.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dt::rt {
+
+class Recorder final : public StepObserver {
+public:
+  /// `times`: somebody reads times(). `board` may be null.
+  Recorder(const Trainer &trainer, const Options &options, StatusBoard *board,
+           bool times);
+
+  void beginStep(const Batch &batch, int64_t step, bool dump);
+  /// All ranks call it. `begin` and `end` of the step, with its batch.
+  void endStep(const Batch &batch, const StepResult &result, double begin,
+               double end);
+  /// All ranks call it; returns the report's text on rank 0.
+  std::string finish();
+
+  bool wantsTimes() const override;
+  void enters(int32_t row, bool waiting) override;
+  void rowDone(int32_t number, const TaskRow &row, const Part *part,
+               const RowTime &time) override;
+  void gradientsDone(const StepResult &result) override;
+  void exchanged(double wait, double cpu) override;
+
+  /// Seconds of the last step per module, of its slowest rank.
+  const std::vector<double> &times() const { return moduleSeconds; }
+
+private:
+  void takeSlowest();
+
+  const Trainer &trainer;
+  const Options &options;
+  StatusBoard *board;
+  bool wanted;
+  bool reports;
+  Trace trace;
+  TrafficReport traffic;
+  RunReport report;
+  StepTimes stepTimes;
+  std::vector<double> moduleSeconds;
+  std::unique_ptr<OutputCollector> outputs;
+  bool gradients = false;
+  int64_t step = 0;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_RECORDER_H

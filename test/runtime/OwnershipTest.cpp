@@ -1,0 +1,142 @@
+//===- OwnershipTest.cpp - every element belongs to one rank ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Ownership.h"
+#include "runtime/Layout.h"
+#include "test/runtime/TestSupport.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace dt::rt;
+
+namespace {
+
+constexpr Extent kRows[] = {{0, -1, 40}, {0, -1, 4}},
+                 kHalf[] = {{0, -1, 20}, {0, -1, 4}}, kVector[] = {{0, -1, 37}};
+constexpr int64_t kWhole[] = {40, 4};
+constexpr CutInfo kCut[] = {{0, 5, 2, 1}};
+
+/// Two modules: the first cut over two ranks with three replicas, the second a
+/// rank of its own with a copy of the first's "a.tied".
+struct Tables {
+  explicit Tables(int32_t zero) {
+    auto add = [&](const char *name, int32_t module, size_t offset, bool cut,
+                   bool vector) {
+      ParameterInfo p{};
+      p.tensor = {name, DType::F32, vector ? 1 : 2,
+                  vector ? kVector
+                  : cut  ? kHalf
+                         : kRows};
+      p.module = module, p.offset = offset;
+      p.trainable = p.hasGradient = true;
+      if (cut)
+        p.whole = kWhole, p.cuts = kCut;
+      parameters.push_back(p);
+      return &parameters.back();
+    };
+    add("a.cut", 0, 0, true, false);
+    add("a.vector", 0, 320, false, true)->decay = true;
+    add("a.tied", 0, 512, false, false);
+    add("a.idle", 0, 1152, false, true)->hasGradient = false;
+    add("a.last", 0, 1344, true, false);
+    add("a.frozen", 0, 1664, false, true)->trainable = false;
+    add("b.tied", 1, 0, false, false)->tied = 2;
+    add("b.own", 1, 640, false, true);
+    ModuleInfo a{}, b{};
+    a.name = "a", b.name = "b";
+    a.tp = 2, a.dp = 3, a.ranks = ranksA, a.zero = zero;
+    a.trainableBytes = 1664, a.parameterBytes = 1856;
+    b.tp = 1, b.dp = 2, b.ranks = ranksB, b.zero = zero;
+    b.trainableBytes = b.parameterBytes = 832;
+    modules = {a, b};
+    info.parameters = {parameters.data(), parameters.size()};
+    info.modules = {modules.data(), modules.size()};
+    info.ranks = rows;
+    info.bucketBytes = 256;
+  }
+  int32_t ranksA[6] = {0, 1, 2, 3, 4, 5}, ranksB[2] = {3, 6};
+  RankInfo rows[7];
+  std::vector<ParameterInfo> parameters;
+  std::vector<ModuleInfo> modules;
+  ProgramInfo info{};
+};
+
+class OwnershipTest : public testing::TestWithParam<int32_t> {};
+
+TEST_P(OwnershipTest, EachElementIsCountedOnce) {
+  Tables tables(GetParam());
+  for (size_t p = 0; p < tables.parameters.size(); ++p) {
+    const ParameterInfo &info = tables.parameters[p];
+    std::vector<int> seen;
+    for (int rank = 0; rank < 7; ++rank) {
+      Placement placement(tables.info, rank, 7);
+      Ownership ownership(tables.info, placement);
+      const Placement::Place &place = placement.at(size_t(info.module));
+      if (!place.runs())
+        continue;
+      Layout layout(info, place.tp);
+      seen.resize(size_t(layout.wholeElements()));
+      for (const OwnedPiece &piece : ownership.owned(p))
+        for (const Layout::Run &run : layout.runs(piece.begin, piece.end))
+          for (int64_t i = 0; i < run.count; ++i)
+            ++seen[size_t(run.whole + i)];
+    }
+    int wanted = info.tied >= 0 ? 0 : 1;
+    EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [&](int n) {
+      return n == wanted;
+    })) << info.tensor.name;
+  }
+}
+
+/// What a rank updates: each element of its region on one replica or on all,
+/// and moments in places of their own.
+TEST_P(OwnershipTest, Updates) {
+  Tables tables(GetParam());
+  std::vector<int> updates(1664 / 4);
+  for (int rank : {0, 2, 4}) {
+    Placement placement(tables.info, rank, 7);
+    Ownership ownership(tables.info, placement);
+    std::vector<int> moments(ownership.momentFloats(0));
+    for (const UpdateRange &u : ownership.updates(0))
+      for (size_t i = 0; i < u.range.count; ++i) {
+        ++updates[u.range.begin + i];
+        ++moments.at(u.moment + i);
+      }
+    EXPECT_LE(*std::max_element(moments.begin(), moments.end()), 1);
+    for (size_t p = 0; p < tables.parameters.size(); ++p)
+      for (const OwnedPiece &piece : ownership.owned(p))
+        if (ownership.updated(p) && tables.parameters[p].module == 0)
+          EXPECT_EQ(moments.at(piece.moment), 1);
+    if (GetParam())
+      EXPECT_LT(ownership.momentFloats(0), 1344u / 4);
+  }
+  for (size_t p = 0; p < 6; ++p) {
+    const ParameterInfo &info = tables.parameters[p];
+    for (size_t i = 0; info.trainable && i < partElements(info); ++i) {
+      int n = updates[info.offset / 4 + i];
+      EXPECT_TRUE(!info.hasGradient ? n == 0
+                  : p == 2          ? n == 3
+                  : GetParam()      ? n == 1 || n == 3
+                                    : n == 3)
+          << info.tensor.name << " " << i << ": " << n;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zero, OwnershipTest, testing::Values(0, 1));
+
+TEST(Placement, Errors) {
+  Tables tables(0);
+  EXPECT_ERROR(Placement(tables.info, 0, 6), "made for 7 ranks, but 6 were");
+  tables.ranksA[2] = 0;
+  EXPECT_ERROR(Placement(tables.info, 0, 7), "rank 0 appears twice");
+  tables.ranksA[2] = 9;
+  EXPECT_ERROR(Placement(tables.info, 0, 7), "rank 9 is not one of 7");
+}
+
+} // namespace

@@ -1,0 +1,255 @@
+//===- TrainTest.cpp - the hand-written program on several ranks -*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Towers and heads with any number of replicas, heads cut over two ranks, ZeRO:
+// all against a few lines of plain arithmetic.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Train.h"
+#include "runtime/Checkpoint.h"
+#include "runtime/Init.h"
+#include "runtime/Optimizer.h"
+#include "runtime/Pieces.h"
+#include "test/runtime/SmallProgram.h"
+#include "test/runtime/mpi/Ranks.h"
+
+#include <cmath>
+#include <memory>
+
+using namespace dt::rt;
+using namespace small;
+
+namespace {
+
+/// A folder that all ranks see.
+class SharedFolder {
+public:
+  SharedFolder() {
+    std::string name;
+    if (ranks().rank() == 0) {
+      own = std::make_unique<TemporaryFolder>();
+      writeFolder(*own);
+      name = own->path;
+    }
+    path = ranks().allGatherText(name)[0];
+  }
+  ~SharedFolder() { ranks().world().barrier(); }
+  std::string operator/(const std::string &name) const {
+    return path + "/" + name;
+  }
+  std::string path;
+
+private:
+  std::unique_ptr<TemporaryFolder> own;
+};
+
+std::vector<SmallPlan> plans() {
+  std::vector<SmallPlan> fit;
+  for (int32_t zero : {0, 1})
+    for (SmallPlan plan :
+         {SmallPlan{2, 1, 2}, SmallPlan{3, 1}, SmallPlan{1, 3}, SmallPlan{2, 2},
+          SmallPlan{1, 2}, SmallPlan{2, 1}, SmallPlan{1, 1, 2}})
+      if (plan.zero = zero; plan.ranks() == ranks().size())
+        fit.push_back(plan);
+  return fit;
+}
+
+/// The same model in double.
+std::vector<double> reference(int steps) {
+  std::vector<float> x = randoms(kImages * 3, 11),
+                     f = randoms(kSamples * 2, 12), t = randoms(kSamples, 13),
+                     w(6);
+  initialize(w.data(), {2, 3}, "normal(0,0.5)", "tower.w", 3);
+  std::vector<double> p(w.begin(), w.end()), m(10), v(10), losses;
+  p.insert(p.end(), {1, 1, double(0.3f), double(-0.2f)});
+  for (int step = 0; step < steps; ++step) {
+    std::vector<double> y(kSamples), g(10), e(kImages * 2);
+    for (int64_t s = 0; s < kSamples; ++s)
+      y[size_t(s)] = f[size_t(s) * 2] * p[8] + f[size_t(s) * 2 + 1] * p[9];
+    for (size_t i = 0; i < size_t(kImages); ++i)
+      for (size_t o = 0; o < 2; ++o) {
+        for (size_t k = 0; k < 3; ++k)
+          e[i * 2 + o] += x[i * 3 + k] * p[o * 3 + k];
+        y[size_t(kOwners[i])] += e[i * 2 + o] * p[6 + o];
+      }
+    double loss = 0, norm = 0;
+    std::vector<double> d(kSamples);
+    for (size_t s = 0; s < size_t(kSamples); ++s) {
+      d[s] = 2 * (y[s] - t[s]) / kSamples;
+      loss += (y[s] - t[s]) * (y[s] - t[s]) / kSamples;
+      g[8] += d[s] * f[s * 2], g[9] += d[s] * f[s * 2 + 1];
+    }
+    for (size_t i = 0; i < size_t(kImages); ++i)
+      for (size_t o = 0; o < 2; ++o) {
+        double up = d[size_t(kOwners[i])];
+        g[6 + o] += up * e[i * 2 + o];
+        for (size_t k = 0; k < 3; ++k)
+          g[o * 3 + k] += up * p[6 + o] * x[i * 3 + k];
+      }
+    losses.push_back(loss);
+    for (double value : g)
+      norm += value * value;
+    double scale = std::min(1.0, 1.0 / (std::sqrt(norm) + 1e-6));
+    double lr = learningRate(kOptimizer, step, steps);
+    for (size_t i = 0; i < 10; ++i) {
+      m[i] += (g[i] * scale - m[i]) * 0.1;
+      v[i] = 0.999 * v[i] + 0.001 * g[i] * scale * g[i] * scale;
+      p[i] *= 1 - (i == 6 || i == 7 ? 0 : lr * 0.01);
+      p[i] -= lr / (1 - std::pow(0.9, step + 1)) * m[i] /
+              (std::sqrt(v[i] / (1 - std::pow(0.999, step + 1))) + 1e-8);
+    }
+  }
+  return losses;
+}
+
+std::vector<double> train(const SmallPlan &plan, const SharedFolder &folder,
+                          Options options, int64_t micro = 2) {
+  SmallProgram program(micro, plan);
+  std::vector<double> losses;
+  options.batch = folder / "batch";
+  options.logEvery = 1e9;
+  TrainHooks hooks;
+  hooks.afterStep = [&](Trainer &, const StepReport &report) {
+    losses.push_back(report.result->loss);
+  };
+  runTraining(program.info, folder.path, options, ranks(), hooks);
+  return losses;
+}
+
+Options steps(int64_t n) {
+  Options options;
+  options.steps = n;
+  return options;
+}
+
+std::string nameOf(const SmallPlan &plan) {
+  return std::to_string(plan.towers) + "-" + std::to_string(plan.heads) + "x" +
+         std::to_string(plan.tp) + "-" + std::to_string(plan.zero);
+}
+
+TEST(RanksTrain, LossesAreThoseOfOneProcess) {
+  SharedFolder folder;
+  std::vector<double> wanted = reference(8);
+  for (const SmallPlan &plan : plans())
+    for (int64_t micro : {1, 2, 4, 6}) {
+      std::vector<double> losses = train(plan, folder, steps(8), micro);
+      ASSERT_EQ(losses.size(), wanted.size());
+      for (size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], wanted[i], 2e-5 * wanted[i])
+            << nameOf(plan) << " micro " << micro << " step " << i;
+    }
+}
+
+TEST(RanksTrain, ResumesUnderAnyPlan) {
+  SharedFolder folder;
+  std::vector<double> wanted = reference(8);
+  std::vector<SmallPlan> all = plans();
+  for (size_t i = 0; i < all.size(); ++i) {
+    Options options = steps(8);
+    std::vector<double> straight = train(all[i], folder, options);
+    // The schedule's length is --steps, so the first half runs with it too.
+    options.checkpoint = folder / ("c" + nameOf(all[i]));
+    options.saveEvery = 4;
+    train(all[i], folder, options);
+    if (ranks().rank() == 0)
+      std::filesystem::remove_all(options.checkpoint + "/step-8");
+    ranks().world().barrier();
+    options.resume = true;
+    std::vector<double> rest = train(all[i], folder, options);
+    EXPECT_EQ(rest, std::vector<double>(straight.begin() + 4, straight.end()))
+        << nameOf(all[i]);
+    if (ranks().rank() == 0)
+      std::filesystem::remove_all(options.checkpoint + "/step-8");
+    ranks().world().barrier();
+    rest = train(all[(i + 1) % all.size()], folder, options);
+    ASSERT_EQ(rest.size(), 4u);
+    for (size_t s = 0; s < 4; ++s)
+      EXPECT_NEAR(rest[s], wanted[4 + s], 2e-5 * wanted[4 + s]);
+  }
+}
+
+/// Loaded under another plan and saved again: the same bits.
+TEST(RanksTrain, ConversionKeepsBits) {
+  SharedFolder folder;
+  std::vector<SmallPlan> all = plans();
+  Options options = steps(3);
+  options.checkpoint = folder / "a";
+  train(all[0], folder, options);
+  for (const SmallPlan &plan : all) {
+    SmallProgram program(2, plan);
+    Trainer trainer(program.info, Trainer::defaults(program.info), ranks());
+    EXPECT_EQ(loadCheckpoint(trainer, options.checkpoint, 0), 3);
+    std::string other = folder / ("b" + nameOf(plan));
+    saveCheckpoint(trainer, other, 3, 0);
+    auto files = [](const std::string &directory) {
+      std::vector<std::string> list;
+      for (int r = 0; r < ranks().size(); ++r)
+        list.push_back(directory + "/step-3/rank-" + std::to_string(r) +
+                       ".safetensors");
+      return list;
+    };
+    PieceReader before(files(options.checkpoint)), after(files(other));
+    EXPECT_EQ(before.names(), after.names());
+    EXPECT_EQ(before.names().size(), 4u + 2 * 3);
+    for (const std::string &name : before.names()) {
+      std::vector<int64_t> shape = before.shapeOf(name);
+      EXPECT_EQ(before.whole(name, DType::F32, shape),
+                after.whole(name, DType::F32, shape))
+          << nameOf(plan) << " " << name;
+    }
+    ranks().world().barrier();
+  }
+}
+
+/// Dumps, traffic, traces and metrics, each joined from all ranks.
+TEST(RanksTrain, Files) {
+  SharedFolder folder;
+  std::string first;
+  for (const SmallPlan &plan : plans()) {
+    std::string name = folder / nameOf(plan);
+    Options options = steps(2);
+    options.saveOutputs = name + ".outputs";
+    options.saveGradients = name + ".gradients";
+    options.traffic = name + ".traffic", options.trace = name + ".trace";
+    options.metrics = name + ".metrics";
+    train(plan, folder, options);
+    ranks().world().barrier();
+    nlohmann::json traffic = nlohmann::json::parse(readFile(options.traffic));
+    for (auto &edge : traffic["edges"]) {
+      EXPECT_EQ(edge["bytes"], edge["expected"]) << nameOf(plan);
+      // 7 images of 2 floats in each of 2 steps.
+      EXPECT_EQ(edge["bytes"], 2 * 7 * 8);
+    }
+    nlohmann::json trace = nlohmann::json::parse(readFile(options.trace));
+    EXPECT_GT(trace["traceEvents"].size(), size_t(4 * ranks().size()));
+    if (first.empty())
+      first = name;
+    for (const char *ending : {".outputs", ".gradients"}) {
+      SafetensorsFile a(first + ending), b(name + ending);
+      ASSERT_EQ(a.tensors().size(), b.tensors().size());
+      for (auto &[tensor, view] : a.tensors()) {
+        const TensorView &other = b.get(tensor, view.type, view.shape);
+        std::vector<float> u(view.size / 4), v(u.size());
+        std::memcpy(u.data(), view.data, view.size);
+        std::memcpy(v.data(), other.data, other.size);
+        EXPECT_LT(relativeError(u, v), 1e-5) << nameOf(plan) << " " << tensor;
+      }
+    }
+    EXPECT_FALSE(std::filesystem::exists(name + ".outputs.rank-0"));
+    ranks().world().barrier();
+  }
+}
+
+TEST(RanksTrain, OneErrorForAll) {
+  SharedFolder folder;
+  SmallProgram program(2, plans()[0]);
+  Options options = steps(1);
+  options.batch = folder / "none";
+  EXPECT_ERROR(runTraining(program.info, folder.path, options, ranks()),
+               "none: cannot open");
+}
+
+} // namespace
