@@ -14,10 +14,6 @@ using namespace dt;
 using namespace dt::lower;
 
 namespace {
-/// Which residual a half of a backward function takes: those of the forward
-/// function, then those that the input half keeps.
-constexpr StringLiteral kResidualIndexAttr = "nn.residual_index";
-
 StringRef argumentText(rt::FuncOp f, unsigned i, StringRef attribute) {
   auto text = f.getArgAttrOfType<StringAttr>(i, attribute);
   return text ? text.getValue() : StringRef();
@@ -285,7 +281,7 @@ FailureOr<unsigned> StepPlan::findOperand(PlannedModule &m, rt::FuncOp f,
                                           unsigned i, unsigned &nextSaved) {
   if (f.getArgAttr(i, nn::kResidualAttr)) {
     // By its number (in halves), or the next one.
-    auto number = f.getArgAttrOfType<IntegerAttr>(i, kResidualIndexAttr);
+    auto number = f.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
     unsigned k = number ? unsigned(number.getInt()) : nextSaved++;
     if (k < m.saved.size())
       return m.saved[k];

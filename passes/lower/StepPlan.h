@@ -70,7 +70,7 @@ struct PlannedEdge {
   unsigned from, to; ///< modules
   unsigned fromOutput = 0, toInput = 0;
   /// Declarations of the target and of the source; without a gradient none.
-  std::optional<unsigned> produced, consumed;
+  std::optional<unsigned> produced{}, consumed{};
 };
 
 struct PlannedLoss {

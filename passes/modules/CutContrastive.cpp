@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/ItemAxes.h"
+#include "passes/modules/ModuleGraph.h"
 #include "passes/modules/MoveOps.h"
 #include "passes/modules/Passes.h"
 
@@ -32,6 +33,7 @@ public:
 
 private:
   bool require(Value value);
+  void remark() const;
 
   mlir::ModuleOp program;
   dist::ModuleOp module;
@@ -63,7 +65,8 @@ bool Cutter::require(Value value) {
 }
 
 bool Cutter::findFrontier() {
-  for (Operation &op : module.getForward().getBody().front().without_terminator())
+  for (Operation &op :
+       module.getForward().getBody().front().without_terminator())
     if (llvm::any_of(op.getResults(), [&](Value v) {
           return analysis.get(v).is(ItemState::Coupled);
         }))
@@ -75,7 +78,29 @@ bool Cutter::findFrontier() {
   return true;
 }
 
+void Cutter::remark() const {
+  ModuleGraph graph(module, {});
+  SetVector<Value> crossing;
+  double flops = 0;
+  for (Operation *op : ops.owned)
+    flops += graph[*graph.find(op)].flops;
+  for (const ModuleGraph::Node &node : graph.getNodes())
+    if (ops.contains(node.op))
+      for (Value operand : node.op->getOperands())
+        if (operand.getDefiningOp() && !ops.contains(operand.getDefiningOp()))
+          crossing.insert(operand);
+  double samples = graph.getSamples();
+  remarkCut(graph, dist::ModuleOp(module).getExternalName(),
+            crossing.getArrayRef(), ops.owned.front())
+      << "; what compares every item with every other ("
+      << formatCount(flops / samples)
+      << "FLOPs a sample in a microbatch) is apart from the "
+      << formatCount((graph.getFlops() - flops) / samples)
+      << "FLOPs that are left";
+}
+
 void Cutter::cut() {
+  remark();
   std::string name =
       freeModuleName(program, (module.getSymName() + "_head").str());
   dist::ModuleOp head = moveToNewModule(module, ops, name, /*upstream=*/false);
@@ -86,8 +111,7 @@ void Cutter::cut() {
   int64_t global = batch ? batch.getGlobal() : 1;
   for (auto dim : head.getOps<nn::DimOp>())
     if (auto item = dim.getItem())
-      dim.setMax(global *
-                 dist::getItemMax(program, *item).value_or(1));
+      dim.setMax(global * dist::getItemMax(program, *item).value_or(1));
 }
 
 struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {

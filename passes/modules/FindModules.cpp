@@ -2,10 +2,11 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// An exporter writes a vision encoder, its projector and a language model as one
-// graph. Run as one they would share ranks and layout, so they are told apart
-// again, by what decides whether that pays: which raw inputs ops depend on, how
-// much work that is, and how little goes over the cut (docs/modules.md).
+// An exporter writes a vision encoder, its projector and a language model as
+// one graph. Run as one they would share ranks and layout, so they are told
+// apart again, by what decides whether that pays: which raw inputs ops depend
+// on, how much work that is, and how little goes over the cut
+// (docs/modules.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +41,11 @@ public:
       own.set(i);
       supports[dist::ModuleOp::getArgumentName(forward, i)] = own;
     }
-    total = ModuleGraph(module, supports).getFlops();
+    ModuleGraph graph(module, supports);
+    total = graph.getFlops();
+    Support content = graph.getContentInputs();
+    for (auto &entry : supports)
+      entry.second &= content;
   }
 
   /// Cuts once; false if there is nothing more to find.
@@ -65,7 +70,7 @@ private:
 
   mlir::ModuleOp program;
   dist::ModuleOp rest;
-  std::string name; ///< of the module as it came
+  std::string name;               ///< of the module as it came
   std::vector<std::string> names; ///< of its inputs
   llvm::StringMap<Support> supports;
   SmallVector<dist::ModuleOp> parts;
@@ -137,7 +142,8 @@ unsigned Finder::countFeeders(const ModuleGraph &graph, ArrayRef<size_t> ops) {
 bool Finder::accept(const ModuleGraph &graph, const Cut &cut,
                     const Support &inputs, std::string &why) {
   if (!isWorthIt(graph, cut.ops)) {
-    why = llvm::formatv("has {0:P} of the FLOPs", cut.flops / std::max(total, 1.0));
+    why = llvm::formatv("has {0:P} of the FLOPs",
+                        cut.flops / std::max(total, 1.0));
     return false;
   }
   // What takes more inputs; the rest of what takes these is no reason to cut.
@@ -146,7 +152,8 @@ bool Finder::accept(const ModuleGraph &graph, const Cut &cut,
     if (!graph[i].isCopied && Support(graph[i].support).reset(inputs).any())
       left.push_back(i);
   // A head may be small: what it is for is that several parts meet in it.
-  if (!left.empty() && (isWorthIt(graph, left) || countFeeders(graph, left) + !cut.crossing.empty() > 1))
+  if (!left.empty() && (isWorthIt(graph, left) ||
+                        countFeeders(graph, left) + !cut.crossing.empty() > 1))
     return true;
   why = "is nearly all there is";
   return false;
@@ -169,7 +176,8 @@ bool Finder::cutOne() {
         return true;
       }
       if (!anyItems && !why.empty())
-        reasons.push_back("what depends on " + describe(inputs) + " alone " + why);
+        reasons.push_back("what depends on " + describe(inputs) + " alone " +
+                          why);
     }
   }
   if (parts.empty())
@@ -179,7 +187,8 @@ bool Finder::cutOne() {
 
 void Finder::remarkWhole(ArrayRef<std::string> reasons) const {
   constexpr size_t kShown = 4;
-  InFlightDiagnostic diagnostic = dist::ModuleOp(rest).emitRemark("'");
+  InFlightDiagnostic diagnostic =
+      emitRemark(dist::ModuleOp(rest).getLoc(), "'");
   diagnostic << name << "' stays one module";
   for (auto [i, reason] : llvm::enumerate(reasons.take_front(kShown)))
     diagnostic << (i ? ", " : ": ") << reason;
@@ -187,29 +196,17 @@ void Finder::remarkWhole(ArrayRef<std::string> reasons) const {
     diagnostic << ", and so on";
 }
 
-std::string count(double number) {
-  if (number >= 1e9)
-    return llvm::formatv("{0:f1} G", number / 1e9);
-  return number >= 1e6 ? llvm::formatv("{0:f1} M", number / 1e6).str()
-                       : llvm::formatv("{0:f1} k", number / 1e3).str();
-}
-
 void Finder::remark(const ModuleGraph &graph, const Cut &cut,
                     const Support &inputs) const {
-  Operation *at = cut.crossing.empty() ? graph[cut.ops.back()].op
-                                       : cut.crossing.back().getDefiningOp();
   double samples = graph.getSamples();
-  InFlightDiagnostic diagnostic = at->emitRemark("'");
-  diagnostic << name << "' is cut";
-  for (auto [i, value] : llvm::enumerate(cut.crossing))
-    diagnostic << (i ? " and " : " at ") << modules::describe(value.getDefiningOp())
-               << " " << value.getType();
-  diagnostic << ": " << int64_t(cut.bytes / samples) << " bytes a sample cross; what depends on "
-             << describe(inputs) << " alone (" << count(cut.flops / samples)
-             << "FLOPs a sample"
+  InFlightDiagnostic diagnostic =
+      remarkCut(graph, name, cut.crossing, graph[cut.ops.back()].op);
+  diagnostic << "; what depends on " << describe(inputs) << " alone ("
+             << formatCount(cut.flops / samples) << "FLOPs a sample"
              << (hasEqualLayers(graph, cut.ops) ? ", with equal layers" : "")
-             << ") is apart from the other " << count((graph.getFlops() - cut.flops) / samples)
-             << "FLOPs";
+             << ") is apart from the "
+             << formatCount((graph.getFlops() - cut.flops) / samples)
+             << "FLOPs that are left";
 }
 
 void Finder::cut(const ModuleGraph &graph, const Cut &cut,
@@ -235,12 +232,15 @@ void Finder::cut(const ModuleGraph &graph, const Cut &cut,
   done.push_back(inputs);
 }
 
-/// What the rows of the first output are.
+/// What the rows of the first output are, else of the first input.
 void Finder::setItem(dist::ModuleOp module) const {
   module.removeItemAttr();
-  for (Type type : module.getForward().getResultTypes()) {
+  func::FuncOp forward = module.getForward();
+  for (Type type : llvm::concat<const Type>(forward.getResultTypes(),
+                                            forward.getArgumentTypes())) {
     nn::Shape shape = nn::getShape(type);
-    auto symbols = shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
+    auto symbols =
+        shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
     if (symbols.empty())
       continue;
     auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);

@@ -59,7 +59,7 @@ ItemAnalysis::ItemAnalysis(dist::ModuleOp module, bool localStatistics)
       state = ItemState::coupled(forward, "an input has two axes of items", true);
     StringRef plain =
         dist::ModuleOp::getArgumentName(forward, argument.getArgNumber());
-    std::string full = (module.getSymName() + "." + plain).str();
+    std::string full = (module.getExternalName() + "." + plain).str();
     state.declaredIndex = state.is(ItemState::PerItem) &&
                           (indices.contains(full) || indices.contains(plain));
     states[argument] = state;

@@ -5,6 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/ModuleGraph.h"
+#include "passes/modules/ItemAxes.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -30,7 +33,7 @@ bool joins(Operation *op) {
 
 ModuleGraph::ModuleGraph(dist::ModuleOp module,
                          const llvm::StringMap<Support> &supports)
-    : module(module) {
+    : module(module), supports(supports) {
   auto program = module->getParentOfType<mlir::ModuleOp>();
   if (auto batch = dist::getOnly<dist::BatchOp>(program))
     samples = batch.getMicro();
@@ -38,7 +41,7 @@ ModuleGraph::ModuleGraph(dist::ModuleOp module,
     numInputs = entry.second.size();
   func::FuncOp forward = module.getForward();
   for (Operation &op : forward.getBody().front().without_terminator())
-    visit(&op, supports);
+    visit(&op);
   // Costs of what would be copied with an op: its own and its operands'.
   std::vector<double> slice(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -51,26 +54,44 @@ ModuleGraph::ModuleGraph(dist::ModuleOp module,
         operandsCopied &= nodes[*j].isCopied;
       }
     node.isCopied = operandsCopied &&
-                    (node.support.none() ||
-                     (independentOfParameters[i] && slice[i] <= kCopiedShare * total));
+                    (node.support.none() || (independentOfParameters[i] &&
+                                             slice[i] <= kCopiedShare * total));
   }
 }
 
-void ModuleGraph::visit(Operation *op, const llvm::StringMap<Support> &supports) {
-  func::FuncOp forward = module.getForward();
+Support ModuleGraph::supportOf(Value value) const {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return nodes[*find(value.getDefiningOp())].support;
+  auto it = supports.find(dist::ModuleOp::getArgumentName(
+      dist::ModuleOp(module).getForward(), argument.getArgNumber()));
+  return it == supports.end() ? Support(numInputs) : it->second;
+}
+
+Support ModuleGraph::getContentInputs() const {
+  Support content(numInputs);
+  for (const Node &node : nodes) {
+    if (!node.readsParameter)
+      continue;
+    for (Value operand : node.op->getOperands()) {
+      auto i = find(operand.getDefiningOp());
+      if (!i || independentOfParameters[*i])
+        content |= supportOf(operand);
+    }
+  }
+  return content;
+}
+
+void ModuleGraph::visit(Operation *op) {
   Node node = {op, Support(numInputs), 0, false, false};
   bool independent = !isa<nn::ReadOp>(op);
   for (Value operand : op->getOperands()) {
-    if (auto argument = dyn_cast<BlockArgument>(operand)) {
-      auto it = supports.find(
-          dist::ModuleOp::getArgumentName(forward, argument.getArgNumber()));
-      if (it != supports.end())
-        node.support |= it->second;
-    } else if (auto i = find(operand.getDefiningOp())) {
-      node.support |= nodes[*i].support;
+    node.support |= supportOf(operand);
+    if (auto i = find(operand.getDefiningOp())) {
       independent &= bool(independentOfParameters[*i]);
       // Also through what depends on no input, e.g. a weight's other layout.
-      node.readsParameter |= nodes[*i].support.none() && !independentOfParameters[*i];
+      node.readsParameter |=
+          nodes[*i].support.none() && !independentOfParameters[*i];
     }
   }
   if (auto cost = dyn_cast<nn::CostOpInterface>(op))
@@ -100,14 +121,16 @@ double ModuleGraph::getBytes(Value value) const {
          std::max(1.0, bits / 8);
 }
 
-void ModuleGraph::forOperands(size_t i, function_ref<void(size_t)> visit) const {
+void ModuleGraph::forOperands(size_t i,
+                              function_ref<void(size_t)> visit) const {
   for (Value operand : nodes[i].op->getOperands())
     if (auto j = find(operand.getDefiningOp()))
       if (!nodes[*j].isCopied)
         visit(*j);
 }
 
-void ModuleGraph::forUsers(Value value, function_ref<void(size_t)> visit) const {
+void ModuleGraph::forUsers(Value value,
+                           function_ref<void(size_t)> visit) const {
   for (Operation *user : value.getUsers())
     if (auto i = find(user))
       visit(*i);
@@ -153,6 +176,36 @@ SmallVector<size_t> ModuleGraph::getStreamUses(Value value) const {
       uses.push_back(i);
   }
   return uses;
+}
+
+std::string formatCount(double number) {
+  if (number >= 1e9)
+    return llvm::formatv("{0:f1} G", number / 1e9);
+  if (number >= 1e6)
+    return llvm::formatv("{0:f1} M", number / 1e6);
+  return number >= 1e3 ? llvm::formatv("{0:f1} k", number / 1e3).str()
+                       : llvm::formatv("{0:f0} ", number).str();
+}
+
+InFlightDiagnostic remarkCut(const ModuleGraph &graph, StringRef module,
+                             ArrayRef<Value> crossing, Operation *otherwise) {
+  Operation *at =
+      crossing.empty() ? otherwise : crossing.back().getDefiningOp();
+  InFlightDiagnostic diagnostic = emitRemark(at->getLoc(), "'");
+  diagnostic << module << "' is cut";
+  double bytes = 0;
+  for (auto [i, value] : llvm::enumerate(crossing)) {
+    diagnostic << (i ? " and " : " at ") << describe(value.getDefiningOp())
+               << " " << value.getType();
+    bytes += graph.getBytes(value);
+  }
+  diagnostic << ": ";
+  if (crossing.empty())
+    diagnostic << "nothing crosses";
+  else
+    diagnostic << int64_t(bytes / graph.getSamples())
+               << " bytes a sample cross";
+  return diagnostic;
 }
 
 } // namespace dt::modules

@@ -16,7 +16,8 @@ namespace dt::modules {
 
 namespace {
 
-/// Part of a module's parameters that a scope must hold, and the part of it that may be another's.
+/// Part of a module's parameters that a scope must hold, and the part of it
+/// that may be another's.
 constexpr double kOwn = 0.5, kOthers = 0.1;
 
 /// Elements, and parameters, below a scope.
@@ -62,7 +63,8 @@ std::string getScopeName(dist::ModuleOp module,
         scope.second.elements < kOwn * total)
       continue;
     auto it = rest.find(scope.first);
-    if (it != rest.end() && it->second.elements > kOthers * scope.second.elements)
+    if (it != rest.end() &&
+        it->second.elements > kOthers * scope.second.elements)
       continue;
     // The outermost; scopes of one depth that both hold half are one.
     if (!best || scope.first.size() < best->first.size())
@@ -83,7 +85,8 @@ void renameModule(dist::ModuleOp module, StringRef name) {
   auto program = module->getParentOfType<mlir::ModuleOp>();
   Builder b(program.getContext());
   StringAttr origin = b.getStringAttr(module.getExternalName());
-  (void)SymbolTable::replaceAllSymbolUses(module, b.getStringAttr(name), program);
+  (void)SymbolTable::replaceAllSymbolUses(module, b.getStringAttr(name),
+                                          program);
   module.setSymName(name);
   module.setOriginAttr(origin);
 }

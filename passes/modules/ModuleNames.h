@@ -11,9 +11,9 @@
 
 namespace dt::modules {
 
-/// The exporter's scope ("vision_tower") under which most of a module's parameters
-/// stand and hardly any of the others' ("model.vision_tower.layers.0.weight"); empty if
-/// names tell nothing.
+/// The exporter's scope ("vision_tower") under which most of a module's
+/// parameters stand and hardly any of the others'
+/// ("model.vision_tower.layers.0.weight"); empty if names tell nothing.
 std::string getScopeName(dist::ModuleOp module,
                          llvm::ArrayRef<dist::ModuleOp> others);
 

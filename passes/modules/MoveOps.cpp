@@ -130,7 +130,8 @@ BlockArgument Mover::addArgument(func::FuncOp function, Type type,
 /// The name by which an output of the function is known; it becomes one if it
 /// is none yet.
 std::string Mover::outputName(func::FuncOp function, Value value) {
-  for (auto [i, operand] : llvm::enumerate(terminatorOf(function)->getOperands()))
+  for (auto [i, operand] :
+       llvm::enumerate(terminatorOf(function)->getOperands()))
     if (operand == value && !dist::ModuleOp::getResultName(function, i).empty())
       return dist::ModuleOp::getResultName(function, i).str();
   std::string name = freeTensorName();
@@ -296,7 +297,8 @@ void Mover::moveTies(StringRef parameter) {
 void Mover::moveParameters() {
   llvm::StringSet<> here, there;
   forward.walk([&](nn::ReadOp read) { here.insert(read.getParameter()); });
-  targetForward.walk([&](nn::ReadOp read) { there.insert(read.getParameter()); });
+  targetForward.walk(
+      [&](nn::ReadOp read) { there.insert(read.getParameter()); });
   for (nn::ParameterOp parameter :
        llvm::to_vector(module.getOps<nn::ParameterOp>())) {
     StringRef name = parameter.getSymName();

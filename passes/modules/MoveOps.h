@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Where a module is cut is one question (CutContrastive, FindModules); what
-// follows from it, edges, inputs, parameters, losses, names, is another and the same for
-// all cuts.
+// follows from it, edges, inputs, parameters, losses, names, is another and the
+// same for all cuts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,12 +32,14 @@ struct MovedOps {
 /// `module` and which stands beside it: before it if it is `upstream`. What
 /// crosses becomes a dist.edge, named as the output that it is or "cut.<n>";
 /// raw inputs and parameters go where they are used (tied if on both sides),
-/// losses where their numerator is. Operands of copied ops must be moved, or be inputs, or
-/// values that the module hands over; no value may go round (from the new module to the old and back).
+/// losses where their numerator is. Operands of copied ops must be moved, or be
+/// inputs, or values that the module hands over; no value may go round (from
+/// the new module to the old and back).
 dist::ModuleOp moveToNewModule(dist::ModuleOp module, const MovedOps &ops,
                                llvm::StringRef name, bool upstream);
 
-/// `wish`, or with the first number behind it that makes it no symbol of `program`.
+/// `wish`, or with the first number behind it that makes it no symbol of
+/// `program`.
 std::string freeModuleName(mlir::ModuleOp program, llvm::StringRef wish);
 
 /// True if `op` depends on no input of its function.

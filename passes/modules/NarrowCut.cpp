@@ -3,9 +3,10 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Ops of the region that lead out of it are put in order of their distance to
-// an exit, farthest first; every prefix of that order is a cut. Unlike the order of the
-// file it keeps a value's many late users (keys and values that a decoder's layers compute from the
-// encoder's output) behind everything that comes before the value is done.
+// an exit, farthest first; every prefix of that order is a cut. Unlike the
+// order of the file it keeps a value's many late users (keys and values that a
+// decoder's layers compute from the encoder's output) behind everything that
+// comes before the value is done.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +23,8 @@ namespace {
 /// A cut must leave at least this part of the region's FLOPs before it.
 constexpr double kWorkBefore = 0.5;
 /// Of such cuts the latest that has at most so many times the bytes of the
-/// narrowest one: in no more values (a projection to the width of what takes them), or in
-/// more values (a pooled output beside the sequence).
+/// narrowest one: in no more values (a projection to the width of what takes
+/// them), or in more values (a pooled output beside the sequence).
 constexpr double kWider = 4, kMoreValues = 1.25;
 constexpr size_t kMaxCrossing = 8;
 /// FLOPs for every byte that crosses.
@@ -64,7 +65,8 @@ private:
   bool hasStream(size_t prefix);
   SmallVector<Value> crossing(size_t prefix) const;
   Cut make(size_t prefix) const;
-  /// Rank of the last op in the region that takes `value`; beyond all if one outside does.
+  /// Rank of the last op in the region that takes `value`; beyond all if one
+  /// outside does.
   size_t lastUse(Value value) const;
 
   const ModuleGraph &graph;
@@ -73,7 +75,7 @@ private:
   std::vector<bool> inside;
   std::vector<size_t> order; ///< ops that lead to an exit
   std::vector<bool> leads;
-  std::vector<size_t> rank;  ///< the first prefix that has the op
+  std::vector<size_t> rank; ///< the first prefix that has the op
   std::vector<Prefix> prefixes;
   double total = 0;
   llvm::DenseMap<Value, size_t> streams; ///< rank of the last op of a stream
@@ -185,8 +187,8 @@ bool Region::isStream(Value value, size_t prefix) {
   auto [it, isNew] = streams.try_emplace(value, 0);
   if (isNew)
     for (size_t use : graph.getStreamUses(value))
-      it->second = std::max(it->second,
-                            inside[use] ? rank[use] : order.size() + 1);
+      it->second =
+          std::max(it->second, inside[use] ? rank[use] : order.size() + 1);
   return it->second > prefix;
 }
 
@@ -222,7 +224,8 @@ std::optional<Cut> Region::choose(std::string &why) {
     return std::make_pair(prefixes[a].bytes, a) <
            std::make_pair(prefixes[b].bytes, b);
   });
-  auto narrowest = llvm::find_if(candidates, [&](size_t k) { return !hasStream(k); });
+  auto narrowest =
+      llvm::find_if(candidates, [&](size_t k) { return !hasStream(k); });
   if (narrowest == candidates.end()) {
     why = "is the beginning of a stack of layers that goes on";
     return std::nullopt;

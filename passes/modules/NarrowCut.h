@@ -14,14 +14,14 @@ namespace dt::modules {
 
 /// Ops that depend on some inputs only, up to where they hand over little.
 struct Cut {
-  std::vector<size_t> ops;                  ///< numbers, in order
-  llvm::SmallVector<mlir::Value> crossing;  ///< what others take of them
-  double bytes = 0, flops = 0;              ///< of a microbatch
+  std::vector<size_t> ops;                 ///< numbers, in order
+  llvm::SmallVector<mlir::Value> crossing; ///< what others take of them
+  double bytes = 0, flops = 0;             ///< of a microbatch
 };
 
 /// The cut behind ops that depend on nothing but `inputs`; nothing if there is
-/// none that is narrow (docs/modules.md). `why` then says it. `anyItems`: crossing
-/// values need not have items first (the batch is not cut).
+/// none that is narrow (docs/modules.md). `why` then says it. `anyItems`:
+/// crossing values need not have items first (the batch is not cut).
 std::optional<Cut> findNarrowCut(const ModuleGraph &graph,
                                  const ItemAnalysis &analysis,
                                  const Support &inputs, bool anyItems,

@@ -113,6 +113,16 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
   return builder.getArrayAttr(replicas);
 }
 
+/// What forming microbatches balances: ns of a part at its bounds, by item.
+void setCostPerItem(dist::ModuleOp module, double ns) {
+  StringRef item = module.getItem().value_or(dist::kSample);
+  for (auto dim : module.getOps<nn::DimOp>())
+    if (dim.getItem() == item && dim.getMax().value_or(0) > 0)
+      module->setAttr("dist.cost_per_item",
+                      Builder(module.getContext())
+                          .getF64FloatAttr(ns / double(*dim.getMax())));
+}
+
 LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
   Tasks tasks(module);
   if (!tasks.forward)
@@ -125,6 +135,7 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
   module.walk([&](nn::AccumulateOp) { trains = true; });
   double forward = time(tasks.forward), backward = time(tasks.backward);
   double input = time(tasks.input), weight = time(tasks.weight);
+  setCostPerItem(module, forward + backward + input + weight);
   if (tasks.backward) {
     weight = trains ? backward / 2 : 0;
     input = backward - weight;

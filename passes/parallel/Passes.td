@@ -34,6 +34,14 @@ def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
 
+def AgreeTies : Pass<"dist-agree-ties", "::mlir::ModuleOp"> {
+  let summary = "Have copies of tied parameters cut alike over tensor-parallel ranks";
+  let description = [{
+    Right before the shard phase. Tries it on a copy of the program; parameters whose copies come out cut differently get a `dist.cut_hint`: "rows", or if that does not help "whole".
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect"];
+}
+
 def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {
   let summary = "Make the step's scheduling problem and solve it";
   let description = [{

@@ -29,6 +29,10 @@ void dt::buildCutStages(OpPassManager &pm) {
   pm.addPass(parallel::createCutStages());
 }
 
+void dt::buildAgreeTies(OpPassManager &pm) {
+  pm.addPass(parallel::createAgreeTies());
+}
+
 void dt::buildStepSchedule(OpPassManager &pm) {
   parallel::DistScheduleOptions options;
   options.planned = true;

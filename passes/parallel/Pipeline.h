@@ -26,6 +26,8 @@ void buildApplyPlan(mlir::OpPassManager &pm, llvm::StringRef plan);
 /// After outlining, before differentiation; nothing happens to modules without
 /// a plan.
 void buildCutStages(mlir::OpPassManager &pm);
+/// Right before the shard phase.
+void buildAgreeTies(mlir::OpPassManager &pm);
 /// After optimization, before lowering.
 void buildStepSchedule(mlir::OpPassManager &pm);
 

@@ -127,6 +127,7 @@ LayerKind makeBlock(const TransformerShape &shape) {
   addStream(kind, "residual", perToken((shape.dropout ? 8 : 6) * h * d),
             Op::Sequence, 0.7, false, 2);
   kind.parameters += 2 * h;
+  kind.exchanged = perToken(2 * kv * d);
   kind.reduced = perToken(h * d);
   kind.forwardReduces = kind.backwardReduces = 2;
   kind.output = perToken(h * d);
@@ -317,7 +318,8 @@ Model makeMultimodal(int billions) {
   model.modules[1].inputGradient = model.modules[2].inputGradient = true;
   model.pace = 1;
   double d = kElement;
-  model.edges = {{0, 1, perToken(llm.hidden * d)},
+  // The projector merges four patches into one token of the backbone.
+  model.edges = {{0, 1, perToken(0.25 * llm.hidden * d)},
                  {1, 2, {77.0 * 1024 * d, 0, 0}}};
   return model;
 }

@@ -58,6 +58,25 @@ double ModuleCost::sum(const std::vector<Op> &ops, const CostOptions &options,
   return time;
 }
 
+/// Keys and values of the other ranks of a CP group; tokens to experts and
+/// back.
+double ModuleCost::exchange(const LayerKind &kind, const CostOptions &options,
+                            const Moments &part, bool backward) const {
+  double seconds = 0;
+  // Back, what was gathered is scattered too.
+  if (options.cp > 1)
+    seconds += (backward ? 2 : 1) *
+               cluster.allGather(cluster.getGroup(node, options.cp, options.tp),
+                                 kind.exchanged.at(part) / options.tp);
+  if (options.ep > 1)
+    seconds +=
+        2 * cluster.allToAll(cluster.getGroup(node, options.ep,
+                                              int64_t(options.tp) * options.cp),
+                             kind.dispatched.at(part) / options.cp /
+                                 (options.sequenceParallel ? options.tp : 1));
+  return seconds;
+}
+
 Times ModuleCost::layer(int index, const CostOptions &options,
                         const Moments &part) const {
   Times times;
@@ -68,16 +87,20 @@ Times ModuleCost::layer(int index, const CostOptions &options,
                       ? cluster.allReduce(cluster.getGroup(node, options.tp, 1),
                                           kind.reduced.at(part) / options.cp)
                       : 0;
-  times.forward =
-      sum(kind.forward, options, part, false) + kind.forwardReduces * reduce;
+  double moved = exchange(kind, options, part, false);
+  times.reduce = kind.forwardReduces * reduce + moved;
+  times.forward = sum(kind.forward, options, part, false) + times.reduce;
   if (!description.hasBackward())
     return times;
-  times.input =
-      sum(kind.input, options, part, false) + kind.backwardReduces * reduce;
+  double back =
+      kind.backwardReduces * reduce + exchange(kind, options, part, true);
+  times.input = sum(kind.input, options, part, false) + back;
+  times.reduce += back;
   if (options.save == Save::None)
-    times.input += times.forward;
+    times.again = times.forward;
   else if (options.save == Save::Vjp)
-    times.input += sum(kind.forward, options, part, true);
+    times.again = sum(kind.forward, options, part, true);
+  times.input += times.again;
   if (description.trainable)
     times.weight = sum(kind.weight, options, part, false);
   return times;
@@ -91,27 +114,59 @@ Times ModuleCost::layers(int begin, int end, const CostOptions &options,
     int kind = description.layers[i], run = i;
     while (run < end && description.layers[run] == kind)
       ++run;
-    Times one = layer(kind, options, part);
-    double count = run - i;
-    times += {one.forward * count, one.input * count, one.weight * count};
+    times += layer(kind, options, part) * double(run - i);
     i = run;
   }
   return times;
 }
 
-double ModuleCost::kept(int begin, int end, const CostOptions &options,
-                        const Moments &part) const {
+double ModuleCost::keptByKind(int index, const CostOptions &options,
+                              const Moments &part) const {
   if (!description.hasBackward() || part.empty())
     return 0;
-  double bytes = 0, tp = options.tp;
-  for (int i = begin; i < end; ++i) {
-    const LayerKind &kind = description.kinds[description.layers[i]];
-    int save = int(options.save);
-    bytes +=
-        kind.keptSplit[save].at(part) / tp +
-        kind.keptSequence[save].at(part) / (options.sequenceParallel ? tp : 1);
+  const LayerKind &kind = description.kinds[index];
+  double tp = options.tp;
+  int save = int(options.save);
+  return (kind.keptSplit[save].at(part) / tp +
+          kind.keptSequence[save].at(part) /
+              (options.sequenceParallel ? tp : 1)) /
+         options.cp;
+}
+
+double ModuleCost::keptForWeights(int index, const CostOptions &options,
+                                  const Moments &part) const {
+  if (!description.trainable || part.empty())
+    return 0;
+  constexpr double kElement = 2;
+  double bytes = 0, tp = options.tp,
+         sequence = options.sequenceParallel ? tp : 1;
+  for (const Op &op : description.kinds[index].weight) {
+    double in = op.k, out = op.n;
+    if (op.kind == Op::Gemm) {
+      in *=
+          op.rows.at(part) * kElement / (op.split == Op::Depth ? tp : sequence);
+      out *= op.rows.at(part) * kElement /
+             (op.split == Op::Columns ? tp : sequence);
+      bytes += in + out;
+    } else {
+      // Read and written, less the weights themselves: its two operands.
+      bytes += op.bytes.at(part) / tp;
+    }
   }
   return bytes / options.cp;
+}
+
+double ModuleCost::kept(int begin, int end, const CostOptions &options,
+                        const Moments &part) const {
+  double bytes = 0;
+  for (int i = begin; i < end;) {
+    int kind = description.layers[i], run = i;
+    while (run < end && description.layers[run] == kind)
+      ++run;
+    bytes += keptByKind(kind, options, part) * double(run - i);
+    i = run;
+  }
+  return bytes;
 }
 
 double ModuleCost::parameters(int begin, int end) const {
@@ -121,12 +176,17 @@ double ModuleCost::parameters(int begin, int end) const {
   return sum;
 }
 
-double ModuleCost::state(int begin, int end, int tp, int64_t dp) const {
-  double own = parameters(begin, end) / tp;
+double ModuleCost::state(int begin, int end, int tp, int64_t dp, int ep) const {
+  double experts = 0;
+  for (int i = begin; i < end && ep > 1; ++i)
+    experts += description.kinds[description.layers[i]].expertParameters;
+  double all = parameters(begin, end) / tp;
+  double own = all - experts / tp * (1 - 1.0 / ep);
   double bytes = own * description.weightBytes;
+  // The optimizer's state is sharded over all replicas, experts or not.
   if (description.trainable)
-    bytes += own * (description.gradientBytes +
-                    description.optimizerBytes / double(dp));
+    bytes += own * description.gradientBytes +
+             all * description.optimizerBytes / double(dp);
   return bytes;
 }
 

@@ -19,14 +19,23 @@
 namespace dt::plan {
 
 /// Seconds: forward, gradients of inputs (recomputation included), of weights.
+/// `reduce` and `again` say how much of these three together is communication
+/// inside a TP group and how much is done a second time.
 struct Times {
   double forward = 0, input = 0, weight = 0;
+  double reduce = 0, again = 0;
   double total() const { return forward + input + weight; }
   Times &operator+=(const Times &other) {
     forward += other.forward;
     input += other.input;
     weight += other.weight;
+    reduce += other.reduce;
+    again += other.again;
     return *this;
+  }
+  friend Times operator*(Times t, double factor) {
+    return {t.forward * factor, t.input * factor, t.weight * factor,
+            t.reduce * factor, t.again * factor};
   }
 };
 
@@ -38,10 +47,8 @@ struct CostOptions {
   bool sequenceParallel = true;
   /// Context parallelism: a sample's tokens over this many ranks.
   int cp = 1;
-  bool operator==(const CostOptions &o) const {
-    return tp == o.tp && save == o.save &&
-           sequenceParallel == o.sequenceParallel && cp == o.cp;
-  }
+  /// Expert parallelism: a layer's experts over this many ranks.
+  int ep = 1;
 };
 
 /// Costs of one module on one kind of node.
@@ -60,9 +67,16 @@ public:
   /// Bytes on a rank that layers keep from forward to backward.
   double kept(int begin, int end, const CostOptions &options,
               const Moments &part) const;
+  /// The same of one layer of a kind.
+  double keptByKind(int kind, const CostOptions &options,
+                    const Moments &part) const;
+  /// What a layer's weight gradients still need once its input gradients are
+  /// done: inputs and output gradients of its products with weights.
+  double keptForWeights(int kind, const CostOptions &options,
+                        const Moments &part) const;
   /// Bytes on a rank of weights, gradients and optimizer state; `dp` > 1
-  /// shards the state (ZeRO-1).
-  double state(int begin, int end, int tp, int64_t dp) const;
+  /// shards the state (ZeRO-1), `ep` divides what experts hold.
+  double state(int begin, int end, int tp, int64_t dp, int ep = 1) const;
   double parameters(int begin, int end) const;
   /// The product rate that a part reaches, for "bound by": share of the peak.
   double peak() const { return peakFlops; }
@@ -72,6 +86,8 @@ public:
 private:
   double opTime(const Op &op, const CostOptions &options,
                 const Moments &part) const;
+  double exchange(const LayerKind &kind, const CostOptions &options,
+                  const Moments &part, bool backward) const;
   double sum(const std::vector<Op> &ops, const CostOptions &options,
              const Moments &part, bool cheapOnly) const;
 

@@ -75,8 +75,10 @@ Error checkModule(const Module &module) {
       for (const Op &op : *ops)
         if (Error error = checkOp(module, kind, op))
           return error;
-    bool fine =
-        good(kind.parameters) && good(kind.reduced) && good(kind.output);
+    bool fine = good(kind.parameters) && good(kind.reduced) &&
+                good(kind.output) && good(kind.exchanged) &&
+                good(kind.dispatched) && good(kind.expertParameters) &&
+                kind.expertParameters <= kind.parameters;
     for (int i = 0; i < 3; ++i)
       fine &= good(kind.keptSplit[i]) && good(kind.keptSequence[i]);
     if (!fine)

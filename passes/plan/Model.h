@@ -85,6 +85,13 @@ struct LayerKind {
   /// sequence parallelism does too, and what nothing divides.
   std::array<Linear, 3> keptSplit, keptSequence;
   Linear output; ///< bytes handed to the next layer
+  /// Bytes of keys and values that attention needs of all of a sample's tokens:
+  /// what context parallelism gathers. Nothing where there is no attention.
+  Linear exchanged;
+  /// Of `parameters`, those of experts, and the bytes that tokens take to them:
+  /// what expert parallelism divides and moves. 0 where there are none.
+  double expertParameters = 0;
+  Linear dispatched;
 };
 
 enum class ItemKind { Sample, Image, Target };

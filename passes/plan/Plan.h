@@ -30,7 +30,9 @@ llvm::StringRef getName(Reorder reorder);
 
 struct UnitPlan {
   int module = 0;
-  int tp = 1, pp = 1, vpp = 1, cp = 1;
+  int tp = 1, pp = 1, vpp = 1;
+  int cp = 1; ///< context parallel: ranks that share a sample's tokens
+  int ep = 1; ///< expert parallel: inside the data parallel ranks
   int64_t dp = 1;
   int64_t firstRank = 0;
   /// Layers of every stage: pp * vpp + 1 numbers from 0 to all. Stage s is on
@@ -49,12 +51,24 @@ struct UnitPlan {
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
 };
 
+/// Where device time goes, as shares of step x devices; with bound / step they
+/// add up to 1.
+struct Losses {
+  double kernels = 0; ///< slower than at the best TP: cut, small, uneven shapes
+  double reduce = 0;  ///< communication inside TP groups
+  double again = 0;   ///< recomputation
+  double waiting = 0; ///< between tasks: fill and drain, uneven parts, messages
+  double tail = 0;    ///< gradients, optimizer, barrier
+  double idle = 0;    ///< devices without work
+};
+
 /// What the planner expects; measured values stand beside these in reports.
 struct Prediction {
   double objective = 0; ///< the policy's own figure, not comparable
   double step = 0;      ///< simulated wall time, seconds
   double bound = 0;     ///< all work at achieved speed over all devices
   double mfu = 0, wallBubble = 0, spanBubble = 0;
+  Losses losses;
   std::vector<double> memory; ///< largest of a unit's ranks, bytes
   std::vector<double> busy;   ///< share of the step, mean of a unit's ranks
   bool modelled = true;       ///< else from a measured profile

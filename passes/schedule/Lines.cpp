@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <queue>
 
 namespace dt::schedule {
 
@@ -33,6 +34,16 @@ std::vector<int> getInFlight(const Problem &problem,
                      count + problem.units[problem.stages[*s].unit].runAhead);
   }
   return counts;
+}
+
+int findLargestUnit(const Graph &graph) {
+  const Problem &problem = graph.getProblem();
+  std::vector<Time> work(problem.units.size(), 0);
+  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
+    if (graph.exists(node))
+      work[problem.stages[graph.getPlaceInfo(graph.getPlaceOf(node)).stage]
+               .unit] += graph.getTime(node);
+  return int(std::max_element(work.begin(), work.end()) - work.begin());
 }
 
 void appendForwards(const Graph &graph, int place, Line &line) {
@@ -100,6 +111,15 @@ public:
           split[node - 1] = true;
       }
     solution.ranks.resize(graph.getProblem().ranks);
+    linesOfRank.resize(graph.getProblem().ranks);
+    lineOf.assign(graph.getNumNodes(), -1);
+    for (size_t i = 0; i < lines.size(); ++i)
+      for (Graph::Node node : lines[i]) {
+        lineOf[node] = int(i);
+        for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+          if (linesOfRank[rank].empty() || linesOfRank[rank].back() != int(i))
+            linesOfRank[rank].push_back(int(i));
+      }
     if (!phases.empty())
       countPhases();
   }
@@ -113,6 +133,28 @@ private:
   Time getStart(Graph::Node node) const;
   void place(Graph::Node node, Time start);
   void countPhases();
+  /// The head of a line: earliest start first; of equals backwards first (they
+  /// free memory and feed the critical path), then the older microbatch, then
+  /// the line that was given first.
+  using Head = std::pair<std::tuple<Time, int, int, Graph::Node>, int>;
+  struct Later {
+    bool operator()(const Head &a, const Head &b) const {
+      auto key = [](const Head &head) {
+        auto [start, kind, microbatch, node] = head.first;
+        return std::make_tuple(start, kind, microbatch, head.second);
+      };
+      return key(a) > key(b);
+    }
+  };
+  /// False if the line has ended or its head cannot start yet.
+  bool look(int line, Head &head) const;
+  void offer(int line) {
+    Head head;
+    if (look(line, head))
+      heads.push(head);
+  }
+  /// Heads that may start now that `node` has a place.
+  void wake(int line, Graph::Node node);
   /// Whether all ranks of a node have finished the phases before its own.
   bool isInPhase(Graph::Node node) const {
     if (!phases.empty())
@@ -127,6 +169,12 @@ private:
   const std::vector<int> &phases;
   /// Per rank: tasks left by phase.
   std::vector<std::map<int, int>> left;
+  /// Lines with tasks on a rank, and the line of every task.
+  std::vector<std::vector<int>> linesOfRank;
+  std::vector<int> lineOf;
+  /// Ranks on which a phase has just ended.
+  std::vector<int> turned;
+  std::priority_queue<Head, std::vector<Head>, Later> heads;
   std::vector<size_t> cursor;
   std::vector<Time> end;
   std::vector<bool> split, listed;
@@ -180,9 +228,42 @@ void Merge::place(Graph::Node node, Time start) {
   for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
     free[rank] = end[node];
     solution.ranks[rank].push_back(graph.getTask(node, split[node]));
-    if (!phases.empty() && --left[rank][phases[node]] == 0)
+    if (!phases.empty() && --left[rank][phases[node]] == 0) {
       left[rank].erase(phases[node]);
+      turned.push_back(rank);
+    }
   }
+}
+
+bool Merge::look(int line, Head &head) const {
+  if (cursor[line] == lines[line].size())
+    return false;
+  Graph::Node node = lines[line][cursor[line]];
+  Time start = isInPhase(node) ? getStart(node) : -1;
+  static constexpr int rank[] = {1, 0, 2};
+  head = {
+      {start, rank[graph.getSlotOf(node)], graph.getMicrobatchOf(node), node},
+      line};
+  return start >= 0;
+}
+
+void Merge::wake(int line, Graph::Node node) {
+  offer(line);
+  auto wakeNode = [&](Graph::Node to) {
+    int other = lineOf[to];
+    if (other >= 0 && other != line && cursor[other] < lines[other].size() &&
+        lines[other][cursor[other]] == to)
+      offer(other);
+  };
+  for (const Graph::Dependence &to : graph.getSuccessors(node))
+    wakeNode(to.node);
+  if (graph.getSlotOf(node) != Graph::kWeight)
+    wakeNode(node + 1); // its backward, its weight gradient
+  for (int rank : turned)
+    for (int other : linesOfRank[rank])
+      if (other != line)
+        offer(other);
+  turned.clear();
 }
 
 Solution Merge::run() {
@@ -193,29 +274,27 @@ Solution Merge::run() {
           solution.ranks[rank].push_back(graph.getTask(node, split[node]));
     return std::move(solution);
   }
-  while (true) {
-    // Earliest start first; of equals backwards first (they free memory and
-    // feed the critical path), then the older microbatch.
-    int best = -1;
-    std::tuple<Time, int, int> bestKey;
-    for (size_t i = 0; i < lines.size(); ++i) {
-      if (cursor[i] == lines[i].size())
-        continue;
-      Graph::Node node = lines[i][cursor[i]];
-      Time start = isInPhase(node) ? getStart(node) : -1;
-      if (start < 0)
-        continue;
-      static constexpr int rank[] = {1, 0, 2};
-      std::tuple<Time, int, int> key = {start, rank[graph.getSlotOf(node)],
-                                        graph.getMicrobatchOf(node)};
-      if (best < 0 || key < bestKey) {
-        best = int(i);
-        bestKey = key;
-      }
+  // Starts only grow while others are placed, so the heap may hold old ones:
+  // what comes out is looked at again.
+  for (size_t i = 0; i < lines.size(); ++i)
+    offer(int(i));
+  while (!heads.empty()) {
+    Head head = heads.top();
+    heads.pop();
+    auto [key, line] = head;
+    if (cursor[line] == lines[line].size() ||
+        lines[line][cursor[line]] != std::get<3>(key))
+      continue;
+    Head current;
+    if (!look(line, current))
+      continue;
+    if (current != head) {
+      heads.push(current);
+      continue;
     }
-    if (best < 0)
-      break;
-    place(lines[best][cursor[best]++], std::get<0>(bestKey));
+    ++cursor[line];
+    place(std::get<3>(key), std::get<0>(key));
+    wake(line, std::get<3>(key));
   }
   for (size_t i = 0; i < lines.size(); ++i)
     for (; cursor[i] < lines[i].size(); ++cursor[i])

@@ -28,6 +28,9 @@ using Line = std::vector<Graph::Node>;
 std::vector<int> getInFlight(const Problem &problem,
                              const std::vector<int> &given = {});
 
+/// The unit with the most work over all its tasks: the backbone.
+int findLargestUnit(const Graph &graph);
+
 /// Forwards one after another, then backwards.
 void appendForwards(const Graph &graph, int place, Line &line);
 void appendBackwards(const Graph &graph, int place, Line &line);

@@ -405,7 +405,8 @@ dt::shard::findCuts(Program &program, const Axis &axis,
     for (auto &layout : {v.given, v.settled})
       if (layout && layout->kind == Layout::cut) {
         finder.addGiven(i, *layout);
-        tokens.push_back({static_cast<unsigned>(i), *layout});
+        if (!v.symbol) // a hint for a parameter is no stream
+          tokens.push_back({static_cast<unsigned>(i), *layout});
       }
   finder.classify(info);
   for (auto &[v, layout] : tokens) {

@@ -8,12 +8,18 @@
 #ifndef PASSES_SHARD_PIPELINE_H
 #define PASSES_SHARD_PIPELINE_H
 
+#include "llvm/ADT/StringRef.h"
+
 namespace mlir {
 class DialectRegistry;
 class OpPassManager;
 } // namespace mlir
 
 namespace dt {
+
+/// On nn.parameter, read by the phase: "rows" (its first dim is cut, if it can
+/// be) or "whole".
+inline constexpr llvm::StringLiteral kCutHintAttr = "dist.cut_hint";
 
 /// From whole functions to those of one rank, where a module has `dist.tp`.
 /// Anchors on the builtin module.

@@ -11,6 +11,7 @@
 #include "passes/shard/Emit.h"
 #include "passes/shard/Layers.h"
 #include "passes/shard/Passes.h"
+#include "passes/shard/Pipeline.h"
 
 using namespace mlir;
 using namespace dt;
@@ -49,6 +50,7 @@ private:
   void setBoundary(Program &program, const Layer &layer);
   void setOutputs(Program &program);
   void setPrices(Program &program) const;
+  void obeyHints(Program &program) const;
   LayerLayouts solve(Program &program, Solution &solution);
   void recordParameters(const Program &program, const Solution &solution);
 
@@ -184,8 +186,24 @@ void ModuleSharder::recordParameters(const Program &program,
   }
 }
 
+/// Parameters that are to be cut as their copies elsewhere are.
+void ModuleSharder::obeyHints(Program &program) const {
+  for (Variable &v : program.variables) {
+    auto hint = v.symbol ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(
+                               kCutHintAttr)
+                         : StringAttr();
+    if (!hint)
+      continue;
+    v.given = Layout();
+    if (hint == "rows" && v.type.getRank() > 0 &&
+        v.type.getDimSize(0) % axis.over == 0)
+      v.given = Layout{Layout::cut, {0, v.type.getDimSize(0) / axis.over}};
+  }
+}
+
 void ModuleSharder::shardStage(Pair pair) {
   Program stage(pair, nullptr);
+  obeyHints(stage);
   for (const Layer &layer : findLayers(stage)) {
     StringRef base = baseName(func::FuncOp(layer.pair.forward).getName());
     if (layers.count(base))

@@ -3,10 +3,11 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # check_split.py DT_OPT [--quick] FOLDER...: differentiates each folder's program with
-# gradients of all inputs, splits the backward functions of its modules, on one
-# rank and cut over two, runs both halves in double precision on the golden
-# inputs, and compares every gradient with the whole function's: bit for bit on
-# one rank. Says what the halves cost. Exit 77: a Python package is missing.
+# gradients of all inputs (if there are none, modules are cut into two stages),
+# splits the backward functions of its modules, on one rank and cut over two,
+# runs both halves in double precision on the golden inputs, and compares every
+# gradient with the whole function's: bit for bit on one rank. Products must not
+# be computed twice. Exit 77: a Python package is missing.
 #===----------------------------------------------------------------------===
 import pathlib
 import re
@@ -17,8 +18,7 @@ from gradients import Gradients
 
 import json
 
-BEFORE = ["--dt-import", "--dt-modules", "--dt-outline", "--dist-mark-wanted"]
-DIFFERENTIATE = ["--cse", "--nn-differentiate", "--canonicalize", "--cse"]
+DIFFERENTIATE = ["--dist-mark-wanted", "--cse", "--nn-differentiate", "--canonicalize", "--cse"]
 PRODUCTS = ("nn.linear", "nn.matmul", "nn.conv", "nn.attention")
 
 
@@ -46,19 +46,29 @@ def exactly(wanted, found):
     return f"{len(other)} differ, the first is {other[0]}" if other else None
 
 
+def prepare(tool, folder, tp):
+    """The differentiated program, to be cut over tp ranks."""
+    recipe = str(folder / "recipe.json")
+    marked = wanting_all(run(tool, recipe, "--dt-import", "--dt-modules", "--dt-outline", "--dist-mark-wanted"))
+    if "nn.wants_grad" in marked:
+        return with_attributes(run(tool, "-", *DIFFERENTIATE[1:], stdin=marked), f"dist.split_backward, dist.tp = {tp} : i64")
+    units = ";".join(f"{name}:pp=2,tp={tp}" for name in json.loads((folder / "recipe.json").read_text())["modules"])
+    return run(tool, recipe, "--dt-import", f"--dist-apply-plan=plan={units};schedule=zb-h1", "--dt-modules", "--dt-outline", "--dt-stages", *DIFFERENTIATE)
+
+
 def check_folder(tool, folder, ranks):
     golden = json.loads((folder / "golden.json").read_text())
     tensors = load_file(folder / "golden.safetensors")
-    text = run(tool, "-", *DIFFERENTIATE, stdin=wanting_all(run(tool, str(folder / "recipe.json"), *BEFORE)))
+    text = prepare(tool, folder, 1)
     whole = run(tool, "-", "--mlir-print-op-generic", stdin=text)
     modules = re.findall(r"^  dist\.module @(\S+)", text, flags=re.M)
     for tp in ranks:
-        split = run(tool, "-", "--dt-shard", "--mlir-print-op-generic", stdin=with_attributes(text, f"dist.split_backward, dist.tp = {tp} : i64"))
+        split = run(tool, "-", "--dt-shard", "--mlir-print-op-generic", stdin=prepare(tool, folder, tp))
         for module in modules:
-            case = Case(module, golden, tensors)
-            case.prepare(Gradients(whole, module, {}, {}))
-            before, wanted = case.execute(whole, 1)
             try:
+                case = Case(module, golden, tensors)
+                case.prepare(Gradients(whole, module, {}, {}))
+                before, wanted = case.execute(whole, 1)
                 m, found = case.execute(split, tp)
                 problem = exactly(wanted, found) if tp == 1 else compare(wanted, found)
                 halves = [n for n in ("forward.bwd.input", "forward.bwd.weight") if n in m.functions]

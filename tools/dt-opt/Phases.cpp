@@ -40,6 +40,12 @@ struct Phase {
   void (*registerPasses)();
 };
 
+/// Each module is cut by itself, but copies of one parameter must be alike.
+void buildShard(OpPassManager &pm) {
+  buildAgreeTies(pm);
+  buildShardPipeline(pm);
+}
+
 const Phase kPhases[] = {
     {"import", "dt-import",
      "Raise what exporters write to nn operators, outline equal layers",
@@ -55,7 +61,7 @@ const Phase kPhases[] = {
      "Make .fwd and .bwd of every module's forward function",
      buildDifferentiatePipeline, registerDifferentiatePasses},
     {"shard", "dt-shard",
-     "Cut modules over the ranks of tensor-parallel groups", buildShardPipeline,
+     "Cut modules over the ranks of tensor-parallel groups", buildShard,
      registerShardPasses},
     {"optimize", "dt-optimize", "Fuse elementwise operators",
      buildOptimizePipeline, registerOptimizePasses},

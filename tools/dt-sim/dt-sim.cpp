@@ -97,6 +97,12 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
       plan.policy.c_str(), p.step, p.step / p.bound, 100 * p.mfu,
       100 * p.wallBubble, 100 * p.spanBubble, (long long)plan.microbatches,
       plan.schedule.c_str(), seconds);
+  const Losses &l = p.losses;
+  outs() << format("    work %.1f %%, lost to kernels %.1f, TP messages %.1f, "
+                   "recomputation %.1f, waiting %.1f, gradients and optimizer "
+                   "%.1f, idle devices %.1f\n",
+                   100 * p.bound / p.step, 100 * l.kernels, 100 * l.reduce,
+                   100 * l.again, 100 * l.waiting, 100 * l.tail, 100 * l.idle);
   for (const UnitPlan &unit : plan.units) {
     size_t m = size_t(unit.module);
     outs() << format("    %-10s", model.modules[m].name.c_str());

@@ -99,10 +99,9 @@ Expected<Plan> planDistMM(const PolicyInput &input) {
       plan.microbatches = (input.samples() + pieces - 1) / pieces;
       for (size_t m = 0; m < count; ++m) {
         UnitPlan unit = makeUnit(input, int(m), tp[m], dp[m], pp[m], 1, save);
-        unit.firstRank = plan.ranks;
-        plan.ranks += unit.getRanks();
         plan.units.push_back(unit);
       }
+      placeUnits(input, plan);
       plans.push_back(std::move(plan));
     }
   }

@@ -3,11 +3,19 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // The formulation's optimum, run as published: whole samples, LPT, algorithm 2,
-// 1F1B, one sample a microbatch. Nothing is added.
+// 1F1B, one sample a microbatch. Nothing is added. What the paper leaves open
+// is decided in its favour: each unit has its own saved set, and since the
+// formulation does not say whether stages hold equally many layers, both
+// readings are solved and the faster one is taken.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/policies/Policy.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
 
 using namespace llvm;
 
@@ -15,7 +23,18 @@ namespace dt::plan {
 
 namespace {
 
-FormulaUnit describe(const PolicyInput &input, int module, Save save) {
+/// Layers that repeat: what stages hold equally many of.
+int repeatedLayers(const Module &module) {
+  std::vector<int> count(module.kinds.size(), 0);
+  for (int kind : module.layers)
+    ++count[kind];
+  int most = *std::max_element(count.begin(), count.end());
+  return 2 * most > int(module.layers.size()) ? most
+                                              : int(module.layers.size());
+}
+
+FormulaUnit describe(const PolicyInput &input, int module, Save save,
+                     bool equal) {
   const Module &description = input.model().modules[module];
   const ModuleCost &cost = input.costs.get(0, module);
   int layers = int(description.layers.size());
@@ -23,7 +42,7 @@ FormulaUnit describe(const PolicyInput &input, int module, Save save) {
   Moments part = meanPart(input, module, input.samples(), 1);
   FormulaUnit unit;
   unit.name = description.name;
-  unit.layers = layers;
+  unit.layers = equal ? repeatedLayers(description) : layers;
   CostOptions options;
   options.save = save;
   for (int tp : tensorSizes(input, module)) {
@@ -41,7 +60,8 @@ FormulaUnit describe(const PolicyInput &input, int module, Save save) {
   return unit;
 }
 
-Plan toPlan(const PolicyInput &input, const FormulaPlan &formula, Save save) {
+Plan toPlan(const PolicyInput &input, const FormulaPlan &formula,
+            const std::vector<Save> &saves) {
   const Model &model = input.model();
   Plan plan;
   plan.policy = "disttrain";
@@ -53,54 +73,117 @@ Plan toPlan(const PolicyInput &input, const FormulaPlan &formula, Save save) {
   for (size_t m = 0; m < model.modules.size(); ++m) {
     const FormulaLayout &layout =
         int(m) == model.pace ? formula.backbone : formula.others[other++];
-    UnitPlan unit = makeUnit(input, int(m), int(layout.tp), layout.dp,
-                             int(layout.pp), 1, save);
-    unit.firstRank = plan.ranks;
-    plan.ranks += unit.getRanks();
-    plan.units.push_back(unit);
+    plan.units.push_back(makeUnit(input, int(m), int(layout.tp), layout.dp,
+                                  int(layout.pp), 1, saves[m]));
   }
+  placeUnits(input, plan);
   return plan;
+}
+
+/// Plans by objective, over all saved sets and, since the formulation's memory
+/// knows no uneven stages or buffers, a few shares of the memory.
+std::vector<Plan> candidates(const PolicyInput &input, bool equal,
+                             std::string &reason) {
+  const Model &model = input.model();
+  size_t count = model.modules.size();
+  double memory = input.costs.cluster.getMemory(0);
+  std::vector<Plan> plans;
+  size_t ways = 1;
+  for (size_t m = 0; m < count && ways < 243; ++m)
+    ways *= 3;
+  std::vector<std::vector<FormulaUnit>> units(count);
+  for (size_t m = 0; m < count; ++m)
+    for (Save save : {Save::None, Save::Vjp, Save::All})
+      units[m].push_back(describe(input, int(m), save, equal));
+  for (size_t way = 0; way < ways; ++way) {
+    std::vector<Save> saves;
+    size_t rest = way;
+    FormulaProblem problem;
+    problem.gpus = input.gpus();
+    problem.batch = input.samples();
+    problem.ppDivides = equal;
+    for (size_t m = 0; m < count; ++m) {
+      saves.push_back(Save(rest % 3));
+      const FormulaUnit &unit = units[m][rest % 3];
+      rest /= 3;
+      if (int(m) == model.pace)
+        problem.backbone = unit;
+      else
+        problem.others.push_back(unit);
+    }
+    double before = 0;
+    for (double share : {1.0, 0.85, 0.7, 0.5, 0.35}) {
+      problem.memory = memory * share;
+      auto formula = solveFormula(problem);
+      if (!formula) {
+        if (reason.empty())
+          reason = toString(formula.takeError());
+        else
+          consumeError(formula.takeError());
+        break;
+      }
+      if (formula->objective > before)
+        plans.push_back(toPlan(input, *formula, saves));
+      before = formula->objective;
+    }
+  }
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < plans.size(); ++i)
+    order.emplace_back(plans[i].predicted.objective, i);
+  llvm::sort(order);
+  std::vector<Plan> sorted;
+  for (auto [objective, i] : order)
+    sorted.push_back(std::move(plans[i]));
+  return sorted;
 }
 
 } // namespace
 
-Expected<Plan> planDistTrain(const PolicyInput &input) {
-  const Model &model = input.model();
+Expected<Plan> findDistTrain(const PolicyInput &input) {
   std::optional<Plan> best;
   std::string reason;
-  double memory = input.costs.cluster.getMemory(0);
-  // The formulation's memory knows no uneven stages or buffers: where its plan
-  // does not fit, it is asked again with a little less.
-  for (Save save : {Save::All, Save::Vjp, Save::None})
-    for (double share : {1.0, 0.9, 0.75, 0.6, 0.4}) {
-      FormulaProblem problem;
-      problem.gpus = input.gpus();
-      problem.batch = input.samples();
-      problem.memory = memory * share;
-      problem.backbone = describe(input, model.pace, save);
-      for (size_t m = 0; m < model.modules.size(); ++m)
-        if (int(m) != model.pace)
-          problem.others.push_back(describe(input, int(m), save));
-      auto formula = solveFormula(problem);
-      if (!formula) {
-        reason = toString(formula.takeError());
+  StepOptions folded;
+  folded.fold = true;
+  folded.links = false;
+  for (bool equal : {true, false}) {
+    int tried = 0;
+    for (Plan &plan : candidates(input, equal, reason)) {
+      // The best objective whose memory suffices.
+      if (tried == 24)
         break;
-      }
-      if (best && formula->objective >= best->predicted.objective)
-        break;
-      Plan plan = toPlan(input, *formula, save);
-      auto result = simulateStep(input.costs, plan, input.batch);
+      if (tried > 0 && std::isinf(estimate(input, plan)))
+        continue;
+      ++tried;
+      auto result = simulateStep(input.costs, plan, input.batch, folded);
       if (!result) {
-        reason = toString(result.takeError());
+        std::string text = toString(result.takeError());
+        if (reason.empty())
+          reason = text;
         continue;
       }
-      plan.predicted = result->predicted;
-      best = plan;
+      double objective = plan.predicted.objective;
+      if (!best || result->predicted.step < best->predicted.step) {
+        best = plan;
+        best->predicted = result->predicted;
+        best->predicted.objective = objective;
+      }
       break;
     }
+  }
   if (!best)
     return createStringError(inconvertibleErrorCode(), reason);
   return *best;
+}
+
+Expected<Plan> planDistTrain(const PolicyInput &input) {
+  auto plan = findDistTrain(input);
+  if (!plan)
+    return plan.takeError();
+  auto result = simulateStep(input.costs, *plan, input.batch);
+  if (!result)
+    return result.takeError();
+  plan->predicted = result->predicted;
+  return plan;
 }
 
 } // namespace dt::plan

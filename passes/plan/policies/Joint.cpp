@@ -4,8 +4,8 @@
 //
 // Layouts on ranks of their own, shared ranks in phases or bubbles, and uniform
 // ones, all with items balanced one by one and microbatches ordered. An
-// estimate ranks thousands, the simulator decides among the best, and the
-// winner's neighbours are tried last.
+// estimate ranks thousands, folded simulations rank dozens, plans next to the
+// best are tried, and the last few are simulated in full.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,234 +22,221 @@ namespace dt::plan {
 
 namespace {
 
-/// The layout of a module that needs fewest devices to do a microbatch in
-/// `seconds`; 0 devices if there is none.
-struct Sized {
-  int tp = 0, pp = 1;
-  int64_t dp = 0;
-  Save save = Save::None;
-  int64_t devices() const { return int64_t(tp) * pp * dp; }
-};
+/// The plan's idea in one word, for the explanation.
+std::string ideaOf(const Plan &plan) {
+  std::string idea;
+  if (plan.schedule == "phased")
+    idea = "colocated";
+  else if (plan.schedule == "nested")
+    idea = "bubble";
+  else
+    idea = any_of(plan.units,
+                  [](const UnitPlan &u) { return u.inside.has_value(); })
+               ? "uniform"
+               : "disjoint";
+  if (StringRef(plan.schedule).starts_with("zb"))
+    idea += ", zero bubble";
+  else if (plan.schedule == "interleaved")
+    idea += ", interleaved";
+  return idea;
+}
 
-class Sizer {
+/// Plans that differ in one decision from a given one.
+class Neighbours {
 public:
-  Sizer(const PolicyInput &input, int module)
-      : input(input), module(module),
-        all(momentsOf(input.batch, input.model().modules[module].item)) {
-    int layers = int(input.model().modules[module].layers.size());
-    const ModuleCost &cost = input.costs.get(0, module);
+  explicit Neighbours(const PolicyInput &input) : input(input) {}
+
+  std::vector<Plan> of(const Plan &plan) {
+    result.clear();
+    varySchedule(plan);
+    varyMicrobatches(plan);
+    bool disjoint = isDisjoint(plan);
+    for (size_t u = 0; u < plan.units.size(); ++u) {
+      if (plan.units[u].inside)
+        continue;
+      varySave(plan, int(u));
+      if (disjoint) {
+        varyReplicas(plan, int(u));
+        varyStages(plan, int(u));
+      }
+    }
+    return std::move(result);
+  }
+
+private:
+  static bool isDisjoint(const Plan &plan) {
+    return plan.schedule != "phased" && plan.schedule != "nested";
+  }
+
+  /// Places the units again, on the kinds of devices that they were on.
+  void add(Plan plan) {
+    if (isDisjoint(plan)) {
+      std::vector<int> nodes;
+      const Cluster &cluster = input.costs.cluster;
+      bool several = false;
+      for (const UnitPlan &unit : plan.units) {
+        nodes.push_back(cluster.getNodeKind(unit.firstRank));
+        several |=
+            cluster.nodes[nodes.back()].device != cluster.nodes.front().device;
+      }
+      for (int &node : nodes)
+        while (node > 0 &&
+               cluster.nodes[node - 1].device == cluster.nodes[node].device)
+          --node;
+      if (!placeUnits(input, plan, several ? nodes : std::vector<int>()))
+        return;
+    }
+    result.push_back(std::move(plan));
+  }
+
+  void varySchedule(const Plan &plan) {
+    if (plan.schedule == "phased" || plan.schedule == "nested") {
+      Plan other = plan;
+      other.schedule = plan.schedule == "phased" ? "nested" : "phased";
+      add(other);
+      return;
+    }
+    const UnitPlan &pace = plan.units[input.model().pace];
+    // Splitting backwards redoes nothing where nothing was kept; programs
+    // would hold everything that is done again.
+    if (pace.vpp == 1 && pace.save != Save::None)
+      for (const char *schedule : {"zb", "zb-h1", "zb-h2", "1f1b"})
+        if (plan.schedule != schedule) {
+          Plan other = plan;
+          other.schedule = schedule;
+          add(other);
+        }
+    for (int vpp : {1, 2, 3, 4, 5, 8}) {
+      if (vpp == pace.vpp || pace.pp < 2 || pace.inside ||
+          pace.pp * vpp > int(input.model().modules[pace.module].layers.size()))
+        continue;
+      Plan other = plan;
+      UnitPlan &unit = other.units[input.model().pace];
+      unit = makeUnit(input, unit.module, unit.tp, unit.dp, unit.pp, vpp,
+                      unit.save);
+      other.schedule = vpp > 1 ? "interleaved" : "1f1b";
+      if (vpp > 1 && other.microbatches > unit.pp)
+        other.microbatches = other.microbatches / unit.pp * unit.pp;
+      setMicro(other);
+      add(other);
+    }
+  }
+
+  void setMicro(Plan &plan) const {
+    int64_t parts = plan.microbatches * plan.units[input.model().pace].dp;
+    plan.micro = (input.samples() + parts - 1) / parts;
+  }
+
+  void varyMicrobatches(const Plan &plan) {
+    const UnitPlan &pace = plan.units[input.model().pace];
+    for (double factor : {0.5, 0.7, 0.85, 0.93, 1.08, 1.2, 1.5, 2.0}) {
+      auto n = int64_t(std::lround(double(plan.microbatches) * factor));
+      if (pace.vpp > 1)
+        n = std::max<int64_t>(1, n / pace.pp) * pace.pp;
+      if (n < 1 || n == plan.microbatches || n * pace.dp > input.samples())
+        continue;
+      Plan other = plan;
+      other.microbatches = n;
+      setMicro(other);
+      add(other);
+    }
+  }
+
+  void varySave(const Plan &plan, int u) {
     for (Save save : {Save::All, Save::Vjp, Save::None})
-      for (int tp : tensorSizes(input, module)) {
-        CostOptions options;
-        options.tp = tp;
-        options.save = save;
-        Entry entry;
-        entry.tp = tp;
-        entry.save = save;
-        Moments part =
-            all * (1 / double(std::max<size_t>(1, input.batch.size())));
-        entry.perSample = cost.module(options, part).total();
-        entry.keptPerSample = cost.kept(0, layers, options, part);
-        entry.state = cost.state(0, layers, tp, 8);
-        entries.push_back(entry);
+      if (save != plan.units[u].save) {
+        Plan other = plan;
+        other.units[u].save = save;
+        add(other);
       }
   }
 
-  bool isEmpty() const { return all.empty(); }
-
-  Sized size(double seconds, int64_t samples, int64_t inFlight) const {
-    Sized best;
-    double memory = input.costs.cluster.getMemory(0);
-    for (const Entry &entry : entries) {
-      double time = entry.perSample * double(samples);
-      int64_t dp = std::max<int64_t>(1, int64_t(std::ceil(time / seconds)));
-      double kept =
-          entry.keptPerSample * double(samples) / double(dp) * double(inFlight);
-      if (entry.state + kept > 0.9 * memory)
+  void varyReplicas(const Plan &plan, int u) {
+    const UnitPlan &unit = plan.units[u];
+    for (double factor : {0.5, 0.8, 0.92, 1.08, 1.2, 1.5, 2.0}) {
+      auto dp = int64_t(double(unit.dp) * factor);
+      if (factor > 1)
+        dp = std::max(dp, unit.dp + 1);
+      if (dp < 1 || dp == unit.dp)
         continue;
-      Sized one{entry.tp, 1, dp, entry.save};
-      if (best.dp == 0 || one.devices() < best.devices())
-        best = one;
+      Plan other = plan;
+      other.units[u].dp = dp;
+      if (u == input.model().pace) {
+        if (dp * plan.microbatches > input.samples())
+          continue;
+        setMicro(other);
+      }
+      add(other);
     }
-    return best;
   }
 
-private:
-  struct Entry {
-    int tp;
-    Save save;
-    double perSample, keptPerSample, state;
-  };
-  const PolicyInput &input;
-  int module;
-  Moments all;
-  std::vector<Entry> entries;
-};
-
-/// The backbone's layout; the others are sized to keep up with it.
-struct Backbone {
-  int tp, pp, vpp;
-  int64_t dp, micro;
-  Save save;
-};
-
-class Disjoint {
-public:
-  explicit Disjoint(const PolicyInput &input) : input(input) {
-    for (size_t m = 0; m < input.model().modules.size(); ++m)
-      sizers.emplace_back(input, int(m));
-  }
-
-  /// Empty if the others do not find room.
-  std::optional<Plan> make(const Backbone &layout, StringRef schedule,
-                           double slack) const {
-    const Model &model = input.model();
-    Plan plan;
-    plan.micro = layout.micro;
-    int64_t pieces = layout.dp * layout.micro;
-    plan.microbatches = (input.samples() + pieces - 1) / pieces;
-    plan.schedule = schedule.str();
-    double beat = beatOf(layout);
-    int64_t together =
-        (input.samples() + plan.microbatches - 1) / plan.microbatches;
-    int64_t inFlight = std::min<int64_t>(plan.microbatches, layout.pp + 2);
-    std::vector<Sized> sizes(model.modules.size());
-    int64_t total = 0;
-    for (size_t m = 0; m < sizes.size(); ++m) {
-      sizes[m] = int(m) == model.pace
-                     ? Sized{layout.tp, layout.pp, layout.dp, layout.save}
-                     : sizers[m].size(beat * slack, together, inFlight);
-      total += sizes[m].devices();
-      if (sizes[m].dp == 0 || total > input.gpus())
-        return std::nullopt;
-    }
-    for (size_t m = 0; m < sizes.size(); ++m) {
-      const Sized &size = sizes[m];
-      UnitPlan unit =
-          makeUnit(input, int(m), size.tp, size.dp, size.pp,
-                   int(m) == model.pace ? layout.vpp : 1, size.save);
-      unit.firstRank = plan.ranks;
-      plan.ranks += unit.getRanks();
-      plan.units.push_back(std::move(unit));
-    }
-    return plan;
-  }
-
-private:
-  /// Time of a microbatch in a stage of the backbone.
-  double beatOf(const Backbone &layout) const {
-    CostOptions options;
-    options.tp = layout.tp;
-    options.save = layout.save;
-    return input.prices(input.model().pace, options, layout.micro)
-               .total.back() /
-           layout.pp;
+  /// More stages for fewer replicas and the other way round; other TP.
+  void varyStages(const Plan &plan, int u) {
+    const UnitPlan &unit = plan.units[u];
+    auto change = [&](int tp, int pp) {
+      if (pp < 1 || tp < 1)
+        return;
+      int64_t dp = unit.getRanks() / (int64_t(tp) * pp);
+      int layers = int(input.model().modules[u].layers.size());
+      if (pp * unit.vpp > layers || dp < 1 ||
+          !is_contained(tensorSizes(input, u), tp))
+        return;
+      Plan other = plan;
+      int64_t first = unit.firstRank;
+      other.units[u] = makeUnit(input, u, tp, dp, pp, unit.vpp, unit.save);
+      other.units[u].firstRank = first;
+      if (u == input.model().pace) {
+        int64_t most = std::max<int64_t>(1, input.samples() / dp);
+        other.microbatches = std::min(
+            most, std::max<int64_t>(1, plan.microbatches * unit.dp / dp));
+        setMicro(other);
+      }
+      add(other);
+    };
+    for (int pp : {unit.pp - 2, unit.pp - 1, unit.pp + 1, unit.pp + 2})
+      change(unit.tp, pp);
+    change(unit.tp * 2, unit.pp);
+    change(unit.tp / 2, unit.pp);
+    change(unit.tp * 2, unit.pp / 2);
+    change(unit.tp / 2, unit.pp * 2);
   }
 
   const PolicyInput &input;
-  std::vector<Sizer> sizers;
+  std::vector<Plan> result;
 };
 
-/// The plan's idea in one word, for the explanation.
-StringRef ideaOf(const Plan &plan) {
-  if (plan.schedule == "phased")
-    return "colocated";
-  if (plan.schedule == "nested")
-    return "bubble";
-  return any_of(plan.units,
-                [](const UnitPlan &u) { return u.inside.has_value(); })
-             ? "uniform"
-             : "disjoint";
+std::vector<Plan> byItems(std::vector<Plan> plans) {
+  for (Plan &plan : plans) {
+    plan.assign = Assign::Items;
+    plan.reorder = Reorder::Both;
+  }
+  return plans;
 }
 
 } // namespace
 
-std::vector<Plan> disjointPlans(const PolicyInput &input) {
-  const Model &model = input.model();
-  int layers = int(model.modules[model.pace].layers.size());
-  Disjoint disjoint(input);
-  std::vector<Plan> plans;
-  for (int tp : tensorSizes(input, model.pace))
-    for (int pp = 1; pp <= std::min(layers, 24); pp += pp < 8 ? 1 : 2)
-      for (int64_t micro : {1, 2, 4})
-        for (Save save : {Save::All, Save::Vjp, Save::None})
-          for (double slack : {0.75, 0.95, 1.05}) {
-            int64_t most = input.gpus() / (int64_t(tp) * pp);
-            int64_t previous = 0;
-            int found = 0;
-            // Only the smallest DP of each number of microbatches is of use.
-            for (int64_t dp = std::min(most, input.samples());
-                 dp >= 1 && found < 3; --dp) {
-              int64_t n = (input.samples() + dp * micro - 1) / (dp * micro);
-              int64_t least = (input.samples() + n * micro - 1) / (n * micro);
-              if (n == previous)
-                continue;
-              previous = n;
-              dp = std::min(dp, least);
-              Backbone layout{tp, pp, 1, dp, micro, save};
-              auto plan = disjoint.make(layout, "1f1b", slack);
-              if (!plan)
-                continue;
-              ++found;
-              plans.push_back(*plan);
-              for (int vpp : {2, 4})
-                if (pp > 1 && pp * vpp <= layers && n % pp == 0) {
-                  layout.vpp = vpp;
-                  if (auto more = disjoint.make(layout, "interleaved", slack))
-                    plans.push_back(*more);
-                }
-            }
-          }
-  return plans;
-}
-
 Expected<Plan> planJoint(const PolicyInput &input) {
-  std::optional<Plan> best;
-  std::string reason;
-  auto consider = [&](Expected<Plan> plan) {
-    if (!plan)
-      reason = reason.empty() ? toString(plan.takeError())
-                              : (consumeError(plan.takeError()), reason);
-    else if (!best || plan->predicted.step < best->predicted.step)
-      best = *plan;
-  };
-  PolicyInput part = input;
-  if (input.gpus() > 2000)
-    part.simulations /= 3;
-  int simulations = part.simulations;
-  part.simulations = std::max(2, simulations / 2);
-  consider(fastest(part, disjointPlans(input)));
-  part.simulations = std::max(2, simulations / 6);
+  int budget = input.simulations * 4;
+  Search search(input, budget);
+  std::map<std::string, std::vector<Plan>> families;
+  for (Plan &plan : disjointPlans(input))
+    families["disjoint " + plan.schedule].push_back(std::move(plan));
   // The published plan, item by item.
-  if (auto published = planDistTrain(part)) {
-    published->assign = Assign::Items;
-    consider(fastest(part, {*published}));
-  } else {
+  if (auto published = findDistTrain(input))
+    search.tryBest("disjoint 1f1b", byItems({*published}), 1);
+  else
     consumeError(published.takeError());
-  }
-  // Bubbles are searched rank by rank: too slow for a large cluster.
+  for (auto &[family, plans] : families)
+    search.tryBest(family, std::move(plans), budget / 20);
   for (const char *schedule : {"phased", "nested"})
-    if (schedule == StringRef("phased") || input.gpus() <= 128)
-      consider(fastest(part, colocatedPlans(input, schedule)));
-  std::vector<Plan> uniform = uniformPlans(input);
-  for (Plan &plan : uniform) {
-    plan.assign = Assign::Items;
-    plan.reorder = Reorder::Both;
-  }
-  consider(fastest(part, std::move(uniform)));
-  if (!best)
-    return createStringError(inconvertibleErrorCode(), reason);
-  // The same layout with split backwards, where the memory allows it.
-  if (best->schedule == "1f1b") {
-    std::vector<Plan> split;
-    for (const char *schedule : {"zb-h1", "zb-h2"}) {
-      split.push_back(*best);
-      split.back().schedule = schedule;
-    }
-    consider(fastest(part, std::move(split)));
-  }
-  best->policy = ("joint (" + ideaOf(*best) + ")").str();
-  return *best;
+    search.tryBest(schedule, colocatedPlans(input, schedule), budget / 40);
+  search.tryBest("uniform", byItems(uniformPlans(input)), budget / 40);
+  Neighbours neighbours(input);
+  search.improve([&](const Plan &plan) { return neighbours.of(plan); }, 3);
+  auto best = search.finish(2);
+  if (best)
+    best->policy = "joint (" + ideaOf(*best) + ")";
+  return best;
 }
 
 } // namespace dt::plan

@@ -32,26 +32,41 @@ struct LayerPrices {
 /// What searches ask for again and again.
 class PriceCache {
 public:
+  /// Of 2^`power` mean samples, on a kind of node.
   const LayerPrices &get(const Costs &costs, const std::vector<Sample> &batch,
-                         int module, const CostOptions &options,
-                         int64_t samples);
+                         int node, int module, const CostOptions &options,
+                         int power);
+  /// Cuts into stages that are as equal as layers allow.
+  const std::vector<int> &getCuts(const Costs &costs,
+                                  const std::vector<Sample> &batch, int module,
+                                  const CostOptions &options, int stages);
+  /// How much longer microbatches take than the mean part since their slowest
+  /// part does: at least 1.
+  double getUnevenness(const Costs &costs, const std::vector<Sample> &batch,
+                       int64_t microbatches, int64_t dp, bool balanced);
+  /// Of a module's largest item, on one device.
+  Moments getLargest(const Costs &costs, const std::vector<Sample> &batch,
+                     int module);
 
 private:
-  std::map<std::tuple<int, int, int, bool, int64_t>, LayerPrices> prices;
+  std::map<std::tuple<int, int, int, int, int, bool, int, int>, LayerPrices>
+      prices;
+  std::map<std::tuple<int, int, int, int>, std::vector<int>> cuts;
+  /// Loads of the backbone's parts, largest first, by their number.
+  std::map<int64_t, std::vector<int64_t>> loads;
+  std::map<std::tuple<int64_t, int64_t>, double> drawn;
+  std::map<int, Moments> largest;
 };
 
 struct PolicyInput {
   const Costs &costs;
   const std::vector<Sample> &batch;
   /// Plans that a search simulates at most.
-  int simulations = 24;
+  int simulations = 48;
   std::shared_ptr<PriceCache> cache = std::make_shared<PriceCache>();
 
-  /// Of the first kind of node.
   const LayerPrices &prices(int module, const CostOptions &options,
-                            int64_t samples = 1) const {
-    return cache->get(costs, batch, module, options, samples);
-  }
+                            double samples = 1, int node = 0) const;
 
   const Model &model() const { return costs.model; }
   int64_t gpus() const { return costs.cluster.getNumDevices(); }
@@ -96,17 +111,61 @@ std::vector<int> tensorSizes(const PolicyInput &input, int module);
 /// Divisors, ascending.
 std::vector<int64_t> divisors(int64_t n);
 
-/// Seconds of a step without imbalance: fill, steady state, gradients. For
+/// Seconds of a step: fill, steady state with uneven parts, gradients. For
 /// ranking; infinite if memory cannot suffice.
 double estimate(const PolicyInput &input, const Plan &plan);
+/// No simulation of the plan can be shorter: the work of its busiest unit.
+double lowerBound(const PolicyInput &input, const Plan &plan);
 
 /// Bytes of the fullest rank of a unit with so many microbatches in flight at
 /// its first stage.
 double estimateMemory(const PolicyInput &input, const Plan &plan,
                       const UnitPlan &unit, int64_t inFlight);
 
-/// Simulates the best of `plans` by estimate and returns the fastest with its
-/// predictions; error if none fits (the first one's reason).
+/// Gives units that do not share ranks their places: the largest TP first, so
+/// that every TP group is inside a node, and what feeds the backbone next to
+/// it. `nodes`: kind of device by unit, -1 where it does not matter; empty: no
+/// matter for all. False if a kind has not enough devices.
+bool placeUnits(const PolicyInput &input, Plan &plan,
+                llvm::ArrayRef<int> nodes = {});
+
+/// Coarse to fine: plans are ranked by estimate, the best are simulated folded,
+/// the winners among those in full.
+class Search {
+public:
+  Search(const PolicyInput &input, int simulations)
+      : input(input), left(simulations) {}
+
+  /// Folded simulations of the `most` best by estimate, less what a bound or
+  /// the budget excludes. Families compete only in finish().
+  void tryBest(llvm::StringRef family, std::vector<Plan> plans, int most);
+  /// Plans next to the best of each family that is no more than a fifth behind
+  /// the best of all, one decision at a time, as long as that helps.
+  void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
+               int families);
+  /// Simulates the best of the `most` best families in full; error if none
+  /// fits (the first reason).
+  llvm::Expected<Plan> finish(int most);
+
+private:
+  struct Entry {
+    double step;
+    Plan plan;
+  };
+  /// Seconds, infinite if the plan does not fit or is excluded by `limit`.
+  double tryOne(llvm::StringRef family, const Plan &plan, double limit);
+  std::vector<std::string> rankFamilies() const;
+  double getBest() const;
+
+  const PolicyInput &input;
+  int left;
+  std::map<std::string, std::vector<Entry>> found; ///< fastest first
+  std::map<std::string, double> seen;
+  std::string reason;
+};
+
+/// Simulates the best of `plans` and returns the fastest with its predictions;
+/// error if none fits (the first one's reason).
 llvm::Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans);
 
 /// Every uniform layout: TP, PP, DP, VPP, micro, saved set; encoder and
@@ -115,6 +174,8 @@ std::vector<Plan> uniformPlans(const PolicyInput &input);
 /// Units share all ranks, each with its own layout.
 std::vector<Plan> colocatedPlans(const PolicyInput &input,
                                  llvm::StringRef schedule);
+/// DistTrain's plan, simulated folded only.
+llvm::Expected<Plan> findDistTrain(const PolicyInput &input);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
 

@@ -196,17 +196,14 @@ void Engine::watch(int group, Time now) {
 
 void Engine::send(Node node, const Graph::Dependence &to, Time now) {
   Time arrives = now + to.latency;
-  if (options.nics > 0 && to.edge >= 0 && to.latency > 0) {
+  Time overhead = to.edge >= 0 && size_t(to.edge) < options.overhead.size()
+                      ? options.overhead[to.edge]
+                      : 0;
+  Time occupied = to.latency - overhead;
+  if (options.nics > 0 && to.edge >= 0 && occupied > 0) {
     int place = graph.getPlaceOf(node), other = graph.getPlaceOf(to.node);
     int a = options.nic[graph.getRanks(place)[0]];
     int b = options.nic[graph.getRanks(other)[0]];
-    Graph::Place info = graph.getPlaceInfo(place);
-    Time occupied = size_t(to.edge) < options.occupies.size()
-                        ? options.occupies[to.edge].at(
-                              graph.getMicrobatchOf(node), info.replica,
-                              problem.microbatches,
-                              int(problem.stages[info.stage].replicas.size()))
-                        : 0;
     Time begins = now;
     for (int nic : {a, b})
       if (nic >= 0)
@@ -214,7 +211,7 @@ void Engine::send(Node node, const Graph::Dependence &to, Time now) {
     for (int nic : {a, b})
       if (nic >= 0)
         nicFree[nic] = begins + occupied;
-    arrives = begins + occupied + to.latency;
+    arrives = begins + to.latency;
   }
   if (arrives > now)
     return post(arrives, Arrives, to.node);

@@ -39,9 +39,9 @@ struct EngineOptions {
   /// occupies the NICs of both ends while it is sent.
   std::vector<int> nic;
   int nics = 0;
-  /// By edge of the problem: time a message occupies its NICs (its latency in
-  /// the problem comes on top), by microbatch and sending replica.
-  std::vector<schedule::Table> occupies;
+  /// By edge of the problem: the part of a message's latency that occupies no
+  /// NIC (wire, software; all of it inside a node). The rest is time on NICs.
+  std::vector<Time> overhead;
   std::vector<Reduction> reductions;
   /// After all reductions of a rank: its share of the optimizer.
   std::vector<Time> optimizer;

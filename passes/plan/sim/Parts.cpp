@@ -21,8 +21,9 @@ using Ids = std::vector<int32_t>;
 class Builder {
 public:
   Builder(const Model &model, const Plan &plan,
-          const std::vector<Sample> &batch, const std::vector<ItemCost> &costs)
-      : model(model), plan(plan), batch(batch), costs(costs) {}
+          const std::vector<Sample> &batch, const std::vector<ItemCost> &costs,
+          const PartsOptions &effort)
+      : model(model), plan(plan), batch(batch), costs(costs), effort(effort) {}
 
   Parts run() {
     parts.microbatches = int(plan.microbatches);
@@ -39,7 +40,10 @@ public:
     else
       byPart();
     for (size_t m = 0; m < model.modules.size(); ++m)
-      place(int(m), intra);
+      if (effort.mean)
+        placeEvenly(int(m));
+      else
+        place(int(m), intra);
     return std::move(parts);
   }
 
@@ -80,6 +84,23 @@ private:
       return sum;
     }
     return 0;
+  }
+
+  int32_t largestOf(const Sample &sample, int m) const {
+    int32_t most = 0;
+    switch (model.modules[m].item) {
+    case ItemKind::Sample:
+      return sample.tokens;
+    case ItemKind::Image:
+      for (int32_t tokens : sample.images)
+        most = std::max(most, tokens);
+      return most;
+    case ItemKind::Target:
+      for (int32_t tokens : sample.targets)
+        most = std::max(most, tokens);
+      return most;
+    }
+    return most;
   }
 
   int count() const { return int(plan.microbatches) * dp; }
@@ -139,14 +160,12 @@ private:
     return reorder::orderByIntervals(problem);
   }
 
-  /// Ours: the pacing unit's parts are even in its own work; parts that come
-  /// together in a microbatch are even in everybody else's.
+  /// Ours: the pacing unit's parts are even in its own work, however many
+  /// samples that takes; then parts become microbatches.
   void byPart() {
     reorder::PartitionOptions options;
     options.groups = count();
-    options.maxCount = int32_t(plan.micro);
-    if (int64_t(options.maxCount) * options.groups < int64_t(batch.size()))
-      options.maxCount = 0;
+    options.effort = effort.effort;
     std::vector<Ids> own = reorder::partition(paceLoad, options).groups;
     std::vector<int64_t> other(own.size(), 0), pace(own.size(), 0);
     for (size_t p = 0; p < own.size(); ++p)
@@ -154,11 +173,9 @@ private:
         other[p] += otherLoad[sample];
         pace[p] += paceLoad[sample];
       }
-    options.groups = int32_t(plan.microbatches);
-    options.maxCount = dp;
-    std::vector<Ids> together = reorder::partition(other, options).groups;
     slots.assign(count(), {});
     std::vector<int64_t> sum(dp, 0);
+    std::vector<Ids> together = groupParts(pace, other);
     for (int k = 0; k < int(together.size()); ++k) {
       // The dearest part to the replica that has done least so far.
       Ids &group = together[k], replicas(dp);
@@ -173,6 +190,70 @@ private:
         sum[replicas[i]] += pace[group[i]];
         slot(k, replicas[i]) = own[group[i]];
       }
+    }
+  }
+
+  /// `dp` parts to a microbatch, in one of two ways. Parts of equal work side
+  /// by side: no replica waits for another, even where one document fills a
+  /// part. Or parts whose other work adds up to the same. What the slowest unit
+  /// of every microbatch needs decides.
+  std::vector<Ids> groupParts(const std::vector<int64_t> &pace,
+                              const std::vector<int64_t> &other) const {
+    reorder::PartitionOptions options;
+    options.groups = int32_t(plan.microbatches);
+    options.maxCount = dp;
+    options.effort = effort.effort;
+    std::vector<Ids> even = reorder::partition(other, options).groups, equal;
+    Ids order(pace.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return pace[a] != pace[b] ? pace[a] > pace[b] : a < b;
+    });
+    for (size_t i = 0; i < order.size(); i += dp)
+      equal.emplace_back(order.begin() + i, order.begin() + i + dp);
+    double scale =
+        16.0 * dp / double(std::max<int64_t>(1, ranksOf(model.pace)));
+    auto length = [&](const std::vector<Ids> &groups) {
+      double total = 0;
+      for (const Ids &group : groups) {
+        int64_t slowest = 0, others = 0;
+        for (int32_t part : group) {
+          slowest = std::max(slowest, pace[part]);
+          others += other[part];
+        }
+        total += std::max(scale * double(slowest), double(others));
+      }
+      return total;
+    };
+    return length(even) <= length(equal) ? even : equal;
+  }
+
+  /// Only sums: what stays with its sample, and even shares of the rest, but
+  /// for the largest item, which nobody can share.
+  void placeEvenly(int m) {
+    Parts::Items &items = parts.modules[m];
+    const UnitPlan &unit = plan.units[m];
+    int64_t replicas = unit.inside ? plan.units[unit.inside->unit].dp : unit.dp;
+    bool own = m == model.pace || (unit.inside && replicas == dp);
+    items.replicas = int(replicas);
+    items.moments.assign(size_t(parts.microbatches) * replicas, {});
+    for (int k = 0; k < parts.microbatches; ++k) {
+      Moments sum;
+      int32_t largest = 0;
+      for (int r = 0; r < dp; ++r)
+        for (int32_t sample : slot(k, r)) {
+          Moments one = momentsOf(batch[sample], model.modules[m].item);
+          (own ? items.moments[size_t(k) * replicas + r] : sum) += one;
+          if (!own)
+            largest = std::max(largest, largestOf(batch[sample], m));
+        }
+      if (own)
+        continue;
+      auto first = items.moments.begin() + k * replicas;
+      std::fill_n(first, replicas, sum * (1 / double(replicas)));
+      Moments one = Moments::of(largest);
+      if (largest > 0 && costs[m].at(one) > costs[m].at(*first))
+        *first = one;
     }
   }
 
@@ -251,7 +332,7 @@ private:
         }
     reorder::PartitionOptions options;
     options.groups = items.replicas;
-    options.effort = 4000;
+    options.effort = effort.itemEffort;
     std::vector<Ids> groups = reorder::partition(loads, options).groups;
     for (int r = 0; r < items.replicas; ++r) {
       Ids &part = items.parts[size_t(k) * items.replicas + r];
@@ -298,6 +379,7 @@ private:
   const Plan &plan;
   const std::vector<Sample> &batch;
   const std::vector<ItemCost> &costs;
+  const PartsOptions &effort;
   Parts parts;
   int dp = 1;
   std::vector<int64_t> paceLoad, otherLoad;
@@ -308,14 +390,17 @@ private:
 
 void Parts::permute(const std::vector<int32_t> &order) {
   for (Items &items : modules) {
-    auto oldParts = items.parts;
+    auto oldParts = std::move(items.parts);
     auto oldMoments = items.moments;
+    items.parts.resize(oldParts.size());
     for (int k = 0; k < microbatches; ++k)
       for (int r = 0; r < items.replicas; ++r) {
         size_t to = size_t(k) * items.replicas + r;
         size_t from = size_t(order[k]) * items.replicas + r;
-        items.parts[to] = oldParts[from];
         items.moments[to] = oldMoments[from];
+        if (oldParts.empty())
+          continue;
+        items.parts[to] = std::move(oldParts[from]);
         for (int32_t item : items.parts[to])
           items.microbatch[item] = k;
       }
@@ -324,8 +409,9 @@ void Parts::permute(const std::vector<int32_t> &order) {
 
 Parts makeParts(const Model &model, const Plan &plan,
                 const std::vector<Sample> &batch,
-                const std::vector<ItemCost> &costs) {
-  return Builder(model, plan, batch, costs).run();
+                const std::vector<ItemCost> &costs,
+                const PartsOptions &options) {
+  return Builder(model, plan, batch, costs, options).run();
 }
 
 } // namespace dt::plan

@@ -24,6 +24,18 @@ struct ItemCost {
   int64_t at(double tokens) const {
     return int64_t(item + token * tokens + square * tokens * tokens);
   }
+  double at(const Moments &part) const {
+    return item * part.items + token * part.tokens + square * part.squares;
+  }
+};
+
+/// Work of balancing, in pairs of items looked at (reorder::PartitionOptions).
+struct PartsOptions {
+  int64_t effort = 48000;    ///< samples over all parts of the pacing unit
+  int64_t itemEffort = 4000; ///< items of a microbatch over a unit's replicas
+  /// Other modules' items are taken as perfectly even over their replicas, and
+  /// no item is placed: for searches, with folded problems only.
+  bool mean = false;
 };
 
 struct Parts {
@@ -52,7 +64,8 @@ struct Parts {
 /// DistTrain's order looks at.
 Parts makeParts(const Model &model, const Plan &plan,
                 const std::vector<Sample> &batch,
-                const std::vector<ItemCost> &costs);
+                const std::vector<ItemCost> &costs,
+                const PartsOptions &options = {});
 
 } // namespace dt::plan
 

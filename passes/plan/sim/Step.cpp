@@ -76,6 +76,13 @@ Expected<schedule::Solution> solve(const schedule::Problem &problem,
   return schedule::solve(problem, name, options);
 }
 
+/// Whether a schedule's order of tasks does not depend on their times.
+bool isStatic(StringRef schedule) {
+  return schedule == "1f1b" || schedule == "gpipe" || schedule == "zb-h1" ||
+         schedule == "zb-h2" || schedule == "interleaved" ||
+         schedule == "phased";
+}
+
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
 Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
                                          const Plan &plan, int64_t effort) {
@@ -112,7 +119,9 @@ Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
   small.memory.clear();
   if (Error error = small.check())
     return std::move(error);
-  auto solution = plan::solve(small, plan.schedule);
+  // Where the order of tasks is searched, 1F1B's stands for it.
+  auto solution = plan::solve(
+      small, isStatic(plan.schedule) ? plan.schedule : std::string("1f1b"));
   if (!solution)
     return solution.takeError();
   schedule::Graph graph(small);
@@ -130,75 +139,136 @@ bool wantsOrder(const Plan &plan) {
   return inter && plan.assign == Assign::Items && plan.microbatches > 2;
 }
 
-/// The schedule reads no times, so an order found for it stays right.
-Expected<schedule::Solution> order(const Costs &costs, const Plan &plan,
-                                   const StepOptions &options, Parts &parts,
-                                   StepBuilder &builder,
-                                   schedule::Problem &problem) {
-  if (wantsOrder(plan)) {
-    auto found = findOrder(problem, plan, options.orderEffort);
-    if (!found)
-      return found.takeError();
-    parts.permute(*found);
-    problem = builder.build(parts);
-  }
-  if (plan.schedule == "nested")
-    builder.limitMemory(problem);
-  return plan::solve(problem, plan.schedule);
-}
-
 Error checkMemory(const Costs &costs, const Plan &plan,
                   const StepResult &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const UnitPlan &unit = plan.units[u];
-    double has =
-        costs.cluster.getMemory(costs.cluster.getNodeKind(unit.firstRank));
+    int64_t last = unit.firstRank + unit.getRanks() - 1;
+    double has = INFINITY;
+    for (int node = costs.cluster.getNodeKind(unit.firstRank),
+             end = costs.cluster.getNodeKind(last);
+         node <= end; ++node)
+      has = std::min(has, costs.cluster.getMemory(node));
     double needs = result.memory[u].total();
     if (needs > has)
       return createStringError(
           inconvertibleErrorCode(),
           formatv("module '{0}' does not fit: {1:f0} bytes a device, {2:f0} "
                   "more than there are (weights and optimizer {3:f0}, "
-                  "activations {4:f0}, message buffers {5:f0})",
+                  "activations {4:f0}, workspace {5:f0}, message buffers "
+                  "{6:f0}, checkpoint {7:f0})",
                   costs.model.modules[u].name, needs, needs - has,
                   result.memory[u].state, result.memory[u].activations,
-                  result.memory[u].buffers));
+                  result.memory[u].workspace, result.memory[u].buffers,
+                  result.memory[u].snapshot));
   }
   return Error::success();
 }
 
-void predict(const Costs &costs, const Plan &plan,
-             const std::vector<Sample> &batch, StepResult &result) {
-  Prediction &p = result.predicted;
-  p = plan.predicted;
-  const Simulation &sim = result.simulation;
-  p.step = double(sim.step) * 1e-9;
-  p.bound = costs.workBound(batch);
-  p.wallBubble = sim.getWallBubble();
-  p.spanBubble = sim.getSpanBubble();
-  double flops = 0, peak = 0;
-  for (size_t m = 0; m < costs.model.modules.size(); ++m)
-    flops += costs.model.getFlops(
-        int(m), momentsOf(batch, costs.model.modules[m].item));
+/// Devices that a rank of the problem stands for.
+std::vector<double> devicesOf(const Plan &plan, const StepResult &result,
+                              bool shared) {
+  size_t ranks = result.simulation.busy.size();
+  std::vector<double> devices(ranks, double(plan.ranks) / double(ranks));
+  if (shared)
+    return devices;
+  std::vector<double> count(plan.units.size(), 0);
+  for (const std::vector<int> &units : result.unitsOfRank)
+    ++count[units.front()];
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    int unit = result.unitsOfRank[rank].front();
+    devices[rank] = double(plan.units[unit].getRanks()) / count[unit];
+  }
+  return devices;
+}
+
+double peakOf(const Costs &costs) {
+  double peak = 0;
   const std::string &precision =
       costs.model.modules[costs.model.pace].precision;
   for (size_t i = 0; i < costs.cluster.nodes.size(); ++i)
     peak += costs.cluster.getDevice(int(i)).flops.at(precision) *
             double(costs.cluster.getNumDevices(int(i)));
-  p.mfu = p.step > 0 ? flops / (p.step * peak) : 0;
-  p.memory.clear();
+  return peak;
+}
+
+/// Busy shares by unit, bubbles, and where device time goes.
+void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
+             StepResult &result) {
+  Prediction &p = result.predicted;
+  const Simulation &sim = result.simulation;
+  std::vector<double> devices = devicesOf(plan, result, builder.sharesRanks());
+  double step = double(std::max<Time>(1, sim.step)), busy = 0, all = 0;
+  schedule::Graph graph(result.problem);
   p.busy.assign(plan.units.size(), 0);
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    busy += devices[rank] * double(sim.busy[rank]);
+    all += devices[rank];
+    for (const schedule::Task &task : result.solution.ranks[rank]) {
+      int node = graph.getNode(task);
+      for (int unit : result.unitsOfRank[rank])
+        if (result.problem.stages[task.stage].unit == result.problemUnit[unit])
+          p.busy[unit] +=
+              devices[rank] * double(sim.end[node] - sim.start[node]) / step;
+    }
+  }
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    p.busy[u] = plan.units[u].inside
+                    ? p.busy[plan.units[u].inside->unit]
+                    : p.busy[u] / double(plan.units[u].getRanks());
+  p.wallBubble = sim.tasks > 0 ? 1 - busy / (double(sim.tasks) * all) : 0;
+  p.spanBubble = sim.getSpanBubble();
+  double total = double(costs.cluster.getNumDevices()) * step * 1e-9;
+  const StepBuilder::Work &work = builder.getWork();
+  // The folded problem counts the slowest part for all of a class.
+  double scale = work.all > 0 ? busy * 1e-9 / work.all : 0;
+  p.losses.reduce = scale * work.reduce / total;
+  p.losses.again = scale * work.again / total;
+  p.losses.kernels =
+      busy * 1e-9 / total - p.losses.reduce - p.losses.again - p.bound / p.step;
+  p.losses.waiting = (double(sim.tasks) * all - busy) * 1e-9 / total;
+  p.losses.tail = (step - double(sim.tasks)) * all * 1e-9 / total;
+  p.losses.idle = 1 - all / double(costs.cluster.getNumDevices());
+}
+
+void predict(const Costs &costs, const Plan &plan,
+             const std::vector<Sample> &batch, const StepBuilder &builder,
+             StepResult &result) {
+  Prediction &p = result.predicted;
+  p = plan.predicted;
+  p.step = double(result.simulation.step) * 1e-9;
+  p.bound = costs.workBound(batch);
+  double flops = 0;
+  for (size_t m = 0; m < costs.model.modules.size(); ++m)
+    flops += costs.model.getFlops(
+        int(m), momentsOf(batch, costs.model.modules[m].item));
+  p.mfu = p.step > 0 ? flops / (p.step * peakOf(costs)) : 0;
+  p.memory.clear();
   for (const StepResult::Memory &memory : result.memory)
     p.memory.push_back(memory.total());
-  std::vector<double> count(plan.units.size(), 0);
-  for (size_t rank = 0; rank < sim.busy.size(); ++rank) {
-    int unit = result.unitOfRank[rank];
-    p.busy[unit] +=
-        double(sim.busy[rank]) / double(std::max<Time>(1, sim.step));
-    ++count[unit];
+  account(costs, plan, builder, result);
+}
+
+/// The order of tasks, found on the folded problem.
+Expected<schedule::Solution> solveFolded(const Plan &plan,
+                                         const StepOptions &options,
+                                         Parts &parts, StepBuilder &folded,
+                                         schedule::Problem &problem) {
+  problem = folded.build(parts);
+  if (Error error = problem.check())
+    return std::move(error);
+  if (wantsOrder(plan)) {
+    auto found = findOrder(problem, plan, options.orderEffort);
+    if (!found)
+      return found.takeError();
+    parts.permute(*found);
+    problem = folded.build(parts);
   }
-  for (size_t u = 0; u < p.busy.size(); ++u)
-    p.busy[u] = count[u] > 0 ? p.busy[u] / count[u] : 0;
+  if (!isStatic(plan.schedule))
+    folded.limitMemory(problem);
+  auto solution = plan::solve(problem, plan.schedule);
+  problem.memory.clear();
+  return solution;
 }
 
 } // namespace
@@ -211,28 +281,55 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   if (batch.empty())
     return createStringError(inconvertibleErrorCode(),
                              "a step needs at least one sample");
-  Parts parts = makeParts(costs.model, plan, batch, costs.items);
+  Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
   StepResult result;
-  StepBuilder builder(costs, plan, options);
-  result.problem = builder.build(parts);
-  if (Error error = result.problem.check())
-    return std::move(error);
-  auto solution = order(costs, plan, options, parts, builder, result.problem);
+  StepBuilder folded(costs, plan, true), full(costs, plan, false);
+  auto solution = solveFolded(plan, options, parts, folded, result.problem);
   if (!solution)
     return solution.takeError();
   result.solution = std::move(*solution);
+  bool cores = costs.cluster.nodes.front().cores > 0;
+  result.folded = options.fold || (!cores && folded.isUniform(parts));
+  StepBuilder &builder = result.folded ? folded : full;
+  if (!result.folded) {
+    schedule::Problem problem = full.build(parts);
+    if (Error error = problem.check())
+      return std::move(error);
+    result.solution = full.expand(problem, folded, result.solution);
+    result.problem = std::move(problem);
+  }
   schedule::Graph graph(result.problem);
   builder.describe(graph, result);
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))
       return std::move(error);
-  EngineOptions engine = builder.getEngineOptions(result.problem);
-  auto simulation = simulate(graph, result.solution, engine);
+  auto simulation =
+      simulate(graph, result.solution,
+               builder.getEngineOptions(result.problem, options.links));
   if (!simulation)
     return simulation.takeError();
   result.simulation = std::move(*simulation);
-  predict(costs, plan, batch, result);
+  predict(costs, plan, batch, builder, result);
   return std::move(result);
+}
+
+std::vector<std::pair<Time, int64_t>>
+getMemoryOverTime(const StepResult &result, int rank) {
+  schedule::Graph graph(result.problem);
+  schedule::Timeline timeline;
+  timeline.start = result.simulation.start;
+  timeline.end = result.simulation.end;
+  StepResult::Memory always = result.held[rank];
+  always.activations = 0;
+  auto base = int64_t(always.total());
+  std::vector<std::pair<Time, int64_t>> curve = {{0, base}};
+  for (auto [time, bytes] :
+       schedule::getMemoryCurve(graph, result.solution, timeline, rank)) {
+    if (curve.back().first == time)
+      curve.pop_back();
+    curve.emplace_back(time, base + bytes);
+  }
+  return curve;
 }
 
 } // namespace dt::plan

@@ -46,8 +46,13 @@ private:
 struct StepOptions {
   /// Messages queue for the NICs of their nodes.
   bool links = true;
-  /// Work of the search for an order of microbatches.
+  /// Replicas that do the same are simulated once, the slowest part of every
+  /// microbatch for all of them: exact where data are uniform (then it is done
+  /// unasked), else what searches rank plans with.
+  bool fold = false;
+  /// Work of the search for an order of microbatches, and of balancing.
   int64_t orderEffort = 300000;
+  PartsOptions parts;
   /// Error if a rank's memory is exceeded; else only predicted.
   bool requireMemory = true;
 };
@@ -59,15 +64,27 @@ struct StepResult {
   Prediction predicted;
   /// By rank of the problem: first rank of the plan that it stands for.
   std::vector<int64_t> planRank;
-  std::vector<int> unitOfRank;
-  /// Bytes of the fullest rank of a unit: weights, gradients and state; kept
-  /// activations; buffers of messages.
+  /// Units with tasks on a rank.
+  std::vector<std::vector<int>> unitsOfRank;
+  std::vector<int> problemUnit; ///< of the problem, by unit of the plan
+  /// Bytes: weights, gradients and optimizer state; most activations at once;
+  /// one layer in full during its backward; buffers of messages; what a
+  /// checkpoint has in flight.
   struct Memory {
-    double state = 0, activations = 0, buffers = 0;
-    double total() const { return state + activations + buffers; }
+    double state = 0, activations = 0, workspace = 0, buffers = 0, snapshot = 0;
+    double total() const {
+      return state + activations + workspace + buffers + snapshot;
+    }
   };
-  std::vector<Memory> memory;
+  std::vector<Memory> memory; ///< of the fullest rank of a unit
+  std::vector<Memory> held;   ///< by rank of the problem
+  bool folded = false;
 };
+
+/// Bytes that a rank of the problem holds over time: (nanoseconds, bytes from
+/// then on), ascending; `held` without its activations is there all the time.
+std::vector<std::pair<Time, int64_t>>
+getMemoryOverTime(const StepResult &result, int rank);
 
 /// Error if the plan does not fit: says the unit and the missing bytes.
 llvm::Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,

@@ -13,39 +13,97 @@
 
 namespace dt::plan {
 
+/// With `fold`, replicas that do the same are one: of each class the slowest
+/// part of every microbatch stands for all. Exact where data are uniform, a
+/// little pessimistic else; the schedule of a folded problem holds for all
+/// replicas (Fold.cpp).
 class StepBuilder {
 public:
-  StepBuilder(const Costs &costs, const Plan &plan, const StepOptions &options);
+  StepBuilder(const Costs &costs, const Plan &plan, bool fold = false);
 
   schedule::Problem build(const Parts &parts);
-  EngineOptions getEngineOptions(const schedule::Problem &problem) const;
-  /// Ranks and memory, from the order of tasks.
+  EngineOptions getEngineOptions(const schedule::Problem &problem,
+                                 bool links) const;
+  /// Ranks and memory, from the order of tasks and their times.
   void describe(const schedule::Graph &graph, StepResult &result) const;
   /// Tells schedules that search how much activations may take.
   void limitMemory(schedule::Problem &problem) const;
+  /// Whether all replicas of a class have equal parts, and no class is cut: the
+  /// folded problem then takes exactly as long.
+  bool isUniform(const Parts &parts) const;
+  /// The folded problem's order of tasks for every replica.
+  schedule::Solution expand(const schedule::Problem &problem,
+                            const StepBuilder &folded,
+                            const schedule::Solution &solution) const;
+  /// Device-seconds of the last problem: all tasks, and of them communication
+  /// in TP groups and work done twice.
+  struct Work {
+    double all = 0, reduce = 0, again = 0;
+  };
+  const Work &getWork() const { return work; }
+  bool sharesRanks() const { return shared; }
 
 private:
   struct StageInfo {
     int unit, index;         ///< unit and number of its stage
     std::vector<int> guests; ///< units that run inside it
   };
+  /// Times and kept bytes of a part, by layer kind.
+  struct KindPrice {
+    Times times;
+    double kept = 0, keptForWeights = 0;
+    void add(const KindPrice &other, double count) {
+      times += other.times * count;
+      kept += other.kept * count;
+      keptForWeights += other.keptForWeights * count;
+    }
+  };
 
   void layOutRanks();
-  /// By rank: weights and optimizer state, buffers of messages.
-  void holdAlways(const schedule::Problem &problem, std::vector<double> &state,
-                  std::vector<double> &buffers) const;
+  /// By rank: what it holds all the time.
+  void holdAlways(const schedule::Problem &problem,
+                  std::vector<StepResult::Memory> &held) const;
+  double workspaceOf(const StageInfo &stage) const;
   void addStages(int unit);
-  void addTimes(schedule::Problem &problem, const Parts &parts) const;
-  void addEdges(schedule::Problem &problem, const Parts &parts) const;
+  void addTimes(schedule::Problem &problem, const Parts &parts);
+  void addUnitTimes(schedule::Problem &problem, const Parts &parts, int unit);
+  void addGuest(const Parts &parts, int guest, int k, int64_t replica,
+                KindPrice &sum) const;
+  void record(schedule::Stage &stage, size_t at, const UnitPlan &unit,
+              const KindPrice &sum);
+  /// Of a class: the replica with most to do in microbatch k.
+  int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
+                    int64_t klass) const;
+  double loadOf(const StageInfo &stage, const Parts &parts, int k,
+                int64_t replica) const;
+  void weighReplicas(const Parts &parts);
+  void price(int unit, const Moments &part,
+             std::vector<KindPrice> &kinds) const;
+  void addEdges(schedule::Problem &problem, const Parts &parts);
+  void addPipelineEdge(schedule::Problem &problem, const Parts &parts,
+                       size_t stage);
   void addBroker(schedule::Problem &problem, const Parts &parts,
-                 const ModelEdge &edge) const;
-  void timesOf(const StageInfo &stage, const Parts &parts, int k, int r,
-               Times &times, double &kept) const;
+                 const ModelEdge &edge);
+  void addEvenBroker(schedule::Problem &problem, const Parts &parts,
+                     const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
+  void addNics(EngineOptions &engine) const;
+  static int64_t nicOfDevice(const Cluster &cluster, int64_t device);
   std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
-  int nodeOf(int unit) const {
-    return costs.cluster.getNodeKind(plan.units[unit].firstRank);
+  int nodeOf(int unit) const { return nodes[unit]; }
+  bool isOneNode() const {
+    return costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
   }
+  /// NICs that a TP group of the unit has to itself, at least one.
+  double nicsOf(int unit) const;
+  /// A message between stages: what its NICs take and what comes on top.
+  struct Wire {
+    double occupied = 0, latency = 0;
+    double total() const { return occupied + latency; }
+  };
+  Wire wireOf(int from, int to, double bytes, bool sameNode) const;
+  /// First rank of the plan that a rank of the problem stands for.
+  int64_t planRankOf(int unit, int position, int64_t klass) const;
   CostOptions optionsOf(int unit) const;
   /// The unit that runs a unit's work, and the stage of the problem.
   int hostOf(int unit) const {
@@ -54,15 +112,26 @@ private:
   int firstStageOf(int unit) const;
   int lastStageOf(int unit) const;
   std::vector<int> stagesOf(const UnitPlan &unit, int position) const;
+  int64_t classOf(int unit, int64_t replica) const {
+    return replica * classes[unit] / plan.units[hostOf(unit)].dp;
+  }
 
   const Costs &costs;
   const Plan &plan;
-  const StepOptions &options;
+  bool fold;
   std::vector<StageInfo> stages;
+  std::vector<int> nodes;         ///< kind of node, by unit
   std::vector<int> stageBase;     ///< by unit; -1 inside another
+  std::vector<int64_t> classes;   ///< replicas in the problem, by unit
   int64_t grain = 1;              ///< ranks of the plan a rank of the problem
+  int64_t shrink = 1;             ///< ranks that are one since they do the same
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
   std::vector<Moments> edgeItems; ///< by model edge: what travels in a step
+  std::vector<Moments> largest;   ///< by unit: the fullest part
+  std::vector<double> replicaLoads; ///< of the pacing unit, over the step
+  /// By edge of the problem: the part of its latency that occupies no NIC.
+  std::vector<Time> overhead;
+  Work work;
   bool shared = false;
   int ranks = 0;
 };

@@ -7,6 +7,7 @@
 #include "passes/plan/sim/StepBuilder.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace dt::plan {
@@ -52,25 +53,57 @@ int64_t peakOf(const Graph &graph, const std::vector<Task> &tasks) {
 
 } // namespace
 
+/// What a stage holds for a moment: one layer's results are there in full while
+/// its backward pass runs, whatever was saved.
+double StepBuilder::workspaceOf(const StageInfo &info) const {
+  const UnitPlan &unit = plan.units[info.unit];
+  double most = 0;
+  auto look = [&](int u, int begin, int end) {
+    const Module &module = costs.model.modules[u];
+    CostOptions kept = optionsOf(u), all = kept;
+    all.save = Save::All;
+    std::vector<uint8_t> seen(module.kinds.size(), 0);
+    for (int i = begin; i < end; ++i) {
+      int kind = module.layers[i];
+      if (seen[kind]++)
+        continue;
+      const ModuleCost &cost = costs.get(nodeOf(u), u);
+      most = std::max(most, cost.keptByKind(kind, all, largest[u]) -
+                                cost.keptByKind(kind, kept, largest[u]));
+    }
+  };
+  look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
+  for (int guest : info.guests)
+    look(guest, 0, int(costs.model.modules[guest].layers.size()));
+  return most;
+}
+
 void StepBuilder::holdAlways(const schedule::Problem &problem,
-                             std::vector<double> &state,
-                             std::vector<double> &buffers) const {
-  state.assign(ranks, 0);
-  buffers.assign(ranks, 0);
+                             std::vector<StepResult::Memory> &held) const {
+  held.assign(ranks, {});
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
     const UnitPlan &unit = plan.units[info.unit];
-    int64_t shards = unit.zero ? unit.dp : 1;
-    double bytes = costs.get(nodeOf(info.unit), info.unit)
-                       .state(unit.cuts[info.index], unit.cuts[info.index + 1],
-                              unit.tp, shards);
+    int64_t shards = unit.zero ? unit.dp * unit.cp : 1;
+    double bytes = 0, snapshot = 0;
+    auto add = [&](int u, int begin, int end) {
+      const ModuleCost &cost = costs.get(nodeOf(u), u);
+      bytes += cost.state(begin, end, unit.tp, shards, unit.ep);
+      // A checkpoint leaves layer by layer.
+      for (int i = begin; i < end; ++i)
+        snapshot =
+            std::max(snapshot, cost.state(i, i + 1, unit.tp, shards, unit.ep));
+    };
+    add(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
     for (int guest : info.guests)
-      bytes += costs.get(nodeOf(info.unit), guest)
-                   .state(0, int(costs.model.modules[guest].layers.size()),
-                          unit.tp, shards);
+      add(guest, 0, int(costs.model.modules[guest].layers.size()));
+    double workspace = workspaceOf(info);
     for (const std::vector<int> &replica : problem.stages[s].replicas)
-      for (int rank : replica)
-        state[rank] += bytes;
+      for (int rank : replica) {
+        held[rank].state += bytes;
+        held[rank].workspace = std::max(held[rank].workspace, workspace);
+        held[rank].snapshot = std::max(held[rank].snapshot, snapshot);
+      }
   }
   // Two messages in flight on every edge, both ways, of the mean part.
   for (size_t e = 0; e < costs.model.edges.size(); ++e) {
@@ -81,58 +114,60 @@ void StepBuilder::holdAlways(const schedule::Problem &problem,
       int stage = u == edge.from ? lastStageOf(u) : firstStageOf(u);
       double messages =
           double(problem.microbatches) * double(plan.units[hostOf(u)].dp);
-      double bytes = 4 * edge.bytes.at(edgeItems[e] * (1 / messages));
+      double bytes = 4 * edge.bytes.at(edgeItems[e] * (1 / messages)) /
+                     plan.units[hostOf(u)].tp;
       for (const std::vector<int> &replica : problem.stages[stage].replicas)
         for (int rank : replica)
-          buffers[rank] += bytes;
+          held[rank].buffers += bytes;
     }
   }
 }
 
 void StepBuilder::limitMemory(schedule::Problem &problem) const {
-  std::vector<double> state, buffers;
-  holdAlways(problem, state, buffers);
-  problem.memory.assign(ranks, 0);
-  for (int rank = 0; rank < ranks; ++rank) {
-    int64_t device = shared ? rank * grain : 0;
-    double has = costs.cluster.getMemory(costs.cluster.getNodeKind(device));
-    problem.memory[rank] =
-        int64_t(std::max(0.0, has - state[rank] - buffers[rank]));
-  }
+  std::vector<StepResult::Memory> held;
+  holdAlways(problem, held);
+  problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
+  for (size_t s = 0; s < stages.size(); ++s)
+    for (const std::vector<int> &replica : problem.stages[s].replicas)
+      for (int rank : replica)
+        problem.memory[rank] =
+            std::min(problem.memory[rank],
+                     int64_t(std::max(
+                         0.0, costs.cluster.getMemory(nodeOf(stages[s].unit)) -
+                                  held[rank].total())));
 }
 
 void StepBuilder::describe(const Graph &graph, StepResult &result) const {
   const schedule::Problem &problem = result.problem;
   result.planRank.assign(ranks, 0);
-  result.unitOfRank.assign(ranks, 0);
+  result.unitsOfRank.assign(ranks, {});
   result.memory.assign(plan.units.size(), {});
-  std::vector<double> state, buffers;
-  holdAlways(problem, state, buffers);
-  for (const StageInfo &info : stages) {
-    size_t s = size_t(&info - stages.data());
-    const UnitPlan &unit = plan.units[info.unit];
-    int position = info.index % unit.pp;
-    for (int64_t r = 0; r < unit.dp; ++r)
+  result.problemUnit.assign(plan.units.size(), -1);
+  for (size_t s = 0; s < stages.size(); ++s)
+    result.problemUnit[stages[s].unit] = problem.stages[s].unit;
+  holdAlways(problem, result.held);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StageInfo &info = stages[s];
+    int position = info.index % plan.units[info.unit].pp;
+    for (int64_t r = 0; r < classes[info.unit]; ++r)
       for (int rank : problem.stages[s].replicas[r]) {
-        result.unitOfRank[rank] = info.unit;
+        std::vector<int> &units = result.unitsOfRank[rank];
+        if (std::find(units.begin(), units.end(), info.unit) == units.end())
+          units.push_back(info.unit);
         result.planRank[rank] =
-            shared ? rank * grain
-                   : unit.firstRank +
-                         (int64_t(position) * unit.dp + r) * unit.tp * unit.cp;
+            shared ? rank * grain * shrink : planRankOf(info.unit, position, r);
       }
   }
-  std::vector<StepResult::Memory> held(ranks);
   for (int rank = 0; rank < ranks; ++rank)
-    held[rank] = {state[rank],
-                  double(peakOf(graph, result.solution.ranks[rank])),
-                  buffers[rank]};
+    result.held[rank].activations =
+        double(peakOf(graph, result.solution.ranks[rank]));
   // Of every unit its fullest rank, with all that the rank holds.
   for (size_t s = 0; s < stages.size(); ++s) {
     StepResult::Memory &own = result.memory[stages[s].unit];
     for (const std::vector<int> &replica : problem.stages[s].replicas)
       for (int rank : replica)
-        if (held[rank].total() > own.total())
-          own = held[rank];
+        if (result.held[rank].total() > own.total())
+          own = result.held[rank];
   }
   for (const StageInfo &info : stages)
     for (int guest : info.guests)

@@ -20,21 +20,10 @@
 
 namespace dt::schedule {
 
-/// The unit with the most work on a rank.
-static int findBackbone(const Graph &graph) {
-  const Problem &problem = graph.getProblem();
-  std::vector<Time> work(problem.units.size(), 0);
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
-    if (graph.exists(node))
-      work[problem.stages[graph.getPlaceInfo(graph.getPlaceOf(node)).stage]
-               .unit] += graph.getTime(node);
-  return int(std::max_element(work.begin(), work.end()) - work.begin());
-}
-
 static llvm::Expected<Solution> solveNested(const Graph &graph,
                                             const Options &options) {
   const Problem &problem = graph.getProblem();
-  int backbone = findBackbone(graph), n = problem.microbatches;
+  int backbone = findLargestUnit(graph), n = problem.microbatches;
   std::vector<int> inFlight = getInFlight(problem);
   std::optional<Solution> best;
   Time bestTime = 0;

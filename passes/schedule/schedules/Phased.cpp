@@ -3,10 +3,11 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Modules that share ranks take turns: all forwards of the encoder, then of the
-// next module, …; the last module runs 1F1B by itself; then all backwards, last
-// module first. Simple and without bubbles between modules, but the activations
-// of the whole batch (or its recomputation) stay for all but the last. On ranks
-// of their own, modules just follow the order of their inputs.
+// next module, …; the module with most work and those that it feeds run 1F1B;
+// then all backwards, last module first. Simple and without bubbles between
+// modules, but the activations of the whole batch (or its recomputation) stay
+// for all modules before the largest. On ranks of their own, modules just
+// follow the order of their inputs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,15 +21,19 @@ static llvm::Expected<Solution> solvePhased(const Graph &graph,
   const Problem &problem = graph.getProblem();
   int count = int(problem.units.size());
   std::vector<int> position(count, -1), order = problem.getTopologicalOrder();
-  std::vector<bool> last(count, true);
   int units = 0;
   for (int stage : order)
     if (position[problem.stages[stage].unit] < 0)
       position[problem.stages[stage].unit] = units++;
-  for (const Edge &edge : problem.edges)
-    if (problem.stages[edge.from].unit != problem.stages[edge.to].unit &&
-        !problem.stages[edge.to].batchSync)
-      last[problem.stages[edge.from].unit] = false;
+  // Only modules in front of the largest have a phase of their own: another one
+  // would have to keep the whole batch too.
+  std::vector<bool> last(count, false);
+  last[findLargestUnit(graph)] = true;
+  for (int stage : order)
+    for (const Edge &edge : problem.edges)
+      if (edge.from == stage && last[problem.stages[stage].unit] &&
+          !problem.stages[edge.to].batchSync)
+        last[problem.stages[edge.to].unit] = true;
   std::vector<int> inFlight = getInFlight(problem);
   std::vector<int> phases(graph.getNumNodes(), count);
   std::vector<Line> lines;

@@ -101,15 +101,15 @@ TEST(Engine, RanksShareCores) {
 
 TEST(Engine, MessagesQueueForNics) {
   // Two senders on one NIC, one receiver: the second message waits.
-  dt::schedule::Problem problem = chain(2, 1, 10, 10, 0, 1);
+  dt::schedule::Problem problem = chain(2, 1, 10, 10, 0, 6);
   problem.stages[0].replicas = {{0}, {1}};
   problem.stages[1].replicas = {{2}};
   problem.ranks = 3;
   EngineOptions options;
-  EXPECT_EQ(stepOf(problem, "gpipe", options), 42);
+  EXPECT_EQ(stepOf(problem, "gpipe", options), 10 + 6 + 20 + 6 + 10);
   options.nic = {0, 0, 1};
   options.nics = 2;
-  options.occupies = {dt::schedule::Table(5)};
+  options.overhead = {1};
   // 10, two messages of 5 and 1, 20, two gradients of 5 and 1, 10.
   EXPECT_EQ(stepOf(problem, "gpipe", options), 10 + 11 + 20 + 11 + 10);
 }

@@ -1,0 +1,262 @@
+//===- Disjoint.cpp - Units on ranks of their own -------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// For every layout of the backbone and number of microbatches, the other units
+// get as few devices as let them keep up with its beat; the backbone's data
+// parallel size is the largest that leaves them room. On clusters with several
+// kinds of devices each unit is put on the kind that serves it cheapest.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/policies/Policy.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+/// A unit's layout that keeps up; dp is 0 if there is none.
+struct Sized {
+  int tp = 0, pp = 1;
+  int64_t dp = 0;
+  Save save = Save::None;
+  int64_t devices() const { return int64_t(tp) * pp * dp; }
+};
+
+/// Layouts of a module on one kind of node, priced once.
+class Sizer {
+public:
+  Sizer(const PolicyInput &input, int module, int node)
+      : memory(input.costs.cluster.getMemory(node)),
+        items(
+            momentsOf(input.batch, input.model().modules[module].item).items) {
+    int layers = int(input.model().modules[module].layers.size());
+    const ModuleCost &cost = input.costs.get(node, module);
+    Moments largest = input.cache->getLargest(input.costs, input.batch, module);
+    for (Save save : {Save::All, Save::Vjp, Save::None})
+      for (int tp : tensorSizes(input, module)) {
+        if (input.costs.cluster.nodes[node].devices % tp)
+          continue;
+        CostOptions options;
+        options.tp = tp;
+        options.save = save;
+        Entry entry;
+        entry.tp = tp;
+        entry.save = save;
+        const LayerPrices &prices = input.prices(module, options, 1, node);
+        entry.perSample = prices.total.back();
+        entry.largest = cost.module(options, largest).total();
+        entry.keptPerSample = prices.kept.back();
+        entry.state = cost.state(0, layers, tp, 8);
+        entry.layers = layers;
+        entries.push_back(entry);
+      }
+    samples = double(input.samples());
+  }
+
+  /// Fewest devices that do `share` samples, the mean of a microbatch, in
+  /// `seconds`.
+  Sized size(double seconds, double share, int64_t inFlight) const {
+    Sized best;
+    int64_t most = std::max<int64_t>(1, int64_t(items * share / samples));
+    for (const Entry &entry : entries)
+      for (int pp : {1, 2, 3, 4}) {
+        if (pp > entry.layers || entry.largest / pp > 1.1 * seconds)
+          continue;
+        double time = entry.perSample * share / pp;
+        int64_t dp = std::max<int64_t>(1, int64_t(std::ceil(time / seconds)));
+        if (dp > most)
+          continue;
+        double kept = entry.keptPerSample * share / double(dp) / pp *
+                      double(inFlight + pp);
+        if (entry.state / pp + kept > 0.92 * memory)
+          continue;
+        Sized one{entry.tp, pp, dp, entry.save};
+        if (best.dp == 0 || one.devices() < best.devices())
+          best = one;
+      }
+    return best;
+  }
+
+private:
+  struct Entry {
+    int tp, layers;
+    Save save;
+    double perSample, keptPerSample, state, largest;
+  };
+  double memory, items, samples;
+  std::vector<Entry> entries;
+};
+
+/// The backbone's layout; the others are sized to keep up with it.
+struct Backbone {
+  int tp, pp, vpp;
+  Save save;
+  double slack; ///< beat of the others over the backbone's
+};
+
+class Disjoint {
+public:
+  /// `nodes`: kind of node of every unit.
+  Disjoint(const PolicyInput &input, std::vector<int> nodes)
+      : input(input), nodes(std::move(nodes)) {
+    const Cluster &cluster = input.costs.cluster;
+    for (size_t m = 0; m < input.model().modules.size(); ++m)
+      sizers.emplace_back(input, int(m), this->nodes[m]);
+    capacity.assign(cluster.nodes.size(), 0);
+    // Parts of nodes of one device count as one kind.
+    for (size_t i = 0; i < cluster.nodes.size(); ++i)
+      capacity[kindOf(int(i))] += cluster.getNumDevices(int(i));
+  }
+
+  int64_t getMostReplicas(const Backbone &layout) const {
+    return capacity[kindOf(nodes[input.model().pace])] /
+           (int64_t(layout.tp) * layout.pp);
+  }
+
+  /// The largest DP up to `most` that leaves room for the others; nothing if
+  /// there is none.
+  std::optional<Plan> make(const Backbone &layout, int64_t micro,
+                           int64_t most) const {
+    // The others' need grows with DP: a few steps of bisection.
+    std::optional<Plan> best;
+    int64_t low = 1, high = most;
+    while (low <= high) {
+      int64_t dp = best || low == 1 ? (low + high + 1) / 2 : low;
+      if (auto plan = tryMake(layout, micro, dp)) {
+        best = std::move(plan);
+        low = dp + 1;
+      } else {
+        high = dp - 1;
+      }
+    }
+    return best;
+  }
+
+private:
+  int kindOf(int node) const {
+    int first = 0;
+    while (input.costs.cluster.nodes[first].device !=
+           input.costs.cluster.nodes[node].device)
+      ++first;
+    return first;
+  }
+
+  std::optional<Plan> tryMake(const Backbone &layout, int64_t micro,
+                              int64_t dp) const {
+    const Model &model = input.model();
+    int64_t n = (input.samples() + dp * micro - 1) / (dp * micro);
+    if (layout.vpp > 1 && n > layout.pp)
+      n = n / layout.pp * layout.pp;
+    double share = double(input.samples()) / double(n);
+    CostOptions options;
+    options.tp = layout.tp;
+    options.save = layout.save;
+    const LayerPrices &prices = input.prices(
+        model.pace, options, share / double(dp), nodes[model.pace]);
+    int power = int(std::lround(std::log2(share / double(dp))));
+    power = std::min(10, std::max(-6, power));
+    double beat =
+        prices.total.back() * share / double(dp) / std::ldexp(1.0, power) /
+        layout.pp *
+        input.cache->getUnevenness(input.costs, input.batch, n, dp, true);
+    int64_t inFlight = std::min<int64_t>(n, layout.pp + 2);
+    std::vector<int64_t> used(capacity.size(), 0);
+    std::vector<Sized> sizes(model.modules.size());
+    for (size_t m = 0; m < sizes.size(); ++m) {
+      sizes[m] = int(m) == model.pace
+                     ? Sized{layout.tp, layout.pp, dp, layout.save}
+                     : sizers[m].size(beat * layout.slack, share, inFlight);
+      int kind = kindOf(nodes[m]);
+      used[kind] += sizes[m].devices();
+      if (sizes[m].dp == 0 || used[kind] > capacity[kind])
+        return std::nullopt;
+    }
+    Plan plan;
+    plan.micro = micro;
+    plan.microbatches = n;
+    plan.schedule = layout.vpp > 1 ? "interleaved" : "1f1b";
+    for (size_t m = 0; m < sizes.size(); ++m)
+      plan.units.push_back(
+          makeUnit(input, int(m), sizes[m].tp, sizes[m].dp, sizes[m].pp,
+                   int(m) == model.pace ? layout.vpp : 1, sizes[m].save));
+    bool several = llvm::any_of(
+        capacity, [&](int64_t c) { return c > 0 && c < input.gpus(); });
+    if (!placeUnits(input, plan, several ? nodes : std::vector<int>()))
+      return std::nullopt;
+    return plan;
+  }
+
+  const PolicyInput &input;
+  std::vector<int> nodes;
+  std::vector<Sizer> sizers;
+  std::vector<int64_t> capacity;
+};
+
+void addPlans(const PolicyInput &input, const Disjoint &disjoint,
+              std::vector<Plan> &plans) {
+  int layers = int(input.model().modules[input.model().pace].layers.size());
+  for (int tp : tensorSizes(input, input.model().pace))
+    for (int pp = 1; pp <= std::min(layers, 40); pp += pp < 16   ? 1
+                                                       : pp < 24 ? 2
+                                                                 : 4)
+      for (Save save : {Save::All, Save::Vjp, Save::None})
+        for (double slack : {0.8, 1.0})
+          for (int64_t micro : {1, 2, 3, 4, 6, 8, 12}) {
+            Backbone layout{tp, pp, 1, save, slack};
+            int64_t most = disjoint.getMostReplicas(layout);
+            if (most < 1 || micro > input.samples())
+              break;
+            most = std::min(most, (input.samples() + micro - 1) / micro);
+            auto plan = disjoint.make(layout, micro, most);
+            if (!plan)
+              continue;
+            plans.push_back(*plan);
+            // One replica less is sometimes better: fewer uneven parts.
+            int64_t dp = plan->units[input.model().pace].dp;
+            for (int vpp : {2, 4})
+              if (pp > 1 && pp * vpp <= layers && plan->microbatches >= pp) {
+                layout.vpp = vpp;
+                if (auto more = disjoint.make(layout, micro, dp))
+                  plans.push_back(*more);
+              }
+          }
+}
+
+} // namespace
+
+std::vector<Plan> disjointPlans(const PolicyInput &input) {
+  const Cluster &cluster = input.costs.cluster;
+  size_t modules = input.model().modules.size();
+  // One kind of node for each kind of device, the first of its nodes.
+  std::vector<int> kinds;
+  for (size_t i = 0; i < cluster.nodes.size(); ++i)
+    if (llvm::none_of(kinds, [&](int kind) {
+          return cluster.nodes[kind].device == cluster.nodes[i].device;
+        }))
+      kinds.push_back(int(i));
+  std::vector<Plan> plans;
+  // All ways to put units on kinds; few modules, few kinds.
+  size_t ways = 1;
+  for (size_t m = 0; m < modules && ways < 64; ++m)
+    ways *= kinds.size();
+  for (size_t way = 0; way < ways; ++way) {
+    std::vector<int> nodes;
+    size_t rest = way;
+    for (size_t m = 0; m < modules; ++m) {
+      nodes.push_back(kinds[rest % kinds.size()]);
+      rest /= kinds.size();
+    }
+    addPlans(input, Disjoint(input, nodes), plans);
+  }
+  return plans;
+}
+
+} // namespace dt::plan

@@ -1,0 +1,337 @@
+//===- Estimate.cpp - What a plan costs, without simulating it ------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Microseconds a plan: prices of layers are sums that were made once, and how
+// uneven parts will be is known from the sorted loads of all parts.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/policies/Policy.h"
+
+#include "runtime/reorder/Partition.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+const LayerPrices &PriceCache::get(const Costs &costs,
+                                   const std::vector<Sample> &batch, int node,
+                                   int m, const CostOptions &options,
+                                   int power) {
+  auto [it, isNew] =
+      prices.try_emplace({node, m, options.tp, int(options.save), options.cp,
+                          options.sequenceParallel, options.ep, power});
+  LayerPrices &result = it->second;
+  if (!isNew)
+    return result;
+  const Module &module = costs.model.modules[m];
+  const ModuleCost &cost = costs.get(node, m);
+  Moments part = momentsOf(batch, module.item) *
+                 (std::ldexp(1.0, power) / double(batch.size()));
+  std::vector<double> seconds, bytes;
+  for (size_t kind = 0; kind < module.kinds.size(); ++kind) {
+    seconds.push_back(cost.layer(int(kind), options, part).total());
+    bytes.push_back(cost.keptByKind(int(kind), options, part));
+  }
+  result.total = result.kept = result.parameters = {0};
+  for (int kind : module.layers) {
+    double experts = module.kinds[kind].expertParameters;
+    result.total.push_back(result.total.back() + seconds[kind]);
+    result.kept.push_back(result.kept.back() + bytes[kind]);
+    result.parameters.push_back(result.parameters.back() +
+                                module.kinds[kind].parameters -
+                                experts * (1 - 1.0 / options.ep));
+  }
+  return result;
+}
+
+const LayerPrices &PolicyInput::prices(int module, const CostOptions &options,
+                                       double samples, int node) const {
+  int power = samples > 0 ? int(std::lround(std::log2(samples))) : 0;
+  return cache->get(costs, batch, node, module, options,
+                    std::min(10, std::max(-6, power)));
+}
+
+const std::vector<int> &
+PriceCache::getCuts(const Costs &costs, const std::vector<Sample> &batch,
+                    int module, const CostOptions &options, int stages) {
+  auto [it, isNew] =
+      cuts.try_emplace({module, options.tp, int(options.save), stages});
+  if (!isNew)
+    return it->second;
+  const LayerPrices &prices = get(costs, batch, 0, module, options, 0);
+  std::vector<double> byLayer;
+  for (size_t i = 0; i + 1 < prices.total.size(); ++i)
+    byLayer.push_back(prices.seconds(int(i), int(i) + 1));
+  it->second = balancedCuts(byLayer, stages);
+  return it->second;
+}
+
+Moments PriceCache::getLargest(const Costs &costs,
+                               const std::vector<Sample> &batch, int module) {
+  auto [it, isNew] = largest.try_emplace(module);
+  if (isNew)
+    for (int32_t tokens : itemsOf(batch, costs.model.modules[module].item))
+      if (tokens > it->second.tokens)
+        it->second = Moments::of(tokens);
+  return it->second;
+}
+
+double PriceCache::getUnevenness(const Costs &costs,
+                                 const std::vector<Sample> &batch, int64_t n,
+                                 int64_t dp, bool balanced) {
+  auto [found, isNew] = drawn.try_emplace({balanced ? n : -n, dp}, 1);
+  if (!isNew)
+    return found->second;
+  int64_t parts = n * dp;
+  std::vector<int64_t> &sorted = loads[balanced ? parts : -parts];
+  if (sorted.empty()) {
+    const ItemCost &cost = costs.items[costs.model.pace];
+    std::vector<int64_t> samples;
+    for (const Sample &sample : batch)
+      samples.push_back(int64_t(cost.at(
+          momentsOf(sample, costs.model.modules[costs.model.pace].item))));
+    if (balanced) {
+      reorder::PartitionOptions options;
+      options.groups = int32_t(parts);
+      for (const std::vector<int32_t> &part :
+           reorder::partitionLPT(samples, options).groups) {
+        sorted.push_back(0);
+        for (int32_t sample : part)
+          sorted.back() += samples[sample];
+      }
+      llvm::sort(sorted, std::greater<int64_t>());
+    } else {
+      // As drawn: sample i on replica i mod dp.
+      sorted.assign(parts, 0);
+      int64_t micro =
+          std::max<int64_t>(1, (int64_t(samples.size()) + parts - 1) / parts);
+      for (size_t i = 0; i < samples.size(); ++i) {
+        int64_t k = std::min(n - 1, int64_t(i) / dp / micro);
+        sorted[k * dp + int64_t(i) % dp] += samples[i];
+      }
+    }
+  }
+  double slowest = 0, all = 0;
+  if (!balanced) {
+    // Replicas do not wait for one another until the end.
+    std::vector<int64_t> sums(dp, 0);
+    for (int64_t i = 0; i < parts; ++i) {
+      sums[i % dp] += sorted[i];
+      all += double(sorted[i]);
+    }
+    found->second = all > 0
+                        ? double(*std::max_element(sums.begin(), sums.end())) *
+                              double(dp) / all
+                        : 1;
+    return found->second;
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    int64_t most = 0;
+    for (int64_t r = 0; r < dp; ++r) {
+      most = std::max(most, sorted[k * dp + r]);
+      all += double(sorted[k * dp + r]);
+    }
+    slowest += double(most);
+  }
+  found->second = all > 0 ? slowest * double(dp) / all : 1;
+  return found->second;
+}
+
+namespace {
+
+int hostOf(const Plan &plan, int unit) {
+  return plan.units[unit].inside ? plan.units[unit].inside->unit : unit;
+}
+
+int nodeOf(const PolicyInput &input, const Plan &plan, int u) {
+  return input.costs.cluster.getNodeKind(plan.units[hostOf(plan, u)].firstRank);
+}
+
+bool isShared(const Plan &plan) {
+  return plan.schedule == "phased" || plan.schedule == "nested";
+}
+
+/// Layers' prices and the factor from the priced samples to a part.
+std::pair<const LayerPrices &, double> pricesOf(const PolicyInput &input,
+                                                const Plan &plan, int u) {
+  const UnitPlan &unit = plan.units[u], &host = plan.units[hostOf(plan, u)];
+  CostOptions options;
+  options.tp = host.tp;
+  options.cp = host.cp;
+  options.ep = host.ep;
+  options.save = unit.save;
+  options.sequenceParallel = plan.sequenceParallel;
+  double samples =
+      double(input.samples()) / (double(plan.microbatches) * double(host.dp));
+  int power = int(std::lround(std::log2(samples)));
+  power = std::min(10, std::max(-6, power));
+  return {input.prices(u, options, samples, nodeOf(input, plan, u)),
+          samples / std::ldexp(1.0, power)};
+}
+
+/// Seconds of one microbatch in a unit's slowest stage and in all of them.
+struct UnitTimes {
+  double slowest = 0, whole = 0, stages = 1;
+};
+
+UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
+  const UnitPlan &unit = plan.units[u];
+  auto [prices, factor] = pricesOf(input, plan, u);
+  UnitTimes result;
+  result.whole = prices.total.back() * factor;
+  result.stages = plan.units[hostOf(plan, u)].pp;
+  if (unit.inside) {
+    result.slowest = result.whole;
+    return result;
+  }
+  std::vector<double> position(unit.pp, 0);
+  for (int s = 0; s < unit.pp * unit.vpp; ++s)
+    position[s % unit.pp] +=
+        prices.seconds(unit.cuts[s], unit.cuts[s + 1]) * factor;
+  result.slowest = *std::max_element(position.begin(), position.end());
+  return result;
+}
+
+double reductionTime(const PolicyInput &input, const Plan &plan, int u) {
+  const Module &module = input.model().modules[u];
+  if (!module.trainable)
+    return 0;
+  const UnitPlan &host = plan.units[hostOf(plan, u)];
+  const Cluster &cluster = input.costs.cluster;
+  Group group =
+      cluster.getGroup(nodeOf(input, plan, u), host.dp * host.cp, host.tp);
+  double parameters =
+      module.getParameters() / host.tp / (plan.units[u].inside ? 1 : host.pp);
+  return cluster.reduceScatter(group, parameters * module.gradientBytes) +
+         cluster.allGather(group, parameters * module.weightBytes);
+}
+
+/// The largest item alone, in one stage of a unit that runs items.
+double largestItem(const PolicyInput &input, const Plan &plan, int u) {
+  const UnitPlan &unit = plan.units[u];
+  if (u == input.model().pace || unit.inside || plan.assign != Assign::Items)
+    return 0;
+  const ItemCost &cost = input.costs.items[u];
+  Moments largest = input.cache->getLargest(input.costs, input.batch, u);
+  Moments all = momentsOf(input.batch, input.model().modules[u].item);
+  auto [prices, factor] = pricesOf(input, plan, u);
+  double mean = cost.at(all) / (double(plan.microbatches) * double(unit.dp));
+  return mean > 0 ? prices.total.back() * factor / unit.pp *
+                        std::max(0.0, cost.at(largest) / mean - 1)
+                  : 0;
+}
+
+} // namespace
+
+double estimateMemory(const PolicyInput &input, const Plan &plan,
+                      const UnitPlan &unit, int64_t inFlight) {
+  int u = unit.module;
+  const UnitPlan &host = plan.units[hostOf(plan, u)];
+  const Module &module = input.model().modules[u];
+  auto [prices, factor] = pricesOf(input, plan, u);
+  double weight = module.weightBytes;
+  if (module.trainable)
+    weight += module.gradientBytes +
+              module.optimizerBytes / double(host.dp * host.cp);
+  double worst = 0;
+  int64_t after = std::max<int64_t>(0, inFlight - unit.pp);
+  for (int p = 0; p < unit.pp; ++p) {
+    double bytes = 0;
+    double held = double(std::max<int64_t>(1, inFlight - p));
+    // Interleaving starts two more forwards for each rank behind, and whole
+    // rounds of the chunks that come later.
+    if (unit.vpp > 1)
+      held = (2.0 * (unit.pp - 1 - p) + double(unit.vpp - 1) * unit.pp + 1) /
+                 unit.vpp +
+             2.0 * double(after);
+    held = std::min(double(plan.microbatches), held);
+    for (int v = 0; v < unit.vpp; ++v) {
+      int begin = unit.cuts[v * unit.pp + p],
+          end = unit.cuts[v * unit.pp + p + 1];
+      bytes += (prices.parameters[end] - prices.parameters[begin]) / host.tp *
+                   weight +
+               held * (prices.kept[end] - prices.kept[begin]) * factor;
+    }
+    worst = std::max(worst, bytes);
+  }
+  return worst;
+}
+
+double lowerBound(const PolicyInput &input, const Plan &plan) {
+  double most = 0, together = 0;
+  std::vector<double> busy(plan.units.size(), 0);
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    UnitTimes times = timesOf(input, plan, int(u));
+    // A part larger than the mean is priced a little better: 5 % for that.
+    double mean = 0.95 * double(plan.microbatches) * times.whole /
+                  (plan.units[u].inside ? 1 : times.stages);
+    together += 0.95 * double(plan.microbatches) * times.whole / times.stages *
+                (plan.units[u].inside ? 0 : 1);
+    busy[hostOf(plan, int(u))] += mean;
+    most = std::max(most, busy[hostOf(plan, int(u))]);
+  }
+  return isShared(plan) ? together : most;
+}
+
+double estimate(const PolicyInput &input, const Plan &plan) {
+  const Cluster &cluster = input.costs.cluster;
+  size_t count = plan.units.size();
+  std::vector<double> slowest(count, 0), memory(count, 0);
+  double fill = 0, reduce = 0, phased = 0, item = 0;
+  int64_t depth = 0;
+  for (const UnitPlan &unit : plan.units)
+    depth += unit.inside ? 0 : unit.pp;
+  bool shared = isShared(plan);
+  int64_t inFlight = depth;
+  for (size_t u = 0; u < count; ++u) {
+    UnitTimes times = timesOf(input, plan, int(u));
+    int host = hostOf(plan, int(u));
+    // What runs inside a unit makes one of its stages longer, no other.
+    slowest[host] += times.slowest;
+    if (!plan.units[u].inside) {
+      int vpp = plan.units[u].vpp;
+      double rest = shared && int(u) != input.model().pace ? 0 : times.whole;
+      fill += rest / vpp * double(times.stages - 1) / times.stages +
+              (shared ? 0 : times.slowest);
+      if (shared && int(u) != input.model().pace)
+        phased += times.whole * double(plan.microbatches);
+    }
+    item = std::max(item, largestItem(input, plan, int(u)));
+    reduce = std::max(reduce, reductionTime(input, plan, int(u)));
+    memory[host] += estimateMemory(
+        input, plan, plan.units[u],
+        shared && int(u) != input.model().pace ? plan.microbatches : inFlight);
+    if (!plan.units[u].inside)
+      inFlight = std::max<int64_t>(1, inFlight - plan.units[u].pp);
+  }
+  double total = 0;
+  for (size_t u = 0; u < count; ++u) {
+    total += memory[u];
+    if ((shared ? total : memory[u]) >
+        cluster.getMemory(nodeOf(input, plan, int(u))))
+      return INFINITY;
+  }
+  double uneven = input.cache->getUnevenness(
+      input.costs, input.batch, plan.microbatches,
+      plan.units[input.model().pace].dp, plan.assign != Assign::Given);
+  slowest[input.model().pace] *= uneven;
+  double steady = *std::max_element(slowest.begin(), slowest.end());
+  if (shared)
+    steady = slowest[input.model().pace];
+  // A third is left with split backwards, that is: at most.
+  if (StringRef(plan.schedule).starts_with("zb"))
+    fill /= 2;
+  // In bubbles a part of the others' work is free.
+  if (plan.schedule == "nested")
+    phased = std::max(0.0, phased - 0.7 * fill);
+  return fill + steady * double(plan.microbatches - 1) + phased + reduce + item;
+}
+
+} // namespace dt::plan

@@ -1,0 +1,309 @@
+//===- StepEdges.cpp - Messages and gradients of a plan's step ------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/sim/StepBuilder.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dt::plan {
+
+namespace {
+
+Time toTime(double seconds) { return Time(std::llround(seconds * 1e9)); }
+
+} // namespace
+
+double StepBuilder::nicsOf(int u) const {
+  const NodeKind &node = costs.cluster.nodes[nodeOf(u)];
+  const UnitPlan &unit = plan.units[hostOf(u)];
+  double devices = std::min<double>(node.devices, double(unit.tp) * unit.cp);
+  return std::max(1.0, double(node.nics) * devices / double(node.devices));
+}
+
+/// TP ranks send their rows on their own, over all NICs that the group has.
+StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
+                                      bool sameNode) const {
+  const Cluster &cluster = costs.cluster;
+  const UnitPlan &x = plan.units[hostOf(from)], &y = plan.units[hostOf(to)];
+  if (sameNode) {
+    double lanes = std::min(x.tp * x.cp, y.tp * y.cp);
+    return {0, cluster.nodes[nodeOf(from)].inside.time(bytes / lanes)};
+  }
+  Link link = cluster.pointToPoint(nodeOf(from), nodeOf(to), false, 1);
+  // The slower end's NICs, each at the slower kind's rate.
+  double nics = std::min(nicsOf(from), nicsOf(to));
+  return {bytes / (link.bandwidth * nics), link.latency};
+}
+
+void StepBuilder::addPipelineEdge(schedule::Problem &problem,
+                                  const Parts &parts, size_t s) {
+  const StageInfo &a = stages[s];
+  const UnitPlan &unit = plan.units[a.unit];
+  const Module &module = costs.model.modules[a.unit];
+  schedule::Edge edge;
+  edge.from = int(s);
+  edge.to = int(s + 1);
+  edge.gradient = module.hasBackward();
+  // The mean part: what a message of activations weighs.
+  Moments sum;
+  for (const Moments &part : parts.modules[a.unit].moments)
+    sum += part;
+  double count =
+      double(std::max<size_t>(1, parts.modules[a.unit].moments.size()));
+  const LayerKind &last =
+      module.kinds[module.layers[unit.cuts[a.index + 1] - 1]];
+  double bytes = last.output.at(sum * (1 / count));
+  const NodeKind &kind = costs.cluster.nodes[nodeOf(a.unit)];
+  // Stages are DP * TP ranks apart.
+  bool same = unit.getRanks() <= kind.devices &&
+              unit.firstRank % kind.devices + unit.getRanks() <= kind.devices;
+  Wire wire = unit.pp > 1 ? wireOf(a.unit, a.unit, bytes, same) : Wire{};
+  edge.latency = toTime(wire.total());
+  overhead.push_back(toTime(wire.latency));
+  problem.edges.push_back(std::move(edge));
+}
+
+void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
+                            const ModelEdge &edge) {
+  int from = lastStageOf(edge.from), to = firstStageOf(edge.to);
+  if (from == to)
+    return; // inside one stage
+  // The items that travel are the consumer's if it counts something else than
+  // samples, else the producer's.
+  bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
+  int carrier = toSamples ? edge.from : edge.to;
+  int opposite = carrier == edge.from ? edge.to : edge.from;
+  if (parts.modules[carrier].tokens.empty())
+    return addEvenBroker(problem, parts, edge, carrier);
+  const Parts::Items &items = parts.modules[carrier];
+  const Parts::Items &other = parts.modules[opposite];
+  // Owner's replica: of the sample in the other module, if that counts samples.
+  bool bySample = costs.model.modules[opposite].item == ItemKind::Sample;
+  std::vector<int32_t> replicaOf(other.owner.size(), 0);
+  if (bySample)
+    for (size_t i = 0; i < other.owner.size(); ++i)
+      replicaOf[other.owner[i]] = other.replica[i];
+  // (microbatch, from, to) in one number, then bytes: sorted and summed.
+  int64_t senders = parts.modules[edge.from].replicas,
+          receivers = parts.modules[edge.to].replicas;
+  std::vector<std::pair<int64_t, double>> pieces;
+  pieces.reserve(items.tokens.size());
+  for (size_t i = 0; i < items.tokens.size(); ++i) {
+    int64_t mine = items.replica[i];
+    int64_t theirs =
+        bySample ? replicaOf[items.owner[i]] : mine % other.replicas;
+    int64_t a = carrier == edge.from ? mine : theirs,
+            b = carrier == edge.from ? theirs : mine;
+    pieces.emplace_back((items.microbatch[i] * senders + a) * receivers + b,
+                        edge.bytes.at(Moments::of(items.tokens[i])));
+  }
+  std::sort(pieces.begin(), pieces.end());
+  schedule::Edge result;
+  result.from = from;
+  result.to = to;
+  result.gradient = costs.model.modules[edge.from].hasBackward();
+  // Of a class's messages the largest stands for all.
+  int64_t froms = classes[edge.from], tos = classes[edge.to];
+  std::vector<std::pair<int64_t, double>> messages;
+  for (size_t i = 0; i < pieces.size();) {
+    int64_t key = pieces[i].first;
+    double bytes = 0;
+    for (; i < pieces.size() && pieces[i].first == key; ++i)
+      bytes += pieces[i].second;
+    int64_t a = classOf(edge.from, key / receivers % senders),
+            b = classOf(edge.to, key % receivers),
+            k = key / receivers / senders;
+    messages.emplace_back((k * froms + a) * tos + b, -bytes);
+  }
+  if (fold)
+    std::sort(messages.begin(), messages.end());
+  for (size_t i = 0; i < messages.size(); ++i) {
+    int64_t key = messages[i].first;
+    if (i > 0 && messages[i - 1].first == key)
+      continue;
+    Wire wire = wireOf(edge.from, edge.to, -messages[i].second, isOneNode());
+    schedule::Route route;
+    route.microbatch = int(key / tos / froms);
+    route.from = int(key / tos % froms);
+    route.to = int(key % tos);
+    route.latency = toTime(wire.total());
+    result.routes.push_back(route);
+  }
+  if (result.routes.empty())
+    return;
+  overhead.push_back(
+      toTime(wireOf(edge.from, edge.to, 0, isOneNode()).latency));
+  problem.edges.push_back(std::move(result));
+}
+
+/// Without items: one message between each pair of classes, as large as an even
+/// share.
+void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
+                                const ModelEdge &edge, int carrier) {
+  schedule::Edge result;
+  result.from = lastStageOf(edge.from);
+  result.to = firstStageOf(edge.to);
+  result.gradient = costs.model.modules[edge.from].hasBackward();
+  const Parts::Items &items = parts.modules[carrier];
+  int64_t senders = plan.units[hostOf(edge.from)].dp,
+          receivers = plan.units[hostOf(edge.to)].dp;
+  for (int k = 0; k < parts.microbatches; ++k) {
+    Moments sum;
+    for (int r = 0; r < items.replicas; ++r)
+      sum += parts.get(carrier, k, r);
+    if (sum.empty())
+      continue;
+    double bytes = edge.bytes.at(sum) / double(std::max(senders, receivers));
+    schedule::Route route;
+    route.microbatch = k;
+    route.latency =
+        toTime(wireOf(edge.from, edge.to, bytes, isOneNode()).total());
+    for (int64_t a = 0; a < classes[edge.from]; ++a)
+      for (int64_t b = 0; b < classes[edge.to]; ++b) {
+        route.from = int(a);
+        route.to = int(b);
+        result.routes.push_back(route);
+      }
+  }
+  if (result.routes.empty())
+    return;
+  overhead.push_back(
+      toTime(wireOf(edge.from, edge.to, 0, isOneNode()).latency));
+  problem.edges.push_back(std::move(result));
+}
+
+void StepBuilder::addEdges(schedule::Problem &problem, const Parts &parts) {
+  overhead.clear();
+  edgeItems.clear();
+  for (size_t s = 0; s + 1 < stages.size(); ++s)
+    if (stages[s].unit == stages[s + 1].unit)
+      addPipelineEdge(problem, parts, s);
+  for (const ModelEdge &edge : costs.model.edges) {
+    bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
+    Moments sum;
+    for (const Moments &part :
+         parts.modules[toSamples ? edge.from : edge.to].moments)
+      sum += part;
+    edgeItems.push_back(sum);
+    addBroker(problem, parts, edge);
+  }
+}
+
+/// Gradients of each pipeline position over its replicas, then the optimizer.
+void StepBuilder::addReductions(EngineOptions &engine) const {
+  engine.optimizer.assign(ranks, 0);
+  for (const UnitPlan &unit : plan.units) {
+    int u = unit.module;
+    const Module &module = costs.model.modules[u];
+    if (!module.trainable)
+      continue;
+    const UnitPlan &host = plan.units[hostOf(u)];
+    const ModuleCost &cost = costs.get(nodeOf(u), u);
+    const DeviceKind &device = costs.cluster.getDevice(nodeOf(u));
+    Group group =
+        costs.cluster.getGroup(nodeOf(u), host.dp * host.cp, int64_t(host.tp));
+    for (int position = 0; position < host.pp; ++position) {
+      double parameters = 0;
+      if (unit.inside) {
+        int at = firstStageOf(u) - stageBase[hostOf(u)];
+        if (at % host.pp != position)
+          continue;
+        parameters = module.getParameters();
+      } else {
+        for (int v = 0; v < unit.vpp; ++v)
+          parameters += cost.parameters(unit.cuts[v * unit.pp + position],
+                                        unit.cuts[v * unit.pp + position + 1]);
+      }
+      parameters /= host.tp;
+      double gradients = parameters * module.gradientBytes;
+      double time = unit.zero ? costs.cluster.reduceScatter(group, gradients) +
+                                    costs.cluster.allGather(
+                                        group, parameters * module.weightBytes)
+                              : costs.cluster.allReduce(group, gradients);
+      double own = unit.zero ? parameters / double(host.dp) : parameters;
+      double update = own *
+                      (module.gradientBytes + module.weightBytes +
+                       2 * module.optimizerBytes) /
+                      (device.bandwidth * device.stream);
+      Reduction reduction;
+      reduction.name = module.name;
+      reduction.duration = toTime(time);
+      reduction.stages = unit.inside ? std::vector<int>{firstStageOf(u)}
+                                     : stagesOf(unit, position);
+      for (int64_t r = 0; r < classes[hostOf(u)]; ++r)
+        for (int rank : ranksOf(hostOf(u), position, r)) {
+          reduction.ranks.push_back(rank);
+          engine.optimizer[rank] += toTime(update);
+        }
+      engine.reductions.push_back(std::move(reduction));
+    }
+  }
+}
+
+EngineOptions StepBuilder::getEngineOptions(const schedule::Problem &problem,
+                                            bool links) const {
+  EngineOptions engine;
+  addReductions(engine);
+  const Cluster &cluster = costs.cluster;
+  const NodeKind &first = cluster.nodes.front();
+  engine.barrier = toTime(
+      2 * std::ceil(std::log2(double(std::max<int64_t>(2, plan.ranks)))) *
+      first.network.latency);
+  if (plan.ranks == 1)
+    engine.barrier = 0;
+  // Where ranks share the cores of their node.
+  if (first.cores > 0) {
+    int64_t perNode = std::max<int64_t>(1, first.devices / grain);
+    for (int64_t begin = 0; begin < ranks; begin += perNode) {
+      EngineOptions::Cores cores;
+      cores.cores = first.cores;
+      for (int64_t r = begin; r < std::min<int64_t>(begin + perNode, ranks);
+           ++r)
+        cores.ranks.push_back(int(r));
+      engine.cores.push_back(std::move(cores));
+    }
+  }
+  // Replicas of a folded problem would queue for NICs of their own.
+  if (links && !fold && !isOneNode())
+    addNics(engine);
+  return engine;
+}
+
+/// A NIC of its own for as many devices as share one; a TP group sends from
+/// the NIC of its first device, for the time that all of its NICs need.
+void StepBuilder::addNics(EngineOptions &engine) const {
+  const Cluster &cluster = costs.cluster;
+  engine.nic.assign(ranks, -1);
+  for (const StageInfo &info : stages) {
+    const UnitPlan &unit = plan.units[info.unit];
+    for (int64_t r = 0; r < classes[info.unit]; ++r)
+      for (int rank : ranksOf(info.unit, info.index % unit.pp, r)) {
+        int64_t device = shared
+                             ? rank * grain
+                             : planRankOf(info.unit, info.index % unit.pp, r);
+        engine.nic[rank] = int(nicOfDevice(cluster, device));
+      }
+  }
+  engine.nics = int(nicOfDevice(cluster, cluster.getNumDevices() - 1)) + 1;
+  engine.overhead = overhead;
+}
+
+int64_t StepBuilder::nicOfDevice(const Cluster &cluster, int64_t device) {
+  int64_t before = 0;
+  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const NodeKind &node = cluster.nodes[i];
+    int64_t here = cluster.getNumDevices(int(i));
+    if (device < here)
+      return before + device / node.devices * node.nics +
+             device % node.devices * node.nics / node.devices;
+    device -= here;
+    before += int64_t(node.count) * node.nics;
+  }
+  return before;
+}
+
+} // namespace dt::plan
