@@ -87,9 +87,6 @@ void Layout::prepare(const std::string &where) {
     partStride[d - 1] = partStride[d] * partShape[d];
     wholeStride[d - 1] = wholeStride[d] * wholeShape[d];
   }
-  flat = partShape.size();
-  while (flat > 0 && partShape[flat - 1] == wholeShape[flat - 1])
-    --flat;
   pieces.resize(partShape.size());
   for (size_t d = 0; d < partShape.size(); ++d)
     for (int64_t i = 0; i < partShape[d]; ++i) {
@@ -103,6 +100,15 @@ void Layout::prepare(const std::string &where) {
       else
         list.push_back({i, at, 1});
     }
+  // A cut of a padded dim may give its length in files again: look at places.
+  auto same = [&](size_t d) {
+    return partShape[d] == wholeShape[d] &&
+           (partShape[d] == 0 ||
+            (pieces[d].size() == 1 && pieces[d][0].count == partShape[d]));
+  };
+  flat = partShape.size();
+  while (flat > 0 && same(flat - 1))
+    --flat;
 }
 
 /// The part's elements [begin, end) that lie below index prefix (part, whole).

@@ -41,7 +41,7 @@ public:
   int64_t wholeElements() const { return count(wholeShape); }
   int64_t partElements() const { return count(partShape); }
   /// Neither cut nor padded.
-  bool identity() const { return partShape == wholeShape; }
+  bool identity() const { return flat == 0; }
 
   /// Elements next to each other in the part and in the whole.
   struct Run {

@@ -110,7 +110,8 @@ std::vector<uint64_t> expectedMessages(const ProgramInfo &program,
 
 TrafficReport::TrafficReport(const Trainer &trainer, std::string path)
     : trainer(trainer), path(std::move(path)),
-      expected(2 * trainer.program().edges.size) {}
+      expected(2 * trainer.program().edges.size),
+      before(trainer.comm().traffic()) {}
 
 void TrafficReport::addStep(const Batch &batch) {
   if (path.empty())
@@ -127,8 +128,11 @@ void TrafficReport::write() {
     return;
   nlohmann::json mine = {{"expected", expected},
                          {"traffic", nlohmann::json::object()}};
-  for (auto &[label, counted] : trainer.comm().traffic())
-    mine["traffic"][label] = {counted.bytes, counted.calls};
+  for (auto &[label, counted] : trainer.comm().traffic()) {
+    const Traffic &start = before[label];
+    mine["traffic"][label] = {counted.bytes - start.bytes,
+                              counted.calls - start.calls};
+  }
   std::vector<std::string> all = trainer.comm().allGatherText(mine.dump());
   onFirstRank(trainer.comm(), {}, [&] {
     std::vector<uint64_t> wanted(expected.size());

@@ -21,7 +21,7 @@ std::vector<uint64_t> expectedMessages(const ProgramInfo &program,
                                        const Placement &placement,
                                        const Batch &batch);
 
-/// Sums over ranks and steps. File: {"steps": n, "edges": [{"edge": "a.x ->
+/// Sums over ranks and steps, from its construction on. File: {"steps": n, "edges": [{"edge": "a.x ->
 /// b.y", "direction": "forward" | "gradient", "bytes", "messages",
 /// "expected"}], "collectives": {label: {"bytes", "calls"}}}.
 class TrafficReport {
@@ -37,6 +37,7 @@ private:
   std::string path;
   int64_t steps = 0;
   std::vector<uint64_t> expected;
+  std::map<std::string, Traffic> before;
 };
 
 } // namespace dt::rt

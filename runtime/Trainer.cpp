@@ -310,6 +310,8 @@ void Trainer::runRows(const Batch &batch, int64_t step,
   for (const TaskRow &row : info.ranks[size_t(places.rank())].rows) {
     double wait = now();
     watch.enters(number, true);
+    if (ranks.size() > 1)
+      transfers->poll();
     if (row.kind != TaskKind::Denominator && !seeded) {
       seeds = scalars->makeSeeds();
       seeded = true;
@@ -324,8 +326,6 @@ void Trainer::runRows(const Batch &batch, int64_t step,
       device::synchronize();
     watch.rowDone(number++, row, part,
                   {wait, begin, now(), threadSeconds() - cpu, sent});
-    if (ranks.size() > 1)
-      transfers->poll();
   }
   watch.enters(-1, true);
   if (!seeded)
@@ -359,7 +359,10 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
   }
   if (observer)
     observer->enters(-1, true);
+  double begin = now();
   scalars->agree(batch.hash, failure);
+  if (observer)
+    observer->exchanged(now() - begin, 0);
   for (size_t m = 0; m < info.modules.size; ++m)
     if (places.at(m).runs())
       device::zero(memory.at(m).gradients, info.modules[m].trainableBytes);

@@ -65,7 +65,8 @@ public:
   /// null for rows that run no function of a module.
   virtual void rowDone(int32_t /*number*/, const TaskRow & /*row*/,
                        const Part * /*part*/, const RowTime & /*time*/) {}
-  /// After the rows: seconds of waiting for other ranks, CPU seconds of work.
+  /// Before and after the rows: seconds of waiting for other ranks, CPU seconds
+  /// of work.
   virtual void exchanged(double /*wait*/, double /*cpu*/) {}
   /// Gradients are complete (each element on the rank that owns it), the
   /// optimizer has not run.

@@ -49,9 +49,9 @@ private:
 std::vector<SmallPlan> plans() {
   std::vector<SmallPlan> fit;
   for (int32_t zero : {0, 1})
-    for (SmallPlan plan :
-         {SmallPlan{2, 1, 2}, SmallPlan{3, 1}, SmallPlan{1, 3}, SmallPlan{2, 2},
-          SmallPlan{1, 2}, SmallPlan{2, 1}, SmallPlan{1, 1, 2}})
+    for (SmallPlan plan : {SmallPlan{2, 1, 2}, SmallPlan{3, 1}, SmallPlan{1, 3},
+                           SmallPlan{2, 2}, SmallPlan{1, 2}, SmallPlan{2, 1},
+                           SmallPlan{1, 1, 2}, SmallPlan{1, 1}})
       if (plan.zero = zero; plan.ranks() == ranks().size())
         fit.push_back(plan);
   return fit;
@@ -134,7 +134,7 @@ TEST(RanksTrain, LossesAreThoseOfOneProcess) {
   SharedFolder folder;
   std::vector<double> wanted = reference(8);
   for (const SmallPlan &plan : plans())
-    for (int64_t micro : {1, 2, 4, 6}) {
+    for (int64_t micro : {1, 4}) {
       std::vector<double> losses = train(plan, folder, steps(8), micro);
       ASSERT_EQ(losses.size(), wanted.size());
       for (size_t i = 0; i < losses.size(); ++i)
@@ -147,6 +147,7 @@ TEST(RanksTrain, ResumesUnderAnyPlan) {
   SharedFolder folder;
   std::vector<double> wanted = reference(8);
   std::vector<SmallPlan> all = plans();
+  ASSERT_FALSE(all.empty()) << "no plan for this number of ranks";
   for (size_t i = 0; i < all.size(); ++i) {
     Options options = steps(8);
     std::vector<double> straight = train(all[i], folder, options);
@@ -175,6 +176,7 @@ TEST(RanksTrain, ResumesUnderAnyPlan) {
 TEST(RanksTrain, ConversionKeepsBits) {
   SharedFolder folder;
   std::vector<SmallPlan> all = plans();
+  ASSERT_FALSE(all.empty()) << "no plan for this number of ranks";
   Options options = steps(3);
   options.checkpoint = folder / "a";
   train(all[0], folder, options);
