@@ -290,6 +290,7 @@ struct Watch {
   Watch(const ProgramInfo &program, double stall) {
     if (launchedRanks() == 1)
       return;
+    std::signal(SIGUSR2, SIG_IGN); // that the launcher is gone is seen anyway
     board = std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
     board->begin(0, -1);
     board->wait(true);

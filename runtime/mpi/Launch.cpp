@@ -23,6 +23,7 @@
 
 #ifdef __linux__
 #include <sched.h>
+#include <sys/prctl.h>
 #endif
 
 namespace dt::rt {
@@ -103,10 +104,15 @@ void passOn(int) {
 }
 
 [[noreturn]] void becomeLauncher(const std::string &mpirun,
-                                 std::vector<char *> &arguments) {
-  // The ranks see when the launcher is gone, say so and end, and with them
-  // mpirun; a signal to mpirun would end them before they have.
+                                 std::vector<char *> &arguments, pid_t parent) {
   ::setpgid(0, 0);
+#ifdef __linux__
+  // When the launcher is gone mpirun hands this signal on, and ranks end by it;
+  // but those with a watchdog ignore it, say what happened and end then.
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
+  if (::getppid() != parent)
+    ::_exit(1);
+#endif
   // A process in the background must not read the terminal.
   int null = ::open("/dev/null", O_RDONLY);
   if (null >= 0)
@@ -153,6 +159,7 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   arguments.push_back(nullptr);
 
+  pid_t parent = ::getpid();
   announceLauncher();
   launcher = signalled = 0;
   auto interrupt = std::signal(SIGINT, passOn);
@@ -161,7 +168,7 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   if (child == 0) {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
-    becomeLauncher(mpirun, arguments);
+    becomeLauncher(mpirun, arguments, parent);
   }
   if (child < 0)
     throw Error(flag + "cannot start mpirun: " + std::strerror(errno));
