@@ -7,10 +7,12 @@
 #include "runtime/Status.h"
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
@@ -26,7 +28,13 @@ struct alignas(64) StatusBoard::Cell {
   std::atomic<int32_t> pid, flags; ///< flags: 1 left, 2 waiting
   std::atomic<uint64_t> task;      ///< step << 24 | row + 1
   std::atomic<uint64_t> progress;
-  std::atomic<int32_t> reported; ///< of cell 0: the line has been printed
+  std::atomic<int32_t> reported; ///< of cell 0: somebody has the word
+};
+
+/// Behind the cells.
+struct StatusBoard::Text {
+  std::atomic<int32_t> length; ///< of what is left for the launcher
+  char line[1020];
 };
 
 namespace {
@@ -57,16 +65,39 @@ bool readStat(int pid, char &state, unsigned long long &start) {
 }
 
 /// A process number may be used again; with its start time it is unique.
-std::string boardName() {
+std::string uniqueName(int pid) {
   char state = 0;
   unsigned long long start = 0;
-  int parent = ::getppid();
-  readStat(parent, state, start);
-  return "/dev/shm/disttrain-" + std::to_string(::getuid()) + "-" +
-         std::to_string(parent) + "-" + std::to_string(start);
+  readStat(pid, state, start);
+  return std::to_string(pid) + "-" + std::to_string(start);
+}
+
+constexpr const char *launcherVariable = "DT_LAUNCHER";
+
+void print(const std::string &line) {
+  std::string text = line + "\n";
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0)
+    return; // nobody listens
 }
 
 } // namespace
+
+void announceLauncher() {
+  ::setenv(launcherVariable, uniqueName(::getpid()).c_str(), 1);
+}
+
+bool hasLauncher() { return ::getenv(launcherVariable); }
+
+bool isLauncherGone() {
+  const char *name = ::getenv(launcherVariable);
+  return name && (uniqueName(std::atoi(name)) != name ||
+                  stateOf(std::atoi(name)) == ProcessState::Gone);
+}
+
+std::string StatusBoard::nameFor(int parent) {
+  return "/dev/shm/disttrain-" + std::to_string(::getuid()) + "-" +
+         uniqueName(parent);
+}
 
 ProcessState stateOf(int pid) {
   char state = 0;
@@ -78,11 +109,11 @@ ProcessState stateOf(int pid) {
 }
 
 StatusBoard::StatusBoard(int rank, int ranks)
-    : StatusBoard(boardName(), rank, ranks) {}
+    : StatusBoard(nameFor(::getppid()), rank, ranks) {}
 
 StatusBoard::StatusBoard(const std::string &name, int rank, int ranks)
-    : path(name), bytes(sizeof(Cell) * size_t(ranks)), self(rank),
-      count(ranks) {
+    : path(name), bytes(sizeof(Cell) * size_t(ranks) + sizeof(Text)),
+      self(rank), count(ranks) {
   int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                     S_IRUSR | S_IWUSR);
   if (file < 0 || ::ftruncate(file, off_t(bytes)) != 0)
@@ -91,6 +122,8 @@ StatusBoard::StatusBoard(const std::string &name, int rank, int ranks)
   ::close(file);
   if (memory == MAP_FAILED)
     throw Error(path + ": " + std::strerror(errno));
+  if (self < 0)
+    return; // who only reads
   Cell &cell = cells()[self];
   cell.task.store(0);
   cell.flags.store(0);
@@ -105,6 +138,10 @@ StatusBoard::~StatusBoard() {
 
 StatusBoard::Cell *StatusBoard::cells() const {
   return static_cast<Cell *>(memory);
+}
+
+StatusBoard::Text *StatusBoard::text() const {
+  return reinterpret_cast<Text *>(cells() + count);
 }
 
 void StatusBoard::begin(int64_t step, int32_t row) {
@@ -125,6 +162,32 @@ void StatusBoard::leave() { cells()[self].flags.store(left); }
 bool StatusBoard::claimReport() {
   int32_t no = 0;
   return cells()[0].reported.compare_exchange_strong(no, 1);
+}
+
+void StatusBoard::report(const std::string &line) {
+  if (!claimReport())
+    return;
+  if (!hasLauncher() || isLauncherGone())
+    return print(line);
+  size_t length = std::min(line.size(), sizeof(Text::line));
+  std::memcpy(text()->line, line.data(), length);
+  text()->length.store(int32_t(length));
+}
+
+std::string StatusBoard::takeReport(const std::string &name, int ranks) {
+  if (::access(name.c_str(), R_OK | W_OK) != 0)
+    return {};
+  StatusBoard board(name, -1, ranks);
+  if (int32_t length = board.text()->length.load(); length > 0)
+    return {board.text()->line, size_t(length)};
+  for (int rank = 0; rank < ranks; ++rank) {
+    Record record = board.read(rank);
+    if (!record.left)
+      return "error: rank " + std::to_string(rank) +
+             (record.pid ? " ended at step " + std::to_string(record.step)
+                         : " ended before it began");
+  }
+  return {};
 }
 
 StatusBoard::Record StatusBoard::read(int rank) const {
@@ -159,19 +222,15 @@ void Watchdog::watch() {
   // Asleep in short naps, so that the destructor does not wait.
   for (int nap = 0; !stop; ++nap) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    if (nap % 10 == 9)
+    if (nap % 4 == 3)
       check();
   }
 }
 
 void Watchdog::fail(int rank, const char *what) {
-  if (board.claimReport()) {
-    StatusBoard::Record record = board.read(rank);
-    std::string line =
-        "error: " + describe(rank, record.step, record.row) + " " + what + "\n";
-    if (::write(STDERR_FILENO, line.data(), line.size()) < 0)
-      ::_exit(exitAfterFault);
-  }
+  StatusBoard::Record record = board.read(rank);
+  board.report("error: " + describe(rank, record.step, record.row) + " " +
+               what);
   // A rank that is stopped cannot end itself.
   for (int r = 0; r < board.ranks(); ++r) {
     StatusBoard::Record record = board.read(r);
@@ -185,7 +244,7 @@ void Watchdog::fail(int rank, const char *what) {
 void Watchdog::check() {
   if (stop)
     return;
-  if (::getppid() != parent)
+  if (::getppid() != parent || isLauncherGone())
     fail(board.rank(), "ends: its launcher is gone");
   for (int r = 0; r < board.ranks(); ++r) {
     StatusBoard::Record record = board.read(r);
@@ -201,7 +260,7 @@ void Watchdog::check() {
 /// works for too long at one task.
 void Watchdog::checkStall() {
   double now = seconds();
-  int suspect = -1;
+  int silent = -1;
   for (int r = 0; r < board.ranks(); ++r) {
     StatusBoard::Record record = board.read(r);
     if (record.progress != lastProgress[r] || !record.pid || record.left) {
@@ -212,13 +271,11 @@ void Watchdog::checkStall() {
       continue;
     if (r != board.rank() && stateOf(record.pid) == ProcessState::Stopped)
       fail(r, "was stopped");
-    if (!record.waiting && suspect < 0)
-      suspect = r;
+    if (!record.waiting && silent < 0)
+      silent = r;
   }
-  // Others may hang in a collective with one that was stopped, so that is
-  // looked for first.
-  if (suspect >= 0)
-    fail(suspect, "makes no progress");
+  if (silent >= 0)
+    fail(silent, "makes no progress");
 }
 
 } // namespace dt::rt

@@ -45,8 +45,12 @@ public:
   void wait(bool waiting);
   /// This rank ends as it should; from now on it may vanish.
   void leave();
-  /// True for the first caller on the node: it may print the one line.
+  /// True for the first caller on the node: it has the word.
   bool claimReport();
+  /// Says the one line, "error: …", if nobody has said one: leaves it to the
+  /// launcher that this program started itself with (announceLauncher), which
+  /// prints it when mpirun has ended, else prints it.
+  void report(const std::string &line);
 
   int rank() const { return self; }
   int ranks() const { return count; }
@@ -61,14 +65,29 @@ public:
   };
   Record read(int rank) const;
 
+  /// For the launcher: the board of the ranks whose parent is `parent`.
+  static std::string nameFor(int parent);
+  /// What the launcher is to say of ranks that have ended with an error: the
+  /// line that one of them left, else who never began or did not leave. Removes
+  /// the board.
+  static std::string takeReport(const std::string &name, int ranks);
+
 private:
   struct Cell;
+  struct Text;
   Cell *cells() const;
+  Text *text() const;
   std::string path;
   void *memory = nullptr;
   size_t bytes = 0;
   int self, count;
 };
+
+/// Ranks that are started now know this process as their launcher.
+void announceLauncher();
+/// Whether a launcher was announced to this rank, and whether it is gone.
+bool hasLauncher();
+bool isLauncherGone();
 
 /// What a process is found to be: running, stopped by a signal, or gone (also
 /// a zombie).
@@ -86,9 +105,11 @@ public:
   Watchdog(StatusBoard &board, Describe describe, double stall);
   ~Watchdog();
 
+  /// Ends the process if a rank has failed.
+  void check();
+
 private:
   void watch();
-  void check();
   void checkStall();
   [[noreturn]] void fail(int rank, const char *what);
 

@@ -284,12 +284,13 @@ std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
          nameOf(program.ranks[size_t(rank)].rows[size_t(row)], program);
 }
 
-/// The status board of several ranks; nothing for one.
+/// The status board of several ranks, from before they know each other; nothing
+/// for one.
 struct Watch {
-  Watch(const ProgramInfo &program, const Comm &comm, double stall) {
-    if (comm.size() == 1)
+  Watch(const ProgramInfo &program, double stall) {
+    if (launchedRanks() == 1)
       return;
-    board = std::make_unique<StatusBoard>(comm.rank(), comm.size());
+    board = std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
     board->begin(0, -1);
     board->wait(true);
     dog = std::make_unique<Watchdog>(
@@ -299,8 +300,16 @@ struct Watch {
         },
         stall);
   }
-  /// Whether this rank is the one to say what went wrong.
-  bool speaks() const { return !board || board->claimReport(); }
+  /// Says what went wrong, unless it is that another rank is gone.
+  void say(const std::exception &e) {
+    if (dog)
+      dog->check();
+    std::string line = std::string("error: ") + e.what();
+    if (board)
+      return board->report(line);
+    std::fprintf(stderr, "%s\n", line.c_str());
+    std::fflush(stderr);
+  }
   void leave() {
     if (board)
       board->leave();
@@ -313,28 +322,23 @@ struct Watch {
 /// has it speaks and takes the others down.
 int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks) {
+  Watch watch(program, options.stall);
   std::unique_ptr<Comm> comm = Comm::start();
-  Watch watch(program, *comm, options.stall);
-  auto say = [](const std::exception &e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
-    std::fflush(stderr);
-  };
   int code = 0;
   try {
     runTraining(program, directory, options, *comm, hooks, watch.board.get());
   } catch (const CommonError &e) {
     if (comm->rank() == 0)
-      say(e);
+      watch.say(e);
     code = 1;
   } catch (const std::exception &e) { // also bad_alloc, filesystem
-    if (watch.speaks())
-      say(e);
+    watch.say(e);
     if (comm->size() > 1)
       comm->abort(1);
     return 1;
   }
-  watch.leave();
   comm->finish();
+  watch.leave();
   return code;
 }
 

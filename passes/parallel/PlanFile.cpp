@@ -26,8 +26,8 @@ using models::OrderedJson;
 
 namespace {
 
-/// More ranks, stages or microbatches than this are a mistake in a file.
-constexpr int64_t kMost = int64_t(1) << 20;
+/// More ranks, microbatches or stages than this are a mistake in a file.
+constexpr int64_t kMost = int64_t(1) << 20, kMostStages = 1024;
 
 constexpr StringRef kTopKeys[] = {
     "version", "recipe_hash",   "ranks",     "microbatches", "pace",
@@ -143,12 +143,15 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
     entry.ranks = rankList(json.at("ranks"));
   if (json.has("rows_max"))
     for (auto &[kind, rows] : json.at("rows_max").entries())
-      entry.rowsMax[kind] = rows.integer(1);
+      entry.rowsMax[kind] = count(rows);
   static constexpr StringRef saves[] = {"vjp", "all", "none"};
   if (json.has("save"))
     entry.save = saves[json.at("save").choice(saves)].str();
   if (json.has("sequence_parallel"))
     entry.sequenceParallel = json.at("sequence_parallel").flag();
+  if (json.ok() && entry.getNumStages() > kMostStages)
+    json.fail("expected at most " + Twine(kMostStages) +
+              " stages, not pp * vpp = " + Twine(entry.getNumStages()));
   if (json.has("stages"))
     stages(json.at("stages"), entry);
   // Saying nothing is better than doing something else.

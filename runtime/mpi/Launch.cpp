@@ -7,10 +7,12 @@
 
 #include "runtime/mpi/Launch.h"
 #include "runtime/Error.h"
+#include "runtime/Status.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -21,7 +23,6 @@
 
 #ifdef __linux__
 #include <sched.h>
-#include <sys/prctl.h>
 #endif
 
 namespace dt::rt {
@@ -107,13 +108,10 @@ void passOn(int) {
 }
 
 [[noreturn]] void becomeLauncher(const std::string &mpirun,
-                                 std::vector<char *> &arguments, pid_t parent) {
+                                 std::vector<char *> &arguments) {
+  // The ranks see when the launcher is gone, say so and end, and with them
+  // mpirun; a signal to mpirun would end them before they have.
   ::setpgid(0, 0);
-#ifdef __linux__
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent)
-    ::_exit(1);
-#endif
   // A process in the background must not read the terminal.
   int null = ::open("/dev/null", O_RDONLY);
   if (null >= 0)
@@ -160,7 +158,7 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   arguments.push_back(nullptr);
 
-  pid_t parent = ::getpid();
+  announceLauncher();
   launcher = signalled = 0;
   auto interrupt = std::signal(SIGINT, passOn);
   auto terminate = std::signal(SIGTERM, passOn);
@@ -168,11 +166,12 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   if (child == 0) {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
-    becomeLauncher(mpirun, arguments, parent);
+    becomeLauncher(mpirun, arguments);
   }
   if (child < 0)
     throw Error(flag + "cannot start mpirun: " + std::strerror(errno));
   launcher = child;
+  std::string board = StatusBoard::nameFor(child);
   if (signalled) // between the two lines above
     ::kill(child, SIGTERM);
   int status = 0;
@@ -181,6 +180,12 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   launcher = 0;
   std::signal(SIGINT, interrupt);
   std::signal(SIGTERM, terminate);
+  std::string report = StatusBoard::takeReport(board, ranks);
+  if (WIFSIGNALED(status))
+    report =
+        "error: mpirun was ended by signal " + std::to_string(WTERMSIG(status));
+  if (status && !report.empty())
+    std::fprintf(stderr, "%s\n", report.c_str());
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
