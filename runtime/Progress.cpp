@@ -6,9 +6,11 @@
 
 #include "runtime/Progress.h"
 #include "runtime/Error.h"
+#include "runtime/mpi/Launch.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -67,7 +69,9 @@ std::ofstream openForWriting(const std::string &path, bool append) {
 Progress::Progress(const ProgramInfo &program, int64_t first, int64_t total,
                    double every)
     : program(program), first(first), total(total), every(every), start(now()),
-      recentTime(start), recentStep(first), terminal(::isatty(STDOUT_FILENO)) {}
+      recentTime(start), recentStep(first),
+      terminal(::isatty(STDOUT_FILENO) &&
+               (!isLaunched() || std::getenv("DT_TERMINAL"))) {}
 
 std::string Progress::text(int64_t step, const StepResult &result,
                            double time) const {

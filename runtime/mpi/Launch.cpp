@@ -89,6 +89,11 @@ void setEnvironment(int ranks, int threads) {
       {"OMPI_MCA_orte_execute_quiet", "1"}};
   for (auto &setting : settings)
     ::setenv(setting[0], setting[1], 0);
+  // mpirun gives ranks a terminal of its own, whatever ours is.
+  if (::isatty(STDOUT_FILENO))
+    ::setenv("DT_TERMINAL", "1", 1);
+  else
+    ::unsetenv("DT_TERMINAL");
   std::string share = std::to_string(std::max(1, usableCores() / ranks));
   if (threads == 0)
     ::setenv("OMP_NUM_THREADS", share.c_str(), 0);
