@@ -9,14 +9,23 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace llvm;
 
 namespace dt::plan {
 
-ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module)
+ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
+                       const Profile *profile)
     : cluster(cluster), device(cluster.getDevice(node)), description(module),
-      node(node) {
+      node(node), profile(profile) {
+  // A profile of another device says nothing about this one.
+  bool here =
+      profile && (profile->device.empty() || profile->device == device.name);
+  for (const LayerKind &kind : module.kinds) {
+    profiles.push_back(here ? profile->find(module.name, kind.name) : nullptr);
+    measured |= profiles.back() != nullptr;
+  }
   auto it = device.flops.find(module.precision);
   peakFlops = it == device.flops.end() ? 0 : it->second;
 }
@@ -77,8 +86,80 @@ double ModuleCost::exchange(const LayerKind &kind, const CostOptions &options,
   return seconds;
 }
 
+namespace {
+
+/// Measured over modelled time at a part: interpolated over the tokens'
+/// logarithm between points, the nearest point's outside them.
+template <typename Ratio>
+double interpolate(const std::vector<ProfilePoint> &points, double tokens,
+                   Ratio ratio) {
+  if (tokens <= points.front().tokens)
+    return ratio(points.front());
+  if (tokens >= points.back().tokens)
+    return ratio(points.back());
+  size_t i = 1;
+  while (points[i].tokens < tokens)
+    ++i;
+  const ProfilePoint &a = points[i - 1], &b = points[i];
+  double share = std::log(tokens / a.tokens) / std::log(b.tokens / a.tokens);
+  return ratio(a) * (1 - share) + ratio(b) * share;
+}
+
+} // namespace
+
 Times ModuleCost::layer(int index, const CostOptions &options,
                         const Moments &part) const {
+  Times times = modelled(index, options, part);
+  if (part.empty() || !profiles[index])
+    return times;
+  // The nearest measured TP: the largest up to this one, else the smallest.
+  const auto &all = profiles[index]->points;
+  auto it = all.upper_bound(options.tp);
+  if (it != all.begin())
+    --it;
+  CostOptions as = options;
+  as.tp = it->first;
+  as.cp = as.ep = 1;
+  as.save = profile->save;
+  // What the model says nothing about is taken to grow with tokens.
+  auto scale = [&](double &value, double now, auto measuredOf, auto modelOf) {
+    bool blind = now <= 0;
+    double ratio =
+        interpolate(it->second, part.tokens, [&](const ProfilePoint &point) {
+          double model = modelOf(modelled(index, as, point.getPart()));
+          return blind || model <= 0 ? measuredOf(point) / point.tokens
+                                     : measuredOf(point) / model;
+        });
+    value = blind ? ratio * part.tokens : ratio * now;
+    return blind ? 1.0 : ratio;
+  };
+  CostOptions here = options;
+  here.save = profile->save;
+  Times base = modelled(index, here, part), result = times;
+  double forward = scale(
+      result.forward, times.forward,
+      [](const ProfilePoint &p) { return p.forward; },
+      [](const Times &t) { return t.forward; });
+  if (!description.hasBackward())
+    return result;
+  scale(
+      result.input, base.input,
+      [](const ProfilePoint &p) { return p.backward; },
+      [](const Times &t) { return t.input; });
+  // What another saved set does again costs as much as it did forward.
+  result.again = forward * times.again;
+  result.input =
+      std::max(0.0, result.input + forward * (times.again - base.again));
+  if (description.trainable)
+    scale(
+        result.weight, times.weight,
+        [](const ProfilePoint &p) { return p.weight; },
+        [](const Times &t) { return t.weight; });
+  return result;
+}
+
+Times ModuleCost::modelled(int index, const CostOptions &options,
+                           const Moments &part) const {
   Times times;
   if (part.empty())
     return times;

@@ -15,6 +15,7 @@
 
 #include "passes/plan/Cluster.h"
 #include "passes/plan/Model.h"
+#include "passes/plan/Profile.h"
 
 namespace dt::plan {
 
@@ -54,7 +55,9 @@ struct CostOptions {
 /// Costs of one module on one kind of node.
 class ModuleCost {
 public:
-  ModuleCost(const Cluster &cluster, int node, const Module &module);
+  /// With a profile, its times are used where it has the layer.
+  ModuleCost(const Cluster &cluster, int node, const Module &module,
+             const Profile *profile = nullptr);
 
   /// Times of one layer of a kind; nothing for a part without items.
   Times layer(int kind, const CostOptions &options, const Moments &part) const;
@@ -83,7 +86,12 @@ public:
 
   const Module &getModule() const { return description; }
 
+  /// Whether all, some or no layers' times are measured.
+  bool isMeasured() const { return measured; }
+
 private:
+  Times modelled(int kind, const CostOptions &options,
+                 const Moments &part) const;
   double opTime(const Op &op, const CostOptions &options,
                 const Moments &part) const;
   double exchange(const LayerKind &kind, const CostOptions &options,
@@ -96,6 +104,9 @@ private:
   const Module &description;
   int node;
   double peakFlops = 0;
+  const Profile *profile;
+  std::vector<const LayerProfile *> profiles; ///< by kind, null: modelled
+  bool measured = false;
 };
 
 /// Error if the device has no rate for a module's precision.

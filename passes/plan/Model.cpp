@@ -121,6 +121,16 @@ Error Model::check() const {
   return Error::success();
 }
 
+void spreadGradients(Model &model) {
+  for (Module &module : model.modules)
+    module.inputGradient = false;
+  // As many rounds as a path may have edges.
+  for (size_t round = 0; round < model.modules.size(); ++round)
+    for (const ModelEdge &edge : model.edges)
+      if (model.modules[edge.from].hasBackward())
+        model.modules[edge.to].inputGradient = true;
+}
+
 double Model::getFlops(int index, const Moments &part) const {
   const Module &module = modules[index];
   double sum = 0;

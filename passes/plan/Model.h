@@ -136,6 +136,16 @@ struct Model {
   double getFlops(int module, const Moments &part) const;
 };
 
+/// Sets inputGradient of all modules: a gradient must reach whatever is trained
+/// in front of them.
+void spreadGradients(Model &model);
+
+/// docs/plan-model.schema.json; printModel() and parseModel() are inverse. The
+/// model has passed check(). `file` is for messages.
+llvm::Expected<Model> parseModel(llvm::StringRef json, llvm::StringRef file);
+llvm::Expected<Model> readModel(llvm::StringRef file);
+std::string printModel(const Model &model);
+
 } // namespace dt::plan
 
 #endif // PASSES_PLAN_MODEL_H

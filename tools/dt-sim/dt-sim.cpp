@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/Architectures.h"
+#include "passes/plan/Explain.h"
 #include "passes/plan/policies/Policy.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -25,8 +26,15 @@ namespace {
 
 cl::OptionCategory category("dt-sim options");
 cl::opt<std::string> modelName("model",
-                               cl::desc("mllm-9b, mllm-15b or mllm-72b"),
+                               cl::desc("mllm-9b, mllm-15b, mllm-72b or a "
+                                        "file (docs/plan-model.schema.json)"),
                                cl::init("mllm-9b"), cl::cat(category));
+cl::opt<std::string> profileFile("profile",
+                                 cl::desc("measured times of layers "
+                                          "(docs/profile.schema.json)"),
+                                 cl::cat(category));
+cl::opt<std::string> modelOut("model-out", cl::desc("write the model as JSON"),
+                              cl::cat(category));
 cl::opt<std::string> clusterFile("cluster", cl::desc("cluster description"),
                                  cl::Required, cl::cat(category));
 cl::opt<int64_t> devices("devices", cl::desc("use so many of its devices"),
@@ -50,34 +58,52 @@ cl::opt<std::string> traceFile("trace",
                                         "Perfetto or chrome://tracing"),
                                cl::cat(category));
 
+cl::opt<bool> explained("explain",
+                        cl::desc("say why: units, losses, other policies, what "
+                                 "would pay to have"),
+                        cl::cat(category));
+cl::opt<std::string> htmlFile("html",
+                              cl::desc("write explanation and timeline of the "
+                                       "last plan as a page"),
+                              cl::cat(category));
+
 Error wrong(const Twine &what) {
   return createStringError(inconvertibleErrorCode(), what);
 }
 
-Expected<Model> openModel() {
+Expected<Model> findModel() {
+  if (StringRef(modelName).ends_with(".json"))
+    return readModel(modelName);
   for (int billions : {7, 13, 70}) {
     Model model = makeMultimodal(billions);
-    if (model.name != modelName)
-      continue;
-    for (const std::string &name : frozen) {
-      bool found = false;
-      for (Module &module : model.modules)
-        if (module.name == name) {
-          module.trainable = false;
-          found = true;
-        }
-      if (!found)
-        return wrong("--frozen: no module is named '" + name +
-                     "' (encoder, llm, generator)");
-    }
-    // A gradient must reach whatever is trained before a module.
-    for (const ModelEdge &edge : model.edges)
-      model.modules[edge.to].inputGradient =
-          model.modules[edge.from].hasBackward();
-    return model;
+    if (model.name == modelName)
+      return model;
   }
   return wrong("--model: '" + modelName +
-               "' is not one of mllm-9b, mllm-15b, mllm-72b");
+               "' is not one of mllm-9b, mllm-15b, mllm-72b, nor a .json file");
+}
+
+Expected<Model> openModel() {
+  auto model = findModel();
+  if (!model)
+    return model.takeError();
+  for (const std::string &name : frozen) {
+    bool found = false;
+    std::string names;
+    for (Module &module : model->modules) {
+      names += (names.empty() ? "" : ", ") + module.name;
+      if (module.name != name)
+        continue;
+      module.trainable = false;
+      found = true;
+    }
+    if (!found)
+      return wrong("--frozen: no module is named '" + name + "' (" + names +
+                   ")");
+  }
+  if (!frozen.empty())
+    spreadGradients(*model);
+  return model;
 }
 
 Error write(StringRef file, StringRef text) {
@@ -119,6 +145,40 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
   }
 }
 
+/// Explanation, plan file, page and trace of a plan, as asked for.
+Error writeOutputs(const PolicyInput &input, const Plan &plan,
+                   const Data &data) {
+  ExplainOptions options;
+  options.others = options.relax = explained;
+  options.data = &data;
+  options.seed = seed;
+  auto explanation = explain(input, plan, options);
+  if (!explanation)
+    return explanation.takeError();
+  if (explained) {
+    outs() << "\n";
+    printText(outs(), *explanation, input);
+  }
+  if (!planFile.empty())
+    if (Error error =
+            write(planFile, printJson(*explanation, input.model()) + "\n"))
+      return error;
+  if (!htmlFile.empty()) {
+    std::string page;
+    raw_string_ostream stream(page);
+    if (Error error = printHtml(stream, *explanation, input))
+      return error;
+    if (Error error = write(htmlFile, page))
+      return error;
+  }
+  if (traceFile.empty())
+    return Error::success();
+  auto step = simulateStep(input.costs, plan, input.batch);
+  if (!step)
+    return step.takeError();
+  return write(traceFile, printTrace(*step));
+}
+
 Error run() {
   auto model = openModel();
   if (!model)
@@ -136,11 +196,24 @@ Error run() {
     return wrong("--batch: expected 1 to 1000000 samples");
   if (Error error = checkPrecision(*cluster, *model))
     return error;
-  Costs costs(*cluster, *model);
+  std::optional<Profile> profile;
+  if (!profileFile.empty()) {
+    auto read = readProfile(profileFile);
+    if (!read)
+      return read.takeError();
+    if (Error error = read->check(*model))
+      return error;
+    profile = std::move(*read);
+  }
+  if (!modelOut.empty())
+    if (Error error = write(modelOut, printModel(*model) + "\n"))
+      return error;
+  Costs costs(*cluster, *model, profile ? &*profile : nullptr);
   std::vector<Sample> batch = drawBatch(**data, seed, 0, batchSize);
-  outs() << modelName << " on " << cluster->getNumDevices() << " of "
+  outs() << model->name << " on " << cluster->getNumDevices() << " of "
          << cluster->name << ", batch " << batchSize << ", "
-         << (*data)->describe() << "; figures are modelled\n";
+         << (*data)->describe() << "; figures rest on the "
+         << (profile ? "profile where it has them" : "cost model") << "\n";
   std::vector<std::string> names = policyNames;
   if (names.empty())
     names = {"joint"};
@@ -167,15 +240,7 @@ Error run() {
   }
   if (!last)
     return wrong("no policy has a plan");
-  if (!planFile.empty())
-    if (Error error = write(planFile, printPlan(*last, *model) + "\n"))
-      return error;
-  if (traceFile.empty())
-    return Error::success();
-  auto step = simulateStep(costs, *last, batch);
-  if (!step)
-    return step.takeError();
-  return write(traceFile, printTrace(*step));
+  return writeOutputs({costs, batch}, *last, **data);
 }
 
 } // namespace

@@ -2,15 +2,22 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Prints the figures of `tools/bench plan`. Times are thread CPU time, the
-// least of several runs, since machines are shared.
+// Prints the figures of `tools/bench plan`: times against their limits, and
+// what `joint` gains over DistTrain's published policy. Times are thread CPU
+// time, since machines are shared.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/Architectures.h"
+<<<<<<< HEAD
 #include "passes/plan/policies/Policy.h"
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
+=======
+#include "passes/plan/Explain.h"
+#include "passes/plan/reorder/Order.h"
+#include "passes/plan/reorder/Partition.h"
+>>>>>>> main
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -18,6 +25,8 @@
 #include <cstdio>
 #include <ctime>
 #include <limits>
+#include <string>
+#include <tuple>
 
 using namespace dt::plan;
 
@@ -96,45 +105,141 @@ void benchReorder() {
   }
 }
 
-void benchPolicies(const char *file) {
-  auto all = readCluster(file);
-  if (!all) {
-    std::fprintf(stderr, "%s\n", llvm::toString(all.takeError()).c_str());
-    return;
-  }
+void printTime(const std::string &what, double seconds, double limit) {
+  std::printf("%-48s %9.3f s   limit %4.1f s%s\n", what.c_str(), seconds, limit,
+              seconds <= limit ? "" : "   TOO SLOW");
+  std::fflush(stdout);
+}
+
+/// A Llama-like backbone of 130 billion parameters on 10,000 devices.
+void benchSimulator(const Cluster &all) {
+  TransformerShape shape;
+  shape.layers = 70;
+  shape.hidden = 12288;
+  shape.ffn = 32768;
+  shape.heads = 96;
+  shape.kvHeads = 96;
+  shape.vocabulary = 150528;
+  shape.gated = shape.causal = true;
   Model model = makeMultimodal(70);
-  for (auto [devices, samples] :
-       {std::pair<int64_t, int64_t>(96, 128), {1296, 1920}, {10000, 3840}}) {
-    Cluster cluster = llvm::cantFail(all->take(devices));
+  model.name = "mllm-130b";
+  model.modules[1] = makeTransformer("llm", ItemKind::Sample, shape);
+  model.modules[1].inputGradient = true;
+  Cluster cluster = llvm::cantFail(all.take(10000));
+  Costs costs(cluster, model);
+  Plan plan;
+  plan.ranks = 10000;
+  plan.microbatches = 32;
+  PolicyInput input{costs, drawBatch(*makeUniform({8192, {}, {}}), 1, 0, 1)};
+  auto addUnit = [&](int m, int tp, int64_t dp, int pp, int64_t first) {
+    UnitPlan unit = makeUnit(input, m, tp, dp, pp, 1, Save::Vjp);
+    unit.firstRank = first;
+    plan.units.push_back(unit);
+  };
+  addUnit(0, 1, 464, 1, 9280);
+  addUnit(1, 8, 116, 10, 0);
+  addUnit(2, 1, 232, 1, 9744);
+  Sample sample{8192, std::vector<int32_t>(16, 1024), {4096, 4096}};
+  for (const char *name : {"uniform", "packed", "documents"}) {
+    std::unique_ptr<Data> data = std::string(name) == "uniform"
+                                     ? makeUniform(sample)
+                                     : llvm::cantFail(openData(name));
+    // As many samples as all parts hold evenly.
+    std::vector<Sample> batch = drawBatch(*data, 1, 0, 116 * 32);
+    StepOptions options;
+    options.requireMemory = false;
+    bool folded = false;
+    double seconds = least(1, [&] {
+      auto step = simulateStep(costs, plan, batch, options);
+      if (!step)
+        std::printf("%s\n", llvm::toString(step.takeError()).c_str());
+      else
+        folded = step->folded;
+    });
+    printTime(std::string("one step, 130B, 10,000 devices, ") + name +
+                  (folded ? " (folded)" : ""),
+              seconds, 5);
+  }
+}
+
+void benchJoint(const Cluster &all) {
+  Model model = makeMultimodal(70);
+  for (auto [devices, samples, limit] :
+       {std::tuple<int64_t, int64_t, double>(1296, 1920, 1),
+        {10000, 3840, 5}}) {
+    Cluster cluster = llvm::cantFail(all.take(devices));
     Costs costs(cluster, model);
     for (const char *name : {"packed", "documents"}) {
       auto data = llvm::cantFail(openData(name));
       std::vector<Sample> batch = drawBatch(*data, 1, 0, samples);
-      double disttrain = 0;
-      for (const Policy &policy : getPolicies()) {
-        if (devices > 2000 && std::string(policy.name) != "joint" &&
-            std::string(policy.name) != "disttrain")
-          continue;
-        double begin = now();
-        auto plan = makePlan(policy.name, {costs, batch});
-        double seconds = now() - begin;
+      double begin = now();
+      auto plan = makePlan("joint", {costs, batch});
+      double seconds = now() - begin;
+      if (!plan) {
+        std::printf("%s\n", llvm::toString(plan.takeError()).c_str());
+        continue;
+      }
+      printTime("joint, 72B, " + std::to_string(devices) + " devices, " + name,
+                seconds, limit);
+    }
+  }
+}
+
+/// A batch for which DistTrain's plan has `n` microbatches, or nearly.
+std::vector<Sample> batchFor(const Costs &costs, const Data &data, int64_t n,
+                             Plan &plan) {
+  int64_t samples = n;
+  std::vector<Sample> batch;
+  for (int i = 0; i < 5; ++i) {
+    batch = drawBatch(data, 1, 0, samples);
+    plan = llvm::cantFail(makePlan("disttrain", {costs, batch}));
+    int64_t wanted = n * plan.units[costs.model.pace].dp;
+    if (plan.microbatches == n || wanted == samples)
+      break;
+    samples = wanted;
+  }
+  return batch;
+}
+
+/// `joint` against `disttrain`: the ratio, what no plan could exceed, and how
+/// much of the gap to the work bound is closed.
+void benchGap(const Cluster &all) {
+  std::printf("\njoint against disttrain (ceiling: step over the work bound; "
+              "closed: share of disttrain's gap to it)\n");
+  for (int billions : {7, 70}) {
+    Model model = makeMultimodal(billions);
+    Cluster cluster = llvm::cantFail(all.take(96));
+    Costs costs(cluster, model);
+    for (const char *name : {"packed", "documents"})
+      for (int64_t n : {16, 64}) {
+        auto data = llvm::cantFail(openData(name));
+        Plan base;
+        std::vector<Sample> batch = batchFor(costs, *data, n, base);
+        PolicyInput input{costs, batch};
+        auto plan = makePlan("joint", input);
         if (!plan) {
-          std::printf("%-15s %5lld GPUs %-9s  %s\n", policy.name,
-                      (long long)devices, name,
-                      llvm::toString(plan.takeError()).c_str());
+          std::printf("%s\n", llvm::toString(plan.takeError()).c_str());
           continue;
         }
-        const Prediction &p = plan->predicted;
-        if (std::string(policy.name) == "disttrain")
-          disttrain = p.step;
-        std::printf("%-18s %5lld GPUs %-9s %8.3f s planned, step %9.3f s, MFU "
-                    "%4.1f %%, ceiling %5.2f, against disttrain %.3f\n",
-                    plan->policy.c_str(), (long long)devices, name, seconds,
-                    p.step, 100 * p.mfu, p.step / p.bound,
-                    disttrain > 0 ? disttrain / p.step : 0);
+        const Prediction &a = base.predicted, &b = plan->predicted;
+        auto spread = spreadOf(input, *plan, base, *data, 1, 10);
+        std::printf(
+            "%s, 96 devices, %-9s n %-3lld (batch %lld): disttrain %.3f s "
+            "(ceiling %.2f), %s %.3f s (%.2f): x%.2f, 10 seeds x%.2f (%.2f to "
+            "%.2f), closed %.0f %%\n",
+            model.name.c_str(), name, (long long)base.microbatches,
+            (long long)batch.size(), a.step, a.step / a.bound,
+            plan->policy.c_str(), b.step, b.step / b.bound, a.step / b.step,
+            spread.mean, spread.least, spread.most,
+            100 * (a.step - b.step) / (a.step - a.bound));
+        const Losses &l = b.losses;
+        std::printf("    of joint's time: work %.1f %%, slower kernels %.1f, "
+                    "TP messages %.1f, recomputation %.1f, waiting %.1f, "
+                    "gradients and optimizer %.1f, idle %.1f\n",
+                    100 * b.bound / b.step, 100 * l.kernels, 100 * l.reduce,
+                    100 * l.again, 100 * l.waiting, 100 * l.tail, 100 * l.idle);
         std::fflush(stdout);
       }
-    }
   }
 }
 
@@ -145,8 +250,19 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "usage: plan-bench CLUSTER.json\n");
     return 2;
   }
+  auto all = readCluster(argv[1]);
+  if (!all) {
+    std::fprintf(stderr, "%s\n", llvm::toString(all.takeError()).c_str());
+    return 1;
+  }
+  if (all->getNumDevices() < 10000) {
+    std::fprintf(stderr, "%s: expected at least 10000 devices\n", argv[1]);
+    return 1;
+  }
   benchFormula();
   benchReorder();
-  benchPolicies(argv[1]);
+  benchSimulator(*all);
+  benchJoint(*all);
+  benchGap(*all);
   return 0;
 }

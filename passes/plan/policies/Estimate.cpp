@@ -32,7 +32,7 @@ const LayerPrices &PriceCache::get(const Costs &costs,
     return result;
   const Module &module = costs.model.modules[m];
   const ModuleCost &cost = costs.get(node, m);
-  Moments part = momentsOf(batch, module.item) *
+  Moments part = getTotal(costs, batch, m) *
                  (std::ldexp(1.0, power) / double(batch.size()));
   std::vector<double> seconds, bytes;
   for (size_t kind = 0; kind < module.kinds.size(); ++kind) {
@@ -80,6 +80,15 @@ Moments PriceCache::getLargest(const Costs &costs,
     for (int32_t tokens : itemsOf(batch, costs.model.modules[module].item))
       if (tokens > it->second.tokens)
         it->second = Moments::of(tokens);
+  return it->second;
+}
+
+const Moments &PriceCache::getTotal(const Costs &costs,
+                                    const std::vector<Sample> &batch,
+                                    int module) {
+  auto [it, isNew] = totals.try_emplace(module);
+  if (isNew)
+    it->second = momentsOf(batch, costs.model.modules[module].item);
   return it->second;
 }
 
@@ -220,7 +229,7 @@ double largestItem(const PolicyInput &input, const Plan &plan, int u) {
     return 0;
   const ItemCost &cost = input.costs.items[u];
   Moments largest = input.cache->getLargest(input.costs, input.batch, u);
-  Moments all = momentsOf(input.batch, input.model().modules[u].item);
+  Moments all = input.cache->getTotal(input.costs, input.batch, u);
   auto [prices, factor] = pricesOf(input, plan, u);
   double mean = cost.at(all) / (double(plan.microbatches) * double(unit.dp));
   return mean > 0 ? prices.total.back() * factor / unit.pp *
@@ -235,11 +244,21 @@ double estimateMemory(const PolicyInput &input, const Plan &plan,
   int u = unit.module;
   const UnitPlan &host = plan.units[hostOf(plan, u)];
   const Module &module = input.model().modules[u];
-  auto [prices, factor] = pricesOf(input, plan, u);
-  double weight = module.weightBytes;
+  auto [prices, share] = pricesOf(input, plan, u);
+  double factor = share, weight = module.weightBytes;
   if (module.trainable)
     weight += module.gradientBytes +
               module.optimizerBytes / double(host.dp * host.cp);
+  // A replica may get the largest item, and then hold as much of it as others
+  // of all theirs.
+  if (u != input.model().pace && !unit.inside && plan.assign == Assign::Items) {
+    const ItemCost &cost = input.costs.items[u];
+    double mean = cost.at(input.cache->getTotal(input.costs, input.batch, u)) /
+                  (double(plan.microbatches) * double(host.dp));
+    Moments largest = input.cache->getLargest(input.costs, input.batch, u);
+    if (mean > 0)
+      factor *= std::max(1.0, cost.at(largest) / mean);
+  }
   double worst = 0;
   int64_t after = std::max<int64_t>(0, inFlight - unit.pp);
   for (int p = 0; p < unit.pp; ++p) {

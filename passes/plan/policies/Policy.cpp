@@ -33,6 +33,9 @@ ArrayRef<Policy> getPolicies() {
        planColocated},
       {"bubble", "encoder and generator in the backbone's bubbles", planBubble},
       {"joint", "all of these, item by item", planJoint},
+      {"context",
+       "joint with context and expert parallelism (not executable yet)",
+       planContext},
   };
   return policies;
 }

@@ -44,7 +44,9 @@ public:
   /// part does: at least 1.
   double getUnevenness(const Costs &costs, const std::vector<Sample> &batch,
                        int64_t microbatches, int64_t dp, bool balanced);
-  /// Of a module's largest item, on one device.
+  /// Of all items of a module, and of its largest.
+  const Moments &getTotal(const Costs &costs, const std::vector<Sample> &batch,
+                          int module);
   Moments getLargest(const Costs &costs, const std::vector<Sample> &batch,
                      int module);
 
@@ -55,7 +57,7 @@ private:
   /// Loads of the backbone's parts, largest first, by their number.
   std::map<int64_t, std::vector<int64_t>> loads;
   std::map<std::tuple<int64_t, int64_t>, double> drawn;
-  std::map<int, Moments> largest;
+  std::map<int, Moments> largest, totals;
 };
 
 struct PolicyInput {
@@ -92,6 +94,8 @@ llvm::Expected<Plan> planDistMM(const PolicyInput &input);
 llvm::Expected<Plan> planColocated(const PolicyInput &input);
 llvm::Expected<Plan> planBubble(const PolicyInput &input);
 llvm::Expected<Plan> planJoint(const PolicyInput &input);
+/// Priced, but not executable: says so in Plan::notExecutable.
+llvm::Expected<Plan> planContext(const PolicyInput &input);
 
 //===----------------------------------------------------------------------===//
 // What policies share
@@ -134,7 +138,8 @@ bool placeUnits(const PolicyInput &input, Plan &plan,
 class Search {
 public:
   Search(const PolicyInput &input, int simulations)
-      : input(input), left(simulations) {}
+      : input(input), left(simulations),
+        sums(input.model(), input.batch, input.costs.items) {}
 
   /// Folded simulations of the `most` best by estimate, less what a bound or
   /// the budget excludes. Families compete only in finish().
@@ -159,6 +164,7 @@ private:
 
   const PolicyInput &input;
   int left;
+  SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
   std::map<std::string, double> seen;
   std::string reason;

@@ -50,6 +50,9 @@ double Search::tryOne(StringRef family, const Plan &plan, double limit) {
   options.parts.effort = 8000;
   options.parts.itemEffort = 0;
   options.parts.mean = plan.assign == Assign::Items;
+  options.parts.sums = &sums;
+  options.timeOnly = true;
+  options.scheduleEffort = 60000;
   auto result = simulateStep(input.costs, plan, input.batch, options);
   if (!result) {
     std::string text = toString(result.takeError());
@@ -78,17 +81,18 @@ void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
   for (size_t i = 0; i < plans.size(); ++i)
     order.emplace_back(estimate(input, plans[i]), i);
   llvm::sort(order);
-  int tried = 0;
+  int tried = 0, failed = 0;
   for (auto [seconds, i] : order) {
     // Memory by estimate is too pessimistic at times: some are tried anyway.
     double best = getBest();
     bool fits = !std::isinf(seconds), any = !std::isinf(best);
-    if (tried >= most || (any && !fits) || (any && seconds > 1.5 * best))
+    if (tried >= most || failed >= 3 * most || (any && !fits) ||
+        (any && seconds > 1.5 * best))
       break;
     int before = left;
     plans[i].predicted.objective = fits ? seconds : 0;
-    tryOne(family, plans[i], 1.2 * best);
-    tried += before - left;
+    double step = tryOne(family, plans[i], 1.2 * best);
+    (std::isinf(step) ? failed : tried) += before - left;
   }
 }
 
@@ -167,7 +171,7 @@ Expected<Plan> Search::finish(int most) {
 }
 
 Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans) {
-  Search search(input, input.simulations);
+  Search search(input, 2 * input.simulations);
   search.tryBest("all", std::move(plans), input.simulations / 2);
   return search.finish(1);
 }

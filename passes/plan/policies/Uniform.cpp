@@ -35,6 +35,26 @@ bool isBefore(const Model &model, int module) {
   });
 }
 
+/// The end stages get fewer layers for what runs inside them.
+void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
+                     Plan &plan) {
+  CostOptions options;
+  options.tp = layout.tp;
+  options.save = layout.save;
+  double first = 0, last = 0;
+  std::vector<double> byLayer;
+  for (const UnitPlan &unit : plan.units) {
+    const LayerPrices &prices = input.prices(unit.module, options);
+    if (unit.inside)
+      (unit.inside->stage == 0 ? first : last) += prices.total.back();
+    else
+      for (size_t i = 0; i + 1 < prices.total.size(); ++i)
+        byLayer.push_back(prices.seconds(int(i), int(i) + 1));
+  }
+  UnitPlan &pace = plan.units[input.model().pace];
+  pace.cuts = balancedCuts(byLayer, pace.pp * pace.vpp, first, last);
+}
+
 Plan makeUniform(const PolicyInput &input, const Uniform &layout) {
   const Model &model = input.model();
   Plan plan;
@@ -70,6 +90,8 @@ Plan makeUniform(const PolicyInput &input, const Uniform &layout) {
       if (!layout.stages)
         plan.units[m].firstRank = plan.units[model.pace].firstRank;
     }
+  if (!layout.stages && !layout.even)
+    cutAroundGuests(input, layout, plan);
   plan.ranks = next;
   plan.schedule = layout.vpp > 1 ? "interleaved" : "1f1b";
   return plan;

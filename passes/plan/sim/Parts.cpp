@@ -18,6 +18,27 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
+int64_t loadOfSample(const Sample &sample, ItemKind kind,
+                     const ItemCost &cost) {
+  if (kind == ItemKind::Sample)
+    return cost.at(sample.tokens);
+  int64_t sum = 0;
+  for (int32_t tokens :
+       kind == ItemKind::Image ? sample.images : sample.targets)
+    sum += cost.at(tokens);
+  return sum;
+}
+
+int32_t largestItem(const Sample &sample, ItemKind kind) {
+  if (kind == ItemKind::Sample)
+    return sample.tokens;
+  int32_t most = 0;
+  for (int32_t tokens :
+       kind == ItemKind::Image ? sample.images : sample.targets)
+    most = std::max(most, tokens);
+  return most;
+}
+
 class Builder {
 public:
   Builder(const Model &model, const Plan &plan,
@@ -53,7 +74,9 @@ private:
     for (const Sample &sample : batch) {
       int64_t own = 0, other = 0;
       for (size_t m = 0; m < model.modules.size(); ++m) {
-        int64_t load = loadOf(sample, int(m));
+        int64_t load = effort.sums
+                           ? effort.sums->loads[m][&sample - batch.data()]
+                           : loadOf(sample, int(m));
         if (int(m) == model.pace)
           own = load;
         else
@@ -70,37 +93,10 @@ private:
                        : unit.getRanks();
   }
   int64_t loadOf(const Sample &sample, int m) const {
-    int64_t sum = 0;
-    switch (model.modules[m].item) {
-    case ItemKind::Sample:
-      return costs[m].at(sample.tokens);
-    case ItemKind::Image:
-      for (int32_t tokens : sample.images)
-        sum += costs[m].at(tokens);
-      return sum;
-    case ItemKind::Target:
-      for (int32_t tokens : sample.targets)
-        sum += costs[m].at(tokens);
-      return sum;
-    }
-    return 0;
+    return loadOfSample(sample, model.modules[m].item, costs[m]);
   }
-
   int32_t largestOf(const Sample &sample, int m) const {
-    int32_t most = 0;
-    switch (model.modules[m].item) {
-    case ItemKind::Sample:
-      return sample.tokens;
-    case ItemKind::Image:
-      for (int32_t tokens : sample.images)
-        most = std::max(most, tokens);
-      return most;
-    case ItemKind::Target:
-      for (int32_t tokens : sample.targets)
-        most = std::max(most, tokens);
-      return most;
-    }
-    return most;
+    return largestItem(sample, model.modules[m].item);
   }
 
   int count() const { return int(plan.microbatches) * dp; }
@@ -166,7 +162,7 @@ private:
     reorder::PartitionOptions options;
     options.groups = count();
     options.effort = effort.effort;
-    std::vector<Ids> own = reorder::partition(paceLoad, options).groups;
+    std::vector<Ids> own = cutSamples(options);
     std::vector<int64_t> other(own.size(), 0), pace(own.size(), 0);
     for (size_t p = 0; p < own.size(); ++p)
       for (int32_t sample : own[p]) {
@@ -191,6 +187,15 @@ private:
         slot(k, replicas[i]) = own[group[i]];
       }
     }
+  }
+
+  std::vector<Ids> cutSamples(const reorder::PartitionOptions &options) const {
+    if (!effort.sums)
+      return reorder::partition(paceLoad, options).groups;
+    auto [it, isNew] = effort.sums->parts.try_emplace(options.groups);
+    if (isNew)
+      it->second = reorder::partition(paceLoad, options).groups;
+    return it->second;
   }
 
   /// `dp` parts to a microbatch, in one of two ways. Parts of equal work side
@@ -242,10 +247,13 @@ private:
       int32_t largest = 0;
       for (int r = 0; r < dp; ++r)
         for (int32_t sample : slot(k, r)) {
-          Moments one = momentsOf(batch[sample], model.modules[m].item);
-          (own ? items.moments[size_t(k) * replicas + r] : sum) += one;
+          (own ? items.moments[size_t(k) * replicas + r] : sum) +=
+              effort.sums ? effort.sums->moments[m][sample]
+                          : momentsOf(batch[sample], model.modules[m].item);
           if (!own)
-            largest = std::max(largest, largestOf(batch[sample], m));
+            largest =
+                std::max(largest, effort.sums ? effort.sums->largest[m][sample]
+                                              : largestOf(batch[sample], m));
         }
       if (own)
         continue;
@@ -387,6 +395,21 @@ private:
 };
 
 } // namespace
+
+SampleSums::SampleSums(const Model &model, const std::vector<Sample> &batch,
+                       const std::vector<ItemCost> &costs) {
+  for (size_t m = 0; m < model.modules.size(); ++m) {
+    ItemKind kind = model.modules[m].item;
+    moments.emplace_back();
+    loads.emplace_back();
+    largest.emplace_back();
+    for (const Sample &sample : batch) {
+      moments.back().push_back(momentsOf(sample, kind));
+      loads.back().push_back(loadOfSample(sample, kind, costs[m]));
+      largest.back().push_back(largestItem(sample, kind));
+    }
+  }
+}
 
 void Parts::permute(const std::vector<int32_t> &order) {
   for (Items &items : modules) {

@@ -16,6 +16,8 @@
 #include "passes/plan/Data.h"
 #include "passes/plan/Plan.h"
 
+#include <map>
+
 namespace dt::plan {
 
 /// Cost of an item by its tokens: a + b t + c t^2, in nanoseconds.
@@ -29,6 +31,17 @@ struct ItemCost {
   }
 };
 
+/// What searches ask of a batch again and again, by module and sample.
+struct SampleSums {
+  SampleSums(const Model &model, const std::vector<Sample> &batch,
+             const std::vector<ItemCost> &costs);
+  std::vector<std::vector<Moments>> moments;
+  std::vector<std::vector<int64_t>> loads;
+  std::vector<std::vector<int32_t>> largest; ///< tokens of the largest item
+  /// The pacing unit's samples in so many parts.
+  std::map<int64_t, std::vector<std::vector<int32_t>>> parts;
+};
+
 /// Work of balancing, in pairs of items looked at (reorder::PartitionOptions).
 struct PartsOptions {
   int64_t effort = 48000;    ///< samples over all parts of the pacing unit
@@ -36,6 +49,8 @@ struct PartsOptions {
   /// Other modules' items are taken as perfectly even over their replicas, and
   /// no item is placed: for searches, with folded problems only.
   bool mean = false;
+  /// Of the same batch; null: computed.
+  SampleSums *sums = nullptr;
 };
 
 struct Parts {

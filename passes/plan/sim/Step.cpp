@@ -19,11 +19,13 @@ using namespace llvm;
 
 namespace dt::plan {
 
-Costs::Costs(const Cluster &cluster, const Model &model)
-    : cluster(cluster), model(model), modules(model.modules.size()) {
+Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
+    : cluster(cluster), model(model), profile(profile),
+      modules(model.modules.size()) {
   for (size_t node = 0; node < cluster.nodes.size(); ++node)
     for (const Module &module : model.modules)
-      costs.push_back(std::make_unique<ModuleCost>(cluster, int(node), module));
+      costs.push_back(
+          std::make_unique<ModuleCost>(cluster, int(node), module, profile));
   for (size_t m = 0; m < modules; ++m) {
     CostOptions options;
     auto nanoseconds = [&](double tokens) {
@@ -41,6 +43,13 @@ Costs::Costs(const Cluster &cluster, const Model &model)
   }
 }
 
+bool Costs::isMeasured(int module) const {
+  for (size_t node = 0; node < cluster.nodes.size(); ++node)
+    if (get(int(node), module).isMeasured())
+      return true;
+  return false;
+}
+
 double Costs::work(int module, const Moments &all, double count) const {
   if (all.empty())
     return 0;
@@ -50,7 +59,6 @@ double Costs::work(int module, const Moments &all, double count) const {
       CostOptions options;
       options.tp = tp;
       options.save = Save::All;
-      // In pieces of a device's usual part, not one huge product.
       Moments piece = all * (1 / count);
       Times times = get(int(node), module).module(options, piece);
       best = std::min(best, times.total() * count * tp);
@@ -60,9 +68,9 @@ double Costs::work(int module, const Moments &all, double count) const {
 
 double Costs::workBound(const std::vector<Sample> &batch) const {
   double sum = 0;
+  // In one piece: larger parts are never slower, so no plan beats this.
   for (size_t m = 0; m < modules; ++m)
-    sum += work(int(m), momentsOf(batch, model.modules[m].item),
-                double(batch.size()));
+    sum += work(int(m), momentsOf(batch, model.modules[m].item), 1);
   return sum / double(cluster.getNumDevices());
 }
 
@@ -70,9 +78,11 @@ namespace {
 
 /// The order of tasks alone: that of messages is for programs, not for times.
 Expected<schedule::Solution> solve(const schedule::Problem &problem,
-                                   const std::string &name) {
+                                   const std::string &name,
+                                   int64_t effort = 0) {
   schedule::Options options;
   options.communicate = false;
+  options.effort = effort;
   return schedule::solve(problem, name, options);
 }
 
@@ -243,6 +253,9 @@ void predict(const Costs &costs, const Plan &plan,
     flops += costs.model.getFlops(
         int(m), momentsOf(batch, costs.model.modules[m].item));
   p.mfu = p.step > 0 ? flops / (p.step * peakOf(costs)) : 0;
+  p.modelled = true;
+  for (size_t m = 0; m < costs.model.modules.size(); ++m)
+    p.modelled &= !costs.isMeasured(int(m));
   p.memory.clear();
   for (const StepResult::Memory &memory : result.memory)
     p.memory.push_back(memory.total());
@@ -266,7 +279,7 @@ Expected<schedule::Solution> solveFolded(const Plan &plan,
   }
   if (!isStatic(plan.schedule))
     folded.limitMemory(problem);
-  auto solution = plan::solve(problem, plan.schedule);
+  auto solution = plan::solve(problem, plan.schedule, options.scheduleEffort);
   problem.memory.clear();
   return solution;
 }
@@ -309,7 +322,10 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   if (!simulation)
     return simulation.takeError();
   result.simulation = std::move(*simulation);
-  predict(costs, plan, batch, builder, result);
+  if (options.timeOnly)
+    result.predicted.step = double(result.simulation.step) * 1e-9;
+  else
+    predict(costs, plan, batch, builder, result);
   return std::move(result);
 }
 

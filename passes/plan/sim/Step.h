@@ -23,12 +23,16 @@ namespace dt::plan {
 /// Costs of all modules on every kind of node, shared by all plans.
 class Costs {
 public:
-  Costs(const Cluster &cluster, const Model &model);
+  Costs(const Cluster &cluster, const Model &model,
+        const Profile *profile = nullptr);
   const ModuleCost &get(int node, int module) const {
     return *costs[size_t(node) * modules + module];
   }
   const Cluster &cluster;
   const Model &model;
+  const Profile *profile; ///< null: all is modelled
+  /// Whether a module's figures rest on measurements, at least in part.
+  bool isMeasured(int module) const;
   /// Cost of an item by its tokens, to balance with: on the first node kind.
   std::vector<ItemCost> items;
   /// Seconds in which all devices together do the batch at the rate that each
@@ -53,6 +57,10 @@ struct StepOptions {
   /// Work of the search for an order of microbatches, and of balancing.
   int64_t orderEffort = 300000;
   PartsOptions parts;
+  /// Of schedules that search (schedule::Options::effort); 0: their own.
+  int64_t scheduleEffort = 0;
+  /// Nothing is predicted but the step's time.
+  bool timeOnly = false;
   /// Error if a rank's memory is exceeded; else only predicted.
   bool requireMemory = true;
 };

@@ -1,0 +1,290 @@
+//===- Explain.cpp - What was chosen, and why -----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Explain.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+/// Names of losses beside their shares, in the order of printing.
+std::vector<std::pair<const char *, double>> listLosses(const Losses &l) {
+  return {{"slower kernels", l.kernels},       {"TP messages", l.reduce},
+          {"recomputation", l.again},          {"waiting", l.waiting},
+          {"gradients and optimizer", l.tail}, {"idle devices", l.idle}};
+}
+
+/// What a plan loses more seconds to than another, largest first.
+std::string compare(const Prediction &a, const Prediction &b) {
+  auto mine = listLosses(a.losses), theirs = listLosses(b.losses);
+  std::vector<std::pair<double, std::string>> more;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    double seconds = mine[i].second * a.step - theirs[i].second * b.step;
+    if (seconds > 0.01 * b.step)
+      more.emplace_back(seconds, mine[i].first);
+  }
+  llvm::sort(more, std::greater<>());
+  std::string text;
+  for (auto &[seconds, name] : more)
+    text += formatv("{0}{1} +{2:f2} s", text.empty() ? "" : ", ", name, seconds)
+                .str();
+  return text.empty() ? "nowhere by more than 1 %" : text;
+}
+
+/// What keeps a unit from being faster.
+std::string boundOf(const PolicyInput &input, const Plan &plan,
+                    const Explanation::Unit &unit, int u) {
+  const std::vector<double> &busy = plan.predicted.busy;
+  size_t busiest =
+      size_t(std::max_element(busy.begin(), busy.end()) - busy.begin());
+  std::string memory =
+      unit.memory.total() > 0.9 * unit.capacity ? "; its memory is full" : "";
+  if (plan.units[u].inside)
+    return "inside " + input.model().modules[plan.units[u].inside->unit].name;
+  if (busy[u] < 0.93 * busy[busiest])
+    return "waits for " + input.model().modules[busiest].name + memory;
+  const Losses &l = plan.predicted.losses;
+  if (l.reduce > 0.25)
+    return "TP messages" + memory;
+  return "its work" + memory;
+}
+
+std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
+                                             const Plan &plan,
+                                             const StepResult &result,
+                                             const Parts &parts) {
+  std::vector<Explanation::Unit> units;
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const UnitPlan &layout = plan.units[u];
+    Explanation::Unit unit;
+    unit.name = input.model().modules[u].name;
+    int node = input.costs.cluster.getNodeKind(layout.firstRank);
+    unit.device = input.costs.cluster.getDevice(node).name;
+    unit.ranks = layout.getRanks();
+    unit.firstRank = layout.firstRank;
+    Moments sum;
+    for (const Moments &part : parts.modules[u].moments) {
+      sum += part;
+      unit.mostItems = std::max(unit.mostItems, part.items);
+      unit.mostTokens = std::max(unit.mostTokens, part.tokens);
+    }
+    unit.items = sum.items /
+                 double(std::max<size_t>(1, parts.modules[u].moments.size()));
+    unit.memory = result.memory[u];
+    unit.capacity = input.costs.cluster.getMemory(node);
+    unit.seconds = plan.predicted.busy[u] * plan.predicted.step /
+                   double(plan.microbatches);
+    unit.costs = input.costs.isMeasured(int(u)) ? "profile" : "model";
+    unit.boundBy = boundOf(input, plan, unit, int(u));
+    units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+/// The same plan on samples that are all the mean one.
+double fillOf(const PolicyInput &input, const Plan &plan) {
+  Sample mean;
+  double tokens = 0, images = 0, targets = 0, patches = 0, positions = 0;
+  for (const Sample &sample : input.batch) {
+    tokens += sample.tokens;
+    images += double(sample.images.size());
+    targets += double(sample.targets.size());
+    for (int32_t t : sample.images)
+      patches += t;
+    for (int32_t t : sample.targets)
+      positions += t;
+  }
+  double count = double(input.samples());
+  mean.tokens = int32_t(tokens / count);
+  int perSample = int(std::lround(images / count));
+  if (perSample > 0)
+    mean.images.assign(perSample, int32_t(patches / count / perSample));
+  int made = int(std::lround(targets / count));
+  if (made > 0)
+    mean.targets.assign(made, int32_t(positions / count / made));
+  StepOptions options;
+  options.fold = true;
+  options.requireMemory = false;
+  auto result = simulateStep(
+      input.costs, plan, std::vector<Sample>(input.samples(), mean), options);
+  if (!result) {
+    consumeError(result.takeError());
+    return 0;
+  }
+  return std::min(plan.predicted.losses.waiting,
+                  result->predicted.losses.waiting * result->predicted.step /
+                      plan.predicted.step);
+}
+
+/// Steps of joint plans in a world where one constraint is looser.
+std::vector<Explanation::Relaxation> relax(const PolicyInput &input) {
+  std::vector<Explanation::Relaxation> result;
+  auto replan = [&](const std::string &what, const Cluster &cluster,
+                    const std::vector<Sample> &batch, double scale) {
+    Costs costs(cluster, input.model(), input.costs.profile);
+    auto plan = makePlan("joint", {costs, batch, input.simulations / 2});
+    if (plan)
+      result.push_back({what, plan->predicted.step * scale});
+    else
+      consumeError(plan.takeError());
+  };
+  const Cluster &now = input.costs.cluster;
+  Cluster other = now;
+  for (DeviceKind &device : other.devices)
+    device.memory += 0.25 * device.memory;
+  replan("25 % more memory a device", other, input.batch, 1);
+  other = now;
+  for (NodeKind &node : other.nodes)
+    node.inside.bandwidth *= 2;
+  replan("twice the bandwidth inside nodes", other, input.batch, 1);
+  other = now;
+  for (NodeKind &node : other.nodes)
+    node.network.bandwidth *= 2;
+  replan("twice the bandwidth between nodes", other, input.batch, 1);
+  std::vector<Sample> twice = input.batch;
+  twice.insert(twice.end(), input.batch.begin(), input.batch.end());
+  replan("twice the batch (seconds for as many samples)", now, twice, 0.5);
+  llvm::sort(result,
+             [](const Explanation::Relaxation &a,
+                const Explanation::Relaxation &b) { return a.step < b.step; });
+  return result;
+}
+
+} // namespace
+
+Explanation::Spread spreadOf(const PolicyInput &input, const Plan &plan,
+                             const Plan &base, const Data &data, uint64_t first,
+                             int seeds) {
+  Explanation::Spread spread;
+  StepOptions options;
+  // A batch that is a little larger must not end the comparison.
+  options.requireMemory = false;
+  for (int i = 1; i <= seeds; ++i) {
+    std::vector<Sample> batch =
+        drawBatch(data, first + uint64_t(i), 0, input.samples());
+    auto a = simulateStep(input.costs, plan, batch, options);
+    auto b = simulateStep(input.costs, base, batch, options);
+    if (!a || !b) {
+      consumeError(a.takeError());
+      consumeError(b.takeError());
+      continue;
+    }
+    double ratio = b->predicted.step / a->predicted.step;
+    spread.least = spread.seeds ? std::min(spread.least, ratio) : ratio;
+    spread.most = std::max(spread.most, ratio);
+    spread.mean += ratio;
+    ++spread.seeds;
+  }
+  if (spread.seeds)
+    spread.mean /= spread.seeds;
+  return spread;
+}
+
+Expected<Explanation> explain(const PolicyInput &input, const Plan &plan,
+                              const ExplainOptions &options) {
+  Explanation result;
+  auto step = simulateStep(input.costs, plan, input.batch);
+  if (!step)
+    return step.takeError();
+  result.plan = plan;
+  result.plan.predicted = step->predicted;
+  Parts parts = makeParts(input.model(), plan, input.batch, input.costs.items);
+  result.units = describeUnits(input, result.plan, *step, parts);
+  result.fill = fillOf(input, result.plan);
+  std::optional<Plan> base;
+  if (options.others)
+    for (const Policy &policy : getPolicies()) {
+      if (StringRef(plan.policy).starts_with(policy.name))
+        continue;
+      auto other = makePlan(policy.name, input);
+      Explanation::Other row;
+      row.policy = policy.name;
+      if (!other) {
+        row.error = toString(other.takeError());
+      } else {
+        row.predicted = other->predicted;
+        row.loses = compare(other->predicted, result.plan.predicted);
+        if (StringRef(policy.name) == "disttrain")
+          base = *other;
+      }
+      result.others.push_back(std::move(row));
+    }
+  if (base && options.data)
+    result.spread = spreadOf(input, plan, *base, *options.data, options.seed,
+                             options.seeds);
+  if (options.relax)
+    result.relaxations = relax(input);
+  return result;
+}
+
+void printText(raw_ostream &os, const Explanation &e,
+               const PolicyInput &input) {
+  const Prediction &p = e.plan.predicted;
+  os << formatv("{0}: step {1:f3} s, MFU {2:f1} %, ceiling {3:f2} (no plan is "
+                "faster by more), bubble {4:f1} % wall, {5:f1} % span; figures "
+                "rest on the {6}\n",
+                e.plan.policy, p.step, 100 * p.mfu, p.step / p.bound,
+                100 * p.wallBubble, 100 * p.spanBubble,
+                p.modelled ? "cost model" : "profile");
+  os << formatv("schedule {0}, {1} microbatches, items assigned by {2}, "
+                "reorder {3}\n\n",
+                e.plan.schedule, e.plan.microbatches, getName(e.plan.assign),
+                getName(e.plan.reorder));
+  os << formatv("{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} "
+                "{9,9} {10,14} {11,6}  {12}\n",
+                "unit", "device", "devices", "TP", "DP", "PP", "VPP", "save",
+                "items a part", "ms", "GiB of", "busy", "bound by");
+  for (size_t u = 0; u < e.units.size(); ++u) {
+    const Explanation::Unit &unit = e.units[u];
+    const UnitPlan &layout = e.plan.units[u];
+    os << formatv(
+        "{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} {9,9:f1} "
+        "{10,14} {11,5:f0}%  {12} ({13})\n",
+        unit.name, unit.device, unit.ranks, layout.tp, layout.dp, layout.pp,
+        layout.vpp, getName(layout.save),
+        formatv("{0:f1} to {1:f0}", unit.items, unit.mostItems).str(),
+        1e3 * unit.seconds,
+        formatv("{0:f1} {1:f1}", unit.memory.total() / double(1 << 30),
+                unit.capacity / double(1 << 30))
+            .str(),
+        100 * p.busy[u], unit.boundBy, unit.costs);
+  }
+  os << formatv("\nwhere device time goes: work {0:f1} %",
+                100 * p.bound / p.step);
+  for (auto &[name, share] : listLosses(p.losses))
+    os << formatv(", {0} {1:f1} %", name, 100 * share);
+  os << formatv("\nof the waiting, {0:f1} % is fill, drain and messages, "
+                "{1:f1} % uneven parts\n",
+                100 * e.fill, 100 * std::max(0.0, p.losses.waiting - e.fill));
+  if (!e.others.empty())
+    os << "\nthe best plan of the other policies, and what it loses more to\n";
+  for (const Explanation::Other &other : e.others)
+    if (other.error.empty())
+      os << formatv("  {0,-16} {1,9:f3} s  x{2:f2}  {3}\n", other.policy,
+                    other.predicted.step, other.predicted.step / p.step,
+                    other.loses);
+    else
+      os << formatv("  {0,-16} {1}\n", other.policy, other.error);
+  if (e.spread.seeds)
+    os << formatv("\nagainst disttrain under {0} other seeds: x{1:f3} ({2:f3} "
+                  "to {3:f3})\n",
+                  e.spread.seeds, e.spread.mean, e.spread.least, e.spread.most);
+  if (!e.relaxations.empty())
+    os << "\nwhat would pay to have\n";
+  for (const Explanation::Relaxation &relaxation : e.relaxations)
+    os << formatv("  {0,-46} {1,9:f3} s  {2:f1} %\n", relaxation.what,
+                  relaxation.step, 100 * (relaxation.step / p.step - 1));
+}
+
+} // namespace dt::plan

@@ -1,0 +1,61 @@
+//===- Profile.h - Measured times of layers ----------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Seconds of layer functions as measured on the target, by module, layer kind,
+// TP degree and size of the part (docs/profile.schema.json). They are used
+// instead of the model's: exactly at measured points, and between them through
+// the ratio of measured to modelled time, which varies far less than the time
+// itself. So a profile of a few sizes serves all parts.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_PROFILE_H
+#define PASSES_PLAN_PROFILE_H
+
+#include "passes/plan/Model.h"
+
+#include "llvm/Support/Error.h"
+
+#include <map>
+
+namespace dt::plan {
+
+/// One measurement: a part of `rows` equal items that hold `tokens` together.
+struct ProfilePoint {
+  double rows = 1, tokens = 0;
+  double forward = 0, backward = 0, weight = 0; ///< seconds
+  Moments getPart() const {
+    return {rows, tokens, rows > 0 ? tokens * tokens / rows : 0};
+  }
+};
+
+struct LayerProfile {
+  /// By TP degree; points by tokens, ascending.
+  std::map<int, std::vector<ProfilePoint>> points;
+};
+
+struct Profile {
+  std::string device;
+  /// What the backward was measured with.
+  Save save = Save::Vjp;
+  /// Layer kinds by module.
+  std::map<std::string, std::map<std::string, LayerProfile>> modules;
+
+  /// Null if it was not measured.
+  const LayerProfile *find(llvm::StringRef module, llvm::StringRef kind) const;
+  /// Names that the model does not have are errors.
+  llvm::Error check(const Model &model) const;
+};
+
+/// Errors: unknown keys, figures that are no finite numbers of at least 0,
+/// points that are not ascending, nothing measured.
+llvm::Expected<Profile> parseProfile(llvm::StringRef json,
+                                     llvm::StringRef file);
+llvm::Expected<Profile> readProfile(llvm::StringRef file);
+std::string printProfile(const Profile &profile);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_PROFILE_H

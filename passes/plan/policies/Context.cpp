@@ -1,0 +1,80 @@
+//===- Context.cpp - Context and expert parallelism -----------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What a sample's tokens over several ranks, or a layer's experts over several
+// replicas, would be worth. Programs cannot run such plans yet, so this is no
+// part of `joint`; its plans say so.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/policies/Policy.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+bool hasExperts(const Module &module) {
+  return any_of(module.kinds, [](const LayerKind &kind) {
+    return kind.expertParameters > 0;
+  });
+}
+
+/// Replicas of the backbone that share samples, or experts, instead of having
+/// their own.
+void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
+                 std::vector<Plan> &plans) {
+  Plan other = plan;
+  UnitPlan &pace = other.units[input.model().pace];
+  if (pace.dp < cp || int64_t(pace.dp / cp) < ep || (pace.dp / cp) % ep)
+    return;
+  pace.dp /= cp;
+  pace.cp = cp;
+  pace.ep = ep;
+  int64_t parts = other.microbatches * pace.dp;
+  other.micro = (input.samples() + parts - 1) / parts;
+  if (placeUnits(input, other))
+    plans.push_back(std::move(other));
+}
+
+} // namespace
+
+Expected<Plan> planContext(const PolicyInput &input) {
+  const Module &pace = input.model().modules[input.model().pace];
+  std::vector<Plan> plans;
+  int devices = 1;
+  for (const NodeKind &node : input.costs.cluster.nodes)
+    devices = std::max(devices, node.devices);
+  for (const Plan &plan : disjointPlans(input)) {
+    int tp = plan.units[input.model().pace].tp;
+    for (int cp : {1, 2, 4, 8})
+      for (int ep : {1, 2, 4, 8}) {
+        // Groups stay inside a node; 1 and 1 is joint's own.
+        if (cp * tp > devices || cp * ep == 1 || (ep > 1 && !hasExperts(pace)))
+          continue;
+        addVariants(input, plan, cp, ep, plans);
+      }
+  }
+  auto best = fastest(input, std::move(plans));
+  if (!best)
+    return best;
+  const UnitPlan &unit = best->units[input.model().pace];
+  best->policy =
+      "context (CP " + std::to_string(unit.cp) +
+      (unit.ep > 1 ? ", EP " + std::to_string(unit.ep) : std::string()) + ")";
+  best->notExecutable =
+      unit.ep > 1 && unit.cp > 1
+          ? "context and expert parallelism cannot be executed yet"
+      : unit.ep > 1 ? "expert parallelism cannot be executed yet"
+                    : "context parallelism cannot be executed yet";
+  return best;
+}
+
+} // namespace dt::plan

@@ -1,0 +1,202 @@
+//===- JsonTest.cpp - Models, profiles and explanations as files ----------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Architectures.h"
+#include "passes/plan/Explain.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gtest/gtest.h>
+
+using namespace dt::plan;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+template <typename T> std::string errorOf(llvm::Expected<T> value) {
+  return value ? "" : llvm::toString(value.takeError());
+}
+
+TEST(ModelJson, RoundTrip) {
+  for (int billions : {7, 70}) {
+    Model model = makeMultimodal(billions);
+    model.modules[1].kinds[1].expertParameters = 10;
+    model.modules[1].kinds[1].dispatched = {1, 2, 3};
+    std::string text = printModel(model);
+    auto again = parseModel(text, "m.json");
+    ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
+    EXPECT_EQ(printModel(*again), text);
+    // And it costs the same.
+    Cluster cluster = llvm::cantFail(
+        readCluster(DT_SOURCE "/passes/plan/clusters/h100-80g.json"));
+    Costs a(cluster, model), b(cluster, *again);
+    for (int m = 0; m < 3; ++m) {
+      CostOptions options;
+      options.tp = 2;
+      Moments part{3, 3000, 4e6};
+      EXPECT_EQ(a.get(0, m).module(options, part).total(),
+                b.get(0, m).module(options, part).total());
+      EXPECT_EQ(a.get(0, m).kept(0, 3, options, part),
+                b.get(0, m).kept(0, 3, options, part));
+      EXPECT_EQ(model.getFlops(m, part), again->getFlops(m, part));
+    }
+  }
+}
+
+const char *kModel =
+    R"({"version": 1, "modules": [{"name": "m", "kinds": [{"name": "l", "parameters": 9,
+ "forward": [{"name": "p", "kind": "gemm", "split": "columns", "rows": {"token": 1}, "n": 8, "k": 4}]}], "layers": [[0, 3], 0]}]})";
+
+std::string modelError(const std::string &from, const std::string &to) {
+  std::string text = kModel;
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  return errorOf(parseModel(text, "m.json"));
+}
+
+TEST(ModelJson, Errors) {
+  EXPECT_EQ(llvm::cantFail(parseModel(kModel, "m.json")).modules[0].layers,
+            std::vector<int>(4, 0));
+  EXPECT_EQ(errorOf(parseModel("[", "m.json")), "m.json: not valid JSON");
+  EXPECT_EQ(modelError("\"gemm\"", "\"gem\"")
+                .find("m.json: modules[0].kinds[0].forward[0].kind: "),
+            0u);
+  EXPECT_EQ(modelError("\"n\": 8", "\"n\": -8")
+                .find("m.json: modules[0].kinds[0].forward[0].n: "),
+            0u);
+  EXPECT_NE(modelError("\"n\": 8", "\"n\": NaN"), "");
+  EXPECT_NE(modelError("\"n\": 8", "\"n\": 1e400"), "");
+  EXPECT_EQ(modelError("[0, 3]", "[1, 3]"),
+            "m.json: modules[0].layers[0]: there are only 1 kinds of layers");
+  EXPECT_NE(modelError("[0, 3]", "[0, 3000000000]"), "");
+  EXPECT_NE(modelError("[[0, 3], 0]", "[]"), "");
+  EXPECT_EQ(modelError("\"split\"", "\"splti\"")
+                .find("m.json: modules[0].kinds[0].forward[0]: unknown key "
+                      "'splti'"),
+            0u);
+  EXPECT_EQ(modelError("]}]}", "]}], \"pace\": \"n\"}")
+                .find("m.json: pace: no module is named 'n'"),
+            0u);
+}
+
+const char *kProfile =
+    R"({"version": 1, "modules": {"llm": {"layer": [
+ {"tp": 1, "tokens": 1024, "forward": 0.01, "backward": 0.012, "weight": 0.009},
+ {"tp": 1, "tokens": 4096, "forward": 0.05, "backward": 0.06, "weight": 0.04},
+ {"tp": 4, "tokens": 4096, "forward": 0.02, "backward": 0.03, "weight": 0.01}]}}})";
+
+TEST(Profile, IsUsedInsteadOfTheModel) {
+  Profile profile = llvm::cantFail(parseProfile(kProfile, "p.json"));
+  EXPECT_EQ(printProfile(
+                llvm::cantFail(parseProfile(printProfile(profile), "p.json"))),
+            printProfile(profile));
+  Cluster cluster = llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+  Model model = makeMultimodal(7);
+  EXPECT_FALSE(bool(profile.check(model)));
+  Costs costs(cluster, model, &profile);
+  EXPECT_TRUE(costs.isMeasured(1));
+  EXPECT_FALSE(costs.isMeasured(0));
+  const ModuleCost &cost = costs.get(0, 1);
+  CostOptions options;
+  // Exact at measured points, monotone between them.
+  Times a = cost.layer(1, options, Moments::of(1024)),
+        b = cost.layer(1, options, Moments::of(4096)),
+        c = cost.layer(1, options, Moments::of(2048));
+  EXPECT_DOUBLE_EQ(a.forward, 0.01);
+  EXPECT_DOUBLE_EQ(a.input, 0.012);
+  EXPECT_DOUBLE_EQ(a.weight, 0.009);
+  EXPECT_DOUBLE_EQ(b.forward, 0.05);
+  EXPECT_GT(c.forward, a.forward);
+  EXPECT_LT(c.forward, b.forward);
+  options.tp = 4;
+  EXPECT_DOUBLE_EQ(cost.layer(1, options, Moments::of(4096)).forward, 0.02);
+  // Another saved set does more again, or less.
+  options.tp = 1;
+  options.save = Save::None;
+  EXPECT_GT(cost.layer(1, options, Moments::of(4096)).input, 0.06);
+  options.save = Save::All;
+  EXPECT_LT(cost.layer(1, options, Moments::of(4096)).input, 0.06);
+  // What was not measured is modelled.
+  EXPECT_EQ(cost.layer(0, {}, Moments::of(4096)).total(),
+            ModuleCost(cluster, 0, model.modules[1])
+                .layer(0, {}, Moments::of(4096))
+                .total());
+  EXPECT_EQ(cost.layer(1, options, {}).total(), 0);
+}
+
+std::string profileError(const std::string &from, const std::string &to) {
+  std::string text = kProfile;
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  auto profile = parseProfile(text, "p.json");
+  if (!profile)
+    return llvm::toString(profile.takeError());
+  return llvm::toString(profile->check(makeMultimodal(7)));
+}
+
+TEST(Profile, Errors) {
+  EXPECT_EQ(profileError("0.01,", "NaN,"),
+            "p.json: not valid JSON (NaN and infinity are none)");
+  EXPECT_EQ(profileError("0.01,", "-0.01,")
+                .find("p.json: modules.llm.layer[0].forward: "),
+            0u);
+  EXPECT_EQ(profileError("\"tokens\": 4096", "\"tokens\": 512"),
+            "p.json: modules.llm.layer[1].tokens: expected more tokens than in "
+            "the point before of the same TP: points ascend");
+  EXPECT_NE(profileError("0.01,", "\"a\","), "");
+  EXPECT_NE(profileError("\"tokens\"", "\"token\""), "");
+  EXPECT_EQ(profileError("\"llm\"", "\"lm\""),
+            "the profile names module 'lm', which the model does not have; did "
+            "you mean 'llm'?");
+  EXPECT_EQ(profileError("\"layer\"", "\"layers\"")
+                .find("the profile names layer 'layers' of module 'llm'"),
+            0u);
+  EXPECT_NE(errorOf(parseProfile(R"({"version": 1, "modules": {}})", "p")), "");
+}
+
+TEST(Explain, SaysWhatAndWhy) {
+  Cluster cluster = llvm::cantFail(
+      llvm::cantFail(
+          readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"))
+          .take(16));
+  Model model = makeMultimodal(7);
+  Costs costs(cluster, model);
+  auto data = llvm::cantFail(openData("documents"));
+  std::vector<Sample> batch = drawBatch(*data, 1, 0, 32);
+  PolicyInput input{costs, batch, 8};
+  auto plan = makePlan("joint", input);
+  ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
+  ExplainOptions options;
+  options.relax = false;
+  options.data = data.get();
+  options.seeds = 3;
+  auto why = explain(input, *plan, options);
+  ASSERT_TRUE(bool(why)) << llvm::toString(why.takeError());
+  EXPECT_EQ(why->units.size(), 3u);
+  EXPECT_EQ(why->others.size(), getPolicies().size() - 1);
+  EXPECT_EQ(why->spread.seeds, 3);
+  EXPECT_LE(why->spread.least, why->spread.mean);
+  Json json = Json::parse(printJson(*why, model));
+  EXPECT_EQ(json["predicted"]["step"], plan->predicted.step);
+  EXPECT_EQ(json["predicted"]["costs"], "model");
+  EXPECT_EQ(json["units"]["llm"]["predicted"]["costs"], "model");
+  EXPECT_GT(json["units"]["llm"]["predicted"]["memory"]["state"], 0.0);
+  EXPECT_EQ(json["predicted"]["others"].size(), why->others.size());
+  std::string text, page;
+  llvm::raw_string_ostream textStream(text), pageStream(page);
+  printText(textStream, *why, input);
+  for (const char *word : {"ceiling", "llm", "disttrain", "where device time",
+                           "bound by", "other seeds"})
+    EXPECT_NE(text.find(word), std::string::npos) << word;
+  EXPECT_FALSE(bool(printHtml(pageStream, *why, input)));
+  for (const char *word : {"<svg", "</svg>", "<pre>", "</html>"})
+    EXPECT_NE(page.find(word), std::string::npos) << word;
+}
+
+} // namespace
