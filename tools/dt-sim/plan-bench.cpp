@@ -9,15 +9,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/Architectures.h"
-<<<<<<< HEAD
-#include "passes/plan/policies/Policy.h"
+#include "passes/plan/Explain.h"
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
-=======
-#include "passes/plan/Explain.h"
-#include "passes/plan/reorder/Order.h"
-#include "passes/plan/reorder/Partition.h"
->>>>>>> main
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
