@@ -167,7 +167,8 @@ public:
   /// Every rank's text, in rank order, on all ranks.
   std::vector<std::string> allGatherText(const std::string &mine);
   /// Every rank's values (equally many), in rank order.
-  std::vector<double> allGather(const std::vector<double> &mine);
+  std::vector<double> allGather(const std::vector<double> &mine,
+                                const char *label);
   /// Called by all ranks, each with its error or nothing: if anybody has one,
   /// throws the one of the lowest rank as a CommonError on all of them.
   void agree(const std::string &error);
@@ -197,11 +198,14 @@ protected:
 /// (Collectives.h): place t is ranks[t]. With groups for all its axes. Made
 /// like Comm::group: by all ranks of the world, members and others, in the same
 /// order, while `comm` lives; null on ranks that are not in it. Its traffic is
-/// counted as "label.all_reduce", "label.all_gather", "label.reduce_scatter"
-/// and "label.all_to_all".
+/// counted by collectiveLabel.
 std::shared_ptr<TensorParallel>
 makeTensorParallel(Comm &comm, const std::vector<int> &ranks,
                    const std::string &label);
+
+/// Of a module's collectives on an axis: "llm.all_reduce over 2 stride 1".
+std::string collectiveLabel(const std::string &module, CollectiveKind kind,
+                            int64_t over, int64_t stride);
 
 } // namespace dt::rt
 

@@ -90,7 +90,7 @@ void Recorder::gradientsDone(const StepResult &) {
 }
 
 void Recorder::takeSlowest() {
-  std::vector<double> all = trainer.comm().allGather(moduleSeconds);
+  std::vector<double> all = trainer.comm().allGather(moduleSeconds, "report");
   for (size_t i = 0; i < all.size(); ++i) {
     double &slowest = moduleSeconds[i % moduleSeconds.size()];
     slowest = std::max(slowest, all[i]);
