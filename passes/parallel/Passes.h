@@ -12,6 +12,7 @@
 #include "dialects/nn/NNOps.h"
 #include "dialects/sched/SchedOps.h"
 
+#include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Pass/Pass.h"
 
 namespace dt::parallel {
@@ -36,6 +37,10 @@ inline constexpr llvm::StringLiteral kRunAheadAttr = "dist.run_ahead";
 inline constexpr llvm::StringLiteral kDepthAttr = "dist.depth";
 /// dist.plan (array of i64): bytes of every rank.
 inline constexpr llvm::StringLiteral kMemoryAttr = "dist.memory";
+/// dist.plan (strings): the plan file that a policy chose, and what is to be
+/// told of it.
+inline constexpr llvm::StringLiteral kPlanFileAttr = "dist.plan_file";
+inline constexpr llvm::StringLiteral kExplanationAttr = "dist.explanation";
 
 } // namespace dt::parallel
 
