@@ -12,6 +12,7 @@
 #include "dialects/nn/NNOps.h"
 #include "dialects/sched/SchedOps.h"
 
+#include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Pass/Pass.h"
 
 namespace dt::parallel {
@@ -42,6 +43,10 @@ inline constexpr llvm::StringLiteral kBrokerItems = "items";
 inline constexpr llvm::StringLiteral kBrokerAll = "all";
 /// dist.plan (array of i64): bytes of every rank.
 inline constexpr llvm::StringLiteral kMemoryAttr = "dist.memory";
+/// dist.plan (strings): the plan file that a policy chose, and what is to be
+/// told of it.
+inline constexpr llvm::StringLiteral kPlanFileAttr = "dist.plan_file";
+inline constexpr llvm::StringLiteral kExplanationAttr = "dist.explanation";
 
 /// What dist-choose-brokers writes on an edge between the two.
 llvm::StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to);
