@@ -39,18 +39,24 @@ private:
 
 struct TensorParallel {
   int rank, size;
-  /// By (over, stride): the ranks of the axis that this one is on.
-  std::map<std::pair<int64_t, int64_t>, Group *> axes;
-  std::string reduceLabel, gatherLabel, scatterLabel, exchangeLabel;
+  struct Axis {
+    Group *group;          ///< the ranks of the axis that this one is on
+    std::string labels[4]; ///< by CollectiveKind
+    const char *label(CollectiveKind kind) const {
+      return labels[size_t(kind)].c_str();
+    }
+    Group *operator->() const { return group; }
+  };
+  std::map<std::pair<int64_t, int64_t>, Axis> axes; ///< by over, stride
   Staging deviceIn, deviceOut, packed;
 
-  Group &axis(int64_t over, int64_t stride) const {
+  const Axis &axis(int64_t over, int64_t stride) const {
     auto it = axes.find({over, stride});
     if (it == axes.end())
       throw Error("a group of " + std::to_string(size) +
                   " ranks has no axis over " + std::to_string(over) +
                   " stride " + std::to_string(stride));
-    return *it->second;
+    return it->second;
   }
 };
 
@@ -101,9 +107,10 @@ void allReduce(TensorParallel *group, Reduction kind, DType type,
   size_t bytes = count * sizeOf(type);
   if (over == 1)
     return copyHere(in, out, bytes);
-  Group &axis = group->axis(over, stride);
+  const TensorParallel::Axis &axis = group->axis(over, stride);
   onHostMemory(*group, in, bytes, out, bytes, [&](const void *from, void *to) {
-    axis.allReduce(kind, type, from, to, count, group->reduceLabel.c_str());
+    axis->allReduce(kind, type, from, to, count,
+                    axis.label(CollectiveKind::AllReduce));
   });
 }
 
@@ -112,11 +119,12 @@ void allGather(TensorParallel *group, DType type, const void *in, void *out,
   size_t row = chunk * sizeOf(type), bytes = outer * row;
   if (over == 1)
     return copyHere(in, out, bytes);
-  Group &axis = group->axis(over, stride);
+  const TensorParallel::Axis &axis = group->axis(over, stride);
   onHostMemory(
       *group, in, bytes, out, over * bytes, [&](const void *from, void *to) {
         void *blocks = outer > 1 ? group->packed.get(over * bytes) : to;
-        axis.allGather(from, bytes, blocks, group->gatherLabel.c_str());
+        axis->allGather(from, bytes, blocks,
+                        axis.label(CollectiveKind::AllGather));
         if (outer > 1 && row)
           permute(static_cast<char *>(blocks), static_cast<char *>(to), outer,
                   over, row, false);
@@ -128,7 +136,7 @@ void reduceScatter(TensorParallel *group, DType type, const void *in, void *out,
   size_t row = chunk * sizeOf(type), bytes = outer * row;
   if (over == 1)
     return copyHere(in, out, bytes);
-  Group &axis = group->axis(over, stride);
+  const TensorParallel::Axis &axis = group->axis(over, stride);
   onHostMemory(
       *group, in, over * bytes, out, bytes, [&](const void *from, void *to) {
         const void *blocks = from;
@@ -139,8 +147,8 @@ void reduceScatter(TensorParallel *group, DType type, const void *in, void *out,
                   over, row, true);
           blocks = packed;
         }
-        axis.reduceScatter(type, blocks, to, outer * chunk,
-                           group->scatterLabel.c_str());
+        axis->reduceScatter(type, blocks, to, outer * chunk,
+                            axis.label(CollectiveKind::ReduceScatter));
       });
 }
 
@@ -149,16 +157,34 @@ void allToAll(TensorParallel *group, DType type, const void *in, void *out,
   size_t bytes = count * sizeOf(type);
   if (over == 1)
     return copyHere(in, out, bytes);
-  Group &axis = group->axis(over, stride);
+  const TensorParallel::Axis &axis = group->axis(over, stride);
   onHostMemory(*group, in, over * bytes, out, over * bytes,
                [&](const void *from, void *to) {
-                 axis.allToAll(from, to, bytes, group->exchangeLabel.c_str());
+                 axis->allToAll(from, to, bytes,
+                                axis.label(CollectiveKind::AllToAll));
                });
 }
 
 //===----------------------------------------------------------------------===//
 // Making a group
 //===----------------------------------------------------------------------===//
+
+std::string collectiveLabel(const std::string &module, CollectiveKind kind,
+                            int64_t over, int64_t stride) {
+  static const char *names[] = {".all_reduce", ".all_gather", ".reduce_scatter",
+                                ".all_to_all"};
+  return module + names[size_t(kind)] + " over " + std::to_string(over) +
+         " stride " + std::to_string(stride);
+}
+
+static TensorParallel::Axis makeAxis(Group *group, const std::string &label,
+                                     int64_t over, int64_t stride) {
+  TensorParallel::Axis axis{group, {}};
+  for (size_t kind = 0; kind < 4; ++kind)
+    axis.labels[kind] =
+        collectiveLabel(label, CollectiveKind(kind), over, stride);
+  return axis;
+}
 
 std::shared_ptr<TensorParallel>
 makeTensorParallel(Comm &comm, const std::vector<int> &ranks,
@@ -170,10 +196,6 @@ makeTensorParallel(Comm &comm, const std::vector<int> &ranks,
       mine = std::make_shared<TensorParallel>();
       mine->rank = place;
       mine->size = size;
-      mine->reduceLabel = label + ".all_reduce";
-      mine->gatherLabel = label + ".all_gather";
-      mine->scatterLabel = label + ".reduce_scatter";
-      mine->exchangeLabel = label + ".all_to_all";
     }
   // All axes now: later not all ranks of the world would be here.
   for (int over = 2; over <= size; ++over)
@@ -188,7 +210,7 @@ makeTensorParallel(Comm &comm, const std::vector<int> &ranks,
           members.push_back(ranks[first + i * stride]);
         Group *group = comm.group(members);
         if (mine && group)
-          mine->axes[{over, stride}] = group;
+          mine->axes[{over, stride}] = makeAxis(group, label, over, stride);
       }
     }
   return mine;

@@ -232,10 +232,11 @@ std::vector<std::string> Comm::allGatherText(const std::string &mine) {
   return texts;
 }
 
-std::vector<double> Comm::allGather(const std::vector<double> &mine) {
+std::vector<double> Comm::allGather(const std::vector<double> &mine,
+                                    const char *label) {
   std::vector<double> all(mine.size() * size());
   world().allGather(mine.data(), mine.size() * sizeof(double), all.data(),
-                    "scalars");
+                    label);
   return all;
 }
 

@@ -235,6 +235,33 @@ struct ModuleInfo {
   double costPerItem = 1, costPerToken = 0;
 };
 
+/// A part of a size: factor * the product of dims[symbol] over `symbols` (a
+/// symbol twice: its square).
+struct SizeTerm {
+  int64_t factor;
+  Span<int32_t> symbols;
+};
+
+enum class CollectiveKind : uint8_t {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll
+};
+
+/// What one call of `function` gives to the collectives of one kind on one axis
+/// of its group (docs/sharding.md), on every rank: `calls` calls, together the
+/// sum of `elements` of `type`, by the dims of the part. Code does not look at
+/// it: --traffic compares it with what was sent.
+struct CollectiveInfo {
+  TaskFn function;
+  CollectiveKind kind;
+  DType type;
+  int64_t over, stride;
+  int64_t calls;
+  Span<SizeTerm> elements;
+};
+
 /// A loss term. `numerator` (F32 scalar) is written by the Forward of `module`
 /// for its part. `denominator` writes the part's denominator (F32 scalar) from
 /// raw inputs only and runs for all parts before the first Forward; null: 1,
@@ -348,6 +375,7 @@ struct ProgramInfo {
   uint64_t seed;
   Reorder reorder;
   size_t bucketBytes; ///< of gradient reductions
+  Span<CollectiveInfo> collectives{};
 };
 
 /// Runs the command line of a program (see Options.h for the flags) and returns

@@ -34,7 +34,7 @@ void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
   std::vector<double> mine = {failure.empty() ? 0.0 : 1.0,
                               low(program.planHash), high(program.planHash),
                               low(batchHash), high(batchHash)};
-  std::vector<double> all = comm.allGather(mine);
+  std::vector<double> all = comm.allGather(mine, "scalars");
   size_t n = mine.size();
   for (size_t r = 0; r * n < all.size(); ++r)
     if (all[r * n] != 0)
@@ -88,7 +88,7 @@ std::vector<double>
 StepScalars::addRanks(const std::vector<double> &mine) const {
   if (comm.size() == 1)
     return mine;
-  std::vector<double> all = comm.allGather(mine), sum(mine.size());
+  std::vector<double> all = comm.allGather(mine, "scalars"), sum(mine.size());
   for (size_t i = 0; i < all.size(); ++i)
     sum[i % mine.size()] += all[i];
   return sum;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Traffic.h"
+#include "runtime/CollectiveTraffic.h"
 #include "runtime/Error.h"
 #include "runtime/Outputs.h"
 #include "runtime/Routes.h"
@@ -120,52 +121,89 @@ void TrafficReport::addStep(const Batch &batch) {
       expectedMessages(trainer.program(), trainer.placement(), batch);
   for (size_t i = 0; i < step.size(); ++i)
     expected[i] += step[i];
+  for (auto &[label, bytes] : expectedCollectives(
+           trainer.program(), trainer.placement(), trainer.ownership(), batch))
+    collectives[label] += bytes;
   ++steps;
+}
+
+/// Of all ranks.
+struct TrafficReport::Sums {
+  std::vector<uint64_t> edges;
+  std::map<std::string, uint64_t> collectives;
+  std::map<std::string, Traffic> counted;
+
+  void add(const nlohmann::json &rank) {
+    edges.resize(rank["expected"].size());
+    for (size_t i = 0; i < edges.size(); ++i)
+      edges[i] += rank["expected"][i].get<uint64_t>();
+    for (auto &[label, bytes] : rank["collectives"].items())
+      collectives[label] += bytes.get<uint64_t>();
+    for (auto &[label, traffic] : rank["traffic"].items()) {
+      counted[label].bytes += traffic[0].get<uint64_t>();
+      counted[label].calls += traffic[1].get<uint64_t>();
+    }
+  }
+};
+
+void TrafficReport::writeFile(Sums &sums) const {
+  using Json = nlohmann::ordered_json;
+  Json edges = Json::array(), list = Json::array();
+  for (size_t i = 0; i < sums.edges.size(); ++i) {
+    std::string label = Transfers::label(trainer.program(), i / 2, i % 2 == 1);
+    edges.push_back({{"edge", label.substr(label.find(' ') + 1)},
+                     {"direction", i % 2 ? "gradient" : "forward"},
+                     {"bytes", sums.counted[label].bytes},
+                     {"messages", sums.counted[label].calls},
+                     {"expected", sums.edges[i]}});
+    sums.counted.erase(label);
+  }
+  for (auto &[label, bytes] : sums.collectives)
+    if (bytes)
+      sums.counted[label]; // also what nobody sent
+  Traffic control;
+  for (auto &[label, counted] : sums.counted) {
+    std::string axis = axisOf(label);
+    if (axis == "control") {
+      control.bytes += counted.bytes;
+      control.calls += counted.calls;
+      continue;
+    }
+    list.push_back({{"axis", axis},
+                    {"name", label},
+                    {"bytes", counted.bytes},
+                    {"calls", counted.calls},
+                    {"expected", sums.collectives[label]}});
+  }
+  Json file = {
+      {"steps", steps},
+      {"edges", edges},
+      {"collectives", list},
+      {"control", {{"bytes", control.bytes}, {"calls", control.calls}}}};
+  std::ofstream out(path);
+  out << file.dump(1) << '\n';
+  if (!out.flush())
+    throw Error(path + ": cannot write");
 }
 
 void TrafficReport::write() {
   if (path.empty())
     return;
   nlohmann::json mine = {{"expected", expected},
+                         {"collectives", collectives},
                          {"traffic", nlohmann::json::object()}};
   for (auto &[label, counted] : trainer.comm().traffic()) {
     const Traffic &start = before[label];
-    mine["traffic"][label] = {counted.bytes - start.bytes,
-                              counted.calls - start.calls};
+    if (counted.calls > start.calls)
+      mine["traffic"][label] = {counted.bytes - start.bytes,
+                                counted.calls - start.calls};
   }
   std::vector<std::string> all = trainer.comm().allGatherText(mine.dump());
   onFirstRank(trainer.comm(), {}, [&] {
-    std::vector<uint64_t> wanted(expected.size());
-    std::map<std::string, Traffic> sum;
-    for (const std::string &text : all) {
-      nlohmann::json rank = nlohmann::json::parse(text);
-      for (size_t i = 0; i < wanted.size(); ++i)
-        wanted[i] += rank["expected"][i].get<uint64_t>();
-      for (auto &[label, counted] : rank["traffic"].items()) {
-        sum[label].bytes += counted[0].get<uint64_t>();
-        sum[label].calls += counted[1].get<uint64_t>();
-      }
-    }
-    nlohmann::ordered_json file = {{"steps", steps},
-                                   {"edges", nlohmann::json::array()},
-                                   {"collectives", nlohmann::json::object()}};
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      std::string label =
-          Transfers::label(trainer.program(), i / 2, i % 2 == 1);
-      file["edges"].push_back({{"edge", label.substr(label.find(' ') + 1)},
-                               {"direction", i % 2 ? "gradient" : "forward"},
-                               {"bytes", sum[label].bytes},
-                               {"messages", sum[label].calls},
-                               {"expected", wanted[i]}});
-      sum.erase(label);
-    }
-    for (auto &[label, counted] : sum)
-      file["collectives"][label] = {{"bytes", counted.bytes},
-                                    {"calls", counted.calls}};
-    std::ofstream out(path);
-    out << file.dump(1) << '\n';
-    if (!out.flush())
-      throw Error(path + ": cannot write");
+    Sums sums;
+    for (const std::string &text : all)
+      sums.add(nlohmann::json::parse(text));
+    writeFile(sums);
   });
 }
 

@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// --traffic: what was counted (Comm::traffic), and beside it, for every edge,
-// what the assignment says must be sent. The latter goes item by item and
-// shares no code with the messages.
+// --traffic: what was counted (Comm::traffic), and beside it what must be sent:
+// for every edge by the assignment, item by item; for collectives by the
+// compiler's table and the plan (CollectiveTraffic.h). None of it shares code
+// with what sends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,9 +22,10 @@ std::vector<uint64_t> expectedMessages(const ProgramInfo &program,
                                        const Placement &placement,
                                        const Batch &batch);
 
-/// Sums over ranks and steps, from its construction on. File: {"steps": n, "edges": [{"edge": "a.x ->
-/// b.y", "direction": "forward" | "gradient", "bytes", "messages",
-/// "expected"}], "collectives": {label: {"bytes", "calls"}}}.
+/// Sums over ranks and steps, from its construction on. File: {"steps": n,
+/// "edges": [{"edge": "a.x -> b.y", "direction": "forward" | "gradient",
+/// "bytes", "messages", "expected"}], "collectives": [{"axis", "name", "bytes",
+/// "calls", "expected"}], "control": {"bytes", "calls"}}; axes: axisOf.
 class TrafficReport {
 public:
   /// An empty path: does nothing.
@@ -33,10 +35,14 @@ public:
   void write();
 
 private:
+  struct Sums;
+  void writeFile(Sums &sums) const;
+
   const Trainer &trainer;
   std::string path;
   int64_t steps = 0;
   std::vector<uint64_t> expected;
+  std::map<std::string, uint64_t> collectives;
   std::map<std::string, Traffic> before;
 };
 

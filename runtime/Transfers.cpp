@@ -187,6 +187,7 @@ uint64_t Transfers::send(const TaskRow &row) {
                 return sendToSelf(row, end, runs, unit);
               Departure out;
               out.module = end.module;
+              out.gradient = row.gradient;
               out.received = end.buffer->received;
               out.slot = row.slot;
               const std::byte *from = block + size_t(runs[0].first) * unit;
@@ -297,8 +298,13 @@ void Transfers::prepare(const TaskRow &row) {
       if (first)
         gather(*it);
     }
+  // Forward writes outputs, Backward and its first half gradients of edges.
+  auto writes = [&](bool gradient) {
+    return gradient ? !forward && row.kind != TaskKind::BackwardWeight
+                    : forward;
+  };
   for (auto it = departures.begin(); it != departures.end();)
-    if (meets(it->module, it->received, it->slot)) {
+    if (writes(it->gradient) && meets(it->module, it->received, it->slot)) {
       it->request.wait();
       it = departures.erase(it);
     } else {

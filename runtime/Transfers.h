@@ -73,6 +73,7 @@ private:
   };
   struct Departure {
     size_t module;
+    bool gradient;
     bool received; ///< which kind of slot
     int slot;      ///< -1: packed, the slot is free
     Request request;

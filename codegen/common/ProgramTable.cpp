@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/ProgramTable.h"
+#include "codegen/common/CollectiveTable.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -438,6 +439,12 @@ LogicalResult TableEmitter::emit() {
   for (auto op : program.getBody().getOps<rt::RankOp>())
     ranks.push_back("{" + rankRows(op) + "}");
   std::string rankTable = array("dt::rt::RankInfo", "kRanks", ranks);
+  auto exchanges = collectiveRows(program, names, [&](StringRef type, StringRef name, ArrayRef<std::string> rows) {
+    return array(type, name, rows);
+  });
+  if (failed(exchanges))
+    return failure();
+  std::string collectiveTable = array("dt::rt::CollectiveInfo", "kCollectives", *exchanges);
   FailureOr<std::string> rule = optimizer();
   if (failed(rule))
     return failure();
@@ -453,7 +460,8 @@ LogicalResult TableEmitter::emit() {
                      ",\n    .microBatch = " + std::to_string(program.getMicroBatch()) +
                      ",\n    .seed = " + std::to_string(uint64_t(program.getSeed())) + "u" +
                      ",\n    .reorder = dt::rt::Reorder::" + reorder +
-                     ",\n    .bucketBytes = " + std::to_string(program.getBucket()) + "}";
+                     ",\n    .bucketBytes = " + std::to_string(program.getBucket()) +
+                     (exchanges->empty() ? "" : ",\n    .collectives = " + collectiveTable) + "}";
   std::string value = "{\n    .name = " + quoted(program.getSymName()) + ",\n    .planHash = 0x" +
                       llvm::utohexstr(llvm::xxh3_64bits(hashed + rest)) + "u" + rest;
   global("dt::rt::ProgramInfo", "kProgram", value, /*isStatic=*/false);

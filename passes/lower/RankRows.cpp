@@ -11,6 +11,8 @@
 
 #include "passes/lower/RankRows.h"
 
+#include "passes/parallel/Passes.h"
+
 #include <map>
 #include <set>
 
@@ -67,7 +69,13 @@ public:
   RankBuilder(StepPlan &plan, const StepOrder &order,
               const std::vector<bool> &copies, int rank)
       : plan(plan), order(order), copies(copies), rank(rank),
-        forwardOrder(plan.modules.size()), backwards(plan.modules.size()) {}
+        forwardOrder(plan.modules.size()), backwards(plan.modules.size()) {
+    for (const PlannedEdge &edge : plan.edges) {
+      dist::EdgeOp op = edge.op;
+      auto depth = op->getAttrOfType<IntegerAttr>(parallel::kDepthAttr);
+      depths.push_back(depth ? depth.getInt() : order.depth);
+    }
+  }
 
   FailureOr<std::vector<Row>> run();
 
@@ -95,6 +103,7 @@ private:
   void addCopies(unsigned module, int64_t mb, bool gradient);
   void post(const Message &message);
   void postAll(unsigned module, int64_t mb, bool gradient);
+  void postAhead(unsigned module, int64_t next);
   void send(const Message &message) {
     rows.push_back({TaskKind::send, message.edge, message.microbatch, 0, 0,
                     message.peer, message.gradient});
@@ -108,6 +117,7 @@ private:
   Messages receives, ///< by the part that reads them
       sends;         ///< that the schedule does not have, by who writes them
   std::set<Message> posted;
+  std::vector<int64_t> depths;                    ///< of each edge
   std::vector<std::vector<int64_t>> forwardOrder; ///< of each module
   std::vector<int64_t> backwards; ///< tasks of each module that are left
   std::vector<unsigned> complete; ///< modules to reduce
@@ -211,10 +221,22 @@ void RankBuilder::begin() {
   for (unsigned m = 0; m < plan.modules.size(); ++m) {
     if (plan.modules[m].wholeBatch)
       postAll(m, 0, false);
-    for (size_t p = 0; p < forwardOrder[m].size() && int64_t(p) < order.depth;
-         ++p)
-      postAll(m, forwardOrder[m][p], false);
+    postAhead(m, 0);
   }
+}
+
+/// Forward messages of the microbatches after the first `next` that the module
+/// runs: of each edge as many as its depth says.
+void RankBuilder::postAhead(unsigned module, int64_t next) {
+  const std::vector<int64_t> &mine = forwardOrder[module];
+  int64_t deepest = order.depth;
+  for (unsigned e : plan.modules[module].in)
+    deepest = std::max(deepest, depths[e]);
+  int64_t end = std::min(next + deepest, int64_t(mine.size()));
+  for (int64_t p = next; p < end; ++p)
+    for (const Message &m : receives[{{module, mine[p]}, false}])
+      if (p < next + depths[m.edge])
+        post(m);
 }
 
 /// Rows that follow the task that wrote what they move.
@@ -231,10 +253,8 @@ void RankBuilder::addCopies(unsigned module, int64_t mb, bool gradient) {
 void RankBuilder::addForward(unsigned module, int64_t mb) {
   rows.push_back({TaskKind::forward, module, mb});
   postAll(module, mb, true);
-  const std::vector<int64_t> &mine = forwardOrder[module];
-  size_t next = llvm::find(mine, mb) - mine.begin() + order.depth;
-  if (next < mine.size())
-    postAll(module, mine[next], false);
+  std::vector<int64_t> &mine = forwardOrder[module];
+  postAhead(module, llvm::find(mine, mb) - mine.begin() + 1);
   addCopies(module, mb, false);
 }
 

@@ -32,7 +32,8 @@ struct StepOrder {
   /// Messages whose two ends have the same ranks; the programs have none.
   std::vector<schedule::Message> local;
   std::string name;
-  int64_t depth = 2; ///< microbatches whose forward messages are posted
+  /// Microbatches whose forward messages are posted, of edges that do not say.
+  int64_t depth = 2;
 };
 
 /// What the program's sched.solution says or, without one, the order of one

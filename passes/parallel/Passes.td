@@ -61,6 +61,14 @@ def AgreeTies : Pass<"dist-agree-ties", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect"];
 }
 
+def ChooseBrokers : Pass<"dist-choose-brokers", "::mlir::ModuleOp"> {
+  let summary = "Choose how rows of every edge find the replica that works on their items";
+  let description = [{
+    Writes `dist.broker` on each `dist.edge`: "copy" (both ends run on the same ranks with equal replicas: nothing is sent), "direct" (replica i to replica i: both share out the same items alike), "items" (any replica to any:
+    the manifest says which rows go, docs/parallel.md) or "all" (into a module over the whole batch: every row to each of its ranks). Schedules and tables obey it.
+  }];
+}
+
 def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {
   let summary = "Make the step's scheduling problem and solve it";
   let description = [{

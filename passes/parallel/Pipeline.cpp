@@ -45,6 +45,7 @@ void dt::buildAgreeTies(OpPassManager &pm) {
 }
 
 void dt::buildStepSchedule(OpPassManager &pm) {
+  pm.addPass(parallel::createChooseBrokers());
   parallel::DistScheduleOptions options;
   options.planned = true;
   pm.addPass(parallel::createDistSchedule(options));

@@ -41,9 +41,17 @@
 // CHECK-NEXT: {kRows0},
 // CHECK-NEXT: {kRows0},
 // CHECK-NEXT: {kRows2}};
+// What functions give to collectives: all their calls together.
+// CHECK: kFactors[1] = {
+// CHECK-NEXT: 0};
+// CHECK: dt::rt::SizeTerm kElements[1] = {
+// CHECK-NEXT: {2, kFactors}};
+// CHECK: dt::rt::CollectiveInfo kCollectives[1] = {
+// CHECK-NEXT: {.function = a_forward, .kind = dt::rt::CollectiveKind::AllReduce, .type = dt::rt::DType::F32, .over = 2, .stride = 1, .calls = 2, .elements = kElements}};
 // CHECK: .schedule = "zb",
 // CHECK: .reorder = dt::rt::Reorder::Both,
-// CHECK-NEXT: .bucketBytes = 1024
+// CHECK-NEXT: .bucketBytes = 1024,
+// CHECK-NEXT: .collectives = kCollectives
 
 rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket 1024 {
   rt.module @a origin "net" unit "u" item "image" tp 2 ranks [0, 1] arena 128 scratch 0 parameters 2112 trainable 2112 {
@@ -55,6 +63,11 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
     rt.output "h" @h
     rt.stage forward @f [@h]
     rt.func @f(%h: !rt.buffer<f32, ["n"]> {rt.access = "out"}) {
+      rt.call @g(%h) : !rt.buffer<f32, ["n"]>
+      rt.call @g(%h) : !rt.buffer<f32, ["n"]>
+    }
+    rt.func @g(%h: !rt.buffer<f32, ["n"]> {rt.access = "inout"}) {
+      rt.all_reduce sum %h to %h over 2 stride 1 : !rt.buffer<f32, ["n"]>, !rt.buffer<f32, ["n"]>
     }
   }
   rt.module @b origin "net" unit "u" stage 1 ranks [2] zero 1 arena 256 scratch 0 parameters 64 trainable 64 cost 2.5 {

@@ -170,6 +170,9 @@ def check_traffic(traffic):
     for edge in traffic["edges"]:
         if edge["bytes"] != edge["expected"]:
             raise Failure(f"{edge['direction']} of {edge['edge']}: {edge['bytes']} bytes sent, {edge['expected']} expected")
+    for entry in traffic["collectives"]:
+        if entry["bytes"] != entry["expected"]:
+            raise Failure(f"{entry['name']} ({entry['axis']}): {entry['bytes']} bytes given, {entry['expected']} expected")
 
 
 def main():

@@ -1,4 +1,6 @@
 // RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program --rt-verify-lowered -split-input-file | FileCheck %s
+// RUN: sed 's/to @llm.1 "h"$/& {dist.depth = 2 : i64}/' %s > %t.mlir
+// RUN: dt-opt %t.mlir --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program -split-input-file | FileCheck %s --check-prefix=DEPTH
 
 // Two stages of one unit on two ranks, three microbatches: slots as there are
 // microbatches in flight, receives posted ahead, reductions behind the last
@@ -94,6 +96,13 @@ sched.problem @step ranks 2 microbatches 3 {
 // CHECK-NEXT: rt.task send edge 0 microbatch 2 slot 0 gradient
 // CHECK-NEXT: rt.task reduce @llm.1 microbatch 0 slot 0
 // CHECK-NEXT: }
+// An edge may say that more are posted ahead.
+// DEPTH: rt.rank 1 {
+// DEPTH-NEXT: rt.task receive edge 0 microbatch 0 slot 0
+// DEPTH-NEXT: rt.task receive edge 0 microbatch 1 slot 1
+// DEPTH-NEXT: rt.task forward @llm.1 microbatch 0 slot 0
+// DEPTH-NEXT: rt.task receive edge 0 microbatch 2 slot 2
+// DEPTH-NEXT: rt.task backward @llm.1 microbatch 0 slot 0
 
 // -----
 

@@ -153,15 +153,15 @@ TEST_P(Collectives, TrafficIsWhatARankHandsOver) {
   allGather(counted.get(), DType::F32, x.data(), y.data(), 5, 20, n, 1);
   reduceScatter(counted.get(), DType::F32, x.data(), y.data(), 5, 20, n, 1);
   allToAll(counted.get(), DType::F32, x.data(), y.data(), 100, n, 1);
-  auto bytes = [&](const char *what) {
+  auto bytes = [&](CollectiveKind kind) {
     const auto &traffic = ranks().traffic();
-    auto it = traffic.find(label + std::string(what));
+    auto it = traffic.find(collectiveLabel(label, kind, n, 1));
     return it == traffic.end() ? 0 : it->second.bytes;
   };
-  EXPECT_EQ(bytes(".all_reduce"), 40u);
-  EXPECT_EQ(bytes(".all_gather"), 400u);
-  EXPECT_EQ(bytes(".reduce_scatter"), 400u * n);
-  EXPECT_EQ(bytes(".all_to_all"), 400u * n);
+  EXPECT_EQ(bytes(CollectiveKind::AllReduce), 40u);
+  EXPECT_EQ(bytes(CollectiveKind::AllGather), 400u);
+  EXPECT_EQ(bytes(CollectiveKind::ReduceScatter), 400u * n);
+  EXPECT_EQ(bytes(CollectiveKind::AllToAll), 400u * n);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, Collectives, testing::Bool(), [](auto &info) {
