@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/import/Pipeline.h"
+#include "passes/modules/Pipeline.h"
 #include "passes/parallel/CheckPlan.h"
 #include "passes/parallel/Passes.h"
 #include "passes/parallel/PlanSearch.h"
@@ -36,6 +37,8 @@ struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
 private:
   llvm::Error run();
   llvm::Expected<plan::Cluster> readHardware();
+  mlir::ModuleOp copyProgram();
+  bool mayBeCut();
   llvm::Expected<PlannedProgram> describe();
   llvm::Expected<std::vector<plan::Sample>>
   drawSamples(const PlannedProgram &program);
@@ -66,15 +69,37 @@ llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
   return taken;
 }
 
-/// Layers are calls only after outlining, which comes after plans: a copy shows
-/// what they will be.
-llvm::Expected<PlannedProgram> DistPlanPass::describe() {
+mlir::ModuleOp DistPlanPass::copyProgram() {
   OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
   auto copy = mlir::ModuleOp::create(builder, getOperation().getLoc());
   builder.setInsertionPointToEnd(copy.getBody());
   for (Operation &op : *getOperation().getBody())
     if (&op != copy)
       builder.clone(op);
+  return copy;
+}
+
+/// Whether there may be replicas is known by trying.
+bool DistPlanPass::mayBeCut() {
+  mlir::ModuleOp copy = copyProgram();
+  Builder b(&getContext());
+  for (auto module : copy.getOps<dist::ModuleOp>())
+    if (!module.getWholeBatch() && module.getItem())
+      module->setAttr(dist::kDpAttr, b.getI64IntegerAttr(2));
+  OpPassManager pm(mlir::ModuleOp::getOperationName());
+  buildModulesUnderPlan(pm);
+  // What is said here would be said of a plan with replicas.
+  ScopedDiagnosticHandler silent(&getContext(),
+                                 [](Diagnostic &) { return success(); });
+  bool may = succeeded(runPipeline(pm, copy));
+  copy.erase();
+  return may;
+}
+
+/// Layers are calls only after outlining, which comes after plans: a copy shows
+/// what they will be.
+llvm::Expected<PlannedProgram> DistPlanPass::describe() {
+  mlir::ModuleOp copy = copyProgram();
   OpPassManager pm(mlir::ModuleOp::getOperationName());
   buildOutlinePipeline(pm);
   LogicalResult outlined = runPipeline(pm, copy);
@@ -83,6 +108,9 @@ llvm::Expected<PlannedProgram> DistPlanPass::describe() {
                                                  "program cannot be found")
                        : describeProgram(copy);
   copy.erase();
+  if (result && !mayBeCut())
+    for (int64_t &replicas : result->maxReplicas)
+      replicas = 1;
   return result;
 }
 

@@ -346,6 +346,7 @@ public:
     result.microbatches = dist::getNumMicrobatches(program);
     for (auto item : program.getOps<dist::ItemOp>())
       result.kinds.emplace_back(item.getName().str(), item.getMax());
+    llvm::sort(result.kinds);
     for (auto module : program.getOps<dist::ModuleOp>())
       if (llvm::Error error = add(module))
         return std::move(error);

@@ -26,8 +26,8 @@ struct PlannedProgram {
   std::vector<std::vector<std::vector<std::string>>> pieces;
   /// By module: most replicas that a microbatch's items suffice for.
   std::vector<int64_t> maxReplicas;
-  /// Kinds of items beside samples, in the order of the program: the first are
-  /// the data description's images, the second its targets; most of a sample.
+  /// Kinds of items beside samples, by name: the first are the data
+  /// description's images, the second its targets; most of a sample.
   std::vector<std::pair<std::string, int64_t>> kinds;
   int64_t global = 1, micro = 1, microbatches = 1;
   /// A loss over the whole batch: schedules must wait for it.

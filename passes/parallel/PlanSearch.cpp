@@ -76,8 +76,10 @@ std::optional<std::string> Finder::makeExecutable(Plan &plan) {
       // On the ranks of the stage that it was inside of, as a unit of its own.
       const UnitPlan &host = plan.units[unit.inside->unit];
       int64_t stage = unit.inside->stage < 0 ? host.pp - 1 : unit.inside->stage;
-      unit.tp = host.tp;
-      unit.dp = host.dp;
+      // It may not be cut as finely.
+      unit.tp = std::gcd(host.tp, input.model().modules[unit.module].maxTP);
+      unit.dp = std::min(host.dp * (host.tp / unit.tp),
+                         program.maxReplicas[unit.module]);
       unit.pp = unit.vpp = 1;
       unit.firstRank = host.firstRank + stage % host.pp * host.dp * host.tp;
       unit.cuts = {0, int(input.model().modules[unit.module].layers.size())};

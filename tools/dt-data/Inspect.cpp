@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <limits>
 #include <map>
 
@@ -103,6 +104,9 @@ struct Statistics {
   std::vector<std::map<int64_t, int64_t>> items; ///< per kind
   std::map<std::vector<int32_t>, int64_t>
       joint; ///< counts of all kinds -> samples
+  /// Tokens and counts of all kinds together: both say how much work a sample
+  /// is, and they are correlated.
+  std::map<std::pair<int64_t, std::vector<int32_t>>, int64_t> shapes;
 };
 
 /// Reasons of one sort fall together: what is quoted and all numbers are left
@@ -139,6 +143,7 @@ Statistics count(const Config &config, const std::vector<std::string> &shards,
       for (size_t k = 0; k < sample.items.size(); ++k)
         ++s.items[k][sample.items[k]];
       ++s.joint[sample.items];
+      ++s.shapes[{sample.tokens, sample.items}];
     }
   }
   return s;
@@ -239,4 +244,57 @@ void tools::printStatistics(const Config &config,
   for (size_t a = 0; a < config.pictures.size(); ++a)
     for (size_t b = a + 1; b < config.pictures.size(); ++b)
       printJoint(config, s, a, b);
+}
+
+namespace {
+/// Tokens that stand for one item of a kind: what its segments take besides
+/// texts, at least 1.
+int64_t tokensOfItem(const Config &config, size_t kind) {
+  int64_t most = 1;
+  for (const SegmentKind &segment : config.segments) {
+    int64_t tokens = 0;
+    for (const TemplateElement &element : segment.tokens)
+      if (element.ofPart >= 0 && element.ofPart < int(segment.parts.size()) &&
+          segment.parts[element.ofPart] == int(kind))
+        tokens += element.count;
+    most = std::max(most, tokens);
+  }
+  return most;
+}
+} // namespace
+
+void tools::writeSamples(const Config &config,
+                         const std::vector<std::string> &shards, int workers,
+                         const std::string &path) {
+  std::vector<size_t> ragged;
+  for (size_t k = 0; k < config.pictures.size(); ++k)
+    if (config.pictures[k].ragged)
+      ragged.push_back(k);
+  std::sort(ragged.begin(), ragged.end(), [&](size_t a, size_t b) {
+    return config.pictures[a].name < config.pictures[b].name;
+  });
+  if (ragged.size() > 2)
+    throw rt::Error("--samples: the recipe has " +
+                    std::to_string(ragged.size()) +
+                    " kinds of items; a data description has images and "
+                    "targets");
+  Statistics s = count(config, shards, workers);
+  if (s.shapes.empty())
+    throw rt::Error("--samples: the shards have no good sample");
+  Json samples = Json::array();
+  static constexpr const char *names[] = {"images", "targets"};
+  for (auto &[shape, n] : s.shapes) {
+    Json sample = {{"tokens", std::max<int64_t>(1, shape.first)}, {"count", n}};
+    for (size_t i = 0; i < 2; ++i) {
+      size_t items = i < ragged.size() ? size_t(shape.second[ragged[i]]) : 0;
+      sample[names[i]] = std::vector<int64_t>(
+          items, items ? tokensOfItem(config, ragged[i]) : 0);
+    }
+    samples.push_back(sample);
+  }
+  std::ofstream out(path);
+  out << Json{{"samples", samples}}.dump() << "\n";
+  out.flush();
+  if (!out)
+    throw rt::Error(path + ": cannot be written");
 }

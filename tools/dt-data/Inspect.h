@@ -33,6 +33,14 @@ void printStatistics(const rt::data::Config &config,
                      const std::vector<std::string> &shards, int workers,
                      bool json);
 
+/// Writes the planner's description of the data (docs/planning.md): every shape
+/// of a good sample, tokens and items together, with how often it is there.
+/// Of the kinds that a sample has several of, by name, the first are images,
+/// the second targets. Throws rt::Error.
+void writeSamples(const rt::data::Config &config,
+                  const std::vector<std::string> &shards, int workers,
+                  const std::string &path);
+
 /// All texts of the shards, broken samples left out and named on stderr. Throws
 /// rt::Error.
 std::vector<std::string> collectTexts(const std::vector<std::string> &shards);

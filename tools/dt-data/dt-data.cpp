@@ -93,6 +93,10 @@ struct Options {
       cl::init(0),    cl::sub(index),
       cl::sub(check), cl::sub(stats)};
   cl::opt<bool> json{"json", cl::desc("print one JSON object"), cl::sub(stats)};
+  cl::opt<std::string> samples{
+      "samples",
+      cl::desc("write what samples hold, for the planner (dt-opt --data)"),
+      cl::value_desc("file.json"), cl::sub(stats)};
 };
 
 void parseRange(const char *flag, const std::string &text, int64_t &low,
@@ -168,6 +172,10 @@ int run(Options &o) {
     return !indexShards(config, shards, workers);
   if (o.check)
     return !checkShards(config, shards, workers);
+  if (!o.samples.empty()) {
+    writeSamples(config, shards, workers, o.samples);
+    return 0;
+  }
   printStatistics(config, shards, workers, o.json);
   return 0;
 }
