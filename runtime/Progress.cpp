@@ -1,4 +1,5 @@
-//===- Progress.cpp - what a running program shows and records -------------===//
+//===- Progress.cpp - what a running program shows and records
+//-------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -66,12 +67,15 @@ std::ofstream openForWriting(const std::string &path, bool append) {
 
 } // namespace
 
+bool printsToTerminal() {
+  return ::isatty(STDOUT_FILENO) &&
+         (!isLaunched() || std::getenv("DT_TERMINAL"));
+}
+
 Progress::Progress(const ProgramInfo &program, int64_t first, int64_t total,
                    double every)
     : program(program), first(first), total(total), every(every), start(now()),
-      recentTime(start), recentStep(first),
-      terminal(::isatty(STDOUT_FILENO) &&
-               (!isLaunched() || std::getenv("DT_TERMINAL"))) {}
+      recentTime(start), recentStep(first), terminal(printsToTerminal()) {}
 
 std::string Progress::text(int64_t step, const StepResult &result,
                            double time) const {

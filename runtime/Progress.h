@@ -14,6 +14,9 @@
 
 namespace dt::rt {
 
+/// Whether what is printed gets to a terminal, also through mpirun.
+bool printsToTerminal();
+
 /// A bar on a terminal; elsewhere a line at the first and last step and every
 /// `every` seconds.
 class Progress {

@@ -120,10 +120,11 @@ double StepScalars::sumOfSquares() const {
   return sum;
 }
 
-void StepScalars::finish(StepResult &result, bool stop) const {
+void StepScalars::finish(StepResult &result, const StepWishes &wishes) const {
   std::vector<double> mine = sums(true);
   mine.push_back(sumOfSquares());
-  mine.push_back(stop ? 1 : 0);
+  mine.push_back(wishes.stop ? 1 : 0);
+  mine.push_back(wishes.pause ? 1 : 0);
   std::vector<double> all = addRanks(mine);
   result.terms.assign(program.losses.size, 0);
   result.loss = 0;
@@ -133,6 +134,7 @@ void StepScalars::finish(StepResult &result, bool stop) const {
   }
   result.norm = std::sqrt(all[program.losses.size]);
   result.stop = all[program.losses.size + 1] > 0;
+  result.pause = all[program.losses.size + 2] > 0;
 }
 
 } // namespace dt::rt

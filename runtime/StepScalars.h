@@ -39,9 +39,9 @@ public:
   /// loss (LossInfo).
   const std::vector<float> &makeSeeds();
 
-  /// Fills loss, terms and norm; gradients are final. `stop`: whether this rank
-  /// was asked to end; StepResult::stop says whether any was.
-  void finish(StepResult &result, bool stop) const;
+  /// Fills loss, terms, norm and whether any rank has a wish; gradients are
+  /// final.
+  void finish(StepResult &result, const StepWishes &wishes) const;
 
 private:
   std::vector<double> sums(bool numerators) const;

@@ -167,7 +167,8 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
     double begin = now(), cpu = threadSeconds();
     const Batch &batch = nextBatch(trainer, source, step);
     recorder.beginStep(batch, step, step == first);
-    result = trainer.step(batch, step, &recorder, stopRequested);
+    result = trainer.step(batch, step, &recorder,
+                          {stopRequested != 0, hooks.wants && hooks.wants()});
     device::synchronize();
     double end = now();
     recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
@@ -177,8 +178,13 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
                  recorder.times());
     if (speaks)
       progress.step(step, result);
-    if (hooks.afterStep)
+    if (hooks.afterStep) {
+      if (board) // for whoever is busy with it
+        board->wait(true);
       hooks.afterStep(trainer, report);
+      if (board)
+        board->wait(false);
+    }
     stop = result.stop || (alone && stopRequested);
     if (options.saveEvery && step % options.saveEvery == 0)
       save();
@@ -196,6 +202,8 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
   if (!text.empty())
     std::printf("%s", text.c_str());
   std::fflush(stdout);
+  if (board)
+    board->wait(true); // for rank 0, which evaluates and exports
   if (hooks.afterTraining)
     hooks.afterTraining(trainer, report);
   return step;
@@ -258,7 +266,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     done = trainLoop(trainer, *source, options, hooks, board, done,
                      std::max(done, total));
   if (board)
-    board->wait(true); // for rank 0, which writes what is exported
+    board->wait(true);
   if (!options.exportTo.empty())
     exportOnnx(trainer, home + "/onnx", options.exportTo);
   return done;

@@ -32,6 +32,10 @@ struct StepReport {
 /// Called on all ranks. Their time counts neither as a step's nor as any
 /// module's.
 struct TrainHooks {
+  /// Before each step: whether this rank wants all ranks to do something
+  /// together after it; StepResult::pause in `afterStep` says on all of them
+  /// whether any did (by a clock only one can decide).
+  std::function<bool()> wants;
   /// The state is set up, no step is done.
   std::function<void(Trainer &trainer)> beforeTraining;
   std::function<void(Trainer &trainer, const StepReport &report)> afterStep;

@@ -129,8 +129,7 @@ const Part *Trainer::partOf(const TaskRow &row, const Batch &batch) const {
   return &partOf(batch, module, row.microbatch);
 }
 
-void Trainer::checkPart(size_t module, const Part &part) const {
-  const ModuleInfo &m = info.modules[module];
+void checkPart(const ModuleInfo &m, const Part &part) {
   std::string where = std::string("module '") + m.name + "': ";
   if (part.dims.size() != m.symbols.size || part.inputs.size() != m.inputs.size)
     throw Error(where + "the batch does not fit the program's tables");
@@ -163,7 +162,7 @@ void Trainer::checkBatch(const Batch &batch) const {
       throw Error(std::string("module '") + info.modules[m].name +
                   "': the batch has the wrong number of parts");
     for (const Part &part : batch.modules[m])
-      checkPart(m, part);
+      checkPart(info.modules[m], part);
   }
 }
 
@@ -196,19 +195,6 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
   context.stream = device::stream();
   context.group = tensorParallel[module].get();
   function(context);
-}
-
-void Trainer::forward(int module, const Part &part) {
-  size_t m = size_t(module);
-  if (!places.at(m).runs())
-    throw Error(std::string("module '") + info.modules[m].name +
-                "' is not on this rank");
-  checkPart(m, part);
-  TaskRow row{TaskKind::Forward, uint16_t(module), 0, 0};
-  for (size_t i = 0; i < part.inputs.size(); ++i)
-    upload(m, int32_t(i), part, row);
-  run(info.modules[m].forward, m, part, row, 0);
-  device::synchronize();
 }
 
 std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
@@ -344,7 +330,7 @@ void Trainer::update(const StepResult &result, int64_t step) {
 }
 
 StepResult Trainer::step(const Batch &batch, int64_t step,
-                         StepObserver *observer, bool stop) {
+                         StepObserver *observer, StepWishes wishes) {
   std::string failure;
   try {
     checkBatch(batch);
@@ -361,17 +347,17 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
   transfers->beginStep(batch);
   reducer->beginStep();
   runRows(batch, step, observer);
-  return finishStep(step, observer, stop);
+  return finishStep(step, observer, wishes);
 }
 
 /// Reductions, scalars, update. Whatever is left to wait for is waited for
 /// here.
 StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
-                               bool stop) {
+                               const StepWishes &wishes) {
   double before = ranks.blocking().cpu;
   reducer->finish();
   StepResult result;
-  scalars->finish(result, stop);
+  scalars->finish(result, wishes);
   if (observer)
     observer->gradientsDone(result);
   result.lr = learningRate(options.optimizer, step, options.totalSteps);

@@ -35,12 +35,20 @@ std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims);
 /// Shape of a parameter in files: neither cut nor padded.
 std::vector<int64_t> wholeShape(const ParameterInfo &parameter);
 
+/// What a rank gives to a step besides its work; StepResult says whether any
+/// rank did, so that all of them act on it after the same step.
+struct StepWishes {
+  bool stop = false;  ///< this rank was asked to end
+  bool pause = false; ///< it wants to do something with all ranks
+};
+
 struct StepResult {
   double loss = 0;
   std::vector<double> terms; ///< per loss, without its weight
   double norm = 0;           ///< of all gradients, before clipping
   double lr = 0;
-  bool stop = false; ///< some rank was asked to end
+  bool stop = false;  ///< some rank was asked to end
+  bool pause = false; ///< some rank wants something of all between steps
 };
 
 /// Seconds since an arbitrary start, the same for all processes of a machine.
@@ -108,21 +116,17 @@ public:
   void initializeParameters(const std::string &weightsFile);
 
   /// One training step on `batch`. Throws Error if the batch does not fit the
-  /// program. `stop`: this rank was asked to end.
+  /// program.
   StepResult step(const Batch &batch, int64_t step,
-                  StepObserver *observer = nullptr, bool stop = false);
+                  StepObserver *observer = nullptr, StepWishes wishes = {});
   /// Instead of step() on a rank that has no batch to give: says so to all.
   /// Throws CommonError.
   [[noreturn]] void stepFailed(const std::string &failure);
 
-  /// Runs the forward function of a module alone, in slot 0; every rank of its
-  /// tensor-parallel group must. `part.inputs` gives raw inputs and also edges,
-  /// where nothing upstream has run. Outputs: `output`.
-  void forward(int module, const Part &part);
-  /// Host copy of an output after `forward` (or inside StepObserver::rowDone,
-  /// with the row's slot).
+  /// Host copy of an output inside StepObserver::rowDone, with the row's slot.
+  /// (Forward functions outside of steps: Evaluation.h.)
   std::vector<std::byte> output(int module, int index, const Part &part,
-                                int slot = 0) const;
+                                int slot) const;
 
   /// Index by name; throws Error.
   int moduleIndex(const std::string &name) const;
@@ -133,7 +137,6 @@ private:
   const Part &partOf(const Batch &batch, size_t module,
                      uint32_t microbatch) const;
   void checkBatch(const Batch &batch) const;
-  void checkPart(size_t module, const Part &part) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);
   void run(TaskFn function, size_t module, const Part &part, const TaskRow &row,
@@ -145,7 +148,8 @@ private:
   void runDenominator(const TaskRow &row, const Part &part, int64_t step);
   void runForward(const TaskRow &row, const Part &part, int64_t step);
   void runRows(const Batch &batch, int64_t step, StepObserver *observer);
-  StepResult finishStep(int64_t step, StepObserver *observer, bool stop);
+  StepResult finishStep(int64_t step, StepObserver *observer,
+                        const StepWishes &wishes);
   void update(const StepResult &result, int64_t step);
 
   const ProgramInfo &info;
@@ -161,6 +165,10 @@ private:
   std::unique_ptr<StepScalars> scalars;
   std::vector<float> seeds;
 };
+
+/// Throws Error unless the part has the module's dims, within their bounds, and
+/// inputs of the bytes that follow. Edges may be empty.
+void checkPart(const ModuleInfo &module, const Part &part);
 
 } // namespace dt::rt
 

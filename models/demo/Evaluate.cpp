@@ -65,6 +65,16 @@ Emoji readPair(const PositionedFile &file, const IndexedSample &sample,
   return emoji;
 }
 
+/// Items of a kind that a part has room for in all modules.
+int64_t mostOf(const rt::ProgramInfo &program, const std::string &item) {
+  int64_t most = INT64_MAX;
+  for (const rt::ModuleInfo &module : program.modules)
+    for (const rt::SymbolInfo &symbol : module.symbols)
+      if (symbol.item && item == symbol.item)
+        most = std::min(most, symbol.max);
+  return most;
+}
+
 size_t argmax(const float *values, size_t count) {
   return size_t(std::max_element(values, values + count) - values);
 }
@@ -80,7 +90,9 @@ double improbability(const float *values, size_t count, size_t index) {
 
 Evaluator::Evaluator(const rt::ProgramInfo &program,
                      const std::string &directory, const std::string &pairs)
-    : config(readConfig(directory)), partSamples(program.microBatch) {
+    : config(readConfig(directory)), partSamples(mostOf(program, "sample")),
+      partImages(mostOf(program, "image")),
+      partTargets(mostOf(program, "target")) {
   PositionedFile file(pairs);
   for (const IndexedSample &sample : listSamples(pairs).samples)
     all.push_back(
@@ -134,8 +146,9 @@ DecodedSample Evaluator::sample(Kind kind, const std::vector<int> &which,
 std::vector<Evaluator::Packed> Evaluator::pack(Kind kind,
                                                const std::vector<int> &which,
                                                const std::string &text) const {
-  size_t most =
-      size_t(kindOf(config, kind == Kind::Caption ? "image" : "target").max);
+  int64_t room = kind == Kind::Caption ? partImages : partTargets;
+  size_t most = size_t(std::min<int64_t>(
+      kindOf(config, kind == Kind::Caption ? "image" : "target").max, room));
   std::vector<Packed> packed;
   std::vector<int> open;
   std::vector<std::string> texts;
@@ -143,7 +156,9 @@ std::vector<Evaluator::Packed> Evaluator::pack(Kind kind,
   auto close = [&] {
     if (open.empty())
       return;
-    if (packed.empty() || int64_t(packed.back().samples.size()) == partSamples)
+    if (packed.empty() ||
+        int64_t(packed.back().samples.size()) == partSamples ||
+        int64_t(packed.back().shown.size() + open.size()) > room)
       packed.emplace_back();
     packed.back().samples.push_back(sample(kind, open, texts));
     packed.back().shown.insert(packed.back().shown.end(), open.begin(),
@@ -165,10 +180,10 @@ std::vector<Evaluator::Packed> Evaluator::pack(Kind kind,
 // Captions
 //===----------------------------------------------------------------------===//
 
-CaptionScore Evaluator::captions(rt::Trainer &trainer) const {
+CaptionScore Evaluator::captions(rt::Evaluation &modules) const {
   CaptionScore sum;
   for (const Packed &packed : pack(Kind::Caption, everyone())) {
-    Runner runner(trainer, config, packed.samples);
+    Runner runner(modules, config, packed.samples);
     runner.run("vision");
     runner.run("llm");
     addScores(runner, sum);
@@ -239,10 +254,11 @@ std::vector<std::string> Evaluator::decode(Runner &runner) const {
 }
 
 std::vector<std::string>
-Evaluator::describe(rt::Trainer &trainer, const std::vector<int> &which) const {
+Evaluator::describe(rt::Evaluation &modules,
+                    const std::vector<int> &which) const {
   std::vector<std::string> captions;
   for (const Packed &packed : pack(Kind::Caption, which, filler)) {
-    Runner runner(trainer, config, packed.samples);
+    Runner runner(modules, config, packed.samples);
     for (std::string &caption : decode(runner))
       captions.push_back(std::move(caption));
   }
@@ -253,12 +269,12 @@ Evaluator::describe(rt::Trainer &trainer, const std::vector<int> &which) const {
 // Drawings
 //===----------------------------------------------------------------------===//
 
-std::vector<Pixels> Evaluator::draw(rt::Trainer &trainer,
+std::vector<Pixels> Evaluator::draw(rt::Evaluation &modules,
                                     const std::vector<int> &which,
                                     int steps) const {
   std::vector<Pixels> drawn;
   for (const Packed &packed : pack(Kind::Draw, which)) {
-    Runner runner(trainer, config, packed.samples);
+    Runner runner(modules, config, packed.samples);
     runner.run("llm");
     HostTensor &noisy = runner.input("generator", "noisy"),
                &time = runner.input("generator", "t");

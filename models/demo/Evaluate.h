@@ -48,14 +48,14 @@ public:
   /// Numbers of all emoji.
   std::vector<int> everyone() const;
 
-  CaptionScore captions(rt::Trainer &trainer) const;
+  CaptionScore captions(rt::Evaluation &modules) const;
   /// Greedy captions.
-  std::vector<std::string> describe(rt::Trainer &trainer,
+  std::vector<std::string> describe(rt::Evaluation &modules,
                                     const std::vector<int> &which) const;
   /// Pictures from names: rectified flow from noise in `steps` Euler steps; the
   /// model predicts the clean picture.
-  std::vector<Pixels> draw(rt::Trainer &trainer, const std::vector<int> &which,
-                           int steps) const;
+  std::vector<Pixels> draw(rt::Evaluation &modules,
+                           const std::vector<int> &which, int steps) const;
   /// `drawn` are of everyone.
   DrawScore score(const std::vector<Pixels> &drawn) const;
   rt::data::Picture picture(const Pixels &pixels) const;
@@ -75,7 +75,8 @@ private:
   std::vector<std::string> decode(Runner &runner) const;
 
   rt::data::Config config;
-  int64_t partSamples;
+  /// Samples, images and targets that fit a part of every module.
+  int64_t partSamples, partImages, partTargets;
   std::vector<Emoji> all;
   size_t longest = 0; ///< words of a name
   std::string filler; ///< as many words as a greedy caption may get

@@ -27,10 +27,10 @@ partOf(const std::vector<rt::data::DecodedSample> &samples) {
 }
 } // namespace
 
-Runner::Runner(rt::Trainer &trainer, const rt::data::Config &config,
+Runner::Runner(rt::Evaluation &evaluation, const rt::data::Config &config,
                const std::vector<rt::data::DecodedSample> &samples)
-    : trainer(trainer), config(config), part(partOf(samples)),
-      tensors(config, part), states(trainer.program().modules.size) {}
+    : evaluation(evaluation), config(config), part(partOf(samples)),
+      tensors(config, part), states(evaluation.program().modules.size) {}
 
 const HostTensor &Runner::entry(const std::string &name) {
   int index = config.findInput(name);
@@ -49,78 +49,84 @@ int64_t Runner::countOf(const rt::SymbolInfo &symbol) const {
                                      : config.findPicture(item));
 }
 
-void Runner::fill(int index, State &state) {
-  const rt::ModuleInfo &module = trainer.program().modules[size_t(index)];
-  for (const rt::SymbolInfo &symbol : module.symbols)
-    state.part.dims.push_back(countOf(symbol));
-  for (const rt::InputInfo &input : module.inputs) {
-    const rt::TensorInfo &info = input.buffer.tensor;
-    state.inputs.emplace_back();
-    state.part.inputs.emplace_back();
-    if (input.fromModule >= 0)
-      continue;
-    std::string full = std::string(module.name) + "." + info.name;
-    state.inputs.back() =
-        convert(entry(config.findInput(full) >= 0 ? full : info.name),
-                info.type, info.name);
-  }
-  state.filled = true;
+std::vector<size_t> Runner::stages(const std::string &module) const {
+  std::vector<size_t> list;
+  const rt::ProgramInfo &program = evaluation.program();
+  for (size_t m = 0; m < program.modules.size; ++m)
+    if (module == program.modules[m].origin)
+      list.push_back(m);
+  if (list.empty())
+    throw Error("module '" + module + "' is not in the program");
+  return list;
 }
 
-Runner::State &Runner::filled(const std::string &module) {
-  int index = trainer.moduleIndex(module);
-  State &state = states[size_t(index)];
-  if (!state.filled)
-    fill(index, state);
-  return state;
+/// A raw input, which all stages of a module share.
+HostTensor &Runner::value(const rt::ModuleInfo &module,
+                          const rt::TensorInfo &tensor) {
+  std::string full = std::string(module.origin) + "." + tensor.name;
+  auto found = values.find(full);
+  if (found == values.end())
+    found = values
+                .emplace(full, convert(entry(config.findInput(full) >= 0
+                                                 ? full
+                                                 : std::string(tensor.name)),
+                                       tensor.type, tensor.name))
+                .first;
+  return found->second;
 }
 
 HostTensor &Runner::input(const std::string &module, const std::string &name) {
-  State &state = filled(module);
-  const rt::ModuleInfo &info =
-      trainer.program().modules[size_t(trainer.moduleIndex(module))];
-  for (size_t i = 0; i < info.inputs.size; ++i)
-    if (info.inputs[i].fromModule < 0 &&
-        name == info.inputs[i].buffer.tensor.name)
-      return state.inputs[i];
+  for (size_t m : stages(module)) {
+    const rt::ModuleInfo &info = evaluation.program().modules[m];
+    for (const rt::InputInfo &input : info.inputs)
+      if (input.fromModule < 0 && name == input.buffer.tensor.name)
+        return value(info, input.buffer.tensor);
+  }
   throw Error("module '" + module + "' has no raw input '" + name + "'");
 }
 
 void Runner::run(const std::string &module) {
-  State &state = filled(module);
-  int index = trainer.moduleIndex(module);
-  const rt::ModuleInfo &info = trainer.program().modules[size_t(index)];
-  for (size_t i = 0; i < info.inputs.size; ++i) {
-    const rt::InputInfo &input = info.inputs[i];
-    if (input.fromModule < 0) {
-      state.part.inputs[i] = {state.inputs[i].bytes.data(),
-                              state.inputs[i].bytes.size()};
-    } else if (const State &from = states[size_t(input.fromModule)]; from.ran) {
-      const std::vector<std::byte> &bytes =
-          from.outputs[size_t(input.fromOutput)];
-      state.part.inputs[i] = {bytes.data(), bytes.size()};
-    }
+  for (size_t m : stages(module))
+    runStage(m);
+}
+
+void Runner::runStage(size_t index) {
+  State &state = states[index];
+  const rt::ModuleInfo &info = evaluation.program().modules[index];
+  state.part = {};
+  for (const rt::SymbolInfo &symbol : info.symbols)
+    state.part.dims.push_back(countOf(symbol));
+  for (const rt::InputInfo &input : info.inputs) {
+    const std::vector<std::byte> *bytes = nullptr;
+    if (input.fromModule < 0)
+      bytes = &value(info, input.buffer.tensor).bytes;
+    else if (const State &from = states[size_t(input.fromModule)]; from.ran)
+      bytes = &from.outputs[size_t(input.fromOutput)];
+    state.part.inputs.emplace_back();
+    if (bytes)
+      state.part.inputs.back() = {bytes->data(), bytes->size()};
   }
-  trainer.forward(index, state.part);
+  evaluation.forward(int(index), state.part);
   state.outputs.clear();
   for (size_t o = 0; o < info.outputs.size; ++o)
-    state.outputs.push_back(trainer.output(index, int(o), state.part));
+    state.outputs.push_back(evaluation.output(int(index), int(o), state.part));
   state.ran = true;
 }
 
 std::vector<float> Runner::output(const std::string &module,
                                   const std::string &name) const {
-  int index = trainer.moduleIndex(module);
-  const rt::ModuleInfo &info = trainer.program().modules[size_t(index)];
-  const State &state = states[size_t(index)];
-  for (size_t o = 0; state.ran && o < info.outputs.size; ++o) {
-    const rt::TensorInfo &tensor = info.outputs[o].tensor;
-    if (name != tensor.name || tensor.type != rt::DType::F32)
-      continue;
-    std::vector<float> values(state.outputs[o].size() / sizeof(float));
-    std::memcpy(values.data(), state.outputs[o].data(),
-                state.outputs[o].size());
-    return values;
+  for (size_t m : stages(module)) {
+    const rt::ModuleInfo &info = evaluation.program().modules[m];
+    const State &state = states[m];
+    for (size_t o = 0; state.ran && o < info.outputs.size; ++o) {
+      const rt::TensorInfo &tensor = info.outputs[o].tensor;
+      if (name != tensor.name || tensor.type != rt::DType::F32)
+        continue;
+      std::vector<float> floats(state.outputs[o].size() / sizeof(float));
+      std::memcpy(floats.data(), state.outputs[o].data(),
+                  state.outputs[o].size());
+      return floats;
+    }
   }
   throw Error("module '" + module + "' has no float output '" + name + "'");
 }

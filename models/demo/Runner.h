@@ -12,7 +12,7 @@
 #ifndef DT_DEMO_RUNNER_H
 #define DT_DEMO_RUNNER_H
 
-#include "runtime/Trainer.h"
+#include "runtime/Evaluation.h"
 #include "runtime/data/Assemble.h"
 
 #include <map>
@@ -21,11 +21,12 @@
 
 namespace dt::demo {
 
-/// One part: some samples, at most `microBatch`, and the state of every module
-/// that ran on them.
+/// One part: some samples, no more than the modules have room for, and the
+/// state of every module that ran on them. Modules are named as in the recipe,
+/// whatever stages the plan has cut them into.
 class Runner {
 public:
-  Runner(rt::Trainer &trainer, const rt::data::Config &config,
+  Runner(rt::Evaluation &evaluation, const rt::data::Config &config,
          const std::vector<rt::data::DecodedSample> &samples);
 
   /// An entry of the recipe's `inputs` for these samples; throws Error if there
@@ -46,19 +47,22 @@ public:
 
 private:
   struct State {
-    bool filled = false, ran = false;
+    bool ran = false;
     rt::Part part;
-    std::vector<rt::data::HostTensor> inputs; ///< empty for edges
     std::vector<std::vector<std::byte>> outputs;
   };
-  State &filled(const std::string &module);
-  void fill(int module, State &state);
+  /// Indices of a module's stages; throws Error if there are none.
+  std::vector<size_t> stages(const std::string &module) const;
+  rt::data::HostTensor &value(const rt::ModuleInfo &module,
+                              const rt::TensorInfo &tensor);
+  void runStage(size_t module);
   int64_t countOf(const rt::SymbolInfo &symbol) const;
 
-  rt::Trainer &trainer;
+  rt::Evaluation &evaluation;
   const rt::data::Config &config;
   rt::data::PartSamples part;
   rt::data::PartAssembler tensors;
+  std::map<std::string, rt::data::HostTensor> values; ///< raw inputs
   std::vector<State> states;
 };
 

@@ -5,8 +5,8 @@
 // The training program of recipe.json with evaluation: the same flags and the
 // same steps as the emitted main(), and every 15 seconds of training a line
 // with what the modules can do by then; at the end captions and a sheet of
-// drawn pictures. It links the emitted program as a library and uses its
-// runtime, as any program may.
+// drawn pictures, whatever ranks the plan has. It links the emitted program as
+// a library and uses its runtime, as any program may.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,16 +14,16 @@
 #include "Grid.h"
 
 #include "runtime/Error.h"
+#include "runtime/Progress.h"
 #include "runtime/Train.h"
+#include "runtime/mpi/Launch.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <memory>
-#include <unistd.h>
 
 using namespace dt;
 using namespace dt::demo;
@@ -81,54 +81,86 @@ DemoOptions takeOptions(std::vector<char *> &arguments) {
   return options;
 }
 
-/// Watches a run: adds up times and losses, evaluates.
+/// Watches a run on all ranks. The first one adds up times and losses, decides
+/// when to evaluate, and does it; the others give it their parameters.
 class Watcher {
 public:
-  Watcher(const DemoOptions &options, const Evaluator &evaluator)
-      : options(options), evaluator(evaluator) {}
+  Watcher(const DemoOptions &options, const std::string &directory)
+      : options(options), directory(directory) {}
+
+  rt::TrainHooks hooks() {
+    rt::TrainHooks hooks;
+    hooks.wants = [&] { return evaluator && seconds >= next; };
+    hooks.beforeTraining = [&](rt::Trainer &trainer) { begin(trainer); };
+    hooks.afterStep = [&](rt::Trainer &, const rt::StepReport &report) {
+      step(report);
+    };
+    hooks.afterTraining = [&](rt::Trainer &, const rt::StepReport &) {
+      finish();
+    };
+    return hooks;
+  }
+
+private:
+  static constexpr int drawSteps = 8, tiles = 40, columns = 8;
 
   /// Says what is to be trained.
-  void begin(const rt::Trainer &trainer) {
+  void begin(rt::Trainer &trainer) {
+    modules = std::make_unique<rt::Evaluation>(trainer);
+    ranks = trainer.comm().size();
+    if (!modules->here())
+      return;
     const rt::ProgramInfo &program = trainer.program();
+    evaluator = std::make_unique<Evaluator>(program, directory, options.pairs);
     moduleSeconds.assign(program.modules.size, 0);
-    for (const rt::ModuleInfo &module : program.modules) {
-      int64_t count = 0; // parameters are named "module.name"
-      for (const rt::ParameterInfo &p : program.parameters)
-        if (std::string(p.tensor.name)
-                .rfind(module.name + std::string("."), 0) == 0)
+    std::vector<std::pair<std::string, int64_t>> counts;
+    for (const rt::ModuleInfo &module : program.modules)
+      if (counts.empty() || counts.back().first != module.unit)
+        counts.emplace_back(module.unit, 0);
+    for (const rt::ParameterInfo &p : program.parameters)
+      for (auto &[unit, count] : counts)
+        if (unit == program.modules[size_t(p.module)].unit && p.tied < 0)
           count += trainer.elements(p);
-      std::printf("  %-10s %9lld parameters\n", module.name, (long long)count);
-    }
-    double floor = std::log(double(evaluator.emoji().size()));
+    for (const auto &[unit, count] : counts)
+      std::printf("  %-10s %9lld parameters\n", unit.c_str(), (long long)count);
     std::printf("%zu pictures; without seeing a picture %.2f nats a caption is "
                 "the best one can do\n",
-                evaluator.emoji().size(), floor);
+                evaluator->emoji().size(), floor());
     std::fflush(stdout);
   }
 
-  void step(rt::Trainer &trainer, const rt::StepReport &report) {
-    seconds += report.seconds;
-    windowSeconds += report.seconds;
-    ++windowSteps;
-    for (size_t m = 0; m < moduleSeconds.size(); ++m)
-      moduleSeconds[m] += (*report.moduleSeconds)[m];
-    loss += report.result->loss;
-    if (seconds < next && report.step < report.total)
+  void step(const rt::StepReport &report) {
+    bool due = report.result->pause || report.step >= report.total;
+    if (evaluator) {
+      seconds += report.seconds;
+      windowSeconds += report.seconds;
+      ++windowSteps;
+      for (size_t m = 0; m < moduleSeconds.size(); ++m)
+        moduleSeconds[m] += (*report.moduleSeconds)[m];
+      loss += report.result->loss;
+    }
+    if (!due)
+      return;
+    modules->update();
+    if (!evaluator)
       return;
     next = (std::floor(seconds / options.every) + 1) * options.every;
-    evaluate(trainer, report);
+    evaluate(report);
   }
 
-  void finish(rt::Trainer &trainer) const {
-    std::vector<int> everyone = evaluator.everyone();
-    std::vector<std::string> captions = evaluator.describe(trainer, everyone);
-    std::vector<Pixels> drawn = evaluator.draw(trainer, everyone, drawSteps);
+  void finish() {
+    modules->update();
+    if (!evaluator)
+      return;
+    std::vector<int> everyone = evaluator->everyone();
+    std::vector<std::string> captions = evaluator->describe(*modules, everyone);
+    std::vector<Pixels> drawn = evaluator->draw(*modules, everyone, drawSteps);
     endBar();
     std::printf("evaluation took %.1f s besides; picture -> caption:\n",
                 evaluation);
     for (size_t k = 0; k < 8; ++k) {
       size_t i = (2 * k + 1) * everyone.size() / 16;
-      std::printf("  %-22s -> %s\n", evaluator.emoji()[i].name.c_str(),
+      std::printf("  %-22s -> %s\n", evaluator->emoji()[i].name.c_str(),
                   captions[i].c_str());
     }
     if (!options.captions.empty())
@@ -138,36 +170,36 @@ public:
     std::fflush(stdout);
   }
 
-private:
-  static constexpr int drawSteps = 8, tiles = 40, columns = 8;
+  double floor() const { return std::log(double(evaluator->emoji().size())); }
 
   static void endBar() {
-    if (::isatty(STDOUT_FILENO))
+    if (rt::printsToTerminal())
       std::printf("\r\033[K");
   }
 
-  void evaluate(rt::Trainer &trainer, const rt::StepReport &report) {
+  void evaluate(const rt::StepReport &report) {
     double begin = rt::now();
-    CaptionScore captions = evaluator.captions(trainer);
-    DrawScore drawn = evaluator.score(
-        evaluator.draw(trainer, evaluator.everyone(), drawSteps));
+    CaptionScore captions = evaluator->captions(*modules);
+    DrawScore drawn = evaluator->score(
+        evaluator->draw(*modules, evaluator->everyone(), drawSteps));
     evaluation += rt::now() - begin;
     endBar();
     std::printf("%4.0f s  step %lld/%lld  loss %.3f | nats/caption %.2f (floor "
                 "%.2f)  exact %3.0f%% | "
                 "drawn nearest own %3.0f%%  MSE %.3f | ms a step %.1f:",
                 seconds, (long long)report.step, (long long)report.total,
-                loss / double(windowSteps), captions.nats,
-                std::log(double(evaluator.emoji().size())),
+                loss / double(windowSteps), captions.nats, floor(),
                 100 * captions.exact, 100 * drawn.nearest, drawn.error,
                 1e3 * windowSeconds / double(windowSteps));
     double rest = windowSeconds;
     for (size_t m = 0; m < moduleSeconds.size(); ++m) {
-      std::printf(" %s %.1f", trainer.program().modules[m].name,
+      std::printf(" %s %.1f", modules->program().modules[m].name,
                   1e3 * moduleSeconds[m] / double(windowSteps));
       rest -= moduleSeconds[m];
     }
-    std::printf(" optimizer and data %.1f\n", 1e3 * rest / double(windowSteps));
+    if (ranks == 1) // else modules work at the same time
+      std::printf(" optimizer and data %.1f", 1e3 * rest / double(windowSteps));
+    std::printf("\n");
     std::fflush(stdout);
     std::fill(moduleSeconds.begin(), moduleSeconds.end(), 0);
     windowSeconds = loss = 0;
@@ -178,7 +210,7 @@ private:
     nlohmann::json rows = nlohmann::json::array();
     for (size_t i = 0; i < captions.size(); ++i)
       rows.push_back(
-          {{"name", evaluator.emoji()[i].name}, {"caption", captions[i]}});
+          {{"name", evaluator->emoji()[i].name}, {"caption", captions[i]}});
     std::ofstream stream(options.captions);
     if (!(stream << rows.dump(1) << '\n').flush())
       throw Error(options.captions + ": cannot be written");
@@ -190,16 +222,19 @@ private:
     size_t count = std::min<size_t>(tiles, drawn.size());
     for (size_t k = 0; k < count; ++k) {
       size_t i = k * drawn.size() / count;
-      const Emoji &emoji = evaluator.emoji()[i];
-      sheet.push_back({evaluator.picture(emoji.pixels),
-                       evaluator.picture(drawn[i]), emoji.name, captions[i]});
+      const Emoji &emoji = evaluator->emoji()[i];
+      sheet.push_back({evaluator->picture(emoji.pixels),
+                       evaluator->picture(drawn[i]), emoji.name, captions[i]});
     }
     writeGrid(options.grid, sheet, columns, options.font);
     std::printf("true beside drawn pictures: %s\n", options.grid.c_str());
   }
 
   const DemoOptions &options;
-  const Evaluator &evaluator;
+  std::string directory;
+  int ranks = 1;
+  std::unique_ptr<rt::Evaluation> modules;
+  std::unique_ptr<Evaluator> evaluator; ///< of the first rank
   std::vector<double> moduleSeconds;
   double seconds = 0, next = options.every, windowSeconds = 0, loss = 0,
          evaluation = 0;
@@ -218,33 +253,25 @@ int run(int argc, char **argv) {
   }
   if (demo.pairs.empty())
     throw Error("give --pairs");
-  options.logEvery = 1e9; // the evaluation's lines are enough
-  std::string directory =
-      options.program.empty() ? DT_PROGRAM_DIRECTORY : options.program;
-  Evaluator evaluator(kProgram, directory, demo.pairs);
-  Watcher watcher(demo, evaluator);
-  rt::TrainHooks hooks;
-  hooks.beforeTraining = [&](rt::Trainer &trainer) { watcher.begin(trainer); };
-  hooks.afterStep = [&](rt::Trainer &trainer, const rt::StepReport &report) {
-    watcher.step(trainer, report);
-  };
-  hooks.afterTraining = [&](rt::Trainer &trainer, const rt::StepReport &) {
-    watcher.finish(trainer);
-  };
-  // Evaluation looks at all modules, so this program has one rank.
-  std::unique_ptr<rt::Comm> comm = rt::Comm::start();
-  rt::runTraining(kProgram, directory, options, *comm, hooks);
-  comm->finish();
-  return 0;
+  // Both start this program anew, which needs all of the flags.
+  if (auto code = rt::launchRanks(argc, argv, options.ranks, options.threads))
+    return *code;
+  rt::restartWithWaitPolicy(argv);
+  char quiet[] = "--log-every=1e9"; // the evaluation's lines are enough
+  arguments.push_back(quiet);
+  Watcher watcher(demo, options.program.empty() ? DT_PROGRAM_DIRECTORY
+                                                : options.program);
+  return rt::trainMain(kProgram, DT_PROGRAM_DIRECTORY, int(arguments.size()),
+                       arguments.data(), watcher.hooks());
 }
 } // namespace
 
 int main(int argc, char **argv) {
-  rt::restartWithWaitPolicy(argv);
   try {
     return run(argc, argv);
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    if (rt::launchedRank() == 0)
+      std::fprintf(stderr, "error: %s\n", error.what());
   }
   return 1;
 }

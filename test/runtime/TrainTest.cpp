@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Train.h"
+#include "runtime/Evaluation.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
@@ -216,13 +217,15 @@ TEST(Train, ForwardAlone) {
   Part part{
       {1}, {{reinterpret_cast<const std::byte *>(pixels), sizeof pixels}}, {}};
   int tower = trainer.moduleIndex("tower");
-  trainer.forward(tower, part);
+  Evaluation evaluation(trainer);
+  evaluation.update();
+  evaluation.forward(tower, part);
   float embeds[2];
-  std::memcpy(embeds, trainer.output(tower, 0, part).data(), sizeof embeds);
+  std::memcpy(embeds, evaluation.output(tower, 0, part).data(), sizeof embeds);
   const float *w = parameters(trainer, 0);
   EXPECT_FLOAT_EQ(embeds[1], w[3] + 2 * w[4] + 3 * w[5]);
   part.dims[0] = kImages + 1;
-  EXPECT_ERROR(trainer.forward(tower, part),
+  EXPECT_ERROR(evaluation.forward(tower, part),
                "dim 'images' is 8, at most 7 fit");
   EXPECT_ERROR(trainer.moduleIndex("tow"), "module 'tow'");
 }

@@ -10,6 +10,7 @@
 
 #include "runtime/Train.h"
 #include "runtime/Checkpoint.h"
+#include "runtime/Evaluation.h"
 #include "runtime/Init.h"
 #include "runtime/Optimizer.h"
 #include "runtime/Pieces.h"
@@ -242,6 +243,56 @@ TEST(RanksTrain, Files) {
     }
     EXPECT_FALSE(std::filesystem::exists(name + ".outputs.rank-0"));
     ranks().world().barrier();
+  }
+}
+
+/// One rank sees all modules as they are after a step that another rank chose.
+TEST(RanksTrain, Evaluation) {
+  SharedFolder folder;
+  std::vector<float> pixels = randoms(3, 11), first;
+  for (const SmallPlan &plan : plans()) {
+    SmallProgram program(2, plan);
+    Options options = steps(3);
+    options.batch = folder / "batch";
+    options.logEvery = 1e9;
+    std::unique_ptr<Evaluation> evaluation;
+    std::vector<float> embeds(2);
+    int64_t asked = -1, step = 0;
+    TrainHooks hooks;
+    hooks.wants = [&] {
+      return ranks().rank() == ranks().size() - 1 && step == 1;
+    };
+    hooks.beforeTraining = [&](Trainer &trainer) {
+      evaluation = std::make_unique<Evaluation>(trainer);
+    };
+    hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
+      step = report.step;
+      if (!report.result->pause)
+        return;
+      asked = step;
+      evaluation->update();
+      if (!evaluation->here())
+        return;
+      int tower = trainer.moduleIndex("tower");
+      Part part{
+          {1}, {{reinterpret_cast<const std::byte *>(pixels.data()), 12}}, {}};
+      evaluation->forward(tower, part);
+      std::memcpy(embeds.data(), evaluation->output(tower, 0, part).data(), 8);
+    };
+    if (plan.tp > 1) {
+      EXPECT_ERROR(
+          runTraining(program.info, folder.path, options, ranks(), hooks),
+          "cut over tp = 2");
+      continue;
+    }
+    runTraining(program.info, folder.path, options, ranks(), hooks);
+    EXPECT_EQ(asked, 2) << nameOf(plan);
+    if (ranks().rank() != 0)
+      continue;
+    if (first.empty())
+      first = embeds;
+    EXPECT_LT(relativeError(embeds, first), 1e-5) << nameOf(plan);
+    EXPECT_NE(embeds[0], 0);
   }
 }
 
