@@ -12,37 +12,40 @@
 
 namespace dt::rt {
 
-std::byte *Regions::allocate(size_t bytes, const char *what) {
+std::byte *Regions::allocate(size_t bytes, const char *what, size_t &sum) {
   owned.reserve(owned.size() + 1);
   void *memory = device::allocate(bytes, what);
   owned.push_back(memory);
-  total += bytes;
+  sum += bytes;
   return static_cast<std::byte *>(memory);
 }
 
 Regions::Regions(const ProgramInfo &program, const Placement &placement,
                  const Ownership &ownership, int moments)
-    : regions(program.modules.size) {
+    : regions(program.modules.size), sizes(program.modules.size) {
   size_t scratch = 0;
   try {
     for (size_t m = 0; m < program.modules.size; ++m) {
       if (!placement.at(m).runs())
         continue;
       const ModuleInfo &module = program.modules[m];
-      auto make = [&](size_t bytes, const char *what) {
+      auto make = [&](size_t bytes, const char *what, size_t &sum) {
         std::string text =
             std::string(what) + " of module '" + module.name + "'";
-        return allocate(bytes, text.c_str());
+        return allocate(bytes, text.c_str(), sum);
       };
-      regions[m].arena = make(module.arenaBytes, "the arena");
-      regions[m].parameters = make(module.parameterBytes, "parameters");
-      regions[m].gradients = make(module.trainableBytes, "gradients");
+      regions[m].arena = make(module.arenaBytes, "the arena", sizes[m].arena);
+      regions[m].parameters =
+          make(module.parameterBytes, "parameters", sizes[m].parameters);
+      regions[m].gradients =
+          make(module.trainableBytes, "gradients", sizes[m].gradients);
       for (int i = 0; i < moments; ++i)
         regions[m].moments[i] = reinterpret_cast<float *>(
-            make(ownership.momentFloats(m) * sizeof(float), "moments"));
+            make(ownership.momentFloats(m) * sizeof(float), "moments",
+                 sizes[m].moments));
       scratch = std::max(scratch, module.scratchBytes);
     }
-    scratchMemory = allocate(scratch, "scratch");
+    scratchMemory = allocate(scratch, "scratch", scratchSize);
   } catch (...) {
     for (void *memory : owned)
       device::release(memory);

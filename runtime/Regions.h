@@ -25,6 +25,11 @@ struct Region {
   float *moments[2] = {nullptr, nullptr}; ///< Ownership::momentFloats each
 };
 
+/// Bytes that a module has on this rank; of both moments.
+struct RegionBytes {
+  size_t arena = 0, parameters = 0, gradients = 0, moments = 0;
+};
+
 class Regions {
 public:
   /// Throws Error where there is not enough memory.
@@ -36,7 +41,9 @@ public:
 
   const Region &at(size_t module) const { return regions[module]; }
   std::byte *scratch() const { return scratchMemory; }
-  size_t bytes() const { return total; }
+  size_t scratchBytes() const { return scratchSize; }
+  /// Zeros for modules of other ranks.
+  const RegionBytes &bytes(size_t module) const { return sizes[module]; }
 
   std::byte *parameter(const ParameterInfo &p) const {
     return at(size_t(p.module)).parameters + p.offset;
@@ -51,12 +58,13 @@ public:
   }
 
 private:
-  std::byte *allocate(size_t bytes, const char *what);
+  std::byte *allocate(size_t bytes, const char *what, size_t &sum);
 
   std::vector<Region> regions;
   std::byte *scratchMemory = nullptr;
   std::vector<void *> owned;
-  size_t total = 0;
+  std::vector<RegionBytes> sizes;
+  size_t scratchSize = 0;
 };
 
 } // namespace dt::rt

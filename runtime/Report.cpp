@@ -176,6 +176,15 @@ std::string RunReport::pack() const {
   json["waited"] = median(waits);
   json["sent"] = sentIn;
   json["steps"] = counted - warmup;
+  json["memory"]["scratch"] = regions.scratchBytes();
+  for (size_t m = 0; m < program.modules.size; ++m)
+    if (const RegionBytes &bytes = regions.bytes(m);
+        viewOf(program, rank).replica[m] >= 0)
+      json["memory"]["modules"][program.modules[m].name] = {
+          {"arena", bytes.arena},
+          {"parameters", bytes.parameters},
+          {"gradients", bytes.gradients},
+          {"moments", bytes.moments}};
   json["fits"] = nlohmann::json::array();
   for (const Fit &f : fits)
     json["fits"].push_back({f.n, f.x, f.y, f.xx, f.xy});
@@ -251,6 +260,7 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
   double wall = 0, waited = 0;
   std::vector<double> exchange;
   bool oneNode = true;
+  nlohmann::json memory = nlohmann::json::array(); // by rank
   for (const std::string &text : packed) {
     nlohmann::json json = nlohmann::json::parse(text);
     times.push_back({json["rows"].get<std::vector<double>>(),
@@ -260,6 +270,7 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
     allSent.push_back(json["sent"].get<std::vector<int64_t>>());
     wall = std::max(wall, json["wall"].get<double>());
     waited += json["waited"].get<double>();
+    memory.push_back(json["memory"]);
     oneNode &= json["host"] == hostName();
     for (size_t i = 0; i < all.size(); ++i) {
       const auto &f = json["fits"][i];
@@ -284,6 +295,7 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
                         {"step_seconds", wall},
                         {"simulated_seconds", step.seconds},
                         {"bubble", bubble},
+                        {"memory", memory},
                         {"simulated_bubble", step.bubble()}};
   std::string text =
       "step " + milliseconds(wall) + ", simulated from its tasks " +

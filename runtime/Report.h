@@ -7,7 +7,8 @@
 // the schedule gives if each task takes the processor time it took in this very
 // run (times of another run mean little: clocks drift). Even steps give the
 // task times, odd steps the walls that they are compared with. Also what
-// reordering saved: the same step simulated with the items as they came.
+// reordering saved: the same step simulated with the items as they came; and
+// the memory that ranks have.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +16,7 @@
 #define DT_RUNTIME_REPORT_H
 
 #include "runtime/Comm.h"
+#include "runtime/Regions.h"
 #include "runtime/Simulate.h"
 #include "runtime/data/BatchSource.h"
 
@@ -37,8 +39,8 @@ struct StepTimes {
 
 class RunReport {
 public:
-  RunReport(const ProgramInfo &program, int rank)
-      : program(program), rank(rank) {}
+  RunReport(const ProgramInfo &program, int rank, const Regions &regions)
+      : program(program), rank(rank), regions(regions) {}
 
   /// The first steps do not count: primitives are made, memory is touched.
   void step(int64_t step, const StepTimes &times, const Batch &batch);
@@ -72,6 +74,7 @@ private:
 
   const ProgramInfo &program;
   int rank;
+  const Regions &regions;
   int64_t counted = 0;
   std::vector<std::vector<float>> cpu; ///< by row: even steps
   std::vector<std::vector<std::vector<float>>> collectives; ///< by row, call

@@ -94,12 +94,20 @@ class Runner:
             command += [f"--plan={folder / 'plan.json'}"]
         return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
 
+    def predicted(self, case, folder):
+        """What dt-opt says about the memory of a rank of each module, and scratch, together."""
+        command = [self.dt_opt, folder / "recipe.json", f"--plan={folder / 'plan.json'}", "--emit=plan", "-o", folder / "predicted.json"]
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise Failure(f"--emit=plan: {done.stderr[-800:]}")
+        return json.loads((folder / "predicted.json").read_text())["predicted"]
+
     def train(self, case, folder, ranks, flags=()):
         save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
         command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", str(STEPS), "--threads", "1", "--save-gradients", "gradients.safetensors"]
         command += ["--metrics", "metrics.jsonl", *flags]
         if ranks > 1:
-            command += ["--ranks", str(ranks), "--traffic", "traffic.json"]
+            command += ["--ranks", str(ranks), "--traffic", "traffic.json", "--report", "report.json"]
         try:
             done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
@@ -137,6 +145,8 @@ class Runner:
         verdict = compare(gradients, losses, *self.reference(case))
         if plan["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
+            if case.get("subset"):
+                check_memory(json.loads((folder / "report.json").read_text()), self.predicted(case, folder))
         shutil.rmtree(folder)
         return verdict
 
@@ -173,6 +183,22 @@ def check_traffic(traffic):
     for entry in traffic["collectives"]:
         if entry["bytes"] != entry["expected"]:
             raise Failure(f"{entry['name']} ({entry['axis']}): {entry['bytes']} bytes given, {entry['expected']} expected")
+
+
+def check_memory(report, predicted):
+    """Bytes that ranks have allocated against the compiler's, which has each module once."""
+    modules, scratch = {}, 0
+    for rank in report["memory"]:
+        scratch = max(scratch, rank["scratch"])
+        for name, sizes in (rank.get("modules") or {}).items():
+            first = modules.setdefault(name, sizes)
+            if any(first[key] != sizes[key] for key in ("arena", "parameters", "gradients")):
+                raise Failure(f"ranks of {name} have different memory: {first} and {sizes}")
+    total = {key: sum(sizes[key] for sizes in modules.values()) for key in ("arena", "parameters", "gradients")}
+    total["arena"] += scratch
+    for key, name in (("arena", "arena_bytes"), ("parameters", "parameter_bytes"), ("gradients", "gradient_bytes")):
+        if total[key] != predicted[name]:
+            raise Failure(f"{total[key]} bytes of {key} allocated, {predicted[name]} predicted")
 
 
 def main():

@@ -312,6 +312,7 @@ void JsonPrinter::printPrediction() {
   if (report.hasMemory) {
     json.attribute("arena_bytes", report.arenaBytes);
     json.attribute("parameter_bytes", report.parameterBytes);
+    json.attribute("gradient_bytes", report.gradientBytes);
   }
 }
 

@@ -260,6 +260,7 @@ private:
     report.scratchBytes = std::max(report.scratchBytes, entry.scratchBytes);
     report.arenaBytes += module.getArena();
     report.parameterBytes += module.getParameters();
+    report.gradientBytes += module.getTrainable();
   }
 
   void readBuffer(rt::ModuleOp module, rt::BufferDeclOp decl,
