@@ -125,8 +125,20 @@ void Progress::finish() {
   std::fflush(stdout);
 }
 
-Metrics::Metrics(const std::string &path, bool append)
-    : stream(openForWriting(path, append)) {}
+Metrics::Metrics(const std::string &path, int64_t first) {
+  std::string kept, line;
+  std::ifstream before(first && !path.empty() ? path : "");
+  while (before && std::getline(before, line) && !before.eof()) {
+    nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    if (row.is_object() && row.contains("step") &&
+        row["step"].is_number_integer() && row["step"] <= first)
+      kept += line + "\n";
+  }
+  before.close();
+  stream = openForWriting(path, false);
+  if (stream.is_open())
+    stream << kept << std::flush;
+}
 
 void Metrics::step(const ProgramInfo &program, int64_t step,
                    const StepResult &result, double seconds,

@@ -42,9 +42,10 @@ private:
 /// term, lr, grad_norm, seconds, samples_per_second, and milliseconds a module.
 class Metrics {
 public:
-  /// An empty path: nothing is written. Appends if `append` (a resumed run).
-  /// Throws Error.
-  Metrics(const std::string &path, bool append);
+  /// An empty path: nothing is written. Of what the file has, lines of steps up
+  /// to `first` stay (a resumed run; 0: a new one): a run that was killed has
+  /// written steps that are done again, maybe half a line. Throws Error.
+  Metrics(const std::string &path, int64_t first);
   void step(const ProgramInfo &program, int64_t step, const StepResult &result,
             double seconds, const std::vector<double> &moduleSeconds);
 

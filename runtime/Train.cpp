@@ -150,7 +150,7 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
                   int64_t total) {
   bool speaks = trainer.comm().rank() == 0, alone = trainer.comm().size() == 1;
   Recorder recorder(trainer, options, board, bool(hooks.afterStep));
-  Metrics metrics(speaks ? options.metrics : "", options.resume);
+  Metrics metrics(speaks ? options.metrics : "", options.resume ? first : 0);
   Progress progress(trainer.program(), first, total, options.logEvery);
   CheckpointWriter checkpoints(trainer, options.checkpoint);
   StopSignals signals;

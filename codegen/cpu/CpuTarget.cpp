@@ -110,7 +110,7 @@ public:
 std::string CpuTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const {
   return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
 cmake_minimum_required(VERSION 3.18)
-project()cmake" + program.str() + R"cmake( LANGUAGES C CXX)
+project()cmake" + program.str() + R"cmake( LANGUAGES CXX)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -121,7 +121,12 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-)cmake" + mpiSetting(ranks) + R"cmake(add_subdirectory(runtime)
+)cmake" + mpiSetting(ranks) + R"cmake(# Many programs can share one build of the runtime: -DDT_RUNTIME_LIBRARY=OTHER/build/runtime/dt_runtime.cmake
+if(DT_RUNTIME_LIBRARY)
+  include(${DT_RUNTIME_LIBRARY})
+else()
+  add_subdirectory(runtime)
+endif()
 # All but main(), for programs that train and do something of their own besides.
 add_library(program STATIC
   )cmake" + llvm::join(sources, "\n  ") + R"cmake()

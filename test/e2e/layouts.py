@@ -6,12 +6,14 @@
 # it runs on its ranks and must give the gradients of the first step and the losses
 # of ten steps that the same recipe gives in one process without any cut, and move
 # exactly the bytes that the compiler's functions say. Plans that cannot work must
-# end in one error. The runtime's objects and equal stage code come from the
-# compiler cache, so a case costs seconds.
+# end in one error. All programs link the first one's runtime, equal stage code comes
+# from the compiler cache, and two cases are under way at once, so that the cores are
+# busy while programs start and configure.
 # ===-----------------------------------------------------------------------===
 """layouts.py --dt-opt PATH [--only REGEX] [--subset]: trains the models under many plans and compares with one process."""
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -21,7 +23,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
@@ -71,7 +75,8 @@ def parse_plan(text):
 class Runner:
     def __init__(self, dt_opt, models, work):
         self.dt_opt, self.models, self.work = dt_opt.resolve(), models, work
-        self.references = {}
+        self.references, self.lock = {}, threading.Lock()
+        self.runtime, self.making = None, threading.Lock()
 
     def recipe(self, case, micro, folder):
         source = self.models / case["model"]
@@ -102,6 +107,13 @@ class Runner:
             raise Failure(f"--emit=plan: {done.stderr[-800:]}")
         return json.loads((folder / "predicted.json").read_text())["predicted"]
 
+    def build(self, folder, ranks):
+        """The first program for several ranks builds the runtime, the others link it."""
+        with self.making if ranks > 1 and not self.runtime else contextlib.nullcontext():
+            build(folder / "program", os.environ.get("CCACHE_DIR"), self.runtime)
+            if ranks > 1 and not self.runtime:
+                self.runtime = folder / "program/build"
+
     def train(self, case, folder, ranks, flags=()):
         save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
         command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", str(STEPS), "--threads", "1", "--save-gradients", "gradients.safetensors"]
@@ -119,15 +131,20 @@ class Runner:
 
     def reference(self, case):
         key = json.dumps([case["model"], case["samples"], case.get("recipe"), case.get("patch")])
-        if key not in self.references:
-            folder = self.work / ("reference-" + hashlib.md5(key.encode()).hexdigest()[:8])
-            folder.mkdir()
-            done = self.compile(case, case["samples"], None, folder)
-            if done.returncode:
-                raise Failure(f"the reference does not compile: {done.stderr[-1500:]}")
-            build(folder / "program", os.environ.get("CCACHE_DIR"))
-            self.references[key] = self.train(case, folder, 1)
-        return self.references[key]
+        with self.lock:
+            own = self.references.setdefault(key, [threading.Lock(), None])
+        with own[0]:
+            own[1] = own[1] or self.make_reference(case, key)
+        return own[1]
+
+    def make_reference(self, case, key):
+        folder = self.work / ("reference-" + hashlib.md5(key.encode()).hexdigest()[:8])
+        folder.mkdir()
+        done = self.compile(case, case["samples"], None, folder)
+        if done.returncode:
+            raise Failure(f"the reference does not compile: {done.stderr[-1500:]}")
+        self.build(folder, 1)
+        return self.train(case, folder, 1)
 
     def run(self, case):
         plan = parse_plan(case["plan"])
@@ -140,14 +157,15 @@ class Runner:
             return "refused: " + errors[0].split("error: ")[-1][:90]
         if done.returncode:
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
-        build(folder / "program", os.environ.get("CCACHE_DIR"))
+        self.build(folder, plan["ranks"])
         gradients, losses = self.train(case, folder, plan["ranks"], case.get("flags", ()))
         verdict = compare(gradients, losses, *self.reference(case))
         if plan["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
             if case.get("subset"):
                 check_memory(json.loads((folder / "report.json").read_text()), self.predicted(case, folder))
-        shutil.rmtree(folder)
+        if self.runtime != folder / "program/build":
+            shutil.rmtree(folder)
         return verdict
 
 
@@ -207,6 +225,7 @@ def main():
     parser.add_argument("--only", default="", help="cases whose name matches")
     parser.add_argument("--subset", action="store_true", help="a third of them, every kind once")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2, help="cases under way at once")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
     arguments = parser.parse_args()
     cases = [c for c in CASES if re.search(arguments.only, c["name"]) and (not arguments.subset or c.get("subset"))]
@@ -215,16 +234,19 @@ def main():
     models = pathlib.Path(__file__).parents[1] / "models"
     work = arguments.work or pathlib.Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    runner, failed, begin = Runner(arguments.dt_opt, models, work), 0, time.time()
-    for case in cases:
+    runner, begin = Runner(arguments.dt_opt, models, work), time.time()
+
+    def attempt(case):
         start = time.time()
         try:
             verdict = "ok      " + runner.run(case)
-        except (Failure, subprocess.TimeoutExpired) as failure:
-            verdict, failed = f"FAILED  {failure}", failed + 1
-        except SystemExit as failure:  # the build
-            verdict, failed = f"FAILED  {failure}", failed + 1
+        except (Failure, subprocess.TimeoutExpired, SystemExit) as failure:  # the last: of the build
+            verdict = f"FAILED  {failure}"
         print(f"{case['name']:44} {time.time() - start:5.1f} s  {verdict}", flush=True)
+        return verdict.startswith("FAILED")
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        failed = sum(pool.map(attempt, cases))
     print(f"{len(cases)} layouts, {failed} failed, {time.time() - begin:.0f} s")
     if not arguments.work:
         shutil.rmtree(work)

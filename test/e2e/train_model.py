@@ -47,13 +47,15 @@ def emit(dt_opt, recipe, out, target):
     return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=300)
 
 
-def build(out, cache):
+def build(out, cache, runtime=None):
+    """`runtime`: the build folder of another program whose runtime is linked."""
     # All programs share the runtime's sources: with paths taken relative to the
     # program's folder the compiler cache finds them again.
     environment = dict(os.environ, CCACHE_BASEDIR=str(out.resolve()), CCACHE_NOHASHDIR="1")
     if cache:
         environment["CCACHE_DIR"] = cache
-    call(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], out, environment, "cmake")
+    options = ["-DCMAKE_BUILD_TYPE=Release"] + ([f"-DDT_RUNTIME_LIBRARY={runtime / 'runtime/dt_runtime.cmake'}"] if runtime else [])
+    call(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", *options], out, environment, "cmake")
     call(["cmake", "--build", out / "build"], out, environment, "build")
 
 

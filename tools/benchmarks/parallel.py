@@ -60,11 +60,14 @@ def prepare(model):
     recipe = json.loads((ROOT / "models/demo/recipe.json").read_text())
     for module in recipe["modules"].values():
         module["onnx"] = str(ROOT / "models/demo" / module["onnx"])
+    (folder / "emoji.vocabulary").write_bytes((ROOT / "models/demo/emoji.vocabulary").read_bytes())
     batches.write("demo", folder / "batch.safetensors", samples=24, skewed=model == "skewed")
     return folder, recipe, 24
 
 
 class Program:
+    runtime = None  # the build folder of the first one for two ranks, whose runtime the others link
+
     def __init__(self, dt_opt, name, model, micro, plan):
         self.name, self.ranks = name, 2 if plan else 1
         folder, recipe, samples = prepare(model)
@@ -74,8 +77,10 @@ class Program:
         path = folder / f"recipe-{out.name}.json"
         path.write_text(json.dumps(recipe))
         run([dt_opt, path, "--emit=cpp", "-o", out, *([f"--plan={plan}"] if plan else [])])
-        run(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja"])
+        shared = [f"-DDT_RUNTIME_LIBRARY={Program.runtime / 'runtime/dt_runtime.cmake'}"] if Program.runtime else []
+        run(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", *shared])
         run(["cmake", "--build", out / "build", "--target", "train"])
+        Program.runtime = Program.runtime or (out / "build" if plan else None)
         self.train = out / "build/train"
         self.reports = []
 
@@ -99,10 +104,11 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "out/bench/parallel.json")
     options = parser.parse_args()
     programs = []
-    for case in CASES:
+    for case in sorted(CASES, key=lambda c: not c[3]):
         if options.only in case[0]:
             print(f"building {case[0]}", file=sys.stderr)
             programs.append(Program(options.dt_opt.resolve(), *case))
+    programs.sort(key=lambda p: [c[0] for c in CASES].index(p.name))
     load = []
     for turn in range(options.rounds):
         for program in programs:

@@ -27,6 +27,17 @@ trap 'rm -f "$log" "$log.err"' EXIT
 PATH=/nowhere "$program" --ranks 2 >/dev/null 2>"$log.err"
 [ $? = 1 ] && grep -q "no mpirun in PATH (Debian: install openmpi-bin)" "$log.err" || fail "no mpirun"
 
+# Started by others: by mpirun without --ranks, and with what Slurm's PMIx sets only.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+there="the plan has 3 ranks, but 2 run: start with --ranks 3"
+mpirun --oversubscribe -n 2 "$program" --plan 3 >/dev/null 2>"$log.err"
+[ $? = 1 ] && [ "$(grep -c "$there" "$log.err")" = 1 ] || fail "under mpirun: $(cat "$log.err")"
+mpirun --oversubscribe -n 2 sh -c 'rank=$OMPI_COMM_WORLD_RANK
+  unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_SIZE OMPI_COMM_WORLD_LOCAL_RANK
+  export PMIX_RANK=$rank SLURM_PROCID=$rank SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2
+  exec "$0" --plan 3' "$program" >/dev/null 2>"$log.err"
+[ $? = 1 ] && [ "$(grep -c "$there" "$log.err")" = 1 ] || fail "under Slurm's variables: $(cat "$log.err")"
+
 # The first signal lets the ranks end by themselves.
 mark="--mark $$-a"
 "$program" --ranks 2 --wait $mark >"$log" 2>/dev/null & pid=$!
