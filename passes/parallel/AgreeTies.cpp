@@ -17,6 +17,8 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 
 namespace dt::parallel {
@@ -33,16 +35,16 @@ struct AgreeTiesPass : impl::AgreeTiesBase<AgreeTiesPass> {
     for (StringRef how : {"rows", "whole"}) {
       if (open.empty())
         return;
-      for (dist::TieOp tie : open)
-        for (SymbolRefAttr name : {tie.getAlias(), tie.getParameter()})
-          if (auto parameter = find(getOperation(), name))
-            parameter->setAttr(kCutHintAttr,
-                               StringAttr::get(&getContext(), how));
+      for (SymbolRefAttr name : findCopies(open))
+        if (auto parameter = find(getOperation(), name))
+          parameter->setAttr(kCutHintAttr, StringAttr::get(&getContext(), how));
       open = findDisagreeing();
     }
     for (dist::TieOp tie : open)
-      tie.emitError("the copies of this parameter are cut differently over "
-                    "tensor-parallel ranks");
+      tie.emitError("the copies ")
+          << tie.getAlias() << " and " << tie.getParameter()
+          << " of a parameter are cut differently over tensor-parallel ranks; "
+             "expected equal tp of their units";
     if (!open.empty())
       signalPassFailure();
   }
@@ -51,6 +53,25 @@ private:
   static nn::ParameterOp find(mlir::ModuleOp program, SymbolRefAttr name) {
     return dyn_cast_or_null<nn::ParameterOp>(
         SymbolTable::lookupSymbolIn(program, name));
+  }
+
+  /// All copies of what these ties join, also by other ties.
+  llvm::SetVector<SymbolRefAttr> findCopies(ArrayRef<dist::TieOp> ties) {
+    llvm::SetVector<SymbolRefAttr> copies;
+    for (dist::TieOp tie : ties) {
+      copies.insert(tie.getAlias());
+      copies.insert(tie.getParameter());
+    }
+    for (size_t before = 0; before != copies.size();) {
+      before = copies.size();
+      for (auto tie : getOperation().getOps<dist::TieOp>())
+        if (copies.contains(tie.getAlias()) ||
+            copies.contains(tie.getParameter())) {
+          copies.insert(tie.getAlias());
+          copies.insert(tie.getParameter());
+        }
+    }
+    return copies;
   }
 
   bool concernsShards() {

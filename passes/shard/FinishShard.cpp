@@ -6,9 +6,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Passes.h"
+#include "passes/shard/Program.h"
 
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace dt;
@@ -59,10 +62,55 @@ private:
   }
 };
 
+/// A copy of the function that returns the first results only.
+func::FuncOp cutResults(func::FuncOp function, unsigned count) {
+  auto copy = function.clone();
+  copy.setName(shard::baseName(function.getName()));
+  auto ret = cast<func::ReturnOp>(copy.front().getTerminator());
+  ret->setOperands(SmallVector<Value>(ret->getOperands().take_front(count)));
+  SmallVector<DictionaryAttr> attributes;
+  copy.getAllResultAttrs(attributes);
+  attributes.resize(count, DictionaryAttr::get(function.getContext()));
+  copy.setFunctionType(
+      FunctionType::get(function.getContext(), function.getArgumentTypes(),
+                        function.getResultTypes().take_front(count)));
+  copy.setAllResultAttrs(attributes);
+  return copy;
+}
+
+/// Calls of layers whose residuals nobody takes (PrepareShard made them).
+void dropUnusedResults(dist::ModuleOp module) {
+  SymbolTable symbols(module);
+  std::map<std::pair<std::string, unsigned>, func::FuncOp> copies;
+  SmallVector<func::CallOp> calls;
+  module.walk([&](func::CallOp call) { calls.push_back(call); });
+  for (func::CallOp call : calls) {
+    auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+    unsigned used = call.getNumResults();
+    while (used > 0 && call.getResult(used - 1).use_empty())
+      --used;
+    if (!callee || !callee.getName().ends_with(nn::kForwardSuffix) ||
+        used == 0 || used == call.getNumResults())
+      continue;
+    func::FuncOp &copy = copies[{callee.getName().str(), used}];
+    if (!copy) {
+      copy = cutResults(callee, used);
+      symbols.insert(copy);
+    }
+    OpBuilder builder(call);
+    auto shorter =
+        func::CallOp::create(builder, call.getLoc(), copy, call.getOperands());
+    for (unsigned i = 0; i < used; ++i)
+      call.getResult(i).replaceAllUsesWith(shorter.getResult(i));
+    call.erase();
+  }
+}
+
 struct FinishShardPass : shard::impl::FinishShardBase<FinishShardPass> {
   void runOnOperation() override {
     if (shard::getTensorParallel(getOperation()) <= 1)
       return;
+    dropUnusedResults(getOperation());
     RewritePatternSet patterns(&getContext());
     patterns.add<JoinBias>(&getContext());
     for (Dialect *dialect : getContext().getLoadedDialects())

@@ -117,9 +117,14 @@ Layer LayerFinder::build(Pair pair) {
       if (!stage.variables[v].parameter)
         layer.links.parameters[i] = false;
     for (auto [i, result] : llvm::enumerate(call->op->getResults()))
-      for (Operation *user : result.getUsers())
-        if (!isa<func::ReturnOp>(user))
+      for (Operation *user : result.getUsers()) {
+        // What the layer's backward function takes is a residual.
+        auto taken = dyn_cast<func::CallOp>(user);
+        bool back = taken && pair.backward &&
+                    taken.getCallee() == pair.backward.getName();
+        if (!isa<func::ReturnOp>(user) && !back)
           layer.outputs[i] = true;
+      }
   }
   if (!pair.backward)
     return layer;

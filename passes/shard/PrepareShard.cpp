@@ -52,6 +52,32 @@ static llvm::StringSet<> findChains(dist::ModuleOp module) {
   return chains;
 }
 
+/// What saves nothing calls @layers on its way forward, and @layers.fwd where
+/// it computes again. Both must be cut alike: one function for both.
+/// FinishShard takes results that nobody uses away again.
+static void joinForwards(dist::ModuleOp module) {
+  SymbolTable symbols(module);
+  SmallVector<func::CallOp> calls;
+  module.walk([&](func::CallOp call) { calls.push_back(call); });
+  for (func::CallOp call : calls) {
+    auto saving = symbols.lookup<func::FuncOp>(
+        (call.getCallee() + nn::kForwardSuffix).str());
+    auto equal = [](TypeRange a, TypeRange b) { return llvm::equal(a, b); };
+    if (!saving ||
+        !equal(saving.getArgumentTypes(), call.getOperandTypes()) ||
+        saving.getNumResults() < call.getNumResults() ||
+        !equal(saving.getResultTypes().take_front(call.getNumResults()),
+               call.getResultTypes()))
+      continue;
+    OpBuilder builder(call);
+    auto joined = func::CallOp::create(builder, call.getLoc(), saving,
+                                       call.getOperands());
+    call->replaceAllUsesWith(
+        joined.getResults().take_front(call.getNumResults()));
+    call.erase();
+  }
+}
+
 static void inlineCall(func::CallOp call, func::FuncOp callee) {
   IRMapping mapping;
   Block &body = callee.front();
@@ -130,6 +156,7 @@ void PrepareShardPass::runOnOperation() {
   int64_t ranks = getTensorParallel(module);
   if (ranks <= 1)
     return;
+  joinForwards(module);
   inlineCalls(module);
   module.walk([](nn::LinearOp op) { splitBias(op); });
   module.walk([](nn::ConvOp op) { splitBias(op); });

@@ -204,7 +204,7 @@ def check_refusal(done):
     text = done.stderr
     errors = [line for line in text.splitlines() if "error:" in line]
     if done.returncode not in (1, 2) or len(errors) != 1 or re.search("Stack dump|PLEASE submit|Assertion|LLVM ERROR", text):
-        raise Failure(f"{len(errors)} errors, exit code {done.returncode}: {text[-1500:]}")
+        raise Failure(f"{len(errors)} errors, exit code {done.returncode}: {text[:200]} … {text[-1500:]}")
     return "refused: " + errors[0].split("error: ")[-1][:200]
 
 

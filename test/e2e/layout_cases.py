@@ -45,6 +45,13 @@ case("llama-tp2-dp2-pp2", "llama", 8, 4, "model:tp=2,dp=2,pp=2", subset=True)
 case("llama-tp2-dp3-pp2", "llama", 12, 6, "model:tp=2,dp=3,pp=2,zero=1")
 case("unet-tp2-dp2-pp2", "unet", 8, 4, "model:tp=2,dp=2,pp=2")
 
+# Layers computed again before their backward function, cut over ranks.
+case("llama-tp2-save-none", "llama", 8, 4, "model:tp=2,save=none", subset=True)
+case("convnext-tp2-dp2-save-none", "extra/convnext", 8, 4, "model:tp=2,dp=2,save=none")
+
+# Windows whose mask is repeated for every sample.
+case("swin-dp2", "extra/swin", 7, 4, "model:dp=2")
+
 # Encoder, language model and generator on their own ranks; samples with 0 to 3 images.
 case("mllm-disaggregated", "mllm", 12, 3, "vision: llm: generator:", subset=True)
 case("mllm-vision2-llm2", "mllm", 12, 4, "vision:dp=2 llm:dp=2 generator:")
