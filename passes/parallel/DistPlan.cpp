@@ -154,6 +154,8 @@ llvm::Error DistPlanPass::write(const plan::Plan &plan,
 }
 
 llvm::Error DistPlanPass::run() {
+  if (dist::getOnly<dist::PlanOp>(getOperation()))
+    return llvm::createStringError("dist-plan: the program has a plan already");
   auto hardware = readHardware();
   if (!hardware)
     return hardware.takeError();

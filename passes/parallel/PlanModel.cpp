@@ -269,6 +269,12 @@ public:
       for (size_t p = i; p < end; ++p)
         names.back().push_back(pieces[p].name);
     }
+    if (pieces.empty()) { // hands on parameters, or less: no work, but a place
+      names.emplace_back();
+      result.layers = {0};
+      result.kinds.emplace_back();
+      result.kinds[0].name = "empty";
+    }
     int64_t divisor = heads ? heads : widths;
     result.maxTP = 1;
     while (result.maxTP < kMostTP && divisor > 0 &&
@@ -379,8 +385,6 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   setOneItem(module);
   std::vector<std::vector<std::string>> names;
   plan::Module entry = ModuleBuilder(module).build(names);
-  if (entry.layers.empty())
-    return fail(module, "there is no work to plan");
   auto item = module.getItem();
   int64_t most = item ? dist::getItemMax(program, *item).value_or(1) : 0;
   if (item && *item != dist::kSample) {
