@@ -44,7 +44,7 @@ public:
       // Whether to go on and the manifest's hash; denominators; loss terms,
       // norm, stop.
       size_t losses = program.losses.size;
-      bytes["scalars"] += sizeof(double) * (5 + losses + (losses + 2));
+      bytes["scalars"] += sizeof(double) * (5 + losses + (losses + 3));
     }
     return std::move(bytes);
   }
