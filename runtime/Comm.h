@@ -22,6 +22,7 @@
 #ifndef DT_RUNTIME_COMM_H
 #define DT_RUNTIME_COMM_H
 
+#include "runtime/Clock.h"
 #include "runtime/Collectives.h"
 #include "runtime/Error.h"
 
@@ -79,6 +80,39 @@ public:
 struct Traffic {
   uint64_t calls = 0;
   uint64_t bytes = 0;
+};
+
+/// What calls that wait for other ranks have taken of the calling thread. A
+/// waiting thread is busy: MPI libraries poll. So processor time in here is
+/// partly the work of moving and adding data, partly nothing.
+struct Blocking {
+  double seconds = 0, cpu = 0;
+  /// Processor seconds of each collective since clearCollectives(). The last
+  /// rank of a group that comes waits for nobody, so the smallest of all ranks
+  /// is what the collective takes.
+  std::vector<float> collectives;
+};
+
+/// Counts the life of this object.
+class BlockingCall {
+public:
+  explicit BlockingCall(Blocking &total, bool collective = true)
+      : total(total), collective(collective), begin(now()),
+        cpu(threadSeconds()) {}
+  ~BlockingCall() {
+    double took = threadSeconds() - cpu;
+    total.seconds += now() - begin;
+    total.cpu += took;
+    if (collective)
+      total.collectives.push_back(float(took));
+  }
+  BlockingCall(const BlockingCall &) = delete;
+  BlockingCall &operator=(const BlockingCall &) = delete;
+
+private:
+  Blocking &total;
+  bool collective;
+  double begin, cpu;
 };
 
 /// Some ranks, in the order given. Collectives are called by all of them in the
@@ -181,6 +215,8 @@ public:
   /// computes (found by a probe at start) and what is done about it.
   virtual std::string describe() const = 0;
   const std::map<std::string, Traffic> &traffic() const { return counters; }
+  const Blocking &blocking() const { return blocked; }
+  void clearCollectives() { blocked.collectives.clear(); }
 
   /// Ends together with all other ranks; nothing may be called afterwards. A
   /// process that ends without it takes the others down.
@@ -192,6 +228,7 @@ protected:
   /// Largest tag.
   virtual int tagLimit() const = 0;
   std::map<std::string, Traffic> counters;
+  Blocking blocked;
 };
 
 /// The ranks of one replica of a module as generated code sees them

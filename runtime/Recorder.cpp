@@ -29,6 +29,9 @@ void Recorder::beginStep(const Batch &batch, int64_t number, bool dump) {
   stepTimes = {};
   stepTimes.cpu.assign(rows, 0);
   stepTimes.sent.assign(rows, 0);
+  stepTimes.collectives.assign(rows, {});
+  before.seconds = trainer.comm().blocking().seconds;
+  before.cpu = trainer.comm().blocking().cpu;
   outputs.reset();
   gradients = dump && !options.saveGradients.empty();
   if (dump && !options.saveOutputs.empty())
@@ -37,10 +40,15 @@ void Recorder::beginStep(const Batch &batch, int64_t number, bool dump) {
 }
 
 void Recorder::endStep(const Batch &batch, const StepResult &result,
-                       double begin, double end) {
+                       double begin, double end, double cpu) {
   trace.event("step", step, begin, end);
   if (reports) {
+    const Blocking &blocked = trainer.comm().blocking();
     stepTimes.wall = end - begin;
+    stepTimes.waited = blocked.seconds - before.seconds;
+    stepTimes.tail = cpu - (blocked.cpu - before.cpu);
+    for (double row : stepTimes.cpu)
+      stepTimes.tail -= row;
     report.step(step, stepTimes, batch);
   }
   if (outputs)
@@ -67,7 +75,7 @@ void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,
                        const RowTime &time) {
   stepTimes.cpu[size_t(number)] = time.cpu;
   stepTimes.sent[size_t(number)] = time.sent;
-  stepTimes.waited += time.begin - time.wait;
+  stepTimes.collectives[size_t(number)] = time.collectives;
   if (part) {
     bool loss = row.kind == TaskKind::Denominator;
     size_t module =
@@ -79,10 +87,7 @@ void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,
     outputs->add(row, *part);
 }
 
-void Recorder::exchanged(double wait, double cpu) {
-  stepTimes.waited += wait;
-  stepTimes.tail += cpu;
-}
+void Recorder::exchanged(double cpu) { stepTimes.exchange = cpu; }
 
 void Recorder::gradientsDone(const StepResult &) {
   if (gradients)

@@ -30,9 +30,10 @@ public:
            bool times);
 
   void beginStep(const Batch &batch, int64_t step, bool dump);
-  /// All ranks call it. `begin` and `end` of the step, with its batch.
+  /// All ranks call it. `begin` and `end` of the step, with its batch; `cpu`:
+  /// processor seconds of this thread in between.
   void endStep(const Batch &batch, const StepResult &result, double begin,
-               double end);
+               double end, double cpu);
   /// All ranks call it; returns the report's text on rank 0.
   std::string finish();
 
@@ -41,7 +42,7 @@ public:
   void rowDone(int32_t number, const TaskRow &row, const Part *part,
                const RowTime &time) override;
   void gradientsDone(const StepResult &result) override;
-  void exchanged(double wait, double cpu) override;
+  void exchanged(double cpu) override;
 
   /// Seconds of the last step per module, of its slowest rank.
   const std::vector<double> &times() const { return moduleSeconds; }
@@ -58,6 +59,7 @@ private:
   TrafficReport traffic;
   RunReport report;
   StepTimes stepTimes;
+  Blocking before; ///< the step
   std::vector<double> moduleSeconds;
   std::unique_ptr<OutputCollector> outputs;
   bool gradients = false;

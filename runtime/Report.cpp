@@ -31,6 +31,17 @@ double median(std::vector<double> values) {
   return values[middle];
 }
 
+/// A collective as it is for a rank that does not wait for the others: each
+/// rank comes last in some steps.
+double shortOf(std::vector<float> values) {
+  if (values.empty())
+    return 0;
+  size_t quarter = values.size() / 4;
+  std::nth_element(values.begin(), values.begin() + ptrdiff_t(quarter),
+                   values.end());
+  return values[quarter];
+}
+
 int kindOf(const TaskRow &row) {
   switch (row.kind) {
   case TaskKind::Forward:
@@ -109,6 +120,7 @@ void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
   const Span<TaskRow> &rows = program.ranks[rank].rows;
   if (cpu.empty()) {
     cpu.resize(rows.size);
+    collectives.resize(rows.size);
     sentIn.assign(rows.size, 0);
     fits.resize(program.modules.size * kinds);
     balance.assign(program.modules.size, {0, 0});
@@ -129,9 +141,16 @@ void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
     return;
   }
   tails.push_back(float(times.tail));
+  exchanges.push_back(float(times.exchange));
   for (size_t r = 0; r < rows.size; ++r) {
-    if (cpu[r].size() < remembered)
+    if (cpu[r].size() < remembered) {
       cpu[r].push_back(float(times.cpu[r]));
+      const std::vector<float> &calls = times.collectives[r];
+      if (collectives[r].size() < calls.size())
+        collectives[r].resize(calls.size());
+      for (size_t c = 0; c < calls.size(); ++c)
+        collectives[r][c].push_back(calls[c]);
+    }
     if (Fit *fit = fitOf(fits, rows[r]))
       fit->add(itemsOf(batch.assignment, rows[r], rank), times.cpu[r]);
   }
@@ -144,6 +163,14 @@ std::string RunReport::pack() const {
   json["rows"] = nlohmann::json::array();
   for (const std::vector<float> &times : cpu)
     json["rows"].push_back(median({times.begin(), times.end()}));
+  json["collectives"] = nlohmann::json::array();
+  for (const auto &calls : collectives) {
+    double sum = 0;
+    for (const std::vector<float> &times : calls)
+      sum += shortOf(times);
+    json["collectives"].push_back(sum);
+  }
+  json["exchange"] = shortOf(exchanges);
   json["tail"] = median({tails.begin(), tails.end()});
   json["wall"] = median(walls);
   json["waited"] = median(waits);
@@ -189,6 +216,39 @@ SimulatedStep RunReport::simulateAs(const Assignment &assignment, Fits &fits,
   return simulate(fitted, cores);
 }
 
+double RunReport::boundOf(const SimulatedStep &step, int cores) const {
+  double bound = 0, sum = 0;
+  for (double busy : step.busy)
+    sum += busy;
+  if (cores)
+    bound = sum / std::min(double(cores), double(step.busy.size()));
+  for (const ModuleInfo &module : program.modules) {
+    double own = 0;
+    for (int32_t r : module.ranks)
+      own += step.busy[size_t(r)];
+    bound = std::max(bound, own / std::max(1.0, double(module.ranks.size)));
+  }
+  return bound;
+}
+
+/// Who shares a module shares its sums, and the last one to come does not wait.
+/// Ranks without such a module only meet the others.
+std::vector<double>
+RunReport::exchangeOf(const std::vector<double> &took) const {
+  std::vector<double> out(took.size(),
+                          *std::min_element(took.begin(), took.end()));
+  for (const ModuleInfo &module : program.modules) {
+    if (module.ranks.size < 2)
+      continue;
+    double least = took[size_t(module.ranks[0])];
+    for (int32_t r : module.ranks)
+      least = std::min(least, took[size_t(r)]);
+    for (int32_t r : module.ranks)
+      out[size_t(r)] = std::max(out[size_t(r)], least);
+  }
+  return out;
+}
+
 std::string RunReport::finish(Comm &comm, const std::string &file) {
   if (counted - warmup < least)
     return {};
@@ -198,11 +258,15 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
   std::vector<RowTimes> times;
   Fits all(program.modules.size * kinds);
   double wall = 0, waited = 0;
+  std::vector<double> exchange;
   bool oneNode = true;
   nlohmann::json memory = nlohmann::json::array(); // by rank
   for (const std::string &text : packed) {
     nlohmann::json json = nlohmann::json::parse(text);
-    times.push_back({json["rows"].get<std::vector<double>>(), json["tail"]});
+    times.push_back({json["rows"].get<std::vector<double>>(),
+                     json["collectives"].get<std::vector<double>>(),
+                     json["tail"]});
+    exchange.push_back(json["exchange"]);
     allSent.push_back(json["sent"].get<std::vector<int64_t>>());
     wall = std::max(wall, json["wall"].get<double>());
     waited += json["waited"].get<double>();
@@ -213,10 +277,17 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
       all[i].add(Fit{f[0], f[1], f[2], f[3], f[4]});
     }
   }
+  exchange = exchangeOf(exchange);
+  for (size_t r = 0; r < times.size(); ++r) {
+    times[r].tail += exchange[r];
+    waited -= exchange[r];
+  }
   int cores = oneNode ? coresOfNode() : 0;
   SimulatedStep step = simulate(times, cores);
+  for (double moved : step.collectives)
+    waited -= moved;
   double ranks = double(packed.size());
-  double bubble = wall > 0 ? waited / (wall * ranks) : 0;
+  double bubble = wall > 0 ? std::max(0.0, waited) / (wall * ranks) : 0;
   nlohmann::json out = {{"ranks", packed.size()},
                         {"cores", cores},
                         {"steps", counted - warmup},
@@ -232,9 +303,12 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
       (cores ? std::to_string(cores) + " cores shared" : "a core each") +
       "); bubble " + percent(bubble) + ", simulated " + percent(step.bubble()) +
       "\n";
-  double before = simulateAs(lastPlain, all, times, cores).seconds;
+  SimulatedStep plain = simulateAs(lastPlain, all, times, cores);
+  double before = plain.seconds;
   double after = simulateAs(last, all, times, cores).seconds;
-  out["reorder"] = {{"plain_seconds", before}, {"seconds", after}};
+  out["reorder"] = {{"plain_seconds", before},
+                    {"seconds", after},
+                    {"bound_seconds", boundOf(plain, cores)}};
   std::string line;
   for (size_t m = 0; m < balance.size(); ++m) {
     double n = double(counted - warmup);

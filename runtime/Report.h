@@ -28,10 +28,13 @@ namespace dt::rt {
 /// What one rank saw in one step; vectors are by the rank's rows.
 struct StepTimes {
   std::vector<double> cpu; ///< processor seconds, without those spent waiting
+  /// By row: processor seconds of its collectives, waiting included.
+  std::vector<std::vector<float>> collectives;
   std::vector<uint64_t> sent; ///< bytes that a Send row handed over
-  double tail = 0;            ///< processor seconds after the last row
-  double waited = 0;          ///< seconds in which the rank had nothing to do
-  double wall = 0;            ///< seconds
+  double tail = 0;     ///< processor seconds outside rows, without waiting
+  double exchange = 0; ///< in sums of gradients, waiting included
+  double waited = 0;   ///< seconds in calls that wait for other ranks
+  double wall = 0;     ///< seconds
 };
 
 class RunReport {
@@ -59,7 +62,13 @@ private:
   double itemsOf(const Assignment &assignment, const TaskRow &row,
                  int rank) const;
   std::string pack() const;
+  /// The sums of gradients that rank `r` takes part in, from what each rank's
+  /// own took with waiting.
+  std::vector<double> exchangeOf(const std::vector<double> &took) const;
   SimulatedStep simulate(const std::vector<RowTimes> &times, int cores) const;
+  /// No order of items makes the step shorter: the work of a module's ranks
+  /// shared out evenly, that of all ranks on the cores.
+  double boundOf(const SimulatedStep &step, int cores) const;
   SimulatedStep simulateAs(const Assignment &assignment, Fits &fits,
                            const std::vector<RowTimes> &times, int cores) const;
 
@@ -68,7 +77,8 @@ private:
   const Regions &regions;
   int64_t counted = 0;
   std::vector<std::vector<float>> cpu; ///< by row: even steps
-  std::vector<float> tails;
+  std::vector<std::vector<std::vector<float>>> collectives; ///< by row, call
+  std::vector<float> tails, exchanges;
   std::vector<double> walls, waits; ///< odd steps
   std::vector<int64_t> sentIn;      ///< by row: steps in which bytes were sent
   Fits fits;

@@ -44,6 +44,7 @@ public:
         cores(cores > 0 ? cores : ranks), next(ranks, 0), left(ranks, -1) {
     step.busy.assign(ranks, 0);
     step.waiting.assign(ranks, 0);
+    step.collectives.assign(ranks, 0);
     for (int rank = 0; rank < ranks; ++rank) {
       const Span<TaskRow> &rows = program.ranks[rank].rows;
       step.spans.emplace_back(rows.size);
@@ -159,12 +160,15 @@ private:
                        [&](int r) { return isNext(r, row); }))
         continue;
       // Ranks of a group end together: collectives are in between.
-      double longest = 0;
+      double longest = 0, together = collectivesOf(group);
       for (int r : group)
         longest = std::max(longest, times[r].seconds[next[r]]);
+      longest += together;
       for (int r : group) {
         step.spans[r][next[r]].first = now;
         left[r] = longest;
+        step.busy[r] += together;
+        step.collectives[r] += together;
         again |= longest == 0;
       }
       if (longest == 0)
@@ -172,6 +176,15 @@ private:
           end(r);
     }
     return again;
+  }
+
+  double collectivesOf(const std::vector<int> &group) const {
+    double least = group.size() > 1 ? 1e30 : 0;
+    for (int r : group)
+      least = std::min(least, times[r].collectives.empty()
+                                  ? 0
+                                  : times[r].collectives[next[r]]);
+    return least;
   }
 
   void end(int rank) {

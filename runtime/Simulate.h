@@ -23,14 +23,19 @@ namespace dt::rt {
 
 /// Of one rank in one step, by row.
 struct RowTimes {
-  std::vector<double> seconds; ///< processor time of each of the rank's rows
-  double tail = 0;             ///< after the last row: norm and optimizer
+  /// Processor time of each of the rank's rows, without collectives.
+  std::vector<double> seconds;
+  /// Of the collectives in each row; of ranks that do a row together the
+  /// smallest counts. Empty: nothing.
+  std::vector<double> collectives;
+  double tail = 0; ///< outside of rows: sums of gradients, norm, optimizer
 };
 
 struct SimulatedStep {
-  double seconds = 0;          ///< to the end of the last rank
-  std::vector<double> busy;    ///< per rank: time at work, if it had a core
-  std::vector<double> waiting; ///< per rank: rows could not begin
+  double seconds = 0;              ///< to the end of the last rank
+  std::vector<double> busy;        ///< per rank: time at work, if it had a core
+  std::vector<double> waiting;     ///< per rank: rows could not begin
+  std::vector<double> collectives; ///< per rank: time in them, part of `busy`
   /// Per rank and row: begin and end.
   std::vector<std::vector<std::pair<double, double>>> spans;
   /// Share of the ranks' time in which they wait.

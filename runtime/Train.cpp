@@ -164,13 +164,13 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
     saved = step;
   };
   while (step < total && !stop) {
-    double begin = now();
+    double begin = now(), cpu = threadSeconds();
     const Batch &batch = nextBatch(trainer, source, step);
     recorder.beginStep(batch, step, step == first);
     result = trainer.step(batch, step, &recorder, stopRequested);
     device::synchronize();
     double end = now();
-    recorder.endStep(batch, result, begin, end);
+    recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
     ++step;
     report = {step, total, &result, end - begin, &recorder.times()};
     metrics.step(trainer.program(), step, result, report.seconds,

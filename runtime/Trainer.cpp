@@ -13,18 +13,9 @@
 #include "runtime/StepScalars.h"
 #include "runtime/Transfers.h"
 
-#include <chrono>
-#include <ctime>
-
 namespace dt::rt {
 
 namespace {
-
-double threadSeconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
-}
 
 bool runsFunction(TaskKind kind) {
   return kind == TaskKind::Forward || kind == TaskKind::Backward ||
@@ -33,11 +24,6 @@ bool runsFunction(TaskKind kind) {
 }
 
 } // namespace
-
-double now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 
 std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
   std::vector<int64_t> shape(size_t(tensor.rank));
@@ -308,7 +294,8 @@ void Trainer::runRows(const Batch &batch, int64_t step,
   bool seeded = false, times = watch.wantsTimes();
   int32_t number = 0;
   for (const TaskRow &row : info.ranks[size_t(places.rank())].rows) {
-    double wait = now();
+    const Blocking &blocked = ranks.blocking();
+    double wait = now(), cpu = threadSeconds() - blocked.cpu;
     watch.enters(number, true);
     if (ranks.size() > 1)
       transfers->poll();
@@ -320,12 +307,19 @@ void Trainer::runRows(const Batch &batch, int64_t step,
     if (part)
       transfers->prepare(row);
     watch.enters(number, false);
-    double begin = now(), cpu = threadSeconds();
+    double begin = now();
+    size_t calls = blocked.collectives.size();
     uint64_t sent = runRow(row, part, step);
     if (times)
       device::synchronize();
     watch.rowDone(number++, row, part,
-                  {wait, begin, now(), threadSeconds() - cpu, sent});
+                  {wait,
+                   begin,
+                   now(),
+                   threadSeconds() - blocked.cpu - cpu,
+                   sent,
+                   {blocked.collectives.begin() + ptrdiff_t(calls),
+                    blocked.collectives.end()}});
   }
   watch.enters(-1, true);
   if (!seeded)
@@ -359,10 +353,8 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
   }
   if (observer)
     observer->enters(-1, true);
-  double begin = now();
+  ranks.clearCollectives();
   scalars->agree(batch.hash, failure);
-  if (observer)
-    observer->exchanged(now() - begin, 0);
   for (size_t m = 0; m < info.modules.size; ++m)
     if (places.at(m).runs())
       device::zero(memory.at(m).gradients, info.modules[m].trainableBytes);
@@ -376,22 +368,18 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
 /// here.
 StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
                                bool stop) {
-  double begin = now();
+  double before = ranks.blocking().cpu;
   reducer->finish();
   StepResult result;
   scalars->finish(result, stop);
-  double exchanged = now();
   if (observer)
     observer->gradientsDone(result);
-  double cpu = threadSeconds();
   result.lr = learningRate(options.optimizer, step, options.totalSteps);
   update(result, step);
-  cpu = threadSeconds() - cpu;
-  double updated = now();
   reducer->gatherParameters();
   transfers->finish();
   if (observer) {
-    observer->exchanged(exchanged - begin + now() - updated, cpu);
+    observer->exchanged(ranks.blocking().cpu - before);
     observer->enters(-1, false);
   }
   return result;

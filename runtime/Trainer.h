@@ -47,8 +47,12 @@ struct StepResult {
 struct RowTime {
   double wait;       ///< began to wait for messages
   double begin, end; ///< of the row's own work
-  double cpu;        ///< seconds of the calling thread's CPU time in it
+  /// Seconds of the calling thread's processor time from `wait` to `end`,
+  /// without calls that wait for other ranks.
+  double cpu;
   uint64_t sent = 0; ///< bytes that a Send row gave to other ranks
+  /// Processor seconds of each collective in the row, waiting included.
+  std::vector<float> collectives;
 };
 
 /// Watches the rows of a step.
@@ -65,9 +69,9 @@ public:
   /// null for rows that run no function of a module.
   virtual void rowDone(int32_t /*number*/, const TaskRow & /*row*/,
                        const Part * /*part*/, const RowTime & /*time*/) {}
-  /// Before and after the rows: seconds of waiting for other ranks, CPU seconds
-  /// of work.
-  virtual void exchanged(double /*wait*/, double /*cpu*/) {}
+  /// After the rows: processor seconds in calls that end the sums of gradients,
+  /// waiting included.
+  virtual void exchanged(double /*cpu*/) {}
   /// Gradients are complete (each element on the rank that owns it), the
   /// optimizer has not run.
   virtual void gradientsDone(const StepResult & /*result*/) {}
@@ -157,9 +161,6 @@ private:
   std::unique_ptr<StepScalars> scalars;
   std::vector<float> seeds;
 };
-
-/// Seconds of a clock that all processes of a machine share.
-double now();
 
 } // namespace dt::rt
 

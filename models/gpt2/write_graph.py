@@ -5,9 +5,11 @@
 # GPT-2 with 124 million parameters as transformers has it, for benchmarks:
 # `tools/bench cpu` runs this after `tools/setup --torch`. The graph (1.4 MB)
 # has no weights; recipe.json says how they start, and sets batch and sequence.
+# Smaller models of the same kind: --layers, --width, --vocabulary.
 # ===-----------------------------------------------------------------------===
 """python models/gpt2/write_graph.py FOLDER: writes FOLDER/model.onnx and a copy of recipe.json."""
 
+import argparse
 import pathlib
 import shutil
 import sys
@@ -33,9 +35,17 @@ class Logits(torch.nn.Module):
         return self.net(input_ids=input_ids, use_cache=False).logits
 
 
-def main(folder):
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768, help="a multiple of 64, the width of a head")
+    parser.add_argument("--vocabulary", type=int, default=50257)
+    options = parser.parse_args()
+    folder = options.folder
+    config = GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, n_layer=options.layers, n_embd=options.width, n_head=options.width // 64, vocab_size=options.vocabulary)
     with torch.device("meta"):
-        net = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)).eval()
+        net = GPT2LMHeadModel(config).eval()
     ids = torch.zeros((2, 24), dtype=torch.int64, device="meta")
     proto = export(Logits(net), (ids,), folder / "model.onnx", weights=False, dynamic_shapes={"input_ids": {0: "batch", 1: "seq"}},
                    input_names=["input_ids"], output_names=["logits"])
@@ -46,4 +56,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main()

@@ -117,7 +117,17 @@ models::readLiteral(const onnx::Tensor &tensor) {
   return symbolic::literal(tensor.dims, *element, std::move(data));
 }
 
+/// Operators that take settings as operands, all but the first.
+static bool takesSettings(llvm::StringRef op) {
+  return op == "Resize" || op == "Upsample" || op == "Clip" || op == "Pad" ||
+         op == "Dropout";
+}
+
 ParameterUses::ParameterUses(const onnx::Graph &graph) {
+  for (const onnx::Node &node : graph.nodes)
+    if (takesSettings(node.op))
+      for (size_t i = 1; i < node.inputs.size(); ++i)
+        settings.insert(node.inputs[i]);
   for (const onnx::Tensor &t : graph.initializers)
     marked |= !t.mark.empty();
 }
@@ -125,7 +135,8 @@ ParameterUses::ParameterUses(const onnx::Graph &graph) {
 bool ParameterUses::isTrainable(const onnx::Tensor &t) const {
   if (!isFloat(t.type) || t.frozen)
     return false;
-  return marked ? t.mark == "PARAMETER" : !isMadeUp(t.name);
+  return marked ? t.mark == "PARAMETER"
+                : !isMadeUp(t.name) && !settings.contains(t.name);
 }
 
 std::string ParameterUses::refuse(const onnx::Node &node,

@@ -18,6 +18,7 @@
 #include "models/symbolic/SymbolicTensor.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace dt::models {
 
@@ -50,6 +51,7 @@ private:
     std::vector<const onnx::Node *> nodes;
   };
   bool marked = false;
+  llvm::StringSet<> settings; ///< initializers that are settings of an operator
   std::vector<Uses> uses;
   llvm::StringMap<size_t> position;
 };

@@ -35,9 +35,11 @@ struct ItemState {
   /// PerItem, integers: positions that the recipe declares as an index, so
   /// that the data path rebases them for every part.
   bool declaredIndex = false;
-  /// PerItem, integers: the element is the item's own number; `leads`: the first of
-  /// an index tuple (last axis) is.
+  /// PerItem, integers: the element is a row of the item itself, where all items have
+  /// `ownRange` rows together, item by item; `leads`: the first of an index tuple
+  /// (last axis) is.
   bool isOwnNumber = false, leadsWithOwnNumber = false;
+  nn::DimExpr ownRange = 0;
   /// PerItem, integers: counts what came before in the part (a running sum over
   /// items). Good for one thing: to fill places in order with rows of items, for
   /// the places and the rows of a part are those of its samples. `culprit` is the sum.
@@ -97,6 +99,9 @@ private:
   llvm::DenseMap<mlir::Value, ItemState> states;
   llvm::DenseSet<mlir::Operation *> active; ///< functions being looked at
 };
+
+/// The state of a generated tensor, from its body.
+ItemState transferGenerate(nn::GenerateOp op, const ItemAnalysis &analysis);
 
 /// The state of each result of `op` from those of its operands.
 llvm::SmallVector<ItemState> transferItems(mlir::Operation *op,

@@ -112,36 +112,6 @@ ItemState reshape(nn::ReshapeOp op, const ItemState &state,
   return result;
 }
 
-ItemState generate(nn::GenerateOp op, const ItemAnalysis &analysis) {
-  SmallVector<int64_t> axes = analysis.getItemAxes(op.getType());
-  bool counts = false;
-  op.getBody().walk([&](nn::SizeOp size) {
-    auto expr = nn::DimExpr::parse(size.getExpr());
-    counts |= !expr || llvm::any_of(expr->symbols(), [&](auto &s) {
-                return analysis.isItem(s);
-              });
-  });
-  if (counts && rankOf(op) == 0)
-    return ItemState::sum(); // a number of elements
-  if (counts)
-    return ItemState::coupled(op, "depends on the number of items");
-  if (axes.empty())
-    return {};
-  if (axes.size() > 1)
-    return ItemState::coupled(op, "is a table of items by items", true);
-  BlockArgument number = op.getBody().getArgument(axes[0]);
-  ItemState state = ItemState::perItem(axes[0]);
-  if (number.use_empty())
-    return state;
-  Value yielded = op.getBody().front().getTerminator()->getOperand(0);
-  while (auto cast = yielded.getDefiningOp<arith::IndexCastOp>())
-    yielded = cast.getIn();
-  if (yielded != number)
-    return ItemState::coupled(op, "depends on the number of the item in its part");
-  state.isOwnNumber = true;
-  return state;
-}
-
 ItemState broadcast(nn::BroadcastOp op, const ItemState &state,
                     const ItemAnalysis &analysis) {
   SmallVector<int64_t> axes = analysis.getItemAxes(op.getType());
@@ -352,6 +322,12 @@ ItemState norm(Operation *op, States operands, int64_t axes) {
                               : ItemState::coupled(op, "normalises over items");
 }
 
+/// Whether own numbers count the rows of `value` along `axis`, so that each picks from its item.
+bool walksOver(const ItemState &index, const ItemState &data, Value value, int64_t axis) {
+  return data.major == nn::DimExpr(1) && index.major == nn::DimExpr(1) &&
+         nn::getShape(value)[axis] == index.ownRange;
+}
+
 const char *kUndeclared = "picks among all items by positions that the recipe's "
                           "`inputs` does not declare as an index";
 
@@ -364,7 +340,7 @@ ItemState gather(nn::GatherOp op, States operands) {
                : ItemState::coupled(op, "is not linear in a sum over items");
   bool picksItems = data.is(kPerItem) && data.axis == axis;
   if (picksItems)
-    return index.declaredIndex || index.isOwnNumber ||
+    return index.declaredIndex || (index.isOwnNumber && walksOver(index, data, op.getInput(), axis)) ||
                    (index.isRunningCount && data.major == nn::DimExpr(1))
                ? ItemState::perItem(axis + index.axis, index.major)
                : ItemState::coupled(op, kUndeclared);
@@ -402,7 +378,7 @@ ItemState gatherNd(nn::GatherNdOp op, States operands) {
                ? ItemState::perItem(data.axis, data.major)
                : ItemState::coupled(op, kUndeclared);
   if (data.axis < batch + *tuple) {
-    bool own = data.axis == batch && data.major == nn::DimExpr(1) &&
+    bool own = data.axis == batch && walksOver(index, data, op.getInput(), batch) &&
                (index.leadsWithOwnNumber || (*tuple == 1 && index.isOwnNumber));
     return own || (index.declaredIndex && *tuple == 1)
                ? ItemState::perItem(index.axis, index.major)
@@ -422,7 +398,7 @@ ItemState scatterNd(nn::ScatterNdOp op, States operands) {
   if (!data.is(kPerItem) || !tuple)
     return ItemState::coupled(op, "writes items into what belongs to none");
   if (data.axis < *tuple) {
-    bool own = data.axis == 0 && data.major == nn::DimExpr(1) &&
+    bool own = data.axis == 0 && walksOver(index, data, op.getInput(), 0) &&
                (index.leadsWithOwnNumber || (*tuple == 1 && index.isOwnNumber));
     return own || (index.declaredIndex && *tuple == 1)
                ? ItemState::perItem(data.axis, data.major)
@@ -451,7 +427,7 @@ ItemState crossEntropy(nn::CrossEntropyOp op, States operands) {
 
 ItemState transfer(Operation *op, States s, const ItemAnalysis &analysis) {
   return TypeSwitch<Operation *, ItemState>(op)
-      .Case<nn::GenerateOp>([&](auto o) { return generate(o, analysis); })
+      .Case<nn::GenerateOp>([&](auto o) { return transferGenerate(o, analysis); })
       .Case<nn::ReshapeOp>([&](auto o) { return reshape(o, s[0], analysis); })
       .Case<nn::BroadcastOp>([&](auto o) { return broadcast(o, s[0], analysis); })
       .Case<nn::TransposeOp>([&](auto o) { return transpose(o, s[0]); })

@@ -17,53 +17,34 @@ namespace dt::parallel {
 
 namespace {
 
-struct ApplyPlanPass : impl::ApplyPlanBase<ApplyPlanPass> {
-  using ApplyPlanBase::ApplyPlanBase;
+/// Writes what a plan says on the modules of a program.
+class PlanWriter {
+public:
+  explicit PlanWriter(mlir::ModuleOp program)
+      : program(program), context(program.getContext()) {}
 
-  void runOnOperation() override {
-    auto plan = read();
-    if (!plan)
-      return fail(plan.takeError());
-    if (llvm::Error error = completePlan(*plan, getOperation()))
-      return fail(std::move(error));
+  void write(const PlanFile &plan) {
     schedule::Registry registry;
-    bool split = registry.find(plan->schedule)->traits.splitsBackward;
-    for (const UnitEntry &unit : plan->units)
+    bool split = registry.find(plan.schedule)->traits.splitsBackward;
+    for (const UnitEntry &unit : plan.units)
       place(unit, split);
-    for (auto edge : getOperation().getOps<dist::EdgeOp>()) {
-      auto depth = plan->receiveDepths.find(
+    for (auto edge : program.getOps<dist::EdgeOp>()) {
+      auto depth = plan.receiveDepths.find(
           (edge.getTarget() + "." + edge.getInput()).str());
-      if (depth != plan->receiveDepths.end() && depth->second)
+      if (depth != plan.receiveDepths.end() && depth->second)
         edge->setAttr(kDepthAttr, number(depth->second));
     }
-    writePlan(*plan);
+    writePlan(plan);
   }
 
 private:
-  llvm::Expected<PlanFile> read() {
-    if (file.empty() == plan.empty())
-      return llvm::createStringError(
-          "dist-apply-plan: expected file=… or plan=…, one of them");
-    for (auto op : getOperation().getOps<dist::PlanOp>()) {
-      (void)op;
-      return llvm::createStringError(
-          "dist-apply-plan: the program has a plan already");
-    }
-    return plan.empty() ? readPlan(file) : parsePlanLine(plan);
-  }
-
-  void fail(llvm::Error error) {
-    emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
-    signalPassFailure();
-  }
-
   IntegerAttr number(int64_t value) {
-    return Builder(&getContext()).getI64IntegerAttr(value);
+    return Builder(context).getI64IntegerAttr(value);
   }
 
   void place(const UnitEntry &unit, bool split) {
-    Builder b(&getContext());
-    auto module = getOperation().lookupSymbol<dist::ModuleOp>(unit.name);
+    Builder b(context);
+    auto module = program.lookupSymbol<dist::ModuleOp>(unit.name);
     module->setAttr(dist::kUnitAttr, b.getStringAttr(unit.name));
     module->setAttr(dist::kTpAttr, number(unit.tp));
     module->setAttr(dist::kDpAttr, number(unit.dp));
@@ -99,13 +80,13 @@ private:
   }
 
   void writePlan(const PlanFile &plan) {
-    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    auto op = dist::PlanOp::create(
-        builder, getOperation().getLoc(), number(plan.ranks),
-        builder.getStringAttr(plan.schedule),
-        FlatSymbolRefAttr::get(&getContext(), plan.pace),
-        builder.getStringAttr(plan.reorder), number(plan.bucketBytes),
-        number(plan.depth));
+    OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+    auto op =
+        dist::PlanOp::create(builder, program.getLoc(), number(plan.ranks),
+                             builder.getStringAttr(plan.schedule),
+                             FlatSymbolRefAttr::get(context, plan.pace),
+                             builder.getStringAttr(plan.reorder),
+                             number(plan.bucketBytes), number(plan.depth));
     if (plan.memory.empty())
       return;
     SmallVector<int64_t> memory(plan.memory.begin(), plan.memory.end());
@@ -113,8 +94,43 @@ private:
       memory.resize(plan.ranks, memory[0]);
     op->setAttr(kMemoryAttr, builder.getDenseI64ArrayAttr(memory));
   }
+
+  mlir::ModuleOp program;
+  MLIRContext *context;
+};
+
+struct ApplyPlanPass : impl::ApplyPlanBase<ApplyPlanPass> {
+  using ApplyPlanBase::ApplyPlanBase;
+
+  void runOnOperation() override {
+    auto plan = read();
+    llvm::Error error =
+        plan ? applyPlan(std::move(*plan), getOperation()) : plan.takeError();
+    if (!error)
+      return;
+    emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
+    signalPassFailure();
+  }
+
+private:
+  llvm::Expected<PlanFile> read() {
+    if (file.empty() == plan.empty())
+      return llvm::createStringError(
+          "dist-apply-plan: expected file=… or plan=…, one of them");
+    return plan.empty() ? readPlan(file) : parsePlanLine(plan);
+  }
 };
 
 } // namespace
+
+llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program) {
+  if (dist::getOnly<dist::PlanOp>(program))
+    return llvm::createStringError(
+        "dist-apply-plan: the program has a plan already");
+  if (llvm::Error error = completePlan(plan, program))
+    return error;
+  PlanWriter(program).write(plan);
+  return llvm::Error::success();
+}
 
 } // namespace dt::parallel

@@ -18,6 +18,10 @@ namespace dt::parallel {
 /// cut points is told by later passes.
 llvm::Error completePlan(PlanFile &plan, mlir::ModuleOp program);
 
+/// Completes a plan and writes it as the attributes that passes obey. Error: a
+/// contradiction, or there is a plan already.
+llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program);
+
 /// The most items of `kind` in a part of a unit's module: what the plan says,
 /// else an equal share of what a microbatch may hold of the module's own kind,
 /// and what these samples may hold of the others.

@@ -65,7 +65,8 @@ private:
   void addEdge(dist::EdgeOp edge);
   LogicalResult boundMemory();
   Attribute getReplicas(dist::ModuleOp module);
-  ArrayAttr getRoutes(dist::ModuleOp from, dist::ModuleOp to);
+  ArrayAttr getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
+                      dist::ModuleOp to);
   DenseI64ArrayAttr list(double value) {
     return builder.getDenseI64ArrayAttr({toTime(value)});
   }
@@ -159,20 +160,15 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
   return success();
 }
 
-/// Replica i's items are replica i's at the other end if both share out the
-/// same items alike: one unit, the same ranks, or samples. Otherwise any may
-/// hold items of any.
-ArrayAttr ProblemBuilder::getRoutes(dist::ModuleOp from, dist::ModuleOp to) {
-  dist::Placement a(from), b(to);
-  bool samples = from.getItem().value_or("") == dist::kSample &&
-                 to.getItem().value_or("") == dist::kSample;
-  bool sameRanks = a.ranks == b.ranks && a.tp == b.tp;
-  if (a.dp != b.dp || a.dp == 1 || a.unit == b.unit || sameRanks || samples ||
-      to.getWholeBatch())
+/// Through a broker any replica may hold items of any.
+ArrayAttr ProblemBuilder::getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
+                                    dist::ModuleOp to) {
+  auto broker = edge->getAttrOfType<StringAttr>(kBrokerAttr);
+  if ((broker ? broker.getValue() : chooseBroker(from, to)) != kBrokerItems)
     return {};
   SmallVector<Attribute> routes;
-  for (int64_t i = 0; i < a.dp; ++i)
-    for (int64_t j = 0; j < b.dp; ++j)
+  for (int64_t i = 0; i < dist::Placement(from).dp; ++i)
+    for (int64_t j = 0; j < dist::Placement(to).dp; ++j)
       routes.push_back(builder.getI64ArrayAttr({-1, i, j, kMessageNs}));
   return builder.getArrayAttr(routes);
 }
@@ -188,13 +184,13 @@ void ProblemBuilder::addEdge(dist::EdgeOp edge) {
   int64_t depth = plan ? plan.getDepth() : 2;
   if (auto own = edge->getAttrOfType<IntegerAttr>(kDepthAttr))
     depth = own.getInt();
-  sched::EdgeOp::create(builder, edge.getLoc(), symbol(edge.getSource()),
-                        symbol(edge.getTarget()),
-                        builder.getI64IntegerAttr(
-                            toTime(kMessageNs + bytes / kMessageBytesPerNs)),
-                        hasGradient(edge, sender) ? UnitAttr()
-                                                  : builder.getUnitAttr(),
-                        builder.getI64IntegerAttr(depth), getRoutes(from, to));
+  sched::EdgeOp::create(
+      builder, edge.getLoc(), symbol(edge.getSource()),
+      symbol(edge.getTarget()),
+      builder.getI64IntegerAttr(
+          toTime(kMessageNs + bytes / kMessageBytesPerNs)),
+      hasGradient(edge, sender) ? UnitAttr() : builder.getUnitAttr(),
+      builder.getI64IntegerAttr(depth), getRoutes(edge, from, to));
 }
 
 /// What the plan gives a rank, less what it holds all the time.

@@ -12,6 +12,7 @@
 #include "dialects/nn/NNOps.h"
 #include "dialects/sched/SchedOps.h"
 
+#include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Pass/Pass.h"
 
 namespace dt::parallel {
@@ -34,8 +35,21 @@ inline constexpr llvm::StringLiteral kUnitRanksAttr = "dist.unit_ranks";
 inline constexpr llvm::StringLiteral kRunAheadAttr = "dist.run_ahead";
 /// dist.edge (integer): as `depth` of dist.plan, of this edge.
 inline constexpr llvm::StringLiteral kDepthAttr = "dist.depth";
+/// dist.edge (string): how rows find their replica, one of the four.
+inline constexpr llvm::StringLiteral kBrokerAttr = "dist.broker";
+inline constexpr llvm::StringLiteral kBrokerCopy = "copy";
+inline constexpr llvm::StringLiteral kBrokerDirect = "direct";
+inline constexpr llvm::StringLiteral kBrokerItems = "items";
+inline constexpr llvm::StringLiteral kBrokerAll = "all";
 /// dist.plan (array of i64): bytes of every rank.
 inline constexpr llvm::StringLiteral kMemoryAttr = "dist.memory";
+/// dist.plan (strings): the plan file that a policy chose, and what is to be
+/// told of it.
+inline constexpr llvm::StringLiteral kPlanFileAttr = "dist.plan_file";
+inline constexpr llvm::StringLiteral kExplanationAttr = "dist.explanation";
+
+/// What dist-choose-brokers writes on an edge between the two.
+llvm::StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to);
 
 } // namespace dt::parallel
 

@@ -22,6 +22,25 @@ def ApplyPlan : Pass<"dist-apply-plan", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
 
+def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
+  let summary = "Choose a plan for a cluster and write it as attributes of modules";
+  let description = [{
+    Describes the program to the planner (docs/planning.md): layers from a copy that is outlined, figures from the nn cost interface. The policy's best plan that can be executed is written as a plan file and applied as
+    dist-apply-plan would; attribute `dist.plan_file` of `dist.plan` holds its text, `dist.explanation` what is to be told of it. The hardware is attached to the program as `dlti.target_system_spec`.
+
+    A compiled program has the recipe's microbatches and at most as many replicas of a module as a microbatch has of its items; several kinds of devices, context and expert parallelism cannot be executed.
+  }];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"", "cluster description (docs/cluster.schema.json)">,
+    Option<"policy", "policy", "std::string", "\"joint\"", "who chooses: joint, disttrain, megatron, … (docs/planning.md)">,
+    Option<"devices", "devices", "int64_t", "0", "use so many of the cluster's devices; 0: all">,
+    Option<"data", "data", "std::string", "\"\"", "what samples hold: a file (dt-data stats), packed or documents; else as much as the recipe allows">,
+    Option<"profile", "profile", "std::string", "\"\"", "measured times of layers (docs/profile.schema.json)">,
+    Option<"explain", "explain", "bool", "false", "compare with other policies too">
+  ];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect", "::mlir::DLTIDialect"];
+}
+
 def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
   let summary = "Cut modules into pipeline stages";
   let description = [{
@@ -40,6 +59,14 @@ def AgreeTies : Pass<"dist-agree-ties", "::mlir::ModuleOp"> {
     Right before the shard phase. Tries it on a copy of the program; parameters whose copies come out cut differently get a `dist.cut_hint`: "rows", or if that does not help "whole".
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect"];
+}
+
+def ChooseBrokers : Pass<"dist-choose-brokers", "::mlir::ModuleOp"> {
+  let summary = "Choose how rows of every edge find the replica that works on their items";
+  let description = [{
+    Writes `dist.broker` on each `dist.edge`: "copy" (both ends run on the same ranks with equal replicas: nothing is sent), "direct" (replica i to replica i: both share out the same items alike), "items" (any replica to any:
+    the manifest says which rows go, docs/parallel.md) or "all" (into a module over the whole batch: every row to each of its ranks). Schedules and tables obey it.
+  }];
 }
 
 def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {

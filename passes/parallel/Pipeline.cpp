@@ -25,6 +25,17 @@ void dt::buildApplyPlan(OpPassManager &pm, llvm::StringRef plan) {
   pm.addPass(parallel::createApplyPlan(options));
 }
 
+void dt::buildPlan(OpPassManager &pm, const PlanRequest &request) {
+  parallel::DistPlanOptions options;
+  options.cluster = request.cluster;
+  options.policy = request.policy;
+  options.data = request.data;
+  options.profile = request.profile;
+  options.devices = request.devices;
+  options.explain = request.explain;
+  pm.addPass(parallel::createDistPlan(options));
+}
+
 void dt::buildCutStages(OpPassManager &pm) {
   pm.addPass(parallel::createCutStages());
 }
@@ -34,6 +45,7 @@ void dt::buildAgreeTies(OpPassManager &pm) {
 }
 
 void dt::buildStepSchedule(OpPassManager &pm) {
+  pm.addPass(parallel::createChooseBrokers());
   parallel::DistScheduleOptions options;
   options.planned = true;
   pm.addPass(parallel::createDistSchedule(options));

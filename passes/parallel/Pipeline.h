@@ -14,12 +14,22 @@
 
 #include "llvm/ADT/StringRef.h"
 
+#include <string>
+
 namespace mlir {
 class OpPassManager;
 }
 
 namespace dt {
 
+/// What to plan for; see dist-plan.
+struct PlanRequest {
+  std::string cluster, policy = "joint", data, profile;
+  int64_t devices = 0;
+  bool explain = false;
+};
+/// In the place of buildApplyPlan: a policy's plan.
+void buildPlan(mlir::OpPassManager &pm, const PlanRequest &request);
 /// Before the modules phase: a plan file, or if `plan` holds a '=' a plan in
 /// one line.
 void buildApplyPlan(mlir::OpPassManager &pm, llvm::StringRef plan);

@@ -376,8 +376,10 @@ int64_t countRanks(const OrderedJson &units) {
 Expected<PlanFile> parsePlanLine(StringRef line) {
   OrderedJson json = {{"version", 1}}, units = OrderedJson::object();
   OrderedJson schedule;
+  std::string compact = line.str(); // blanks are for the reader
+  llvm::erase_if(compact, [](char c) { return llvm::isSpace(c); });
   SmallVector<StringRef> parts;
-  line.split(parts, ';', -1, /*KeepEmpty=*/false);
+  StringRef(compact).split(parts, ';', -1, /*KeepEmpty=*/false);
   for (StringRef part : parts) {
     size_t colon = part.find(':'), equal = part.find('=');
     if (colon != StringRef::npos && colon < equal) {

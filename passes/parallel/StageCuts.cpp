@@ -123,6 +123,17 @@ void StageCuts::namePieces() {
     pieces.push_back({"head", last + 1});
 }
 
+std::vector<StageCuts::Piece> StageCuts::getPieces() const {
+  std::vector<Piece> result;
+  for (auto [i, piece] : llvm::enumerate(pieces)) {
+    auto &[name, begin] = piece;
+    size_t end = i + 1 < pieces.size() ? pieces[i + 1].second : placed.size();
+    result.push_back(
+        {name, begin, end, i == 0 || bool(legal[begin]), bytes[begin]});
+  }
+  return result;
+}
+
 bool StageCuts::mayCross(Value value) const {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type)

@@ -43,6 +43,16 @@ public:
   }
   Costs &getCosts() { return costs; }
 
+  /// What a plan names: placed ops `begin` to `end`.
+  struct Piece {
+    std::string name;
+    size_t begin, end;
+    bool mayBegin; ///< whether a stage may begin here
+    double bytes;  ///< that cross into it
+  };
+  std::vector<Piece> getPieces() const;
+  llvm::ArrayRef<mlir::Operation *> getPlaced() const { return placed; }
+
 private:
   void classify();
   void namePieces();

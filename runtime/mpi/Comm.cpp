@@ -86,7 +86,10 @@ public:
 /// Calls under way, and what is to be done after them.
 class Calls final : public Request::Operation {
 public:
-  explicit Calls(Progress &progress) : progress(progress) { progress.begin(); }
+  Calls(Progress &progress, Blocking &blocking)
+      : progress(progress), blocking(blocking) {
+    progress.begin();
+  }
   ~Calls() override { progress.end(); }
 
   MPI_Request *add() {
@@ -107,6 +110,7 @@ public:
   }
   void wait() override {
     {
+      BlockingCall waits(blocking, false);
       auto lock = progress.lock();
       mpiCheck(MPI_Waitall(int(requests.size()), requests.data(),
                            MPI_STATUSES_IGNORE),
@@ -126,6 +130,7 @@ private:
       std::memcpy(copyTo, copy.get(), copyBytes);
   }
   Progress &progress;
+  Blocking &blocking;
   std::vector<MPI_Request> requests;
 };
 
@@ -137,9 +142,9 @@ class MpiGroup final : public Group {
 public:
   /// Takes the communicator over.
   MpiGroup(MPI_Comm comm, std::vector<int> members, Progress &progress,
-           std::map<std::string, Traffic> &traffic)
+           std::map<std::string, Traffic> &traffic, Blocking &blocking)
       : comm(comm), members(std::move(members)), progress(progress),
-        traffic(traffic) {
+        traffic(traffic), blocking(blocking) {
     mpiCheck(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN),
              "MPI_Comm_set_errhandler");
     mpiCheck(MPI_Comm_rank(comm, &place), "MPI_Comm_rank");
@@ -153,6 +158,7 @@ public:
   void allReduce(Reduction kind, DType type, const void *in, void *out,
                  int64_t n, const char *label) override {
     count(traffic, label, n * sizeOf(type));
+    BlockingCall blocks(blocking);
     auto lock = progress.lock();
     pieces(type, in, out, n, [&](const void *from, void *to, int count) {
       mpiCheck(MPI_Allreduce(from, to, count, mpiType(type), mpiOp(kind), comm),
@@ -162,7 +168,7 @@ public:
   Request iallReduce(Reduction kind, DType type, const void *in, void *out,
                      int64_t n, const char *label) override {
     count(traffic, label, n * sizeOf(type));
-    auto calls = std::make_unique<Calls>(progress);
+    auto calls = std::make_unique<Calls>(progress, blocking);
     auto lock = progress.lock();
     pieces(type, in, out, n, [&](const void *from, void *to, int count) {
       mpiCheck(MPI_Iallreduce(from, to, count, mpiType(type), mpiOp(kind), comm,
@@ -175,6 +181,7 @@ public:
   void allGather(const void *in, size_t bytes, void *out,
                  const char *label) override {
     count(traffic, label, bytes);
+    BlockingCall blocks(blocking);
     auto lock = progress.lock();
     Block block(bytes, size());
     mpiCheck(MPI_Allgather(own(in, bytes, out), block.count, block.type, out,
@@ -184,7 +191,7 @@ public:
   Request iallGather(const void *in, size_t bytes, void *out,
                      const char *label) override {
     count(traffic, label, bytes);
-    auto calls = std::make_unique<Calls>(progress);
+    auto calls = std::make_unique<Calls>(progress, blocking);
     auto lock = progress.lock();
     Block block(bytes, size());
     mpiCheck(MPI_Iallgather(own(in, bytes, out), block.count, block.type, out,
@@ -202,6 +209,7 @@ public:
     }
     count(traffic, label, sizes[place]);
     char *mine = static_cast<char *>(out) + before;
+    BlockingCall blocks(blocking);
     if (total > INT_MAX) {
       if (in != mine && sizes[place])
         std::memcpy(mine, in, sizes[place]);
@@ -224,7 +232,8 @@ public:
   void reduceScatter(DType type, const void *in, void *out, int64_t n,
                      const char *label) override {
     count(traffic, label, n * sizeOf(type) * size());
-    Calls calls(progress); // for the copy
+    Calls calls(progress, blocking); // for the copy
+    BlockingCall blocks(blocking);
     auto lock = progress.lock();
     scatter(type, in, target(calls, type, in, out, n), n, nullptr);
     if (calls.copyTo)
@@ -233,7 +242,7 @@ public:
   Request ireduceScatter(DType type, const void *in, void *out, int64_t n,
                          const char *label) override {
     count(traffic, label, n * sizeOf(type) * size());
-    auto calls = std::make_unique<Calls>(progress);
+    auto calls = std::make_unique<Calls>(progress, blocking);
     auto lock = progress.lock();
     scatter(type, in, target(*calls, type, in, out, n), n, calls.get());
     return Request(std::move(calls));
@@ -242,6 +251,7 @@ public:
   void allToAll(const void *in, void *out, size_t bytes,
                 const char *label) override {
     count(traffic, label, bytes * size());
+    BlockingCall blocks(blocking);
     auto lock = progress.lock();
     Block block(bytes, size());
     mpiCheck(MPI_Alltoall(in, block.count, block.type, out, block.count,
@@ -251,10 +261,12 @@ public:
   void broadcast(void *data, size_t bytes, int root,
                  const char *label) override {
     count(traffic, label, root == place ? bytes : 0);
+    BlockingCall blocks(blocking);
     auto lock = progress.lock();
     broadcastBytes(static_cast<char *>(data), bytes, root);
   }
   void barrier() override {
+    BlockingCall blocks(blocking);
     auto lock = progress.lock();
     mpiCheck(MPI_Barrier(comm), "MPI_Barrier");
   }
@@ -326,6 +338,7 @@ private:
   std::vector<int> members;
   Progress &progress;
   std::map<std::string, Traffic> &traffic;
+  Blocking &blocking;
   int place = 0;
 };
 
@@ -357,7 +370,8 @@ public:
       everybody[i] = i;
     MPI_Comm world;
     mpiCheck(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
-    all = std::make_unique<MpiGroup>(world, everybody, progress, counters);
+    all = std::make_unique<MpiGroup>(world, everybody, progress, counters,
+                                     blocked);
     progress.start(mail, provided >= MPI_THREAD_SERIALIZED);
   }
   ~Mpi() override { progress.stop(); }
@@ -419,7 +433,7 @@ private:
   template <typename F> Request message(size_t bytes, F call) {
     if (!bytes)
       return {};
-    auto calls = std::make_unique<Calls>(progress);
+    auto calls = std::make_unique<Calls>(progress, blocked);
     auto lock = progress.lock();
     for (size_t at = 0; at < bytes; at += kPieceBytes)
       call(at, int(std::min(kPieceBytes, bytes - at)), calls->add());
@@ -463,7 +477,8 @@ Group *Mpi::group(const std::vector<int> &members) {
     mpiCheck(MPI_Comm_dup(MPI_COMM_SELF, &comm), "MPI_Comm_dup");
   MPI_Group_free(&chosen);
   MPI_Group_free(&everybody);
-  result = std::make_unique<MpiGroup>(comm, members, progress, counters);
+  result =
+      std::make_unique<MpiGroup>(comm, members, progress, counters, blocked);
   return result.get();
 }
 

@@ -19,6 +19,7 @@ import tempfile
 
 try:
     import onnx
+    import onnx.compose
 except ImportError:
     sys.exit(77)
 
@@ -74,6 +75,8 @@ def strip(graph_file, out, marked):
 
 def strip_recipe(recipe, tensors, dims):
     recipe = json.loads(json.dumps(recipe))
+    recipe["inputs"] = {f"{module}.{tensors.table[tensor]}": entry
+                        for (module, _, tensor), entry in ((name.partition("."), entry) for name, entry in recipe.get("inputs", {}).items())}
     recipe["dims"] = {dims.table.get(name, name): value for name, value in recipe.get("dims", {}).items()}
     for loss in recipe["losses"]:
         for key in ("logits", "output"):
@@ -92,7 +95,8 @@ def split(dt_opt, recipe, folder):
     if done.returncode:
         sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-2000:]}")
     remarks = [line[line.index("remark:"):] for line in done.stderr.splitlines() if "is cut" in line]
-    return done.stdout, [re.sub(r" \((node_|t\d)\w*\)|, #nn.dims<\w+>|alone|'[\w.]+'(, )?", "", line) for line in remarks]
+    noise = r" \((\w+/)?(node_|t\d)\w*\)|, #nn.dims<\w+>|alone|'[\w./]+'(, )?"
+    return done.stdout, [re.sub(noise, "", line) for line in remarks]
 
 
 def describe(text, tensors, dims):
@@ -101,12 +105,13 @@ def describe(text, tensors, dims):
         name = match.group(1) or match.group(2)
         return "@" + tensors.table.get(name, name)
 
-    text = re.sub(r"^  dist\.dims .*\n", "", text, flags=re.M)
+    text = re.sub(r"^  dist\.(dims|input) .*\n", "", text, flags=re.M)
     text = re.sub(r'@"([^"]*)"|@([\w.$]+)', renamed, text)
     text = re.sub(r'( of )?"([^"]*)"', lambda m: m.group(0) if m.group(1) else f'"{tensors.table.get(m.group(2), m.group(2))}"', text)
     for name, new in dims.table.items():
         if name:
             text = re.sub(rf"(?<=[<@ *,\"]){name}(?=[>, *\":])", new, text)
+    text = re.sub(r"(?:^    nn\.dim .*\n)+", lambda m: "".join(sorted(m.group(0).splitlines(True))), text, flags=re.M)
     modules = list(dict.fromkeys(re.findall(r"dist\.module @([\w.]+)", text)))
     for i, name in enumerate(modules):
         text = re.sub(rf"@{name}\b", f"@module{i}", text)
@@ -136,8 +141,42 @@ def crossing(text):
     return sorted(types)
 
 
+def merge(model, folder):
+    """The folder's graphs, as their recipe connects them, in one graph."""
+    recipe = json.loads((model / "recipe.json").read_text())
+    whole = None
+    for name, module in recipe["modules"].items():
+        part = onnx.compose.add_prefix(onnx.load(model / module["onnx"]), f"{name}/")
+        ends = [(source.replace(".", "/"), target.replace(".", "/")) for target, source in recipe["connections"].items()
+                if target.startswith(f"{name}.")]
+        whole = onnx.compose.merge_models(whole, part, io_map=ends) if whole else part
+    onnx.save(whole, folder / "model.onnx")
+    for loss in recipe["losses"]:
+        for key in ("logits", "output"):
+            if key in loss:
+                loss[key] = "model." + loss[key].replace(".", "/", 1)
+    recipe["inputs"] = {"model." + name.replace(".", "/"): entry for name, entry in recipe.get("inputs", {}).items()}
+    parts = list(recipe.pop("modules"))
+    del recipe["connections"]
+    (folder / "recipe.json").write_text(json.dumps({"modules": {"model": {"onnx": "model.onnx"}}, **recipe}))
+    return parts
+
+
+def check_merged(dt_opt, model, expected):
+    """Graphs that were put together are found again."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary) / model.name
+        folder.mkdir()
+        parts = merge(model, folder)
+        modules = check(dt_opt, folder, expected)
+    if modules != [f"model_{part}" for part in parts]:
+        sys.exit(f"{model.name}: {parts} were put together, {modules} found")
+
+
 def check(dt_opt, model, expected):
     recipe = json.loads((model / "recipe.json").read_text())
+    if len(recipe["modules"]) > 1:
+        return check_merged(dt_opt, model, expected)
     (file,) = [m["onnx"] for m in recipe["modules"].values()]
     with tempfile.TemporaryDirectory() as temporary:
         shutil.copy(model / file, temporary)
@@ -162,6 +201,7 @@ def check(dt_opt, model, expected):
     if parameters(first) != parameters(third, known) or crossing(first) != crossing(third):
         sys.exit(f"{model.name}: differs where nothing says what trains: {third_modules}, {crossing(third)}")
     print(f"{model.name}: {', '.join(first_modules)}; without names the same as {', '.join(second_modules)}")
+    return first_modules
 
 
 for argument in sys.argv[2:]:

@@ -111,6 +111,22 @@ TEST(Simulate, TheTailIsAfterABarrier) {
   EXPECT_NEAR(chain.simulate(times, 1).seconds, 12 + 6, 1e-9);
 }
 
+TEST(Simulate, CollectivesOfAGroupTakeWhatTheLastRankTakes) {
+  Chain chain(1, 3);
+  std::vector<int32_t> both = {0, 1};
+  chain.modules[0].tp = 2;
+  chain.modules[0].ranks = {both.data(), both.size()};
+  std::vector<RankInfo> infos = {chain.infos[0], chain.infos[0]};
+  chain.program.ranks = {infos.data(), infos.size()};
+  std::vector<RowTimes> times = chain.times(1, 2);
+  times.push_back(times[0]);
+  times[0].collectives.assign(times[0].seconds.size(), 0.25);
+  times[1].collectives.assign(times[1].seconds.size(), 4);
+  SimulatedStep step = chain.simulate(times, 0);
+  EXPECT_NEAR(step.seconds, 3 * (3 + 2 * 0.25), 1e-9);
+  EXPECT_NEAR(step.collectives[1], 3 * 2 * 0.25, 1e-9);
+}
+
 TEST(Simulate, MessagesThatDoNotExistAreNotWaitedFor) {
   Chain chain(2, 1);
   std::vector<RowTimes> times = chain.times(1, 2);

@@ -4,9 +4,10 @@
 #
 # One batch a model, as train --batch and torch_step.py read it. The demo's has the
 # mean number of pictures of its data: 9 to describe and 12 to draw in 6 sequences
-# of 44 tokens. Values do not matter for time, shapes and places do.
+# of 44 tokens. Values do not matter for time, shapes and places do. Skewed: the
+# first samples have three pictures each, the rest none.
 # ===-----------------------------------------------------------------------===
-"""write("demo" or "gpt2", path)."""
+"""write("demo" or "gpt2", path), with other sizes than the defaults as named arguments."""
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -15,14 +16,15 @@ BATCH, SEQ, IMAGE_TOKENS, PLACES, VOCABULARY = 6, 44, 4, 6, 129
 WORDS = 2  # of every name
 
 
-def demo(rng):
-    ids = np.zeros((BATCH, SEQ), np.int64)
-    segments = np.full((BATCH, SEQ), -1, np.int64)
-    labels = np.full((BATCH, SEQ), -100, np.int64)
+def demo(rng, samples=BATCH, skewed=False):
+    ids = np.zeros((samples, SEQ), np.int64)
+    segments = np.full((samples, SEQ), -1, np.int64)
+    labels = np.full((samples, SEQ), -100, np.int64)
     images, targets = [], []
-    for b in range(BATCH):
+    for b in range(samples):
         at, number = 0, 0
-        for kind in ["image"] * (1 + b % 2) + ["target"] * 2 + ["names"] * 9:
+        described = (3 if b < samples // 2 else 0) if skewed else 1 + b % 2
+        for kind in ["image"] * described + ["target"] * 2 + ["names"] * 9:
             before = 1 + (IMAGE_TOKENS if kind == "image" else 0)
             length = before + (WORDS + 1 if kind != "names" else 2 * WORDS + 2)
             if at + length > SEQ:
@@ -53,10 +55,10 @@ def demo(rng):
     }
 
 
-def gpt2(rng):
-    ids = rng.integers(0, 50257, (4, 257))
+def gpt2(rng, samples=4, tokens=256, vocabulary=50257):
+    ids = rng.integers(0, vocabulary, (samples, tokens + 1))
     return {"gpt2.input_ids": np.ascontiguousarray(ids[:, :-1]), "labels": np.ascontiguousarray(ids[:, 1:])}
 
 
-def write(model, path):
-    save_file({"demo": demo, "gpt2": gpt2}[model](np.random.default_rng(0)), path)
+def write(model, path, **sizes):
+    save_file({"demo": demo, "gpt2": gpt2}[model](np.random.default_rng(0), **sizes), path)

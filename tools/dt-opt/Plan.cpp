@@ -113,6 +113,8 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
                       "nominal rates\n",
                       report.plan->schedule, report.getMicrobatches(),
                       100 * report.plan->bubble);
+  if (!report.plan->explanation.empty())
+    os << "\n" << report.plan->explanation;
 }
 
 } // namespace
@@ -317,6 +319,11 @@ void JsonPrinter::printPrediction() {
 } // namespace
 
 void dt::printPlanJson(const ProgramReport &report, llvm::raw_ostream &os) {
+  // A policy's own file says more: its stages and what it expects.
+  if (report.plan && !report.plan->file.empty()) {
+    os << report.plan->file;
+    return;
+  }
   JsonPrinter(report, os).print();
   os << "\n";
 }

@@ -88,6 +88,12 @@ void addPlan(mlir::ModuleOp program, ProgramReport &report) {
   report.plan->schedule = plan.getSchedule().str();
   report.plan->pace = plan.getPace().str();
   report.plan->reorder = plan.getReorder().str();
+  auto getText = [&](StringRef name) {
+    auto text = plan->getAttrOfType<StringAttr>(name);
+    return text ? text.str() : std::string();
+  };
+  report.plan->explanation = getText(parallel::kExplanationAttr);
+  report.plan->file = getText(parallel::kPlanFileAttr);
   if (auto memory =
           plan->getAttrOfType<DenseI64ArrayAttr>(parallel::kMemoryAttr))
     report.plan->memory.assign(memory.asArrayRef().begin(),

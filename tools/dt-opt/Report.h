@@ -59,6 +59,8 @@ struct PlanReport {
   int64_t ranks = 1, bucketBytes = 0, depth = 0;
   std::string schedule, pace, reorder;
   std::vector<int64_t> memory;
+  /// Of a policy that chose it: what is to be told, and its plan file.
+  std::string explanation, file;
   int64_t wall = 0; ///< nominal ns of a step, without its end
   double bubble = 0;
 };

@@ -61,8 +61,27 @@ llvm::cl::opt<std::string>
 
 llvm::cl::opt<std::string> planOption(
     "plan", llvm::cl::cat(emitOptions), llvm::cl::value_desc("file.json"),
-    llvm::cl::desc("With --emit: who runs what (docs/plan.md); a file, or "
-                   "e.g. 'llm:tp=2,dp=2;vision:dp=3;schedule=1f1b'"));
+    llvm::cl::desc("With --emit: who runs what (docs/plan.md); a file, 'auto', "
+                   "or e.g. 'llm:tp=2,dp=2;vision:dp=3;schedule=1f1b'"));
+llvm::cl::opt<std::string> clusterOption(
+    "cluster", llvm::cl::cat(emitOptions), llvm::cl::value_desc("file.json"),
+    llvm::cl::desc("With --plan=auto: the hardware (docs/planning.md)"));
+llvm::cl::opt<int64_t>
+    devicesOption("devices", llvm::cl::cat(emitOptions),
+                  llvm::cl::desc("With --plan=auto: use so many of the "
+                                 "cluster's devices (default: all)"));
+llvm::cl::opt<std::string> policyOption(
+    "policy", llvm::cl::cat(emitOptions), llvm::cl::init("joint"),
+    llvm::cl::desc("With --plan=auto: who chooses (docs/planning.md)"));
+llvm::cl::opt<std::string> dataOption(
+    "data", llvm::cl::cat(emitOptions),
+    llvm::cl::value_desc("file.json|packed|documents"),
+    llvm::cl::desc("With --plan=auto: what samples hold (dt-data stats "
+                   "--samples; default: as much as the recipe allows)"));
+llvm::cl::opt<std::string>
+    profileOption("profile", llvm::cl::cat(emitOptions),
+                  llvm::cl::value_desc("file.json"),
+                  llvm::cl::desc("With --plan=auto: measured times of layers"));
 
 llvm::cl::opt<std::string> fromOption(
     "from", llvm::cl::cat(emitOptions), llvm::cl::value_desc("phase"),
@@ -79,6 +98,36 @@ llvm::cl::opt<std::string>
 LogicalResult fail(const llvm::Twine &message) {
   llvm::errs() << "error: " << message << "\n";
   return failure();
+}
+
+bool plansItself() { return planOption == "auto"; }
+
+LogicalResult checkPlanner() {
+  for (const llvm::cl::Option *option :
+       std::initializer_list<const llvm::cl::Option *>{
+           &clusterOption, &devicesOption, &policyOption, &dataOption,
+           &profileOption})
+    if (option->getNumOccurrences() && !plansItself())
+      return fail("--" + option->ArgStr + " goes with --plan=auto");
+  if (!plansItself())
+    return success();
+  if (clusterOption.empty())
+    return fail("--plan=auto needs the hardware: --cluster=FILE");
+  if (devicesOption.getNumOccurrences() && devicesOption < 1)
+    return fail("--devices: expected at least 1, not " + Twine(devicesOption));
+  return success();
+}
+
+dt::PlanRequest getPlanRequest() {
+  dt::PlanRequest request;
+  request.cluster = clusterOption;
+  request.policy = policyOption;
+  request.data = dataOption;
+  request.profile = profileOption;
+  request.devices = devicesOption;
+  // Other policies are asked only if that is to be shown.
+  request.explain = emitOption == Emit::Plan;
+  return request;
 }
 
 LogicalResult checkOptions(StringRef output) {
@@ -100,6 +149,8 @@ LogicalResult checkOptions(StringRef output) {
   }
   if (!planOption.empty() && emitOption == Emit::None)
     return fail("--plan goes with --emit, e.g. --emit=plan");
+  if (failed(checkPlanner()))
+    return failure();
   if (!planOption.empty() && !fromOption.empty() && fromOption != "import" &&
       fromOption != "modules")
     return fail("--plan is obeyed from the phase modules on, but --from=" +
@@ -118,7 +169,10 @@ void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
   dt::buildPhases(pm, fromOption, last,
                   [&](OpPassManager &pm, StringRef phase) {
                     if (phase == "modules" && !planOption.empty()) {
-                      dt::buildApplyPlan(pm, planOption);
+                      if (plansItself())
+                        dt::buildPlan(pm, getPlanRequest());
+                      else
+                        dt::buildApplyPlan(pm, planOption);
                       dt::buildModulesUnderPlan(pm);
                     }
                     if (dt::isReport(emitOption) &&

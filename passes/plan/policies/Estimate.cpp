@@ -98,6 +98,11 @@ double PriceCache::getUnevenness(const Costs &costs,
   auto [found, isNew] = drawn.try_emplace({balanced ? n : -n, dp}, 1);
   if (!isNew)
     return found->second;
+  // Numbers of parts within 3 % of one another are taken as the same.
+  if (balanced && n * dp > 64) {
+    double step = std::round(std::log(double(n * dp)) * 32) / 32;
+    n = std::max<int64_t>(1, std::lround(std::exp(step) / double(dp)));
+  }
   int64_t parts = n * dp;
   std::vector<int64_t> &sorted = loads[balanced ? parts : -parts];
   if (sorted.empty()) {
@@ -265,11 +270,13 @@ double estimateMemory(const PolicyInput &input, const Plan &plan,
     double bytes = 0;
     double held = double(std::max<int64_t>(1, inFlight - p));
     // Interleaving starts two more forwards for each rank behind, and whole
-    // rounds of the chunks that come later.
+    // rounds of the chunks that come later; another round if units behind wait
+    // for its microbatches.
     if (unit.vpp > 1)
-      held = (2.0 * (unit.pp - 1 - p) + double(unit.vpp - 1) * unit.pp + 1) /
-                 unit.vpp +
-             2.0 * double(after);
+      held =
+          (2.0 * (unit.pp - 1 - p) +
+           double(after > 0 ? 2 * unit.vpp - 1 : unit.vpp - 1) * unit.pp + 1) /
+          unit.vpp;
     held = std::min(double(plan.microbatches), held);
     for (int v = 0; v < unit.vpp; ++v) {
       int begin = unit.cuts[v * unit.pp + p],
@@ -308,8 +315,12 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   for (const UnitPlan &unit : plan.units)
     depth += unit.inside ? 0 : unit.pp;
   bool shared = isShared(plan);
-  int64_t inFlight = depth;
+  const UnitPlan &pace = plan.units[input.model().pace];
+  // What comes before an interleaved unit runs two of its rounds ahead.
+  int64_t inFlight = depth + (pace.vpp > 1 ? pace.pp : 0);
   for (size_t u = 0; u < count; ++u) {
+    if (int(u) == input.model().pace && pace.vpp > 1)
+      inFlight -= pace.pp;
     UnitTimes times = timesOf(input, plan, int(u));
     int host = hostOf(plan, int(u));
     // What runs inside a unit makes one of its stages longer, no other.
@@ -342,8 +353,10 @@ double estimate(const PolicyInput &input, const Plan &plan) {
       plan.units[input.model().pace].dp, plan.assign != Assign::Given);
   slowest[input.model().pace] *= uneven;
   double steady = *std::max_element(slowest.begin(), slowest.end());
-  if (shared)
+  if (shared) {
     steady = slowest[input.model().pace];
+    fill += steady;
+  }
   // A third is left with split backwards, that is: at most.
   if (StringRef(plan.schedule).starts_with("zb"))
     fill /= 2;

@@ -205,6 +205,21 @@ private:
   std::vector<Plan> result;
 };
 
+/// Zero bubble, with what the others keep as it is and with as little as can
+/// be: orders get better with memory to spare.
+std::vector<Plan> splitBackwards(const PolicyInput &input, Plan plan) {
+  plan.schedule = "zb";
+  std::vector<Plan> plans;
+  if (plan.units[input.model().pace].save == Save::None)
+    plan.units[input.model().pace].save = Save::Vjp;
+  plans.push_back(plan);
+  for (UnitPlan &unit : plan.units)
+    if (unit.module != input.model().pace)
+      unit.save = Save::None;
+  plans.push_back(std::move(plan));
+  return plans;
+}
+
 std::vector<Plan> byItems(std::vector<Plan> plans) {
   for (Plan &plan : plans) {
     plan.assign = Assign::Items;
@@ -216,7 +231,8 @@ std::vector<Plan> byItems(std::vector<Plan> plans) {
 } // namespace
 
 Expected<Plan> planJoint(const PolicyInput &input) {
-  int budget = input.simulations * 4;
+  // Simulations of small clusters are cheap.
+  int budget = input.simulations * (input.gpus() <= 256 ? 10 : 2);
   Search search(input, budget);
   std::map<std::string, std::vector<Plan>> families;
   for (Plan &plan : disjointPlans(input))
@@ -227,10 +243,12 @@ Expected<Plan> planJoint(const PolicyInput &input) {
   else
     consumeError(published.takeError());
   for (auto &[family, plans] : families)
-    search.tryBest(family, std::move(plans), budget / 20);
+    search.tryBest(family, std::move(plans), budget / 16);
+  search.branch("disjoint 1f1b", "zero bubble", 8,
+                [&](const Plan &plan) { return splitBackwards(input, plan); });
   for (const char *schedule : {"phased", "nested"})
-    search.tryBest(schedule, colocatedPlans(input, schedule), budget / 40);
-  search.tryBest("uniform", byItems(uniformPlans(input)), budget / 40);
+    search.tryBest(schedule, colocatedPlans(input, schedule), budget / 32);
+  search.tryBest("uniform", byItems(uniformPlans(input)), budget / 32);
   Neighbours neighbours(input);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); }, 3);
   auto best = search.finish(2);

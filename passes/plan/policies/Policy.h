@@ -144,6 +144,9 @@ public:
   /// Folded simulations of the `most` best by estimate, less what a bound or
   /// the budget excludes. Families compete only in finish().
   void tryBest(llvm::StringRef family, std::vector<Plan> plans, int most);
+  /// A family of what the `most` best of another become.
+  void branch(llvm::StringRef from, llvm::StringRef to, int most,
+              llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
   /// Plans next to the best of each family that is no more than a fifth behind
   /// the best of all, one decision at a time, as long as that helps.
   void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,

@@ -96,6 +96,17 @@ void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
   }
 }
 
+void Search::branch(StringRef from, StringRef to, int most,
+                    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
+  auto it = found.find(from.str());
+  if (it == found.end())
+    return;
+  std::vector<Entry> starts = it->second;
+  for (int i = 0; i < std::min<int>(most, int(starts.size())); ++i)
+    for (const Plan &plan : neighbours(starts[i].plan))
+      tryOne(to, plan, 1.05 * getBest());
+}
+
 std::vector<std::string> Search::rankFamilies() const {
   std::vector<std::pair<double, std::string>> order;
   for (auto &[family, entries] : found)

@@ -233,6 +233,16 @@ void StepBuilder::addUnitTimes(schedule::Problem &problem, const Parts &parts,
     }
 }
 
+/// In zero-bubble schedules: weight gradients that are put off hold inputs and
+/// output gradients of all products, which is more than what recomputation
+/// saved; and where a unit has one stage nobody waits for its input gradients
+/// long enough to make that pay.
+bool StepBuilder::splitsBackward(int u) const {
+  if (plan.schedule.compare(0, 2, "zb") != 0)
+    return true; // the schedule does not split anyway
+  return plan.units[u].pp > 1 && plan.units[u].save != Save::None;
+}
+
 void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
                            KindPrice &sum) const {
   std::vector<KindPrice> kinds;
@@ -243,9 +253,11 @@ void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
 
 void StepBuilder::record(schedule::Stage &stage, size_t at,
                          const UnitPlan &unit, const KindPrice &sum) {
+  bool split = splitsBackward(unit.module);
   stage.forward.values[at] = toTime(sum.times.forward);
-  stage.input.values[at] = toTime(sum.times.input);
-  stage.weight.values[at] = toTime(sum.times.weight);
+  stage.input.values[at] =
+      toTime(sum.times.input + (split ? 0 : sum.times.weight));
+  stage.weight.values[at] = split ? toTime(sum.times.weight) : 0;
   stage.activation.values[at] = int64_t(sum.kept);
   stage.weightActivation.values[at] = int64_t(sum.keptForWeights);
   double ranksOfClass = double(unit.tp) * unit.cp * double(unit.dp) /
@@ -282,6 +294,7 @@ void StepBuilder::addTimes(schedule::Problem &problem, const Parts &parts) {
       stage.hasBackward |= costs.model.modules[guest].hasBackward();
       stage.hasWeight |= costs.model.modules[guest].trainable;
     }
+    stage.hasWeight &= splitsBackward(info.unit);
   }
   largest.assign(plan.units.size(), {});
   weighReplicas(parts);

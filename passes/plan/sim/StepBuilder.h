@@ -69,6 +69,7 @@ private:
   void addUnitTimes(schedule::Problem &problem, const Parts &parts, int unit);
   void addGuest(const Parts &parts, int guest, int k, int64_t replica,
                 KindPrice &sum) const;
+  bool splitsBackward(int unit) const;
   void record(schedule::Stage &stage, size_t at, const UnitPlan &unit,
               const KindPrice &sum);
   /// Of a class: the replica with most to do in microbatch k.

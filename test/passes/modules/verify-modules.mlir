@@ -112,3 +112,35 @@ dist.module @n {
 }
 dist.edge @fill "y" to @n "x"
 dist.batch global 4 micro 2
+
+// -----
+
+// Generated positions: a mask that is repeated for every item's four windows, and
+// each item's own rows of what was flattened.
+// CHECK-LABEL: dist.module @windows
+dist.module @windows {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x8xf32, #nn.dims<"4*batch">> {nn.name = "x"})
+      -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %mask = nn.generate : tensor<?x8xf32, #nn.dims<"4*batch">> {
+    ^bb0(%i: index, %j: index):
+      %c4 = arith.constant 4 : index
+      %w = arith.remsi %i, %c4 : index
+      %c = arith.cmpi sle, %j, %w : index
+      %z = arith.uitofp %c : i1 to f32
+      nn.yield %z : f32
+    }
+    %masked = nn.mul %x, %mask : tensor<?x8xf32, #nn.dims<"4*batch">>, tensor<?x8xf32, #nn.dims<"4*batch">>
+    %mean = nn.reduce mean %masked {axes = array<i64: 1>} : tensor<?x8xf32, #nn.dims<"4*batch">>
+    %own = nn.generate : tensor<?x4xi64, #nn.dims<batch>> {
+    ^bb0(%i: index, %j: index):
+      %c4 = arith.constant 4 : index
+      %first = arith.muli %i, %c4 : index
+      %row = arith.addi %first, %j : index
+      %n = arith.index_cast %row : index to i64
+      nn.yield %n : i64
+    }
+    %y = nn.gather %mean at %own {axis = 0} : tensor<?xf32, #nn.dims<"4*batch">>, tensor<?x4xi64, #nn.dims<batch>>
+    return %y : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}

@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 using namespace dt::plan;
@@ -96,6 +98,84 @@ TEST(Policy, PrimeDevicesAndNoImages) {
     auto plan = makePlan(policy, setting.input());
     ASSERT_TRUE(bool(plan))
         << policy << ": " << llvm::toString(plan.takeError());
+  }
+}
+
+/// A transformer that fits anywhere.
+Model makeSmall() {
+  TransformerShape shape;
+  shape.layers = 4;
+  shape.hidden = 256;
+  shape.ffn = 1024;
+  shape.heads = 4;
+  shape.vocabulary = 1000;
+  Model model;
+  model.name = "small";
+  model.modules = {makeTransformer("llm", ItemKind::Sample, shape)};
+  return model;
+}
+
+TEST(Policy, OneDevice) {
+  Cluster cluster = llvm::cantFail(
+      llvm::cantFail(
+          readCluster(DT_SOURCE "/passes/plan/clusters/l40s-48g.json"))
+          .take(1));
+  Model model = makeSmall();
+  Costs costs(cluster, model);
+  for (int samples : {1, 7}) {
+    std::vector<Sample> batch(samples, Sample{64, {}, {}});
+    for (const Policy &policy : getPolicies()) {
+      auto plan = makePlan(policy.name, {costs, batch, 6});
+      // One device has no groups to share samples in.
+      if (std::string(policy.name) == "context") {
+        EXPECT_FALSE(bool(plan));
+        llvm::consumeError(plan.takeError());
+        continue;
+      }
+      ASSERT_TRUE(bool(plan))
+          << policy.name << ": " << llvm::toString(plan.takeError());
+      EXPECT_EQ(plan->ranks, 1);
+      EXPECT_GE(plan->predicted.step, plan->predicted.bound);
+    }
+  }
+}
+
+/// Every policy says what does not fit and by how much; none crashes.
+TEST(Policy, FitsNowhere) {
+  for (int64_t devices : {1, 13, 24}) {
+    Setting setting(devices, 24);
+    setting.cluster.devices[0].memory =
+        setting.cluster.devices[0].reserve + 2e8;
+    for (const Policy &policy : getPolicies()) {
+      auto plan = makePlan(policy.name, setting.input());
+      ASSERT_FALSE(bool(plan)) << policy.name;
+      std::string error = llvm::toString(plan.takeError());
+      EXPECT_NE(error, "") << policy.name;
+      EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+      if (std::string(policy.name) == "joint") {
+        EXPECT_NE(error.find("does not fit"), std::string::npos) << error;
+        EXPECT_NE(error.find("bytes"), std::string::npos) << error;
+      }
+    }
+  }
+}
+
+/// Nobody has images: encoder and generator have nothing to do, all the time.
+TEST(Policy, NoImagesForAnyPolicy) {
+  Setting setting(32, 16);
+  for (Sample &sample : setting.batch) {
+    sample.images.clear();
+    sample.targets.clear();
+  }
+  for (const Policy &policy : getPolicies()) {
+    auto plan = makePlan(policy.name, setting.input());
+    if (!plan) {
+      // A policy may find no plan, but says so.
+      EXPECT_NE(llvm::toString(plan.takeError()), "") << policy.name;
+      continue;
+    }
+    EXPECT_TRUE(std::isfinite(plan->predicted.step)) << policy.name;
+    EXPECT_TRUE(std::isfinite(plan->predicted.mfu)) << policy.name;
   }
 }
 

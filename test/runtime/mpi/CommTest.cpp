@@ -109,7 +109,7 @@ TEST(Comm, TextsAndNumbersOfAllRanks) {
   for (int i = 0; i < comm.size(); ++i)
     EXPECT_EQ(texts[i], std::string(i * 3, 'x'));
   std::vector<double> numbers =
-      comm.allGather(std::vector<double>{comm.rank() + 0.5, 1.0});
+      comm.allGather(std::vector<double>{comm.rank() + 0.5, 1.0}, "numbers");
   for (int i = 0; i < comm.size(); ++i)
     EXPECT_EQ(numbers[2 * i], i + 0.5);
 }

@@ -41,7 +41,7 @@ static int runTests(int argc, char **argv) {
   }
   int failed = RUN_ALL_TESTS();
   double total = 0;
-  for (double f : comm->allGather(std::vector<double>{double(failed)}))
+  for (double f : comm->allGather(std::vector<double>{double(failed)}, "failed"))
     total += f;
   comm->finish();
   return total > 0;

@@ -1,0 +1,168 @@
+//===- DistPlan.cpp - A plan for a cluster ------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/import/Pipeline.h"
+#include "passes/parallel/CheckPlan.h"
+#include "passes/parallel/Passes.h"
+#include "passes/parallel/PlanSearch.h"
+#include "passes/parallel/TargetSpec.h"
+#include "passes/plan/Explain.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace dt::parallel {
+#define GEN_PASS_DEF_DISTPLAN
+#include "passes/parallel/Passes.h.inc"
+
+namespace {
+
+struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
+  using DistPlanBase::DistPlanBase;
+
+  void runOnOperation() override {
+    llvm::Error error = run();
+    if (!error)
+      return;
+    emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
+    signalPassFailure();
+  }
+
+private:
+  llvm::Error run();
+  llvm::Expected<plan::Cluster> readHardware();
+  llvm::Expected<PlannedProgram> describe();
+  llvm::Expected<std::vector<plan::Sample>>
+  drawSamples(const PlannedProgram &program);
+  llvm::Error write(const plan::Plan &plan, const PlannedProgram &program,
+                    const plan::PolicyInput &input);
+};
+
+llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
+  if (cluster.empty())
+    return llvm::createStringError(
+        "dist-plan: a cluster is needed to plan for: --cluster=FILE "
+        "(docs/cluster.schema.json)");
+  if (devices < 0)
+    return llvm::createStringError("--devices: expected at least 1, not " +
+                                   Twine(devices));
+  auto all = plan::readCluster(cluster);
+  if (!all)
+    return all.takeError();
+  auto taken = all->take(devices ? int64_t(devices) : all->getNumDevices());
+  if (!taken)
+    return llvm::createStringError("--devices: " + toString(taken.takeError()));
+  for (const plan::NodeKind &node : taken->nodes)
+    if (node.device != taken->nodes[0].device)
+      return llvm::createStringError(
+          cluster + ": a program runs on one kind of devices, these are '" +
+          taken->devices[taken->nodes[0].device].name + "' and '" +
+          taken->devices[node.device].name + "'");
+  return taken;
+}
+
+/// Layers are calls only after outlining, which comes after plans: a copy shows
+/// what they will be.
+llvm::Expected<PlannedProgram> DistPlanPass::describe() {
+  OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+  auto copy = mlir::ModuleOp::create(builder, getOperation().getLoc());
+  builder.setInsertionPointToEnd(copy.getBody());
+  for (Operation &op : *getOperation().getBody())
+    if (&op != copy)
+      builder.clone(op);
+  OpPassManager pm(mlir::ModuleOp::getOperationName());
+  buildOutlinePipeline(pm);
+  LogicalResult outlined = runPipeline(pm, copy);
+  llvm::Expected<PlannedProgram> result =
+      failed(outlined) ? llvm::createStringError("dist-plan: layers of the "
+                                                 "program cannot be found")
+                       : describeProgram(copy);
+  copy.erase();
+  return result;
+}
+
+llvm::Expected<std::vector<plan::Sample>>
+DistPlanPass::drawSamples(const PlannedProgram &program) {
+  if (data.empty())
+    return fullBatch(program);
+  auto opened = plan::openData(data);
+  if (!opened)
+    return opened.takeError();
+  auto seed = dist::getOnly<dist::SeedOp>(getOperation());
+  return fitToProgram(plan::drawBatch(**opened,
+                                      seed ? uint64_t(seed.getValue()) : 0, 0,
+                                      program.global),
+                      program);
+}
+
+llvm::Error DistPlanPass::write(const plan::Plan &plan,
+                                const PlannedProgram &program,
+                                const plan::PolicyInput &input) {
+  std::string text = printPlanFile(plan, program);
+  auto file = parsePlan(text, "--plan=auto");
+  if (!file)
+    return file.takeError();
+  if (llvm::Error error = applyPlan(std::move(*file), getOperation()))
+    return error;
+  Builder b(&getContext());
+  auto op = dist::getOnly<dist::PlanOp>(getOperation());
+  op->setAttr(kPlanFileAttr, b.getStringAttr(text));
+  plan::ExplainOptions options;
+  options.others = explain;
+  options.relax = false;
+  auto explanation = plan::explain(input, plan, options);
+  if (!explanation)
+    return explanation.takeError();
+  std::string told;
+  llvm::raw_string_ostream os(told);
+  plan::printText(os, *explanation, input);
+  op->setAttr(kExplanationAttr, b.getStringAttr(told));
+  return llvm::Error::success();
+}
+
+llvm::Error DistPlanPass::run() {
+  auto hardware = readHardware();
+  if (!hardware)
+    return hardware.takeError();
+  auto program = describe();
+  if (!program)
+    return program.takeError();
+  auto batch = drawSamples(*program);
+  if (!batch)
+    return batch.takeError();
+  if (llvm::Error error = plan::checkPrecision(*hardware, program->model))
+    return llvm::createStringError(cluster + ": " + toString(std::move(error)));
+  std::optional<plan::Profile> measured;
+  if (!profile.empty()) {
+    auto read = plan::readProfile(profile);
+    if (!read)
+      return read.takeError();
+    if (llvm::Error error = read->check(program->model))
+      return error;
+    measured = std::move(*read);
+  }
+  setTargetSpec(getOperation(), *hardware);
+  plan::Costs costs(*hardware, program->model, measured ? &*measured : nullptr);
+  plan::PolicyInput input{costs, *batch};
+  // What the compiler itself would say to the plan.
+  auto accepts = [&](const plan::Plan &plan) -> llvm::Error {
+    auto file = parsePlan(printPlanFile(plan, *program), "--plan=auto");
+    if (!file)
+      return file.takeError();
+    return completePlan(*file, getOperation());
+  };
+  auto best = findExecutablePlan(policy, input, *program, accepts);
+  if (!best)
+    return llvm::createStringError("--policy=" + policy + ": " +
+                                   toString(best.takeError()));
+  return write(*best, *program, input);
+}
+
+} // namespace
+
+} // namespace dt::parallel

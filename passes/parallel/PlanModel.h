@@ -1,0 +1,51 @@
+//===- PlanModel.h - A program as the planner sees it --------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The planner (passes/plan) knows no IR. Here its description of a model is
+// made from the functions that will run: layers are the pieces between which a
+// module may be cut into stages, their operations have the figures of the nn
+// cost interface. Items of one kind are alike in a compiled program, so an item
+// counts as one token and all figures are per item.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PARALLEL_PLANMODEL_H
+#define PASSES_PARALLEL_PLANMODEL_H
+
+#include "dialects/dist/DistOps.h"
+#include "passes/plan/Data.h"
+
+namespace dt::parallel {
+
+struct PlannedProgram {
+  plan::Model model;
+  /// By module and layer: the pieces of a stage list (docs/plan.md) that the
+  /// layer is.
+  std::vector<std::vector<std::vector<std::string>>> pieces;
+  /// By module: most replicas that a microbatch's items suffice for.
+  std::vector<int64_t> maxReplicas;
+  /// Kinds of items beside samples, in the order of the program: the first are
+  /// the data description's images, the second its targets; most of a sample.
+  std::vector<std::pair<std::string, int64_t>> kinds;
+  int64_t global = 1, micro = 1, microbatches = 1;
+  /// A loss over the whole batch: schedules must wait for it.
+  bool needsBatchSync = false;
+};
+
+/// `program` is one whose layers are calls, as the outline phase leaves them;
+/// bounds of its dims are changed (to one item). Error: what a plan cannot be
+/// made for, by module.
+llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program);
+
+/// A step's samples as the program counts them: one token an item, no more
+/// items than its bounds allow.
+std::vector<plan::Sample> fitToProgram(std::vector<plan::Sample> samples,
+                                       const PlannedProgram &program);
+/// Samples with as many items as they may have.
+std::vector<plan::Sample> fullBatch(const PlannedProgram &program);
+
+} // namespace dt::parallel
+
+#endif // PASSES_PARALLEL_PLANMODEL_H

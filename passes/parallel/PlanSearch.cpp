@@ -1,0 +1,288 @@
+//===- PlanSearch.cpp - Plans that a program can run --------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/parallel/PlanSearch.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace dt::parallel {
+
+using llvm::Error;
+using llvm::Expected;
+using plan::Plan;
+using plan::Save;
+using plan::UnitPlan;
+
+namespace {
+
+/// Layouts that are priced, and the best of them that are simulated.
+constexpr size_t kMostLayouts = 20000, kSimulated = 48;
+/// Up to so many devices every layout is tried.
+constexpr int64_t kMostDevices = 64;
+
+int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class Finder {
+public:
+  Finder(const plan::PolicyInput &input, const PlannedProgram &program,
+         llvm::function_ref<Error(const Plan &)> accepts)
+      : input(input), program(program), accepts(accepts) {}
+
+  /// Why it cannot be run; else it is changed into what can.
+  std::optional<std::string> makeExecutable(Plan &plan);
+  void addLayouts(std::vector<Plan> &plans);
+  Expected<Plan> chooseBest(std::vector<Plan> plans);
+  void improve(Plan &best);
+
+private:
+  using Layout = std::vector<UnitPlan>;
+  std::vector<UnitPlan> unitLayouts(int module);
+  void extend(Layout &layout, int64_t used, bool shared,
+              std::vector<Plan> &plans);
+  /// The simulated step; infinite with `reason` set if it does not work.
+  double simulate(Plan &plan);
+
+  const plan::PolicyInput &input;
+  const PlannedProgram &program;
+  llvm::function_ref<Error(const Plan &)> accepts;
+  std::vector<std::vector<UnitPlan>> choices;
+  std::string reason;
+};
+
+std::optional<std::string> Finder::makeExecutable(Plan &plan) {
+  if (!plan.notExecutable.empty())
+    return plan.notExecutable;
+  plan.microbatches = program.microbatches;
+  plan.sequenceParallel = false;
+  if (program.needsBatchSync)
+    plan.schedule = "distmm-pipe";
+  for (UnitPlan &unit : plan.units) {
+    const std::string &name = input.model().modules[unit.module].name;
+    if (unit.cp > 1 || unit.ep > 1)
+      return "unit '" + name +
+             "': context and expert parallelism cannot be executed";
+    if (unit.inside) {
+      // On the ranks of the stage that it was inside of, as a unit of its own.
+      const UnitPlan &host = plan.units[unit.inside->unit];
+      int64_t stage = unit.inside->stage < 0 ? host.pp - 1 : unit.inside->stage;
+      unit.tp = host.tp;
+      unit.dp = host.dp;
+      unit.pp = unit.vpp = 1;
+      unit.firstRank = host.firstRank + stage % host.pp * host.dp * host.tp;
+      unit.cuts = {0, int(input.model().modules[unit.module].layers.size())};
+      unit.inside.reset();
+    }
+    int64_t most = program.maxReplicas[unit.module];
+    if (unit.dp > most)
+      return llvm::formatv("unit '{0}' has {1} replicas, but a microbatch has "
+                           "at most {2} of its items",
+                           name, unit.dp, most)
+          .str();
+    unit.zero = unit.dp > 1;
+  }
+  // Ranks without work are left out.
+  std::vector<int64_t> place(plan.ranks + 1, 0);
+  for (const UnitPlan &unit : plan.units)
+    for (int64_t i = 0; i < unit.getRanks(); ++i)
+      place[unit.firstRank + i + 1] = 1;
+  std::partial_sum(place.begin(), place.end(), place.begin());
+  for (UnitPlan &unit : plan.units)
+    unit.firstRank = place[unit.firstRank];
+  plan.ranks = place.back();
+  int64_t replicas = plan.units[input.model().pace].dp;
+  plan.micro = divideUp(divideUp(input.samples(), plan.microbatches), replicas);
+  return std::nullopt;
+}
+
+std::vector<UnitPlan> Finder::unitLayouts(int module) {
+  std::vector<UnitPlan> result;
+  int layers = int(input.model().modules[module].layers.size());
+  int64_t devices = input.gpus();
+  for (int tp : plan::tensorSizes(input, module))
+    for (int64_t dp = 1;
+         dp * tp <= devices && dp <= program.maxReplicas[module]; ++dp)
+      for (int64_t pp = 1; pp * dp * tp <= devices && pp <= layers; ++pp)
+        result.push_back(
+            plan::makeUnit(input, module, tp, dp, int(pp), 1, Save::Vjp));
+  return result;
+}
+
+/// Units on ranks of their own, one after another, or all on the same.
+void Finder::extend(Layout &layout, int64_t used, bool shared,
+                    std::vector<Plan> &plans) {
+  if (plans.size() >= kMostLayouts)
+    return;
+  if (layout.size() == input.model().modules.size()) {
+    Plan plan;
+    plan.policy = "joint";
+    plan.units = layout;
+    plan.ranks = used;
+    plans.push_back(std::move(plan));
+    return;
+  }
+  for (const UnitPlan &choice : choices[layout.size()]) {
+    int64_t ranks = choice.getRanks();
+    bool first = layout.empty();
+    if (shared ? !first && ranks != used : used + ranks > input.gpus())
+      continue;
+    layout.push_back(choice);
+    layout.back().firstRank = shared ? 0 : used;
+    extend(layout, shared ? ranks : used + ranks, shared, plans);
+    layout.pop_back();
+  }
+}
+
+void Finder::addLayouts(std::vector<Plan> &plans) {
+  if (input.gpus() > kMostDevices) {
+    llvm::append_range(plans, plan::disjointPlans(input));
+    llvm::append_range(plans, plan::uniformPlans(input));
+    return;
+  }
+  for (size_t m = 0; m < input.model().modules.size(); ++m)
+    choices.push_back(unitLayouts(int(m)));
+  std::vector<Plan> found;
+  Layout layout;
+  extend(layout, 0, /*shared=*/true, found);
+  llvm::append_range(plans, found);
+  found.clear();
+  if (choices.size() > 1)
+    extend(layout, 0, /*shared=*/false, found);
+  llvm::append_range(plans, found);
+}
+
+double Finder::simulate(Plan &plan) {
+  auto note = [&](Error error) {
+    std::string text = toString(std::move(error));
+    if (reason.empty())
+      reason = text;
+    return INFINITY;
+  };
+  plan::StepOptions options;
+  options.scheduleEffort = 60000;
+  auto step = plan::simulateStep(input.costs, plan, input.batch, options);
+  if (!step)
+    return note(step.takeError());
+  if (Error error = accepts(plan))
+    return note(std::move(error));
+  double objective = plan.predicted.objective;
+  plan.predicted = step->predicted;
+  plan.predicted.objective = objective ? objective : step->predicted.step;
+  return plan.predicted.step;
+}
+
+Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (auto why = makeExecutable(plans[i])) {
+      if (reason.empty())
+        reason = *why;
+      continue;
+    }
+    order.emplace_back(plan::estimate(input, plans[i]), i);
+  }
+  llvm::sort(order);
+  double best = INFINITY;
+  const Plan *chosen = nullptr;
+  size_t simulated = 0;
+  for (auto [seconds, i] : order) {
+    if (chosen && (simulated >= kSimulated || std::isinf(seconds)))
+      break;
+    // Where nothing fits by estimate, some are tried all the same.
+    if (simulated++ >= 4 * kSimulated)
+      break;
+    double step = simulate(plans[i]);
+    if (step >= best)
+      continue;
+    best = step;
+    chosen = &plans[i];
+  }
+  if (chosen)
+    return *chosen;
+  return llvm::createStringError(
+      "no plan can be executed: " +
+      (reason.empty() ? "there is no layout" : reason));
+}
+
+/// One decision at a time: the schedule, what is saved.
+void Finder::improve(Plan &best) {
+  std::vector<Plan> others;
+  for (bool better = true; better;) {
+    better = false;
+    others.clear();
+    if (!program.needsBatchSync)
+      for (const char *name :
+           {"1f1b", "gpipe", "zb-h1", "zb-1p", "phased", "nested"}) {
+        others.push_back(best);
+        others.back().schedule = name;
+      }
+    for (size_t u = 0; u < best.units.size(); ++u)
+      for (Save save : {Save::None, Save::All}) {
+        others.push_back(best);
+        others.back().units[u].save = save;
+      }
+    for (Plan &other : others)
+      // Below a thousandth it is no reason.
+      if (simulate(other) < best.predicted.step * 0.999) {
+        best = other;
+        better = true;
+      }
+  }
+}
+
+} // namespace
+
+Expected<Plan>
+findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
+                   const PlannedProgram &program,
+                   llvm::function_ref<Error(const Plan &)> accepts) {
+  Finder finder(input, program, accepts);
+  std::vector<Plan> plans;
+  auto own = plan::makePlan(policy, input);
+  if (own)
+    plans.push_back(std::move(*own));
+  else if (policy != "joint")
+    return own.takeError();
+  else
+    llvm::consumeError(own.takeError());
+  if (policy == "joint")
+    finder.addLayouts(plans);
+  auto best = finder.chooseBest(std::move(plans));
+  if (!best)
+    return best.takeError();
+  if (policy == "joint")
+    finder.improve(*best);
+  best->policy = policy.str();
+  return best;
+}
+
+std::string printPlanFile(const plan::Plan &plan,
+                          const PlannedProgram &program) {
+  auto json =
+      nlohmann::ordered_json::parse(plan::printPlan(plan, program.model));
+  for (const UnitPlan &unit : plan.units) {
+    if (unit.cuts.size() <= 2)
+      continue;
+    auto stages = nlohmann::ordered_json::array();
+    for (size_t s = 0; s + 1 < unit.cuts.size(); ++s) {
+      std::vector<std::string> names;
+      for (int layer = unit.cuts[s]; layer < unit.cuts[s + 1]; ++layer)
+        llvm::append_range(names, program.pieces[unit.module][layer]);
+      stages.push_back(names);
+    }
+    json["units"][program.model.modules[unit.module].name]["stages"] = stages;
+  }
+  return json.dump(1) + "\n";
+}
+
+} // namespace dt::parallel
