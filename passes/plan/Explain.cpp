@@ -128,16 +128,26 @@ double fillOf(const PolicyInput &input, const Plan &plan) {
 }
 
 /// Steps of joint plans in a world where one constraint is looser.
-std::vector<Explanation::Relaxation> relax(const PolicyInput &input) {
+std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
+                                           const Plan &chosen) {
   std::vector<Explanation::Relaxation> result;
   auto replan = [&](const std::string &what, const Cluster &cluster,
                     const std::vector<Sample> &batch, double scale) {
     Costs costs(cluster, input.model(), input.costs.profile);
     auto plan = makePlan("joint", {costs, batch, input.simulations / 2});
+    double step = INFINITY;
     if (plan)
-      result.push_back({what, plan->predicted.step * scale});
+      step = plan->predicted.step * scale;
     else
       consumeError(plan.takeError());
+    // A search may miss what is there already.
+    auto same = simulateStep(costs, chosen, batch);
+    if (same)
+      step = std::min(step, same->predicted.step * scale);
+    else
+      consumeError(same.takeError());
+    if (std::isfinite(step))
+      result.push_back({what, step});
   };
   const Cluster &now = input.costs.cluster;
   Cluster other = now;
@@ -224,7 +234,7 @@ Expected<Explanation> explain(const PolicyInput &input, const Plan &plan,
     result.spread = spreadOf(input, plan, *base, *options.data, options.seed,
                              options.seeds);
   if (options.relax)
-    result.relaxations = relax(input);
+    result.relaxations = relax(input, result.plan);
   return result;
 }
 
