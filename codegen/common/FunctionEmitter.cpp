@@ -305,9 +305,9 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::ViewOp>([&](rt::ViewOp view) {
         std::string offset = size(view.getOffsetAttr()), source = text(view.getSource());
         texts[view] = offset == "0" ? source : source + " + " + offset;
-        plainNames[view] = plainNames[view.getSource()];
+        plainNames[view] = plainNames.lookup(view.getSource());
         if (offset == "0" && fieldTypes.count(view.getSource()))
-          fieldTypes[view] = fieldTypes[view.getSource()];
+          fieldTypes[view] = fieldTypes.lookup(view.getSource());
         return success();
       })
       .Case<rt::ParameterOp, rt::GradientOp>([&](Operation *o) {

@@ -247,7 +247,7 @@ LogicalResult KernelBody::visit(Operation *op) {
     return success();
   }
   if (auto cast = dyn_cast<arith::IndexCastOp>(op); cast && texts.count(cast.getIn()) && result.getType().isInteger(64)) {
-    texts[result] = texts[cast.getIn()];
+    texts[result] = texts.lookup(cast.getIn());
     return success();
   }
   if (visitIndex(op))
