@@ -26,7 +26,7 @@ def expect(condition, what):
 
 
 def start(out, folder, *flags):
-    command = [out / "build/demo", "--data", out / "data/emoji.tar", "--pairs", out / "data/pairs.tar", "--steps", STEPS, "--threads", 2]
+    command = [out / "build/demo", "--data", out / "data/emoji.tar", "--pairs", out / "data/pairs.tar", "--steps", STEPS, "--threads", 1, "--ranks", 3]
     command += ["--checkpoint", folder / "checkpoint", "--metrics", folder / "metrics.jsonl", *flags]
     return subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
