@@ -101,7 +101,7 @@ class Runner:
 
     def predicted(self, case, folder):
         """What dt-opt says about the memory of a rank of each module, and scratch, together."""
-        command = [self.dt_opt, folder / "recipe.json", f"--plan={folder / 'plan.json'}", "--emit=plan", "-o", folder / "predicted.json"]
+        command = [self.dt_opt, folder / "recipe.json", f"--plan={folder / 'plan.json'}", "--emit=plan", "--to=lower", "-o", folder / "predicted.json"]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
         if done.returncode:
             raise Failure(f"--emit=plan: {done.stderr[-800:]}")
