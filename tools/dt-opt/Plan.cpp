@@ -312,7 +312,6 @@ void JsonPrinter::printPrediction() {
   if (report.hasMemory) {
     json.attribute("arena_bytes", report.arenaBytes);
     json.attribute("parameter_bytes", report.parameterBytes);
-    json.attribute("gradient_bytes", report.gradientBytes);
   }
 }
 

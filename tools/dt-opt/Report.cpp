@@ -260,7 +260,6 @@ private:
     report.scratchBytes = std::max(report.scratchBytes, entry.scratchBytes);
     report.arenaBytes += module.getArena();
     report.parameterBytes += module.getParameters();
-    report.gradientBytes += module.getTrainable();
   }
 
   void readBuffer(rt::ModuleOp module, rt::BufferDeclOp decl,

@@ -77,7 +77,7 @@ struct ProgramReport {
   std::vector<ModuleReport> modules;
   std::optional<PlanReport> plan;
   bool hasMemory = false; ///< the IR was lowered: what follows is known
-  int64_t arenaBytes = 0, parameterBytes = 0, gradientBytes = 0, scratchOffset = 0,
+  int64_t arenaBytes = 0, parameterBytes = 0, scratchOffset = 0,
           scratchBytes = 0;
   std::vector<std::string> rows;   ///< "forward llm 0"
   std::vector<BlockReport> blocks; ///< by offset
