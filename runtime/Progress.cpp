@@ -55,11 +55,11 @@ nlohmann::json number(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
 
-std::ofstream openForWriting(const std::string &path, bool append) {
+std::ofstream openForWriting(const std::string &path) {
   std::ofstream stream;
   if (path.empty())
     return stream;
-  stream.open(path, append ? std::ios::app : std::ios::trunc);
+  stream.open(path, std::ios::trunc);
   if (!stream)
     throw Error(path + ": cannot create");
   return stream;
@@ -135,7 +135,7 @@ Metrics::Metrics(const std::string &path, int64_t first) {
       kept += line + "\n";
   }
   before.close();
-  stream = openForWriting(path, false);
+  stream = openForWriting(path);
   if (stream.is_open())
     stream << kept << std::flush;
 }

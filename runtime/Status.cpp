@@ -180,13 +180,14 @@ std::string StatusBoard::takeReport(const std::string &name, int ranks) {
   StatusBoard board(name, -1, ranks);
   if (int32_t length = board.text()->length.load(); length > 0)
     return {board.text()->line, size_t(length)};
-  for (int rank = 0; rank < ranks; ++rank) {
-    Record record = board.read(rank);
-    if (!record.left)
-      return "error: rank " + std::to_string(rank) +
-             (record.pid ? " ended at step " + std::to_string(record.step)
-                         : " ended before it began");
-  }
+  // Whoever never began was the reason that the others ended.
+  for (int rank = 0; rank < ranks; ++rank)
+    if (!board.read(rank).pid)
+      return "error: rank " + std::to_string(rank) + " ended before it began";
+  for (int rank = 0; rank < ranks; ++rank)
+    if (Record record = board.read(rank); !record.left)
+      return "error: rank " + std::to_string(rank) + " ended at step " +
+             std::to_string(record.step);
   return {};
 }
 

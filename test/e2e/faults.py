@@ -4,7 +4,8 @@
 #
 # A program on several ranks is trained to the end once. Then it is trained again
 # and again with checkpoints, and somebody (a rank, the launcher) is killed or
-# stopped at a random time. Each time every process must be gone within ten
+# stopped at a random time: also while processes start, and while a checkpoint is
+# written. Each time every process must be gone within ten
 # seconds, with a code that is not 0 and exactly one line that names the rank; and
 # what is resumed must give the losses of the run that nobody disturbed: bit by bit
 # under the same plan, within 1e-5 under another.
@@ -26,7 +27,6 @@ import time
 from layouts import Failure, Runner, parse_plan
 import batches
 from safetensors.numpy import save_file
-from train_model import build
 
 CASE = dict(name="faults", model="mllm", samples=12, micro=3, plan="vision:dp=2 llm:pp=2,zero=1 generator:")
 OTHER_PLAN = "vision: llm:tp=2,dp=2,zero=1 generator:"
@@ -42,7 +42,7 @@ def compile_plan(runner, work, name, plan):
     done = runner.compile(CASE, CASE["micro"], parse_plan(plan), folder)
     if done.returncode:
         raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
-    build(folder / "program", os.environ.get("CCACHE_DIR"))
+    runner.build(folder, parse_plan(plan)["ranks"])
     return folder / "program/build/train", parse_plan(plan)["ranks"]
 
 
@@ -75,11 +75,24 @@ def losses(metrics):
     return [json.loads(line)["loss"] for line in metrics.read_text().splitlines() if line.strip()]
 
 
+def wait_for(when, train, folder, generator, length):
+    """Until a time at random, until ranks are there, or until a checkpoint is under way."""
+    if when == "any time":
+        return time.sleep(generator.uniform(0.05, 0.9 * length))
+    limit = time.time() + 60
+    begun = {"launch": lambda: any(rank is not None for _, rank in processes(train)), "checkpoint": lambda: any((folder / "checkpoint").glob("step-*.tmp"))}[when]
+    while not begun() and time.time() < limit:
+        time.sleep(0.001)
+    if when == "launch":
+        time.sleep(generator.uniform(0, 0.3))
+
+
 def harm(program, batch, folder, generator, length):
     """One run that is disturbed; what was done, and what is wrong with how it ended."""
     train, ranks = program
     run = subprocess.Popen(command(program, batch, folder / "checkpoint", folder / "metrics.jsonl"), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(generator.uniform(0.05, 0.9 * length))
+    when = generator.choice(["any time", "any time", "launch", "checkpoint"])
+    wait_for(when, train, folder, generator, length)
     what = generator.choice(["rank", "rank", "rank", "stop", "launcher"])
     there = processes(train)
     targets = [p for p in there if (p[1] is None and p[0] == run.pid if what == "launcher" else p[1] is not None)]
@@ -91,7 +104,7 @@ def harm(program, batch, folder, generator, length):
     pid, rank = generator.choice(targets)
     begin = time.time()
     os.kill(pid, signal.SIGSTOP if what == "stop" else signal.SIGKILL)
-    what = f"{what} {'' if rank is None else rank}"
+    what = f"{what} {'' if rank is None else rank} at {when}"
     limit = WITHIN if "stop" not in what else STALL + 5
     try:
         _, errors = run.communicate(timeout=limit + 10)
@@ -112,6 +125,8 @@ def harm(program, batch, folder, generator, length):
         return what, f"took {took:.1f} s"
     lines = [line for line in errors.splitlines() if line.strip()]
     named = re.compile(rf"\brank {rank}\b") if rank is not None else re.compile("launcher")
+    if when == "launch":  # ranks that do not know each other yet: nobody knows who was first
+        named = re.compile(r"^error: ")
     if len(lines) != 1 or not named.search(lines[0]):
         return what, f"expected one line naming it, got:\n{errors}"
     return f"{what}: {lines[0]}", None
