@@ -25,8 +25,9 @@ def tiled(folder, samples, random):
             batch[name] = random.integers(0, value.max() + 1, shape).astype(value.dtype)
         else:
             batch[name] = (random.standard_normal(shape) * value.std()).astype(value.dtype)
-    if "labels" in batch and "input_ids" in batch:
-        batch["labels"] = np.roll(batch["input_ids"], -1, axis=1)
+    tokens = batch.get("decoder_input_ids", batch.get("input_ids"))
+    if "labels" in batch and tokens is not None and tokens.shape == batch["labels"].shape:
+        batch["labels"] = np.roll(tokens, -1, axis=1)
         batch["labels"][:, -1] = -100
         batch["labels"][0, : batch["labels"].shape[1] // 2] = -100  # denominators differ between parts
     return batch
