@@ -132,8 +132,10 @@ StatusBoard::StatusBoard(const std::string &name, int rank, int ranks)
 
 StatusBoard::~StatusBoard() {
   ::munmap(memory, bytes);
-  // Whoever is first; the others have it mapped.
-  ::unlink(path.c_str());
+  // A launcher still wants to read it; else whoever is first, since the others
+  // have it mapped.
+  if (self < 0 || !hasLauncher())
+    ::unlink(path.c_str());
 }
 
 StatusBoard::Cell *StatusBoard::cells() const {
