@@ -86,7 +86,9 @@ void setEnvironment(int ranks, int threads) {
       {"OMPI_MCA_mpi_yield_when_idle", "1"},
       {"OMPI_MCA_hwloc_base_binding_policy", "none"},
       // The one line about what went wrong is this program's.
-      {"OMPI_MCA_orte_execute_quiet", "1"}};
+      {"OMPI_MCA_orte_execute_quiet", "1"},
+      // What Open MPI finds when a peer is gone goes to its session's files.
+      {"OPAL_OUTPUT_REDIRECT", "file"}};
   for (auto &setting : settings)
     ::setenv(setting[0], setting[1], 0);
   // mpirun gives ranks a terminal of its own, whatever ours is.
@@ -188,7 +190,7 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   std::signal(SIGINT, interrupt);
   std::signal(SIGTERM, terminate);
   std::string report = StatusBoard::takeReport(board, ranks);
-  if (WIFSIGNALED(status))
+  if (WIFSIGNALED(status) && report.empty())
     report =
         "error: mpirun was ended by signal " + std::to_string(WTERMSIG(status));
   if (status && !report.empty())
