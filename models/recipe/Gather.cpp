@@ -39,8 +39,8 @@ FailureOr<std::string> buildGather(Location location, dist::ModuleOp sender,
   auto type = cast<RankedTensorType>(value.getType());
   nn::Shape shape = nn::getShape(type);
   if (shape.size() < 2) {
-    return emitError(location) << "a gather picks rows of [..., d], not of "
-                               << type;
+    return emitError(location)
+           << "a gather picks rows of [..., d], not of " << type;
   }
   OpBuilder b(terminator);
   Value positions = getOrAddInput(location, sender, index,
@@ -50,8 +50,9 @@ FailureOr<std::string> buildGather(Location location, dist::ModuleOp sender,
   nn::DimExpr width = shape.pop_back_val();
   auto flat = nn::makeTensorType({nn::getNumElements(shape), width},
                                  type.getElementType());
-  Value matrix = flat == type ? value
-                              : Value(nn::ReshapeOp::create(b, location, flat, value));
+  Value matrix = flat == type
+                     ? value
+                     : Value(nn::ReshapeOp::create(b, location, flat, value));
   Value picked = nn::GatherOp::create(b, location, matrix, positions, 0, true);
   std::string name = (output + "." + index).str();
   addOutput(forward, picked, name);

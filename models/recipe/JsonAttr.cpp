@@ -61,9 +61,8 @@ json attrToJson(Attribute attribute) {
       .Case<UnitAttr>([](auto) { return json(); })
       .Case<BoolAttr>([](BoolAttr a) { return json(a.getValue()); })
       .Case<StringAttr>([](StringAttr a) { return json(a.getValue().str()); })
-      .Case<IntegerAttr>([](IntegerAttr a) {
-        return json(a.getValue().getSExtValue());
-      })
+      .Case<IntegerAttr>(
+          [](IntegerAttr a) { return json(a.getValue().getSExtValue()); })
       .Case<FloatAttr>([](FloatAttr a) { return json(a.getValueAsDouble()); })
       .Case<ArrayAttr>([](ArrayAttr a) {
         json list = json::array();
@@ -96,7 +95,8 @@ json getPlanSections(mlir::ModuleOp program) {
   for (auto input : program.getOps<dist::InputOp>())
     plan["inputs"][input.getName().str()] = attrToJson(input.getDescription());
   if (auto batch = dist::getOnly<dist::BatchOp>(program))
-    plan["batch"] = {{"global", batch.getGlobal()}, {"micro", batch.getMicro()}};
+    plan["batch"] = {{"global", batch.getGlobal()},
+                     {"micro", batch.getMicro()}};
   if (auto seed = dist::getOnly<dist::SeedOp>(program))
     plan["seed"] = seed.getValue();
   return plan;

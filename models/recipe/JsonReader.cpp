@@ -126,10 +126,10 @@ bool JsonReader::flag() const {
 }
 
 int64_t JsonReader::integer(int64_t low) const {
-  bool fits = value->is_number_integer() &&
-              !(value->is_number_unsigned() &&
-                value->get<uint64_t>() >
-                    uint64_t(std::numeric_limits<int64_t>::max()));
+  bool fits =
+      value->is_number_integer() &&
+      !(value->is_number_unsigned() &&
+        value->get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
   int64_t result = fits ? value->get<int64_t>() : low;
   if (!fits || result < low) {
     fail("expected a whole number" +

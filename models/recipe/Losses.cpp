@@ -51,7 +51,8 @@ private:
 };
 
 Value LossBuilder::splat(OpBuilder &b, Type like, double value) {
-  auto type = RankedTensorType::get({}, cast<RankedTensorType>(like).getElementType());
+  auto type =
+      RankedTensorType::get({}, cast<RankedTensorType>(like).getElementType());
   Attribute element =
       isa<FloatType>(type.getElementType())
           ? TypedAttr(b.getFloatAttr(type.getElementType(), value))
@@ -63,7 +64,8 @@ Value LossBuilder::splat(OpBuilder &b, Type like, double value) {
 Value LossBuilder::sum(OpBuilder &b, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (!type.getElementType().isF32())
-    value = nn::CastOp::create(b, loc, nn::withElementType(type, b.getF32Type()), value);
+    value = nn::CastOp::create(
+        b, loc, nn::withElementType(type, b.getF32Type()), value);
   SmallVector<int64_t> axes(type.getRank());
   std::iota(axes.begin(), axes.end(), 0);
   if (axes.empty())
@@ -75,7 +77,8 @@ OpBuilder LossBuilder::startDenominator(TypeRange inputs,
                                         ArrayRef<StringRef> names) {
   OpBuilder b(module.getContext());
   b.setInsertionPointToEnd(&module.getBody().front());
-  auto type = b.getFunctionType(inputs, RankedTensorType::get({}, b.getF32Type()));
+  auto type =
+      b.getFunctionType(inputs, RankedTensorType::get({}, b.getF32Type()));
   denominator = func::FuncOp::create(b, loc, loss.name + ".denominator", type);
   for (auto [i, name] : llvm::enumerate(names))
     denominator.setArgAttr(i, nn::kNameAttr, b.getStringAttr(name));
@@ -84,8 +87,9 @@ OpBuilder LossBuilder::startDenominator(TypeRange inputs,
 
 void LossBuilder::countElements(Type type) {
   OpBuilder b = startDenominator({}, {});
-  func::ReturnOp::create(b, loc,
-                         dist::buildElementCount(b, loc, nn::getNumElements(nn::getShape(type))));
+  func::ReturnOp::create(
+      b, loc,
+      dist::buildElementCount(b, loc, nn::getNumElements(nn::getShape(type))));
 }
 
 Value LossBuilder::crossEntropy(Value logits) {
@@ -128,13 +132,15 @@ Value LossBuilder::diagonal(Type type, double onDiagonal, double elsewhere) {
   OpBuilder inner = OpBuilder::atBlockBegin(&body);
   Type index = inner.getIndexType();
   Value i = body.addArgument(index, loc), j = body.addArgument(index, loc);
-  Value same = arith::CmpIOp::create(inner, loc, arith::CmpIPredicate::eq, i, j);
+  Value same =
+      arith::CmpIOp::create(inner, loc, arith::CmpIPredicate::eq, i, j);
   auto constant = [&](double value) {
     Type element = cast<RankedTensorType>(type).getElementType();
-    return arith::ConstantOp::create(inner, loc, inner.getFloatAttr(element, value));
+    return arith::ConstantOp::create(inner, loc,
+                                     inner.getFloatAttr(element, value));
   };
-  Value element = arith::SelectOp::create(inner, loc, same, constant(onDiagonal),
-                                          constant(elsewhere));
+  Value element = arith::SelectOp::create(
+      inner, loc, same, constant(onDiagonal), constant(elsewhere));
   nn::YieldOp::create(inner, loc, element);
   return op.getResult();
 }
@@ -162,18 +168,21 @@ Value LossBuilder::contrastive(Value logits) {
   func::ReturnOp::create(b, loc, dist::buildElementCount(b, loc, shape[0]));
   if (loss.kind == LossKind::SigmoidContrastive) {
     // -log sigmoid(z x) = softplus(-z x) with z = 1 on the diagonal, else -1.
-    Value turned = nn::MulOp::create(builder, loc, logits, diagonal(type, -1, 1));
+    Value turned =
+        nn::MulOp::create(builder, loc, logits, diagonal(type, -1, 1));
     return sum(builder, nn::SoftplusOp::create(builder, loc, turned));
   }
   Value labels = rowNumbers(shape[0]);
-  Value columns = nn::TransposeOp::create(builder, loc, logits,
-                                          ArrayRef<int64_t>{1, 0});
+  Value columns =
+      nn::TransposeOp::create(builder, loc, logits, ArrayRef<int64_t>{1, 0});
   // No label can be the ignored one.
   Value byRow = nn::CrossEntropyOp::create(builder, loc, logits, labels, -100);
-  Value byColumn = nn::CrossEntropyOp::create(builder, loc, columns, labels, -100);
+  Value byColumn =
+      nn::CrossEntropyOp::create(builder, loc, columns, labels, -100);
   Value both = nn::AddOp::create(builder, loc, sum(builder, byRow),
                                  sum(builder, byColumn));
-  return nn::MulOp::create(builder, loc, both, splat(builder, both.getType(), 0.5));
+  return nn::MulOp::create(builder, loc, both,
+                           splat(builder, both.getType(), 0.5));
 }
 
 /// The graph's own loss; the modules phase splits it.
@@ -184,7 +193,8 @@ Value LossBuilder::graphOutput(Value output) {
     return {};
   }
   if (!type.getElementType().isF32())
-    output = nn::CastOp::create(builder, loc, nn::withElementType(type, builder.getF32Type()), output);
+    output = nn::CastOp::create(
+        builder, loc, nn::withElementType(type, builder.getF32Type()), output);
   if (type.getRank() != 0)
     output = nn::ReshapeOp::create(
         builder, loc, RankedTensorType::get({}, builder.getF32Type()), output);
@@ -194,9 +204,9 @@ Value LossBuilder::graphOutput(Value output) {
 LogicalResult LossBuilder::build() {
   auto result = dist::ModuleOp::findResult(forward, loss.value.tensor);
   if (!result) {
-    auto error = emitError(loc) << "module '" << module.getSymName()
-                                << "' has no output '" << loss.value.tensor
-                                << "'; its outputs are";
+    auto error = emitError(loc)
+                 << "module '" << module.getSymName() << "' has no output '"
+                 << loss.value.tensor << "'; its outputs are";
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
       error << (i ? ", " : " ") << dist::ModuleOp::getResultName(forward, i);
     return error;
@@ -226,8 +236,9 @@ LogicalResult LossBuilder::build() {
   std::string name = "loss." + loss.name;
   addOutput(forward, numerator, name);
   OpBuilder top = OpBuilder::atBlockEnd(module->getBlock());
-  auto symbol = denominator ? FlatSymbolRefAttr::get(denominator.getSymNameAttr())
-                            : FlatSymbolRefAttr();
+  auto symbol = denominator
+                    ? FlatSymbolRefAttr::get(denominator.getSymNameAttr())
+                    : FlatSymbolRefAttr();
   dist::LossOp::create(top, loc, top.getStringAttr(loss.name),
                        FlatSymbolRefAttr::get(module.getSymNameAttr()),
                        top.getStringAttr(name), symbol,
@@ -264,8 +275,8 @@ Value getOrAddInput(Location location, dist::ModuleOp module, StringRef name,
   }
   Builder b(module.getContext());
   unsigned index = forward.getNumArguments();
-  auto attributes = b.getDictionaryAttr(
-      b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)));
+  auto attributes =
+      b.getDictionaryAttr(b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)));
   if (failed(forward.insertArgument(index, type, attributes, location)))
     return {};
   return forward.getArgument(index);
@@ -273,8 +284,8 @@ Value getOrAddInput(Location location, dist::ModuleOp module, StringRef name,
 
 void addOutput(func::FuncOp forward, Value value, StringRef name) {
   Builder b(forward.getContext());
-  auto attributes = b.getDictionaryAttr(
-      b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)));
+  auto attributes =
+      b.getDictionaryAttr(b.getNamedAttr(nn::kNameAttr, b.getStringAttr(name)));
   (void)forward.insertResult(forward.getNumResults(), value.getType(),
                              attributes);
   Operation *terminator = forward.getBody().front().getTerminator();

@@ -25,7 +25,8 @@ namespace {
 class ProgramBuilder {
 public:
   ProgramBuilder(MLIRContext &context, const Recipe &recipe)
-      : context(context), recipe(recipe), program(mlir::ModuleOp::create(at(""))),
+      : context(context), recipe(recipe),
+        program(mlir::ModuleOp::create(at(""))),
         builder(OpBuilder::atBlockEnd(program->getBody())) {}
 
   OwningOpRef<mlir::ModuleOp> build();
@@ -82,7 +83,8 @@ std::vector<std::pair<std::string, DimBinding>>
 ProgramBuilder::dimsOf(const ModuleEntry &entry) const {
   auto result = entry.dims;
   for (auto &dim : recipe.dims)
-    if (llvm::none_of(result, [&](auto &own) { return own.first == dim.first; }))
+    if (llvm::none_of(result,
+                      [&](auto &own) { return own.first == dim.first; }))
       result.push_back(dim);
   return result;
 }
@@ -106,7 +108,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
       options.dims[dim] = *number;
       continue;
     }
-    auto [symbol, isNew] = symbols.try_emplace(std::get<std::string>(value), dim);
+    auto [symbol, isNew] =
+        symbols.try_emplace(std::get<std::string>(value), dim);
     if (!isNew)
       options.rename[dim] = symbol->second;
   }
@@ -151,7 +154,8 @@ LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
   func::FuncOp forward = module.getForward();
   for (Type type : forward.getResultTypes()) {
     nn::Shape shape = nn::getShape(type);
-    auto symbols = shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
+    auto symbols =
+        shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
     if (symbols.empty())
       continue;
     module.setItem(module.lookupSymbol<nn::DimOp>(symbols[0]).getItem());
@@ -171,7 +175,8 @@ LogicalResult ProgramBuilder::freeze(const ModuleEntry &entry,
       parameter.setTrainable(false);
     }
     if (!found)
-      return emitError(at("modules." + entry.name + ".freeze[" + Twine(i) + "]"))
+      return emitError(
+                 at("modules." + entry.name + ".freeze[" + Twine(i) + "]"))
              << "no parameter of '" << entry.onnx << "' matches '" << pattern
              << "'";
   }
@@ -213,7 +218,8 @@ LogicalResult ProgramBuilder::initialise(const ModuleEntry &entry,
 LogicalResult ProgramBuilder::connect(const ConnectionEntry &entry) {
   Location loc =
       at("connections." + entry.input.module + "." + entry.input.tensor);
-  dist::ModuleOp source = get(entry.output.module), target = get(entry.input.module);
+  dist::ModuleOp source = get(entry.output.module),
+                 target = get(entry.input.module);
   func::FuncOp from = source.getForward(), to = target.getForward();
   auto input = dist::ModuleOp::findArgument(to, entry.input.tensor);
   if (!input)
@@ -234,7 +240,8 @@ LogicalResult ProgramBuilder::connect(const ConnectionEntry &entry) {
         return nn::DimExpr::symbol(
             getSymbolOf(source, *dim.getItem(), *dim.getMax(), symbol));
       });
-    auto picked = buildGather(loc, source, entry.output.tensor, entry.gather, rows);
+    auto picked =
+        buildGather(loc, source, entry.output.tensor, entry.gather, rows);
     if (failed(picked))
       return failure();
     name = *picked;
@@ -265,8 +272,9 @@ LogicalResult ProgramBuilder::optimizer() {
   auto n = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
   dist::OptimizerOp::create(
       builder, at("optimizer"),
-      dist::OptimizerKindAttr::get(&context, o.sgd ? dist::OptimizerKind::sgd
-                                                   : dist::OptimizerKind::adamw),
+      dist::OptimizerKindAttr::get(&context, o.sgd
+                                                 ? dist::OptimizerKind::sgd
+                                                 : dist::OptimizerKind::adamw),
       f(o.lr), f(o.beta1), f(o.beta2), f(o.eps), f(o.momentum),
       f(o.weightDecay), f(o.clip), n(o.warmup),
       dist::ScheduleKindAttr::get(&context,
@@ -343,15 +351,19 @@ LogicalResult ProgramBuilder::checkInputs() {
     for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
       std::string plain = dist::ModuleOp::getArgumentName(forward, i).str();
       std::string full = (module.getSymName() + "." + plain).str();
-      bool connected = llvm::any_of(program->getOps<dist::EdgeOp>(), [&](auto edge) {
-        return edge.getTarget() == module.getSymName() && edge.getInput() == plain;
-      });
-      bool described = recipe.inputs.is_object() &&
-                       (recipe.inputs.contains(full) || recipe.inputs.contains(plain));
+      bool connected =
+          llvm::any_of(program->getOps<dist::EdgeOp>(), [&](auto edge) {
+            return edge.getTarget() == module.getSymName() &&
+                   edge.getInput() == plain;
+          });
+      bool described =
+          recipe.inputs.is_object() &&
+          (recipe.inputs.contains(full) || recipe.inputs.contains(plain));
       if (!connected && !described)
         return emitError(at("inputs"))
                << "module '" << module.getSymName() << "' takes '" << plain
-               << "', which is neither connected nor described; expected the key '"
+               << "', which is neither connected nor described; expected the "
+                  "key '"
                << full << "'";
     }
   }
@@ -371,9 +383,9 @@ void ProgramBuilder::setRoles() {
       receives |= edge.getTarget() == entry.name;
       sends |= edge.getSource() == entry.name;
     }
-    bool computesLoss = llvm::any_of(program->getOps<dist::LossOp>(), [&](auto loss) {
-      return loss.getModule() == entry.name;
-    });
+    bool computesLoss =
+        llvm::any_of(program->getOps<dist::LossOp>(),
+                     [&](auto loss) { return loss.getModule() == entry.name; });
     if (sends && !receives && !computesLoss)
       module.setRole(dist::Role::encoder);
     else if (receives && !sends && recipe.modules.size() > 2)
@@ -398,8 +410,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
     if (failed(tie(alias, parameter)))
       return {};
   for (auto [i, loss] : llvm::enumerate(recipe.losses))
-    if (failed(buildLoss(at("losses[" + Twine(i) + "]"),
-                         get(loss.value.module), loss)))
+    if (failed(buildLoss(at("losses[" + Twine(i) + "]"), get(loss.value.module),
+                         loss)))
       return {};
   if (failed(optimizer()) || failed(data()) || failed(checkInputs()))
     return {};

@@ -4,8 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/recipe/Recipe.h"
-#include "models/recipe/JsonReader.h"
+#include "models/recipe/RecipeParser.h"
 
 #include "runtime/Error.h"
 #include "runtime/data/Config.h"
@@ -27,7 +26,8 @@ namespace {
 const StringRef kTopKeys[] = {
     "modules", "connections", "items",      "dims",  "inputs", "tie",
     "losses",  "optimizer",   "batch_norm", "batch", "data",   "seed"};
-const StringRef kModuleKeys[] = {"onnx", "role", "freeze", "init", "dims", "split"};
+const StringRef kModuleKeys[] = {"onnx", "role", "freeze",
+                                 "init", "dims", "split"};
 const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
@@ -44,71 +44,43 @@ const StringRef kContrastiveKeys[] = {"name", "kind", "weight", "over",
 const StringRef kGraphOutputKeys[] = {"name", "kind", "weight", "over",
                                       "output"};
 const StringRef kOptimizerKinds[] = {"adamw", "sgd"};
-const StringRef kAdamKeys[] = {"kind",     "lr",     "betas",      "eps",
-                               "weight_decay", "no_decay", "clip", "warmup",
-                               "schedule", "steps",  "decay_from", "final"};
-const StringRef kSgdKeys[] = {"kind",     "lr",       "momentum",
-                              "weight_decay", "no_decay", "clip",
-                              "warmup",   "schedule", "steps",
-                              "decay_from", "final"};
+const StringRef kAdamKeys[] = {
+    "kind", "lr",     "betas",    "eps",   "weight_decay", "no_decay",
+    "clip", "warmup", "schedule", "steps", "decay_from",   "final"};
+const StringRef kSgdKeys[] = {
+    "kind",   "lr",       "momentum", "weight_decay", "no_decay", "clip",
+    "warmup", "schedule", "steps",    "decay_from",   "final"};
 const StringRef kSchedules[] = {"constant", "linear", "cosine"};
 const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
                             "head"};
 
 /// torch.nn.init's names, with numbers in parentheses where a rule takes some.
-const StringRef kRules[] = {"zeros",          "ones",           "constant",
-                            "normal",         "uniform",        "trunc_normal",
-                            "kaiming_uniform", "kaiming_normal", "xavier_uniform",
-                            "xavier_normal"};
+const StringRef kRules[] = {
+    "zeros",          "ones",         "constant",        "normal",
+    "uniform",        "trunc_normal", "kaiming_uniform", "kaiming_normal",
+    "xavier_uniform", "xavier_normal"};
 
-/// Names become IR symbols and C identifiers, and a dot separates them from what they hold.
+} // namespace
+
 bool isName(StringRef name) {
-  return !name.empty() && !isDigit(name[0]) && all_of(name, [](char c) {
-    return isAlnum(c) || c == '_';
-  });
+  return !name.empty() && !isDigit(name[0]) &&
+         all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
 }
 
-class RecipeParser {
-public:
-  RecipeParser(JsonReader top, Recipe &recipe) : top(top), recipe(recipe) {}
-
-  void parse() {
-    top.keys(kTopKeys);
-    if (!top.ok())
-      return;
-    items();
-    modules();
-    dims();
-    connections();
-    ties();
-    losses();
-    if (top.has("optimizer"))
-      optimizer(top.at("optimizer"), recipe.optimizer);
-    rest();
-  }
-
-  static void optimizer(JsonReader reader, OptimizerEntry &entry);
-  static LossEntry loss(JsonReader reader, const Recipe *recipe);
-
-private:
-  void items();
-  void modules();
-  void dims();
-  void connections();
-  void ties();
-  void losses();
-  void rest();
-
-  ModuleEntry module(const std::string &name, JsonReader reader);
-  DimBinding binding(JsonReader reader);
-  static TensorName tensor(JsonReader reader, StringRef name,
-                           const Recipe *recipe);
-  static void pattern(JsonReader reader, StringRef pattern);
-  static void rule(JsonReader reader);
-
-  JsonReader top;
-  Recipe &recipe;
-};
+void RecipeParser::parse() {
+  top.keys(kTopKeys);
+  if (!top.ok())
+    return;
+  items();
+  modules();
+  dims();
+  connections();
+  ties();
+  losses();
+  if (top.has("optimizer"))
+    optimizer(top.at("optimizer"), recipe.optimizer);
+  rest();
+}
 
 void RecipeParser::items() {
   if (!top.has("items"))
@@ -127,8 +99,8 @@ void RecipeParser::items() {
 void RecipeParser::pattern(JsonReader reader, StringRef pattern) {
   auto glob = GlobPattern::create(pattern);
   if (!glob)
-    reader.fail("'" + pattern + "' is no pattern: " +
-                toString(glob.takeError()));
+    reader.fail("'" + pattern +
+                "' is no pattern: " + toString(glob.takeError()));
 }
 
 void RecipeParser::rule(JsonReader reader) {
@@ -138,7 +110,8 @@ void RecipeParser::rule(JsonReader reader) {
     return;
   if (!is_contained(kRules, name.trim()))
     return reader.fail("'" + name + "' is no rule; expected one of " +
-                       join(ArrayRef<StringRef>(kRules), ", ") + didYouMean(name, kRules));
+                       join(ArrayRef<StringRef>(kRules), ", ") +
+                       didYouMean(name, kRules));
   if (!StringRef(text).contains('('))
     return;
   if (!arguments.consume_back(")"))
@@ -164,8 +137,9 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
     reader.at("split").choice(kSplits);
     entry.split = true;
     if (reader.has("role"))
-      reader.at("role").fail("a module with \"split\" has no role; those of the "
-                             "modules found in it follow from their place");
+      reader.at("role").fail(
+          "a module with \"split\" has no role; those of the "
+          "modules found in it follow from their place");
   }
   if (reader.has("freeze"))
     for (JsonReader element : reader.at("freeze").list()) {
@@ -223,7 +197,8 @@ void RecipeParser::dims() {
     auto *entry = find_if(recipe.modules, [&, prefix = prefix](auto &m) {
                     return m.name == prefix;
                   }).operator->();
-    bool ofModule = !rest.empty() && entry != recipe.modules.data() + recipe.modules.size();
+    bool ofModule =
+        !rest.empty() && entry != recipe.modules.data() + recipe.modules.size();
     if (ofModule)
       entry->dims.emplace_back(rest.str(), value);
     else
@@ -288,13 +263,15 @@ LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
   switch (entry.kind) {
   case LossKind::CrossEntropy:
     reader.keys(kCrossEntropyKeys);
-    entry.target = reader.has("labels") ? reader.at("labels").string() : "labels";
+    entry.target =
+        reader.has("labels") ? reader.at("labels").string() : "labels";
     if (reader.has("ignore_index"))
       entry.ignoreIndex = reader.at("ignore_index").integer();
     break;
   case LossKind::Mse:
     reader.keys(kMseKeys);
-    entry.target = reader.has("target") ? reader.at("target").string() : "target";
+    entry.target =
+        reader.has("target") ? reader.at("target").string() : "target";
     value = "output";
     break;
   case LossKind::ClipContrastive:
@@ -333,7 +310,8 @@ void RecipeParser::losses() {
 void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   if (!reader.raw().is_object())
     return reader.fail("expected an object");
-  entry.sgd = reader.has("kind") && reader.at("kind").choice(kOptimizerKinds) == 1;
+  entry.sgd =
+      reader.has("kind") && reader.at("kind").choice(kOptimizerKinds) == 1;
   reader.keys(entry.sgd ? ArrayRef<StringRef>(kSgdKeys) : kAdamKeys);
   auto number = [&](StringRef key, double &field, double high) {
     if (reader.has(key))
@@ -387,6 +365,8 @@ void RecipeParser::rest() {
   if (top.has("seed"))
     recipe.seed = top.at("seed").integer(0);
 }
+
+namespace {
 
 /// `data` and `inputs` belong to the runtime: its own reader checks them, so
 /// that what compiles also runs.
@@ -465,68 +445,6 @@ std::vector<std::string> getRecipeKeys() {
   sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
-}
-
-Expected<LossEntry> parseLossOption(StringRef text, StringRef module) {
-  SmallVector<StringRef> parts;
-  text.split(parts, ':');
-  OrderedJson json = {{"kind", parts[0].str()}};
-  bool logits = parts[0] != "mse" && parts[0] != "graph_output";
-  if (parts.size() > 1)
-    json[logits ? "logits" : "output"] = (module + "." + parts[1]).str();
-  if (parts.size() > 2)
-    json[parts[0] == "mse" ? "target" : "labels"] = parts[2].str();
-  std::string error;
-  LossEntry entry =
-      RecipeParser::loss(JsonReader(&json, "--loss", &error), nullptr);
-  if (error.empty() && parts.size() > 3)
-    error = "--loss: expected kind:output or kind:output:target";
-  if (!error.empty())
-    return createStringError(error);
-  return entry;
-}
-
-Expected<OptimizerEntry> parseOptimizerOption(StringRef text) {
-  auto [kind, settings] = text.split(':');
-  OrderedJson json = {{"kind", kind.str()}};
-  SmallVector<StringRef> parts;
-  settings.split(parts, ',', -1, false);
-  for (StringRef part : parts) {
-    auto [key, value] = part.split('=');
-    double number;
-    int64_t integer;
-    if (!value.getAsInteger(10, integer))
-      json[key.str()] = integer;
-    else if (!value.getAsDouble(number))
-      json[key.str()] = number;
-    else
-      json[key.str()] = value.str();
-  }
-  OptimizerEntry entry;
-  std::string error;
-  RecipeParser::optimizer(JsonReader(&json, "--optimizer", &error), entry);
-  if (!error.empty())
-    return createStringError(error);
-  return entry;
-}
-
-Expected<std::vector<std::pair<std::string, DimBinding>>>
-parseDimsOption(StringRef text) {
-  std::vector<std::pair<std::string, DimBinding>> dims;
-  SmallVector<StringRef> parts;
-  text.split(parts, ',', -1, false);
-  for (StringRef part : parts) {
-    auto [name, value] = part.split('=');
-    int64_t number;
-    if (!value.getAsInteger(10, number) && number >= 1)
-      dims.emplace_back(name.trim().str(), number);
-    else if (isName(value))
-      dims.emplace_back(name.trim().str(), value.str());
-    else
-      return createStringError("--dims: expected name=number or name=item, not '" +
-                               part + "'");
-  }
-  return dims;
 }
 
 } // namespace dt::models

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/modules/ItemAxes.h"
+#include "passes/modules/ItemRules.h"
 
 using namespace mlir;
 
@@ -15,28 +15,17 @@ namespace dt::modules {
 
 namespace {
 
-using States = ArrayRef<ItemState>;
 constexpr auto kInvariant = ItemState::Invariant;
 constexpr auto kPerItem = ItemState::PerItem;
 constexpr auto kSum = ItemState::Sum;
-
-int64_t rankOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getRank();
-}
-
-bool allAre(States states, ItemState::Kind kind) {
-  return llvm::all_of(states, [&](const ItemState &s) { return s.is(kind); });
-}
-bool anyIs(States states, ItemState::Kind kind) {
-  return llvm::any_of(states, [&](const ItemState &s) { return s.is(kind); });
-}
 
 ItemState sameItem(ItemState state, int64_t axis) {
   state.axis = axis;
   return state;
 }
 
-/// Values that broadcast against one another: item axes must meet.
+} // namespace
+
 ItemState aligned(Operation *op, States operands) {
   int64_t rank = rankOf(op->getResult(0));
   std::optional<ItemState> result;
@@ -45,11 +34,12 @@ ItemState aligned(Operation *op, States operands) {
     if (state.is(kInvariant))
       continue;
     if (!state.is(kPerItem))
-      return ItemState::coupled(
-          op, "combines a sum over items with other values");
+      return ItemState::coupled(op,
+                                "combines a sum over items with other values");
     ItemState moved = sameItem(state, state.axis + rank - rankOf(operand));
     if (result && result->axis != moved.axis)
-      return ItemState::coupled(op, "combines every item with every other", true);
+      return ItemState::coupled(op, "combines every item with every other",
+                                true);
     if (result && result->major != moved.major)
       return ItemState::coupled(op, "combines items in different orders");
     index &= state.declaredIndex;
@@ -62,6 +52,8 @@ ItemState aligned(Operation *op, States operands) {
   result->leadsWithOwnNumber &= isa<nn::CastOp>(op);
   return *result;
 }
+
+namespace {
 
 /// Elementwise ops: linear ones keep a sum over items a sum.
 ItemState elementwise(Operation *op, States operands) {
@@ -107,8 +99,10 @@ ItemState reshape(nn::ReshapeOp op, const ItemState &state,
     return ItemState::coupled(op, "changes the order of items");
   ItemState result = sameItem(state, axes[0]);
   result.major = *major;
-  nn::Shape from = nn::getShape(op.getInput()), to = nn::getShape(op.getResult());
-  result.leadsWithOwnNumber &= !from.empty() && !to.empty() && from.back() == to.back();
+  nn::Shape from = nn::getShape(op.getInput()),
+            to = nn::getShape(op.getResult());
+  result.leadsWithOwnNumber &=
+      !from.empty() && !to.empty() && from.back() == to.back();
   return result;
 }
 
@@ -116,8 +110,9 @@ ItemState broadcast(nn::BroadcastOp op, const ItemState &state,
                     const ItemAnalysis &analysis) {
   SmallVector<int64_t> axes = analysis.getItemAxes(op.getType());
   if (state.is(kSum))
-    return axes.empty() ? state
-                        : ItemState::coupled(op, "gives every item a sum over items");
+    return axes.empty()
+               ? state
+               : ItemState::coupled(op, "gives every item a sum over items");
   if (axes.size() > 1)
     return ItemState::coupled(op, "repeats every item for every other", true);
   if (state.is(kPerItem))
@@ -129,8 +124,8 @@ ItemState transpose(nn::TransposeOp op, const ItemState &state) {
   if (!state.is(kPerItem))
     return state;
   ItemState result = state;
-  result.axis = llvm::find(op.getPermutation(), state.axis) -
-                op.getPermutation().begin();
+  result.axis =
+      llvm::find(op.getPermutation(), state.axis) - op.getPermutation().begin();
   result.leadsWithOwnNumber = false;
   return result;
 }
@@ -138,7 +133,8 @@ ItemState transpose(nn::TransposeOp op, const ItemState &state) {
 ItemState slice(nn::SliceOp op, const ItemState &state) {
   if (!state.is(kPerItem))
     return state;
-  nn::Shape from = nn::getShape(op.getInput()), to = nn::getShape(op.getResult());
+  nn::Shape from = nn::getShape(op.getInput()),
+            to = nn::getShape(op.getResult());
   if (from[state.axis] != to[state.axis] || op.getSteps()[state.axis] != 1)
     return ItemState::coupled(op, "takes some of the items");
   ItemState result = state;
@@ -148,8 +144,9 @@ ItemState slice(nn::SliceOp op, const ItemState &state) {
 
 ItemState pad(nn::PadOp op, const ItemState &state) {
   if (state.is(kSum))
-    return op.getValue().isZero() ? state
-                                  : ItemState::coupled(op, "pads a sum over items");
+    return op.getValue().isZero()
+               ? state
+               : ItemState::coupled(op, "pads a sum over items");
   if (!state.is(kPerItem))
     return state;
   if (nn::getShape(op.getInput())[state.axis] !=
@@ -184,7 +181,8 @@ ItemState concat(nn::ConcatOp op, States operands) {
   return result;
 }
 
-ItemState reduce(nn::ReduceOp op, const ItemState &state, bool localStatistics) {
+ItemState reduce(nn::ReduceOp op, const ItemState &state,
+                 bool localStatistics) {
   bool linear = op.getKind() == nn::ReduceKind::sum ||
                 op.getKind() == nn::ReduceKind::mean;
   if (!state.is(kPerItem)) {
@@ -196,8 +194,10 @@ ItemState reduce(nn::ReduceOp op, const ItemState &state, bool localStatistics) 
   if (!llvm::is_contained(axes, state.axis)) {
     ItemState result = state;
     if (!op.getKeepdims())
-      result.axis -= llvm::count_if(axes, [&](int64_t a) { return a < state.axis; });
-    result.declaredIndex = result.isOwnNumber = result.leadsWithOwnNumber = false;
+      result.axis -=
+          llvm::count_if(axes, [&](int64_t a) { return a < state.axis; });
+    result.declaredIndex = result.isOwnNumber = result.leadsWithOwnNumber =
+        false;
     return result;
   }
   if (op.getKind() == nn::ReduceKind::sum)
@@ -207,21 +207,24 @@ ItemState reduce(nn::ReduceOp op, const ItemState &state, bool localStatistics) 
   if (statistics && localStatistics)
     return {};
   return ItemState::coupled(
-      op, statistics ? "takes a mean over all items (batch normalisation in "
-                       "training form? the recipe may say \"batch_norm\": \"local\")"
-                     : "combines all items");
+      op, statistics
+              ? "takes a mean over all items (batch normalisation in "
+                "training form? the recipe may say \"batch_norm\": \"local\")"
+              : "combines all items");
 }
 
 /// What a running count may go through on its way to be an index.
 bool keepsRunningCount(Operation *op) {
   bool integer = getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
-  return integer && isa<nn::ReshapeOp, nn::CastOp, nn::AddOp, nn::SubOp, nn::MulOp, nn::MaxOp,
-                        nn::MinOp, nn::WhereOp>(op);
+  return integer && isa<nn::ReshapeOp, nn::CastOp, nn::AddOp, nn::SubOp,
+                        nn::MulOp, nn::MaxOp, nn::MinOp, nn::WhereOp>(op);
 }
 
 ItemState alongAxis(Operation *op, const ItemState &state, int64_t axis) {
   if (!state.is(kPerItem))
-    return state.is(kSum) ? ItemState::coupled(op, "is not linear in a sum over items") : state;
+    return state.is(kSum)
+               ? ItemState::coupled(op, "is not linear in a sum over items")
+               : state;
   if (state.axis == axis)
     return ItemState::coupled(op, "works along the axis of items");
   return state;
@@ -244,7 +247,9 @@ ItemState linear(nn::LinearOp op, States operands) {
     return ItemState::coupled(op, "has weights that depend on items", true);
   const ItemState &state = operands[0];
   if (state.is(kSum))
-    return op.getBias() ? ItemState::coupled(op, "adds a bias to a sum over items") : state;
+    return op.getBias()
+               ? ItemState::coupled(op, "adds a bias to a sum over items")
+               : state;
   return alongAxis(op, state, rankOf(op.getInput()) - 1);
 }
 
@@ -273,14 +278,16 @@ ItemState matmul(nn::MatmulOp op, States operands) {
     }
     int64_t place = fromRight > 1 ? fromRight : (i == 0 ? 1 : 0);
     if (axis && *axis != rank - 1 - place)
-      return ItemState::coupled(op, "compares every item with every other", true);
+      return ItemState::coupled(op, "compares every item with every other",
+                                true);
     axis = rank - 1 - place;
   }
   if (contracted == 0)
     return axis ? ItemState::perItem(*axis, major) : ItemState();
   if (contracted == given && !axis)
     return ItemState::sum();
-  return ItemState::coupled(op, "sums over items what other items are multiplied with", true);
+  return ItemState::coupled(
+      op, "sums over items what other items are multiplied with", true);
 }
 
 /// Item axis 0 of the data, weights without items.
@@ -322,114 +329,13 @@ ItemState norm(Operation *op, States operands, int64_t axes) {
                               : ItemState::coupled(op, "normalises over items");
 }
 
-/// Whether own numbers count the rows of `value` along `axis`, so that each picks from its item.
-bool walksOver(const ItemState &index, const ItemState &data, Value value, int64_t axis) {
-  return data.major == nn::DimExpr(1) && index.major == nn::DimExpr(1) &&
-         nn::getShape(value)[axis] == index.ownRange;
-}
-
-const char *kUndeclared = "picks among all items by positions that the recipe's "
-                          "`inputs` does not declare as an index";
-
-ItemState gather(nn::GatherOp op, States operands) {
-  const ItemState &data = operands[0], &index = operands[1];
-  int64_t axis = op.getAxis(), width = rankOf(op.getIndices());
-  if (data.is(kSum) || index.is(kSum))
-    return data.is(kSum) && index.is(kInvariant)
-               ? data
-               : ItemState::coupled(op, "is not linear in a sum over items");
-  bool picksItems = data.is(kPerItem) && data.axis == axis;
-  if (picksItems)
-    return index.declaredIndex || (index.isOwnNumber && walksOver(index, data, op.getInput(), axis)) ||
-                   (index.isRunningCount && data.major == nn::DimExpr(1))
-               ? ItemState::perItem(axis + index.axis, index.major)
-               : ItemState::coupled(op, kUndeclared);
-  if (data.is(kPerItem) && index.is(kPerItem))
-    return ItemState::coupled(op, "picks from every item for every other", true);
-  if (data.is(kPerItem))
-    return ItemState::perItem(data.axis < axis ? data.axis : data.axis + width - 1,
-                              data.major);
-  return index.is(kPerItem) ? ItemState::perItem(axis + index.axis, index.major)
-                            : ItemState();
-}
-
-ItemState gatherElements(nn::GatherElementsOp op, States operands) {
-  if (anyIs(operands, kSum))
-    return ItemState::coupled(op, "is not linear in a sum over items");
-  for (const ItemState &state : operands)
-    if (state.is(kPerItem) && state.axis == int64_t(op.getAxis()))
-      return ItemState::coupled(op, kUndeclared);
-  return aligned(op, operands);
-}
-
-ItemState gatherNd(nn::GatherNdOp op, States operands) {
-  const ItemState &data = operands[0], &index = operands[1];
-  if (anyIs(operands, kSum))
-    return ItemState::coupled(op, "is not linear in a sum over items");
-  int64_t batch = op.getBatchDims(), width = rankOf(op.getIndices());
-  auto tuple = nn::getShape(op.getIndices()).back().asConstant();
-  if (!tuple)
-    return ItemState::coupled(op, "has index tuples of unknown size");
-  if (!data.is(kPerItem))
-    return index.is(kPerItem) ? ItemState::perItem(index.axis, index.major)
-                              : ItemState();
-  if (data.axis < batch)
-    return index.is(kPerItem) && index.axis == data.axis
-               ? ItemState::perItem(data.axis, data.major)
-               : ItemState::coupled(op, kUndeclared);
-  if (data.axis < batch + *tuple) {
-    bool own = data.axis == batch && walksOver(index, data, op.getInput(), batch) &&
-               (index.leadsWithOwnNumber || (*tuple == 1 && index.isOwnNumber));
-    return own || (index.declaredIndex && *tuple == 1)
-               ? ItemState::perItem(index.axis, index.major)
-               : ItemState::coupled(op, kUndeclared);
-  }
-  if (index.is(kPerItem))
-    return ItemState::coupled(op, "picks from every item for every other", true);
-  return ItemState::perItem(data.axis - *tuple + width - 1 - batch + batch,
-                            data.major);
-}
-
-ItemState scatterNd(nn::ScatterNdOp op, States operands) {
-  const ItemState &data = operands[0], &index = operands[1], &updates = operands[2];
-  if (anyIs(operands, kSum))
-    return ItemState::coupled(op, "is not linear in a sum over items");
-  auto tuple = nn::getShape(op.getIndices()).back().asConstant();
-  if (!data.is(kPerItem) || !tuple)
-    return ItemState::coupled(op, "writes items into what belongs to none");
-  if (data.axis < *tuple) {
-    bool own = data.axis == 0 && walksOver(index, data, op.getInput(), 0) &&
-               (index.leadsWithOwnNumber || (*tuple == 1 && index.isOwnNumber));
-    return own || (index.declaredIndex && *tuple == 1)
-               ? ItemState::perItem(data.axis, data.major)
-               : ItemState::coupled(op, kUndeclared);
-  }
-  int64_t shift = rankOf(op.getIndices()) - 1 - *tuple;
-  if (!index.is(kInvariant) ||
-      (updates.is(kPerItem) && updates.axis != data.axis + shift))
-    return ItemState::coupled(op, kUndeclared);
-  return ItemState::perItem(data.axis, data.major);
-}
-
-ItemState crossEntropy(nn::CrossEntropyOp op, States operands) {
-  for (const ItemState &state : operands)
-    if (state.is(kSum))
-      return ItemState::coupled(op, "is not linear in a sum over items");
-  if (operands[0].is(kPerItem) && operands[0].axis == rankOf(op.getLogits()) - 1)
-    return ItemState::coupled(op, "takes items as classes", true);
-  if (operands[0].is(kPerItem) && operands[1].is(kPerItem) &&
-      operands[0].axis != operands[1].axis)
-    return ItemState::coupled(op, "combines every item with every other", true);
-  ItemState result = operands[0].is(kPerItem) ? operands[0] : operands[1];
-  result.declaredIndex = result.isOwnNumber = result.leadsWithOwnNumber = false;
-  return result;
-}
-
 ItemState transfer(Operation *op, States s, const ItemAnalysis &analysis) {
   return TypeSwitch<Operation *, ItemState>(op)
-      .Case<nn::GenerateOp>([&](auto o) { return transferGenerate(o, analysis); })
+      .Case<nn::GenerateOp>(
+          [&](auto o) { return transferGenerate(o, analysis); })
       .Case<nn::ReshapeOp>([&](auto o) { return reshape(o, s[0], analysis); })
-      .Case<nn::BroadcastOp>([&](auto o) { return broadcast(o, s[0], analysis); })
+      .Case<nn::BroadcastOp>(
+          [&](auto o) { return broadcast(o, s[0], analysis); })
       .Case<nn::TransposeOp>([&](auto o) { return transpose(o, s[0]); })
       .Case<nn::SliceOp>([&](auto o) { return slice(o, s[0]); })
       .Case<nn::PadOp>([&](auto o) { return pad(o, s[0]); })
@@ -442,7 +348,8 @@ ItemState transfer(Operation *op, States s, const ItemAnalysis &analysis) {
           [&](auto o) { return alongAxis(o, s[0], o.getAxis()); })
       .Case<nn::ArgMaxOp>([&](auto o) {
         ItemState state = alongAxis(o, s[0], o.getAxis());
-        if (state.is(kPerItem) && !o.getKeepdims() && state.axis > int64_t(o.getAxis()))
+        if (state.is(kPerItem) && !o.getKeepdims() &&
+            state.axis > int64_t(o.getAxis()))
           --state.axis;
         return state;
       })
@@ -480,10 +387,13 @@ SmallVector<ItemState> transferItems(Operation *op, States operands,
     llvm::fill(results, *coupled);
     return results;
   }
-  auto *count = llvm::find_if(operands, [](const ItemState &s) { return s.isRunningCount; });
+  auto *count = llvm::find_if(
+      operands, [](const ItemState &s) { return s.isRunningCount; });
   bool counts = count != operands.end();
-  if (counts && !keepsRunningCount(op) && !(isa<nn::GatherOp>(op) && count == &operands[1])) {
-    llvm::fill(results, ItemState::coupled(count->culprit, "works along the axis of items"));
+  if (counts && !keepsRunningCount(op) &&
+      !(isa<nn::GatherOp>(op) && count == &operands[1])) {
+    llvm::fill(results, ItemState::coupled(count->culprit,
+                                           "works along the axis of items"));
     return results;
   }
   ItemState state = transfer(op, operands, analysis);

@@ -1,5 +1,4 @@
-//===- LocalizeIndexed.cpp - Ops that must know their block -------*- C++
-//-*-===//
+//===- LocalizeIndexed.cpp - Ops that must know their block -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -115,6 +114,21 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
   }
 };
 
+/// 0 <= index < size.
+Value isWithin(Maker &m, Value index, int64_t size) {
+  Type element = getElementTypeOrSelf(index);
+  Value low = m.compare(nn::Compare::ge, index, m.integer(0, element));
+  Value high = m.compare(nn::Compare::lt, index, m.integer(size, element));
+  return m.make<nn::AndOp>(low, high);
+}
+
+/// The nearest index into this rank's block.
+Value clipToBlock(Maker &m, Value index, const FactorCut &cut) {
+  Type element = getElementTypeOrSelf(index);
+  Value low = m.make<nn::MaxOp>(index, m.integer(0, element));
+  return m.make<nn::MinOp>(low, m.integer(cut.chunk - 1, element));
+}
+
 /// gather_elements: as a lookup, but the op itself has no zeros to give.
 struct ElementsModel
     : LocalizeOpInterface::ExternalModel<ElementsModel, nn::GatherElementsOp> {
@@ -125,15 +139,9 @@ struct ElementsModel
     if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
       return {cloneLocal(builder, op, operands, types)->getResult(0)};
     Maker m(builder, op->getLoc());
-    Type element = getElementTypeOrSelf(operands[1]);
-    Value zero = m.integer(0, element);
     Value local = localIndices(m, operands[1], cut, cut.size().constant());
-    Value high =
-        m.compare(nn::Compare::lt, local, m.integer(cut.chunk, element));
-    Value inside =
-        m.make<nn::AndOp>(m.compare(nn::Compare::ge, local, zero), high);
-    Value clipped = m.make<nn::MaxOp>(local, zero);
-    clipped = m.make<nn::MinOp>(clipped, m.integer(cut.chunk - 1, element));
+    Value inside = isWithin(m, local, cut.chunk);
+    Value clipped = clipToBlock(m, local, cut);
     Value taken =
         cloneLocal(builder, op, {operands[0], clipped}, types)->getResult(0);
     return {m.select(inside, taken, m.number(0, getElementTypeOrSelf(taken)))};
@@ -148,18 +156,12 @@ struct LocalLabels {
   LocalLabels(Maker &m, Value labels, int64_t ignore, const FactorCut &cut,
               int64_t classes) {
     Type element = getElementTypeOrSelf(labels);
-    auto within = [&](Value v, int64_t size) {
-      Value low = m.compare(nn::Compare::ge, v, m.integer(0, element));
-      Value high = m.compare(nn::Compare::lt, v, m.integer(size, element));
-      return m.make<nn::AndOp>(low, high);
-    };
     Value counted =
         m.compare(nn::Compare::ne, labels, m.integer(ignore, element));
-    valid = m.make<nn::AndOp>(counted, within(labels, classes));
+    valid = m.make<nn::AndOp>(counted, isWithin(m, labels, classes));
     Value local = localIndices(m, labels, cut, std::nullopt);
-    inside = m.make<nn::AndOp>(valid, within(local, cut.chunk));
-    clipped = m.make<nn::MaxOp>(local, m.integer(0, element));
-    clipped = m.make<nn::MinOp>(clipped, m.integer(cut.chunk - 1, element));
+    inside = m.make<nn::AndOp>(valid, isWithin(m, local, cut.chunk));
+    clipped = clipToBlock(m, local, cut);
   }
 };
 
