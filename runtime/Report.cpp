@@ -6,13 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Report.h"
+#include "runtime/Cores.h"
 #include "runtime/Error.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <fstream>
-#include <sched.h>
 #include <unistd.h>
 
 namespace dt::rt {
@@ -57,11 +57,6 @@ int kindOf(const TaskRow &row) {
   }
 }
 constexpr int kinds = 4;
-
-int coresOfNode() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 std::string hostName() {
   char name[256] = {};
@@ -282,7 +277,7 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
     times[r].tail += exchange[r];
     waited -= exchange[r];
   }
-  int cores = oneNode ? coresOfNode() : 0;
+  int cores = oneNode ? usableCores() : 0;
   SimulatedStep step = simulate(times, cores);
   for (double moved : step.collectives)
     waited -= moved;

@@ -13,7 +13,7 @@ def ApplyPlan : Pass<"dist-apply-plan", "::mlir::ModuleOp"> {
   let summary = "Turn a plan file into attributes of modules";
   let description = [{
     Reads a plan (docs/plan.md) from a file, or from an option (`plan=llm:tp=2,dp=2;schedule=1f1b`), checks it against the program with one error that names the key, and writes what passes
-    obey (docs/parallel.md): one `dist.plan`, placements of modules, bounds of one part on `nn.dim`. Must come before modules are cut at contrastive heads: whether the batch is cut is known only then.
+    obey (docs/parallel.md): one `dist.plan`, placements of modules, bounds of one part on `nn.dim`. Modules that are found or cut in the phase *modules* must be there: a plan may name them.
   }];
   let options = [
     Option<"file", "file", "std::string", "\"\"", "plan file (JSON)">,

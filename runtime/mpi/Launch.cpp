@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/mpi/Launch.h"
+#include "runtime/Cores.h"
 #include "runtime/Error.h"
 #include "runtime/Status.h"
 
@@ -22,7 +23,6 @@
 #include <vector>
 
 #ifdef __linux__
-#include <sched.h>
 #include <sys/prctl.h>
 #endif
 
@@ -42,15 +42,6 @@ std::optional<int> numberOf(std::initializer_list<const char *> names) {
       return int(value);
   }
   return std::nullopt;
-}
-
-int usableCores() {
-#ifdef __linux__
-  cpu_set_t set;
-  if (!::sched_getaffinity(0, sizeof set, &set))
-    return CPU_COUNT(&set);
-#endif
-  return std::max(1, int(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 /// The path of a program in PATH; empty if there is none.
