@@ -159,7 +159,8 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
 
   pid_t parent = ::getpid();
   announceLauncher();
-  launcher = signalled = 0;
+  launcher = 0;
+  signalled = 0;
   auto interrupt = std::signal(SIGINT, passOn);
   auto terminate = std::signal(SIGTERM, passOn);
   pid_t child = ::fork();

@@ -7,7 +7,7 @@
 # end in one clear error, or train like one process and move the bytes that the
 # manifest says (layouts.py). A case depends on the seed and its number only.
 # ===-----------------------------------------------------------------------===
-"""fuzz_layouts.py --dt-opt PATH [--seed N] [--first N] [--count N] [--models REGEX] [--compile-only]"""
+"""fuzz_layouts.py --dt-opt PATH [--seed N] [--first N] [--count N] [--folder DIR] [--models REGEX] [--compile-only]"""
 
 import argparse
 import copy
@@ -35,9 +35,9 @@ MIXED = ("convnet_train",)  # has BatchNormalization in training form
 MOST_RANKS = 8
 
 
-def models():
-    folders = [f for f in [*MODELS.iterdir(), *(MODELS / "extra").iterdir()] if (f / "golden.safetensors").exists() and (f / "recipe.json").exists()]
-    return sorted(str(f.relative_to(MODELS)) for f in folders)
+def models(folder):
+    """Models below a folder that have what models/export's golden.py writes."""
+    return sorted(str(f.parent.relative_to(folder)) for f in folder.glob("**/recipe.json") if (f.parent / "golden.safetensors").exists())
 
 
 class Fuzzer(Runner):
@@ -153,7 +153,7 @@ def draw_plan(random_, names):
 def draw_freeze(random_, runner, model):
     from safetensors import safe_open
 
-    with safe_open(MODELS / model / "golden.safetensors", "np") as golden:
+    with safe_open(runner.models / model / "golden.safetensors", "np") as golden:
         parameters = sorted(k[5:] for k in golden.keys() if k.startswith("grad."))
     if not parameters:
         return []
@@ -243,15 +243,16 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--folder", type=pathlib.Path, default=MODELS, help="where the models are (each with recipe.json and golden.safetensors)")
     parser.add_argument("--models", default="", help="those whose name matches")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after this time")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
     arguments = parser.parse_args()
-    choices = [m for m in models() if re.search(arguments.models, m)]
+    choices = [m for m in models(arguments.folder) if re.search(arguments.models, m)]
     work = arguments.work or pathlib.Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    runner, begin, tried, failed, refused = Fuzzer(arguments.dt_opt, MODELS, work), time.time(), 0, 0, 0
+    runner, begin, tried, failed, refused = Fuzzer(arguments.dt_opt, arguments.folder, work), time.time(), 0, 0, 0
     for index in range(arguments.first, arguments.first + arguments.count):
         if time.time() - begin > arguments.seconds:
             break
