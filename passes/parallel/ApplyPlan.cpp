@@ -71,8 +71,7 @@ private:
       for (auto &pieces : unit.stages)
         stages.push_back(b.getStrArrayAttr(
             SmallVector<StringRef>(pieces.begin(), pieces.end())));
-      if (stages.size() > 1)
-        module->setAttr(kStagesAttr, b.getArrayAttr(stages));
+      module->setAttr(kStagesAttr, b.getArrayAttr(stages));
     }
     for (auto dim : module.getOps<nn::DimOp>())
       if (dim.getItem())

@@ -45,7 +45,7 @@ private:
     int64_t count = pp * vpp;
     if (pieces && pp == 1 && vpp == 1)
       count = pp = int64_t(pieces.size());
-    if (count == 1)
+    if (count == 1 && !pieces)
       return success();
     dist::Placement placement(module);
     if (failed(check(module, count, pp, vpp, pieces)))
@@ -53,6 +53,10 @@ private:
     StageCuts cuts(module, placement.dp);
     if (failed(pieces ? cuts.assign(pieces) : cuts.balance(count)))
       return failure();
+    if (count == 1) { // the whole module, and its pieces are named rightly
+      module->removeAttr(kStagesAttr);
+      return success();
+    }
     for (int64_t stage = 0; stage < count; ++stage)
       describe(module, cuts, stage);
     return emitStages(module, cuts, getRanks(module, placement, count, pp));

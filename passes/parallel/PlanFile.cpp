@@ -96,6 +96,8 @@ public:
       plan.microbatches = count(top.at("microbatches"));
     if (top.has("pace"))
       plan.pace = top.at("pace").string();
+    if (top.has("pace") && plan.pace.empty())
+      top.at("pace").fail("expected the name of a unit");
     for (auto &[name, json] : top.at("units").entries())
       plan.units.push_back(unit(name, json));
     if (top.ok() && plan.units.empty())

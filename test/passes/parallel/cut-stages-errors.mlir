@@ -26,6 +26,22 @@ dist.module @m of "sample" attributes {dist.pp = 2 : i64, dist.dp = 2 : i64} {
 
 // -----
 
+// One stage has a list too, if a plan gives one.
+// expected-error @+1 {{units.m.stages[0]: there is no piece 'nosuch' (pieces: layer.0, head)}}
+dist.module @m of "sample" attributes {dist.stages = [["nosuch"]]} {
+  nn.dim @batch of "sample" max 4
+  func.func private @layer(%x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<?x4xf32, #nn.dims<batch>> {
+    return %x : tensor<?x4xf32, #nn.dims<batch>>
+  }
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %w: tensor<4x4xf32> {nn.name = "w"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %0 = call @layer(%x) : (tensor<?x4xf32, #nn.dims<batch>>) -> tensor<?x4xf32, #nn.dims<batch>>
+    %1 = nn.linear %0, %w : tensor<?x4xf32, #nn.dims<batch>>, tensor<4x4xf32>
+    return %1 : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
+
+// -----
+
 // expected-error @+1 {{units.m.stages[0]: there is no piece 'layer.1' (pieces: layer.0, head)}}
 dist.module @m of "sample" attributes {dist.stages = [["layer.1"], ["head"]]} {
   nn.dim @batch of "sample" max 4
