@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/import/Pipeline.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/parallel/CheckPlan.h"
+#include "passes/parallel/LayerWork.h"
 #include "passes/parallel/Passes.h"
 #include "passes/parallel/PlanSearch.h"
 #include "passes/parallel/TargetSpec.h"
@@ -37,9 +37,8 @@ struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
 private:
   llvm::Error run();
   llvm::Expected<plan::Cluster> readHardware();
-  mlir::ModuleOp copyProgram();
   bool mayBeCut();
-  llvm::Expected<PlannedProgram> describe();
+  llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
   llvm::Expected<std::vector<plan::Sample>>
   drawSamples(const PlannedProgram &program);
   llvm::Error write(const plan::Plan &plan, const PlannedProgram &program,
@@ -69,19 +68,9 @@ llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
   return taken;
 }
 
-mlir::ModuleOp DistPlanPass::copyProgram() {
-  OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-  auto copy = mlir::ModuleOp::create(builder, getOperation().getLoc());
-  builder.setInsertionPointToEnd(copy.getBody());
-  for (Operation &op : *getOperation().getBody())
-    if (&op != copy)
-      builder.clone(op);
-  return copy;
-}
-
 /// Whether there may be replicas is known by trying.
 bool DistPlanPass::mayBeCut() {
-  mlir::ModuleOp copy = copyProgram();
+  mlir::ModuleOp copy = copyProgram(getOperation(), getOperation());
   Builder b(&getContext());
   for (auto module : copy.getOps<dist::ModuleOp>())
     if (!module.getWholeBatch() && module.getItem())
@@ -98,16 +87,11 @@ bool DistPlanPass::mayBeCut() {
 
 /// Layers are calls only after outlining, which comes after plans: a copy shows
 /// what they will be.
-llvm::Expected<PlannedProgram> DistPlanPass::describe() {
-  mlir::ModuleOp copy = copyProgram();
-  OpPassManager pm(mlir::ModuleOp::getOperationName());
-  buildOutlinePipeline(pm);
-  LogicalResult outlined = runPipeline(pm, copy);
-  llvm::Expected<PlannedProgram> result =
-      failed(outlined) ? llvm::createStringError("dist-plan: layers of the "
-                                                 "program cannot be found")
-                       : describeProgram(copy);
-  copy.erase();
+llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostRanks) {
+  llvm::Expected<PlannedProgram> result = describePartitioned(
+      getOperation(), mostRanks, [&](OpPassManager &pm, mlir::ModuleOp copy) {
+        return runPipeline(pm, copy);
+      });
   if (result && !mayBeCut())
     for (int64_t &replicas : result->maxReplicas)
       replicas = 1;
@@ -159,7 +143,7 @@ llvm::Error DistPlanPass::run() {
   auto hardware = readHardware();
   if (!hardware)
     return hardware.takeError();
-  auto program = describe();
+  auto program = describe(hardware->getNumDevices());
   if (!program)
     return program.takeError();
   auto batch = drawSamples(*program);

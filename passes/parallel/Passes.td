@@ -81,4 +81,17 @@ def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::dt::sched::SchedDialect"];
 }
 
+def DescribeLayers : Pass<"dist-describe-layers", "::mlir::ModuleOp"> {
+  let summary = "Say what layers cost as they will run";
+  let description = [{
+    A remark for every kind of layer of every module (as the phase *modules* leaves them): what one rank of a tensor-parallel group does of it forward, for the gradients of its inputs and for those of its
+    weights, with all operations and collectives; what it keeps from forward to backward; its parameters. All is per item. These are the figures that `dist-plan` prices (docs/planning.md). The program stays as it is.
+  }];
+  let options = [
+    Option<"tp", "tp", "int64_t", "1", "ranks of the group, a power of two">,
+    Option<"save", "save", "std::string", "\"vjp\"", "saved set: none, vjp or all">
+  ];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
 #endif // PASSES_PARALLEL_PASSES

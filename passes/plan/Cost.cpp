@@ -163,6 +163,8 @@ Times ModuleCost::modelled(int index, const CostOptions &options,
   Times times;
   if (part.empty())
     return times;
+  if (const RankLayer *layer = partitioned(index, options))
+    return modelled(*layer, index, options, part);
   const LayerKind &kind = description.kinds[index];
   double reduce = options.tp > 1
                       ? cluster.allReduce(cluster.getGroup(node, options.tp, 1),
@@ -187,6 +189,61 @@ Times ModuleCost::modelled(int index, const CostOptions &options,
   return times;
 }
 
+const RankLayer *ModuleCost::partitioned(int kind,
+                                         const CostOptions &options) const {
+  if (options.cp > 1 || options.ep > 1)
+    return nullptr;
+  auto it = description.partitioned.find({options.tp, options.save});
+  return it == description.partitioned.end() ? nullptr : &it->second[kind];
+}
+
+double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
+                            const CostOptions &options,
+                            const Moments &part) const {
+  double seconds = 0;
+  Group group = cluster.getGroup(node, options.tp, 1);
+  for (const Exchange &exchange : exchanges) {
+    double bytes = exchange.bytes.at(part);
+    switch (exchange.kind) {
+    case Exchange::AllReduce:
+      seconds += cluster.allReduce(group, bytes);
+      break;
+    case Exchange::AllGather:
+    case Exchange::ReduceScatter: // the same steps backwards
+      seconds += cluster.allGather(group, bytes);
+      break;
+    case Exchange::AllToAll:
+      seconds += cluster.allToAll(group, bytes);
+      break;
+    }
+  }
+  return seconds;
+}
+
+Times ModuleCost::modelled(const RankLayer &layer, int index,
+                           const CostOptions &options,
+                           const Moments &part) const {
+  Times times;
+  CostOptions whole; // nothing is divided any further
+  double there = exchange(layer.forwardExchanges, options, part);
+  times.forward = sum(layer.forward, whole, part, false) + there;
+  times.reduce = there;
+  if (!description.hasBackward())
+    return times;
+  double back = exchange(layer.backwardExchanges, options, part);
+  times.input = sum(layer.input, whole, part, false) + back;
+  times.reduce += back;
+  if (description.trainable)
+    times.weight = sum(layer.weight, whole, part, false);
+  CostOptions all = options;
+  all.save = Save::All;
+  if (const RankLayer *kept = partitioned(index, all))
+    times.again =
+        std::max(0.0, times.input - sum(kept->input, whole, part, false) -
+                          exchange(kept->backwardExchanges, options, part));
+  return times;
+}
+
 Times ModuleCost::layers(int begin, int end, const CostOptions &options,
                          const Moments &part) const {
   Times times;
@@ -205,6 +262,8 @@ double ModuleCost::keptByKind(int index, const CostOptions &options,
                               const Moments &part) const {
   if (!description.hasBackward() || part.empty())
     return 0;
+  if (const RankLayer *layer = partitioned(index, options))
+    return layer->kept.at(part);
   const LayerKind &kind = description.kinds[index];
   double tp = options.tp;
   int save = int(options.save);
@@ -218,6 +277,8 @@ double ModuleCost::keptForWeights(int index, const CostOptions &options,
                                   const Moments &part) const {
   if (!description.trainable || part.empty())
     return 0;
+  if (const RankLayer *layer = partitioned(index, options))
+    return layer->keptForWeights.at(part);
   constexpr double kElement = 2;
   double bytes = 0, tp = options.tp,
          sequence = options.sequenceParallel ? tp : 1;
@@ -257,11 +318,23 @@ double ModuleCost::parameters(int begin, int end) const {
   return sum;
 }
 
+double ModuleCost::rankParameters(int begin, int end, int tp) const {
+  CostOptions options;
+  options.tp = tp;
+  double sum = 0;
+  for (int i = begin; i < end; ++i) {
+    int kind = description.layers[i];
+    const RankLayer *layer = partitioned(kind, options);
+    sum += layer ? layer->parameters : description.kinds[kind].parameters / tp;
+  }
+  return sum;
+}
+
 double ModuleCost::state(int begin, int end, int tp, int64_t dp, int ep) const {
   double experts = 0;
   for (int i = begin; i < end && ep > 1; ++i)
     experts += description.kinds[description.layers[i]].expertParameters;
-  double all = parameters(begin, end) / tp;
+  double all = rankParameters(begin, end, tp);
   double own = all - experts / tp * (1 - 1.0 / ep);
   double bytes = own * description.weightBytes;
   // The optimizer's state is sharded over all replicas, experts or not.

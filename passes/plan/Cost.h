@@ -81,6 +81,8 @@ public:
   /// shards the state (ZeRO-1), `ep` divides what experts hold.
   double state(int begin, int end, int tp, int64_t dp, int ep = 1) const;
   double parameters(int begin, int end) const;
+  /// Of these, what one rank of a TP group has.
+  double rankParameters(int begin, int end, int tp) const;
   /// The product rate that a part reaches, for "bound by": share of the peak.
   double peak() const { return peakFlops; }
 
@@ -98,6 +100,12 @@ private:
                   const Moments &part, bool backward) const;
   double sum(const std::vector<Op> &ops, const CostOptions &options,
              const Moments &part, bool cheapOnly) const;
+  /// The layer as it is cut for these options; null: divided by rule.
+  const RankLayer *partitioned(int kind, const CostOptions &options) const;
+  Times modelled(const RankLayer &layer, int kind, const CostOptions &options,
+                 const Moments &part) const;
+  double exchange(const std::vector<Exchange> &exchanges,
+                  const CostOptions &options, const Moments &part) const;
 
   const Cluster &cluster;
   const DeviceKind &device;

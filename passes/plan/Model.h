@@ -21,6 +21,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,24 @@ struct LayerKind {
   Linear dispatched;
 };
 
+/// A collective of a TP group, by the bytes of the whole tensor.
+struct Exchange {
+  enum Kind { AllReduce, AllGather, ReduceScatter, AllToAll };
+  Kind kind = AllReduce;
+  Linear bytes;
+};
+
+/// A layer as the compiler cuts and differentiates it for one TP degree and one
+/// saved set: what one rank does. Nothing of it is divided any further, and
+/// what is done a second time is in `input`.
+struct RankLayer {
+  std::vector<Op> forward, input, weight;
+  std::vector<Exchange> forwardExchanges, backwardExchanges;
+  /// Bytes from forward to backward, and from input to weight gradients.
+  Linear kept, keptForWeights;
+  double parameters = 0; ///< number, of this rank
+};
+
 enum class ItemKind { Sample, Image, Target };
 llvm::StringRef getName(ItemKind kind);
 
@@ -103,6 +122,9 @@ struct Module {
   std::string precision = "bf16";
   std::vector<LayerKind> kinds;
   std::vector<int> layers; ///< kinds in the order of the module
+  /// By TP degree and saved set, then by kind. Where there is one it is priced
+  /// in place of the kind in `kinds`, whose work is divided by rule.
+  std::map<std::pair<int, Save>, std::vector<RankLayer>> partitioned;
   bool trainable = true;
   /// Whether a gradient must come out of its inputs: something trainable feeds
   /// it.

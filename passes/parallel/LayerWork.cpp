@@ -1,0 +1,322 @@
+//===- LayerWork.cpp - Layers as they will run, for the planner -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/parallel/LayerWork.h"
+
+#include "passes/differentiate/Pipeline.h"
+#include "passes/import/Pipeline.h"
+#include "passes/optimize/Pipeline.h"
+#include "passes/parallel/Costs.h"
+#include "passes/parallel/Passes.h"
+#include "passes/parallel/Pipeline.h"
+#include "passes/shard/Pipeline.h"
+
+#include "dialects/nn/NNNames.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace dt::parallel {
+
+using plan::Exchange;
+using plan::Linear;
+using plan::Op;
+using plan::RankLayer;
+using plan::Save;
+
+namespace {
+
+/// Layers of the stages that a module is cut into: the first of a kind stands
+/// alone, those that were seen before go with one another.
+std::vector<std::vector<int>> groupLayers(const plan::Module &module) {
+  std::vector<std::vector<int>> groups;
+  std::vector<bool> seen(module.kinds.size(), false);
+  bool open = false;
+  for (auto [i, kind] : llvm::enumerate(module.layers)) {
+    if (!seen[kind] || !open)
+      groups.emplace_back();
+    groups.back().push_back(int(i));
+    open = seen[kind];
+    seen[kind] = true;
+  }
+  return groups;
+}
+
+/// Sizes as so much for the part and so much an item more.
+class Sizes {
+public:
+  explicit Sizes(dist::ModuleOp module) {
+    auto program = module->getParentOfType<mlir::ModuleOp>();
+    StringRef own = module.getItem().value_or("");
+    for (auto dim : module.getOps<nn::DimOp>())
+      if (dim.getItem())
+        items[dim.getSymName()] =
+            *dim.getItem() == own || own != dist::kSample
+                ? 1
+                : dist::getItemMax(program, *dim.getItem()).value_or(1);
+      else
+        fixed[dim.getSymName()] = dim.getMax().value_or(0);
+  }
+
+  double ofNothing(const nn::DimExpr &size) const { return at(size, 0); }
+  double ofItem(const nn::DimExpr &size) const {
+    return at(size, 1) - at(size, 0);
+  }
+  double bytesOfItem(Type type) const {
+    return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : 0;
+  }
+
+private:
+  /// With none or all of an item's own.
+  double at(const nn::DimExpr &size, double share) const {
+    double total = 0;
+    for (const nn::DimExpr::Term &term : size.terms()) {
+      double product = double(term.coefficient);
+      for (const std::string &symbol : term.symbols) {
+        auto item = items.find(symbol);
+        product *=
+            item != items.end() ? share * item->second : fixed.lookup(symbol);
+      }
+      total += product;
+    }
+    return total;
+  }
+
+  llvm::StringMap<double> items, fixed;
+};
+
+Linear perItem(double value) { return {value, 0, 0}; }
+
+/// One function's operations and collectives, with those of what it calls.
+class FunctionReader {
+public:
+  FunctionReader(dist::ModuleOp module, const Sizes &sizes,
+                 std::vector<Op> &ops, std::vector<Exchange> &exchanges)
+      : module(module), sizes(sizes), ops(ops), exchanges(exchanges) {}
+
+  void read(StringRef name) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function || function.isExternal())
+      return;
+    for (Operation &op : function.getBody().front())
+      read(&op);
+  }
+
+private:
+  void read(Operation *op) {
+    if (auto call = dyn_cast<func::CallOp>(op))
+      return read(call.getCallee());
+    if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
+      return exchange(Exchange::AllReduce, reduce.getType());
+    if (auto gather = dyn_cast<dist::AllGatherOp>(op))
+      return exchange(Exchange::AllGather, gather.getType());
+    if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
+      return exchange(Exchange::ReduceScatter, scatter.getInput().getType());
+    if (auto exchanged = dyn_cast<dist::AllToAllOp>(op))
+      return exchange(Exchange::AllToAll, exchanged.getType());
+    auto model = dyn_cast<nn::CostOpInterface>(op);
+    // These are no work: the same memory, and memory that is there already.
+    if (!model || isa<nn::ReshapeOp, nn::ConstantOp>(op))
+      return;
+    Op result;
+    result.name = op->getName().stripDialect().str();
+    result.flops = perItem(sizes.ofItem(model.getFlops()));
+    result.bytes = perItem(sizes.ofItem(model.getBytes()));
+    result.fixedBytes = sizes.ofNothing(model.getBytes());
+    result.kind = kindOf(op);
+    if (result.kind == Op::Gemm)
+      setProduct(op, result);
+    if (result.flops.item + result.bytes.item + result.fixedBytes > 0)
+      ops.push_back(std::move(result));
+  }
+
+  static Op::Kind kindOf(Operation *op) {
+    if (isa<nn::LinearOp, nn::LinearDwOp>(op))
+      return Op::Gemm;
+    if (isa<nn::MatmulOp, nn::AttentionOp, nn::AttentionGradOp>(op))
+      return Op::Attention;
+    if (isa<nn::ConvOp, nn::ConvDxOp, nn::ConvDwOp>(op))
+      return Op::Convolution;
+    return Op::Stream;
+  }
+
+  /// Both kinds of products have the shapes of rows x k and rows x n, of which
+  /// one may be the weight's gradient.
+  void setProduct(Operation *op, Op &result) {
+    auto width = [&](Value value) {
+      auto dim = nn::getShape(value).back().asConstant();
+      return dim ? double(*dim) : 0;
+    };
+    result.k = width(op->getOperand(0));
+    result.n =
+        width(isa<nn::LinearOp>(op) ? op->getResult(0) : op->getOperand(1));
+    if (result.n > 0 && result.k > 0)
+      result.rows = perItem(result.flops.item / (2 * result.n * result.k));
+    else
+      result.kind = Op::Convolution; // of no known shape: by its FLOPs
+  }
+
+  void exchange(Exchange::Kind kind, Type whole) {
+    exchanges.push_back({kind, perItem(sizes.bytesOfItem(whole))});
+  }
+
+  dist::ModuleOp module;
+  const Sizes &sizes;
+  std::vector<Op> &ops;
+  std::vector<Exchange> &exchanges;
+};
+
+/// Bytes an item of residuals that a function returns.
+double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
+                        StringRef name) {
+  double bytes = 0;
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  for (unsigned i = 0; function && i < function.getNumResults(); ++i)
+    if (function.getResultAttr(i, nn::kResidualAttr))
+      bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
+  return bytes;
+}
+
+/// Bytes an item of inputs that the backward functions read again.
+double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+  double bytes = 0;
+  llvm::StringSet<> counted;
+  for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+      if (auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
+        if (counted.insert(input.getValue()).second)
+          bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
+  }
+  return bytes;
+}
+
+RankLayer readLayer(dist::ModuleOp stage) {
+  Sizes sizes(stage);
+  RankLayer layer;
+  FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
+      .read(stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward");
+  FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
+      .read("forward.bwd.input");
+  FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
+      .read("forward.bwd.weight");
+  layer.kept = perItem(getResidualBytes(stage, sizes, "forward.fwd") +
+                       getInputBytes(stage, sizes));
+  layer.keptForWeights =
+      perItem(getResidualBytes(stage, sizes, "forward.bwd.input"));
+  for (auto parameter : stage.getOps<nn::ParameterOp>())
+    layer.parameters +=
+        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+  return layer;
+}
+
+/// Phases from stages to optimize.
+void buildLayerWork(OpPassManager &pm) {
+  buildCutStages(pm);
+  buildDifferentiatePipeline(pm);
+  buildAgreeTies(pm);
+  buildShardPipeline(pm);
+  buildOptimizePipeline(pm);
+}
+
+/// Marks every module: its stages are its kinds of layers, its halves of
+/// backward apart, `tp` ranks, a saved set.
+void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
+                int64_t tp, Save save) {
+  Builder b(outlined.getContext());
+  for (auto [m, module] : llvm::enumerate(program.model.modules)) {
+    auto op = outlined.lookupSymbol<dist::ModuleOp>(module.name);
+    int64_t own = std::min<int64_t>(tp, module.maxTP);
+    SmallVector<Attribute> stages;
+    for (const std::vector<int> &group : groupLayers(module)) {
+      SmallVector<StringRef> names;
+      for (int layer : group)
+        llvm::append_range(names, program.pieces[m][layer]);
+      stages.push_back(b.getStrArrayAttr(names));
+    }
+    if (!llvm::is_contained(program.pieces[m], std::vector<std::string>()))
+      op->setAttr(kStagesAttr, b.getArrayAttr(stages));
+    op->setAttr(dist::kUnitAttr, b.getStringAttr(module.name));
+    op->setAttr(dist::kTpAttr, b.getI64IntegerAttr(own));
+    op->setAttr(dist::kRanksAttr,
+                b.getDenseI64ArrayAttr(llvm::to_vector(llvm::seq(own))));
+    op->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
+    op->setAttr(nn::kSaveAttr, b.getStringAttr(plan::getName(save)));
+  }
+}
+
+/// What became of the marked modules.
+void readLayers(mlir::ModuleOp optimized, PlannedProgram &program, int64_t tp,
+                Save save) {
+  for (plan::Module &module : program.model.modules) {
+    if (tp > module.maxTP)
+      continue;
+    std::vector<std::vector<int>> groups = groupLayers(module);
+    std::vector<RankLayer> layers(module.kinds.size());
+    std::vector<bool> seen(module.kinds.size(), false);
+    for (auto stage : optimized.getOps<dist::ModuleOp>()) {
+      dist::Placement place(stage);
+      if (place.unit != module.name || place.stage >= int64_t(groups.size()))
+        continue;
+      int kind = module.layers[groups[place.stage].front()];
+      if (!seen[kind])
+        layers[kind] = readLayer(stage);
+      seen[kind] = true;
+    }
+    if (llvm::all_of(seen, [](bool s) { return s; }))
+      module.partitioned[{int(tp), save}] = std::move(layers);
+  }
+}
+
+} // namespace
+
+mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside) {
+  OpBuilder builder = OpBuilder::atBlockEnd(inside.getBody());
+  auto copy = mlir::ModuleOp::create(builder, program.getLoc());
+  builder.setInsertionPointToEnd(copy.getBody());
+  for (Operation &op : *program.getBody())
+    if (!isa<mlir::ModuleOp>(op))
+      builder.clone(op);
+  return copy;
+}
+
+llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
+                                                   int64_t mostTP, Runner run) {
+  mlir::ModuleOp outlined = copyProgram(program, program);
+  auto erase = llvm::make_scope_exit([&] { outlined.erase(); });
+  OpPassManager outline(mlir::ModuleOp::getOperationName());
+  buildOutlinePipeline(outline);
+  if (failed(run(outline, outlined)))
+    return llvm::createStringError(
+        "dist-plan: layers of the program cannot be found");
+  mlir::ModuleOp described = copyProgram(outlined, program);
+  llvm::Expected<PlannedProgram> result = describeProgram(described);
+  described.erase();
+  if (!result)
+    return result;
+  int64_t most = 1;
+  for (const plan::Module &module : result->model.modules)
+    most = std::max<int64_t>(most, module.maxTP);
+  ScopedDiagnosticHandler silent(program.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  for (int64_t tp = 1; tp <= std::min(most, mostTP); tp *= 2)
+    for (Save save : {Save::None, Save::Vjp, Save::All}) {
+      mlir::ModuleOp copy = copyProgram(outlined, program);
+      markLayers(copy, *result, tp, save);
+      OpPassManager pm(mlir::ModuleOp::getOperationName());
+      buildLayerWork(pm);
+      if (succeeded(run(pm, copy)))
+        readLayers(copy, *result, tp, save);
+      copy.erase();
+    }
+  return result;
+}
+
+} // namespace dt::parallel
