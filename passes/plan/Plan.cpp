@@ -138,6 +138,44 @@ std::vector<int> balancedCuts(const std::vector<double> &costs, int stages,
   return best;
 }
 
+std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
+                                int vpp, bool back) {
+  int layers = int(costs.size()), stages = pp * vpp;
+  std::vector<int> best = balancedCuts(costs, stages);
+  if (vpp == 1 || layers < stages)
+    return best;
+  auto dearest = [&](const std::vector<int> &cuts) {
+    std::vector<double> load(pp, 0);
+    for (int s = 0; s < stages; ++s)
+      for (int i = cuts[s]; i < cuts[s + 1]; ++i)
+        load[positionOf(s, pp, back)] += costs[i];
+    return *std::max_element(load.begin(), load.end());
+  };
+  // The ends are what they are, layers between them count as alike: one after
+  // the other goes to the position with least to do, and there to the stage
+  // with fewest.
+  double between = 0;
+  for (int i = 1; i + 1 < layers; ++i)
+    between += costs[i] / std::max(1, layers - 2);
+  std::vector<double> load(pp, between * vpp);
+  std::vector<int> count(stages, 1);
+  load[0] += costs.front() - between;
+  load[positionOf(stages - 1, pp, back)] += costs.back() - between;
+  for (int i = stages; i < layers; ++i) {
+    int least = int(std::min_element(load.begin(), load.end()) - load.begin());
+    load[least] += between;
+    int to = -1;
+    for (int s = 0; s < stages; ++s)
+      if (positionOf(s, pp, back) == least && (to < 0 || count[s] < count[to]))
+        to = s;
+    ++count[to];
+  }
+  std::vector<int> cuts = {0};
+  for (int s = 0; s < stages; ++s)
+    cuts.push_back(cuts.back() + count[s]);
+  return dearest(cuts) < dearest(best) ? cuts : best;
+}
+
 std::string printPlan(const Plan &plan, const Model &model) {
   using Json = nlohmann::ordered_json;
   Json json;

@@ -36,7 +36,7 @@ struct UnitPlan {
   int64_t dp = 1;
   int64_t firstRank = 0;
   /// Layers of every stage: pp * vpp + 1 numbers from 0 to all. Stage s is on
-  /// pipeline position s mod pp.
+  /// pipeline position s mod pp, or goes there and back (Plan::goesBack).
   std::vector<int> cuts;
   Save save = Save::Vjp;
   int zero = 1;
@@ -50,6 +50,12 @@ struct UnitPlan {
 
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
 };
+
+/// Pipeline position of a stage.
+inline int positionOf(int stage, int pp, bool goesBack) {
+  int at = stage % pp;
+  return goesBack && stage / pp % 2 ? pp - 1 - at : at;
+}
 
 /// Where device time goes, as shares of step x devices; with bound / step they
 /// add up to 1.
@@ -86,6 +92,12 @@ struct Plan {
   /// Why it cannot be run yet; empty if it can.
   std::string notExecutable;
   Prediction predicted;
+
+  /// Whether every second round of stages goes back over the ranks, as in a V.
+  bool goesBack() const { return schedule == "zb-v"; }
+  int getPosition(const UnitPlan &unit, int stage) const {
+    return positionOf(stage, unit.pp, goesBack());
+  }
 };
 
 /// Ranks that fit, cuts that cover all layers in order, references.
@@ -101,6 +113,10 @@ std::vector<int> evenCuts(int layers, int stages);
 /// the first and the last.
 std::vector<int> balancedCuts(const std::vector<double> &layerCosts, int stages,
                               double first = 0, double last = 0);
+/// The same for pp * vpp stages in rounds over pp positions (`back`: every
+/// second round goes back): what counts is the dearest position.
+std::vector<int> balancedRounds(const std::vector<double> &layerCosts, int pp,
+                                int vpp, bool back);
 
 } // namespace dt::plan
 

@@ -25,12 +25,14 @@ public:
     limit = memory;
     if (limit.empty())
       limit.assign(problem.ranks, std::numeric_limits<Bytes>::max());
+    level = policy.level;
     prepare();
   }
 
   std::optional<Solution> run();
 
 private:
+  bool lowerLevels(Time now);
   void prepare();
   void setReserves();
   void wake(Time time, int place) {
@@ -60,7 +62,7 @@ private:
                      graph.getNode(place, Graph::kForward, next[place][0])) +
                  reserve[place];
     for (int rank : graph.getRanks(place))
-      if (held[rank] > limit[rank] - need)
+      if (held[rank] > limit[rank] - growth[rank] - need)
         return false;
     return true;
   }
@@ -77,14 +79,25 @@ private:
     int ahead = next[place][0] - next[place][1];
     if (!policy.inFlight.empty() && ahead >= policy.inFlight[place])
       return false;
-    if (policy.level.empty() || ahead < policy.level[place])
+    if (level.empty() || ahead < level[place])
       return true;
     return !next[place][1] && !policy.warmup.empty() &&
            ahead < policy.warmup[place];
   }
   bool mayGradient(int place) const {
-    return policy.level.empty() || next[place][0] == counts[place] ||
-           next[place][0] - next[place][1] >= policy.level[place];
+    return level.empty() || next[place][0] == counts[place] ||
+           next[place][0] - next[place][1] >= level[place];
+  }
+  /// Whether an input gradient would keep more for its weight gradient than its
+  /// forward kept, and more than there is.
+  bool overflows(int place) const {
+    if (!isSplit(place))
+      return false;
+    Bytes more = graph.getMemoryChange(take(place, Graph::kGradient), true);
+    for (int rank : graph.getRanks(place))
+      if (more > 0 && held[rank] > limit[rank] - more)
+        return true;
+    return false;
   }
   bool isSplit(int place) const {
     return policy.split && graph.canSplit(graph.getPlaceInfo(place).stage);
@@ -94,8 +107,10 @@ private:
   const Problem &problem;
   const Policy &policy;
   std::vector<Bytes> limit, held, reserve;
+  /// By rank: what an input gradient may add, which forwards leave free.
+  std::vector<Bytes> growth;
   std::vector<std::array<int, 3>> next;
-  std::vector<int> counts, missing, order, depths;
+  std::vector<int> counts, missing, order, depths, level;
   std::vector<Time> arrival, freeAt;
   std::priority_queue<std::pair<Time, int>, std::vector<std::pair<Time, int>>,
                       std::greater<std::pair<Time, int>>>
@@ -142,6 +157,13 @@ void Greedy::setReserves() {
           if (after[edge.to][t])
             after[*s][t] = true;
       }
+  growth.assign(problem.ranks, 0);
+  for (int place = 0; place < graph.getNumPlaces(); ++place)
+    for (int k = 0; isSplit(place) && k < counts[place]; ++k)
+      for (int rank : graph.getRanks(place))
+        growth[rank] = std::max(
+            growth[rank], graph.getMemoryChange(
+                              graph.getNode(place, Graph::kGradient, k), true));
   reserve.assign(graph.getNumPlaces(), 0);
   for (int place = 0; place < graph.getNumPlaces(); ++place)
     for (int rank : graph.getRanks(place)) {
@@ -243,6 +265,10 @@ Graph::Node Greedy::choose(int rank, Time now) const {
       next[main.forward][0] - next[main.forward][1] <
           policy.ahead[main.forward])
     main.gradient = -1;
+  // Weight gradients make room first; without any, what forwards left free is
+  // enough.
+  if (main.gradient >= 0 && main.weight >= 0 && overflows(main.gradient))
+    return take(main.weight, Graph::kWeight);
   if (main.gradient >= 0)
     return take(main.gradient, Graph::kGradient);
   if (main.weight >= 0 && !policy.waiting.empty() &&
@@ -274,9 +300,26 @@ Graph::Node Greedy::choose(int rank, Time now) const {
   return -1;
 }
 
+/// Where memory keeps places from their levels, all wait for gradients that
+/// they do not take: what they hold then is their level. False if none waits.
+bool Greedy::lowerLevels(Time now) {
+  bool any = false;
+  for (int place = 0; place < int(level.size()); ++place) {
+    Time at = getArrival(place, Graph::kGradient);
+    if (at == kNever || mayGradient(place))
+      continue;
+    level[place] = next[place][0] - next[place][1];
+    wake(std::max(at, now), place);
+    any = true;
+  }
+  return any;
+}
+
 std::optional<Solution> Greedy::run() {
-  while (!events.empty()) {
+  Time last = 0;
+  while (!events.empty() || lowerLevels(last)) {
     auto [now, rank] = events.top();
+    last = std::max(last, now);
     events.pop();
     if (freeAt[rank] > now)
       continue;

@@ -58,18 +58,20 @@ const LayerPrices &PolicyInput::prices(int module, const CostOptions &options,
                     std::min(10, std::max(-6, power)));
 }
 
-const std::vector<int> &
-PriceCache::getCuts(const Costs &costs, const std::vector<Sample> &batch,
-                    int module, const CostOptions &options, int stages) {
+const std::vector<int> &PriceCache::getCuts(const Costs &costs,
+                                            const std::vector<Sample> &batch,
+                                            int module,
+                                            const CostOptions &options, int pp,
+                                            int vpp, bool back) {
   auto [it, isNew] =
-      cuts.try_emplace({module, options.tp, int(options.save), stages});
+      cuts.try_emplace({module, options.tp, int(options.save), pp, vpp, back});
   if (!isNew)
     return it->second;
   const LayerPrices &prices = get(costs, batch, 0, module, options, 0);
   std::vector<double> byLayer;
   for (size_t i = 0; i + 1 < prices.total.size(); ++i)
     byLayer.push_back(prices.seconds(int(i), int(i) + 1));
-  it->second = balancedCuts(byLayer, stages);
+  it->second = balancedRounds(byLayer, pp, vpp, back);
   return it->second;
 }
 
@@ -207,7 +209,7 @@ UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
   }
   std::vector<double> position(unit.pp, 0);
   for (int s = 0; s < unit.pp * unit.vpp; ++s)
-    position[s % unit.pp] +=
+    position[plan.getPosition(unit, s)] +=
         prices.seconds(unit.cuts[s], unit.cuts[s + 1]) * factor;
   result.slowest = *std::max_element(position.begin(), position.end());
   return result;
@@ -278,9 +280,13 @@ double estimateMemory(const PolicyInput &input, const Plan &plan,
            double(after > 0 ? 2 * unit.vpp - 1 : unit.vpp - 1) * unit.pp + 1) /
           unit.vpp;
     held = std::min(double(plan.microbatches), held);
-    for (int v = 0; v < unit.vpp; ++v) {
-      int begin = unit.cuts[v * unit.pp + p],
-          end = unit.cuts[v * unit.pp + p + 1];
+    if (plan.goesBack() && unit.vpp > 1)
+      held = std::min(double(plan.microbatches),
+                      0.85 * (unit.pp + 0.5 + 0.5 * double(after)));
+    for (int s = 0; s < unit.pp * unit.vpp; ++s) {
+      if (plan.getPosition(unit, s) != p)
+        continue;
+      int begin = unit.cuts[s], end = unit.cuts[s + 1];
       bytes += (prices.parameters[end] - prices.parameters[begin]) / host.tp *
                    weight +
                held * (prices.kept[end] - prices.kept[begin]) * factor;

@@ -41,6 +41,25 @@ std::string ideaOf(const Plan &plan) {
   return idea;
 }
 
+/// The plan with another schedule, its backbone in so many rounds; nothing if
+/// there are too few layers or stages.
+std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
+                               const char *schedule, int vpp) {
+  Plan other = plan;
+  other.schedule = schedule;
+  UnitPlan &unit = other.units[input.model().pace];
+  int layers = int(input.model().modules[unit.module].layers.size());
+  if (vpp > 1 && (unit.pp < 2 || unit.inside || unit.pp * vpp > layers))
+    return std::nullopt;
+  if (vpp != unit.vpp || other.goesBack() != plan.goesBack()) {
+    UnitPlan cut = makeUnit(input, unit.module, unit.tp, unit.dp, unit.pp, vpp,
+                            unit.save, /*even=*/false, other.goesBack());
+    unit.cuts = cut.cuts;
+    unit.vpp = vpp;
+  }
+  return other;
+}
+
 /// Plans that differ in one decision from a given one.
 class Neighbours {
 public:
@@ -99,27 +118,20 @@ private:
     const UnitPlan &pace = plan.units[input.model().pace];
     // Splitting backwards redoes nothing where nothing was kept; programs
     // would hold everything that is done again.
-    if (pace.vpp == 1 && pace.save != Save::None)
-      for (const char *schedule : {"zb", "zb-h1", "zb-h2", "1f1b"})
-        if (plan.schedule != schedule) {
-          Plan other = plan;
-          other.schedule = schedule;
-          add(other);
+    if (pace.save != Save::None)
+      for (const char *schedule : {"zb-v", "zb", "zb-h1", "zb-h2", "1f1b"})
+        if (plan.schedule != schedule)
+          if (auto other = withRounds(input, plan, schedule,
+                                      StringRef(schedule) == "zb-v" ? 2 : 1))
+            add(*other);
+    for (int vpp : {2, 3, 4, 5, 8})
+      if (plan.schedule != "interleaved" || vpp != pace.vpp)
+        if (auto other = withRounds(input, plan, "interleaved", vpp)) {
+          if (other->microbatches > pace.pp)
+            other->microbatches = other->microbatches / pace.pp * pace.pp;
+          setMicro(*other);
+          add(*other);
         }
-    for (int vpp : {1, 2, 3, 4, 5, 8}) {
-      if (vpp == pace.vpp || pace.pp < 2 || pace.inside ||
-          pace.pp * vpp > int(input.model().modules[pace.module].layers.size()))
-        continue;
-      Plan other = plan;
-      UnitPlan &unit = other.units[input.model().pace];
-      unit = makeUnit(input, unit.module, unit.tp, unit.dp, unit.pp, vpp,
-                      unit.save);
-      other.schedule = vpp > 1 ? "interleaved" : "1f1b";
-      if (vpp > 1 && other.microbatches > unit.pp)
-        other.microbatches = other.microbatches / unit.pp * unit.pp;
-      setMicro(other);
-      add(other);
-    }
   }
 
   void setMicro(Plan &plan) const {
@@ -183,7 +195,8 @@ private:
         return;
       Plan other = plan;
       int64_t first = unit.firstRank;
-      other.units[u] = makeUnit(input, u, tp, dp, pp, unit.vpp, unit.save);
+      other.units[u] = makeUnit(input, u, tp, dp, pp, unit.vpp, unit.save,
+                                /*even=*/false, plan.goesBack());
       other.units[u].firstRank = first;
       if (u == input.model().pace) {
         int64_t most = std::max<int64_t>(1, input.samples() / dp);
@@ -207,11 +220,16 @@ private:
 
 /// Zero bubble, with what the others keep as it is and with as little as can
 /// be: orders get better with memory to spare.
-std::vector<Plan> splitBackwards(const PolicyInput &input, Plan plan) {
-  plan.schedule = "zb";
+std::vector<Plan> splitBackwards(const PolicyInput &input, Plan plan,
+                                 StringRef family) {
   std::vector<Plan> plans;
   if (plan.units[input.model().pace].save == Save::None)
     plan.units[input.model().pace].save = Save::Vjp;
+  auto split = family == "zero bubble" ? withRounds(input, plan, "zb", 1)
+                                       : withRounds(input, plan, "zb-v", 2);
+  if (!split)
+    return plans;
+  plan = std::move(*split);
   plans.push_back(plan);
   for (UnitPlan &unit : plan.units)
     if (unit.module != input.model().pace)
@@ -242,10 +260,18 @@ Expected<Plan> planJoint(const PolicyInput &input) {
     search.tryBest("disjoint 1f1b", byItems({*published}), 1);
   else
     consumeError(published.takeError());
+  for (const Plan &plan : families["disjoint 1f1b"])
+    for (auto [family, schedule, rounds] :
+         {std::tuple("zero bubble", "zb", 1), {"there and back", "zb-v", 2}})
+      if (plan.units[input.model().pace].save != Save::None)
+        if (auto other = withRounds(input, plan, schedule, rounds))
+          families[family].push_back(std::move(*other));
   for (auto &[family, plans] : families)
     search.tryBest(family, std::move(plans), budget / 16);
-  search.branch("disjoint 1f1b", "zero bubble", 8,
-                [&](const Plan &plan) { return splitBackwards(input, plan); });
+  for (const char *family : {"zero bubble", "there and back"})
+    search.branch("disjoint 1f1b", family, 8, [&](const Plan &plan) {
+      return splitBackwards(input, plan, family);
+    });
   for (const char *schedule : {"phased", "nested"})
     search.tryBest(schedule, colocatedPlans(input, schedule), budget / 32);
   search.tryBest("uniform", byItems(uniformPlans(input)), budget / 32);

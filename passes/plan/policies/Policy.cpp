@@ -93,7 +93,7 @@ Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
 }
 
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
-                  int pp, int vpp, Save save, bool even) {
+                  int pp, int vpp, Save save, bool even, bool back) {
   UnitPlan unit;
   unit.module = module;
   unit.tp = tp;
@@ -110,8 +110,8 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
   CostOptions options;
   options.tp = tp;
   options.save = save;
-  unit.cuts =
-      input.cache->getCuts(input.costs, input.batch, module, options, stages);
+  unit.cuts = input.cache->getCuts(input.costs, input.batch, module, options,
+                                   pp, vpp, back);
   return unit;
 }
 

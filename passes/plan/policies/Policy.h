@@ -36,10 +36,11 @@ public:
   const LayerPrices &get(const Costs &costs, const std::vector<Sample> &batch,
                          int node, int module, const CostOptions &options,
                          int power);
-  /// Cuts into stages that are as equal as layers allow.
+  /// Cuts into pp * vpp stages so that positions are as equal as layers allow.
   const std::vector<int> &getCuts(const Costs &costs,
                                   const std::vector<Sample> &batch, int module,
-                                  const CostOptions &options, int stages);
+                                  const CostOptions &options, int pp, int vpp,
+                                  bool back);
   /// How much longer microbatches take than the mean part since their slowest
   /// part does: at least 1.
   double getUnevenness(const Costs &costs, const std::vector<Sample> &batch,
@@ -53,7 +54,7 @@ public:
 private:
   std::map<std::tuple<int, int, int, int, int, bool, int, int>, LayerPrices>
       prices;
-  std::map<std::tuple<int, int, int, int>, std::vector<int>> cuts;
+  std::map<std::tuple<int, int, int, int, int, bool>, std::vector<int>> cuts;
   /// Loads of the backbone's parts, largest first, by their number.
   std::map<int64_t, std::vector<int64_t>> loads;
   std::map<std::tuple<int64_t, int64_t>, double> drawn;
@@ -106,9 +107,11 @@ llvm::Expected<Plan> planContext(const PolicyInput &input);
 Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
                  int64_t dp);
 
-/// A unit with cuts by layer cost at the mean part (`even`: by count).
+/// A unit with cuts by layer cost at the mean part (`even`: by count); `back`:
+/// for a schedule whose second rounds go back.
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
-                  int pp, int vpp, Save save, bool even = false);
+                  int pp, int vpp, Save save, bool even = false,
+                  bool back = false);
 
 /// TP degrees that the module's widths and a node allow.
 std::vector<int> tensorSizes(const PolicyInput &input, int module);

@@ -52,7 +52,7 @@ double Search::tryOne(StringRef family, const Plan &plan, double limit) {
   options.parts.mean = plan.assign == Assign::Items;
   options.parts.sums = &sums;
   options.timeOnly = true;
-  options.scheduleEffort = 60000;
+  options.scheduleEffort = 24000;
   auto result = simulateStep(input.costs, plan, input.batch, options);
   if (!result) {
     std::string text = toString(result.takeError());

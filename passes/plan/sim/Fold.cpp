@@ -21,7 +21,7 @@ StepBuilder::expand(const schedule::Problem &problem, const StepBuilder &folded,
   std::vector<int> source(ranks, -1);
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
-    int position = info.index % plan.units[info.unit].pp;
+    int position = plan.getPosition(plan.units[info.unit], info.index);
     for (int64_t r = 0; r < classes[info.unit]; ++r)
       for (int rank : problem.stages[s].replicas[r]) {
         replicas[rank].emplace_back(int(s), int(r));

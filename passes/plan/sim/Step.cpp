@@ -6,8 +6,8 @@
 
 #include "passes/plan/sim/StepBuilder.h"
 
-#include "runtime/reorder/Order.h"
 #include "passes/schedule/Schedule.h"
+#include "runtime/reorder/Order.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -149,16 +149,21 @@ bool wantsOrder(const Plan &plan) {
   return inter && plan.assign == Assign::Items && plan.microbatches > 2;
 }
 
+/// Bytes that a plan may use on each of a unit's devices.
+double memoryOf(const Costs &costs, const UnitPlan &unit) {
+  int64_t last = unit.firstRank + unit.getRanks() - 1;
+  double has = INFINITY;
+  for (int node = costs.cluster.getNodeKind(unit.firstRank),
+           end = costs.cluster.getNodeKind(last);
+       node <= end; ++node)
+    has = std::min(has, costs.cluster.getMemory(node));
+  return has;
+}
+
 Error checkMemory(const Costs &costs, const Plan &plan,
                   const StepResult &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    const UnitPlan &unit = plan.units[u];
-    int64_t last = unit.firstRank + unit.getRanks() - 1;
-    double has = INFINITY;
-    for (int node = costs.cluster.getNodeKind(unit.firstRank),
-             end = costs.cluster.getNodeKind(last);
-         node <= end; ++node)
-      has = std::min(has, costs.cluster.getMemory(node));
+    double has = memoryOf(costs, plan.units[u]);
     double needs = result.memory[u].total();
     if (needs > has)
       return createStringError(
@@ -262,26 +267,46 @@ void predict(const Costs &costs, const Plan &plan,
   account(costs, plan, builder, result);
 }
 
+/// The folded problem, microbatches in the best order that was found.
+Error buildFolded(const Plan &plan, const StepOptions &options, Parts &parts,
+                  StepBuilder &folded, schedule::Problem &problem) {
+  problem = folded.build(parts);
+  if (Error error = problem.check())
+    return error;
+  if (!wantsOrder(plan))
+    return Error::success();
+  auto found = findOrder(problem, plan, options.orderEffort);
+  if (!found)
+    return found.takeError();
+  parts.permute(*found);
+  problem = folded.build(parts);
+  return Error::success();
+}
+
 /// The order of tasks, found on the folded problem.
 Expected<schedule::Solution> solveFolded(const Plan &plan,
                                          const StepOptions &options,
-                                         Parts &parts, StepBuilder &folded,
-                                         schedule::Problem &problem) {
-  problem = folded.build(parts);
-  if (Error error = problem.check())
-    return std::move(error);
-  if (wantsOrder(plan)) {
-    auto found = findOrder(problem, plan, options.orderEffort);
-    if (!found)
-      return found.takeError();
-    parts.permute(*found);
-    problem = folded.build(parts);
-  }
+                                         const StepBuilder &folded,
+                                         schedule::Problem problem,
+                                         const std::vector<double> &less) {
   if (!isStatic(plan.schedule))
-    folded.limitMemory(problem);
-  auto solution = plan::solve(problem, plan.schedule, options.scheduleEffort);
-  problem.memory.clear();
-  return solution;
+    folded.limitMemory(problem, less);
+  return plan::solve(problem, plan.schedule, options.scheduleEffort);
+}
+
+/// Whether a searched order may fit with less memory for units that are over
+/// theirs: some replica holds more than what stood for it in the search.
+bool lowerLimits(const Costs &costs, const Plan &plan, const StepResult &result,
+                 std::vector<double> &less) {
+  bool any = false;
+  for (size_t u = 0; u < plan.units.size() && !isStatic(plan.schedule); ++u) {
+    double over = result.memory[u].total() - memoryOf(costs, plan.units[u]);
+    if (over <= 0 || over >= result.memory[u].activations)
+      continue;
+    less[u] += 1.1 * over;
+    any = true;
+  }
+  return any;
 }
 
 } // namespace
@@ -295,24 +320,35 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
     return createStringError(inconvertibleErrorCode(),
                              "a step needs at least one sample");
   Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
-  StepResult result;
   StepBuilder folded(costs, plan, true), full(costs, plan, false);
-  auto solution = solveFolded(plan, options, parts, folded, result.problem);
-  if (!solution)
-    return solution.takeError();
-  result.solution = std::move(*solution);
+  schedule::Problem problem;
+  if (Error error = buildFolded(plan, options, parts, folded, problem))
+    return std::move(error);
   bool cores = costs.cluster.nodes.front().cores > 0;
-  result.folded = options.fold || (!cores && folded.isUniform(parts));
-  StepBuilder &builder = result.folded ? folded : full;
-  if (!result.folded) {
-    schedule::Problem problem = full.build(parts);
-    if (Error error = problem.check())
+  bool fold = options.fold || (!cores && folded.isUniform(parts));
+  StepBuilder &builder = fold ? folded : full;
+  schedule::Problem whole;
+  if (!fold) {
+    whole = full.build(parts);
+    if (Error error = whole.check())
       return std::move(error);
-    result.solution = full.expand(problem, folded, result.solution);
-    result.problem = std::move(problem);
+  }
+  std::vector<double> less(plan.units.size(), 0);
+  StepResult result;
+  for (int tries = 0;; ++tries) {
+    auto solution = solveFolded(plan, options, folded, problem, less);
+    if (!solution)
+      return solution.takeError();
+    result = StepResult();
+    result.folded = fold;
+    result.problem = fold ? problem : whole;
+    result.solution =
+        fold ? std::move(*solution) : full.expand(whole, folded, *solution);
+    builder.describe(schedule::Graph(result.problem), result);
+    if (tries == 3 || fold || !lowerLimits(costs, plan, result, less))
+      break;
   }
   schedule::Graph graph(result.problem);
-  builder.describe(graph, result);
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))
       return std::move(error);

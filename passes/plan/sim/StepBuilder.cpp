@@ -326,7 +326,8 @@ schedule::Problem StepBuilder::build(const Parts &parts) {
       stage.name += "." + std::to_string(info.index);
     stage.unit = unitIndex[info.unit];
     for (int64_t r = 0; r < classes[info.unit]; ++r)
-      stage.replicas.push_back(ranksOf(info.unit, info.index % unit.pp, r));
+      stage.replicas.push_back(
+          ranksOf(info.unit, plan.getPosition(unit, info.index), r));
     problem.stages.push_back(std::move(stage));
   }
   addTimes(problem, parts);
@@ -337,8 +338,9 @@ schedule::Problem StepBuilder::build(const Parts &parts) {
 std::vector<int> StepBuilder::stagesOf(const UnitPlan &unit,
                                        int position) const {
   std::vector<int> result;
-  for (int v = 0; v < unit.vpp; ++v)
-    result.push_back(stageBase[unit.module] + v * unit.pp + position);
+  for (int s = 0; s < unit.pp * unit.vpp; ++s)
+    if (plan.getPosition(unit, s) == position)
+      result.push_back(stageBase[unit.module] + s);
   return result;
 }
 

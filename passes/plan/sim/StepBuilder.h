@@ -8,8 +8,8 @@
 #ifndef PASSES_PLAN_SIM_STEPBUILDER_H
 #define PASSES_PLAN_SIM_STEPBUILDER_H
 
-#include "runtime/reorder/Order.h"
 #include "passes/plan/sim/Step.h"
+#include "runtime/reorder/Order.h"
 
 namespace dt::plan {
 
@@ -26,8 +26,10 @@ public:
                                  bool links) const;
   /// Ranks and memory, from the order of tasks and their times.
   void describe(const schedule::Graph &graph, StepResult &result) const;
-  /// Tells schedules that search how much activations may take.
-  void limitMemory(schedule::Problem &problem) const;
+  /// Tells schedules that search how much activations may take; `less` by unit:
+  /// bytes that replicas hold beyond what stands for them.
+  void limitMemory(schedule::Problem &problem,
+                   const std::vector<double> &less) const;
   /// Whether all replicas of a class have equal parts, and no class is cut: the
   /// folded problem then takes exactly as long.
   bool isUniform(const Parts &parts) const;

@@ -210,13 +210,13 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
       double parameters = 0;
       if (unit.inside) {
         int at = firstStageOf(u) - stageBase[hostOf(u)];
-        if (at % host.pp != position)
+        if (plan.getPosition(host, at) != position)
           continue;
         parameters = module.getParameters();
       } else {
-        for (int v = 0; v < unit.vpp; ++v)
-          parameters += cost.parameters(unit.cuts[v * unit.pp + position],
-                                        unit.cuts[v * unit.pp + position + 1]);
+        for (int s = 0; s < unit.pp * unit.vpp; ++s)
+          if (plan.getPosition(unit, s) == position)
+            parameters += cost.parameters(unit.cuts[s], unit.cuts[s + 1]);
       }
       parameters /= host.tp;
       double gradients = parameters * module.gradientBytes;
@@ -281,10 +281,12 @@ void StepBuilder::addNics(EngineOptions &engine) const {
   for (const StageInfo &info : stages) {
     const UnitPlan &unit = plan.units[info.unit];
     for (int64_t r = 0; r < classes[info.unit]; ++r)
-      for (int rank : ranksOf(info.unit, info.index % unit.pp, r)) {
-        int64_t device = shared
-                             ? rank * grain
-                             : planRankOf(info.unit, info.index % unit.pp, r);
+      for (int rank :
+           ranksOf(info.unit, plan.getPosition(unit, info.index), r)) {
+        int64_t device =
+            shared
+                ? rank * grain
+                : planRankOf(info.unit, plan.getPosition(unit, info.index), r);
         engine.nic[rank] = int(nicOfDevice(cluster, device));
       }
   }

@@ -123,7 +123,8 @@ void StepBuilder::holdAlways(const schedule::Problem &problem,
   }
 }
 
-void StepBuilder::limitMemory(schedule::Problem &problem) const {
+void StepBuilder::limitMemory(schedule::Problem &problem,
+                              const std::vector<double> &less) const {
   std::vector<StepResult::Memory> held;
   holdAlways(problem, held);
   problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
@@ -134,7 +135,7 @@ void StepBuilder::limitMemory(schedule::Problem &problem) const {
             std::min(problem.memory[rank],
                      int64_t(std::max(
                          0.0, costs.cluster.getMemory(nodeOf(stages[s].unit)) -
-                                  held[rank].total())));
+                                  held[rank].total() - less[stages[s].unit])));
 }
 
 void StepBuilder::describe(const Graph &graph, StepResult &result) const {
@@ -148,7 +149,7 @@ void StepBuilder::describe(const Graph &graph, StepResult &result) const {
   holdAlways(problem, result.held);
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
-    int position = info.index % plan.units[info.unit].pp;
+    int position = plan.getPosition(plan.units[info.unit], info.index);
     for (int64_t r = 0; r < classes[info.unit]; ++r)
       for (int rank : problem.stages[s].replicas[r]) {
         std::vector<int> &units = result.unitsOfRank[rank];

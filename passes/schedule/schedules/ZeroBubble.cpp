@@ -6,9 +6,10 @@
 // the times of F, B, W and of messages and a limit on memory, find an order
 // with little bubble. `zb` takes the problem's own bounds; `zb-1p` and `zb-2p`
 // the memory of 1F1B on its fullest rank, once and twice, as in the paper.
-// `zb-v` is zb-1p on stages that go back the way they came ("Pipeline
+// `zb-v` is zb on stages that go back the way they came ("Pipeline
 // Parallelism with Controllable Memory", 2024): every rank has the same amount
 // of memory in use, and the first gradient starts where the first forward did.
+// Without bounds of the problem it has the memory of 1F1B.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,19 +32,41 @@ static llvm::Expected<Solution> solveZeroBubble2P(const Graph &graph,
   return searchZeroBubble(graph, getRelativeMemory(graph, 32), options);
 }
 
+/// Whether stages of every module, if several are on a rank, come back the way
+/// they went, and some do.
+static bool goesBack(const Problem &problem) {
+  std::vector<int> order = problem.getTopologicalOrder();
+  bool any = false;
+  for (int unit = 0; unit < int(problem.units.size()); ++unit) {
+    std::vector<int> stages;
+    for (int stage : order)
+      if (problem.stages[stage].unit == unit &&
+          !problem.stages[stage].batchSync)
+        stages.push_back(stage);
+    size_t count = stages.size(), back = 0, shared = 0;
+    for (size_t i = 0; i < count; ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (problem.stages[stages[i]].replicas ==
+            problem.stages[stages[j]].replicas) {
+          ++shared;
+          back += i + j + 1 == count;
+        }
+    if (shared != back || (shared && 2 * back != count))
+      return false;
+    any |= back > 0;
+  }
+  return any;
+}
+
 static llvm::Expected<Solution> solveZeroBubbleV(const Graph &graph,
                                                  const Options &options) {
-  const Problem &problem = graph.getProblem();
-  std::vector<int> order = problem.getTopologicalOrder();
-  size_t count = order.size();
-  for (size_t i = 0; i < count / 2; ++i)
-    if (count % 2 || problem.stages[order[i]].replicas !=
-                         problem.stages[order[count - 1 - i]].replicas)
-      return llvm::createStringError(
-          "zb-v: expected two stages a rank that go there and back: the first "
-          "and the "
-          "last on one rank, the second and the last but one, …");
-  return searchZeroBubble(graph, getRelativeMemory(graph, 16), options);
+  if (!goesBack(graph.getProblem()))
+    return llvm::createStringError(
+        "zb-v: expected two stages a rank that go there and back: a module's "
+        "first and last on one rank, the second and the last but one, …");
+  const std::vector<Bytes> &memory = graph.getProblem().memory;
+  return searchZeroBubble(
+      graph, memory.empty() ? getRelativeMemory(graph, 16) : memory, options);
 }
 
 void addZeroBubble(Registry &registry) {
