@@ -109,7 +109,7 @@ DistPlanPass::drawSamples(const PlannedProgram &program) {
   return fitToProgram(plan::drawBatch(**opened,
                                       seed ? uint64_t(seed.getValue()) : 0, 0,
                                       program.global),
-                      program);
+                      (*opened)->getKinds(), program);
 }
 
 llvm::Error DistPlanPass::write(const plan::Plan &plan,

@@ -353,6 +353,9 @@ public:
     for (auto item : program.getOps<dist::ItemOp>())
       result.kinds.emplace_back(item.getName().str(), item.getMax());
     llvm::sort(result.kinds);
+    result.model.items.clear();
+    for (auto &[name, most] : result.kinds)
+      result.model.items.push_back(name);
     for (auto module : program.getOps<dist::ModuleOp>())
       if (llvm::Error error = add(module))
         return std::move(error);
@@ -390,12 +393,7 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   if (item && *item != dist::kSample) {
     auto kind = llvm::find_if(
         result.kinds, [&](auto &known) { return known.first == *item; });
-    size_t index = kind - result.kinds.begin();
-    if (index > 1)
-      return fail(module, "works on '" + *item +
-                              "', the program's third kind of items; the "
-                              "planner knows samples and two more");
-    entry.item = index ? plan::ItemKind::Target : plan::ItemKind::Image;
+    entry.item = plan::ItemKind(1 + (kind - result.kinds.begin()));
   }
   result.maxReplicas.push_back(item ? std::max<int64_t>(1, result.micro * most)
                                     : 1);
@@ -448,27 +446,45 @@ llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program) {
   return ProgramBuilder(program).build();
 }
 
-std::vector<plan::Sample> fitToProgram(std::vector<plan::Sample> samples,
+std::vector<plan::Sample> fitToProgram(const std::vector<plan::Sample> &samples,
+                                       llvm::ArrayRef<std::string> names,
                                        const PlannedProgram &program) {
-  auto fit = [&](std::vector<int32_t> &items, size_t kind) {
-    int64_t most = kind < program.kinds.size() ? program.kinds[kind].second : 0;
-    items.assign(std::min<int64_t>(int64_t(items.size()), most), 1);
+  // By name; what is called otherwise in order.
+  std::vector<size_t> sources;
+  auto isKnown = [&](llvm::StringRef name) {
+    return llvm::is_contained(names, name);
   };
-  for (plan::Sample &sample : samples) {
-    sample.tokens = 1;
-    fit(sample.images, 0);
-    fit(sample.targets, 1);
+  for (auto &[name, most] : program.kinds)
+    sources.push_back(llvm::find(names, name) - names.begin());
+  size_t next = 0;
+  for (auto [k, source] : llvm::enumerate(sources)) {
+    if (isKnown(program.kinds[k].first))
+      continue;
+    while (next < names.size() &&
+           llvm::any_of(
+               program.kinds,
+               [&](auto &kind) { return kind.first == names[next]; }))
+      ++next;
+    source = next++;
   }
-  return samples;
+  std::vector<plan::Sample> result;
+  for (const plan::Sample &sample : samples) {
+    plan::Sample &fit = result.emplace_back();
+    fit.tokens = 1;
+    for (auto [k, source] : llvm::enumerate(sources)) {
+      size_t items = sample.get(plan::ItemKind(source + 1)).size();
+      fit.of(plan::ItemKind(k + 1))
+          .assign(std::min<size_t>(items, program.kinds[k].second), 1);
+    }
+  }
+  return result;
 }
 
 std::vector<plan::Sample> fullBatch(const PlannedProgram &program) {
   plan::Sample sample;
   sample.tokens = 1;
-  for (auto [kind, items] : {std::pair(size_t(0), &sample.images),
-                             std::pair(size_t(1), &sample.targets)})
-    if (kind < program.kinds.size())
-      items->assign(program.kinds[kind].second, 1);
+  for (auto [k, kind] : llvm::enumerate(program.kinds))
+    sample.of(plan::ItemKind(k + 1)).assign(kind.second, 1);
   return std::vector<plan::Sample>(program.global, sample);
 }
 

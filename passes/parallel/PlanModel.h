@@ -26,8 +26,7 @@ struct PlannedProgram {
   std::vector<std::vector<std::vector<std::string>>> pieces;
   /// By module: most replicas that a microbatch's items suffice for.
   std::vector<int64_t> maxReplicas;
-  /// Kinds of items beside samples, by name: the first are the data
-  /// description's images, the second its targets; most of a sample.
+  /// Kinds of items beside samples, by name, and most of a sample.
   std::vector<std::pair<std::string, int64_t>> kinds;
   int64_t global = 1, micro = 1, microbatches = 1;
   /// A loss over the whole batch: schedules must wait for it.
@@ -40,8 +39,10 @@ struct PlannedProgram {
 llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program);
 
 /// A step's samples as the program counts them: one token an item, no more
-/// items than its bounds allow.
-std::vector<plan::Sample> fitToProgram(std::vector<plan::Sample> samples,
+/// items than its bounds allow. `names` are the samples' kinds of items; those
+/// that the program calls otherwise stand for its others, in order.
+std::vector<plan::Sample> fitToProgram(const std::vector<plan::Sample> &samples,
+                                       llvm::ArrayRef<std::string> names,
                                        const PlannedProgram &program);
 /// Samples with as many items as they may have.
 std::vector<plan::Sample> fullBatch(const PlannedProgram &program);

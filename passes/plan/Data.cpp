@@ -65,8 +65,8 @@ protected:
   }
   void maybeTarget(Stream &stream, Sample &sample) const {
     if (stream.uniform() < options.targetShare)
-      sample.targets.push_back(
-          stream.lognormal(options.targetTokens, 0.5, 256, 16384));
+      sample.of(ItemKind::Target)
+          .push_back(stream.lognormal(options.targetTokens, 0.5, 256, 16384));
   }
   DataOptions options;
 };
@@ -87,7 +87,7 @@ public:
       used += inBackbone(patches);
       if (used > options.sequence)
         return sample;
-      sample.images.push_back(patches);
+      sample.of(ItemKind::Image).push_back(patches);
       maybeTarget(stream, sample);
     }
   }
@@ -114,7 +114,7 @@ public:
       if (sample.tokens + inBackbone(patches) > options.sequence)
         break;
       sample.tokens += inBackbone(patches);
-      sample.images.push_back(patches);
+      sample.of(ItemKind::Image).push_back(patches);
       maybeTarget(stream, sample);
     }
     return sample;
@@ -130,8 +130,11 @@ public:
   explicit Uniform(const Sample &sample) : sample(sample) {}
   Sample draw(uint64_t, uint64_t) const override { return sample; }
   std::string describe() const override {
-    return formatv("every sample alike: {0} tokens, {1} images, {2} targets",
-                   sample.tokens, sample.images.size(), sample.targets.size());
+    std::string items;
+    for (const std::vector<int32_t> &kind : sample.items)
+      items += formatv("{0}{1}", items.empty() ? "" : ", ", kind.size());
+    return formatv("every sample alike: {0} tokens, items by kind: {1}",
+                   sample.tokens, items.empty() ? "none" : items);
   }
 
 private:
@@ -140,8 +143,9 @@ private:
 
 class Measured : public Data {
 public:
-  Measured(std::vector<Sample> samples, const std::vector<double> &weights)
-      : samples(std::move(samples)) {
+  Measured(std::vector<Sample> samples, const std::vector<double> &weights,
+           std::vector<std::string> kinds)
+      : samples(std::move(samples)), kinds(std::move(kinds)) {
     double sum = 0;
     for (double weight : weights)
       until.push_back(sum += weight);
@@ -151,12 +155,14 @@ public:
     auto it = std::upper_bound(until.begin(), until.end(), at);
     return samples[std::min<size_t>(it - until.begin(), samples.size() - 1)];
   }
+  std::vector<std::string> getKinds() const override { return kinds; }
   std::string describe() const override {
     return formatv("{0} measured samples", samples.size());
   }
 
 private:
   std::vector<Sample> samples;
+  std::vector<std::string> kinds;
   std::vector<double> until;
 };
 
@@ -190,7 +196,8 @@ std::unique_ptr<Data> makeUniform(const Sample &sample) {
 }
 
 Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
-                                             std::vector<double> weights) {
+                                             std::vector<double> weights,
+                                             std::vector<std::string> kinds) {
   if (samples.empty())
     return wrong("the data description holds no samples");
   if (samples.size() != weights.size())
@@ -203,7 +210,8 @@ Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
   }
   if (!(sum > 0) || std::isinf(sum))
     return wrong("the weights of all samples are zero or too large");
-  return std::make_unique<Measured>(std::move(samples), weights);
+  return std::make_unique<Measured>(std::move(samples), weights,
+                                    std::move(kinds));
 }
 
 Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
@@ -213,27 +221,36 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
   if (json.is_discarded())
     return wrong(file + ": not valid JSON");
   models::JsonReader root(&json, "", &error);
-  root.keys({"samples"});
+  root.keys({"kinds", "samples"});
+  std::vector<std::string> kinds;
+  if (root.has("kinds"))
+    for (const models::JsonReader &name : root.at("kinds").list())
+      kinds.push_back(name.string());
+  if (kinds.size() > size_t(kMostItemKinds))
+    root.at("kinds").fail("expected at most " + Twine(kMostItemKinds));
   std::vector<Sample> samples;
   std::vector<double> weights;
   for (const models::JsonReader &entry : root.at("samples").list()) {
-    entry.keys({"tokens", "images", "targets", "count"});
+    entry.keys({"tokens", "items", "count"});
     Sample sample;
     int64_t tokens = entry.at("tokens").integer(0);
     if (tokens > 1 << 24)
       entry.at("tokens").fail("expected at most 2^24 tokens");
     sample.tokens = int32_t(std::min<int64_t>(tokens, 1 << 24));
-    if (entry.has("images"))
-      sample.images = readTokens(entry.at("images"));
-    if (entry.has("targets"))
-      sample.targets = readTokens(entry.at("targets"));
+    if (entry.has("items"))
+      for (const models::JsonReader &kind : entry.at("items").list())
+        sample.items.push_back(readTokens(kind));
+    if (sample.items.size() > kinds.size())
+      entry.at("items").fail("expected a list for each of the " +
+                             Twine(kinds.size()) + " kinds");
     samples.push_back(std::move(sample));
     weights.push_back(entry.has("count") ? entry.at("count").number(0, 1e15)
                                          : 1);
   }
   if (!error.empty())
     return wrong(file + ": " + error);
-  auto data = makeMeasured(std::move(samples), std::move(weights));
+  auto data =
+      makeMeasured(std::move(samples), std::move(weights), std::move(kinds));
   if (!data)
     return wrong(file + ": " + toString(data.takeError()));
   return data;
@@ -266,8 +283,7 @@ Moments momentsOf(const Sample &sample, ItemKind kind) {
   if (kind == ItemKind::Sample)
     return Moments::of(sample.tokens);
   Moments sum;
-  for (int32_t tokens :
-       kind == ItemKind::Image ? sample.images : sample.targets)
+  for (int32_t tokens : sample.get(kind))
     sum += Moments::of(tokens);
   return sum;
 }
@@ -286,8 +302,7 @@ std::vector<int32_t> itemsOf(const std::vector<Sample> &samples,
     if (kind == ItemKind::Sample)
       result.push_back(sample.tokens);
     else
-      for (int32_t tokens :
-           kind == ItemKind::Image ? sample.images : sample.targets)
+      for (int32_t tokens : sample.get(kind))
         result.push_back(tokens);
   }
   return result;

@@ -16,14 +16,28 @@
 
 #include "passes/plan/Model.h"
 
+#include "llvm/ADT/ArrayRef.h"
+
 #include <memory>
 
 namespace dt::plan {
 
 struct Sample {
-  int32_t tokens = 0;           ///< that the backbone works on, images included
-  std::vector<int32_t> images;  ///< tokens (patches) of each
-  std::vector<int32_t> targets; ///< tokens (latent positions) of each
+  int32_t tokens = 0; ///< that the backbone works on, images included
+  /// By kind, from ItemKind 1 on: tokens of each item (patches of an image,
+  /// latent positions of a target). Kinds at the end may be missing.
+  std::vector<std::vector<int32_t>> items;
+
+  llvm::ArrayRef<int32_t> get(ItemKind kind) const {
+    size_t index = size_t(kind) - 1;
+    return index < items.size() ? llvm::ArrayRef(items[index])
+                                : llvm::ArrayRef<int32_t>();
+  }
+  std::vector<int32_t> &of(ItemKind kind) {
+    if (items.size() < size_t(kind))
+      items.resize(size_t(kind));
+    return items[size_t(kind) - 1];
+  }
 };
 
 class Data {
@@ -31,6 +45,10 @@ public:
   virtual ~Data();
   /// Sample `index` of seed `seed`.
   virtual Sample draw(uint64_t seed, uint64_t index) const = 0;
+  /// What its samples' items are called, from ItemKind 1 on.
+  virtual std::vector<std::string> getKinds() const {
+    return {"image", "target"};
+  }
   /// One line: what it is and with which figures.
   virtual std::string describe() const = 0;
 };
@@ -53,9 +71,11 @@ std::unique_ptr<Data> makeDocuments(const DataOptions &options = {});
 /// Every sample alike: for closed forms and for models without data.
 std::unique_ptr<Data> makeUniform(const Sample &sample);
 /// Draws of these samples, each as often as its weight says.
-llvm::Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
-                                                   std::vector<double> weights);
-/// {"samples": [{"tokens": n, "images": [...], "targets": [...], "count": w}]}
+llvm::Expected<std::unique_ptr<Data>>
+makeMeasured(std::vector<Sample> samples, std::vector<double> weights,
+             std::vector<std::string> kinds = {"image", "target"});
+/// {"kinds": ["image", …], "samples": [{"tokens": n, "items": [[…], …],
+/// "count": w}]}: items are tokens by kind.
 llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
                                                 llvm::StringRef file);
 /// "packed", "documents", or a file.

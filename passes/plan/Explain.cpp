@@ -95,24 +95,17 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
 /// The same plan on samples that are all the mean one.
 double fillOf(const PolicyInput &input, const Plan &plan) {
   Sample mean;
-  double tokens = 0, images = 0, targets = 0, patches = 0, positions = 0;
-  for (const Sample &sample : input.batch) {
-    tokens += sample.tokens;
-    images += double(sample.images.size());
-    targets += double(sample.targets.size());
-    for (int32_t t : sample.images)
-      patches += t;
-    for (int32_t t : sample.targets)
-      positions += t;
-  }
   double count = double(input.samples());
-  mean.tokens = int32_t(tokens / count);
-  int perSample = int(std::lround(images / count));
-  if (perSample > 0)
-    mean.images.assign(perSample, int32_t(patches / count / perSample));
-  int made = int(std::lround(targets / count));
-  if (made > 0)
-    mean.targets.assign(made, int32_t(positions / count / made));
+  auto perSample = [&](ItemKind kind) {
+    return momentsOf(input.batch, kind) * (1 / count);
+  };
+  mean.tokens = int32_t(perSample(ItemKind::Sample).tokens);
+  for (size_t k = 1; k <= input.costs.model.items.size(); ++k) {
+    Moments own = perSample(ItemKind(k));
+    int items = int(std::lround(own.items));
+    if (items > 0)
+      mean.of(ItemKind(k)).assign(items, int32_t(own.tokens / items));
+  }
   StepOptions options;
   options.fold = true;
   options.requireMemory = false;

@@ -19,12 +19,6 @@ StringRef getName(Save save) {
   return save == Save::None ? "none" : save == Save::Vjp ? "vjp" : "all";
 }
 
-StringRef getName(ItemKind kind) {
-  return kind == ItemKind::Sample  ? "sample"
-         : kind == ItemKind::Image ? "image"
-                                   : "target";
-}
-
 double Module::getParameters() const {
   double sum = 0;
   for (int kind : layers)
@@ -96,9 +90,13 @@ Error Model::check() const {
   int count = int(modules.size());
   if (pace < 0 || pace >= count)
     return wrong("the pacing module does not exist");
-  for (const Module &module : modules)
+  for (const Module &module : modules) {
+    if (int(module.item) < 0 || size_t(module.item) > items.size())
+      return wrong("module '" + module.name +
+                   "' works on a kind of items that does not exist");
     if (Error error = checkModule(module))
       return error;
+  }
   std::vector<int> waiting(count, 0);
   for (const ModelEdge &edge : edges) {
     if (edge.from < 0 || edge.from >= count || edge.to < 0 || edge.to >= count)

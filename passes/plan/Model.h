@@ -113,8 +113,10 @@ struct RankLayer {
   double parameters = 0; ///< number, of this rank
 };
 
-enum class ItemKind { Sample, Image, Target };
-llvm::StringRef getName(ItemKind kind);
+/// Samples, or a kind of which a sample holds several. A model may have more
+/// kinds than there are names here: Model::items says what they are called.
+enum class ItemKind : int { Sample = 0, Image = 1, Target = 2 };
+inline constexpr int kMostItemKinds = 16;
 
 struct Module {
   std::string name;
@@ -149,6 +151,14 @@ struct Model {
   std::vector<Module> modules;
   std::vector<ModelEdge> edges;
   int pace = 0; ///< the backbone
+  /// Names of the kinds of items from 1 on.
+  std::vector<std::string> items = {"image", "target"};
+
+  llvm::StringRef getName(ItemKind kind) const {
+    if (kind == ItemKind::Sample)
+      return "sample";
+    return items[size_t(kind) - 1];
+  }
 
   /// One thing that is wrong: no modules, references, figures that are not
   /// finite, a cycle.

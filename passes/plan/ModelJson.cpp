@@ -28,7 +28,6 @@ constexpr StringRef kKinds[] = {"gemm", "attention", "convolution", "stream"};
 constexpr StringRef kSplits[] = {"whole", "columns", "depth", "heads",
                                  "sequence"};
 constexpr StringRef kSaves[] = {"none", "vjp", "all"};
-constexpr StringRef kItems[] = {"sample", "image", "target"};
 constexpr double kMost = 1e24;
 
 double figure(const JsonReader &json, StringRef key, double otherwise = 0) {
@@ -132,14 +131,21 @@ void readLayers(const JsonReader &json, Module &module) {
   }
 }
 
-Module readModule(const JsonReader &json) {
+ItemKind readItem(const JsonReader &json, const Model &model) {
+  std::vector<StringRef> names = {"sample"};
+  for (const std::string &name : model.items)
+    names.push_back(name);
+  return ItemKind(json.choice(names));
+}
+
+Module readModule(const JsonReader &json, const Model &model) {
   json.keys({"name", "item", "precision", "trainable", "input_gradient",
              "max_tp", "weight_bytes", "gradient_bytes", "optimizer_bytes",
              "kinds", "layers"});
   Module module;
   module.name = json.at("name").string();
   if (json.has("item"))
-    module.item = ItemKind(json.at("item").choice(kItems));
+    module.item = readItem(json.at("item"), model);
   if (json.has("precision"))
     module.precision = json.at("precision").string();
   if (json.has("trainable"))
@@ -245,10 +251,10 @@ OrderedJson print(const LayerKind &kind) {
   return json;
 }
 
-OrderedJson print(const Module &module) {
+OrderedJson print(const Module &module, const Model &model) {
   OrderedJson json;
   json["name"] = module.name;
-  json["item"] = getName(module.item).str();
+  json["item"] = model.getName(module.item).str();
   json["precision"] = module.precision;
   json["trainable"] = module.trainable;
   json["input_gradient"] = module.inputGradient;
@@ -285,14 +291,21 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
                              file + ": not valid JSON");
   Model model;
   JsonReader root(&json, "", &error);
-  root.keys({"version", "name", "pace", "modules", "edges"});
+  root.keys({"version", "name", "pace", "items", "modules", "edges"});
   if (root.at("version").integer(1) != 1)
     root.at("version").fail("expected 1");
   if (root.has("name"))
     model.name = root.at("name").string();
+  if (root.has("items")) {
+    model.items.clear();
+    for (const JsonReader &item : root.at("items").list())
+      model.items.push_back(item.string());
+    if (model.items.size() > size_t(kMostItemKinds))
+      root.at("items").fail("expected at most " + Twine(kMostItemKinds));
+  }
   if (error.empty())
     for (const JsonReader &module : root.at("modules").list()) {
-      Module one = readModule(module);
+      Module one = readModule(module, model);
       if (llvm::any_of(model.modules,
                        [&](const Module &m) { return m.name == one.name; }))
         module.fail("a second module named '" + one.name + "'");
@@ -328,9 +341,10 @@ std::string printModel(const Model &model) {
   json["version"] = 1;
   json["name"] = model.name;
   json["pace"] = model.modules[model.pace].name;
+  json["items"] = model.items;
   json["modules"] = OrderedJson::array();
   for (const Module &module : model.modules)
-    json["modules"].push_back(print(module));
+    json["modules"].push_back(print(module, model));
   json["edges"] = OrderedJson::array();
   for (const ModelEdge &edge : model.edges)
     json["edges"].push_back({{"from", model.modules[edge.from].name},

@@ -33,7 +33,7 @@ if "$tool" check texts.tar --recipe pairs.json >out 2>err; then fail "check pass
 expect '"reasons":{"more than N tokens":1}' out
 expect '"tokens":[[6,1],[8,1]]' out
 "$tool" stats texts.tar --recipe pairs.json --samples samples.json
-expect '{"samples":[{"count":1,"images":[],"targets":[],"tokens":6},{"count":1,"images":[],"targets":[],"tokens":8}]}' samples.json
+expect '{"kinds":[],"samples":[{"count":1,"items":[],"tokens":6},{"count":1,"items":[],"tokens":8}]}' samples.json
 refuse "nowhere/s.json: cannot be written" "$tool" stats texts.tar --recipe pairs.json --samples nowhere/s.json
 "$tool" vocabulary texts.tar -o words
 [ "$(tr '\n' ' ' <words)" = "a bytes cat dog more of sixteen text than the " ] || fail "vocabulary: $(cat words)"
@@ -58,9 +58,10 @@ expect "image (rows) by target (columns)" out
 "$tool" stats a.tar --recipe "$repo/models/demo/recipe.json" --samples samples.json
 python3 - samples.json <<'P' || fail "samples.json"
 import json, sys
-samples = json.load(open(sys.argv[1]))["samples"]
+data = json.load(open(sys.argv[1]))
+samples, image = data["samples"], data["kinds"].index("image")
 assert sum(s["count"] for s in samples) == 300
-assert max(len(s["images"]) for s in samples) == 3 and all(i == 4 for s in samples for i in s["images"])
+assert max(len(s["items"][image]) for s in samples) == 3 and all(i == 4 for s in samples for i in s["items"][image])
 P
 "$tool" build --from-emoji $font --pairs --groups animal-bug --size 16 -o p.tar >out
 refuse "no group or subgroup 'fish'" "$tool" build --from-emoji $font --groups fish -o x.tar

@@ -273,27 +273,25 @@ void tools::writeSamples(const Config &config,
   std::sort(ragged.begin(), ragged.end(), [&](size_t a, size_t b) {
     return config.pictures[a].name < config.pictures[b].name;
   });
-  if (ragged.size() > 2)
-    throw rt::Error("--samples: the recipe has " +
-                    std::to_string(ragged.size()) +
-                    " kinds of items; a data description has images and "
-                    "targets");
   Statistics s = count(config, shards, workers);
   if (s.shapes.empty())
     throw rt::Error("--samples: the shards have no good sample");
-  Json samples = Json::array();
-  static constexpr const char *names[] = {"images", "targets"};
+  Json samples = Json::array(), kinds = Json::array();
+  for (size_t k : ragged)
+    kinds.push_back(config.pictures[k].name);
   for (auto &[shape, n] : s.shapes) {
-    Json sample = {{"tokens", std::max<int64_t>(1, shape.first)}, {"count", n}};
-    for (size_t i = 0; i < 2; ++i) {
-      size_t items = i < ragged.size() ? size_t(shape.second[ragged[i]]) : 0;
-      sample[names[i]] = std::vector<int64_t>(
-          items, items ? tokensOfItem(config, ragged[i]) : 0);
+    Json sample = {{"tokens", std::max<int64_t>(1, shape.first)},
+                   {"count", n},
+                   {"items", Json::array()}};
+    for (size_t k : ragged) {
+      size_t items = size_t(shape.second[k]);
+      sample["items"].push_back(
+          std::vector<int64_t>(items, items ? tokensOfItem(config, k) : 0));
     }
     samples.push_back(sample);
   }
   std::ofstream out(path);
-  out << Json{{"samples", samples}}.dump() << "\n";
+  out << Json{{"kinds", kinds}, {"samples", samples}}.dump() << "\n";
   out.flush();
   if (!out)
     throw rt::Error(path + ": cannot be written");

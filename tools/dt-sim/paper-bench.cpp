@@ -199,7 +199,7 @@ void distmm(const Cluster &all, bool quick) {
     Costs costs(cluster, model);
     // One picture of 256 patches and a caption of 64 tokens.
     std::vector<Sample> batch =
-        drawBatch(*makeUniform({64, {256}, {}}), 1, 0, s.samples);
+        drawBatch(*makeUniform({64, {{256}}}), 1, 0, s.samples);
     double parameters =
         model.modules[0].getParameters() + model.modules[1].getParameters();
     std::printf("\n%s (%.1fB), %lld A800s, batch %lld; published: DISTMM 1.32x "

@@ -125,7 +125,7 @@ void benchSimulator(const Cluster &all) {
   Plan plan;
   plan.ranks = 10000;
   plan.microbatches = 32;
-  PolicyInput input{costs, drawBatch(*makeUniform({8192, {}, {}}), 1, 0, 1)};
+  PolicyInput input{costs, drawBatch(*makeUniform({8192, {}}), 1, 0, 1)};
   auto addUnit = [&](int m, int tp, int64_t dp, int pp, int64_t first) {
     UnitPlan unit = makeUnit(input, m, tp, dp, pp, 1, Save::Vjp);
     unit.firstRank = first;
@@ -134,7 +134,7 @@ void benchSimulator(const Cluster &all) {
   addUnit(0, 1, 464, 1, 9280);
   addUnit(1, 8, 116, 10, 0);
   addUnit(2, 1, 232, 1, 9744);
-  Sample sample{8192, std::vector<int32_t>(16, 1024), {4096, 4096}};
+  Sample sample{8192, {std::vector<int32_t>(16, 1024), {4096, 4096}}};
   for (const char *name : {"uniform", "packed", "documents"}) {
     std::unique_ptr<Data> data = std::string(name) == "uniform"
                                      ? makeUniform(sample)

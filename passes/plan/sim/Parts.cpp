@@ -23,8 +23,7 @@ int64_t loadOfSample(const Sample &sample, ItemKind kind,
   if (kind == ItemKind::Sample)
     return cost.at(sample.tokens);
   int64_t sum = 0;
-  for (int32_t tokens :
-       kind == ItemKind::Image ? sample.images : sample.targets)
+  for (int32_t tokens : sample.get(kind))
     sum += cost.at(tokens);
   return sum;
 }
@@ -33,8 +32,7 @@ int32_t largestItem(const Sample &sample, ItemKind kind) {
   if (kind == ItemKind::Sample)
     return sample.tokens;
   int32_t most = 0;
-  for (int32_t tokens :
-       kind == ItemKind::Image ? sample.images : sample.targets)
+  for (int32_t tokens : sample.get(kind))
     most = std::max(most, tokens);
   return most;
 }
@@ -300,17 +298,12 @@ private:
         items.tokens.push_back(tokens);
         items.owner.push_back(int32_t(s));
       };
-      switch (model.modules[m].item) {
-      case ItemKind::Sample:
+      ItemKind kind = model.modules[m].item;
+      if (kind == ItemKind::Sample)
         add(batch[s].tokens);
-        break;
-      case ItemKind::Image:
-        std::for_each(batch[s].images.begin(), batch[s].images.end(), add);
-        break;
-      case ItemKind::Target:
-        std::for_each(batch[s].targets.begin(), batch[s].targets.end(), add);
-        break;
-      }
+      else
+        for (int32_t tokens : batch[s].get(kind))
+          add(tokens);
     }
   }
   std::vector<Ids> bySample(const Parts::Items &items) const {

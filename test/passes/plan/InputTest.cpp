@@ -96,14 +96,14 @@ TEST(Data, DrawsAreReproducible) {
   for (const char *name : {"packed", "documents"}) {
     auto data = llvm::cantFail(openData(name));
     Sample a = data->draw(7, 1000), b = data->draw(7, 1000);
-    EXPECT_EQ(a.images, b.images);
+    EXPECT_EQ(a.items, b.items);
     EXPECT_EQ(a.tokens, b.tokens);
     std::vector<Sample> batch = drawBatch(*data, 1, 0, 500);
     double images = 0;
     for (const Sample &sample : batch) {
       EXPECT_GE(sample.tokens, 1);
       EXPECT_LE(sample.tokens, 8192);
-      images += double(sample.images.size());
+      images += double(sample.get(ItemKind::Image).size());
     }
     EXPECT_GT(images, 500);
   }

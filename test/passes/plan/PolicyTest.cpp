@@ -91,8 +91,7 @@ TEST(Policy, NamesTheMissingBytes) {
 TEST(Policy, PrimeDevicesAndNoImages) {
   Setting setting(23, 29);
   for (Sample &sample : setting.batch) {
-    sample.images.clear();
-    sample.targets.clear();
+    sample.items.clear();
   }
   for (const char *policy : {"disttrain", "joint"}) {
     auto plan = makePlan(policy, setting.input());
@@ -123,7 +122,7 @@ TEST(Policy, OneDevice) {
   Model model = makeSmall();
   Costs costs(cluster, model);
   for (int samples : {1, 7}) {
-    std::vector<Sample> batch(samples, Sample{64, {}, {}});
+    std::vector<Sample> batch(samples, Sample{64, {}});
     for (const Policy &policy : getPolicies()) {
       auto plan = makePlan(policy.name, {costs, batch, 6});
       // One device has no groups to share samples in.
@@ -164,8 +163,7 @@ TEST(Policy, FitsNowhere) {
 TEST(Policy, NoImagesForAnyPolicy) {
   Setting setting(32, 16);
   for (Sample &sample : setting.batch) {
-    sample.images.clear();
-    sample.targets.clear();
+    sample.items.clear();
   }
   for (const Policy &policy : getPolicies()) {
     auto plan = makePlan(policy.name, setting.input());
