@@ -6,8 +6,8 @@
 
 #include "passes/plan/sim/StepBuilder.h"
 
-#include "runtime/reorder/Order.h"
 #include "passes/schedule/Schedule.h"
+#include "runtime/reorder/Order.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

@@ -8,8 +8,8 @@
 #ifndef PASSES_PLAN_SIM_STEPBUILDER_H
 #define PASSES_PLAN_SIM_STEPBUILDER_H
 
-#include "runtime/reorder/Order.h"
 #include "passes/plan/sim/Step.h"
+#include "runtime/reorder/Order.h"
 
 namespace dt::plan {
 
@@ -89,6 +89,7 @@ private:
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
   void addNics(EngineOptions &engine) const;
+  void addCores(EngineOptions &engine) const;
   static int64_t nicOfDevice(const Cluster &cluster, int64_t device);
   std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
   int nodeOf(int unit) const { return nodes[unit]; }
