@@ -82,11 +82,13 @@ struct Traffic {
   uint64_t bytes = 0;
 };
 
-/// What calls that wait for other ranks have taken of the calling thread. A
-/// waiting thread is busy: MPI libraries poll. So processor time in here is
-/// partly the work of moving and adding data, partly nothing.
+/// What calls that wait for other ranks have taken of the calling thread. Where
+/// a waiting thread `polls`, processor time in here is partly the work of
+/// moving and adding data, partly nothing. Where it sleeps all of it is work,
+/// and `cpu` has that of collectives only.
 struct Blocking {
   double seconds = 0, cpu = 0;
+  bool polls = true;
   /// Processor seconds of each collective since clearCollectives(). The last
   /// rank of a group that comes waits for nobody, so the smallest of all ranks
   /// is what the collective takes.
@@ -102,7 +104,8 @@ public:
   ~BlockingCall() {
     double took = threadSeconds() - cpu;
     total.seconds += now() - begin;
-    total.cpu += took;
+    if (collective || total.polls)
+      total.cpu += took;
     if (collective)
       total.collectives.push_back(float(took));
   }

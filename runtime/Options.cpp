@@ -1,4 +1,5 @@
-//===- Options.cpp - the command line of a training program ----------------===//
+//===- Options.cpp - the command line of a training program
+//----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,6 +8,7 @@
 #include "runtime/Options.h"
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -41,6 +43,19 @@ double real(const std::string &flag, const std::string &value, bool zero) {
       (!zero && number == 0))
     bad(flag, value, zero ? "a non-negative number" : "a positive number");
   return number;
+}
+
+std::vector<int64_t> ascending(const std::string &flag,
+                               const std::string &value) {
+  std::vector<int64_t> out;
+  for (size_t at = 0; at <= value.size();) {
+    size_t end = std::min(value.find(',', at), value.size());
+    out.push_back(integer(flag, value.substr(at, end - at), 1, 1 << 20));
+    if (out.size() > 1 && out.back() <= out[out.size() - 2])
+      bad(flag, value, "a list of ascending numbers");
+    at = end + 1;
+  }
+  return out;
 }
 
 Reorder reorderMode(const std::string &value) {
@@ -89,6 +104,8 @@ std::map<std::string, Setter> settersFor(Options &o) {
        [&](auto &v) { o.ranks = int(integer("--ranks", v, 1, 1 << 20)); }},
       {"--traffic", text(o.traffic)},
       {"--report", text(o.report)},
+      {"--profile", text(o.profile)},
+      {"--rows", [&](auto &v) { o.rows = ascending("--rows", v); }},
       {"--stall", [&](auto &v) { o.stall = real("--stall", v, false); }},
   };
 }
@@ -99,6 +116,8 @@ void checkTogether(const Options &o) {
   if (o.checkpoint.empty() && (o.resume || o.saveEvery))
     throw Error(std::string(o.resume ? "--resume" : "--save-every") +
                 " needs --checkpoint DIR");
+  if (!o.rows.empty() && o.profile.empty())
+    throw Error("--rows goes with --profile F.json");
 }
 
 } // namespace
@@ -154,6 +173,10 @@ const char *optionsHelp() {
          "long (120)\n"
          "  --report F.json         measured step beside what its tasks' times "
          "give\n"
+         "  --profile F.json        measure tasks on made-up parts instead of "
+         "training\n"
+         "  --rows 1,2,4            samples of these parts (default: the "
+         "recipe's microbatch)\n"
          "  --traffic F.json        bytes that ranks sent, by edge and "
          "collective\n"
          "  --save-outputs F        outputs and losses of the first step, as "

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dt::rt {
 
@@ -39,9 +40,12 @@ struct Options {
   std::optional<Reorder> reorder; ///< --reorder none|intra|inter|both
   double logEvery = 15; ///< --log-every SECONDS between lines when the output
                         ///< is not a terminal
-  int ranks = 0;       ///< --ranks N: starts N ranks under mpirun
-  double stall = 120; ///< --stall SECONDS without progress of any rank
-  std::string report; ///< --report F.json: predicted and measured step
+  int ranks = 0;        ///< --ranks N: starts N ranks under mpirun
+  double stall = 120;   ///< --stall SECONDS without progress of any rank
+  std::string report;   ///< --report F.json: predicted and measured step
+  std::string profile; ///< --profile F.json: times of tasks instead of training
+  /// --rows 1,2,4: samples of the parts that --profile measures, ascending
+  std::vector<int64_t> rows;
   std::string traffic; ///< --traffic F.json: bytes that ranks sent
   bool help = false;   ///< --help
 };

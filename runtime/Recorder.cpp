@@ -16,7 +16,8 @@ Recorder::Recorder(const Trainer &trainer, const Options &options,
       wanted(times || !options.metrics.empty()),
       reports(trainer.comm().size() > 1 || !options.report.empty()),
       trace(trainer, options.trace), traffic(trainer, options.traffic),
-      report(trainer.program(), trainer.comm().rank(), trainer.regions()),
+      report(trainer.program(), trainer.comm().rank(), trainer.regions(),
+             trainer.comm().blocking().polls),
       moduleSeconds(trainer.program().modules.size) {}
 
 bool Recorder::wantsTimes() const { return wanted || trace.enabled(); }
@@ -49,6 +50,13 @@ void Recorder::endStep(const Batch &batch, const StepResult &result,
     stepTimes.tail = cpu - (blocked.cpu - before.cpu);
     for (double row : stepTimes.cpu)
       stepTimes.tail -= row;
+    // What else is agreed on is work where nobody polls.
+    if (!blocked.polls) {
+      stepTimes.tail += blocked.cpu - before.cpu - stepTimes.exchange;
+      for (const std::vector<float> &calls : stepTimes.collectives)
+        for (float call : calls)
+          stepTimes.tail -= double(call);
+    }
     report.step(step, stepTimes, batch);
   }
   if (outputs)

@@ -31,16 +31,21 @@ double median(std::vector<double> values) {
   return values[middle];
 }
 
-/// A collective as it is for a rank that does not wait for the others: each
-/// rank comes last in some steps.
-double shortOf(std::vector<float> values) {
-  if (values.empty())
-    return 0;
+} // namespace
+
+/// Where ranks poll: a collective as it is for a rank that does not wait for
+/// the others. Each rank comes last in some steps.
+double RunReport::collectiveOf(const std::vector<float> &all) const {
+  if (!polls || all.empty())
+    return median({all.begin(), all.end()});
+  std::vector<float> values = all;
   size_t quarter = values.size() / 4;
   std::nth_element(values.begin(), values.begin() + ptrdiff_t(quarter),
                    values.end());
   return values[quarter];
 }
+
+namespace {
 
 int kindOf(const TaskRow &row) {
   switch (row.kind) {
@@ -162,10 +167,10 @@ std::string RunReport::pack() const {
   for (const auto &calls : collectives) {
     double sum = 0;
     for (const std::vector<float> &times : calls)
-      sum += shortOf(times);
+      sum += collectiveOf(times);
     json["collectives"].push_back(sum);
   }
-  json["exchange"] = shortOf(exchanges);
+  json["exchange"] = collectiveOf(exchanges);
   json["tail"] = median({tails.begin(), tails.end()});
   json["wall"] = median(walls);
   json["waited"] = median(waits);
@@ -184,6 +189,40 @@ std::string RunReport::pack() const {
   for (const Fit &f : fits)
     json["fits"].push_back({f.n, f.x, f.y, f.xx, f.xy});
   return json.dump();
+}
+
+/// Rows that compute; `around`: what the rank's rows between this one and the
+/// next that computes took (messages, copies; before the first: denominators).
+nlohmann::json RunReport::tasksOf(const std::vector<RowTimes> &times) const {
+  static const char *const letters[kinds] = {"F", "B", "I", "W"};
+  nlohmann::json out = nlohmann::json::array();
+  for (size_t r = 0; r < times.size(); ++r) {
+    const Span<TaskRow> &rows = program.ranks[r].rows;
+    double around = 0;
+    int64_t first = int64_t(out.size());
+    for (size_t i = 0; i < rows.size; ++i) {
+      const TaskRow &row = rows[i];
+      int kind = kindOf(row);
+      if (kind < 0) {
+        if (int64_t(out.size()) == first)
+          around += times[r].seconds[i];
+        else
+          out.back()["around"] =
+              out.back()["around"].get<double>() + times[r].seconds[i];
+        continue;
+      }
+      out.push_back({{"rank", r},
+                     {"stage", program.modules[row.index].name},
+                     {"task", letters[kind]},
+                     {"microbatch", row.microbatch},
+                     {"items", itemsOf(last, row, int(r))},
+                     {"seconds", times[r].seconds[i]},
+                     {"collectives", times[r].collectives[i]},
+                     {"around", around}});
+      around = 0;
+    }
+  }
+  return out;
 }
 
 SimulatedStep RunReport::simulate(const std::vector<RowTimes> &times,
@@ -272,7 +311,8 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
       all[i].add(Fit{f[0], f[1], f[2], f[3], f[4]});
     }
   }
-  exchange = exchangeOf(exchange);
+  if (polls)
+    exchange = exchangeOf(exchange);
   for (size_t r = 0; r < times.size(); ++r) {
     times[r].tail += exchange[r];
     waited -= exchange[r];
@@ -292,6 +332,9 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
                         {"bubble", bubble},
                         {"memory", memory},
                         {"simulated_bubble", step.bubble()}};
+  out["tasks"] = tasksOf(times);
+  for (const RowTimes &rank : times)
+    out["tails"].push_back(rank.tail);
   std::string text =
       "step " + milliseconds(wall) + ", simulated from its tasks " +
       milliseconds(step.seconds) + " (" +

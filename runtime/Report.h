@@ -28,19 +28,21 @@ namespace dt::rt {
 /// What one rank saw in one step; vectors are by the rank's rows.
 struct StepTimes {
   std::vector<double> cpu; ///< processor seconds, without those spent waiting
-  /// By row: processor seconds of its collectives, waiting included.
+  /// By row: processor seconds of its collectives, polling included.
   std::vector<std::vector<float>> collectives;
   std::vector<uint64_t> sent; ///< bytes that a Send row handed over
   double tail = 0;     ///< processor seconds outside rows, without waiting
-  double exchange = 0; ///< in sums of gradients, waiting included
+  double exchange = 0; ///< in sums of gradients, polling included
   double waited = 0;   ///< seconds in calls that wait for other ranks
   double wall = 0;     ///< seconds
 };
 
 class RunReport {
 public:
-  RunReport(const ProgramInfo &program, int rank, const Regions &regions)
-      : program(program), rank(rank), regions(regions) {}
+  /// `polls`: processor time of waiting is partly no work (Blocking).
+  RunReport(const ProgramInfo &program, int rank, const Regions &regions,
+            bool polls)
+      : program(program), rank(rank), regions(regions), polls(polls) {}
 
   /// The first steps do not count: primitives are made, memory is touched.
   void step(int64_t step, const StepTimes &times, const Batch &batch);
@@ -62,6 +64,9 @@ private:
   double itemsOf(const Assignment &assignment, const TaskRow &row,
                  int rank) const;
   std::string pack() const;
+  /// What the tasks of all ranks took, for dt-opt --times.
+  nlohmann::json tasksOf(const std::vector<RowTimes> &times) const;
+  double collectiveOf(const std::vector<float> &values) const;
   /// The sums of gradients that rank `r` takes part in, from what each rank's
   /// own took with waiting.
   std::vector<double> exchangeOf(const std::vector<double> &took) const;
@@ -75,6 +80,7 @@ private:
   const ProgramInfo &program;
   int rank;
   const Regions &regions;
+  bool polls;
   int64_t counted = 0;
   std::vector<std::vector<float>> cpu; ///< by row: even steps
   std::vector<std::vector<std::vector<float>>> collectives; ///< by row, call

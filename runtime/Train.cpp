@@ -10,6 +10,7 @@
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 #include "runtime/Export.h"
+#include "runtime/Profile.h"
 #include "runtime/Progress.h"
 #include "runtime/Recorder.h"
 #include "runtime/Status.h"
@@ -234,6 +235,13 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   comm.expectRanks(int(program.ranks.size));
   std::string home = options.program.empty() ? directory : options.program;
   Trainer::Settings settings = settingsOf(program, options);
+  if (!options.profile.empty()) {
+    writeProfile(program, settings, home + "/weights.safetensors", comm,
+                 options.rows.empty() ? std::vector<int64_t>{program.microBatch}
+                                      : options.rows,
+                 options.profile);
+    return 0;
+  }
   bool wantsData = !options.data.empty() || !options.batch.empty();
   int64_t total = settings.totalSteps;
   bool exportOnly =

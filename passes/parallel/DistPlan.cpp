@@ -41,8 +41,12 @@ private:
   llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
   llvm::Expected<std::vector<plan::Sample>>
   drawSamples(const PlannedProgram &program);
-  llvm::Error write(const plan::Plan &plan, const PlannedProgram &program,
-                    const plan::PolicyInput &input);
+  llvm::Expected<std::optional<plan::Profile>>
+  readTimes(const PlannedProgram &program);
+  /// Writes the plan file and applies it.
+  llvm::Error write(const plan::Plan &plan, const PlannedProgram &program);
+  llvm::Error addExplanation(const plan::Plan &plan,
+                             const plan::PolicyInput &input);
 };
 
 llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
@@ -112,18 +116,33 @@ DistPlanPass::drawSamples(const PlannedProgram &program) {
                       (*opened)->getKinds(), program);
 }
 
+llvm::Expected<std::optional<plan::Profile>>
+DistPlanPass::readTimes(const PlannedProgram &program) {
+  if (profile.empty())
+    return std::nullopt;
+  auto read = plan::readProfile(profile);
+  if (!read)
+    return read.takeError();
+  if (llvm::Error error = read->check(program.model))
+    return std::move(error);
+  return std::move(*read);
+}
+
 llvm::Error DistPlanPass::write(const plan::Plan &plan,
-                                const PlannedProgram &program,
-                                const plan::PolicyInput &input) {
+                                const PlannedProgram &program) {
   std::string text = printPlanFile(plan, program);
   auto file = parsePlan(text, "--plan=auto");
   if (!file)
     return file.takeError();
   if (llvm::Error error = applyPlan(std::move(*file), getOperation()))
     return error;
-  Builder b(&getContext());
-  auto op = dist::getOnly<dist::PlanOp>(getOperation());
-  op->setAttr(kPlanFileAttr, b.getStringAttr(text));
+  dist::getOnly<dist::PlanOp>(getOperation())
+      ->setAttr(kPlanFileAttr, StringAttr::get(&getContext(), text));
+  return llvm::Error::success();
+}
+
+llvm::Error DistPlanPass::addExplanation(const plan::Plan &plan,
+                                         const plan::PolicyInput &input) {
   plan::ExplainOptions options;
   options.others = explain;
   options.relax = false;
@@ -133,13 +152,20 @@ llvm::Error DistPlanPass::write(const plan::Plan &plan,
   std::string told;
   llvm::raw_string_ostream os(told);
   plan::printText(os, *explanation, input);
-  op->setAttr(kExplanationAttr, b.getStringAttr(told));
+  dist::getOnly<dist::PlanOp>(getOperation())
+      ->setAttr(kExplanationAttr, StringAttr::get(&getContext(), told));
   return llvm::Error::success();
 }
 
 llvm::Error DistPlanPass::run() {
   if (dist::getOnly<dist::PlanOp>(getOperation()))
     return llvm::createStringError("dist-plan: the program has a plan already");
+  if (policy == "layers") {
+    auto program = describe(/*mostRanks=*/0);
+    if (!program)
+      return program.takeError();
+    return write(planLayers(*program, std::max<int64_t>(1, devices)), *program);
+  }
   auto hardware = readHardware();
   if (!hardware)
     return hardware.takeError();
@@ -151,17 +177,14 @@ llvm::Error DistPlanPass::run() {
     return batch.takeError();
   if (llvm::Error error = plan::checkPrecision(*hardware, program->model))
     return llvm::createStringError(cluster + ": " + toString(std::move(error)));
-  std::optional<plan::Profile> measured;
-  if (!profile.empty()) {
-    auto read = plan::readProfile(profile);
-    if (!read)
-      return read.takeError();
-    if (llvm::Error error = read->check(program->model))
-      return error;
-    measured = std::move(*read);
-  }
+  auto measured = readTimes(*program);
+  if (!measured)
+    return measured.takeError();
+  if (*measured)
+    (*measured)->setLinks(*hardware);
   setTargetSpec(getOperation(), *hardware);
-  plan::Costs costs(*hardware, program->model, measured ? &*measured : nullptr);
+  plan::Costs costs(*hardware, program->model,
+                    *measured ? &**measured : nullptr);
   plan::PolicyInput input{costs, *batch};
   // What the compiler itself would say to the plan.
   auto accepts = [&](const plan::Plan &plan) -> llvm::Error {
@@ -174,7 +197,9 @@ llvm::Error DistPlanPass::run() {
   if (!best)
     return llvm::createStringError("--policy=" + policy + ": " +
                                    toString(best.takeError()));
-  return write(*best, *program, input);
+  if (llvm::Error error = write(*best, *program))
+    return error;
+  return addExplanation(*best, input);
 }
 
 } // namespace

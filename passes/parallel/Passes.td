@@ -32,7 +32,7 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"", "cluster description (docs/cluster.schema.json)">,
-    Option<"policy", "policy", "std::string", "\"joint\"", "who chooses: joint, disttrain, megatron, … (docs/planning.md)">,
+    Option<"policy", "policy", "std::string", "\"joint\"", "who chooses: joint, disttrain, megatron, … (docs/planning.md); layers: nobody, layers are to be measured">,
     Option<"devices", "devices", "int64_t", "0", "use so many of the cluster's devices; 0: all">,
     Option<"data", "data", "std::string", "\"\"", "what samples hold: a file (dt-data stats), packed or documents; else as much as the recipe allows">,
     Option<"profile", "profile", "std::string", "\"\"", "measured times of layers (docs/profile.schema.json)">,

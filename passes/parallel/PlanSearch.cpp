@@ -268,11 +268,50 @@ findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
   return best;
 }
 
+Plan planLayers(const PlannedProgram &program, int64_t ranks) {
+  Plan plan;
+  plan.policy = "layers";
+  plan.ranks = ranks;
+  plan.microbatches = program.microbatches;
+  plan.micro = program.micro;
+  plan.schedule = program.needsBatchSync ? "distmm-pipe" : "accumulate";
+  plan.reorder = plan::Reorder::None;
+  plan.sequenceParallel = false;
+  for (auto [m, module] : llvm::enumerate(program.model.modules)) {
+    UnitPlan unit;
+    unit.module = int(m);
+    unit.tp = int(ranks);
+    unit.zero = 0;
+    unit.cuts = {0};
+    int layers = int(module.layers.size());
+    for (int begin = 0, end; begin < layers; begin = end) {
+      end = begin + 1;
+      while (end < layers && module.layers[end] == module.layers[begin])
+        ++end;
+      for (int i = begin + 1; i < std::min(end, begin + 3); ++i)
+        unit.cuts.push_back(i);
+      unit.cuts.push_back(end);
+    }
+    unit.vpp = int(unit.cuts.size()) - 1;
+    plan.units.push_back(std::move(unit));
+  }
+  return plan;
+}
+
 std::string printPlanFile(const plan::Plan &plan,
                           const PlannedProgram &program) {
   auto json =
       nlohmann::ordered_json::parse(plan::printPlan(plan, program.model));
   for (const UnitPlan &unit : plan.units) {
+    const plan::Module &module = program.model.modules[unit.module];
+    auto &entry = json["units"][module.name];
+    // What the planner calls the layers of each stage: a profile's names.
+    for (size_t s = 0; s + 1 < unit.cuts.size(); ++s) {
+      auto kinds = nlohmann::ordered_json::array();
+      for (int layer = unit.cuts[s]; layer < unit.cuts[s + 1]; ++layer)
+        kinds.push_back(module.kinds[module.layers[layer]].name);
+      entry["predicted"]["layers"].push_back(std::move(kinds));
+    }
     if (unit.cuts.size() <= 2)
       continue;
     auto stages = nlohmann::ordered_json::array();
@@ -282,7 +321,7 @@ std::string printPlanFile(const plan::Plan &plan,
         llvm::append_range(names, program.pieces[unit.module][layer]);
       stages.push_back(names);
     }
-    json["units"][program.model.modules[unit.module].name]["stages"] = stages;
+    entry["stages"] = stages;
   }
   return json.dump(1) + "\n";
 }

@@ -27,6 +27,11 @@ findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
                    const PlannedProgram &program,
                    llvm::function_ref<llvm::Error(const plan::Plan &)> accepts);
 
+/// Every kind of layer in stages of its own, all on the same ranks: what is run
+/// to measure them (policy "layers"). Of many equal layers the first two are
+/// stages, the others one together.
+plan::Plan planLayers(const PlannedProgram &program, int64_t ranks);
+
 /// The plan file (docs/plan.md): the planner's, with stages by the names of
 /// their pieces.
 std::string printPlanFile(const plan::Plan &plan,

@@ -87,8 +87,10 @@ double Cluster::allGather(const Group &group, double bytes) const {
 double Cluster::allReduce(const Group &group, double bytes) const {
   if (group.size() < 2 || bytes <= 0)
     return 0;
-  const Link &inside = nodes[group.node].inside;
-  double rings = allGather(group, bytes) + reduceScatter(group, bytes);
+  const Link &inside = nodes[group.node].reduce;
+  double rings = 2 * ring(inside, group.inside, bytes);
+  if (group.nodes > 1)
+    rings += 2 * ring(networkOf(*this, group), group.nodes, bytes);
   double trees = 2 * tree(inside, group.inside, bytes);
   if (group.nodes > 1)
     trees += 2 * tree(networkOf(*this, group), group.nodes, bytes);

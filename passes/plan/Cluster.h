@@ -59,6 +59,7 @@ struct NodeKind {
   int device = 0; ///< index into Cluster::devices
   int devices = 1, count = 1;
   Link inside;  ///< between two devices of a node (NVLink, PCIe, memory)
+  Link reduce;  ///< the same of sums of all ranks, which compute too
   Link network; ///< of one NIC
   int nics = 1; ///< shared by the devices of a node
   /// Cores that all ranks of a node share; 0: every device computes alone.

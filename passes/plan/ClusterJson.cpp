@@ -86,8 +86,8 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
 }
 
 NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
-  json.keys(
-      {"device", "devices", "count", "inside", "network", "nics", "cores"});
+  json.keys({"device", "devices", "count", "inside", "reduce", "network",
+             "nics", "cores"});
   NodeKind node;
   std::string device = json.at("device").string();
   std::vector<StringRef> names;
@@ -105,6 +105,7 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
   node.devices = small(json.at("devices"));
   node.count = small(json.at("count"));
   node.inside = readLink(json.at("inside"));
+  node.reduce = json.has("reduce") ? readLink(json.at("reduce")) : node.inside;
   node.network = node.count > 1 || json.has("network")
                      ? readLink(json.at("network"))
                      : node.inside;

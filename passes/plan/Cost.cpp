@@ -110,51 +110,66 @@ double interpolate(const std::vector<ProfilePoint> &points, double tokens,
 Times ModuleCost::layer(int index, const CostOptions &options,
                         const Moments &part) const {
   Times times = modelled(index, options, part);
-  if (part.empty() || !profiles[index])
+  if (part.empty())
     return times;
+  if (profiles[index])
+    times = measuredTimes(index, options, part, times);
+  addMessages(index, options, part, times);
+  return times;
+}
+
+/// The model's times, scaled by what was measured over what it says there.
+Times ModuleCost::measuredTimes(int index, const CostOptions &options,
+                                const Moments &part, const Times &now) const {
   // The nearest measured TP: the largest up to this one, else the smallest.
   const auto &all = profiles[index]->points;
   auto it = all.upper_bound(options.tp);
   if (it != all.begin())
     --it;
-  CostOptions as = options;
+  CostOptions as = options, here = options;
   as.tp = it->first;
   as.cp = as.ep = 1;
-  as.save = profile->save;
+  as.save = here.save = profile->save;
   // What the model says nothing about is taken to grow with tokens.
-  auto scale = [&](double &value, double now, auto measuredOf, auto modelOf) {
-    bool blind = now <= 0;
-    double ratio =
-        interpolate(it->second, part.tokens, [&](const ProfilePoint &point) {
-          double model = modelOf(modelled(index, as, point.getPart()));
-          return blind || model <= 0 ? measuredOf(point) / point.tokens
-                                     : measuredOf(point) / model;
-        });
-    value = blind ? ratio * part.tokens : ratio * now;
-    return blind ? 1.0 : ratio;
+  auto ratioOf = [&](double modelled, auto measuredOf, auto modelOf) {
+    return interpolate(it->second, part.tokens, [&](const ProfilePoint &point) {
+      double model = modelOf(this->modelled(index, as, point.getPart()));
+      return modelled <= 0 || model <= 0 ? measuredOf(point) / point.tokens
+                                         : measuredOf(point) / model;
+    });
   };
-  CostOptions here = options;
-  here.save = profile->save;
-  Times base = modelled(index, here, part), result = times;
-  double forward = scale(
-      result.forward, times.forward,
-      [](const ProfilePoint &p) { return p.forward; },
+  auto scaled = [&](double modelled, double ratio) {
+    return ratio * (modelled > 0 ? modelled : part.tokens);
+  };
+  Times base = modelled(index, here, part), result;
+  double forward = ratioOf(
+      now.forward, [](const ProfilePoint &p) { return p.forward; },
       [](const Times &t) { return t.forward; });
+  result.forward = scaled(now.forward, forward);
   if (!description.hasBackward())
     return result;
-  scale(
-      result.input, base.input,
-      [](const ProfilePoint &p) { return p.backward; },
-      [](const Times &t) { return t.input; });
+  bool apart = it->second.front().weight.has_value();
+  double own = apart ? 0 : base.weight;
+  double back = ratioOf(
+      base.input + own, [](const ProfilePoint &p) { return p.backward; },
+      [&](const Times &t) { return t.input + (apart ? 0 : t.weight); });
+  result.input = scaled(base.input + own, back);
+  if (!apart) { // shared out as the model has it
+    result.weight =
+        base.input + own > 0 ? result.input * own / (base.input + own) : 0;
+    result.input -= result.weight;
+  } else if (description.trainable) {
+    result.weight =
+        scaled(now.weight,
+               ratioOf(
+                   now.weight,
+                   [](const ProfilePoint &p) { return p.weight.value_or(0); },
+                   [](const Times &t) { return t.weight; }));
+  }
   // What another saved set does again costs as much as it did forward.
-  result.again = forward * times.again;
-  result.input =
-      std::max(0.0, result.input + forward * (times.again - base.again));
-  if (description.trainable)
-    scale(
-        result.weight, times.weight,
-        [](const ProfilePoint &p) { return p.weight; },
-        [](const Times &t) { return t.weight; });
+  result.again = (now.forward > 0 ? forward : 1) * now.again;
+  result.input = std::max(0.0, result.input + (now.forward > 0 ? forward : 1) *
+                                                  (now.again - base.again));
   return result;
 }
 
@@ -166,19 +181,10 @@ Times ModuleCost::modelled(int index, const CostOptions &options,
   if (const RankLayer *layer = partitioned(index, options))
     return modelled(*layer, index, options, part);
   const LayerKind &kind = description.kinds[index];
-  double reduce = options.tp > 1
-                      ? cluster.allReduce(cluster.getGroup(node, options.tp, 1),
-                                          kind.reduced.at(part) / options.cp)
-                      : 0;
-  double moved = exchange(kind, options, part, false);
-  times.reduce = kind.forwardReduces * reduce + moved;
-  times.forward = sum(kind.forward, options, part, false) + times.reduce;
+  times.forward = sum(kind.forward, options, part, false);
   if (!description.hasBackward())
     return times;
-  double back =
-      kind.backwardReduces * reduce + exchange(kind, options, part, true);
-  times.input = sum(kind.input, options, part, false) + back;
-  times.reduce += back;
+  times.input = sum(kind.input, options, part, false);
   if (options.save == Save::None)
     times.again = times.forward;
   else if (options.save == Save::Vjp)
@@ -225,23 +231,48 @@ Times ModuleCost::modelled(const RankLayer &layer, int index,
                            const Moments &part) const {
   Times times;
   CostOptions whole; // nothing is divided any further
-  double there = exchange(layer.forwardExchanges, options, part);
-  times.forward = sum(layer.forward, whole, part, false) + there;
-  times.reduce = there;
+  times.forward = sum(layer.forward, whole, part, false);
   if (!description.hasBackward())
     return times;
-  double back = exchange(layer.backwardExchanges, options, part);
-  times.input = sum(layer.input, whole, part, false) + back;
-  times.reduce += back;
+  times.input = sum(layer.input, whole, part, false);
   if (description.trainable)
     times.weight = sum(layer.weight, whole, part, false);
   CostOptions all = options;
   all.save = Save::All;
   if (const RankLayer *kept = partitioned(index, all))
     times.again =
-        std::max(0.0, times.input - sum(kept->input, whole, part, false) -
-                          exchange(kept->backwardExchanges, options, part));
+        std::max(0.0, times.input - sum(kept->input, whole, part, false));
   return times;
+}
+
+/// Recomputation of everything repeats the forward's messages too.
+void ModuleCost::addMessages(int index, const CostOptions &options,
+                             const Moments &part, Times &times) const {
+  if (const RankLayer *layer = partitioned(index, options)) {
+    double there = exchange(layer->forwardExchanges, options, part),
+           back = exchange(layer->backwardExchanges, options, part);
+    times.forward += there;
+    times.input += description.hasBackward() ? back : 0;
+    times.reduce += there + (description.hasBackward() ? back : 0);
+    return;
+  }
+  const LayerKind &kind = description.kinds[index];
+  double reduce = options.tp > 1
+                      ? cluster.allReduce(cluster.getGroup(node, options.tp, 1),
+                                          kind.reduced.at(part) / options.cp)
+                      : 0;
+  double there =
+      kind.forwardReduces * reduce + exchange(kind, options, part, false);
+  times.forward += there;
+  times.reduce += there;
+  if (!description.hasBackward())
+    return;
+  double back =
+      kind.backwardReduces * reduce + exchange(kind, options, part, true);
+  if (options.save == Save::None)
+    times.again += there;
+  times.input += back + (options.save == Save::None ? there : 0);
+  times.reduce += back;
 }
 
 Times ModuleCost::layers(int begin, int end, const CostOptions &options,

@@ -92,12 +92,17 @@ public:
   bool isMeasured() const { return measured; }
 
 private:
+  /// Computation alone, and what a TP group (and CP, EP) exchanges.
   Times modelled(int kind, const CostOptions &options,
                  const Moments &part) const;
+  Times measuredTimes(int kind, const CostOptions &options, const Moments &part,
+                      const Times &modelled) const;
   double opTime(const Op &op, const CostOptions &options,
                 const Moments &part) const;
   double exchange(const LayerKind &kind, const CostOptions &options,
                   const Moments &part, bool backward) const;
+  void addMessages(int kind, const CostOptions &options, const Moments &part,
+                   Times &times) const;
   double sum(const std::vector<Op> &ops, const CostOptions &options,
              const Moments &part, bool cheapOnly) const;
   /// The layer as it is cut for these options; null: divided by rule.

@@ -148,8 +148,10 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
     device.memory += 0.25 * device.memory;
   replan("25 % more memory a device", other, input.batch, 1);
   other = now;
-  for (NodeKind &node : other.nodes)
+  for (NodeKind &node : other.nodes) {
     node.inside.bandwidth *= 2;
+    node.reduce.bandwidth *= 2;
+  }
   replan("twice the bandwidth inside nodes", other, input.batch, 1);
   other = now;
   for (NodeKind &node : other.nodes)

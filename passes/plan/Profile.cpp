@@ -38,6 +38,12 @@ ProfilePoint readPoint(const JsonReader &json) {
   return point;
 }
 
+Link readLink(const JsonReader &json) {
+  json.keys({"latency", "bandwidth"});
+  return {json.at("latency").number(0, kMostSeconds),
+          json.at("bandwidth").number(1, 1e18)};
+}
+
 LayerProfile readLayer(const JsonReader &json) {
   LayerProfile layer;
   for (const JsonReader &entry : json.list()) {
@@ -49,6 +55,10 @@ LayerProfile readLayer(const JsonReader &json) {
     if (!points.empty() && point.tokens <= points.back().tokens)
       entry.at("tokens").fail("expected more tokens than in the point before "
                               "of the same TP: points ascend");
+    if (!points.empty() &&
+        point.weight.has_value() != points[0].weight.has_value())
+      entry.fail(
+          "'weight' is given at all points of a layer and TP or at none");
     points.push_back(point);
   }
   if (layer.points.empty())
@@ -94,6 +104,17 @@ Error Profile::check(const Model &model) const {
   return Error::success();
 }
 
+void Profile::setLinks(Cluster &cluster) const {
+  for (NodeKind &node : cluster.nodes) {
+    if (!device.empty() && device != cluster.devices[node.device].name)
+      continue;
+    if (inside)
+      node.inside = node.reduce = *inside;
+    if (reduce)
+      node.reduce = *reduce;
+  }
+}
+
 Expected<Profile> parseProfile(StringRef text, StringRef file) {
   std::string error;
   OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr,
@@ -104,13 +125,20 @@ Expected<Profile> parseProfile(StringRef text, StringRef file) {
                                     "none)");
   Profile profile;
   JsonReader root(&json, "", &error);
-  root.keys({"version", "device", "save", "modules"});
+  root.keys(
+      {"version", "device", "save", "modules", "update", "inside", "reduce"});
   if (root.at("version").integer(1) != 1)
     root.at("version").fail("expected 1");
   if (root.has("device"))
     profile.device = root.at("device").string();
   if (root.has("save"))
     profile.save = Save(root.at("save").choice(kSaves));
+  if (root.has("update"))
+    profile.update = root.at("update").number(0, kMostSeconds);
+  if (root.has("inside"))
+    profile.inside = readLink(root.at("inside"));
+  if (root.has("reduce"))
+    profile.reduce = readLink(root.at("reduce"));
   if (error.empty())
     for (auto &[module, layers] : root.at("modules").entries())
       for (auto &[layer, points] : layers.entries())
@@ -135,18 +163,26 @@ std::string printProfile(const Profile &profile) {
   json["version"] = 1;
   json["device"] = profile.device;
   json["save"] = getName(profile.save).str();
+  if (profile.update)
+    json["update"] = *profile.update;
+  for (auto &[name, link] :
+       {std::pair("inside", profile.inside), {"reduce", profile.reduce}})
+    if (link)
+      json[name] = {{"latency", link->latency}, {"bandwidth", link->bandwidth}};
   json["modules"] = OrderedJson::object();
   for (auto &[module, layers] : profile.modules)
     for (auto &[layer, measured] : layers) {
       OrderedJson &list = json["modules"][module][layer] = OrderedJson::array();
       for (auto &[tp, points] : measured.points)
-        for (const ProfilePoint &point : points)
+        for (const ProfilePoint &point : points) {
           list.push_back({{"tp", tp},
                           {"rows", point.rows},
                           {"tokens", point.tokens},
                           {"forward", point.forward},
-                          {"backward", point.backward},
-                          {"weight", point.weight}});
+                          {"backward", point.backward}});
+          if (point.weight)
+            list.back()["weight"] = *point.weight;
+        }
     }
   return json.dump(1);
 }

@@ -14,18 +14,23 @@
 #ifndef PASSES_PLAN_PROFILE_H
 #define PASSES_PLAN_PROFILE_H
 
+#include "passes/plan/Cluster.h"
 #include "passes/plan/Model.h"
 
 #include "llvm/Support/Error.h"
 
 #include <map>
+#include <optional>
 
 namespace dt::plan {
 
 /// One measurement: a part of `rows` equal items that hold `tokens` together.
+/// Without the collectives of a TP group.
 struct ProfilePoint {
   double rows = 1, tokens = 0;
-  double forward = 0, backward = 0, weight = 0; ///< seconds
+  double forward = 0, backward = 0; ///< seconds
+  /// Of weight gradients; not set: `backward` has both.
+  std::optional<double> weight;
   Moments getPart() const {
     return {rows, tokens, rows > 0 ? tokens * tokens / rows : 0};
   }
@@ -42,11 +47,18 @@ struct Profile {
   Save save = Save::Vjp;
   /// Layer kinds by module.
   std::map<std::string, std::map<std::string, LayerProfile>> modules;
+  /// Seconds a parameter that a rank trains, once a step: its gradient is
+  /// cleared, its norm taken, it is updated.
+  std::optional<double> update;
+  /// Between two devices of a node, and what sums of all ranks reach there.
+  std::optional<Link> inside, reduce;
 
   /// Null if it was not measured.
   const LayerProfile *find(llvm::StringRef module, llvm::StringRef kind) const;
   /// Names that the model does not have are errors.
   llvm::Error check(const Model &model) const;
+  /// Puts the links in the place of the cluster's, where the device is.
+  void setLinks(Cluster &cluster) const;
 };
 
 /// Errors: unknown keys, figures that are no finite numbers of at least 0,

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/mpi/Progress.h"
+#include "runtime/mpi/Calls.h"
 
 #include <algorithm>
 #include <climits>
@@ -83,68 +83,19 @@ public:
   int count = 0;
 };
 
-/// Calls under way, and what is to be done after them.
-class Calls final : public Request::Operation {
-public:
-  Calls(Progress &progress, Blocking &blocking)
-      : progress(progress), blocking(blocking) {
-    progress.begin();
-  }
-  ~Calls() override { progress.end(); }
-
-  MPI_Request *add() {
-    requests.push_back(MPI_REQUEST_NULL);
-    return &requests.back();
-  }
-  bool test() override {
-    int done;
-    {
-      auto lock = progress.lock();
-      mpiCheck(MPI_Testall(int(requests.size()), requests.data(), &done,
-                           MPI_STATUSES_IGNORE),
-               "MPI_Testall");
-    }
-    if (done)
-      finish();
-    return done;
-  }
-  void wait() override {
-    {
-      BlockingCall waits(blocking, false);
-      auto lock = progress.lock();
-      mpiCheck(MPI_Waitall(int(requests.size()), requests.data(),
-                           MPI_STATUSES_IGNORE),
-               "MPI_Waitall");
-    }
-    finish();
-  }
-
-  /// A result that is copied to its place at the end.
-  std::unique_ptr<char[]> copy;
-  void *copyTo = nullptr;
-  size_t copyBytes = 0;
-
-private:
-  void finish() {
-    if (copyTo)
-      std::memcpy(copyTo, copy.get(), copyBytes);
-  }
-  Progress &progress;
-  Blocking &blocking;
-  std::vector<MPI_Request> requests;
-};
-
 //===----------------------------------------------------------------------===//
 // Groups
 //===----------------------------------------------------------------------===//
 
 class MpiGroup final : public Group {
 public:
-  /// Takes the communicator over.
-  MpiGroup(MPI_Comm comm, std::vector<int> members, Progress &progress,
-           std::map<std::string, Traffic> &traffic, Blocking &blocking)
-      : comm(comm), members(std::move(members)), progress(progress),
-        traffic(traffic), blocking(blocking) {
+  /// Takes the communicator over. `number`: the same on all members, another
+  /// for every group of several ranks.
+  MpiGroup(MPI_Comm comm, std::vector<int> members, int number,
+           Progress &progress, std::map<std::string, Traffic> &traffic,
+           Blocking &blocking)
+      : comm(comm), members(std::move(members)), number(number),
+        progress(progress), traffic(traffic), blocking(blocking) {
     mpiCheck(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN),
              "MPI_Comm_set_errhandler");
     mpiCheck(MPI_Comm_rank(comm, &place), "MPI_Comm_rank");
@@ -159,6 +110,7 @@ public:
                  int64_t n, const char *label) override {
     count(traffic, label, n * sizeOf(type));
     BlockingCall blocks(blocking);
+    meet();
     auto lock = progress.lock();
     pieces(type, in, out, n, [&](const void *from, void *to, int count) {
       mpiCheck(MPI_Allreduce(from, to, count, mpiType(type), mpiOp(kind), comm),
@@ -182,6 +134,7 @@ public:
                  const char *label) override {
     count(traffic, label, bytes);
     BlockingCall blocks(blocking);
+    meet();
     auto lock = progress.lock();
     Block block(bytes, size());
     mpiCheck(MPI_Allgather(own(in, bytes, out), block.count, block.type, out,
@@ -210,6 +163,7 @@ public:
     count(traffic, label, sizes[place]);
     char *mine = static_cast<char *>(out) + before;
     BlockingCall blocks(blocking);
+    meet();
     if (total > INT_MAX) {
       if (in != mine && sizes[place])
         std::memcpy(mine, in, sizes[place]);
@@ -234,6 +188,7 @@ public:
     count(traffic, label, n * sizeOf(type) * size());
     Calls calls(progress, blocking); // for the copy
     BlockingCall blocks(blocking);
+    meet();
     auto lock = progress.lock();
     scatter(type, in, target(calls, type, in, out, n), n, nullptr);
     if (calls.copyTo)
@@ -252,6 +207,7 @@ public:
                 const char *label) override {
     count(traffic, label, bytes * size());
     BlockingCall blocks(blocking);
+    meet();
     auto lock = progress.lock();
     Block block(bytes, size());
     mpiCheck(MPI_Alltoall(in, block.count, block.type, out, block.count,
@@ -267,11 +223,28 @@ public:
   }
   void barrier() override {
     BlockingCall blocks(blocking);
+    meet();
     auto lock = progress.lock();
     mpiCheck(MPI_Barrier(comm), "MPI_Barrier");
   }
 
 private:
+  /// Where ranks sleep: until all have come, so that nobody polls for long in
+  /// the collective that follows.
+  void meet() {
+    Bells &bells = progress.getBells();
+    if (!bells.on() || members.size() == 1 || number >= Bells::kGroups ||
+        !bells.areHere(members))
+      return;
+    bells.arrive(number, members);
+    progress.sleepUntil(
+        [&] {
+          progress.poll();
+          return bells.haveArrived(number, members);
+        },
+        kLooksForMessage);
+  }
+
   template <typename F>
   void pieces(DType type, const void *in, void *out, int64_t n, F call) {
     for (int64_t at = 0; at < n; at += kPiece) {
@@ -336,6 +309,7 @@ private:
 
   MPI_Comm comm;
   std::vector<int> members;
+  int number;
   Progress &progress;
   std::map<std::string, Traffic> &traffic;
   Blocking &blocking;
@@ -370,9 +344,10 @@ public:
       everybody[i] = i;
     MPI_Comm world;
     mpiCheck(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
-    all = std::make_unique<MpiGroup>(world, everybody, progress, counters,
-                                     blocked);
+    all = std::make_unique<MpiGroup>(world, everybody, /*number=*/0, progress,
+                                     counters, blocked);
     progress.start(mail, provided >= MPI_THREAD_SERIALIZED);
+    blocked.polls = !progress.getBells().on();
   }
   ~Mpi() override { progress.stop(); }
 
@@ -382,14 +357,18 @@ public:
   Request isend(const void *data, size_t bytes, int to, int tag,
                 const char *label) override {
     count(counters, label, bytes);
-    return message(bytes, [&](size_t at, int n, MPI_Request *request) {
-      mpiCheck(MPI_Isend(static_cast<const char *>(data) + at, n, MPI_BYTE, to,
-                         tag, mail, request),
-               "MPI_Isend");
-    });
+    Request sent =
+        message(bytes, to, [&](size_t at, int n, MPI_Request *request) {
+          mpiCheck(MPI_Isend(static_cast<const char *>(data) + at, n, MPI_BYTE,
+                             to, tag, mail, request),
+                   "MPI_Isend");
+        });
+    if (bytes && progress.getBells().on())
+      progress.getBells().ring(to);
+    return sent;
   }
   Request irecv(void *data, size_t bytes, int from, int tag) override {
-    return message(bytes, [&](size_t at, int n, MPI_Request *request) {
+    return message(bytes, from, [&](size_t at, int n, MPI_Request *request) {
       mpiCheck(MPI_Irecv(static_cast<char *>(data) + at, n, MPI_BYTE, from, tag,
                          mail, request),
                "MPI_Irecv");
@@ -413,6 +392,7 @@ public:
   void finish() override {
     progress.stop();
     mpiCheck(MPI_Barrier(mail), "MPI_Barrier");
+    progress.getBells().stop();
     for (auto &entry : groups)
       if (entry.second)
         entry.second->free();
@@ -430,10 +410,10 @@ protected:
   int tagLimit() const override { return largestTag; }
 
 private:
-  template <typename F> Request message(size_t bytes, F call) {
+  template <typename F> Request message(size_t bytes, int peer, F call) {
     if (!bytes)
       return {};
-    auto calls = std::make_unique<Calls>(progress, blocked);
+    auto calls = std::make_unique<Calls>(progress, blocked, peer);
     auto lock = progress.lock();
     for (size_t at = 0; at < bytes; at += kPieceBytes)
       call(at, int(std::min(kPieceBytes, bytes - at)), calls->add());
@@ -459,7 +439,7 @@ Group *Mpi::group(const std::vector<int> &members) {
     throw Error("a group needs different ranks below " + std::to_string(ranks));
   // Everybody counts them, so that the number is the same on all ranks; one
   // rank alone needs nobody.
-  int tag = members.size() > 1 ? made++ % largestTag : 0;
+  int number = members.size() > 1 ? ++made : 0;
   std::unique_ptr<MpiGroup> &result = groups[members];
   if (std::find(members.begin(), members.end(), place) == members.end())
     return nullptr;
@@ -471,14 +451,15 @@ Group *Mpi::group(const std::vector<int> &members) {
       MPI_Group_incl(everybody, int(members.size()), members.data(), &chosen),
       "MPI_Group_incl");
   if (members.size() > 1)
-    mpiCheck(MPI_Comm_create_group(MPI_COMM_WORLD, chosen, tag, &comm),
+    mpiCheck(MPI_Comm_create_group(MPI_COMM_WORLD, chosen, number % largestTag,
+                                   &comm),
              "MPI_Comm_create_group");
   else
     mpiCheck(MPI_Comm_dup(MPI_COMM_SELF, &comm), "MPI_Comm_dup");
   MPI_Group_free(&chosen);
   MPI_Group_free(&everybody);
-  result =
-      std::make_unique<MpiGroup>(comm, members, progress, counters, blocked);
+  result = std::make_unique<MpiGroup>(comm, members, number, progress, counters,
+                                      blocked);
   return result.get();
 }
 

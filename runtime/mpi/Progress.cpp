@@ -90,6 +90,7 @@ void mpiCheck(int code, const char *call) {
 
 void Progress::start(MPI_Comm on, bool threads) {
   comm = on;
+  bells.start(on);
   int size;
   mpiCheck(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   const char *choice = std::getenv("DT_PROGRESS");
@@ -152,9 +153,11 @@ void Progress::run() {
 
 std::string Progress::describe() const {
   if (thread.joinable())
-    return "messages move on in a thread";
-  return alone ? "messages move on while a rank computes"
-               : "messages move on between tasks only";
+    return std::string("messages move on in a thread") +
+           (bells.on() ? "; ranks that wait sleep" : "");
+  return std::string(alone ? "messages move on while a rank computes"
+                           : "messages move on between tasks only") +
+         (bells.on() ? "; ranks that wait sleep" : "");
 }
 
 } // namespace dt::rt

@@ -13,20 +13,21 @@
 #define DT_RUNTIME_MPI_PROGRESS_H
 
 #include "runtime/Comm.h"
+#include "runtime/mpi/Bells.h"
 
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
-
 namespace dt::rt {
 
 /// Throws an Error of one line unless the call has succeeded.
 void mpiCheck(int code, const char *call);
+
+/// Seconds after which a sleeper looks by itself: messages ring; the rounds of
+/// a collective and messages from other nodes do not.
+constexpr double kLooksForMessage = 1e-3, kLooksForCollective = 1e-4;
 
 class Progress {
 public:
@@ -49,10 +50,23 @@ public:
 
   std::string describe() const;
 
+  Bells &getBells() { return bells; }
+  /// Until `done()`, which makes MPI calls and is asked again when something
+  /// may have come, at least every `often` seconds. Only where ranks sleep.
+  template <typename F> void sleepUntil(F done, double often) {
+    while (true) {
+      uint32_t seen = bells.count();
+      if (done())
+        return;
+      bells.sleep(seen, often);
+    }
+  }
+
 private:
   void run();
 
   MPI_Comm comm = MPI_COMM_NULL;
+  Bells bells;
   bool alone = false; ///< messages move on by themselves
   std::thread thread;
   std::mutex calls;

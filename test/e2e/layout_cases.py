@@ -3,7 +3,7 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # name, model, samples of a step, samples of a microbatch, plan (layouts.py says
-# how it is written). `refused`: the plan cannot work, and the error must match.
+# how it is written; "auto": --plan=auto). `refused`: the plan cannot work, and the error must match.
 # ===-----------------------------------------------------------------------===
 """CASES: what layouts.py tries."""
 
@@ -80,6 +80,10 @@ case("llava-tp2", "llava", 3, 3, "model:tp=2")
 case("llava-pp2", "llava", 3, 3, "model:pp=2")
 case("llava-modules", "llava", 3, 3, "model_vision_tower:tp=2 model_language_model:pp=2", patch=SPLIT, subset=True)
 case("llava-tp2-pp2", "llava", 3, 3, "model:tp=2,pp=2")
+
+# The planner's choice for two cores.
+case("gpt2-auto", "gpt2", 8, 4, "auto", subset=True, profile=True)
+case("mllm-auto", "mllm", 12, 3, "auto", subset=True)
 
 # What cannot be.
 case("no-such-unit", "gpt2", 4, 4, "modle:dp=2", refused="modle")

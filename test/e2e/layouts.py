@@ -34,6 +34,7 @@ import batches
 from layout_cases import CASES
 from train_model import build
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 10
 GRADIENT_LIMIT = 1e-5  # relative L2
 VANISHING_LIMIT = 1e-6  # absolute
@@ -91,6 +92,23 @@ class Runner:
         (folder / "recipe.json").write_text(json.dumps(recipe))
         return folder / "recipe.json"
 
+    def choose_plan(self, case, folder):
+        """What the planner says for two cores, its costs from measurements if the case wants them."""
+        command = [self.dt_opt, self.recipe(case, case["micro"], folder), "--plan=auto", f"--cluster={ROOT / 'passes/plan/clusters/cpu-2.json'}"]
+        if case.get("profile"):
+            profile = [ROOT / "tools/dt-profile", folder / "recipe.json", "-o", folder / "profile.json", "--rows", f"1,{case['micro']}", "--dt-opt", self.dt_opt]
+            done = subprocess.run([str(c) for c in profile], capture_output=True, text=True, timeout=400)
+            if done.returncode:
+                raise Failure(f"dt-profile: {done.stderr[-1500:]}")
+            command += [f"--profile={folder / 'profile.json'}"]
+        done = subprocess.run([str(c) for c in command + ["--emit=plan", "-o", folder / "chosen.json"]], capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise Failure(f"--plan=auto: {done.stderr[-1500:]}")
+        plan = json.loads((folder / "chosen.json").read_text())
+        if not plan["predicted"]["step"] > 0 or plan["predicted"]["costs"] != ("profile" if case.get("profile") else "model"):
+            raise Failure(f"--plan=auto predicts {plan['predicted']}")
+        return plan
+
     def compile(self, case, micro, plan, folder):
         recipe = self.recipe(case, micro, folder)
         command = [self.dt_opt, recipe, "--emit=cpp", "-o", folder / "program"]
@@ -147,8 +165,8 @@ class Runner:
         return self.train(case, folder, 1)
 
     def run(self, case):
-        plan = parse_plan(case["plan"])
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        plan = self.choose_plan(case, folder) if case["plan"] == "auto" else parse_plan(case["plan"])
         done = self.compile(case, case["micro"], plan, folder)
         if "refused" in case:
             errors = [line for line in done.stderr.splitlines() if "error:" in line]

@@ -29,12 +29,18 @@ TEST(Options, BothSpellings) {
   EXPECT_EQ(*o.seed, 7u);
   EXPECT_FALSE(o.reorder);
   EXPECT_EQ(*parse({"--reorder", "intra"}).reorder, Reorder::Intra);
+  EXPECT_EQ(parse({"--profile=p.json", "--rows", "1,4"}).rows,
+            (std::vector<int64_t>{1, 4}));
 }
 
 TEST(Options, Errors) {
   EXPECT_ERROR(parse({"--stps", "3"}), "unknown flag '--stps'");
   EXPECT_ERROR(parse({"data"}), "unknown flag 'data'");
   EXPECT_ERROR(parse({"--steps"}), "--steps needs a value");
+  EXPECT_ERROR(parse({"--profile=p.json", "--rows=4,1"}),
+               "--rows: '4,1' is not a list of ascending numbers");
+  EXPECT_ERROR(parse({"--profile=p.json", "--rows=1,,2"}), "--rows: ''");
+  EXPECT_ERROR(parse({"--rows=1"}), "--rows goes with --profile");
   EXPECT_ERROR(parse({"--steps", "3x"}), "--steps: '3x' is not");
   EXPECT_ERROR(parse({"--threads", "0"}),
                "--threads: '0' is not a positive number");

@@ -30,6 +30,9 @@ struct OutputOptions {
   std::string target; ///< "cpu" or "cuda"
   std::string input;  ///< ONNX files are relative to its folder
   std::string output; ///< "-", a file, or a directory
+  /// Of a timeline: a run's report, whose times of tasks it shows; empty: it
+  /// shows nominal ones.
+  std::string times;
 };
 
 /// Fills `report`, which must outlive `pm`, from what stands there after the

@@ -7,36 +7,218 @@
 #include "tools/dt-opt/Output.h"
 
 #include "dialects/sched/SchedOps.h"
+#include "passes/plan/sim/Engine.h"
 #include "passes/schedule/Communicate.h"
 #include "passes/schedule/Draw.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <optional>
 
 using namespace mlir;
 
-static void draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
-                 StringRef file, llvm::raw_ostream &os) {
-  dt::schedule::Problem problem = problemOp.getProblem();
-  dt::schedule::Graph graph(problem);
-  dt::schedule::Solution solution =
-      dt::schedule::getTasks(op.getPrograms(problemOp));
-  // The op has been verified, so this succeeds.
-  dt::schedule::Timeline timeline =
-      cantFail(dt::schedule::evaluate(graph, solution));
+namespace {
+
+using dt::schedule::Graph;
+using dt::schedule::Problem;
+using dt::schedule::Solution;
+using dt::schedule::Timeline;
+
+/// Times of a run's tasks (train --report) in the place of nominal ones.
+class MeasuredTimes {
+public:
+  static llvm::Expected<MeasuredTimes> read(StringRef file);
+  /// Fills `options` and the problem's tables.
+  llvm::Error apply(Problem &problem, dt::plan::EngineOptions &options) const;
+  double getStep() const { return step; }
+  int getCores() const { return cores; }
+
+private:
+  using Json = nlohmann::json;
+  llvm::Error fail(const llvm::Twine &what) const {
+    return llvm::createStringError(file + ": " + what +
+                                   " (expected what train --report writes)");
+  }
+  llvm::Error addTask(const Json &task, Problem &problem) const;
+
+  std::string file;
+  Json tasks, tails;
+  double step = 0;
+  int cores = 0;
+};
+
+int64_t nanoseconds(double seconds) {
+  return int64_t(std::llround(std::clamp(seconds, 0.0, 1e6) * 1e9));
+}
+
+/// Of ranks that do a task together the slowest counts.
+void raise(dt::schedule::Table &table, size_t at, double seconds) {
+  table.values[at] = std::max(table.values[at], nanoseconds(seconds));
+}
+
+llvm::Expected<MeasuredTimes> MeasuredTimes::read(StringRef file) {
+  auto buffer = llvm::MemoryBuffer::getFile(file, /*IsText=*/true);
+  if (!buffer)
+    return llvm::createStringError(file + ": " + buffer.getError().message());
+  MeasuredTimes result;
+  result.file = file.str();
+  Json json = Json::parse((*buffer)->getBuffer().str(), nullptr, false);
+  if (!json.is_object())
+    return result.fail("not a JSON object");
+  for (const char *key : {"tasks", "tails"})
+    if (!json.contains(key) || !json[key].is_array())
+      return result.fail(llvm::Twine("'") + key + "' is not a list");
+  if (!json.contains("step_seconds") || !json["step_seconds"].is_number() ||
+      !json.contains("cores") || !json["cores"].is_number_integer())
+    return result.fail("'step_seconds' or 'cores' is missing");
+  result.tasks = json["tasks"];
+  result.tails = json["tails"];
+  result.step = json["step_seconds"];
+  result.cores = json["cores"];
+  return result;
+}
+
+llvm::Error MeasuredTimes::addTask(const Json &task, Problem &problem) const {
+  bool whole = task.is_object();
+  for (const char *key :
+       {"rank", "microbatch", "seconds", "collectives", "around"})
+    whole = whole && task.contains(key) && task[key].is_number() &&
+            task[key].get<double>() >= 0;
+  for (const char *key : {"stage", "task"})
+    whole = whole && task.contains(key) && task[key].is_string();
+  if (!whole)
+    return fail("a task of another form");
+  std::string name = task["stage"], letter = task["task"];
+  auto stage = llvm::find_if(problem.stages,
+                             [&](auto &known) { return known.name == name; });
+  size_t k = task["microbatch"];
+  int rank = task["rank"];
+  if (stage == problem.stages.end() || k >= size_t(problem.microbatches))
+    return fail("the program has no task of stage '" + name + "', microbatch " +
+                llvm::Twine(k));
+  auto replica = llvm::find_if(stage->replicas, [&](auto &ranks) {
+    return llvm::is_contained(ranks, rank);
+  });
+  if (replica == stage->replicas.end())
+    return fail("rank " + llvm::Twine(rank) + " has no stage '" + name + "'");
+  size_t at = k * stage->replicas.size() + (replica - stage->replicas.begin());
+  double seconds = task["seconds"].get<double>() +
+                   task["collectives"].get<double>() +
+                   task["around"].get<double>();
+  // A backward that is not split takes the sum of both.
+  raise(letter == "F"   ? stage->forward
+        : letter == "W" ? stage->weight
+                        : stage->input,
+        at, seconds);
+  return llvm::Error::success();
+}
+
+llvm::Error MeasuredTimes::apply(Problem &problem,
+                                 dt::plan::EngineOptions &options) const {
+  for (dt::schedule::Stage &stage : problem.stages) {
+    size_t count = size_t(problem.microbatches) * stage.replicas.size();
+    for (auto *table : {&stage.forward, &stage.input, &stage.weight})
+      table->values.assign(count, 0);
+  }
+  // What messages take of ranks is in the tasks around them.
+  for (dt::schedule::Edge &edge : problem.edges) {
+    edge.latency = 0;
+    for (dt::schedule::Route &route : edge.routes)
+      route.latency = 0;
+  }
+  for (const Json &task : tasks)
+    if (llvm::Error error = addTask(task, problem))
+      return error;
+  for (dt::schedule::Stage &stage : problem.stages)
+    if (stage.batchSync) // there and back in one
+      for (size_t i = 0; i < stage.forward.values.size(); ++i)
+        stage.forward.values[i] += stage.input.values[i];
+  if (tails.size() != size_t(problem.ranks))
+    return fail("the program has " + llvm::Twine(problem.ranks) + " ranks");
+  for (const Json &tail : tails) {
+    if (!tail.is_number())
+      return fail("'tails' has something else than numbers");
+    options.optimizer.push_back(nanoseconds(tail));
+  }
+  // The norm is everybody's: updates begin when all have come so far.
+  dt::plan::Reduction norm;
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    norm.ranks.push_back(rank);
+  options.reductions.push_back(norm);
+  if (cores > 0)
+    options.cores.push_back({norm.ranks, cores});
+  return llvm::Error::success();
+}
+
+void draw(const Graph &graph, const Solution &solution,
+          const Timeline &timeline, StringRef title, StringRef file,
+          llvm::raw_ostream &os) {
+  if (file.ends_with(".html"))
+    return dt::schedule::drawHtml(os, graph, solution, timeline, title);
+  if (file.ends_with(".svg"))
+    return dt::schedule::drawSvg(os, graph, solution, timeline, title);
+  os << title << "\n";
+  dt::schedule::drawText(os, graph, solution, timeline);
+}
+
+/// The timeline of the planner's simulator at measured times.
+llvm::Expected<Timeline> simulate(const Graph &graph, const Solution &solution,
+                                  const MeasuredTimes &times,
+                                  const dt::plan::EngineOptions &options,
+                                  std::string &title) {
+  auto step = dt::plan::simulate(graph, solution, options);
+  if (!step)
+    return step.takeError();
+  double seconds = double(step->step) * 1e-9;
+  title += llvm::formatv(
+      ": simulated {0:f2} ms from measured tasks, measured {1:f2} ms",
+      1e3 * seconds, 1e3 * times.getStep());
+  auto timeline = dt::schedule::evaluate(graph, solution);
+  if (!timeline)
+    return timeline.takeError();
+  timeline->start = step->start;
+  timeline->end = step->end;
+  timeline->busy = step->busy;
+  timeline->span = step->span;
+  timeline->wall = step->tasks;
+  return timeline;
+}
+
+llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
+                 const dt::OutputOptions &options, llvm::raw_ostream &os) {
+  Problem problem = problemOp.getProblem();
+  dt::plan::EngineOptions engine;
+  std::optional<MeasuredTimes> times;
+  if (!options.times.empty()) {
+    auto read = MeasuredTimes::read(options.times);
+    if (!read)
+      return read.takeError();
+    if (llvm::Error error = read->apply(problem, engine))
+      return error;
+    times = std::move(*read);
+  }
+  Graph graph(problem);
+  Solution solution = dt::schedule::getTasks(op.getPrograms(problemOp));
   std::string title =
       (problemOp.getSymName() + ": " + op.getSchedule().value_or("given"))
           .str();
-  if (file.ends_with(".html"))
-    dt::schedule::drawHtml(os, graph, solution, timeline, title);
-  else if (file.ends_with(".svg"))
-    dt::schedule::drawSvg(os, graph, solution, timeline, title);
-  else {
-    os << title << "\n";
-    dt::schedule::drawText(os, graph, solution, timeline);
-  }
+  // The op has been verified, so the plain one succeeds.
+  auto timeline = times ? simulate(graph, solution, *times, engine, title)
+                        : dt::schedule::evaluate(graph, solution);
+  if (!timeline)
+    return timeline.takeError();
+  draw(graph, solution, *timeline, title, options.output, os);
+  return llvm::Error::success();
 }
+
+} // namespace
 
 LogicalResult dt::emitTimeline(mlir::ModuleOp program,
                                const OutputOptions &options) {
@@ -59,7 +241,8 @@ LogicalResult dt::emitTimeline(mlir::ModuleOp program,
   for (sched::SolutionOp solution : solutions) {
     auto problem = SymbolTable::lookupNearestSymbolFrom<sched::ProblemOp>(
         solution, solution.getProblemAttr());
-    draw(solution, problem, file, output->os());
+    if (llvm::Error error = draw(solution, problem, options, output->os()))
+      return fail(toString(std::move(error)));
   }
   output->keep();
   return success();

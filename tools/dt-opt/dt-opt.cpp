@@ -83,6 +83,12 @@ llvm::cl::opt<std::string>
                   llvm::cl::value_desc("file.json"),
                   llvm::cl::desc("With --plan=auto: measured times of layers"));
 
+llvm::cl::opt<std::string>
+    timesOption("times", llvm::cl::cat(emitOptions),
+                llvm::cl::value_desc("report.json"),
+                llvm::cl::desc("With --emit=timeline: times of tasks as a run "
+                               "has measured them (train --report)"));
+
 llvm::cl::opt<std::string> fromOption(
     "from", llvm::cl::cat(emitOptions), llvm::cl::value_desc("phase"),
     llvm::cl::desc("With --emit: begin with this phase, the input has "
@@ -111,7 +117,7 @@ LogicalResult checkPlanner() {
       return fail("--" + option->ArgStr + " goes with --plan=auto");
   if (!plansItself())
     return success();
-  if (clusterOption.empty())
+  if (clusterOption.empty() && policyOption != "layers")
     return fail("--plan=auto needs the hardware: --cluster=FILE");
   if (devicesOption.getNumOccurrences() && devicesOption < 1)
     return fail("--devices: expected at least 1, not " + Twine(devicesOption));
@@ -155,6 +161,8 @@ LogicalResult checkOptions(StringRef output) {
       fromOption != "modules")
     return fail("--plan is obeyed from the phase modules on, but --from=" +
                 fromOption + " begins later");
+  if (!timesOption.empty() && emitOption != Emit::Timeline)
+    return fail("--times goes with --emit=timeline");
   if (!toOption.empty() && emitOption != Emit::Mlir && emitOption != Emit::Plan)
     return fail("--to goes with --emit=mlir and --emit=plan only");
   return success();
@@ -233,7 +241,7 @@ LogicalResult compile(StringRef input, StringRef output,
   if (failed(MlirOptMain(os, std::move(*buffer), registry, config)))
     return failure();
   dt::OutputOptions options = {emitOption, targetOption, input.str(),
-                               output.str()};
+                               output.str(), timesOption};
   return dt::isReport(emitOption) ? dt::writeReport(report, options)
                                   : dt::emitProgram(bytes, registry, options);
 }

@@ -204,6 +204,7 @@ Error run() {
     if (Error error = read->check(*model))
       return error;
     profile = std::move(*read);
+    profile->setLinks(*cluster);
   }
   if (!modelOut.empty())
     if (Error error = write(modelOut, printModel(*model) + "\n"))

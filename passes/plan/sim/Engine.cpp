@@ -24,40 +24,48 @@ using Node = Graph::Node;
 
 /// Ranks that share cores. All that run go on at the same rate, so a clock of
 /// work done by each says when the next one ends: a task that starts at clock c
-/// ends at c + its duration.
+/// ends at c + its duration. A task of several ranks needs a core for each.
 class CoreGroup {
 public:
   explicit CoreGroup(int cores) : cores(cores) {}
 
-  void start(Time now, Time duration, Node node) {
+  void start(Time now, Time duration, Node node, int width) {
     advance(now);
-    running.push({clock + double(duration), node});
+    running.push({clock + double(duration), node, width});
+    wanted += width;
   }
   /// Time of the next end, if nothing changes; the task.
   bool next(Time now, Time &when, Node &node) const {
     if (running.empty())
       return false;
-    double left = running.top().first - (clock + double(now - last) * rate());
+    double left = running.top().end - (clock + double(now - last) * rate());
     when = now + std::max<Time>(0, Time(std::ceil(left / rate() - 1e-6)));
-    node = running.top().second;
+    node = running.top().node;
     return true;
   }
   void finish(Time now) {
     advance(now);
+    wanted -= running.top().width;
     running.pop();
   }
 
 private:
-  using Entry = std::pair<double, Node>;
+  struct Entry {
+    double end;
+    Node node;
+    int width;
+    bool operator>(const Entry &other) const {
+      return std::tie(end, node) > std::tie(other.end, other.node);
+    }
+  };
   double rate() const {
-    return std::min(1.0, double(cores) /
-                             double(std::max<size_t>(1, running.size())));
+    return std::min(1.0, double(cores) / double(std::max(1, wanted)));
   }
   void advance(Time now) {
     clock += double(now - last) * rate();
     last = now;
   }
-  int cores;
+  int cores, wanted = 0;
   double clock = 0;
   Time last = 0;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> running;
@@ -95,9 +103,13 @@ private:
   void send(Node node, const Graph::Dependence &to, Time now);
   void watch(int group, Time now);
   void finish();
+  void optimize();
   Time durationOf(Node node) const {
     return graph.getTime(node) +
            (merged[node] ? graph.getTime(weightOf(node)) : 0);
+  }
+  int widthOf(int rank) const {
+    return options.width.empty() ? 1 : options.width[rank];
   }
   Node weightOf(Node node) const {
     return node - graph.getSlotOf(node) + Graph::kWeight;
@@ -181,7 +193,10 @@ void Engine::begin(Node node, Time now) {
   int group = ranks.empty() ? -1 : coreGroup[ranks[0]];
   if (group < 0)
     return post(now + durationOf(node), TaskEnds, node);
-  groups[group].start(now, durationOf(node), node);
+  int width = 0;
+  for (int rank : ranks)
+    width += widthOf(rank);
+  groups[group].start(now, durationOf(node), node, width);
   watch(group, now);
 }
 
@@ -275,13 +290,43 @@ void Engine::finish() {
       result.reduced[rank] = std::max(result.reduced[rank], end);
     }
   }
-  result.done = result.reduced;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (size_t(rank) < options.optimizer.size())
-      result.done[rank] += options.optimizer[rank];
-    result.step = std::max(result.step, result.done[rank]);
-  }
+  optimize();
+  for (Time done : result.done)
+    result.step = std::max(result.step, done);
   result.step += options.barrier;
+}
+
+/// Every rank updates its share; ranks of one machine on the same cores.
+void Engine::optimize() {
+  result.done = result.reduced;
+  std::vector<std::vector<std::pair<Time, int>>> queues(groups.size());
+  for (size_t rank = 0; rank < options.optimizer.size(); ++rank)
+    if (int group = coreGroup[rank]; group < 0)
+      result.done[rank] += options.optimizer[rank];
+    else
+      queues[group].emplace_back(result.reduced[rank], int(rank));
+  for (size_t group = 0; group < queues.size(); ++group) {
+    auto &queue = queues[group];
+    llvm::sort(queue);
+    CoreGroup cores(options.cores[group].cores);
+    size_t begun = 0;
+    Time now = 0, when;
+    int rank;
+    while (true) {
+      bool ends = cores.next(now, when, rank);
+      if (begun < queue.size() && (!ends || queue[begun].first <= when)) {
+        now = queue[begun].first;
+        rank = queue[begun++].second;
+        cores.start(now, options.optimizer[rank], rank, widthOf(rank));
+      } else if (ends) {
+        now = when;
+        cores.finish(now);
+        result.done[rank] = now;
+      } else {
+        break;
+      }
+    }
+  }
 }
 
 Expected<Simulation> Engine::run() {

@@ -34,6 +34,9 @@ struct EngineOptions {
     std::vector<int> ranks;
     int cores = 1;
   };
+  /// Cores that a rank uses while it works; empty: one. More where it stands
+  /// for a tensor-parallel group.
+  std::vector<int> width;
   std::vector<Cores> cores;
   /// NIC of every rank; empty or -1: messages wait for nobody. A message
   /// occupies the NICs of both ends while it is sent.

@@ -91,6 +91,7 @@ private:
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
   void addNics(EngineOptions &engine) const;
+  void addCores(EngineOptions &engine) const;
   static int64_t nicOfDevice(const Cluster &cluster, int64_t device);
   std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
   int nodeOf(int unit) const { return nodes[unit]; }

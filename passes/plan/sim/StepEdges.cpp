@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace dt::plan {
 
@@ -194,8 +195,15 @@ void StepBuilder::addEdges(schedule::Problem &problem, const Parts &parts) {
 }
 
 /// Gradients of each pipeline position over its replicas, then the optimizer.
+/// Where ranks share cores, so do their sums: all ranks are at it then.
 void StepBuilder::addReductions(EngineOptions &engine) const {
   engine.optimizer.assign(ranks, 0);
+  const NodeKind &first = costs.cluster.nodes.front();
+  double crowd =
+      first.cores > 0
+          ? std::max(1.0,
+                     std::min<double>(plan.ranks, first.devices) / first.cores)
+          : 1;
   for (const UnitPlan &unit : plan.units) {
     int u = unit.module;
     const Module &module = costs.model.modules[u];
@@ -229,9 +237,11 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
                       (module.gradientBytes + module.weightBytes +
                        2 * module.optimizerBytes) /
                       (device.bandwidth * device.stream);
+      if (costs.profile && costs.profile->update)
+        update = own * *costs.profile->update;
       Reduction reduction;
       reduction.name = module.name;
-      reduction.duration = toTime(time);
+      reduction.duration = toTime(time * crowd);
       reduction.stages = unit.inside ? std::vector<int>{firstStageOf(u)}
                                      : stagesOf(unit, position);
       for (int64_t r = 0; r < classes[hostOf(u)]; ++r)
@@ -255,22 +265,38 @@ EngineOptions StepBuilder::getEngineOptions(const schedule::Problem &problem,
       first.network.latency);
   if (plan.ranks == 1)
     engine.barrier = 0;
-  // Where ranks share the cores of their node.
-  if (first.cores > 0) {
-    int64_t perNode = std::max<int64_t>(1, first.devices / grain);
-    for (int64_t begin = 0; begin < ranks; begin += perNode) {
-      EngineOptions::Cores cores;
-      cores.cores = first.cores;
-      for (int64_t r = begin; r < std::min<int64_t>(begin + perNode, ranks);
-           ++r)
-        cores.ranks.push_back(int(r));
-      engine.cores.push_back(std::move(cores));
-    }
-  }
+  if (first.cores > 0)
+    addCores(engine);
   // Replicas of a folded problem would queue for NICs of their own.
   if (links && !fold && !isOneNode())
     addNics(engine);
   return engine;
+}
+
+/// Where ranks share the cores of their node. A rank of the problem stands for
+/// a TP group, or for a part of one; ranks of a folded problem for several.
+void StepBuilder::addCores(EngineOptions &engine) const {
+  const NodeKind &first = costs.cluster.nodes.front();
+  std::vector<int64_t> begin(ranks, 0);
+  engine.width.assign(ranks, 1);
+  for (const StageInfo &info : stages) {
+    const UnitPlan &unit = plan.units[info.unit];
+    int64_t replicas = unit.dp / classes[info.unit];
+    for (int64_t r = 0; r < classes[info.unit]; ++r)
+      for (int rank : ranksOf(info.unit, info.index % unit.pp, r)) {
+        engine.width[rank] = int(
+            shared ? grain * shrink : int64_t(unit.tp) * unit.cp * replicas);
+        begin[rank] = shared ? rank * grain * shrink
+                             : planRankOf(info.unit, info.index % unit.pp, r);
+      }
+  }
+  std::map<int64_t, EngineOptions::Cores> nodes;
+  for (int rank = 0; rank < ranks; ++rank)
+    nodes[begin[rank] / first.devices].ranks.push_back(rank);
+  for (auto &[node, cores] : nodes) {
+    cores.cores = first.cores;
+    engine.cores.push_back(std::move(cores));
+  }
 }
 
 /// A NIC of its own for as many devices as share one; a TP group sends from

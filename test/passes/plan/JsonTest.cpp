@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 using namespace dt::plan;
 using Json = nlohmann::ordered_json;
 
@@ -114,7 +116,14 @@ TEST(Profile, IsUsedInsteadOfTheModel) {
   EXPECT_GT(c.forward, a.forward);
   EXPECT_LT(c.forward, b.forward);
   options.tp = 4;
-  EXPECT_DOUBLE_EQ(cost.layer(1, options, Moments::of(4096)).forward, 0.02);
+  // The group's messages come on top of what was measured.
+  Times d = cost.layer(1, options, Moments::of(4096));
+  double reduce = cluster.allReduce(
+      cluster.getGroup(0, 4, 1),
+      model.modules[1].kinds[1].reduced.at(Moments::of(4096)));
+  EXPECT_GT(reduce, 0);
+  EXPECT_NEAR(d.forward,
+              0.02 + model.modules[1].kinds[1].forwardReduces * reduce, 1e-12);
   // Another saved set does more again, or less.
   options.tp = 1;
   options.save = Save::None;
@@ -127,6 +136,46 @@ TEST(Profile, IsUsedInsteadOfTheModel) {
                 .layer(0, {}, Moments::of(4096))
                 .total());
   EXPECT_EQ(cost.layer(1, options, {}).total(), 0);
+}
+
+/// Where both gradients were measured together the model shares them out.
+TEST(Profile, BackwardInOnePiece) {
+  std::string text = kProfile;
+  for (const char *weight :
+       {", \"weight\": 0.009", ", \"weight\": 0.04", ", \"weight\": 0.01"})
+    text.erase(text.find(weight), std::strlen(weight));
+  Profile profile = llvm::cantFail(parseProfile(text, "p.json"));
+  Cluster cluster = llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+  Model model = makeMultimodal(7);
+  Costs costs(cluster, model, &profile);
+  Times times = costs.get(0, 1).layer(1, {}, Moments::of(4096));
+  EXPECT_NEAR(times.input + times.weight, 0.06, 1e-12);
+  EXPECT_GT(times.weight, 0.01);
+  EXPECT_GT(times.input, 0.01);
+}
+
+TEST(Profile, Links) {
+  std::string text = kProfile;
+  text.insert(text.rfind('}'),
+              R"(, "update": 1e-9, "inside": {"latency": 1e-6, "bandwidth": 7},
+                 "reduce": {"latency": 2e-6, "bandwidth": 3})");
+  Profile profile = llvm::cantFail(parseProfile(text, "p.json"));
+  EXPECT_EQ(printProfile(
+                llvm::cantFail(parseProfile(printProfile(profile), "p.json"))),
+            printProfile(profile));
+  Cluster cluster = llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+  profile.setLinks(cluster);
+  Group pair = cluster.getGroup(0, 2, 1);
+  EXPECT_NEAR(cluster.allReduce(pair, 30), 2 * (2e-6 + 15 / 3.0), 1e-9);
+  EXPECT_NEAR(cluster.allGather(pair, 28), 1e-6 + 14 / 7.0, 1e-9);
+  profile.device = "another";
+  Cluster other = llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+  double before = other.allReduce(pair, 30);
+  profile.setLinks(other);
+  EXPECT_EQ(other.allReduce(pair, 30), before);
 }
 
 std::string profileError(const std::string &from, const std::string &to) {
@@ -150,6 +199,8 @@ TEST(Profile, Errors) {
             "p.json: modules.llm.layer[1].tokens: expected more tokens than in "
             "the point before of the same TP: points ascend");
   EXPECT_NE(profileError("0.01,", "\"a\","), "");
+  EXPECT_NE(profileError(", \"weight\": 0.04", "").find("'weight' is given"),
+            std::string::npos);
   EXPECT_NE(profileError("\"tokens\"", "\"token\""), "");
   EXPECT_EQ(profileError("\"llm\"", "\"lm\""),
             "the profile names module 'lm', which the model does not have; did "

@@ -97,6 +97,13 @@ TEST(Engine, RanksShareCores) {
   EXPECT_EQ(stepOf(problem, "1f1b", options), 240);
   options.cores = {{{0, 1}, 2}};
   EXPECT_EQ(stepOf(problem, "1f1b", options), 120);
+  // A rank that stands for two needs both cores; optimizers share them too.
+  options.width = {2, 2};
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 240);
+  options.optimizer = {5, 10};
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 240 + 15);
+  options.width = {};
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 120 + 10);
 }
 
 TEST(Engine, MessagesQueueForNics) {

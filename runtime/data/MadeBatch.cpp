@@ -1,0 +1,138 @@
+//===- MadeBatch.cpp - batches without data ---------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/MadeBatch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+namespace dt::rt {
+
+namespace {
+
+constexpr const char *kSample = "sample";
+
+bool namesMask(const std::string &name) {
+  return name.find("mask") != std::string::npos;
+}
+
+template <typename T>
+void fill(std::vector<std::byte> &bytes, size_t count, T value) {
+  for (size_t i = 0; i < count; ++i)
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+}
+
+} // namespace
+
+BatchMaker::BatchMaker(const ProgramInfo &program, const RankView &view)
+    : program(program), view(view) {
+  for (const ModuleInfo &module : program.modules)
+    for (const SymbolInfo &symbol : module.symbols) {
+      if (!symbol.item || !std::strcmp(symbol.item, kSample))
+        continue;
+      auto known =
+          std::find_if(kinds.begin(), kinds.end(), [&](const auto &entry) {
+            return entry.first == symbol.item;
+          });
+      if (known == kinds.end())
+        known = kinds.insert(known, {symbol.item, 0});
+      // Bounds are of a whole microbatch where there is one replica.
+      known->second = std::max(known->second, symbol.max / program.microBatch);
+    }
+}
+
+std::vector<std::byte> BatchMaker::contents(const TensorInfo &tensor,
+                                            size_t count) {
+  std::vector<std::byte> bytes(count * sizeOf(tensor.type));
+  bool one = namesMask(tensor.name);
+  std::minstd_rand random(1);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  switch (tensor.type) {
+  case DType::F32:
+    for (size_t i = 0; i < count; ++i) {
+      float value = one ? 1.f : float(uniform(random));
+      std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+    }
+    break;
+  case DType::F64:
+    for (size_t i = 0; i < count; ++i) {
+      double value = one ? 1 : uniform(random);
+      std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+    }
+    break;
+  case DType::F16:
+    fill<uint16_t>(bytes, count, 0x3c00); // 1
+    break;
+  case DType::BF16:
+    fill<uint16_t>(bytes, count, 0x3f80); // 1
+    break;
+  case DType::I64:
+    fill<int64_t>(bytes, count, one);
+    break;
+  case DType::I32:
+    fill<int32_t>(bytes, count, one);
+    break;
+  default:
+    fill<uint8_t>(bytes, count, one || tensor.type == DType::Bool);
+  }
+  return bytes;
+}
+
+Part BatchMaker::makePart(size_t m, const PartItems &items) {
+  const ModuleInfo &module = program.modules[m];
+  Part part;
+  part.items = items.symbols;
+  part.inputs.resize(module.inputs.size);
+  for (size_t s = 0; s < module.symbols.size; ++s)
+    part.dims.push_back(module.symbols[s].item
+                            ? int64_t(items.symbols[s].size())
+                            : module.symbols[s].max);
+  for (size_t i = 0; i < module.inputs.size; ++i) {
+    const TensorInfo &tensor = module.inputs[i].buffer.tensor;
+    if (module.inputs[i].fromModule >= 0)
+      continue;
+    size_t count = 1;
+    for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+      const Extent &e = tensor.shape[axis];
+      count *= size_t(e.symbol < 0
+                          ? e.offset
+                          : e.scale * part.dims[size_t(e.symbol)] + e.offset);
+    }
+    storage.push_back(contents(tensor, count));
+    part.inputs[i] = {storage.back().data(), storage.back().size()};
+  }
+  return part;
+}
+
+const Batch &BatchMaker::make(int64_t most) {
+  StepItems items;
+  items.samples = program.globalBatch;
+  items.where = "a made batch";
+  for (auto &[name, max] : kinds) {
+    StepItems::Kind kind;
+    kind.name = name;
+    int64_t own = std::min(most, max);
+    kind.count = own * items.samples;
+    for (int64_t i = 0; i < kind.count; ++i)
+      kind.owner.push_back(i / own);
+    items.kinds.push_back(std::move(kind));
+  }
+  storage.clear();
+  batch = {};
+  batch.samples = items.samples;
+  batch.assignment = Assigner(program, Reorder::None).assign(items);
+  batch.hash = batch.assignment.hash();
+  batch.modules.resize(program.modules.size);
+  for (size_t m = 0; m < program.modules.size; ++m)
+    if (view.replica[m] >= 0)
+      for (const auto &replicas : batch.assignment.modules[m])
+        batch.modules[m].push_back(
+            makePart(m, replicas[size_t(view.replica[m])]));
+  return batch;
+}
+
+} // namespace dt::rt
