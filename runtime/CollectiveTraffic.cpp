@@ -140,14 +140,6 @@ private:
   static size_t roundUp(size_t value) {
     return (value + kLine - 1) / kLine * kLine;
   }
-  static bool sameAxes(const ParameterInfo &a, const ParameterInfo &b) {
-    return a.partial.size == b.partial.size &&
-           std::equal(a.partial.begin(), a.partial.end(), b.partial.begin(),
-                      [](const CutInfo &x, const CutInfo &y) {
-                        return x.over == y.over && x.stride == y.stride;
-                      });
-  }
-
   /// Parameters of a module whose gradients are summed.
   std::vector<const ParameterInfo *> updatedOf(size_t module,
                                                bool withTied) const {
@@ -162,21 +154,14 @@ private:
     return list;
   }
 
-  /// Partial sums, with the padding between neighbours that are summed alike.
+  /// Partial sums, each with the padding behind it.
   void addPartial(size_t m) {
-    const ParameterInfo *before = nullptr;
-    for (const ParameterInfo *p : updatedOf(m, true)) {
-      size_t size = endOf(*p) - p->offset;
-      if (before && sameAxes(*before, *p) &&
-          roundUp(endOf(*before)) == p->offset)
-        size += p->offset - endOf(*before);
+    for (const ParameterInfo *p : updatedOf(m, true))
       for (const CutInfo &axis : p->partial)
         if (axis.over > 1)
           bytes[collectiveLabel(program.modules[m].name,
                                 CollectiveKind::AllReduce, axis.over,
-                                axis.stride)] += size;
-      before = p;
-    }
+                                axis.stride)] += roundUp(endOf(*p)) - p->offset;
   }
 
   /// Sums over replicas: all of the gradients, whoever gets what; back come,

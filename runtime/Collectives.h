@@ -43,6 +43,23 @@ void reduceScatter(TensorParallel *group, DType type, const void *in, void *out,
 void allToAll(TensorParallel *group, DType type, const void *in, void *out,
               int64_t count, int64_t over, int64_t stride);
 
+/// Who sums gradients while a backward function still computes others.
+class GradientListener {
+public:
+  /// The gradients in bytes [begin, end) of the module's region are complete in
+  /// this microbatch. Calls of one function follow one another from 0.
+  virtual void ready(size_t begin, size_t end) = 0;
+
+protected:
+  ~GradientListener() = default;
+};
+
+inline void gradientsReady(GradientListener *listener, size_t begin,
+                           size_t end) {
+  if (listener)
+    listener->ready(begin, end);
+}
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_COLLECTIVES_H

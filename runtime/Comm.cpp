@@ -158,7 +158,7 @@ public:
     return bytes ? mail.receive(data, bytes, tag) : Request();
   }
   void poll() override {}
-  Group *group(const std::vector<int> &ranks) override {
+  Group *group(const std::vector<int> &ranks, const std::string &) override {
     if (ranks.size() > 1)
       expectRank(1);
     for (int rank : ranks)

@@ -197,8 +197,11 @@ public:
 
   /// The group of these different ranks, for as long as this object lives; null
   /// on ranks that are not in it. All ranks of the world make all groups with
-  /// more than one rank in the same order (those outside return at once).
-  virtual Group *group(const std::vector<int> &ranks) = 0;
+  /// more than one rank in the same order (those outside return at once). The
+  /// same ranks have another group for another `purpose`: collectives of the
+  /// two need no common order.
+  virtual Group *group(const std::vector<int> &ranks,
+                       const std::string &purpose = "") = 0;
   virtual Group &world() = 0;
 
   /// Every rank's text, in rank order, on all ranks.

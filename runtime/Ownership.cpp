@@ -91,6 +91,7 @@ void Ownership::findTies() {
 void Ownership::planModule(size_t m) {
   Module &out = modules[m];
   std::vector<FloatRange> runs, updated;
+  std::vector<size_t> ends; // of parameters, ascending
   for (size_t p = 0; p < program.parameters.size; ++p) {
     if (size_t(program.parameters[p].module) != m || !isUpdated[p])
       continue;
@@ -102,13 +103,14 @@ void Ownership::planModule(size_t m) {
     range.count = std::min(roundUp(range.count, kLine),
                            program.modules[m].trainableBytes / sizeof(float) -
                                range.begin);
+    ends.push_back(range.end());
     if (!runs.empty() && runs.back().end() == range.begin)
       runs.back().count += range.count;
     else
       runs.push_back(range);
   }
   for (const FloatRange &run : runs) {
-    std::vector<FloatRange> own = reduceRun(out, m, run);
+    std::vector<FloatRange> own = reduceRun(out, m, run, ends);
     updated.insert(updated.end(), own.begin(), own.end());
   }
   std::sort(updated.begin(), updated.end(),
@@ -116,22 +118,32 @@ void Ownership::planModule(size_t m) {
   addUpdates(out, m, updated);
 }
 
-/// Buckets of a run; returns what this rank updates of it.
-std::vector<FloatRange> Ownership::reduceRun(Module &out, size_t m,
-                                             FloatRange run) const {
+/// Buckets of a run; returns what this rank updates of it. A bucket ends where
+/// a parameter does, so that it need not wait for a part of the next one; with
+/// blocks, at the last whole line of every replica before that.
+std::vector<FloatRange>
+Ownership::reduceRun(Module &out, size_t m, FloatRange run,
+                     const std::vector<size_t> &ends) const {
   size_t replicas = size_t(placement.replicas(m)),
          replica = size_t(placement.at(m).replica);
   if (program.modules[m].wholeBatch || replicas == 1)
     return {run};
   bool zero = program.modules[m].zero > 0;
-  size_t unit = kLine * replicas; // so that blocks are whole lines
+  size_t unit = zero ? kLine * replicas : kLine; // blocks are whole lines
   size_t most =
       std::max(unit, program.bucketBytes / sizeof(float) / unit * unit);
   std::vector<FloatRange> own;
   for (size_t at = run.begin; at < run.end();) {
-    size_t count = std::min(most, run.end() - at);
+    size_t limit = std::min(at + most, run.end());
+    auto next = std::upper_bound(ends.begin(), ends.end(), limit);
+    size_t end = next == ends.begin() ? at : *std::prev(next);
+    size_t count = end > at ? end - at : 0;
+    if (zero && run.end() - at >= unit)
+      count = count / unit * unit; // the rest begins the next bucket
+    if (count == 0)                // a parameter larger than a bucket
+      count = limit - at;
     if (zero && count >= unit)
-      count = count / unit * unit; // the rest is a bucket of its own
+      count = count / unit * unit;
     Bucket bucket{{at, count}, zero && count % unit == 0};
     out.buckets.push_back(bucket);
     size_t block = count / replicas;

@@ -26,7 +26,9 @@ struct FloatRange {
   size_t end() const { return begin + count; }
 };
 
-/// Gradients that are summed over the replicas at once. `scatter`: replica r
+/// Gradients that are summed over the replicas at once; a module's ascend, as
+/// parameters do in the order in which a backward function is done with them.
+/// `scatter`: replica r
 /// gets the sum of the r-th of as many equal blocks, and gives back updated
 /// parameters; else all get all.
 struct Bucket {
@@ -87,8 +89,8 @@ private:
   };
   void findTies();
   void planModule(size_t module);
-  std::vector<FloatRange> reduceRun(Module &out, size_t module,
-                                    FloatRange run) const;
+  std::vector<FloatRange> reduceRun(Module &out, size_t module, FloatRange run,
+                                    const std::vector<size_t> &ends) const;
   void addUpdates(Module &out, size_t module,
                   const std::vector<FloatRange> &ranges);
   void findOwned(size_t parameter);

@@ -97,7 +97,8 @@ struct CutInfo {
 /// Offsets are multiples of 64 bytes in the module's parameter region,
 /// ascending in the table within a module. Gradients use the same offsets in a
 /// region of their own, which ends with the module's last trainable parameter:
-/// trainable parameters come first.
+/// trainable parameters come first, of these what a backward function is done
+/// with first. So what is complete is one range from the region's begin.
 struct ParameterInfo {
   TensorInfo tensor;
   int32_t module; ///< index in the table of modules
@@ -174,7 +175,8 @@ struct EdgeInfo {
   BufferInfo produced, consumed;
 };
 
-struct TensorParallel; // runtime/Collectives.h
+struct TensorParallel;  // runtime/Collectives.h
+class GradientListener; // runtime/Collectives.h
 
 /// What a generated function gets. `arena`, `parameters`, `gradients` are the
 /// module's regions on this rank (64-byte aligned; device memory in a CUDA
@@ -194,6 +196,8 @@ struct TaskContext {
   uint64_t seed;
   void *stream;          ///< cudaStream_t in a CUDA program, else null
   TensorParallel *group; ///< the replica's ranks; never null
+  /// Is told by backward functions which gradients are complete; may be null.
+  GradientListener *listener = nullptr;
 };
 
 using TaskFn = void (*)(const TaskContext &);
@@ -297,9 +301,9 @@ struct LossInfo {
 /// from the own rank or, if that does not run the module, from the one with
 /// index rank mod ranks.
 ///
-/// Reduce: the module's gradients are complete on this rank; their reduction
-/// over replicas may begin. It ends, with the optimizer's update, after the
-/// last row.
+/// Reduce: the module's gradients are complete on this rank; what of their sums
+/// over replicas has not begun inside the last backward (GradientListener)
+/// begins. They end, with the optimizer's update, after the last row.
 enum class TaskKind : uint8_t {
   Denominator,
   Forward,

@@ -95,6 +95,10 @@ void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,
     outputs->add(row, *part);
 }
 
+void Recorder::reduced(size_t module, size_t bytes, double begin, double end) {
+  trace.sum(module, bytes, step, begin, end);
+}
+
 void Recorder::exchanged(double cpu) { stepTimes.exchange = cpu; }
 
 void Recorder::gradientsDone(const StepResult &) {

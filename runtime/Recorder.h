@@ -42,6 +42,7 @@ public:
   void rowDone(int32_t number, const TaskRow &row, const Part *part,
                const RowTime &time) override;
   void gradientsDone(const StepResult &result) override;
+  void reduced(size_t module, size_t bytes, double begin, double end) override;
   void exchanged(double cpu) override;
 
   /// Seconds of the last step per module, of its slowest rank.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Reducer.h"
+#include "runtime/Clock.h"
 #include "runtime/Device.h"
 
 #include <algorithm>
@@ -31,13 +32,18 @@ Reducer::Reducer(
     const std::vector<std::shared_ptr<TensorParallel>> &tensorParallel)
     : program(program), placement(placement), ownership(ownership),
       regions(regions), comm(comm), tensorParallel(tensorParallel),
-      replicas(program.modules.size), begun(program.modules.size) {
+      replicas(program.modules.size), updated(program.modules.size),
+      begun(program.modules.size) {
+  for (size_t p = 0; p < program.parameters.size; ++p)
+    if (ownership.updated(p))
+      updated[size_t(program.parameters[p].module)].push_back(
+          &program.parameters[p]);
   for (size_t m = 0; m < program.modules.size; ++m) {
     labels.push_back(std::string("gradients ") + program.modules[m].name);
     if (program.modules[m].wholeBatch || placement.replicas(m) == 1)
       continue;
     for (int32_t t = 0; t < placement.tp(m); ++t) {
-      Group *group = comm.group(placement.peers(m, t));
+      Group *group = comm.group(placement.peers(m, t), labels[m]);
       if (placement.at(m).runs() && placement.at(m).tp == t)
         replicas[m] = group;
     }
@@ -73,52 +79,102 @@ void Reducer::makeTies() {
   }
 }
 
-void Reducer::beginStep() { std::fill(begun.begin(), begun.end(), 0); }
+void Reducer::beginStep() {
+  std::fill(begun.begin(), begun.end(), Begun());
+  running.clear();
+  ended = 0;
+  spent = 0;
+}
+
+/// On other devices a function returns before its work is done.
+GradientListener *Reducer::during(size_t m, bool last) {
+  if (!replicas[m] || device::stream())
+    return nullptr;
+  current = m;
+  currentIsLast = last;
+  return this;
+}
+
+void Reducer::ready(size_t, size_t end) {
+  double cpu = threadSeconds() - comm.blocking().cpu;
+  comm.poll();
+  if (currentIsLast)
+    advance(current, end / sizeof(float));
+  poll();
+  spent += threadSeconds() - comm.blocking().cpu - cpu;
+}
+
+double Reducer::takeSpent() {
+  double taken = spent;
+  spent = 0;
+  return taken;
+}
 
 void Reducer::begin(size_t m) {
-  if (begun[m] || !placement.at(m).runs())
+  if (begun[m].all || !placement.at(m).runs())
     return;
-  begun[m] = true;
-  sumPartial(m);
+  begun[m].all = true;
+  size_t end = program.modules[m].trainableBytes / sizeof(float);
+  advance(m, end);
+  sumPartial(m, end);
+}
+
+/// Begins the buckets whose gradients, the first `complete` floats of the
+/// region, are there.
+void Reducer::advance(size_t m, size_t complete) {
   if (!replicas[m])
     return;
-  auto *gradients = reinterpret_cast<float *>(regions.at(m).gradients);
-  size_t replica = size_t(placement.at(m).replica),
-         count = size_t(placement.replicas(m));
-  for (const Bucket &bucket : ownership.buckets(m)) {
-    float *data = gradients + bucket.range.begin;
-    size_t block = bucket.range.count / count;
-    pending.push_back(
-        bucket.scatter
-            ? replicas[m]->ireduceScatter(DType::F32, data,
-                                          data + replica * block,
-                                          int64_t(block), labels[m].c_str())
-            : replicas[m]->iallReduce(Reduction::Sum, DType::F32, data, data,
-                                      int64_t(bucket.range.count),
-                                      labels[m].c_str()));
+  const std::vector<Bucket> &buckets = ownership.buckets(m);
+  for (size_t &next = begun[m].buckets;
+       next < buckets.size() && buckets[next].range.end() <= complete; ++next) {
+    sumPartial(m, buckets[next].range.end());
+    start(m, buckets[next]);
   }
 }
 
-/// Neighbours with the same partial axes are summed together.
-void Reducer::sumPartial(size_t m) {
-  std::vector<const ParameterInfo *> rows;
-  for (size_t p = 0; p < program.parameters.size; ++p)
-    if (size_t(program.parameters[p].module) == m && ownership.updated(p))
-      rows.push_back(&program.parameters[p]);
-  for (size_t i = 0; i < rows.size();) {
+void Reducer::start(size_t m, const Bucket &bucket) {
+  float *data =
+      reinterpret_cast<float *>(regions.at(m).gradients) + bucket.range.begin;
+  size_t block = bucket.range.count / size_t(placement.replicas(m));
+  double begin = now();
+  Request request =
+      bucket.scatter
+          ? replicas[m]->ireduceScatter(DType::F32, data,
+                                        data + size_t(placement.at(m).replica) *
+                                                   block,
+                                        int64_t(block), labels[m].c_str())
+          : replicas[m]->iallReduce(Reduction::Sum, DType::F32, data, data,
+                                    int64_t(bucket.range.count),
+                                    labels[m].c_str());
+  running.push_back({m, bucket.range.count * sizeof(float), begin, begin,
+                     std::move(request)});
+}
+
+void Reducer::poll() {
+  for (; ended < running.size() && running[ended].request.test(); ++ended)
+    running[ended].end = now();
+}
+
+/// Of parameters that begin before `end` floats. Neighbours with the same
+/// partial axes are summed together, with the padding behind each.
+void Reducer::sumPartial(size_t m, size_t end) {
+  auto padded = [](const ParameterInfo &p) {
+    return (p.offset + partElements(p) * sizeof(float) + 63) / 64 * 64;
+  };
+  const std::vector<const ParameterInfo *> &rows = updated[m];
+  size_t &i = begun[m].partial;
+  while (i < rows.size() && rows[i]->offset < end * sizeof(float)) {
     const ParameterInfo *first = rows[i], *last = first;
-    size_t end = first->offset + partElements(*first) * sizeof(float);
-    for (++i; i < rows.size() && sameAxes(rows[i]->partial, first->partial) &&
-              rows[i]->offset == (end + 63) / 64 * 64;
-         ++i) {
+    for (++i; i < rows.size() && rows[i]->offset < end * sizeof(float) &&
+              rows[i]->offset == padded(*last) &&
+              sameAxes(rows[i]->partial, first->partial);
+         ++i)
       last = rows[i];
-      end = last->offset + partElements(*last) * sizeof(float);
-    }
     float *data = regions.gradient(*first);
     for (const CutInfo &axis : first->partial)
       allReduce(tensorParallel[m].get(), Reduction::Sum, DType::F32, data, data,
-                int64_t((end - first->offset) / sizeof(float)), axis.over,
-                axis.stride);
+                int64_t((padded(*last) - first->offset) / sizeof(float)),
+                axis.over, axis.stride);
   }
 }
 
@@ -145,14 +201,16 @@ void Reducer::sumTie(const Tie &tie) const {
 void Reducer::finish() {
   for (size_t m = 0; m < program.modules.size; ++m)
     begin(m);
-  waitAll(pending);
-  pending.clear();
+  for (poll(); ended < running.size(); ++ended) {
+    running[ended].request.wait();
+    running[ended].end = now();
+  }
   for (const Tie &tie : ties)
     sumTie(tie);
 }
 
 void Reducer::gatherParameters() {
-  std::vector<std::string> names;
+  std::vector<Request> pending;
   for (size_t m = 0; m < program.modules.size; ++m) {
     if (!replicas[m])
       continue;
@@ -170,7 +228,6 @@ void Reducer::gatherParameters() {
     }
   }
   waitAll(pending);
-  pending.clear();
 }
 
 } // namespace dt::rt

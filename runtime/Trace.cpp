@@ -110,6 +110,28 @@ void Trace::row(const TaskRow &row, int64_t step, const RowTime &time) {
   stream << event.dump() << '\n';
 }
 
+/// Sums overlap one another and rows, so these are asynchronous events; tracks
+/// of their own, a category a rank.
+void Trace::sum(size_t module, size_t bytes, int64_t step, double begin,
+                double end) {
+  if (!enabled())
+    return;
+  int rank = trainer.comm().rank();
+  std::string name =
+      std::string("sum of gradients ") + trainer.program().modules[module].name;
+  std::string id = std::to_string(rank) + "." + std::to_string(sums++);
+  auto write = [&](const char *phase, double at) {
+    nlohmann::ordered_json event = {
+        {"name", name},   {"cat", "rank " + std::to_string(rank)},
+        {"ph", phase},    {"id", id},
+        {"ts", at * 1e6}, {"pid", 0},
+        {"tid", rank},    {"args", {{"step", step}, {"bytes", bytes}}}};
+    stream << event.dump() << '\n';
+  };
+  write("b", begin);
+  write("e", end);
+}
+
 void Trace::finish() {
   if (path.empty())
     return;

@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// --trace: Chrome's trace event format ("X" events, microseconds), which
-// ui.perfetto.dev shows; a lane a rank. Each rank writes `F.rank-R`, an event a
-// line; rank 0 joins these to F. Times are those of one machine's clock.
+// --trace: Chrome's trace event format ("X" events, for sums of gradients "b"
+// and "e"; microseconds), which ui.perfetto.dev shows; a lane a rank. Each rank
+// writes `F.rank-R`, an event a line; rank 0 joins these to F. Times are those
+// of one machine's clock.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,6 +28,8 @@ public:
   bool enabled() const { return stream.is_open(); }
   void row(const TaskRow &row, int64_t step, const RowTime &time);
   void event(const std::string &name, int64_t step, double begin, double end);
+  /// Of one bucket of a module's gradients over the replicas.
+  void sum(size_t module, size_t bytes, int64_t step, double begin, double end);
   /// All ranks call it; throws CommonError.
   void finish();
 
@@ -37,6 +40,7 @@ private:
   const Trainer &trainer;
   std::string path;
   std::ofstream stream;
+  int64_t sums = 0; ///< written so far
 };
 
 /// "forward llm.0 3": what a row does, on which microbatch.

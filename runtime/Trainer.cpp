@@ -17,9 +17,13 @@ namespace dt::rt {
 
 namespace {
 
+bool goesBack(TaskKind kind) {
+  return kind == TaskKind::Backward || kind == TaskKind::BackwardInput ||
+         kind == TaskKind::BackwardWeight;
+}
+
 bool runsFunction(TaskKind kind) {
-  return kind == TaskKind::Forward || kind == TaskKind::Backward ||
-         kind == TaskKind::BackwardInput || kind == TaskKind::BackwardWeight ||
+  return goesBack(kind) || kind == TaskKind::Forward ||
          kind == TaskKind::Denominator;
 }
 
@@ -65,6 +69,19 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
                                       tensorParallel);
   scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm);
   seeds.resize(info.losses.size);
+  findLastBackwards();
+}
+
+/// Input halves add to no gradient of a parameter.
+void Trainer::findLastBackwards() {
+  const Span<TaskRow> &rows = info.ranks[size_t(places.rank())].rows;
+  endsBackward.assign(rows.size, false);
+  std::vector<char> seen(info.modules.size);
+  for (size_t i = rows.size; i-- > 0;)
+    if (goesBack(rows[i].kind) && !seen[rows[i].index]) {
+      seen[rows[i].index] = true;
+      endsBackward[i] = rows[i].kind != TaskKind::BackwardInput;
+    }
 }
 
 Trainer::~Trainer() = default;
@@ -194,6 +211,10 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
   context.seed = options.seed;
   context.stream = device::stream();
   context.group = tensorParallel[module].get();
+  if (goesBack(row.kind))
+    context.listener = reducer->during(
+        module, endsBackward[size_t(
+                    &row - info.ranks[size_t(places.rank())].rows.begin())]);
   function(context);
 }
 
@@ -284,7 +305,7 @@ void Trainer::runRows(const Batch &batch, int64_t step,
     double wait = now(), cpu = threadSeconds() - blocked.cpu;
     watch.enters(number, true);
     if (ranks.size() > 1)
-      transfers->poll();
+      transfers->poll(), reducer->poll();
     if (row.kind != TaskKind::Denominator && !seeded) {
       seeds = scalars->makeSeeds();
       seeded = true;
@@ -302,7 +323,7 @@ void Trainer::runRows(const Batch &batch, int64_t step,
                   {wait,
                    begin,
                    now(),
-                   threadSeconds() - blocked.cpu - cpu,
+                   threadSeconds() - blocked.cpu - cpu - reducer->takeSpent(),
                    sent,
                    {blocked.collectives.begin() + ptrdiff_t(calls),
                     blocked.collectives.end()}});
@@ -365,6 +386,8 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
   reducer->gatherParameters();
   transfers->finish();
   if (observer) {
+    for (const Reducer::Sum &sum : reducer->sums())
+      observer->reduced(sum.module, sum.bytes, sum.begin, sum.end);
     observer->exchanged(ranks.blocking().cpu - before);
     observer->enters(-1, false);
   }

@@ -56,7 +56,8 @@ struct RowTime {
   double wait;       ///< began to wait for messages
   double begin, end; ///< of the row's own work
   /// Seconds of the calling thread's processor time from `wait` to `end`,
-  /// without calls that wait for other ranks.
+  /// without calls that wait for other ranks and without what sums of gradients
+  /// take inside a backward function.
   double cpu;
   uint64_t sent = 0; ///< bytes that a Send row gave to other ranks
   /// Processor seconds of each collective in the row, waiting included.
@@ -77,6 +78,10 @@ public:
   /// null for rows that run no function of a module.
   virtual void rowDone(int32_t /*number*/, const TaskRow & /*row*/,
                        const Part * /*part*/, const RowTime & /*time*/) {}
+  /// Of one bucket of a module's gradients: the sum over replicas began and was
+  /// seen to have ended (seconds as in RowTime). After the rows, in order.
+  virtual void reduced(size_t /*module*/, size_t /*bytes*/, double /*begin*/,
+                       double /*end*/) {}
   /// After the rows: processor seconds in calls that end the sums of gradients,
   /// waiting included.
   virtual void exchanged(double /*cpu*/) {}
@@ -134,6 +139,7 @@ public:
   int64_t elements(const ParameterInfo &parameter) const;
 
 private:
+  void findLastBackwards();
   const Part &partOf(const Batch &batch, size_t module,
                      uint32_t microbatch) const;
   void checkBatch(const Batch &batch) const;
@@ -164,6 +170,8 @@ private:
   std::unique_ptr<Reducer> reducer;
   std::unique_ptr<StepScalars> scalars;
   std::vector<float> seeds;
+  /// Per row: no later one adds to the gradients of its module.
+  std::vector<char> endsBackward;
 };
 
 /// Throws Error unless the part has the module's dims, within their bounds, and

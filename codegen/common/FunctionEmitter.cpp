@@ -330,6 +330,11 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
         }
         return LogicalResult(seed.emitOpError() << "names no rt.loss: @" << seed.getLoss());
       })
+      .Case<rt::GradientsReadyOp>([&](rt::GradientsReadyOp ready) {
+        owner.line("dt::rt::gradientsReady(context.listener, " + std::to_string(ready.getBegin()) + ", " +
+                   std::to_string(ready.getEnd()) + ");");
+        return success();
+      })
       .Case<rt::FillOp>([&](rt::FillOp fill) {
         Type element = cast<rt::BufferType>(fill.getBuffer().getType()).getElementType();
         return libraryCall("fill", fill.getBuffer(),

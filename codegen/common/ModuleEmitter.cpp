@@ -138,6 +138,7 @@ LogicalResult ModuleEmitter::emitHeader() {
     field("scratch", emitc::PointerType::get(opaque("std::byte")), "shared by all tasks");
     field("seeds", emitc::PointerType::get(opaque("const float")), "per loss: its weight / the step's denominator");
     field("stream", emitc::PointerType::get(opaque("void")), "null on the CPU");
+    field("listener", emitc::PointerType::get(opaque("dt::rt::GradientListener")), "sums gradients over replicas, or null");
     field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")), "the ranks of this replica");
   }
   line("");
@@ -178,6 +179,7 @@ void ModuleEmitter::emitContextFunction() {
   line("context.seeds = task.seeds;");
   line("context.stream = task.stream;");
   line("context.group = task.group;");
+  line("context.listener = task.listener;");
   Value result = emitc::LiteralOp::create(b, loc, context, "context");
   emitc::ReturnOp::create(b, loc, result);
 }

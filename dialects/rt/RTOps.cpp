@@ -105,6 +105,59 @@ void CallOp::getEffects(
 }
 
 //===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The parameter whose gradient a buffer is (a part of), or null.
+StringAttr getGradientOf(Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewOp>())
+    buffer = view.getSource();
+  auto gradient = buffer.getDefiningOp<GradientOp>();
+  return gradient ? gradient.getParameterAttr().getAttr() : StringAttr();
+}
+
+using LastUses = llvm::MapVector<StringAttr, Operation *>;
+
+/// Looks at each function once.
+class GradientUses {
+public:
+  const LastUses &get(FuncOp function) {
+    auto [it, fresh] = known.try_emplace(function);
+    if (!fresh) // a function that calls itself is an error elsewhere
+      return *it->second;
+    it->second = std::make_unique<LastUses>();
+    LastUses &last = *it->second; // `it` does not live on
+    for (Operation &op : function.getBody().front())
+      if (!isa<ViewOp>(op))
+        visit(op, last);
+    return last;
+  }
+
+private:
+  void visit(Operation &op, LastUses &last) {
+    for (Value operand : op.getOperands())
+      if (StringAttr parameter = getGradientOf(operand))
+        last[parameter] = &op;
+    auto call = dyn_cast<CallOp>(op);
+    auto callee = call ? SymbolTable::lookupNearestSymbolFrom<FuncOp>(
+                             call, call.getCalleeAttr())
+                       : FuncOp();
+    if (callee)
+      for (auto &[parameter, use] : get(callee))
+        last[parameter] = &op;
+  }
+
+  llvm::DenseMap<Operation *, std::unique_ptr<LastUses>> known;
+};
+} // namespace
+
+llvm::MapVector<StringAttr, Operation *>
+dt::rt::getLastGradientUses(FuncOp function) {
+  return GradientUses().get(function);
+}
+
+//===----------------------------------------------------------------------===//
 // Buffers
 //===----------------------------------------------------------------------===//
 
@@ -135,6 +188,14 @@ OpFoldResult ViewOp::fold(FoldAdaptor) {
   if (getSource().getType() == getType() && getOffset() == "0")
     return getSource();
   return {};
+}
+
+LogicalResult GradientsReadyOp::verify() {
+  int64_t begin = getBegin(), end = getEnd();
+  if (begin < 0 || begin >= end || begin % kAlignment || end % kAlignment)
+    return emitOpError() << "of " << begin << " to " << end
+                         << " is no range of multiples of " << kAlignment;
+  return success();
 }
 
 LogicalResult ConstantOp::verify() {

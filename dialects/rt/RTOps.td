@@ -63,6 +63,17 @@ def RT_GradientOp : RT_Op<"gradient", [Pure]> {
   let results = (outs RT_BufferType:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";
 }
+def RT_GradientsReadyOp : RT_Op<"gradients_ready", [HasParent<"FuncOp">]> {
+  let summary = "gradients of the first parameters are complete, in the last microbatch";
+  let description = [{
+    `rt.gradients_ready 0 to 4096`: nothing in the function adds to the gradients in bytes [begin, end) of the module's gradient region behind this op. Parameters have their places in the order in which the function ends with
+    them, so the ranges of a function follow one another from 0. Only in a module's `backward` or `backward_weight` function. The runtime sums these bytes over the replicas while the rest of the function runs
+    (docs/parallel.md); in all but the last of a step's microbatches it means nothing.
+  }];
+  let arguments = (ins I64Attr:$begin, I64Attr:$end);
+  let assemblyFormat = "$begin `to` $end attr-dict";
+  let hasVerifier = 1;
+}
 def RT_ConstantOp : RT_Op<"constant", [Pure]> {
   let summary = "address of a table of constants; never written";
   let arguments = (ins ElementsAttr:$value);

@@ -12,8 +12,6 @@ using namespace dt::rt;
 
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 template <typename OpT> unsigned count(Region &body) {
   return llvm::range_size(body.getOps<OpT>());
 }
@@ -26,6 +24,61 @@ BufferDeclOp findBuffer(Operation *from, dt::rt::ModuleOp module,
     from->emitOpError() << "names no rt.buffer_decl of @" << module.getSymName()
                         << ": " << name;
   return decl;
+}
+
+/// Functions that a module goes back with last: what they say of gradients
+/// holds for the whole microbatch.
+llvm::SmallPtrSet<Operation *, 2> getLastFunctions(dt::rt::ModuleOp module) {
+  llvm::SmallPtrSet<Operation *, 2> functions;
+  for (auto stage : module.getBody().getOps<StageOp>())
+    if (stage.getKind() == StageKind::backward ||
+        stage.getKind() == StageKind::backward_weight)
+      functions.insert(module.lookupSymbol(stage.getCallee()));
+  return functions;
+}
+
+/// Ranges follow one another, and nothing adds to them any more.
+LogicalResult verifyGradientsReady(dt::rt::ModuleOp module, FuncOp function) {
+  llvm::MapVector<StringAttr, Operation *> last = getLastGradientUses(function);
+  int64_t end = 0;
+  for (auto ready : function.getBody().getOps<GradientsReadyOp>()) {
+    if (int64_t(ready.getBegin()) != end)
+      return ready.emitOpError()
+             << "begins at " << int64_t(ready.getBegin())
+             << ", not where the one before it ends: " << end;
+    end = ready.getEnd();
+    if (end > int64_t(module.getTrainable()))
+      return ready.emitOpError() << "ends at " << end << "; gradients have "
+                                 << int64_t(module.getTrainable()) << " bytes";
+    for (auto [name, use] : last) {
+      auto decl = module.lookupSymbol<ParameterDeclOp>(name);
+      if (!decl || int64_t(decl.getOffset()) >= end ||
+          !ready->isBeforeInBlock(use))
+        continue;
+      InFlightDiagnostic diagnostic = ready.emitOpError()
+                                      << "has the gradient of @"
+                                      << name.getValue() << " in it";
+      diagnostic.attachNote(use->getLoc()) << "which this op adds to";
+      return diagnostic;
+    }
+  }
+  return success();
+}
+
+LogicalResult verifyGradientsReady(dt::rt::ModuleOp module) {
+  llvm::SmallPtrSet<Operation *, 2> last = getLastFunctions(module);
+  for (auto function : module.getBody().getOps<FuncOp>()) {
+    auto ready = function.getBody().getOps<GradientsReadyOp>();
+    if (ready.empty())
+      continue;
+    if (!last.contains(function))
+      return (*ready.begin())
+          .emitOpError("is not in a function that ends a microbatch's "
+                       "backward");
+    if (failed(verifyGradientsReady(module, function)))
+      return failure();
+  }
+  return success();
 }
 
 } // namespace
@@ -89,7 +142,7 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
     if (failed(verifyPlace(decl, cast<BufferType>(decl.getType()),
                            decl.getOffset(), getArena())))
       return failure();
-  return success();
+  return verifyGradientsReady(*this);
 }
 
 LogicalResult BufferDeclOp::verify() {

@@ -105,6 +105,7 @@ private:
         m.place.dp, m.place.ranks, m.place.zero, m.arenaBytes, m.scratchBytes,
         parameters.getBytes(index), parameters.getTrainableBytes(index),
         APFloat(cost));
+    markGradients(m, index);
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
     for (auto dim : m.op.getBody().getOps<nn::DimOp>())
@@ -135,6 +136,31 @@ private:
       f->remove();
       b.insert(f);
       dropMarks(f);
+    }
+  }
+
+  /// Says where in the last backward function gradients are complete, if
+  /// anybody waits for them.
+  void markGradients(PlannedModule &m, unsigned index) {
+    if (m.wholeBatch || m.place.dp == 1)
+      return;
+    OpBuilder::InsertionGuard guard(b);
+    int64_t begin = 0;
+    ArrayRef<ParameterRow> rows = parameters.getModule(index);
+    for (auto [i, row] : llvm::enumerate(rows)) {
+      if (!row.trainable || !row.gradient)
+        break;
+      bool last = i + 1 == rows.size() || rows[i + 1].lastUse != row.lastUse ||
+                  !rows[i + 1].trainable || !rows[i + 1].gradient;
+      if (!last || !row.lastUse)
+        continue;
+      int64_t end =
+          row.offset +
+          alignUp(*nn::getNumBytes(nn::ParameterOp(row.owner).getType())
+                       .asConstant());
+      b.setInsertionPointAfter(row.lastUse);
+      rt::GradientsReadyOp::create(b, row.lastUse->getLoc(), begin, end);
+      begin = end;
     }
   }
 

@@ -87,10 +87,33 @@ LogicalResult ParameterTable::joinCopies() {
   return success();
 }
 
+/// What trains first; of that, what a backward function is done with first.
+void ParameterTable::sortModule(MutableArrayRef<ParameterRow> rows,
+                                rt::FuncOp lastBackward) {
+  llvm::DenseMap<Operation *, int64_t> place;
+  llvm::MapVector<StringAttr, Operation *> uses;
+  if (lastBackward) {
+    for (Operation &op : lastBackward.getBody().front())
+      place.insert({&op, place.size() + 1});
+    uses = rt::getLastGradientUses(lastBackward);
+  }
+  for (ParameterRow &row : rows)
+    for (nn::ParameterOp p : row.all)
+      if (Operation *use = uses.lookup(p.getSymNameAttr());
+          use && place.lookup(use) > place.lookup(row.lastUse))
+        row.lastUse = use;
+  llvm::stable_sort(rows, [&](const ParameterRow &a, const ParameterRow &b) {
+    auto key = [&](const ParameterRow &row) {
+      return std::make_tuple(!row.trainable, !row.gradient,
+                             place.lookup(row.lastUse));
+    };
+    return key(a) < key(b);
+  });
+}
+
 LogicalResult ParameterTable::run(const StepPlan &plan) {
   if (failed(findAliases(plan.program)))
     return failure();
-  std::vector<size_t> ends;
   for (const PlannedModule &m : plan.modules) {
     if (failed(collect(m.op, rows)))
       return failure();
@@ -103,14 +126,11 @@ LogicalResult ParameterTable::run(const StepPlan &plan) {
   // Now that it is known what trains: sort within modules.
   std::vector<int> place(rows.size());
   size_t begin = 0;
-  for (size_t end : ends) {
+  for (const PlannedModule &m : plan.modules) {
+    size_t end = ends[&m - plan.modules.data()];
     auto first = rows.begin() + begin, last = rows.begin() + end;
-    std::vector<ParameterRow> sorted;
-    for (bool trains : {true, false})
-      std::copy_if(
-          first, last, std::back_inserter(sorted),
-          [&](const ParameterRow &r) { return r.trainable == trains; });
-    std::move(sorted.begin(), sorted.end(), first);
+    sortModule(MutableArrayRef(rows).slice(begin, end - begin),
+               m.lastBackward());
     int64_t offset = 0, trainableEnd = 0;
     for (ParameterRow &row : llvm::make_range(first, last)) {
       row.offset = offset;

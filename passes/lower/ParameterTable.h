@@ -20,6 +20,9 @@ struct ParameterRow {
   int64_t index = 0, offset = 0;
   bool trainable = false, gradient = false;
   int copyOf = -1; ///< row of another module
+  /// The op of the module's last backward function after which the gradient of
+  /// a microbatch is complete; null: that function does not add to it.
+  mlir::Operation *lastUse = nullptr;
 
   /// Rule of initialisation, "" if values come from the file.
   std::string getInit() const;
@@ -27,8 +30,10 @@ struct ParameterRow {
   mlir::ArrayAttr getOnnx(mlir::Builder &b) const;
 };
 
-/// Parameters by module, the trainable ones of each first. What is tied within
-/// a module is stored once; over modules there are copies.
+/// Parameters by module, the trainable ones of each first, in the order in
+/// which the backward function ends with their gradients: what is complete is
+/// always one range from the begin, whose sum over replicas can begin. What is
+/// tied within a module is stored once; over modules there are copies.
 class ParameterTable {
 public:
   mlir::LogicalResult run(const StepPlan &plan);
@@ -37,6 +42,12 @@ public:
     return rows[indexOf.lookup(p)];
   }
   const ParameterRow &get(int row) const { return rows[row]; }
+  /// Rows of a module, in order.
+  llvm::ArrayRef<ParameterRow> getModule(unsigned module) const {
+    return llvm::ArrayRef(rows).slice(module ? ends[module - 1] : 0,
+                                      ends[module] -
+                                          (module ? ends[module - 1] : 0));
+  }
   /// Bytes of a module's region, and of the part that trains.
   int64_t getBytes(unsigned module) const { return bytes[module]; }
   int64_t getTrainableBytes(unsigned module) const { return trainable[module]; }
@@ -50,11 +61,14 @@ private:
   mlir::LogicalResult collect(dist::ModuleOp module,
                               std::vector<ParameterRow> &found);
   mlir::LogicalResult joinCopies();
+  static void sortModule(llvm::MutableArrayRef<ParameterRow> rows,
+                         rt::FuncOp lastBackward);
 
   llvm::DenseMap<mlir::Operation *, nn::ParameterOp> aliases;
   std::vector<ParameterRow> rows;
   llvm::DenseMap<mlir::Operation *, unsigned> indexOf;
   std::vector<int64_t> bytes, trainable;
+  std::vector<size_t> ends; ///< of each module's rows
 };
 
 } // namespace dt::lower

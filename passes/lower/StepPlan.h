@@ -63,6 +63,10 @@ struct PlannedModule {
   bool hasBackward() const {
     return backward || backwardInput || backwardWeight;
   }
+  /// After which a microbatch adds to no gradient of a parameter; may be null.
+  rt::FuncOp lastBackward() const {
+    return backward ? backward : backwardWeight;
+  }
 };
 
 struct PlannedEdge {

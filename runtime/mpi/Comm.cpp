@@ -376,7 +376,8 @@ public:
   }
   void poll() override { progress.poll(); }
 
-  Group *group(const std::vector<int> &members) override;
+  Group *group(const std::vector<int> &members,
+               const std::string &purpose) override;
   Group &world() override { return *all; }
 
   std::string describe() const override {
@@ -424,12 +425,13 @@ private:
   MPI_Comm mail = MPI_COMM_NULL;
   Progress progress;
   std::unique_ptr<MpiGroup> all;
-  /// By members; null on ranks outside.
-  std::map<std::vector<int>, std::unique_ptr<MpiGroup>> groups;
+  /// By purpose and members; null on ranks outside.
+  std::map<std::pair<std::string, std::vector<int>>, std::unique_ptr<MpiGroup>>
+      groups;
 };
 
-Group *Mpi::group(const std::vector<int> &members) {
-  auto known = groups.find(members);
+Group *Mpi::group(const std::vector<int> &members, const std::string &purpose) {
+  auto known = groups.find({purpose, members});
   if (known != groups.end())
     return known->second.get();
   std::vector<int> sorted = members;
@@ -440,7 +442,7 @@ Group *Mpi::group(const std::vector<int> &members) {
   // Everybody counts them, so that the number is the same on all ranks; one
   // rank alone needs nobody.
   int number = members.size() > 1 ? ++made : 0;
-  std::unique_ptr<MpiGroup> &result = groups[members];
+  std::unique_ptr<MpiGroup> &result = groups[{purpose, members}];
   if (std::find(members.begin(), members.end(), place) == members.end())
     return nullptr;
   auto lock = progress.lock();

@@ -11,6 +11,8 @@
 // CHECK: context.arena.grad_h = reinterpret_cast<float *>(task.arena + 128 + task.slot * int64_t(64));
 // CHECK: context.scratch = task.scratch;
 // CHECK: context.group = task.group;
+// CHECK: context.listener = task.listener;
+// CHECK: dt::rt::gradientsReady(context.listener, 0, 64);
 
 // CHECK-LABEL: //===--- program.cpp
 // CHECK: int64_t kWhole_net_w[2] = {
@@ -78,8 +80,11 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
     rt.input "h" @h from @a {output = 0 : i64}
     rt.stage forward @f [@h]
     rt.stage backward_input @f [@h]
-    rt.stage backward_weight @f [@h]
+    rt.stage backward_weight @w [@h]
     rt.func @f(%h: !rt.buffer<f32, ["n"]>) {
+    }
+    rt.func @w(%h: !rt.buffer<f32, ["n"]>) {
+      rt.gradients_ready 0 to 64
     }
   }
   rt.edge @a 0 to @b 0 gradient @grad.h to @grad.b.h

@@ -45,6 +45,12 @@ case("llama-tp2-dp2-pp2", "llama", 8, 4, "model:tp=2,dp=2,pp=2", subset=True)
 case("llama-tp2-dp3-pp2", "llama", 12, 6, "model:tp=2,dp=3,pp=2,zero=1")
 case("unet-tp2-dp2-pp2", "unet", 8, 4, "model:tp=2,dp=2,pp=2")
 
+# Small buckets: sums begin inside the last backward, whatever a replica's part holds.
+case("gpt2-dp3-buckets", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000", subset=True)
+case("gpt2-dp2-pp2-zb-buckets", "gpt2", 8, 4, "model:dp=2,pp=2,zero=1 | schedule=zb-h1 bucket_bytes=20000")
+case("llama-tp2-dp2-sp-buckets", "llama", 8, 4, "model:tp=2,dp=2,zero=1,sequence_parallel=true | bucket_bytes=9000", subset=True)
+case("mllm-buckets", "mllm", 12, 4, "vision:dp=3,zero=1 llm:tp=2,dp=2 generator:dp=2 | bucket_bytes=5000")
+
 # Layers computed again before their backward function, cut over ranks.
 case("llama-tp2-save-none", "llama", 8, 4, "model:tp=2,save=none", subset=True)
 case("convnext-tp2-dp2-save-none", "extra/convnext", 8, 4, "model:tp=2,dp=2,save=none")

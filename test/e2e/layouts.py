@@ -66,7 +66,7 @@ def parse_plan(text):
             entry["ranks"] = list(range(int(first), int(last) + 1))
         end = max(end, max(entry["ranks"]) + 1)
         plan["units"][name] = entry
-    settings = dict(s.split("=") for s in options.split())
+    settings = {key: int(value) if value.isdigit() else value for key, value in (s.split("=") for s in options.split())}
     plan["ranks"] = end
     plan["pipelines"] = [{"units": list(plan["units"]), "schedule": settings.pop("schedule", "1f1b")}]
     plan.update(settings)

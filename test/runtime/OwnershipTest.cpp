@@ -128,6 +128,30 @@ TEST_P(OwnershipTest, Updates) {
   }
 }
 
+/// Where a parameter ends, with blocks at the last whole line of all replicas
+/// before that; what is left of a run is a bucket that has no blocks.
+TEST_P(OwnershipTest, BucketsEndWithParameters) {
+  Tables tables(GetParam());
+  tables.info.bucketBytes = 512;
+  using Range = std::tuple<size_t, size_t, bool>;
+  std::vector<Range> wanted = {
+      {0, 80, false}, {80, 48, false}, {336, 80, false}};
+  if (GetParam())
+    wanted = {{0, 48, true},
+              {48, 48, true},
+              {96, 32, false},
+              {336, 48, true},
+              {384, 32, false}};
+  for (int rank = 0; rank < 6; ++rank) {
+    std::vector<Range> found;
+    Placement placement(tables.info, rank, 7);
+    Ownership ownership(tables.info, placement);
+    for (const Bucket &b : ownership.buckets(0))
+      found.push_back({b.range.begin, b.range.count, b.scatter});
+    EXPECT_EQ(found, wanted) << rank;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Zero, OwnershipTest, testing::Values(0, 1));
 
 TEST(Placement, Errors) {

@@ -73,6 +73,7 @@ inline void towerBackward(const TaskContext &c) {
     for (int64_t o = 0; o < 2; ++o)
       for (int64_t k = 0; k < 3; ++k)
         at<float>(c.gradients, kW)[o * 3 + k] += d[i * 2 + o] * x[i * 3 + k];
+  gradientsReady(c.listener, kW, kTowerParameters);
 }
 
 /// With TP = 2 each rank has one of the two features.
@@ -105,10 +106,6 @@ template <int TP> void headBackward(const TaskContext &c) {
     return 2 * c.seeds[0] *
            (in<float>(c, kPrediction)[s] - in<float>(c, kTarget)[s]);
   };
-  for (int64_t s = 0; s < c.dims[0]; ++s)
-    for (int k = 0; k < 2 / TP; ++k)
-      at<float>(c.gradients, kV)[k] +=
-          gradient(s) * in<float>(c, kFeatures)[s * 2 + place + k];
   float *out = in<float>(c, kEmbedsGrad);
   for (int64_t i = 0; i < c.dims[1]; ++i) {
     out[i * 2] = out[i * 2 + 1] = 0;
@@ -119,6 +116,12 @@ template <int TP> void headBackward(const TaskContext &c) {
       out[i * 2 + place + k] = d * u[k];
     }
   }
+  gradientsReady(c.listener, kU, kV);
+  for (int64_t s = 0; s < c.dims[0]; ++s)
+    for (int k = 0; k < 2 / TP; ++k)
+      at<float>(c.gradients, kV)[k] +=
+          gradient(s) * in<float>(c, kFeatures)[s * 2 + place + k];
+  gradientsReady(c.listener, kV, kFrozen);
   allReduce(c.group, Reduction::Sum, DType::F32, out, out, c.dims[1] * 2, TP,
             1);
 }

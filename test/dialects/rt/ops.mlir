@@ -50,7 +50,15 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
     rt.output "h" @h
     // CHECK: rt.stage forward @f [@h]
     rt.stage forward @f [@h]
+    rt.stage backward @g []
     rt.func @f(%h: !rt.buffer<f32, [4]> {rt.access = "out"}) {
+    }
+    rt.func @g() {
+      // CHECK: %[[G:.*]] = rt.gradient @w : <f32, [2, 4]>
+      %w = rt.gradient @w : !rt.buffer<f32, [2, 4]>
+      rt.fill %w with 0.0 : f32 : !rt.buffer<f32, [2, 4]>
+      // CHECK: rt.gradients_ready 0 to 64
+      rt.gradients_ready 0 to 64
     }
   }
   // CHECK: rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 cost 2.500000e+00 {

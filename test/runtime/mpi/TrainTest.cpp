@@ -246,6 +246,69 @@ TEST(RanksTrain, Files) {
   }
 }
 
+/// Sums of the head's gradients that this rank has begun, each time that its
+/// backward function says that some are complete and when it returns.
+struct Begun {
+  static uint64_t sums() {
+    auto found = ranks().traffic().find("gradients head");
+    return found == ranks().traffic().end() ? 0 : found->second.calls;
+  }
+  struct Spy final : GradientListener {
+    void ready(size_t begin, size_t end) override {
+      gradientsReady(inner, begin, end);
+      Begun::log.push_back(sums());
+    }
+    GradientListener *inner = nullptr;
+  };
+  static void backward(const TaskContext &c) {
+    Spy spy;
+    spy.inner = c.listener;
+    TaskContext watched = c;
+    watched.listener = &spy;
+    uint64_t before = sums();
+    size_t first = log.size();
+    headBackward<1>(watched);
+    log.push_back(sums());
+    for (size_t i = first; i < log.size(); ++i)
+      log[i] -= before;
+  }
+  static std::vector<uint64_t> log;
+};
+std::vector<uint64_t> Begun::log;
+
+/// Of three microbatches, the last one's backward begins a bucket as soon as it
+/// is done with it, before it computes the next one and returns. With ZeRO both
+/// parameters are in one bucket.
+TEST(RanksTrain, SumsBeginInsideTheLastBackward) {
+  SharedFolder folder;
+  for (const SmallPlan &plan : plans()) {
+    if (plan.tp > 1 || plan.heads < 2)
+      continue;
+    SmallProgram program(2, plan);
+    program.modules[1].backward = Begun::backward;
+    Begun::log.clear();
+    Options options = steps(1);
+    options.batch = folder / "batch";
+    options.logEvery = 1e9;
+    options.trace = folder / (nameOf(plan) + ".sums");
+    runTraining(program.info, folder.path, options, ranks(), {});
+    // With three replicas blocks need 48 floats; there are 32.
+    uint64_t first = plan.zero ? 0 : 1, all = plan.zero ? 1 : 2;
+    std::vector<uint64_t> wanted = {0, 0, 0, 0, 0, 0, first, all, all};
+    EXPECT_EQ(Begun::log,
+              ranks().rank() < plan.towers ? std::vector<uint64_t>() : wanted)
+        << nameOf(plan);
+    ranks().world().barrier();
+    nlohmann::json trace = nlohmann::json::parse(readFile(options.trace));
+    std::map<std::string, int64_t> phases;
+    for (const auto &event : trace["traceEvents"])
+      if (event["name"] == "sum of gradients head")
+        ++phases[event["ph"]];
+    EXPECT_EQ(phases["b"], int64_t(all) * plan.heads);
+    EXPECT_EQ(phases["e"], int64_t(all) * plan.heads);
+  }
+}
+
 /// One rank sees all modules as they are after a step that another rank chose.
 TEST(RanksTrain, Evaluation) {
   SharedFolder folder;
