@@ -133,6 +133,9 @@ struct SymbolInfo {
   const char *name;
   const char *item;
   int64_t max;
+  /// Predicted time (ns) of forward and backward of each of its items in a
+  /// part. What reordering balances.
+  double cost = 0;
 };
 
 /// A tensor in the module's arena region. In slot s it begins at offset + s *
@@ -234,9 +237,6 @@ struct ModuleInfo {
   int32_t tp, dp;
   Span<int32_t> ranks;
   int32_t zero; ///< 1: optimizer state is sharded over the replicas
-  /// Predicted time (ns) of forward and backward of one item: costPerItem +
-  /// costPerToken * its tokens. What reordering balances.
-  double costPerItem = 1, costPerToken = 0;
 };
 
 /// A part of a size: factor * the product of dims[symbol] over `symbols` (a

@@ -82,18 +82,19 @@ std::string milliseconds(double seconds) {
 
 } // namespace
 
-void RunReport::Fit::add(double items, double seconds) {
-  n += 1, x += items, y += seconds, xx += items * items, xy += items * seconds;
+void RunReport::Fit::add(double work, double seconds) {
+  n += 1, x += work, y += seconds, xx += work * work, xy += work * seconds;
 }
 void RunReport::Fit::add(const Fit &o) {
   n += o.n, x += o.x, y += o.y, xx += o.xx, xy += o.xy;
 }
-double RunReport::Fit::at(double items) const {
+double RunReport::Fit::at(double work) const {
   if (n == 0)
     return 0;
   double spread = xx - x * x / n;
-  double slope = spread > 1e-9 ? std::max(0.0, (xy - x * y / n) / spread) : 0;
-  return std::max(0.0, y / n + slope * (items - x / n));
+  double slope =
+      spread > 1e-9 * xx ? std::max(0.0, (xy - x * y / n) / spread) : 0;
+  return std::max(0.0, y / n + slope * (work - x / n));
 }
 
 RunReport::Fit *RunReport::fitOf(Fits &fits, const TaskRow &row) const {
@@ -101,19 +102,18 @@ RunReport::Fit *RunReport::fitOf(Fits &fits, const TaskRow &row) const {
   return kind < 0 ? nullptr : &fits[size_t(row.index) * kinds + size_t(kind)];
 }
 
-/// Items of the module's own kind in the part that a row works on.
-double RunReport::itemsOf(const Assignment &assignment, const TaskRow &row,
-                          int rank) const {
+/// Predicted milliseconds of the part that a row works on.
+double RunReport::workOf(const Assignment &assignment, const TaskRow &row,
+                         int rank) const {
   const ModuleInfo &module = program.modules[row.index];
   int32_t replica = viewOf(program, rank).replica[row.index];
-  if (replica < 0 || !module.item)
+  if (replica < 0)
     return 0;
   const PartItems &part = assignment.part(row.index, row.microbatch, replica);
+  double work = 0;
   for (size_t s = 0; s < module.symbols.size; ++s)
-    if (module.symbols[s].item &&
-        std::string(module.symbols[s].item) == module.item)
-      return double(part.symbols[s].size());
-  return 0;
+    work += 1e-6 * module.symbols[s].cost * double(part.symbols[s].size());
+  return work;
 }
 
 void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
@@ -152,7 +152,7 @@ void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
         collectives[r][c].push_back(calls[c]);
     }
     if (Fit *fit = fitOf(fits, rows[r]))
-      fit->add(itemsOf(batch.assignment, rows[r], rank), times.cpu[r]);
+      fit->add(workOf(batch.assignment, rows[r], rank), times.cpu[r]);
   }
 }
 
@@ -245,7 +245,7 @@ SimulatedStep RunReport::simulateAs(const Assignment &assignment, Fits &fits,
     for (size_t r = 0; r < times[rank].seconds.size(); ++r) {
       const TaskRow &row = program.ranks[rank].rows[r];
       if (Fit *fit = fitOf(fits, row))
-        fitted[rank].seconds[r] = fit->at(itemsOf(assignment, row, int(rank)));
+        fitted[rank].seconds[r] = fit->at(workOf(assignment, row, int(rank)));
     }
   return simulate(fitted, cores);
 }

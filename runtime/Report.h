@@ -52,17 +52,17 @@ public:
   std::string finish(Comm &comm, const std::string &json);
 
 private:
-  /// Least squares of seconds over items, by module and kind of row.
+  /// Least squares of seconds over predicted work, by module and kind of row.
   struct Fit {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-    void add(double items, double seconds);
+    void add(double work, double seconds);
     void add(const Fit &other);
-    double at(double items) const;
+    double at(double work) const;
   };
   using Fits = std::vector<Fit>; ///< [module * kinds + kind]
   Fit *fitOf(Fits &fits, const TaskRow &row) const;
-  double itemsOf(const Assignment &assignment, const TaskRow &row,
-                 int rank) const;
+  double workOf(const Assignment &assignment, const TaskRow &row,
+                int rank) const;
   std::string pack() const;
   /// What the tasks of all ranks took, for dt-opt --times.
   nlohmann::json tasksOf(const std::vector<RowTimes> &times) const;

@@ -249,7 +249,8 @@ LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name,
   for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
     symbolRows.push_back("{" + quoted(symbol.getSymName()) + ", " +
                          (symbol.getItem() ? quoted(*symbol.getItem()) : "nullptr") + ", " +
-                         std::to_string(symbol.getMax()) + "}");
+                         std::to_string(symbol.getMax()) +
+                         (symbol.getCost().isZero() ? "" : ", " + number(symbol.getCost().convertToDouble())) + "}");
   SymbolTable table(module);
   auto buffer = [&](Operation *op, FlatSymbolRefAttr name) {
     auto decl = table.lookup<rt::BufferDeclOp>(name.getValue());
@@ -297,7 +298,7 @@ LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name,
         ", .ranks = " +
         array("int32_t", "kRanks_" + name.module,
               llvm::map_to_vector(module.getRanks(), [](int64_t r) { return std::to_string(r); })) +
-        field("zero", module.getZero()) + ", .costPerItem = " + number(module.getCost().convertToDouble()) + "}";
+        field("zero", module.getZero()) + "}";
   return success();
 }
 

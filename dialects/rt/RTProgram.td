@@ -35,11 +35,11 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   let summary = "one module: ModuleInfo and its functions";
   let description = [{
     Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.stage, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `arena`, `scratch`, `parameters`,
-    `trainable`: bytes of its regions on a rank; the first `trainable` bytes of the parameters have gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `zero`: as in ModuleInfo. `cost`: predicted ns of an item.
+    `trainable`: bytes of its regions on a rank; the first `trainable` bytes of the parameters have gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `zero`: as in ModuleInfo.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
                        DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "0">:$zero,
-                       I64Attr:$arena, I64Attr:$scratch, I64Attr:$parameters, I64Attr:$trainable, DefaultValuedAttr<F64Attr, "1.0">:$cost);
+                       I64Attr:$arena, I64Attr:$scratch, I64Attr:$parameters, I64Attr:$trainable);
   let regions = (region SizedRegion<1>:$body);
   let extraClassDeclaration = [{
     /// The name that files and the command line know the module by: "origin.tensor".
@@ -49,13 +49,14 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   let hasRegionVerifier = 1;
   let assemblyFormat = [{
     $sym_name (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`unit` $unit^)? (`stage` $stage^)? (`item` $item^)? (`tp` $tp^)? (`dp` $dp^)? `ranks` $ranks (`zero` $zero^)?
-    `arena` $arena `scratch` $scratch `parameters` $parameters `trainable` $trainable (`cost` $cost^)? attr-dict-with-keyword $body
+    `arena` $arena `scratch` $scratch `parameters` $parameters `trainable` $trainable attr-dict-with-keyword $body
   }];
 }
 def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
   let summary = "SymbolInfo";
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, I64Attr:$max);
-  let assemblyFormat = "$sym_name (`of` $item^)? `max` $max attr-dict";
+  let description = [{ `cost`: predicted ns of forward and backward of one more of its items. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, I64Attr:$max, DefaultValuedAttr<F64Attr, "0.0">:$cost);
+  let assemblyFormat = "$sym_name (`of` $item^)? `max` $max (`cost` $cost^)? attr-dict";
 }
 def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "ParameterInfo; offsets in the module's region, trainable ones first";

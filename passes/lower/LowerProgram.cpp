@@ -10,6 +10,7 @@
 #include "passes/lower/ParameterTable.h"
 #include "passes/lower/Passes.h"
 #include "passes/lower/RankRows.h"
+#include "passes/parallel/Passes.h"
 
 using namespace mlir;
 
@@ -94,24 +95,23 @@ private:
   void writeModule(PlannedModule &m) {
     nameDeclarations(m);
     unsigned index = &m - plan.modules.data();
-    double cost = 1;
-    if (auto value = m.op->getAttrOfType<FloatAttr>("dist.cost_per_item"))
-      cost = value.getValueAsDouble();
     auto module = rt::ModuleOp::create(
         b, m.op.getLoc(), m.op.getSymName(), m.wholeBatch, m.op.getOriginAttr(),
         m.place.unit == m.op.getSymName() ? StringAttr()
                                           : b.getStringAttr(m.place.unit),
         m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.tp,
         m.place.dp, m.place.ranks, m.place.zero, m.arenaBytes, m.scratchBytes,
-        parameters.getBytes(index), parameters.getTrainableBytes(index),
-        APFloat(cost));
+        parameters.getBytes(index), parameters.getTrainableBytes(index));
     markGradients(m, index);
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
-    for (auto dim : m.op.getBody().getOps<nn::DimOp>())
-      rt::SymbolOp::create(b, dim.getLoc(), dim.getSymNameAttr(),
-                           dim.getItemAttr(),
-                           b.getI64IntegerAttr(dim.getMax().value_or(0)));
+    for (auto dim : m.op.getBody().getOps<nn::DimOp>()) {
+      auto cost = dim->getAttrOfType<FloatAttr>(parallel::kCostAttr);
+      rt::SymbolOp::create(
+          b, dim.getLoc(), dim.getSymNameAttr(), dim.getItemAttr(),
+          b.getI64IntegerAttr(dim.getMax().value_or(0)),
+          b.getF64FloatAttr(cost ? cost.getValueAsDouble() : 0));
+    }
     for (auto p : m.op.getBody().getOps<nn::ParameterOp>())
       writeParameter(p);
     for (const Declaration &d : m.declarations)

@@ -34,6 +34,9 @@ struct Cost {
 class Costs {
 public:
   explicit Costs(dist::ModuleOp module) : module(module) {}
+  /// As if there were no items of this kind.
+  Costs(dist::ModuleOp module, llvm::StringRef without)
+      : module(module), without(without) {}
 
   /// Of an op, with what it calls.
   Cost of(mlir::Operation *op);
@@ -45,6 +48,7 @@ public:
 
 private:
   dist::ModuleOp module;
+  std::string without;
   llvm::DenseMap<mlir::Operation *, Cost> functions;
 };
 

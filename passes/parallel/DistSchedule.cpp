@@ -114,14 +114,40 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
   return builder.getArrayAttr(replicas);
 }
 
-/// What forming microbatches balances: ns of a part at its bounds, by item.
-void setCostPerItem(dist::ModuleOp module, double ns) {
-  StringRef item = module.getItem().value_or(dist::kSample);
+double getTime(const Tasks &tasks, Costs &costs) {
+  double sum = 0;
+  for (func::FuncOp f :
+       {tasks.forward, tasks.backward, tasks.input, tasks.weight})
+    sum += f ? costs.of(f).ns : 0;
+  return sum;
+}
+
+/// What forming microbatches balances: ns of one item more in a part, at the
+/// bounds of all. A module by sample has items of other kinds as well; what it
+/// would not do without them is theirs, the rest is the samples'.
+void setItemCosts(dist::ModuleOp module, const Tasks &tasks, double ns) {
+  StringRef own = module.getItem().value_or(dist::kSample);
+  llvm::MapVector<StringRef, nn::DimOp> kinds; // items of a kind count once
   for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getItem() == item && dim.getMax().value_or(0) > 0)
-      module->setAttr("dist.cost_per_item",
-                      Builder(module.getContext())
-                          .getF64FloatAttr(ns / double(*dim.getMax())));
+    if (dim.getItem() && dim.getMax().value_or(0) > 0)
+      kinds.insert({*dim.getItem(), dim});
+  // Whole units of 1/256 ns, which is what the runtime counts in.
+  auto set = [&](nn::DimOp dim, double all) {
+    double one = std::max(0.0, all) / double(*dim.getMax());
+    dim->setAttr(kCostAttr, Builder(module.getContext())
+                                .getF64FloatAttr(std::round(256 * one) / 256));
+  };
+  double left = ns;
+  for (auto [kind, dim] : kinds) {
+    if (own != dist::kSample || kind == own)
+      continue;
+    Costs without(module, kind);
+    double theirs = ns - getTime(tasks, without);
+    set(dim, theirs);
+    left -= theirs;
+  }
+  if (nn::DimOp dim = kinds.lookup(own))
+    set(dim, left);
 }
 
 LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
@@ -136,7 +162,7 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
   module.walk([&](nn::AccumulateOp) { trains = true; });
   double forward = time(tasks.forward), backward = time(tasks.backward);
   double input = time(tasks.input), weight = time(tasks.weight);
-  setCostPerItem(module, forward + backward + input + weight);
+  setItemCosts(module, tasks, forward + backward + input + weight);
   if (tasks.backward) {
     weight = trains ? backward / 2 : 0;
     input = backward - weight;

@@ -35,6 +35,8 @@ inline constexpr llvm::StringLiteral kUnitRanksAttr = "dist.unit_ranks";
 inline constexpr llvm::StringLiteral kRunAheadAttr = "dist.run_ahead";
 /// dist.edge (integer): as `depth` of dist.plan, of this edge.
 inline constexpr llvm::StringLiteral kDepthAttr = "dist.depth";
+/// On nn.dim: predicted ns of forward and backward of one of its items.
+inline constexpr llvm::StringLiteral kCostAttr = "dist.cost";
 /// dist.edge (string): how rows find their replica, one of the four.
 inline constexpr llvm::StringLiteral kBrokerAttr = "dist.broker";
 inline constexpr llvm::StringLiteral kBrokerCopy = "copy";

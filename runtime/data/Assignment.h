@@ -37,10 +37,8 @@ struct StepItems {
     /// Place of the sample of each item. Empty although count is not 0: nobody
     /// knows, which is an error where it matters.
     std::vector<int64_t> owner;
-    std::vector<int64_t> tokens; ///< of each item, for costs; empty: 0
   };
   int64_t samples = 0;
-  std::vector<int64_t> sampleTokens; ///< of each sample, for costs; empty: 0
   std::vector<Kind> kinds;
   std::string where; ///< begins errors: a file, "step 3"
   /// A sample in words, by its place; may be empty.

@@ -145,17 +145,21 @@ int64_t StepCutter::countOf(int kind) const {
                              : items.kinds[size_t(kind - 1)].count;
 }
 
-/// Of every item of the module's own kind.
+/// Of every item of the module's own kind; of a sample with its items of other
+/// kinds.
 std::vector<int64_t> StepCutter::itemCosts(size_t module) const {
   const ModuleInfo &info = program.modules[module];
-  int kind = kinds[module];
-  const std::vector<int64_t> &tokens =
-      kind == kSampleKind ? items.sampleTokens
-                          : items.kinds[size_t(kind - 1)].tokens;
-  bool counts = !tokens.empty() && info.costPerToken != 0;
-  std::vector<int64_t> all(size_t(countOf(kind)), scaled(info.costPerItem));
-  for (size_t i = 0; counts && i < all.size(); ++i)
-    all[i] = scaled(info.costPerItem + info.costPerToken * double(tokens[i]));
+  std::vector<int64_t> all(size_t(countOf(kinds[module])), 0);
+  for (size_t s = 0; s < info.symbols.size; ++s) {
+    int kind = symbolKinds[module][s];
+    int64_t cost = scaled(info.symbols[s].cost);
+    if (kind == kinds[module])
+      for (int64_t &item : all)
+        item += cost;
+    else if (kind > kSampleKind && kinds[module] == kSampleKind)
+      for (int64_t owner : items.kinds[size_t(kind - 1)].owner)
+        all[size_t(owner)] += cost;
+  }
   return all;
 }
 

@@ -366,10 +366,8 @@ StepItems FileBatch::stepItems() const {
       continue;
     auto found = owners.find(kind);
     out.kinds.push_back(
-        {kind,
-         count,
-         found == owners.end() ? std::vector<int64_t>() : found->second,
-         {}});
+        {kind, count,
+         found == owners.end() ? std::vector<int64_t>() : found->second});
   }
   return out;
 }

@@ -232,8 +232,6 @@ StepItems ShardBatch::itemsOf(const StepWork &step) const {
   out.nameOf = [this, &step](int64_t place) {
     return dataSet.sample(step.manifest.samples[size_t(place)]).key;
   };
-  for (int64_t sample : step.manifest.samples)
-    out.sampleTokens.push_back(table.tokens[size_t(sample)]);
   for (size_t k = 0; k < config.pictures.size(); ++k) {
     if (!config.pictures[k].ragged)
       continue;

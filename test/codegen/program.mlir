@@ -41,7 +41,7 @@
 // CHECK-LABEL: //===--- program.cpp
 // CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight}
 // CHECK: .unit = "net", .stage = 0, .item = "sample"
-// CHECK: .forward = net_forward, .backward = net_backward, .backwardInput = nullptr, .backwardWeight = nullptr, .wholeBatch = false, .arenaBytes = 1152, .scratchBytes = 256, .parameterBytes = 576, .trainableBytes = 576, .tp = 1, .dp = 1, .ranks = kRanks_net, .zero = 0, .costPerItem = 1
+// CHECK: .forward = net_forward, .backward = net_backward, .backwardInput = nullptr, .backwardWeight = nullptr, .wholeBatch = false, .arenaBytes = 1152, .scratchBytes = 256, .parameterBytes = 576, .trainableBytes = 576, .tp = 1, .dp = 1, .ranks = kRanks_net, .zero = 0}
 // CHECK: .denominator = net_count
 // CHECK: kRows0[7] = {
 // CHECK: {dt::rt::TaskKind::Denominator, 0, 1, 0},

@@ -26,8 +26,10 @@
 // CHECK: .tensor = {"net.w", {{.*}}.module = 0, {{.*}}.whole = kWhole_net_w, .unpadded = kUnpadded_net_w, .cuts = kCuts_net_w}
 // CHECK: .tensor = {"net.s", {{.*}}.module = 0, {{.*}}.partial = kPartial_net_s}
 // CHECK: .tensor = {"net.s", {{.*}}.module = 1, {{.*}}.tied = 1, .partial = kPartial_net_s}
+// CHECK: dt::rt::SymbolInfo kSymbols_b[1] = {
+// CHECK-NEXT: {"n", "image", 4, 2.5}};
 // CHECK: {.name = "a", .origin = "net", .unit = "u", .stage = 0, .item = "image", {{.*}}.tp = 2, .dp = 1, .ranks = kRanks_a, .zero = 0
-// CHECK: {.name = "b", .origin = "net", .unit = "u", .stage = 1, .item = "sample", {{.*}}.backward = nullptr, .backwardInput = b_backward_input, .backwardWeight = b_backward_weight, {{.*}}.ranks = kRanks_b, .zero = 1, .costPerItem = 2.5
+// CHECK: {.name = "b", .origin = "net", .unit = "u", .stage = 1, .item = "sample", {{.*}}.backward = nullptr, .backwardInput = b_backward_input, .backwardWeight = b_backward_weight, {{.*}}.ranks = kRanks_b, .zero = 1}
 // CHECK: EdgeInfo kEdges[1] = {
 // CHECK-NEXT: {.from = 0, .fromOutput = 0, .to = 1, .toInput = 0, .gradient = true, .produced = {{[{][{]}}"grad.h", {{.*}}}, 128, 64}, .consumed = {{[{][{]}}"grad.b.h", {{.*}}}, 64, 0}}};
 // CHECK: kRows0[3] = {
@@ -72,8 +74,8 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
       rt.all_reduce sum %h to %h over 2 stride 1 : !rt.buffer<f32, ["n"]>, !rt.buffer<f32, ["n"]>
     }
   }
-  rt.module @b origin "net" unit "u" stage 1 ranks [2] zero 1 arena 256 scratch 0 parameters 64 trainable 64 cost 2.5 {
-    rt.symbol @n of "image" max 4
+  rt.module @b origin "net" unit "u" stage 1 ranks [2] zero 1 arena 256 scratch 0 parameters 64 trainable 64 {
+    rt.symbol @n of "image" max 4 cost 2.5
     rt.parameter_decl @s : !rt.buffer<f32, [4]> index 2 at 0 trainable gradient from [#nn.onnx<"a.onnx", "s">] partial [#dist.cut<0, 1, 2, 1>] tied @a::@s
     rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 64 received
     rt.buffer_decl @grad.h : !rt.buffer<f32, ["n"]> at 128 stride 64

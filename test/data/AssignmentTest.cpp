@@ -115,8 +115,8 @@ TEST(Assignment, EverythingOnceWhateverTheLayoutAndTheMode) {
     auto below = [&](int n) { return int(random() % unsigned(n)); };
     int64_t global = 1 + below(20), micro = 1 + below(int(global));
     Chain program(global, micro, 1 + below(5), 1 + below(3), 1 + below(4));
-    program.modules[0].info.costPerItem = 50;
-    program.modules[2].info.costPerToken = 3;
+    program.modules[0].symbols[0].cost = 50;
+    program.modules[1].symbols[1].cost = 3;
     program.finish();
     Counts images, targets;
     StepItems items;
@@ -126,8 +126,6 @@ TEST(Assignment, EverythingOnceWhateverTheLayoutAndTheMode) {
     }
     items =
         stepItems(global, {kindOf("image", images), kindOf("target", targets)});
-    for (int64_t i = 0; i < items.kinds[1].count; ++i)
-      items.kinds[1].tokens.push_back(below(100));
     for (Reorder mode : kModes) {
       Assigner assigner(program.info, mode);
       Assignment a = assigner.assign(items);
@@ -157,37 +155,37 @@ TEST(Assignment, EverythingOnceWhateverTheLayoutAndTheMode) {
   }
 }
 
+/// Samples cost what they and their images do; images are all alike.
 TEST(Assignment, IntraEvensTheWorkWithinBounds) {
-  Chain program(8, 8, 4, 2, 1, 8);
-  program.modules[0].symbols[0].max = 5;
-  program.modules[0].info.costPerItem = 1;
-  program.modules[0].info.costPerToken = 1;
+  Chain program(8, 8, 2, 4, 1, 16);
+  program.modules[1].symbols[0].max = 3;
+  program.modules[1].symbols[0].cost = 1;
+  program.modules[1].symbols[1].cost = 10;
   program.finish();
-  StepItems items = stepItems(8, {kindOf("image", {3, 1, 2, 2, 3, 0, 3, 2}),
+  // The first samples have the images: a contiguous cut puts them together.
+  StepItems items = stepItems(8, {kindOf("image", {3, 3, 3, 3, 0, 0, 0, 0}),
                                   kindOf("target", {0, 0, 0, 0, 0, 0, 0, 0})});
-  // The first images are large: a contiguous cut puts them together.
-  program.modules[1].symbols[1].max = 16;
-  program.finish();
-  items.kinds[0].tokens.assign(16, 1);
-  for (size_t i : {0, 1, 2, 3})
-    items.kinds[0].tokens[i] = 100;
   Assignment given = Assigner(program.info, Reorder::None).assign(items),
              even = Assigner(program.info, Reorder::Intra).assign(items);
-  EXPECT_DOUBLE_EQ(given.balance[0].after, given.balance[0].before);
-  EXPECT_GT(given.balance[0].after, 3);
-  EXPECT_DOUBLE_EQ(even.balance[0].before, given.balance[0].before);
-  EXPECT_LT(even.balance[0].after, 1.01);
+  EXPECT_DOUBLE_EQ(given.balance[1].after, given.balance[1].before);
+  EXPECT_GT(given.balance[1].after, 1.9);
+  EXPECT_DOUBLE_EQ(even.balance[1].before, given.balance[1].before);
+  EXPECT_LT(even.balance[1].after, 1.01);
   EXPECT_EQ(even.microbatches, given.microbatches);
-  for (int r = 0; r < 4; ++r)
-    EXPECT_LE(even.part(0, 0, r).symbols[0].size(), 5u);
-  EXPECT_EQ(joined(even, 0), range(0, 16));
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_LE(even.part(1, 0, r).symbols[0].size(), 3u);
+    EXPECT_EQ(even.part(1, 0, r).symbols[1].size(), 3u);
+  }
+  EXPECT_EQ(joined(even, 1), range(0, 8));
+  for (int r = 0; r < 2; ++r)
+    EXPECT_EQ(even.part(0, 0, r).symbols, given.part(0, 0, r).symbols);
 }
 
 TEST(Assignment, InterShortensTheSchedule) {
   Chain program(12, 2, 1, 1, 1);
-  program.modules[0].info.costPerItem = 1000;
-  program.modules[1].info.costPerItem = 1500;
-  program.modules[2].info.costPerItem = 10;
+  program.modules[0].symbols[0].cost = 1000;
+  program.modules[1].symbols[0].cost = 1500;
+  program.modules[2].symbols[0].cost = 10;
   program.finish();
   // Samples with many images come in pairs.
   StepItems items =
@@ -216,17 +214,17 @@ TEST(Assignment, StagesAndCopiesHaveEqualParts) {
   program.add("llm.0", "sample", 2, 100, 6).info.unit = "llm";
   program.add("llm.1", "sample", 2, 100, 8).info.unit = "llm";
   program.add("eyes", "image", 2, 100, 6); // on the ranks of llm.0
-  program.modules[1].info.costPerToken = 7;
-  program.modules[3].info.costPerToken = 9;
+  program.modules[1].symbols[0].cost = 7;
+  for (int m : {2, 3})
+    program.modules[size_t(m)].symbols.push_back({"images", "image", 100});
+  program.modules[3].symbols[1].cost = 9;
   program.edge(0, 1), program.edge(1, 2), program.edge(2, 3);
   program.edge(4, 2);
   program.info.pace = 2;
   for (int rank : {6, 7})
     program.row(rank, TaskKind::Copy, 3, 0);
   program.finish();
-  StepItems items = stepItems(6, {kindOf("image", {4, 0, 1, 2, 0, 2})});
-  items.kinds[0].tokens = {9, 1, 8, 2, 7, 3, 6, 4, 5};
-  items.sampleTokens = {90, 10, 10, 20, 30, 20};
+  StepItems items = stepItems(6, {kindOf("image", {4, 0, 2, 1, 0, 2})});
   Assignment a = Assigner(program.info, Reorder::Both).assign(items);
   for (int r = 0; r < 3; ++r)
     EXPECT_EQ(a.part(0, 0, r).symbols, a.part(1, 0, r).symbols);

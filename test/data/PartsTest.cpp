@@ -59,8 +59,8 @@ struct Layout : TestProgram {
     for (int m = 0; m < 3; ++m)
       edge(m, m + 1);
     info.pace = 1;
-    modules[0].info.costPerItem = 20;
-    modules[3].info.costPerItem = 30;
+    modules[0].symbols[0].cost = 20;
+    modules[3].symbols[0].cost = 30;
     rowsOf(next + 1);
     finish();
   }

@@ -50,7 +50,7 @@ struct TestProgram {
     m.info.name = m.info.origin = m.info.unit = name;
     m.info.item = item;
     m.info.dp = dp, m.info.tp = tp;
-    m.symbols.push_back({item, item, max});
+    m.symbols.push_back({item, item, max, 1});
     for (int32_t r = 0; r < dp * tp; ++r)
       m.ranks.push_back(first + r);
     return m;

@@ -45,6 +45,10 @@ class Failure(Exception):
     pass
 
 
+def value_of(text):
+    return text == "true" if text in ("true", "false") else int(text) if text.isdigit() else text
+
+
 def parse_plan(text):
     """`llm:tp=2,pp=2 vision:dp=3,ranks=0-2 | schedule=1f1b reorder=both` as a plan file's content."""
     units, _, options = text.partition("|")
@@ -55,7 +59,7 @@ def parse_plan(text):
         entry = {"tp": 1, "dp": 1, "pp": 1}
         for setting in filter(None, settings.split(",")):
             key, value = setting.split("=")
-            entry[key] = int(value) if value.isdigit() else value
+            entry[key] = value_of(value)
         size = entry["tp"] * entry["dp"] * entry["pp"]
         if "ranks" not in entry:
             entry["ranks"] = list(range(end, end + size))
@@ -66,7 +70,7 @@ def parse_plan(text):
             entry["ranks"] = list(range(int(first), int(last) + 1))
         end = max(end, max(entry["ranks"]) + 1)
         plan["units"][name] = entry
-    settings = {key: int(value) if value.isdigit() else value for key, value in (s.split("=") for s in options.split())}
+    settings = {key: value_of(value) for key, value in (s.split("=") for s in options.split())}
     plan["ranks"] = end
     plan["pipelines"] = [{"units": list(plan["units"]), "schedule": settings.pop("schedule", "1f1b")}]
     plan.update(settings)

@@ -42,7 +42,7 @@ rt.func @unsigned(%a: !rt.buffer<ui8, [4]>) {
 // CHECK-LABEL: rt.program @p batch 4 micro 2 seed 1 pace @b {
 rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none" bucket 4194304 {
   // CHECK: rt.module @a origin "net" unit "net" tp 2 ranks [0, 1] arena 64 scratch 0 parameters 64 trainable 64 {
-  rt.module @a origin "net" unit "net" stage 0 item "sample" tp 2 dp 1 ranks [0, 1] zero 0 arena 64 scratch 0 parameters 64 trainable 64 cost 1.0 {
+  rt.module @a origin "net" unit "net" stage 0 item "sample" tp 2 dp 1 ranks [0, 1] zero 0 arena 64 scratch 0 parameters 64 trainable 64 {
     // CHECK: rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay init "ones" from [] layout <4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
     rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay init "ones" from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
     // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 cut
@@ -61,8 +61,12 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
       rt.gradients_ready 0 to 64
     }
   }
-  // CHECK: rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 cost 2.500000e+00 {
-  rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 cost 2.5 {
+  // CHECK: rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 {
+  rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 {
+    // CHECK: rt.symbol @n of "image" max 4 cost 2.500000e+00
+    rt.symbol @n of "image" max 4 cost 2.5
+    // CHECK: rt.symbol @m max 4{{$}}
+    rt.symbol @m max 4 cost 0.0
     // CHECK: rt.parameter_decl @w : {{.*}} tied @a::@w
     rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 1 at 0 from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> tied @a::@w
     // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
