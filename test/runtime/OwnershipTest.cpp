@@ -132,7 +132,7 @@ TEST_P(OwnershipTest, Updates) {
 /// before that; what is left of a run is a bucket that has no blocks.
 TEST_P(OwnershipTest, BucketsEndWithParameters) {
   Tables tables(GetParam());
-  tables.info.bucketBytes = 512;
+  tables.info.bucketBytes = 400;
   using Range = std::tuple<size_t, size_t, bool>;
   std::vector<Range> wanted = {
       {0, 80, false}, {80, 48, false}, {336, 80, false}};
