@@ -144,9 +144,10 @@ Ownership::reduceRun(Module &out, size_t m, FloatRange run,
       count = limit - at;
     if (zero && count >= unit)
       count = count / unit * unit;
-    Bucket bucket{{at, count}, zero && count % unit == 0};
+    Bucket bucket{{at, count}, zero && count % unit == 0, out.sumFloats};
     out.buckets.push_back(bucket);
     size_t block = count / replicas;
+    out.sumFloats += bucket.scatter ? block : 0;
     own.push_back(bucket.scatter ? FloatRange{at + replica * block, block}
                                  : bucket.range);
     at += count;

@@ -34,6 +34,8 @@ struct FloatRange {
 struct Bucket {
   FloatRange range;
   bool scatter;
+  size_t sum; ///< where this rank's block of a scattered bucket is summed, in
+              ///< floats of the module's sums
 };
 
 /// What this rank's optimizer updates; `moment` is where the range begins in
@@ -71,6 +73,8 @@ public:
   size_t momentFloats(size_t module) const {
     return modules[module].momentFloats;
   }
+  /// Blocks of scattered buckets while they are being summed.
+  size_t sumFloats(size_t module) const { return modules[module].sumFloats; }
   /// Empty for parameters of modules that this rank does not run.
   const std::vector<OwnedPiece> &owned(size_t parameter) const {
     return pieces[parameter];
@@ -85,7 +89,7 @@ private:
   struct Module {
     std::vector<Bucket> buckets;
     std::vector<UpdateRange> updates;
-    size_t momentFloats = 0;
+    size_t momentFloats = 0, sumFloats = 0;
   };
   void findTies();
   void planModule(size_t module);

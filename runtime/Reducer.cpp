@@ -133,26 +133,34 @@ void Reducer::advance(size_t m, size_t complete) {
 }
 
 void Reducer::start(size_t m, const Bucket &bucket) {
+  const Region &region = regions.at(m);
   float *data =
-      reinterpret_cast<float *>(regions.at(m).gradients) + bucket.range.begin;
-  size_t block = bucket.range.count / size_t(placement.replicas(m));
-  double begin = now();
-  Request request =
-      bucket.scatter
-          ? replicas[m]->ireduceScatter(DType::F32, data,
-                                        data + size_t(placement.at(m).replica) *
-                                                   block,
-                                        int64_t(block), labels[m].c_str())
-          : replicas[m]->iallReduce(Reduction::Sum, DType::F32, data, data,
-                                    int64_t(bucket.range.count),
-                                    labels[m].c_str());
-  running.push_back({m, bucket.range.count * sizeof(float), begin, begin,
-                     std::move(request)});
+      reinterpret_cast<float *>(region.gradients) + bucket.range.begin;
+  Sum sum{m, bucket.range.count * sizeof(float), now(), 0, {}, data, data, 0};
+  if (bucket.scatter) {
+    sum.count = bucket.range.count / size_t(placement.replicas(m));
+    sum.to = data + size_t(placement.at(m).replica) * sum.count;
+    sum.from = region.sums + bucket.sum;
+    sum.request =
+        replicas[m]->ireduceScatter(DType::F32, data, region.sums + bucket.sum,
+                                    int64_t(sum.count), labels[m].c_str());
+  } else {
+    sum.request =
+        replicas[m]->iallReduce(Reduction::Sum, DType::F32, data, data,
+                                int64_t(bucket.range.count), labels[m].c_str());
+  }
+  running.push_back(std::move(sum));
+}
+
+void Reducer::end(Sum &sum) {
+  sum.request.wait();
+  device::copy(sum.to, sum.from, sum.count * sizeof(float));
+  sum.end = now();
 }
 
 void Reducer::poll() {
-  for (; ended < running.size() && running[ended].request.test(); ++ended)
-    running[ended].end = now();
+  while (ended < running.size() && running[ended].request.test())
+    end(running[ended++]);
 }
 
 /// Of parameters that begin before `end` floats. Neighbours with the same
@@ -201,10 +209,8 @@ void Reducer::sumTie(const Tie &tie) const {
 void Reducer::finish() {
   for (size_t m = 0; m < program.modules.size; ++m)
     begin(m);
-  for (poll(); ended < running.size(); ++ended) {
-    running[ended].request.wait();
-    running[ended].end = now();
-  }
+  while (ended < running.size())
+    end(running[ended++]);
   for (const Tie &tie : ties)
     sumTie(tie);
 }

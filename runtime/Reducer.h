@@ -29,6 +29,10 @@ public:
     size_t module, bytes;
     double begin, end; ///< as now() has them; when its end was seen
     Request request;
+    /// A block goes back to its place among the gradients.
+    const float *from;
+    float *to;
+    size_t count;
   };
 
   /// Makes groups: all ranks construct it at the same point. `tensorParallel`:
@@ -76,6 +80,7 @@ private:
   void ready(size_t begin, size_t end) override;
   void advance(size_t module, size_t complete);
   void start(size_t module, const Bucket &bucket);
+  void end(Sum &sum);
   void sumPartial(size_t module, size_t end);
   void sumTie(const Tie &tie) const;
 

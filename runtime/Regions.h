@@ -23,11 +23,12 @@ struct Region {
   std::byte *parameters = nullptr;
   std::byte *gradients = nullptr;         ///< ModuleInfo::trainableBytes
   float *moments[2] = {nullptr, nullptr}; ///< Ownership::momentFloats each
+  float *sums = nullptr;                  ///< Ownership::sumFloats
 };
 
 /// Bytes that a module has on this rank; of both moments.
 struct RegionBytes {
-  size_t arena = 0, parameters = 0, gradients = 0, moments = 0;
+  size_t arena = 0, parameters = 0, gradients = 0, moments = 0, sums = 0;
 };
 
 class Regions {

@@ -184,7 +184,8 @@ std::string RunReport::pack() const {
           {"arena", bytes.arena},
           {"parameters", bytes.parameters},
           {"gradients", bytes.gradients},
-          {"moments", bytes.moments}};
+          {"moments", bytes.moments},
+          {"sums", bytes.sums}};
   json["fits"] = nlohmann::json::array();
   for (const Fit &f : fits)
     json["fits"].push_back({f.n, f.x, f.y, f.xx, f.xy});

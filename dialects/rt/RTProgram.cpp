@@ -118,6 +118,10 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
                             int64_t(getRanks().size()) / tp != dp)))
     return emitOpError() << "tp " << tp << " and dp " << dp << " do not make "
                          << getRanks().size() << " ranks";
+  llvm::SmallDenseSet<int64_t> seen;
+  for (int64_t rank : getRanks())
+    if (!seen.insert(rank).second)
+      return emitOpError() << "runs on rank " << rank << " twice";
   if (int64_t(getZero()) < 0 || getZero() > 1)
     return emitOpError("zero is 0 or 1");
   if (int64_t(getTrainable()) < 0 || getTrainable() > getParameters())

@@ -122,7 +122,7 @@ class Runner:
         return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
 
     def predicted(self, folder):
-        """What dt-opt says about the memory of rank 0."""
+        """What dt-opt says about the memory of the ranks."""
         command = [self.dt_opt, folder / "recipe.json", f"--plan={folder / 'plan.json'}", "--emit=memory", "-o", folder / "predicted.json"]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
         if done.returncode:
@@ -184,8 +184,7 @@ class Runner:
         verdict = compare(gradients, losses, *self.reference(case))
         if plan["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
-            if case.get("subset"):
-                check_memory(json.loads((folder / "report.json").read_text()), self.predicted(folder))
+            check_memory(json.loads((folder / "report.json").read_text()), self.predicted(folder))
         if self.runtime != folder / "program/build":
             shutil.rmtree(folder)
         return verdict
@@ -226,14 +225,12 @@ def check_traffic(traffic):
 
 
 def check_memory(report, predicted):
-    """Bytes that rank 0 has allocated against the compiler's."""
-    memory = report["memory"][0]
-    modules = memory.get("modules", {}).values()
-    arena = sum(m["arena"] for m in modules) + memory["scratch"]
-    parameters = sum(m["parameters"] for m in modules)
-    for what, have, want in (("arena", arena, predicted["arena_bytes"]), ("parameters", parameters, predicted["parameter_bytes"])):
-        if have != want:
-            raise Failure(f"{have} bytes of {what} allocated, {want} predicted")
+    """Bytes that every rank has allocated against the compiler's."""
+    if len(report["memory"]) != len(predicted["ranks"]):
+        raise Failure(f"memory of {len(report['memory'])} ranks, predicted of {len(predicted['ranks'])}")
+    for rank, (have, want) in enumerate(zip(report["memory"], predicted["ranks"])):
+        if have["scratch"] != want["scratch"] or have.get("modules", {}) != want["modules"]:
+            raise Failure(f"rank {rank} has allocated {have}, predicted {want}")
 
 
 def main():

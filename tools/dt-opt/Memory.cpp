@@ -160,6 +160,8 @@ void dt::printMemory(const ProgramReport &report, llvm::raw_ostream &os) {
   os << "\nscratch of functions, callees included\n";
   for (auto &[name, bytes] : report.scratch)
     os << llvm::formatv("{0,14:N}  {1}\n", bytes, name);
+  os << "\nbytes of every rank\n";
+  printRankMemory(report, os);
 }
 
 void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
@@ -176,6 +178,21 @@ void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
     json.attributeObject("scratch", [&] {
       json.attribute("offset", report.scratchOffset);
       json.attribute("bytes", report.scratchBytes);
+    });
+    json.attributeArray("ranks", [&] {
+      for (const RankReport &rank : report.ranks)
+        json.object([&] {
+          json.attribute("scratch", rank.scratch);
+          json.attributeObject("modules", [&] {
+            for (const RankReport::Module &m : rank.modules)
+              json.attribute(m.name,
+                             llvm::json::Object{{"arena", m.arena},
+                                                {"parameters", m.parameters},
+                                                {"gradients", m.gradients},
+                                                {"moments", m.moments},
+                                                {"sums", m.sums}});
+          });
+        });
     });
     json.attributeArray("buffers", [&] {
       for (const BlockReport &block : report.blocks)

@@ -37,7 +37,8 @@ struct CollectReport
   void runOnOperation() override {
     dt::addCosts(getOperation(), *report);
     dt::addPlan(getOperation(), *report);
-    dt::addMemory(getOperation(), *report);
+    if (failed(dt::addMemory(getOperation(), *report)))
+      return signalPassFailure();
     markAllAnalysesPreserved();
   }
   dt::ProgramReport *report;

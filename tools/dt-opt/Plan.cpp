@@ -107,7 +107,8 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
   printModules(report, os);
   os << "\nOf one rank: parameters in elements, FLOPs of a step, bytes of a "
         "microbatch, how many of these stand at once,\nand what a replica "
-        "sends on of each; all at the bounds of a part.\n\n";
+        "sends on of each; all at the bounds of a part.\nBytes of ranks are "
+        "estimates, --emit=memory has them as they will be allocated.\n\n";
   printRanks(report, os);
   os << llvm::formatv("\nschedule {0}, {1} microbatches: bubble {2:f1} % at "
                       "nominal rates\n",
@@ -117,7 +118,48 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
     os << "\n" << report.plan->explanation;
 }
 
+/// Sums over a rank's modules.
+std::vector<std::string> cellsOf(const RankReport &rank) {
+  RankReport::Module sum;
+  std::string names;
+  for (const RankReport::Module &m : rank.modules) {
+    names += (names.empty() ? "" : " ") + m.name;
+    sum.arena += m.arena;
+    sum.parameters += m.parameters;
+    sum.gradients += m.gradients;
+    sum.moments += m.moments;
+    sum.sums += m.sums;
+  }
+  return {names,
+          number(sum.arena),
+          number(rank.scratch),
+          number(sum.parameters),
+          number(sum.gradients),
+          number(sum.moments),
+          number(sum.sums),
+          number(sum.total() + rank.scratch)};
+}
+
 } // namespace
+
+/// Ranks that have the same share a row.
+void dt::printRankMemory(const ProgramReport &report, llvm::raw_ostream &os) {
+  std::map<std::vector<std::string>, std::vector<int64_t>> groups;
+  for (auto [i, rank] : llvm::enumerate(report.ranks))
+    groups[cellsOf(rank)].push_back(int64_t(i));
+  std::map<int64_t, std::vector<std::string>> ordered;
+  for (auto &[cells, ranks] : groups) {
+    std::vector<std::string> &row = ordered[ranks[0]];
+    row = {rangeOf(ranks)};
+    row.insert(row.end(), cells.begin(), cells.end());
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"rank", "runs", "arena", "scratch", "parameters", "gradients",
+       "optimizer", "sums", "bytes"}};
+  for (auto &[first, row] : ordered)
+    rows.push_back(row);
+  printTable(rows, os, 2);
+}
 
 void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
   if (report.plan)

@@ -294,9 +294,13 @@ private:
 
 } // namespace
 
-void addMemory(ModuleOp program, ProgramReport &report) {
-  for (auto op : program.getOps<rt::ProgramOp>())
+LogicalResult addMemory(ModuleOp program, ProgramReport &report) {
+  for (auto op : program.getOps<rt::ProgramOp>()) {
     ArenaReader(op, report).read();
+    if (failed(addRanks(op, report)))
+      return failure();
+  }
+  return success();
 }
 
 } // namespace dt

@@ -22,6 +22,9 @@
 #include <vector>
 
 namespace dt {
+namespace rt {
+class ProgramOp;
+}
 
 /// Parameters are counted in elements, memory in bytes; FLOPs (a multiply-add
 /// is 2) are of all microbatches of a step, at the bounds of ragged items.
@@ -72,6 +75,21 @@ struct BlockReport {
   int64_t first = 0, last = 0; ///< rows of the step between which it is in use
 };
 
+/// What a rank allocates, to the byte.
+struct RankReport {
+  struct Module {
+    std::string name;
+    int64_t arena = 0, parameters = 0, gradients = 0;
+    int64_t moments = 0; ///< its share of the optimizer's state
+    int64_t sums = 0;    ///< ZeRO: its blocks of gradients being summed
+    int64_t total() const {
+      return arena + parameters + gradients + moments + sums;
+    }
+  };
+  int64_t scratch = 0;
+  std::vector<Module> modules;
+};
+
 struct ProgramReport {
   int64_t globalBatch = 1, microBatch = 1;
   std::vector<ModuleReport> modules;
@@ -81,6 +99,7 @@ struct ProgramReport {
           scratchBytes = 0;
   std::vector<std::string> rows;   ///< "forward llm 0"
   std::vector<BlockReport> blocks; ///< by offset
+  std::vector<RankReport> ranks;
   /// Functions with the most scratch, "module.function".
   std::vector<std::pair<std::string, int64_t>> scratch;
 
@@ -97,9 +116,15 @@ void addCosts(mlir::ModuleOp program, ProgramReport &report);
 void addPlan(mlir::ModuleOp program, ProgramReport &report);
 /// Adds what stands in the arena of the rt.program in `program`, if there is
 /// one.
-void addMemory(mlir::ModuleOp program, ProgramReport &report);
+llvm::LogicalResult addMemory(mlir::ModuleOp program, ProgramReport &report);
+
+/// Adds what every rank allocates; emits an error if the tables contradict one
+/// another.
+llvm::LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report);
 
 void printPlan(const ProgramReport &report, llvm::raw_ostream &os);
+/// A table of what every rank allocates.
+void printRankMemory(const ProgramReport &report, llvm::raw_ostream &os);
 /// A plan file (docs/plan.schema.json) with the costs under `predicted`.
 void printPlanJson(const ProgramReport &report, llvm::raw_ostream &os);
 void printMemory(const ProgramReport &report, llvm::raw_ostream &os);

@@ -204,6 +204,12 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
 
 // -----
 
+// expected-error @+1 {{runs on rank 0 twice}}
+rt.module @m dp 2 ranks [0, 0] arena 64 scratch 0 parameters 0 trainable 0 {
+}
+
+// -----
+
 // expected-error @+1 {{tp 2 and dp 1 do not make 1 ranks}}
 rt.module @m tp 2 ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
 }
