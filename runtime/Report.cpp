@@ -108,7 +108,8 @@ double RunReport::itemsOf(const Assignment &assignment, const TaskRow &row,
   int32_t replica = viewOf(program, rank).replica[row.index];
   if (replica < 0 || !module.item)
     return 0;
-  const PartItems &part = assignment.part(row.index, row.microbatch, replica);
+  const PartItems &part = assignment.part(
+      row.index, row.microbatch, replica * piecesOf(module) + row.piece);
   for (size_t s = 0; s < module.symbols.size; ++s)
     if (module.symbols[s].item &&
         std::string(module.symbols[s].item) == module.item)

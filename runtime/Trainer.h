@@ -134,8 +134,6 @@ public:
   int64_t elements(const ParameterInfo &parameter) const;
 
 private:
-  const Part &partOf(const Batch &batch, size_t module,
-                     uint32_t microbatch) const;
   void checkBatch(const Batch &batch) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);

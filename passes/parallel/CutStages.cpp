@@ -50,7 +50,7 @@ private:
     dist::Placement placement(module);
     if (failed(check(module, count, pp, vpp, pieces)))
       return failure();
-    StageCuts cuts(module, placement.dp);
+    StageCuts cuts(module, placement.getNumParts());
     if (failed(pieces ? cuts.assign(pieces) : cuts.balance(count)))
       return failure();
     for (int64_t stage = 0; stage < count; ++stage)

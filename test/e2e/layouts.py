@@ -54,7 +54,7 @@ def parse_plan(text):
         entry = {"tp": 1, "dp": 1, "pp": 1}
         for setting in filter(None, settings.split(",")):
             key, value = setting.split("=")
-            entry[key] = int(value) if value.isdigit() else value
+            entry[key] = int(value) if value.isdigit() else value == "true" if value in ("true", "false") else value
         size = entry["tp"] * entry["dp"] * entry["pp"]
         if "ranks" not in entry:
             entry["ranks"] = list(range(end, end + size))
