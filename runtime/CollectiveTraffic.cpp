@@ -50,11 +50,6 @@ public:
   }
 
 private:
-  const Part &partOf(size_t module, int64_t microbatch) const {
-    bool whole = program.modules[module].wholeBatch;
-    return batch.modules[module][whole ? 0 : size_t(microbatch)];
-  }
-
   TaskFn functionOf(const TaskRow &row) const {
     switch (row.kind) {
     case TaskKind::Denominator:
@@ -80,7 +75,7 @@ private:
     size_t module = row.kind == TaskKind::Denominator
                         ? size_t(program.losses[row.index].module)
                         : row.index;
-    const Part &part = partOf(module, row.microbatch);
+    const Part &part = batch.part(program, module, row.microbatch, row.piece);
     for (const CollectiveInfo &c : program.collectives) {
       if (c.function != function)
         continue;
@@ -96,11 +91,12 @@ private:
     }
   }
 
-  /// This rank's chunk of what messages brought its replica, once however many
-  /// messages that were.
+  /// This rank's chunk of what messages brought one of its parts, once however
+  /// many messages that were.
   void addGather(const TaskRow &row) {
     if (row.kind != TaskKind::Receive ||
-        !gathered.insert({row.index, row.microbatch, row.gradient}).second)
+        !gathered.insert({row.index, row.microbatch, row.piece, row.gradient})
+             .second)
       return;
     const EdgeInfo &edge = program.edges[row.index];
     size_t module = size_t(row.gradient ? edge.from : edge.to);
@@ -110,9 +106,9 @@ private:
       return;
     EdgeShape shape = edgeShape(program, edge);
     int symbol = row.gradient ? shape.producerSymbol : shape.consumerSymbol;
-    const Items &items =
-        itemsOf(batch.assignment, module, info.wholeBatch ? 0 : row.microbatch,
-                placement.at(module).replica, symbol);
+    const Items &items = itemsOf(
+        batch.assignment, module, info.wholeBatch ? 0 : row.microbatch,
+        placement.at(module).replica * piecesOf(info) + row.piece, symbol);
     int64_t count = int64_t(items.size()), own = 0;
     for (int64_t i = 0; i < count; ++i)
       own += row.gradient
@@ -121,7 +117,7 @@ private:
     const TensorInfo &tensor =
         row.gradient ? edge.consumed.tensor
                      : info.inputs[size_t(edge.toInput)].buffer.tensor;
-    const Part &part = partOf(module, row.microbatch);
+    const Part &part = batch.part(program, module, row.microbatch, row.piece);
     uint64_t item = sizeOf(tensor.type);
     for (int32_t d = 0; d < tensor.rank; ++d) {
       const Extent &e = tensor.shape[d];
@@ -208,7 +204,7 @@ private:
   const Placement &placement;
   const Ownership &ownership;
   const Batch &batch;
-  std::set<std::tuple<uint16_t, uint32_t, bool>> gathered;
+  std::set<std::tuple<uint16_t, uint32_t, int16_t, bool>> gathered;
   std::map<std::string, uint64_t> bytes;
 };
 

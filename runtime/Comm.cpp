@@ -204,13 +204,12 @@ void waitAll(std::vector<Request> &requests) {
   requests.clear();
 }
 
-int Comm::tag(int edge, int edges, int64_t microbatch, bool gradient) const {
-  // Microbatches so far apart that a number is used again are never under way
-  // together: fewer are in flight than there are numbers.
-  int64_t perMicrobatch = 2 * int64_t(edges);
-  int64_t numbers = std::max<int64_t>(1, tagLimit() / perMicrobatch);
-  return int(microbatch % numbers * perMicrobatch + 2 * int64_t(edge) +
-             gradient);
+int Comm::tag(int edge, int edges, int64_t number, bool gradient) const {
+  // Messages so far apart that a tag is used again are never under way
+  // together: fewer are in flight than there are tags.
+  int64_t perNumber = 2 * int64_t(edges);
+  int64_t tags = std::max<int64_t>(1, tagLimit() / perNumber);
+  return int(number % tags * perNumber + 2 * int64_t(edge) + gradient);
 }
 
 std::vector<std::string> Comm::allGatherText(const std::string &mine) {

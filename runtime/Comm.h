@@ -185,10 +185,10 @@ public:
                         const char *label) = 0;
   virtual Request irecv(void *data, size_t bytes, int from, int tag) = 0;
 
-  /// The tag of a microbatch's message on one of `edges` edges (or its
-  /// gradient). Between two ranks they differ for all messages that can be
-  /// under way together.
-  int tag(int edge, int edges, int64_t microbatch, bool gradient) const;
+  /// The tag of message `number` on one of `edges` edges (or its gradient),
+  /// messages of an edge being numbered in the order of microbatches. Between
+  /// two ranks they differ for all messages that can be under way together.
+  int tag(int edge, int edges, int64_t number, bool gradient) const;
 
   /// Moves messages on. To be called between tasks.
   virtual void poll() = 0;

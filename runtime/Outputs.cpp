@@ -106,7 +106,7 @@ OutputCollector::OutputCollector(const Trainer &trainer, const Batch &batch)
     if (trainer.placement().at(m).runs())
       total = totalDims(module, m, batch);
     size_t parts = batch.assignment.modules[m].size() *
-                   (module.wholeBatch ? 1 : size_t(module.dp));
+                   (module.wholeBatch ? 1 : size_t(partsOf(module)));
     for (size_t o = 0; o < module.outputs.size; ++o) {
       const TensorInfo &tensor = module.outputs[o].tensor;
       int axis = itemAxis(tensor, module);

@@ -216,7 +216,8 @@ using TaskFn = void (*)(const TaskContext &);
 /// 0.
 ///
 /// Replica d (of `dp`) runs on ranks[d * tp] .. ranks[d * tp + tp - 1]. Of a
-/// whole-batch module every rank is a replica of its own, with equal work.
+/// whole-batch module every rank is a replica of its own, with equal work. A
+/// replica's share of a microbatch is `sub` parts: d * sub, d * sub + 1, …
 struct ModuleInfo {
   const char *name;
   const char *origin; ///< files know its tensors as "origin.tensor": several
@@ -236,7 +237,8 @@ struct ModuleInfo {
   size_t parameterBytes, trainableBytes; ///< of its region; of gradients
   int32_t tp, dp;
   Span<int32_t> ranks;
-  int32_t zero; ///< 1: optimizer state is sharded over the replicas
+  int32_t zero;    ///< 1: optimizer state is sharded over the replicas
+  int32_t sub = 1; ///< pieces of a replica's share; 1 of a whole batch
 };
 
 /// A part of a size: factor * the product of dims[symbol] over `symbols` (a
@@ -285,18 +287,19 @@ struct LossInfo {
 
 /// One row of a rank's step. `index` is the loss for Denominator, the edge for
 /// rows that move data, else the module. All Denominator rows come first.
-/// Whole-batch modules have microbatch 0.
+/// Whole-batch modules have microbatch 0. `piece`: of the replica's share of
+/// the microbatch, which makes the part that the row is about.
 ///
 /// Messages: microbatch `microbatch` of edge `index` (its gradient if
-/// `gradient`), between this rank's replica and replica `peer` of the other
-/// end. `slot` is that of this rank's buffer. Both ends know from the manifest
+/// `gradient`), between this rank's part and part `peer` of the other end.
+/// `slot` is that of this rank's buffer. Both ends know from the manifest
 /// which rows go; a message without rows does not exist. Receive *posts*: the
 /// rows are there when a row that reads them begins. Send *begins*: whoever
 /// writes to the slot next waits for its end. A rank may send to itself. Copy:
-/// both ends are on this rank with equal replicas; `slot` is where rows are
-/// read, `peer` the slot where they go.
+/// both ends are on this rank with equal parts; `slot` is where rows are read,
+/// `peer` the slot where they go.
 ///
-/// Into a whole-batch module there are messages from every replica to every
+/// Into a whole-batch module there are messages from every part to every
 /// rank (peer: its index in `ranks`), also of a rank to itself; gradients come
 /// from the own rank or, if that does not run the module, from the one with
 /// index rank mod ranks.
@@ -323,6 +326,7 @@ struct TaskRow {
   int16_t received = 0; ///< Forward, Backward…: slot of received buffers
   int32_t peer = 0;
   bool gradient = false;
+  int16_t piece = 0;
 };
 
 /// What one rank does in a step, in order. Ranks with equal lists share them.

@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <tuple>
 #include <unistd.h>
 
 namespace dt::rt {
@@ -102,18 +104,38 @@ RunReport::Fit *RunReport::fitOf(Fits &fits, const TaskRow &row) const {
   return kind < 0 ? nullptr : &fits[size_t(row.index) * kinds + size_t(kind)];
 }
 
+/// The part that a row works on; null if the rank does not run the module.
+const PartItems *RunReport::partOf(const Assignment &assignment,
+                                   const TaskRow &row, int rank) const {
+  int32_t replica = viewOf(program, rank).replica[row.index];
+  if (replica < 0)
+    return nullptr;
+  int32_t pieces = piecesOf(program.modules[row.index]);
+  return &assignment.part(row.index, row.microbatch,
+                          replica * pieces + row.piece);
+}
+
 /// Predicted milliseconds of the part that a row works on.
 double RunReport::workOf(const Assignment &assignment, const TaskRow &row,
                          int rank) const {
   const ModuleInfo &module = program.modules[row.index];
-  int32_t replica = viewOf(program, rank).replica[row.index];
-  if (replica < 0)
-    return 0;
-  const PartItems &part = assignment.part(row.index, row.microbatch, replica);
+  const PartItems *part = partOf(assignment, row, rank);
   double work = 0;
-  for (size_t s = 0; s < module.symbols.size; ++s)
-    work += 1e-6 * module.symbols[s].cost * double(part.symbols[s].size());
+  for (size_t s = 0; part && s < module.symbols.size; ++s)
+    work += 1e-6 * module.symbols[s].cost * double(part->symbols[s].size());
   return work;
+}
+
+/// Items of the module's own kind in the part that a row works on.
+size_t RunReport::itemsOf(const Assignment &assignment, const TaskRow &row,
+                          int rank) const {
+  const ModuleInfo &module = program.modules[row.index];
+  const PartItems *part = partOf(assignment, row, rank);
+  for (size_t s = 0; part && module.item && s < module.symbols.size; ++s)
+    if (module.symbols[s].item &&
+        std::string(module.symbols[s].item) == module.item)
+      return part->symbols[s].size();
+  return 0;
 }
 
 void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
@@ -201,6 +223,7 @@ nlohmann::json RunReport::tasksOf(const std::vector<RowTimes> &times) const {
     const Span<TaskRow> &rows = program.ranks[r].rows;
     double around = 0;
     int64_t first = int64_t(out.size());
+    std::map<std::tuple<int, int, uint32_t>, size_t> known; // of pieces: one
     for (size_t i = 0; i < rows.size; ++i) {
       const TaskRow &row = rows[i];
       int kind = kindOf(row);
@@ -210,6 +233,17 @@ nlohmann::json RunReport::tasksOf(const std::vector<RowTimes> &times) const {
         else
           out.back()["around"] =
               out.back()["around"].get<double>() + times[r].seconds[i];
+        continue;
+      }
+      auto [place, fresh] =
+          known.try_emplace({row.index, kind, row.microbatch}, out.size());
+      if (!fresh) {
+        nlohmann::json &task = out[place->second];
+        task["items"] =
+            task["items"].get<size_t>() + itemsOf(last, row, int(r));
+        task["seconds"] = task["seconds"].get<double>() + times[r].seconds[i];
+        task["collectives"] =
+            task["collectives"].get<double>() + times[r].collectives[i];
         continue;
       }
       out.push_back({{"rank", r},

@@ -61,8 +61,12 @@ private:
   };
   using Fits = std::vector<Fit>; ///< [module * kinds + kind]
   Fit *fitOf(Fits &fits, const TaskRow &row) const;
+  const PartItems *partOf(const Assignment &assignment, const TaskRow &row,
+                          int rank) const;
   double workOf(const Assignment &assignment, const TaskRow &row,
                 int rank) const;
+  size_t itemsOf(const Assignment &assignment, const TaskRow &row,
+                 int rank) const;
   std::string pack() const;
   /// What the tasks of all ranks took, for dt-opt --times.
   nlohmann::json tasksOf(const std::vector<RowTimes> &times) const;

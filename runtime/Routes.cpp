@@ -72,10 +72,10 @@ EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge) {
 }
 
 const Items &itemsOf(const Assignment &assignment, size_t module,
-                     int64_t microbatch, int32_t replica, int symbol) {
+                     int64_t microbatch, int32_t part, int symbol) {
   static const Items piece = {0};
   return symbol < 0 ? piece
-                    : assignment.part(module, microbatch, replica)
+                    : assignment.part(module, microbatch, part)
                           .symbols[size_t(symbol)];
 }
 

@@ -40,7 +40,7 @@ struct Route {
   int64_t items = 0;
 };
 
-/// One end: the items of a replica's part, its ranks, and which of them.
+/// One end: the items of a part, its replica's ranks, and which of them.
 struct RouteEnd {
   const Items *items;
   int64_t tp, place;
@@ -57,7 +57,7 @@ EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge);
 
 /// Items of an end of an edge; one for an edge that is one piece.
 const Items &itemsOf(const Assignment &assignment, size_t module,
-                     int64_t microbatch, int32_t replica, int symbol);
+                     int64_t microbatch, int32_t part, int symbol);
 
 /// Of a whole-batch module all ranks have all gradients: the one that gives the
 /// producer's rank its part is this replica of the module.

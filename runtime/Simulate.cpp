@@ -6,6 +6,7 @@
 
 #include "runtime/Simulate.h"
 #include "runtime/Error.h"
+#include "runtime/data/Assignment.h"
 
 #include <algorithm>
 #include <map>
@@ -19,7 +20,7 @@ struct RowRef {
   int rank;
   size_t row;
 };
-/// Edge, microbatch, gradient, replica that sends, replica that receives.
+/// Edge, microbatch, gradient, part that sends, part that receives.
 using MessageKey = std::tuple<int, uint32_t, bool, int, int>;
 
 bool computes(TaskKind kind) {
@@ -54,7 +55,7 @@ public:
           sends[keyOf(rows[row], rank)].push_back({rank, row});
         else if (rows[row].kind == TaskKind::Receive)
           receives[{rank, rows[row].index, rows[row].microbatch,
-                    rows[row].gradient}]
+                    rows[row].piece, rows[row].gradient}]
               .push_back(row);
     }
   }
@@ -81,14 +82,16 @@ private:
     bool sends = row.kind == TaskKind::Send;
     // The end that this rank is on: a gradient goes from `to` to `from`.
     int module = sends != row.gradient ? edge.from : edge.to;
-    int self = replicaOf(program.modules[module], rank);
+    const ModuleInfo &own = program.modules[module];
+    int self = replicaOf(own, rank) * piecesOf(own) + row.piece;
     return {int(row.index), row.microbatch, row.gradient,
             sends ? self : row.peer, sends ? row.peer : self};
   }
 
-  /// All messages of the microbatch on this edge have been sent to this rank.
-  bool received(int rank, int edge, uint32_t microbatch, bool gradient) const {
-    auto posted = receives.find({rank, edge, microbatch, gradient});
+  /// All messages of the piece on this edge have been sent to this rank.
+  bool received(int rank, int edge, uint32_t microbatch, int16_t piece,
+                bool gradient) const {
+    auto posted = receives.find({rank, edge, microbatch, piece, gradient});
     if (posted == receives.end())
       return true;
     for (size_t row : posted->second) {
@@ -115,14 +118,14 @@ private:
       if (!forward && !edge.gradient)
         continue;
       if (!module.wholeBatch) {
-        if (!received(rank, int(e), row.microbatch, !forward))
+        if (!received(rank, int(e), row.microbatch, row.piece, !forward))
           return false;
         continue;
       }
       uint32_t n = uint32_t((program.globalBatch + program.microBatch - 1) /
                             program.microBatch);
       for (uint32_t k = 0; k < n; ++k)
-        if (!received(rank, int(e), k, !forward))
+        if (!received(rank, int(e), k, 0, !forward))
           return false;
     }
     return true;
@@ -145,7 +148,8 @@ private:
       return false;
     const TaskRow &own = program.ranks[rank].rows[next[rank]];
     return own.kind == row.kind && own.index == row.index &&
-           own.microbatch == row.microbatch && ready(rank, next[rank]);
+           own.microbatch == row.microbatch && own.piece == row.piece &&
+           ready(rank, next[rank]);
   }
 
   /// Begins what can begin; true if anything of no length ended at once.
@@ -239,7 +243,9 @@ private:
   std::vector<double> left; ///< work of it that is left; -1: not begun
   std::vector<std::vector<bool>> done;
   std::map<MessageKey, std::vector<RowRef>> sends;
-  std::map<std::tuple<int, int, uint32_t, bool>, std::vector<size_t>> receives;
+  /// By rank, edge, microbatch, piece, gradient.
+  std::map<std::tuple<int, int, uint32_t, int16_t, bool>, std::vector<size_t>>
+      receives;
 };
 
 } // namespace

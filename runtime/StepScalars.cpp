@@ -11,14 +11,27 @@
 
 namespace dt::rt {
 
+namespace {
+
+std::vector<size_t> findStarts(const ProgramInfo &program) {
+  std::vector<size_t> starts = {0};
+  for (const LossInfo &loss : program.losses) {
+    const ModuleInfo &module = program.modules[size_t(loss.module)];
+    starts.push_back(starts.back() + size_t(microbatchesOf(program, module) *
+                                            piecesOf(module)));
+  }
+  return starts;
+}
+
+} // namespace
+
 StepScalars::StepScalars(const ProgramInfo &program, const Placement &placement,
                          const Ownership &ownership, const Regions &regions,
                          Comm &comm)
     : program(program), placement(placement), ownership(ownership),
-      regions(regions), comm(comm), microbatches(microbatchCount(program)),
-      cells(static_cast<std::byte *>(device::allocate(
-          2 * sizeof(float) * program.losses.size * size_t(microbatches),
-          "losses"))),
+      regions(regions), comm(comm), starts(findStarts(program)),
+      cells(static_cast<std::byte *>(
+          device::allocate(2 * sizeof(float) * starts.back(), "losses"))),
       denominators(program.losses.size), seeds(program.losses.size) {}
 
 StepScalars::~StepScalars() { device::release(cells); }
@@ -48,28 +61,31 @@ void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
                                    "reads differ"));
 }
 
-/// Where a number of a microbatch is kept until all are there.
-std::byte *StepScalars::cell(size_t loss, int64_t microbatch,
+/// Where a number of a part is kept until all are there.
+std::byte *StepScalars::cell(size_t loss, const TaskRow &row,
                              bool numerator) const {
-  size_t row = (numerator ? program.losses.size : 0) + loss;
-  return cells +
-         sizeof(float) * (row * size_t(microbatches) + size_t(microbatch));
+  int32_t pieces =
+      piecesOf(program.modules[size_t(program.losses[loss].module)]);
+  size_t number = size_t(row.microbatch) * size_t(pieces) + size_t(row.piece);
+  return cells + sizeof(float) *
+                     ((numerator ? starts.back() : 0) + starts[loss] + number);
 }
 
-void StepScalars::denominator(size_t loss, int64_t microbatch,
+void StepScalars::denominator(size_t loss, const TaskRow &row,
                               const std::byte *value) {
-  device::copy(cell(loss, microbatch, false), value, sizeof(float));
+  device::copy(cell(loss, row, false), value, sizeof(float));
 }
 
-void StepScalars::numerator(size_t loss, int64_t microbatch,
+void StepScalars::numerator(size_t loss, const TaskRow &row,
                             const std::byte *value) {
-  device::copy(cell(loss, microbatch, true), value, sizeof(float));
+  device::copy(cell(loss, row, true), value, sizeof(float));
 }
 
 /// This rank's sums over its parts, where it counts.
 std::vector<double> StepScalars::sums(bool numerators) const {
-  std::vector<float> host(program.losses.size * size_t(microbatches));
-  device::copyToHost(host.data(), cell(0, 0, numerators),
+  std::vector<float> host(starts.back());
+  device::copyToHost(host.data(),
+                     cells + (numerators ? host.size() * sizeof(float) : 0),
                      host.size() * sizeof(float));
   std::vector<double> out(program.losses.size);
   for (size_t l = 0; l < out.size(); ++l) {
@@ -77,9 +93,8 @@ std::vector<double> StepScalars::sums(bool numerators) const {
     size_t module = size_t(loss.module);
     if (!placement.counts(module) || !(numerators || loss.denominator))
       continue;
-    int64_t parts = program.modules[module].wholeBatch ? 1 : microbatches;
-    for (int64_t k = 0; k < parts; ++k)
-      out[l] += double(host[l * size_t(microbatches) + size_t(k)]);
+    for (size_t i = starts[l]; i < starts[l + 1]; ++i)
+      out[l] += double(host[i]);
   }
   return out;
 }

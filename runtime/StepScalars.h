@@ -32,8 +32,8 @@ public:
 
   /// Remembers a denominator, a numerator that a task has left in `value`
   /// (device memory, one float).
-  void denominator(size_t loss, int64_t microbatch, const std::byte *value);
-  void numerator(size_t loss, int64_t microbatch, const std::byte *value);
+  void denominator(size_t loss, const TaskRow &row, const std::byte *value);
+  void numerator(size_t loss, const TaskRow &row, const std::byte *value);
 
   /// All parts' denominators are there: seeds of the backward functions, per
   /// loss (LossInfo).
@@ -47,15 +47,17 @@ private:
   std::vector<double> sums(bool numerators) const;
   std::vector<double> addRanks(const std::vector<double> &mine) const;
   double sumOfSquares() const;
-  std::byte *cell(size_t loss, int64_t microbatch, bool numerator) const;
+  std::byte *cell(size_t loss, const TaskRow &row, bool numerator) const;
 
   const ProgramInfo &program;
   const Placement &placement;
   const Ownership &ownership;
   const Regions &regions;
   Comm &comm;
-  int64_t microbatches;
-  std::byte *cells; ///< [2][loss][microbatch] floats: denominators, numerators
+  /// First cell of each loss, and their number: one for each of its module's
+  /// parts on a rank.
+  std::vector<size_t> starts;
+  std::byte *cells; ///< [2][cell] floats: denominators, numerators
   std::vector<double> denominators;
   std::vector<float> seeds;
 };

@@ -47,7 +47,9 @@ std::string nameOf(const TaskRow &row, const ProgramInfo &program) {
   default:
     name = program.modules[row.index].name;
   }
-  return name + " " + verb(row.kind) + " " + std::to_string(row.microbatch);
+  name +=
+      std::string(" ") + verb(row.kind) + " " + std::to_string(row.microbatch);
+  return row.piece ? name + " piece " + std::to_string(row.piece) : name;
 }
 
 Trace::Trace(const Trainer &trainer, const std::string &path)
@@ -106,6 +108,8 @@ void Trace::row(const TaskRow &row, int64_t step, const RowTime &time) {
     event["args"]["module"] = info.name;
     event["args"]["stage"] = info.stage;
     event["args"]["microbatch"] = row.microbatch;
+    if (info.sub > 1)
+      event["args"]["piece"] = row.piece;
   }
   stream << event.dump() << '\n';
 }

@@ -40,17 +40,19 @@ public:
 private:
   uint64_t bytesOf(int64_t microbatch, bool gradient) const {
     std::map<int64_t, int> owners; // item -> rank it leaves from
-    for (int32_t a = 0; a < placement.replicas(from); ++a) {
+    const ModuleInfo &producer = program.modules[from],
+                     &consumer = program.modules[to];
+    for (int32_t a = 0; a < partsOf(producer); ++a) {
       const Items &items =
           itemsOf(batch.assignment, from, microbatch, a, shape.producerSymbol);
       int64_t count = int64_t(items.size());
       for (int64_t i = 0; i < count; ++i)
         owners[items[size_t(i)]] =
-            placement.rankOf(from, a, int32_t(i * placement.tp(from) / count));
+            placement.rankOf(from, a / piecesOf(producer),
+                             int32_t(i * placement.tp(from) / count));
     }
-    const ModuleInfo &consumer = program.modules[to];
     int64_t items = 0;
-    for (int32_t b = 0; b < placement.replicas(to); ++b) {
+    for (int32_t b = 0; b < partsOf(consumer); ++b) {
       const Items &list =
           itemsOf(batch.assignment, to, consumer.wholeBatch ? 0 : microbatch, b,
                   shape.consumerSymbol);
@@ -61,7 +63,7 @@ private:
         auto owner = owners.find(list[size_t(j)]);
         if (owner == owners.end())
           continue;
-        int receiver = placement.rankOf(to, b, int32_t(t));
+        int receiver = placement.rankOf(to, b / piecesOf(consumer), int32_t(t));
         if (gradient && consumer.wholeBatch &&
             gradientSource(consumer, owner->second) != b)
           continue;
@@ -75,12 +77,11 @@ private:
 
   uint64_t itemBytes(int64_t microbatch, bool gradient) const {
     size_t module = gradient ? to : from;
-    const ModuleInfo &info = program.modules[module];
     const TensorInfo &tensor =
-        gradient ? edge.produced.tensor
-                 : info.outputs[size_t(edge.fromOutput)].tensor;
-    const Part &part =
-        batch.modules[module][info.wholeBatch ? 0 : size_t(microbatch)];
+        gradient
+            ? edge.produced.tensor
+            : program.modules[module].outputs[size_t(edge.fromOutput)].tensor;
+    const Part &part = batch.part(program, module, microbatch, 0);
     std::vector<int64_t> extents = dt::rt::shapeOf(tensor, part.dims.data());
     if (shape.consumerSymbol >= 0)
       extents[0] = tensor.shape[0].scale;

@@ -131,19 +131,13 @@ int Trainer::moduleIndex(const std::string &name) const {
 // Parts
 //===----------------------------------------------------------------------===//
 
-const Part &Trainer::partOf(const Batch &batch, size_t module,
-                            uint32_t microbatch) const {
-  return batch
-      .modules[module][info.modules[module].wholeBatch ? 0 : microbatch];
-}
-
 const Part *Trainer::partOf(const TaskRow &row, const Batch &batch) const {
   if (!runsFunction(row.kind))
     return nullptr;
   size_t module = row.kind == TaskKind::Denominator
                       ? size_t(info.losses[row.index].module)
                       : row.index;
-  return &partOf(batch, module, row.microbatch);
+  return &batch.part(info, module, row.microbatch, row.piece);
 }
 
 void checkPart(const ModuleInfo &m, const Part &part) {
@@ -171,15 +165,16 @@ void checkPart(const ModuleInfo &m, const Part &part) {
 void Trainer::checkBatch(const Batch &batch) const {
   if (batch.modules.size() != info.modules.size)
     throw Error("the batch does not fit the program's modules");
-  size_t parts = size_t(microbatchCount(info));
   for (size_t m = 0; m < info.modules.size; ++m) {
+    const ModuleInfo &module = info.modules[m];
     if (!places.at(m).runs())
       continue;
-    if (batch.modules[m].size() != (info.modules[m].wholeBatch ? 1 : parts))
-      throw Error(std::string("module '") + info.modules[m].name +
+    if (batch.modules[m].size() !=
+        size_t(microbatchesOf(info, module) * piecesOf(module)))
+      throw Error(std::string("module '") + module.name +
                   "': the batch has the wrong number of parts");
     for (const Part &part : batch.modules[m])
-      checkPart(info.modules[m], part);
+      checkPart(module, part);
   }
 }
 
@@ -243,7 +238,7 @@ void Trainer::runForward(const TaskRow &row, const Part &part, int64_t step) {
   for (size_t l = 0; l < info.losses.size; ++l)
     if (info.losses[l].module == row.index)
       scalars->numerator(
-          l, row.microbatch,
+          l, row,
           memory.address(row.index, info.losses[l].numerator, row.slot));
 }
 
@@ -254,7 +249,7 @@ void Trainer::runDenominator(const TaskRow &row, const Part &part,
   for (int32_t input : loss.denominatorInputs)
     upload(module, input, part, row);
   run(loss.denominator, module, part, row, step);
-  scalars->denominator(row.index, row.microbatch,
+  scalars->denominator(row.index, row,
                        memory.address(module, loss.denominatorOut, row.slot));
 }
 

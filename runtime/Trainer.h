@@ -140,8 +140,6 @@ public:
 
 private:
   void findLastBackwards();
-  const Part &partOf(const Batch &batch, size_t module,
-                     uint32_t microbatch) const;
   void checkBatch(const Batch &batch) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);

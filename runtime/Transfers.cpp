@@ -92,23 +92,40 @@ Transfers::End Transfers::endOf(size_t index, bool gradient,
   return {&edge, shapes[index], module, buffer, producer};
 }
 
-const Part &Transfers::partOf(size_t module, int64_t microbatch) const {
-  return batch->modules[module][size_t(
-      microbatchIn(program.modules[module], microbatch))];
+int32_t Transfers::partOf(size_t module, const TaskRow &row) const {
+  const ModuleInfo &info = program.modules[module];
+  int32_t replica = placement.at(module).replica;
+  return info.wholeBatch ? replica : replica * piecesOf(info) + row.piece;
+}
+
+int64_t Transfers::numberOf(const TaskRow &row, bool sends) const {
+  const EdgeInfo &edge = program.edges[row.index];
+  int32_t from = piecesOf(program.modules[size_t(edge.from)]),
+          to = piecesOf(program.modules[size_t(edge.to)]);
+  bool producer = sends != row.gradient;
+  int32_t own = row.piece, other = row.peer % (producer ? to : from);
+  return (int64_t(row.microbatch) * from + (producer ? own : other)) * to +
+         (producer ? other : own);
+}
+
+bool Transfers::meet(const TaskRow &sends, const TaskRow &receives) const {
+  return sends.index == receives.index && sends.gradient == receives.gradient &&
+         numberOf(sends, true) == numberOf(receives, false);
 }
 
 const Items &Transfers::items(const EdgeInfo &edge, const EdgeShape &shape,
                               bool producer, int64_t microbatch,
-                              int32_t replica) const {
+                              int32_t part) const {
   size_t module = size_t(producer ? edge.from : edge.to);
   return itemsOf(batch->assignment, module,
-                 microbatchIn(program.modules[module], microbatch), replica,
+                 microbatchIn(program.modules[module], microbatch), part,
                  producer ? shape.producerSymbol : shape.consumerSymbol);
 }
 
-size_t Transfers::itemBytes(const End &end, int64_t microbatch) const {
+size_t Transfers::itemBytes(const End &end, const TaskRow &row) const {
   const TensorInfo &tensor = end.buffer->tensor;
-  const int64_t *dims = partOf(end.module, microbatch).dims.data();
+  const int64_t *dims =
+      batch->part(program, end.module, row.microbatch, row.piece).dims.data();
   bool cut =
       (end.producer ? end.shape.producerSymbol : end.shape.consumerSymbol) >= 0;
   return cut ? bytesOf(tensor, dims, 1) * size_t(tensor.shape[0].scale)
@@ -116,23 +133,24 @@ size_t Transfers::itemBytes(const End &end, int64_t microbatch) const {
 }
 
 template <typename Body>
-void Transfers::forRoutes(const End &own, bool gradient, int64_t microbatch,
-                          int32_t peer, Body body) const {
+void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
   const EdgeInfo &edge = *own.edge;
   const Placement::Place &place = placement.at(own.module);
   const ModuleInfo &consumer = program.modules[size_t(edge.to)];
   size_t other = size_t(own.producer ? edge.to : edge.from);
-  RouteEnd mine{
-      &items(edge, own.shape, own.producer, microbatch, place.replica),
-      placement.tp(own.module), place.tp};
-  RouteEnd theirs{&items(edge, own.shape, !own.producer, microbatch, peer),
-                  placement.tp(other), 0};
+  RouteEnd mine{&items(edge, own.shape, own.producer, row.microbatch,
+                       partOf(own.module, row)),
+                placement.tp(own.module), place.tp};
+  RouteEnd theirs{
+      &items(edge, own.shape, !own.producer, row.microbatch, row.peer),
+      placement.tp(other), 0};
+  int32_t replica = row.peer / piecesOf(program.modules[other]);
   for (int32_t t = 0; t < theirs.tp; ++t) {
-    int rank = placement.rankOf(other, peer, t);
+    int rank = placement.rankOf(other, replica, t);
     // All ranks of a whole-batch module have the gradient; one gives it.
-    if (gradient && consumer.wholeBatch &&
+    if (row.gradient && consumer.wholeBatch &&
         gradientSource(consumer, own.producer ? placement.rank() : rank) !=
-            (own.producer ? peer : place.replica))
+            (own.producer ? replica : place.replica))
       continue;
     theirs.place = t;
     Route route = own.producer ? routeOf(mine, theirs) : routeOf(theirs, mine);
@@ -147,14 +165,13 @@ void Transfers::forRoutes(const End &own, bool gradient, int64_t microbatch,
 
 void Transfers::receive(const TaskRow &row) {
   End end = endOf(row.index, row.gradient, false);
-  arrivals.push_back(
-      {row.index, row.microbatch, row.gradient, end, row.slot, {}});
+  arrivals.push_back({row, end, {}});
   Arrival &arrival = arrivals.back();
   std::byte *block = regions.address(end.module, *end.buffer, row.slot);
-  size_t unit = itemBytes(end, row.microbatch);
-  int tag = comm.tag(row.index, int(program.edges.size), row.microbatch,
+  size_t unit = itemBytes(end, row);
+  int tag = comm.tag(row.index, int(program.edges.size), numberOf(row, false),
                      row.gradient);
-  forRoutes(end, row.gradient, row.microbatch, row.peer,
+  forRoutes(end, row,
             [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
               Incoming part;
               part.runs = runs;
@@ -177,46 +194,44 @@ uint64_t Transfers::send(const TaskRow &row) {
   uint64_t sent = 0;
   End end = endOf(row.index, row.gradient, true);
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
-  size_t unit = itemBytes(end, row.microbatch);
-  int tag = comm.tag(row.index, int(program.edges.size), row.microbatch,
+  size_t unit = itemBytes(end, row);
+  int tag = comm.tag(row.index, int(program.edges.size), numberOf(row, true),
                      row.gradient);
   const std::string &name = labels[2 * size_t(row.index) + row.gradient];
-  forRoutes(end, row.gradient, row.microbatch, row.peer,
-            [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
-              if (rank == placement.rank())
-                return sendToSelf(row, end, runs, unit);
-              Departure out;
-              out.module = end.module;
-              out.gradient = row.gradient;
-              out.received = end.buffer->received;
-              out.slot = row.slot;
-              const std::byte *from = block + size_t(runs[0].first) * unit;
-              if (runs.size() > 1) {
-                out.slot = -1;
-                for (const ItemRun &run : runs) {
-                  const std::byte *at = block + size_t(run.first) * unit;
-                  out.packed.insert(out.packed.end(), at,
-                                    at + size_t(run.count) * unit);
-                }
-                from = out.packed.data();
-              }
-              out.request = comm.isend(from, size_t(count) * unit, rank, tag,
-                                       name.c_str());
-              departures.push_back(std::move(out));
-              sent += uint64_t(count) * unit;
-            });
+  forRoutes(
+      end, row, [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
+        if (rank == placement.rank())
+          return sendToSelf(row, end, runs, unit);
+        Departure out;
+        out.module = end.module;
+        out.gradient = row.gradient;
+        out.received = end.buffer->received;
+        out.slot = row.slot;
+        const std::byte *from = block + size_t(runs[0].first) * unit;
+        if (runs.size() > 1) {
+          out.slot = -1;
+          for (const ItemRun &run : runs) {
+            const std::byte *at = block + size_t(run.first) * unit;
+            out.packed.insert(out.packed.end(), at,
+                              at + size_t(run.count) * unit);
+          }
+          from = out.packed.data();
+        }
+        out.request =
+            comm.isend(from, size_t(count) * unit, rank, tag, name.c_str());
+        departures.push_back(std::move(out));
+        sent += uint64_t(count) * unit;
+      });
   return sent;
 }
 
 void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
   part.self = true;
   for (auto it = stashes.begin(); it != stashes.end(); ++it) {
-    if (it->edge != arrival.edge || it->microbatch != arrival.microbatch ||
-        it->gradient != arrival.gradient)
+    if (!meet(it->row, arrival.row))
       continue;
-    size_t unit = itemBytes(arrival.end, arrival.microbatch), at = 0;
-    std::byte *block =
-        regions.address(arrival.end.module, *arrival.end.buffer, arrival.slot);
+    size_t unit = itemBytes(arrival.end, arrival.row), at = 0;
+    std::byte *block = addressOf(arrival);
     for (const ItemRun &run : part.runs) {
       size_t bytes = size_t(run.count) * unit;
       device::copyToDevice(block + size_t(run.first) * unit,
@@ -233,11 +248,9 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
                            const std::vector<ItemRun> &runs, size_t unit) {
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   for (Arrival &arrival : arrivals) {
-    if (arrival.edge != row.index || arrival.microbatch != row.microbatch ||
-        arrival.gradient != row.gradient)
+    if (!meet(row, arrival.row))
       continue;
-    std::byte *target =
-        regions.address(arrival.end.module, *arrival.end.buffer, arrival.slot);
+    std::byte *target = addressOf(arrival);
     for (Incoming &part : arrival.parts) {
       if (!part.self || part.here)
         continue;
@@ -246,7 +259,7 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
       return;
     }
   }
-  Stash stash{row.index, row.microbatch, row.gradient, {}};
+  Stash stash{row, {}};
   for (const ItemRun &run : runs) {
     size_t at = stash.packed.size(), bytes = size_t(run.count) * unit;
     stash.packed.resize(at + bytes);
@@ -259,17 +272,16 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
 void Transfers::copy(const TaskRow &row) {
   End from = endOf(row.index, row.gradient, true),
       to = endOf(row.index, row.gradient, false);
-  const Items &source =
-      items(*from.edge, from.shape, from.producer, row.microbatch,
-            placement.at(from.module).replica);
+  const Items &source = items(*from.edge, from.shape, from.producer,
+                              row.microbatch, partOf(from.module, row));
   if (source != items(*from.edge, from.shape, to.producer, row.microbatch,
-                      placement.at(to.module).replica))
+                      partOf(to.module, row)))
     throw Error(
         "step cannot run: " + labels[2 * size_t(row.index) + row.gradient] +
         " is a copy, but its ends have different items");
   device::copy(regions.address(to.module, *to.buffer, row.peer),
                regions.address(from.module, *from.buffer, row.slot),
-               source.size() * itemBytes(from, row.microbatch));
+               source.size() * itemBytes(from, row));
 }
 
 void Transfers::prepare(const TaskRow &row) {
@@ -282,8 +294,8 @@ void Transfers::prepare(const TaskRow &row) {
   std::list<Arrival> ready;
   for (auto it = arrivals.begin(); it != arrivals.end();) {
     auto next = std::next(it);
-    if (it->gradient != forward &&
-        meets(it->end.module, it->end.buffer->received, it->slot))
+    if (it->row.gradient != forward &&
+        meets(it->end.module, it->end.buffer->received, it->row.slot))
       ready.splice(ready.end(), arrivals, it);
     it = next;
   }
@@ -291,10 +303,10 @@ void Transfers::prepare(const TaskRow &row) {
     complete(arrival);
   if (placement.tp(row.index) > 1)
     for (auto it = ready.begin(); it != ready.end(); ++it) {
-      bool first = true; // of the messages from several replicas
+      bool first = true; // of the messages from several parts
       for (auto before = ready.begin(); before != it; ++before)
-        first &=
-            before->edge != it->edge || before->microbatch != it->microbatch;
+        first &= before->row.index != it->row.index ||
+                 before->row.microbatch != it->row.microbatch;
       if (first)
         gather(*it);
     }
@@ -314,14 +326,13 @@ void Transfers::prepare(const TaskRow &row) {
 
 /// Messages of an arrival are there: packed ones are put in place.
 void Transfers::complete(Arrival &arrival) {
-  std::byte *block =
-      regions.address(arrival.end.module, *arrival.end.buffer, arrival.slot);
-  size_t unit = itemBytes(arrival.end, arrival.microbatch);
+  std::byte *block = addressOf(arrival);
+  size_t unit = itemBytes(arrival.end, arrival.row);
   for (Incoming &part : arrival.parts) {
     part.request.wait();
     if (part.self && !part.here)
       throw Error("step cannot run: what reads " +
-                  labels[2 * arrival.edge + size_t(arrival.gradient)] +
+                  labels[2 * arrival.row.index + arrival.row.gradient] +
                   " comes before what sends it");
     if (part.packed.empty())
       continue;
@@ -340,13 +351,14 @@ void Transfers::gather(const Arrival &arrival) {
   const End &end = arrival.end;
   const Placement::Place &place = placement.at(end.module);
   int64_t tp = placement.tp(end.module);
-  int64_t count = int64_t(items(*end.edge, end.shape, end.producer,
-                                arrival.microbatch, place.replica)
-                              .size());
+  int64_t count =
+      int64_t(items(*end.edge, end.shape, end.producer, arrival.row.microbatch,
+                    partOf(end.module, arrival.row))
+                  .size());
   if (count == 0)
     return;
-  size_t unit = itemBytes(end, arrival.microbatch);
-  std::byte *block = regions.address(end.module, *end.buffer, arrival.slot);
+  size_t unit = itemBytes(end, arrival.row);
+  std::byte *block = addressOf(arrival);
   std::vector<size_t> sizes;
   ItemRun own{0, 0};
   for (int64_t t = 0; t < tp; ++t) {
@@ -359,7 +371,7 @@ void Transfers::gather(const Arrival &arrival) {
   const std::byte *mine = block + size_t(own.first) * unit;
   std::vector<std::byte> chunk(mine, mine + size_t(own.count) * unit);
   std::string name =
-      "gather " + labels[2 * arrival.edge + size_t(arrival.gradient)];
+      "gather " + labels[2 * arrival.row.index + arrival.row.gradient];
   groups[end.module]->allGatherV(chunk.data(), block, sizes, name.c_str());
 }
 

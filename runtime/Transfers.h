@@ -4,9 +4,10 @@
 //
 // What the rows Receive, Send and Copy do. Which rows of a tensor go where is
 // computed on both ends (Routes.h); a message has the rows of one (edge,
-// microbatch, direction, pair of ranks). Where they lie together they go
-// straight from and into the arena, else through a packed copy. Messages
-// between ranks are host memory: programs for other devices have one rank.
+// microbatch, direction, pair of parts, pair of ranks). Where they lie together
+// they go straight from and into the arena, else through a packed copy.
+// Messages between ranks are host memory: programs for other devices have one
+// rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,11 +65,8 @@ private:
     bool self = false, here = false; ///< from this rank; has come
   };
   struct Arrival {
-    size_t edge;
-    int64_t microbatch;
-    bool gradient;
+    TaskRow row;
     End end;
-    int slot;
     std::vector<Incoming> parts;
   };
   struct Departure {
@@ -81,22 +79,29 @@ private:
   };
   /// From this rank to itself, sent before it was asked for.
   struct Stash {
-    size_t edge;
-    int64_t microbatch;
-    bool gradient;
+    TaskRow row;
     std::vector<std::byte> packed;
   };
 
   End endOf(size_t edge, bool gradient, bool sending) const;
   const Items &items(const EdgeInfo &edge, const EdgeShape &shape,
-                     bool producer, int64_t microbatch, int32_t replica) const;
-  size_t itemBytes(const End &end, int64_t microbatch) const;
-  const Part &partOf(size_t module, int64_t microbatch) const;
-  /// For every rank of replica `peer` of the other end that there is a message
-  /// with: `body(rank, route)`.
+                     bool producer, int64_t microbatch, int32_t part) const;
+  /// The part of `module` on this rank that a row is about.
+  int32_t partOf(size_t module, const TaskRow &row) const;
+  size_t itemBytes(const End &end, const TaskRow &row) const;
+  /// A number for a row's message, the same on both ends: by microbatch, then
+  /// by the pieces of both.
+  int64_t numberOf(const TaskRow &row, bool sends) const;
+  /// Whether a rank's row that sends is the other end of one that receives.
+  bool meet(const TaskRow &sends, const TaskRow &receives) const;
+  /// For every rank of the other end's part that there is a message with:
+  /// `body(rank, route)`.
   template <typename Body>
-  void forRoutes(const End &own, bool gradient, int64_t microbatch,
-                 int32_t peer, Body body) const;
+  void forRoutes(const End &own, const TaskRow &row, Body body) const;
+  std::byte *addressOf(const Arrival &arrival) const {
+    return regions.address(arrival.end.module, *arrival.end.buffer,
+                           arrival.row.slot);
+  }
   void receiveFromSelf(Arrival &arrival, Incoming &part);
   void sendToSelf(const TaskRow &row, const End &end,
                   const std::vector<ItemRun> &runs, size_t unit);

@@ -298,7 +298,7 @@ LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name,
         ", .ranks = " +
         array("int32_t", "kRanks_" + name.module,
               llvm::map_to_vector(module.getRanks(), [](int64_t r) { return std::to_string(r); })) +
-        field("zero", module.getZero()) + "}";
+         field("zero", module.getZero()) + (module.getSub() > 1 ? field("sub", module.getSub()) : std::string()) + "}";
   return success();
 }
 
@@ -399,11 +399,16 @@ std::string TableEmitter::rankRows(rt::RankOp rank) {
     std::string row = ("{dt::rt::TaskKind::" + kinds[unsigned(task.getKind())] + ", " + Twine(index) + ", " +
                        Twine(task.getMicrobatch()) + ", " + Twine(task.getSlot()))
                           .str();
-    if (task.getReceived() || task.getEdge())
+    bool piece = task.getPiece() != 0;
+    if (task.getReceived() || task.getEdge() || piece)
       row += ", " + std::to_string(task.getReceived());
-    if (task.getEdge())
+    if (task.getEdge() || piece)
       row += ", " + std::to_string(task.getPeer());
-    rows.push_back(row + (task.getGradient() ? ", true}" : "}"));
+    if (task.getGradient() || piece)
+      row += task.getGradient() ? ", true" : ", false";
+    if (piece)
+      row += ", " + std::to_string(task.getPiece());
+    rows.push_back(row + "}");
   }
   if (rows.empty())
     return "{}";

@@ -23,7 +23,7 @@ def Dist_Dialect : Dialect {
     Discardable attributes of the dialect: `dist.no_decay` (unit, on `nn.parameter`): weight decay leaves this parameter alone.
     On `dist.module`, read by the shard phase (docs/sharding.md): `dist.tp`, `dist.sequence_parallel`, `dist.memory_price`. Left by it: `dist.layout` on `nn.parameter`, arguments and results,
     `dist.partial_gradient` on `nn.parameter`.
-    Who runs a module (docs/parallel.md): `dist.unit`, `dist.stage`, `dist.dp`, `dist.ranks`, `dist.zero`.
+    Who runs a module (docs/parallel.md): `dist.unit`, `dist.stage`, `dist.dp`, `dist.sub`, `dist.ranks`, `dist.zero`.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;

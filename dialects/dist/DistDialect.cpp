@@ -72,6 +72,7 @@ Placement::Placement(dist::ModuleOp module) : unit(module.getSymName()) {
   read(kStageAttr, stage);
   read(kTpAttr, tp);
   read(kDpAttr, dp);
+  read(kSubAttr, sub);
   read(kZeroAttr, zero);
   if (auto list = module->getAttrOfType<DenseI64ArrayAttr>(kRanksAttr))
     ranks.assign(list.asArrayRef().begin(), list.asArrayRef().end());

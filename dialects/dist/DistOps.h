@@ -53,6 +53,8 @@ inline constexpr llvm::StringLiteral kUnitAttr = "dist.unit";
 inline constexpr llvm::StringLiteral kStageAttr = "dist.stage";
 /// Replicas (integer) and their ranks (array): replica d's are d * tp and so on.
 inline constexpr llvm::StringLiteral kDpAttr = "dist.dp";
+/// Pieces of a replica's share of a microbatch (integer); 1 without it.
+inline constexpr llvm::StringLiteral kSubAttr = "dist.sub";
 inline constexpr llvm::StringLiteral kRanksAttr = "dist.ranks";
 /// 1: optimizer state is sharded over replicas (integer).
 inline constexpr llvm::StringLiteral kZeroAttr = "dist.zero";
@@ -68,10 +70,12 @@ inline constexpr llvm::StringLiteral kPartialGradientAttr =
 /// What a module's attributes say, with the values of absent ones.
 struct Placement {
   llvm::StringRef unit;
-  int64_t stage = 0, tp = 1, dp = 1, zero = 0;
+  int64_t stage = 0, tp = 1, dp = 1, sub = 1, zero = 0;
   llvm::SmallVector<int64_t> ranks{0};
 
   explicit Placement(ModuleOp module);
+  /// Parts that a microbatch is cut into.
+  int64_t getNumParts() const { return dp * sub; }
 };
 
 /// The most items of `kind` that one sample has; 1 for "sample", nothing for a

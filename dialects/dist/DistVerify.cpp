@@ -147,6 +147,9 @@ static LogicalResult verifyPlacement(Operation *op, NamedAttribute attribute) {
     return expect(within(0, INT32_MAX), "the number of a stage, from 0,");
   if (name == kDpAttr)
     return expect(within(1, INT32_MAX), "a number of replicas, at least 1,");
+  if (name == kSubAttr)
+    return expect(within(1, module && module.getWholeBatch() ? 1 : INT16_MAX),
+                  "a number of pieces, at least 1 (of a whole batch 1),");
   if (name == kZeroAttr)
     return expect(within(0, 1), "0 or 1 (optimizer state sharded)");
   if (name != kRanksAttr)

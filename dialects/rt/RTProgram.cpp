@@ -122,6 +122,10 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
   for (int64_t rank : getRanks())
     if (!seen.insert(rank).second)
       return emitOpError() << "runs on rank " << rank << " twice";
+  if (int64_t(getSub()) < 1 || getSub() > INT16_MAX ||
+      (getWholeBatch() && getSub() != 1))
+    return emitOpError() << "sub is from 1 to " << INT16_MAX
+                         << ", and 1 of a whole batch";
   if (int64_t(getZero()) < 0 || getZero() > 1)
     return emitOpError("zero is 0 or 1");
   if (int64_t(getTrainable()) < 0 || getTrainable() > getParameters())
@@ -256,7 +260,8 @@ LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto program = (*this)->getParentOfType<ProgramOp>();
   if (int64_t(getMicrobatch()) < 0 || int64_t(getSlot()) < 0 ||
       int64_t(getSlot()) > INT16_MAX || int64_t(getReceived()) < 0 ||
-      int64_t(getReceived()) > INT16_MAX || int64_t(getPeer()) < 0)
+      int64_t(getReceived()) > INT16_MAX || int64_t(getPeer()) < 0 ||
+      int64_t(getPiece()) < 0)
     return emitOpError("has a number out of range");
   TaskKind kind = getKind();
   bool moves = kind == TaskKind::receive || kind == TaskKind::send ||
@@ -269,14 +274,22 @@ LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
     if (*getEdge() >= edges)
       return emitOpError() << "is about edge " << int64_t(*getEdge())
                            << "; the program has " << edges;
-    return success();
+    auto all = program.getBody().getOps<EdgeOp>();
+    EdgeOp edge = *std::next(all.begin(), *getEdge());
+    // The end that this rank is on: a gradient goes from target to source.
+    bool source = (kind == TaskKind::receive) == getGradient();
+    return verifyPiece(tables.lookupSymbolIn(
+        program, source ? edge.getSourceAttr().getAttr()
+                        : edge.getTargetAttr().getAttr()));
   }
   Operation *subject =
       tables.lookupSymbolIn(program, getSubjectAttr().getAttr());
   if (kind == TaskKind::denominator) {
-    if (!isa_and_nonnull<LossOp>(subject))
+    auto loss = dyn_cast_or_null<LossOp>(subject);
+    if (!loss)
       return emitOpError() << "is about no rt.loss: " << getSubjectAttr();
-    return success();
+    return verifyPiece(
+        tables.lookupSymbolIn(program, loss.getModuleAttr().getAttr()));
   }
   auto module = dyn_cast_or_null<dt::rt::ModuleOp>(subject);
   if (!module)
@@ -284,5 +297,14 @@ LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
   if (!hasStage(module, kind))
     return emitOpError() << "runs what @" << module.getSymName()
                          << " has no rt.stage for";
-  return success();
+  return verifyPiece(module);
+}
+
+LogicalResult TaskOp::verifyPiece(Operation *of) {
+  auto module = dyn_cast_or_null<dt::rt::ModuleOp>(of);
+  if (!module || getPiece() < module.getSub())
+    return success();
+  return emitOpError() << "is about piece " << int64_t(getPiece()) << " of @"
+                       << module.getSymName() << ", which has "
+                       << int64_t(module.getSub());
 }

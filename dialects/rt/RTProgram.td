@@ -35,10 +35,10 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   let summary = "one module: ModuleInfo and its functions";
   let description = [{
     Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.stage, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `arena`, `scratch`, `parameters`,
-    `trainable`: bytes of its regions on a rank; the first `trainable` bytes of the parameters have gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `zero`: as in ModuleInfo.
+    `trainable`: bytes of its regions on a rank; the first `trainable` bytes of the parameters have gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `zero`: as in ModuleInfo.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
-                       DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "0">:$zero,
+                       DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "1">:$sub, DefaultValuedAttr<I64Attr, "0">:$zero,
                        I64Attr:$arena, I64Attr:$scratch, I64Attr:$parameters, I64Attr:$trainable);
   let regions = (region SizedRegion<1>:$body);
   let extraClassDeclaration = [{
@@ -48,7 +48,7 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   }];
   let hasRegionVerifier = 1;
   let assemblyFormat = [{
-    $sym_name (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`unit` $unit^)? (`stage` $stage^)? (`item` $item^)? (`tp` $tp^)? (`dp` $dp^)? `ranks` $ranks (`zero` $zero^)?
+    $sym_name (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`unit` $unit^)? (`stage` $stage^)? (`item` $item^)? (`tp` $tp^)? (`dp` $dp^)? `ranks` $ranks (`sub` $sub^)? (`zero` $zero^)?
     `arena` $arena `scratch` $scratch `parameters` $parameters `trainable` $trainable attr-dict-with-keyword $body
   }];
 }
@@ -128,10 +128,15 @@ def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<Sy
   let summary = "TaskRow: `rt.task forward @llm microbatch 0 slot 1 received 0`";
   let description = [{
     The subject is the loss for a denominator and the module for what computes and for `reduce`; rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
+    `piece`: of the replica's share of the microbatch.
   }];
   let arguments = (ins RT_TaskKind:$kind, OptionalAttr<FlatSymbolRefAttr>:$subject, OptionalAttr<I64Attr>:$edge, I64Attr:$microbatch, I64Attr:$slot, DefaultValuedAttr<I64Attr, "0">:$received,
-                       DefaultValuedAttr<I64Attr, "0">:$peer, UnitAttr:$gradient);
-  let assemblyFormat = "$kind ($subject^)? (`edge` $edge^)? `microbatch` $microbatch `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? attr-dict";
+                       DefaultValuedAttr<I64Attr, "0">:$peer, UnitAttr:$gradient, DefaultValuedAttr<I64Attr, "0">:$piece);
+  let extraClassDeclaration = [{
+    /// That the module at this end of a row has the row's piece.
+    ::llvm::LogicalResult verifyPiece(::mlir::Operation *module);
+  }];
+  let assemblyFormat = "$kind ($subject^)? (`edge` $edge^)? `microbatch` $microbatch (`piece` $piece^)? `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? attr-dict";
 }
 
 #endif // DIALECTS_RT_RTPROGRAM

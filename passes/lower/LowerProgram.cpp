@@ -100,8 +100,9 @@ private:
         m.place.unit == m.op.getSymName() ? StringAttr()
                                           : b.getStringAttr(m.place.unit),
         m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.tp,
-        m.place.dp, m.place.ranks, m.place.zero, m.arenaBytes, m.scratchBytes,
-        parameters.getBytes(index), parameters.getTrainableBytes(index));
+        m.place.dp, m.place.ranks, m.place.sub, m.place.zero, m.arenaBytes,
+        m.scratchBytes, parameters.getBytes(index),
+        parameters.getTrainableBytes(index));
     markGradients(m, index);
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
@@ -238,7 +239,8 @@ private:
           subject, edge, b.getI64IntegerAttr(row.microbatch),
           b.getI64IntegerAttr(row.slot), b.getI64IntegerAttr(row.received),
           b.getI64IntegerAttr(row.peer),
-          row.gradient ? b.getUnitAttr() : UnitAttr());
+          row.gradient ? b.getUnitAttr() : UnitAttr(),
+          b.getI64IntegerAttr(row.piece));
     }
   }
 

@@ -43,16 +43,25 @@ bool hasGradients(const PlannedModule &m) {
       });
 }
 
-/// Edges between modules with equal replicas, between which the schedule has no
-/// messages.
+/// Whether pieces of two modules with equal shares are equal.
+bool hasEqualPieces(const PlannedModule &a, const PlannedModule &b) {
+  auto itemOf = [](const PlannedModule &m) {
+    return dist::ModuleOp(m.op).getItem().value_or(dist::kSample);
+  };
+  return a.place.sub == b.place.sub &&
+         (a.place.sub == 1 || itemOf(a) == itemOf(b));
+}
+
+/// Edges between modules with equal replicas and pieces, between which the
+/// schedule has no messages.
 std::vector<bool> findCopies(const StepPlan &plan, const StepOrder &order) {
   std::vector<bool> copies;
   for (const PlannedEdge &edge : plan.edges) {
     const PlannedModule &from = plan.modules[edge.from],
                         &to = plan.modules[edge.to];
-    copies.push_back(from.wholeBatch == to.wholeBatch &&
-                     from.place.tp == to.place.tp &&
-                     from.place.ranks == to.place.ranks);
+    copies.push_back(
+        from.wholeBatch == to.wholeBatch && from.place.tp == to.place.tp &&
+        from.place.ranks == to.place.ranks && hasEqualPieces(from, to));
   }
   for (const std::vector<Step> &program : order.programs)
     for (const Step &step : program)
@@ -80,14 +89,15 @@ public:
   FailureOr<std::vector<Row>> run();
 
 private:
-  /// A message to or from this rank.
+  /// A message between a piece on this rank and part `peer` of the other end.
   struct Message {
     unsigned edge;
-    int64_t microbatch, peer;
+    int64_t microbatch, piece, peer;
     bool gradient;
     bool operator<(const Message &other) const {
-      return std::tie(edge, microbatch, peer, gradient) <
-             std::tie(other.edge, other.microbatch, other.peer, other.gradient);
+      return std::tie(edge, microbatch, piece, peer, gradient) <
+             std::tie(other.edge, other.microbatch, other.piece, other.peer,
+                      other.gradient);
     }
   };
   using Messages = std::map<std::pair<Part, bool>, std::vector<Message>>;
@@ -95,18 +105,22 @@ private:
   void collect();
   void collectLocal();
   void collectBatchEdge(unsigned edge);
+  std::vector<int64_t> findFedReplicas(const PlannedModule &source,
+                                       const PlannedModule &head) const;
   void begin();
   LogicalResult addTask(const schedule::Task &task);
   void addForward(unsigned module, int64_t mb);
   LogicalResult addBackward(Kind kind, unsigned module, int64_t mb);
   void reduce();
   void addCopies(unsigned module, int64_t mb, bool gradient);
+  void add(TaskKind kind, unsigned module, int64_t mb);
+  std::vector<Message> cut(const schedule::Message &message, bool sends) const;
   void post(const Message &message);
   void postAll(unsigned module, int64_t mb, bool gradient);
   void postAhead(unsigned module, int64_t next);
   void send(const Message &message) {
     rows.push_back({TaskKind::send, message.edge, message.microbatch, 0, 0,
-                    message.peer, message.gradient});
+                    message.peer, message.gradient, message.piece});
   }
 
   StepPlan &plan;
@@ -138,8 +152,10 @@ void RankBuilder::collect() {
     if (step.action == Step::Send)
       continue;
     const PlannedEdge &edge = plan.edges[m.edge];
-    receives[{{m.gradient ? edge.from : edge.to, m.microbatch}, m.gradient}]
-        .push_back({unsigned(m.edge), m.microbatch, m.from, m.gradient});
+    llvm::append_range(
+        receives[{{m.gradient ? edge.from : edge.to, m.microbatch},
+                  m.gradient}],
+        cut(m, false));
   }
   collectLocal();
   for (unsigned e = 0; e < plan.edges.size(); ++e)
@@ -158,10 +174,10 @@ void RankBuilder::collectLocal() {
         getReplica(plan.modules[source], rank) != m.from ||
         getReplica(plan.modules[target], rank) != m.to)
       continue;
-    receives[{{target, m.microbatch}, m.gradient}].push_back(
-        {unsigned(m.edge), m.microbatch, m.from, m.gradient});
-    sends[{{source, m.microbatch}, m.gradient}].push_back(
-        {unsigned(m.edge), m.microbatch, m.to, m.gradient});
+    llvm::append_range(receives[{{target, m.microbatch}, m.gradient}],
+                       cut(m, false));
+    llvm::append_range(sends[{{source, m.microbatch}, m.gradient}],
+                       cut(m, true));
   }
 }
 
@@ -178,30 +194,66 @@ void RankBuilder::collectBatchEdge(unsigned e) {
   unsigned from = plan.edges[e].from, to = plan.edges[e].to;
   const PlannedModule &source = plan.modules[from], &head = plan.modules[to];
   bool isSource = runsOn(source, rank), isHead = runsOn(head, rank);
+  int64_t sub = source.place.sub;
   for (int64_t mb = 0; mb < plan.microbatches; ++mb) {
-    for (int64_t d = 0; isHead && d < source.place.dp; ++d)
-      receives[{{to, 0}, false}].push_back({e, mb, d, false});
-    for (int64_t j = 0; isSource && j < int64_t(head.place.ranks.size()); ++j)
-      sends[{{from, mb}, false}].push_back({e, mb, j, false});
+    for (int64_t q = 0; isHead && q < source.place.getNumParts(); ++q)
+      receives[{{to, 0}, false}].push_back({e, mb, 0, q, false});
+    for (int64_t p = 0; isSource && p < sub; ++p)
+      for (int64_t j = 0; j < int64_t(head.place.ranks.size()); ++j)
+        sends[{{from, mb}, false}].push_back({e, mb, p, j, false});
     if (!plan.edges[e].produced)
       continue;
-    if (isSource)
+    for (int64_t p = 0; isSource && p < sub; ++p)
       receives[{{from, mb}, true}].push_back(
-          {e, mb, getGradientSource(head, rank), true});
-    for (auto [i, other] : llvm::enumerate(source.place.ranks)) {
-      std::vector<Message> &mine = sends[{{to, 0}, true}];
-      Message message{e, mb, int64_t(i) / source.place.tp, true};
-      if (isHead && getGradientSource(head, other) == getReplica(head, rank) &&
-          (mine.empty() || mine.back() < message || message < mine.back()))
-        mine.push_back(message);
-    }
+          {e, mb, p, getGradientSource(head, rank), true});
+    if (isHead)
+      for (int64_t d : findFedReplicas(source, head))
+        for (int64_t p = 0; p < sub; ++p)
+          sends[{{to, 0}, true}].push_back({e, mb, 0, d * sub + p, true});
   }
+}
+
+/// Replicas of a whole-batch module's source that have a rank which gets its
+/// gradient from this one.
+std::vector<int64_t>
+RankBuilder::findFedReplicas(const PlannedModule &source,
+                             const PlannedModule &head) const {
+  std::vector<int64_t> found;
+  for (auto [i, other] : llvm::enumerate(source.place.ranks)) {
+    int64_t replica = int64_t(i) / source.place.tp;
+    if (getGradientSource(head, other) == getReplica(head, rank) &&
+        (found.empty() || found.back() != replica))
+      found.push_back(replica);
+  }
+  return found;
+}
+
+/// A message of the schedule as those between the pieces of its ends, with this
+/// rank at one of them. Both ends have them in the same order.
+std::vector<RankBuilder::Message> RankBuilder::cut(const schedule::Message &m,
+                                                   bool sends) const {
+  const PlannedEdge &edge = plan.edges[m.edge];
+  int64_t from = plan.modules[m.gradient ? edge.to : edge.from].place.sub,
+          to = plan.modules[m.gradient ? edge.from : edge.to].place.sub;
+  std::vector<Message> messages;
+  for (int64_t a = 0; a < from; ++a)
+    for (int64_t b = 0; b < to; ++b)
+      messages.push_back({unsigned(m.edge), m.microbatch, sends ? a : b,
+                          sends ? m.to * to + b : m.from * from + a,
+                          m.gradient});
+  return messages;
+}
+
+/// A row for every piece.
+void RankBuilder::add(TaskKind kind, unsigned module, int64_t mb) {
+  for (int64_t p = 0; p < plan.modules[module].place.sub; ++p)
+    rows.push_back({kind, module, mb, 0, 0, 0, false, p});
 }
 
 void RankBuilder::post(const Message &message) {
   if (posted.insert(message).second)
     rows.push_back({TaskKind::receive, message.edge, message.microbatch, 0, 0,
-                    message.peer, message.gradient});
+                    message.peer, message.gradient, message.piece});
 }
 
 void RankBuilder::postAll(unsigned module, int64_t mb, bool gradient) {
@@ -213,10 +265,13 @@ void RankBuilder::postAll(unsigned module, int64_t mb, bool gradient) {
 void RankBuilder::begin() {
   for (auto [i, loss] : llvm::enumerate(plan.losses)) {
     const PlannedModule &m = plan.modules[loss.module];
-    int64_t parts = m.wholeBatch ? 1 : plan.microbatches;
-    for (int64_t mb = 0; mb < parts; ++mb)
-      if (loss.denominator && runsOn(m, rank))
-        rows.push_back({TaskKind::denominator, unsigned(i), mb});
+    int64_t microbatches = m.wholeBatch ? 1 : plan.microbatches;
+    if (!loss.denominator || !runsOn(m, rank))
+      continue;
+    for (int64_t mb = 0; mb < microbatches; ++mb)
+      for (int64_t p = 0; p < m.place.sub; ++p)
+        rows.push_back(
+            {TaskKind::denominator, unsigned(i), mb, 0, 0, 0, false, p});
   }
   for (unsigned m = 0; m < plan.modules.size(); ++m) {
     if (plan.modules[m].wholeBatch)
@@ -244,14 +299,15 @@ void RankBuilder::addCopies(unsigned module, int64_t mb, bool gradient) {
   const PlannedModule &m = plan.modules[module];
   for (unsigned e : gradient ? m.in : m.out)
     if (copies[e] && (!gradient || plan.edges[e].produced))
-      rows.push_back({TaskKind::copy, e, mb, 0, 0, 0, gradient});
+      for (int64_t p = 0; p < m.place.sub; ++p)
+        rows.push_back({TaskKind::copy, e, mb, 0, 0, 0, gradient, p});
   auto it = sends.find({{module, mb}, gradient});
   if (it != sends.end())
     llvm::for_each(it->second, [&](const Message &m) { send(m); });
 }
 
 void RankBuilder::addForward(unsigned module, int64_t mb) {
-  rows.push_back({TaskKind::forward, module, mb});
+  add(TaskKind::forward, module, mb);
   postAll(module, mb, true);
   std::vector<int64_t> &mine = forwardOrder[module];
   postAhead(module, llvm::find(mine, mb) - mine.begin() + 1);
@@ -268,13 +324,13 @@ LogicalResult RankBuilder::addBackward(Kind kind, unsigned module, int64_t mb) {
                             "is not split");
   // A half that a module does not have is no work: there is no row.
   if (m.backward)
-    rows.push_back({TaskKind::backward, module, mb});
+    add(TaskKind::backward, module, mb);
   else if (m.backwardInput && kind != Kind::Weight)
-    rows.push_back({TaskKind::backward_input, module, mb});
+    add(TaskKind::backward_input, module, mb);
   if (kind != Kind::Weight)
     addCopies(module, mb, true);
   if (m.backwardWeight && kind != Kind::Input)
-    rows.push_back({TaskKind::backward_weight, module, mb});
+    add(TaskKind::backward_weight, module, mb);
   if (--backwards[module] == 0 && hasGradients(m))
     complete.push_back(module);
   return success();
@@ -310,115 +366,16 @@ FailureOr<std::vector<Row>> RankBuilder::run() {
         return failure();
       continue;
     }
-    const schedule::Message &m = step.message;
-    unsigned edge = m.edge;
     if (step.action != Step::Send)
-      post({edge, m.microbatch, m.from, m.gradient});
+      llvm::for_each(cut(step.message, false),
+                     [&](const Message &m) { post(m); });
     if (step.action != Step::Receive)
-      send({edge, m.microbatch, m.to, m.gradient});
+      llvm::for_each(cut(step.message, true),
+                     [&](const Message &m) { send(m); });
   }
   reduce();
   return std::move(rows);
 }
-
-//===----------------------------------------------------------------------===//
-// Slots
-//===----------------------------------------------------------------------===//
-
-/// A slot from the first to the last row that uses it: the lowest free one, so
-/// there are as many as are in use at once.
-class SlotAssigner {
-public:
-  SlotAssigner(StepPlan &plan, std::vector<Row> &rows)
-      : plan(plan), rows(rows) {}
-
-  void run() {
-    for (auto [i, row] : llvm::enumerate(rows))
-      forEachUse(row, [&](Key key, int64_t *) {
-        auto [it, fresh] = lives.insert({key, Life{i, i, 0}});
-        it->second.last = i;
-      });
-    for (auto [i, row] : llvm::enumerate(rows)) {
-      forEachUse(row, [&](Key key, int64_t *field) {
-        Life &life = lives[key];
-        if (life.first == i)
-          allocate(key, life);
-        if (field)
-          *field = life.slot;
-      });
-      forEachUse(row, [&](Key key, int64_t *) {
-        if (lives[key].last == i)
-          used[{key.module, key.received}].erase(lives[key].slot);
-      });
-    }
-  }
-
-private:
-  struct Key {
-    unsigned module;
-    bool received;
-    int64_t microbatch;
-    bool operator<(const Key &other) const {
-      return std::tie(module, received, microbatch) <
-             std::tie(other.module, other.received, other.microbatch);
-    }
-  };
-  struct Life {
-    size_t first, last;
-    int64_t slot;
-  };
-
-  /// Calls f with every slot that the row uses, and where the row names it.
-  void forEachUse(Row &row, function_ref<void(Key, int64_t *)> f) {
-    auto part = [&](unsigned module, bool received) {
-      return Key{module, received,
-                 plan.modules[module].wholeBatch ? 0 : row.microbatch};
-    };
-    switch (row.kind) {
-    case TaskKind::denominator:
-    case TaskKind::reduce:
-      return;
-    case TaskKind::forward:
-    case TaskKind::backward:
-    case TaskKind::backward_input:
-    case TaskKind::backward_weight:
-      f(part(row.index, false), &row.slot);
-      if (!plan.modules[row.index].in.empty())
-        f(part(row.index, true), &row.received);
-      return;
-    case TaskKind::receive:
-    case TaskKind::send:
-    case TaskKind::copy:
-      break;
-    }
-    const PlannedEdge &edge = plan.edges[row.index];
-    if (row.kind == TaskKind::copy) {
-      // From `slot` to `peer`.
-      f(part(edge.from, false), row.gradient ? &row.peer : &row.slot);
-      f(part(edge.to, !row.gradient), row.gradient ? &row.slot : &row.peer);
-    } else if (row.kind == TaskKind::receive) {
-      f(part(row.gradient ? edge.from : edge.to, !row.gradient), &row.slot);
-    } else {
-      f(part(row.gradient ? edge.to : edge.from, false), &row.slot);
-    }
-  }
-
-  void allocate(Key key, Life &life) {
-    std::set<int64_t> &taken = used[{key.module, key.received}];
-    life.slot = 0;
-    while (taken.count(life.slot))
-      ++life.slot;
-    taken.insert(life.slot);
-    PlannedModule &m = plan.modules[key.module];
-    int64_t &most = key.received ? m.receivedSlots : m.slots;
-    most = std::max(most, life.slot + 1);
-  }
-
-  StepPlan &plan;
-  std::vector<Row> &rows;
-  std::map<Key, Life> lives;
-  std::map<std::pair<unsigned, bool>, std::set<int64_t>> used;
-};
 
 } // namespace
 
@@ -431,13 +388,13 @@ dt::lower::makeRows(StepPlan &plan, const StepOrder &order) {
         RankBuilder(plan, order, copies, rank).run();
     if (failed(rows))
       return failure();
-    SlotAssigner(plan, *rows).run();
+    assignSlots(plan, *rows);
     ranks.push_back(std::move(*rows));
   }
   for (PlannedModule &m : plan.modules)
     if (std::max(m.slots, m.receivedSlots) > INT16_MAX)
-      return m.op.emitOpError()
-             << "has " << std::max(m.slots, m.receivedSlots)
-             << " microbatches in flight; at most " << INT16_MAX << " can be";
+      return m.op.emitOpError() << "has " << std::max(m.slots, m.receivedSlots)
+                                << " pieces of microbatches in flight; at most "
+                                << INT16_MAX << " can be";
   return ranks;
 }

@@ -4,8 +4,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // From a schedule (every rank's tasks and messages, passes/schedule) to rows:
-// receives are posted early, sends and copies stand behind what they move, and
-// microbatches in flight get slots.
+// tasks and messages of a microbatch become those of its pieces, receives are
+// posted early, sends and copies stand behind what they move, and pieces in
+// flight get slots.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,6 +25,7 @@ struct Row {
   int64_t microbatch;
   int64_t slot = 0, received = 0, peer = 0;
   bool gradient = false;
+  int64_t piece = 0;
 };
 
 /// A step's schedule in terms of the plan: stages are indices of modules.
@@ -40,6 +42,10 @@ struct StepOrder {
 /// rank: a microbatch goes forward and back before the next begins; what a
 /// whole-batch module needs comes first, for all microbatches.
 mlir::FailureOr<StepOrder> readOrder(const StepPlan &plan);
+
+/// Fills the slots of a rank's rows and raises the modules' numbers of slots to
+/// what these rows need.
+void assignSlots(StepPlan &plan, std::vector<Row> &rows);
 
 /// Rows of every rank. Sets the modules' numbers of slots.
 mlir::FailureOr<std::vector<std::vector<Row>>> makeRows(StepPlan &plan,

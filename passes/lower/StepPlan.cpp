@@ -170,7 +170,8 @@ LogicalResult StepPlan::joinEdge(PlannedEdge &edge) {
   rt::BufferType type = to.declarations[input->declaration].type;
   if (!getItemSymbol(to.op, type).empty())
     return success();
-  bool parts = from.place.dp > 1 || (!to.wholeBatch && to.place.dp > 1) ||
+  bool parts = from.place.getNumParts() > 1 ||
+               (!to.wholeBatch && to.place.getNumParts() > 1) ||
                (to.wholeBatch && !from.wholeBatch && microbatches > 1);
   if (parts)
     return edge.op.emitOpError() << "brings " << type

@@ -26,7 +26,7 @@ llvm::StringSet<> declaredIndices(mlir::ModuleOp program) {
 bool isCut(mlir::ModuleOp program) {
   return dist::getNumMicrobatches(program) > 1 ||
          llvm::any_of(program.getOps<dist::ModuleOp>(), [](auto module) {
-           return dist::Placement(module).dp > 1;
+           return dist::Placement(module).getNumParts() > 1;
          });
 }
 

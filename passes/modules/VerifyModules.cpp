@@ -18,7 +18,8 @@ namespace dt::modules {
 
 namespace {
 
-constexpr const char *kCut = ", so the batch cannot be cut into microbatches or replicas";
+constexpr const char *kCut =
+    ", so the batch cannot be cut into microbatches, replicas or pieces";
 
 struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   void runOnOperation() override {

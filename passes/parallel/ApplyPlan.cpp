@@ -48,6 +48,8 @@ private:
     module->setAttr(dist::kUnitAttr, b.getStringAttr(unit.name));
     module->setAttr(dist::kTpAttr, number(unit.tp));
     module->setAttr(dist::kDpAttr, number(unit.dp));
+    if (unit.sub > 1)
+      module->setAttr(dist::kSubAttr, number(unit.sub));
     if (unit.zero)
       module->setAttr(dist::kZeroAttr, number(unit.zero));
     if (unit.runAhead)

@@ -49,6 +49,7 @@ private:
   Error assignRanks();
   Error checkRanks(const UnitEntry &unit);
   Error checkBatch();
+  Error checkParts(const UnitEntry &unit);
   Error checkRows();
   Error checkRow(const UnitEntry &unit, StringRef kind, int64_t rows);
   Error checkEdges();
@@ -175,24 +176,43 @@ Error Checker::checkBatch() {
   if (plan.microbatches && *plan.microbatches != n)
     return plan.error("microbatches", "the recipe's batch makes " + Twine(n) +
                                           ", not " + Twine(*plan.microbatches));
-  for (const UnitEntry &unit : plan.units) {
-    if (unit.dp == 1)
-      continue;
-    auto item = moduleOf(unit).getItem();
-    if (!item)
-      return plan.error(unit.at("dp"),
-                        "the module works on no kind of item that could be "
-                        "cut; expected 1, not " +
-                            Twine(unit.dp));
-    int64_t most = micro * dist::getItemMax(program, *item).value_or(1);
-    if (unit.dp > most)
-      return plan.error(unit.at("dp"),
-                        Twine(unit.dp) + " replicas share the " + Twine(most) +
-                            " " + *item +
-                            "s that a microbatch may hold: some "
-                            "would always be empty; expected at most " +
-                            Twine(most));
-  }
+  for (const UnitEntry &unit : plan.units)
+    if (Error error = checkParts(unit))
+      return error;
+  return Error::success();
+}
+
+/// Whether a microbatch can be cut into the unit's parts.
+Error Checker::checkParts(const UnitEntry &unit) {
+  if (unit.getNumParts() == 1)
+    return Error::success();
+  auto item = moduleOf(unit).getItem();
+  if (!item)
+    return plan.error(unit.at(unit.dp > 1 ? "dp" : "sub"),
+                      "the module works on no kind of item that could be "
+                      "cut; expected 1, not " +
+                          Twine(unit.dp > 1 ? unit.dp : unit.sub));
+  int64_t most = micro * dist::getItemMax(program, *item).value_or(1);
+  std::string shared = (Twine(most) + " " + *item +
+                        "s that a microbatch may hold: some would always be "
+                        "empty; expected at most ")
+                           .str();
+  if (unit.dp > most)
+    return plan.error(unit.at("dp"), Twine(unit.dp) + " replicas share the " +
+                                         shared + Twine(most));
+  if (unit.getNumParts() > most)
+    return plan.error(unit.at("sub"),
+                      "dp * sub = " + Twine(unit.dp) + " * " + Twine(unit.sub) +
+                          " parts share the " + shared + Twine(most / unit.dp));
+  // Pieces of items have no samples, which other kinds would be counted by.
+  if (unit.sub > 1 && *item != dist::kSample)
+    for (auto dim : moduleOf(unit).getOps<nn::DimOp>())
+      if (dim.getItem().value_or(*item) != *item)
+        return plan.error(unit.at("sub"),
+                          "the module works on " + *item + "s, but its dim '" +
+                              dim.getSymName() + "' counts " + *dim.getItem() +
+                              "s, which pieces do not have; expected 1, not " +
+                              Twine(unit.sub));
   return Error::success();
 }
 
@@ -207,18 +227,19 @@ Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
     return plan.error(key, "the module counts no such items (kinds: " +
                                llvm::join(kinds, ", ") + ")");
   bool own = moduleOf(unit).getItem().value_or("") == kind;
-  int64_t room = own ? rows * unit.dp : rows;
+  int64_t parts = unit.getNumParts();
+  int64_t room = own ? rows * parts : rows;
   int64_t needed = kind == dist::kSample && own ? micro : *most;
   if (room < needed)
-    return plan.error(
-        key, kind == dist::kSample
-                 ? "a microbatch has " + Twine(needed) + " samples; " +
-                       Twine(unit.dp) + " parts of " + Twine(rows) +
-                       " do not hold them"
-                 : "a sample may hold " + Twine(needed) +
-                       "; expected at least " +
-                       Twine(own ? divideUp(needed, unit.dp) : needed) +
-                       ", not " + Twine(rows));
+    return plan.error(key,
+                      kind == dist::kSample
+                          ? "a microbatch has " + Twine(needed) + " samples; " +
+                                Twine(parts) + " parts of " + Twine(rows) +
+                                " do not hold them"
+                          : "a sample may hold " + Twine(needed) +
+                                "; expected at least " +
+                                Twine(own ? divideUp(needed, parts) : needed) +
+                                ", not " + Twine(rows));
   return Error::success();
 }
 
@@ -237,7 +258,7 @@ Error Checker::checkEdge(dist::EdgeOp edge) {
                   &to = unitOf(edge.getTarget());
   auto module = moduleOf(to);
   func::FuncOp forward = module.getForward();
-  if ((from.dp == 1 && to.dp == 1) || !forward)
+  if ((from.getNumParts() == 1 && to.getNumParts() == 1) || !forward)
     return Error::success();
   auto argument = dist::ModuleOp::findArgument(forward, edge.getInput());
   if (!argument)
@@ -249,13 +270,13 @@ Error Checker::checkEdge(dist::EdgeOp edge) {
       if (auto symbol = module.lookupSymbol<nn::DimOp>(dim->symbol);
           symbol && symbol.getItem())
         return Error::success();
-  const UnitEntry &cut = from.dp > 1 ? from : to;
-  return plan.error(cut.at("dp"), "the edge into " + to.name + "." +
-                                      edge.getInput() +
-                                      " does not count items on its first "
-                                      "axis, so it cannot be cut; expected 1, "
-                                      "not " +
-                                      Twine(cut.dp));
+  const UnitEntry &cut = from.getNumParts() > 1 ? from : to;
+  bool replicas = cut.dp > 1;
+  return plan.error(cut.at(replicas ? "dp" : "sub"),
+                    "the edge into " + to.name + "." + edge.getInput() +
+                        " does not count items on its first axis, so it "
+                        "cannot be cut; expected 1, not " +
+                        Twine(replicas ? cut.dp : cut.sub));
 }
 
 Error Checker::checkEdges() {
@@ -349,7 +370,7 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   StringRef own = module.getItem().value_or("");
   // Copies keep items with their samples, which may be unlike one another.
   if (kind == own)
-    return divideUp(micro, unit.dp) * most;
+    return divideUp(divideUp(micro, unit.dp) * most, unit.sub);
   // Of what is inside samples: as many as the part's samples hold.
   return own == dist::kSample ? getRowsMax(unit, module, own) * most
                               : micro * most;

@@ -50,7 +50,7 @@ private:
     dist::Placement placement(module);
     if (failed(check(module, count, pp, vpp, pieces)))
       return failure();
-    StageCuts cuts(module, placement.dp);
+    StageCuts cuts(module, placement.getNumParts());
     if (failed(pieces ? cuts.assign(pieces) : cuts.balance(count)))
       return failure();
     if (count == 1) { // the whole module, and its pieces are named rightly

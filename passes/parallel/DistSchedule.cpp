@@ -155,14 +155,16 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
   if (!tasks.forward)
     return module.emitOpError("has no function @forward.fwd or @forward");
   Costs costs(module);
+  // A task works on all pieces of a replica's share.
+  double pieces = double(dist::Placement(module).sub);
   auto time = [&](func::FuncOp function) {
-    return function ? costs.of(function).ns : 0;
+    return function ? costs.of(function).ns * pieces : 0;
   };
   bool trains = false;
   module.walk([&](nn::AccumulateOp) { trains = true; });
   double forward = time(tasks.forward), backward = time(tasks.backward);
   double input = time(tasks.input), weight = time(tasks.weight);
-  setItemCosts(module, tasks, forward + backward + input + weight);
+  setItemCosts(module, tasks, (forward + backward + input + weight) / pieces);
   if (tasks.backward) {
     weight = trains ? backward / 2 : 0;
     input = backward - weight;
@@ -206,7 +208,8 @@ void ProblemBuilder::addEdge(dist::EdgeOp edge) {
   Costs costs(from);
   double bytes = 0;
   if (auto i = dist::ModuleOp::findResult(sender.forward, edge.getOutput()))
-    bytes = costs.bytesOf(sender.forward.getResultTypes()[*i]);
+    bytes = costs.bytesOf(sender.forward.getResultTypes()[*i]) *
+            double(dist::Placement(from).sub);
   int64_t depth = plan ? plan.getDepth() : 2;
   if (auto own = edge->getAttrOfType<IntegerAttr>(kDepthAttr))
     depth = own.getInt();

@@ -35,7 +35,7 @@ StateBytes getStateBytes(dist::ModuleOp module) {
 }
 
 double getSlotBytes(dist::ModuleOp module, Costs &costs) {
-  double bytes = 0;
+  double bytes = 0; // of a piece
   auto forward = module.lookupSymbol<func::FuncOp>("forward.fwd");
   if (!forward)
     forward = module.getForward();
@@ -55,7 +55,7 @@ double getSlotBytes(dist::ModuleOp module, Costs &costs) {
       for (Type type : backward.getResultTypes())
         bytes += costs.bytesOf(type);
     }
-  return bytes;
+  return bytes * double(dist::Placement(module).sub);
 }
 
 } // namespace dt::parallel

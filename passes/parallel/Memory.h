@@ -22,7 +22,8 @@ struct StateBytes {
 StateBytes getStateBytes(dist::ModuleOp module);
 
 /// What a microbatch of a module takes in the rank's arena, in bytes at the
-/// bounds of ragged dims: inputs, outputs, residuals, gradients of edges.
+/// bounds of ragged dims: inputs, outputs, residuals, gradients of edges of all
+/// its pieces.
 double getSlotBytes(dist::ModuleOp module, Costs &costs);
 
 } // namespace dt::parallel

@@ -33,22 +33,12 @@ constexpr StringRef kTopKeys[] = {
     "version", "recipe_hash",   "ranks",     "microbatches", "pace",
     "units",   "edges",         "pipelines", "reorder",      "bucket_bytes",
     "memory",  "receive_depth", "predicted"};
-constexpr StringRef kUnitKeys[] = {"tp",
-                                   "dp",
-                                   "pp",
-                                   "vpp",
-                                   "ranks",
-                                   "rows_max",
-                                   "sub",
-                                   "span",
-                                   "run_ahead",
-                                   "save",
-                                   "zero",
-                                   "stages",
-                                   "sequence_parallel",
-                                   "predicted"};
+constexpr StringRef kUnitKeys[] = {
+    "tp",       "dp",        "pp",   "vpp",  "ranks",  "rows_max",
+    "sub",      "run_ahead", "save", "zero", "stages", "sequence_parallel",
+    "predicted"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
-constexpr StringRef kEdgeKeys[] = {"groups", "assign", "receive_depth"};
+constexpr StringRef kEdgeKeys[] = {"receive_depth"};
 
 int64_t count(const JsonReader &json, int64_t low = 1) {
   int64_t value = json.integer(low);
@@ -133,7 +123,6 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   read("pp", entry.pp);
   read("vpp", entry.vpp);
   read("sub", entry.sub);
-  read("span", entry.span);
   read("run_ahead", entry.runAhead, 0);
   if (json.has("zero")) {
     entry.zero = json.at("zero").integer(0);
@@ -156,12 +145,6 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
               " stages, not pp * vpp = " + Twine(entry.getNumStages()));
   if (json.has("stages"))
     stages(json.at("stages"), entry);
-  // Saying nothing is better than doing something else.
-  for (auto [key, value] :
-       {std::pair<StringRef, int64_t>("sub", entry.sub), {"span", entry.span}})
-    if (value != 1)
-      json.at(key).fail("parts are not yet cut or joined; expected 1, not " +
-                        Twine(value));
   return entry;
 }
 
@@ -229,12 +212,6 @@ void PlanParser::edges() {
     return;
   for (auto &[name, json] : top.at("edges").entries()) {
     json.keys(kEdgeKeys);
-    if (json.has("groups") && count(json.at("groups")) != 1)
-      json.at("groups").fail("brokers are not yet cut into groups; expected 1");
-    static constexpr StringRef assigns[] = {"lpt", "interval"};
-    if (json.has("assign") && json.at("assign").choice(assigns) != 0)
-      json.at("assign").fail(
-          "items are assigned as 'reorder' says; expected lpt");
     plan.receiveDepths[name] =
         json.has("receive_depth") ? count(json.at("receive_depth")) : 0;
   }

@@ -32,7 +32,7 @@ struct UnitEntry {
   std::vector<int64_t> ranks;
   /// Items of each kind in a part, where the plan says so.
   std::map<std::string, int64_t> rowsMax;
-  int64_t sub = 1, span = 1, runAhead = 0, zero = 0;
+  int64_t sub = 1, runAhead = 0, zero = 0;
   bool sequenceParallel = false;
   std::string save; ///< empty: as the program says
   /// Pieces of every stage; empty: the compiler cuts.
@@ -40,6 +40,8 @@ struct UnitEntry {
 
   int64_t getNumStages() const { return pp * vpp; }
   int64_t getNumRanks() const { return tp * dp * pp; }
+  /// Parts that a microbatch is cut into.
+  int64_t getNumParts() const { return dp * sub; }
   /// "units.llm.tp" for messages.
   std::string at(llvm::StringRef key) const {
     return "units." + name + "." + key.str();

@@ -38,8 +38,8 @@ bool isView(Operation *op) {
 
 } // namespace
 
-StageCuts::StageCuts(dist::ModuleOp module, int64_t replicas)
-    : module(module), forward(module.getForward()), replicas(replicas),
+StageCuts::StageCuts(dist::ModuleOp module, int64_t parts)
+    : module(module), forward(module.getForward()), parts(parts),
       costs(module) {
   classify();
   namePieces();
@@ -142,7 +142,7 @@ bool StageCuts::mayCross(Value value) const {
   for (const nn::DimExpr &dim : shape)
     if (!dim.asAffine())
       return false;
-  if (replicas == 1)
+  if (parts == 1)
     return true;
   if (shape.empty())
     return false;
@@ -161,7 +161,7 @@ void StageCuts::findCrossing() {
   bytes.assign(n + 1, 0);
   prefix.assign(n + 1, 0);
   std::optional<modules::ItemAnalysis> items;
-  if (replicas > 1)
+  if (parts > 1)
     items.emplace(module, modules::takesLocalStatistics(
                               module->getParentOfType<mlir::ModuleOp>()));
   for (auto [i, op] : llvm::enumerate(placed)) {
@@ -210,9 +210,9 @@ LogicalResult StageCuts::balance(int64_t stages) {
            << " stages need " << stages - 1
            << " places to cut at; the module has "
            << (placed.empty() ? 0 : count - 2)
-           << (replicas > 1 ? " where all that crosses counts items on its "
-                              "first axis"
-                            : "");
+           << (parts > 1 ? " where all that crosses counts items on its "
+                           "first axis"
+                         : "");
   auto time = [&](size_t a, size_t b) {
     return kWorkFactor * (prefix[points[b]] - prefix[points[a]]) +
            kMessageFactor * getMessageTime(points[a]);
@@ -303,12 +303,12 @@ LogicalResult StageCuts::assign(ArrayAttr stages) {
         if (!legal[cut] && !mayCross(value))
           return fail(s) << "a tensor of type " << value.getType()
                          << " would cross, which does not count items on its "
-                            "first axis, and there are "
-                         << replicas << " replicas";
+                            "first axis, and a microbatch has "
+                         << parts << " parts";
     if (!legal[cut])
       return fail(s) << "what would cross does not have its items on its "
-                        "first axis, and there are "
-                     << replicas << " replicas";
+                        "first axis, and a microbatch has "
+                     << parts << " parts";
     cuts.push_back(cut);
   }
   if (next != pieces.size())

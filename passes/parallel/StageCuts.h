@@ -21,9 +21,9 @@ namespace dt::parallel {
 
 class StageCuts {
 public:
-  /// `replicas`: data-parallel copies of the module; if there are several,
+  /// `parts`: that a microbatch is cut into; if there are several,
   /// values that cross must have their items first.
-  StageCuts(dist::ModuleOp module, int64_t replicas);
+  StageCuts(dist::ModuleOp module, int64_t parts);
 
   /// Chooses cuts for `stages` stages: the dearest stage, with its messages, is
   /// as cheap as can be, and then fewest bytes cross. Emits an error if there
@@ -66,7 +66,7 @@ private:
 
   dist::ModuleOp module;
   mlir::func::FuncOp forward;
-  int64_t replicas;
+  int64_t parts;
   Costs costs;
   std::vector<mlir::Operation *> placed; ///< in order
   llvm::DenseMap<mlir::Operation *, size_t> indexOf;

@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // A step's samples and their items (images, targets) are cut into microbatches
-// and these into a part for every replica of every module. All of it is a pure
+// and these into parts for every replica of every module. All of it is a pure
 // function of the tables and of what the index knows of the samples, so every
 // rank computes the whole of it and nobody sends a size. No files, no MPI.
 //
@@ -57,8 +57,8 @@ struct PartItems {
 struct Assignment {
   /// Places of the samples of each microbatch, ascending.
   std::vector<Items> microbatches;
-  /// [module][microbatch][replica]. A whole-batch module has one microbatch;
-  /// its replicas are its ranks, all with equal parts.
+  /// [module][microbatch][part]. A whole-batch module has one microbatch; its
+  /// replicas are its ranks, all with equal parts.
   std::vector<std::vector<std::vector<PartItems>>> modules;
 
   /// Work of the fullest replica over that of the mean one, microbatches
@@ -72,9 +72,8 @@ struct Assignment {
   /// as assigned; 0 if the mode does not look at it.
   double lengthBefore = 0, lengthAfter = 0;
 
-  const PartItems &part(size_t module, int64_t microbatch,
-                        int32_t replica) const {
-    return modules[module][size_t(microbatch)][size_t(replica)];
+  const PartItems &part(size_t module, int64_t microbatch, int32_t part) const {
+    return modules[module][size_t(microbatch)][size_t(part)];
   }
   uint64_t hash() const; ///< equal parts, equal hashes
 };
@@ -89,6 +88,19 @@ inline int32_t replicasOf(const ModuleInfo &module) {
   return std::max(1,
                   module.wholeBatch ? int32_t(module.ranks.size) : module.dp);
 }
+/// Pieces of a replica's share of a microbatch.
+inline int32_t piecesOf(const ModuleInfo &module) {
+  return module.wholeBatch ? 1 : std::max(1, module.sub);
+}
+/// Parts of a microbatch: piece p of replica d is part d * pieces + p.
+inline int32_t partsOf(const ModuleInfo &module) {
+  return replicasOf(module) * piecesOf(module);
+}
+/// Microbatches that a module works on in a step.
+inline int64_t microbatchesOf(const ProgramInfo &program,
+                              const ModuleInfo &module) {
+  return module.wholeBatch ? 1 : microbatchCount(program);
+}
 
 /// Cuts steps (docs/parallel.md, docs/reordering.md):
 ///
@@ -99,10 +111,11 @@ inline int32_t replicasOf(const ModuleInfo &module) {
 ///     having the larger. A module that works by another kind cuts the
 ///     microbatch's items of that kind in the same way. With `Intra` both cut
 ///     by cost instead, never beyond a bound.
+///   - Such a share is cut into its pieces in the same way, by number.
 ///   - A symbol of another kind has all items of the part's samples.
-///   - Equal parts have: modules by sample with equal dp, stages of a unit with
-///     equal dp. Modules joined by Copy rows work on the items of the same
-///     samples.
+///   - Equal shares have: modules by sample with equal dp, stages of a unit
+///     with equal dp. Modules joined by an edge on the same ranks work on the
+///     items of the same samples.
 class Assigner {
 public:
   Assigner(const ProgramInfo &program, Reorder mode);

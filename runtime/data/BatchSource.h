@@ -38,8 +38,8 @@ struct RankView {
 };
 RankView viewOf(const ProgramInfo &program, int32_t rank);
 
-/// What one replica of a module works on at one microbatch (or, for a
-/// whole-batch module, in the step).
+/// What a module's function works on in one call: a piece of a replica's share
+/// of a microbatch (or, for a whole-batch module, all of the step).
 struct Part {
   std::vector<int64_t>
       dims; ///< a value for each of ModuleInfo::symbols, 0 <= value <= max
@@ -51,9 +51,18 @@ struct Part {
 };
 
 struct Batch {
-  /// [module][microbatch], one part for a whole-batch module; empty for the
-  /// modules that are not on this rank.
+  /// [module][microbatch * pieces + piece], one part for a whole-batch module;
+  /// empty for the modules that are not on this rank.
   std::vector<std::vector<Part>> modules;
+  /// This rank's; of a whole-batch module whatever the microbatch.
+  const Part &part(const ProgramInfo &program, size_t module,
+                   int64_t microbatch, int32_t piece) const {
+    const ModuleInfo &info = program.modules[module];
+    return modules[module][info.wholeBatch
+                               ? 0
+                               : size_t(microbatch) * size_t(piecesOf(info)) +
+                                     size_t(piece)];
+  }
   int64_t samples = 0;
   Assignment assignment; ///< of the whole step, equal on all ranks
   /// With Reorder::None, for reports; null: as `assignment`.

@@ -36,9 +36,9 @@ public:
       out.push_back(std::move(binding));
     }
     for (const PartGroup &group : partGroups(program))
-      if (group.item != "sample" && group.dp > 1)
-        for (int32_t m : group.modules)
-          cutByItem(program.modules[size_t(m)], out[size_t(m)], group.item);
+      for (int32_t m : group.modules)
+        if (!hasSamples(program.modules[size_t(m)], group))
+          cutByItem(program.modules[size_t(m)], out[size_t(m)]);
     return out;
   }
 
@@ -97,8 +97,8 @@ private:
 
   /// Such a part has items but no samples of its own, so nothing in it can
   /// point to samples.
-  void cutByItem(const ModuleInfo &module, ModuleBinding &binding,
-                 const std::string &item) const {
+  void cutByItem(const ModuleInfo &module, ModuleBinding &binding) const {
+    std::string item = itemOf(module);
     binding.item = config.findPicture(item);
     for (size_t i = 0; i < module.inputs.size; ++i) {
       if (binding.entries[i] < 0)
@@ -109,7 +109,8 @@ private:
         throw Error("plan.json: inputs: \"" + entry.name + "\", which " +
                     module.name + "." + module.inputs[i].buffer.tensor.name +
                     " takes, is about samples, but the module works by \"" +
-                    item + "\" on " + std::to_string(module.dp) + " replicas");
+                    item + "\" in " + std::to_string(partsOf(module)) +
+                    " parts");
     }
   }
 

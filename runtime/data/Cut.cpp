@@ -47,19 +47,15 @@ bool same(const char *a, const char *b) {
   return a == b || (a && b && std::strcmp(a, b) == 0);
 }
 
-/// Modules that a rank hands buffers between without a message: their parts
-/// must be of the same samples.
-void joinCopies(const ProgramInfo &program, Sets &sets) {
-  std::vector<bool> copies(program.edges.size, false);
-  for (const RankInfo &rank : program.ranks)
-    for (const TaskRow &row : rank.rows)
-      if (row.kind == TaskKind::Copy && row.index < copies.size())
-        copies[row.index] = true;
-  for (size_t e = 0; e < copies.size(); ++e) {
-    const EdgeInfo &edge = program.edges[e];
+/// Modules between which no rows leave their rank: their shares must be of the
+/// same samples.
+void joinColocated(const ProgramInfo &program, Sets &sets) {
+  for (const EdgeInfo &edge : program.edges) {
     const ModuleInfo &a = program.modules[size_t(edge.from)],
                      &b = program.modules[size_t(edge.to)];
-    if (copies[e] && !a.wholeBatch && !b.wholeBatch && a.dp == b.dp)
+    if (!a.wholeBatch && !b.wholeBatch && a.tp == b.tp && a.dp == b.dp &&
+        std::equal(a.ranks.begin(), a.ranks.end(), b.ranks.begin(),
+                   b.ranks.end()))
       sets.join(edge.from, edge.to);
   }
 }
@@ -92,7 +88,7 @@ std::vector<PartGroup> partGroups(const ProgramInfo &program) {
       if (same(itemOf(x), kSample) || (x.unit && same(x.unit, y.unit)))
         sets.join(a, b);
     }
-  joinCopies(program, sets);
+  joinColocated(program, sets);
   std::map<int32_t, PartGroup> groups;
   for (int32_t m = 0; m < count; ++m) {
     const ModuleInfo &module = program.modules[size_t(m)];
@@ -110,6 +106,11 @@ std::vector<PartGroup> partGroups(const ProgramInfo &program) {
   for (auto &entry : groups)
     result.push_back(std::move(entry.second));
   return result;
+}
+
+bool hasSamples(const ModuleInfo &module, const PartGroup &group) {
+  return same(itemOf(module), kSample) ||
+         (piecesOf(module) == 1 && (group.item == kSample || group.dp == 1));
 }
 
 StepCutter::StepCutter(const ProgramInfo &program,
@@ -189,13 +190,14 @@ std::vector<int64_t> StepCutter::groupCosts(const PartGroup &group) const {
   return sums;
 }
 
-/// Most of what is cut that a part may have.
+/// Most of what is cut that a share may have.
 int64_t StepCutter::capacity(const PartGroup &group) const {
   int64_t most = INT32_MAX;
   for (int32_t m : group.modules)
     for (const SymbolInfo &symbol : program.modules[size_t(m)].symbols)
       if (symbol.item && group.item == symbol.item)
-        most = std::min(most, symbol.max);
+        most =
+            std::min(most, symbol.max * piecesOf(program.modules[size_t(m)]));
   return most;
 }
 
@@ -286,8 +288,11 @@ std::string StepCutter::check(int32_t module, const CutParts &parts) const {
         std::string text = items.where + ": dim " + info.name + "." +
                            symbol.name + " is " + std::to_string(list.size()) +
                            " in microbatch " + std::to_string(k);
-        if (own[k].size() > 1)
-          text += ", replica " + std::to_string(r);
+        int32_t pieces = piecesOf(info);
+        if (replicasOf(info) > 1)
+          text += ", replica " + std::to_string(int32_t(r) / pieces);
+        if (pieces > 1)
+          text += ", piece " + std::to_string(int32_t(r) % pieces);
         text += "; the program was compiled for at most " +
                 std::to_string(symbol.max);
         int kind = symbolKinds[size_t(module)][s];
@@ -305,21 +310,52 @@ std::string StepCutter::check(int32_t module, const CutParts &parts) const {
   return {};
 }
 
+StepCutter::Lists StepCutter::intoPieces(const Lists &shares,
+                                         int32_t pieces) const {
+  Lists cut;
+  for (const auto &row : shares) {
+    cut.emplace_back();
+    for (const Items &share : row)
+      for (Items &piece : split(share, nullptr, pieces, INT32_MAX))
+        cut.back().push_back(std::move(piece));
+  }
+  return cut;
+}
+
+/// `shares`: what the group's replicas have of what it cuts; `whole`: samples
+/// of the microbatches.
+StepCutter::Cuts StepCutter::cutPieces(const PartGroup &group, int32_t module,
+                                       const Lists &shares,
+                                       const Lists &whole) const {
+  const ModuleInfo &info = program.modules[size_t(module)];
+  bool bySample = group.item == kSample;
+  int own = kinds[size_t(module)];
+  Cuts cuts;
+  if (piecesOf(info) > 1)
+    cuts.lists[own] = intoPieces(
+        bySample && own != kSampleKind ? bySamples(own, shares) : shares,
+        piecesOf(info));
+  else
+    cuts.lists[bySample ? kSampleKind : own] = shares;
+  // Without replicas the samples of a part are those of its microbatch.
+  if (hasSamples(info, group))
+    cuts.places = bySample ? &cuts.lists[kSampleKind] : &whole;
+  return cuts;
+}
+
 /// Symbols and loads of a module from the lists of its group.
-/// `places`: samples of the parts; null if they are not cut by sample.
-void StepCutter::fillModule(int32_t module, std::map<int, Lists> &lists,
-                            const Lists *places, CutParts &out) const {
+void StepCutter::fillModule(int32_t module, Cuts &cuts, CutParts &out) const {
   const ModuleInfo &info = program.modules[size_t(module)];
   auto listsOf = [&](int kind, const char *symbol) -> const Lists & {
-    auto found = lists.find(kind);
-    if (found == lists.end()) {
-      if (!places)
+    auto found = cuts.lists.find(kind);
+    if (found == cuts.lists.end()) {
+      if (!cuts.places)
         throw Error(items.where + ": dim " + info.name + "." + symbol +
                     " does not count '" + itemOf(info) +
-                    "', by which the module works on " +
-                    std::to_string(info.dp) +
-                    " replicas: its parts have no samples of their own");
-      found = lists.emplace(kind, bySamples(kind, *places)).first;
+                    "', by which the module works in " +
+                    std::to_string(partsOf(info)) +
+                    " parts: these have no samples of their own");
+      found = cuts.lists.emplace(kind, bySamples(kind, *cuts.places)).first;
     }
     return found->second;
   };
@@ -329,18 +365,17 @@ void StepCutter::fillModule(int32_t module, std::map<int, Lists> &lists,
   parts.clear(), loads.clear();
   for (const auto &row : own) {
     parts.emplace_back(row.size());
-    loads.emplace_back();
-    for (const Items &list : row) {
-      int64_t sum = 0;
-      for (int64_t position : list)
-        sum += costs[size_t(module)][size_t(position)];
-      loads.back().push_back(sum);
-    }
+    loads.emplace_back(size_t(replicasOf(info)), 0);
+    for (size_t q = 0; q < row.size(); ++q)
+      for (int64_t position : row[q])
+        loads.back()[q / size_t(piecesOf(info))] +=
+            costs[size_t(module)][size_t(position)];
   }
   for (size_t k = 0; k < parts.size(); ++k)
     for (size_t r = 0; r < parts[k].size(); ++r)
-      parts[k][r].samples =
-          places ? (*places)[k][r] : ownersOf(kinds[size_t(module)], own[k][r]);
+      parts[k][r].samples = cuts.places
+                                ? (*cuts.places)[k][r]
+                                : ownersOf(kinds[size_t(module)], own[k][r]);
   for (size_t s = 0; s < info.symbols.size; ++s) {
     int kind = symbolKinds[size_t(module)][s];
     const Lists *values =
@@ -361,18 +396,21 @@ void StepCutter::cutGroup(const PartGroup &group,
   Lists whole;
   for (const Items &places : microbatches)
     whole.push_back({places});
-  std::map<int, Lists> lists;
   int kind = bySample ? kSampleKind : kinds[size_t(group.modules[0])];
-  Lists cut;
+  Lists shares;
   for (const auto &row : bySamples(kind, whole))
-    cut.push_back(split(row[0], balance ? &groupCost : nullptr, group.dp,
-                        capacity(group)));
-  // Without replicas the samples of a part are those of its microbatch.
-  const Lists *places = bySample ? &cut : group.dp == 1 ? &whole : nullptr;
-  lists[kind] = cut;
+    shares.push_back(split(row[0], balance ? &groupCost : nullptr, group.dp,
+                           capacity(group)));
+  // Modules with as many pieces of the same kind have equal parts.
+  std::map<std::pair<int32_t, int>, Cuts> cuts;
   std::string tooLarge;
   for (int32_t m : group.modules) {
-    fillModule(m, lists, places, out);
+    int32_t pieces = piecesOf(program.modules[size_t(m)]);
+    auto [found, fresh] = cuts.insert(
+        {{pieces, pieces > 1 ? kinds[size_t(m)] : kSampleKind}, Cuts()});
+    if (fresh)
+      found->second = cutPieces(group, m, shares, whole);
+    fillModule(m, found->second, out);
     if (tooLarge.empty())
       tooLarge = check(m, out);
   }

@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // The half of an assignment that is about replicas: given which samples are in
-// which microbatch, which replica works on which items.
+// which microbatch, which replica works on which items, and in which pieces.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@
 
 namespace dt::rt {
 
-/// Modules whose parts are cut together, so that they have equal samples (or
-/// equal items, if all work by the same kind).
+/// Modules whose shares are cut together, so that they have equal samples (or
+/// equal items, if all work by the same kind). Pieces are each module's own.
 struct PartGroup {
   std::vector<int32_t> modules; ///< ascending
   int32_t dp = 1;
@@ -25,6 +25,9 @@ struct PartGroup {
 };
 /// All modules but whole-batch ones, each in one group.
 std::vector<PartGroup> partGroups(const ProgramInfo &program);
+/// Whether a part of the module has samples that dims and inputs of other kinds
+/// than its own can be about: it is not cut by items. `group`: its own.
+bool hasSamples(const ModuleInfo &module, const PartGroup &group);
 
 /// "sample" where the table says nothing.
 const char *itemOf(const ModuleInfo &module);
@@ -33,12 +36,12 @@ const char *itemOf(const ModuleInfo &module);
 /// ranks compute the same.
 constexpr double kCostUnit = 256;
 
-/// By [module][microbatch][replica].
+/// By [module][microbatch][part or replica].
 template <typename T> using PerPart = std::vector<std::vector<std::vector<T>>>;
 
 struct CutParts {
   PerPart<PartItems> parts;
-  PerPart<int64_t> loads; ///< predicted work
+  PerPart<int64_t> loads; ///< predicted work of replicas
   /// The first part that is larger than a bound, in words; empty if all fit.
   std::string tooLarge;
 };
@@ -56,7 +59,13 @@ public:
   std::vector<int64_t> sampleLoads(int32_t module) const;
 
 private:
-  using Lists = std::vector<std::vector<Items>>; ///< [microbatch][replica]
+  using Lists = std::vector<std::vector<Items>>; ///< [microbatch][part]
+  /// What modules with as many pieces by the same kind have in common.
+  struct Cuts {
+    std::map<int, Lists> lists; ///< by kind
+    /// Samples, of which lists have nodes of their own; null: there are none.
+    const Lists *places = nullptr;
+  };
 
   int kindOf(const ModuleInfo &module, const char *item,
              const char *symbol) const;
@@ -68,11 +77,13 @@ private:
                            const std::vector<int64_t> *groupCosts, int32_t dp,
                            int64_t most) const;
   Items ownersOf(int kind, const Items &list) const;
+  Lists intoPieces(const Lists &shares, int32_t pieces) const;
   Lists bySamples(int kind, const Lists &places) const;
   void cutGroup(const PartGroup &group, const std::vector<Items> &microbatches,
                 bool balance, CutParts &out) const;
-  void fillModule(int32_t module, std::map<int, Lists> &lists,
-                  const Lists *places, CutParts &out) const;
+  Cuts cutPieces(const PartGroup &group, int32_t module, const Lists &shares,
+                 const Lists &whole) const;
+  void fillModule(int32_t module, Cuts &cuts, CutParts &out) const;
   void cutWhole(int32_t module, CutParts &out) const;
   std::string check(int32_t module, const CutParts &parts) const;
 

@@ -346,15 +346,15 @@ void FileBatch::findOwners() {
 /// A part of items that are not cut by sample has no samples to point to.
 void FileBatch::checkParts() const {
   for (const PartGroup &group : partGroups(program))
-    if (group.item != kSample && group.dp > 1)
-      for (int32_t m : group.modules)
-        for (auto &[i, whole] : inputs[size_t(m)])
-          if (whole.index || whole.itemOf)
-            throw Error(file.path() + ": tensor '" + whole.name +
-                        "' points to samples, but the module '" +
-                        program.modules[size_t(m)].name + "' works by '" +
-                        group.item + "' on " + std::to_string(group.dp) +
-                        " replicas");
+    for (int32_t m : group.modules) {
+      const ModuleInfo &module = program.modules[size_t(m)];
+      for (auto &[i, whole] : inputs[size_t(m)])
+        if ((whole.index || whole.itemOf) && !hasSamples(module, group))
+          throw Error(file.path() + ": tensor '" + whole.name +
+                      "' points to samples, but the module '" + module.name +
+                      "' works by '" + itemOf(module) + "' in " +
+                      std::to_string(partsOf(module)) + " parts");
+    }
 }
 
 StepItems FileBatch::stepItems() const {
@@ -465,11 +465,13 @@ void FileBatch::cut(Reorder reorder) {
     for (int64_t owner : entry.second)
       batch.hash = (batch.hash ^ uint64_t(owner)) * 0x100000001B3ull;
   batch.modules.resize(program.modules.size);
-  for (size_t m = 0; m < program.modules.size; ++m)
-    if (view.replica[m] >= 0)
-      for (const auto &replicas : batch.assignment.modules[m])
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    int32_t pieces = piecesOf(program.modules[m]);
+    for (const auto &parts : batch.assignment.modules[m])
+      for (int32_t p = 0; view.replica[m] >= 0 && p < pieces; ++p)
         batch.modules[m].push_back(
-            makePart(m, replicas[size_t(view.replica[m])]));
+            makePart(m, parts[size_t(view.replica[m] * pieces + p)]));
+  }
 }
 
 } // namespace

@@ -37,7 +37,7 @@ Sequence::Sequence(const ProgramInfo &program)
   findInFlight();
 }
 
-/// -1: no rank has such a row.
+/// Rows of the pieces of a microbatch are one task. -1: no rank has such a row.
 int32_t Sequence::nodeOf(int32_t module, TaskKind kind,
                          int32_t microbatch) const {
   auto found = numbers.find({module, {int32_t(kind), microbatch}});
@@ -64,6 +64,8 @@ void Sequence::addRow(const TaskRow &row, int32_t &previous) {
       found = rows.insert(found, {module, row.kind});
     nodes.push_back({int32_t(found - rows.begin()), place, {}});
   }
+  if (node == previous)
+    return;
   addWait(node, previous);
   previous = node;
   sequences.back().push_back(node);

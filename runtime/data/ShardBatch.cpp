@@ -84,8 +84,8 @@ private:
   PartAssembler &assemblerFor(const StepWork &step, size_t module,
                               const PartItems &part,
                               std::deque<Assembly> &made) const;
-  void assembleModule(StepWork &step, size_t module, size_t slot,
-                      std::deque<Assembly> &made);
+  void assemblePart(StepWork &step, size_t module, int64_t microbatch,
+                    int32_t piece, std::deque<Assembly> &made);
 
   const ProgramInfo &program;
   Config config;
@@ -295,9 +295,11 @@ void ShardBatch::plan(StepWork &step) const {
   for (size_t m = 0; m < program.modules.size; ++m) {
     if (view.replica[m] < 0)
       continue;
-    step.batch.modules[m].resize(assignment.modules[m].size());
-    for (const auto &replicas : assignment.modules[m])
-      want(step, m, replicas[size_t(view.replica[m])]);
+    int32_t pieces = piecesOf(program.modules[m]);
+    step.batch.modules[m].resize(assignment.modules[m].size() * size_t(pieces));
+    for (const auto &parts : assignment.modules[m])
+      for (int32_t p = 0; p < pieces; ++p)
+        want(step, m, parts[size_t(view.replica[m] * pieces + p)]);
   }
   for (size_t k = 0; k < assignment.microbatches.size(); ++k) {
     size_t before = step.jobs.size();
@@ -343,7 +345,8 @@ void ShardBatch::assemble(StepWork &step, int64_t microbatch) {
   for (size_t m = 0; m < program.modules.size; ++m)
     if (view.replica[m] >= 0 &&
         program.modules[m].wholeBatch == (microbatch < 0))
-      assembleModule(step, m, size_t(std::max<int64_t>(microbatch, 0)), made);
+      for (int32_t p = 0; p < piecesOf(program.modules[m]); ++p)
+        assemblePart(step, m, std::max<int64_t>(microbatch, 0), p, made);
 }
 
 PartAssembler &ShardBatch::assemblerFor(const StepWork &step, size_t module,
@@ -391,11 +394,12 @@ std::string shapeText(const std::vector<int64_t> &shape) {
   return "[" + text + "]";
 }
 
-void ShardBatch::assembleModule(StepWork &step, size_t m, size_t slot,
-                                std::deque<Assembly> &made) {
+void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
+                              int32_t piece, std::deque<Assembly> &made) {
   const ModuleInfo &module = program.modules[m];
-  const PartItems &part =
-      step.batch.assignment.part(m, int64_t(slot), view.replica[m]);
+  int32_t pieces = piecesOf(module);
+  const PartItems &part = step.batch.assignment.part(
+      m, microbatch, view.replica[m] * pieces + piece);
   PartAssembler &tensors = assemblerFor(step, m, part, made);
   Part out;
   out.items = part.symbols;
@@ -436,7 +440,7 @@ void ShardBatch::assembleModule(StepWork &step, size_t m, size_t slot,
     out.inputs.back() = {step.storage.back().bytes.data(),
                          step.storage.back().bytes.size()};
   }
-  step.batch.modules[m][slot] = std::move(out);
+  step.batch.modules[m][size_t(microbatch * pieces + piece)] = std::move(out);
 }
 } // namespace
 

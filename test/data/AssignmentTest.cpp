@@ -221,8 +221,6 @@ TEST(Assignment, StagesAndCopiesHaveEqualParts) {
   program.edge(0, 1), program.edge(1, 2), program.edge(2, 3);
   program.edge(4, 2);
   program.info.pace = 2;
-  for (int rank : {6, 7})
-    program.row(rank, TaskKind::Copy, 3, 0);
   program.finish();
   StepItems items = stepItems(6, {kindOf("image", {4, 0, 2, 1, 0, 2})});
   Assignment a = Assigner(program.info, Reorder::Both).assign(items);
@@ -238,6 +236,86 @@ TEST(Assignment, StagesAndCopiesHaveEqualParts) {
   }
   EXPECT_EQ(joined(a, 4), range(0, 9));
   EXPECT_LT(a.balance[3].after, a.balance[3].before);
+}
+
+/// Pieces are runs of what a replica has without them.
+TEST(Assignment, PiecesOfAShare) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 40; ++round) {
+    auto below = [&](int n) { return int(random() % unsigned(n)); };
+    int64_t global = 1 + below(20), micro = 1 + below(int(global));
+    int32_t vision = 1 + below(3), llm = 1 + below(3), generator = 1 + below(3);
+    Chain whole(global, micro, vision, llm, generator),
+        cut(global, micro, vision, llm, generator);
+    std::vector<int32_t> pieces = {1 + below(4), 1 + below(4), 1 + below(4)};
+    Counts images, targets;
+    for (int64_t s = 0; s < global; ++s)
+      images.push_back(below(4)), targets.push_back(below(9));
+    StepItems items =
+        stepItems(global, {kindOf("image", images), kindOf("target", targets)});
+    for (size_t m = 0; m < 3; ++m) {
+      cut.modules[m].info.sub = pieces[m];
+      for (Chain *program : {&whole, &cut})
+        program->modules[m].symbols[0].cost = 3;
+    }
+    whole.finish(), cut.finish();
+    for (Reorder mode : kModes) {
+      Assignment a = Assigner(whole.info, mode).assign(items),
+                 b = Assigner(cut.info, mode).assign(items);
+      EXPECT_EQ(a.microbatches, b.microbatches);
+      EXPECT_EQ(joined(b, 1, 1), range(0, items.kinds[0].count));
+      EXPECT_DOUBLE_EQ(a.lengthAfter, b.lengthAfter);
+      for (size_t m = 0; m < 3; ++m) {
+        EXPECT_DOUBLE_EQ(a.balance[m].after, b.balance[m].after);
+        for (size_t k = 0; k < a.microbatches.size(); ++k)
+          for (size_t d = 0; d < a.modules[m][k].size(); ++d) {
+            const Items &share = a.modules[m][k][d].symbols[0];
+            Items sum;
+            size_t least = share.size(), before = share.size();
+            for (int32_t p = 0; p < pieces[m]; ++p) {
+              const PartItems &part =
+                  b.modules[m][k][d * size_t(pieces[m]) + size_t(p)];
+              const Items &own = part.symbols[0];
+              sum.insert(sum.end(), own.begin(), own.end());
+              EXPECT_LE(own.size(), before); // an earlier one has more
+              before = own.size(), least = std::min(least, own.size());
+              if (m == 1) // images of the piece's samples
+                for (int64_t image : part.symbols[1])
+                  EXPECT_TRUE(
+                      std::binary_search(own.begin(), own.end(),
+                                         items.kinds[0].owner[size_t(image)]));
+            }
+            EXPECT_EQ(sum, share);
+            EXPECT_LE(b.modules[m][k][d * size_t(pieces[m])].symbols[0].size(),
+                      least + 1);
+          }
+      }
+    }
+  }
+}
+
+/// On the same ranks: shares are of the same samples, whatever the pieces.
+TEST(Assignment, PiecesOfColocatedModules) {
+  TestProgram program(6, 6);
+  program.add("eyes", "image", 2, 100).info.sub = 3;
+  program.add("llm", "sample", 2, 100)
+      .symbols.push_back({"images", "image", 100});
+  program.modules[1].info.sub = 2;
+  program.edge(0, 1);
+  program.finish();
+  StepItems items = stepItems(6, {kindOf("image", {4, 0, 1, 2, 0, 2})});
+  Assignment a = Assigner(program.info, Reorder::None).assign(items);
+  ASSERT_EQ(a.modules[0][0].size(), 6u);
+  ASSERT_EQ(a.modules[1][0].size(), 4u);
+  EXPECT_EQ(a.part(0, 0, 0).symbols[0], range(0, 2)); // of images 0 to 4
+  EXPECT_EQ(a.part(0, 0, 1).symbols[0], range(2, 4));
+  EXPECT_EQ(a.part(0, 0, 2).symbols[0], range(4, 5));
+  EXPECT_EQ(a.part(0, 0, 3).symbols[0], range(5, 7));
+  EXPECT_EQ(a.part(0, 0, 5).symbols[0], range(8, 9));
+  EXPECT_EQ(a.part(1, 0, 0).symbols,
+            (std::vector<Items>{range(0, 2), range(0, 4)}));
+  EXPECT_EQ(a.part(1, 0, 1).symbols,
+            (std::vector<Items>{range(2, 3), range(4, 5)}));
 }
 
 TEST(Assignment, WholeBatchModules) {
@@ -293,6 +371,18 @@ TEST(Assignment, Errors) {
   odd.finish();
   fails(odd, stepItems(4, {kindOf("image", {1, 1, 1, 1})}),
         "dim vision.batch does not count 'image'");
+  odd.modules[0].ranks = {0};
+  odd.modules[0].info.dp = 1, odd.modules[0].info.sub = 3;
+  odd.finish();
+  fails(odd, stepItems(4, {kindOf("image", {1, 1, 1, 1})}),
+        "by which the module works in 3 parts: these have no samples");
+
+  TestProgram pieces(4, 4);
+  pieces.add("llm", "sample", 2, 4).info.sub = 2;
+  pieces.modules[0].symbols.push_back({"images", "image", 2});
+  pieces.finish();
+  fails(pieces, stepItems(4, {kindOf("image", {1, 1, 1, 3})}),
+        "dim llm.images is 3 in microbatch 0, replica 1, piece 1");
 }
 
 TEST(Assignment, OneReplicaMayCountAnything) {

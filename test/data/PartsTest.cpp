@@ -32,7 +32,7 @@ constexpr int64_t kGlobal = 7, kTokens = 24;
 /// head over the whole batch.
 struct Layout : TestProgram {
   Layout(int64_t micro, int32_t vision, int32_t llm, int32_t generator,
-         int32_t tp = 1)
+         int32_t tp = 1, int32_t pieces = 1)
       : TestProgram(kGlobal, micro) {
     Module &see = add("vision", "image", vision, 30);
     input(see, "vision.pixel_values", DType::F32, {0, -3, -4, -4});
@@ -61,6 +61,8 @@ struct Layout : TestProgram {
     info.pace = 1;
     modules[0].symbols[0].cost = 20;
     modules[3].symbols[0].cost = 30;
+    for (size_t m = 0; m < 4; ++m) // of the encoder one more
+      modules[m].info.sub = pieces + (pieces > 1 && m == 0);
     rowsOf(next + 1);
     finish();
   }
@@ -139,11 +141,15 @@ protected:
                   view.replica[m] < 0 ? 0
                   : program.modules[m].info.wholeBatch
                       ? 1
-                      : size_t(microbatchCount(program.info)));
+                      : size_t(microbatchCount(program.info) *
+                               program.modules[m].info.sub));
+        int32_t pieces = program.modules[m].info.sub;
         for (size_t k = 0; k < batch.modules[m].size(); ++k) {
-          const Part &part = batch.modules[m][k];
-          const PartItems &items =
-              batch.assignment.part(m, int64_t(k), view.replica[m]);
+          int64_t microbatch = int64_t(k) / pieces;
+          int32_t piece = int32_t(k) % pieces;
+          const Part &part = batch.part(program.info, m, microbatch, piece);
+          const PartItems &items = batch.assignment.part(
+              m, microbatch, view.replica[m] * pieces + piece);
           EXPECT_EQ(part.items, items.symbols);
           for (int64_t item : part.items[0])
             ++seen[m][size_t(item)];
@@ -190,9 +196,9 @@ protected:
 
 TEST_F(PartsTest, ShardsJoinToTheWholeBatch) {
   Layout single(kGlobal, 1, 1, 1), pair(3, 2, 2, 5, 2), many(2, 3, 2, 1),
-      odd(3, 5, 3, 2);
+      odd(3, 5, 3, 2), pieces(4, 2, 2, 1, 2, 2);
   for (int64_t step : {0, 3})
-    for (const Layout *layout : {&pair, &many, &odd})
+    for (const Layout *layout : {&pair, &many, &odd, &pieces})
       for (Reorder mode : {Reorder::None, Reorder::Both}) {
         std::vector<std::unique_ptr<BatchSource>> sources;
         Batch whole;
@@ -209,7 +215,7 @@ TEST_F(PartsTest, ShardsJoinToTheWholeBatch) {
 }
 
 TEST_F(PartsTest, FilesJoinToTheWholeBatchAndEqualShards) {
-  Layout single(kGlobal, 1, 1, 1), layout(3, 3, 2, 2, 2);
+  Layout single(kGlobal, 1, 1, 1), layout(3, 3, 2, 2, 2, 2);
   SafetensorsWriter writer;
   std::vector<std::unique_ptr<BatchSource>> sources;
   Batch whole;
@@ -278,8 +284,8 @@ TEST_F(PartsTest, IndicesNeedSamples) {
   layout.modules[0].info.origin = "llm";
   layout.finish();
   EXPECT_NE(errorOf([&] { shards(layout, 0, Reorder::None); })
-                .find("is about samples, but the module works by \"image\" on "
-                      "2 replicas"),
+                .find("is about samples, but the module works by \"image\" in "
+                      "2 parts"),
             std::string::npos);
 }
 } // namespace

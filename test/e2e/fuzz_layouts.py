@@ -7,7 +7,7 @@
 # end in one clear error, or train like one process and move the bytes that the
 # manifest says (layouts.py). A case depends on the seed and its number only.
 # ===-----------------------------------------------------------------------===
-"""fuzz_layouts.py --dt-opt PATH [--seed N] [--first N] [--count N] [--folder DIR] [--models REGEX] [--compile-only]"""
+"""fuzz_layouts.py --dt-opt PATH [--seed N] [--first N] [--count N] [--folder DIR] [--models REGEX] [--sub P] [--compile-only]"""
 
 import argparse
 import copy
@@ -88,7 +88,7 @@ class Fuzzer(Runner):
         return re.findall(r"[\w.]+", found.group(1)) if found else []
 
 
-def draw_unit(random_, name):
+def draw_unit(random_, sub):
     unit = {}
     for key, choices in (("tp", [1, 1, 1, 2, 2, 3, 4]), ("dp", [1, 1, 1, 2, 2, 3]), ("pp", [1, 1, 2, 2, 3, 4])):
         value = random_.choice(choices)
@@ -104,6 +104,8 @@ def draw_unit(random_, name):
         unit["sequence_parallel"] = True
     if random_.random() < 0.1:
         unit["run_ahead"] = random_.choice([1, 2])
+    if random_.random() < sub:
+        unit["sub"] = random_.choice([2, 2, 3, 4])
     if random_.random() < 0.1:
         unit["rows_max"] = {"sample": random_.choice([1, 2, 3, 100])}
     return unit
@@ -129,8 +131,8 @@ def place(random_, units):
     return end
 
 
-def draw_plan(random_, names):
-    units = {name: draw_unit(random_, name) for name in names}
+def draw_plan(random_, names, sub):
+    units = {name: draw_unit(random_, sub) for name in names}
     plan = {"version": 1, "ranks": place(random_, units), "units": units}
     schedule = random_.choice(SCHEDULES)
     if schedule in ("interleaved", "zb-v") and random_.random() < 0.7:
@@ -164,7 +166,7 @@ def draw_freeze(random_, runner, model):
     return [pattern] if kept else []
 
 
-def draw_case(random_, runner, choices):
+def draw_case(random_, runner, choices, sub):
     model = random_.choice(choices)
     name = pathlib.PurePath(model).name
     samples = FIXED.get(name) or random_.choice([4, 6, 7, 8, 9, 12])
@@ -181,7 +183,7 @@ def draw_case(random_, runner, choices):
     if name in MIXED and random_.random() < 0.7:
         case["draw"]["batch_norm"] = "local"
     case["names"] = runner.names(case)
-    case["plan"] = draw_plan(random_, case["names"])
+    case["plan"] = draw_plan(random_, case["names"], sub)
     if random_.random() < 0.25:
         draw_stages(random_, runner, case)
     return case
@@ -244,6 +246,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--folder", type=pathlib.Path, default=MODELS, help="where the models are (each with recipe.json and golden.safetensors)")
+    parser.add_argument("--sub", type=float, default=0.25, help="how often a unit works in pieces")
     parser.add_argument("--models", default="", help="those whose name matches")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after this time")
@@ -257,7 +260,7 @@ def main():
         if time.time() - begin > arguments.seconds:
             break
         start, tried = time.time(), tried + 1
-        case = draw_case(random.Random(f"{arguments.seed}:{index}"), runner, choices)
+        case = draw_case(random.Random(f"{arguments.seed}:{index}"), runner, choices, arguments.sub)
         try:
             verdict = try_case(runner, copy.deepcopy(case), arguments.compile_only)
             refused += verdict.startswith("refused")

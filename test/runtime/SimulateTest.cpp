@@ -135,6 +135,26 @@ TEST(Simulate, MessagesThatDoNotExistAreNotWaitedFor) {
   EXPECT_NEAR(step.seconds, 3, 1e-9);
 }
 
+/// The second stage begins when the first piece has come.
+TEST(Simulate, PiecesAreTasksOfTheirOwn) {
+  Chain chain(2, 1);
+  for (int s = 0; s < 2; ++s) {
+    chain.modules[s].sub = 2;
+    std::vector<TaskRow> rows;
+    for (TaskRow row : chain.ranks[s])
+      for (int16_t p = 0; p < 2; ++p) {
+        row.piece = p, row.peer = p; // piece to piece
+        rows.push_back(row);
+      }
+    chain.ranks[s] = rows;
+    chain.infos[s] = {{chain.ranks[s].data(), chain.ranks[s].size()}};
+  }
+  // Sends behind each piece, not behind both.
+  std::swap(chain.ranks[0][1], chain.ranks[0][2]);
+  std::vector<RowTimes> times = chain.times(1, 2);
+  EXPECT_NEAR(chain.simulate(times, 0).seconds, 1 + 2 + 4 + 4, 1e-9);
+}
+
 TEST(Simulate, RowsThatWaitForOneAnotherAreAnError) {
   Chain chain(2, 2);
   // The second stage does its backward before its forward's message is asked

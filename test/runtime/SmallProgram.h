@@ -11,7 +11,8 @@
 //   samples
 //
 // The two modules run on one rank, or each on ranks of its own with any number
-// of replicas; the head's two features may be cut over two ranks.
+// of replicas; the head's two features may be cut over two ranks. Both may work
+// on microbatches in pieces.
 //
 //===----------------------------------------------------------------------===//
 
@@ -218,6 +219,7 @@ constexpr OptimizerInfo kOptimizer = {
 struct SmallPlan {
   int32_t towers = 0, heads = 0, tp = 1;
   int32_t zero = 0;
+  int32_t towerSub = 1, headSub = 1;
   int32_t ranks() const { return heads ? towers + heads * tp : 1; }
 };
 
@@ -240,13 +242,15 @@ struct SmallProgram {
       headRanks = {0};
     makeModules(plan, n);
     for (int32_t r = 0; r < plan.ranks(); ++r)
-      rows.push_back(!plan.heads       ? together(n)
+      rows.push_back(!plan.heads       ? together(n, plan)
                      : r < plan.towers ? towerRows(n, plan)
                                        : headRows(n, plan));
     for (auto &list : rows)
       rankTable.push_back({{list.data(), list.size()}});
     info.name = "small";
-    info.planHash = 0x5A + uint64_t(micro) + 16 * uint64_t(plan.ranks());
+    info.planHash = 0x5A + uint64_t(micro) + 16 * uint64_t(plan.ranks()) +
+                    1024 * uint64_t(plan.towerSub) +
+                    8192 * uint64_t(plan.headSub);
     info.parameters = {parameters.data(), parameters.size()};
     info.modules = {modules.data(), modules.size()};
     info.edges = kEdges, info.losses = kLosses;
@@ -264,12 +268,15 @@ private:
     tower.symbols = kTowerSymbols, tower.inputs = kTowerInputs;
     tower.outputs = kTowerOutputs;
     tower.forward = towerForward, tower.backward = towerBackward;
-    tower.arenaBytes = n * kSlot, tower.scratchBytes = 64;
+    tower.arenaBytes =
+        (n + 1) * size_t(std::max(plan.towerSub, plan.headSub)) * kSlot;
+    tower.scratchBytes = 64, tower.sub = plan.towerSub;
     tower.parameterBytes = tower.trainableBytes = kTowerParameters;
     tower.tp = 1, tower.dp = int32_t(towerRanks.size());
     tower.ranks = {towerRanks.data(), towerRanks.size()};
     ModuleInfo head = tower;
     head.name = head.origin = head.unit = "head", head.item = "sample";
+    head.sub = plan.headSub;
     head.symbols = kHeadSymbols, head.inputs = kHeadInputs;
     head.outputs = kHeadOutputs;
     bool cut = plan.tp == 2;
@@ -287,31 +294,59 @@ private:
     }
   }
 
-  static std::vector<TaskRow> together(uint32_t n) {
+  static void run(std::vector<TaskRow> &rows, TaskKind kind, int index,
+                  uint32_t k, int32_t pieces, int32_t slot,
+                  int32_t received = 0) {
+    for (int32_t p = 0; p < pieces; ++p)
+      rows.push_back({kind, uint16_t(index), k, int16_t(slot + p),
+                      int16_t(received + p), 0, false, int16_t(p)});
+  }
+  /// Messages between pieces here, in slots from `slot` on, and parts there.
+  static void move(std::vector<TaskRow> &rows, TaskKind kind, uint32_t k,
+                   int32_t pieces, int32_t parts, int32_t slot, bool gradient) {
+    for (int32_t p = 0; p < pieces; ++p)
+      for (int32_t q = 0; q < parts; ++q)
+        rows.push_back(
+            {kind, 0, k, int16_t(slot + p), 0, q, gradient, int16_t(p)});
+  }
+
+  static std::vector<TaskRow> together(uint32_t n, const SmallPlan &plan) {
     std::vector<TaskRow> rows;
+    int32_t tower = plan.towerSub, head = plan.headSub;
+    bool copies = tower == 1 && head == 1;
     for (uint32_t k = 0; k < n; ++k)
-      rows.push_back({TaskKind::Denominator, 0, k, 0});
-    for (uint32_t k = 0; k < n; ++k)
-      rows.insert(rows.end(), {{TaskKind::Forward, 0, k, 0},
-                               {TaskKind::Copy, 0, k, 0},
-                               {TaskKind::Forward, 1, k, 0},
-                               {TaskKind::Backward, 1, k, 0},
-                               {TaskKind::Copy, 0, k, 0, 0, 0, true},
-                               {TaskKind::Backward, 0, k, 0}});
+      run(rows, TaskKind::Denominator, 0, k, head, 0);
+    for (uint32_t k = 0; k < n; ++k) {
+      if (!copies)
+        move(rows, TaskKind::Receive, k, head, tower, 0, false);
+      run(rows, TaskKind::Forward, 0, k, tower, 0);
+      if (copies)
+        rows.push_back({TaskKind::Copy, 0, k, 0});
+      else
+        move(rows, TaskKind::Send, k, tower, head, 0, false);
+      run(rows, TaskKind::Forward, 1, k, head, 0);
+      run(rows, TaskKind::Backward, 1, k, head, 0);
+      if (copies) {
+        rows.push_back({TaskKind::Copy, 0, k, 0, 0, 0, true});
+      } else { // asked for after it is sent
+        move(rows, TaskKind::Send, k, head, tower, 0, true);
+        move(rows, TaskKind::Receive, k, tower, head, 0, true);
+      }
+      run(rows, TaskKind::Backward, 0, k, tower, 0);
+    }
     return rows;
   }
 
   static std::vector<TaskRow> towerRows(uint32_t n, const SmallPlan &plan) {
     std::vector<TaskRow> rows;
+    int32_t own = plan.towerSub, parts = plan.heads * plan.headSub;
     for (uint32_t k = 0; k < n; ++k) {
-      rows.push_back({TaskKind::Forward, 0, k, int16_t(k)});
-      for (int32_t d = 0; d < plan.heads; ++d)
-        rows.push_back({TaskKind::Send, 0, k, int16_t(k), 0, d});
+      run(rows, TaskKind::Forward, 0, k, own, int32_t(k) * own);
+      move(rows, TaskKind::Send, k, own, parts, int32_t(k) * own, false);
     }
     for (uint32_t k = 0; k < n; ++k) {
-      for (int32_t d = 0; d < plan.heads; ++d)
-        rows.push_back({TaskKind::Receive, 0, k, int16_t(k), 0, d, true});
-      rows.push_back({TaskKind::Backward, 0, k, int16_t(k)});
+      move(rows, TaskKind::Receive, k, own, parts, int32_t(k) * own, true);
+      run(rows, TaskKind::Backward, 0, k, own, int32_t(k) * own);
     }
     rows.push_back({TaskKind::Reduce, 0, 0, 0});
     return rows;
@@ -320,19 +355,20 @@ private:
   /// Receives one microbatch ahead.
   static std::vector<TaskRow> headRows(uint32_t n, const SmallPlan &plan) {
     std::vector<TaskRow> rows;
+    int32_t own = plan.headSub, parts = plan.towers * plan.towerSub;
     for (uint32_t k = 0; k < n; ++k)
-      rows.push_back({TaskKind::Denominator, 0, k, 0});
+      run(rows, TaskKind::Denominator, 0, k, own, 0);
+    auto received = [&](uint32_t k) { return int32_t(k % 2) * own; };
     auto receive = [&](uint32_t k) {
-      for (int32_t d = 0; k < n && d < plan.towers; ++d)
-        rows.push_back({TaskKind::Receive, 0, k, int16_t(k % 2), 0, d});
+      if (k < n)
+        move(rows, TaskKind::Receive, k, own, parts, received(k), false);
     };
     receive(0);
     for (uint32_t k = 0; k < n; ++k) {
       receive(k + 1);
-      rows.push_back({TaskKind::Forward, 1, k, 0, int16_t(k % 2)});
-      rows.push_back({TaskKind::Backward, 1, k, 0, int16_t(k % 2)});
-      for (int32_t d = 0; d < plan.towers; ++d)
-        rows.push_back({TaskKind::Send, 0, k, 0, 0, d, true});
+      run(rows, TaskKind::Forward, 1, k, own, 0, received(k));
+      run(rows, TaskKind::Backward, 1, k, own, 0, received(k));
+      move(rows, TaskKind::Send, k, own, parts, 0, true);
     }
     rows.push_back({TaskKind::Reduce, 1, 0, 0});
     return rows;

@@ -79,6 +79,24 @@ TEST(Train, MicrobatchesAgree) {
   }
 }
 
+/// On one rank, by messages to itself.
+TEST(Train, PiecesOfMicrobatchesAgree) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram whole(6);
+  std::vector<double> wanted = train(whole, folder, steps(8)).losses;
+  for (SmallPlan plan :
+       {SmallPlan{0, 0, 1, 0, 2, 2}, SmallPlan{0, 0, 1, 0, 3, 1},
+        SmallPlan{0, 0, 1, 0, 1, 2}, SmallPlan{0, 0, 1, 0, 7, 4}})
+    for (int64_t micro : {2, 4, 6}) {
+      SmallProgram program(micro, plan);
+      std::vector<double> losses = train(program, folder, steps(8)).losses;
+      for (size_t i = 0; i < wanted.size(); ++i)
+        EXPECT_NEAR(losses[i], wanted[i], 1e-5 * wanted[i])
+            << plan.towerSub << " " << plan.headSub << " micro " << micro;
+    }
+}
+
 TEST(Train, ResumeIsBitIdentical) {
   TemporaryFolder folder;
   writeFolder(folder);
@@ -185,7 +203,10 @@ TEST(Train, DumpsOfTheFirstStep) {
   EXPECT_EQ(line["loss"], line["loss.square"]);
   EXPECT_TRUE(line["ms"].contains("tower"));
   nlohmann::json trace = nlohmann::json::parse(readFile(b + ".json"));
-  EXPECT_EQ(trace["traceEvents"].size(), 1 + 2 * (3 * 7 + 1u));
+  size_t events = 0; // a busy machine makes any of them wait
+  for (const auto &event : trace["traceEvents"])
+    events += event["name"].get<std::string>().rfind("wait for", 0) != 0;
+  EXPECT_EQ(events, 1 + 2 * (3 * 7 + 1u));
 }
 
 TEST(Train, GradientsMatchFiniteDifferences) {

@@ -58,15 +58,15 @@ std::string rangeOf(llvm::ArrayRef<int64_t> ranks) {
 
 void printModules(const ProgramReport &report, llvm::raw_ostream &os) {
   std::vector<std::vector<std::string>> rows = {
-      {"module", "item", "ranks", "tp", "dp", "zero", "trainable", "frozen",
-       "forward FLOPs", "backward FLOPs", "microbatch bytes", "at once",
-       "sent bytes"}};
+      {"module", "item", "ranks", "tp", "dp", "sub", "zero", "trainable",
+       "frozen", "forward FLOPs", "backward FLOPs", "microbatch bytes",
+       "at once", "sent bytes"}};
   for (const ModuleReport &m : report.modules)
     rows.push_back({m.name, m.item, rangeOf(m.ranks), number(m.tp),
-                    number(m.dp), number(m.zero), number(m.trainable),
-                    number(m.frozen), number(m.forwardFlops),
-                    number(m.backwardFlops), number(m.slotBytes),
-                    number(m.slots), number(m.sentBytes)});
+                    number(m.dp), number(m.sub), number(m.zero),
+                    number(m.trainable), number(m.frozen),
+                    number(m.forwardFlops), number(m.backwardFlops),
+                    number(m.slotBytes), number(m.slots), number(m.sentBytes)});
   printTable(rows, os);
 }
 
@@ -287,7 +287,7 @@ void JsonPrinter::printUnit(const Unit &unit) {
     for (auto &[item, max] : rows)
       json.attribute(item, max);
   });
-  json.attribute("sub", 1);
+  json.attribute("sub", first.sub);
   if (first.runAhead)
     json.attribute("run_ahead", first.runAhead);
   json.attribute("save", first.save);

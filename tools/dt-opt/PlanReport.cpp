@@ -37,6 +37,7 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.stage = placement.stage;
   entry.tp = placement.tp;
   entry.dp = placement.dp;
+  entry.sub = placement.sub;
   entry.zero = placement.zero;
   entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
   if (auto ahead = module->getAttrOfType<IntegerAttr>(parallel::kRunAheadAttr))
@@ -50,7 +51,8 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   double sent = 0;
   for (auto edge : program.getOps<dist::EdgeOp>())
     if (edge.getSource() == module.getSymName())
-      sent += getOutputBytes(module, edge.getOutput(), costs);
+      sent += double(placement.sub) *
+              getOutputBytes(module, edge.getOutput(), costs);
   entry.sentBytes = parallel::toTime(sent);
 }
 

@@ -105,7 +105,9 @@ void addCosts(ModuleOp program, ProgramReport &report) {
         entry.frozen += size;
     }
     FlopCounter counter;
-    int64_t runs = entry.wholeBatch ? 1 : report.getMicrobatches();
+    int64_t runs = entry.wholeBatch
+                       ? 1
+                       : report.getMicrobatches() * dist::Placement(module).sub;
     auto flopsOf = [&](StringRef name) -> std::optional<int64_t> {
       auto function = module.lookupSymbol<func::FuncOp>(name);
       return function ? atBounds(module, counter.count(function), runs)
@@ -165,6 +167,12 @@ private:
           {int64_t(report.rows.size()) - 1, slot});
   }
 
+  /// "3", or "3 piece 1".
+  static std::string placeOf(rt::TaskOp task) {
+    return std::to_string(task.getMicrobatch()) +
+           (task.getPiece() ? " piece " + std::to_string(task.getPiece()) : "");
+  }
+
   void addRow(rt::TaskOp task) {
     if (task.getEdge())
       return addMessage(task);
@@ -177,8 +185,7 @@ private:
           denominator = callee.getAttr();
       }
     report.rows.push_back((rt::stringifyTaskKind(task.getKind()) + " " +
-                           *task.getSubject() + " " +
-                           Twine(task.getMicrobatch()))
+                           *task.getSubject() + " " + placeOf(task))
                               .str());
     auto op = program.lookupSymbol<rt::ModuleOp>(module);
     if (!op)
@@ -206,8 +213,7 @@ private:
     bool back = task.getGradient(), copy = task.getKind() == rt::TaskKind::copy;
     report.rows.push_back((rt::stringifyTaskKind(task.getKind()) + " " +
                            edge.getSource() + " to " + edge.getTarget() + " " +
-                           Twine(task.getMicrobatch()) +
-                           (back ? " gradient" : ""))
+                           placeOf(task) + (back ? " gradient" : ""))
                               .str());
     auto outputs = from.getBody().getOps<rt::OutputOp>();
     auto inputs = to.getBody().getOps<rt::InputOp>();

@@ -43,11 +43,11 @@ struct ModuleReport {
 
   // With a plan; sizes and FLOPs are then those of one rank.
   std::string unit;
-  int64_t stage = 0, tp = 1, dp = 1, zero = 0, runAhead = 0;
+  int64_t stage = 0, tp = 1, dp = 1, sub = 1, zero = 0, runAhead = 0;
   std::vector<int64_t> ranks;
   int64_t stateBytes[3] = {0, 0, 0}; ///< parameters, gradients, optimizer
-  /// Inputs, outputs, residuals and edges' gradients of a microbatch, how many
-  /// of these stand at once on the rank that has most.
+  /// Inputs, outputs, residuals and edges' gradients of a microbatch (all its
+  /// pieces), how many of these stand at once on the rank that has most.
   int64_t slotBytes = 0, slots = 1;
   /// What a replica sends to other modules a microbatch, forward.
   int64_t sentBytes = 0;

@@ -247,6 +247,18 @@ dist.seed 1 {dist.ranks = array<i64: 0>}
 
 // -----
 
+// expected-error @+1 {{'dist.sub' is a number of pieces, at least 1 (of a whole batch 1), of dist.module}}
+dist.module @a attributes {dist.sub = 0 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.sub' is a number of pieces, at least 1 (of a whole batch 1), of dist.module}}
+dist.module @a whole_batch attributes {dist.sub = 2 : i64} {
+}
+
+// -----
+
 // expected-error @+1 {{'dist.ranks' needs ranks, each once and none below 0}}
 dist.module @a attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 1, 1>} {
 }

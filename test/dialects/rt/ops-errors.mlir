@@ -216,6 +216,18 @@ rt.module @m tp 2 ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
 
 // -----
 
+// expected-error @+1 {{sub is from 1 to 32767, and 1 of a whole batch}}
+rt.module @m ranks [0] sub 0 arena 0 scratch 0 parameters 0 trainable 0 {
+}
+
+// -----
+
+// expected-error @+1 {{sub is from 1 to 32767, and 1 of a whole batch}}
+rt.module @m whole_batch ranks [0] sub 2 arena 0 scratch 0 parameters 0 trainable 0 {
+}
+
+// -----
+
 // expected-error @+1 {{zero is 0 or 1}}
 rt.module @m ranks [0] zero 2 arena 0 scratch 0 parameters 0 trainable 0 {
 }
@@ -522,5 +534,24 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
   rt.rank 0 {
     // expected-error @+1 {{runs what @m has no rt.stage for}}
     rt.task backward @m microbatch 0 slot 0
+  }
+}
+
+// -----
+
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.module @m ranks [0] sub 2 arena 64 scratch 0 parameters 0 trainable 0 {
+    rt.buffer_decl @b : !rt.buffer<f32, [4]> at 0 stride 0
+    rt.output "b" @b
+  }
+  rt.module @n ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
+    rt.buffer_decl @b : !rt.buffer<f32, [4]> at 0 stride 0
+    rt.input "b" @b from @m {output = 0 : i64}
+  }
+  rt.edge @m 0 to @n 0
+  rt.rank 0 {
+    rt.task send edge 0 microbatch 0 piece 1 slot 1
+    // expected-error @+1 {{is about piece 1 of @n, which has 1}}
+    rt.task receive edge 0 microbatch 0 piece 1 slot 0 peer 1
   }
 }

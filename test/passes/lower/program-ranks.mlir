@@ -191,3 +191,116 @@ sched.problem @step ranks 2 microbatches 2 {
 // CHECK: rt.task forward @tower microbatch 0 slot 0
 // CHECK-NEXT: rt.task receive edge 1 microbatch 0 slot 0 peer 1 gradient
 // CHECK: rt.task send edge 1 microbatch 0 slot 0 peer 1 gradient
+
+// -----
+
+// An encoder of images in two pieces feeds, on another rank, one in one piece,
+// which feeds one in two pieces on the same ranks. A task is a row a piece, a
+// message one for each pair of pieces, in the same order on both ends; pieces
+// have slots of their own. Between colocated modules with other pieces rows are
+// sent from the rank to itself; with equal pieces they are copied.
+
+dist.batch global 2 micro 2
+dist.plan ranks 2 schedule "1f1b" pace @b reorder "none" bucket 1024 depth 2
+dist.edge @a "e" to @b "e"
+dist.edge @b "h" to @c "h"
+dist.edge @c "z" to @d "z"
+dist.loss "loss" in @d numerator "num" weight 1.0
+
+dist.module @a attributes {dist.sub = 2 : i64} {
+  nn.dim @batch of "sample" max 1
+  nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"a.onnx", "w">
+  func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}) {
+    %w = nn.read @w : tensor<64x32xf32>
+    %0 = nn.linear %p, %w : tensor<?x32xf32, #nn.dims<batch>>, tensor<64x32xf32>
+    return %0 : tensor<?x64xf32, #nn.dims<batch>>
+  }
+  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "e", nn.edge = "b.e"}) {
+    %0 = nn.linear_dw %p, %g : tensor<?x32xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
+    nn.accumulate @w, %0 : tensor<64x32xf32>
+    return
+  }
+}
+dist.module @b attributes {dist.ranks = array<i64: 1>} {
+  nn.dim @batch of "sample" max 2
+  func.func @forward.fwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) {
+    %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
+    return %0 : tensor<?x64xf32, #nn.dims<batch>>
+  }
+  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h", nn.edge = "c.h"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "e"}) {
+    %0 = nn.mul %p, %g : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
+    return %0 : tensor<?x64xf32, #nn.dims<batch>>
+  }
+}
+dist.module @c attributes {dist.ranks = array<i64: 1>, dist.sub = 2 : i64} {
+  nn.dim @batch of "sample" max 1
+  func.func @forward.fwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) {
+    %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
+    return %0 : tensor<?x64xf32, #nn.dims<batch>>
+  }
+  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z", nn.edge = "d.z"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h"}) {
+    %0 = nn.mul %p, %g : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
+    return %0 : tensor<?x64xf32, #nn.dims<batch>>
+  }
+}
+dist.module @d attributes {dist.ranks = array<i64: 1>, dist.sub = 2 : i64} {
+  nn.dim @batch of "sample" max 1
+  func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) -> (tensor<f32> {nn.name = "num"}) {
+    %0 = nn.reduce sum %e {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>
+    return %0 : tensor<f32>
+  }
+  func.func @forward.bwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "loss"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z"}) {
+    %1 = nn.mul %e, %seed : tensor<?x64xf32, #nn.dims<batch>>, tensor<f32>
+    return %1 : tensor<?x64xf32, #nn.dims<batch>>
+  }
+}
+sched.problem @step ranks 2 microbatches 1 {
+  sched.unit @units
+  sched.stage @a of @units on [[0]] forward [10] input [10] weight [10]
+  sched.stage @b of @units on [[1]] forward [10] input [10]
+  sched.stage @c of @units on [[1]] forward [10] input [10]
+  sched.stage @d of @units on [[1]] forward [10] input [10]
+  sched.edge @a to @b latency 1
+  sched.edge @b to @c latency 1
+  sched.edge @c to @d latency 1
+}
+
+// CHECK: rt.module @a ranks [0] sub 2 arena 1280
+// CHECK: rt.buffer_decl @x : !rt.buffer<f32, ["batch", 32]> at 0 stride 128
+// CHECK: rt.rank 0 {
+// CHECK-NEXT: rt.task forward @a microbatch 0 slot 0
+// CHECK-NEXT: rt.task forward @a microbatch 0 piece 1 slot 1
+// CHECK-NEXT: rt.task receive edge 0 microbatch 0 slot 0 gradient
+// CHECK-NEXT: rt.task receive edge 0 microbatch 0 piece 1 slot 1 gradient
+// CHECK-NEXT: rt.task send edge 0 microbatch 0 slot 0
+// CHECK-NEXT: rt.task send edge 0 microbatch 0 piece 1 slot 1
+// CHECK-NEXT: rt.task backward @a microbatch 0 slot 0
+// CHECK-NEXT: rt.task backward @a microbatch 0 piece 1 slot 1
+// CHECK-NEXT: rt.task reduce @a microbatch 0 slot 0
+// CHECK: rt.rank 1 {
+// CHECK-NEXT: rt.task receive edge 0 microbatch 0 slot 0
+// CHECK-NEXT: rt.task receive edge 0 microbatch 0 slot 0 peer 1
+// CHECK-NEXT: rt.task receive edge 1 microbatch 0 slot 0
+// CHECK-NEXT: rt.task receive edge 1 microbatch 0 piece 1 slot 1
+// CHECK-NEXT: rt.task forward @b microbatch 0 slot 0
+// CHECK-NEXT: rt.task receive edge 1 microbatch 0 slot 0 gradient
+// CHECK-NEXT: rt.task receive edge 1 microbatch 0 slot 0 peer 1 gradient
+// CHECK-NEXT: rt.task send edge 1 microbatch 0 slot 0
+// CHECK-NEXT: rt.task send edge 1 microbatch 0 slot 0 peer 1
+// CHECK-NEXT: rt.task forward @c microbatch 0 slot 0
+// CHECK-NEXT: rt.task forward @c microbatch 0 piece 1 slot 1 received 1
+// CHECK-NEXT: rt.task copy edge 2 microbatch 0 slot 0
+// CHECK-NEXT: rt.task copy edge 2 microbatch 0 piece 1 slot 1 peer 1
+// CHECK-NEXT: rt.task forward @d microbatch 0 slot 0
+// CHECK-NEXT: rt.task forward @d microbatch 0 piece 1 slot 1 received 1
+// CHECK-NEXT: rt.task backward @d microbatch 0 slot 0
+// CHECK-NEXT: rt.task backward @d microbatch 0 piece 1 slot 1 received 1
+// CHECK-NEXT: rt.task copy edge 2 microbatch 0 slot 0 gradient
+// CHECK-NEXT: rt.task copy edge 2 microbatch 0 piece 1 slot 1 peer 1 gradient
+// CHECK-NEXT: rt.task backward @c microbatch 0 slot 0
+// CHECK-NEXT: rt.task backward @c microbatch 0 piece 1 slot 1 received 1
+// CHECK-NEXT: rt.task send edge 1 microbatch 0 slot 0 gradient
+// CHECK-NEXT: rt.task send edge 1 microbatch 0 piece 1 slot 1 gradient
+// CHECK-NEXT: rt.task backward @b microbatch 0 slot 0
+// CHECK-NEXT: rt.task send edge 0 microbatch 0 slot 0 gradient
+// CHECK-NEXT: rt.task send edge 0 microbatch 0 slot 0 peer 1 gradient

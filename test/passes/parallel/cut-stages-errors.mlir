@@ -88,7 +88,7 @@ dist.module @m of "sample" attributes {dist.stages = [["layer.0"], ["layer.1"]]}
 
 // -----
 
-// expected-error @+1 {{units.m.stages[1]: a tensor of type 'tensor<4x?xf32, #nn.dims<batch>>' would cross, which does not count items on its first axis, and there are 2 replicas}}
+// expected-error @+1 {{units.m.stages[1]: a tensor of type 'tensor<4x?xf32, #nn.dims<batch>>' would cross, which does not count items on its first axis, and a microbatch has 2 parts}}
 dist.module @m of "sample" attributes {dist.dp = 2 : i64, dist.stages = [["layer.0"], ["head"]]} {
   nn.dim @batch of "sample" max 4
   func.func private @layer(%x: tensor<4x?xf32, #nn.dims<batch>>) -> tensor<4x?xf32, #nn.dims<batch>> {

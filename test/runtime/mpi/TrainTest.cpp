@@ -3,8 +3,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Towers and heads with any number of replicas, heads cut over two ranks, ZeRO:
-// all against a few lines of plain arithmetic.
+// Towers and heads with any number of replicas and pieces, heads cut over two
+// ranks, ZeRO: all against a few lines of plain arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,9 +50,12 @@ private:
 std::vector<SmallPlan> plans() {
   std::vector<SmallPlan> fit;
   for (int32_t zero : {0, 1})
-    for (SmallPlan plan : {SmallPlan{2, 1, 2}, SmallPlan{3, 1}, SmallPlan{1, 3},
-                           SmallPlan{2, 2}, SmallPlan{1, 2}, SmallPlan{2, 1},
-                           SmallPlan{1, 1, 2}, SmallPlan{1, 1}})
+    for (SmallPlan plan :
+         {SmallPlan{2, 1, 2}, SmallPlan{3, 1}, SmallPlan{1, 3}, SmallPlan{2, 2},
+          SmallPlan{1, 2}, SmallPlan{2, 1}, SmallPlan{1, 1, 2}, SmallPlan{1, 1},
+          SmallPlan{1, 1, 1, 0, 2, 3}, SmallPlan{2, 1, 1, 0, 3, 2},
+          SmallPlan{1, 1, 2, 0, 1, 2}, SmallPlan{1, 2, 1, 0, 2, 1},
+          SmallPlan{2, 1, 2, 0, 2, 2}})
       if (plan.zero = zero; plan.ranks() == ranks().size())
         fit.push_back(plan);
   return fit;
@@ -128,7 +131,8 @@ Options steps(int64_t n) {
 
 std::string nameOf(const SmallPlan &plan) {
   return std::to_string(plan.towers) + "-" + std::to_string(plan.heads) + "x" +
-         std::to_string(plan.tp) + "-" + std::to_string(plan.zero);
+         std::to_string(plan.tp) + "-" + std::to_string(plan.zero) + "-" +
+         std::to_string(plan.towerSub) + std::to_string(plan.headSub);
 }
 
 TEST(RanksTrain, LossesAreThoseOfOneProcess) {
