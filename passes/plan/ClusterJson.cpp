@@ -86,8 +86,8 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
 }
 
 NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
-  json.keys(
-      {"device", "devices", "count", "inside", "network", "nics", "cores"});
+  json.keys({"device", "devices", "count", "inside", "network", "nics", "cores",
+             "pieces"});
   NodeKind node;
   std::string device = json.at("device").string();
   std::vector<StringRef> names;
@@ -112,6 +112,8 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
     node.nics = small(json.at("nics"));
   if (json.has("cores"))
     node.cores = small(json.at("cores"));
+  if (json.has("pieces"))
+    node.pieces = small(json.at("pieces"));
   return node;
 }
 

@@ -92,8 +92,12 @@ public:
 private:
   Times modelled(int kind, const CostOptions &options,
                  const Moments &part) const;
-  double opTime(const Op &op, const CostOptions &options,
-                const Moments &part) const;
+  double opTime(const Op &op, const CostOptions &options, const Moments &part,
+                int pieces = 1) const;
+  /// What collectives of a TP group add to the products of `ops`, which they
+  /// may hide behind.
+  double exposed(const std::vector<Op> &ops, double collectives,
+                 const CostOptions &options, const Moments &part) const;
   double exchange(const LayerKind &kind, const CostOptions &options,
                   const Moments &part, bool backward) const;
   double sum(const std::vector<Op> &ops, const CostOptions &options,

@@ -138,10 +138,11 @@ std::vector<Plan> uniformPlans(const PolicyInput &input) {
   const Module &backbone = input.model().modules[input.model().pace];
   int layers = int(backbone.layers.size());
   std::vector<Plan> plans;
+  std::vector<int64_t> micros = microSizes(input, {1, 2, 4});
   for (int tp : tensorSizes(input, input.model().pace))
     for (int pp = 1; pp <= std::min(layers, 20); pp += pp < 4 ? 1 : 2)
       for (int vpp : {1, 2, 4})
-        for (int64_t micro : {1, 2, 4})
+        for (int64_t micro : micros)
           for (Save save : {Save::All, Save::Vjp, Save::None})
             for (bool stages : {false, true}) {
               Uniform layout{tp, pp, vpp, 1, micro, save, stages, false};

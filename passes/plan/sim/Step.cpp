@@ -90,7 +90,7 @@ Expected<schedule::Solution> solve(const schedule::Problem &problem,
 bool isStatic(StringRef schedule) {
   return schedule == "1f1b" || schedule == "gpipe" || schedule == "zb-h1" ||
          schedule == "zb-h2" || schedule == "interleaved" ||
-         schedule == "phased";
+         schedule == "phased" || schedule == "distmm-pipe";
 }
 
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
@@ -144,7 +144,10 @@ Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
       .order;
 }
 
-bool wantsOrder(const Plan &plan) {
+bool wantsOrder(const Plan &plan, const Model &model) {
+  // Before a barrier of the whole batch all forwards run, whatever the order.
+  if (!model.contrast.towers.empty())
+    return false;
   bool inter = plan.reorder == Reorder::Inter || plan.reorder == Reorder::Both;
   return inter && plan.assign == Assign::Items && plan.microbatches > 2;
 }
@@ -268,12 +271,13 @@ void predict(const Costs &costs, const Plan &plan,
 }
 
 /// The folded problem, microbatches in the best order that was found.
-Error buildFolded(const Plan &plan, const StepOptions &options, Parts &parts,
-                  StepBuilder &folded, schedule::Problem &problem) {
+Error buildFolded(const Plan &plan, const Model &model,
+                  const StepOptions &options, Parts &parts, StepBuilder &folded,
+                  schedule::Problem &problem) {
   problem = folded.build(parts);
   if (Error error = problem.check())
     return error;
-  if (!wantsOrder(plan))
+  if (!wantsOrder(plan, model))
     return Error::success();
   auto found = findOrder(problem, plan, options.orderEffort);
   if (!found)
@@ -322,7 +326,8 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
   StepBuilder folded(costs, plan, true), full(costs, plan, false);
   schedule::Problem problem;
-  if (Error error = buildFolded(plan, options, parts, folded, problem))
+  if (Error error =
+          buildFolded(plan, costs.model, options, parts, folded, problem))
     return std::move(error);
   bool cores = costs.cluster.nodes.front().cores > 0;
   bool fold = options.fold || (!cores && folded.isUniform(parts));

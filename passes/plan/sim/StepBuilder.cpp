@@ -332,6 +332,8 @@ schedule::Problem StepBuilder::build(const Parts &parts) {
   }
   addTimes(problem, parts);
   addEdges(problem, parts);
+  if (!costs.model.contrast.towers.empty())
+    addContrast(problem, parts);
   return problem;
 }
 
