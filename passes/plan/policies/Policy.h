@@ -177,7 +177,7 @@ private:
   SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
   std::map<std::string, double> seen;
-  std::string reason;
+  Reason reason;
 };
 
 /// Simulates the best of `plans` and returns the fastest with its predictions;

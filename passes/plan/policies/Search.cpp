@@ -57,9 +57,7 @@ double Search::tryOne(StringRef family, const Plan &plan, double limit) {
   options.scheduleEffort = 16000;
   auto result = simulateStep(input.costs, plan, input.batch, options);
   if (!result) {
-    std::string text = toString(result.takeError());
-    if (reason.empty())
-      reason = text;
+    reason.note(result.takeError());
     return INFINITY;
   }
   double step = result->predicted.step;
@@ -161,9 +159,7 @@ Expected<Plan> Search::finish(int most) {
         break;
       auto result = simulateStep(input.costs, entry.plan, input.batch);
       if (!result) {
-        std::string text = toString(result.takeError());
-        if (reason.empty())
-          reason = text;
+        reason.note(result.takeError());
         continue;
       }
       any = true;
@@ -177,9 +173,10 @@ Expected<Plan> Search::finish(int most) {
     fitting += any;
   }
   if (!best)
-    return createStringError(
-        inconvertibleErrorCode(),
-        reason.empty() ? "no layout of the units fits the devices" : reason);
+    return createStringError(inconvertibleErrorCode(),
+                             reason.get().empty()
+                                 ? "no layout of the units fits the devices"
+                                 : reason.get());
   return *best;
 }
 

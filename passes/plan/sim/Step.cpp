@@ -19,6 +19,25 @@ using namespace llvm;
 
 namespace dt::plan {
 
+char DoesNotFit::ID = 0;
+
+void DoesNotFit::log(raw_ostream &os) const { os << text; }
+
+void Reason::note(Error error) {
+  handleAllErrors(
+      std::move(error),
+      [&](const DoesNotFit &fit) {
+        if (fit.missing >= missing)
+          return;
+        missing = fit.missing;
+        text = fit.text;
+      },
+      [&](const ErrorInfoBase &other) {
+        if (text.empty())
+          text = other.message();
+      });
+}
+
 Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
     : cluster(cluster), model(model), profile(profile),
       modules(model.modules.size()) {
@@ -163,22 +182,40 @@ double memoryOf(const Costs &costs, const UnitPlan &unit) {
   return has;
 }
 
+/// The module and all others that have some of its devices.
+std::string namesOf(const Model &model, const Plan &plan, size_t host) {
+  std::vector<std::string> names = {"'" + model.modules[host].name + "'"};
+  const UnitPlan &own = plan.units[host];
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const UnitPlan &unit = plan.units[u].inside
+                               ? plan.units[plan.units[u].inside->unit]
+                               : plan.units[u];
+    if (u != host && unit.firstRank < own.firstRank + own.getRanks() &&
+        own.firstRank < unit.firstRank + unit.getRanks())
+      names.push_back("'" + model.modules[u].name + "'");
+  }
+  std::string text = names.size() > 1 ? "modules " : "module ";
+  for (size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + names[i];
+  return text + (names.size() > 1 ? " on the same devices do" : " does");
+}
+
 Error checkMemory(const Costs &costs, const Plan &plan,
                   const StepResult &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     double has = memoryOf(costs, plan.units[u]);
     double needs = result.memory[u].total();
-    if (needs > has)
-      return createStringError(
-          inconvertibleErrorCode(),
-          formatv("module '{0}' does not fit: {1:f0} bytes a device, {2:f0} "
-                  "more than there are (weights and optimizer {3:f0}, "
-                  "activations {4:f0}, workspace {5:f0}, message buffers "
-                  "{6:f0}, checkpoint {7:f0})",
-                  costs.model.modules[u].name, needs, needs - has,
-                  result.memory[u].state, result.memory[u].activations,
-                  result.memory[u].workspace, result.memory[u].buffers,
-                  result.memory[u].snapshot));
+    if (plan.units[u].inside || needs <= has)
+      continue;
+    std::string text = formatv(
+        "{0} not fit: {1:f0} bytes a device, {2:f0} more than there are "
+        "(weights and optimizer {3:f0}, activations {4:f0}, workspace {5:f0}, "
+        "message buffers {6:f0}, checkpoint {7:f0})",
+        namesOf(costs.model, plan, u), needs, needs - has,
+        result.memory[u].state, result.memory[u].activations,
+        result.memory[u].workspace, result.memory[u].buffers,
+        result.memory[u].snapshot);
+    return make_error<DoesNotFit>(needs - has, std::move(text));
   }
   return Error::success();
 }

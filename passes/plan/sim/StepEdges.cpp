@@ -13,7 +13,11 @@ namespace dt::plan {
 
 namespace {
 
-Time toTime(double seconds) { return Time(std::llround(seconds * 1e9)); }
+/// Nanoseconds; what is beyond all that schedules take (hours) is an error of
+/// theirs.
+Time toTime(double seconds) {
+  return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
+}
 
 } // namespace
 
