@@ -62,6 +62,10 @@ struct NodeKind {
   Link reduce;  ///< the same of sums of all ranks, which compute too
   Link network; ///< of one NIC
   int nics = 1; ///< shared by the devices of a node
+  /// Pieces into which products of a TP group and the collectives beside them
+  /// are cut, so that one piece travels by the devices' copy engines while the
+  /// next is computed (DistTrain's StepCCL); 1: products wait for collectives.
+  int pieces = 1;
   /// Cores that all ranks of a node share; 0: every device computes alone.
   int cores = 0;
 };

@@ -87,7 +87,7 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
 
 NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
   json.keys({"device", "devices", "count", "inside", "reduce", "network",
-             "nics", "cores"});
+             "nics", "cores", "pieces"});
   NodeKind node;
   std::string device = json.at("device").string();
   std::vector<StringRef> names;
@@ -113,6 +113,8 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
     node.nics = small(json.at("nics"));
   if (json.has("cores"))
     node.cores = small(json.at("cores"));
+  if (json.has("pieces"))
+    node.pieces = small(json.at("pieces"));
   return node;
 }
 

@@ -31,7 +31,7 @@ ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
 }
 
 double ModuleCost::opTime(const Op &op, const CostOptions &options,
-                          const Moments &part) const {
+                          const Moments &part, int pieces) const {
   double tp = options.tp;
   bool all = op.split == Op::Heads ||
              (op.split == Op::Sequence && options.sequenceParallel);
@@ -45,7 +45,8 @@ double ModuleCost::opTime(const Op &op, const CostOptions &options,
     double k = op.split == Op::Depth ? op.k / tp : op.k;
     if (m <= 0 || n <= 0 || k <= 0)
       return 0;
-    compute = 2 * m * n * k * op.count / (peakFlops * device.gemm.at(m, n, k));
+    compute = 2 * m * n * k * op.count /
+              (peakFlops * device.gemm.at(m / pieces, n, k));
     bytes /= op.split == Op::Columns || op.split == Op::Depth ? tp : 1;
   } else if (op.kind != Op::Stream) {
     if (op.split == Op::Columns || op.split == Op::Depth)
@@ -55,7 +56,28 @@ double ModuleCost::opTime(const Op &op, const CostOptions &options,
     compute = op.flops.at(part) * share / (peakFlops * rate);
   }
   double memory = bytes / (device.bandwidth * device.stream);
-  return std::max(compute, memory) + device.launch * op.count;
+  return std::max(compute, memory) + device.launch * op.count * pieces;
+}
+
+double ModuleCost::exposed(const std::vector<Op> &ops, double collectives,
+                           const CostOptions &options,
+                           const Moments &part) const {
+  int pieces = cluster.nodes[node].pieces;
+  if (pieces < 2 || collectives <= 0)
+    return collectives;
+  // One piece has nothing to hide behind; smaller products are slower.
+  double products = 0, slower = 0;
+  for (const Op &op : ops)
+    if (op.kind == Op::Gemm &&
+        (op.split == Op::Columns || op.split == Op::Depth)) {
+      double whole = opTime(op, options, part);
+      products += whole;
+      slower += opTime(op, options, part, pieces) - whole;
+    }
+  double rest = 1 - 1.0 / pieces;
+  return std::min(collectives,
+                  collectives / pieces + slower +
+                      std::max(0.0, rest * (collectives - products)));
 }
 
 double ModuleCost::sum(const std::vector<Op> &ops, const CostOptions &options,
@@ -262,13 +284,15 @@ void ModuleCost::addMessages(int index, const CostOptions &options,
                                           kind.reduced.at(part) / options.cp)
                       : 0;
   double there =
-      kind.forwardReduces * reduce + exchange(kind, options, part, false);
+      exposed(kind.forward, kind.forwardReduces * reduce, options, part) +
+      exchange(kind, options, part, false);
   times.forward += there;
   times.reduce += there;
   if (!description.hasBackward())
     return;
   double back =
-      kind.backwardReduces * reduce + exchange(kind, options, part, true);
+      exposed(kind.input, kind.backwardReduces * reduce, options, part) +
+      exchange(kind, options, part, true);
   if (options.save == Save::None)
     times.again += there;
   times.input += back + (options.save == Save::None ? there : 0);

@@ -97,8 +97,12 @@ private:
                  const Moments &part) const;
   Times measuredTimes(int kind, const CostOptions &options, const Moments &part,
                       const Times &modelled) const;
-  double opTime(const Op &op, const CostOptions &options,
-                const Moments &part) const;
+  double opTime(const Op &op, const CostOptions &options, const Moments &part,
+                int pieces = 1) const;
+  /// What collectives of a TP group add to the products of `ops`, which they
+  /// may hide behind.
+  double exposed(const std::vector<Op> &ops, double collectives,
+                 const CostOptions &options, const Moments &part) const;
   double exchange(const LayerKind &kind, const CostOptions &options,
                   const Moments &part, bool backward) const;
   void addMessages(int kind, const CostOptions &options, const Moments &part,

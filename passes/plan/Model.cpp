@@ -97,6 +97,12 @@ Error Model::check() const {
     if (Error error = checkModule(module))
       return error;
   }
+  for (int tower : contrast.towers)
+    if (tower < 0 || tower >= count)
+      return wrong("the contrastive loss names a module that does not exist");
+  if (!(contrast.width >= 0 && contrast.width <= 1e9))
+    return wrong("the contrastive loss has a width that is no number of 0 to "
+                 "1e9");
   std::vector<int> waiting(count, 0);
   for (const ModelEdge &edge : edges) {
     if (edge.from < 0 || edge.from >= count || edge.to < 0 || edge.to >= count)

@@ -146,6 +146,13 @@ struct ModelEdge {
   Linear bytes;
 };
 
+/// A contrastive loss: the embeddings of all samples of the batch meet before
+/// any has a gradient.
+struct Contrast {
+  std::vector<int> towers; ///< modules; empty: there is no such loss
+  double width = 0;        ///< numbers in an embedding, one of each item
+};
+
 struct Model {
   std::string name;
   std::vector<Module> modules;
@@ -159,6 +166,7 @@ struct Model {
       return "sample";
     return items[size_t(kind) - 1];
   }
+  Contrast contrast;
 
   /// One thing that is wrong: no modules, references, figures that are not
   /// finite, a cycle.

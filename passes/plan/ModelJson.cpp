@@ -291,7 +291,8 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
                              file + ": not valid JSON");
   Model model;
   JsonReader root(&json, "", &error);
-  root.keys({"version", "name", "pace", "items", "modules", "edges"});
+  root.keys({"version", "name", "pace", "items", "modules", "edges",
+             "contrast"});
   if (root.at("version").integer(1) != 1)
     root.at("version").fail("expected 1");
   if (root.has("name"))
@@ -320,6 +321,13 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
                              findModule(edge.at("to"), model),
                              readLinear(edge, "bytes")});
     }
+  if (error.empty() && root.has("contrast")) {
+    const JsonReader contrast = root.at("contrast");
+    contrast.keys({"towers", "width"});
+    for (const JsonReader &tower : contrast.at("towers").list())
+      model.contrast.towers.push_back(findModule(tower, model));
+    model.contrast.width = contrast.at("width").number(1, 1e9);
+  }
   if (!error.empty())
     return createStringError(inconvertibleErrorCode(), file + ": " + error);
   if (Error wrong = model.check())
@@ -350,6 +358,12 @@ std::string printModel(const Model &model) {
     json["edges"].push_back({{"from", model.modules[edge.from].name},
                              {"to", model.modules[edge.to].name},
                              {"bytes", print(edge.bytes)}});
+  if (!model.contrast.towers.empty()) {
+    OrderedJson towers = OrderedJson::array();
+    for (int tower : model.contrast.towers)
+      towers.push_back(model.modules[tower].name);
+    json["contrast"] = {{"towers", towers}, {"width", model.contrast.width}};
+  }
   return json.dump(1);
 }
 

@@ -47,10 +47,10 @@ void print(const char *policy, const Row &row, double baseline) {
   std::fflush(stdout);
 }
 
-/// Every policy; returns DistTrain's plan.
-Row comparePolicies(const PolicyInput &input) {
+/// Every policy; returns DistTrain's plan and joint's.
+std::pair<Row, Row> comparePolicies(const PolicyInput &input) {
   double baseline = 0;
-  Row published;
+  Row published, joint;
   for (const Policy &policy : getPolicies()) {
     Row row = planOf(policy.name, input);
     if (std::string(policy.name) == "megatron" && row.error.empty())
@@ -58,8 +58,10 @@ Row comparePolicies(const PolicyInput &input) {
     print(policy.name, row, baseline);
     if (std::string(policy.name) == "disttrain")
       published = row;
+    if (std::string(policy.name) == "joint")
+      joint = row;
   }
-  return published;
+  return {published, joint};
 }
 
 double stepOf(const PolicyInput &input, Plan plan, Reorder reorder) {
@@ -74,15 +76,16 @@ double stepOf(const PolicyInput &input, Plan plan, Reorder reorder) {
   return step->predicted.step;
 }
 
-void compareReordering(const PolicyInput &input, const Row &row) {
+void compareReordering(const char *policy, const PolicyInput &input,
+                       const Row &row) {
   if (!row.error.empty())
     return;
   double none = stepOf(input, row.plan, Reorder::None),
          intra = stepOf(input, row.plan, Reorder::Intra),
          both = stepOf(input, row.plan, Reorder::Both);
-  std::printf("  reordering of disttrain's plan: none %.3f s, intra %.2fx, "
-              "both %.2fx; published: up to 1.11x\n",
-              none, none / intra, none / both);
+  std::printf("  reordering of %s's plan: none %.3f s, intra %.2fx, both "
+              "%.2fx; published: up to 1.11x\n",
+              policy, none, none / intra, none / both);
 }
 
 void compareFrozen(const Cluster &cluster, const Model &whole,
@@ -149,8 +152,9 @@ void disttrain(const Cluster &all, bool quick) {
     std::printf("\n%s, %lld A800s, batch %lld, packed; published: %s\n",
                 model.name.c_str(), (long long)s.devices, (long long)s.samples,
                 s.published);
-    Row published = comparePolicies(input);
-    compareReordering(input, published);
+    auto [published, joint] = comparePolicies(input);
+    compareReordering("disttrain", input, published);
+    compareReordering("joint", input, joint);
     if (s.devices == 96)
       compareFrozen(cluster, model, batch);
   }
@@ -169,6 +173,7 @@ Model makeTowers(const char *name, TransformerShape image,
   // Text towers have no logits over the vocabulary.
   model.modules[1].layers.pop_back();
   model.pace = 1;
+  model.contrast = {{0, 1}, 1024};
   return model;
 }
 

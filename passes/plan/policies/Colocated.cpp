@@ -20,9 +20,10 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
   const Model &model = input.model();
   int layers = int(model.modules[model.pace].layers.size());
   std::vector<Plan> plans;
+  std::vector<int64_t> micros = microSizes(input, {1, 2, 4});
   for (int tp : tensorSizes(input, model.pace))
     for (int pp = 1; pp <= std::min(layers, 16); ++pp)
-      for (int64_t micro : {1, 2, 4})
+      for (int64_t micro : micros)
         for (Save save : {Save::All, Save::Vjp, Save::None})
           for (int otherTP : {1, 2, 4, 8}) {
             int64_t dp = std::min(input.gpus() / (int64_t(tp) * pp),

@@ -116,6 +116,23 @@ public:
       capacity[kindOf(int(i))] += cluster.getNumDevices(int(i));
   }
 
+  /// Whether weights and half of what 1F1B keeps fit: no schedule needs less.
+  bool mayFit(const Backbone &layout, int64_t micro) const {
+    int pace = input.model().pace, node = nodes[pace];
+    const Module &module = input.model().modules[pace];
+    CostOptions options;
+    options.tp = layout.tp;
+    options.save = layout.save;
+    double kept = input.prices(pace, options, 1, node).kept.back();
+    double weights = module.weightBytes;
+    weights += module.trainable ? module.gradientBytes : 0;
+    // All stages hold a microbatch each once the pipeline is full.
+    double share = layout.pp > 1 ? 0.5 : 1;
+    return module.getParameters() * weights / (layout.tp * layout.pp) +
+               share * kept * double(micro) <=
+           input.costs.cluster.getMemory(node);
+  }
+
   int64_t getMostReplicas(const Backbone &layout) const {
     return capacity[kindOf(nodes[input.model().pace])] /
            (int64_t(layout.tp) * layout.pp);
@@ -203,16 +220,18 @@ private:
 void addPlans(const PolicyInput &input, const Disjoint &disjoint,
               std::vector<Plan> &plans) {
   int layers = int(input.model().modules[input.model().pace].layers.size());
+  std::vector<int64_t> micros = microSizes(input, {1, 2, 3, 4, 6, 8, 12});
   for (int tp : tensorSizes(input, input.model().pace))
     for (int pp = 1; pp <= std::min(layers, 40); pp += pp < 16   ? 1
                                                        : pp < 24 ? 2
                                                                  : 4)
       for (Save save : {Save::All, Save::Vjp, Save::None})
         for (double slack : {0.8, 1.0})
-          for (int64_t micro : {1, 2, 3, 4, 6, 8, 12}) {
+          for (int64_t micro : micros) {
             Backbone layout{tp, pp, 1, save, slack};
             int64_t most = disjoint.getMostReplicas(layout);
-            if (most < 1 || micro > input.samples())
+            if (most < 1 || micro > input.samples() ||
+                !disjoint.mayFit(layout, micro))
               break;
             most = std::min(most, (input.samples() + micro - 1) / micro);
             auto plan = disjoint.make(layout, micro, most);

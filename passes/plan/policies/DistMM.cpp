@@ -89,10 +89,12 @@ Expected<Plan> planDistMM(const PolicyInput &input) {
       ++dp[slowest];
       used += size;
     }
-    for (int64_t micro : {1, 2, 4, 8}) {
+    for (int64_t micro : microSizes(input, {1, 2, 4, 8})) {
       Plan plan;
       plan.policy = "distmm";
       plan.micro = micro;
+      if (!model.contrast.towers.empty())
+        plan.schedule = "distmm-pipe";
       plan.assign = Assign::Samples;
       plan.reorder = Reorder::Intra;
       int64_t pieces = dp[model.pace] * micro;

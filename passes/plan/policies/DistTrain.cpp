@@ -83,7 +83,7 @@ Plan toPlan(const PolicyInput &input, const FormulaPlan &formula,
 /// Plans by objective, over all saved sets and, since the formulation's memory
 /// knows no uneven stages or buffers, a few shares of the memory.
 std::vector<Plan> candidates(const PolicyInput &input, bool equal,
-                             std::string &reason) {
+                             Reason &reason) {
   const Model &model = input.model();
   size_t count = model.modules.size();
   double memory = input.costs.cluster.getMemory(0);
@@ -116,10 +116,7 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
       problem.memory = memory * share;
       auto formula = solveFormula(problem);
       if (!formula) {
-        if (reason.empty())
-          reason = toString(formula.takeError());
-        else
-          consumeError(formula.takeError());
+        reason.note(formula.takeError());
         break;
       }
       if (formula->objective > before)
@@ -141,7 +138,7 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
 
 Expected<Plan> findDistTrain(const PolicyInput &input) {
   std::optional<Plan> best;
-  std::string reason;
+  Reason reason;
   StepOptions folded;
   folded.fold = true;
   folded.links = false;
@@ -156,9 +153,7 @@ Expected<Plan> findDistTrain(const PolicyInput &input) {
       ++tried;
       auto result = simulateStep(input.costs, plan, input.batch, folded);
       if (!result) {
-        std::string text = toString(result.takeError());
-        if (reason.empty())
-          reason = text;
+        reason.note(result.takeError());
         continue;
       }
       double objective = plan.predicted.objective;
@@ -171,7 +166,7 @@ Expected<Plan> findDistTrain(const PolicyInput &input) {
     }
   }
   if (!best)
-    return createStringError(inconvertibleErrorCode(), reason);
+    return createStringError(inconvertibleErrorCode(), reason.get());
   return *best;
 }
 

@@ -109,10 +109,11 @@ double PriceCache::getUnevenness(const Costs &costs,
   std::vector<int64_t> &sorted = loads[balanced ? parts : -parts];
   if (sorted.empty()) {
     const ItemCost &cost = costs.items[costs.model.pace];
-    std::vector<int64_t> samples;
-    for (const Sample &sample : batch)
-      samples.push_back(int64_t(cost.at(
-          momentsOf(sample, costs.model.modules[costs.model.pace].item))));
+    std::vector<int64_t> &samples = loads[0]; // one by one
+    if (samples.empty())
+      for (const Sample &sample : batch)
+        samples.push_back(int64_t(cost.at(
+            momentsOf(sample, costs.model.modules[costs.model.pace].item))));
     if (balanced) {
       reorder::PartitionOptions options;
       options.groups = int32_t(parts);
@@ -148,14 +149,11 @@ double PriceCache::getUnevenness(const Costs &costs,
                         : 1;
     return found->second;
   }
-  for (int64_t k = 0; k < n; ++k) {
-    int64_t most = 0;
-    for (int64_t r = 0; r < dp; ++r) {
-      most = std::max(most, sorted[k * dp + r]);
-      all += double(sorted[k * dp + r]);
-    }
-    slowest += double(most);
-  }
+  // Largest first: the first of a microbatch is its slowest.
+  for (int64_t k = 0; k < n; ++k)
+    slowest += double(sorted[k * dp]);
+  for (int64_t load : loads[0])
+    all += double(load);
   found->second = all > 0 ? slowest * double(dp) / all : 1;
   return found->second;
 }
@@ -324,6 +322,7 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   const UnitPlan &pace = plan.units[input.model().pace];
   // What comes before an interleaved unit runs two of its rounds ahead.
   int64_t inFlight = depth + (pace.vpp > 1 ? pace.pp : 0);
+  bool barrier = !input.model().contrast.towers.empty();
   for (size_t u = 0; u < count; ++u) {
     if (int(u) == input.model().pace && pace.vpp > 1)
       inFlight -= pace.pp;
@@ -343,7 +342,8 @@ double estimate(const PolicyInput &input, const Plan &plan) {
     reduce = std::max(reduce, reductionTime(input, plan, int(u)));
     memory[host] += estimateMemory(
         input, plan, plan.units[u],
-        shared && int(u) != input.model().pace ? plan.microbatches : inFlight);
+        barrier || (shared && int(u) != input.model().pace) ? plan.microbatches
+                                                            : inFlight);
     if (!plan.units[u].inside)
       inFlight = std::max<int64_t>(1, inFlight - plan.units[u].pp);
   }

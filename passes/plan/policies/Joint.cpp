@@ -104,8 +104,40 @@ private:
           --node;
       if (!placeUnits(input, plan, several ? nodes : std::vector<int>()))
         return;
+      if (!several)
+        addFilled(plan);
     }
     result.push_back(std::move(plan));
+  }
+
+  /// The same with idle devices given to whoever beside the backbone has most
+  /// to do on each of its own.
+  void addFilled(Plan plan) {
+    bool any = false;
+    while (true) {
+      int to = -1;
+      double most = 0;
+      for (size_t u = 0; u < plan.units.size(); ++u) {
+        const UnitPlan &unit = plan.units[u];
+        int64_t size = int64_t(unit.tp) * unit.pp;
+        if (int(u) == input.model().pace || unit.inside ||
+            plan.ranks + size > input.gpus())
+          continue;
+        double work = input.costs.work(
+            int(u), input.cache->getTotal(input.costs, input.batch, int(u)), 1);
+        if (work / double(unit.getRanks()) > most) {
+          most = work / double(unit.getRanks());
+          to = int(u);
+        }
+      }
+      if (to < 0)
+        break;
+      plan.units[to].dp += 1;
+      plan.ranks += int64_t(plan.units[to].tp) * plan.units[to].pp;
+      any = true;
+    }
+    if (any && placeUnits(input, plan))
+      result.push_back(std::move(plan));
   }
 
   void varySchedule(const Plan &plan) {
@@ -269,7 +301,7 @@ Expected<Plan> planJoint(const PolicyInput &input) {
   for (auto &[family, plans] : families)
     search.tryBest(family, std::move(plans), budget / 16);
   for (const char *family : {"zero bubble", "there and back"})
-    search.branch("disjoint 1f1b", family, 8, [&](const Plan &plan) {
+    search.branch("disjoint 1f1b", family, 3, [&](const Plan &plan) {
       return splitBackwards(input, plan, family);
     });
   for (const char *schedule : {"phased", "nested"})

@@ -86,6 +86,19 @@ std::vector<int> tensorSizes(const PolicyInput &input, int module) {
   return result;
 }
 
+std::vector<int64_t> microSizes(const PolicyInput &input,
+                                ArrayRef<int64_t> few) {
+  std::vector<int64_t> result = few.vec();
+  double tokens =
+      meanPart(input, input.model().pace, input.samples(), 1).tokens;
+  int64_t next = 1;
+  while (next <= result.back())
+    next *= 2;
+  for (; double(next) * tokens <= 16384 && next <= input.samples(); next *= 2)
+    result.push_back(next);
+  return result;
+}
+
 Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
                  int64_t dp) {
   Moments sum = momentsOf(input.batch, input.model().modules[module].item);

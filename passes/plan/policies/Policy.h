@@ -115,6 +115,10 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
 
 /// TP degrees that the module's widths and a node allow.
 std::vector<int> tensorSizes(const PolicyInput &input, int module);
+/// Samples a microbatch of a replica: those of `few`, and powers of two beyond
+/// as long as kernels may gain by it: up to 16384 tokens.
+std::vector<int64_t> microSizes(const PolicyInput &input,
+                                llvm::ArrayRef<int64_t> few);
 /// Divisors, ascending.
 std::vector<int64_t> divisors(int64_t n);
 
@@ -173,7 +177,7 @@ private:
   SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
   std::map<std::string, double> seen;
-  std::string reason;
+  Reason reason;
 };
 
 /// Simulates the best of `plans` and returns the fastest with its predictions;

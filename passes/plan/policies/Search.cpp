@@ -39,25 +39,25 @@ std::string keyOf(const Plan &plan) {
 } // namespace
 
 double Search::tryOne(StringRef family, const Plan &plan, double limit) {
+  // Interleaving asks for more memory than what it is tried beside.
   if (left <= 0 || lowerBound(input, plan) >= limit ||
+      (plan.schedule == "interleaved" && std::isinf(estimate(input, plan))) ||
       !seen.try_emplace(keyOf(plan), 0).second)
     return INFINITY;
   --left;
   StepOptions options;
   options.fold = true;
   options.links = false;
-  options.orderEffort = 60000;
+  options.orderEffort = 20000;
   options.parts.effort = 8000;
   options.parts.itemEffort = 0;
   options.parts.mean = plan.assign == Assign::Items;
   options.parts.sums = &sums;
   options.timeOnly = true;
-  options.scheduleEffort = 24000;
+  options.scheduleEffort = 16000;
   auto result = simulateStep(input.costs, plan, input.batch, options);
   if (!result) {
-    std::string text = toString(result.takeError());
-    if (reason.empty())
-      reason = text;
+    reason.note(result.takeError());
     return INFINITY;
   }
   double step = result->predicted.step;
@@ -155,13 +155,11 @@ Expected<Plan> Search::finish(int most) {
     for (Entry &entry : found[family]) {
       // What a folded simulation says is a little off.
       if (any || tried++ == 4 || fitting >= most ||
-          (best && entry.step > 1.1 * best->predicted.step))
+          (best && entry.step > 1.03 * best->predicted.step))
         break;
       auto result = simulateStep(input.costs, entry.plan, input.batch);
       if (!result) {
-        std::string text = toString(result.takeError());
-        if (reason.empty())
-          reason = text;
+        reason.note(result.takeError());
         continue;
       }
       any = true;
@@ -175,9 +173,10 @@ Expected<Plan> Search::finish(int most) {
     fitting += any;
   }
   if (!best)
-    return createStringError(
-        inconvertibleErrorCode(),
-        reason.empty() ? "no layout of the units fits the devices" : reason);
+    return createStringError(inconvertibleErrorCode(),
+                             reason.get().empty()
+                                 ? "no layout of the units fits the devices"
+                                 : reason.get());
   return *best;
 }
 

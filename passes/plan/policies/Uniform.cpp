@@ -109,27 +109,30 @@ Expected<Plan> asUsersDo(const PolicyInput &input, bool stages,
                          const char *name) {
   const Module &backbone = input.model().modules[input.model().pace];
   std::vector<int> sizes = tensorSizes(input, input.model().pace);
-  std::string reason = "not even one replica fits the devices";
+  Reason reason;
   for (int pp = 1; pp <= int(backbone.layers.size()); ++pp)
     for (Save save : {Save::All, Save::Vjp, Save::None}) {
       Uniform layout{sizes.back(), pp, 1, 1, 1, save, stages, true};
       int64_t most = input.gpus() / perReplica(input, layout);
       if (most < 1)
-        return createStringError(inconvertibleErrorCode(), reason);
+        break;
       for (int64_t dp : divisors(input.samples()))
         if (dp <= most)
           layout.dp = dp;
       Plan plan = makeUniform(input, layout);
       auto result = simulateStep(input.costs, plan, input.batch);
       if (!result) {
-        reason = toString(result.takeError());
+        reason.note(result.takeError());
         continue;
       }
       plan.predicted = result->predicted;
       plan.policy = name;
       return plan;
     }
-  return createStringError(inconvertibleErrorCode(), reason);
+  return createStringError(inconvertibleErrorCode(),
+                           reason.get().empty()
+                               ? "not even one replica fits the devices"
+                               : reason.get());
 }
 
 } // namespace
@@ -138,10 +141,11 @@ std::vector<Plan> uniformPlans(const PolicyInput &input) {
   const Module &backbone = input.model().modules[input.model().pace];
   int layers = int(backbone.layers.size());
   std::vector<Plan> plans;
+  std::vector<int64_t> micros = microSizes(input, {1, 2, 4});
   for (int tp : tensorSizes(input, input.model().pace))
     for (int pp = 1; pp <= std::min(layers, 20); pp += pp < 4 ? 1 : 2)
       for (int vpp : {1, 2, 4})
-        for (int64_t micro : {1, 2, 4})
+        for (int64_t micro : micros)
           for (Save save : {Save::All, Save::Vjp, Save::None})
             for (bool stages : {false, true}) {
               Uniform layout{tp, pp, vpp, 1, micro, save, stages, false};

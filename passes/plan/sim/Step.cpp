@@ -19,6 +19,25 @@ using namespace llvm;
 
 namespace dt::plan {
 
+char DoesNotFit::ID = 0;
+
+void DoesNotFit::log(raw_ostream &os) const { os << text; }
+
+void Reason::note(Error error) {
+  handleAllErrors(
+      std::move(error),
+      [&](const DoesNotFit &fit) {
+        if (fit.missing >= missing)
+          return;
+        missing = fit.missing;
+        text = fit.text;
+      },
+      [&](const ErrorInfoBase &other) {
+        if (text.empty())
+          text = other.message();
+      });
+}
+
 Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
     : cluster(cluster), model(model), profile(profile),
       modules(model.modules.size()) {
@@ -90,7 +109,7 @@ Expected<schedule::Solution> solve(const schedule::Problem &problem,
 bool isStatic(StringRef schedule) {
   return schedule == "1f1b" || schedule == "gpipe" || schedule == "zb-h1" ||
          schedule == "zb-h2" || schedule == "interleaved" ||
-         schedule == "phased";
+         schedule == "phased" || schedule == "distmm-pipe";
 }
 
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
@@ -144,7 +163,10 @@ Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
       .order;
 }
 
-bool wantsOrder(const Plan &plan) {
+bool wantsOrder(const Plan &plan, const Model &model) {
+  // Before a barrier of the whole batch all forwards run, whatever the order.
+  if (!model.contrast.towers.empty())
+    return false;
   bool inter = plan.reorder == Reorder::Inter || plan.reorder == Reorder::Both;
   return inter && plan.assign == Assign::Items && plan.microbatches > 2;
 }
@@ -160,22 +182,40 @@ double memoryOf(const Costs &costs, const UnitPlan &unit) {
   return has;
 }
 
+/// The module and all others that have some of its devices.
+std::string namesOf(const Model &model, const Plan &plan, size_t host) {
+  std::vector<std::string> names = {"'" + model.modules[host].name + "'"};
+  const UnitPlan &own = plan.units[host];
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const UnitPlan &unit = plan.units[u].inside
+                               ? plan.units[plan.units[u].inside->unit]
+                               : plan.units[u];
+    if (u != host && unit.firstRank < own.firstRank + own.getRanks() &&
+        own.firstRank < unit.firstRank + unit.getRanks())
+      names.push_back("'" + model.modules[u].name + "'");
+  }
+  std::string text = names.size() > 1 ? "modules " : "module ";
+  for (size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + names[i];
+  return text + (names.size() > 1 ? " on the same devices do" : " does");
+}
+
 Error checkMemory(const Costs &costs, const Plan &plan,
                   const StepResult &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     double has = memoryOf(costs, plan.units[u]);
     double needs = result.memory[u].total();
-    if (needs > has)
-      return createStringError(
-          inconvertibleErrorCode(),
-          formatv("module '{0}' does not fit: {1:f0} bytes a device, {2:f0} "
-                  "more than there are (weights and optimizer {3:f0}, "
-                  "activations {4:f0}, workspace {5:f0}, message buffers "
-                  "{6:f0}, checkpoint {7:f0})",
-                  costs.model.modules[u].name, needs, needs - has,
-                  result.memory[u].state, result.memory[u].activations,
-                  result.memory[u].workspace, result.memory[u].buffers,
-                  result.memory[u].snapshot));
+    if (plan.units[u].inside || needs <= has)
+      continue;
+    std::string text = formatv(
+        "{0} not fit: {1:f0} bytes a device, {2:f0} more than there are "
+        "(weights and optimizer {3:f0}, activations {4:f0}, workspace {5:f0}, "
+        "message buffers {6:f0}, checkpoint {7:f0})",
+        namesOf(costs.model, plan, u), needs, needs - has,
+        result.memory[u].state, result.memory[u].activations,
+        result.memory[u].workspace, result.memory[u].buffers,
+        result.memory[u].snapshot);
+    return make_error<DoesNotFit>(needs - has, std::move(text));
   }
   return Error::success();
 }
@@ -268,12 +308,13 @@ void predict(const Costs &costs, const Plan &plan,
 }
 
 /// The folded problem, microbatches in the best order that was found.
-Error buildFolded(const Plan &plan, const StepOptions &options, Parts &parts,
-                  StepBuilder &folded, schedule::Problem &problem) {
+Error buildFolded(const Plan &plan, const Model &model,
+                  const StepOptions &options, Parts &parts, StepBuilder &folded,
+                  schedule::Problem &problem) {
   problem = folded.build(parts);
   if (Error error = problem.check())
     return error;
-  if (!wantsOrder(plan))
+  if (!wantsOrder(plan, model))
     return Error::success();
   auto found = findOrder(problem, plan, options.orderEffort);
   if (!found)
@@ -322,7 +363,8 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
   StepBuilder folded(costs, plan, true), full(costs, plan, false);
   schedule::Problem problem;
-  if (Error error = buildFolded(plan, options, parts, folded, problem))
+  if (Error error =
+          buildFolded(plan, costs.model, options, parts, folded, problem))
     return std::move(error);
   bool cores = costs.cluster.nodes.front().cores > 0;
   bool fold = options.fold || (!cores && folded.isUniform(parts));

@@ -16,6 +16,7 @@
 #include "passes/plan/sim/Engine.h"
 #include "passes/plan/sim/Parts.h"
 
+#include <limits>
 #include <memory>
 
 namespace dt::plan {
@@ -94,7 +95,32 @@ struct StepResult {
 std::vector<std::pair<Time, int64_t>>
 getMemoryOverTime(const StepResult &result, int rank);
 
-/// Error if the plan does not fit: says the unit and the missing bytes.
+/// A plan needs more memory than a device has.
+class DoesNotFit : public llvm::ErrorInfo<DoesNotFit> {
+public:
+  static char ID;
+  DoesNotFit(double missing, std::string text)
+      : missing(missing), text(std::move(text)) {}
+  void log(llvm::raw_ostream &os) const override;
+  std::error_code convertToErrorCode() const override {
+    return llvm::inconvertibleErrorCode();
+  }
+  double missing; ///< bytes
+  std::string text;
+};
+
+/// Of the errors of plans that were tried, the one that is nearest to fitting.
+class Reason {
+public:
+  void note(llvm::Error error);
+  const std::string &get() const { return text; }
+
+private:
+  double missing = std::numeric_limits<double>::infinity();
+  std::string text;
+};
+
+/// DoesNotFit says the modules and the missing bytes.
 llvm::Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
                                         const std::vector<Sample> &batch,
                                         const StepOptions &options = {});

@@ -16,7 +16,11 @@ namespace dt::plan {
 
 namespace {
 
-Time toTime(double seconds) { return Time(std::llround(seconds * 1e9)); }
+/// Nanoseconds; what is beyond all that schedules take (hours) is an error of
+/// theirs.
+Time toTime(double seconds) {
+  return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
+}
 
 /// The slowest kind of node that a range of ranks lies on.
 int slowestNode(const Cluster &cluster, const UnitPlan &unit,
@@ -332,6 +336,8 @@ schedule::Problem StepBuilder::build(const Parts &parts) {
   }
   addTimes(problem, parts);
   addEdges(problem, parts);
+  if (!costs.model.contrast.towers.empty())
+    addContrast(problem, parts);
   return problem;
 }
 

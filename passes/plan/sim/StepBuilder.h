@@ -83,6 +83,8 @@ private:
   void price(int unit, const Moments &part,
              std::vector<KindPrice> &kinds) const;
   void addEdges(schedule::Problem &problem, const Parts &parts);
+  void addContrast(schedule::Problem &problem, const Parts &parts);
+  double contrastTime(int unit, const Parts &parts) const;
   void addPipelineEdge(schedule::Problem &problem, const Parts &parts,
                        size_t stage);
   void addBroker(schedule::Problem &problem, const Parts &parts,

@@ -14,7 +14,11 @@ namespace dt::plan {
 
 namespace {
 
-Time toTime(double seconds) { return Time(std::llround(seconds * 1e9)); }
+/// Nanoseconds; what is beyond all that schedules take (hours) is an error of
+/// theirs.
+Time toTime(double seconds) {
+  return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
+}
 
 } // namespace
 
@@ -191,6 +195,65 @@ void StepBuilder::addEdges(schedule::Problem &problem, const Parts &parts) {
       sum += part;
     edgeItems.push_back(sum);
     addBroker(problem, parts, edge);
+  }
+}
+
+/// Embeddings of the other towers to a replica of a unit, loss and gradients of
+/// its own rows against all rows of the others.
+double StepBuilder::contrastTime(int u, const Parts &parts) const {
+  constexpr double kElement = 4;
+  const UnitPlan &unit = plan.units[hostOf(u)];
+  double width = costs.model.contrast.width, own = 0, others = 0;
+  for (int tower : costs.model.contrast.towers) {
+    double items = 0;
+    for (const Moments &part : parts.modules[tower].moments)
+      items += part.items;
+    (tower == u ? own : others) += items;
+  }
+  Group group =
+      costs.cluster.getGroup(nodeOf(u), plan.ranks / unit.tp, unit.tp);
+  const DeviceKind &device = costs.cluster.getDevice(nodeOf(u));
+  double rows = own / double(unit.dp);
+  // Products forward, and two for the gradients.
+  double flops = 6 * rows * others * width;
+  double rate = device.flops.at(costs.model.modules[u].precision) *
+                device.gemm.at(std::max(1.0, rows), std::max(1.0, others),
+                               std::max(1.0, width));
+  return costs.cluster.allGather(group, others * width * kElement) +
+         flops / rate;
+}
+
+/// The task of all ranks that hold embeddings, over the whole batch.
+void StepBuilder::addContrast(schedule::Problem &problem, const Parts &parts) {
+  schedule::Stage sync;
+  sync.name = "contrast";
+  sync.batchSync = true;
+  sync.hasBackward = sync.hasWeight = false;
+  std::vector<int> all, from;
+  double seconds = 0;
+  for (int tower : costs.model.contrast.towers) {
+    int stage = lastStageOf(tower);
+    sync.unit = problem.stages[stage].unit;
+    seconds = std::max(seconds, contrastTime(tower, parts));
+    if (std::find(from.begin(), from.end(), stage) != from.end())
+      continue; // towers in one stage
+    from.push_back(stage);
+    for (const std::vector<int> &replica : problem.stages[stage].replicas)
+      all.insert(all.end(), replica.begin(), replica.end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  sync.replicas = {all};
+  sync.forward = schedule::Table(toTime(seconds));
+  int index = int(problem.stages.size());
+  problem.stages.push_back(std::move(sync));
+  for (int stage : from) {
+    schedule::Edge edge;
+    edge.from = stage;
+    edge.to = index;
+    edge.gradient = problem.stages[stage].hasBackward;
+    problem.edges.push_back(edge);
+    overhead.push_back(0);
   }
 }
 

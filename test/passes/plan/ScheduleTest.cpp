@@ -1,0 +1,218 @@
+//===- ScheduleTest.cpp - Barriers, rounds and memory in simulated steps --===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/Architectures.h"
+#include "passes/plan/policies/Policy.h"
+
+#include <gtest/gtest.h>
+
+using namespace dt::plan;
+
+namespace {
+
+Cluster load(int64_t devices, int pieces = 1) {
+  Cluster cluster = llvm::cantFail(
+      llvm::cantFail(
+          readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"))
+          .take(devices));
+  for (NodeKind &node : cluster.nodes)
+    node.pieces = pieces;
+  return cluster;
+}
+
+/// Two towers whose embeddings meet.
+Model makeTowers(bool contrast) {
+  TransformerShape shape;
+  shape.layers = 12;
+  shape.hidden = 1024;
+  shape.ffn = 4096;
+  shape.heads = 16;
+  shape.patch = 588;
+  TransformerShape text = shape;
+  text.patch = 0;
+  text.vocabulary = 50000;
+  Model model;
+  model.name = "towers";
+  model.modules = {makeTransformer("image", ItemKind::Image, shape),
+                   makeTransformer("text", ItemKind::Sample, text)};
+  model.modules[1].layers.pop_back();
+  model.pace = 1;
+  if (contrast)
+    model.contrast = {{0, 1}, 512};
+  return model;
+}
+
+std::vector<Sample> pairs(int count) {
+  return std::vector<Sample>(count, Sample{64, {256}, {}});
+}
+
+StepResult simulateTowers(bool contrast, const char *schedule) {
+  Model model = makeTowers(contrast);
+  Cluster cluster = load(8);
+  Costs costs(cluster, model);
+  std::vector<Sample> batch = pairs(256);
+  PolicyInput input{costs, batch};
+  Plan plan;
+  plan.microbatches = 16;
+  plan.micro = 8;
+  plan.schedule = schedule;
+  plan.units = {makeUnit(input, 0, 1, 2, 2, 1, Save::All),
+                makeUnit(input, 1, 1, 2, 2, 1, Save::All)};
+  EXPECT_TRUE(placeUnits(input, plan));
+  auto result = simulateStep(costs, plan, batch);
+  EXPECT_TRUE(bool(result)) << llvm::toString(result.takeError());
+  return std::move(*result);
+}
+
+/// No gradient before the last embedding, and all activations are there then.
+TEST(Contrast, IsABarrier) {
+  StepResult free = simulateTowers(false, "1f1b");
+  for (const char *schedule : {"1f1b", "gpipe", "distmm-pipe", "zb"}) {
+    SCOPED_TRACE(schedule);
+    StepResult result = simulateTowers(true, schedule);
+    dt::schedule::Graph graph(result.problem);
+    dt::schedule::Time lastForward = 0, firstBackward = INT64_MAX, sync = -1;
+    for (const auto &tasks : result.solution.ranks)
+      for (const dt::schedule::Task &task : tasks) {
+        int node = graph.getNode(task);
+        if (task.kind == dt::schedule::Kind::Sync)
+          sync = result.simulation.start[node];
+        else if (task.kind == dt::schedule::Kind::Forward)
+          lastForward = std::max(lastForward, result.simulation.end[node]);
+        else if (task.kind != dt::schedule::Kind::Weight)
+          firstBackward =
+              std::min(firstBackward, result.simulation.start[node]);
+      }
+    EXPECT_GE(sync, lastForward);
+    EXPECT_GE(firstBackward, lastForward);
+    for (size_t u = 0; u < 2; ++u)
+      EXPECT_GT(result.memory[u].activations, 3 * free.memory[u].activations);
+  }
+}
+
+TEST(Contrast, EveryPolicyPlans) {
+  Model model = makeTowers(true);
+  Cluster cluster = load(16);
+  Costs costs(cluster, model);
+  std::vector<Sample> batch = pairs(512);
+  double best = 0, others = 1e9;
+  for (const Policy &policy : getPolicies()) {
+    auto plan = makePlan(policy.name, {costs, batch, 6});
+    ASSERT_TRUE(bool(plan))
+        << policy.name << ": " << llvm::toString(plan.takeError());
+    (std::string(policy.name) == "joint" ? best : others) =
+        std::string(policy.name) == "joint"
+            ? plan->predicted.step
+            : std::min(others, plan->predicted.step);
+  }
+  EXPECT_LE(best, 1.001 * others);
+}
+
+TEST(Contrast, JsonRoundTripAndErrors) {
+  Model model = makeTowers(true);
+  std::string text = printModel(model);
+  Model again = llvm::cantFail(parseModel(text, "m.json"));
+  EXPECT_EQ(again.contrast.towers, model.contrast.towers);
+  EXPECT_EQ(printModel(again), text);
+  size_t at = text.find("\"width\": 512");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 12, "\"width\": -1");
+  EXPECT_EQ(llvm::toString(parseModel(text, "m.json").takeError()),
+            "m.json: contrast.width: expected a number between 1.0 and "
+            "1000000000.0, not -1.0");
+  model.contrast.towers = {0, 7};
+  EXPECT_EQ(llvm::toString(model.check()),
+            "the contrastive loss names a module that does not exist");
+}
+
+/// Collectives hide behind products, but for one piece, and never cost more.
+TEST(Cost, PiecesOverlap) {
+  Model model = makeMultimodal(70);
+  Cluster plain = load(8), cut = load(8, 4);
+  Costs a(plain, model), b(cut, model);
+  Moments part = Moments::of(8192);
+  for (int tp : {1, 2, 4, 8}) {
+    CostOptions options;
+    options.tp = tp;
+    Times x = a.get(0, 1).module(options, part),
+          y = b.get(0, 1).module(options, part);
+    if (tp == 1) {
+      EXPECT_EQ(x.total(), y.total());
+      continue;
+    }
+    // Smaller products are slower, which counts against what is hidden.
+    EXPECT_LE(y.reduce, (tp < 4 ? 1 : 0.75) * x.reduce);
+    EXPECT_GT(y.reduce, 0.25 * x.reduce);
+    EXPECT_NEAR(x.total() - x.reduce, y.total() - y.reduce, 1e-9 * x.total());
+  }
+}
+
+TEST(Cuts, RoundsAreEvenByPosition) {
+  std::vector<double> costs(82, 1.0);
+  costs.front() = 0.01;
+  costs.back() = 1.2;
+  for (bool back : {false, true})
+    for (auto [pp, vpp] : {std::pair(9, 2), {16, 2}, {10, 4}, {27, 2}}) {
+      if (back && vpp != 2)
+        continue;
+      std::vector<int> cuts = balancedRounds(costs, pp, vpp, back);
+      ASSERT_EQ(int(cuts.size()), pp * vpp + 1);
+      EXPECT_EQ(cuts.front(), 0);
+      EXPECT_EQ(cuts.back(), 82);
+      std::vector<double> load(pp, 0);
+      for (int s = 0; s < pp * vpp; ++s) {
+        EXPECT_LT(cuts[s], cuts[s + 1]);
+        for (int i = cuts[s]; i < cuts[s + 1]; ++i)
+          load[positionOf(s, pp, back)] += costs[i];
+      }
+      EXPECT_LE(*std::max_element(load.begin(), load.end()), 81.2 / pp + 1.01);
+    }
+}
+
+/// Stages that go there and back share devices with the first ones; searched
+/// orders stay inside the memory that there is.
+TEST(Memory, SearchedOrdersFit) {
+  Model model = makeMultimodal(70);
+  Cluster cluster = load(1296);
+  Costs costs(cluster, model);
+  std::vector<Sample> batch =
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 960);
+  PolicyInput input{costs, batch};
+  double step[2];
+  for (bool back : {false, true}) {
+    Plan plan;
+    plan.microbatches = 28;
+    plan.micro = 2;
+    plan.schedule = back ? "zb-v" : "zb";
+    plan.units = {
+        makeUnit(input, 0, 1, 65, 1, 1, Save::None),
+        makeUnit(input, 1, 4, 34, 9, back ? 2 : 1, Save::Vjp, false, back),
+        makeUnit(input, 2, 1, 7, 1, 1, Save::None)};
+    ASSERT_TRUE(placeUnits(input, plan));
+    auto result = simulateStep(costs, plan, batch);
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    for (const StepResult::Memory &memory : result->memory)
+      EXPECT_LE(memory.total(), cluster.getMemory(0));
+    step[back] = result->predicted.step;
+  }
+  EXPECT_LT(step[true], step[false]);
+}
+
+/// Times beyond all that schedules take are errors, not overflows.
+TEST(Step, TooSlow) {
+  Model model = makeMultimodal(7);
+  Cluster cluster = load(16);
+  cluster.devices[0].flops["bf16"] = 1e-30;
+  Costs costs(cluster, model);
+  std::vector<Sample> batch =
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 4);
+  auto plan = makePlan("joint", {costs, batch, 6});
+  ASSERT_FALSE(bool(plan));
+  EXPECT_NE(llvm::toString(plan.takeError()).find("expected 0 to 2^44"),
+            std::string::npos);
+}
+
+} // namespace
