@@ -46,7 +46,7 @@ Model makeTowers(bool contrast) {
 }
 
 std::vector<Sample> pairs(int count) {
-  return std::vector<Sample>(count, Sample{64, {256}, {}});
+  return std::vector<Sample>(count, Sample{64, {{256}}});
 }
 
 StepResult simulateTowers(bool contrast, const char *schedule) {
