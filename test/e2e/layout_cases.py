@@ -4,6 +4,7 @@
 #
 # name, model, samples of a step, samples of a microbatch, plan (layouts.py says
 # how it is written; "auto": --plan=auto). `refused`: the plan cannot work, and the error must match.
+# `overlap`: sums of gradients begin before the last backward ends.
 # ===-----------------------------------------------------------------------===
 """CASES: what layouts.py tries."""
 
@@ -46,7 +47,7 @@ case("llama-tp2-dp3-pp2", "llama", 12, 6, "model:tp=2,dp=3,pp=2,zero=1")
 case("unet-tp2-dp2-pp2", "unet", 8, 4, "model:tp=2,dp=2,pp=2")
 
 # Small buckets: sums begin inside the last backward, whatever a replica's part holds.
-case("gpt2-dp3-buckets", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000", subset=True)
+case("gpt2-dp3-buckets", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000", subset=True, overlap=True)
 case("gpt2-dp2-pp2-zb-buckets", "gpt2", 8, 4, "model:dp=2,pp=2,zero=1 | schedule=zb-h1 bucket_bytes=20000")
 case("llama-tp2-dp2-sp-buckets", "llama", 8, 4, "model:tp=2,dp=2,zero=1,sequence_parallel=true | bucket_bytes=9000", subset=True)
 case("mllm-buckets", "mllm", 12, 4, "vision:dp=3,zero=1 llm:tp=2,dp=2 generator:dp=2 | bucket_bytes=5000")

@@ -180,10 +180,12 @@ class Runner:
         if done.returncode:
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
         self.build(folder, plan["ranks"])
-        gradients, losses = self.train(case, folder, plan["ranks"], case.get("flags", ()))
+        gradients, losses = self.train(case, folder, plan["ranks"], ("--trace", "trace.json") if case.get("overlap") else ())
         verdict = compare(gradients, losses, *self.reference(case))
         if plan["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
+            if case.get("overlap"):
+                check_overlap(json.loads((folder / "trace.json").read_text()))
             check_memory(json.loads((folder / "report.json").read_text()), self.predicted(folder))
         if self.runtime != folder / "program/build":
             shutil.rmtree(folder)
@@ -222,6 +224,22 @@ def check_traffic(traffic):
     for entry in traffic["collectives"]:
         if entry["bytes"] != entry["expected"]:
             raise Failure(f"{entry['name']} ({entry['axis']}): {entry['bytes']} bytes given, {entry['expected']} expected")
+
+
+def check_overlap(trace):
+    """Every rank begins to sum gradients in every step before its last backward ends."""
+    sums, backwards = {}, {}
+    for event in trace["traceEvents"]:
+        key = (event["tid"], event.get("args", {}).get("step"))
+        if event["ph"] == "b":
+            sums[key] = min(sums.get(key, event["ts"]), event["ts"])
+        elif event["ph"] == "X" and " backward " in event["name"] and not event["name"].startswith("wait"):
+            backwards[key] = max(backwards.get(key, 0), event["ts"] + event["dur"])
+    if not sums or set(sums) != set(backwards):
+        raise Failure(f"sums of gradients in {sorted(sums)}, backwards in {sorted(backwards)}")
+    for key, begin in sums.items():
+        if begin >= backwards[key]:
+            raise Failure(f"rank {key[0]} sums gradients of step {key[1]} after the last backward only")
 
 
 def check_memory(report, predicted):

@@ -82,6 +82,27 @@ TEST(Comm, GroupsKeepTheirOrder) {
   EXPECT_EQ(all[1], 0);
 }
 
+/// Ranks may mix calls of two groups of the same members as they like.
+TEST(Comm, GroupsOfOtherPurposesAreApart) {
+  Comm &comm = ranks();
+  std::vector<int> all = comm.world().ranks();
+  Group *one = comm.group(all), *other = comm.group(all, "other");
+  EXPECT_NE(one, other);
+  EXPECT_EQ(other, comm.group(all, "other"));
+  float mine = float(comm.rank() + 1), sum = 0, most = 0;
+  auto begin = [&] {
+    return other->iallReduce(Reduction::Sum, DType::F32, &mine, &sum, 1,
+                             "test.purpose");
+  };
+  Request request = comm.rank() % 2 ? Request() : begin();
+  one->allReduce(Reduction::Max, DType::F32, &mine, &most, 1, "test.purpose");
+  if (comm.rank() % 2)
+    request = begin();
+  request.wait();
+  EXPECT_EQ(most, float(comm.size()));
+  EXPECT_EQ(sum, float(comm.size() * (comm.size() + 1)) / 2);
+}
+
 TEST(Comm, BadGroupsAreErrors) {
   Comm &comm = ranks();
   EXPECT_THROW(comm.group({0, 0}), Error);
