@@ -40,9 +40,9 @@ double median(std::vector<double> values) {
   return values[middle];
 }
 
-/// Processor seconds of a stage's task, without and of its collectives.
+/// Seconds of a stage's task, without and of its collectives.
 struct Samples {
-  std::vector<double> cpu, collectives;
+  std::vector<double> seconds, collectives;
 };
 constexpr const char *kTasks[] = {"forward", "backward", "input", "weight"};
 
@@ -76,7 +76,9 @@ public:
     Samples &all = tasks[size_t(row.index) * 4 + size_t(task)];
     double moved =
         std::accumulate(time.collectives.begin(), time.collectives.end(), 0.0);
-    all.cpu.push_back(time.cpu);
+    // Work on an accelerator is none of the thread's.
+    all.seconds.push_back(device::stream() ? time.end - time.begin - moved
+                                           : time.cpu);
     all.collectives.push_back(moved);
   }
 
@@ -200,8 +202,8 @@ json Profiler::pack() const {
       json tasks;
       for (size_t t = 0; t < 4; ++t) {
         const Samples &all = size.tasks[m * 4 + t];
-        if (!all.cpu.empty())
-          tasks[kTasks[t]] = {median(all.cpu), median(all.collectives)};
+        if (!all.seconds.empty())
+          tasks[kTasks[t]] = {median(all.seconds), median(all.collectives)};
       }
       entry["modules"].push_back(std::move(tasks));
     }

@@ -120,7 +120,7 @@ llvm::Error copyModels(rt::ProgramOp program, StringRef folder, const EmitOption
         file = onnx.getFile();
       else if (auto init = dyn_cast<nn::InitAttr>(attribute))
         file = init.getFile();
-      std::string from = inFolder(options.modelDirectory, file);
+      std::string from = path::is_absolute(file) ? file.str() : inFolder(options.modelDirectory, file);
       if (file.empty() || !done.insert(file).second || !fs::exists(from))
         continue;
       if (llvm::Error e = copyFile(from, inFolder(inFolder(folder, "onnx"), onnxFileName(file)))) {

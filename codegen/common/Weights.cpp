@@ -46,8 +46,11 @@ public:
   explicit OnnxSource(std::string directory) : directory(std::move(directory)) {}
 
   llvm::Expected<std::string> operator()(StringRef file, StringRef initializer) {
-    llvm::SmallString<256> path(directory);
-    llvm::sys::path::append(path, file);
+    llvm::SmallString<256> path(file);
+    if (llvm::sys::path::is_relative(file)) {
+      path = directory;
+      llvm::sys::path::append(path, file);
+    }
     auto it = models.find(path.str().str());
     if (it == models.end()) {
       auto model = onnx::loadOnnx(path);

@@ -26,7 +26,7 @@ namespace dt::rt {
 struct alignas(64) Bells::Cell {
   std::atomic<uint32_t> rung;
   std::atomic<uint32_t> asleep;
-  alignas(64) std::atomic<uint32_t> meetings[kGroups];
+  alignas(64) std::atomic<uint32_t> meetings[kGroups][2];
 };
 
 namespace {
@@ -127,16 +127,17 @@ bool Bells::areHere(const std::vector<int> &ranks) const {
   return true;
 }
 
-void Bells::arrive(int group, const std::vector<int> &ranks) {
-  cells[self].meetings[group].fetch_add(1);
+void Bells::arrive(int group, Part part, const std::vector<int> &ranks) {
+  cells[self].meetings[group][part].fetch_add(1);
   for (int rank : ranks)
     ring(rank);
 }
 
-bool Bells::haveArrived(int group, const std::vector<int> &ranks) const {
-  uint32_t own = cells[self].meetings[group].load();
+bool Bells::haveArrived(int group, Part part,
+                        const std::vector<int> &ranks) const {
+  uint32_t own = cells[self].meetings[group][part].load();
   for (int rank : ranks) {
-    uint32_t other = cells[placeOf[size_t(rank)]].meetings[group].load();
+    uint32_t other = cells[placeOf[size_t(rank)]].meetings[group][part].load();
     if (int32_t(other - own) < 0) // counts may wrap
       return false;
   }

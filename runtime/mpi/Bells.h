@@ -42,10 +42,13 @@ public:
   /// Groups that may meet: below this number, all of their ranks on this node.
   static constexpr int kGroups = 256;
   bool areHere(const std::vector<int> &ranks) const;
-  /// This rank has come to the group's next meeting, and rings the others.
-  void arrive(int group, const std::vector<int> &ranks);
-  /// Whether all have come to the meeting that this rank came to last.
-  bool haveArrived(int group, const std::vector<int> &ranks) const;
+  /// A meeting has two parts: all have come; all are awake again.
+  enum Part { Come, Awake };
+  /// This rank has come to the group's next meeting or, after all have, is
+  /// awake; rings the others.
+  void arrive(int group, Part part, const std::vector<int> &ranks);
+  /// Whether all have, at the meeting that this rank came to last.
+  bool haveArrived(int group, Part part, const std::vector<int> &ranks) const;
 
 private:
   struct Cell;

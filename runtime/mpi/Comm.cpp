@@ -229,20 +229,27 @@ public:
   }
 
 private:
-  /// Where ranks sleep: until all have come, so that nobody polls for long in
-  /// the collective that follows.
+  /// Where ranks sleep: until all have come and have a core, so that nobody
+  /// polls for long in the collective that follows.
   void meet() {
     Bells &bells = progress.getBells();
     if (!bells.on() || members.size() == 1 || number >= Bells::kGroups ||
         !bells.areHere(members))
       return;
-    bells.arrive(number, members);
-    progress.sleepUntil(
-        [&] {
-          progress.poll();
-          return bells.haveArrived(number, members);
-        },
-        kLooksForMessage);
+    for (Bells::Part part : {Bells::Come, Bells::Awake}) {
+      bells.arrive(number, part, members);
+      auto there = [&] { return bells.haveArrived(number, part, members); };
+      // Who finds a core wakes at once. Who does not may get this rank's.
+      for (double begin = now(); part == Bells::Awake && !there();)
+        if (now() - begin > kWakes)
+          break;
+      progress.sleepUntil(
+          [&] {
+            progress.poll();
+            return there();
+          },
+          kLooksForMessage);
+    }
   }
 
   template <typename F>

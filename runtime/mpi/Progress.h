@@ -28,6 +28,8 @@ void mpiCheck(int code, const char *call);
 /// Seconds after which a sleeper looks by itself: messages ring; the rounds of
 /// a collective and messages from other nodes do not.
 constexpr double kLooksForMessage = 1e-3, kLooksForCollective = 1e-4;
+/// Seconds in which the system wakes a rank that has a core.
+constexpr double kWakes = 3e-5;
 
 class Progress {
 public:

@@ -130,6 +130,8 @@ class Program:
         self.train = self.out / "build/train"
         if again and self.train.exists():
             self.plan = json.loads(self.plan_file.read_text())
+            if (self.out / "build/runtime/libdt_runtime.a").exists() and self.plan["ranks"] > 1:
+                Program.runtime = Program.runtime or self.out / "build"
             return
         recipe = json.loads(profile.recipe.read_text())
         recipe["batch"] = {"global": SAMPLES[model], "micro": micro}
