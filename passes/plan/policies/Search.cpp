@@ -159,20 +159,22 @@ void Search::improve(function_ref<std::vector<Plan>(const Plan &)> neighbours,
 Expected<Plan> Search::finish(int most) {
   std::optional<Plan> best;
   int fitting = 0;
+  double first = 0;
   for (const std::string &family : rankFamilies()) {
     int tried = 0;
-    bool any = false;
+    int fits = 0;
     for (Entry &entry : found[family]) {
       // What a folded simulation says is a little off.
-      if (any || tried++ == 4 || fitting >= most ||
-          (best && entry.step > 1.01 * best->predicted.step))
+      if (fits == 2 || (fits && entry.step > 1.005 * first) || tried++ == 4 ||
+          fitting >= most || (best && entry.step > 1.01 * best->predicted.step))
         break;
       auto result = simulateStep(input.costs, entry.plan, input.batch);
       if (!result) {
         reason.note(result.takeError());
         continue;
       }
-      any = true;
+      if (!fits++)
+        first = entry.step;
       if (best && result->predicted.step >= best->predicted.step)
         continue;
       double objective = entry.plan.predicted.objective;
@@ -180,7 +182,7 @@ Expected<Plan> Search::finish(int most) {
       best->predicted = result->predicted;
       best->predicted.objective = objective;
     }
-    fitting += any;
+    fitting += fits > 0;
   }
   if (!best)
     return createStringError(inconvertibleErrorCode(),
