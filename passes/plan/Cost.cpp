@@ -28,35 +28,86 @@ ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
   }
   auto it = device.flops.find(module.precision);
   peakFlops = it == device.flops.end() ? 0 : it->second;
+  rates.resize(module.kinds.size());
 }
 
-double ModuleCost::opTime(const Op &op, const CostOptions &options,
-                          const Moments &part, int pieces) const {
+namespace {
+
+Linear scaled(const Linear &l, double factor) {
+  return {l.item * factor, l.token * factor, l.square * factor};
+}
+
+} // namespace
+
+ModuleCost::Rate ModuleCost::rateOf(const Op &op,
+                                    const CostOptions &options) const {
   double tp = options.tp;
   bool all = op.split == Op::Heads ||
              (op.split == Op::Sequence && options.sequenceParallel);
+  bool cut = op.split == Op::Columns || op.split == Op::Depth;
   double share = 1 / (all ? tp : 1) / options.cp;
-  double bytes = (op.bytes.at(part) * share +
-                  op.fixedBytes / (op.split == Op::Whole ? 1 : tp));
-  double compute = 0;
-  if (op.kind == Op::Gemm) {
-    double m = op.rows.at(part) * share;
+  double moved = 1 / (device.bandwidth * device.stream);
+  Rate rate;
+  rate.cheap = op.cheap;
+  rate.launch = device.launch * op.count;
+  rate.product = op.kind == Op::Gemm;
+  rate.fixedBytes = op.fixedBytes / (op.split == Op::Whole ? 1 : tp) * moved;
+  rate.bytes = scaled(op.bytes, share * moved);
+  if (rate.product) {
     double n = op.split == Op::Columns ? op.n / tp : op.n;
     double k = op.split == Op::Depth ? op.k / tp : op.k;
-    if (m <= 0 || n <= 0 || k <= 0)
-      return 0;
-    compute = 2 * m * n * k * op.count /
-              (peakFlops * device.gemm.at(m / pieces, n, k));
-    bytes /= op.split == Op::Columns || op.split == Op::Depth ? tp : 1;
+    // m n k / (m/(m + rows) ...): linear in m + rows.
+    double row = n > 0 && k > 0 ? 2 * n * k * op.count /
+                                      (peakFlops * device.gemm.peak *
+                                       (n / (n + device.gemm.columns)) *
+                                       (k / (k + device.gemm.depth)))
+                                : 0;
+    rate.compute = scaled(op.rows, share * row);
+    rate.least = device.gemm.rows * row;
+    if (cut) {
+      rate.bytes = scaled(rate.bytes, 1 / tp);
+      rate.fixedBytes /= tp;
+    }
   } else if (op.kind != Op::Stream) {
-    if (op.split == Op::Columns || op.split == Op::Depth)
-      share /= tp;
-    double rate =
+    double reached =
         op.kind == Op::Attention ? device.attention : device.convolution;
-    compute = op.flops.at(part) * share / (peakFlops * rate);
+    rate.compute =
+        scaled(op.flops, share / (cut ? tp : 1) / (peakFlops * reached));
   }
-  double memory = bytes / (device.bandwidth * device.stream);
-  return std::max(compute, memory) + device.launch * op.count * pieces;
+  return rate;
+}
+
+double ModuleCost::Rate::at(const Moments &part) const {
+  double seconds = compute.at(part);
+  if (product && seconds <= 0)
+    return 0;
+  return std::max(seconds + least, bytes.at(part) + fixedBytes) + launch;
+}
+
+const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
+                                             const CostOptions &options) const {
+  const RankLayer *cut = partitioned(kind, options);
+  for (const std::unique_ptr<Rates> &known : rates[kind])
+    if (known->layer == cut && known->tp == options.tp &&
+        known->cp == options.cp &&
+        known->sequenceParallel == options.sequenceParallel)
+      return *known;
+  auto made = std::make_unique<Rates>();
+  made->tp = options.tp;
+  made->cp = options.cp;
+  made->sequenceParallel = options.sequenceParallel;
+  made->layer = cut;
+  // Of what is cut already nothing is divided any further.
+  CostOptions whole;
+  const LayerKind &layer = description.kinds[kind];
+  for (auto [ops, list] :
+       {std::pair(cut ? &cut->forward : &layer.forward, &made->forward),
+        {cut ? &cut->input : &layer.input, &made->input},
+        {cut ? &cut->weight : &layer.weight, &made->weight}})
+    for (const Op &op : *ops)
+      list->push_back(rateOf(op, cut ? whole : options));
+  rates[kind].push_back(std::move(made));
+  return *rates[kind].back();
 }
 
 double ModuleCost::exposed(const std::vector<Op> &ops, double collectives,
@@ -70,23 +121,17 @@ double ModuleCost::exposed(const std::vector<Op> &ops, double collectives,
   for (const Op &op : ops)
     if (op.kind == Op::Gemm &&
         (op.split == Op::Columns || op.split == Op::Depth)) {
-      double whole = opTime(op, options, part);
+      Rate rate = rateOf(op, options);
+      double whole = rate.at(part);
       products += whole;
-      slower += opTime(op, options, part, pieces) - whole;
+      rate.least *= pieces;
+      rate.launch *= pieces;
+      slower += rate.at(part) - whole;
     }
   double rest = 1 - 1.0 / pieces;
   return std::min(collectives,
                   collectives / pieces + slower +
                       std::max(0.0, rest * (collectives - products)));
-}
-
-double ModuleCost::sum(const std::vector<Op> &ops, const CostOptions &options,
-                       const Moments &part, bool cheapOnly) const {
-  double time = 0;
-  for (const Op &op : ops)
-    if (!cheapOnly || op.cheap)
-      time += opTime(op, options, part);
-  return time;
 }
 
 /// Keys and values of the other ranks of a CP group; tokens to experts and
@@ -200,20 +245,33 @@ Times ModuleCost::modelled(int index, const CostOptions &options,
   Times times;
   if (part.empty())
     return times;
-  if (const RankLayer *layer = partitioned(index, options))
-    return modelled(*layer, index, options, part);
-  const LayerKind &kind = description.kinds[index];
-  times.forward = sum(kind.forward, options, part, false);
+  auto sum = [&](const std::vector<Rate> &list, bool cheapOnly) {
+    double time = 0;
+    for (const Rate &rate : list)
+      if (!cheapOnly || rate.cheap)
+        time += rate.at(part);
+    return time;
+  };
+  const Rates &known = ratesOf(index, options);
+  times.forward = sum(known.forward, false);
   if (!description.hasBackward())
     return times;
-  times.input = sum(kind.input, options, part, false);
-  if (options.save == Save::None)
-    times.again = times.forward;
-  else if (options.save == Save::Vjp)
-    times.again = sum(kind.forward, options, part, true);
-  times.input += times.again;
+  times.input = sum(known.input, false);
   if (description.trainable)
-    times.weight = sum(kind.weight, options, part, false);
+    times.weight = sum(known.weight, false);
+  if (!known.layer) {
+    if (options.save == Save::None)
+      times.again = times.forward;
+    else if (options.save == Save::Vjp)
+      times.again = sum(known.forward, true);
+    times.input += times.again;
+    return times;
+  }
+  CostOptions all = options;
+  all.save = Save::All;
+  if (partitioned(index, all))
+    times.again =
+        std::max(0.0, times.input - sum(ratesOf(index, all).input, false));
   return times;
 }
 
@@ -246,25 +304,6 @@ double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
     }
   }
   return seconds;
-}
-
-Times ModuleCost::modelled(const RankLayer &layer, int index,
-                           const CostOptions &options,
-                           const Moments &part) const {
-  Times times;
-  CostOptions whole; // nothing is divided any further
-  times.forward = sum(layer.forward, whole, part, false);
-  if (!description.hasBackward())
-    return times;
-  times.input = sum(layer.input, whole, part, false);
-  if (description.trainable)
-    times.weight = sum(layer.weight, whole, part, false);
-  CostOptions all = options;
-  all.save = Save::All;
-  if (const RankLayer *kept = partitioned(index, all))
-    times.again =
-        std::max(0.0, times.input - sum(kept->input, whole, part, false));
-  return times;
 }
 
 /// Recomputation of everything repeats the forward's messages too.

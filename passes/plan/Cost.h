@@ -17,6 +17,8 @@
 #include "passes/plan/Model.h"
 #include "passes/plan/Profile.h"
 
+#include <memory>
+
 namespace dt::plan {
 
 /// Seconds: forward, gradients of inputs (recomputation included), of weights.
@@ -97,8 +99,6 @@ private:
                  const Moments &part) const;
   Times measuredTimes(int kind, const CostOptions &options, const Moments &part,
                       const Times &modelled) const;
-  double opTime(const Op &op, const CostOptions &options, const Moments &part,
-                int pieces = 1) const;
   /// What collectives of a TP group add to the products of `ops`, which they
   /// may hide behind.
   double exposed(const std::vector<Op> &ops, double collectives,
@@ -107,14 +107,28 @@ private:
                   const Moments &part, bool backward) const;
   void addMessages(int kind, const CostOptions &options, const Moments &part,
                    Times &times) const;
-  double sum(const std::vector<Op> &ops, const CostOptions &options,
-             const Moments &part, bool cheapOnly) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
-  Times modelled(const RankLayer &layer, int kind, const CostOptions &options,
-                 const Moments &part) const;
   double exchange(const std::vector<Exchange> &exchanges,
                   const CostOptions &options, const Moments &part) const;
+
+  /// An operation at a layout: seconds of computing (`least` of them with any
+  /// part) and of moving bytes.
+  struct Rate {
+    Linear compute, bytes;
+    double least = 0, fixedBytes = 0, launch = 0;
+    bool product = false, cheap = false;
+    double at(const Moments &part) const;
+  };
+  struct Rates {
+    int tp, cp;
+    bool sequenceParallel;
+    const RankLayer *layer; ///< made of this one; null: by rule
+    std::vector<Rate> forward, input, weight;
+  };
+  Rate rateOf(const Op &op, const CostOptions &options) const;
+  /// Of a kind of layer; made once for a layout.
+  const Rates &ratesOf(int kind, const CostOptions &options) const;
 
   const Cluster &cluster;
   const DeviceKind &device;
@@ -124,6 +138,7 @@ private:
   const Profile *profile;
   std::vector<const LayerProfile *> profiles; ///< by kind, null: modelled
   bool measured = false;
+  mutable std::vector<std::vector<std::unique_ptr<Rates>>> rates; ///< by kind
 };
 
 /// Error if the device has no rate for a module's precision.

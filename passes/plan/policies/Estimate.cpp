@@ -101,11 +101,10 @@ double PriceCache::getUnevenness(const Costs &costs,
   if (!isNew)
     return found->second;
   // Numbers of parts within 3 % of one another are taken as the same.
-  if (balanced && n * dp > 64) {
-    double step = std::round(std::log(double(n * dp)) * 32) / 32;
-    n = std::max<int64_t>(1, std::lround(std::exp(step) / double(dp)));
-  }
   int64_t parts = n * dp;
+  if (balanced && parts > 64)
+    parts =
+        std::lround(std::exp(std::round(std::log(double(parts)) * 32) / 32));
   std::vector<int64_t> &sorted = loads[balanced ? parts : -parts];
   if (sorted.empty()) {
     const ItemCost &cost = costs.items[costs.model.pace];
@@ -150,11 +149,12 @@ double PriceCache::getUnevenness(const Costs &costs,
     return found->second;
   }
   // Largest first: the first of a microbatch is its slowest.
-  for (int64_t k = 0; k < n; ++k)
-    slowest += double(sorted[k * dp]);
+  int64_t groups = 0;
+  for (int64_t p = 0; p < parts; p += dp, ++groups)
+    slowest += double(sorted[p]);
   for (int64_t load : loads[0])
     all += double(load);
-  found->second = all > 0 ? slowest * double(dp) / all : 1;
+  found->second = all > 0 ? slowest / double(groups) * double(parts) / all : 1;
   return found->second;
 }
 

@@ -309,7 +309,7 @@ Expected<Plan> planJoint(const PolicyInput &input) {
   search.tryBest("uniform", byItems(uniformPlans(input)), budget / 32);
   Neighbours neighbours(input);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); }, 3);
-  auto best = search.finish(2);
+  auto best = search.finish(input.gpus() <= 256 ? 2 : 1);
   if (best)
     best->policy = "joint (" + ideaOf(*best) + ")";
   return best;

@@ -81,14 +81,24 @@ void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
   for (size_t i = 0; i < plans.size(); ++i)
     order.emplace_back(estimate(input, plans[i]), i);
   llvm::sort(order);
+  // Estimates compare layouts of one TP better than others: every TP of the
+  // backbone has its turn.
+  std::map<int, int> turns;
+  std::vector<std::pair<int, size_t>> byTurn;
+  for (size_t i = 0; i < order.size(); ++i)
+    byTurn.emplace_back(
+        turns[plans[order[i].second].units[input.model().pace].tp]++, i);
+  llvm::sort(byTurn);
   int tried = 0, failed = 0;
-  for (auto [seconds, i] : order) {
+  for (auto [turn, at] : byTurn) {
+    auto [seconds, i] = order[at];
     // Memory by estimate is too pessimistic at times: some are tried anyway.
     double best = getBest();
     bool fits = !std::isinf(seconds), any = !std::isinf(best);
-    if (tried >= most || failed >= 3 * most || (any && !fits) ||
-        (any && seconds > 1.5 * best))
+    if (tried >= most || failed >= 3 * most)
       break;
+    if (any && (!fits || seconds > 1.5 * best))
+      continue;
     int before = left;
     plans[i].predicted.objective = fits ? seconds : 0;
     double step = tryOne(family, plans[i], 1.2 * best);
@@ -149,20 +159,22 @@ void Search::improve(function_ref<std::vector<Plan>(const Plan &)> neighbours,
 Expected<Plan> Search::finish(int most) {
   std::optional<Plan> best;
   int fitting = 0;
+  double first = 0;
   for (const std::string &family : rankFamilies()) {
     int tried = 0;
-    bool any = false;
+    int fits = 0;
     for (Entry &entry : found[family]) {
       // What a folded simulation says is a little off.
-      if (any || tried++ == 4 || fitting >= most ||
-          (best && entry.step > 1.03 * best->predicted.step))
+      if (fits == 2 || (fits && entry.step > 1.005 * first) || tried++ == 4 ||
+          fitting >= most || (best && entry.step > 1.01 * best->predicted.step))
         break;
       auto result = simulateStep(input.costs, entry.plan, input.batch);
       if (!result) {
         reason.note(result.takeError());
         continue;
       }
-      any = true;
+      if (!fits++)
+        first = entry.step;
       if (best && result->predicted.step >= best->predicted.step)
         continue;
       double objective = entry.plan.predicted.objective;
@@ -170,7 +182,7 @@ Expected<Plan> Search::finish(int most) {
       best->predicted = result->predicted;
       best->predicted.objective = objective;
     }
-    fitting += any;
+    fitting += fits > 0;
   }
   if (!best)
     return createStringError(inconvertibleErrorCode(),
