@@ -127,11 +127,13 @@ const Batch &BatchMaker::make(int64_t most) {
   batch.assignment = Assigner(program, Reorder::None).assign(items);
   batch.hash = batch.assignment.hash();
   batch.modules.resize(program.modules.size);
-  for (size_t m = 0; m < program.modules.size; ++m)
-    if (view.replica[m] >= 0)
-      for (const auto &replicas : batch.assignment.modules[m])
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    int32_t pieces = piecesOf(program.modules[m]);
+    for (const auto &parts : batch.assignment.modules[m])
+      for (int32_t p = 0; view.replica[m] >= 0 && p < pieces; ++p)
         batch.modules[m].push_back(
-            makePart(m, replicas[size_t(view.replica[m])]));
+            makePart(m, parts[size_t(view.replica[m] * pieces + p)]));
+  }
   return batch;
 }
 
