@@ -101,6 +101,8 @@ class Runner:
         command = [self.dt_opt, self.recipe(case, case["micro"], folder), "--plan=auto", f"--cluster={ROOT / 'passes/plan/clusters/cpu-2.json'}"]
         if case.get("profile"):
             profile = [ROOT / "tools/dt-profile", folder / "recipe.json", "-o", folder / "profile.json", "--rows", f"1,{case['micro']}", "--dt-opt", self.dt_opt]
+            if self.runtime:
+                profile += ["--runtime", self.runtime / "runtime/dt_runtime.cmake"]
             done = subprocess.run([str(c) for c in profile], capture_output=True, text=True, timeout=400)
             if done.returncode:
                 raise Failure(f"dt-profile: {done.stderr[-1500:]}")
