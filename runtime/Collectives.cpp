@@ -1,5 +1,4 @@
-//===- Collectives.cpp - what ranks of one replica do together
-//-------------===//
+//===- Collectives.cpp - what ranks of one replica do together --*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

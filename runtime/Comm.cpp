@@ -1,5 +1,4 @@
-//===- Comm.cpp - one rank alone, and what does not depend on MPI
-//----------===//
+//===- Comm.cpp - one rank alone, and what does not depend on MPI ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Comm.h - the ranks of a run and what they say to each other -*- C++
-//-*-===//
+//===- Comm.h - the ranks of a run and what they say to each other --------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Export.cpp - trained weights back into ONNX files
-//-------------------===//
+//===- Export.cpp - trained weights back into ONNX files --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

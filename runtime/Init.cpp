@@ -1,5 +1,4 @@
-//===- Init.cpp - initial values of parameters by rule
-//---------------------===//
+//===- Init.cpp - initial values of parameters by rule ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Optimizer.cpp - from gradients to new parameters
-//--------------------===//
+//===- Optimizer.cpp - from gradients to new parameters ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

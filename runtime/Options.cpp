@@ -1,5 +1,4 @@
-//===- Options.cpp - the command line of a training program
-//----------------===//
+//===- Options.cpp - the command line of a training program -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

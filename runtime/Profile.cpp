@@ -1,5 +1,4 @@
-//===- Profile.cpp - how long tasks take -------------------------*- C++
-//-*-===//
+//===- Profile.cpp - how long tasks take ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

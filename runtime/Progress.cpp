@@ -1,5 +1,4 @@
-//===- Progress.cpp - what a running program shows and records
-//-------------===//
+//===- Progress.cpp - what a running program shows and records --*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

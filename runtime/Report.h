@@ -1,5 +1,4 @@
-//===- Report.h - what a run was beside what it should have been -*- C++
-//-*-===//
+//===- Report.h - what a run was beside what it should have been ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

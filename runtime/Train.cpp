@@ -1,5 +1,4 @@
-//===- Train.cpp - the training loop
-//---------------------------------------===//
+//===- Train.cpp - the training loop ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

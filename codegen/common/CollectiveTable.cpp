@@ -1,5 +1,4 @@
-//===- CollectiveTable.cpp - what functions give to collectives
-//------------===//
+//===- CollectiveTable.cpp - what functions give to collectives -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

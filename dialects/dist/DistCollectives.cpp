@@ -1,5 +1,4 @@
-//===- DistCollectives.cpp - Collectives and layouts --------------*- C++
-//-*-===//
+//===- DistCollectives.cpp - Collectives and layouts ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

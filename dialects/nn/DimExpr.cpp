@@ -1,5 +1,4 @@
-//===- DimExpr.cpp - Sizes of tensor dims as polynomials
-//-------------------===//
+//===- DimExpr.cpp - Sizes of tensor dims as polynomials --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNCost.cpp - What operators cost ---------------------------*- C++
-//-*-===//
+//===- NNCost.cpp - What operators cost -------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

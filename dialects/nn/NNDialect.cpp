@@ -1,5 +1,4 @@
-//===- NNDialect.cpp - The nn dialect and its attributes
-//--------------------===//
+//===- NNDialect.cpp - The nn dialect and its attributes --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNDialect.h - The nn dialect: attributes, traits, interfaces -*- C++
-//-*-===//
+//===- NNDialect.h - The nn dialect: attributes, traits, interfaces -------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

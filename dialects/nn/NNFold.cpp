@@ -1,5 +1,4 @@
-//===- NNFold.cpp - Folders and canonical forms of nn ops
-//-------------------===//
+//===- NNFold.cpp - Folders and canonical forms of nn ops -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNGradient.cpp - Building blocks of gradients --------------*- C++
-//-*-===//
+//===- NNGradient.cpp - Building blocks of gradients ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

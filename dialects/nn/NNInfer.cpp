@@ -1,5 +1,4 @@
-//===- NNInfer.cpp - Result types of nn ops
-//----------------------------------===//
+//===- NNInfer.cpp - Result types of nn ops ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNOps.h - Operators of the nn dialect ----------------------*- C++
-//-*-===//
+//===- NNOps.h - Operators of the nn dialect --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

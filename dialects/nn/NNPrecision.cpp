@@ -1,5 +1,4 @@
-//===- NNPrecision.cpp - Where 16-bit floats suffice --------------*- C++
-//-*-===//
+//===- NNPrecision.cpp - Where 16-bit floats suffice ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

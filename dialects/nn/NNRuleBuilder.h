@@ -1,5 +1,4 @@
-//===- NNRuleBuilder.h - Writes sharding rules --------------------*- C++
-//-*-===//
+//===- NNRuleBuilder.h - Writes sharding rules ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNScalar.cpp - Scalar bodies of elementwise operators ------*- C++
-//-*-===//
+//===- NNScalar.cpp - Scalar bodies of elementwise operators ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNShape.cpp - Shapes with symbolic dims
-//------------------------------===//
+//===- NNShape.cpp - Shapes with symbolic dims ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNShape.h - Shapes with symbolic dims ----------------------*- C++
-//-*-===//
+//===- NNShape.h - Shapes with symbolic dims --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNSharding.cpp - How operators may be cut: common part -----*- C++
-//-*-===//
+//===- NNSharding.cpp - How operators may be cut: common part ---*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNSharding.h - How operators may be cut --------------------*- C++
-//-*-===//
+//===- NNSharding.h - How operators may be cut ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNShardingLinear.cpp - How products and norms may be cut ---*- C++
-//-*-===//
+//===- NNShardingLinear.cpp - How products and norms may be cut -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

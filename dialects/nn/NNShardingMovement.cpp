@@ -1,5 +1,4 @@
-//===- NNShardingMovement.cpp - How data movement may be cut ------*- C++
-//-*-===//
+//===- NNShardingMovement.cpp - How data movement may be cut ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNShardingNorm.cpp - How norms and reductions may be cut ---*- C++
-//-*-===//
+//===- NNShardingNorm.cpp - How norms and reductions may be cut -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

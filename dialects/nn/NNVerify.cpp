@@ -1,5 +1,4 @@
-//===- NNVerify.cpp - What must hold for nn ops beyond their types
-//----------===//
+//===- NNVerify.cpp - What must hold for nn ops beyond their types --------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNVjp.cpp - Gradients of elementwise operators -------------*- C++
-//-*-===//
+//===- NNVjp.cpp - Gradients of elementwise operators -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

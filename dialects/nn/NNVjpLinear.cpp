@@ -1,5 +1,4 @@
-//===- NNVjpLinear.cpp - Gradients of products and attention ------*- C++
-//-*-===//
+//===- NNVjpLinear.cpp - Gradients of products and attention ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- NNVjpMovement.cpp - Gradients of data movement -------------*- C++
-//-*-===//
+//===- NNVjpMovement.cpp - Gradients of data movement -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

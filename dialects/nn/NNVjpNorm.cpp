@@ -1,5 +1,4 @@
-//===- NNVjpNorm.cpp - Gradients of norms and reductions ----------*- C++
-//-*-===//
+//===- NNVjpNorm.cpp - Gradients of norms and reductions --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RTCollectives.cpp - Verifiers of collectives
-//------------------------===//
+//===- RTCollectives.cpp - Verifiers of collectives -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

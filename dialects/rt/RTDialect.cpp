@@ -1,5 +1,4 @@
-//===- RTDialect.cpp - The rt dialect and its buffer type
-//-------------------===//
+//===- RTDialect.cpp - The rt dialect and its buffer type -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RTKernel.cpp - rt.kernel and what stands in it
-//-----------------------===//
+//===- RTKernel.cpp - rt.kernel and what stands in it -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

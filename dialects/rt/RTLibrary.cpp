@@ -1,5 +1,4 @@
-//===- RTLibrary.cpp - Verifiers of library calls
-//---------------------------===//
+//===- RTLibrary.cpp - Verifiers of library calls ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RTOps.cpp - Functions and buffers of the rt dialect
-//------------------===//
+//===- RTOps.cpp - Functions and buffers of the rt dialect ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

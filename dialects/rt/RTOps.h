@@ -1,5 +1,4 @@
-//===- RTOps.h - Operators of the rt dialect ----------------------*- C++
-//-*-===//
+//===- RTOps.h - Operators of the rt dialect --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

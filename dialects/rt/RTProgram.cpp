@@ -1,5 +1,4 @@
-//===- RTProgram.cpp - Verifiers of the program's tables
-//--------------------===//
+//===- RTProgram.cpp - Verifiers of the program's tables --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

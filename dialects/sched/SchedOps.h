@@ -1,5 +1,4 @@
-//===- SchedOps.h - The sched dialect -----------------------------*- C++
-//-*-===//
+//===- SchedOps.h - The sched dialect ---------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

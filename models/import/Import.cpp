@@ -1,5 +1,4 @@
-//===- Import.cpp - ONNX graph -> nn module
-//---------------------------------===//
+//===- Import.cpp - ONNX graph -> nn module ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

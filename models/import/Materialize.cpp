@@ -1,5 +1,4 @@
-//===- Materialize.cpp - Symbolic tensors as IR
-//-----------------------------===//
+//===- Materialize.cpp - Symbolic tensors as IR -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Materialize.h - Symbolic tensors as IR --------------------*- C++
-//-*-===//
+//===- Materialize.h - Symbolic tensors as IR -------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

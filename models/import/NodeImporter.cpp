@@ -1,5 +1,4 @@
-//===- NodeImporter.cpp - What an import rule works with
-//--------------------===//
+//===- NodeImporter.cpp - What an import rule works with --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

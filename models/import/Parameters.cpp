@@ -1,5 +1,4 @@
-//===- Parameters.cpp - Which initializers train
-//----------------------------===//
+//===- Parameters.cpp - Which initializers train ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

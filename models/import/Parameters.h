@@ -1,5 +1,4 @@
-//===- Parameters.h - Which initializers train -------------------*- C++
-//-*-===//
+//===- Parameters.h - Which initializers train ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RulesActivation.cpp - Activations and softmax
-//-------------------------===//
+//===- RulesActivation.cpp - Activations and softmax ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RulesConv.cpp - Convolutions and pooling
-//-------------------------------===//
+//===- RulesConv.cpp - Convolutions and pooling -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

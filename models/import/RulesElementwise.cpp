@@ -1,5 +1,4 @@
-//===- RulesElementwise.cpp - Arithmetic, comparisons, casts
-//----------------===//
+//===- RulesElementwise.cpp - Arithmetic, comparisons, casts ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RulesIndex.cpp - Gathers and scatters
-//------------------------------------===//
+//===- RulesIndex.cpp - Gathers and scatters --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

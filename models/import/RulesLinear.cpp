@@ -1,5 +1,4 @@
-//===- RulesLinear.cpp - Matrix products
-//-------------------------------------===//
+//===- RulesLinear.cpp - Matrix products ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

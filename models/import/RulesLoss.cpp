@@ -1,5 +1,4 @@
-//===- RulesLoss.cpp - Losses that ONNX has operators for
-//-----------------------===//
+//===- RulesLoss.cpp - Losses that ONNX has operators for -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

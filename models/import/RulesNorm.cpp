@@ -1,5 +1,4 @@
-//===- RulesNorm.cpp - Normalisation
-//------------------------------------------===//
+//===- RulesNorm.cpp - Normalisation ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RulesReduce.cpp - Reductions, running sums, arg max
-//---------------------===//
+//===- RulesReduce.cpp - Reductions, running sums, arg max ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

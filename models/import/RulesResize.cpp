@@ -1,5 +1,4 @@
-//===- RulesResize.cpp - Resize
-//---------------------------------------------------===//
+//===- RulesResize.cpp - Resize ---------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

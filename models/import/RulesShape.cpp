@@ -1,5 +1,4 @@
-//===- RulesShape.cpp - Shapes, creation, rearrangement
-//-----------------------===//
+//===- RulesShape.cpp - Shapes, creation, rearrangement ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

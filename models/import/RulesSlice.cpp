@@ -1,5 +1,4 @@
-//===- RulesSlice.cpp - Slice, Split, Pad
-//--------------------------------------===//
+//===- RulesSlice.cpp - Slice, Split, Pad -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

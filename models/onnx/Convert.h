@@ -1,5 +1,4 @@
-//===- Convert.h - From protobuf's classes to Model.h's -----------*- C++
-//-*-===//
+//===- Convert.h - From protobuf's classes to Model.h's ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- ConvertTensor.cpp - Tensors of an ONNX file, checked
-//-----------------===//
+//===- ConvertTensor.cpp - Tensors of an ONNX file, checked -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

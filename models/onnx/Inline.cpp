@@ -1,5 +1,4 @@
-//===- Inline.cpp - Local functions of an ONNX file
-//-------------------------===//
+//===- Inline.cpp - Local functions of an ONNX file -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

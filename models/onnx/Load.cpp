@@ -1,5 +1,4 @@
-//===- Load.cpp - Reads and checks an ONNX file
-//-----------------------------===//
+//===- Load.cpp - Reads and checks an ONNX file -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Model.h - An ONNX model in memory, checked ----------------*- C++
-//-*-===//
+//===- Model.h - An ONNX model in memory, checked ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

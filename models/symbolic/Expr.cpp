@@ -1,5 +1,4 @@
-//===- Expr.cpp - Scalar functions of tensor indices
-//------------------------===//
+//===- Expr.cpp - Scalar functions of tensor indices ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

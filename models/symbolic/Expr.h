@@ -1,5 +1,4 @@
-//===- Expr.h - Scalar functions of tensor indices ---------------*- C++
-//-*-===//
+//===- Expr.h - Scalar functions of tensor indices --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

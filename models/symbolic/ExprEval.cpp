@@ -1,5 +1,4 @@
-//===- ExprEval.cpp - Values and text of expressions
-//------------------------===//
+//===- ExprEval.cpp - Values and text of expressions ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

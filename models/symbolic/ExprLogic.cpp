@@ -1,5 +1,4 @@
-//===- ExprLogic.cpp - Floats, booleans, choices
-//------------------------------===//
+//===- ExprLogic.cpp - Floats, booleans, choices ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Simplify.cpp - Expressions under known index ranges
-//------------------===//
+//===- Simplify.cpp - Expressions under known index ranges ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- SymbolicElementwise.cpp - Arithmetic, choices, casts
-//------------------===//
+//===- SymbolicElementwise.cpp - Arithmetic, choices, casts -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- SymbolicIndexing.cpp - Movement, gathers, sums
-//-----------------------===//
+//===- SymbolicIndexing.cpp - Movement, gathers, sums -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

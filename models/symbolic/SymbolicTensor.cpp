@@ -1,5 +1,4 @@
-//===- SymbolicTensor.cpp - Making, reading, elementwise
-//--------------------===//
+//===- SymbolicTensor.cpp - Making, reading, elementwise --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

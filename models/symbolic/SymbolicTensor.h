@@ -1,5 +1,4 @@
-//===- SymbolicTensor.h - Tensors as functions of their indices --*- C++
-//-*-===//
+//===- SymbolicTensor.h - Tensors as functions of their indices -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

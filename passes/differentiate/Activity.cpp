@@ -1,5 +1,4 @@
-//===- Activity.cpp - What varies and what counts -----------------*- C++
-//-*-===//
+//===- Activity.cpp - What varies and what counts ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Activity.h - What varies and what counts -------------------*- C++
-//-*-===//
+//===- Activity.h - What varies and what counts -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Differentiate.cpp - Gradients of marked functions ----------*- C++
-//-*-===//
+//===- Differentiate.cpp - Gradients of marked functions --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

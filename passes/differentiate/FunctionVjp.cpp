@@ -1,5 +1,4 @@
-//===- FunctionVjp.cpp - A function and its gradient --------------*- C++
-//-*-===//
+//===- FunctionVjp.cpp - A function and its gradient ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- FunctionVjp.h - A function and its gradient ----------------*- C++
-//-*-===//
+//===- FunctionVjp.h - A function and its gradient --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

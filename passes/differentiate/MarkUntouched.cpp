@@ -1,5 +1,4 @@
-//===- MarkUntouched.cpp - Parameters without a gradient ----------*- C++
-//-*-===//
+//===- MarkUntouched.cpp - Parameters without a gradient --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

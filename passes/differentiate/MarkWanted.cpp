@@ -1,5 +1,4 @@
-//===- MarkWanted.cpp - Which gradients a program needs -----------*- C++
-//-*-===//
+//===- MarkWanted.cpp - Which gradients a program needs ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Passes.h - The differentiate phase -------------------------*- C++
-//-*-===//
+//===- Passes.h - The differentiate phase -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

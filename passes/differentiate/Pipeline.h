@@ -1,5 +1,4 @@
-//===- Pipeline.h - The differentiate phase -----------------------*- C++
-//-*-===//
+//===- Pipeline.h - The differentiate phase ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Masks.cpp - What an attention mask says
-//------------------------------===//
+//===- Masks.cpp - What an attention mask says ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

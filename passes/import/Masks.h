@@ -1,5 +1,4 @@
-//===- Masks.h - What an attention mask says ----------------------*- C++
-//-*-===//
+//===- Masks.h - What an attention mask says --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

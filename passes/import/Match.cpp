@@ -1,5 +1,4 @@
-//===- Match.cpp - Looking at nn values when raising
-//------------------------===//
+//===- Match.cpp - Looking at nn values when raising ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

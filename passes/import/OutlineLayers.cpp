@@ -1,5 +1,4 @@
-//===- OutlineLayers.cpp - One function for equal layers
-//--------------------===//
+//===- OutlineLayers.cpp - One function for equal layers --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- OutlineSearch.cpp - Repeated subsequences of ops
-//---------------------===//
+//===- OutlineSearch.cpp - Repeated subsequences of ops ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

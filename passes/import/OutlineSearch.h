@@ -1,5 +1,4 @@
-//===- OutlineSearch.h - Repeated subsequences of ops -------------*- C++
-//-*-===//
+//===- OutlineSearch.h - Repeated subsequences of ops -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Passes.h - The import phase --------------------------------*- C++
-//-*-===//
+//===- Passes.h - The import phase ------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Pipeline.cpp - The import phase in order
-//-----------------------------===//
+//===- Pipeline.cpp - The import phase in order -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

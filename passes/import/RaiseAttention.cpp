@@ -1,5 +1,4 @@
-//===- RaiseAttention.cpp - Recover attention
-//-------------------------------===//
+//===- RaiseAttention.cpp - Recover attention -------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

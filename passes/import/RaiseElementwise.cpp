@@ -1,5 +1,4 @@
-//===- RaiseElementwise.cpp - Recover biases, SiLU and GELU
-//-----------------===//
+//===- RaiseElementwise.cpp - Recover biases, SiLU and GELU -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RaiseLosses.cpp - Recover cross-entropy
-//------------------------------===//
+//===- RaiseLosses.cpp - Recover cross-entropy ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

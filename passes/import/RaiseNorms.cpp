@@ -1,5 +1,4 @@
-//===- RaiseNorms.cpp - Recover RMS, layer and group norm
-//-------------------===//
+//===- RaiseNorms.cpp - Recover RMS, layer and group norm -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Rotary.cpp - Recover rotary embedding
-//--------------------------------===//
+//===- Rotary.cpp - Recover rotary embedding --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

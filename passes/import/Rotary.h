@@ -1,5 +1,4 @@
-//===- Rotary.h - Recover rotary embedding ------------------------*- C++
-//-*-===//
+//===- Rotary.h - Recover rotary embedding ----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

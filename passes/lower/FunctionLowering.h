@@ -1,5 +1,4 @@
-//===- FunctionLowering.h - One function from nn to rt ------------*- C++
-//-*-===//
+//===- FunctionLowering.h - One function from nn to rt ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- KernelBuilder.cpp - Writes the body of an rt.kernel
-//------------------===//
+//===- KernelBuilder.cpp - Writes the body of an rt.kernel ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Layout.cpp - Places for blocks of memory with lifetimes
-//--------------===//
+//===- Layout.cpp - Places for blocks of memory with lifetimes --*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Layout.h - Places for blocks of memory with lifetimes ------*- C++
-//-*-===//
+//===- Layout.h - Places for blocks of memory with lifetimes ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- LowerCollectives.cpp - What ranks do together
-//-----------------------===//
+//===- LowerCollectives.cpp - What ranks do together ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- LowerElementwise.cpp - nn.fused, broadcast, generate, constants
-//------===//
+//===- LowerElementwise.cpp - nn.fused, broadcast, generate, constants ----===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

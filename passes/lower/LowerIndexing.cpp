@@ -1,5 +1,4 @@
-//===- LowerIndexing.cpp - Gathers, scatters and their gradients
-//------------===//
+//===- LowerIndexing.cpp - Gathers, scatters and their gradients ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

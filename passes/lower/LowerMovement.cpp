@@ -1,5 +1,4 @@
-//===- LowerMovement.cpp - Transpose, slice, pad, concat
-//--------------------===//
+//===- LowerMovement.cpp - Transpose, slice, pad, concat --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

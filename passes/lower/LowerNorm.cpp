@@ -1,5 +1,4 @@
-//===- LowerNorm.cpp - Layer, RMS and group norm and their gradients
-//--------===//
+//===- LowerNorm.cpp - Layer, RMS and group norm and their gradients ------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- LowerPool.cpp - Max and average pooling and their gradient
-//-----------===//
+//===- LowerPool.cpp - Max and average pooling and their gradient ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

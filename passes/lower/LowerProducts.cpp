@@ -1,5 +1,4 @@
-//===- LowerProducts.cpp - Library calls: products, convolution, attention
-//--===//
+//===- LowerProducts.cpp - Library calls: products, convolution, attention ===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

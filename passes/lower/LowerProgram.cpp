@@ -1,5 +1,4 @@
-//===- LowerProgram.cpp - dist and planned functions become rt.program
-//------===//
+//===- LowerProgram.cpp - dist and planned functions become rt.program ----===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

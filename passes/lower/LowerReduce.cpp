@@ -1,5 +1,4 @@
-//===- LowerReduce.cpp - Reductions, running sums, arg max
-//------------------===//
+//===- LowerReduce.cpp - Reductions, running sums, arg max ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- LowerSoftmax.cpp - Softmax, log-softmax, cross-entropy
-//---------------===//
+//===- LowerSoftmax.cpp - Softmax, log-softmax, cross-entropy ---*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

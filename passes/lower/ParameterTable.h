@@ -1,5 +1,4 @@
-//===- ParameterTable.h - Rows and places of parameters -----------*- C++
-//-*-===//
+//===- ParameterTable.h - Rows and places of parameters ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

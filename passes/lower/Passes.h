@@ -1,5 +1,4 @@
-//===- Passes.h - Passes of the lower phase -----------------------*- C++
-//-*-===//
+//===- Passes.h - Passes of the lower phase ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

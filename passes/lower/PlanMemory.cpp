@@ -1,5 +1,4 @@
-//===- PlanMemory.cpp - A place in scratch for each local
-//-------------------===//
+//===- PlanMemory.cpp - A place in scratch for each local -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RankRows.cpp - The rows of every rank's step
-//-------------------------===//
+//===- RankRows.cpp - The rows of every rank's step -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

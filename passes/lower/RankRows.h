@@ -1,5 +1,4 @@
-//===- RankRows.h - The rows of every rank's step -----------------*- C++
-//-*-===//
+//===- RankRows.h - The rows of every rank's step ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

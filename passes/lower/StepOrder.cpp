@@ -1,5 +1,4 @@
-//===- StepOrder.cpp - Which rank runs what in which order
-//------------------===//
+//===- StepOrder.cpp - Which rank runs what in which order ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

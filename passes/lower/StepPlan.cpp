@@ -1,5 +1,4 @@
-//===- StepPlan.cpp - Modules, edges and buffers of a step
-//------------------===//
+//===- StepPlan.cpp - Modules, edges and buffers of a step ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- StepPlan.h - Modules, edges and buffers of a step ----------*- C++
-//-*-===//
+//===- StepPlan.h - Modules, edges and buffers of a step --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

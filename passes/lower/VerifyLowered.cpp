@@ -1,5 +1,4 @@
-//===- VerifyLowered.cpp - What code generation relies on
-//-------------------===//
+//===- VerifyLowered.cpp - What code generation relies on -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

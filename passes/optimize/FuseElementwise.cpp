@@ -1,5 +1,4 @@
-//===- FuseElementwise.cpp - Connected elementwise ops into nn.fused
-//--------===//
+//===- FuseElementwise.cpp - Connected elementwise ops into nn.fused ------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Passes.h - Passes of the optimize phase -----------------------*- C++
-//-*-===//
+//===- Passes.h - Passes of the optimize phase ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

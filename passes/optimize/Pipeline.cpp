@@ -1,5 +1,4 @@
-//===- Pipeline.cpp - The optimize phase
-//------------------------------------===//
+//===- Pipeline.cpp - The optimize phase ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- AgreeTies.cpp - Tied parameters are cut alike --------------*- C++
-//-*-===//
+//===- AgreeTies.cpp - Tied parameters are cut alike ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- ApplyPlan.cpp - A plan file as attributes ------------------*- C++
-//-*-===//
+//===- ApplyPlan.cpp - A plan file as attributes ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

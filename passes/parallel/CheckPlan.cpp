@@ -1,5 +1,4 @@
-//===- CheckPlan.cpp - Whether a plan can work for a program ------*- C++
-//-*-===//
+//===- CheckPlan.cpp - Whether a plan can work for a program ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

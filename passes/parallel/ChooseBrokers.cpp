@@ -1,5 +1,4 @@
-//===- ChooseBrokers.cpp - How rows of an edge find their replica -*- C++
-//-*-===//
+//===- ChooseBrokers.cpp - How rows of an edge find their replica ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Costs.cpp - Nominal times of functions ---------------------*- C++
-//-*-===//
+//===- Costs.cpp - Nominal times of functions -------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Costs.h - Nominal times of functions -----------------------*- C++
-//-*-===//
+//===- Costs.h - Nominal times of functions ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- CutStages.cpp - Modules into pipeline stages ---------------*- C++
-//-*-===//
+//===- CutStages.cpp - Modules into pipeline stages -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

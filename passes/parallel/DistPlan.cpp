@@ -1,5 +1,4 @@
-//===- DistPlan.cpp - A plan for a cluster ------------------------*- C++
-//-*-===//
+//===- DistPlan.cpp - A plan for a cluster ----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

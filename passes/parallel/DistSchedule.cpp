@@ -1,5 +1,4 @@
-//===- DistSchedule.cpp - A program's step as a scheduling problem -*- C++
-//-*-===//
+//===- DistSchedule.cpp - A program's step as a scheduling problem --------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

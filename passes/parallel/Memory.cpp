@@ -1,5 +1,4 @@
-//===- Memory.cpp - Predicted bytes of a rank ---------------------*- C++
-//-*-===//
+//===- Memory.cpp - Predicted bytes of a rank -------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Memory.h - Predicted bytes of a rank -----------------------*- C++
-//-*-===//
+//===- Memory.h - Predicted bytes of a rank ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Passes.h - Passes that make a program for many ranks -------*- C++
-//-*-===//
+//===- Passes.h - Passes that make a program for many ranks -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Pipeline.cpp - Where the parallel passes stand -------------*- C++
-//-*-===//
+//===- Pipeline.cpp - Where the parallel passes stand -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

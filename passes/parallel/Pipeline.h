@@ -1,5 +1,4 @@
-//===- Pipeline.h - Where the parallel passes stand ---------------*- C++
-//-*-===//
+//===- Pipeline.h - Where the parallel passes stand -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- PlanFile.cpp - Reading plan files --------------------------*- C++
-//-*-===//
+//===- PlanFile.cpp - Reading plan files ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

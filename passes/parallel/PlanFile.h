@@ -1,5 +1,4 @@
-//===- PlanFile.h - What a plan file says -------------------------*- C++
-//-*-===//
+//===- PlanFile.h - What a plan file says -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

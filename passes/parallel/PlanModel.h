@@ -1,5 +1,4 @@
-//===- PlanModel.h - A program as the planner sees it --------------*- C++
-//-*-===//
+//===- PlanModel.h - A program as the planner sees it -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

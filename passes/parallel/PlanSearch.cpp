@@ -1,5 +1,4 @@
-//===- PlanSearch.cpp - Plans that a program can run --------------*- C++
-//-*-===//
+//===- PlanSearch.cpp - Plans that a program can run ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

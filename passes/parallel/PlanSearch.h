@@ -1,5 +1,4 @@
-//===- PlanSearch.h - Plans that a program can run -----------------*- C++
-//-*-===//
+//===- PlanSearch.h - Plans that a program can run --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

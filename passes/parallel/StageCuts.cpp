@@ -1,5 +1,4 @@
-//===- StageCuts.cpp - Where a module is cut into stages ----------*- C++
-//-*-===//
+//===- StageCuts.cpp - Where a module is cut into stages --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

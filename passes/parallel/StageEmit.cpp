@@ -1,5 +1,4 @@
-//===- StageEmit.cpp - Modules of stages --------------------------*- C++
-//-*-===//
+//===- StageEmit.cpp - Modules of stages ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- TargetSpec.cpp - The hardware as attributes ----------------*- C++
-//-*-===//
+//===- TargetSpec.cpp - The hardware as attributes --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- TargetSpec.h - The hardware as attributes -------------------*- C++
-//-*-===//
+//===- TargetSpec.h - The hardware as attributes ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

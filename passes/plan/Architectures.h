@@ -1,5 +1,4 @@
-//===- Architectures.h - Descriptions of known models ------------*- C++
-//-*-===//
+//===- Architectures.h - Descriptions of known models -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Cluster.h - The hardware a plan is made for ---------------*- C++
-//-*-===//
+//===- Cluster.h - The hardware a plan is made for --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Cost.h - How long a layer takes, how much it keeps --------*- C++
-//-*-===//
+//===- Cost.h - How long a layer takes, how much it keeps -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Data.h - What samples hold, jointly -----------------------*- C++
-//-*-===//
+//===- Data.h - What samples hold, jointly ----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Explain.h - What was chosen, and why ----------------------*- C++
-//-*-===//
+//===- Explain.h - What was chosen, and why ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

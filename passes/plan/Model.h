@@ -1,5 +1,4 @@
-//===- Model.h - What a planner knows of a model -----------------*- C++
-//-*-===//
+//===- Model.h - What a planner knows of a model ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

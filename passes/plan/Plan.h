@@ -1,5 +1,4 @@
-//===- Plan.h - Who runs what ------------------------------------*- C++
-//-*-===//
+//===- Plan.h - Who runs what -----------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Profile.h - Measured times of layers ----------------------*- C++
-//-*-===//
+//===- Profile.h - Measured times of layers ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

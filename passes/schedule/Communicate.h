@@ -1,5 +1,4 @@
-//===- Communicate.h - The one order of communication -------------*- C++
-//-*-===//
+//===- Communicate.h - The one order of communication -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

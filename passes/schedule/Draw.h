@@ -1,5 +1,4 @@
-//===- Draw.h - Pictures of schedules -----------------------------*- C++
-//-*-===//
+//===- Draw.h - Pictures of schedules ---------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Evaluate.h - When everything happens -----------------------*- C++
-//-*-===//
+//===- Evaluate.h - When everything happens ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

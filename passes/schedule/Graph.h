@@ -1,5 +1,4 @@
-//===- Graph.h - Tasks of a problem and what they wait for --------*- C++
-//-*-===//
+//===- Graph.h - Tasks of a problem and what they wait for ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Greedy.h - Schedules by simulating what ranks choose -------*- C++
-//-*-===//
+//===- Greedy.h - Schedules by simulating what ranks choose -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Lines.h - Building blocks of schedules ---------------------*- C++
-//-*-===//
+//===- Lines.h - Building blocks of schedules -------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

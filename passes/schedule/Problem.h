@@ -1,5 +1,4 @@
-//===- Problem.h - What is to be scheduled ------------------------*- C++
-//-*-===//
+//===- Problem.h - What is to be scheduled ----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

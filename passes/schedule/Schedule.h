@@ -1,5 +1,4 @@
-//===- Schedule.h - Schedules by name -----------------------------*- C++
-//-*-===//
+//===- Schedule.h - Schedules by name ---------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

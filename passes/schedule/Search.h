@@ -1,5 +1,4 @@
-//===- Search.h - Zero-bubble orders by search --------------------*- C++
-//-*-===//
+//===- Search.h - Zero-bubble orders by search ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

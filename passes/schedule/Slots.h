@@ -1,5 +1,4 @@
-//===- Slots.h - Where a microbatch's residuals are ---------------*- C++
-//-*-===//
+//===- Slots.h - Where a microbatch's residuals are -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Cuts.cpp - Where values may be cut -------------------------*- C++
-//-*-===//
+//===- Cuts.cpp - Where values may be cut -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

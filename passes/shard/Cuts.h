@@ -1,5 +1,4 @@
-//===- Cuts.h - Where values may be cut ---------------------------*- C++
-//-*-===//
+//===- Cuts.h - Where values may be cut -------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Emit.cpp - Functions with the shapes of one rank -----------*- C++
-//-*-===//
+//===- Emit.cpp - Functions with the shapes of one rank ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

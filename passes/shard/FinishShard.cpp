@@ -1,5 +1,4 @@
-//===- FinishShard.cpp - Biases go back into products -------------*- C++
-//-*-===//
+//===- FinishShard.cpp - Biases go back into products -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Layers.cpp - Layer functions and the calls of them ---------*- C++
-//-*-===//
+//===- Layers.cpp - Layer functions and the calls of them -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Localize.cpp - Attributes that depend on the cut -----------*- C++
-//-*-===//
+//===- Localize.cpp - Attributes that depend on the cut ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Localize.h - Local forms of ops ----------------------------*- C++
-//-*-===//
+//===- Localize.h - Local forms of ops --------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Model.cpp - What steps and conversions cost ----------------*- C++
-//-*-===//
+//===- Model.cpp - What steps and conversions cost --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

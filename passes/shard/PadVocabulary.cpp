@@ -1,5 +1,4 @@
-//===- PadVocabulary.cpp - Tables that the ranks do not divide ----*- C++
-//-*-===//
+//===- PadVocabulary.cpp - Tables that the ranks do not divide --*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

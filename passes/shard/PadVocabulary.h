@@ -1,5 +1,4 @@
-//===- PadVocabulary.h - Tables that the ranks do not divide ------*- C++
-//-*-===//
+//===- PadVocabulary.h - Tables that the ranks do not divide ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Passes.h - The shard phase ---------------------------------*- C++
-//-*-===//
+//===- Passes.h - The shard phase -------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

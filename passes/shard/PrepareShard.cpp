@@ -1,5 +1,4 @@
-//===- PrepareShard.cpp - The form that the partitioner reads -----*- C++
-//-*-===//
+//===- PrepareShard.cpp - The form that the partitioner reads ---*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

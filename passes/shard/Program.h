@@ -1,5 +1,4 @@
-//===- Program.h - A function pair as a list of steps -------------*- C++
-//-*-===//
+//===- Program.h - A function pair as a list of steps -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Search.cpp - Beam search over the steps --------------------*- C++
-//-*-===//
+//===- Search.cpp - Beam search over the steps ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Search.h - Choosing layouts by cost ------------------------*- C++
-//-*-===//
+//===- Search.h - Choosing layouts by cost ----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Shard.cpp - Cuts a module's functions over ranks -----------*- C++
-//-*-===//
+//===- Shard.cpp - Cuts a module's functions over ranks ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

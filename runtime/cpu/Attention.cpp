@@ -1,5 +1,4 @@
-//===- Attention.cpp - softmax attention for generated code
-//----------------===//
+//===- Attention.cpp - softmax attention for generated code -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

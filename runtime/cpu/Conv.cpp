@@ -1,5 +1,4 @@
-//===- Conv.cpp - convolutions for generated code
-//--------------------------===//
+//===- Conv.cpp - convolutions for generated code ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Device.cpp - memory and bulk work on the CPU
-//------------------------===//
+//===- Device.cpp - memory and bulk work on the CPU -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

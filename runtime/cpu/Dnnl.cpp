@@ -1,5 +1,4 @@
-//===- Dnnl.cpp - the runtime's one oneDNN engine and its scratch
-//----------===//
+//===- Dnnl.cpp - the runtime's one oneDNN engine and its scratch ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Dnnl.h - the runtime's one oneDNN engine and its scratch --*- C++
-//-*-===//
+//===- Dnnl.h - the runtime's one oneDNN engine and its scratch -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Matmul.cpp - matrix products for generated code
-//---------------------===//
+//===- Matmul.cpp - matrix products for generated code ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Picture.cpp - decode and scale pictures -------------------*- C++
-//-*-===//
+//===- Picture.cpp - decode and scale pictures ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Picture.h - decode and scale pictures ---------------------*- C++
-//-*-===//
+//===- Picture.h - decode and scale pictures --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Tar.cpp - members of a tar shard --------------------------*- C++
-//-*-===//
+//===- Tar.cpp - members of a tar shard -------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

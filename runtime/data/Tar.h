@@ -1,5 +1,4 @@
-//===- Tar.h - members of a tar shard ----------------------------*- C++
-//-*-===//
+//===- Tar.h - members of a tar shard ---------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

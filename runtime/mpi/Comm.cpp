@@ -1,5 +1,4 @@
-//===- Comm.cpp - the ranks of a run over MPI
-//------------------------------===//
+//===- Comm.cpp - the ranks of a run over MPI -------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Launch.cpp - a program that starts its own ranks
-//--------------------===//
+//===- Launch.cpp - a program that starts its own ranks ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Progress.cpp - moving messages on while a rank computes
-//-------------===//
+//===- Progress.cpp - moving messages on while a rank computes --*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

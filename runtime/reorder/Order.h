@@ -1,5 +1,4 @@
-//===- Order.h - Which microbatch goes first ---------------------*- C++
-//-*-===//
+//===- Order.h - Which microbatch goes first --------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

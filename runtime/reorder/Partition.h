@@ -1,5 +1,4 @@
-//===- Partition.h - Items over replicas, evenly -----------------*- C++
-//-*-===//
+//===- Partition.h - Items over replicas, evenly ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- SymbolicTest.cpp - Element functions of tensors
-//-----------------------===//
+//===- SymbolicTest.cpp - Element functions of tensors ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- CountCost.cpp - A pass plugin ------------------------------*- C++
-//-*-===//
+//===- CountCost.cpp - A pass plugin ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

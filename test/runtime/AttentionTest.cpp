@@ -1,5 +1,4 @@
-//===- AttentionTest.cpp - attention against plain loops ------------*- C++
-//-*-===//
+//===- AttentionTest.cpp - attention against plain loops --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

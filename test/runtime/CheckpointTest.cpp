@@ -1,5 +1,4 @@
-//===- CheckpointTest.cpp - whole or not at all ---------------------*- C++
-//-*-===//
+//===- CheckpointTest.cpp - whole or not at all -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

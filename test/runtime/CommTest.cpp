@@ -1,5 +1,4 @@
-//===- CommTest.cpp - one rank alone
-//---------------------------------------===//
+//===- CommTest.cpp - one rank alone ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

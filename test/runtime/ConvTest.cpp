@@ -1,5 +1,4 @@
-//===- ConvTest.cpp - convolutions against plain loops --------------*- C++
-//-*-===//
+//===- ConvTest.cpp - convolutions against plain loops ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

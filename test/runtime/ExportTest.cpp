@@ -1,5 +1,4 @@
-//===- ExportTest.cpp - weights inside ONNX files ------------------*- C++
-//-*-===//
+//===- ExportTest.cpp - weights inside ONNX files ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- FileBatchTest.cpp - cutting a batch file ---------------------*- C++
-//-*-===//
+//===- FileBatchTest.cpp - cutting a batch file -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

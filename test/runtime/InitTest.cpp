@@ -1,5 +1,4 @@
-//===- InitTest.cpp - random numbers and initial values -------------*- C++
-//-*-===//
+//===- InitTest.cpp - random numbers and initial values ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- MatmulTest.cpp - products against plain loops ----------------*- C++
-//-*-===//
+//===- MatmulTest.cpp - products against plain loops ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

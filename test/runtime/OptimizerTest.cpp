@@ -1,5 +1,4 @@
-//===- OptimizerTest.cpp - PyTorch's formulas by hand ---------------*- C++
-//-*-===//
+//===- OptimizerTest.cpp - PyTorch's formulas by hand -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- OptionsTest.cpp - the command line ---------------------------*- C++
-//-*-===//
+//===- OptionsTest.cpp - the command line -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

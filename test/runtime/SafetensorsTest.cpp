@@ -1,5 +1,4 @@
-//===- SafetensorsTest.cpp - round trips and hostile files ----------*- C++
-//-*-===//
+//===- SafetensorsTest.cpp - round trips and hostile files ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

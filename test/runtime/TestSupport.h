@@ -1,5 +1,4 @@
-//===- TestSupport.h - what the runtime's tests share --------------*- C++
-//-*-===//
+//===- TestSupport.h - what the runtime's tests share -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

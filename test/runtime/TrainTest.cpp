@@ -1,5 +1,4 @@
-//===- TrainTest.cpp - the hand-written program from end to end -----*- C++
-//-*-===//
+//===- TrainTest.cpp - the hand-written program from end to end -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

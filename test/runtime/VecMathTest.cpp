@@ -1,5 +1,4 @@
-//===- VecMathTest.cpp - accuracy and special values ---------------*- C++
-//-*-===//
+//===- VecMathTest.cpp - accuracy and special values ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Diagnostics.cpp - Where errors and remarks go -------------*- C++
-//-*-===//
+//===- Diagnostics.cpp - Where errors and remarks go ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

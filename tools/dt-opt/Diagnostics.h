@@ -1,5 +1,4 @@
-//===- Diagnostics.h - Where errors and remarks go ---------------*- C++
-//-*-===//
+//===- Diagnostics.h - Where errors and remarks go --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

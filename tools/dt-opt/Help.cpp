@@ -1,5 +1,4 @@
-//===- Help.cpp - What --help shows ------------------------------*- C++
-//-*-===//
+//===- Help.cpp - What --help shows -----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Help.h - What --help shows --------------------------------*- C++
-//-*-===//
+//===- Help.h - What --help shows -------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Input.h - ONNX models and recipes as MLIR buffers ---------*- C++
-//-*-===//
+//===- Input.h - ONNX models and recipes as MLIR buffers --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Memory.cpp - --emit=memory: what stands where in the arena -*- C++
-//-*-===//
+//===- Memory.cpp - --emit=memory: what stands where in the arena ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Output.h - What leaves the compiler -----------------------*- C++
-//-*-===//
+//===- Output.h - What leaves the compiler ----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

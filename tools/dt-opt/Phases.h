@@ -1,5 +1,4 @@
-//===- Phases.h - The compiler's phases as pass pipelines --------*- C++
-//-*-===//
+//===- Phases.h - The compiler's phases as pass pipelines -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Plan.cpp - --emit=plan: what each module costs ------------*- C++
-//-*-===//
+//===- Plan.cpp - --emit=plan: what each module costs -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

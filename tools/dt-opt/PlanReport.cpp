@@ -1,5 +1,4 @@
-//===- PlanReport.cpp - Who runs what, and what it takes ---------*- C++
-//-*-===//
+//===- PlanReport.cpp - Who runs what, and what it takes --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RankMemory.cpp - What every rank allocates ----------------*- C++
-//-*-===//
+//===- RankMemory.cpp - What every rank allocates ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- RankState.cpp - What a rank keeps of gradients ------------*- C++
-//-*-===//
+//===- RankState.cpp - What a rank keeps of gradients -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

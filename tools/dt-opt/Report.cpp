@@ -1,5 +1,4 @@
-//===- Report.cpp - What a program costs -------------------------*- C++
-//-*-===//
+//===- Report.cpp - What a program costs ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Report.h - What a program costs ---------------------------*- C++
-//-*-===//
+//===- Report.h - What a program costs --------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- dt-opt.cpp - The compiler's command line -------------------*- C++
-//-*-===//
+//===- dt-opt.cpp - The compiler's command line -----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

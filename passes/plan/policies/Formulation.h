@@ -1,5 +1,4 @@
-//===- Formulation.h - DistTrain's orchestration problem ---------*- C++
-//-*-===//
+//===- Formulation.h - DistTrain's orchestration problem --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Policy.h - Ways to choose a plan --------------------------*- C++
-//-*-===//
+//===- Policy.h - Ways to choose a plan -------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

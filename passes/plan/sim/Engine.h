@@ -1,5 +1,4 @@
-//===- Engine.h - A step, event by event -------------------------*- C++
-//-*-===//
+//===- Engine.h - A step, event by event ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Parts.h - Which items each rank works on when -------------*- C++
-//-*-===//
+//===- Parts.h - Which items each rank works on when ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Step.h - What a plan's step costs -------------------------*- C++
-//-*-===//
+//===- Step.h - What a plan's step costs ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

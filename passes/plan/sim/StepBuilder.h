@@ -1,5 +1,4 @@
-//===- StepBuilder.h - A plan as a scheduling problem ------------*- C++
-//-*-===//
+//===- StepBuilder.h - A plan as a scheduling problem -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

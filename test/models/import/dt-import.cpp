@@ -1,5 +1,4 @@
-//===- dt-import.cpp - Prints what an ONNX file imports as
-//-------------------===//
+//===- dt-import.cpp - Prints what an ONNX file imports as ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

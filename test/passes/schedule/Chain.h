@@ -1,5 +1,4 @@
-//===- Chain.h - Pipelines of equal stages for tests --------------*- C++
-//-*-===//
+//===- Chain.h - Pipelines of equal stages for tests ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

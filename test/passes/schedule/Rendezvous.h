@@ -1,5 +1,4 @@
-//===- Rendezvous.h - Runs programs without any buffering ---------*- C++
-//-*-===//
+//===- Rendezvous.h - Runs programs without any buffering -------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- CollectivesTest.cpp - what generated code calls
-//---------------------===//
+//===- CollectivesTest.cpp - what generated code calls ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

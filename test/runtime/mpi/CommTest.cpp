@@ -1,5 +1,4 @@
-//===- CommTest.cpp - messages and groups of ranks
-//-------------------------===//
+//===- CommTest.cpp - messages and groups of ranks --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Main.cpp - starts the tests' ranks
-//----------------------------------===//
+//===- Main.cpp - starts the tests' ranks -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

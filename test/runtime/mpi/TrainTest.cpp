@@ -1,5 +1,4 @@
-//===- TrainTest.cpp - the hand-written program on several ranks -*- C++
-//-*-===//
+//===- TrainTest.cpp - the hand-written program on several ranks ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
