@@ -64,6 +64,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op,
                                 : 0;
     rate.compute = scaled(op.rows, share * row);
     rate.least = device.gemm.rows * row;
+    rate.cut = cut;
     if (cut) {
       rate.bytes = scaled(rate.bytes, 1 / tp);
       rate.fixedBytes /= tp;
@@ -110,24 +111,22 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   return *rates[kind].back();
 }
 
-double ModuleCost::exposed(const std::vector<Op> &ops, double collectives,
-                           const CostOptions &options,
+double ModuleCost::exposed(const std::vector<Rate> &list, double collectives,
                            const Moments &part) const {
   int pieces = cluster.nodes[node].pieces;
   if (pieces < 2 || collectives <= 0)
     return collectives;
   // One piece has nothing to hide behind; smaller products are slower.
   double products = 0, slower = 0;
-  for (const Op &op : ops)
-    if (op.kind == Op::Gemm &&
-        (op.split == Op::Columns || op.split == Op::Depth)) {
-      Rate rate = rateOf(op, options);
-      double whole = rate.at(part);
-      products += whole;
-      rate.least *= pieces;
-      rate.launch *= pieces;
-      slower += rate.at(part) - whole;
-    }
+  for (Rate rate : list) {
+    if (!rate.cut)
+      continue;
+    double whole = rate.at(part);
+    products += whole;
+    rate.least *= pieces;
+    rate.launch *= pieces;
+    slower += rate.at(part) - whole;
+  }
   double rest = 1 - 1.0 / pieces;
   return std::min(collectives,
                   collectives / pieces + slower +
@@ -322,16 +321,15 @@ void ModuleCost::addMessages(int index, const CostOptions &options,
                       ? cluster.allReduce(cluster.getGroup(node, options.tp, 1),
                                           kind.reduced.at(part) / options.cp)
                       : 0;
-  double there =
-      exposed(kind.forward, kind.forwardReduces * reduce, options, part) +
-      exchange(kind, options, part, false);
+  const Rates &known = ratesOf(index, options);
+  double there = exposed(known.forward, kind.forwardReduces * reduce, part) +
+                 exchange(kind, options, part, false);
   times.forward += there;
   times.reduce += there;
   if (!description.hasBackward())
     return;
-  double back =
-      exposed(kind.input, kind.backwardReduces * reduce, options, part) +
-      exchange(kind, options, part, true);
+  double back = exposed(known.input, kind.backwardReduces * reduce, part) +
+                exchange(kind, options, part, true);
   if (options.save == Save::None)
     times.again += there;
   times.input += back + (options.save == Save::None ? there : 0);

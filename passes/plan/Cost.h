@@ -98,10 +98,6 @@ private:
                  const Moments &part) const;
   Times measuredTimes(int kind, const CostOptions &options, const Moments &part,
                       const Times &modelled) const;
-  /// What collectives of a TP group add to the products of `ops`, which they
-  /// may hide behind.
-  double exposed(const std::vector<Op> &ops, double collectives,
-                 const CostOptions &options, const Moments &part) const;
   double exchange(const LayerKind &kind, const CostOptions &options,
                   const Moments &part, bool backward) const;
   void addMessages(int kind, const CostOptions &options, const Moments &part,
@@ -117,6 +113,7 @@ private:
     Linear compute, bytes;
     double least = 0, fixedBytes = 0, launch = 0;
     bool product = false, cheap = false;
+    bool cut = false; ///< a product that is divided over the TP group
     double at(const Moments &part) const;
   };
   struct Rates {
@@ -126,6 +123,10 @@ private:
     std::vector<Rate> forward, input, weight;
   };
   Rate rateOf(const Op &op, const CostOptions &options) const;
+  /// What collectives of a TP group add to the products that they may hide
+  /// behind.
+  double exposed(const std::vector<Rate> &list, double collectives,
+                 const Moments &part) const;
   /// Of a kind of layer; made once for a layout.
   const Rates &ratesOf(int kind, const CostOptions &options) const;
 

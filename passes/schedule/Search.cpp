@@ -310,9 +310,16 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
                                     const std::vector<Bytes> &memory,
                                     const Options &options) {
   const Problem &problem = graph.getProblem();
-  int64_t effort = options.effort ? options.effort : kEffort;
+  int64_t effort = options.effort
+                       ? options.effort
+                       : std::max<int64_t>(kEffort, 16 * graph.getNumNodes());
   std::vector<int> depths = problem.getDepths();
-  int enough = 3 * *std::max_element(depths.begin(), depths.end());
+  // Stages on one rank share its microbatches.
+  size_t rounds = 1;
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    rounds = std::max(rounds, graph.getPlacesOfRank(rank).size());
+  int enough =
+      3 * *std::max_element(depths.begin(), depths.end()) / int(rounds);
   Search search(graph, memory, options, effort);
   if (enough * 2 < problem.microbatches) {
     Problem shorter = shorten(problem, enough);
