@@ -8,6 +8,7 @@
 #include "runtime/Clock.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
+#include "runtime/TaskTimes.h"
 #include "runtime/data/MadeBatch.h"
 
 #include <nlohmann/json.hpp>
@@ -30,49 +31,27 @@ constexpr int kTurns = 4;
 constexpr double kSecondsOfTurn = 0.4;
 constexpr int64_t kMostSteps = 30;
 
-double median(std::vector<double> values) {
-  if (values.empty())
-    return 0;
-  size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + ptrdiff_t(middle),
-                   values.end());
-  return values[middle];
-}
-
 /// Seconds of a stage's task, without and of its collectives.
 struct Samples {
   std::vector<double> seconds, collectives;
 };
-constexpr const char *kTasks[] = {"forward", "backward", "input", "weight"};
-
-int taskOf(TaskKind kind) {
-  switch (kind) {
-  case TaskKind::Forward:
-    return 0;
-  case TaskKind::Backward:
-    return 1;
-  case TaskKind::BackwardInput:
-    return 2;
-  case TaskKind::BackwardWeight:
-    return 3;
-  default:
-    return -1;
-  }
-}
+constexpr const char *kTasks[kComputeKinds] = {"forward", "backward", "input",
+                                               "weight"};
 
 /// What one size of parts has taken.
 class Measured final : public StepObserver {
 public:
-  explicit Measured(size_t modules) : tasks(modules * 4), items(modules) {}
+  explicit Measured(size_t modules)
+      : tasks(modules * kComputeKinds), items(modules) {}
 
   bool wantsTimes() const override { return true; }
   void rowDone(int32_t, const TaskRow &row, const Part *part,
                const RowTime &time) override {
     rows += time.cpu;
-    int task = taskOf(row.kind);
+    int task = computeKindOf(row.kind);
     if (!counts || task < 0 || !part)
       return;
-    Samples &all = tasks[size_t(row.index) * 4 + size_t(task)];
+    Samples &all = tasks[size_t(row.index) * kComputeKinds + size_t(task)];
     double moved =
         std::accumulate(time.collectives.begin(), time.collectives.end(), 0.0);
     // Work on an accelerator is none of the thread's.
@@ -83,7 +62,7 @@ public:
 
   bool counts = false;
   double rows = 0;            ///< processor seconds of the step under way
-  std::vector<Samples> tasks; ///< [module * 4 + task]
+  std::vector<Samples> tasks; ///< [module * kComputeKinds + task]
   std::vector<int64_t> items; ///< of the part, by module
   std::vector<double> tails;  ///< outside of rows
 };
@@ -199,8 +178,8 @@ json Profiler::pack() const {
     json entry;
     for (size_t m = 0; m < program.modules.size; ++m) {
       json tasks;
-      for (size_t t = 0; t < 4; ++t) {
-        const Samples &all = size.tasks[m * 4 + t];
+      for (size_t t = 0; t < kComputeKinds; ++t) {
+        const Samples &all = size.tasks[m * kComputeKinds + t];
         if (!all.seconds.empty())
           tasks[kTasks[t]] = {median(all.seconds), median(all.collectives)};
       }

@@ -7,6 +7,7 @@
 #include "runtime/Report.h"
 #include "runtime/Cores.h"
 #include "runtime/Error.h"
+#include "runtime/TaskTimes.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,14 +25,6 @@ constexpr int64_t warmup = 3;      // steps that do not count
 constexpr int64_t least = 6;       // steps without which there is no report
 constexpr size_t remembered = 200; // even steps whose times are kept
 
-double median(std::vector<double> values) {
-  if (values.empty())
-    return 0;
-  size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + middle, values.end());
-  return values[middle];
-}
-
 } // namespace
 
 /// Where ranks poll: a collective as it is for a rank that does not wait for
@@ -47,22 +40,6 @@ double RunReport::collectiveOf(const std::vector<float> &all) const {
 }
 
 namespace {
-
-int kindOf(const TaskRow &row) {
-  switch (row.kind) {
-  case TaskKind::Forward:
-    return 0;
-  case TaskKind::Backward:
-    return 1;
-  case TaskKind::BackwardInput:
-    return 2;
-  case TaskKind::BackwardWeight:
-    return 3;
-  default:
-    return -1;
-  }
-}
-constexpr int kinds = 4;
 
 std::string hostName() {
   char name[256] = {};
@@ -99,8 +76,9 @@ double RunReport::Fit::at(double work) const {
 }
 
 RunReport::Fit *RunReport::fitOf(Fits &fits, const TaskRow &row) const {
-  int kind = kindOf(row);
-  return kind < 0 ? nullptr : &fits[size_t(row.index) * kinds + size_t(kind)];
+  int kind = computeKindOf(row.kind);
+  return kind < 0 ? nullptr
+                  : &fits[size_t(row.index) * kComputeKinds + size_t(kind)];
 }
 
 /// The part that a row works on; null if the rank does not run the module.
@@ -143,7 +121,7 @@ void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
     cpu.resize(rows.size);
     collectives.resize(rows.size);
     sentIn.assign(rows.size, 0);
-    fits.resize(program.modules.size * kinds);
+    fits.resize(program.modules.size * kComputeKinds);
     balance.assign(program.modules.size, {0, 0});
   }
   if (counted++ < warmup)
@@ -216,7 +194,7 @@ std::string RunReport::pack() const {
 /// Rows that compute; `around`: what the rank's rows between this one and the
 /// next that computes took (messages, copies; before the first: denominators).
 nlohmann::json RunReport::tasksOf(const std::vector<RowTimes> &times) const {
-  static const char *const letters[kinds] = {"F", "B", "I", "W"};
+  static const char *const letters[kComputeKinds] = {"F", "B", "I", "W"};
   nlohmann::json out = nlohmann::json::array();
   for (size_t r = 0; r < times.size(); ++r) {
     const Span<TaskRow> &rows = program.ranks[r].rows;
@@ -225,7 +203,7 @@ nlohmann::json RunReport::tasksOf(const std::vector<RowTimes> &times) const {
     std::map<std::tuple<int, int, uint32_t>, size_t> known; // of pieces: one
     for (size_t i = 0; i < rows.size; ++i) {
       const TaskRow &row = rows[i];
-      int kind = kindOf(row);
+      int kind = computeKindOf(row.kind);
       if (kind < 0) {
         if (int64_t(out.size()) == first)
           around += times[r].seconds[i];
@@ -324,7 +302,7 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
   if (rank != 0)
     return {};
   std::vector<RowTimes> times;
-  Fits all(program.modules.size * kinds);
+  Fits all(program.modules.size * kComputeKinds);
   double wall = 0, waited = 0;
   std::vector<double> exchange;
   bool oneNode = true;

@@ -58,7 +58,7 @@ private:
     void add(const Fit &other);
     double at(double work) const;
   };
-  using Fits = std::vector<Fit>; ///< [module * kinds + kind]
+  using Fits = std::vector<Fit>; ///< [module * kComputeKinds + kind]
   Fit *fitOf(Fits &fits, const TaskRow &row) const;
   const PartItems *partOf(const Assignment &assignment, const TaskRow &row,
                           int rank) const;

@@ -15,10 +15,6 @@ namespace dt::modules {
 
 namespace {
 
-constexpr auto kInvariant = ItemState::Invariant;
-constexpr auto kPerItem = ItemState::PerItem;
-constexpr auto kSum = ItemState::Sum;
-
 ItemState sameItem(ItemState state, int64_t axis) {
   state.axis = axis;
   return state;

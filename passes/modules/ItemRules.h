@@ -14,6 +14,9 @@
 namespace dt::modules {
 
 using States = llvm::ArrayRef<ItemState>;
+inline constexpr auto kInvariant = ItemState::Invariant;
+inline constexpr auto kPerItem = ItemState::PerItem;
+inline constexpr auto kSum = ItemState::Sum;
 
 inline int64_t rankOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType()).getRank();

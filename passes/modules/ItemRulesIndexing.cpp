@@ -16,10 +16,6 @@ namespace dt::modules {
 
 namespace {
 
-constexpr auto kInvariant = ItemState::Invariant;
-constexpr auto kPerItem = ItemState::PerItem;
-constexpr auto kSum = ItemState::Sum;
-
 /// Whether own numbers count the rows of `value` along `axis`, so that each
 /// picks from its item.
 bool walksOver(const ItemState &index, const ItemState &data, Value value,
