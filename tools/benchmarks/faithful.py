@@ -27,6 +27,7 @@ OUT = ROOT / "out/bench/faithful"
 sys.path.insert(0, str(ROOT / "tools/benchmarks"))
 
 import batches  # noqa: E402
+import models  # noqa: E402
 from cpu import run  # noqa: E402
 
 WARMUP = 3  # as in runtime/Report.cpp
@@ -67,17 +68,9 @@ def prepare(model):
     folder = OUT / model
     folder.mkdir(parents=True, exist_ok=True)
     if model == "gpt2":
-        sizes = [text for key, value in GPT2.items() for text in (f"--{key}", value)]
-        if not (folder / "model.onnx").exists():
-            run([sys.executable, ROOT / "models/gpt2/write_graph.py", folder, *sizes])
-        recipe = json.loads((ROOT / "models/gpt2/recipe.json").read_text())
-        recipe["dims"]["seq"] = TOKENS
-        batches.write("gpt2", folder / "batch.safetensors", samples=SAMPLES[model], tokens=TOKENS, vocabulary=GPT2["vocabulary"])
+        recipe = models.gpt2(folder, GPT2, SAMPLES[model], TOKENS)
         return folder, recipe
-    recipe = json.loads((ROOT / "models/demo/recipe.json").read_text())
-    for module in recipe["modules"].values():
-        module["onnx"] = str(ROOT / "models/demo" / module["onnx"])
-    (folder / "emoji.vocabulary").write_bytes((ROOT / "models/demo/emoji.vocabulary").read_bytes())
+    recipe = models.demo(folder)
     batches.write("demo", folder / "batch.safetensors", samples=SAMPLES[model])
     return folder, recipe
 
@@ -146,8 +139,9 @@ class Program:
             self.plan_file.write_text(json.dumps(self.plan, indent=1))
         run([dt_opt, self.recipe, "--emit=cpp", "-o", self.out, f"--plan={self.plan_file}"])
         several = self.plan["ranks"] > 1
-        shared = [f"-DDT_RUNTIME_LIBRARY={Program.runtime / 'runtime/dt_runtime.cmake'}"] if Program.runtime and several else []
-        run(["cmake", "-S", self.out, "-B", self.out / "build", "-G", "Ninja", *shared])
+        # Said always: a folder of an earlier run remembers what it had.
+        shared = Program.runtime / "runtime/dt_runtime.cmake" if Program.runtime and several else ""
+        run(["cmake", "-S", self.out, "-B", self.out / "build", "-G", "Ninja", f"-DDT_RUNTIME_LIBRARY={shared}"])
         run(["cmake", "--build", self.out / "build", "--target", "train"])
         if several and not Program.runtime:
             Program.runtime = self.out / "build"

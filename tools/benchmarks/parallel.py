@@ -29,6 +29,7 @@ OUT = ROOT / "out/bench/parallel"
 sys.path.insert(0, str(ROOT / "tools/benchmarks"))
 
 import batches  # noqa: E402
+import models  # noqa: E402
 from cpu import run  # noqa: E402
 
 WARMUP = 3  # as in runtime/Report.cpp
@@ -71,17 +72,9 @@ def prepare(model):
     folder = OUT / model
     folder.mkdir(parents=True, exist_ok=True)
     if model == "gpt2":
-        sizes = [text for key, value in GPT2.items() for text in (f"--{key}", value)]
-        if not (folder / "model.onnx").exists():
-            run([sys.executable, ROOT / "models/gpt2/write_graph.py", folder, *sizes])
-        recipe = json.loads((ROOT / "models/gpt2/recipe.json").read_text())
-        recipe["dims"]["seq"] = TOKENS
-        batches.write("gpt2", folder / "batch.safetensors", samples=SAMPLES, tokens=TOKENS, vocabulary=GPT2["vocabulary"])
+        recipe = models.gpt2(folder, GPT2, SAMPLES, TOKENS)
         return folder, recipe, SAMPLES
-    recipe = json.loads((ROOT / "models/demo/recipe.json").read_text())
-    for module in recipe["modules"].values():
-        module["onnx"] = str(ROOT / "models/demo" / module["onnx"])
-    (folder / "emoji.vocabulary").write_bytes((ROOT / "models/demo/emoji.vocabulary").read_bytes())
+    recipe = models.demo(folder)
     if model == "skewed":
         without_generator(recipe, folder)
         batches.write("skewed", folder / "batch.safetensors", samples=SKEWED, tokens=SKEWED_TOKENS, most=PICTURES)
@@ -102,8 +95,9 @@ class Program:
         path = folder / f"recipe-{out.name}.json"
         path.write_text(json.dumps(recipe))
         run([dt_opt, path, "--emit=cpp", "-o", out, *([f"--plan={plan}"] if plan else [])])
-        shared = [f"-DDT_RUNTIME_LIBRARY={Program.runtime / 'runtime/dt_runtime.cmake'}"] if Program.runtime else []
-        run(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", *shared])
+        # Said always: a folder of an earlier run remembers what it had.
+        shared = Program.runtime / "runtime/dt_runtime.cmake" if Program.runtime else ""
+        run(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", f"-DDT_RUNTIME_LIBRARY={shared}"])
         run(["cmake", "--build", out / "build", "--target", "train"])
         Program.runtime = Program.runtime or (out / "build" if plan else None)
         self.train = out / "build/train"
