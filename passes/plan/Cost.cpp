@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 using namespace llvm;
 
@@ -18,7 +19,7 @@ namespace dt::plan {
 ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
                        const Profile *profile)
     : cluster(cluster), device(cluster.getDevice(node)), description(module),
-      node(node), profile(profile) {
+      node(node), profile(profile), rates(module.kinds.size()) {
   // A profile of another device says nothing about this one.
   bool here =
       profile && (profile->device.empty() || profile->device == device.name);
@@ -28,7 +29,11 @@ ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
   }
   auto it = device.flops.find(module.precision);
   peakFlops = it == device.flops.end() ? 0 : it->second;
-  rates.resize(module.kinds.size());
+}
+
+ModuleCost::RateList::~RateList() {
+  for (Rates *one = first; one;)
+    delete std::exchange(one, one->next);
 }
 
 namespace {
@@ -88,7 +93,7 @@ double ModuleCost::Rate::at(const Moments &part) const {
 const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
                                              const CostOptions &options) const {
   const RankLayer *cut = partitioned(kind, options);
-  for (const std::unique_ptr<Rates> &known : rates[kind])
+  for (const Rates *known = rates[kind].first; known; known = known->next)
     if (known->layer == cut && known->tp == options.tp &&
         known->cp == options.cp &&
         known->sequenceParallel == options.sequenceParallel)
@@ -107,8 +112,10 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
         {cut ? &cut->weight : &layer.weight, &made->weight}})
     for (const Op &op : *ops)
       list->push_back(rateOf(op, cut ? whole : options));
-  rates[kind].push_back(std::move(made));
-  return *rates[kind].back();
+  made->next = rates[kind].first;
+  while (!rates[kind].first.compare_exchange_weak(made->next, made.get()))
+    ;
+  return *made.release();
 }
 
 double ModuleCost::exposed(const std::vector<Rate> &list, double collectives,

@@ -16,6 +16,7 @@
 #include "passes/plan/Model.h"
 #include "passes/plan/Profile.h"
 
+#include <atomic>
 #include <memory>
 
 namespace dt::plan {
@@ -121,13 +122,21 @@ private:
     bool sequenceParallel;
     const RankLayer *layer; ///< made of this one; null: by rule
     std::vector<Rate> forward, input, weight;
+    Rates *next = nullptr;
+  };
+  /// Grows at its front, also from several threads at once; what is in it stays
+  /// as it is.
+  struct RateList {
+    std::atomic<Rates *> first{nullptr};
+    ~RateList();
   };
   Rate rateOf(const Op &op, const CostOptions &options) const;
   /// What collectives of a TP group add to the products that they may hide
   /// behind.
   double exposed(const std::vector<Rate> &list, double collectives,
                  const Moments &part) const;
-  /// Of a kind of layer; made once for a layout.
+  /// Of a kind of layer; made once for a layout (by two threads at once:
+  /// twice).
   const Rates &ratesOf(int kind, const CostOptions &options) const;
 
   const Cluster &cluster;
@@ -138,7 +147,7 @@ private:
   const Profile *profile;
   std::vector<const LayerProfile *> profiles; ///< by kind, null: modelled
   bool measured = false;
-  mutable std::vector<std::vector<std::unique_ptr<Rates>>> rates; ///< by kind
+  mutable std::vector<RateList> rates; ///< by kind
 };
 
 /// Error if the device has no rate for a module's precision.

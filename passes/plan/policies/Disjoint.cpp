@@ -184,7 +184,7 @@ private:
         prices.total.back() * share / double(dp) / std::ldexp(1.0, power) /
         layout.pp *
         input.cache->getUnevenness(input.costs, input.batch, n, dp, true);
-    int64_t inFlight = std::min<int64_t>(n, layout.pp + 2);
+    int64_t inFlight = std::min<int64_t>(n, layout.pp);
     std::vector<int64_t> used(capacity.size(), 0);
     std::vector<Sized> sizes(model.modules.size());
     for (size_t m = 0; m < sizes.size(); ++m) {

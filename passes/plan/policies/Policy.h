@@ -17,6 +17,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace dt::plan {
@@ -140,7 +141,9 @@ bool placeUnits(const PolicyInput &input, Plan &plan,
                 llvm::ArrayRef<int> nodes = {});
 
 /// Coarse to fine: plans are ranked by estimate, the best are simulated folded,
-/// the winners among those in full.
+/// the winners among those in full. A few plans at a time are simulated
+/// together, on as many threads as there are: always equally many, so that the
+/// result does not depend on the machine.
 class Search {
 public:
   Search(const PolicyInput &input, int simulations)
@@ -166,8 +169,17 @@ private:
     double step;
     Plan plan;
   };
-  /// Seconds, infinite if the plan does not fit or is excluded by `limit`.
-  double tryOne(llvm::StringRef family, const Plan &plan, double limit);
+  /// Whether a plan is worth a simulation: not known yet, and not excluded by
+  /// `limit`.
+  bool isWorth(const Plan &plan, double limit);
+  /// Seconds of each, infinite if the plan does not fit.
+  std::vector<double> tryTogether(llvm::StringRef family,
+                                  llvm::ArrayRef<Plan> plans);
+  /// To the best of the first neighbours that are better; false if none is.
+  bool step(llvm::StringRef family, Entry &start, int least,
+            llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
+  /// Simulates the best of a family in full; how many fit.
+  int finishFamily(llvm::ArrayRef<Entry> entries, std::optional<Plan> &best);
   std::vector<std::string> rankFamilies() const;
   double getBest() const;
 
@@ -175,7 +187,7 @@ private:
   int left;
   SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
-  std::map<std::string, double> seen;
+  std::set<std::string> seen;
   Reason reason;
 };
 

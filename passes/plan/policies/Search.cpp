@@ -7,6 +7,7 @@
 #include "passes/plan/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Parallel.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
@@ -36,37 +37,57 @@ std::string keyOf(const Plan &plan) {
   return key;
 }
 
+/// Plans that are simulated at once.
+constexpr int kTogether = 6;
+
 } // namespace
 
-double Search::tryOne(StringRef family, const Plan &plan, double limit) {
+bool Search::isWorth(const Plan &plan, double limit) {
   // Interleaving asks for more memory than what it is tried beside.
-  if (left <= 0 || lowerBound(input, plan) >= limit ||
-      (plan.schedule == "interleaved" && std::isinf(estimate(input, plan))) ||
-      !seen.try_emplace(keyOf(plan), 0).second)
-    return INFINITY;
-  --left;
+  return left > 0 && lowerBound(input, plan) < limit &&
+         !(plan.schedule == "interleaved" &&
+           std::isinf(estimate(input, plan))) &&
+         seen.insert(keyOf(plan)).second;
+}
+
+std::vector<double> Search::tryTogether(StringRef family,
+                                        ArrayRef<Plan> plans) {
+  left -= int(plans.size());
   StepOptions options;
   options.fold = true;
   options.links = false;
   options.orderEffort = 20000;
   options.parts.effort = 8000;
   options.parts.itemEffort = 0;
-  options.parts.mean = plan.assign == Assign::Items;
   options.parts.sums = &sums;
   options.timeOnly = true;
   options.scheduleEffort = 16000;
-  auto result = simulateStep(input.costs, plan, input.batch, options);
-  if (!result) {
-    reason.note(result.takeError());
-    return INFINITY;
-  }
-  double step = result->predicted.step;
-  std::vector<Entry> &entries = found[family.str()];
-  auto at = llvm::upper_bound(entries, step, [](double value, const Entry &e) {
-    return value < e.step;
+  std::vector<double> steps(plans.size(), INFINITY);
+  std::vector<std::optional<Error>> errors(plans.size());
+  parallelFor(0, plans.size(), [&](size_t i) {
+    StepOptions own = options;
+    own.parts.mean = plans[i].assign == Assign::Items;
+    auto result = simulateStep(input.costs, plans[i], input.batch, own);
+    if (result)
+      steps[i] = result->predicted.step;
+    else
+      errors[i] = result.takeError();
   });
-  entries.insert(at, {step, plan});
-  return step;
+  std::vector<Entry> &entries = found[family.str()];
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (errors[i]) {
+      reason.note(std::move(*errors[i]));
+      continue;
+    }
+    auto at =
+        llvm::upper_bound(entries, steps[i], [](double value, const Entry &e) {
+          return value < e.step;
+        });
+    entries.insert(at, {steps[i], plans[i]});
+  }
+  if (entries.empty())
+    found.erase(family.str());
+  return steps;
 }
 
 double Search::getBest() const {
@@ -90,6 +111,12 @@ void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
         turns[plans[order[i].second].units[input.model().pace].tp]++, i);
   llvm::sort(byTurn);
   int tried = 0, failed = 0;
+  std::vector<Plan> together;
+  auto flush = [&] {
+    for (double step : tryTogether(family, together))
+      ++(std::isinf(step) ? failed : tried);
+    together.clear();
+  };
   for (auto [turn, at] : byTurn) {
     auto [seconds, i] = order[at];
     // Memory by estimate is too pessimistic at times: some are tried anyway.
@@ -97,13 +124,17 @@ void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
     bool fits = !std::isinf(seconds), any = !std::isinf(best);
     if (tried >= most || failed >= 3 * most)
       break;
-    if (any && (!fits || seconds > 1.5 * best))
+    if ((any && (!fits || seconds > 1.5 * best)) ||
+        !isWorth(plans[i], 1.2 * best))
       continue;
-    int before = left;
     plans[i].predicted.objective = fits ? seconds : 0;
-    double step = tryOne(family, plans[i], 1.2 * best);
-    (std::isinf(step) ? failed : tried) += before - left;
+    together.push_back(std::move(plans[i]));
+    int wanted = std::min({kTogether, most - tried, left});
+    if (int(together.size()) >= wanted)
+      flush();
   }
+  if (!together.empty())
+    flush();
 }
 
 void Search::branch(StringRef from, StringRef to, int most,
@@ -112,9 +143,12 @@ void Search::branch(StringRef from, StringRef to, int most,
   if (it == found.end())
     return;
   std::vector<Entry> starts = it->second;
+  std::vector<Plan> together;
   for (int i = 0; i < std::min<int>(most, int(starts.size())); ++i)
-    for (const Plan &plan : neighbours(starts[i].plan))
-      tryOne(to, plan, 1.05 * getBest());
+    for (Plan &plan : neighbours(starts[i].plan))
+      if (int(together.size()) < left && isWorth(plan, 1.05 * getBest()))
+        together.push_back(std::move(plan));
+  tryTogether(to, together);
 }
 
 std::vector<std::string> Search::rankFamilies() const {
@@ -140,50 +174,75 @@ void Search::improve(function_ref<std::vector<Plan>(const Plan &)> neighbours,
       break;
     // Each family gets an equal share of what is left.
     int least = budget - budget * int(i + 1) / int(order.size());
-    bool better = true;
-    while (better && left > least) {
-      better = false;
-      for (Plan &plan : neighbours(start.plan)) {
-        double step =
-            left > least ? tryOne(order[i], plan, start.step) : INFINITY;
-        if (step >= start.step)
-          continue;
-        start = {step, std::move(plan)};
-        better = true;
-        break;
-      }
-    }
+    while (left > least && step(order[i], start, least, neighbours))
+      ;
   }
 }
 
-Expected<Plan> Search::finish(int most) {
-  std::optional<Plan> best;
-  int fitting = 0;
+bool Search::step(StringRef family, Entry &start, int least,
+                  function_ref<std::vector<Plan>(const Plan &)> neighbours) {
+  std::vector<Plan> together;
+  auto flush = [&] {
+    std::vector<double> steps = tryTogether(family, together);
+    auto first = llvm::min_element(steps);
+    bool better = first != steps.end() && *first < start.step;
+    if (better)
+      start = {*first, std::move(together[first - steps.begin()])};
+    together.clear();
+    return better;
+  };
+  for (Plan &plan : neighbours(start.plan)) {
+    if (left - int(together.size()) > least && isWorth(plan, start.step))
+      together.push_back(std::move(plan));
+    if (int(together.size()) == kTogether && flush())
+      return true;
+  }
+  return flush();
+}
+
+int Search::finishFamily(ArrayRef<Entry> entries, std::optional<Plan> &best) {
+  constexpr size_t kMostTried = 4;
+  int fits = 0;
   double first = 0;
-  for (const std::string &family : rankFamilies()) {
-    int tried = 0;
-    int fits = 0;
-    for (Entry &entry : found[family]) {
-      // What a folded simulation says is a little off.
-      if (fits == 2 || (fits && entry.step > 1.005 * first) || tried++ == 4 ||
-          fitting >= most || (best && entry.step > 1.01 * best->predicted.step))
-        break;
-      auto result = simulateStep(input.costs, entry.plan, input.batch);
+  for (size_t i = 0; i < std::min(entries.size(), kMostTried) && fits < 2;) {
+    // What a folded simulation says is a little off.
+    if ((fits && entries[i].step > 1.005 * first) ||
+        (best && entries[i].step > 1.01 * best->predicted.step))
+      break;
+    bool two = !fits && i + 1 < entries.size() &&
+               entries[i + 1].step <= 1.005 * entries[i].step;
+    ArrayRef<Entry> together = entries.slice(i, two ? 2 : 1);
+    i += together.size();
+    std::vector<std::optional<Expected<StepResult>>> results(together.size());
+    parallelFor(0, together.size(), [&](size_t t) {
+      results[t].emplace(
+          simulateStep(input.costs, together[t].plan, input.batch));
+    });
+    for (size_t t = 0; t < together.size(); ++t) {
+      Expected<StepResult> &result = *results[t];
       if (!result) {
         reason.note(result.takeError());
         continue;
       }
       if (!fits++)
-        first = entry.step;
+        first = together[t].step;
       if (best && result->predicted.step >= best->predicted.step)
         continue;
-      double objective = entry.plan.predicted.objective;
-      best = entry.plan;
+      best = together[t].plan;
+      double objective = best->predicted.objective;
       best->predicted = result->predicted;
       best->predicted.objective = objective;
     }
-    fitting += fits > 0;
   }
+  return fits;
+}
+
+Expected<Plan> Search::finish(int most) {
+  std::optional<Plan> best;
+  int fitting = 0;
+  for (const std::string &family : rankFamilies())
+    if (fitting < most)
+      fitting += finishFamily(found[family], best) > 0;
   if (!best)
     return createStringError(inconvertibleErrorCode(),
                              reason.get().empty()

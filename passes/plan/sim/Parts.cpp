@@ -188,12 +188,8 @@ private:
   }
 
   std::vector<Ids> cutSamples(const reorder::PartitionOptions &options) const {
-    if (!effort.sums)
-      return reorder::partition(paceLoad, options).groups;
-    auto [it, isNew] = effort.sums->parts.try_emplace(options.groups);
-    if (isNew)
-      it->second = reorder::partition(paceLoad, options).groups;
-    return it->second;
+    auto cut = [&] { return reorder::partition(paceLoad, options).groups; };
+    return effort.sums ? effort.sums->getParts(options.groups, cut) : cut();
   }
 
   /// `dp` parts to a microbatch, in one of two ways. Parts of equal work side
@@ -402,6 +398,19 @@ SampleSums::SampleSums(const Model &model, const std::vector<Sample> &batch,
       largest.back().push_back(largestItem(sample, kind));
     }
   }
+}
+
+std::vector<Ids>
+SampleSums::getParts(int64_t count,
+                     llvm::function_ref<std::vector<Ids>()> make) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto it = parts.find(count); it != parts.end())
+      return it->second;
+  }
+  std::vector<Ids> made = make();
+  std::lock_guard<std::mutex> lock(mutex);
+  return parts.try_emplace(count, std::move(made)).first->second;
 }
 
 void Parts::permute(const std::vector<int32_t> &order) {

@@ -15,7 +15,10 @@
 #include "passes/plan/Data.h"
 #include "passes/plan/Plan.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <map>
+#include <mutex>
 
 namespace dt::plan {
 
@@ -30,14 +33,21 @@ struct ItemCost {
   }
 };
 
-/// What searches ask of a batch again and again, by module and sample.
+/// What searches ask of a batch again and again, by module and sample; from
+/// several threads at once.
 struct SampleSums {
   SampleSums(const Model &model, const std::vector<Sample> &batch,
              const std::vector<ItemCost> &costs);
   std::vector<std::vector<Moments>> moments;
   std::vector<std::vector<int64_t>> loads;
   std::vector<std::vector<int32_t>> largest; ///< tokens of the largest item
-  /// The pacing unit's samples in so many parts.
+  /// The pacing unit's samples in so many parts: found before, or `make`'s.
+  std::vector<std::vector<int32_t>>
+  getParts(int64_t count,
+           llvm::function_ref<std::vector<std::vector<int32_t>>()> make);
+
+private:
+  std::mutex mutex;
   std::map<int64_t, std::vector<std::vector<int32_t>>> parts;
 };
 
