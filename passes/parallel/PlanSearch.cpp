@@ -27,6 +27,8 @@ namespace {
 
 /// Layouts that are priced, and the best of them that are simulated.
 constexpr size_t kMostLayouts = 20000, kSimulated = 48;
+/// Where nothing fits, parts are tried in so many pieces.
+constexpr int kMostPieces = 8;
 /// Up to so many devices every layout is tried.
 constexpr int64_t kMostDevices = 64;
 
@@ -49,14 +51,14 @@ private:
   std::vector<UnitPlan> unitLayouts(int module);
   void extend(Layout &layout, int64_t used, bool shared,
               std::vector<Plan> &plans);
-  /// The simulated step; infinite with `reason` set if it does not work.
+  /// The simulated step; infinite if it does not work, which is noted.
   double simulate(Plan &plan);
 
   const plan::PolicyInput &input;
   const PlannedProgram &program;
   llvm::function_ref<Error(const Plan &)> accepts;
   std::vector<std::vector<UnitPlan>> choices;
-  std::string reason;
+  plan::Reason reason;
 };
 
 std::optional<std::string> Finder::makeExecutable(Plan &plan) {
@@ -91,6 +93,9 @@ std::optional<std::string> Finder::makeExecutable(Plan &plan) {
                            name, unit.dp, most)
           .str();
     unit.zero = unit.dp > 1;
+    // Pieces are items too.
+    unit.sub =
+        int(std::max<int64_t>(1, std::min<int64_t>(unit.sub, most / unit.dp)));
   }
   // Ranks without work are left out.
   std::vector<int64_t> place(plan.ranks + 1, 0);
@@ -164,9 +169,7 @@ void Finder::addLayouts(std::vector<Plan> &plans) {
 
 double Finder::simulate(Plan &plan) {
   auto note = [&](Error error) {
-    std::string text = toString(std::move(error));
-    if (reason.empty())
-      reason = text;
+    reason.note(std::move(error));
     return INFINITY;
   };
   plan::StepOptions options;
@@ -186,8 +189,7 @@ Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
   std::vector<std::pair<double, size_t>> order;
   for (size_t i = 0; i < plans.size(); ++i) {
     if (auto why = makeExecutable(plans[i])) {
-      if (reason.empty())
-        reason = *why;
+      reason.note(llvm::createStringError(*why));
       continue;
     }
     order.emplace_back(plan::estimate(input, plans[i]), i);
@@ -212,10 +214,10 @@ Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
     return *chosen;
   return llvm::createStringError(
       "no plan can be executed: " +
-      (reason.empty() ? "there is no layout" : reason));
+      (reason.get().empty() ? "there is no layout" : reason.get()));
 }
 
-/// One decision at a time: the schedule, what is saved.
+/// One decision at a time: the schedule, what is saved, pieces.
 void Finder::improve(Plan &best) {
   std::vector<Plan> others;
   for (bool better = true; better;) {
@@ -227,11 +229,17 @@ void Finder::improve(Plan &best) {
         others.push_back(best);
         others.back().schedule = name;
       }
-    for (size_t u = 0; u < best.units.size(); ++u)
+    for (size_t u = 0; u < best.units.size(); ++u) {
       for (Save save : {Save::None, Save::All}) {
         others.push_back(best);
         others.back().units[u].save = save;
       }
+      int64_t sub = 2 * best.units[u].sub;
+      if (best.units[u].dp * sub <= program.maxReplicas[u]) {
+        others.push_back(best);
+        others.back().units[u].sub = int(sub);
+      }
+    }
     for (Plan &other : others)
       // Below a thousandth it is no reason.
       if (simulate(other) < best.predicted.step * 0.999) {
@@ -239,6 +247,22 @@ void Finder::improve(Plan &best) {
         better = true;
       }
   }
+}
+
+/// The plans with less kept, and with less needed at once: parts in pieces.
+std::vector<Plan> withLess(llvm::ArrayRef<Plan> plans) {
+  std::vector<Plan> result;
+  for (auto [save, sub] : {std::pair(Save::None, 1),
+                           {Save::Vjp, kMostPieces},
+                           {Save::None, kMostPieces}})
+    for (const Plan &plan : plans) {
+      result.push_back(plan);
+      for (UnitPlan &unit : result.back().units) {
+        unit.save = save;
+        unit.sub = sub;
+      }
+    }
+  return result;
 }
 
 } // namespace
@@ -258,7 +282,12 @@ findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
     llvm::consumeError(own.takeError());
   if (policy == "joint")
     finder.addLayouts(plans);
-  auto best = finder.chooseBest(std::move(plans));
+  auto best = finder.chooseBest(plans);
+  if (!best && policy == "joint") {
+    // Its error is the nearest miss of all that was tried.
+    llvm::consumeError(best.takeError());
+    best = finder.chooseBest(withLess(plans));
+  }
   if (!best)
     return best.takeError();
   if (policy == "joint")

@@ -46,8 +46,9 @@ Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
   auto fail = [&](const Twine &what) {
     return wrong("unit '" + module.name + "': " + what);
   };
-  if (unit.tp < 1 || unit.dp < 1 || unit.pp < 1 || unit.vpp < 1 || unit.cp < 1)
-    return fail("TP, DP, PP, VPP and CP must be at least 1");
+  if (unit.tp < 1 || unit.dp < 1 || unit.pp < 1 || unit.vpp < 1 ||
+      unit.cp < 1 || unit.sub < 1)
+    return fail("TP, DP, PP, VPP, CP and sub must be at least 1");
   if (unit.tp > module.maxTP)
     return fail(formatv("TP {0} is more than its widths allow ({1})", unit.tp,
                         module.maxTP));
@@ -195,6 +196,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
                      std::to_string(unit.firstRank + unit.getRanks() - 1);
     entry["run_ahead"] = unit.runAhead;
     entry["save"] = getName(unit.save).str();
+    if (unit.sub > 1)
+      entry["sub"] = unit.sub;
     entry["zero"] = unit.zero;
     size_t i = size_t(unit.module);
     if (i < plan.predicted.memory.size())

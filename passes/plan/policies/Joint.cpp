@@ -74,6 +74,7 @@ public:
       if (plan.units[u].inside)
         continue;
       varySave(plan, int(u));
+      varyPieces(plan, int(u));
       if (disjoint) {
         varyReplicas(plan, int(u));
         varyStages(plan, int(u));
@@ -191,6 +192,32 @@ private:
       if (save != plan.units[u].save) {
         Plan other = plan;
         other.units[u].save = save;
+        add(other);
+      }
+  }
+
+  /// Smaller pieces only pay where what a layer needs at once matters.
+  void varyPieces(const Plan &plan, int u) {
+    const UnitPlan &unit = plan.units[u];
+    Moments part = meanPart(input, u, plan.microbatches, unit.dp);
+    CostOptions options;
+    options.tp = unit.tp;
+    options.save = unit.save;
+    int node = input.costs.cluster.getNodeKind(unit.firstRank);
+    const ModuleCost &cost = input.costs.get(node, u);
+    double most = 0;
+    for (size_t kind = 0; kind < cost.getModule().kinds.size(); ++kind) {
+      double kept = cost.keptByKind(int(kind), options, part);
+      CostOptions all = options;
+      all.save = Save::All;
+      most = std::max(most, cost.keptByKind(int(kind), all, part) - kept);
+    }
+    if (most / unit.sub < input.costs.cluster.getMemory(node) / 16)
+      return;
+    for (int sub : {2 * unit.sub, 4 * unit.sub})
+      if (sub <= part.items) {
+        Plan other = plan;
+        other.units[u].sub = sub;
         add(other);
       }
   }

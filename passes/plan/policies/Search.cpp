@@ -28,7 +28,7 @@ std::string keyOf(const Plan &plan) {
   for (const UnitPlan &unit : plan.units) {
     os << '|' << unit.tp << ' ' << unit.dp << ' ' << unit.pp << ' ' << unit.vpp
        << ' ' << unit.cp << ' ' << unit.ep << ' ' << int(unit.save) << ' '
-       << unit.firstRank << ' ' << unit.runAhead;
+       << unit.firstRank << ' ' << unit.runAhead << ' ' << unit.sub;
     if (unit.inside)
       os << 'i' << unit.inside->unit << ' ' << unit.inside->stage;
     for (int cut : unit.cuts)

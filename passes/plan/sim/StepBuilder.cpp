@@ -150,11 +150,14 @@ void StepBuilder::price(int u, const Moments &part,
                         std::vector<KindPrice> &kinds) const {
   CostOptions layout = optionsOf(u);
   const ModuleCost &cost = costs.get(nodeOf(u), u);
-  kinds.resize(costs.model.modules[u].kinds.size());
+  double pieces = piecesOf(u, part);
+  Moments piece = part * (1.0 / pieces);
+  kinds.assign(costs.model.modules[u].kinds.size(), {});
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind] = {cost.layer(int(kind), layout, part),
-                   cost.keptByKind(int(kind), layout, part),
-                   cost.keptForWeights(int(kind), layout, part)};
+    kinds[kind].add({cost.layer(int(kind), layout, piece),
+                     cost.keptByKind(int(kind), layout, piece),
+                     cost.keptForWeights(int(kind), layout, piece)},
+                    pieces);
 }
 
 double StepBuilder::loadOf(const StageInfo &stage, const Parts &parts, int k,

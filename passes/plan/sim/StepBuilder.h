@@ -10,6 +10,9 @@
 #include "passes/plan/sim/Step.h"
 #include "runtime/reorder/Order.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace dt::plan {
 
 /// With `fold`, replicas that do the same are one: of each class the slowest
@@ -110,6 +113,11 @@ private:
   /// First rank of the plan that a rank of the problem stands for.
   int64_t planRankOf(int unit, int position, int64_t klass) const;
   CostOptions optionsOf(int unit) const;
+  /// Of a part: an item is in one piece.
+  double piecesOf(int unit, const Moments &part) const {
+    return std::max(1.0, std::min(double(plan.units[hostOf(unit)].sub),
+                                  std::floor(part.items)));
+  }
   /// The unit that runs a unit's work, and the stage of the problem.
   int hostOf(int unit) const {
     return plan.units[unit].inside ? plan.units[unit].inside->unit : unit;

@@ -60,6 +60,7 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   double most = 0;
   auto look = [&](int u, int begin, int end) {
     const Module &module = costs.model.modules[u];
+    Moments piece = largest[u] * (1 / piecesOf(u, largest[u]));
     CostOptions kept = optionsOf(u), all = kept;
     all.save = Save::All;
     std::vector<uint8_t> seen(module.kinds.size(), 0);
@@ -68,8 +69,8 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
       if (seen[kind]++)
         continue;
       const ModuleCost &cost = costs.get(nodeOf(u), u);
-      most = std::max(most, cost.keptByKind(kind, all, largest[u]) -
-                                cost.keptByKind(kind, kept, largest[u]));
+      most = std::max(most, cost.keptByKind(kind, all, piece) -
+                                cost.keptByKind(kind, kept, piece));
     }
   };
   look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);

@@ -159,6 +159,34 @@ TEST(Policy, FitsNowhere) {
   }
 }
 
+/// What one layer needs in its backward is more than a device has, unless a
+/// part is worked on in pieces.
+TEST(Policy, PiecesFitWhereWholePartsDoNot) {
+  Cluster cluster = llvm::cantFail(
+      llvm::cantFail(
+          readCluster(DT_SOURCE "/passes/plan/clusters/l40s-48g.json"))
+          .take(1));
+  Model model = makeSmall();
+  Costs costs(cluster, model);
+  std::vector<Sample> batch(64, Sample{512, {}});
+  Plan plan;
+  plan.ranks = plan.microbatches = 1;
+  plan.micro = 64;
+  plan.units = {makeUnit({costs, batch}, 0, 1, 1, 1, 1, Save::None)};
+  StepOptions options;
+  options.requireMemory = false;
+  StepResult whole = llvm::cantFail(simulateStep(costs, plan, batch, options));
+  plan.units[0].sub = 8;
+  StepResult pieces = llvm::cantFail(simulateStep(costs, plan, batch, options));
+  // The same is kept, an eighth is needed at once, smaller kernels are slower.
+  EXPECT_EQ(pieces.memory[0].activations, whole.memory[0].activations);
+  EXPECT_NEAR(pieces.memory[0].workspace, whole.memory[0].workspace / 8, 1);
+  EXPECT_GT(pieces.predicted.step, whole.predicted.step);
+  EXPECT_LT(pieces.predicted.step, 2 * whole.predicted.step);
+  auto json = nlohmann::json::parse(printPlan(plan, model));
+  EXPECT_EQ(json["units"]["llm"]["sub"], 8);
+}
+
 /// Nobody has images: encoder and generator have nothing to do, all the time.
 TEST(Policy, NoImagesForAnyPolicy) {
   Setting setting(32, 16);
