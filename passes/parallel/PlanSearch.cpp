@@ -297,10 +297,11 @@ Plan planLayers(const PlannedProgram &program, int64_t ranks) {
   return plan;
 }
 
-std::string printPlanFile(const plan::Plan &plan,
-                          const PlannedProgram &program) {
-  auto json =
-      nlohmann::ordered_json::parse(plan::printPlan(plan, program.model));
+std::string printPlanFile(const plan::Plan &plan, const PlannedProgram &program,
+                          const plan::Explanation *explanation) {
+  auto json = nlohmann::ordered_json::parse(
+      explanation ? plan::printJson(*explanation, program.model)
+                  : plan::printPlan(plan, program.model));
   for (const UnitPlan &unit : plan.units) {
     const plan::Module &module = program.model.modules[unit.module];
     auto &entry = json["units"][module.name];
