@@ -87,6 +87,51 @@ TEST(Fold, UniformIsExact) {
                 1e-2);
 }
 
+/// Any layout: folded it takes as long as in full where data are uniform, with
+/// messages that queue for nobody.
+TEST(Fold, EqualsFullOfAnyShape) {
+  Setting setting("a800-80g", 64, uniform(24));
+  PolicyInput input = setting.input();
+  uint32_t state = 5;
+  auto below = [&](uint32_t n) {
+    state = state * 1664525 + 1013904223;
+    return int((state >> 16) % n);
+  };
+  int compared = 0;
+  for (int i = 0; i < 60; ++i) {
+    Plan plan;
+    // Parts of equally many samples and items.
+    int dp = 1 << below(3), pp = 1 + below(4);
+    plan.microbatches = 24 / dp / (1 + below(3));
+    if (24 % (plan.microbatches * dp))
+      continue;
+    plan.micro = 24 / (plan.microbatches * dp);
+    plan.schedule = below(2) ? "1f1b" : "zb-h1";
+    int tp = 1 << below(4);
+    if (int64_t(tp) * dp * pp > 48)
+      continue;
+    plan.units = {makeUnit(input, 0, 1, dp, 1, 1, Save::None),
+                  makeUnit(input, 1, tp, dp, pp, 1, Save::Vjp),
+                  makeUnit(input, 2, 1, dp, 1, 1, Save::None)};
+    ASSERT_TRUE(placeUnits(input, plan));
+    StepOptions options;
+    options.requireMemory = options.links = false;
+    options.fold = true;
+    auto folded = simulateStep(setting.costs, plan, setting.batch, options);
+    ASSERT_TRUE(bool(folded)) << llvm::toString(folded.takeError());
+    // A hair's breadth in one sample is no uniform data any more.
+    std::vector<Sample> other = setting.batch;
+    other[below(24)].tokens -= 1;
+    options.fold = false;
+    auto full = simulateStep(setting.costs, plan, other, options);
+    ASSERT_TRUE(bool(full)) << llvm::toString(full.takeError());
+    EXPECT_NEAR(full->predicted.step / folded->predicted.step, 1, 2e-3)
+        << "TP " << tp << " DP " << dp << " PP " << pp << " " << plan.schedule;
+    ++compared;
+  }
+  EXPECT_GT(compared, 15);
+}
+
 /// Orders found on the folded problem run on all replicas without blocking.
 TEST(Fold, SearchedSchedulesExpand) {
   Setting setting("a800-80g", 48, drawn("packed", 32));
