@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 namespace dt::parallel {
 
@@ -51,12 +52,13 @@ private:
               std::vector<Plan> &plans);
   /// The simulated step; infinite with `reason` set if it does not work.
   double simulate(Plan &plan);
+  double memoryOf(const Plan &plan) const;
 
   const plan::PolicyInput &input;
   const PlannedProgram &program;
   llvm::function_ref<Error(const Plan &)> accepts;
   std::vector<std::vector<UnitPlan>> choices;
-  std::string reason;
+  plan::Reason reason;
 };
 
 std::optional<std::string> Finder::makeExecutable(Plan &plan) {
@@ -164,9 +166,7 @@ void Finder::addLayouts(std::vector<Plan> &plans) {
 
 double Finder::simulate(Plan &plan) {
   auto note = [&](Error error) {
-    std::string text = toString(std::move(error));
-    if (reason.empty())
-      reason = text;
+    reason.note(std::move(error));
     return INFINITY;
   };
   plan::StepOptions options;
@@ -182,21 +182,37 @@ double Finder::simulate(Plan &plan) {
   return plan.predicted.step;
 }
 
+/// Bytes of the fullest device, about: what is nearest to fitting is tried
+/// first where nothing fits.
+double Finder::memoryOf(const Plan &plan) const {
+  double most = 0, together = 0;
+  int64_t ranks = 0;
+  for (const UnitPlan &unit : plan.units) {
+    double bytes = plan::estimateMemory(
+        input, plan, unit, std::min<int64_t>(plan.microbatches, unit.pp));
+    most = std::max(most, bytes);
+    together += bytes;
+    ranks += unit.getRanks();
+  }
+  return ranks > plan.ranks ? together : most;
+}
+
 Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
-  std::vector<std::pair<double, size_t>> order;
+  std::vector<std::tuple<double, double, size_t>> order;
   for (size_t i = 0; i < plans.size(); ++i) {
     if (auto why = makeExecutable(plans[i])) {
-      if (reason.empty())
-        reason = *why;
+      reason.note(llvm::createStringError(*why));
       continue;
     }
-    order.emplace_back(plan::estimate(input, plans[i]), i);
+    double seconds = plan::estimate(input, plans[i]);
+    order.emplace_back(seconds, std::isinf(seconds) ? memoryOf(plans[i]) : 0,
+                       i);
   }
   llvm::sort(order);
   double best = INFINITY;
   const Plan *chosen = nullptr;
   size_t simulated = 0;
-  for (auto [seconds, i] : order) {
+  for (auto [seconds, bytes, i] : order) {
     if (chosen && (simulated >= kSimulated || std::isinf(seconds)))
       break;
     // Where nothing fits by estimate, some are tried all the same.
@@ -212,7 +228,7 @@ Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
     return *chosen;
   return llvm::createStringError(
       "no plan can be executed: " +
-      (reason.empty() ? "there is no layout" : reason));
+      (reason.get().empty() ? "there is no layout" : reason.get()));
 }
 
 /// One decision at a time: the schedule, what is saved.
@@ -258,7 +274,15 @@ findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
     llvm::consumeError(own.takeError());
   if (policy == "joint")
     finder.addLayouts(plans);
-  auto best = finder.chooseBest(std::move(plans));
+  auto best = finder.chooseBest(plans);
+  if (!best && policy == "joint") {
+    // The same keeping as little as can be.
+    llvm::consumeError(best.takeError());
+    for (Plan &plan : plans)
+      for (UnitPlan &unit : plan.units)
+        unit.save = Save::None;
+    best = finder.chooseBest(std::move(plans));
+  }
   if (!best)
     return best.takeError();
   if (policy == "joint")

@@ -10,6 +10,7 @@
 #include "passes/plan/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
 
@@ -134,7 +135,10 @@ Expected<Plan> asUsersDo(const PolicyInput &input, bool stages,
     }
   return createStringError(inconvertibleErrorCode(),
                            reason.get().empty()
-                               ? "not even one replica fits the devices"
+                               ? formatv("one replica at TP {0} needs more "
+                                         "than the {1} devices",
+                                         sizes.back(), input.gpus())
+                                     .str()
                                : reason.get());
 }
 

@@ -353,6 +353,27 @@ Expected<schedule::Solution> solveFolded(const Plan &plan,
   return plan::solve(problem, plan.schedule, options.scheduleEffort);
 }
 
+/// Why no order of tasks fits the memory: what the least demanding one lacks.
+Error explainNoOrder(const Costs &costs, const Plan &plan,
+                     const StepBuilder &folded, schedule::Problem problem,
+                     Error why) {
+  problem.memory.clear();
+  auto solution = plan::solve(problem, "1f1b");
+  if (!solution) {
+    consumeError(solution.takeError());
+    return why;
+  }
+  StepResult result;
+  result.problem = std::move(problem);
+  result.solution = std::move(*solution);
+  folded.describe(schedule::Graph(result.problem), result);
+  Error missing = checkMemory(costs, plan, result);
+  if (!missing)
+    return why;
+  consumeError(std::move(why));
+  return missing;
+}
+
 /// Whether a searched order may fit with less memory for units that are over
 /// theirs: some replica holds more than what stood for it in the search.
 bool lowerLimits(const Costs &costs, const Plan &plan, const StepResult &result,
@@ -398,7 +419,10 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   for (int tries = 0;; ++tries) {
     auto solution = solveFolded(plan, options, folded, problem, less);
     if (!solution)
-      return solution.takeError();
+      return isStatic(plan.schedule)
+                 ? solution.takeError()
+                 : explainNoOrder(costs, plan, folded, problem,
+                                  solution.takeError());
     result = StepResult();
     result.folded = fold;
     result.problem = fold ? problem : whole;
