@@ -44,8 +44,19 @@ private:
   readTimes(const PlannedProgram &program);
   /// Writes the plan file and applies it.
   llvm::Error write(const plan::Plan &plan, const PlannedProgram &program);
+  /// What `dist.plan` tells of the plan: text, the file with figures and, if
+  /// others are compared with, a page.
   llvm::Error addExplanation(const plan::Plan &plan,
-                             const plan::PolicyInput &input);
+                             const plan::PolicyInput &input,
+                             const PlannedProgram &program);
+  /// The policy's best plan that the compiler takes.
+  llvm::Expected<plan::Plan> choose(StringRef policy,
+                                    const plan::PolicyInput &input,
+                                    const PlannedProgram &program);
+  /// The same for comparisons: what cannot be executed is priced all the same.
+  llvm::Expected<plan::Plan> compare(StringRef policy,
+                                     const plan::PolicyInput &input,
+                                     const PlannedProgram &program);
 };
 
 llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
@@ -140,19 +151,67 @@ llvm::Error DistPlanPass::write(const plan::Plan &plan,
   return llvm::Error::success();
 }
 
+llvm::Expected<plan::Plan> DistPlanPass::choose(StringRef policy,
+                                                const plan::PolicyInput &input,
+                                                const PlannedProgram &program) {
+  // What the compiler itself would say to the plan.
+  auto accepts = [&](const plan::Plan &plan) -> llvm::Error {
+    plan::Plan here = plan;
+    here.microbatches = dist::getNumMicrobatches(getOperation());
+    auto file = parsePlan(printPlanFile(here, program), "--plan=auto");
+    if (!file)
+      return file.takeError();
+    return completePlan(*file, getOperation());
+  };
+  return findExecutablePlan(policy, input, program, accepts);
+}
+
+llvm::Expected<plan::Plan>
+DistPlanPass::compare(StringRef policy, const plan::PolicyInput &input,
+                      const PlannedProgram &program) {
+  auto plan = choose(policy, input, program);
+  if (plan)
+    return plan;
+  std::string why = toString(plan.takeError());
+  auto priced = plan::makePlan(policy, input);
+  if (!priced)
+    return priced.takeError();
+  priced->notExecutable = why;
+  return priced;
+}
+
 llvm::Error DistPlanPass::addExplanation(const plan::Plan &plan,
-                                         const plan::PolicyInput &input) {
+                                         const plan::PolicyInput &input,
+                                         const PlannedProgram &program) {
   plan::ExplainOptions options;
-  options.others = explain;
-  options.relax = false;
+  options.others = options.relax = explain;
+  options.bounds = "that a program can run";
+  options.plan = [&](StringRef policy, const plan::PolicyInput &other) {
+    // A larger batch is more microbatches of the same size.
+    PlannedProgram larger = program;
+    int64_t factor = other.samples() / std::max<int64_t>(1, input.samples());
+    larger.microbatches *= std::max<int64_t>(1, factor);
+    return compare(policy, other, larger);
+  };
   auto explanation = plan::explain(input, plan, options);
   if (!explanation)
     return explanation.takeError();
+  auto set = [&](StringRef name, StringRef text) {
+    dist::getOnly<dist::PlanOp>(getOperation())
+        ->setAttr(name, StringAttr::get(&getContext(), text));
+  };
   std::string told;
   llvm::raw_string_ostream os(told);
   plan::printText(os, *explanation, input);
-  dist::getOnly<dist::PlanOp>(getOperation())
-      ->setAttr(kExplanationAttr, StringAttr::get(&getContext(), told));
+  set(kExplanationAttr, told);
+  set(kPlanFileAttr, printPlanFile(plan, program, &*explanation));
+  if (!explain)
+    return llvm::Error::success();
+  std::string page;
+  llvm::raw_string_ostream pageStream(page);
+  if (llvm::Error error = plan::printHtml(pageStream, *explanation, input))
+    return error;
+  set(kPlanPageAttr, page);
   return llvm::Error::success();
 }
 
@@ -185,20 +244,13 @@ llvm::Error DistPlanPass::run() {
   plan::Costs costs(*hardware, program->model,
                     *measured ? &**measured : nullptr);
   plan::PolicyInput input{costs, *batch};
-  // What the compiler itself would say to the plan.
-  auto accepts = [&](const plan::Plan &plan) -> llvm::Error {
-    auto file = parsePlan(printPlanFile(plan, *program), "--plan=auto");
-    if (!file)
-      return file.takeError();
-    return completePlan(*file, getOperation());
-  };
-  auto best = findExecutablePlan(policy, input, *program, accepts);
+  auto best = choose(policy, input, *program);
   if (!best)
     return llvm::createStringError("--policy=" + policy + ": " +
                                    toString(best.takeError()));
   if (llvm::Error error = write(*best, *program))
     return error;
-  return addExplanation(*best, input);
+  return addExplanation(*best, input, *program);
 }
 
 } // namespace

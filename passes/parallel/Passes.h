@@ -48,6 +48,7 @@ inline constexpr llvm::StringLiteral kMemoryAttr = "dist.memory";
 /// told of it.
 inline constexpr llvm::StringLiteral kPlanFileAttr = "dist.plan_file";
 inline constexpr llvm::StringLiteral kExplanationAttr = "dist.explanation";
+inline constexpr llvm::StringLiteral kPlanPageAttr = "dist.plan_page";
 
 /// What dist-choose-brokers writes on an edge between the two.
 llvm::StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to);

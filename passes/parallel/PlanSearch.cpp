@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 namespace dt::parallel {
 
@@ -53,6 +54,7 @@ private:
               std::vector<Plan> &plans);
   /// The simulated step; infinite if it does not work, which is noted.
   double simulate(Plan &plan);
+  double memoryOf(const Plan &plan) const;
 
   const plan::PolicyInput &input;
   const PlannedProgram &program;
@@ -185,20 +187,37 @@ double Finder::simulate(Plan &plan) {
   return plan.predicted.step;
 }
 
+/// Bytes of the fullest device, about: what is nearest to fitting is tried
+/// first where nothing fits.
+double Finder::memoryOf(const Plan &plan) const {
+  double most = 0, together = 0;
+  int64_t ranks = 0;
+  for (const UnitPlan &unit : plan.units) {
+    double bytes = plan::estimateMemory(
+        input, plan, unit, std::min<int64_t>(plan.microbatches, unit.pp));
+    most = std::max(most, bytes);
+    together += bytes;
+    ranks += unit.getRanks();
+  }
+  return ranks > plan.ranks ? together : most;
+}
+
 Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
-  std::vector<std::pair<double, size_t>> order;
+  std::vector<std::tuple<double, double, size_t>> order;
   for (size_t i = 0; i < plans.size(); ++i) {
     if (auto why = makeExecutable(plans[i])) {
       reason.note(llvm::createStringError(*why));
       continue;
     }
-    order.emplace_back(plan::estimate(input, plans[i]), i);
+    double seconds = plan::estimate(input, plans[i]);
+    order.emplace_back(seconds, std::isinf(seconds) ? memoryOf(plans[i]) : 0,
+                       i);
   }
   llvm::sort(order);
   double best = INFINITY;
   const Plan *chosen = nullptr;
   size_t simulated = 0;
-  for (auto [seconds, i] : order) {
+  for (auto [seconds, bytes, i] : order) {
     if (chosen && (simulated >= kSimulated || std::isinf(seconds)))
       break;
     // Where nothing fits by estimate, some are tried all the same.
@@ -326,10 +345,11 @@ Plan planLayers(const PlannedProgram &program, int64_t ranks) {
   return plan;
 }
 
-std::string printPlanFile(const plan::Plan &plan,
-                          const PlannedProgram &program) {
-  auto json =
-      nlohmann::ordered_json::parse(plan::printPlan(plan, program.model));
+std::string printPlanFile(const plan::Plan &plan, const PlannedProgram &program,
+                          const plan::Explanation *explanation) {
+  auto json = nlohmann::ordered_json::parse(
+      explanation ? plan::printJson(*explanation, program.model)
+                  : plan::printPlan(plan, program.model));
   for (const UnitPlan &unit : plan.units) {
     const plan::Module &module = program.model.modules[unit.module];
     auto &entry = json["units"][module.name];

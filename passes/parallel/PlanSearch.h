@@ -14,7 +14,7 @@
 #define PASSES_PARALLEL_PLANSEARCH_H
 
 #include "passes/parallel/PlanModel.h"
-#include "passes/plan/policies/Policy.h"
+#include "passes/plan/Explain.h"
 
 namespace dt::parallel {
 
@@ -32,9 +32,9 @@ findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
 plan::Plan planLayers(const PlannedProgram &program, int64_t ranks);
 
 /// The plan file (docs/plan.md): the planner's, with stages by the names of
-/// their pieces.
-std::string printPlanFile(const plan::Plan &plan,
-                          const PlannedProgram &program);
+/// their pieces; `explanation`, if there is one, under `predicted`.
+std::string printPlanFile(const plan::Plan &plan, const PlannedProgram &program,
+                          const plan::Explanation *explanation = nullptr);
 
 } // namespace dt::parallel
 

@@ -31,14 +31,39 @@ int Cluster::getNodeKind(int64_t rank) const {
   return int(nodes.size()) - 1;
 }
 
-Group Cluster::getGroup(int node, int64_t size, int64_t stride) const {
+int64_t Cluster::getNode(int64_t rank) const {
+  int64_t before = 0;
+  for (size_t i = 0; i + 1 < nodes.size(); ++i) {
+    if (rank < getNumDevices(int(i)))
+      return before + rank / nodes[i].devices;
+    rank -= getNumDevices(int(i));
+    before += nodes[i].count;
+  }
+  return before + rank / nodes.back().devices;
+}
+
+int64_t Cluster::getPlace(int64_t rank) const {
+  for (size_t i = 0; i + 1 < nodes.size(); ++i) {
+    if (rank < getNumDevices(int(i)))
+      return rank % nodes[i].devices;
+    rank -= getNumDevices(int(i));
+  }
+  return rank % nodes.back().devices;
+}
+
+Group Cluster::getGroup(int node, int64_t size, int64_t stride,
+                        int64_t first) const {
   Group group;
   group.node = node;
   int64_t devices = nodes[node].devices;
-  int64_t perNode =
-      std::max<int64_t>(1, devices / std::max<int64_t>(1, stride));
+  stride = std::max<int64_t>(1, stride);
+  int64_t perNode = std::max<int64_t>(1, devices / stride);
   group.inside = std::min(size, perNode);
   group.nodes = (size + group.inside - 1) / group.inside;
+  if (group.nodes == 1 && first + (size - 1) * stride >= devices) {
+    group.nodes = 2;
+    group.inside = (size + 1) / 2;
+  }
   // Ranks between two members belong to other groups of the kind.
   group.sharing = std::max<int64_t>(1, std::min(stride, devices));
   return group;

@@ -92,12 +92,19 @@ public:
   }
   /// Kind of node of a rank, when ranks fill nodes in the order of the file.
   int getNodeKind(int64_t rank) const;
+  /// Number of the node that a rank is in, over all kinds.
+  int64_t getNode(int64_t rank) const;
   /// Bytes that a plan may use on a device.
   double getMemory(int node) const {
     return getDevice(node).memory - getDevice(node).reserve;
   }
-  /// A group of `size` ranks, `stride` apart, from `rank` on.
-  Group getGroup(int node, int64_t size, int64_t stride) const;
+  /// A group of `size` ranks, `stride` apart, on nodes of a kind. The first
+  /// stands at place `first` of its node: where that is late in the node, even
+  /// a small group is on two.
+  Group getGroup(int node, int64_t size, int64_t stride,
+                 int64_t first = 0) const;
+  /// Place of a rank in its node, from 0.
+  int64_t getPlace(int64_t rank) const;
 
   /// Seconds. Ring or tree, whichever is faster; over nodes first inside, then
   /// between them.

@@ -26,6 +26,7 @@ ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
   for (const LayerKind &kind : module.kinds) {
     profiles.push_back(here ? profile->find(module.name, kind.name) : nullptr);
     measured |= profiles.back() != nullptr;
+    measuredWhole &= profiles.back() != nullptr;
   }
   auto it = device.flops.find(module.precision);
   peakFlops = it == device.flops.end() ? 0 : it->second;
@@ -70,15 +71,19 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op,
     rate.compute = scaled(op.rows, share * row);
     rate.least = device.gemm.rows * row;
     rate.cut = cut;
-    if (cut) {
+    if (cut)
       rate.bytes = scaled(rate.bytes, 1 / tp);
-      rate.fixedBytes /= tp;
-    }
   } else if (op.kind != Op::Stream) {
     double reached =
         op.kind == Op::Attention ? device.attention : device.convolution;
     rate.compute =
         scaled(op.flops, share / (cut ? tp : 1) / (peakFlops * reached));
+  }
+  if (op.expert) {
+    // As many tokens for each rank, in fewer and larger products.
+    rate.least /= options.ep;
+    rate.launch /= options.ep;
+    rate.fixedBytes /= options.ep;
   }
   return rate;
 }
@@ -95,12 +100,13 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   const RankLayer *cut = partitioned(kind, options);
   for (const Rates *known = rates[kind].first; known; known = known->next)
     if (known->layer == cut && known->tp == options.tp &&
-        known->cp == options.cp &&
+        known->cp == options.cp && known->ep == options.ep &&
         known->sequenceParallel == options.sequenceParallel)
       return *known;
   auto made = std::make_unique<Rates>();
   made->tp = options.tp;
   made->cp = options.cp;
+  made->ep = options.ep;
   made->sequenceParallel = options.sequenceParallel;
   made->layer = cut;
   // Of what is cut already nothing is divided any further.
@@ -357,6 +363,33 @@ Times ModuleCost::layers(int begin, int end, const CostOptions &options,
   return times;
 }
 
+ModuleCost::Bounds ModuleCost::bounds(int begin, int end,
+                                      const CostOptions &options,
+                                      const Moments &part) const {
+  Bounds sum;
+  for (int i = begin; i < end; ++i) {
+    const Rates &known = ratesOf(description.layers[i], options);
+    auto add = [&](const std::vector<Rate> &list) {
+      for (const Rate &rate : list) {
+        double compute = rate.compute.at(part);
+        if (rate.product && compute <= 0)
+          continue;
+        compute += rate.least;
+        double bytes = rate.bytes.at(part) + rate.fixedBytes;
+        (compute >= bytes ? sum.compute : sum.bandwidth) +=
+            std::max(compute, bytes);
+        sum.launch += rate.launch;
+      }
+    };
+    add(known.forward);
+    if (description.hasBackward())
+      add(known.input);
+    if (description.trainable)
+      add(known.weight);
+  }
+  return sum;
+}
+
 double ModuleCost::keptByKind(int index, const CostOptions &options,
                               const Moments &part) const {
   if (!description.hasBackward() || part.empty())
@@ -429,12 +462,16 @@ double ModuleCost::rankParameters(int begin, int end, int tp) const {
   return sum;
 }
 
-double ModuleCost::state(int begin, int end, int tp, int64_t dp, int ep) const {
+double ModuleCost::expertsElsewhere(int begin, int end, int tp, int ep) const {
   double experts = 0;
   for (int i = begin; i < end && ep > 1; ++i)
     experts += description.kinds[description.layers[i]].expertParameters;
+  return experts / tp * (1 - 1.0 / ep);
+}
+
+double ModuleCost::state(int begin, int end, int tp, int64_t dp, int ep) const {
   double all = rankParameters(begin, end, tp);
-  double own = all - experts / tp * (1 - 1.0 / ep);
+  double own = all - expertsElsewhere(begin, end, tp, ep);
   double bytes = own * description.weightBytes;
   // The optimizer's state is sharded over all replicas, experts or not.
   if (description.trainable)

@@ -85,13 +85,24 @@ public:
   double parameters(int begin, int end) const;
   /// Of these, what one rank of a TP group has.
   double rankParameters(int begin, int end, int tp) const;
+  /// Of these, what expert parallelism gives to other ranks.
+  double expertsElsewhere(int begin, int end, int tp, int ep) const;
   /// The product rate that a part reaches, for "bound by": share of the peak.
   double peak() const { return peakFlops; }
 
   const Module &getModule() const { return description; }
 
-  /// Whether all, some or no layers' times are measured.
+  /// Whether any, or every layer's times are measured.
   bool isMeasured() const { return measured; }
+  bool isMeasuredWhole() const { return measuredWhole; }
+
+  /// Seconds of layers' computation by what bounds each operation,
+  /// recomputation and messages apart; of the model, not of a profile.
+  struct Bounds {
+    double compute = 0, bandwidth = 0, launch = 0;
+  };
+  Bounds bounds(int begin, int end, const CostOptions &options,
+                const Moments &part) const;
 
 private:
   /// Computation alone, and what a TP group (and CP, EP) exchanges.
@@ -118,7 +129,7 @@ private:
     double at(const Moments &part) const;
   };
   struct Rates {
-    int tp, cp;
+    int tp, cp, ep;
     bool sequenceParallel;
     const RankLayer *layer; ///< made of this one; null: by rule
     std::vector<Rate> forward, input, weight;
@@ -146,7 +157,7 @@ private:
   double peakFlops = 0;
   const Profile *profile;
   std::vector<const LayerProfile *> profiles; ///< by kind, null: modelled
-  bool measured = false;
+  bool measured = false, measuredWhole = true;
   mutable std::vector<RateList> rates; ///< by kind
 };
 

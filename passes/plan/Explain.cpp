@@ -11,12 +11,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 using namespace llvm;
 
 namespace dt::plan {
 
 namespace {
+
+/// Steps of large models take seconds, those of small ones microseconds.
+std::string printSeconds(double seconds) {
+  if (seconds >= 1)
+    return formatv("{0:f3} s", seconds);
+  return seconds >= 1e-3 ? formatv("{0:f3} ms", 1e3 * seconds)
+                         : formatv("{0:f3} us", 1e6 * seconds);
+}
+
+std::string printBytes(double bytes) {
+  for (const char *unit : {"B", "KiB", "MiB"}) {
+    if (bytes < 1024)
+      return formatv("{0:f1} {1}", bytes, unit);
+    bytes /= 1024;
+  }
+  return formatv("{0:f1} GiB", bytes);
+}
 
 /// Names of losses beside their shares, in the order of printing.
 std::vector<std::pair<const char *, double>> listLosses(const Losses &l) {
@@ -37,14 +55,38 @@ std::string compare(const Prediction &a, const Prediction &b) {
   llvm::sort(more, std::greater<>());
   std::string text;
   for (auto &[seconds, name] : more)
-    text += formatv("{0}{1} +{2:f2} s", text.empty() ? "" : ", ", name, seconds)
-                .str();
+    text += (text.empty() ? "" : ", ") + name + " +" + printSeconds(seconds);
   return text.empty() ? "nowhere by more than 1 %" : text;
+}
+
+/// What most of a unit's own work is bound by, at the mean part.
+std::string workOf(const PolicyInput &input, const Plan &plan, int u,
+                   const Moments &part) {
+  const UnitPlan &layout = plan.units[u];
+  int node = input.costs.cluster.getNodeKind(layout.firstRank);
+  const ModuleCost &cost = input.costs.get(node, u);
+  CostOptions options;
+  options.tp = layout.tp;
+  options.cp = layout.cp;
+  options.ep = layout.ep;
+  options.save = layout.save;
+  options.sequenceParallel = plan.sequenceParallel;
+  int layers = int(input.model().modules[u].layers.size());
+  Times times = cost.module(options, part);
+  if (times.reduce > 0.25 * times.total())
+    return "TP messages";
+  if (times.again > 0.25 * times.total())
+    return "its work, recomputation included";
+  ModuleCost::Bounds bounds = cost.bounds(0, layers, options, part);
+  if (bounds.launch > std::max(bounds.compute, bounds.bandwidth))
+    return "its work: launching kernels";
+  return bounds.compute >= bounds.bandwidth ? "its work: computing"
+                                            : "its work: memory bandwidth";
 }
 
 /// What keeps a unit from being faster.
 std::string boundOf(const PolicyInput &input, const Plan &plan,
-                    const Explanation::Unit &unit, int u) {
+                    const Explanation::Unit &unit, int u, const Moments &part) {
   const std::vector<double> &busy = plan.predicted.busy;
   size_t busiest =
       size_t(std::max_element(busy.begin(), busy.end()) - busy.begin());
@@ -54,10 +96,25 @@ std::string boundOf(const PolicyInput &input, const Plan &plan,
     return "inside " + input.model().modules[plan.units[u].inside->unit].name;
   if (busy[u] < 0.93 * busy[busiest])
     return "waits for " + input.model().modules[busiest].name + memory;
-  const Losses &l = plan.predicted.losses;
-  if (l.reduce > 0.25)
-    return "TP messages" + memory;
-  return "its work" + memory;
+  return workOf(input, plan, u, part) + memory;
+}
+
+/// The devices that a unit lies on.
+std::string devicesOf(const Cluster &cluster, const UnitPlan &layout) {
+  std::string names;
+  int last = -1;
+  for (int node = cluster.getNodeKind(layout.firstRank),
+           end = cluster.getNodeKind(layout.firstRank + layout.getRanks() - 1);
+       node <= end; ++node)
+    if (std::exchange(last, cluster.nodes[node].device) !=
+        cluster.nodes[node].device)
+      names += (names.empty() ? "" : " and ") + cluster.getDevice(node).name;
+  return names;
+}
+
+/// The policy's name without what won.
+StringRef nameOf(const Plan &plan) {
+  return StringRef(plan.policy).split(" (").first;
 }
 
 std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
@@ -70,7 +127,7 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     Explanation::Unit unit;
     unit.name = input.model().modules[u].name;
     int node = input.costs.cluster.getNodeKind(layout.firstRank);
-    unit.device = input.costs.cluster.getDevice(node).name;
+    unit.device = devicesOf(input.costs.cluster, layout);
     unit.ranks = layout.getRanks();
     unit.firstRank = layout.firstRank;
     Moments sum;
@@ -79,14 +136,14 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
       unit.mostItems = std::max(unit.mostItems, part.items);
       unit.mostTokens = std::max(unit.mostTokens, part.tokens);
     }
-    unit.items = sum.items /
-                 double(std::max<size_t>(1, parts.modules[u].moments.size()));
+    double count = double(std::max<size_t>(1, parts.modules[u].moments.size()));
+    unit.items = sum.items / count;
     unit.memory = result.memory[u];
     unit.capacity = input.costs.cluster.getMemory(node);
     unit.seconds = plan.predicted.busy[u] * plan.predicted.step /
                    double(plan.microbatches);
-    unit.costs = input.costs.isMeasured(int(u)) ? "profile" : "model";
-    unit.boundBy = boundOf(input, plan, unit, int(u));
+    unit.costs = input.costs.getSource(int(u)).str();
+    unit.boundBy = boundOf(input, plan, unit, int(u), sum * (1 / count));
     units.push_back(std::move(unit));
   }
   return units;
@@ -120,14 +177,21 @@ double fillOf(const PolicyInput &input, const Plan &plan) {
                       plan.predicted.step);
 }
 
-/// Steps of joint plans in a world where one constraint is looser.
+Expected<Plan> planWith(const ExplainOptions &options, StringRef policy,
+                        const PolicyInput &input) {
+  return options.plan ? options.plan(policy, input) : makePlan(policy, input);
+}
+
+/// Steps of the policy's plans in a world where one constraint is looser.
 std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
-                                           const Plan &chosen) {
+                                           const Plan &chosen,
+                                           const ExplainOptions &options) {
   std::vector<Explanation::Relaxation> result;
   auto replan = [&](const std::string &what, const Cluster &cluster,
                     const std::vector<Sample> &batch, double scale) {
     Costs costs(cluster, input.model(), input.costs.profile);
-    auto plan = makePlan("joint", {costs, batch, input.simulations / 2});
+    auto plan = planWith(options, nameOf(chosen),
+                         {costs, batch, std::max(1, input.simulations / 2)});
     double step = INFINITY;
     if (plan)
       step = plan->predicted.step * scale;
@@ -156,7 +220,8 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
   other = now;
   for (NodeKind &node : other.nodes)
     node.network.bandwidth *= 2;
-  replan("twice the bandwidth between nodes", other, input.batch, 1);
+  if (now.getNode(now.getNumDevices() - 1) > 0)
+    replan("twice the bandwidth between nodes", other, input.batch, 1);
   std::vector<Sample> twice = input.batch;
   twice.insert(twice.end(), input.batch.begin(), input.batch.end());
   replan("twice the batch (seconds for as many samples)", now, twice, 0.5);
@@ -207,18 +272,20 @@ Expected<Explanation> explain(const PolicyInput &input, const Plan &plan,
   Parts parts = makeParts(input.model(), plan, input.batch, input.costs.items);
   result.units = describeUnits(input, result.plan, *step, parts);
   result.fill = fillOf(input, result.plan);
+  result.bounds = options.bounds;
   std::optional<Plan> base;
   if (options.others)
     for (const Policy &policy : getPolicies()) {
-      if (StringRef(plan.policy).starts_with(policy.name))
+      if (nameOf(plan) == policy.name)
         continue;
-      auto other = makePlan(policy.name, input);
+      auto other = planWith(options, policy.name, input);
       Explanation::Other row;
       row.policy = policy.name;
       if (!other) {
         row.error = toString(other.takeError());
       } else {
         row.predicted = other->predicted;
+        row.notExecutable = other->notExecutable;
         row.loses = compare(other->predicted, result.plan.predicted);
         if (StringRef(policy.name) == "disttrain")
           base = *other;
@@ -229,40 +296,45 @@ Expected<Explanation> explain(const PolicyInput &input, const Plan &plan,
     result.spread = spreadOf(input, plan, *base, *options.data, options.seed,
                              options.seeds);
   if (options.relax)
-    result.relaxations = relax(input, result.plan);
+    result.relaxations = relax(input, result.plan, options);
   return result;
 }
 
 void printText(raw_ostream &os, const Explanation &e,
                const PolicyInput &input) {
   const Prediction &p = e.plan.predicted;
-  os << formatv("{0}: step {1:f3} s, MFU {2:f1} %, ceiling {3:f2} (no plan is "
+  os << formatv("{0}: step {1}, MFU {2:f1} %, ceiling {3:f2} (no plan is "
                 "faster by more), bubble {4:f1} % wall, {5:f1} % span; figures "
-                "rest on the {6}\n",
-                e.plan.policy, p.step, 100 * p.mfu, p.step / p.bound,
-                100 * p.wallBubble, 100 * p.spanBubble,
-                p.modelled ? "cost model" : "profile");
+                "rest on the {6}{7}\n",
+                e.plan.policy, printSeconds(p.step), 100 * p.mfu,
+                p.step / p.bound, 100 * p.wallBubble, 100 * p.spanBubble,
+                p.costs == "model"     ? "cost model"
+                : p.costs == "profile" ? "profile"
+                                       : "profile where it has them, else on "
+                                         "the cost model",
+                p.costs == "model"
+                    ? ""
+                    : ", of messages on the links that the profile or the "
+                      "cluster names");
   os << formatv("schedule {0}, {1} microbatches, items assigned by {2}, "
                 "reorder {3}\n\n",
                 e.plan.schedule, e.plan.microbatches, getName(e.plan.assign),
                 getName(e.plan.reorder));
   os << formatv("{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} "
-                "{9,9} {10,14} {11,6}  {12}\n",
+                "{9,11} {10,21} {11,6}  {12}\n",
                 "unit", "device", "devices", "TP", "DP", "PP", "VPP", "save",
-                "items a part", "ms", "GiB of", "busy", "bound by");
+                "items a part", "microbatch", "memory of", "busy", "bound by");
   for (size_t u = 0; u < e.units.size(); ++u) {
     const Explanation::Unit &unit = e.units[u];
     const UnitPlan &layout = e.plan.units[u];
     os << formatv(
-        "{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} {9,9:f1} "
-        "{10,14} {11,5:f0}%  {12} ({13})\n",
+        "{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} {9,11} "
+        "{10,21} {11,5:f0}%  {12} ({13})\n",
         unit.name, unit.device, unit.ranks, layout.tp, layout.dp, layout.pp,
         layout.vpp, getName(layout.save),
         formatv("{0:f1} to {1:f0}", unit.items, unit.mostItems).str(),
-        1e3 * unit.seconds,
-        formatv("{0:f1} {1:f1}", unit.memory.total() / double(1 << 30),
-                unit.capacity / double(1 << 30))
-            .str(),
+        printSeconds(unit.seconds),
+        printBytes(unit.memory.total()) + " " + printBytes(unit.capacity),
         100 * p.busy[u], unit.boundBy, unit.costs);
   }
   os << formatv("\nwhere device time goes: work {0:f1} %",
@@ -273,12 +345,17 @@ void printText(raw_ostream &os, const Explanation &e,
                 "{1:f1} % uneven parts\n",
                 100 * e.fill, 100 * std::max(0.0, p.losses.waiting - e.fill));
   if (!e.others.empty())
-    os << "\nthe best plan of the other policies, and what it loses more to\n";
+    os << "\nthe best plan of the other policies"
+       << (e.bounds.empty() ? "" : " " + e.bounds)
+       << ", and what it loses more to\n";
   for (const Explanation::Other &other : e.others)
     if (other.error.empty())
-      os << formatv("  {0,-16} {1,9:f3} s  x{2:f2}  {3}\n", other.policy,
-                    other.predicted.step, other.predicted.step / p.step,
-                    other.loses);
+      os << formatv("  {0,-16} {1,11}  x{2:f2}  {3}{4}\n", other.policy,
+                    printSeconds(other.predicted.step),
+                    other.predicted.step / p.step, other.loses,
+                    other.notExecutable.empty()
+                        ? ""
+                        : " [priced only: " + other.notExecutable + "]");
     else
       os << formatv("  {0,-16} {1}\n", other.policy, other.error);
   if (e.spread.seeds)
@@ -288,8 +365,9 @@ void printText(raw_ostream &os, const Explanation &e,
   if (!e.relaxations.empty())
     os << "\nwhat would pay to have\n";
   for (const Explanation::Relaxation &relaxation : e.relaxations)
-    os << formatv("  {0,-46} {1,9:f3} s  {2:f1} %\n", relaxation.what,
-                  relaxation.step, 100 * (relaxation.step / p.step - 1));
+    os << formatv("  {0,-46} {1,11}  {2:f1} %\n", relaxation.what,
+                  printSeconds(relaxation.step),
+                  100 * (relaxation.step / p.step - 1));
 }
 
 } // namespace dt::plan

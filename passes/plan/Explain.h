@@ -17,6 +17,8 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <functional>
+
 namespace dt::plan {
 
 struct Explanation {
@@ -32,6 +34,7 @@ struct Explanation {
   };
   struct Other {
     std::string policy, error; ///< why it has no plan
+    std::string notExecutable; ///< why its plan is priced only
     Prediction predicted;
     std::string loses; ///< where, against the explained plan
   };
@@ -47,6 +50,7 @@ struct Explanation {
   Plan plan;
   std::vector<Unit> units;
   std::vector<Other> others;
+  std::string bounds;                  ///< ExplainOptions::bounds
   std::vector<Relaxation> relaxations; ///< what pays most first
   Spread spread;
   /// Waiting without unevenness: fill, drain and messages, as a share of the
@@ -60,6 +64,13 @@ struct ExplainOptions {
   const Data *data = nullptr;
   uint64_t seed = 1;
   int seeds = 10;
+  /// Makes the plans of other policies, and the explained plan's policy's where
+  /// a constraint is looser; not set: makePlan().
+  std::function<llvm::Expected<Plan>(llvm::StringRef policy,
+                                     const PolicyInput &input)>
+      plan;
+  /// What that holds plans to, for the reader; empty: nothing but memory.
+  std::string bounds;
 };
 
 llvm::Expected<Explanation> explain(const PolicyInput &input, const Plan &plan,

@@ -65,8 +65,12 @@ std::string printJson(const Explanation &e, const Model &model) {
   Json &predicted = json["predicted"];
   predicted["losses"] = print(e.plan.predicted.losses);
   predicted["losses"]["waiting_fill"] = e.fill;
+  if (!e.bounds.empty())
+    predicted["others_are"] = e.bounds;
   for (const Explanation::Other &other : e.others) {
     Json row = {{"policy", other.policy}};
+    if (!other.notExecutable.empty())
+      row["not_executable"] = other.notExecutable;
     if (other.error.empty())
       row.update({{"step", other.predicted.step},
                   {"ceiling", other.predicted.step / other.predicted.bound},

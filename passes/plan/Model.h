@@ -67,6 +67,9 @@ struct Op {
   /// Cheap to do again: not kept, done in the backward pass too, unless all is
   /// saved.
   bool cheap = false;
+  /// One product for each of a layer's experts (`count` of them), rows being
+  /// what one gets of a token on average: expert parallelism shares them out.
+  bool expert = false;
 };
 
 /// What the forward pass keeps: only inputs; what gradients ask for, without

@@ -52,7 +52,7 @@ int small(const JsonReader &json, int low, int64_t most = 1000000) {
 
 Op readOp(const JsonReader &json) {
   json.keys({"name", "kind", "split", "rows", "n", "k", "count", "flops",
-             "bytes", "fixed_bytes", "cheap"});
+             "bytes", "fixed_bytes", "cheap", "expert"});
   Op op;
   op.name = json.at("name").string();
   op.kind = Op::Kind(json.at("kind").choice(kKinds));
@@ -68,6 +68,8 @@ Op readOp(const JsonReader &json) {
   op.fixedBytes = figure(json, "fixed_bytes");
   if (json.has("cheap"))
     op.cheap = json.at("cheap").flag();
+  if (json.has("expert"))
+    op.expert = json.at("expert").flag();
   return op;
 }
 
@@ -214,6 +216,8 @@ OrderedJson print(const Op &op) {
   put(json, "fixed_bytes", op.fixedBytes);
   if (op.cheap)
     json["cheap"] = true;
+  if (op.expert)
+    json["expert"] = true;
   return json;
 }
 
@@ -291,8 +295,8 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
                              file + ": not valid JSON");
   Model model;
   JsonReader root(&json, "", &error);
-  root.keys({"version", "name", "pace", "items", "modules", "edges",
-             "contrast"});
+  root.keys(
+      {"version", "name", "pace", "items", "modules", "edges", "contrast"});
   if (root.at("version").integer(1) != 1)
     root.at("version").fail("expected 1");
   if (root.has("name"))

@@ -211,7 +211,7 @@ std::string printPlan(const Plan &plan, const Model &model) {
   json["reorder"] = getName(plan.reorder).str();
   const Prediction &p = plan.predicted;
   json["predicted"] = {{"policy", plan.policy},
-                       {"costs", p.modelled ? "model" : "profile"},
+                       {"costs", p.costs},
                        {"objective", p.objective},
                        {"step", p.step},
                        {"ceiling", p.bound > 0 ? p.step / p.bound : 0},

@@ -79,7 +79,8 @@ struct Prediction {
   Losses losses;
   std::vector<double> memory; ///< largest of a unit's ranks, bytes
   std::vector<double> busy;   ///< share of the step, mean of a unit's ranks
-  bool modelled = true;       ///< else from a measured profile
+  /// What times rest on: "model", "profile", or "profile and model".
+  std::string costs = "model";
 };
 
 struct Plan {

@@ -51,6 +51,11 @@ void printReport(const dt::ProgramReport &report,
   if (file.ends_with(".json"))
     return plan ? dt::printPlanJson(report, os)
                 : dt::printMemoryJson(report, os);
+  if (plan && file.ends_with(".html") && report.plan &&
+      !report.plan->page.empty()) {
+    os << report.plan->page;
+    return;
+  }
   if (plan)
     return dt::printPlan(report, os);
   return file.ends_with(".svg") ? dt::printMemorySvg(report, os)

@@ -95,6 +95,7 @@ void addPlan(mlir::ModuleOp program, ProgramReport &report) {
   };
   report.plan->explanation = getText(parallel::kExplanationAttr);
   report.plan->file = getText(parallel::kPlanFileAttr);
+  report.plan->page = getText(parallel::kPlanPageAttr);
   if (auto memory =
           plan->getAttrOfType<DenseI64ArrayAttr>(parallel::kMemoryAttr))
     report.plan->memory.assign(memory.asArrayRef().begin(),

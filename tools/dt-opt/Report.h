@@ -62,7 +62,7 @@ struct PlanReport {
   std::string schedule, pace, reorder;
   std::vector<int64_t> memory;
   /// Of a policy that chose it: what is to be told, and its plan file.
-  std::string explanation, file;
+  std::string explanation, file, page;
   int64_t wall = 0; ///< nominal ns of a step, without its end
   double bubble = 0;
 };

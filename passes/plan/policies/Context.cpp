@@ -12,9 +12,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <algorithm>
-#include <cmath>
-
 using namespace llvm;
 
 namespace dt::plan {
@@ -44,25 +41,50 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
     plans.push_back(std::move(other));
 }
 
+/// The backbone in zero-bubble orders, one way and there and back.
+std::vector<Plan> splitBackwards(const PolicyInput &input, const Plan &plan) {
+  const UnitPlan &pace = plan.units[input.model().pace];
+  int layers = int(input.model().modules[pace.module].layers.size());
+  std::vector<Plan> plans;
+  for (auto [schedule, rounds] : {std::pair("zb", 1), {"zb-v", 2}}) {
+    if (pace.pp < 2 || pace.save == Save::None || pace.pp * rounds > layers)
+      continue;
+    Plan &other = plans.emplace_back(plan);
+    other.schedule = schedule;
+    UnitPlan &unit = other.units[pace.module];
+    unit.vpp = rounds;
+    unit.cuts = makeUnit(input, pace.module, pace.tp, pace.dp, pace.pp, rounds,
+                         pace.save, /*even=*/false, rounds > 1)
+                    .cuts;
+  }
+  return plans;
+}
+
 } // namespace
 
 Expected<Plan> planContext(const PolicyInput &input) {
   const Module &pace = input.model().modules[input.model().pace];
-  std::vector<Plan> plans;
+  std::vector<Plan> plans, own = disjointPlans(input);
   int devices = 1;
   for (const NodeKind &node : input.costs.cluster.nodes)
     devices = std::max(devices, node.devices);
-  for (const Plan &plan : disjointPlans(input)) {
-    int tp = plan.units[input.model().pace].tp;
-    for (int cp : {1, 2, 4, 8})
-      for (int ep : {1, 2, 4, 8}) {
-        // Groups stay inside a node; 1 and 1 is joint's own.
-        if (cp * tp > devices || cp * ep == 1 || (ep > 1 && !hasExperts(pace)))
-          continue;
-        addVariants(input, plan, cp, ep, plans);
-      }
-  }
-  auto best = fastest(input, std::move(plans));
+  for (int cp : {1, 2, 4, 8, 16})
+    for (int ep : {1, 2, 4, 8, 16, 32, 64}) {
+      // 1 and 1 is joint's own.
+      if (cp * ep == 1 || (ep > 1 && !hasExperts(pace)))
+        continue;
+      // Units on ranks of their own, as `joint` has them.
+      for (const Plan &plan : own)
+        if (cp * plan.units[input.model().pace].tp <= devices)
+          addVariants(input, plan, cp, ep, plans);
+      // And where nothing fits unless tokens or experts are divided.
+      llvm::append_range(plans, uniformPlans(input, cp, ep));
+    }
+  Search search(input, 3 * input.simulations);
+  search.tryBest("all", std::move(plans), input.simulations / 2);
+  search.branch("all", "zero bubble", 4,
+                [&](const Plan &plan) { return splitBackwards(input, plan); });
+  auto best = search.finish(2);
   if (!best)
     return best;
   const UnitPlan &unit = best->units[input.model().pace];

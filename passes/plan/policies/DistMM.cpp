@@ -11,6 +11,8 @@
 
 #include "passes/plan/policies/Policy.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -20,9 +22,10 @@ namespace dt::plan {
 
 namespace {
 
-/// Smallest group of devices that holds a replica of the module.
+/// Smallest group of devices that holds a replica of the module; else how many
+/// bytes a device are missing at least.
 bool smallestReplica(const PolicyInput &input, int module, Save save, int &tp,
-                     int &pp) {
+                     int &pp, double &missing) {
   const ModuleCost &cost = input.costs.get(0, module);
   int layers = int(input.model().modules[module].layers.size());
   double memory = input.costs.cluster.getMemory(0);
@@ -37,6 +40,7 @@ bool smallestReplica(const PolicyInput &input, int module, Save save, int &tp,
       double bytes = cost.state(0, layers, t, 1) * share +
                      cost.kept(0, layers, options, part) * share * (p + 2);
       int64_t size = int64_t(p) * t;
+      missing = std::min(missing, bytes - 0.85 * memory);
       if (bytes <= 0.85 * memory && (!best || size < best)) {
         best = size;
         tp = t;
@@ -59,9 +63,11 @@ Expected<Plan> planDistMM(const PolicyInput &input) {
     std::vector<int64_t> dp(count, 1);
     int64_t used = 0;
     for (size_t m = 0; m < count; ++m) {
-      if (!smallestReplica(input, int(m), save, tp[m], pp[m])) {
-        reason =
-            "module '" + model.modules[m].name + "' does not fit in any layout";
+      double missing = INFINITY;
+      if (!smallestReplica(input, int(m), save, tp[m], pp[m], missing)) {
+        reason = formatv("module '{0}' does not fit in any layout: at least "
+                         "{1:f0} bytes a device are missing",
+                         model.modules[m].name, missing);
         used = input.gpus() + 1;
         break;
       }

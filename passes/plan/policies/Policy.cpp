@@ -40,6 +40,113 @@ ArrayRef<Policy> getPolicies() {
   return policies;
 }
 
+namespace {
+
+/// Nodes of one kind of device that follow one another, or all nodes.
+struct View {
+  Cluster cluster;
+  int64_t firstRank = 0;
+};
+
+/// The weakest of two devices in everything.
+DeviceKind weakest(const DeviceKind &a, const DeviceKind &b) {
+  DeviceKind result = a;
+  for (auto &[precision, rate] : a.flops) {
+    auto other = b.flops.find(precision);
+    if (other == b.flops.end())
+      result.flops.erase(precision);
+    else
+      result.flops[precision] = std::min(rate, other->second);
+  }
+  result.name = a.name + " or " + b.name;
+  result.memory = std::min(a.memory - a.reserve, b.memory - b.reserve);
+  result.reserve = 0;
+  result.bandwidth = std::min(a.bandwidth, b.bandwidth);
+  result.launch = std::max(a.launch, b.launch);
+  result.gemm.peak = std::min(a.gemm.peak, b.gemm.peak);
+  result.gemm.rows = std::max(a.gemm.rows, b.gemm.rows);
+  result.gemm.columns = std::max(a.gemm.columns, b.gemm.columns);
+  result.gemm.depth = std::max(a.gemm.depth, b.gemm.depth);
+  result.attention = std::min(a.attention, b.attention);
+  result.convolution = std::min(a.convolution, b.convolution);
+  result.stream = std::min(a.stream, b.stream);
+  return result;
+}
+
+/// Clusters of one kind of device that are in this one: each kind by itself,
+/// and, last, all devices as if they were the weakest.
+std::vector<View> viewsOf(const Cluster &cluster) {
+  std::vector<View> views;
+  View all;
+  all.cluster = cluster;
+  all.cluster.devices = {cluster.getDevice(0)};
+  int64_t first = 0;
+  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const NodeKind &node = cluster.nodes[i];
+    if (i == 0 || node.device != cluster.nodes[i - 1].device) {
+      views.push_back({cluster, first});
+      views.back().cluster.nodes.clear();
+      if (i > 0)
+        all.cluster.devices[0] =
+            weakest(all.cluster.devices[0], cluster.getDevice(int(i)));
+    }
+    views.back().cluster.nodes.push_back(node);
+    all.cluster.nodes[i].device = 0;
+    first += cluster.getNumDevices(int(i));
+  }
+  views.push_back(std::move(all));
+  return views;
+}
+
+/// Policies know one kind of device. On a cluster with several they plan with
+/// all devices as the first kind, as the weakest, and with each kind alone;
+/// what is fastest on the devices as they are is the policy's plan. `joint`
+/// chooses a kind for every unit itself, and tries a unit over all kinds beside
+/// that.
+Expected<Plan> planOnKinds(const Policy &policy, const PolicyInput &input,
+                           bool knowsKinds) {
+  std::optional<Plan> best;
+  Reason reason;
+  auto consider = [&](Expected<Plan> plan) {
+    if (!plan)
+      return reason.note(plan.takeError());
+    if (!best || plan->predicted.step < best->predicted.step)
+      best = std::move(*plan);
+  };
+  consider(policy.make(input));
+  std::vector<View> views = viewsOf(input.costs.cluster);
+  if (knowsKinds)
+    views.erase(views.begin(), views.end() - 1);
+  for (const View &view : views) {
+    Costs costs(view.cluster, input.model(), input.costs.profile);
+    PolicyInput shown{costs, input.batch,
+                      std::max(1, input.simulations / (knowsKinds ? 4 : 1))};
+    Expected<Plan> plan = policy.make(shown);
+    if (plan) {
+      plan->ranks += view.firstRank;
+      for (UnitPlan &unit : plan->units)
+        unit.firstRank += view.firstRank;
+      auto step = simulateStep(input.costs, *plan, input.batch);
+      if (!step)
+        plan = step.takeError();
+      else
+        plan->predicted = step->predicted;
+    }
+    consider(std::move(plan));
+  }
+  if (!best)
+    return createStringError(inconvertibleErrorCode(), reason.get());
+  return std::move(*best);
+}
+
+bool hasSeveralKinds(const Cluster &cluster) {
+  return any_of(cluster.nodes, [&](const NodeKind &node) {
+    return node.device != cluster.nodes.front().device;
+  });
+}
+
+} // namespace
+
 Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {
   if (Error error = input.model().check())
     return std::move(error);
@@ -51,7 +158,9 @@ Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {
   std::string names;
   for (const Policy &policy : getPolicies()) {
     if (policy.name == name)
-      return policy.make(input);
+      return hasSeveralKinds(input.costs.cluster)
+                 ? planOnKinds(policy, input, policy.make == planJoint)
+                 : policy.make(input);
     names += (names.empty() ? "" : ", ") + std::string(policy.name);
   }
   return createStringError(inconvertibleErrorCode(),

@@ -196,8 +196,10 @@ private:
 llvm::Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans);
 
 /// Every uniform layout: TP, PP, DP, VPP, micro, saved set; encoder and
-/// generator inside the end stages or on stages of their own.
-std::vector<Plan> uniformPlans(const PolicyInput &input);
+/// generator inside the end stages or on stages of their own. With `cp` ranks
+/// for a sample's tokens and `ep` for a layer's experts.
+std::vector<Plan> uniformPlans(const PolicyInput &input, int cp = 1,
+                               int ep = 1);
 /// Units share all ranks, each with its own layout.
 std::vector<Plan> colocatedPlans(const PolicyInput &input,
                                  llvm::StringRef schedule);

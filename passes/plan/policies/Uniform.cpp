@@ -10,6 +10,7 @@
 #include "passes/plan/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
 
@@ -25,6 +26,7 @@ struct Uniform {
   Save save;
   bool stages; ///< encoder and generator on stages of their own
   bool even;
+  int cp = 1, ep = 1;
 };
 
 /// Position of a module along the data's way: before the pacing one or behind.
@@ -70,6 +72,8 @@ Plan makeUniform(const PolicyInput &input, const Uniform &layout) {
     int tp = std::min(layout.tp, model.modules[module].maxTP);
     UnitPlan unit = makeUnit(input, module, tp, layout.dp, pp,
                              pace ? layout.vpp : 1, layout.save, layout.even);
+    unit.cp = layout.cp;
+    unit.ep = pace ? layout.ep : 1;
     unit.firstRank = next;
     if (pace || layout.stages)
       next += unit.getRanks();
@@ -100,7 +104,7 @@ Plan makeUniform(const PolicyInput &input, const Uniform &layout) {
 /// Ranks of one replica of everything.
 int64_t perReplica(const PolicyInput &input, const Uniform &layout) {
   int64_t extra = layout.stages ? int64_t(input.model().modules.size()) - 1 : 0;
-  return int64_t(layout.tp) * (layout.pp + extra);
+  return int64_t(layout.tp) * layout.cp * (layout.pp + extra);
 }
 
 /// Smallest PP that fits, most DP that divides the batch, microbatches of one
@@ -131,13 +135,16 @@ Expected<Plan> asUsersDo(const PolicyInput &input, bool stages,
     }
   return createStringError(inconvertibleErrorCode(),
                            reason.get().empty()
-                               ? "not even one replica fits the devices"
+                               ? formatv("one replica at TP {0} needs more "
+                                         "than the {1} devices",
+                                         sizes.back(), input.gpus())
+                                     .str()
                                : reason.get());
 }
 
 } // namespace
 
-std::vector<Plan> uniformPlans(const PolicyInput &input) {
+std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
   const Module &backbone = input.model().modules[input.model().pace];
   int layers = int(backbone.layers.size());
   std::vector<Plan> plans;
@@ -148,9 +155,11 @@ std::vector<Plan> uniformPlans(const PolicyInput &input) {
         for (int64_t micro : micros)
           for (Save save : {Save::All, Save::Vjp, Save::None})
             for (bool stages : {false, true}) {
-              Uniform layout{tp, pp, vpp, 1, micro, save, stages, false};
+              Uniform layout{tp,   pp,     vpp,   1,  micro,
+                             save, stages, false, cp, ep};
               layout.dp = std::min(input.gpus() / perReplica(input, layout),
                                    (input.samples() + micro - 1) / micro);
+              layout.dp -= layout.dp % ep;
               if (layout.dp < 1 || pp * vpp > layers || (vpp > 1 && pp < 2))
                 continue;
               // Interleaving asks for whole rounds of microbatches.

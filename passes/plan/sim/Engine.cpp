@@ -216,9 +216,12 @@ void Engine::send(Node node, const Graph::Dependence &to, Time now) {
                       : 0;
   Time occupied = to.latency - overhead;
   if (options.nics > 0 && to.edge >= 0 && occupied > 0) {
-    int place = graph.getPlaceOf(node), other = graph.getPlaceOf(to.node);
-    int a = options.nic[graph.getRanks(place)[0]];
-    int b = options.nic[graph.getRanks(other)[0]];
+    int from = graph.getRanks(graph.getPlaceOf(node))[0];
+    int other = graph.getRanks(graph.getPlaceOf(to.node))[0];
+    bool inside =
+        !options.node.empty() && options.node[from] == options.node[other];
+    int a = inside ? -1 : options.nic[from];
+    int b = inside ? -1 : options.nic[other];
     Time begins = now;
     for (int nic : {a, b})
       if (nic >= 0)

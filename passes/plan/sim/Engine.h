@@ -41,6 +41,8 @@ struct EngineOptions {
   /// occupies the NICs of both ends while it is sent.
   std::vector<int> nic;
   int nics = 0;
+  /// Node of every rank, where there are NICs: messages inside one need none.
+  std::vector<int> node;
   /// By edge of the problem: the part of a message's latency that occupies no
   /// NIC (wire, software; all of it inside a node). The rest is time on NICs.
   std::vector<Time> overhead;

@@ -69,6 +69,13 @@ bool Costs::isMeasured(int module) const {
   return false;
 }
 
+StringRef Costs::getSource(int module) const {
+  bool whole = true;
+  for (size_t node = 0; node < cluster.nodes.size(); ++node)
+    whole &= get(int(node), module).isMeasuredWhole();
+  return whole ? "profile" : isMeasured(module) ? "profile and model" : "model";
+}
+
 double Costs::work(int module, const Moments &all, double count) const {
   if (all.empty())
     return 0;
@@ -225,8 +232,12 @@ std::vector<double> devicesOf(const Plan &plan, const StepResult &result,
                               bool shared) {
   size_t ranks = result.simulation.busy.size();
   std::vector<double> devices(ranks, double(plan.ranks) / double(ranks));
-  if (shared)
+  if (shared) {
+    for (size_t rank = 0; rank < ranks; ++rank)
+      if (result.unitsOfRank[rank].empty())
+        devices[rank] = 0; // in front of the plan's first
     return devices;
+  }
   std::vector<double> count(plan.units.size(), 0);
   for (const std::vector<int> &units : result.unitsOfRank)
     ++count[units.front()];
@@ -268,9 +279,11 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
     }
   }
   for (size_t u = 0; u < plan.units.size(); ++u)
-    p.busy[u] = plan.units[u].inside
-                    ? p.busy[plan.units[u].inside->unit]
-                    : p.busy[u] / double(plan.units[u].getRanks());
+    if (!plan.units[u].inside)
+      p.busy[u] /= double(plan.units[u].getRanks());
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    if (plan.units[u].inside)
+      p.busy[u] = p.busy[plan.units[u].inside->unit];
   p.wallBubble = sim.tasks > 0 ? 1 - busy / (double(sim.tasks) * all) : 0;
   p.spanBubble = sim.getSpanBubble();
   double total = double(costs.cluster.getNumDevices()) * step * 1e-9;
@@ -298,9 +311,14 @@ void predict(const Costs &costs, const Plan &plan,
     flops += costs.model.getFlops(
         int(m), momentsOf(batch, costs.model.modules[m].item));
   p.mfu = p.step > 0 ? flops / (p.step * peakOf(costs)) : 0;
-  p.modelled = true;
-  for (size_t m = 0; m < costs.model.modules.size(); ++m)
-    p.modelled &= !costs.isMeasured(int(m));
+  p.costs.clear();
+  for (size_t m = 0; m < costs.model.modules.size(); ++m) {
+    StringRef source = costs.getSource(int(m));
+    if (p.costs.empty())
+      p.costs = source.str();
+    else if (p.costs != source)
+      p.costs = "profile and model";
+  }
   p.memory.clear();
   for (const StepResult::Memory &memory : result.memory)
     p.memory.push_back(memory.total());
@@ -333,6 +351,27 @@ Expected<schedule::Solution> solveFolded(const Plan &plan,
   if (!isStatic(plan.schedule))
     folded.limitMemory(problem, less);
   return plan::solve(problem, plan.schedule, options.scheduleEffort);
+}
+
+/// Why no order of tasks fits the memory: what the least demanding one lacks.
+Error explainNoOrder(const Costs &costs, const Plan &plan,
+                     const StepBuilder &folded, schedule::Problem problem,
+                     Error why) {
+  problem.memory.clear();
+  auto solution = plan::solve(problem, "1f1b");
+  if (!solution) {
+    consumeError(solution.takeError());
+    return why;
+  }
+  StepResult result;
+  result.problem = std::move(problem);
+  result.solution = std::move(*solution);
+  folded.describe(schedule::Graph(result.problem), result);
+  Error missing = checkMemory(costs, plan, result);
+  if (!missing)
+    return why;
+  consumeError(std::move(why));
+  return missing;
 }
 
 /// Whether a searched order may fit with less memory for units that are over
@@ -380,7 +419,10 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   for (int tries = 0;; ++tries) {
     auto solution = solveFolded(plan, options, folded, problem, less);
     if (!solution)
-      return solution.takeError();
+      return isStatic(plan.schedule)
+                 ? solution.takeError()
+                 : explainNoOrder(costs, plan, folded, problem,
+                                  solution.takeError());
     result = StepResult();
     result.folded = fold;
     result.problem = fold ? problem : whole;

@@ -33,6 +33,8 @@ public:
   const Profile *profile; ///< null: all is modelled
   /// Whether a module's figures rest on measurements, at least in part.
   bool isMeasured(int module) const;
+  /// What they rest on: "model", "profile", or "profile and model".
+  llvm::StringRef getSource(int module) const;
   /// Cost of an item by its tokens, to balance with: on the first node kind.
   std::vector<ItemCost> items;
   /// Seconds in which all devices together do the batch at the rate that each

@@ -118,11 +118,25 @@ std::vector<int> StepBuilder::ranksOf(int u, int position,
   return result;
 }
 
-int64_t StepBuilder::planRankOf(int u, int position, int64_t klass) const {
+int64_t StepBuilder::rankOfReplica(int u, int position, int64_t replica) const {
   const UnitPlan &unit = plan.units[u];
-  int64_t replica = klass * unit.dp / classes[u];
   return unit.firstRank +
          (int64_t(position) * unit.dp + replica) * unit.tp * unit.cp;
+}
+
+int64_t StepBuilder::nodeOfReplica(int u, int position, int64_t replica) const {
+  const UnitPlan &unit = plan.units[u];
+  int64_t first = rankOfReplica(u, position, replica),
+          node = costs.cluster.getNode(first);
+  int64_t last = first + int64_t(unit.tp) * unit.cp - 1;
+  return node == costs.cluster.getNode(last) ? node : -1;
+}
+
+int64_t StepBuilder::nodeOfUnit(int u) const {
+  const UnitPlan &unit = plan.units[u];
+  int64_t node = costs.cluster.getNode(unit.firstRank);
+  int64_t last = unit.firstRank + unit.getRanks() - 1;
+  return node == costs.cluster.getNode(last) ? node : -1;
 }
 
 void StepBuilder::addStages(int u) {
@@ -353,6 +367,21 @@ std::vector<int> StepBuilder::stagesOf(const UnitPlan &unit,
   return result;
 }
 
+/// Whether pipelines cross nodes in all replicas of a unit or in none.
+bool StepBuilder::messagesAreAlike() const {
+  for (const StageInfo &info : stages) {
+    const UnitPlan &unit = plan.units[info.unit];
+    if (info.index + 1 == unit.pp * unit.vpp)
+      continue;
+    std::vector<bool> inside =
+        staysInside(info.unit, plan.getPosition(unit, info.index),
+                    plan.getPosition(unit, info.index + 1));
+    if (std::count(inside.begin(), inside.end(), inside[0]) != unit.dp)
+      return false;
+  }
+  return true;
+}
+
 bool StepBuilder::isUniform(const Parts &parts) const {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Parts::Items &items = parts.modules[u];
@@ -366,7 +395,7 @@ bool StepBuilder::isUniform(const Parts &parts) const {
           return false;
       }
   }
-  return true;
+  return messagesAreAlike();
 }
 
 } // namespace dt::plan

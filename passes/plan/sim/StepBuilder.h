@@ -102,6 +102,16 @@ private:
   bool isOneNode() const {
     return costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
   }
+  /// The node of a replica's ranks at a pipeline position; -1 if they are on
+  /// several.
+  int64_t nodeOfReplica(int unit, int position, int64_t replica) const;
+  std::vector<int64_t> nodesOfEnd(int unit, bool last) const;
+  /// By replica: whether messages from one pipeline position to another stay
+  /// inside a node.
+  std::vector<bool> staysInside(int unit, int from, int to) const;
+  bool messagesAreAlike() const;
+  /// The node of all ranks of a unit; -1 if they are on several.
+  int64_t nodeOfUnit(int unit) const;
   /// NICs that a TP group of the unit has to itself, at least one.
   double nicsOf(int unit) const;
   /// A message between stages: what its NICs take and what comes on top.
@@ -110,8 +120,13 @@ private:
     double total() const { return occupied + latency; }
   };
   Wire wireOf(int from, int to, double bytes, bool sameNode) const;
+  /// First rank of the plan that a replica has at a pipeline position.
+  int64_t rankOfReplica(int unit, int position, int64_t replica) const;
   /// First rank of the plan that a rank of the problem stands for.
-  int64_t planRankOf(int unit, int position, int64_t klass) const;
+  int64_t planRankOf(int unit, int position, int64_t klass) const {
+    return rankOfReplica(unit, position,
+                         klass * plan.units[unit].dp / classes[unit]);
+  }
   CostOptions optionsOf(int unit) const;
   /// Of a part: an item is in one piece.
   double piecesOf(int unit, const Moments &part) const {

@@ -62,14 +62,46 @@ void StepBuilder::addPipelineEdge(schedule::Problem &problem,
   const LayerKind &last =
       module.kinds[module.layers[unit.cuts[a.index + 1] - 1]];
   double bytes = last.output.at(sum * (1 / count));
-  const NodeKind &kind = costs.cluster.nodes[nodeOf(a.unit)];
-  // Stages are DP * TP ranks apart.
-  bool same = unit.getRanks() <= kind.devices &&
-              unit.firstRank % kind.devices + unit.getRanks() <= kind.devices;
-  Wire wire = unit.pp > 1 ? wireOf(a.unit, a.unit, bytes, same) : Wire{};
+  int from = plan.getPosition(unit, a.index),
+      to = plan.getPosition(unit, a.index + 1);
+  if (from == to) { // the turn of a V
+    overhead.push_back(0);
+    problem.edges.push_back(std::move(edge));
+    return;
+  }
+  Wire near = wireOf(a.unit, a.unit, bytes, true),
+       far = wireOf(a.unit, a.unit, bytes, false);
+  std::vector<bool> inside = staysInside(a.unit, from, to);
+  int64_t staying = std::count(inside.begin(), inside.end(), true);
+  // Of a folded problem the slowest replica stands for all.
+  Wire wire = staying == unit.dp ? near : far;
   edge.latency = toTime(wire.total());
+  if (!fold && staying > 0 && staying < unit.dp)
+    for (int r = 0; r < int(unit.dp); ++r)
+      edge.routes.push_back(
+          {-1, r, r, toTime((inside[r] ? near : far).total())});
   overhead.push_back(toTime(wire.latency));
   problem.edges.push_back(std::move(edge));
+}
+
+std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
+  std::vector<bool> inside;
+  for (int64_t r = 0; r < plan.units[u].dp; ++r) {
+    int64_t node = nodeOfReplica(u, from, r);
+    inside.push_back(node >= 0 && node == nodeOfReplica(u, to, r));
+  }
+  return inside;
+}
+
+/// By replica: the node that a unit's first or last stage is on.
+std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
+  int host = hostOf(u);
+  int stage = (last ? lastStageOf(u) : firstStageOf(u)) - stageBase[host];
+  int position = plan.getPosition(plan.units[host], stage);
+  std::vector<int64_t> result;
+  for (int64_t r = 0; r < plan.units[host].dp; ++r)
+    result.push_back(nodeOfReplica(host, position, r));
+  return result;
 }
 
 void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
@@ -111,18 +143,23 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
   result.from = from;
   result.to = to;
   result.gradient = costs.model.modules[edge.from].hasBackward();
-  // Of a class's messages the largest stands for all.
+  // Of a class's messages the longest stands for all.
   int64_t froms = classes[edge.from], tos = classes[edge.to];
-  std::vector<std::pair<int64_t, double>> messages;
+  std::vector<int64_t> fromNodes = nodesOfEnd(edge.from, /*last=*/true),
+                       toNodes = nodesOfEnd(edge.to, /*last=*/false);
+  std::vector<std::pair<int64_t, Time>> messages;
   for (size_t i = 0; i < pieces.size();) {
     int64_t key = pieces[i].first;
     double bytes = 0;
     for (; i < pieces.size() && pieces[i].first == key; ++i)
       bytes += pieces[i].second;
-    int64_t a = classOf(edge.from, key / receivers % senders),
-            b = classOf(edge.to, key % receivers),
+    int64_t sender = key / receivers % senders, receiver = key % receivers;
+    int64_t node = fromNodes[sender];
+    Wire wire = wireOf(edge.from, edge.to, bytes,
+                       node >= 0 && node == toNodes[receiver]);
+    int64_t a = classOf(edge.from, sender), b = classOf(edge.to, receiver),
             k = key / receivers / senders;
-    messages.emplace_back((k * froms + a) * tos + b, -bytes);
+    messages.emplace_back((k * froms + a) * tos + b, -toTime(wire.total()));
   }
   if (fold)
     std::sort(messages.begin(), messages.end());
@@ -130,18 +167,16 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
     int64_t key = messages[i].first;
     if (i > 0 && messages[i - 1].first == key)
       continue;
-    Wire wire = wireOf(edge.from, edge.to, -messages[i].second, isOneNode());
     schedule::Route route;
     route.microbatch = int(key / tos / froms);
     route.from = int(key / tos % froms);
     route.to = int(key % tos);
-    route.latency = toTime(wire.total());
+    route.latency = -messages[i].second;
     result.routes.push_back(route);
   }
   if (result.routes.empty())
     return;
-  overhead.push_back(
-      toTime(wireOf(edge.from, edge.to, 0, isOneNode()).latency));
+  overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, false).latency));
   problem.edges.push_back(std::move(result));
 }
 
@@ -156,6 +191,8 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
   const Parts::Items &items = parts.modules[carrier];
   int64_t senders = plan.units[hostOf(edge.from)].dp,
           receivers = plan.units[hostOf(edge.to)].dp;
+  int64_t node = nodeOfUnit(hostOf(edge.from));
+  bool inside = node >= 0 && node == nodeOfUnit(hostOf(edge.to));
   for (int k = 0; k < parts.microbatches; ++k) {
     Moments sum;
     for (int r = 0; r < items.replicas; ++r)
@@ -165,8 +202,7 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
     double bytes = edge.bytes.at(sum) / double(std::max(senders, receivers));
     schedule::Route route;
     route.microbatch = k;
-    route.latency =
-        toTime(wireOf(edge.from, edge.to, bytes, isOneNode()).total());
+    route.latency = toTime(wireOf(edge.from, edge.to, bytes, inside).total());
     for (int64_t a = 0; a < classes[edge.from]; ++a)
       for (int64_t b = 0; b < classes[edge.to]; ++b) {
         route.from = int(a);
@@ -176,8 +212,7 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
   }
   if (result.routes.empty())
     return;
-  overhead.push_back(
-      toTime(wireOf(edge.from, edge.to, 0, isOneNode()).latency));
+  overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, false).latency));
   problem.edges.push_back(std::move(result));
 }
 
@@ -275,26 +310,32 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
     const UnitPlan &host = plan.units[hostOf(u)];
     const ModuleCost &cost = costs.get(nodeOf(u), u);
     const DeviceKind &device = costs.cluster.getDevice(nodeOf(u));
-    Group group =
-        costs.cluster.getGroup(nodeOf(u), host.dp * host.cp, int64_t(host.tp));
     for (int position = 0; position < host.pp; ++position) {
-      double parameters = 0;
+      Group group = costs.cluster.getGroup(
+          nodeOf(u), host.dp * host.cp, int64_t(host.tp),
+          costs.cluster.getPlace(rankOfReplica(hostOf(u), position, 0)));
+      double parameters = 0, elsewhere = 0;
+      auto add = [&](int begin, int end) {
+        parameters += cost.rankParameters(begin, end, host.tp);
+        elsewhere += cost.expertsElsewhere(begin, end, host.tp, host.ep);
+      };
       if (unit.inside) {
         int at = firstStageOf(u) - stageBase[hostOf(u)];
         if (plan.getPosition(host, at) != position)
           continue;
-        parameters = module.getParameters();
+        add(0, int(module.layers.size()));
       } else {
         for (int s = 0; s < unit.pp * unit.vpp; ++s)
           if (plan.getPosition(unit, s) == position)
-            parameters += cost.parameters(unit.cuts[s], unit.cuts[s + 1]);
+            add(unit.cuts[s], unit.cuts[s + 1]);
       }
-      parameters /= host.tp;
-      double gradients = parameters * module.gradientBytes;
-      double time = unit.zero ? costs.cluster.reduceScatter(group, gradients) +
-                                    costs.cluster.allGather(
-                                        group, parameters * module.weightBytes)
-                              : costs.cluster.allReduce(group, gradients);
+      double gradients = (parameters - elsewhere) * module.gradientBytes;
+      double time =
+          unit.zero
+              ? costs.cluster.reduceScatter(group, gradients) +
+                    costs.cluster.allGather(group, (parameters - elsewhere) *
+                                                       module.weightBytes)
+              : costs.cluster.allReduce(group, gradients);
       double own = unit.zero ? parameters / double(host.dp) : parameters;
       double update = own *
                       (module.gradientBytes + module.weightBytes +
@@ -323,9 +364,10 @@ EngineOptions StepBuilder::getEngineOptions(const schedule::Problem &problem,
   addReductions(engine);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
+  bool oneNode = cluster.getNode(0) == cluster.getNode(plan.ranks - 1);
   engine.barrier = toTime(
       2 * std::ceil(std::log2(double(std::max<int64_t>(2, plan.ranks)))) *
-      first.network.latency);
+      (oneNode ? first.inside : first.network).latency);
   if (plan.ranks == 1)
     engine.barrier = 0;
   if (first.cores > 0)
@@ -367,6 +409,7 @@ void StepBuilder::addCores(EngineOptions &engine) const {
 void StepBuilder::addNics(EngineOptions &engine) const {
   const Cluster &cluster = costs.cluster;
   engine.nic.assign(ranks, -1);
+  engine.node.assign(ranks, -1);
   for (const StageInfo &info : stages) {
     const UnitPlan &unit = plan.units[info.unit];
     for (int64_t r = 0; r < classes[info.unit]; ++r)
@@ -377,6 +420,7 @@ void StepBuilder::addNics(EngineOptions &engine) const {
                 ? rank * grain
                 : planRankOf(info.unit, plan.getPosition(unit, info.index), r);
         engine.nic[rank] = int(nicOfDevice(cluster, device));
+        engine.node[rank] = int(cluster.getNode(device));
       }
   }
   engine.nics = int(nicOfDevice(cluster, cluster.getNumDevices() - 1)) + 1;

@@ -116,7 +116,7 @@ void StepBuilder::holdAlways(const schedule::Problem &problem,
       double messages =
           double(problem.microbatches) * double(plan.units[hostOf(u)].dp);
       double bytes = 4 * edge.bytes.at(edgeItems[e] * (1 / messages)) /
-                     plan.units[hostOf(u)].tp;
+                     (plan.units[hostOf(u)].tp * plan.units[hostOf(u)].cp);
       for (const std::vector<int> &replica : problem.stages[stage].replicas)
         for (int rank : replica)
           held[rank].buffers += bytes;

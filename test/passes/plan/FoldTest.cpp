@@ -87,6 +87,51 @@ TEST(Fold, UniformIsExact) {
                 1e-2);
 }
 
+/// Any layout: folded it takes as long as in full where data are uniform, with
+/// messages that queue for nobody.
+TEST(Fold, EqualsFullOfAnyShape) {
+  Setting setting("a800-80g", 64, uniform(24));
+  PolicyInput input = setting.input();
+  uint32_t state = 5;
+  auto below = [&](uint32_t n) {
+    state = state * 1664525 + 1013904223;
+    return int((state >> 16) % n);
+  };
+  int compared = 0;
+  for (int i = 0; i < 60; ++i) {
+    Plan plan;
+    // Parts of equally many samples and items.
+    int dp = 1 << below(3), pp = 1 + below(4);
+    plan.microbatches = 24 / dp / (1 + below(3));
+    if (24 % (plan.microbatches * dp))
+      continue;
+    plan.micro = 24 / (plan.microbatches * dp);
+    plan.schedule = below(2) ? "1f1b" : "zb-h1";
+    int tp = 1 << below(4);
+    if (int64_t(tp) * dp * pp > 48)
+      continue;
+    plan.units = {makeUnit(input, 0, 1, dp, 1, 1, Save::None),
+                  makeUnit(input, 1, tp, dp, pp, 1, Save::Vjp),
+                  makeUnit(input, 2, 1, dp, 1, 1, Save::None)};
+    ASSERT_TRUE(placeUnits(input, plan));
+    StepOptions options;
+    options.requireMemory = options.links = false;
+    options.fold = true;
+    auto folded = simulateStep(setting.costs, plan, setting.batch, options);
+    ASSERT_TRUE(bool(folded)) << llvm::toString(folded.takeError());
+    // A hair's breadth in one sample is no uniform data any more.
+    std::vector<Sample> other = setting.batch;
+    other[below(24)].tokens -= 1;
+    options.fold = false;
+    auto full = simulateStep(setting.costs, plan, other, options);
+    ASSERT_TRUE(bool(full)) << llvm::toString(full.takeError());
+    EXPECT_NEAR(full->predicted.step / folded->predicted.step, 1, 2e-3)
+        << "TP " << tp << " DP " << dp << " PP " << pp << " " << plan.schedule;
+    ++compared;
+  }
+  EXPECT_GT(compared, 15);
+}
+
 /// Orders found on the folded problem run on all replicas without blocking.
 TEST(Fold, SearchedSchedulesExpand) {
   Setting setting("a800-80g", 48, drawn("packed", 32));
@@ -179,6 +224,82 @@ TEST(Place, GroupsStayInsideNodes) {
   EXPECT_FALSE(placeUnits(input, plan));
 }
 
+/// A message costs what lies between its ranks: NVLink inside a node, a NIC
+/// between two.
+TEST(Place, MessagesCostWhereRanksLie) {
+  Setting setting("a800-80g", 16, uniform(8));
+  PolicyInput input = setting.input();
+  StepOptions options;
+  options.requireMemory = false;
+  auto latencies = [&](const Plan &plan, size_t edge) {
+    auto step = simulateStep(setting.costs, plan, setting.batch, options);
+    EXPECT_TRUE(bool(step)) << llvm::toString(step.takeError());
+    return step->problem.edges[edge];
+  };
+  // Four stages of one device on one node, then over the border of two nodes.
+  Plan plan;
+  plan.ranks = 16;
+  plan.microbatches = 8;
+  plan.units = {makeUnit(input, 0, 1, 1, 1, 1, Save::None),
+                makeUnit(input, 1, 1, 1, 4, 1, Save::Vjp),
+                makeUnit(input, 2, 1, 1, 1, 1, Save::None)};
+  plan.units[1].firstRank = 1;
+  plan.units[2].firstRank = 5;
+  auto inside = latencies(plan, 0), broker = latencies(plan, 3);
+  plan.units[0].firstRank = 15;
+  plan.units[1].firstRank = 7;
+  plan.units[2].firstRank = 11;
+  auto across = latencies(plan, 0), other = latencies(plan, 1),
+       far = latencies(plan, 3);
+  EXPECT_LT(3 * inside.latency, across.latency);
+  EXPECT_EQ(other.latency, inside.latency);
+  EXPECT_LT(3 * broker.routes[0].latency, far.routes[0].latency);
+  // Of two replicas one may cross where the other does not.
+  plan.units[1] = makeUnit(input, 1, 1, 3, 2, 1, Save::Vjp);
+  plan.units[1].firstRank = 3;
+  plan.units[2].firstRank = 14;
+  auto mixed = latencies(plan, 0);
+  ASSERT_EQ(mixed.routes.size(), 3u);
+  EXPECT_EQ(mixed.routes[0].latency, mixed.routes[1].latency);
+  EXPECT_LT(mixed.routes[0].latency, mixed.routes[2].latency);
+}
+
+/// Where a group begins late in a node it is on two.
+TEST(Place, GroupsOverTheBorder) {
+  Cluster cluster = load("a800-80g", 16);
+  EXPECT_EQ(cluster.getNode(7), 0);
+  EXPECT_EQ(cluster.getNode(8), 1);
+  EXPECT_EQ(cluster.getPlace(11), 3);
+  EXPECT_EQ(cluster.getGroup(0, 4, 1, 4).nodes, 1);
+  EXPECT_EQ(cluster.getGroup(0, 4, 1, 6).nodes, 2);
+  EXPECT_GT(cluster.allReduce(cluster.getGroup(0, 4, 1, 6), 1e9),
+            2 * cluster.allReduce(cluster.getGroup(0, 4, 1, 4), 1e9));
+}
+
+/// Whatever comes first in the file: policies that know one kind of device have
+/// the best of what they find on each, and never less than on one kind alone.
+TEST(Place, PoliciesOnTwoKinds) {
+  Cluster all = llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/a800-l40s.json"));
+  all.nodes[0].count = 3;
+  all.nodes[1].count = 2;
+  Model model = makeMultimodal(7);
+  std::vector<Sample> batch = drawn("packed", 24);
+  Cluster first = llvm::cantFail(all.take(24)), turned = all;
+  std::swap(turned.nodes[0], turned.nodes[1]);
+  Costs costs(all, model), alone(first, model), other(turned, model);
+  for (const char *policy :
+       {"megatron", "homogeneous", "disttrain", "colocated"}) {
+    auto both = makePlan(policy, {costs, batch, 8}),
+         one = makePlan(policy, {alone, batch, 8}),
+         back = makePlan(policy, {other, batch, 8});
+    ASSERT_TRUE(both && one && back) << policy;
+    EXPECT_LE(both->predicted.step, 1.001 * one->predicted.step) << policy;
+    EXPECT_NEAR(back->predicted.step / both->predicted.step, 1, 0.25) << policy;
+    EXPECT_FALSE(bool(checkPlan(*both, model, all)));
+  }
+}
+
 /// On two kinds of devices the units' ranks do not cross the border.
 TEST(Place, UnequalDevices) {
   Cluster all = llvm::cantFail(
@@ -193,8 +314,9 @@ TEST(Place, UnequalDevices) {
   for (const UnitPlan &unit : plan->units) {
     int first = all.getNodeKind(unit.firstRank),
         last = all.getNodeKind(unit.firstRank + unit.getRanks() - 1);
-    if (!unit.inside && plan->schedule != "phased" &&
-        plan->schedule != "nested")
+    bool shared = plan->schedule == "phased" || plan->schedule == "nested" ||
+                  plan->policy.find("uniform") != std::string::npos;
+    if (!unit.inside && !shared)
       EXPECT_EQ(first, last);
   }
   EXPECT_GE(plan->predicted.step, plan->predicted.bound);
@@ -233,6 +355,35 @@ TEST(Context, ExpertsAreDivided) {
   Moments part = Moments::of(4096);
   EXPECT_GT(cost.module(four, part).reduce, cost.module(one, part).reduce);
   EXPECT_LT(cost.state(0, 34, 1, 8, 4), cost.state(0, 34, 1, 8));
+}
+
+/// What fits only if a sample's tokens, or a layer's experts, are divided.
+TEST(Context, FitsWhereNothingElseDoes) {
+  Setting longer("a800-80g", 32, std::vector<Sample>(2, Sample{262144, {}}));
+  longer.model.modules[1].maxTP = 1;
+  auto joint = makePlan("joint", longer.input());
+  EXPECT_FALSE(bool(joint));
+  llvm::consumeError(joint.takeError());
+  auto context = makePlan("context", longer.input());
+  ASSERT_TRUE(bool(context)) << llvm::toString(context.takeError());
+  EXPECT_GT(context->units[1].cp, 1);
+
+  Setting experts("a800-80g", 64, uniform(64));
+  Module &llm = experts.model.modules[1];
+  llm.maxTP = 2;
+  for (LayerKind &kind : llm.kinds)
+    if (kind.name == "layer") {
+      kind.expertParameters = 63 * kind.parameters;
+      kind.parameters *= 64;
+      kind.dispatched = {0, 2 * 4096, 0};
+    }
+  Costs costs(experts.cluster, experts.model);
+  PolicyInput input{costs, experts.batch, 12};
+  context = makePlan("context", input);
+  if (context)
+    EXPECT_GT(context->units[1].ep, 1);
+  else
+    llvm::consumeError(context.takeError());
 }
 
 } // namespace

@@ -10,6 +10,8 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -103,6 +105,107 @@ TEST(Formulation, PrimeGpusAndBatch) {
   auto plan = solveFormula(problem);
   ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
   EXPECT_EQ(17 % plan->backbone.dp, 0);
+}
+
+/// All layouts of all units, one by one.
+class Enumeration {
+public:
+  explicit Enumeration(const FormulaProblem &problem) : problem(problem) {
+    units.push_back(&problem.backbone);
+    for (const FormulaUnit &unit : problem.others)
+      units.push_back(&unit);
+  }
+
+  /// Infinite if nothing fits.
+  double run() {
+    int64_t most = problem.batch / problem.micro;
+    for (int64_t dp = 1; dp <= most; ++dp)
+      if (most % dp == 0) {
+        samples = dp * problem.micro;
+        choose(0, dp, 0, 0, 0);
+      }
+    return best;
+  }
+
+private:
+  void choose(size_t i, int64_t pacing, int64_t gpus, double warmup,
+              double slowest) {
+    if (i == units.size()) {
+      double steps = double(problem.batch) / double(samples) - 1;
+      best = std::min(best, warmup / double(problem.vpp) + slowest * steps);
+      return;
+    }
+    const FormulaUnit &unit = *units[i];
+    for (auto [tp, time] : unit.time)
+      for (int64_t dp = 1; dp <= samples; ++dp)
+        for (int64_t pp = 1; pp <= unit.layers; ++pp) {
+          int64_t own = samples / dp, used = gpus + tp * dp * pp;
+          if ((i == 0 ? dp != pacing : samples % dp != 0) ||
+              used > problem.gpus ||
+              (problem.ppDivides && unit.layers % pp != 0))
+            continue;
+          double bytes = unit.parameters / double(tp * pp) +
+                         unit.optimizer / double(tp * dp * pp) +
+                         double(own) * unit.activations / double(tp);
+          if (bytes > problem.memory)
+            continue;
+          double one = double(own) * time;
+          choose(i + 1, pacing, used, warmup + one,
+                 std::max(slowest, one / double(pp)));
+        }
+  }
+
+  const FormulaProblem &problem;
+  std::vector<const FormulaUnit *> units;
+  int64_t samples = 1;
+  double best = std::numeric_limits<double>::infinity();
+};
+
+TEST(Formulation, AgreesWithEnumeration) {
+  std::mt19937 random(7);
+  auto below = [&](int n) { return int(random() % unsigned(n)); };
+  int feasible = 0;
+  for (int i = 0; i < 2000; ++i) {
+    SCOPED_TRACE(i);
+    auto makeUnit = [&](const char *name) {
+      FormulaUnit unit;
+      unit.name = name;
+      double time = 1 + below(1000);
+      for (int64_t tp = 1; tp <= 4; tp *= 2) {
+        if (below(4))
+          unit.time[tp] = time;
+        // Neither ideal nor always a gain.
+        time *= 0.45 + 0.001 * below(600);
+      }
+      if (unit.time.empty())
+        unit.time[1] = time;
+      unit.layers = 1 + below(6);
+      unit.parameters = below(30);
+      unit.optimizer = below(60);
+      unit.activations = below(4);
+      return unit;
+    };
+    FormulaProblem problem;
+    problem.gpus = 1 + below(24);
+    problem.micro = 1 + below(2);
+    problem.batch = problem.micro * (1 + below(16));
+    problem.vpp = 1 + below(3);
+    problem.memory = 5 + below(60);
+    problem.ppDivides = below(2);
+    problem.backbone = makeUnit("backbone");
+    for (int n = below(3); n > 0; --n)
+      problem.others.push_back(makeUnit("other"));
+    double best = Enumeration(problem).run();
+    auto plan = solveFormula(problem);
+    EXPECT_EQ(bool(plan), !std::isinf(best));
+    if (!plan) {
+      EXPECT_NE(llvm::toString(plan.takeError()), "");
+      continue;
+    }
+    ++feasible;
+    EXPECT_NEAR(plan->objective, best, 1e-9 * std::max(1.0, best));
+  }
+  EXPECT_GT(feasible, 100);
 }
 
 } // namespace

@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -131,6 +132,91 @@ TEST(Engine, ReductionsOptimizerBarrier) {
   options.optimizer = {3};
   options.barrier = 2;
   EXPECT_EQ(stepOf(problem, "1f1b", options), 60 + 7 + 3 + 2);
+}
+
+/// Stages of several units, replicas, brokers, uneven times and messages.
+dt::schedule::Problem drawProblem(std::mt19937 &random) {
+  auto below = [&](int n) { return int(random() % unsigned(n)); };
+  dt::schedule::Problem problem;
+  problem.microbatches = 1 + below(9);
+  int units = 1 + below(3);
+  for (int u = 0; u < units; ++u) {
+    problem.units.push_back({"u" + std::to_string(u), below(2)});
+    int pp = 1 + below(3), dp = 1 + below(3);
+    for (int p = 0; p < pp; ++p) {
+      dt::schedule::Stage stage;
+      stage.name = "u" + std::to_string(u) + "." + std::to_string(p);
+      stage.unit = u;
+      for (int d = 0; d < dp; ++d)
+        stage.replicas.push_back({problem.ranks++});
+      for (auto *table : {&stage.forward, &stage.input, &stage.weight}) {
+        table->values.clear();
+        for (int i = 0; i < dp * problem.microbatches; ++i)
+          table->values.push_back(below(50));
+      }
+      int at = int(problem.stages.size());
+      problem.stages.push_back(stage);
+      if (at == 0)
+        continue;
+      dt::schedule::Edge edge;
+      edge.from = at - 1;
+      edge.to = at;
+      edge.latency = below(20);
+      problem.edges.push_back(edge);
+    }
+  }
+  return problem;
+}
+
+TEST(Engine, EqualsLongestPathOfAnyShape) {
+  std::mt19937 random(11);
+  int compared = 0;
+  dt::schedule::Options options;
+  options.communicate = false;
+  options.effort = 500;
+  for (int i = 0; i < 200; ++i) {
+    auto problem = drawProblem(random);
+    ASSERT_FALSE(bool(problem.check()));
+    for (const char *name : {"1f1b", "gpipe", "zb-h1", "zb", "phased"}) {
+      SCOPED_TRACE(std::to_string(i) + " " + name);
+      auto solution = dt::schedule::solve(problem, name, options);
+      if (!solution) {
+        llvm::consumeError(solution.takeError());
+        continue;
+      }
+      dt::schedule::Graph graph(problem);
+      auto timeline = llvm::cantFail(dt::schedule::evaluate(graph, *solution));
+      auto simulation = llvm::cantFail(simulate(graph, *solution));
+      EXPECT_EQ(simulation.start, timeline.start);
+      EXPECT_EQ(simulation.end, timeline.end);
+      EXPECT_EQ(simulation.step, timeline.wall);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 500);
+}
+
+/// Interleaved 1F1B over p ranks, v rounds, n a multiple of p: the fill and the
+/// drain are those of one round. Zero bubble at equal times: nothing is left
+/// but the first forwards.
+TEST(Engine, MoreClosedForms) {
+  for (int p : {2, 4, 5})
+    for (int v : {2, 3}) {
+      int n = 3 * p;
+      dt::schedule::Problem problem = chain(p * v, n, 3, 4, 2, 0);
+      problem.ranks = p;
+      for (int s = 0; s < p * v; ++s)
+        problem.stages[s].replicas = {{s % p}};
+      EXPECT_EQ(stepOf(problem, "interleaved"), n * v * 9 + (p - 1) * 9)
+          << p << " " << v;
+    }
+  for (int p : {2, 4, 6})
+    for (int t : {1, 7}) {
+      int n = 4 * p;
+      auto problem = chain(p, n, t, t, t, 0);
+      EXPECT_EQ(stepOf(problem, "zb-h1"), (3 * n + p - 1) * t) << p;
+      EXPECT_EQ(stepOf(problem, "zb-h2"), (3 * n + p - 1) * t) << p;
+    }
 }
 
 /// The published layout as a plan.
