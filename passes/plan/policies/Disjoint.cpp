@@ -180,11 +180,13 @@ private:
         model.pace, options, share / double(dp), nodes[model.pace]);
     int power = int(std::lround(std::log2(share / double(dp))));
     power = std::min(10, std::max(-6, power));
-    double beat =
-        prices.total.back() * share / double(dp) / std::ldexp(1.0, power) /
-        layout.pp *
+    double uneven =
         input.cache->getUnevenness(input.costs, input.batch, n, dp, true);
-    int64_t inFlight = std::min<int64_t>(n, layout.pp);
+    double beat = prices.total.back() * share / double(dp) /
+                  std::ldexp(1.0, power) / layout.pp * uneven;
+    // Where microbatches differ, large ones may meet.
+    int64_t inFlight =
+        std::min<int64_t>(n, layout.pp + (uneven > 1.02 ? 2 : 0));
     std::vector<int64_t> used(capacity.size(), 0);
     std::vector<Sized> sizes(model.modules.size());
     for (size_t m = 0; m < sizes.size(); ++m) {

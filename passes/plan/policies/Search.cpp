@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace llvm;
 
@@ -39,6 +40,82 @@ std::string keyOf(const Plan &plan) {
 
 /// Plans that are simulated at once.
 constexpr int kTogether = 6;
+
+/// Plans of a family by estimate. Estimates compare layouts of one TP of the
+/// backbone better than others: every TP has its turn, then what simulations
+/// said of a TP corrects the estimates of its other plans.
+class Ranking {
+public:
+  Ranking(const PolicyInput &input, ArrayRef<Plan> plans) {
+    for (const Plan &plan : plans)
+      estimates.push_back(estimate(input, plan));
+    std::vector<size_t> order(plans.size());
+    std::iota(order.begin(), order.end(), 0);
+    llvm::stable_sort(
+        order, [&](size_t a, size_t b) { return estimates[a] < estimates[b]; });
+    // Of plans that differ in little the best is tried first: neighbours are
+    // looked at later.
+    std::set<std::tuple<int, int64_t, int, int, int64_t>> seen;
+    std::vector<size_t> alike;
+    classOf.resize(plans.size());
+    for (size_t i : order) {
+      const UnitPlan &pace = plans[i].units[input.model().pace];
+      classOf[i] = pace.tp;
+      bool fresh = seen.insert({pace.tp, pace.dp, pace.pp, pace.vpp,
+                                plans[i].microbatches})
+                       .second;
+      if (fresh)
+        classes[pace.tp].plans.push_back(i);
+      else
+        alike.push_back(i);
+    }
+    for (size_t i : alike)
+      classes[classOf[i]].plans.push_back(i);
+  }
+
+  size_t getNumClasses() const { return classes.size(); }
+  double getEstimate(size_t plan) const { return estimates[plan]; }
+
+  /// The most promising plan that was not taken yet.
+  std::optional<size_t> next() {
+    Class *best = nullptr;
+    std::pair<bool, double> least;
+    for (auto &[tp, one] : classes) {
+      if (one.taken == one.plans.size())
+        continue;
+      std::pair<bool, double> key = {
+          one.taken > 0, one.getRatio() * estimates[one.plans[one.taken]]};
+      if (!best || key < least) {
+        best = &one;
+        least = key;
+      }
+    }
+    if (!best)
+      return std::nullopt;
+    return best->plans[best->taken++];
+  }
+
+  void learn(size_t plan, double step) {
+    Class &one = classes[classOf[plan]];
+    // What does not fit is a bad sign, no more.
+    one.sum += std::isinf(step) || std::isinf(estimates[plan])
+                   ? 2
+                   : step / estimates[plan];
+    ++one.count;
+  }
+
+private:
+  struct Class {
+    std::vector<size_t> plans;
+    size_t taken = 0;
+    double sum = 0;
+    int count = 0;
+    double getRatio() const { return count ? sum / count : 1; }
+  };
+  std::vector<double> estimates;
+  std::vector<int> classOf;
+  std::map<int, Class> classes; ///< by TP of the backbone
+};
 
 } // namespace
 
@@ -85,6 +162,15 @@ std::vector<double> Search::tryTogether(StringRef family,
         });
     entries.insert(at, {steps[i], plans[i]});
   }
+  if (getenv("DBG"))
+    for (size_t i = 0; i < plans.size(); ++i) {
+      errs() << family << " est " << estimate(input, plans[i]) << " step "
+             << steps[i] << " n " << plans[i].microbatches;
+      for (auto &u : plans[i].units)
+        errs() << " | tp" << u.tp << " dp" << u.dp << " pp" << u.pp << "x"
+               << u.vpp << " " << getName(u.save);
+      errs() << "\n";
+    }
   if (entries.empty())
     found.erase(family.str());
   return steps;
@@ -98,43 +184,37 @@ double Search::getBest() const {
 }
 
 void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
-  std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < plans.size(); ++i)
-    order.emplace_back(estimate(input, plans[i]), i);
-  llvm::sort(order);
-  // Estimates compare layouts of one TP better than others: every TP of the
-  // backbone has its turn.
-  std::map<int, int> turns;
-  std::vector<std::pair<int, size_t>> byTurn;
-  for (size_t i = 0; i < order.size(); ++i)
-    byTurn.emplace_back(
-        turns[plans[order[i].second].units[input.model().pace].tp]++, i);
-  llvm::sort(byTurn);
+  Ranking ranking(input, plans);
   int tried = 0, failed = 0;
   std::vector<Plan> together;
+  std::vector<size_t> chosen;
   auto flush = [&] {
-    for (double step : tryTogether(family, together))
-      ++(std::isinf(step) ? failed : tried);
+    std::vector<double> steps = tryTogether(family, together);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      ranking.learn(chosen[i], steps[i]);
+      ++(std::isinf(steps[i]) ? failed : tried);
+    }
     together.clear();
+    chosen.clear();
   };
-  for (auto [turn, at] : byTurn) {
-    auto [seconds, i] = order[at];
-    // Memory by estimate is too pessimistic at times: some are tried anyway.
-    double best = getBest();
-    bool fits = !std::isinf(seconds), any = !std::isinf(best);
-    if (tried >= most || failed >= 3 * most)
+  while (tried < most && failed < 3 * most) {
+    std::optional<size_t> next = ranking.next();
+    if (!next)
       break;
-    if ((any && (!fits || seconds > 1.5 * best)) ||
-        !isWorth(plans[i], 1.2 * best))
+    // Memory by estimate is too pessimistic at times: some are tried anyway.
+    double best = getBest(), seconds = ranking.getEstimate(*next);
+    bool fits = !std::isinf(seconds);
+    if ((!std::isinf(best) && (!fits || seconds > 1.5 * best)) ||
+        !isWorth(plans[*next], 1.2 * best))
       continue;
-    plans[i].predicted.objective = fits ? seconds : 0;
-    together.push_back(std::move(plans[i]));
-    int wanted = std::min({kTogether, most - tried, left});
-    if (int(together.size()) >= wanted)
+    plans[*next].predicted.objective = fits ? seconds : 0;
+    together.push_back(std::move(plans[*next]));
+    chosen.push_back(*next);
+    int wanted = tried + failed == 0 ? int(ranking.getNumClasses()) : kTogether;
+    if (int(together.size()) >= std::min({wanted, most - tried, left}))
       flush();
   }
-  if (!together.empty())
-    flush();
+  flush();
 }
 
 void Search::branch(StringRef from, StringRef to, int most,
