@@ -7,7 +7,6 @@
 #include "passes/parallel/PlanSearch.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/FormatVariadic.h"
 
 #include <nlohmann/json.hpp>
 
@@ -89,11 +88,8 @@ std::optional<std::string> Finder::makeExecutable(Plan &plan) {
       unit.inside.reset();
     }
     int64_t most = program.maxReplicas[unit.module];
-    if (unit.dp > most)
-      return llvm::formatv("unit '{0}' has {1} replicas, but a microbatch has "
-                           "at most {2} of its items",
-                           name, unit.dp, most)
-          .str();
+    // What a microbatch has no items for is left idle.
+    unit.dp = std::min(unit.dp, most);
     unit.zero = unit.dp > 1;
     // Pieces are items too.
     unit.sub =
