@@ -134,7 +134,7 @@ DistPlanPass::readTimes(const PlannedProgram &program) {
   if (!read)
     return read.takeError();
   if (llvm::Error error = read->check(program.model))
-    return std::move(error);
+    return llvm::createStringError(profile + ": " + toString(std::move(error)));
   return std::move(*read);
 }
 
