@@ -22,6 +22,22 @@ namespace dt::parallel {
 
 namespace {
 
+/// Samples of a data description as the program counts them.
+class FittedData : public plan::Data {
+public:
+  FittedData(std::unique_ptr<plan::Data> data, const PlannedProgram &program)
+      : data(std::move(data)), program(program) {}
+  plan::Sample draw(uint64_t seed, uint64_t index) const override {
+    return fitToProgram({data->draw(seed, index)}, data->getKinds(),
+                        program)[0];
+  }
+  std::string describe() const override { return data->describe(); }
+
+private:
+  std::unique_ptr<plan::Data> data;
+  const PlannedProgram &program;
+};
+
 struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
   using DistPlanBase::DistPlanBase;
 
@@ -134,7 +150,7 @@ DistPlanPass::readTimes(const PlannedProgram &program) {
   if (!read)
     return read.takeError();
   if (llvm::Error error = read->check(program.model))
-    return std::move(error);
+    return llvm::createStringError(profile + ": " + toString(std::move(error)));
   return std::move(*read);
 }
 
@@ -186,6 +202,16 @@ llvm::Error DistPlanPass::addExplanation(const plan::Plan &plan,
   plan::ExplainOptions options;
   options.others = options.relax = explain;
   options.bounds = "that a program can run";
+  std::unique_ptr<plan::Data> drawn;
+  if (explain && !data.empty()) {
+    auto opened = plan::openData(data);
+    if (!opened)
+      return opened.takeError();
+    drawn = std::make_unique<FittedData>(std::move(*opened), program);
+    options.data = drawn.get();
+    auto seed = dist::getOnly<dist::SeedOp>(getOperation());
+    options.seed = seed ? uint64_t(seed.getValue()) : 0;
+  }
   options.plan = [&](StringRef policy, const plan::PolicyInput &other) {
     // A larger batch is more microbatches of the same size.
     PlannedProgram larger = program;

@@ -22,6 +22,8 @@ using models::OrderedJson;
 
 constexpr double kTiny = 1e-30;
 constexpr double kHuge = 1e30;
+/// More devices than this are a mistake in a file.
+constexpr int64_t kMostDevices = int64_t(1) << 17;
 
 double positive(const JsonReader &json) { return json.number(kTiny, kHuge); }
 
@@ -144,6 +146,9 @@ Expected<Cluster> parseCluster(StringRef text, StringRef file) {
       cluster.nodes.push_back(readNode(node, cluster));
   if (error.empty() && cluster.nodes.empty())
     root.at("nodes").fail("expected at least one kind of node");
+  if (error.empty() && cluster.getNumDevices() > kMostDevices)
+    root.at("nodes").fail("expected at most " + Twine(kMostDevices) +
+                          " devices, not " + Twine(cluster.getNumDevices()));
   if (!error.empty())
     return createStringError(inconvertibleErrorCode(), file + ": " + error);
   return cluster;

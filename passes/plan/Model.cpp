@@ -87,6 +87,9 @@ Error checkModule(const Module &module) {
 Error Model::check() const {
   if (modules.empty())
     return wrong("the model has no modules");
+  if (modules.size() > 16)
+    return wrong(formatv("the model has {0} modules; expected at most 16",
+                         modules.size()));
   int count = int(modules.size());
   if (pace < 0 || pace >= count)
     return wrong("the pacing module does not exist");

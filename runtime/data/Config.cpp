@@ -348,11 +348,18 @@ Config Config::load(const std::string &path) {
   if (!in)
     throw Error(path + ": cannot be read");
   nlohmann::json document;
+  // Deeper values than these would be copied beyond the stack's end.
+  bool deep = false;
+  auto guard = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
+    return depth < 64 || !(deep = true);
+  };
   try {
-    document = nlohmann::json::parse(in);
+    document = nlohmann::json::parse(in, guard);
   } catch (const nlohmann::json::exception &error) {
     throw Error(path + ": not valid JSON: " + error.what());
   }
+  if (deep)
+    throw Error(path + ": nested more than 64 levels deep");
   size_t slash = path.find_last_of('/');
   return parse(document, path,
                {slash == std::string::npos ? "." : path.substr(0, slash), "."});

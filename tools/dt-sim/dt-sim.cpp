@@ -192,8 +192,8 @@ Error run() {
   auto data = openData(dataName);
   if (!data)
     return data.takeError();
-  if (batchSize < 1 || batchSize > 1000000)
-    return wrong("--batch: expected 1 to 1000000 samples");
+  if (batchSize < 1 || batchSize > 16384)
+    return wrong("--batch: expected 1 to 16384 samples");
   if (Error error = checkPrecision(*cluster, *model))
     return error;
   std::optional<Profile> profile;
@@ -202,7 +202,7 @@ Error run() {
     if (!read)
       return read.takeError();
     if (Error error = read->check(*model))
-      return error;
+      return wrong(profileFile + ": " + toString(std::move(error)));
     profile = std::move(*read);
     profile->setLinks(*cluster);
   }

@@ -61,8 +61,39 @@ Expected<Plan> planColocated(const PolicyInput &input) {
   return plan;
 }
 
+namespace {
+
+/// Encoder and generator in so many pieces of a microbatch, down to one layer
+/// each: what fits a bubble need not be a whole pass. Every kernel is launched
+/// as before, and a piece hands on to the next on the same ranks.
+std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
+  std::vector<Plan> plans;
+  for (int pieces : {2, 4, 8, 16, 1000}) {
+    Plan other = plan;
+    bool any = false;
+    for (UnitPlan &unit : other.units) {
+      int layers = int(input.model().modules[unit.module].layers.size());
+      int vpp = std::min(pieces, layers);
+      if (unit.module == input.model().pace || vpp == unit.vpp)
+        continue;
+      unit = makeUnit(input, unit.module, unit.tp, unit.dp, 1, vpp, unit.save);
+      any = true;
+    }
+    if (any)
+      plans.push_back(std::move(other));
+  }
+  return plans;
+}
+
+} // namespace
+
 Expected<Plan> planBubble(const PolicyInput &input) {
-  auto plan = fastest(input, colocatedPlans(input, "nested"));
+  Search search(input, 3 * input.simulations);
+  search.tryBest("passes", colocatedPlans(input, "nested"),
+                 input.simulations / 2);
+  search.branch("passes", "pieces", 2,
+                [&](const Plan &plan) { return inPieces(input, plan); });
+  auto plan = search.finish(2);
   if (plan)
     plan->policy = "bubble";
   return plan;

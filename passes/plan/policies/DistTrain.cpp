@@ -88,9 +88,8 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
   size_t count = model.modules.size();
   double memory = input.costs.cluster.getMemory(0);
   std::vector<Plan> plans;
-  size_t ways = 1;
-  for (size_t m = 0; m < count && ways < 243; ++m)
-    ways *= 3;
+  // Of many modules all keep alike.
+  size_t ways = count <= 5 ? size_t(std::lround(std::pow(3, count))) : 3;
   std::vector<std::vector<FormulaUnit>> units(count);
   for (size_t m = 0; m < count; ++m)
     for (Save save : {Save::None, Save::Vjp, Save::All})
@@ -105,7 +104,7 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
     for (size_t m = 0; m < count; ++m) {
       saves.push_back(Save(rest % 3));
       const FormulaUnit &unit = units[m][rest % 3];
-      rest /= 3;
+      rest = count <= 5 ? rest / 3 : rest;
       if (int(m) == model.pace)
         problem.backbone = unit;
       else

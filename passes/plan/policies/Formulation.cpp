@@ -157,6 +157,8 @@ public:
     plan = best;
     return best.microbatches > 0;
   }
+  /// Whether all layouts that may be better were looked at.
+  bool isDone() const { return looked < kMostChoices; }
 
 private:
   void tryDataParallel(int64_t dp) {
@@ -183,7 +185,8 @@ private:
     if (i == units.size())
       return finish();
     for (const Choice &choice : lists[i]) {
-      if (bound + choice.bound + rest[i + 1] >= limit)
+      if (bound + choice.bound + rest[i + 1] >= limit ||
+          ++looked >= kMostChoices)
         return;
       int64_t used = gpus + choice.tp * choice.dp * choice.minPP;
       if (used > problem.gpus)
@@ -260,7 +263,9 @@ private:
   std::vector<double> rest;
   std::vector<const Choice *> chosen;
   std::vector<int64_t> scratch;
-  int64_t microbatches = 0;
+  /// Four units need some thousands; many alike are another problem.
+  static constexpr int64_t kMostChoices = 2000000;
+  int64_t microbatches = 0, looked = 0;
   double steady = 0, limit = std::numeric_limits<double>::infinity();
   FormulaPlan best;
 };
@@ -316,7 +321,12 @@ Expected<FormulaPlan> solveFormula(const FormulaProblem &problem) {
   if (Error error = check(problem))
     return std::move(error);
   FormulaPlan plan;
-  if (!Solver(problem).run(plan))
+  Solver solver(problem);
+  bool fits = solver.run(plan);
+  if (!solver.isDone())
+    return wrong(formatv("{0} units are too many for an exact solution",
+                         problem.others.size() + 1));
+  if (!fits)
     return explain(problem);
   return plan;
 }

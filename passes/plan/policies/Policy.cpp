@@ -155,12 +155,17 @@ Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {
   if (input.batch.empty())
     return createStringError(inconvertibleErrorCode(),
                              "a plan needs a global batch of at least 1");
+  // A simulation takes as long as the batch is large.
+  PolicyInput own = input;
+  if (input.samples() > 4096)
+    own.simulations =
+        int(std::max<int64_t>(4, input.simulations * 4096 / input.samples()));
   std::string names;
   for (const Policy &policy : getPolicies()) {
     if (policy.name == name)
       return hasSeveralKinds(input.costs.cluster)
-                 ? planOnKinds(policy, input, policy.make == planJoint)
-                 : policy.make(input);
+                 ? planOnKinds(policy, own, policy.make == planJoint)
+                 : policy.make(own);
     names += (names.empty() ? "" : ", ") + std::string(policy.name);
   }
   return createStringError(inconvertibleErrorCode(),

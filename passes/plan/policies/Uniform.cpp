@@ -179,8 +179,34 @@ Expected<Plan> planMegatronStages(const PolicyInput &input) {
   return asUsersDo(input, true, "megatron-stages");
 }
 
+namespace {
+
+/// Encoder and generator replicated: every rank of the backbone's has them
+/// whole and works on the images of samples of its own.
+std::vector<Plan> replicatedPlans(const PolicyInput &input) {
+  std::vector<Plan> plans;
+  if (input.model().modules.size() < 2)
+    return plans;
+  for (Plan &plan : colocatedPlans(input, "phased")) {
+    bool replicated = llvm::all_of(plan.units, [&](const UnitPlan &unit) {
+      return unit.module == input.model().pace || unit.tp == 1;
+    });
+    if (!replicated)
+      continue;
+    plan.assign = Assign::Given;
+    plan.reorder = Reorder::None;
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+} // namespace
+
 Expected<Plan> planHomogeneous(const PolicyInput &input) {
-  auto plan = fastest(input, uniformPlans(input));
+  Search search(input, 3 * input.simulations);
+  search.tryBest("uniform", uniformPlans(input), input.simulations / 2);
+  search.tryBest("replicated", replicatedPlans(input), input.simulations / 4);
+  auto plan = search.finish(2);
   if (plan)
     plan->policy = "homogeneous";
   return plan;

@@ -6,6 +6,8 @@
 
 #include "passes/plan/sim/StepBuilder.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -85,8 +87,13 @@ void StepBuilder::addPipelineEdge(schedule::Problem &problem,
 }
 
 std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
+  const UnitPlan &unit = plan.units[u];
+  int64_t apart = int64_t(std::abs(to - from)) * unit.dp * unit.tp * unit.cp;
+  if (llvm::all_of(costs.cluster.nodes,
+                   [&](const NodeKind &node) { return node.devices <= apart; }))
+    return std::vector<bool>(unit.dp, false);
   std::vector<bool> inside;
-  for (int64_t r = 0; r < plan.units[u].dp; ++r) {
+  for (int64_t r = 0; r < unit.dp; ++r) {
     int64_t node = nodeOfReplica(u, from, r);
     inside.push_back(node >= 0 && node == nodeOfReplica(u, to, r));
   }
@@ -147,6 +154,11 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
   int64_t froms = classes[edge.from], tos = classes[edge.to];
   std::vector<int64_t> fromNodes = nodesOfEnd(edge.from, /*last=*/true),
                        toNodes = nodesOfEnd(edge.to, /*last=*/false);
+  // Both are straight lines over the bytes.
+  double farLatency = wireOf(edge.from, edge.to, 0, false).total(),
+         nearLatency = wireOf(edge.from, edge.to, 0, true).total();
+  double farByte = wireOf(edge.from, edge.to, 1, false).total() - farLatency,
+         nearByte = wireOf(edge.from, edge.to, 1, true).total() - nearLatency;
   std::vector<std::pair<int64_t, Time>> messages;
   for (size_t i = 0; i < pieces.size();) {
     int64_t key = pieces[i].first;
@@ -155,11 +167,12 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
       bytes += pieces[i].second;
     int64_t sender = key / receivers % senders, receiver = key % receivers;
     int64_t node = fromNodes[sender];
-    Wire wire = wireOf(edge.from, edge.to, bytes,
-                       node >= 0 && node == toNodes[receiver]);
+    bool near = node >= 0 && node == toNodes[receiver];
+    double seconds =
+        near ? nearLatency + nearByte * bytes : farLatency + farByte * bytes;
     int64_t a = classOf(edge.from, sender), b = classOf(edge.to, receiver),
             k = key / receivers / senders;
-    messages.emplace_back((k * froms + a) * tos + b, -toTime(wire.total()));
+    messages.emplace_back((k * froms + a) * tos + b, -toTime(seconds));
   }
   if (fold)
     std::sort(messages.begin(), messages.end());

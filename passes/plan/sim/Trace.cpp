@@ -42,6 +42,13 @@ std::string printTrace(const StepResult &result) {
            {"ts", double(start) * 1e-3},
            {"dur", double(result.simulation.end[node] - start) * 1e-3}});
     }
+    std::string name = "bytes of rank " + std::to_string(result.planRank[rank]);
+    for (auto [time, bytes] : getMemoryOverTime(result, rank))
+      events.push_back({{"name", name},
+                        {"ph", "C"},
+                        {"pid", 0},
+                        {"ts", double(time) * 1e-3},
+                        {"args", {{"bytes", bytes}}}});
   }
   return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
 }

@@ -98,6 +98,15 @@ TEST(Formulation, BadInput) {
             std::string::npos);
 }
 
+/// Many units alike cannot be enumerated; that ends, and is said.
+TEST(Formulation, TooManyUnits) {
+  FormulaProblem problem = load(reference()[0]);
+  problem.gpus = 96;
+  problem.batch = 96;
+  problem.others.assign(15, problem.others[0]);
+  EXPECT_EQ(errorOf(problem), "16 units are too many for an exact solution");
+}
+
 TEST(Formulation, PrimeGpusAndBatch) {
   FormulaProblem problem = load(reference()[0]);
   problem.gpus = 13;
