@@ -138,7 +138,8 @@ std::vector<double> Search::tryTogether(StringRef family,
   options.parts.itemEffort = 0;
   options.parts.sums = &sums;
   options.timeOnly = true;
-  options.scheduleEffort = 16000;
+  // There are thousands of layouts of many devices.
+  options.scheduleEffort = input.gpus() <= 256 ? 32000 : 16000;
   std::vector<double> steps(plans.size(), INFINITY);
   std::vector<std::optional<Error>> errors(plans.size());
   parallelFor(0, plans.size(), [&](size_t i) {
