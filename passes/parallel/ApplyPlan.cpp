@@ -81,8 +81,11 @@ private:
 
   void writePlan(const PlanFile &plan) {
     OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+    // Errors of later passes name the plan.
+    Location location =
+        NameLoc::get(builder.getStringAttr(plan.path), program.getLoc());
     auto op =
-        dist::PlanOp::create(builder, program.getLoc(), number(plan.ranks),
+        dist::PlanOp::create(builder, location, number(plan.ranks),
                              builder.getStringAttr(plan.schedule),
                              FlatSymbolRefAttr::get(context, plan.pace),
                              builder.getStringAttr(plan.reorder),

@@ -10,6 +10,7 @@
 #include "passes/parallel/Costs.h"
 #include "passes/parallel/Memory.h"
 #include "passes/parallel/Passes.h"
+#include "passes/schedule/Evaluate.h"
 #include "passes/schedule/Schedule.h"
 
 #include "mlir/IR/Verifier.h"
@@ -299,12 +300,17 @@ private:
       if (!solution) {
         llvm::consumeError(solution.takeError());
         return (plan ? plan.emitError() : op.emitError())
-               << "schedule '" << name << "': " << why;
+               << "pipelines.schedule: '" << name << "': " << why;
       }
       for (auto edge : op.getOps<sched::EdgeOp>())
         edge.removeDepthAttr();
       op.emitRemark() << "receivers have buffers for all microbatches: " << why;
     }
+    // Schedules that search keep to the bound, others may not.
+    schedule::Graph graph(problem);
+    if (llvm::Error error = schedule::checkMemory(graph, *solution))
+      return (plan ? plan.emitError() : op.emitError())
+             << "memory: " << toString(std::move(error));
     OpBuilder builder(&getContext());
     sched::buildSolution(builder, op, *solution, name);
     return success();

@@ -12,7 +12,7 @@ dist.module @m of "sample" {
     return %x : tensor<?x4xf32, #nn.dims<batch>>
   }
 }
-// expected-error @+1 {{schedule 'fastest': no schedule 'fastest'; expected one of 1f1b, accumulate}}
+// expected-error @+1 {{pipelines.schedule: 'fastest': no schedule 'fastest'; expected one of 1f1b, accumulate}}
 dist.plan ranks 1 schedule "fastest" pace @m reorder "none" bucket 4096 depth 2
 
 // -----
