@@ -112,6 +112,8 @@ private:
   std::vector<std::array<int, 3>> next;
   std::vector<int> counts, missing, order, depths, level;
   std::vector<Time> arrival, freeAt;
+  /// By rank: idle time so far, and how much it may be.
+  std::vector<Time> idle, allowed;
   std::priority_queue<std::pair<Time, int>, std::vector<std::pair<Time, int>>,
                       std::greater<std::pair<Time, int>>>
       events;
@@ -142,6 +144,13 @@ void Greedy::prepare() {
     missing[node] = int(graph.getPredecessors(node).size()) +
                     (graph.getSlotOf(node) != Graph::kForward);
   setReserves();
+  idle.assign(problem.ranks, 0);
+  allowed.assign(problem.ranks, policy.target);
+  for (Graph::Node node = 0; policy.target && node < graph.getNumNodes();
+       ++node)
+    if (graph.exists(node))
+      for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+        allowed[rank] -= graph.getTime(node);
 }
 
 void Greedy::setReserves() {
@@ -194,6 +203,8 @@ void Greedy::start(Graph::Node node, Time now) {
   ++next[place][slot];
   Bytes change = graph.getMemoryChange(node, split);
   for (int rank : graph.getRanks(place)) {
+    if (policy.wall || !solution.ranks[rank].empty())
+      idle[rank] += now - freeAt[rank];
     freeAt[rank] = end;
     held[rank] += change;
     solution.ranks[rank].push_back(graph.getTask(node, split));
@@ -280,6 +291,7 @@ Graph::Node Greedy::choose(int rank, Time now) const {
   // one.
   auto fits = [&](Graph::Node node, int patience) {
     return main.soonest == kNever ||
+           (policy.target && idle[rank] + main.soonest - now > allowed[rank]) ||
            (main.soonest - now) * 16 >= graph.getTime(node) * patience;
   };
   if (main.weight >= 0) {

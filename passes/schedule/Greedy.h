@@ -30,6 +30,11 @@ struct Policy {
   int patience = 8;
   /// The same once all forwards of the stage have run.
   int tailPatience = 16;
+  /// If not 0, a weight gradient also starts in a gap that is too short for it
+  /// as soon as the rank could not end in this time otherwise: counted from 0
+  /// (`wall`), or from its first task.
+  Time target = 0;
+  bool wall = false;
   /// Forwards go before backwards until a place has run this many more forwards
   /// than backwards: [place]; empty: backwards always go first.
   std::vector<int> ahead;

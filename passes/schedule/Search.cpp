@@ -8,10 +8,10 @@
 
 #include "passes/schedule/Evaluate.h"
 #include "passes/schedule/Greedy.h"
+#include "passes/schedule/LaneSearch.h"
 #include "passes/schedule/Lines.h"
 
 #include <algorithm>
-#include <limits>
 #include <random>
 
 using namespace llvm;
@@ -20,50 +20,43 @@ namespace dt::schedule {
 
 namespace {
 
-/// What is minimised: the objective, then the other definition of time.
-using Cost = std::pair<Time, Time>;
-constexpr Cost kWorst = {std::numeric_limits<Time>::max(), 0};
-
 /// Tasks that a search places unless told otherwise: tens of milliseconds.
-constexpr int64_t kEffort = 300000;
+constexpr int64_t kEffort = 1000000;
 
+/// Search over policies of the list scheduler.
 class Search {
 public:
   Search(const Graph &graph, const std::vector<Bytes> &memory,
-         const Options &options, int64_t effort)
+         Incumbent &incumbent)
       : graph(graph), problem(graph.getProblem()), memory(memory),
-        options(options), left(effort) {
+        incumbent(incumbent) {
     findCaps();
-    findBound();
   }
 
+  void searchLoose();
   void searchGrid();
   void climb();
   void tryPolicy(const Policy &policy);
   void tryLines(int delay);
-
-  Policy bestPolicy;
-  std::optional<Solution> best;
-  Cost bestCost = kWorst;
+  const Policy &getPolicy() const { return bestPolicy; }
 
 private:
   void findCaps();
-  void findBound();
-  bool isDone() const { return left <= 0 || (best && bestCost.first <= bound); }
   /// Levels of 1F1B plus `slope`/1024 for each stage behind a stage, as far as
   /// memory goes.
   std::vector<int> getLevels(int slope) const;
   void consider(Solution solution, const Policy *policy);
   int getExactSlope() const;
   int getNaturalSlope() const;
+  /// A policy next to the best one.
+  Policy vary(std::mt19937 &random) const;
 
   const Graph &graph;
   const Problem &problem;
   const std::vector<Bytes> &memory;
-  const Options &options;
-  int64_t left;
-  /// No order is shorter.
-  Time bound = 0;
+  Incumbent &incumbent;
+  Policy bestPolicy;
+  Cost policyCost = kWorst;
   /// Per place: activations of one microbatch; per rank: the bound.
   std::vector<Bytes> bytes;
   std::vector<int> base;
@@ -80,45 +73,6 @@ void Search::findCaps() {
     bytes.push_back(most);
     base.push_back(inFlight[graph.getPlaceInfo(place).stage]);
   }
-}
-
-void Search::findBound() {
-  // A rank's work, and before it the way of the first microbatch to the rank.
-  std::vector<Time> busy(problem.ranks, 0),
-      head(problem.ranks, std::numeric_limits<Time>::max());
-  std::vector<Time> arrival(problem.stages.size(), 0);
-  for (int stage : problem.getTopologicalOrder()) {
-    const Stage &info = problem.stages[stage];
-    int n = info.batchSync ? 1 : problem.microbatches;
-    Time least = *std::min_element(info.forward.values.begin(),
-                                   info.forward.values.end());
-    for (int r = 0; r < int(info.replicas.size()); ++r)
-      for (int rank : info.replicas[r]) {
-        head[rank] = std::min(head[rank], arrival[stage]);
-        for (int k = 0; k < (info.batchSync ? problem.getNumGroups() : n); ++k)
-          for (int slot = 0; slot < 3; ++slot) {
-            Graph::Node node =
-                graph.getNode(graph.getPlace(stage, r), Graph::Slot(slot), k);
-            busy[rank] += graph.exists(node) ? graph.getTime(node) : 0;
-          }
-      }
-    // Routes may leave out messages, and ranks may be the same: then nothing is
-    // known about the way.
-    for (const Edge &edge : problem.edges)
-      if (edge.from == stage && edge.routes.empty() &&
-          !problem.stages[edge.to].batchSync)
-        arrival[edge.to] =
-            std::max(arrival[edge.to],
-                     arrival[stage] + least +
-                         (info.replicas == problem.stages[edge.to].replicas
-                              ? 0
-                              : edge.latency));
-  }
-  for (int rank = 0; rank < problem.ranks; ++rank)
-    if (busy[rank])
-      bound = std::max(
-          bound,
-          busy[rank] + (options.objective == Objective::Wall ? head[rank] : 0));
 }
 
 std::vector<int> Search::getLevels(int slope) const {
@@ -177,19 +131,19 @@ void Search::consider(Solution solution, const Policy *policy) {
   Expected<Timeline> timeline = evaluate(graph, solution);
   if (!timeline)
     return consumeError(timeline.takeError());
-  Cost cost = {timeline->wall, timeline->longestSpan};
-  if (options.objective == Objective::Span)
-    std::swap(cost.first, cost.second);
-  if (cost > bestCost || (cost == bestCost && best && !policy))
-    return;
-  bestCost = cost;
-  best = std::move(solution);
-  if (policy)
+  Cost cost = incumbent.getCost(timeline->wall, timeline->longestSpan);
+  if (policy && cost <= policyCost) {
+    policyCost = cost;
     bestPolicy = *policy;
+  }
+  if (cost < incumbent.cost) {
+    incumbent.cost = cost;
+    incumbent.best = std::move(solution);
+  }
 }
 
 void Search::tryPolicy(const Policy &policy) {
-  left -= graph.getNumNodes();
+  incumbent.left -= graph.getNumNodes();
   if (std::optional<Solution> solution = runGreedy(graph, memory, policy))
     consider(std::move(*solution), &policy);
 }
@@ -216,17 +170,20 @@ void Search::tryLines(int delay) {
   consider(std::move(solution), nullptr);
 }
 
-void Search::searchGrid() {
-  if (isDone())
-    return;
+void Search::searchLoose() {
   // Without levels: backwards first, forwards as memory allows.
   Policy loose;
   for (int patience : {0, 4, 8}) {
     loose.patience = loose.tailPatience = patience;
     tryPolicy(loose);
-    if (isDone())
+    if (incumbent.isDone())
       return;
   }
+}
+
+void Search::searchGrid() {
+  if (incumbent.isDone())
+    return;
   // With several stages on a rank, whether early forwards make way for later
   // stages' and use up what memory there is matters more than the slope.
   bool shared = false;
@@ -240,7 +197,7 @@ void Search::searchGrid() {
     for (int hold : {16, 0})
       for (bool full : {true, false})
         for (int patience : {4, 0, 8, 16}) {
-          if (isDone())
+          if (incumbent.isDone())
             return;
           if (!shared && (hold || full))
             continue;
@@ -255,29 +212,37 @@ void Search::searchGrid() {
         }
 }
 
+Policy Search::vary(std::mt19937 &random) const {
+  int places = graph.getNumPlaces(), move = int(random() % 10);
+  Policy policy = bestPolicy;
+  if (policy.level.empty())
+    policy.level = getLevels(0);
+  if (move == 0) {
+    policy.patience = int(random() % 25);
+  } else if (move == 1) {
+    policy.tailPatience = int(random() % 25);
+  } else if (move < 4) {
+    policy.wall = incumbent.objective == Objective::Wall;
+    policy.target = incumbent.bound + Time(random() % 1024) *
+                                          (policyCost.first - incumbent.bound) /
+                                          1024;
+    policy.patience = policy.tailPatience = 16;
+  } else {
+    int first = int(random() % places),
+        last = move < 7 ? first : int(random() % places);
+    if (first > last)
+      std::swap(first, last);
+    int step = random() % 2 ? 1 : -1;
+    for (int place = first; place <= last; ++place)
+      policy.level[place] = std::max(1, policy.level[place] + step);
+  }
+  return policy;
+}
+
 void Search::climb() {
   std::mt19937 random(1); // the same everywhere
-  int places = graph.getNumPlaces();
-  while (best && !isDone()) {
-    Policy policy = bestPolicy;
-    int move = int(random() % 8);
-    if (policy.level.empty())
-      policy.level = getLevels(0);
-    if (move == 0)
-      policy.patience = int(random() % 25);
-    else if (move == 1)
-      policy.tailPatience = int(random() % 25);
-    else {
-      int first = int(random() % places),
-          last = move < 5 ? first : int(random() % places);
-      if (first > last)
-        std::swap(first, last);
-      int step = random() % 2 ? 1 : -1;
-      for (int place = first; place <= last; ++place)
-        policy.level[place] = std::max(1, policy.level[place] + step);
-    }
-    tryPolicy(policy);
-  }
+  while (policyCost != kWorst && !incumbent.isDone())
+    tryPolicy(vary(random));
 }
 
 /// The problem with its first microbatches only: levels found for it hold for
@@ -304,40 +269,65 @@ Problem shorten(const Problem &problem, int microbatches) {
   return result;
 }
 
+/// All parts of the search on the whole problem or a shorter one.
+void searchAll(Search &search, LaneSearch &lanes, Incumbent &incumbent) {
+  search.searchGrid();
+  lanes.refill();
+  lanes.searchBlocks();
+  lanes.climbBlocks();
+  search.climb();
+}
+
+/// Microbatches after which the middle of a schedule repeats.
+int countEnough(const Graph &graph) {
+  const Problem &problem = graph.getProblem();
+  std::vector<int> depths = problem.getDepths();
+  // Stages on one rank share its microbatches.
+  size_t rounds = 1;
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    rounds = std::max(rounds, graph.getPlacesOfRank(rank).size());
+  return 3 * *std::max_element(depths.begin(), depths.end()) / int(rounds);
+}
+
 } // namespace
 
 Expected<Solution> searchZeroBubble(const Graph &graph,
                                     const std::vector<Bytes> &memory,
                                     const Options &options) {
   const Problem &problem = graph.getProblem();
-  int64_t effort = options.effort
-                       ? options.effort
-                       : std::max<int64_t>(kEffort, 16 * graph.getNumNodes());
-  std::vector<int> depths = problem.getDepths();
-  // Stages on one rank share its microbatches.
-  size_t rounds = 1;
-  for (int rank = 0; rank < problem.ranks; ++rank)
-    rounds = std::max(rounds, graph.getPlacesOfRank(rank).size());
-  int enough =
-      3 * *std::max_element(depths.begin(), depths.end()) / int(rounds);
-  Search search(graph, memory, options, effort);
-  if (enough * 2 < problem.microbatches) {
+  int64_t nodes = graph.getNumNodes(),
+          effort = options.effort ? options.effort
+                                  : std::max<int64_t>(kEffort, 16 * nodes);
+  // Something is kept for putting the best order's weight gradients anew.
+  int64_t spare = std::min(10 * nodes, effort / 4);
+  Incumbent incumbent(graph, memory, options.objective, effort - spare);
+  Search search(graph, memory, incumbent);
+  LaneSearch lanes(graph, memory, incumbent);
+  search.searchLoose();
+  lanes.searchWaves();
+  int enough = countEnough(graph);
+  if (!incumbent.isDone() && enough * 2 < problem.microbatches) {
     Problem shorter = shorten(problem, enough);
     Graph shorterGraph(shorter);
-    Search first(shorterGraph, memory, options, effort / 2);
-    first.searchGrid();
-    first.climb();
+    Incumbent first(shorterGraph, memory, options.objective, effort / 2);
+    Search firstSearch(shorterGraph, memory, first);
+    LaneSearch firstLanes(shorterGraph, memory, first);
+    firstSearch.searchLoose();
+    searchAll(firstSearch, firstLanes, first);
     if (first.best)
-      search.tryPolicy(first.bestPolicy);
+      search.tryPolicy(firstSearch.getPolicy());
+    if (firstLanes.getBlock())
+      lanes.tryBlock(*firstLanes.getBlock());
   }
-  search.searchGrid();
-  search.climb();
+  searchAll(search, lanes, incumbent);
+  incumbent.left = spare;
+  lanes.refill();
   search.tryLines(1);
   search.tryLines(2);
-  if (!search.best)
+  if (!incumbent.best)
     return createStringError("not even one microbatch fits into the bytes of "
                              "activations that ranks may hold");
-  return std::move(*search.best);
+  return std::move(*incumbent.best);
 }
 
 std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor) {

@@ -3,12 +3,16 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Splitting the backward leaves freedom that no closed order uses well under a
-// memory limit and unequal times. What was found to matter is small: how many
-// microbatches each stage keeps between forward and backward (its level), and
-// how tight a gap a weight gradient may fill. The search is over these, with
-// the list scheduler (Greedy.h) as evaluation: first a grid in which levels
-// grow linearly from the last stage to the first, then steps from the best
-// point that raise or lower the levels of a few neighbouring stages.
+// memory limit and unequal times. Three families of orders are searched, each
+// with few numbers to choose, and the best is taken:
+// - waves (Waves.h), where ranks have one stage;
+// - blocks that repeat (Blocks.h): slack on the hops of a microbatch;
+// - list schedules (Greedy.h): how many microbatches each stage keeps between
+//   forward and backward (its level), and how tight a gap a weight gradient may
+//   fill. First a grid in which levels grow linearly from the last stage to the
+//   first, then steps that raise or lower those of a few neighbouring stages.
+// The forwards and gradients of the best order then keep their order, and the
+// weight gradients are put anew. The search ends at a lower bound (Bound.h).
 //
 //===----------------------------------------------------------------------===//
 

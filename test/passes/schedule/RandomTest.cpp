@@ -7,6 +7,7 @@
 #include "test/passes/schedule/Chain.h"
 #include "test/passes/schedule/Rendezvous.h"
 
+#include "passes/schedule/Bound.h"
 #include "passes/schedule/Communicate.h"
 
 #include <random>
@@ -178,6 +179,40 @@ TEST(Random, EveryScheduleFinishesWithoutBuffers) {
         << seed << " " << entry.name;
   }
   EXPECT_GE(runs, 1000) << declined << " declined";
+}
+
+/// No order that a search finds is below the bound for its memory, in which it
+/// stays.
+TEST(Random, SearchesStayInBounds) {
+  int bounded = 0;
+  for (unsigned seed = 0; seed < 600; ++seed) {
+    Problem problem = RandomProblem(seed).make();
+    std::mt19937 random(seed);
+    for (Stage &stage : problem.stages)
+      stage.weightActivation = Bytes(random() % 5);
+    problem.memory.assign(problem.ranks, Bytes(5 + random() % 25));
+    Graph graph(problem);
+    Options options;
+    options.effort = 20000;
+    options.communicate = false;
+    options.objective = seed % 2 ? Objective::Span : Objective::Wall;
+    auto solution = solve(problem, "zb", options);
+    if (!solution) {
+      llvm::consumeError(solution.takeError());
+      continue;
+    }
+    auto timeline = evaluate(graph, *solution);
+    ASSERT_TRUE(bool(timeline)) << llvm::toString(timeline.takeError());
+    EXPECT_EQ(llvm::toString(checkMemory(graph, *solution)), "") << seed;
+    EXPECT_GE(timeline->wall,
+              getLowerBound(graph, problem.memory, Objective::Wall))
+        << seed;
+    EXPECT_GE(timeline->longestSpan,
+              getLowerBound(graph, problem.memory, Objective::Span))
+        << seed;
+    ++bounded;
+  }
+  EXPECT_GE(bounded, 300);
 }
 
 /// What the verifier says and what a run without buffers does are the same:

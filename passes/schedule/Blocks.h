@@ -1,0 +1,73 @@
+//===- Blocks.h - Orders that repeat a block --------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Sequences of forwards and input gradients that repeat every period, after
+// the building blocks of Qi et al., "Pipeline Parallelism with Controllable
+// Memory", 2024: one microbatch's way through the stages and back, with some
+// slack on every hop, shifted by a period for each microbatch. How long a
+// microbatch is on its way is how many of them a rank holds, so slack is what
+// memory is spent on. The times only say the order; tasks start as early as
+// they can.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_BLOCKS_H
+#define PASSES_SCHEDULE_BLOCKS_H
+
+#include "passes/schedule/Lanes.h"
+
+namespace dt::schedule {
+
+struct BlockPolicy {
+  FillPolicy fill;
+  /// How much later than possible a forward or gradient comes, in 1/384 of the
+  /// longest work of a lane on a microbatch: of a lane's first stages, second
+  /// stages, …
+  std::vector<int> forward, gradient;
+  /// The period, in 1/384 of that work.
+  int period = 384;
+  /// Whether a lane keeps time free for a weight gradient behind its gradient.
+  bool together = false;
+  /// Whether the order is that of tasks of equal length without latencies.
+  bool even = false;
+};
+
+class Blocks {
+public:
+  explicit Blocks(const Lanes &lanes);
+
+  /// Most stages on a lane: entries of the policy's tables.
+  int getNumRounds() const { return rounds; }
+  /// Nothing if memory does not hold what is on the way.
+  std::optional<LaneResult> run(const BlockPolicy &policy) const;
+  /// About the least period, no less than the policy's, with which memory holds
+  /// what is on the way; 0: none does. Counts its work down, in tasks placed.
+  int getPeriod(const BlockPolicy &policy, int64_t &left) const;
+
+private:
+  struct Step {
+    Time offset; ///< in the period
+    int cycle;   ///< periods before that
+    int place;
+    Graph::Slot slot;
+  };
+  /// Start of a microbatch's forwards and gradients by place.
+  struct Way {
+    std::vector<Time> forward, gradient;
+  };
+  Way getWay(const BlockPolicy &policy, Time period) const;
+  std::vector<Step> getSteps(const Way &way, Time period) const;
+  bool fits(const std::vector<Step> &steps) const;
+
+  const Lanes &lanes;
+  std::vector<int> roundOf;                    ///< by place
+  std::vector<Time> forward, gradient, weight; ///< by place: mean times
+  std::vector<Bytes> activation; ///< by place: most of a microbatch
+  Time work = 0;
+  int rounds = 1;
+};
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_BLOCKS_H

@@ -1,0 +1,22 @@
+//===- Bound.h - Times that no order goes below -----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_BOUND_H
+#define PASSES_SCHEDULE_BOUND_H
+
+#include "passes/schedule/Schedule.h"
+
+namespace dt::schedule {
+
+/// A time that no order within `memory` (bytes per rank; empty: no bound) goes
+/// below: a rank's work, for wall time behind the first microbatch's way to it,
+/// and the idle time that memory forces on it.
+Time getLowerBound(const Graph &graph, const std::vector<Bytes> &memory,
+                   Objective objective);
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_BOUND_H

@@ -1,0 +1,43 @@
+//===- Incumbent.h - The best order of a search -----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_INCUMBENT_H
+#define PASSES_SCHEDULE_INCUMBENT_H
+
+#include "passes/schedule/Bound.h"
+
+#include <limits>
+#include <optional>
+
+namespace dt::schedule {
+
+/// What is minimised: the objective, then the other definition of time.
+using Cost = std::pair<Time, Time>;
+constexpr Cost kWorst = {std::numeric_limits<Time>::max(), 0};
+
+/// What the parts of a search share.
+struct Incumbent {
+  Incumbent(const Graph &graph, const std::vector<Bytes> &memory,
+            Objective objective, int64_t effort)
+      : objective(objective), bound(getLowerBound(graph, memory, objective)),
+        left(effort) {}
+
+  Objective objective;
+  Time bound; ///< no order is shorter
+  /// Tasks that may still be placed.
+  int64_t left;
+  std::optional<Solution> best;
+  Cost cost = kWorst;
+
+  bool isDone() const { return left <= 0 || (best && cost.first <= bound); }
+  Cost getCost(Time wall, Time span) const {
+    return objective == Objective::Wall ? Cost(wall, span) : Cost(span, wall);
+  }
+};
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_INCUMBENT_H

@@ -1,0 +1,112 @@
+//===- Lanes.h - Orders from sequences of forwards and gradients *- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Where backwards are split, the hard part of an order is that of forwards and
+// input gradients, which others wait for. Given it as one sequence, tasks are
+// appended to their lanes one after another, each as early as it can start, and
+// weight gradients go into the gaps: of those that are long enough always, and
+// of shorter ones when the lane may not wait any longer or needs the memory.
+// Other than the list scheduler (Greedy.h) a lane knows when what it waits for
+// will come. (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section
+// 3.1, fills gaps so.)
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_LANES_H
+#define PASSES_SCHEDULE_LANES_H
+
+#include "passes/schedule/Graph.h"
+
+#include <array>
+#include <optional>
+
+namespace dt::schedule {
+
+/// Ranks that run the same tasks, with what they may hold and have to do.
+struct Lanes {
+  /// Nothing for batch-syncs, bounded slots, and tensor-parallel groups that
+  /// share some of their ranks only.
+  static std::optional<Lanes> get(const Graph &graph,
+                                  const std::vector<Bytes> &memory);
+
+  const Graph *graph = nullptr;
+  std::vector<int> laneOf;              ///< by place
+  std::vector<std::vector<int>> places; ///< by lane, producers first
+  std::vector<Bytes> limit;             ///< by lane
+  std::vector<Time> busy;               ///< by lane
+  std::vector<bool> split, hasBackward; ///< by place
+  std::vector<int> order;               ///< all places, producers first
+
+  int getNumLanes() const { return int(places.size()); }
+};
+
+/// When a gap is filled that is shorter than a weight gradient.
+struct FillPolicy {
+  /// Always, though the next task has to wait then.
+  bool fillShort = false;
+  /// Else a lane may be idle as long as it can still end in this time; 0: as
+  /// long as the lane that has been idle most so far.
+  Time target = 0;
+  /// Time counts from 0 (wall) or from a lane's own first task (span).
+  bool wall = false;
+};
+
+struct LaneResult {
+  std::vector<std::vector<Graph::Node>> lists; ///< by lane
+  Time wall = 0, longestSpan = 0;
+
+  Solution getSolution(const Lanes &lanes) const;
+};
+
+/// One construction.
+class LaneRun {
+public:
+  LaneRun(const Lanes &lanes, const FillPolicy &policy);
+
+  /// Appends a place's next task, with weight gradients before it as the policy
+  /// says; false if memory cannot hold it or what it needs has no time yet.
+  bool append(int place, Graph::Slot slot);
+  /// The same without filling gaps or making room.
+  bool put(int place, Graph::Slot slot);
+  /// Appends the weight gradients that a lane has put off.
+  void flush(int lane);
+  /// Nothing if a task has not been appended.
+  std::optional<LaneResult> finish();
+
+  int getCount(int place, Graph::Slot slot) const { return next[place][slot]; }
+  Graph::Node getNext(int place, Graph::Slot slot) const {
+    return graph.getNode(place, slot, next[place][slot]);
+  }
+  Time getTime(int lane) const { return now[lane]; }
+  Bytes getHeld(int lane) const { return held[lane]; }
+  /// Idle time that a lane may still have.
+  Time getAllowance(int lane) const {
+    return (policy.target ? policy.target - lanes.busy[lane] : mostIdle) -
+           idle[lane];
+  }
+  /// Weight gradients that a lane has put off, oldest first.
+  llvm::ArrayRef<Graph::Node> getPending(int lane) const {
+    return llvm::ArrayRef<Graph::Node>(pending[lane]).drop_front(used[lane]);
+  }
+
+private:
+  void add(int lane, Graph::Node node, Time start, Bytes change);
+  void putWeight(int lane);
+  Time getArrival(Graph::Node node) const;
+
+  const Lanes &lanes;
+  const Graph &graph;
+  FillPolicy policy;
+  std::vector<std::array<int, 2>> next; ///< by place
+  std::vector<Time> now, first, idle, end;
+  std::vector<Bytes> held;
+  std::vector<std::vector<Graph::Node>> pending;
+  std::vector<size_t> used;
+  Time mostIdle = 0;
+  LaneResult result;
+};
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_LANES_H
