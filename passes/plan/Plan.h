@@ -76,7 +76,10 @@ struct Prediction {
   Losses losses;
   std::vector<double> memory; ///< largest of a unit's ranks, bytes
   std::vector<double> busy;   ///< share of the step, mean of a unit's ranks
-  bool modelled = true;       ///< else from a measured profile
+  /// Bytes of each of a unit's ranks for what stays and activations, within
+  /// which the order of tasks was searched; empty where it was not.
+  std::vector<double> room;
+  bool modelled = true; ///< else from a measured profile
 };
 
 struct Plan {
