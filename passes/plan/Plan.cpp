@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <limits>
 
 using namespace llvm;
 
@@ -177,6 +178,28 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
   return dearest(cuts) < dearest(best) ? cuts : best;
 }
 
+/// The bound of every rank: a program that searches its order of tasks has what
+/// the planner's search had. One number where all are equal.
+static nlohmann::ordered_json getMemory(const Plan &plan) {
+  std::vector<int64_t> memory(plan.ranks, std::numeric_limits<int64_t>::max());
+  for (const UnitPlan &unit : plan.units)
+    for (int64_t i = 0; i < unit.getRanks() && !unit.inside; ++i) {
+      int64_t &bytes = memory[unit.firstRank + i];
+      bytes = std::min(
+          bytes,
+          std::max<int64_t>(1, int64_t(plan.predicted.room[unit.module])));
+    }
+  // Ranks without work may have what others have.
+  int64_t least = *std::min_element(memory.begin(), memory.end());
+  for (int64_t &bytes : memory)
+    if (bytes == std::numeric_limits<int64_t>::max())
+      bytes = least;
+  if (std::all_of(memory.begin(), memory.end(),
+                  [&](int64_t bytes) { return bytes == least; }))
+    return least;
+  return memory;
+}
+
 std::string printPlan(const Plan &plan, const Model &model) {
   using Json = nlohmann::ordered_json;
   Json json;
@@ -209,6 +232,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
   json["pipelines"] =
       Json::array({Json{{"units", names}, {"schedule", plan.schedule}}});
   json["reorder"] = getName(plan.reorder).str();
+  if (!plan.predicted.room.empty())
+    json["memory"] = getMemory(plan);
   const Prediction &p = plan.predicted;
   json["predicted"] = {{"policy", plan.policy},
                        {"costs", p.costs},

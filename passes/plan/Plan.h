@@ -79,6 +79,9 @@ struct Prediction {
   Losses losses;
   std::vector<double> memory; ///< largest of a unit's ranks, bytes
   std::vector<double> busy;   ///< share of the step, mean of a unit's ranks
+  /// Bytes of each of a unit's ranks for what stays and activations, within
+  /// which the order of tasks was searched; empty where it was not.
+  std::vector<double> room;
   /// What times rest on: "model", "profile", or "profile and model".
   std::string costs = "model";
 };

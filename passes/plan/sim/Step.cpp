@@ -119,6 +119,11 @@ bool isStatic(StringRef schedule) {
          schedule == "phased" || schedule == "distmm-pipe";
 }
 
+/// Whether a program of this schedule searches its order within its memory.
+bool searchesOrder(StringRef schedule) {
+  return schedule.starts_with("zb") && !isStatic(schedule);
+}
+
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
 Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
                                          const Plan &plan, int64_t effort) {
@@ -446,6 +451,13 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
     result.predicted.step = double(result.simulation.step) * 1e-9;
   else
     predict(costs, plan, batch, builder, result);
+  // What the search had, for the program's own.
+  std::vector<double> &room = result.predicted.room;
+  room.clear();
+  for (size_t u = 0; u < plan.units.size() && searchesOrder(plan.schedule); ++u)
+    room.push_back(memoryOf(costs, plan.units[u]) - less[u] -
+                   (result.memory[u].total() - result.memory[u].state -
+                    result.memory[u].activations));
   return std::move(result);
 }
 

@@ -4,12 +4,17 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/schedule/Schedule.h"
 #include "passes/plan/Architectures.h"
 #include "passes/plan/policies/Policy.h"
 
+#include <nlohmann/json.hpp>
+
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace dt::plan;
+namespace schedule = dt::schedule;
 
 namespace {
 
@@ -199,6 +204,60 @@ TEST(Memory, SearchedOrdersFit) {
     step[back] = result->predicted.step;
   }
   EXPECT_LT(step[true], step[false]);
+}
+
+/// The plan file bounds the memory of searched orders by what the planner's
+/// search had: a program that searches anew stays within it and loses nothing.
+TEST(Memory, PlanFileBoundsSearches) {
+  Model model = makeMultimodal(70);
+  Cluster cluster = load(1296);
+  Costs costs(cluster, model);
+  std::vector<Sample> batch =
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 480);
+  PolicyInput input{costs, batch};
+  for (std::string name : {"1f1b", "zb", "zb-v"}) {
+    bool back = name == "zb-v";
+    Plan plan;
+    plan.microbatches = 28;
+    plan.micro = 1;
+    plan.schedule = name;
+    plan.units = {
+        makeUnit(input, 0, 1, 65, 1, 1, Save::None),
+        makeUnit(input, 1, 8, 17, 9, back ? 2 : 1, Save::Vjp, false, back),
+        makeUnit(input, 2, 1, 7, 1, 1, Save::None)};
+    ASSERT_TRUE(placeUnits(input, plan));
+    auto result = simulateStep(costs, plan, batch);
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    plan.predicted = result->predicted;
+    auto json = nlohmann::json::parse(printPlan(plan, model));
+    ASSERT_EQ(json.contains("memory"), name != "1f1b") << name;
+    if (name == "1f1b")
+      continue;
+    auto bytesOf = [&](int64_t rank) {
+      const nlohmann::json &memory = json["memory"];
+      return (memory.is_array() ? memory.at(rank) : memory).get<int64_t>();
+    };
+    // What a program does: its state is there, the rest is for activations.
+    schedule::Problem problem = result->problem;
+    problem.memory.assign(problem.ranks, 0);
+    for (const schedule::Stage &stage : problem.stages)
+      for (const std::vector<int> &ranks : stage.replicas)
+        for (int rank : ranks)
+          problem.memory[rank] = bytesOf(plan.units[stage.unit].firstRank) -
+                                 int64_t(std::ceil(result->held[rank].state));
+    schedule::Graph graph(problem);
+    EXPECT_EQ(llvm::toString(schedule::checkMemory(graph, result->solution)),
+              "");
+    schedule::Options options;
+    options.communicate = false;
+    auto own = schedule::solve(problem, name, options);
+    ASSERT_TRUE(bool(own)) << llvm::toString(own.takeError());
+    EXPECT_EQ(llvm::toString(schedule::checkMemory(graph, *own)), "");
+    auto planned = llvm::cantFail(evaluate(graph, result->solution)).wall;
+    EXPECT_LE(llvm::cantFail(evaluate(graph, *own)).wall,
+              planned + planned / 200)
+        << name;
+  }
 }
 
 /// Times beyond all that schedules take are errors, not overflows.
