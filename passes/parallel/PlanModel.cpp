@@ -180,6 +180,9 @@ void LayerBuilder::addAttention(Operation *op, double flops, double bytes) {
   attention.flops.item *= factor;
   attention.bytes.item *= kProductBackward;
   kind.input.push_back(attention);
+  // Keys and values of all tokens: where these are divided over ranks.
+  for (unsigned i = 1; i < (fused ? 3u : 2u); ++i)
+    kind.exchanged.item += costs.bytesOf(op->getOperand(i).getType());
   for (Value value : op->getOperands())
     keep(value, true);
   for (Value value : op->getResults())

@@ -109,8 +109,9 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   made->ep = options.ep;
   made->sequenceParallel = options.sequenceParallel;
   made->layer = cut;
-  // Of what is cut already nothing is divided any further.
+  // What is cut already is divided over tokens only.
   CostOptions whole;
+  whole.cp = options.cp;
   const LayerKind &layer = description.kinds[kind];
   for (auto [ops, list] :
        {std::pair(cut ? &cut->forward : &layer.forward, &made->forward),
@@ -289,7 +290,7 @@ Times ModuleCost::modelled(int index, const CostOptions &options,
 
 const RankLayer *ModuleCost::partitioned(int kind,
                                          const CostOptions &options) const {
-  if (options.cp > 1 || options.ep > 1)
+  if (options.ep > 1)
     return nullptr;
   auto it = description.partitioned.find({options.tp, options.save});
   return it == description.partitioned.end() ? nullptr : &it->second[kind];
@@ -301,7 +302,7 @@ double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
   double seconds = 0;
   Group group = cluster.getGroup(node, options.tp, 1);
   for (const Exchange &exchange : exchanges) {
-    double bytes = exchange.bytes.at(part);
+    double bytes = exchange.bytes.at(part) / options.cp;
     switch (exchange.kind) {
     case Exchange::AllReduce:
       seconds += cluster.allReduce(group, bytes);
@@ -322,8 +323,11 @@ double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
 void ModuleCost::addMessages(int index, const CostOptions &options,
                              const Moments &part, Times &times) const {
   if (const RankLayer *layer = partitioned(index, options)) {
-    double there = exchange(layer->forwardExchanges, options, part),
-           back = exchange(layer->backwardExchanges, options, part);
+    const LayerKind &kind = description.kinds[index];
+    double there = exchange(layer->forwardExchanges, options, part) +
+                   exchange(kind, options, part, false),
+           back = exchange(layer->backwardExchanges, options, part) +
+                  exchange(kind, options, part, true);
     times.forward += there;
     times.input += description.hasBackward() ? back : 0;
     times.reduce += there + (description.hasBackward() ? back : 0);
@@ -395,7 +399,7 @@ double ModuleCost::keptByKind(int index, const CostOptions &options,
   if (!description.hasBackward() || part.empty())
     return 0;
   if (const RankLayer *layer = partitioned(index, options))
-    return layer->kept.at(part);
+    return layer->kept.at(part) / options.cp;
   const LayerKind &kind = description.kinds[index];
   double tp = options.tp;
   int save = int(options.save);
@@ -410,7 +414,7 @@ double ModuleCost::keptForWeights(int index, const CostOptions &options,
   if (!description.trainable || part.empty())
     return 0;
   if (const RankLayer *layer = partitioned(index, options))
-    return layer->keptForWeights.at(part);
+    return layer->keptForWeights.at(part) / options.cp;
   constexpr double kElement = 2;
   double bytes = 0, tp = options.tp,
          sequence = options.sequenceParallel ? tp : 1;

@@ -87,7 +87,17 @@ std::string workOf(const PolicyInput &input, const Plan &plan, int u,
 /// What keeps a unit from being faster.
 std::string boundOf(const PolicyInput &input, const Plan &plan,
                     const Explanation::Unit &unit, int u, const Moments &part) {
-  const std::vector<double> &busy = plan.predicted.busy;
+  // What shares ranks with others takes turns: their ranks are as busy as all
+  // of them together.
+  std::vector<double> busy(plan.units.size(), 0);
+  for (size_t a = 0; a < busy.size(); ++a)
+    for (size_t b = 0; b < busy.size(); ++b) {
+      const UnitPlan &x = plan.units[a], &y = plan.units[b];
+      if (a == b ||
+          (!x.inside && !y.inside && x.firstRank < y.firstRank + y.getRanks() &&
+           y.firstRank < x.firstRank + x.getRanks()))
+        busy[a] += plan.predicted.busy[b];
+    }
   size_t busiest =
       size_t(std::max_element(busy.begin(), busy.end()) - busy.begin());
   std::string memory =

@@ -105,8 +105,8 @@ struct Exchange {
 };
 
 /// A layer as the compiler cuts and differentiates it for one TP degree and one
-/// saved set: what one rank does. Nothing of it is divided any further, and
-/// what is done a second time is in `input`.
+/// saved set: what one rank does. Nothing of it is divided any further, but over
+/// a sample's tokens, and what is done a second time is in `input`.
 struct RankLayer {
   std::vector<Op> forward, input, weight;
   std::vector<Exchange> forwardExchanges, backwardExchanges;

@@ -38,68 +38,6 @@ void Reason::note(Error error) {
       });
 }
 
-Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
-    : cluster(cluster), model(model), profile(profile),
-      modules(model.modules.size()) {
-  for (size_t node = 0; node < cluster.nodes.size(); ++node)
-    for (const Module &module : model.modules)
-      costs.push_back(
-          std::make_unique<ModuleCost>(cluster, int(node), module, profile));
-  for (size_t m = 0; m < modules; ++m) {
-    CostOptions options;
-    auto nanoseconds = [&](double tokens) {
-      return 1e9 * get(0, int(m)).module(options, Moments::of(tokens)).total();
-    };
-    // Through three points far enough apart to see the square.
-    double a = 512, b = 2048, c = 8192;
-    double fa = nanoseconds(a), fb = nanoseconds(b), fc = nanoseconds(c);
-    ItemCost cost;
-    cost.square =
-        std::max(0.0, ((fc - fb) / (c - b) - (fb - fa) / (b - a)) / (c - a));
-    cost.token = std::max(0.0, (fb - fa) / (b - a) - cost.square * (a + b));
-    cost.item = std::max(0.0, fa - cost.token * a - cost.square * a * a);
-    items.push_back(cost);
-  }
-}
-
-bool Costs::isMeasured(int module) const {
-  for (size_t node = 0; node < cluster.nodes.size(); ++node)
-    if (get(int(node), module).isMeasured())
-      return true;
-  return false;
-}
-
-StringRef Costs::getSource(int module) const {
-  bool whole = true;
-  for (size_t node = 0; node < cluster.nodes.size(); ++node)
-    whole &= get(int(node), module).isMeasuredWhole();
-  return whole ? "profile" : isMeasured(module) ? "profile and model" : "model";
-}
-
-double Costs::work(int module, const Moments &all, double count) const {
-  if (all.empty())
-    return 0;
-  double best = INFINITY;
-  for (size_t node = 0; node < cluster.nodes.size(); ++node)
-    for (int tp = 1; tp <= model.modules[module].maxTP; tp *= 2) {
-      CostOptions options;
-      options.tp = tp;
-      options.save = Save::All;
-      Moments piece = all * (1 / count);
-      Times times = get(int(node), module).module(options, piece);
-      best = std::min(best, times.total() * count * tp);
-    }
-  return best;
-}
-
-double Costs::workBound(const std::vector<Sample> &batch) const {
-  double sum = 0;
-  // In one piece: larger parts are never slower, so no plan beats this.
-  for (size_t m = 0; m < modules; ++m)
-    sum += work(int(m), momentsOf(batch, model.modules[m].item), 1);
-  return sum / double(cluster.getNumDevices());
-}
-
 namespace {
 
 /// The order of tasks alone: that of messages is for programs, not for times.

@@ -41,7 +41,8 @@ public:
   /// module's best TP degree reaches, without communication, recomputation or
   /// optimizer: no plan is faster.
   double workBound(const std::vector<Sample> &batch) const;
-  /// The same for one module on one device.
+  /// The same for one module on one device, on a kind of node or the best.
+  double workOn(int node, int module, const Moments &all, double count) const;
   double work(int module, const Moments &all, double count) const;
 
 private:

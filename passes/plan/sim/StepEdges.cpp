@@ -83,6 +83,7 @@ void StepBuilder::addPipelineEdge(schedule::Problem &problem,
       edge.routes.push_back(
           {-1, r, r, toTime((inside[r] ? near : far).total())});
   overhead.push_back(toTime(wire.latency));
+  edge.receiveDepth = kReceiveDepth;
   problem.edges.push_back(std::move(edge));
 }
 
@@ -190,6 +191,7 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
   if (result.routes.empty())
     return;
   overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, false).latency));
+  result.receiveDepth = kReceiveDepth;
   problem.edges.push_back(std::move(result));
 }
 
@@ -226,6 +228,7 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
   if (result.routes.empty())
     return;
   overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, false).latency));
+  result.receiveDepth = kReceiveDepth;
   problem.edges.push_back(std::move(result));
 }
 

@@ -106,7 +106,7 @@ void StepBuilder::holdAlways(const schedule::Problem &problem,
         held[rank].snapshot = std::max(held[rank].snapshot, snapshot);
       }
   }
-  // Two messages in flight on every edge, both ways, of the mean part.
+  // Messages in flight on every edge, both ways, of the mean part.
   for (size_t e = 0; e < costs.model.edges.size(); ++e) {
     const ModelEdge &edge = costs.model.edges[e];
     if (lastStageOf(edge.from) == firstStageOf(edge.to))
@@ -115,7 +115,8 @@ void StepBuilder::holdAlways(const schedule::Problem &problem,
       int stage = u == edge.from ? lastStageOf(u) : firstStageOf(u);
       double messages =
           double(problem.microbatches) * double(plan.units[hostOf(u)].dp);
-      double bytes = 4 * edge.bytes.at(edgeItems[e] * (1 / messages)) /
+      double bytes = 2 * kReceiveDepth *
+                     edge.bytes.at(edgeItems[e] * (1 / messages)) /
                      (plan.units[hostOf(u)].tp * plan.units[hostOf(u)].cp);
       for (const std::vector<int> &replica : problem.stages[stage].replicas)
         for (int rank : replica)

@@ -276,6 +276,27 @@ TEST(Place, GroupsOverTheBorder) {
             2 * cluster.allReduce(cluster.getGroup(0, 4, 1, 4), 1e9));
 }
 
+/// No plan beats all devices at the work that suits them; on one kind that is
+/// the work over the devices, and idle weak devices change little.
+TEST(Place, CeilingOnTwoKinds) {
+  Cluster all = llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/a800-l40s.json"));
+  all.nodes[0].count = 4;
+  all.nodes[1].count = 4;
+  Model model = makeMultimodal(7);
+  std::vector<Sample> batch = drawn("packed", 32);
+  auto boundOf = [&](const Cluster &cluster) {
+    return Costs(cluster, model).workBound(batch);
+  };
+  Cluster first = llvm::cantFail(all.take(32)), second = all;
+  second.nodes.erase(second.nodes.begin());
+  double together = boundOf(all), a = boundOf(first), b = boundOf(second);
+  EXPECT_LT(together, std::min(a, b));
+  // Rates add up at most, but for who is better at what.
+  EXPECT_GT(together, 0.8 / (1 / a + 1 / b));
+  EXPECT_LT(together, 1.0001 / (1 / a + 1 / b));
+}
+
 /// Whatever comes first in the file: policies that know one kind of device have
 /// the best of what they find on each, and never less than on one kind alone.
 TEST(Place, PoliciesOnTwoKinds) {

@@ -1,0 +1,137 @@
+//===- Costs.cpp - Costs of all modules, and what no plan beats -----------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/sim/Step.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
+    : cluster(cluster), model(model), profile(profile),
+      modules(model.modules.size()) {
+  for (size_t node = 0; node < cluster.nodes.size(); ++node)
+    for (const Module &module : model.modules)
+      costs.push_back(
+          std::make_unique<ModuleCost>(cluster, int(node), module, profile));
+  for (size_t m = 0; m < modules; ++m) {
+    CostOptions options;
+    auto nanoseconds = [&](double tokens) {
+      return 1e9 * get(0, int(m)).module(options, Moments::of(tokens)).total();
+    };
+    // Through three points far enough apart to see the square.
+    double a = 512, b = 2048, c = 8192;
+    double fa = nanoseconds(a), fb = nanoseconds(b), fc = nanoseconds(c);
+    ItemCost cost;
+    cost.square =
+        std::max(0.0, ((fc - fb) / (c - b) - (fb - fa) / (b - a)) / (c - a));
+    cost.token = std::max(0.0, (fb - fa) / (b - a) - cost.square * (a + b));
+    cost.item = std::max(0.0, fa - cost.token * a - cost.square * a * a);
+    items.push_back(cost);
+  }
+}
+
+bool Costs::isMeasured(int module) const {
+  for (size_t node = 0; node < cluster.nodes.size(); ++node)
+    if (get(int(node), module).isMeasured())
+      return true;
+  return false;
+}
+
+StringRef Costs::getSource(int module) const {
+  bool whole = true;
+  for (size_t node = 0; node < cluster.nodes.size(); ++node)
+    whole &= get(int(node), module).isMeasuredWhole();
+  return whole ? "profile" : isMeasured(module) ? "profile and model" : "model";
+}
+
+double Costs::workOn(int node, int module, const Moments &all,
+                     double count) const {
+  if (all.empty())
+    return 0;
+  double best = INFINITY;
+  for (int tp = 1; tp <= model.modules[module].maxTP; tp *= 2) {
+    CostOptions options;
+    options.tp = tp;
+    options.save = Save::All;
+    Moments piece = all * (1 / count);
+    Times times = get(node, module).module(options, piece);
+    best = std::min(best, times.total() * count * tp);
+  }
+  return best;
+}
+
+double Costs::work(int module, const Moments &all, double count) const {
+  double best = all.empty() ? 0 : INFINITY;
+  for (size_t node = 0; node < cluster.nodes.size(); ++node)
+    best = std::min(best, workOn(int(node), module, all, count));
+  return best;
+}
+
+/// Who does what on several kinds of devices is a linear program. Any price of
+/// a second on each kind, all devices together costing 1, gives a bound: every
+/// module at its cheapest. The best prices are found pair by pair.
+double Costs::workBound(const std::vector<Sample> &batch) const {
+  std::vector<int> kinds; // a node of each kind of device
+  std::vector<double> devices;
+  for (int node = 0; node < int(cluster.nodes.size()); ++node) {
+    auto same = llvm::find_if(kinds, [&](int kind) {
+      return cluster.nodes[kind].device == cluster.nodes[node].device;
+    });
+    if (same == kinds.end()) {
+      kinds.push_back(node);
+      devices.push_back(0);
+      same = kinds.end() - 1;
+    }
+    devices[same - kinds.begin()] += double(cluster.getNumDevices(node));
+  }
+  // In one piece: larger parts are never slower, so no plan beats this.
+  std::vector<std::vector<double>> seconds(modules);
+  for (size_t m = 0; m < modules; ++m)
+    for (int kind : kinds)
+      seconds[m].push_back(
+          workOn(kind, int(m), momentsOf(batch, model.modules[m].item), 1));
+  auto bound = [&](const std::vector<double> &price) {
+    double sum = 0;
+    for (const std::vector<double> &own : seconds) {
+      double least = INFINITY;
+      for (size_t k = 0; k < own.size(); ++k)
+        least = std::min(least, price[k] * own[k]);
+      sum += least;
+    }
+    return sum;
+  };
+  double all = double(cluster.getNumDevices());
+  std::vector<double> price(kinds.size(), 1 / all);
+  for (int round = 0; round < 3; ++round)
+    for (size_t i = 1; i < kinds.size(); ++i)
+      for (size_t j = 0; j < i; ++j) {
+        // Concave in how the two share what they cost together.
+        double both = price[i] * devices[i] + price[j] * devices[j];
+        auto share = [&](double part) {
+          price[i] = both * part / devices[i];
+          price[j] = both * (1 - part) / devices[j];
+          return bound(price);
+        };
+        double low = 0, high = 1;
+        for (int step = 0; step < 60; ++step) {
+          double a = low + (high - low) / 3, b = high - (high - low) / 3;
+          if (share(a) < share(b))
+            low = a;
+          else
+            high = b;
+        }
+        share((low + high) / 2);
+      }
+  return bound(price);
+}
+
+} // namespace dt::plan
