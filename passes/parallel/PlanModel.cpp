@@ -111,6 +111,7 @@ private:
       kind.parameters += double(type.getNumElements());
   }
   void addProduct(Operation *op, double flops, double bytes);
+  void handOn(Value result, bool sums);
   void addAttention(Operation *op, double flops, double bytes);
   void addStream(Operation *op, double bytes);
 
@@ -133,12 +134,14 @@ void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
   Value result = op->getResult(0);
   keep(op->getOperand(0), true);
   keep(result, false);
-  if (isa<nn::ConvOp>(op)) {
+  bool sums = isCut(op);
+  product.split = sums ? Op::Depth : Op::Columns;
+  if (isa<nn::ConvOp>(op)) { // in channels
     product.kind = Op::Convolution;
     product.flops = perItem(flops);
     for (std::vector<Op> *ops : {&kind.forward, &kind.input, &kind.weight})
       ops->push_back(product);
-    return;
+    return handOn(result, sums);
   }
   nn::Shape out = nn::getShape(cast<RankedTensorType>(result.getType())),
             in = nn::getShape(
@@ -147,8 +150,6 @@ void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
   product.n = costs.atBounds(out.back());
   product.k = costs.atBounds(in.back());
   product.rows = perItem(flops / std::max(1.0, 2 * product.n * product.k));
-  bool sums = isCut(op);
-  product.split = sums ? Op::Depth : Op::Columns;
   widths = std::gcd(widths, int64_t(sums ? product.k : product.n));
   kind.forward.push_back(product);
   Op input = product;
@@ -156,6 +157,11 @@ void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
   input.split = sums ? Op::Columns : Op::Depth;
   kind.input.push_back(input);
   kind.weight.push_back(product);
+  handOn(result, sums);
+}
+
+/// What was cut is divided; where a cut input was summed over, ranks meet.
+void LayerBuilder::handOn(Value result, bool sums) {
   if (!sums) {
     cut.insert(result);
     return;
@@ -202,7 +208,8 @@ void LayerBuilder::addStream(Operation *op, double bytes) {
   bool norm = isa<nn::LayerNormOp, nn::RmsNormOp, nn::GroupNormOp>(op);
   Op stream;
   stream.name = op->getName().stripDialect().str();
-  bool divided = !norm && isCut(op);
+  // Groups of channels are divided as the channels are.
+  bool divided = (!norm || isa<nn::GroupNormOp>(op)) && isCut(op);
   stream.split = divided ? Op::Heads : Op::Sequence;
   stream.bytes = perItem(bytes);
   stream.cheap = !norm;

@@ -105,8 +105,12 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
        {std::pair(cut ? &cut->forward : &layer.forward, &made->forward),
         {cut ? &cut->input : &layer.input, &made->input},
         {cut ? &cut->weight : &layer.weight, &made->weight}})
-    for (const Op &op : *ops)
+    for (const Op &op : *ops) {
       list->push_back(rateOf(op, cut ? whole : options));
+      // Messages of a group may hide behind them, also where they are cut
+      // already.
+      list->back().cut |= cut && op.kind == Op::Gemm && options.tp > 1;
+    }
   rates[kind].push_back(std::move(made));
   return *rates[kind].back();
 }
@@ -309,8 +313,13 @@ double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
 void ModuleCost::addMessages(int index, const CostOptions &options,
                              const Moments &part, Times &times) const {
   if (const RankLayer *layer = partitioned(index, options)) {
-    double there = exchange(layer->forwardExchanges, options, part),
-           back = exchange(layer->backwardExchanges, options, part);
+    const Rates &known = ratesOf(index, options);
+    double there =
+               exposed(known.forward,
+                       exchange(layer->forwardExchanges, options, part), part),
+           back =
+               exposed(known.input,
+                       exchange(layer->backwardExchanges, options, part), part);
     times.forward += there;
     times.input += description.hasBackward() ? back : 0;
     times.reduce += there + (description.hasBackward() ? back : 0);
@@ -381,7 +390,7 @@ double ModuleCost::keptForWeights(int index, const CostOptions &options,
           op.rows.at(part) * kElement / (op.split == Op::Depth ? tp : sequence);
       out *= op.rows.at(part) * kElement /
              (op.split == Op::Columns ? tp : sequence);
-      bytes += in + out;
+      bytes += (in + out) * op.count;
     } else {
       // Read and written, less the weights themselves: its two operands.
       bytes += op.bytes.at(part) / tp;

@@ -11,7 +11,9 @@
 #include "passes/plan/ModelNames.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 
 #include <algorithm>
 
@@ -224,6 +226,36 @@ Module readModule(const JsonReader &json, const Model &model) {
   return module;
 }
 
+/// The only module of another file, under this one's name.
+Module takeModule(const JsonReader &json, const Model &model,
+                  ModelOpener open) {
+  json.keys({"name", "item", "model"});
+  const JsonReader from = json.at("model");
+  std::string name = from.string();
+  Module module;
+  if (!json.ok())
+    return module;
+  if (!open) {
+    from.fail("expected the module itself, in a file that is a part of "
+              "another");
+    return module;
+  }
+  auto other = open(name);
+  if (!other) {
+    from.fail(toString(other.takeError()));
+    return module;
+  }
+  if (other->modules.size() != 1) {
+    from.fail("expected a file of one module, '" + name + "' has " +
+              Twine(other->modules.size()));
+    return module;
+  }
+  module = std::move(other->modules[0]);
+  module.name = json.at("name").string();
+  module.item = readItem(json.at("item"), model);
+  return module;
+}
+
 int findModule(const JsonReader &json, const Model &model) {
   std::string name = json.string();
   std::vector<StringRef> names;
@@ -239,7 +271,7 @@ int findModule(const JsonReader &json, const Model &model) {
 
 } // namespace
 
-Expected<Model> parseModel(StringRef text, StringRef file) {
+Expected<Model> parseModel(StringRef text, StringRef file, ModelOpener open) {
   std::string error;
   OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr,
                                         /*allow_exceptions=*/false);
@@ -263,7 +295,8 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
   }
   if (error.empty())
     for (const JsonReader &module : root.at("modules").list()) {
-      Module one = readModule(module, model);
+      Module one = module.has("model") ? takeModule(module, model, open)
+                                       : readModule(module, model);
       if (llvm::any_of(model.modules,
                        [&](const Module &m) { return m.name == one.name; }))
         module.fail("a second module named '" + one.name + "'");
@@ -278,6 +311,11 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
                              findModule(edge.at("to"), model),
                              readLinear(edge, "bytes")});
     }
+  // Parts do not know what feeds them.
+  if (error.empty() &&
+      llvm::any_of(root.at("modules").list(),
+                   [](const JsonReader &m) { return m.has("model"); }))
+    spreadGradients(model);
   if (error.empty() && root.has("contrast")) {
     const JsonReader contrast = root.at("contrast");
     contrast.keys({"towers", "width"});
@@ -298,7 +336,17 @@ Expected<Model> readModel(StringRef file) {
   if (!buffer)
     return createStringError(buffer.getError(),
                              file + ": " + buffer.getError().message());
-  return parseModel((*buffer)->getBuffer(), file);
+  // Parts lie beside the file.
+  auto readPart = [&](StringRef name) -> Expected<Model> {
+    SmallString<128> path(sys::path::parent_path(file));
+    sys::path::append(path, name);
+    auto part = MemoryBuffer::getFile(path, /*IsText=*/true);
+    if (!part)
+      return createStringError(part.getError(),
+                               path + ": " + part.getError().message());
+    return parseModel((*part)->getBuffer(), path, {});
+  };
+  return parseModel((*buffer)->getBuffer(), file, readPart);
 }
 
 } // namespace dt::plan

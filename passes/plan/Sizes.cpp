@@ -7,6 +7,7 @@
 #include "passes/plan/Sizes.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -19,7 +20,7 @@ namespace {
 
 /// Figures are sums and products of integers below 2^53, so what differs by
 /// more is no rounding.
-constexpr double kTolerance = 1e-9;
+constexpr double kTolerance = 1e-9, kNoise = 1e-13;
 /// Coefficients are fractions of this (a level of a UNet has 1/64 of its
 /// positions).
 constexpr double kDenominator = 4096;
@@ -38,6 +39,7 @@ struct Figures {
   std::vector<Figure> figures;
   std::vector<std::string> shape;
 
+  /// Of all but partitioned layers.
   explicit Figures(Model &model) {
     for (Module &module : model.modules) {
       std::string where = "module '" + module.name + "'";
@@ -46,12 +48,6 @@ struct Figures {
                               module.maxTP));
       for (LayerKind &kind : module.kinds)
         add(where + ", layer '" + kind.name + "'", kind);
-      for (auto &[layout, layers] : module.partitioned)
-        for (auto [kind, layer] : zip(module.kinds, layers))
-          add(formatv("{0}, layer '{1}' at TP {2} and '{3}'", where, kind.name,
-                      layout.first, getName(layout.second))
-                  .str(),
-              layer);
     }
     for (ModelEdge &edge : model.edges) {
       std::string where =
@@ -61,6 +57,7 @@ struct Figures {
       add(where, edge.bytes);
     }
   }
+  Figures(const std::string &where, RankLayer &layer) { add(where, layer); }
 
 private:
   void add(const std::string &name, Linear &value) {
@@ -107,11 +104,13 @@ private:
 
 /// Noise of the division is no part of a coefficient.
 double tidy(double value, double share, double whole) {
-  if (std::fabs(value * share) <= kTolerance * std::fabs(whole))
+  double noise = kNoise * std::fabs(whole) / share;
+  if (std::fabs(value) <= noise)
     return 0;
   double round = std::round(value * kDenominator) / kDenominator;
-  return std::fabs(value - round) <= kTolerance * std::fabs(value) ? round
-                                                                   : value;
+  return std::fabs(value - round) <= std::max(noise, kNoise * std::fabs(value))
+             ? round
+             : value;
 }
 
 /// The parabola through three points.
@@ -129,46 +128,44 @@ Linear fit(const std::array<double, 3> &t, const std::array<double, 3> &y) {
 
 class Fitter {
 public:
-  explicit Fitter(std::vector<SizedModel> all) : sizes(std::move(all)) {
-    llvm::stable_sort(sizes, [](const SizedModel &a, const SizedModel &b) {
+  Fitter(std::vector<SizedModel> all, double cutAt) : sizes(std::move(all)) {
+    llvm::sort(sizes, [](const SizedModel &a, const SizedModel &b) {
       return a.tokens < b.tokens;
     });
+    base = sizes.size() - 1;
+    for (size_t s = 0; s < sizes.size(); ++s)
+      if (sizes[s].tokens == cutAt)
+        base = s;
+    // Modules may be called after files, which differ.
     for (SizedModel &size : sizes)
-      figures.emplace_back(size.model);
+      for (auto [own, known] :
+           zip(size.model.modules, sizes[base].model.modules))
+        own.name = known.name;
+    if (!sizes.empty())
+      result = sizes[base].model;
   }
 
   Expected<Model> run() {
-    if (Error error = check())
+    std::vector<Figures> figures;
+    for (SizedModel &size : sizes)
+      figures.emplace_back(size.model);
+    if (Error error = check(figures))
       return std::move(error);
-    size_t middle = 1, last = sizes.size() - 1;
-    double aim = (sizes[0].tokens + sizes[last].tokens) / 2;
-    for (size_t i = 1; i < last; ++i)
-      if (std::fabs(sizes[i].tokens - aim) <
-          std::fabs(sizes[middle].tokens - aim))
-        middle = i;
-    chosen = {0, middle, last};
-    for (size_t f = 0; f < figures[0].figures.size(); ++f)
-      if (Error error = solve(f))
-        return std::move(error);
-    // Into the largest, whose parameters stay. Written last: the points are
-    // read from the same model.
-    for (size_t f = 0; f < solved.size(); ++f) {
-      Figures::Figure &figure = figures.back().figures[f];
-      if (!figure.fixed) {
-        *figure.grows = solved[f];
-        continue;
-      }
-      *figure.fixed = solved[f].item;
-      figure.grows->token += solved[f].token;
-      figure.grows->square += solved[f].square;
-    }
-    if (Error error = sizes.back().model.check())
+    SmallVector<size_t> all = llvm::to_vector(llvm::seq(sizes.size()));
+    Figures target(result);
+    if (Error error = fitAll(all, figures, target))
       return std::move(error);
-    return std::move(sizes.back().model);
+    for (size_t m = 0; m < result.modules.size(); ++m)
+      fitLayouts(m);
+    if (Error error = result.check())
+      return std::move(error);
+    return std::move(result);
   }
 
+  std::vector<std::string> leftOut;
+
 private:
-  Error check() {
+  Error check(std::vector<Figures> &figures) {
     if (sizes.size() < 3)
       return wrong("figures of tokens need a program at three sizes, not " +
                    Twine(sizes.size()));
@@ -182,50 +179,121 @@ private:
         if (figure.grows->token || figure.grows->square)
           return wrong(sizes[s].file + ": " + figure.name +
                        " is a function of tokens already");
-      const auto &base = figures.back().shape, &own = figures[s].shape;
+      const auto &here = figures[base].shape, &own = figures[s].shape;
       auto [a, b] =
-          std::mismatch(own.begin(), own.end(), base.begin(), base.end());
-      if (a != own.end() || b != base.end())
-        return wrong(sizes[s].file + " and " + sizes.back().file +
+          std::mismatch(own.begin(), own.end(), here.begin(), here.end());
+      if (a != own.end() || b != here.end())
+        return wrong(sizes[s].file + " and " + sizes[base].file +
                      " are not one program at two sizes: " +
                      (a != own.end() ? *a : "less") + " there, " +
-                     (b != base.end() ? *b : "less") + " here");
+                     (b != here.end() ? *b : "less") + " here");
     }
     return Error::success();
   }
 
-  double at(size_t size, size_t figure) const {
-    const Figures::Figure &f = figures[size].figures[figure];
-    return f.fixed ? *f.fixed : f.grows->item;
+  /// Where to cut is decided by costs, which differ with sizes: a layer goes by
+  /// the sizes around the base at which it is cut as there, one of them more
+  /// than make a parabola (if there are so many).
+  void fitLayouts(size_t m) {
+    Module &module = result.modules[m];
+    auto layouts = module.partitioned;
+    for (auto &[layout, kinds] : layouts)
+      for (size_t k = 0; k < kinds.size(); ++k) {
+        std::string where = formatv("module '{0}', layer '{1}' at TP {2} and "
+                                    "'{3}'",
+                                    module.name, module.kinds[k].name,
+                                    layout.first, getName(layout.second));
+        SmallVector<size_t> at;
+        std::vector<Figures> figures;
+        for (size_t s = 0; s < sizes.size(); ++s) {
+          auto &known = sizes[s].model.modules[m].partitioned;
+          auto own = known.find(layout);
+          if (own == known.end())
+            continue;
+          at.push_back(s);
+          figures.emplace_back(where, own->second[k]);
+        }
+        if (fitAround(at, figures, where, module.partitioned.at(layout)[k]))
+          continue;
+        leftOut.push_back(where + " is cut otherwise at sizes next to " +
+                          formatv("{0:f0}", sizes[base].tokens).str() +
+                          " tokens: this layout is priced by rule");
+        module.partitioned.erase(layout);
+        break;
+      }
   }
 
-  Error solve(size_t f) {
-    std::array<double, 3> t, y;
-    for (int i = 0; i < 3; ++i) {
-      t[i] = sizes[chosen[i]].tokens;
-      y[i] = at(chosen[i], f);
-    }
-    Linear line = fit(t, y);
-    solved.push_back(line);
-    const std::string &name = figures[0].figures[f].name;
-    if (line.item < 0 || line.token < 0 || line.square < 0)
-      return wrong(formatv("{0}: no figure of items and tokens: {1} + {2} t + "
-                           "{3} t^2",
-                           name, line.item, line.token, line.square));
-    for (size_t s = 0; s < sizes.size(); ++s) {
-      double says = line.at(Moments::of(sizes[s].tokens)), is = at(s, f);
-      if (std::fabs(says - is) > kTolerance * std::max(says, is))
-        return wrong(formatv("{0}: {1} at {2} tokens, where the other sizes "
-                             "say {3}",
-                             name, is, sizes[s].tokens, says));
+  /// The most neighbours of the base that agree.
+  bool fitAround(ArrayRef<size_t> at, ArrayRef<Figures> figures,
+                 const std::string &where, RankLayer &layer) {
+    size_t here = llvm::find(at, base) - at.begin();
+    size_t least = std::min<size_t>(4, sizes.size());
+    for (size_t count = at.size(); count >= least; --count)
+      for (size_t first = 0; first + count <= at.size(); ++first) {
+        if (here < first || here >= first + count)
+          continue;
+        if (llvm::any_of(figures.slice(first, count), [&](const Figures &f) {
+              return f.shape != figures[here].shape;
+            }))
+          continue;
+        RankLayer copy = layer;
+        Figures target(where, copy);
+        if (Error error = fitAll(at.slice(first, count),
+                                 figures.slice(first, count), target)) {
+          consumeError(std::move(error));
+          continue;
+        }
+        layer = std::move(copy);
+        return true;
+      }
+    return false;
+  }
+
+  /// Every figure through the least, the largest and the one nearest to the
+  /// middle of `at`.
+  Error fitAll(ArrayRef<size_t> at, ArrayRef<Figures> figures,
+               Figures &target) {
+    double aim = (sizes[at.front()].tokens + sizes[at.back()].tokens) / 2;
+    size_t middle = 1;
+    auto off = [&](size_t i) { return std::fabs(sizes[at[i]].tokens - aim); };
+    for (size_t i = 1; i + 1 < at.size(); ++i)
+      if (off(i) < off(middle))
+        middle = i;
+    for (size_t f = 0; f < target.figures.size(); ++f) {
+      auto read = [&](size_t i) {
+        const Figures::Figure &figure = figures[i].figures[f];
+        return figure.fixed ? *figure.fixed : figure.grows->item;
+      };
+      auto tokens = [&](size_t i) { return sizes[at[i]].tokens; };
+      size_t last = at.size() - 1;
+      Linear line = fit({tokens(0), tokens(middle), tokens(last)},
+                        {read(0), read(middle), read(last)});
+      Figures::Figure &to = target.figures[f];
+      if (line.item < 0 || line.token < 0 || line.square < 0)
+        return wrong(formatv("{0}: no figure of items and tokens: {1} + {2} t "
+                             "+ {3} t^2",
+                             to.name, line.item, line.token, line.square));
+      for (size_t i = 0; i < at.size(); ++i) {
+        double says = line.at(Moments::of(tokens(i))), is = read(i);
+        if (std::fabs(says - is) > kTolerance * std::max(says, is))
+          return wrong(formatv("{0}: {1} at {2} tokens, where the other sizes "
+                               "say {3}",
+                               to.name, is, tokens(i), says));
+      }
+      if (!to.fixed) {
+        *to.grows = line;
+        continue;
+      }
+      *to.fixed = line.item;
+      to.grows->token += line.token;
+      to.grows->square += line.square;
     }
     return Error::success();
   }
 
   std::vector<SizedModel> sizes;
-  std::vector<Figures> figures;
-  std::array<size_t, 3> chosen;
-  std::vector<Linear> solved;
+  size_t base = 0;
+  Model result;
 };
 
 bool operator==(const Linear &a, const Linear &b) {
@@ -268,6 +336,9 @@ void condense(std::vector<Op> &ops) {
     if (sum.kind != Op::Gemm)
       add(sum.flops, op.flops);
   }
+  for (Op &op : sums)
+    if (op.kind == Op::Gemm || op.kind == Op::Stream)
+      op.flops = {}; // follow from the shape, or do not count
   ops = std::move(sums);
 }
 
@@ -286,17 +357,27 @@ template <typename Layer> void halveOps(Layer &layer) {
 
 } // namespace
 
-Expected<Model> fitTokens(ArrayRef<SizedModel> sizes) {
-  return Fitter(sizes.vec()).run();
+Expected<Model> fitTokens(ArrayRef<SizedModel> sizes, double cutAt,
+                          std::vector<std::string> *leftOut) {
+  Fitter fitter(sizes.vec(), cutAt);
+  auto model = fitter.run();
+  if (leftOut)
+    *leftOut = fitter.leftOut;
+  return model;
 }
 
 void condense(Model &model) {
-  for (Module &module : model.modules)
+  auto all = [](auto &layer) {
+    for (std::vector<Op> *ops : {&layer.forward, &layer.input, &layer.weight})
+      condense(*ops);
+  };
+  for (Module &module : model.modules) {
+    for (LayerKind &kind : module.kinds)
+      all(kind);
     for (auto &[layout, layers] : module.partitioned)
       for (RankLayer &layer : layers)
-        for (std::vector<Op> *ops :
-             {&layer.forward, &layer.input, &layer.weight})
-          condense(*ops);
+        all(layer);
+  }
 }
 
 Error setMixedPrecision(Model &model, StringRef precision) {

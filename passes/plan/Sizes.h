@@ -28,13 +28,19 @@ struct SizedModel {
 /// One model whose figures are functions of tokens, through three of the sizes
 /// (the least, the one nearest to their middle and the largest); at all others
 /// it must say what was read there. What does not count items but grows with
-/// tokens (positions that are added to embeddings) is counted for each item;
-/// parameters are those of the largest size. Error: fewer than three sizes, not
-/// one program, or a figure that is no such polynomial.
-llvm::Expected<Model> fitTokens(llvm::ArrayRef<SizedModel> sizes);
+/// tokens (positions that are added to embeddings) is counted for each item.
+/// Layers are as the compiler cuts them over ranks at `cutAt` tokens (0, or no
+/// such size: the largest), and parameters those of that size. A layout with a
+/// layer that is cut otherwise at the sizes next to that one (it must agree
+/// with three others) is left out, and `leftOut` says so. Error: fewer than
+/// three sizes, not one program, or a figure that is no such polynomial.
+llvm::Expected<Model> fitTokens(llvm::ArrayRef<SizedModel> sizes,
+                                double cutAt = 0,
+                                std::vector<std::string> *leftOut = nullptr);
 
-/// Operations of partitioned layers that are priced as one become one: all that
-/// only stream, and products of the same shape. Prices stay as they are.
+/// Operations that are priced as one become one: all that only stream (and are
+/// divided alike), and products of the same shape; FLOPs that no price rests on
+/// are left out. Prices stay as they are.
 void condense(Model &model);
 
 /// A program that computes in 32 bits, as if in 16 with the usual state: 2
