@@ -42,7 +42,7 @@ class ExportError(RuntimeError):
     """The graph that came out would not train as the module does."""
 
 
-def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=None, output_names=None, weights=True, opset=20):
+def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=None, output_names=None, weights=True, buffers=None, opset=20):
     """Writes `module` as an ONNX graph that keeps every parameter trainable.
 
     module          torch.nn.Module. In eval mode BatchNorm uses its fixed statistics; in train mode
@@ -55,10 +55,13 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     weights         False writes the graph only: parameters keep name, shape and type, and their data
                     is said to lie in a file that does not exist (`weights.bin`). Such a module may
                     live on the meta device.
+    buffers         {name: tensor}: values of buffers of a module on the meta device, where they matter.
     Returns the onnx.ModelProto written. Raises ExportError if a weight has lost its name or form.
     """
     program = _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset)
     model = program.model
+    for name, tensor in (buffers or {}).items():
+        model.graph.initializers[name].const_value = ir.tensor(tensor, name=name)
     _merge_tied(model.graph, module)
     _training_batch_norm(model.graph, module)
     with _opaque(model.graph, module):

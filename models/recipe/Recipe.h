@@ -116,6 +116,8 @@ llvm::Expected<LossEntry> parseLossOption(llvm::StringRef text,
                                           llvm::StringRef module);
 /// "adamw:lr=1e-3,weight_decay=0.1" as on the command line; keys as in a recipe.
 llvm::Expected<OptimizerEntry> parseOptimizerOption(llvm::StringRef text);
+/// "normal(0, 0.02)" or "pattern:rule" as on the command line.
+llvm::Expected<InitEntry> parseInitOption(llvm::StringRef text);
 /// "batch=sample,seq=40" as on the command line.
 llvm::Expected<std::vector<std::pair<std::string, DimBinding>>>
 parseDimsOption(llvm::StringRef text);

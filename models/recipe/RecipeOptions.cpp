@@ -76,4 +76,19 @@ parseDimsOption(StringRef text) {
   return dims;
 }
 
+Expected<InitEntry> parseInitOption(StringRef text) {
+  InitEntry entry;
+  auto [pattern, rule] = text.rsplit(':');
+  entry.pattern = text.contains(':') ? pattern.str() : "*";
+  entry.rule = text.contains(':') ? rule.str() : text.str();
+  OrderedJson json = entry.rule;
+  std::string error;
+  JsonReader reader(&json, "--init", &error);
+  RecipeParser::pattern(reader, entry.pattern);
+  RecipeParser::rule(reader);
+  if (!error.empty())
+    return createStringError(error);
+  return entry;
+}
+
 } // namespace dt::models

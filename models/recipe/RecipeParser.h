@@ -4,7 +4,7 @@
 //
 // Reads the sections of a recipe into a Recipe. The command line has no recipe
 // but says losses and an optimizer in the same words (RecipeOptions.cpp), hence
-// the two static functions.
+// the static functions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +29,8 @@ public:
 
   static void optimizer(JsonReader reader, OptimizerEntry &entry);
   static LossEntry loss(JsonReader reader, const Recipe *recipe);
+  static void pattern(JsonReader reader, llvm::StringRef pattern);
+  static void rule(JsonReader reader);
 
 private:
   void items();
@@ -43,8 +45,6 @@ private:
   DimBinding binding(JsonReader reader);
   static TensorName tensor(JsonReader reader, llvm::StringRef name,
                            const Recipe *recipe);
-  static void pattern(JsonReader reader, llvm::StringRef pattern);
-  static void rule(JsonReader reader);
 
   JsonReader top;
   Recipe &recipe;

@@ -176,6 +176,16 @@ bool readsParameter(ArrayRef<Operation *> window) {
   });
 }
 
+/// Layers that were found before would become one: a stage begins with a call,
+/// and eight layers in one could not be cut.
+bool callsTwice(ArrayRef<Operation *> window) {
+  llvm::SmallPtrSet<Attribute, 8> callees;
+  return llvm::any_of(window, [&](Operation *op) {
+    auto call = dyn_cast<func::CallOp>(op);
+    return call && !callees.insert(call.getCalleeAttr()).second;
+  });
+}
+
 size_t saving(size_t windows, size_t length) { return (windows - 1) * length; }
 
 /// For every distinct common-prefix length, the groups of suffixes sharing it;
@@ -242,8 +252,7 @@ std::optional<Repetition> import::findRepetition(ArrayRef<Operation *> list,
   std::vector<std::pair<size_t, size_t>> ranked; // bound, index
   for (auto [i, c] : llvm::enumerate(candidates))
     ranked.push_back({bound(c), i});
-  llvm::stable_sort(ranked,
-                   [](auto &a, auto &b) { return a.first > b.first; });
+  llvm::stable_sort(ranked, [](auto &a, auto &b) { return a.first > b.first; });
   WindowComparer compare(list);
   std::optional<Repetition> best;
   size_t bestSaving = 0;
@@ -253,7 +262,8 @@ std::optional<Repetition> import::findRepetition(ArrayRef<Operation *> list,
     const Candidate &c = candidates[index];
     SmallVector<size_t> starts = verifiedStarts(compare, c.starts, c.length);
     if (starts.size() < 2 || saving(starts.size(), c.length) <= bestSaving ||
-        !readsParameter(list.slice(starts[0], c.length)))
+        !readsParameter(list.slice(starts[0], c.length)) ||
+        callsTwice(list.slice(starts[0], c.length)))
       continue;
     bestSaving = saving(starts.size(), c.length);
     best = Repetition{c.length, starts};

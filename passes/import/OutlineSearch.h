@@ -24,7 +24,8 @@ struct Repetition {
 };
 
 /// The repetition that removes most ops ((windows - 1) * length), of at least
-/// `minOps` ops that read a parameter; nothing if there is none.
+/// `minOps` ops that read a parameter and call no function twice; nothing if
+/// there is none.
 std::optional<Repetition> findRepetition(llvm::ArrayRef<mlir::Operation *> list,
                                          unsigned minOps);
 

@@ -154,6 +154,8 @@ ItemState pad(nn::PadOp op, const ItemState &state) {
 ItemState concat(nn::ConcatOp op, States operands) {
   if (allAre(operands, kSum))
     return ItemState::sum();
+  if (allAre(operands, kInvariant)) // a table of angles
+    return ItemState();
   if (!allAre(operands, kPerItem))
     return ItemState::coupled(op, "joins items with other values");
   int64_t axis = op.getAxis();

@@ -111,6 +111,7 @@ private:
       kind.parameters += double(type.getNumElements());
   }
   void addProduct(Operation *op, double flops, double bytes);
+  void handOn(Value result, bool sums);
   void addAttention(Operation *op, double flops, double bytes);
   void addStream(Operation *op, double bytes);
 
@@ -133,12 +134,14 @@ void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
   Value result = op->getResult(0);
   keep(op->getOperand(0), true);
   keep(result, false);
-  if (isa<nn::ConvOp>(op)) {
+  bool sums = isCut(op);
+  product.split = sums ? Op::Depth : Op::Columns;
+  if (isa<nn::ConvOp>(op)) { // in channels
     product.kind = Op::Convolution;
     product.flops = perItem(flops);
     for (std::vector<Op> *ops : {&kind.forward, &kind.input, &kind.weight})
       ops->push_back(product);
-    return;
+    return handOn(result, sums);
   }
   nn::Shape out = nn::getShape(cast<RankedTensorType>(result.getType())),
             in = nn::getShape(
@@ -147,8 +150,6 @@ void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
   product.n = costs.atBounds(out.back());
   product.k = costs.atBounds(in.back());
   product.rows = perItem(flops / std::max(1.0, 2 * product.n * product.k));
-  bool sums = isCut(op);
-  product.split = sums ? Op::Depth : Op::Columns;
   widths = std::gcd(widths, int64_t(sums ? product.k : product.n));
   kind.forward.push_back(product);
   Op input = product;
@@ -156,6 +157,11 @@ void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
   input.split = sums ? Op::Columns : Op::Depth;
   kind.input.push_back(input);
   kind.weight.push_back(product);
+  handOn(result, sums);
+}
+
+/// What was cut is divided; where a cut input was summed over, ranks meet.
+void LayerBuilder::handOn(Value result, bool sums) {
   if (!sums) {
     cut.insert(result);
     return;
@@ -205,7 +211,8 @@ void LayerBuilder::addStream(Operation *op, double bytes) {
   bool norm = isa<nn::LayerNormOp, nn::RmsNormOp, nn::GroupNormOp>(op);
   Op stream;
   stream.name = op->getName().stripDialect().str();
-  bool divided = !norm && isCut(op);
+  // Groups of channels are divided as the channels are.
+  bool divided = (!norm || isa<nn::GroupNormOp>(op)) && isCut(op);
   stream.split = divided ? Op::Heads : Op::Sequence;
   stream.bytes = perItem(bytes);
   stream.cheap = !norm;
@@ -277,7 +284,8 @@ public:
       result.kinds.emplace_back();
       result.kinds[0].name = "empty";
     }
-    int64_t divisor = heads ? heads : widths;
+    // Where layers differ in heads, those of some are cut and others' are not.
+    int64_t divisor = heads && heads == mostHeads ? heads : widths;
     result.maxTP = 1;
     while (result.maxTP < kMostTP && divisor > 0 &&
            divisor % (2 * result.maxTP) == 0)
@@ -292,7 +300,7 @@ private:
   dist::ModuleOp module;
   StageCuts cuts;
   plan::Module result;
-  int64_t heads = 0, widths = 0;
+  int64_t heads = 0, mostHeads = 0, widths = 0;
 };
 
 void ModuleBuilder::addLayer(llvm::ArrayRef<StageCuts::Piece> pieces,
@@ -302,6 +310,7 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<StageCuts::Piece> pieces,
     builder.add(cuts.getPlaced()[i]);
   LayerKind kind = builder.finish(pieces.front().bytes, output);
   heads = std::gcd(heads, builder.getHeads());
+  mostHeads = std::max(mostHeads, builder.getHeads());
   widths = std::gcd(widths, builder.getWidths());
   // "h.3" is one of the kind "h".
   llvm::StringRef first = pieces.front().name;
@@ -415,7 +424,7 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
 void ProgramBuilder::addEdge(dist::EdgeOp edge) {
   auto from = numbers.find(edge.getSource()),
        to = numbers.find(edge.getTarget());
-  if (from == numbers.end() || to == numbers.end())
+  if (from == numbers.end())
     return;
   auto source = program.lookupSymbol<dist::ModuleOp>(edge.getSource()),
        target = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
@@ -424,6 +433,14 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
   double bytes = 0;
   if (auto i = dist::ModuleOp::findResult(forward, edge.getOutput()))
     bytes = costs.bytesOf(forward.getResultTypes()[*i]);
+  if (to == numbers.end()) { // the whole batch's
+    plan::Contrast &contrast = result.model.contrast;
+    if (!llvm::is_contained(contrast.towers, from->second))
+      contrast.towers.push_back(from->second);
+    contrast.width =
+        std::max({1.0, contrast.width, bytes / double(getElementSize(source))});
+    return;
+  }
   result.model.edges.push_back({from->second, to->second, perItem(bytes)});
   // What does not count items on its first axis cannot be cut over replicas.
   func::FuncOp into = target.getForward();
@@ -446,48 +463,6 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
 
 llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program) {
   return ProgramBuilder(program).build();
-}
-
-std::vector<plan::Sample> fitToProgram(const std::vector<plan::Sample> &samples,
-                                       llvm::ArrayRef<std::string> names,
-                                       const PlannedProgram &program) {
-  // By name; what is called otherwise in order.
-  std::vector<size_t> sources;
-  auto isKnown = [&](llvm::StringRef name) {
-    return llvm::is_contained(names, name);
-  };
-  for (auto &[name, most] : program.kinds)
-    sources.push_back(llvm::find(names, name) - names.begin());
-  size_t next = 0;
-  for (auto [k, source] : llvm::enumerate(sources)) {
-    if (isKnown(program.kinds[k].first))
-      continue;
-    while (next < names.size() &&
-           llvm::any_of(
-               program.kinds,
-               [&](auto &kind) { return kind.first == names[next]; }))
-      ++next;
-    source = next++;
-  }
-  std::vector<plan::Sample> result;
-  for (const plan::Sample &sample : samples) {
-    plan::Sample &fit = result.emplace_back();
-    fit.tokens = 1;
-    for (auto [k, source] : llvm::enumerate(sources)) {
-      size_t items = sample.get(plan::ItemKind(source + 1)).size();
-      fit.of(plan::ItemKind(k + 1))
-          .assign(std::min<size_t>(items, program.kinds[k].second), 1);
-    }
-  }
-  return result;
-}
-
-std::vector<plan::Sample> fullBatch(const PlannedProgram &program) {
-  plan::Sample sample;
-  sample.tokens = 1;
-  for (auto [k, kind] : llvm::enumerate(program.kinds))
-    sample.of(plan::ItemKind(k + 1)).assign(kind.second, 1);
-  return std::vector<plan::Sample>(program.global, sample);
 }
 
 } // namespace dt::parallel

@@ -117,8 +117,12 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
        {std::pair(cut ? &cut->forward : &layer.forward, &made->forward),
         {cut ? &cut->input : &layer.input, &made->input},
         {cut ? &cut->weight : &layer.weight, &made->weight}})
-    for (const Op &op : *ops)
+    for (const Op &op : *ops) {
       list->push_back(rateOf(op, cut ? whole : options));
+      // Messages of a group may hide behind them, also where they are cut
+      // already.
+      list->back().cut |= cut && op.kind == Op::Gemm && options.tp > 1;
+    }
   made->next = rates[kind].first;
   while (!rates[kind].first.compare_exchange_weak(made->next, made.get()))
     ;
@@ -324,9 +328,14 @@ void ModuleCost::addMessages(int index, const CostOptions &options,
                              const Moments &part, Times &times) const {
   if (const RankLayer *layer = partitioned(index, options)) {
     const LayerKind &kind = description.kinds[index];
-    double there = exchange(layer->forwardExchanges, options, part) +
-                   exchange(kind, options, part, false),
-           back = exchange(layer->backwardExchanges, options, part) +
+    const Rates &known = ratesOf(index, options);
+    double there =
+               exposed(known.forward,
+                       exchange(layer->forwardExchanges, options, part), part) +
+               exchange(kind, options, part, false),
+           back = exposed(known.input,
+                          exchange(layer->backwardExchanges, options, part),
+                          part) +
                   exchange(kind, options, part, true);
     times.forward += there;
     times.input += description.hasBackward() ? back : 0;
@@ -425,7 +434,7 @@ double ModuleCost::keptForWeights(int index, const CostOptions &options,
           op.rows.at(part) * kElement / (op.split == Op::Depth ? tp : sequence);
       out *= op.rows.at(part) * kElement /
              (op.split == Op::Columns ? tp : sequence);
-      bytes += in + out;
+      bytes += (in + out) * op.count;
     } else {
       // Read and written, less the weights themselves: its two operands.
       bytes += op.bytes.at(part) / tp;

@@ -52,6 +52,25 @@ Error checkOp(const Module &module, const LayerKind &kind, const Op &op) {
                        module.name, kind.name, op.name));
 }
 
+Error checkRankLayer(const Module &module, const LayerKind &kind,
+                     const RankLayer &layer) {
+  for (const std::vector<Op> *ops :
+       {&layer.forward, &layer.input, &layer.weight})
+    for (const Op &op : *ops)
+      if (Error error = checkOp(module, kind, op))
+        return error;
+  bool fine =
+      good(layer.kept) && good(layer.keptForWeights) && good(layer.parameters);
+  for (const std::vector<Exchange> *exchanges :
+       {&layer.forwardExchanges, &layer.backwardExchanges})
+    for (const Exchange &exchange : *exchanges)
+      fine &= good(exchange.bytes);
+  if (fine)
+    return Error::success();
+  return wrong("module '" + module.name + "', layer '" + kind.name +
+               "', partitioned: expected finite figures of at least 0");
+}
+
 Error checkModule(const Module &module) {
   if (module.layers.empty())
     return wrong("module '" + module.name + "' has no layers");
@@ -78,6 +97,14 @@ Error checkModule(const Module &module) {
     if (!fine)
       return wrong("module '" + module.name + "', layer '" + kind.name +
                    "': expected finite figures of at least 0");
+  }
+  for (auto &[layout, layers] : module.partitioned) {
+    if (layout.first < 1 || layers.size() != module.kinds.size())
+      return wrong("module '" + module.name +
+                   "', partitioned: expected an entry for each kind of layer");
+    for (auto [kind, layer] : zip(module.kinds, layers))
+      if (Error error = checkRankLayer(module, kind, layer))
+        return error;
   }
   return Error::success();
 }

@@ -15,6 +15,7 @@
 #ifndef PASSES_PLAN_MODEL_H
 #define PASSES_PLAN_MODEL_H
 
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
@@ -182,9 +183,14 @@ struct Model {
 /// in front of them.
 void spreadGradients(Model &model);
 
+/// Finds the model that a module is taken from.
+using ModelOpener = llvm::function_ref<llvm::Expected<Model>(llvm::StringRef)>;
+
 /// docs/plan-model.schema.json; printModel() and parseModel() are inverse. The
-/// model has passed check(). `file` is for messages.
-llvm::Expected<Model> parseModel(llvm::StringRef json, llvm::StringRef file);
+/// model has passed check(). `file` is for messages. Without `open` modules
+/// must stand in the file itself; readModel() looks beside it.
+llvm::Expected<Model> parseModel(llvm::StringRef json, llvm::StringRef file,
+                                 ModelOpener open = {});
 llvm::Expected<Model> readModel(llvm::StringRef file);
 std::string printModel(const Model &model);
 

@@ -8,10 +8,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/recipe/JsonReader.h"
-#include "passes/plan/Model.h"
+#include "passes/plan/ModelNames.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 
 #include <algorithm>
 
@@ -24,10 +26,6 @@ namespace {
 using models::JsonReader;
 using models::OrderedJson;
 
-constexpr StringRef kKinds[] = {"gemm", "attention", "convolution", "stream"};
-constexpr StringRef kSplits[] = {"whole", "columns", "depth", "heads",
-                                 "sequence"};
-constexpr StringRef kSaves[] = {"none", "vjp", "all"};
 constexpr double kMost = 1e24;
 
 double figure(const JsonReader &json, StringRef key, double otherwise = 0) {
@@ -133,6 +131,68 @@ void readLayers(const JsonReader &json, Module &module) {
   }
 }
 
+std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
+  std::vector<Exchange> result;
+  if (json.has(key))
+    for (const JsonReader &entry : json.at(key).list()) {
+      entry.keys({"kind", "bytes", "count"});
+      Exchange exchange;
+      exchange.kind = Exchange::Kind(entry.at("kind").choice(kExchanges));
+      exchange.bytes = readLinear(entry, "bytes");
+      int count = entry.has("count") ? small(entry.at("count"), 1, 10000) : 1;
+      result.insert(result.end(), count, exchange);
+    }
+  return result;
+}
+
+/// Lists of operations are numbers in a table that all of a module share.
+RankLayer readRankLayer(const JsonReader &json, const std::vector<Op> &table) {
+  json.keys({"forward", "input", "weight", "forward_exchanges",
+             "backward_exchanges", "kept", "kept_for_weights", "parameters"});
+  RankLayer layer;
+  auto readOps = [&](StringRef key, std::vector<Op> &ops) {
+    if (!json.has(key))
+      return;
+    for (const JsonReader &entry : json.at(key).list()) {
+      int64_t number = small(entry, 0);
+      if (number >= int64_t(table.size()))
+        return entry.fail("there are only " + Twine(table.size()) +
+                          " operations in the table");
+      ops.push_back(table[number]);
+    }
+  };
+  readOps("forward", layer.forward);
+  readOps("input", layer.input);
+  readOps("weight", layer.weight);
+  layer.forwardExchanges = readExchanges(json, "forward_exchanges");
+  layer.backwardExchanges = readExchanges(json, "backward_exchanges");
+  layer.kept = readLinear(json, "kept");
+  layer.keptForWeights = readLinear(json, "kept_for_weights");
+  layer.parameters = figure(json, "parameters");
+  return layer;
+}
+
+void readPartitioned(const JsonReader &json, Module &module) {
+  json.keys({"ops", "layouts"});
+  std::vector<Op> table;
+  for (const JsonReader &op : json.at("ops").list())
+    table.push_back(readOp(op));
+  for (const JsonReader &layout : json.at("layouts").list()) {
+    layout.keys({"tp", "save", "kinds"});
+    int tp = small(layout.at("tp"), 1);
+    Save save = Save(layout.at("save").choice(kSaves));
+    std::vector<RankLayer> kinds;
+    for (const JsonReader &kind : layout.at("kinds").list())
+      kinds.push_back(readRankLayer(kind, table));
+    if (kinds.size() != module.kinds.size())
+      layout.at("kinds").fail("expected one entry for each of the " +
+                              Twine(module.kinds.size()) + " kinds of layers");
+    if (!module.partitioned.try_emplace({tp, save}, std::move(kinds)).second)
+      layout.fail("a second layout of TP " + Twine(tp) + " and '" +
+                  getName(save) + "'");
+  }
+}
+
 ItemKind readItem(const JsonReader &json, const Model &model) {
   std::vector<StringRef> names = {"sample"};
   for (const std::string &name : model.items)
@@ -143,7 +203,7 @@ ItemKind readItem(const JsonReader &json, const Model &model) {
 Module readModule(const JsonReader &json, const Model &model) {
   json.keys({"name", "item", "precision", "trainable", "input_gradient",
              "max_tp", "weight_bytes", "gradient_bytes", "optimizer_bytes",
-             "kinds", "layers"});
+             "kinds", "layers", "partitioned"});
   Module module;
   module.name = json.at("name").string();
   if (json.has("item"))
@@ -163,6 +223,38 @@ Module readModule(const JsonReader &json, const Model &model) {
   for (const JsonReader &kind : json.at("kinds").list())
     module.kinds.push_back(readKind(kind));
   readLayers(json.at("layers"), module);
+  if (json.has("partitioned"))
+    readPartitioned(json.at("partitioned"), module);
+  return module;
+}
+
+/// The only module of another file, under this one's name.
+Module takeModule(const JsonReader &json, const Model &model,
+                  ModelOpener open) {
+  json.keys({"name", "item", "model"});
+  const JsonReader from = json.at("model");
+  std::string name = from.string();
+  Module module;
+  if (!json.ok())
+    return module;
+  if (!open) {
+    from.fail("expected the module itself, in a file that is a part of "
+              "another");
+    return module;
+  }
+  auto other = open(name);
+  if (!other) {
+    from.fail(toString(other.takeError()));
+    return module;
+  }
+  if (other->modules.size() != 1) {
+    from.fail("expected a file of one module, '" + name + "' has " +
+              Twine(other->modules.size()));
+    return module;
+  }
+  module = std::move(other->modules[0]);
+  module.name = json.at("name").string();
+  module.item = readItem(json.at("item"), model);
   return module;
 }
 
@@ -179,114 +271,9 @@ int findModule(const JsonReader &json, const Model &model) {
   return 0;
 }
 
-OrderedJson print(const Linear &value) {
-  OrderedJson json = OrderedJson::object();
-  if (value.item)
-    json["item"] = value.item;
-  if (value.token)
-    json["token"] = value.token;
-  if (value.square)
-    json["square"] = value.square;
-  return json;
-}
-
-void put(OrderedJson &json, const char *key, const Linear &value) {
-  if (value.item || value.token || value.square)
-    json[key] = print(value);
-}
-
-void put(OrderedJson &json, const char *key, double value) {
-  if (value)
-    json[key] = value;
-}
-
-OrderedJson print(const Op &op) {
-  OrderedJson json;
-  json["name"] = op.name;
-  json["kind"] = kKinds[op.kind].str();
-  if (op.split != Op::Whole)
-    json["split"] = kSplits[op.split].str();
-  put(json, "rows", op.rows);
-  put(json, "n", op.n);
-  put(json, "k", op.k);
-  if (op.count != 1)
-    json["count"] = op.count;
-  put(json, "flops", op.flops);
-  put(json, "bytes", op.bytes);
-  put(json, "fixed_bytes", op.fixedBytes);
-  if (op.cheap)
-    json["cheap"] = true;
-  if (op.expert)
-    json["expert"] = true;
-  return json;
-}
-
-OrderedJson print(const LayerKind &kind) {
-  OrderedJson json;
-  json["name"] = kind.name;
-  put(json, "parameters", kind.parameters);
-  put(json, "expert_parameters", kind.expertParameters);
-  const std::pair<const char *, const std::vector<Op> *> lists[] = {
-      {"forward", &kind.forward},
-      {"input", &kind.input},
-      {"weight", &kind.weight}};
-  for (auto &[key, ops] : lists) {
-    json[key] = OrderedJson::array();
-    for (const Op &op : *ops)
-      json[key].push_back(print(op));
-  }
-  put(json, "reduced", kind.reduced);
-  put(json, "forward_reduces", double(kind.forwardReduces));
-  put(json, "backward_reduces", double(kind.backwardReduces));
-  // Counts are integers.
-  for (const char *key : {"forward_reduces", "backward_reduces"})
-    if (json.contains(key))
-      json[key] = int64_t(json[key].get<double>());
-  for (int save = 0; save < 3; ++save) {
-    OrderedJson kept = OrderedJson::object();
-    put(kept, "split", kind.keptSplit[save]);
-    put(kept, "sequence", kind.keptSequence[save]);
-    if (!kept.empty())
-      json["kept"][kSaves[save].str()] = kept;
-  }
-  put(json, "output", kind.output);
-  put(json, "exchanged", kind.exchanged);
-  put(json, "dispatched", kind.dispatched);
-  return json;
-}
-
-OrderedJson print(const Module &module, const Model &model) {
-  OrderedJson json;
-  json["name"] = module.name;
-  json["item"] = model.getName(module.item).str();
-  json["precision"] = module.precision;
-  json["trainable"] = module.trainable;
-  json["input_gradient"] = module.inputGradient;
-  json["max_tp"] = module.maxTP;
-  json["weight_bytes"] = module.weightBytes;
-  json["gradient_bytes"] = module.gradientBytes;
-  json["optimizer_bytes"] = module.optimizerBytes;
-  json["kinds"] = OrderedJson::array();
-  for (const LayerKind &kind : module.kinds)
-    json["kinds"].push_back(print(kind));
-  json["layers"] = OrderedJson::array();
-  for (size_t i = 0; i < module.layers.size();) {
-    size_t run = i;
-    while (run < module.layers.size() && module.layers[run] == module.layers[i])
-      ++run;
-    if (run - i == 1)
-      json["layers"].push_back(module.layers[i]);
-    else
-      json["layers"].push_back(
-          OrderedJson::array({module.layers[i], int64_t(run - i)}));
-    i = run;
-  }
-  return json;
-}
-
 } // namespace
 
-Expected<Model> parseModel(StringRef text, StringRef file) {
+Expected<Model> parseModel(StringRef text, StringRef file, ModelOpener open) {
   std::string error;
   OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr,
                                         /*allow_exceptions=*/false);
@@ -310,7 +297,8 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
   }
   if (error.empty())
     for (const JsonReader &module : root.at("modules").list()) {
-      Module one = readModule(module, model);
+      Module one = module.has("model") ? takeModule(module, model, open)
+                                       : readModule(module, model);
       if (llvm::any_of(model.modules,
                        [&](const Module &m) { return m.name == one.name; }))
         module.fail("a second module named '" + one.name + "'");
@@ -325,6 +313,11 @@ Expected<Model> parseModel(StringRef text, StringRef file) {
                              findModule(edge.at("to"), model),
                              readLinear(edge, "bytes")});
     }
+  // Parts do not know what feeds them.
+  if (error.empty() &&
+      llvm::any_of(root.at("modules").list(),
+                   [](const JsonReader &m) { return m.has("model"); }))
+    spreadGradients(model);
   if (error.empty() && root.has("contrast")) {
     const JsonReader contrast = root.at("contrast");
     contrast.keys({"towers", "width"});
@@ -345,30 +338,17 @@ Expected<Model> readModel(StringRef file) {
   if (!buffer)
     return createStringError(buffer.getError(),
                              file + ": " + buffer.getError().message());
-  return parseModel((*buffer)->getBuffer(), file);
-}
-
-std::string printModel(const Model &model) {
-  OrderedJson json;
-  json["version"] = 1;
-  json["name"] = model.name;
-  json["pace"] = model.modules[model.pace].name;
-  json["items"] = model.items;
-  json["modules"] = OrderedJson::array();
-  for (const Module &module : model.modules)
-    json["modules"].push_back(print(module, model));
-  json["edges"] = OrderedJson::array();
-  for (const ModelEdge &edge : model.edges)
-    json["edges"].push_back({{"from", model.modules[edge.from].name},
-                             {"to", model.modules[edge.to].name},
-                             {"bytes", print(edge.bytes)}});
-  if (!model.contrast.towers.empty()) {
-    OrderedJson towers = OrderedJson::array();
-    for (int tower : model.contrast.towers)
-      towers.push_back(model.modules[tower].name);
-    json["contrast"] = {{"towers", towers}, {"width", model.contrast.width}};
-  }
-  return json.dump(1);
+  // Parts lie beside the file.
+  auto readPart = [&](StringRef name) -> Expected<Model> {
+    SmallString<128> path(sys::path::parent_path(file));
+    sys::path::append(path, name);
+    auto part = MemoryBuffer::getFile(path, /*IsText=*/true);
+    if (!part)
+      return createStringError(part.getError(),
+                               path + ": " + part.getError().message());
+    return parseModel((*part)->getBuffer(), path, {});
+  };
+  return parseModel((*buffer)->getBuffer(), file, readPart);
 }
 
 } // namespace dt::plan

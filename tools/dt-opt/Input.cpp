@@ -35,6 +35,11 @@ llvm::cl::opt<std::string> optimizerOption(
     "optimizer", llvm::cl::cat(importOptions), llvm::cl::init("adamw"),
     llvm::cl::value_desc("adamw:lr=1e-3,weight_decay=0.1"),
     llvm::cl::desc("Optimizer and its settings, named as in a recipe"));
+llvm::cl::list<std::string>
+    initOption("init", llvm::cl::cat(importOptions),
+               llvm::cl::value_desc("[pattern:]rule"),
+               llvm::cl::desc("How parameters start whose values the file does "
+                              "not have, e.g. 'normal(0, 0.02)'"));
 llvm::cl::opt<int64_t> batchOption("batch", llvm::cl::cat(importOptions),
                                    llvm::cl::init(1),
                                    llvm::cl::desc("Samples of a step"));
@@ -71,6 +76,12 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
     if (lossOption.size() > 1)
       loss->name += std::to_string(recipe.losses.size());
     recipe.losses.push_back(*loss);
+  }
+  for (const std::string &text : initOption) {
+    auto init = dt::models::parseInitOption(text);
+    if (!init)
+      return init.takeError();
+    module.init.push_back(*init);
   }
   if (!splitOption.empty() && splitOption != "auto")
     return llvm::createStringError("--split: expected auto, not '" +

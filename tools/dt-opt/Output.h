@@ -19,7 +19,7 @@ namespace dt {
 
 struct ProgramReport;
 
-enum class Emit { None, Mlir, Plan, Memory, Timeline, Cpp, Exe };
+enum class Emit { None, Mlir, Plan, PlanModel, Memory, Timeline, Cpp, Exe };
 
 /// Whether an output tells about the program (tools/dt-opt/Report.h).
 bool isReport(Emit emit);
@@ -41,6 +41,13 @@ void addReport(mlir::OpPassManager &pm, ProgramReport &report);
 /// (.json) or for memory a picture (.svg). Errors are printed.
 llvm::LogicalResult writeReport(const ProgramReport &report,
                                 const OutputOptions &options);
+
+/// Fills `json`, which must outlive `pm`, with the program as the planner sees
+/// it behind the phase modules: TP degrees up to `mostTP`.
+void addPlanModel(mlir::OpPassManager &pm, int64_t mostTP, std::string &json);
+/// Writes it to options.output. Errors are printed.
+llvm::LogicalResult writePlanModel(llvm::StringRef json,
+                                   const OutputOptions &options);
 
 /// Writes what the solutions of scheduling problems look like: text, or by the
 /// file's ending a picture (.svg) or a page (.html). Errors are printed.

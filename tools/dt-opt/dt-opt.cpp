@@ -43,6 +43,9 @@ llvm::cl::opt<Emit> emitOption(
                      clEnumValN(Emit::Plan, "plan",
                                 "a table of modules: parameters, FLOPs, bytes "
                                 "(-o X.json: a plan file)"),
+                     clEnumValN(Emit::PlanModel, "plan-model",
+                                "what the planner sees of the program, for "
+                                "dt-sim --model (docs/planning.md)"),
                      clEnumValN(Emit::Memory, "memory",
                                 "what stands where in the arena, and when (-o "
                                 "X.svg: a picture; X.json)"),
@@ -68,7 +71,9 @@ llvm::cl::opt<std::string> clusterOption(
 llvm::cl::opt<int64_t>
     devicesOption("devices", llvm::cl::cat(emitOptions),
                   llvm::cl::desc("With --plan=auto: use so many of the "
-                                 "cluster's devices (default: all)"));
+                                 "cluster's devices (default: all); with "
+                                 "--emit=plan-model: most ranks of a "
+                                 "tensor-parallel group (default: 8)"));
 llvm::cl::opt<std::string> policyOption(
     "policy", llvm::cl::cat(emitOptions), llvm::cl::init("joint"),
     llvm::cl::desc("With --plan=auto: who chooses (docs/planning.md)"));
@@ -112,14 +117,15 @@ LogicalResult checkPlanner() {
        std::initializer_list<const llvm::cl::Option *>{
            &clusterOption, &devicesOption, &policyOption, &dataOption,
            &profileOption})
-    if (option->getNumOccurrences() && !plansItself())
+    if (option->getNumOccurrences() && !plansItself() &&
+        !(option == &devicesOption && emitOption == Emit::PlanModel))
       return fail("--" + option->ArgStr + " goes with --plan=auto");
+  if (devicesOption.getNumOccurrences() && devicesOption < 1)
+    return fail("--devices: expected at least 1, not " + Twine(devicesOption));
   if (!plansItself())
     return success();
   if (clusterOption.empty() && policyOption != "layers")
     return fail("--plan=auto needs the hardware: --cluster=FILE");
-  if (devicesOption.getNumOccurrences() && devicesOption < 1)
-    return fail("--devices: expected at least 1, not " + Twine(devicesOption));
   return success();
 }
 
@@ -152,6 +158,14 @@ LogicalResult checkOptions(StringRef output) {
       return fail("--" + option->ArgStr + ": there is no phase '" + *option +
                   "'; expected one of " + dt::getPhaseNames());
   }
+  if (emitOption == Emit::PlanModel && !planOption.empty())
+    return fail("--emit=plan-model is what plans are made from: expected no "
+                "--plan");
+  if (emitOption == Emit::PlanModel && !fromOption.empty() &&
+      fromOption != "import" && fromOption != "modules")
+    return fail("--emit=plan-model describes the program behind the phase "
+                "modules, but --from=" +
+                fromOption + " begins later");
   if (!planOption.empty() && emitOption == Emit::None)
     return fail("--plan goes with --emit, e.g. --emit=plan");
   if (failed(checkPlanner()))
@@ -167,8 +181,21 @@ LogicalResult checkOptions(StringRef output) {
   return success();
 }
 
+/// What passes beside the IR collect.
+struct Collected {
+  dt::ProgramReport report;
+  std::string planModel;
+};
+
+int64_t getMostTP() {
+  constexpr int64_t node = 8;
+  return devicesOption.getNumOccurrences() ? int64_t(devicesOption) : node;
+}
+
 void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
   StringRef last = toOption;
+  if (emitOption == Emit::PlanModel)
+    last = "modules";
   // All that a plan's report shows is known before tables are made.
   if (last.empty() && (emitOption == Emit::Timeline ||
                        (emitOption == Emit::Plan && !planOption.empty())))
@@ -191,9 +218,10 @@ void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
 
 /// The passes that --emit runs: those of the command line, else the phases.
 void setPipeline(MlirOptMainConfig &config, bool imported,
-                 dt::Diagnostics &diagnostics, dt::ProgramReport &report) {
+                 dt::Diagnostics &diagnostics, Collected &collected) {
   MlirOptMainConfig given = config;
-  config.setPassPipelineSetupFn([=, &diagnostics, &report](PassManager &pm) {
+  config.setPassPipelineSetupFn([=, &diagnostics, &collected](PassManager &pm) {
+    dt::ProgramReport &report = collected.report;
     diagnostics.attach(*pm.getContext(), imported);
     if (failed(given.setupPassPipeline(pm)))
       return failure();
@@ -207,6 +235,8 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
       buildPlannedPhases(pm, report);
     else if (dt::isReport(emitOption))
       dt::addReport(pm, report);
+    if (emitOption == Emit::PlanModel)
+      dt::addPlanModel(pm, getMostTP(), collected.planModel);
     return success();
   });
 }
@@ -222,8 +252,8 @@ LogicalResult compile(StringRef input, StringRef output,
     return message.empty() ? failure() : fail(message);
   }
   MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
-  dt::ProgramReport report;
-  setPipeline(config, dt::isImported(input), diagnostics, report);
+  Collected collected;
+  setPipeline(config, dt::isImported(input), diagnostics, collected);
   if (emitOption == Emit::None || emitOption == Emit::Mlir) {
     std::string message;
     auto file = openOutputFile(output, &message);
@@ -241,7 +271,9 @@ LogicalResult compile(StringRef input, StringRef output,
     return failure();
   dt::OutputOptions options = {emitOption, targetOption, input.str(),
                                output.str(), timesOption};
-  return dt::isReport(emitOption) ? dt::writeReport(report, options)
+  if (emitOption == Emit::PlanModel)
+    return dt::writePlanModel(collected.planModel, options);
+  return dt::isReport(emitOption) ? dt::writeReport(collected.report, options)
                                   : dt::emitProgram(bytes, registry, options);
 }
 

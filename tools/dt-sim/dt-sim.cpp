@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Architectures.h"
 #include "passes/plan/Explain.h"
+#include "passes/plan/Shipped.h"
 #include "passes/plan/policies/Policy.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -72,19 +72,10 @@ Error wrong(const Twine &what) {
 }
 
 Expected<Model> findModel() {
-  if (StringRef(modelName).ends_with(".json"))
-    return readModel(modelName);
-  for (int billions : {7, 13, 70}) {
-    Model model = makeMultimodal(billions);
-    if (model.name == modelName)
-      return model;
-  }
-  return wrong("--model: '" + modelName +
-               "' is not one of mllm-9b, mllm-15b, mllm-72b, nor a .json file");
-}
-
-Expected<Model> openModel() {
-  auto model = findModel();
+  auto model = openModel(modelName);
+  // A file's errors name the file.
+  if (!model && !StringRef(modelName).ends_with(".json"))
+    return wrong("--model: " + toString(model.takeError()));
   if (!model)
     return model.takeError();
   for (const std::string &name : frozen) {
@@ -180,7 +171,7 @@ Error writeOutputs(const PolicyInput &input, const Plan &plan,
 }
 
 Error run() {
-  auto model = openModel();
+  auto model = findModel();
   if (!model)
     return model.takeError();
   auto all = readCluster(clusterFile);

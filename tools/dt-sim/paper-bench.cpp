@@ -12,6 +12,7 @@
 
 #include "passes/plan/Architectures.h"
 #include "passes/plan/Explain.h"
+#include "passes/plan/Shipped.h"
 
 #include <cstdio>
 #include <string>
@@ -128,22 +129,25 @@ void compareFrozen(const Cluster &cluster, const Model &whole,
 
 void disttrain(const Cluster &all, bool quick) {
   struct Setting {
-    int billions;
+    const char *model;
     int64_t devices, samples;
     const char *published;
   };
   for (Setting s :
-       {Setting{7, 96, 128, "orchestration 1.3x to 2.7x megatron's MFU"},
-        Setting{13, 96, 64, "orchestration 1.3x to 2.7x megatron's MFU"},
-        Setting{70, 96, 40, "orchestration 1.3x to 2.7x megatron's MFU"},
-        Setting{7, 1296, 1920, "up to 2.2x megatron's throughput"},
-        Setting{13, 1296, 1920, "up to 2.2x megatron's throughput"},
-        Setting{70, 648, 1920, "up to 2.2x megatron's throughput"},
-        Setting{70, 1172, 1920, "MFU 54.7 %, up to 2.2x megatron"},
-        Setting{70, 1296, 1920, "up to 2.2x megatron's throughput"}}) {
+       {Setting{"mllm-9b", 96, 128,
+                "orchestration 1.3x to 2.7x megatron's MFU"},
+        Setting{"mllm-15b", 96, 64,
+                "orchestration 1.3x to 2.7x megatron's MFU"},
+        Setting{"mllm-72b", 96, 40,
+                "orchestration 1.3x to 2.7x megatron's MFU"},
+        Setting{"mllm-9b", 1296, 1920, "up to 2.2x megatron's throughput"},
+        Setting{"mllm-15b", 1296, 1920, "up to 2.2x megatron's throughput"},
+        Setting{"mllm-72b", 648, 1920, "up to 2.2x megatron's throughput"},
+        Setting{"mllm-72b", 1172, 1920, "MFU 54.7 %, up to 2.2x megatron"},
+        Setting{"mllm-72b", 1296, 1920, "up to 2.2x megatron's throughput"}}) {
     if (quick && s.devices > 96)
       continue;
-    Model model = makeMultimodal(s.billions);
+    Model model = llvm::cantFail(openModel(s.model));
     Cluster cluster = llvm::cantFail(all.take(s.devices));
     Costs costs(cluster, model);
     auto data = makePacked();

@@ -11,6 +11,7 @@
 
 #include "passes/plan/Architectures.h"
 #include "passes/plan/Explain.h"
+#include "passes/plan/Shipped.h"
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
 
@@ -33,6 +34,8 @@ double now(clockid_t clock) {
   clock_gettime(clock, &time);
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
+
+Model shipped(const char *name) { return llvm::cantFail(openModel(name)); }
 
 double least(int runs, llvm::function_ref<void()> run,
              clockid_t clock = CLOCK_THREAD_CPUTIME_ID) {
@@ -118,7 +121,7 @@ void benchSimulator(const Cluster &all) {
   shape.kvHeads = 96;
   shape.vocabulary = 150528;
   shape.gated = shape.causal = true;
-  Model model = makeMultimodal(70);
+  Model model = shipped("mllm-72b");
   model.name = "mllm-130b";
   model.modules[1] = makeTransformer("llm", ItemKind::Sample, shape);
   model.modules[1].inputGradient = true;
@@ -160,7 +163,7 @@ void benchSimulator(const Cluster &all) {
 }
 
 void benchJoint(const Cluster &all) {
-  Model model = makeMultimodal(70);
+  Model model = shipped("mllm-72b");
   for (auto [devices, samples, limit] :
        {std::tuple<int64_t, int64_t, double>(1296, 1920, 1),
         {10000, 3840, 5}}) {
@@ -214,8 +217,8 @@ std::vector<Sample> batchFor(const Costs &costs, const Data &data, int64_t n,
 void benchGap(const Cluster &all) {
   std::printf("\njoint against disttrain (ceiling: step over the work bound; "
               "closed: share of disttrain's gap to it)\n");
-  for (auto [billions, devices] : {std::pair(7, 96), {70, 1296}}) {
-    Model model = makeMultimodal(billions);
+  for (auto [name, devices] : {std::pair("mllm-9b", 96), {"mllm-72b", 1296}}) {
+    Model model = shipped(name);
     Cluster cluster = llvm::cantFail(all.take(devices));
     Costs costs(cluster, model);
     for (const char *name : {"packed", "documents"})

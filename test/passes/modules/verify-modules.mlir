@@ -144,3 +144,24 @@ dist.module @windows {
     return %y : tensor<?x4xf32, #nn.dims<batch>>
   }
 }
+
+// -----
+
+// A table of angles is joined of halves: it has no items, whoever uses it.
+// CHECK-LABEL: dist.module @angles
+dist.module @angles {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x8xf32, #nn.dims<batch>> {nn.name = "x"})
+      -> (tensor<?x8xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %half = nn.constant dense<[0.5, 1.0, 1.5, 2.0]> : tensor<4xf32>
+    %table = nn.concat %half, %half {axis = 0 : i64} : tensor<4xf32>, tensor<4xf32>
+    %y = nn.mul %x, %table : tensor<?x8xf32, #nn.dims<batch>>, tensor<8xf32>
+    return %y : tensor<?x8xf32, #nn.dims<batch>>
+  }
+}
+dist.module @after {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x8xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @angles "y" to @after "x"
+dist.batch global 4 micro 2

@@ -6,6 +6,7 @@
 
 #include "passes/plan/Architectures.h"
 #include "passes/plan/Explain.h"
+#include "passes/plan/Shipped.h"
 
 #include <nlohmann/json.hpp>
 
@@ -48,6 +49,34 @@ TEST(ModelJson, RoundTrip) {
   }
 }
 
+/// Layers as compiled, of modules that stand in other files.
+TEST(ModelJson, PartitionedRoundTrip) {
+  Model model = llvm::cantFail(openModel("mllm-9b"));
+  EXPECT_EQ(model.name, "mllm-9b");
+  EXPECT_TRUE(model.modules[1].inputGradient);
+  EXPECT_TRUE(model.modules[2].inputGradient);
+  EXPECT_FALSE(model.modules[0].inputGradient);
+  std::string text = printModel(model);
+  Model again = llvm::cantFail(parseModel(text, "m.json"));
+  EXPECT_EQ(printModel(again), text);
+  Cluster cluster = llvm::cantFail(
+      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+  Costs a(cluster, model), b(cluster, again);
+  CostOptions options;
+  options.tp = 2;
+  for (int m = 0; m < 3; ++m) {
+    Moments part = Moments::of(4096);
+    EXPECT_EQ(a.get(0, m).module(options, part).total(),
+              b.get(0, m).module(options, part).total());
+    EXPECT_EQ(a.get(0, m).kept(0, 3, options, part),
+              b.get(0, m).kept(0, 3, options, part));
+  }
+  // The file beside its parts says the same.
+  Model file =
+      llvm::cantFail(openModel(DT_SOURCE "/passes/plan/models/mllm-9b.json"));
+  EXPECT_EQ(printModel(file), text);
+}
+
 const char *kModel =
     R"({"version": 1, "modules": [{"name": "m", "kinds": [{"name": "l", "parameters": 9,
  "forward": [{"name": "p", "kind": "gemm", "split": "columns", "rows": {"token": 1}, "n": 8, "k": 4}]}], "layers": [[0, 3], 0]}]})";
@@ -74,6 +103,41 @@ TEST(ModelJson, Errors) {
   EXPECT_NE(modelError("\"n\": 8", "\"n\": 1e400"), "");
   EXPECT_EQ(modelError("[0, 3]", "[1, 3]"),
             "m.json: modules[0].layers[0]: there are only 1 kinds of layers");
+  auto layouts = [&](const std::string &list) {
+    return modelError(
+        "[[0, 3], 0]}",
+        "[0], \"partitioned\": {\"ops\": [{\"name\": \"p\", \"kind\": "
+        "\"stream\"}], \"layouts\": [" +
+            list + "]}}");
+  };
+  std::string good =
+      R"({"tp": 2, "save": "vjp", "kinds": [{"forward": [0], "forward_exchanges": [{"kind": "all_reduce", "count": 2}]}]})";
+  EXPECT_EQ(layouts(good), "");
+  EXPECT_EQ(layouts(good + "," + good),
+            "m.json: modules[0].partitioned.layouts[1]: a second layout of TP "
+            "2 and 'vjp'");
+  EXPECT_EQ(layouts(R"({"tp": 2, "save": "vjp", "kinds": []})"),
+            "m.json: modules[0].partitioned.layouts[0].kinds: expected one "
+            "entry for each of the 1 kinds of layers");
+  EXPECT_EQ(
+      layouts(R"({"tp": 2, "save": "vjp", "kinds": [{"forward": [1]}]})"),
+      "m.json: modules[0].partitioned.layouts[0].kinds[0].forward[0]: there "
+      "are only 1 operations in the table");
+  EXPECT_NE(
+      layouts(
+          R"({"tp": 2, "save": "vjp", "kinds": [{"kept": {"item": NaN}}]})"),
+      "");
+  const char *part =
+      R"({"version": 1, "modules": [{"name": "m", "item": "sample", "model": "n.json"}]})";
+  EXPECT_EQ(errorOf(parseModel(part, "m.json")),
+            "m.json: modules[0].model: expected the module itself, in a file "
+            "that is a part of another");
+  EXPECT_EQ(
+      errorOf(parseModel(part, "m.json",
+                         [](llvm::StringRef name) -> llvm::Expected<Model> {
+                           return llvm::createStringError(name + ": not there");
+                         })),
+      "m.json: modules[0].model: n.json: not there");
   EXPECT_NE(modelError("[0, 3]", "[0, 3000000000]"), "");
   EXPECT_NE(modelError("[[0, 3], 0]", "[]"), "");
   EXPECT_EQ(modelError("\"split\"", "\"splti\"")

@@ -122,9 +122,9 @@ TEST(Contrast, JsonRoundTripAndErrors) {
   Model again = llvm::cantFail(parseModel(text, "m.json"));
   EXPECT_EQ(again.contrast.towers, model.contrast.towers);
   EXPECT_EQ(printModel(again), text);
-  size_t at = text.find("\"width\": 512");
+  size_t at = text.find("\"width\":512");
   ASSERT_NE(at, std::string::npos);
-  text.replace(at, 12, "\"width\": -1");
+  text.replace(at, 11, "\"width\": -1");
   EXPECT_EQ(llvm::toString(parseModel(text, "m.json").takeError()),
             "m.json: contrast.width: expected a number between 1.0 and "
             "1000000000.0, not -1.0");

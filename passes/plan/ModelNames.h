@@ -1,0 +1,27 @@
+//===- ModelNames.h - What a model's JSON calls things ----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Names in the order of the enumerations of Model.h, for reader and writer
+// (docs/plan-model.schema.json).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_MODELNAMES_H
+#define PASSES_PLAN_MODELNAMES_H
+
+#include "passes/plan/Model.h"
+
+namespace dt::plan {
+
+inline constexpr llvm::StringRef kKinds[] = {"gemm", "attention", "convolution",
+                                             "stream"};
+inline constexpr llvm::StringRef kSplits[] = {"whole", "columns", "depth",
+                                              "heads", "sequence"};
+inline constexpr llvm::StringRef kSaves[] = {"none", "vjp", "all"};
+inline constexpr llvm::StringRef kExchanges[] = {
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_MODELNAMES_H

@@ -1,0 +1,239 @@
+//===- ModelPrint.cpp - Models as JSON, written ---------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The other half of ModelJson.cpp. Operations of partitioned layers are listed
+// once: TP degrees and saved sets have most of them in common.
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/recipe/JsonReader.h"
+#include "passes/plan/ModelNames.h"
+
+#include <map>
+
+using namespace llvm;
+
+namespace dt::plan {
+
+namespace {
+
+using models::OrderedJson;
+
+/// Files are for people too: what is longer is written over several lines.
+constexpr size_t kLineWidth = 160;
+
+OrderedJson print(const Linear &value) {
+  OrderedJson json = OrderedJson::object();
+  if (value.item)
+    json["item"] = value.item;
+  if (value.token)
+    json["token"] = value.token;
+  if (value.square)
+    json["square"] = value.square;
+  return json;
+}
+
+void put(OrderedJson &json, const char *key, const Linear &value) {
+  if (value.item || value.token || value.square)
+    json[key] = print(value);
+}
+
+void put(OrderedJson &json, const char *key, double value) {
+  if (value)
+    json[key] = value;
+}
+
+OrderedJson print(const Op &op) {
+  OrderedJson json;
+  json["name"] = op.name;
+  json["kind"] = kKinds[op.kind].str();
+  if (op.split != Op::Whole)
+    json["split"] = kSplits[op.split].str();
+  put(json, "rows", op.rows);
+  put(json, "n", op.n);
+  put(json, "k", op.k);
+  if (op.count != 1)
+    json["count"] = op.count;
+  put(json, "flops", op.flops);
+  put(json, "bytes", op.bytes);
+  put(json, "fixed_bytes", op.fixedBytes);
+  if (op.cheap)
+    json["cheap"] = true;
+  if (op.expert)
+    json["expert"] = true;
+  return json;
+}
+
+OrderedJson print(const LayerKind &kind) {
+  OrderedJson json;
+  json["name"] = kind.name;
+  put(json, "parameters", kind.parameters);
+  put(json, "expert_parameters", kind.expertParameters);
+  const std::pair<const char *, const std::vector<Op> *> lists[] = {
+      {"forward", &kind.forward},
+      {"input", &kind.input},
+      {"weight", &kind.weight}};
+  for (auto &[key, ops] : lists) {
+    json[key] = OrderedJson::array();
+    for (const Op &op : *ops)
+      json[key].push_back(print(op));
+  }
+  put(json, "reduced", kind.reduced);
+  put(json, "forward_reduces", double(kind.forwardReduces));
+  put(json, "backward_reduces", double(kind.backwardReduces));
+  // Counts are integers.
+  for (const char *key : {"forward_reduces", "backward_reduces"})
+    if (json.contains(key))
+      json[key] = int64_t(json[key].get<double>());
+  for (int save = 0; save < 3; ++save) {
+    OrderedJson kept = OrderedJson::object();
+    put(kept, "split", kind.keptSplit[save]);
+    put(kept, "sequence", kind.keptSequence[save]);
+    if (!kept.empty())
+      json["kept"][kSaves[save].str()] = kept;
+  }
+  put(json, "output", kind.output);
+  put(json, "exchanged", kind.exchanged);
+  put(json, "dispatched", kind.dispatched);
+  return json;
+}
+
+OrderedJson print(const std::vector<Exchange> &exchanges) {
+  OrderedJson list = OrderedJson::array();
+  OrderedJson before;
+  for (const Exchange &exchange : exchanges) {
+    OrderedJson json;
+    json["kind"] = kExchanges[exchange.kind].str();
+    put(json, "bytes", exchange.bytes);
+    if (json == before) {
+      list.back()["count"] = list.back().value("count", 1) + 1;
+      continue;
+    }
+    before = json;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+OrderedJson printPartitioned(const Module &module) {
+  std::map<std::string, size_t> numbers;
+  OrderedJson table = OrderedJson::array(), layouts = OrderedJson::array();
+  auto printOps = [&](const std::vector<Op> &ops) {
+    OrderedJson list = OrderedJson::array();
+    for (const Op &op : ops) {
+      OrderedJson json = print(op);
+      auto [known, fresh] = numbers.try_emplace(json.dump(), numbers.size());
+      if (fresh)
+        table.push_back(std::move(json));
+      list.push_back(known->second);
+    }
+    return list;
+  };
+  for (auto &[layout, layers] : module.partitioned) {
+    OrderedJson kinds = OrderedJson::array();
+    for (const RankLayer &layer : layers) {
+      OrderedJson json = OrderedJson::object();
+      put(json, "parameters", layer.parameters);
+      json["forward"] = printOps(layer.forward);
+      json["input"] = printOps(layer.input);
+      json["weight"] = printOps(layer.weight);
+      if (!layer.forwardExchanges.empty())
+        json["forward_exchanges"] = print(layer.forwardExchanges);
+      if (!layer.backwardExchanges.empty())
+        json["backward_exchanges"] = print(layer.backwardExchanges);
+      put(json, "kept", layer.kept);
+      put(json, "kept_for_weights", layer.keptForWeights);
+      kinds.push_back(std::move(json));
+    }
+    layouts.push_back({{"tp", layout.first},
+                       {"save", getName(layout.second).str()},
+                       {"kinds", std::move(kinds)}});
+  }
+  OrderedJson json;
+  json["ops"] = std::move(table);
+  json["layouts"] = std::move(layouts);
+  return json;
+}
+
+/// What fits into a line is one.
+void write(const OrderedJson &json, size_t indent, std::string &out) {
+  std::string line = json.dump();
+  if (!json.is_structured() || indent + line.size() <= kLineWidth) {
+    out += line;
+    return;
+  }
+  bool object = json.is_object(), first = true;
+  out += object ? "{" : "[";
+  for (auto &[key, value] : json.items()) {
+    out += first ? "\n" : ",\n";
+    first = false;
+    out.append(indent + 1, ' ');
+    if (object)
+      out += OrderedJson(key).dump() + ": ";
+    write(value, indent + 1, out);
+  }
+  out += "\n";
+  out.append(indent, ' ');
+  out += object ? "}" : "]";
+}
+
+OrderedJson print(const Module &module, const Model &model) {
+  OrderedJson json;
+  json["name"] = module.name;
+  json["item"] = model.getName(module.item).str();
+  json["precision"] = module.precision;
+  json["trainable"] = module.trainable;
+  json["input_gradient"] = module.inputGradient;
+  json["max_tp"] = module.maxTP;
+  json["weight_bytes"] = module.weightBytes;
+  json["gradient_bytes"] = module.gradientBytes;
+  json["optimizer_bytes"] = module.optimizerBytes;
+  json["kinds"] = OrderedJson::array();
+  for (const LayerKind &kind : module.kinds)
+    json["kinds"].push_back(print(kind));
+  json["layers"] = OrderedJson::array();
+  for (size_t i = 0; i < module.layers.size();) {
+    size_t run = i;
+    while (run < module.layers.size() && module.layers[run] == module.layers[i])
+      ++run;
+    if (run - i == 1)
+      json["layers"].push_back(module.layers[i]);
+    else
+      json["layers"].push_back(
+          OrderedJson::array({module.layers[i], int64_t(run - i)}));
+    i = run;
+  }
+  if (!module.partitioned.empty())
+    json["partitioned"] = printPartitioned(module);
+  return json;
+}
+
+} // namespace
+
+std::string printModel(const Model &model) {
+  OrderedJson json;
+  json["version"] = 1;
+  json["name"] = model.name;
+  json["pace"] = model.modules[model.pace].name;
+  json["items"] = model.items;
+  json["modules"] = OrderedJson::array();
+  for (const Module &module : model.modules)
+    json["modules"].push_back(print(module, model));
+  json["edges"] = OrderedJson::array();
+  for (const ModelEdge &edge : model.edges)
+    json["edges"].push_back({{"from", model.modules[edge.from].name},
+                             {"to", model.modules[edge.to].name},
+                             {"bytes", print(edge.bytes)}});
+  if (!model.contrast.towers.empty()) {
+    OrderedJson towers = OrderedJson::array();
+    for (int tower : model.contrast.towers)
+      towers.push_back(model.modules[tower].name);
+    json["contrast"] = {{"towers", towers}, {"width", model.contrast.width}};
+  }
+  std::string text;
+  write(json, 0, text);
+  return text;
+}
+
+} // namespace dt::plan

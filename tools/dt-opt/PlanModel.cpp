@@ -1,0 +1,85 @@
+//===- PlanModel.cpp - --emit=plan-model: what the planner sees -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A planner that runs elsewhere (`dt-sim --model`) needs no IR: modules with
+// their layers as they will run, for every TP degree of a node and every saved
+// set.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tools/dt-opt/Output.h"
+
+#include "passes/parallel/LayerWork.h"
+
+#include "mlir/Pass/Pass.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+
+namespace {
+
+LogicalResult fail(const llvm::Twine &message) {
+  llvm::errs() << "error: " << message << "\n";
+  return failure();
+}
+
+struct DescribeModel
+    : PassWrapper<DescribeModel, OperationPass<mlir::ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DescribeModel)
+  DescribeModel(int64_t mostTP, std::string *json)
+      : mostTP(mostTP), json(json) {}
+  StringRef getArgument() const override { return "describe-model"; }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry
+        .insert<dt::nn::NNDialect, dt::dist::DistDialect, func::FuncDialect>();
+  }
+  void runOnOperation() override {
+    if (!dt::dist::getOnly<dt::dist::BatchOp>(getOperation()))
+      return stop("expected a program that trains: a recipe, or an ONNX file "
+                  "with --loss");
+    auto program = dt::parallel::describePartitioned(
+        getOperation(), mostTP, [&](OpPassManager &pm, mlir::ModuleOp copy) {
+          return runPipeline(pm, copy);
+        });
+    if (!program)
+      return stop(toString(program.takeError()));
+    *json = dt::plan::printModel(program->model);
+    markAllAnalysesPreserved();
+  }
+
+private:
+  void stop(const Twine &what) {
+    emitError(UnknownLoc::get(&getContext())) << "--emit=plan-model: " << what;
+    signalPassFailure();
+  }
+
+  int64_t mostTP;
+  std::string *json;
+};
+
+} // namespace
+
+void dt::addPlanModel(OpPassManager &pm, int64_t mostTP, std::string &json) {
+  pm.addPass(std::make_unique<DescribeModel>(mostTP, &json));
+}
+
+LogicalResult dt::writePlanModel(StringRef json, const OutputOptions &options) {
+  auto model = plan::parseModel(json, options.input);
+  if (!model)
+    return fail(toString(model.takeError()));
+  // A recipe is called after its folder if it is only called a recipe.
+  StringRef name = llvm::sys::path::stem(options.input),
+            folder = llvm::sys::path::filename(
+                llvm::sys::path::parent_path(options.input));
+  model->name = (name == "recipe" && !folder.empty() ? folder : name).str();
+  std::string message;
+  auto file = openOutputFile(options.output, &message);
+  if (!file)
+    return fail(message);
+  file->os() << plan::printModel(*model) << "\n";
+  file->keep();
+  return success();
+}
