@@ -208,8 +208,8 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
 } // namespace
 
 Expected<Plan> planHomogeneous(const PolicyInput &input) {
-  Search search(input, 3 * input.simulations);
-  search.tryBest("uniform", uniformPlans(input), input.simulations / 2);
+  Search search(input, 4 * input.simulations);
+  search.tryBest("uniform", uniformPlans(input), input.simulations);
   search.tryBest("replicated", replicatedPlans(input), input.simulations / 4);
   auto plan = search.finish(2);
   if (plan)
