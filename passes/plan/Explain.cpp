@@ -317,7 +317,7 @@ void printText(raw_ostream &os, const Explanation &e,
                 "faster by more), bubble {4:f1} % wall, {5:f1} % span; figures "
                 "rest on the {6}{7}\n",
                 e.plan.policy, printSeconds(p.step), 100 * p.mfu,
-                p.step / p.bound, 100 * p.wallBubble, 100 * p.spanBubble,
+                p.getCeiling(), 100 * p.wallBubble, 100 * p.spanBubble,
                 p.costs == "model"     ? "cost model"
                 : p.costs == "profile" ? "profile"
                                        : "profile where it has them, else on "

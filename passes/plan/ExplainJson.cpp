@@ -73,7 +73,7 @@ std::string printJson(const Explanation &e, const Model &model) {
       row["not_executable"] = other.notExecutable;
     if (other.error.empty())
       row.update({{"step", other.predicted.step},
-                  {"ceiling", other.predicted.step / other.predicted.bound},
+                  {"ceiling", other.predicted.getCeiling()},
                   {"mfu", other.predicted.mfu},
                   {"losses", print(other.predicted.losses)},
                   {"loses", other.loses}});

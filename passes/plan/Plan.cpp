@@ -235,14 +235,11 @@ std::string printPlan(const Plan &plan, const Model &model) {
   if (!plan.predicted.room.empty())
     json["memory"] = getMemory(plan);
   const Prediction &p = plan.predicted;
-  json["predicted"] = {{"policy", plan.policy},
-                       {"costs", p.costs},
-                       {"objective", p.objective},
-                       {"step", p.step},
-                       {"ceiling", p.bound > 0 ? p.step / p.bound : 0},
-                       {"mfu", p.mfu},
-                       {"bubble_wall", p.wallBubble},
-                       {"bubble_span", p.spanBubble}};
+  json["predicted"] = {
+      {"policy", plan.policy},       {"costs", p.costs},
+      {"objective", p.objective},    {"step", p.step},
+      {"ceiling", p.getCeiling()},   {"mfu", p.mfu},
+      {"bubble_wall", p.wallBubble}, {"bubble_span", p.spanBubble}};
   if (!plan.notExecutable.empty())
     json["predicted"]["not_executable"] = plan.notExecutable;
   return json.dump(1);

@@ -76,6 +76,8 @@ struct Prediction {
   double step = 0;      ///< simulated wall time, seconds
   double bound = 0;     ///< all work at achieved speed over all devices
   double mfu = 0, wallBubble = 0, spanBubble = 0;
+  /// No plan is faster by more; 0 where there is no work.
+  double getCeiling() const { return bound > 0 ? step / bound : 0; }
   Losses losses;
   std::vector<double> memory; ///< largest of a unit's ranks, bytes
   std::vector<double> busy;   ///< share of the step, mean of a unit's ranks

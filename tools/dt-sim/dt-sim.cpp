@@ -111,7 +111,7 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
   outs() << format(
       "%-18s %9.3f s  ceiling %5.2f  MFU %5.1f %%  bubble %5.1f %% "
       "wall %5.1f %% span  n %-4lld %-11s planned in %.3f s\n",
-      plan.policy.c_str(), p.step, p.step / p.bound, 100 * p.mfu,
+      plan.policy.c_str(), p.step, p.getCeiling(), 100 * p.mfu,
       100 * p.wallBubble, 100 * p.spanBubble, (long long)plan.microbatches,
       plan.schedule.c_str(), seconds);
   const Losses &l = p.losses;

@@ -110,7 +110,7 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
       else
         problem.others.push_back(unit);
     }
-    double before = 0;
+    double before = -1;
     for (double share : {1.0, 0.85, 0.7, 0.5, 0.35}) {
       problem.memory = memory * share;
       auto formula = solveFormula(problem);

@@ -107,12 +107,17 @@ int64_t perReplica(const PolicyInput &input, const Uniform &layout) {
   return int64_t(layout.tp) * layout.cp * (layout.pp + extra);
 }
 
-/// Smallest PP that fits, most DP that divides the batch, microbatches of one
-/// sample, layers by count.
+/// TP of a node, or as much as leaves devices for one replica; smallest PP that
+/// fits, most DP that divides the batch, microbatches of one sample, layers by
+/// count.
 Expected<Plan> asUsersDo(const PolicyInput &input, bool stages,
                          const char *name) {
   const Module &backbone = input.model().modules[input.model().pace];
   std::vector<int> sizes = tensorSizes(input, input.model().pace);
+  while (sizes.size() > 1 &&
+         perReplica(input, {sizes.back(), 1, 1, 1, 1, Save::None, stages,
+                            true}) > input.gpus())
+    sizes.pop_back();
   Reason reason;
   for (int pp = 1; pp <= int(backbone.layers.size()); ++pp)
     for (Save save : {Save::All, Save::Vjp, Save::None}) {
@@ -203,8 +208,8 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
 } // namespace
 
 Expected<Plan> planHomogeneous(const PolicyInput &input) {
-  Search search(input, 3 * input.simulations);
-  search.tryBest("uniform", uniformPlans(input), input.simulations / 2);
+  Search search(input, 4 * input.simulations);
+  search.tryBest("uniform", uniformPlans(input), input.simulations);
   search.tryBest("replicated", replicatedPlans(input), input.simulations / 4);
   auto plan = search.finish(2);
   if (plan)
