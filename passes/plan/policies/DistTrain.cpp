@@ -13,8 +13,10 @@
 #include "passes/plan/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Parallel.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 using namespace llvm;
@@ -133,40 +135,51 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
   return sorted;
 }
 
-} // namespace
-
-Expected<Plan> findDistTrain(const PolicyInput &input) {
-  std::optional<Plan> best;
-  Reason reason;
+/// The best objective whose memory suffices, simulated folded.
+std::optional<Plan> findByReading(const PolicyInput &input, bool equal,
+                                  Reason &reason) {
   StepOptions folded;
   folded.fold = true;
   folded.links = false;
-  for (bool equal : {true, false}) {
-    int tried = 0;
-    for (Plan &plan : candidates(input, equal, reason)) {
-      // The best objective whose memory suffices.
-      if (tried == 24)
-        break;
-      if (tried > 0 && std::isinf(estimate(input, plan)))
-        continue;
-      ++tried;
-      auto result = simulateStep(input.costs, plan, input.batch, folded);
-      if (!result) {
-        reason.note(result.takeError());
-        continue;
-      }
-      double objective = plan.predicted.objective;
-      if (!best || result->predicted.step < best->predicted.step) {
-        best = plan;
-        best->predicted = result->predicted;
-        best->predicted.objective = objective;
-      }
+  int tried = 0;
+  for (Plan &plan : candidates(input, equal, reason)) {
+    if (tried == 24)
       break;
+    if (tried > 0 && std::isinf(estimate(input, plan)))
+      continue;
+    ++tried;
+    auto result = simulateStep(input.costs, plan, input.batch, folded);
+    if (!result) {
+      reason.note(result.takeError());
+      continue;
     }
+    double objective = plan.predicted.objective;
+    plan.predicted = result->predicted;
+    plan.predicted.objective = objective;
+    return std::move(plan);
   }
-  if (!best)
-    return createStringError(inconvertibleErrorCode(), reason.get());
-  return *best;
+  return std::nullopt;
+}
+
+} // namespace
+
+Expected<Plan> findDistTrain(const PolicyInput &input) {
+  // Stages with equally many layers, and as equal as can be: both readings of
+  // the formulation at once, the faster plan counts.
+  std::array<std::optional<Plan>, 2> found;
+  std::array<Reason, 2> reasons;
+  parallelFor(0, found.size(), [&](size_t reading) {
+    PolicyInput own{input.costs, input.batch, input.simulations};
+    found[reading] =
+        findByReading(own, /*equal=*/reading == 0, reasons[reading]);
+  });
+  auto &[equal, other] = found;
+  if (equal && (!other || equal->predicted.step <= other->predicted.step))
+    return std::move(*equal);
+  if (other)
+    return std::move(*other);
+  return createStringError(inconvertibleErrorCode(),
+                           reasons[reasons[0].get().empty()].get());
 }
 
 Expected<Plan> planDistTrain(const PolicyInput &input) {

@@ -119,6 +119,15 @@ private:
 
 } // namespace
 
+/// Simulations that one of a plan counts as: tasks of it, folded, over those of
+/// a common one.
+static int sizeOf(const Plan &plan) {
+  int64_t stages = 0;
+  for (const UnitPlan &unit : plan.units)
+    stages += unit.inside ? 0 : unit.pp * unit.vpp;
+  return 1 + int(plan.microbatches * stages / 3000);
+}
+
 bool Search::isWorth(const Plan &plan, double limit) {
   // Interleaving asks for more memory than what it is tried beside.
   return left > 0 && lowerBound(input, plan) < limit &&
@@ -129,7 +138,8 @@ bool Search::isWorth(const Plan &plan, double limit) {
 
 std::vector<double> Search::tryTogether(StringRef family,
                                         ArrayRef<Plan> plans) {
-  left -= int(plans.size());
+  for (const Plan &plan : plans)
+    left -= sizeOf(plan);
   StepOptions options;
   options.fold = true;
   options.links = false;
@@ -295,9 +305,11 @@ int Search::finishFamily(ArrayRef<Entry> entries, std::optional<Plan> &best) {
     ArrayRef<Entry> together = entries.slice(i, two ? 2 : 1);
     i += together.size();
     std::vector<std::optional<Expected<StepResult>>> results(together.size());
+    StepOptions options;
+    options.scheduleEffort = input.gpus() <= 256 ? 0 : 300000;
     parallelFor(0, together.size(), [&](size_t t) {
       results[t].emplace(
-          simulateStep(input.costs, together[t].plan, input.batch));
+          simulateStep(input.costs, together[t].plan, input.batch, options));
     });
     for (size_t t = 0; t < together.size(); ++t) {
       Expected<StepResult> &result = *results[t];
