@@ -27,9 +27,9 @@ constexpr int64_t kEffort = 1000000;
 class Search {
 public:
   Search(const Graph &graph, const std::vector<Bytes> &memory,
-         Incumbent &incumbent)
+         Incumbent &incumbent, LaneSearch &lanes)
       : graph(graph), problem(graph.getProblem()), memory(memory),
-        incumbent(incumbent) {
+        incumbent(incumbent), lanes(lanes) {
     findCaps();
   }
 
@@ -55,6 +55,7 @@ private:
   const Problem &problem;
   const std::vector<Bytes> &memory;
   Incumbent &incumbent;
+  LaneSearch &lanes;
   Policy bestPolicy;
   Cost policyCost = kWorst;
   /// Per place: activations of one microbatch; per rank: the bound.
@@ -131,13 +132,18 @@ void Search::consider(Solution solution, const Policy *policy) {
   Expected<Timeline> timeline = evaluate(graph, solution);
   if (!timeline)
     return consumeError(timeline.takeError());
-  Cost cost = incumbent.getCost(timeline->wall, timeline->longestSpan);
+  Cost own = incumbent.getCost(timeline->wall, timeline->longestSpan),
+       cost = own;
+  // A policy is as good as its forwards and gradients.
+  if (policy && !incumbent.isDone() &&
+      cost.first - cost.first / 32 < incumbent.cost.first)
+    cost = std::min(cost, lanes.refillOnce(*timeline));
   if (policy && cost <= policyCost) {
     policyCost = cost;
     bestPolicy = *policy;
   }
-  if (cost < incumbent.cost) {
-    incumbent.cost = cost;
+  if (own < incumbent.cost) {
+    incumbent.cost = own;
     incumbent.best = std::move(solution);
   }
 }
@@ -301,8 +307,8 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
   // Something is kept for putting the best order's weight gradients anew.
   int64_t spare = std::min(10 * nodes, effort / 4);
   Incumbent incumbent(graph, memory, options.objective, effort - spare);
-  Search search(graph, memory, incumbent);
   LaneSearch lanes(graph, memory, incumbent);
+  Search search(graph, memory, incumbent, lanes);
   search.searchLoose();
   lanes.searchWaves();
   int enough = countEnough(graph);
@@ -310,8 +316,8 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
     Problem shorter = shorten(problem, enough);
     Graph shorterGraph(shorter);
     Incumbent first(shorterGraph, memory, options.objective, effort / 2);
-    Search firstSearch(shorterGraph, memory, first);
     LaneSearch firstLanes(shorterGraph, memory, first);
+    Search firstSearch(shorterGraph, memory, first, firstLanes);
     firstSearch.searchLoose();
     searchAll(firstSearch, firstLanes, first);
     if (first.best)
