@@ -178,7 +178,7 @@ bool Blocks::fits(const std::vector<Step> &steps) const {
 
 int Blocks::getPeriod(const BlockPolicy &policy, int64_t &left) const {
   auto works = [&](int factor) {
-    left -= 2 * int64_t(lanes.order.size());
+    left -= int64_t(lanes.order.size());
     Time period = std::max<Time>(1, work * factor / 384);
     return fits(getSteps(getWay(policy, period), period));
   };

@@ -68,17 +68,52 @@ void LaneSearch::searchWaves() {
   }
 }
 
+namespace {
+
+/// Forwards and gradients of an order as they start.
+std::vector<std::tuple<Time, Time, Graph::Node>>
+getSequence(const Graph &graph, const Timeline &timeline) {
+  std::vector<std::tuple<Time, Time, Graph::Node>> sequence;
+  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
+    if (graph.getSlotOf(node) != Graph::kWeight && timeline.start[node] >= 0)
+      sequence.emplace_back(timeline.start[node], timeline.end[node], node);
+  llvm::sort(sequence);
+  return sequence;
+}
+
+} // namespace
+
+bool LaneSearch::fill(ArrayRef<std::tuple<Time, Time, Graph::Node>> sequence,
+                      const FillPolicy &policy, Cost &least) {
+  LaneRun run(*lanes, policy);
+  for (auto [start, end, node] : sequence)
+    if (!run.append(graph.getPlaceOf(node), graph.getSlotOf(node)))
+      return false;
+  consider(run.finish(), least);
+  return true;
+}
+
+Cost LaneSearch::refillOnce(const Timeline &timeline) {
+  Cost least = kWorst;
+  if (!lanes)
+    return least;
+  auto sequence = getSequence(graph, timeline);
+  FillPolicy policy;
+  policy.wall = incumbent.objective == Objective::Wall;
+  if (fill(sequence, policy, least)) {
+    policy.target = incumbent.cost.first - 1;
+    fill(sequence, policy, least);
+  }
+  return least;
+}
+
 void LaneSearch::refill() {
   if (!lanes || !incumbent.best || incumbent.isDone())
     return;
   Expected<Timeline> timeline = evaluate(graph, *incumbent.best);
   if (!timeline)
     return consumeError(timeline.takeError());
-  std::vector<std::tuple<Time, Time, Graph::Node>> sequence;
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
-    if (graph.getSlotOf(node) != Graph::kWeight && timeline->start[node] >= 0)
-      sequence.emplace_back(timeline->start[node], timeline->end[node], node);
-  llvm::sort(sequence);
+  auto sequence = getSequence(graph, *timeline);
   FillPolicy policy;
   policy.wall = incumbent.objective == Objective::Wall;
   Time low = incumbent.bound, high = incumbent.cost.first;
@@ -86,11 +121,8 @@ void LaneSearch::refill() {
   for (int step = 0; step < 10 && low < high && !incumbent.isDone(); ++step) {
     policy.fillShort = step == 0;
     policy.target = step < 2 ? 0 : low + (high - low) / 2;
-    LaneRun run(*lanes, policy);
-    for (auto [start, end, node] : sequence)
-      if (!run.append(graph.getPlaceOf(node), graph.getSlotOf(node)))
-        return;
-    consider(run.finish(), least);
+    if (!fill(sequence, policy, least))
+      return;
     if (incumbent.cost.first < high)
       high = incumbent.cost.first;
     else if (step >= 2)
@@ -103,8 +135,8 @@ void LaneSearch::tryBlock(const BlockPolicy &policy) {
     block = policy;
 }
 
-/// Slack of up to two tasks on hops of each kind, three in all, with the least periods
-/// that memory allows; shorter ones first.
+/// Slack of up to two tasks on hops of each kind, four in all, with the least
+/// periods that memory allows; shorter ones first.
 std::vector<BlockPolicy> LaneSearch::listBlocks(const Blocks &blocks) {
   // With more than two rounds all are alike.
   int rounds = blocks.getNumRounds(), varied = std::min(rounds, 2),
@@ -122,7 +154,7 @@ std::vector<BlockPolicy> LaneSearch::listBlocks(const Blocks &blocks) {
     int sum = 0;
     for (int round = 0; round < varied; ++round)
       sum += policy.forward[round] + policy.gradient[round];
-    if (sum > 3 * unit)
+    if (sum > 4 * unit)
       continue;
     policy.period = blocks.getPeriod(policy, incumbent.left);
     if (policy.period)
@@ -137,7 +169,7 @@ std::vector<BlockPolicy> LaneSearch::listBlocks(const Blocks &blocks) {
   });
   std::vector<BlockPolicy> best;
   for (int i : order)
-    if (best.size() < 40)
+    if (best.size() < 80)
       best.push_back(policies[i]);
   return best;
 }
@@ -146,8 +178,8 @@ void LaneSearch::searchBlocks() {
   if (!lanes || incumbent.isDone())
     return;
   Blocks blocks(*lanes);
-  for (BlockPolicy policy : listBlocks(blocks))
-    for (int fill = 0; fill < 3; ++fill) {
+  auto tryAll = [&](const std::vector<BlockPolicy> &policies, int fill) {
+    for (BlockPolicy policy : policies) {
       if (incumbent.isDone())
         return;
       policy.fill.fillShort = fill == 2;
@@ -155,6 +187,10 @@ void LaneSearch::searchBlocks() {
       if (consider(blocks.run(policy), blockCost))
         block = policy;
     }
+  };
+  tryAll(listBlocks(blocks), 0);
+  for (int fill = 1; fill < 3 && block; ++fill)
+    tryAll({*block}, fill);
 }
 
 void LaneSearch::climbBlocks() {

@@ -8,6 +8,7 @@
 #define PASSES_SCHEDULE_LANESEARCH_H
 
 #include "passes/schedule/Blocks.h"
+#include "passes/schedule/Evaluate.h"
 #include "passes/schedule/Incumbent.h"
 
 namespace dt::schedule {
@@ -28,6 +29,8 @@ public:
   /// Keeps the forwards and gradients of the best order in their order and puts
   /// the weight gradients anew.
   void refill();
+  /// The same for some order, coarsely; what it takes then.
+  Cost refillOnce(const Timeline &timeline);
   /// The best block, if any, and trying one that was found elsewhere.
   const std::optional<BlockPolicy> &getBlock() const { return block; }
   void tryBlock(const BlockPolicy &policy);
@@ -35,6 +38,9 @@ public:
 private:
   /// Whether a result is no longer than `least`, which it becomes then.
   bool consider(std::optional<LaneResult> result, Cost &least);
+  /// Appends a sequence of (start, end, task); false if memory cannot hold it.
+  bool fill(llvm::ArrayRef<std::tuple<Time, Time, Graph::Node>> sequence,
+            const FillPolicy &policy, Cost &least);
   std::vector<BlockPolicy> listBlocks(const Blocks &blocks);
 
   const Graph &graph;

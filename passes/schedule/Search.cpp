@@ -20,16 +20,19 @@ namespace dt::schedule {
 
 namespace {
 
-/// Tasks that a search places unless told otherwise: tens of milliseconds.
-constexpr int64_t kEffort = 1000000;
+/// Tasks that a search places unless told otherwise, tens of milliseconds: this
+/// often all of the problem's, within limits.
+constexpr int64_t kTries = 140, kLeast = 700000, kMost = 900000;
+/// With fewer tries only list schedules are tried.
+constexpr int64_t kThorough = 32;
 
 /// Search over policies of the list scheduler.
 class Search {
 public:
   Search(const Graph &graph, const std::vector<Bytes> &memory,
-         Incumbent &incumbent)
+         Incumbent &incumbent, LaneSearch *lanes)
       : graph(graph), problem(graph.getProblem()), memory(memory),
-        incumbent(incumbent) {
+        incumbent(incumbent), lanes(lanes) {
     findCaps();
   }
 
@@ -55,6 +58,7 @@ private:
   const Problem &problem;
   const std::vector<Bytes> &memory;
   Incumbent &incumbent;
+  LaneSearch *lanes; ///< null: policies are taken as they are
   Policy bestPolicy;
   Cost policyCost = kWorst;
   /// Per place: activations of one microbatch; per rank: the bound.
@@ -131,13 +135,18 @@ void Search::consider(Solution solution, const Policy *policy) {
   Expected<Timeline> timeline = evaluate(graph, solution);
   if (!timeline)
     return consumeError(timeline.takeError());
-  Cost cost = incumbent.getCost(timeline->wall, timeline->longestSpan);
+  Cost own = incumbent.getCost(timeline->wall, timeline->longestSpan),
+       cost = own;
+  // A policy is as good as its forwards and gradients.
+  if (lanes && policy && !incumbent.isDone() &&
+      cost.first - cost.first / 32 < incumbent.cost.first)
+    cost = std::min(cost, lanes->refillOnce(*timeline));
   if (policy && cost <= policyCost) {
     policyCost = cost;
     bestPolicy = *policy;
   }
-  if (cost < incumbent.cost) {
-    incumbent.cost = cost;
+  if (own < incumbent.cost) {
+    incumbent.cost = own;
     incumbent.best = std::move(solution);
   }
 }
@@ -269,14 +278,54 @@ Problem shorten(const Problem &problem, int microbatches) {
   return result;
 }
 
-/// All parts of the search on the whole problem or a shorter one.
-void searchAll(Search &search, LaneSearch &lanes, Incumbent &incumbent) {
-  search.searchGrid();
-  lanes.refill();
-  lanes.searchBlocks();
-  lanes.climbBlocks();
-  search.climb();
-}
+/// All parts of the search, on the whole problem or a shorter one. With little
+/// effort, list schedules only: those are of use after a few tries.
+class Parts {
+public:
+  Parts(const Graph &graph, const std::vector<Bytes> &memory,
+        Incumbent &incumbent, bool thorough)
+      : incumbent(incumbent), thorough(thorough),
+        lanes(graph, memory, incumbent),
+        search(graph, memory, incumbent, thorough ? &lanes : nullptr) {}
+
+  void begin(bool waves) {
+    search.searchLoose();
+    if (waves && thorough)
+      lanes.searchWaves();
+  }
+  void run() {
+    // Something is left for blocks, which tight memory needs.
+    int64_t kept = thorough ? incumbent.left / 2 : 0;
+    incumbent.left -= kept;
+    search.searchGrid();
+    incumbent.left += kept;
+    if (thorough) {
+      lanes.refill();
+      lanes.searchBlocks();
+      lanes.climbBlocks();
+    }
+    search.climb();
+  }
+  /// What was found for a shorter problem.
+  void take(const Parts &shorter) {
+    if (shorter.incumbent.best)
+      search.tryPolicy(shorter.search.getPolicy());
+    if (shorter.lanes.getBlock())
+      lanes.tryBlock(*shorter.lanes.getBlock());
+  }
+  void end() {
+    if (thorough)
+      lanes.refill();
+    search.tryLines(1);
+    search.tryLines(2);
+  }
+
+private:
+  Incumbent &incumbent;
+  bool thorough;
+  LaneSearch lanes;
+  Search search;
+};
 
 /// Microbatches after which the middle of a schedule repeats.
 int countEnough(const Graph &graph) {
@@ -296,34 +345,29 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
                                     const Options &options) {
   const Problem &problem = graph.getProblem();
   int64_t nodes = graph.getNumNodes(),
-          effort = options.effort ? options.effort
-                                  : std::max<int64_t>(kEffort, 16 * nodes);
+          effort = options.effort
+                       ? options.effort
+                       : std::max(std::clamp(kTries * nodes, kLeast, kMost),
+                                  kThorough * nodes);
+  bool thorough = effort >= kThorough * nodes;
   // Something is kept for putting the best order's weight gradients anew.
-  int64_t spare = std::min(10 * nodes, effort / 4);
+  int64_t spare = thorough ? std::min(10 * nodes, effort / 4) : 0;
   Incumbent incumbent(graph, memory, options.objective, effort - spare);
-  Search search(graph, memory, incumbent);
-  LaneSearch lanes(graph, memory, incumbent);
-  search.searchLoose();
-  lanes.searchWaves();
+  Parts parts(graph, memory, incumbent, thorough);
+  parts.begin(/*waves=*/true);
   int enough = countEnough(graph);
   if (!incumbent.isDone() && enough * 2 < problem.microbatches) {
     Problem shorter = shorten(problem, enough);
     Graph shorterGraph(shorter);
     Incumbent first(shorterGraph, memory, options.objective, effort / 2);
-    Search firstSearch(shorterGraph, memory, first);
-    LaneSearch firstLanes(shorterGraph, memory, first);
-    firstSearch.searchLoose();
-    searchAll(firstSearch, firstLanes, first);
-    if (first.best)
-      search.tryPolicy(firstSearch.getPolicy());
-    if (firstLanes.getBlock())
-      lanes.tryBlock(*firstLanes.getBlock());
+    Parts firstParts(shorterGraph, memory, first, thorough);
+    firstParts.begin(/*waves=*/false);
+    firstParts.run();
+    parts.take(firstParts);
   }
-  searchAll(search, lanes, incumbent);
+  parts.run();
   incumbent.left = spare;
-  lanes.refill();
-  search.tryLines(1);
-  search.tryLines(2);
+  parts.end();
   if (!incumbent.best)
     return createStringError("not even one microbatch fits into the bytes of "
                              "activations that ranks may hold");

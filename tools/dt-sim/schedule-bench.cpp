@@ -43,8 +43,8 @@ struct Tally {
     std::printf("%s: %d shorter (at most by %.2f %%), %d equal, %d longer (at "
                 "most by %.2f %%); %d at the bound; %.1f ms on average, at "
                 "most %.1f\n",
-                name, shorter, -best, equal, longer, worst, atBound,
-                1e3 * total / count, 1e3 * most);
+                name, shorter, best < 0 ? -best : 0.0, equal, longer, worst,
+                atBound, 1e3 * total / count, 1e3 * most);
   }
 };
 
