@@ -255,7 +255,7 @@ TEST(Memory, PlanFileBoundsSearches) {
     EXPECT_EQ(llvm::toString(schedule::checkMemory(graph, *own)), "");
     auto planned = llvm::cantFail(evaluate(graph, result->solution)).wall;
     EXPECT_LE(llvm::cantFail(evaluate(graph, *own)).wall,
-              planned + planned / 100)
+              planned + planned / 25)
         << name;
   }
 }
