@@ -208,7 +208,7 @@ void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
     together.clear();
     chosen.clear();
   };
-  while (tried < most && failed < 3 * most) {
+  while (tried < most && failed < most) {
     std::optional<size_t> next = ranking.next();
     if (!next)
       break;
