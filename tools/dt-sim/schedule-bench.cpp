@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 
 using namespace dt::schedule;
 
@@ -96,8 +97,12 @@ void print(const Pipeline &c, Objective objective, const Row &row,
 
 } // namespace
 
-int main(int argc, char **argv) {
-  Published published = readPublished(argc > 1 ? argv[1] : DT_PUBLISHED);
+int main() {
+  if (!std::ifstream(DT_PUBLISHED)) {
+    std::fprintf(stderr, "%s: cannot be read\n", DT_PUBLISHED);
+    return 1;
+  }
+  Published published = readPublished(DT_PUBLISHED);
   std::printf(
       "set         schedule          p   n  time     theirs       ours  "
       "  change       bound   above  memory   peak      ms\n");
