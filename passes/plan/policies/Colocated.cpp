@@ -61,11 +61,6 @@ Expected<Plan> planColocated(const PolicyInput &input) {
   return plan;
 }
 
-namespace {
-
-/// Encoder and generator in so many pieces of a microbatch, down to one layer
-/// each: what fits a bubble need not be a whole pass. Every kernel is launched
-/// as before, and a piece hands on to the next on the same ranks.
 std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
   std::vector<Plan> plans;
   for (int pieces : {2, 4, 8, 16, 1000}) {
@@ -84,8 +79,6 @@ std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
   }
   return plans;
 }
-
-} // namespace
 
 Expected<Plan> planBubble(const PolicyInput &input) {
   Search search(input, 3 * input.simulations);

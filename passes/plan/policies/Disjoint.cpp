@@ -184,9 +184,12 @@ private:
         input.cache->getUnevenness(input.costs, input.batch, n, dp, true);
     double beat = prices.total.back() * share / double(dp) /
                   std::ldexp(1.0, power) / layout.pp * uneven;
-    // Where microbatches differ, large ones may meet.
+    // Where microbatches differ, large ones may meet; before a barrier of the
+    // batch all are kept.
     int64_t inFlight =
-        std::min<int64_t>(n, layout.pp + (uneven > 1.02 ? 2 : 0));
+        model.contrast.towers.empty()
+            ? std::min<int64_t>(n, layout.pp + (uneven > 1.02 ? 2 : 0))
+            : n;
     std::vector<int64_t> used(capacity.size(), 0);
     std::vector<Sized> sizes(model.modules.size());
     for (size_t m = 0; m < sizes.size(); ++m) {

@@ -333,9 +333,13 @@ Expected<Plan> planJoint(const PolicyInput &input) {
     });
   for (const char *schedule : {"phased", "nested"})
     search.tryBest(schedule, colocatedPlans(input, schedule), budget / 32);
+  if (input.gpus() <= 256)
+    search.branch("nested", "nested", 2,
+                  [&](const Plan &plan) { return inPieces(input, plan); });
   search.tryBest("uniform", byItems(uniformPlans(input)), budget / 32);
   Neighbours neighbours(input);
-  search.improve([&](const Plan &plan) { return neighbours.of(plan); }, 3);
+  search.improve([&](const Plan &plan) { return neighbours.of(plan); },
+                 input.gpus() <= 256 ? 8 : 3);
   auto best = search.finish(input.gpus() <= 256 ? 2 : 1);
   if (best)
     best->policy = "joint (" + ideaOf(*best) + ")";

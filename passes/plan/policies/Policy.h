@@ -203,6 +203,11 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp = 1,
 /// Units share all ranks, each with its own layout.
 std::vector<Plan> colocatedPlans(const PolicyInput &input,
                                  llvm::StringRef schedule);
+/// Of a plan whose units share ranks: encoder and generator in so many pieces
+/// of a microbatch, down to one layer each: what fits a bubble need not be a
+/// whole pass. Every kernel is launched as before, and a piece hands on to the
+/// next on the same ranks.
+std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan);
 /// DistTrain's plan, simulated folded only.
 llvm::Expected<Plan> findDistTrain(const PolicyInput &input);
 /// Units on ranks of their own, sized so that none waits.

@@ -208,7 +208,8 @@ void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
     together.clear();
     chosen.clear();
   };
-  while (tried < most && failed < most) {
+  int mostFailed = input.gpus() <= 256 ? 3 * most : most;
+  while (tried < most && failed < mostFailed) {
     std::optional<size_t> next = ranking.next();
     if (!next)
       break;
