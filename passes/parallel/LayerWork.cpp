@@ -33,20 +33,44 @@ using plan::Save;
 
 namespace {
 
-/// Layers of the stages that a module is cut into: the first of a kind stands
-/// alone, those that were seen before go with one another.
-std::vector<std::vector<int>> groupLayers(const plan::Module &module) {
+/// Sequence parallelism is between layers that follow one another: so many of
+/// a kind stand together to be described with it.
+constexpr int kChain = 3;
+
+/// How layers are cut, and what is saved.
+struct Layout {
+  int64_t tp = 1;
+  Save save = Save::Vjp;
+  bool sequenceParallel = false;
+};
+
+/// Layers of the stages that a module is cut into: the first of a kind stand
+/// alone (`chain` of them if so many follow one another), those that were seen
+/// before go with one another.
+std::vector<std::vector<int>> groupLayers(const plan::Module &module,
+                                          int chain) {
   std::vector<std::vector<int>> groups;
   std::vector<bool> seen(module.kinds.size(), false);
   bool open = false;
-  for (auto [i, kind] : llvm::enumerate(module.layers)) {
-    if (!seen[kind] || !open)
+  for (size_t i = 0; i < module.layers.size();) {
+    int kind = module.layers[i], count = 0;
+    bool isNew = !seen[kind];
+    if (isNew || !open)
       groups.emplace_back();
-    groups.back().push_back(int(i));
-    open = seen[kind];
+    do {
+      groups.back().push_back(int(i++));
+      ++count;
+    } while (isNew && count < chain && i < module.layers.size() &&
+             module.layers[i] == kind);
+    open = !isNew;
     seen[kind] = true;
   }
   return groups;
+}
+
+std::vector<std::vector<int>> groupLayers(const plan::Module &module,
+                                          const Layout &layout) {
+  return groupLayers(module, layout.sequenceParallel ? kChain : 1);
 }
 
 /// Sizes as so much for the part and so much an item more.
@@ -107,6 +131,23 @@ public:
       return;
     for (Operation &op : function.getBody().front())
       read(&op);
+  }
+
+  /// Of a stage of equal layers: what one of them is, and what is done beside
+  /// them as if it were each one's. Collectives beside them are at the stage's
+  /// ends.
+  void readOneLayer(StringRef name) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function || function.isExternal())
+      return;
+    llvm::StringSet<> seen;
+    for (Operation &op : function.getBody().front()) {
+      auto call = dyn_cast<func::CallOp>(op);
+      if (call ? seen.insert(call.getCallee()).second
+               : !isa<dist::AllReduceOp, dist::AllGatherOp,
+                      dist::ReduceScatterOp, dist::AllToAllOp>(op))
+        read(&op);
+    }
   }
 
 private:
@@ -217,6 +258,96 @@ RankLayer readLayer(dist::ModuleOp stage) {
   return layer;
 }
 
+/// A stage of `count` equal layers of which each hands the next its share of
+/// the tokens. What is kept of all is shared out.
+class ChainReader {
+public:
+  ChainReader(dist::ModuleOp stage, size_t count, int64_t tp)
+      : stage(stage), sizes(stage), count(double(count)), tp(double(tp)) {}
+
+  /// Nothing, if the layers are no chain of calls or hand on whole tokens.
+  std::optional<RankLayer> read() {
+    RankLayer layer;
+    StringRef forward =
+        stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward";
+    if (!findChain(forward))
+      return std::nullopt;
+    FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
+        .readOneLayer(forward);
+    if (llvm::all_of(layer.forwardExchanges, [](const Exchange &exchange) {
+          return exchange.kind == Exchange::AllReduce;
+        }))
+      return std::nullopt;
+    FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
+        .readOneLayer("forward.bwd.input");
+    FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
+        .readOneLayer("forward.bwd.weight");
+    bool handsOn = false;
+    double residuals = getResiduals("forward.fwd", handsOn);
+    layer.kept = perItem(residuals + getInputs(handsOn));
+    layer.keptForWeights = perItem(getResiduals("forward.bwd.input", handsOn));
+    for (auto parameter : stage.getOps<nn::ParameterOp>())
+      layer.parameters +=
+          double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+    layer.parameters /= count;
+    return layer;
+  }
+
+private:
+  bool findChain(StringRef name) {
+    llvm::StringMap<double> calls;
+    if (auto function = stage.lookupSymbol<func::FuncOp>(name))
+      for (auto call : function.getOps<func::CallOp>())
+        if (++calls[call.getCallee()] == count)
+          return true;
+    return false;
+  }
+
+  /// Bytes that one layer keeps. `handsOn`: what a layer takes from the one
+  /// before is among them.
+  double getResiduals(StringRef name, bool &handsOn) {
+    auto function = stage.lookupSymbol<func::FuncOp>(name);
+    if (!function || function.isExternal())
+      return 0;
+    double bytes = 0, ofAll = 0;
+    Operation *end = function.getBody().front().getTerminator();
+    for (auto [i, value] : llvm::enumerate(end->getOperands())) {
+      if (!function.getResultAttr(i, nn::kResidualAttr))
+        continue;
+      auto call = value.getDefiningOp<func::CallOp>();
+      handsOn |= call && call.getResult(0) == value;
+      bool each = call || value.getDefiningOp<dist::SliceOp>();
+      (each ? ofAll : bytes) += sizes.bytesOfItem(value.getType());
+    }
+    return bytes + ofAll / count;
+  }
+
+  /// Of what the stage gets, a layer in its middle gets and keeps its share.
+  double getInputs(bool handsOn) {
+    double bytes = 0;
+    llvm::StringSet<> counted;
+    for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
+      auto function = stage.lookupSymbol<func::FuncOp>(name);
+      for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
+        auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
+        if (!input || function.isExternal() ||
+            !counted.insert(input.getValue()).second)
+          continue;
+        bool isCut = llvm::all_of(
+            function.getArgument(i).getUsers(),
+            [](Operation *user) { return isa<dist::SliceOp>(user); });
+        bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]) /
+                 (isCut ? tp * (handsOn ? count : 1) : 1);
+      }
+    }
+    return bytes;
+  }
+
+  dist::ModuleOp stage;
+  Sizes sizes;
+  double count, tp;
+};
+
 /// Phases from stages to optimize.
 void buildLayerWork(OpPassManager &pm) {
   buildCutStages(pm);
@@ -229,13 +360,13 @@ void buildLayerWork(OpPassManager &pm) {
 /// Marks every module: its stages are its kinds of layers, its halves of
 /// backward apart, `tp` ranks, a saved set.
 void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
-                int64_t tp, Save save) {
+                const Layout &layout) {
   Builder b(outlined.getContext());
   for (auto [m, module] : llvm::enumerate(program.model.modules)) {
     auto op = outlined.lookupSymbol<dist::ModuleOp>(module.name);
-    int64_t own = std::min<int64_t>(tp, module.maxTP);
+    int64_t own = std::min<int64_t>(layout.tp, module.maxTP);
     SmallVector<Attribute> stages;
-    for (const std::vector<int> &group : groupLayers(module)) {
+    for (const std::vector<int> &group : groupLayers(module, layout)) {
       SmallVector<StringRef> names;
       for (int layer : group)
         llvm::append_range(names, program.pieces[m][layer]);
@@ -248,31 +379,60 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
     op->setAttr(dist::kRanksAttr,
                 b.getDenseI64ArrayAttr(llvm::to_vector(llvm::seq(own))));
     op->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
-    op->setAttr(nn::kSaveAttr, b.getStringAttr(plan::getName(save)));
+    if (layout.sequenceParallel)
+      op->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
+    op->setAttr(nn::kSaveAttr, b.getStringAttr(plan::getName(layout.save)));
   }
 }
 
-/// What became of the marked modules.
-void readLayers(mlir::ModuleOp optimized, PlannedProgram &program, int64_t tp,
-                Save save) {
+/// What became of the marked modules. Layers that sequence parallelism makes no
+/// difference to stand beside others as they are; where it makes none to any
+/// there is nothing to describe.
+void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
+                const Layout &layout) {
   for (plan::Module &module : program.model.modules) {
-    if (tp > module.maxTP)
+    if (layout.tp > module.maxTP)
       continue;
-    std::vector<std::vector<int>> groups = groupLayers(module);
+    std::vector<std::vector<int>> groups = groupLayers(module, layout);
     std::vector<RankLayer> layers(module.kinds.size());
     std::vector<bool> seen(module.kinds.size(), false);
+    bool any = !layout.sequenceParallel;
     for (auto stage : optimized.getOps<dist::ModuleOp>()) {
       dist::Placement place(stage);
       if (place.unit != module.name || place.stage >= int64_t(groups.size()))
         continue;
-      int kind = module.layers[groups[place.stage].front()];
-      if (!seen[kind])
+      const std::vector<int> &group = groups[place.stage];
+      int kind = module.layers[group.front()];
+      if (seen[kind])
+        continue;
+      std::optional<RankLayer> chained;
+      if (group.size() > 1)
+        chained = ChainReader(stage, group.size(), layout.tp).read();
+      any |= chained.has_value();
+      // A chain that is none was described alone.
+      auto alone = module.partitioned.find({int(layout.tp), layout.save});
+      if (chained)
+        layers[kind] = std::move(*chained);
+      else if (group.size() == 1)
         layers[kind] = readLayer(stage);
+      else if (alone != module.partitioned.end())
+        layers[kind] = alone->second[kind];
+      else
+        continue;
       seen[kind] = true;
     }
-    if (llvm::all_of(seen, [](bool s) { return s; }))
-      module.partitioned[{int(tp), save}] = std::move(layers);
+    if (any && llvm::all_of(seen, [](bool s) { return s; }))
+      module
+          .partitioned[{int(layout.tp), layout.save, layout.sequenceParallel}] =
+          std::move(layers);
   }
+}
+
+bool hasChains(const PlannedProgram &program) {
+  return llvm::any_of(program.model.modules, [](const plan::Module &module) {
+    return std::adjacent_find(module.layers.begin(), module.layers.end()) !=
+           module.layers.end();
+  });
 }
 
 } // namespace
@@ -307,15 +467,19 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   ScopedDiagnosticHandler silent(program.getContext(),
                                  [](Diagnostic &) { return success(); });
   for (int64_t tp = 1; tp <= std::min(most, mostTP); tp *= 2)
-    for (Save save : {Save::None, Save::Vjp, Save::All}) {
-      mlir::ModuleOp copy = copyProgram(outlined, program);
-      markLayers(copy, *result, tp, save);
-      OpPassManager pm(mlir::ModuleOp::getOperationName());
-      buildLayerWork(pm);
-      if (succeeded(run(pm, copy)))
-        readLayers(copy, *result, tp, save);
-      copy.erase();
-    }
+    for (bool sequenceParallel : {false, true})
+      for (Save save : {Save::None, Save::Vjp, Save::All}) {
+        if (sequenceParallel && (tp == 1 || !hasChains(*result)))
+          continue;
+        Layout layout{tp, save, sequenceParallel};
+        mlir::ModuleOp copy = copyProgram(outlined, program);
+        markLayers(copy, *result, layout);
+        OpPassManager pm(mlir::ModuleOp::getOperationName());
+        buildLayerWork(pm);
+        if (succeeded(run(pm, copy)))
+          readLayers(copy, *result, layout);
+        copy.erase();
+      }
   return result;
 }
 

@@ -30,7 +30,8 @@ mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside);
 
 /// What describeProgram() says of a program as the phase modules leaves it,
 /// with every layer as the phases from stages to optimize make it for TP
-/// degrees 1, 2, 4, … up to `mostTP` and every saved set. What a phase refuses
+/// degrees 1, 2, 4, … up to `mostTP` and every saved set; with sequence
+/// parallelism too, where layers follow one another. What a phase refuses
 /// is left to be priced by rule: its error comes when the program itself gets
 /// there.
 llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,

@@ -34,6 +34,50 @@ constexpr int64_t kMostDevices = 64;
 
 int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// Whether sequence parallelism changes a kind of layer: it has layers of its
+/// kind beside it then.
+bool isChained(const plan::Module &module, plan::LayerLayout layout, int kind) {
+  auto scatters = [&](bool sequenceParallel) {
+    layout.sequenceParallel = sequenceParallel;
+    auto layers = module.partitioned.find(layout);
+    return layers != module.partitioned.end() &&
+           llvm::any_of(layers->second[kind].forwardExchanges,
+                        [](const plan::Exchange &exchange) {
+                          return exchange.kind == plan::Exchange::ReduceScatter;
+                        });
+  };
+  return scatters(true) && !scatters(false);
+}
+
+/// Whether what a plan's prices with sequence parallelism rest on is what will
+/// run: layers are described with it, or run as they are described without, and
+/// no stage has a layer alone.
+bool runsSequenceParallel(const Plan &plan, const plan::Model &model) {
+  bool any = false;
+  for (const UnitPlan &unit : plan.units) {
+    const plan::Module &module = model.modules[unit.module];
+    if (unit.tp == 1)
+      continue;
+    if (!module.getPartitioned({unit.tp, unit.save, false}))
+      return false;
+    if (!module.partitioned.count({unit.tp, unit.save, true}))
+      continue;
+    any = true;
+    for (size_t s = 0; s + 1 < unit.cuts.size(); ++s)
+      for (int layer = unit.cuts[s], end; layer < unit.cuts[s + 1];
+           layer = end) {
+        int kind = module.layers[layer];
+        end = layer + 1;
+        while (end < unit.cuts[s + 1] && module.layers[end] == kind)
+          ++end;
+        if (end == layer + 1 &&
+            isChained(module, {unit.tp, unit.save, true}, kind))
+          return false;
+      }
+  }
+  return any;
+}
+
 class Finder {
 public:
   Finder(const plan::PolicyInput &input, const PlannedProgram &program,
@@ -66,7 +110,6 @@ std::optional<std::string> Finder::makeExecutable(Plan &plan) {
   if (!plan.notExecutable.empty())
     return plan.notExecutable;
   plan.microbatches = program.microbatches;
-  plan.sequenceParallel = false;
   if (program.needsBatchSync)
     plan.schedule = "distmm-pipe";
   for (UnitPlan &unit : plan.units) {
@@ -106,6 +149,8 @@ std::optional<std::string> Finder::makeExecutable(Plan &plan) {
   plan.ranks = place.back();
   int64_t replicas = plan.units[input.model().pace].dp;
   plan.micro = divideUp(divideUp(input.samples(), plan.microbatches), replicas);
+  plan.sequenceParallel =
+      plan.sequenceParallel && runsSequenceParallel(plan, input.model());
   return std::nullopt;
 }
 
@@ -205,6 +250,11 @@ Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
       reason.note(llvm::createStringError(*why));
       continue;
     }
+    if (plans[i].sequenceParallel) { // to be tried without too
+      Plan without = plans[i];
+      without.sequenceParallel = false;
+      plans.push_back(std::move(without));
+    }
     double seconds = plan::estimate(input, plans[i]);
     order.emplace_back(seconds, std::isinf(seconds) ? memoryOf(plans[i]) : 0,
                        i);
@@ -232,7 +282,8 @@ Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
       (reason.get().empty() ? "there is no layout" : reason.get()));
 }
 
-/// One decision at a time: the schedule, what is saved, pieces.
+/// One decision at a time: the schedule, what is saved, pieces, sequence
+/// parallelism.
 void Finder::improve(Plan &best) {
   std::vector<Plan> others;
   for (bool better = true; better;) {
@@ -255,12 +306,17 @@ void Finder::improve(Plan &best) {
         others.back().units[u].sub = int(sub);
       }
     }
-    for (Plan &other : others)
+    others.push_back(best);
+    others.back().sequenceParallel = !best.sequenceParallel;
+    for (Plan &other : others) {
+      other.sequenceParallel =
+          other.sequenceParallel && runsSequenceParallel(other, input.model());
       // Below a thousandth it is no reason.
       if (simulate(other) < best.predicted.step * 0.999) {
         best = other;
         better = true;
       }
+    }
   }
 }
 

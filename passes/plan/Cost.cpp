@@ -214,6 +214,9 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   as.tp = it->first;
   as.cp = as.ep = 1;
   as.save = here.save = profile->save;
+  // Layers are measured alone: without sequence parallelism.
+  if (description.getPartitioned({as.tp, as.save, false}))
+    as.sequenceParallel = false;
   // What the model says nothing about is taken to grow with tokens.
   auto ratioOf = [&](double modelled, auto measuredOf, auto modelOf) {
     return interpolate(it->second, part.tokens, [&](const ProfilePoint &point) {
@@ -296,8 +299,9 @@ const RankLayer *ModuleCost::partitioned(int kind,
                                          const CostOptions &options) const {
   if (options.ep > 1)
     return nullptr;
-  auto it = description.partitioned.find({options.tp, options.save});
-  return it == description.partitioned.end() ? nullptr : &it->second[kind];
+  const std::vector<RankLayer> *layers = description.getPartitioned(
+      {options.tp, options.save, options.sequenceParallel});
+  return layers ? &(*layers)[kind] : nullptr;
 }
 
 double ModuleCost::exchange(const std::vector<Exchange> &exchanges,

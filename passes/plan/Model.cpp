@@ -99,7 +99,7 @@ Error checkModule(const Module &module) {
                    "': expected finite figures of at least 0");
   }
   for (auto &[layout, layers] : module.partitioned) {
-    if (layout.first < 1 || layers.size() != module.kinds.size())
+    if (layout.tp < 1 || layers.size() != module.kinds.size())
       return wrong("module '" + module.name +
                    "', partitioned: expected an entry for each kind of layer");
     for (auto [kind, layer] : zip(module.kinds, layers))
@@ -110,6 +110,15 @@ Error checkModule(const Module &module) {
 }
 
 } // namespace
+
+const std::vector<RankLayer> *Module::getPartitioned(LayerLayout layout) const {
+  auto it = partitioned.find(layout);
+  if (it == partitioned.end() && layout.sequenceParallel) {
+    layout.sequenceParallel = false;
+    it = partitioned.find(layout);
+  }
+  return it == partitioned.end() ? nullptr : &it->second;
+}
 
 Error Model::check() const {
   if (modules.empty())

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace dt::plan {
@@ -106,8 +107,8 @@ struct Exchange {
 };
 
 /// A layer as the compiler cuts and differentiates it for one TP degree and one
-/// saved set: what one rank does. Nothing of it is divided any further, but over
-/// a sample's tokens, and what is done a second time is in `input`.
+/// saved set: what one rank does. Nothing of it is divided any further, but
+/// over a sample's tokens, and what is done a second time is in `input`.
 struct RankLayer {
   std::vector<Op> forward, input, weight;
   std::vector<Exchange> forwardExchanges, backwardExchanges;
@@ -121,15 +122,28 @@ struct RankLayer {
 enum class ItemKind : int { Sample = 0, Image = 1, Target = 2 };
 inline constexpr int kMostItemKinds = 16;
 
+/// What layers are described for.
+struct LayerLayout {
+  int tp = 1;
+  Save save = Save::Vjp;
+  /// Between layers that follow one another a rank has its share of the tokens
+  /// (arXiv 2205.05198); layers that do not are in such a layout as in others.
+  bool sequenceParallel = false;
+  friend bool operator<(const LayerLayout &a, const LayerLayout &b) {
+    return std::tie(a.tp, a.sequenceParallel, a.save) <
+           std::tie(b.tp, b.sequenceParallel, b.save);
+  }
+};
+
 struct Module {
   std::string name;
   ItemKind item = ItemKind::Sample;
   std::string precision = "bf16";
   std::vector<LayerKind> kinds;
   std::vector<int> layers; ///< kinds in the order of the module
-  /// By TP degree and saved set, then by kind. Where there is one it is priced
-  /// in place of the kind in `kinds`, whose work is divided by rule.
-  std::map<std::pair<int, Save>, std::vector<RankLayer>> partitioned;
+  /// By layout, then by kind. Where there is one it is priced in place of the
+  /// kind in `kinds`, whose work is divided by rule.
+  std::map<LayerLayout, std::vector<RankLayer>> partitioned;
   bool trainable = true;
   /// Whether a gradient must come out of its inputs: something trainable feeds
   /// it.
@@ -139,6 +153,9 @@ struct Module {
   /// Bytes a parameter: the weight, its gradient, the optimizer's state.
   double weightBytes = 2, gradientBytes = 4, optimizerBytes = 12;
 
+  /// The layers of a layout; without sequence parallelism if they know none.
+  /// Null: divided by rule.
+  const std::vector<RankLayer> *getPartitioned(LayerLayout layout) const;
   double getParameters() const;
   bool hasBackward() const { return trainable || inputGradient; }
 };

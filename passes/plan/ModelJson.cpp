@@ -178,18 +178,22 @@ void readPartitioned(const JsonReader &json, Module &module) {
   for (const JsonReader &op : json.at("ops").list())
     table.push_back(readOp(op));
   for (const JsonReader &layout : json.at("layouts").list()) {
-    layout.keys({"tp", "save", "kinds"});
-    int tp = small(layout.at("tp"), 1);
-    Save save = Save(layout.at("save").choice(kSaves));
+    layout.keys({"tp", "save", "sequence_parallel", "kinds"});
+    LayerLayout key;
+    key.tp = small(layout.at("tp"), 1);
+    key.save = Save(layout.at("save").choice(kSaves));
+    if (layout.has("sequence_parallel"))
+      key.sequenceParallel = layout.at("sequence_parallel").flag();
     std::vector<RankLayer> kinds;
     for (const JsonReader &kind : layout.at("kinds").list())
       kinds.push_back(readRankLayer(kind, table));
     if (kinds.size() != module.kinds.size())
       layout.at("kinds").fail("expected one entry for each of the " +
                               Twine(module.kinds.size()) + " kinds of layers");
-    if (!module.partitioned.try_emplace({tp, save}, std::move(kinds)).second)
-      layout.fail("a second layout of TP " + Twine(tp) + " and '" +
-                  getName(save) + "'");
+    if (!module.partitioned.try_emplace(key, std::move(kinds)).second)
+      layout.fail("a second layout of TP " + Twine(key.tp) + " and '" +
+                  getName(key.save) + "'" +
+                  (key.sequenceParallel ? " with sequence parallelism" : ""));
   }
 }
 

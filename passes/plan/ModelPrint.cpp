@@ -146,9 +146,12 @@ OrderedJson printPartitioned(const Module &module) {
       put(json, "kept_for_weights", layer.keptForWeights);
       kinds.push_back(std::move(json));
     }
-    layouts.push_back({{"tp", layout.first},
-                       {"save", getName(layout.second).str()},
-                       {"kinds", std::move(kinds)}});
+    OrderedJson json = {{"tp", layout.tp},
+                        {"save", getName(layout.save).str()}};
+    if (layout.sequenceParallel)
+      json["sequence_parallel"] = true;
+    json["kinds"] = std::move(kinds);
+    layouts.push_back(std::move(json));
   }
   OrderedJson json;
   json["ops"] = std::move(table);

@@ -222,6 +222,10 @@ std::string printPlan(const Plan &plan, const Model &model) {
     if (unit.sub > 1)
       entry["sub"] = unit.sub;
     entry["zero"] = unit.zero;
+    // As the prices have it: with layers that are described so.
+    if (plan.sequenceParallel && unit.tp > 1 &&
+        module.partitioned.count({unit.tp, unit.save, true}))
+      entry["sequence_parallel"] = true;
     size_t i = size_t(unit.module);
     if (i < plan.predicted.memory.size())
       entry["predicted"] = {{"memory", plan.predicted.memory[i]},

@@ -199,10 +199,10 @@ private:
     auto layouts = module.partitioned;
     for (auto &[layout, kinds] : layouts)
       for (size_t k = 0; k < kinds.size(); ++k) {
-        std::string where = formatv("module '{0}', layer '{1}' at TP {2} and "
-                                    "'{3}'",
-                                    module.name, module.kinds[k].name,
-                                    layout.first, getName(layout.second));
+        std::string where = formatv(
+            "module '{0}', layer '{1}' at TP {2} and '{3}'{4}", module.name,
+            module.kinds[k].name, layout.tp, getName(layout.save),
+            layout.sequenceParallel ? " with sequence parallelism" : "");
         SmallVector<size_t> at;
         std::vector<Figures> figures;
         for (size_t s = 0; s < sizes.size(); ++s) {
@@ -217,7 +217,8 @@ private:
           continue;
         leftOut.push_back(where + " is cut otherwise at sizes next to " +
                           formatv("{0:f0}", sizes[base].tokens).str() +
-                          " tokens: this layout is priced by rule");
+                          " tokens: this layout is priced " +
+                          (layout.sequenceParallel ? "without" : "by rule"));
         module.partitioned.erase(layout);
         break;
       }

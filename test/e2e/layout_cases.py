@@ -50,6 +50,7 @@ case("unet-tp2-dp2-pp2", "unet", 8, 4, "model:tp=2,dp=2,pp=2")
 case("gpt2-dp3-buckets", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000", subset=True, overlap=True)
 case("gpt2-dp2-pp2-zb-buckets", "gpt2", 8, 4, "model:dp=2,pp=2,zero=1 | schedule=zb-h1 bucket_bytes=20000")
 case("llama-tp2-dp2-sp-buckets", "llama", 8, 4, "model:tp=2,dp=2,zero=1,sequence_parallel=true | bucket_bytes=9000", subset=True)
+case("gpt2-tp2-sp", "gpt2", 4, 2, "model:tp=2,save=all,sequence_parallel=true")
 case("mllm-buckets", "mllm", 12, 4, "vision:dp=3,zero=1 llm:tp=2,dp=2 generator:dp=2 | bucket_bytes=5000")
 
 # Layers computed again before their backward function, cut over ranks.

@@ -116,6 +116,12 @@ TEST(ModelJson, Errors) {
   EXPECT_EQ(layouts(good + "," + good),
             "m.json: modules[0].partitioned.layouts[1]: a second layout of TP "
             "2 and 'vjp'");
+  std::string parallel = good;
+  parallel.insert(parallel.find("\"kinds\""), "\"sequence_parallel\": true, ");
+  EXPECT_EQ(layouts(good + "," + parallel), "");
+  EXPECT_EQ(layouts(parallel + "," + parallel),
+            "m.json: modules[0].partitioned.layouts[1]: a second layout of TP "
+            "2 and 'vjp' with sequence parallelism");
   EXPECT_EQ(layouts(R"({"tp": 2, "save": "vjp", "kinds": []})"),
             "m.json: modules[0].partitioned.layouts[0].kinds: expected one "
             "entry for each of the 1 kinds of layers");

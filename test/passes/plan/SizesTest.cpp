@@ -218,6 +218,37 @@ TEST(Shipped, AsArchitectures) {
     EXPECT_DOUBLE_EQ(8 * flopsOf(eighth.forward, part),
                      flopsOf(whole.forward, part));
     EXPECT_EQ(eighth.forwardExchanges.size(), 2u);
+    // With sequence parallelism it has the same products, streams and keeps
+    // less, and its messages are halves of two each.
+    const RankLayer &parallel = llm.partitioned.at({8, Save::All, true})[1];
+    auto bytesOf = [&](const std::vector<Op> &ops) {
+      double bytes = 0;
+      for (const Op &op : ops)
+        bytes += op.bytes.at(part) + op.fixedBytes;
+      return bytes;
+    };
+    EXPECT_DOUBLE_EQ(flopsOf(parallel.forward, part),
+                     flopsOf(eighth.forward, part));
+    EXPECT_DOUBLE_EQ(parallel.parameters, eighth.parameters);
+    EXPECT_LT(bytesOf(parallel.forward), 0.8 * bytesOf(eighth.forward));
+    EXPECT_LT(parallel.kept.at(part), 0.6 * eighth.kept.at(part));
+    EXPECT_EQ(parallel.forwardExchanges.size(), 4u);
+    EXPECT_EQ(parallel.forwardExchanges[0].kind, Exchange::AllGather);
+    EXPECT_EQ(parallel.forwardExchanges[1].kind, Exchange::ReduceScatter);
+    // Costs follow the options; where there is no such layout, the other's.
+    Cluster cluster = llvm::cantFail(
+        readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+    ModuleCost costs(cluster, 0, llm);
+    CostOptions options;
+    options.tp = 8;
+    options.save = Save::All;
+    EXPECT_DOUBLE_EQ(costs.keptByKind(1, options, part),
+                     parallel.kept.at(part));
+    options.sequenceParallel = false;
+    EXPECT_DOUBLE_EQ(costs.keptByKind(1, options, part), eighth.kept.at(part));
+    EXPECT_EQ(llm.getPartitioned({1, Save::All, true}),
+              &llm.partitioned.at({1, Save::All}));
+    EXPECT_EQ(llm.getPartitioned({16, Save::All, true}), nullptr);
   }
   EXPECT_NE(errorOf(openModel("mllm-1b")).find("mllm-9b"), std::string::npos);
 }
