@@ -309,8 +309,7 @@ std::vector<Plan> byItems(std::vector<Plan> plans) {
 
 Expected<Plan> planJoint(const PolicyInput &input) {
   // Simulations of small clusters are cheap.
-  int budget =
-      input.gpus() <= 256 ? 10 * input.simulations : 4 * input.simulations / 3;
+  int budget = input.simulations * (input.gpus() <= 256 ? 10 : 1);
   Search search(input, budget);
   std::map<std::string, std::vector<Plan>> families;
   for (Plan &plan : disjointPlans(input))
