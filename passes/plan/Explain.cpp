@@ -65,12 +65,7 @@ std::string workOf(const PolicyInput &input, const Plan &plan, int u,
   const UnitPlan &layout = plan.units[u];
   int node = input.costs.cluster.getNodeKind(layout.firstRank);
   const ModuleCost &cost = input.costs.get(node, u);
-  CostOptions options;
-  options.tp = layout.tp;
-  options.cp = layout.cp;
-  options.ep = layout.ep;
-  options.save = layout.save;
-  options.sequenceParallel = plan.sequenceParallel;
+  CostOptions options = plan.getOptions(u);
   int layers = int(input.model().modules[u].layers.size());
   Times times = cost.module(options, part);
   if (times.reduce > 0.25 * times.total())

@@ -74,6 +74,17 @@ Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
 
 } // namespace
 
+CostOptions Plan::getOptions(int unit) const {
+  const UnitPlan &host = units[getHost(unit)];
+  CostOptions options;
+  options.tp = host.tp;
+  options.cp = host.cp;
+  options.ep = host.ep;
+  options.save = units[unit].save;
+  options.sequenceParallel = sequenceParallel;
+  return options;
+}
+
 Error checkPlan(const Plan &plan, const Model &model, const Cluster &cluster) {
   if (plan.ranks < 1 || plan.ranks > cluster.getNumDevices())
     return wrong(formatv("a plan for {0} ranks on {1} devices", plan.ranks,

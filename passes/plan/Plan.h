@@ -101,6 +101,17 @@ struct Plan {
   std::string notExecutable;
   Prediction predicted;
 
+  /// The unit whose ranks and layout a unit's work has: itself, or the one that
+  /// it is inside of.
+  int getHost(int unit) const {
+    return units[unit].inside ? units[unit].inside->unit : unit;
+  }
+  /// What a unit's layers are priced with.
+  CostOptions getOptions(int unit) const;
+  /// Whether units take turns on the same ranks.
+  bool sharesRanks() const {
+    return schedule == "phased" || schedule == "nested";
+  }
   /// Whether every second round of stages goes back over the ranks, as in a V.
   bool goesBack() const { return schedule == "zb-v"; }
   int getPosition(const UnitPlan &unit, int stage) const {

@@ -44,19 +44,12 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
 /// The backbone in zero-bubble orders, one way and there and back.
 std::vector<Plan> splitBackwards(const PolicyInput &input, const Plan &plan) {
   const UnitPlan &pace = plan.units[input.model().pace];
-  int layers = int(input.model().modules[pace.module].layers.size());
   std::vector<Plan> plans;
-  for (auto [schedule, rounds] : {std::pair("zb", 1), {"zb-v", 2}}) {
-    if (pace.pp < 2 || pace.save == Save::None || pace.pp * rounds > layers)
-      continue;
-    Plan &other = plans.emplace_back(plan);
-    other.schedule = schedule;
-    UnitPlan &unit = other.units[pace.module];
-    unit.vpp = rounds;
-    unit.cuts = makeUnit(input, pace.module, pace.tp, pace.dp, pace.pp, rounds,
-                         pace.save, /*even=*/false, rounds > 1)
-                    .cuts;
-  }
+  if (pace.pp < 2 || pace.save == Save::None)
+    return plans;
+  for (auto [schedule, rounds] : {std::pair("zb", 1), {"zb-v", 2}})
+    if (auto other = withRounds(input, plan, schedule, rounds))
+      plans.push_back(std::move(*other));
   return plans;
 }
 

@@ -160,28 +160,15 @@ double PriceCache::getUnevenness(const Costs &costs,
 
 namespace {
 
-int hostOf(const Plan &plan, int unit) {
-  return plan.units[unit].inside ? plan.units[unit].inside->unit : unit;
-}
-
 int nodeOf(const PolicyInput &input, const Plan &plan, int u) {
-  return input.costs.cluster.getNodeKind(plan.units[hostOf(plan, u)].firstRank);
-}
-
-bool isShared(const Plan &plan) {
-  return plan.schedule == "phased" || plan.schedule == "nested";
+  return input.costs.cluster.getNodeKind(plan.units[plan.getHost(u)].firstRank);
 }
 
 /// Layers' prices and the factor from the priced samples to a part.
 std::pair<const LayerPrices &, double> pricesOf(const PolicyInput &input,
                                                 const Plan &plan, int u) {
-  const UnitPlan &unit = plan.units[u], &host = plan.units[hostOf(plan, u)];
-  CostOptions options;
-  options.tp = host.tp;
-  options.cp = host.cp;
-  options.ep = host.ep;
-  options.save = unit.save;
-  options.sequenceParallel = plan.sequenceParallel;
+  const UnitPlan &host = plan.units[plan.getHost(u)];
+  CostOptions options = plan.getOptions(u);
   double samples =
       double(input.samples()) / (double(plan.microbatches) * double(host.dp));
   int power = int(std::lround(std::log2(samples)));
@@ -200,7 +187,7 @@ UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
   auto [prices, factor] = pricesOf(input, plan, u);
   UnitTimes result;
   result.whole = prices.total.back() * factor;
-  result.stages = plan.units[hostOf(plan, u)].pp;
+  result.stages = plan.units[plan.getHost(u)].pp;
   if (unit.inside) {
     result.slowest = result.whole;
     return result;
@@ -217,7 +204,7 @@ double reductionTime(const PolicyInput &input, const Plan &plan, int u) {
   const Module &module = input.model().modules[u];
   if (!module.trainable)
     return 0;
-  const UnitPlan &host = plan.units[hostOf(plan, u)];
+  const UnitPlan &host = plan.units[plan.getHost(u)];
   const Cluster &cluster = input.costs.cluster;
   Group group =
       cluster.getGroup(nodeOf(input, plan, u), host.dp * host.cp, host.tp);
@@ -247,7 +234,7 @@ double largestItem(const PolicyInput &input, const Plan &plan, int u) {
 double estimateMemory(const PolicyInput &input, const Plan &plan,
                       const UnitPlan &unit, int64_t inFlight) {
   int u = unit.module;
-  const UnitPlan &host = plan.units[hostOf(plan, u)];
+  const UnitPlan &host = plan.units[plan.getHost(u)];
   const Module &module = input.model().modules[u];
   auto [prices, share] = pricesOf(input, plan, u);
   double factor = share, weight = module.weightBytes;
@@ -304,10 +291,10 @@ double lowerBound(const PolicyInput &input, const Plan &plan) {
                   (plan.units[u].inside ? 1 : times.stages);
     together += 0.95 * double(plan.microbatches) * times.whole / times.stages *
                 (plan.units[u].inside ? 0 : 1);
-    busy[hostOf(plan, int(u))] += mean;
-    most = std::max(most, busy[hostOf(plan, int(u))]);
+    busy[plan.getHost(int(u))] += mean;
+    most = std::max(most, busy[plan.getHost(int(u))]);
   }
-  return isShared(plan) ? together : most;
+  return plan.sharesRanks() ? together : most;
 }
 
 double estimate(const PolicyInput &input, const Plan &plan) {
@@ -318,7 +305,7 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   int64_t depth = 0;
   for (const UnitPlan &unit : plan.units)
     depth += unit.inside ? 0 : unit.pp;
-  bool shared = isShared(plan);
+  bool shared = plan.sharesRanks();
   const UnitPlan &pace = plan.units[input.model().pace];
   // What comes before an interleaved unit runs two of its rounds ahead.
   int64_t inFlight = depth + (pace.vpp > 1 ? pace.pp : 0);
@@ -327,7 +314,7 @@ double estimate(const PolicyInput &input, const Plan &plan) {
     if (int(u) == input.model().pace && pace.vpp > 1)
       inFlight -= pace.pp;
     UnitTimes times = timesOf(input, plan, int(u));
-    int host = hostOf(plan, int(u));
+    int host = plan.getHost(int(u));
     // What runs inside a unit makes one of its stages longer, no other.
     slowest[host] += times.slowest;
     if (!plan.units[u].inside) {

@@ -41,25 +41,6 @@ std::string ideaOf(const Plan &plan) {
   return idea;
 }
 
-/// The plan with another schedule, its backbone in so many rounds; nothing if
-/// there are too few layers or stages.
-std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
-                               const char *schedule, int vpp) {
-  Plan other = plan;
-  other.schedule = schedule;
-  UnitPlan &unit = other.units[input.model().pace];
-  int layers = int(input.model().modules[unit.module].layers.size());
-  if (vpp > 1 && (unit.pp < 2 || unit.inside || unit.pp * vpp > layers))
-    return std::nullopt;
-  if (vpp != unit.vpp || other.goesBack() != plan.goesBack()) {
-    UnitPlan cut = makeUnit(input, unit.module, unit.tp, unit.dp, unit.pp, vpp,
-                            unit.save, /*even=*/false, other.goesBack());
-    unit.cuts = cut.cuts;
-    unit.vpp = vpp;
-  }
-  return other;
-}
-
 /// Plans that differ in one decision from a given one.
 class Neighbours {
 public:
@@ -69,7 +50,7 @@ public:
     result.clear();
     varySchedule(plan);
     varyMicrobatches(plan);
-    bool disjoint = isDisjoint(plan);
+    bool disjoint = !plan.sharesRanks();
     for (size_t u = 0; u < plan.units.size(); ++u) {
       if (plan.units[u].inside)
         continue;
@@ -84,13 +65,9 @@ public:
   }
 
 private:
-  static bool isDisjoint(const Plan &plan) {
-    return plan.schedule != "phased" && plan.schedule != "nested";
-  }
-
   /// Places the units again, on the kinds of devices that they were on.
   void add(Plan plan) {
-    if (isDisjoint(plan)) {
+    if (!plan.sharesRanks()) {
       std::vector<int> nodes;
       const Cluster &cluster = input.costs.cluster;
       bool several = false;
@@ -142,7 +119,7 @@ private:
   }
 
   void varySchedule(const Plan &plan) {
-    if (plan.schedule == "phased" || plan.schedule == "nested") {
+    if (plan.sharesRanks()) {
       Plan other = plan;
       other.schedule = plan.schedule == "phased" ? "nested" : "phased";
       add(other);
@@ -200,9 +177,7 @@ private:
   void varyPieces(const Plan &plan, int u) {
     const UnitPlan &unit = plan.units[u];
     Moments part = meanPart(input, u, plan.microbatches, unit.dp);
-    CostOptions options;
-    options.tp = unit.tp;
-    options.save = unit.save;
+    CostOptions options = plan.getOptions(u);
     int node = input.costs.cluster.getNodeKind(unit.firstRank);
     const ModuleCost &cost = input.costs.get(node, u);
     double most = 0;

@@ -219,6 +219,23 @@ Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
   return sum * (1 / (double(microbatches) * double(dp)));
 }
 
+std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
+                               StringRef schedule, int vpp) {
+  Plan other = plan;
+  other.schedule = schedule.str();
+  UnitPlan &unit = other.units[input.model().pace];
+  int layers = int(input.model().modules[unit.module].layers.size());
+  if (vpp > 1 && (unit.pp < 2 || unit.inside || unit.pp * vpp > layers))
+    return std::nullopt;
+  if (vpp != unit.vpp || other.goesBack() != plan.goesBack()) {
+    UnitPlan cut = makeUnit(input, unit.module, unit.tp, unit.dp, unit.pp, vpp,
+                            unit.save, /*even=*/false, other.goesBack());
+    unit.cuts = cut.cuts;
+    unit.vpp = vpp;
+  }
+  return other;
+}
+
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
                   int pp, int vpp, Save save, bool even, bool back) {
   UnitPlan unit;

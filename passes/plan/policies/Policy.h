@@ -113,6 +113,11 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
                   int pp, int vpp, Save save, bool even = false,
                   bool back = false);
 
+/// The plan with another schedule, its backbone in so many rounds; nothing if
+/// there are too few layers or stages.
+std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
+                               llvm::StringRef schedule, int vpp);
+
 /// TP degrees that the module's widths and a node allow.
 std::vector<int> tensorSizes(const PolicyInput &input, int module);
 /// Samples a microbatch of a replica: those of `few`, and powers of two beyond

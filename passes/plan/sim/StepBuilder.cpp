@@ -43,7 +43,8 @@ int slowestNode(const Cluster &cluster, const UnitPlan &unit,
 StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
     : costs(costs), plan(plan), fold(fold) {
   for (const UnitPlan &unit : plan.units)
-    nodes.push_back(slowestNode(costs.cluster, plan.units[hostOf(unit.module)],
+    nodes.push_back(slowestNode(costs.cluster,
+                                plan.units[plan.getHost(unit.module)],
                                 costs.model.modules[unit.module].precision));
   layOutRanks();
   stageBase.assign(plan.units.size(), -1);
@@ -57,18 +58,6 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
       stages[stageBase[host] + (at < 0 ? count + at : at)].guests.push_back(
           int(u));
     }
-}
-
-CostOptions StepBuilder::optionsOf(int unit) const {
-  // What runs inside a unit runs at that unit's layout.
-  const UnitPlan &host = plan.units[hostOf(unit)];
-  CostOptions result;
-  result.tp = host.tp;
-  result.cp = host.cp;
-  result.ep = host.ep;
-  result.save = plan.units[unit].save;
-  result.sequenceParallel = plan.sequenceParallel;
-  return result;
 }
 
 /// One rank of the problem for a replica's TP group, unless units of unequal TP
@@ -97,7 +86,7 @@ void StepBuilder::layOutRanks() {
   int64_t next = 0;
   for (const UnitPlan &unit : plan.units) {
     rankBase.push_back(next);
-    int64_t dp = plan.units[hostOf(unit.module)].dp;
+    int64_t dp = plan.units[plan.getHost(unit.module)].dp;
     classes.push_back(!fold ? dp : shared ? dp / shrink : 1);
     if (!unit.inside)
       next += classes.back() * unit.pp;
@@ -162,7 +151,7 @@ int StepBuilder::lastStageOf(int u) const {
 
 void StepBuilder::price(int u, const Moments &part,
                         std::vector<KindPrice> &kinds) const {
-  CostOptions layout = optionsOf(u);
+  CostOptions layout = plan.getOptions(u);
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   double pieces = piecesOf(u, part);
   Moments piece = part * (1.0 / pieces);
@@ -290,10 +279,10 @@ void StepBuilder::record(schedule::Stage &stage, size_t at,
 
 /// Work of every replica of the pacing unit, what runs inside it included.
 void StepBuilder::weighReplicas(const Parts &parts) {
-  int pace = hostOf(costs.model.pace);
+  int pace = plan.getHost(costs.model.pace);
   replicaLoads.assign(plan.units[pace].dp, 0);
   for (size_t u = 0; u < plan.units.size(); ++u)
-    if (hostOf(int(u)) == pace)
+    if (plan.getHost(int(u)) == pace)
       for (int k = 0; k < parts.microbatches; ++k)
         for (size_t r = 0; r < replicaLoads.size(); ++r)
           replicaLoads[r] += costs.items[u].at(parts.get(int(u), k, int(r)));

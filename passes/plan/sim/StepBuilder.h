@@ -131,21 +131,16 @@ private:
     return rankOfReplica(unit, position,
                          klass * plan.units[unit].dp / classes[unit]);
   }
-  CostOptions optionsOf(int unit) const;
   /// Of a part: an item is in one piece.
   double piecesOf(int unit, const Moments &part) const {
-    return std::max(1.0, std::min(double(plan.units[hostOf(unit)].sub),
+    return std::max(1.0, std::min(double(plan.units[plan.getHost(unit)].sub),
                                   std::floor(part.items)));
-  }
-  /// The unit that runs a unit's work, and the stage of the problem.
-  int hostOf(int unit) const {
-    return plan.units[unit].inside ? plan.units[unit].inside->unit : unit;
   }
   int firstStageOf(int unit) const;
   int lastStageOf(int unit) const;
   std::vector<int> stagesOf(const UnitPlan &unit, int position) const;
   int64_t classOf(int unit, int64_t replica) const {
-    return replica * classes[unit] / plan.units[hostOf(unit)].dp;
+    return replica * classes[unit] / plan.units[plan.getHost(unit)].dp;
   }
 
   const Costs &costs;

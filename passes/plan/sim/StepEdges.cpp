@@ -26,7 +26,7 @@ Time toTime(double seconds) {
 
 double StepBuilder::nicsOf(int u) const {
   const NodeKind &node = costs.cluster.nodes[nodeOf(u)];
-  const UnitPlan &unit = plan.units[hostOf(u)];
+  const UnitPlan &unit = plan.units[plan.getHost(u)];
   double devices = std::min<double>(node.devices, double(unit.tp) * unit.cp);
   return std::max(1.0, double(node.nics) * devices / double(node.devices));
 }
@@ -35,7 +35,8 @@ double StepBuilder::nicsOf(int u) const {
 StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
                                       bool sameNode) const {
   const Cluster &cluster = costs.cluster;
-  const UnitPlan &x = plan.units[hostOf(from)], &y = plan.units[hostOf(to)];
+  const UnitPlan &x = plan.units[plan.getHost(from)],
+                 &y = plan.units[plan.getHost(to)];
   if (sameNode) {
     double lanes = std::min(x.tp * x.cp, y.tp * y.cp);
     return {0, cluster.nodes[nodeOf(from)].inside.time(bytes / lanes)};
@@ -103,7 +104,7 @@ std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
 
 /// By replica: the node that a unit's first or last stage is on.
 std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
-  int host = hostOf(u);
+  int host = plan.getHost(u);
   int stage = (last ? lastStageOf(u) : firstStageOf(u)) - stageBase[host];
   int position = plan.getPosition(plan.units[host], stage);
   std::vector<int64_t> result;
@@ -204,10 +205,10 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
   result.to = firstStageOf(edge.to);
   result.gradient = costs.model.modules[edge.from].hasBackward();
   const Parts::Items &items = parts.modules[carrier];
-  int64_t senders = plan.units[hostOf(edge.from)].dp,
-          receivers = plan.units[hostOf(edge.to)].dp;
-  int64_t node = nodeOfUnit(hostOf(edge.from));
-  bool inside = node >= 0 && node == nodeOfUnit(hostOf(edge.to));
+  int64_t senders = plan.units[plan.getHost(edge.from)].dp,
+          receivers = plan.units[plan.getHost(edge.to)].dp;
+  int64_t node = nodeOfUnit(plan.getHost(edge.from));
+  bool inside = node >= 0 && node == nodeOfUnit(plan.getHost(edge.to));
   for (int k = 0; k < parts.microbatches; ++k) {
     Moments sum;
     for (int r = 0; r < items.replicas; ++r)
@@ -253,7 +254,7 @@ void StepBuilder::addEdges(schedule::Problem &problem, const Parts &parts) {
 /// its own rows against all rows of the others.
 double StepBuilder::contrastTime(int u, const Parts &parts) const {
   constexpr double kElement = 4;
-  const UnitPlan &unit = plan.units[hostOf(u)];
+  const UnitPlan &unit = plan.units[plan.getHost(u)];
   double width = costs.model.contrast.width, own = 0, others = 0;
   for (int tower : costs.model.contrast.towers) {
     double items = 0;
@@ -323,20 +324,20 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
     const Module &module = costs.model.modules[u];
     if (!module.trainable)
       continue;
-    const UnitPlan &host = plan.units[hostOf(u)];
+    const UnitPlan &host = plan.units[plan.getHost(u)];
     const ModuleCost &cost = costs.get(nodeOf(u), u);
     const DeviceKind &device = costs.cluster.getDevice(nodeOf(u));
     for (int position = 0; position < host.pp; ++position) {
       Group group = costs.cluster.getGroup(
           nodeOf(u), host.dp * host.cp, int64_t(host.tp),
-          costs.cluster.getPlace(rankOfReplica(hostOf(u), position, 0)));
+          costs.cluster.getPlace(rankOfReplica(plan.getHost(u), position, 0)));
       double parameters = 0, elsewhere = 0;
       auto add = [&](int begin, int end) {
         parameters += cost.rankParameters(begin, end, host.tp);
         elsewhere += cost.expertsElsewhere(begin, end, host.tp, host.ep);
       };
       if (unit.inside) {
-        int at = firstStageOf(u) - stageBase[hostOf(u)];
+        int at = firstStageOf(u) - stageBase[plan.getHost(u)];
         if (plan.getPosition(host, at) != position)
           continue;
         add(0, int(module.layers.size()));
@@ -364,8 +365,8 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
       reduction.duration = toTime(time * crowd);
       reduction.stages = unit.inside ? std::vector<int>{firstStageOf(u)}
                                      : stagesOf(unit, position);
-      for (int64_t r = 0; r < classes[hostOf(u)]; ++r)
-        for (int rank : ranksOf(hostOf(u), position, r)) {
+      for (int64_t r = 0; r < classes[plan.getHost(u)]; ++r)
+        for (int rank : ranksOf(plan.getHost(u), position, r)) {
           reduction.ranks.push_back(rank);
           engine.optimizer[rank] += toTime(update);
         }

@@ -61,7 +61,7 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   auto look = [&](int u, int begin, int end) {
     const Module &module = costs.model.modules[u];
     Moments piece = largest[u] * (1 / piecesOf(u, largest[u]));
-    CostOptions kept = optionsOf(u), all = kept;
+    CostOptions kept = plan.getOptions(u), all = kept;
     all.save = Save::All;
     std::vector<uint8_t> seen(module.kinds.size(), 0);
     for (int i = begin; i < end; ++i) {
@@ -114,10 +114,10 @@ void StepBuilder::holdAlways(const schedule::Problem &problem,
     for (int u : {edge.from, edge.to}) {
       int stage = u == edge.from ? lastStageOf(u) : firstStageOf(u);
       double messages =
-          double(problem.microbatches) * double(plan.units[hostOf(u)].dp);
-      double bytes = 2 * kReceiveDepth *
-                     edge.bytes.at(edgeItems[e] * (1 / messages)) /
-                     (plan.units[hostOf(u)].tp * plan.units[hostOf(u)].cp);
+          double(problem.microbatches) * double(plan.units[plan.getHost(u)].dp);
+      double bytes =
+          2 * kReceiveDepth * edge.bytes.at(edgeItems[e] * (1 / messages)) /
+          (plan.units[plan.getHost(u)].tp * plan.units[plan.getHost(u)].cp);
       for (const std::vector<int> &replica : problem.stages[stage].replicas)
         for (int rank : replica)
           held[rank].buffers += bytes;
