@@ -173,15 +173,6 @@ std::vector<double> Search::tryTogether(StringRef family,
         });
     entries.insert(at, {steps[i], plans[i]});
   }
-  if (getenv("DBG"))
-    for (size_t i = 0; i < plans.size(); ++i) {
-      errs() << family << " est " << estimate(input, plans[i]) << " step "
-             << steps[i] << " n " << plans[i].microbatches;
-      for (auto &u : plans[i].units)
-        errs() << " | tp" << u.tp << " dp" << u.dp << " pp" << u.pp << "x"
-               << u.vpp << " " << getName(u.save);
-      errs() << "\n";
-    }
   if (entries.empty())
     found.erase(family.str());
   return steps;
