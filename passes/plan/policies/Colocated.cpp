@@ -82,7 +82,7 @@ std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
 
 Expected<Plan> planBubble(const PolicyInput &input) {
   Search search(input, 3 * input.simulations);
-  search.tryBest("passes", colocatedPlans(input, "nested"),
+  search.tryBest({{"passes", colocatedPlans(input, "nested")}},
                  input.simulations / 2);
   search.branch("passes", "pieces", 2,
                 [&](const Plan &plan) { return inPieces(input, plan); });

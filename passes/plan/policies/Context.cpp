@@ -74,7 +74,7 @@ Expected<Plan> planContext(const PolicyInput &input) {
       llvm::append_range(plans, uniformPlans(input, cp, ep));
     }
   Search search(input, 3 * input.simulations);
-  search.tryBest("all", std::move(plans), input.simulations / 2);
+  search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   search.branch("all", "zero bubble", 4,
                 [&](const Plan &plan) { return splitBackwards(input, plan); });
   auto best = search.finish(2);

@@ -252,26 +252,6 @@ private:
   std::vector<Plan> result;
 };
 
-/// Zero bubble, with what the others keep as it is and with as little as can
-/// be: orders get better with memory to spare.
-std::vector<Plan> splitBackwards(const PolicyInput &input, Plan plan,
-                                 StringRef family) {
-  std::vector<Plan> plans;
-  if (plan.units[input.model().pace].save == Save::None)
-    plan.units[input.model().pace].save = Save::Vjp;
-  auto split = family == "zero bubble" ? withRounds(input, plan, "zb", 1)
-                                       : withRounds(input, plan, "zb-v", 2);
-  if (!split)
-    return plans;
-  plan = std::move(*split);
-  plans.push_back(plan);
-  for (UnitPlan &unit : plan.units)
-    if (unit.module != input.model().pace)
-      unit.save = Save::None;
-  plans.push_back(std::move(plan));
-  return plans;
-}
-
 std::vector<Plan> byItems(std::vector<Plan> plans) {
   for (Plan &plan : plans) {
     plan.assign = Assign::Items;
@@ -286,32 +266,37 @@ Expected<Plan> planJoint(const PolicyInput &input) {
   // Simulations of small clusters are cheap.
   int budget = input.simulations * (input.gpus() <= 256 ? 10 : 1);
   Search search(input, budget);
-  std::map<std::string, std::vector<Plan>> families;
-  for (Plan &plan : disjointPlans(input))
-    families["disjoint " + plan.schedule].push_back(std::move(plan));
   // The published plan, item by item.
   if (auto published = findDistTrain(input))
-    search.tryBest("disjoint 1f1b", byItems({*published}), 1);
+    search.tryBest({{"disjoint 1f1b", byItems({*published})}}, 1);
   else
     consumeError(published.takeError());
-  for (const Plan &plan : families["disjoint 1f1b"])
-    for (auto [family, schedule, rounds] :
-         {std::tuple("zero bubble", "zb", 1), {"there and back", "zb-v", 2}})
-      if (plan.units[input.model().pace].save != Save::None)
-        if (auto other = withRounds(input, plan, schedule, rounds))
-          families[family].push_back(std::move(*other));
-  for (auto &[family, plans] : families)
-    search.tryBest(family, std::move(plans), budget / 16);
-  for (const char *family : {"zero bubble", "there and back"})
-    search.branch("disjoint 1f1b", family, 3, [&](const Plan &plan) {
-      return splitBackwards(input, plan, family);
-    });
-  for (const char *schedule : {"phased", "nested"})
-    search.tryBest(schedule, colocatedPlans(input, schedule), budget / 32);
+  std::vector<Plan> disjoint, interleaved, split, back;
+  for (Plan &plan : disjointPlans(input)) {
+    if (plan.schedule != "1f1b") {
+      interleaved.push_back(std::move(plan));
+      continue;
+    }
+    if (plan.units[input.model().pace].save != Save::None) {
+      if (auto other = withRounds(input, plan, "zb", 1))
+        split.push_back(std::move(*other));
+      if (auto other = withRounds(input, plan, "zb-v", 2))
+        back.push_back(std::move(*other));
+    }
+    disjoint.push_back(std::move(plan));
+  }
+  std::vector<Search::Family> families = {
+      {"disjoint 1f1b", std::move(disjoint)},
+      {"disjoint interleaved", std::move(interleaved)},
+      {"zero bubble", std::move(split)},
+      {"there and back", std::move(back)},
+      {"phased", colocatedPlans(input, "phased")},
+      {"nested", colocatedPlans(input, "nested")},
+      {"uniform", byItems(uniformPlans(input))}};
+  search.tryBest(families, budget / 2);
   if (input.gpus() <= 256)
     search.branch("nested", "nested", 2,
                   [&](const Plan &plan) { return inPieces(input, plan); });
-  search.tryBest("uniform", byItems(uniformPlans(input)), budget / 32);
   Neighbours neighbours(input);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
                  input.gpus() <= 256 ? 8 : 3);

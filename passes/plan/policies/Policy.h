@@ -155,9 +155,15 @@ public:
       : input(input), left(simulations),
         sums(input.model(), input.batch, input.costs.items) {}
 
-  /// Folded simulations of the `most` best by estimate, less what a bound or
-  /// the budget excludes. Families compete only in finish().
-  void tryBest(llvm::StringRef family, std::vector<Plan> plans, int most);
+  /// Plans of one idea.
+  struct Family {
+    std::string name;
+    std::vector<Plan> plans;
+  };
+
+  /// Folded simulations of the `most` best of all by estimate, less what a
+  /// bound or the budget excludes.
+  void tryBest(llvm::ArrayRef<Family> families, int most);
   /// A family of what the `most` best of another become.
   void branch(llvm::StringRef from, llvm::StringRef to, int most,
               llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
@@ -174,12 +180,15 @@ private:
     double step;
     Plan plan;
   };
+  struct Trial {
+    std::string family;
+    Plan plan;
+  };
   /// Whether a plan is worth a simulation: not known yet, and not excluded by
   /// `limit`.
   bool isWorth(const Plan &plan, double limit);
   /// Seconds of each, infinite if the plan does not fit.
-  std::vector<double> tryTogether(llvm::StringRef family,
-                                  llvm::ArrayRef<Plan> plans);
+  std::vector<double> tryTogether(llvm::ArrayRef<Trial> plans);
   /// To the best of the first neighbours that are better; false if none is.
   bool step(llvm::StringRef family, Entry &start, int least,
             llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);

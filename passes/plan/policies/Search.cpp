@@ -41,80 +41,102 @@ std::string keyOf(const Plan &plan) {
 /// Plans that are simulated at once.
 constexpr int kTogether = 6;
 
-/// Plans of a family by estimate. Estimates compare layouts of one TP of the
-/// backbone better than others: every TP has its turn, then what simulations
-/// said of a TP corrects the estimates of its other plans.
+/// Plans of all families by estimate. Estimates compare layouts of one family
+/// and one TP of the backbone better than others: such a class is tried early
+/// once, then what simulations said of its plans corrects the estimates of the
+/// others.
 class Ranking {
 public:
-  Ranking(const PolicyInput &input, ArrayRef<Plan> plans) {
-    for (const Plan &plan : plans)
-      estimates.push_back(estimate(input, plan));
-    std::vector<size_t> order(plans.size());
-    std::iota(order.begin(), order.end(), 0);
-    llvm::stable_sort(
-        order, [&](size_t a, size_t b) { return estimates[a] < estimates[b]; });
+  Ranking(const PolicyInput &input, ArrayRef<Search::Family> families) {
+    struct Ranked {
+      double estimate;
+      size_t family;
+      const Plan *plan;
+    };
+    std::vector<Ranked> ranked;
+    for (size_t f = 0; f < families.size(); ++f)
+      for (const Plan &plan : families[f].plans)
+        ranked.push_back({estimate(input, plan), f, &plan});
+    llvm::stable_sort(ranked, [](const Ranked &a, const Ranked &b) {
+      return a.estimate < b.estimate;
+    });
     // Of plans that differ in little the best is tried first: neighbours are
     // looked at later.
-    std::set<std::tuple<int, int64_t, int, int, int64_t>> seen;
-    std::vector<size_t> alike;
-    classOf.resize(plans.size());
-    for (size_t i : order) {
-      const UnitPlan &pace = plans[i].units[input.model().pace];
-      classOf[i] = pace.tp;
-      bool fresh = seen.insert({pace.tp, pace.dp, pace.pp, pace.vpp,
-                                plans[i].microbatches})
-                       .second;
-      if (fresh)
-        classes[pace.tp].plans.push_back(i);
+    std::set<std::tuple<size_t, int, int64_t, int, int, Save, int64_t>> seen;
+    std::vector<const Ranked *> alike;
+    auto add = [&](const Ranked &one) {
+      int tp = one.plan->units[input.model().pace].tp;
+      Class &to = classes[{one.family, tp}];
+      to.plans.push_back({one.plan, one.family, one.estimate, &to});
+    };
+    for (const Ranked &one : ranked) {
+      const UnitPlan &pace = one.plan->units[input.model().pace];
+      if (seen.insert({one.family, pace.tp, pace.dp, pace.pp, pace.vpp,
+                       pace.save, one.plan->microbatches})
+              .second)
+        add(one);
       else
-        alike.push_back(i);
+        alike.push_back(&one);
     }
-    for (size_t i : alike)
-      classes[classOf[i]].plans.push_back(i);
+    for (const Ranked *one : alike)
+      add(*one);
   }
 
-  size_t getNumClasses() const { return classes.size(); }
-  double getEstimate(size_t plan) const { return estimates[plan]; }
+  struct Class;
+  struct Candidate {
+    const Plan *plan;
+    size_t family;
+    double estimate;
+    Class *from;
+  };
+  struct Class {
+    std::vector<Candidate> plans;
+    size_t taken = 0;
+    double sum = 0;
+    int count = 0;
+    /// Simulated over estimated.
+    double getRatio() const { return sum / count; }
+  };
 
-  /// The most promising plan that was not taken yet.
-  std::optional<size_t> next() {
+  /// The most promising plan that was not taken yet, and its seconds.
+  std::optional<std::pair<Candidate, double>> next() {
+    // A class that nothing is known of may be a little better than the best.
+    double ratio = INFINITY;
+    for (auto &[key, one] : classes)
+      if (one.count)
+        ratio = std::min(ratio, one.getRatio());
+    if (std::isinf(ratio))
+      ratio = 1;
     Class *best = nullptr;
-    std::pair<bool, double> least;
-    for (auto &[tp, one] : classes) {
+    double least = 0;
+    for (auto &[key, one] : classes) {
       if (one.taken == one.plans.size())
         continue;
-      std::pair<bool, double> key = {
-          one.taken > 0, one.getRatio() * estimates[one.plans[one.taken]]};
-      if (!best || key < least) {
+      double seconds =
+          one.plans[one.taken].estimate * (one.count   ? one.getRatio()
+                                           : one.taken ? ratio
+                                                       : 0.9 * ratio);
+      if (!best || seconds < least) {
         best = &one;
-        least = key;
+        least = seconds;
       }
     }
     if (!best)
       return std::nullopt;
-    return best->plans[best->taken++];
+    return std::pair(best->plans[best->taken++], least);
   }
 
-  void learn(size_t plan, double step) {
-    Class &one = classes[classOf[plan]];
+  static void learn(const Candidate &candidate, double step) {
+    Class &one = *candidate.from;
     // What does not fit is a bad sign, no more.
-    one.sum += std::isinf(step) || std::isinf(estimates[plan])
+    one.sum += std::isinf(step) || std::isinf(candidate.estimate)
                    ? 2
-                   : step / estimates[plan];
+                   : step / candidate.estimate;
     ++one.count;
   }
 
 private:
-  struct Class {
-    std::vector<size_t> plans;
-    size_t taken = 0;
-    double sum = 0;
-    int count = 0;
-    double getRatio() const { return count ? sum / count : 1; }
-  };
-  std::vector<double> estimates;
-  std::vector<int> classOf;
-  std::map<int, Class> classes; ///< by TP of the backbone
+  std::map<std::pair<size_t, int>, Class> classes; ///< family, TP
 };
 
 } // namespace
@@ -136,10 +158,9 @@ bool Search::isWorth(const Plan &plan, double limit) {
          seen.insert(keyOf(plan)).second;
 }
 
-std::vector<double> Search::tryTogether(StringRef family,
-                                        ArrayRef<Plan> plans) {
-  for (const Plan &plan : plans)
-    left -= sizeOf(plan);
+std::vector<double> Search::tryTogether(ArrayRef<Trial> plans) {
+  for (const Trial &trial : plans)
+    left -= sizeOf(trial.plan);
   StepOptions options;
   options.fold = true;
   options.links = false;
@@ -154,27 +175,25 @@ std::vector<double> Search::tryTogether(StringRef family,
   std::vector<std::optional<Error>> errors(plans.size());
   parallelFor(0, plans.size(), [&](size_t i) {
     StepOptions own = options;
-    own.parts.mean = plans[i].assign == Assign::Items;
-    auto result = simulateStep(input.costs, plans[i], input.batch, own);
+    own.parts.mean = plans[i].plan.assign == Assign::Items;
+    auto result = simulateStep(input.costs, plans[i].plan, input.batch, own);
     if (result)
       steps[i] = result->predicted.step;
     else
       errors[i] = result.takeError();
   });
-  std::vector<Entry> &entries = found[family.str()];
   for (size_t i = 0; i < plans.size(); ++i) {
     if (errors[i]) {
       reason.note(std::move(*errors[i]));
       continue;
     }
+    std::vector<Entry> &entries = found[plans[i].family];
     auto at =
         llvm::upper_bound(entries, steps[i], [](double value, const Entry &e) {
           return value < e.step;
         });
-    entries.insert(at, {steps[i], plans[i]});
+    entries.insert(at, {steps[i], plans[i].plan});
   }
-  if (entries.empty())
-    found.erase(family.str());
   return steps;
 }
 
@@ -185,36 +204,38 @@ double Search::getBest() const {
   return best;
 }
 
-void Search::tryBest(StringRef family, std::vector<Plan> plans, int most) {
-  Ranking ranking(input, plans);
+void Search::tryBest(ArrayRef<Family> families, int most) {
+  Ranking ranking(input, families);
   int tried = 0, failed = 0;
-  std::vector<Plan> together;
-  std::vector<size_t> chosen;
+  std::vector<Ranking::Candidate> together;
   auto flush = [&] {
-    std::vector<double> steps = tryTogether(family, together);
+    std::vector<Trial> trials;
+    for (const Ranking::Candidate &one : together) {
+      trials.push_back({families[one.family].name, *one.plan});
+      trials.back().plan.predicted.objective =
+          std::isinf(one.estimate) ? 0 : one.estimate;
+    }
+    std::vector<double> steps = tryTogether(trials);
     for (size_t i = 0; i < steps.size(); ++i) {
-      ranking.learn(chosen[i], steps[i]);
+      Ranking::learn(together[i], steps[i]);
       ++(std::isinf(steps[i]) ? failed : tried);
     }
     together.clear();
-    chosen.clear();
   };
   int mostFailed = input.gpus() <= 256 ? 3 * most : most;
   while (tried < most && failed < mostFailed) {
-    std::optional<size_t> next = ranking.next();
+    auto next = ranking.next();
     if (!next)
       break;
     // Memory by estimate is too pessimistic at times: some are tried anyway.
-    double best = getBest(), seconds = ranking.getEstimate(*next);
+    auto [candidate, seconds] = *next;
+    double best = getBest();
     bool fits = !std::isinf(seconds);
     if ((!std::isinf(best) && (!fits || seconds > 1.5 * best)) ||
-        !isWorth(plans[*next], 1.2 * best))
+        !isWorth(*candidate.plan, 1.2 * best))
       continue;
-    plans[*next].predicted.objective = fits ? seconds : 0;
-    together.push_back(std::move(plans[*next]));
-    chosen.push_back(*next);
-    int wanted = tried + failed == 0 ? int(ranking.getNumClasses()) : kTogether;
-    if (int(together.size()) >= std::min({wanted, most - tried, left}))
+    together.push_back(candidate);
+    if (int(together.size()) >= std::min({kTogether, most - tried, left}))
       flush();
   }
   flush();
@@ -226,12 +247,12 @@ void Search::branch(StringRef from, StringRef to, int most,
   if (it == found.end())
     return;
   std::vector<Entry> starts = it->second;
-  std::vector<Plan> together;
+  std::vector<Trial> together;
   for (int i = 0; i < std::min<int>(most, int(starts.size())); ++i)
     for (Plan &plan : neighbours(starts[i].plan))
       if (int(together.size()) < left && isWorth(plan, 1.05 * getBest()))
-        together.push_back(std::move(plan));
-  tryTogether(to, together);
+        together.push_back({to.str(), std::move(plan)});
+  tryTogether(together);
 }
 
 std::vector<std::string> Search::rankFamilies() const {
@@ -264,19 +285,27 @@ void Search::improve(function_ref<std::vector<Plan>(const Plan &)> neighbours,
 
 bool Search::step(StringRef family, Entry &start, int least,
                   function_ref<std::vector<Plan>(const Plan &)> neighbours) {
-  std::vector<Plan> together;
+  std::vector<Trial> together;
   auto flush = [&] {
-    std::vector<double> steps = tryTogether(family, together);
+    std::vector<double> steps = tryTogether(together);
     auto first = llvm::min_element(steps);
     bool better = first != steps.end() && *first < start.step;
     if (better)
-      start = {*first, std::move(together[first - steps.begin()])};
+      start = {*first, std::move(together[first - steps.begin()].plan)};
     together.clear();
     return better;
   };
+  // The most promising first, those that may not fit last.
+  std::vector<std::pair<double, Plan>> ranked;
   for (Plan &plan : neighbours(start.plan)) {
+    double seconds = estimate(input, plan);
+    ranked.emplace_back(seconds, std::move(plan));
+  }
+  llvm::stable_sort(
+      ranked, [](const auto &a, const auto &b) { return a.first < b.first; });
+  for (auto &[seconds, plan] : ranked) {
     if (left - int(together.size()) > least && isWorth(plan, start.step))
-      together.push_back(std::move(plan));
+      together.push_back({family.str(), std::move(plan)});
     if (int(together.size()) == kTogether && flush())
       return true;
   }
@@ -338,7 +367,7 @@ Expected<Plan> Search::finish(int most) {
 
 Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans) {
   Search search(input, 2 * input.simulations);
-  search.tryBest("all", std::move(plans), input.simulations / 2);
+  search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   return search.finish(1);
 }
 

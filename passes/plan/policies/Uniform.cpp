@@ -209,8 +209,9 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
 
 Expected<Plan> planHomogeneous(const PolicyInput &input) {
   Search search(input, 4 * input.simulations);
-  search.tryBest("uniform", uniformPlans(input), input.simulations);
-  search.tryBest("replicated", replicatedPlans(input), input.simulations / 4);
+  search.tryBest({{"uniform", uniformPlans(input)}}, input.simulations);
+  search.tryBest({{"replicated", replicatedPlans(input)}},
+                 input.simulations / 4);
   auto plan = search.finish(2);
   if (plan)
     plan->policy = "homogeneous";
