@@ -317,7 +317,9 @@ double estimate(const PolicyInput &input, const Plan &plan) {
     int host = plan.getHost(int(u));
     // What runs inside a unit makes one of its stages longer, no other.
     slowest[host] += times.slowest;
-    if (!plan.units[u].inside) {
+    if (plan.units[u].inside) {
+      fill += times.whole;
+    } else {
       int vpp = plan.units[u].vpp;
       double rest = shared && int(u) != input.model().pace ? 0 : times.whole;
       fill += rest / vpp * double(times.stages - 1) / times.stages +
