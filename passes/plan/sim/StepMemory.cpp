@@ -19,8 +19,8 @@ using schedule::Kind;
 using schedule::Task;
 
 /// Most bytes of activations that a rank holds at once, by its order of tasks.
-int64_t peakOf(const Graph &graph, const std::vector<Task> &tasks) {
-  const schedule::Problem &problem = graph.getProblem();
+int64_t peakOf(const schedule::Problem &problem,
+               const std::vector<Task> &tasks) {
   int64_t held = 0, peak = 0;
   for (const Task &task : tasks) {
     const schedule::Stage &stage = problem.stages[task.stage];
@@ -140,7 +140,7 @@ void StepBuilder::limitMemory(schedule::Problem &problem,
                                   held[rank].total() - less[stages[s].unit])));
 }
 
-void StepBuilder::describe(const Graph &graph, StepResult &result) const {
+void StepBuilder::describe(StepResult &result) const {
   const schedule::Problem &problem = result.problem;
   result.planRank.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
@@ -163,7 +163,7 @@ void StepBuilder::describe(const Graph &graph, StepResult &result) const {
   }
   for (int rank = 0; rank < ranks; ++rank)
     result.held[rank].activations =
-        double(peakOf(graph, result.solution.ranks[rank]));
+        double(peakOf(problem, result.solution.ranks[rank]));
   // Of every unit its fullest rank, with all that the rank holds.
   for (size_t s = 0; s < stages.size(); ++s) {
     StepResult::Memory &own = result.memory[stages[s].unit];
