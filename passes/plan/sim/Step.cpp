@@ -165,7 +165,7 @@ Error checkMemory(const Costs &costs, const Plan &plan,
         result.memory[u].state, result.memory[u].activations,
         result.memory[u].workspace, result.memory[u].buffers,
         result.memory[u].snapshot);
-    return make_error<DoesNotFit>(needs - has, std::move(text));
+    return make_error<DoesNotFit>(int(u), needs - has, std::move(text));
   }
   return Error::success();
 }

@@ -112,12 +112,13 @@ getMemoryOverTime(const StepResult &result, int rank);
 class DoesNotFit : public llvm::ErrorInfo<DoesNotFit> {
 public:
   static char ID;
-  DoesNotFit(double missing, std::string text)
-      : missing(missing), text(std::move(text)) {}
+  DoesNotFit(int unit, double missing, std::string text)
+      : unit(unit), missing(missing), text(std::move(text)) {}
   void log(llvm::raw_ostream &os) const override;
   std::error_code convertToErrorCode() const override {
     return llvm::inconvertibleErrorCode();
   }
+  int unit;       ///< the first that needs too much
   double missing; ///< bytes
   std::string text;
 };
