@@ -109,6 +109,7 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   made->ep = options.ep;
   made->sequenceParallel = options.sequenceParallel;
   made->layer = cut;
+  made->group = cluster.getGroup(node, options.tp, 1);
   // What is cut already is divided over tokens only.
   CostOptions whole;
   whole.cp = options.cp;
@@ -193,12 +194,13 @@ double interpolate(const std::vector<ProfilePoint> &points, double tokens,
 
 Times ModuleCost::layer(int index, const CostOptions &options,
                         const Moments &part) const {
-  Times times = modelled(index, options, part);
   if (part.empty())
-    return times;
+    return {};
+  const Rates &known = ratesOf(index, options);
+  Times times = modelled(known, index, options, part);
   if (profiles[index])
     times = measuredTimes(index, options, part, times);
-  addMessages(index, options, part, times);
+  addMessages(known, index, options, part, times);
   return times;
 }
 
@@ -262,36 +264,45 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
 
 Times ModuleCost::modelled(int index, const CostOptions &options,
                            const Moments &part) const {
-  Times times;
   if (part.empty())
-    return times;
-  auto sum = [&](const std::vector<Rate> &list, bool cheapOnly) {
+    return {};
+  return modelled(ratesOf(index, options), index, options, part);
+}
+
+Times ModuleCost::modelled(const Rates &known, int index,
+                           const CostOptions &options,
+                           const Moments &part) const {
+  auto sum = [&](const std::vector<Rate> &list) {
     double time = 0;
     for (const Rate &rate : list)
-      if (!cheapOnly || rate.cheap)
-        time += rate.at(part);
+      time += rate.at(part);
     return time;
   };
-  const Rates &known = ratesOf(index, options);
-  times.forward = sum(known.forward, false);
+  Times times;
+  double cheap = 0;
+  for (const Rate &rate : known.forward) {
+    double time = rate.at(part);
+    times.forward += time;
+    if (rate.cheap)
+      cheap += time;
+  }
   if (!description.hasBackward())
     return times;
-  times.input = sum(known.input, false);
+  times.input = sum(known.input);
   if (description.trainable)
-    times.weight = sum(known.weight, false);
+    times.weight = sum(known.weight);
   if (!known.layer) {
     if (options.save == Save::None)
       times.again = times.forward;
     else if (options.save == Save::Vjp)
-      times.again = sum(known.forward, true);
+      times.again = cheap;
     times.input += times.again;
     return times;
   }
   CostOptions all = options;
   all.save = Save::All;
   if (partitioned(index, all))
-    times.again =
-        std::max(0.0, times.input - sum(ratesOf(index, all).input, false));
+    times.again = std::max(0.0, times.input - sum(ratesOf(index, all).input));
   return times;
 }
 
@@ -305,10 +316,9 @@ const RankLayer *ModuleCost::partitioned(int kind,
 }
 
 double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
-                            const CostOptions &options,
+                            const Group &group, const CostOptions &options,
                             const Moments &part) const {
   double seconds = 0;
-  Group group = cluster.getGroup(node, options.tp, 1);
   for (const Exchange &exchange : exchanges) {
     double bytes = exchange.bytes.at(part) / options.cp;
     switch (exchange.kind) {
@@ -328,17 +338,18 @@ double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
 }
 
 /// Recomputation of everything repeats the forward's messages too.
-void ModuleCost::addMessages(int index, const CostOptions &options,
-                             const Moments &part, Times &times) const {
-  if (const RankLayer *layer = partitioned(index, options)) {
-    const LayerKind &kind = description.kinds[index];
-    const Rates &known = ratesOf(index, options);
-    double there =
-               exposed(known.forward,
-                       exchange(layer->forwardExchanges, options, part), part) +
-               exchange(kind, options, part, false),
-           back = exposed(known.input,
-                          exchange(layer->backwardExchanges, options, part),
+void ModuleCost::addMessages(const Rates &known, int index,
+                             const CostOptions &options, const Moments &part,
+                             Times &times) const {
+  const LayerKind &kind = description.kinds[index];
+  if (const RankLayer *layer = known.layer) {
+    auto collectives = [&](const std::vector<Exchange> &exchanges) {
+      return exchange(exchanges, known.group, options, part);
+    };
+    double there = exposed(known.forward, collectives(layer->forwardExchanges),
+                           part) +
+                   exchange(kind, options, part, false),
+           back = exposed(known.input, collectives(layer->backwardExchanges),
                           part) +
                   exchange(kind, options, part, true);
     times.forward += there;
@@ -346,12 +357,10 @@ void ModuleCost::addMessages(int index, const CostOptions &options,
     times.reduce += there + (description.hasBackward() ? back : 0);
     return;
   }
-  const LayerKind &kind = description.kinds[index];
-  double reduce = options.tp > 1
-                      ? cluster.allReduce(cluster.getGroup(node, options.tp, 1),
-                                          kind.reduced.at(part) / options.cp)
-                      : 0;
-  const Rates &known = ratesOf(index, options);
+  double reduce =
+      options.tp > 1
+          ? cluster.allReduce(known.group, kind.reduced.at(part) / options.cp)
+          : 0;
   double there = exposed(known.forward, kind.forwardReduces * reduce, part) +
                  exchange(kind, options, part, false);
   times.forward += there;

@@ -108,15 +108,18 @@ private:
   /// Computation alone, and what a TP group (and CP, EP) exchanges.
   Times modelled(int kind, const CostOptions &options,
                  const Moments &part) const;
+  struct Rates;
+  Times modelled(const Rates &known, int kind, const CostOptions &options,
+                 const Moments &part) const;
   Times measuredTimes(int kind, const CostOptions &options, const Moments &part,
                       const Times &modelled) const;
   double exchange(const LayerKind &kind, const CostOptions &options,
                   const Moments &part, bool backward) const;
-  void addMessages(int kind, const CostOptions &options, const Moments &part,
-                   Times &times) const;
+  void addMessages(const Rates &known, int kind, const CostOptions &options,
+                   const Moments &part, Times &times) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
-  double exchange(const std::vector<Exchange> &exchanges,
+  double exchange(const std::vector<Exchange> &exchanges, const Group &group,
                   const CostOptions &options, const Moments &part) const;
 
   /// An operation at a layout: seconds of computing (`least` of them with any
@@ -132,6 +135,7 @@ private:
     int tp, cp, ep;
     bool sequenceParallel;
     const RankLayer *layer; ///< made of this one; null: by rule
+    Group group;            ///< the TP group
     std::vector<Rate> forward, input, weight;
     Rates *next = nullptr;
   };

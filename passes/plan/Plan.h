@@ -110,10 +110,11 @@ struct Plan {
   CostOptions getOptions(int unit) const;
   /// Whether units take turns on the same ranks.
   bool sharesRanks() const {
-    return schedule == "phased" || schedule == "nested";
+    return llvm::StringRef(schedule) == "phased" ||
+           llvm::StringRef(schedule) == "nested";
   }
   /// Whether every second round of stages goes back over the ranks, as in a V.
-  bool goesBack() const { return schedule == "zb-v"; }
+  bool goesBack() const { return llvm::StringRef(schedule) == "zb-v"; }
   int getPosition(const UnitPlan &unit, int stage) const {
     return positionOf(stage, unit.pp, goesBack());
   }

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <queue>
+#include <utility>
 
 namespace dt::reorder {
 
@@ -19,12 +19,78 @@ using Cost = int64_t;
 
 /// Ids, dearest first, ties by id.
 std::vector<int32_t> sortedByCost(const std::vector<Cost> &costs) {
-  std::vector<int32_t> order(costs.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return costs[a] != costs[b] ? costs[a] > costs[b] : a < b;
-  });
+  // Side by side with their costs, which are read at every comparison.
+  std::vector<std::pair<Cost, int32_t>> items;
+  items.reserve(costs.size());
+  for (size_t i = 0; i < costs.size(); ++i)
+    items.emplace_back(-costs[i], int32_t(i));
+  std::sort(items.begin(), items.end());
+  std::vector<int32_t> order;
+  order.reserve(items.size());
+  for (const auto &[cost, item] : items)
+    order.push_back(item);
   return order;
+}
+
+/// partitionLowerBound() of items whose order by cost is known.
+Cost lowerBound(const std::vector<Cost> &costs,
+                const std::vector<int32_t> &order, int32_t groups) {
+  Cost sum = 0;
+  for (Cost cost : costs)
+    sum += cost;
+  Cost bound = (sum + groups - 1) / groups;
+  // Of the k*m + 1 dearest, some group holds k + 1: at least the cheapest ones.
+  for (size_t k = 1; k * groups < costs.size(); ++k) {
+    Cost together = 0;
+    for (size_t i = 0; i <= k; ++i)
+      together += costs[order[k * groups - i]];
+    bound = std::max(bound, together);
+    if (k > 64)
+      break; // the mean is the better bound by far
+  }
+  return costs.empty() ? 0 : std::max(bound, costs[order[0]]);
+}
+
+/// A heap of loads and groups, the least on top: moves the top, which has
+/// grown, to where it belongs.
+void sink(std::vector<std::pair<Cost, int32_t>> &heap) {
+  size_t at = 0;
+  auto entry = heap.front();
+  for (size_t next; (next = 2 * at + 1) < heap.size(); at = next) {
+    next += next + 1 < heap.size() && heap[next + 1] < heap[next];
+    if (!(heap[next] < entry))
+      break;
+    heap[at] = heap[next];
+  }
+  heap[at] = entry;
+}
+
+/// partitionLPT() of items whose order by cost is known.
+Partition assignInOrder(const std::vector<Cost> &costs,
+                        const std::vector<int32_t> &order,
+                        const PartitionOptions &options) {
+  std::vector<std::pair<Cost, int32_t>> heap;
+  Partition result;
+  result.groups.resize(options.groups);
+  for (int32_t i = 0; i < options.groups; ++i) {
+    heap.emplace_back(0, i);
+    result.groups[i].reserve(costs.size() / options.groups + 1);
+  }
+  for (int32_t item : order) {
+    auto &group = result.groups[heap.front().second];
+    group.push_back(item);
+    heap.front().first += costs[item];
+    result.largest = std::max(result.largest, heap.front().first);
+    if (options.maxCount > 0 && int32_t(group.size()) >= options.maxCount) {
+      heap.front() = heap.back();
+      heap.pop_back();
+    }
+    if (!heap.empty())
+      sink(heap);
+  }
+  for (auto &group : result.groups)
+    std::sort(group.begin(), group.end());
+  return result;
 }
 
 /// Pairs of groups with at most this many items together are divided anew by
@@ -242,52 +308,19 @@ std::string checkPartition(const std::vector<Cost> &costs,
 }
 
 Cost partitionLowerBound(const std::vector<Cost> &costs, int32_t groups) {
-  std::vector<int32_t> order = sortedByCost(costs);
-  Cost sum = 0;
-  for (Cost cost : costs)
-    sum += cost;
-  Cost bound = (sum + groups - 1) / groups;
-  // Of the k*m + 1 dearest, some group holds k + 1: at least the cheapest ones.
-  for (size_t k = 1; k * groups < costs.size(); ++k) {
-    Cost together = 0;
-    for (size_t i = 0; i <= k; ++i)
-      together += costs[order[k * groups - i]];
-    bound = std::max(bound, together);
-    if (k > 64)
-      break; // the mean is the better bound by far
-  }
-  return costs.empty() ? 0 : std::max(bound, costs[order[0]]);
+  return lowerBound(costs, sortedByCost(costs), groups);
 }
 
 Partition partitionLPT(const std::vector<Cost> &costs,
                        const PartitionOptions &options) {
-  using Entry = std::pair<Cost, int32_t>;
-  std::vector<Entry> entries;
-  for (int32_t i = 0; i < options.groups; ++i)
-    entries.emplace_back(0, i);
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> heap(
-      std::greater<Entry>(), std::move(entries));
-  Partition result;
-  result.groups.resize(options.groups);
-  for (int32_t item : sortedByCost(costs)) {
-    Entry least = heap.top();
-    heap.pop();
-    auto &group = result.groups[least.second];
-    group.push_back(item);
-    least.first += costs[item];
-    result.largest = std::max(result.largest, least.first);
-    if (options.maxCount == 0 || int32_t(group.size()) < options.maxCount)
-      heap.push(least);
-  }
-  for (auto &group : result.groups)
-    std::sort(group.begin(), group.end());
-  return result;
+  return assignInOrder(costs, sortedByCost(costs), options);
 }
 
 Partition partition(const std::vector<Cost> &costs,
                     const PartitionOptions &options) {
-  Partition result = partitionLPT(costs, options);
-  Cost bound = partitionLowerBound(costs, options.groups);
+  std::vector<int32_t> order = sortedByCost(costs);
+  Partition result = assignInOrder(costs, order, options);
+  Cost bound = lowerBound(costs, order, options.groups);
   if (result.largest == bound)
     return result;
   for (auto &group : result.groups)

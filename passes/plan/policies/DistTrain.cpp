@@ -135,6 +135,30 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
   return sorted;
 }
 
+/// Units that did not fit. What a unit's ranks hold is decided by all layouts
+/// and by what the unit itself keeps, not by what others keep: candidates that
+/// differ in that alone need not be simulated.
+class Lacking {
+public:
+  void note(const Plan &plan, int unit) { keys.insert(keyOf(plan, unit)); }
+  bool has(const Plan &plan) const {
+    for (size_t u = 0; u < plan.units.size(); ++u)
+      if (keys.count(keyOf(plan, int(u))))
+        return true;
+    return false;
+  }
+
+private:
+  static std::vector<int64_t> keyOf(const Plan &plan, int u) {
+    std::vector<int64_t> key = {u, int64_t(plan.units[u].save),
+                                plan.microbatches};
+    for (const UnitPlan &unit : plan.units)
+      key.insert(key.end(), {unit.tp, unit.dp, unit.pp});
+    return key;
+  }
+  std::set<std::vector<int64_t>> keys;
+};
+
 /// The best objective whose memory suffices, simulated folded.
 std::optional<Plan> findByReading(const PolicyInput &input, bool equal,
                                   Reason &reason) {
@@ -142,15 +166,22 @@ std::optional<Plan> findByReading(const PolicyInput &input, bool equal,
   folded.fold = true;
   folded.links = false;
   int tried = 0;
+  Lacking lacking;
   for (Plan &plan : candidates(input, equal, reason)) {
     if (tried == 24)
       break;
     if (tried > 0 && std::isinf(estimate(input, plan)))
       continue;
     ++tried;
+    if (lacking.has(plan))
+      continue;
     auto result = simulateStep(input.costs, plan, input.batch, folded);
     if (!result) {
-      reason.note(result.takeError());
+      reason.note(handleErrors(result.takeError(),
+                               [&](std::unique_ptr<DoesNotFit> fit) -> Error {
+                                 lacking.note(plan, fit->unit);
+                                 return Error(std::move(fit));
+                               }));
       continue;
     }
     double objective = plan.predicted.objective;

@@ -55,6 +55,16 @@ StringRef Costs::getSource(int module) const {
 
 double Costs::workOn(int node, int module, const Moments &all,
                      double count) const {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [known, isNew] = works.try_emplace(
+      {node, module, all.items, all.tokens, all.squares, count}, 0);
+  if (isNew)
+    known->second = priceWork(node, module, all, count);
+  return known->second;
+}
+
+double Costs::priceWork(int node, int module, const Moments &all,
+                        double count) const {
   if (all.empty())
     return 0;
   double best = INFINITY;

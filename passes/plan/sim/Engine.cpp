@@ -81,26 +81,35 @@ public:
   Expected<Simulation> run();
 
 private:
-  enum What : int { TaskEnds, Arrives, GroupEnds };
+  enum What : uint32_t { TaskEnds, Arrives, GroupEnds };
+  /// When something happens; ties: in the order in which it was foreseen.
+  struct Moment {
+    Time time = 0;
+    uint32_t order = 0;
+    bool operator<(const Moment &other) const {
+      return time != other.time ? time < other.time : order < other.order;
+    }
+  };
   struct Event {
     Time time;
-    int64_t order; ///< ties: as they were made
-    What what;
-    int id, version;
-    bool operator>(const Event &other) const {
-      return std::tie(time, order) > std::tie(other.time, other.order);
-    }
+    uint32_t order;
+    uint32_t what : 2, id : 30; ///< of a task, or of a group of ranks
+    Moment when() const { return {time, order}; }
+    bool operator>(const Event &other) const { return other.when() < when(); }
   };
 
   void prepare();
-  void post(Time time, What what, int id, int version = 0) {
-    events.push({time, made++, what, id, version});
+  void runFree();
+  void runEvents();
+  void post(Time time, What what, int id) {
+    events.push({time, made++, what, uint32_t(id)});
   }
   void tryStart(int rank, Time now);
+  void tryStartFirst(Node node, Time now);
   bool isReady(Node node) const;
   void begin(Node node, Time now);
   void taskEnded(Node node, Time now);
-  void send(Node node, const Graph::Dependence &to, Time now);
+  Time send(Node node, const Graph::Dependence &to, Time now);
   void watch(int group, Time now);
   void finish();
   void optimize();
@@ -121,8 +130,11 @@ private:
   const schedule::Problem &problem;
   Simulation result;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events;
-  int64_t made = 0;
-  std::vector<int> waiting, cursor, coreGroup, version;
+  Moment current; ///< of the event at hand
+  uint32_t made = 0;
+  std::vector<int> waiting, cursor, coreGroup;
+  std::vector<Moment> arrival;   ///< by task: of the last message sent so far
+  std::vector<uint32_t> watched; ///< by core group: the answer that counts
   std::vector<std::vector<Node>> lists;
   std::vector<uint8_t> merged; ///< a backward that does weights too
   std::vector<uint8_t> idle;
@@ -147,10 +159,12 @@ void Engine::prepare() {
       coreGroup[rank] = int(groups.size());
     groups.emplace_back(cores.cores);
   }
-  version.assign(groups.size(), 0);
+  watched.assign(groups.size(), 0);
+  arrival.assign(nodes, {});
   nicFree.assign(options.nics, 0);
   std::vector<uint8_t> seen(nodes, 0);
-  for (int rank = 0; rank < ranks; ++rank)
+  for (int rank = 0; rank < ranks; ++rank) {
+    lists[rank].reserve(solution.ranks[rank].size());
     for (const Task &task : solution.ranks[rank]) {
       Node node = graph.getNode(task);
       lists[rank].push_back(node);
@@ -165,6 +179,40 @@ void Engine::prepare() {
         waiting[node] += int(graph.getPredecessors(node).size());
       // The backward of a stage waits for its own forward by the rank's order.
     }
+  }
+}
+
+/// Where nothing is shared: a longest path, over tasks in any order.
+void Engine::runFree() {
+  std::vector<Node> ready;
+  auto release = [&](Node node, Time time) {
+    arrival[node].time = std::max(arrival[node].time, time);
+    if (--waiting[node] == 0)
+      ready.push_back(node);
+  };
+  for (const std::vector<Node> &list : lists)
+    for (Node node : list)
+      ++waiting[node]; // for the rank
+  for (const std::vector<Node> &list : lists)
+    if (!list.empty())
+      release(list.front(), 0);
+  while (!ready.empty()) {
+    Node node = ready.back();
+    ready.pop_back();
+    Time duration = durationOf(node), end = arrival[node].time + duration;
+    result.start[node] = arrival[node].time;
+    result.end[node] = end;
+    --left;
+    for (const Graph::Dependence &to : graph.getSuccessors(node))
+      release(to.node, end + to.latency);
+    if (graph.getSlotOf(node) == Graph::kGradient && !merged[node])
+      release(weightOf(node), end);
+    for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
+      result.busy[rank] += duration;
+      if (++cursor[rank] < int(lists[rank].size()))
+        release(lists[rank][cursor[rank]], end);
+    }
+  }
 }
 
 bool Engine::isReady(Node node) const {
@@ -181,6 +229,13 @@ void Engine::tryStart(int rank, Time now) {
   if (cursor[rank] < int(lists[rank].size()) &&
       isReady(lists[rank][cursor[rank]]))
     begin(lists[rank][cursor[rank]], now);
+}
+
+/// A task that waits for nothing more begins if its ranks have come to it.
+void Engine::tryStartFirst(Node node, Time now) {
+  for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+    if (idle[rank])
+      return tryStart(rank, now);
 }
 
 void Engine::begin(Node node, Time now) {
@@ -204,12 +259,13 @@ void Engine::begin(Node node, Time now) {
 void Engine::watch(int group, Time now) {
   Time when;
   Node node;
-  ++version[group];
+  watched[group] = made;
   if (groups[group].next(now, when, node))
-    post(when, GroupEnds, group, version[group]);
+    post(when, GroupEnds, group);
 }
 
-void Engine::send(Node node, const Graph::Dependence &to, Time now) {
+/// When what a task sends arrives; its NICs are taken.
+Time Engine::send(Node node, const Graph::Dependence &to, Time now) {
   Time arrives = now + to.latency;
   Time overhead = to.edge >= 0 && size_t(to.edge) < options.overhead.size()
                       ? options.overhead[to.edge]
@@ -231,9 +287,7 @@ void Engine::send(Node node, const Graph::Dependence &to, Time now) {
         nicFree[nic] = begins + occupied;
     arrives = begins + to.latency;
   }
-  if (arrives > now)
-    return post(arrives, Arrives, to.node);
-  --waiting[to.node];
+  return arrives;
 }
 
 void Engine::taskEnded(Node node, Time now) {
@@ -247,13 +301,14 @@ void Engine::taskEnded(Node node, Time now) {
   if (graph.getSlotOf(node) == Graph::kGradient && !merged[node])
     --waiting[weightOf(node)];
   for (const Graph::Dependence &to : graph.getSuccessors(node)) {
-    send(node, to, now);
-    if (waiting[to.node] == 0)
-      for (int rank : graph.getRanks(graph.getPlaceOf(to.node)))
-        if (idle[rank]) {
-          tryStart(rank, now);
-          break;
-        }
+    // Only the last arrival matters: the others are no events.
+    Moment &last = arrival[to.node];
+    if (Time arrives = send(node, to, now); arrives > now)
+      last = std::max(last, {arrives, made++});
+    if (waiting[to.node] == 1 && current < last)
+      events.push({last.time, last.order, Arrives, uint32_t(to.node)});
+    else if (--waiting[to.node] == 0)
+      tryStartFirst(to.node, now);
   }
   for (int rank : ranks)
     if (idle[rank])
@@ -332,32 +387,37 @@ void Engine::optimize() {
   }
 }
 
-Expected<Simulation> Engine::run() {
-  prepare();
+void Engine::runEvents() {
   for (int rank = 0; rank < problem.ranks; ++rank)
     if (idle[rank])
       tryStart(rank, 0);
   while (!events.empty()) {
     Event event = events.top();
     events.pop();
+    current = event.when();
+    Time now = current.time;
     if (event.what == TaskEnds) {
-      taskEnded(event.id, event.time);
+      taskEnded(event.id, now);
     } else if (event.what == Arrives) {
-      if (--waiting[event.id] == 0)
-        for (int rank : graph.getRanks(graph.getPlaceOf(event.id)))
-          if (idle[rank]) {
-            tryStart(rank, event.time);
-            break;
-          }
-    } else if (event.version == version[event.id]) {
+      waiting[event.id] = 0;
+      tryStartFirst(event.id, now);
+    } else if (current.order == watched[event.id]) {
       Time when;
       Node node;
-      groups[event.id].next(event.time, when, node);
-      groups[event.id].finish(event.time);
-      watch(event.id, event.time);
-      taskEnded(node, event.time);
+      groups[event.id].next(now, when, node);
+      groups[event.id].finish(now);
+      watch(event.id, now);
+      taskEnded(node, now);
     }
   }
+}
+
+Expected<Simulation> Engine::run() {
+  prepare();
+  if (groups.empty() && options.nics == 0)
+    runFree();
+  else
+    runEvents();
   if (left > 0)
     for (int rank = 0; rank < problem.ranks; ++rank)
       if (cursor[rank] < int(lists[rank].size()))

@@ -165,7 +165,7 @@ Error checkMemory(const Costs &costs, const Plan &plan,
         result.memory[u].state, result.memory[u].activations,
         result.memory[u].workspace, result.memory[u].buffers,
         result.memory[u].snapshot);
-    return make_error<DoesNotFit>(needs - has, std::move(text));
+    return make_error<DoesNotFit>(int(u), needs - has, std::move(text));
   }
   return Error::success();
 }
@@ -203,12 +203,11 @@ double peakOf(const Costs &costs) {
 
 /// Busy shares by unit, bubbles, and where device time goes.
 void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
-             StepResult &result) {
+             const schedule::Graph &graph, StepResult &result) {
   Prediction &p = result.predicted;
   const Simulation &sim = result.simulation;
   std::vector<double> devices = devicesOf(plan, result, builder.sharesRanks());
   double step = double(std::max<Time>(1, sim.step)), busy = 0, all = 0;
-  schedule::Graph graph(result.problem);
   p.busy.assign(plan.units.size(), 0);
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     busy += devices[rank] * double(sim.busy[rank]);
@@ -244,7 +243,7 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
 
 void predict(const Costs &costs, const Plan &plan,
              const std::vector<Sample> &batch, const StepBuilder &builder,
-             StepResult &result) {
+             const schedule::Graph &graph, StepResult &result) {
   Prediction &p = result.predicted;
   p = plan.predicted;
   p.step = double(result.simulation.step) * 1e-9;
@@ -265,7 +264,7 @@ void predict(const Costs &costs, const Plan &plan,
   p.memory.clear();
   for (const StepResult::Memory &memory : result.memory)
     p.memory.push_back(memory.total());
-  account(costs, plan, builder, result);
+  account(costs, plan, builder, graph, result);
 }
 
 /// The folded problem, microbatches in the best order that was found.
@@ -309,7 +308,7 @@ Error explainNoOrder(const Costs &costs, const Plan &plan,
   StepResult result;
   result.problem = std::move(problem);
   result.solution = std::move(*solution);
-  folded.describe(schedule::Graph(result.problem), result);
+  folded.describe(result);
   Error missing = checkMemory(costs, plan, result);
   if (!missing)
     return why;
@@ -371,14 +370,14 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
     result.problem = fold ? problem : whole;
     result.solution =
         fold ? std::move(*solution) : full.expand(whole, folded, *solution);
-    builder.describe(schedule::Graph(result.problem), result);
+    builder.describe(result);
     if (tries == 3 || fold || !lowerLimits(costs, plan, result, less))
       break;
   }
-  schedule::Graph graph(result.problem);
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))
       return std::move(error);
+  schedule::Graph graph(result.problem);
   auto simulation =
       simulate(graph, result.solution,
                builder.getEngineOptions(result.problem, options.links));
@@ -388,7 +387,7 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   if (options.timeOnly)
     result.predicted.step = double(result.simulation.step) * 1e-9;
   else
-    predict(costs, plan, batch, builder, result);
+    predict(costs, plan, batch, builder, graph, result);
   // What the search had, for the program's own.
   std::vector<double> &room = result.predicted.room;
   room.clear();

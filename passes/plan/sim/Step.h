@@ -16,7 +16,10 @@
 #include "passes/plan/sim/Parts.h"
 
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <tuple>
 
 namespace dt::plan {
 
@@ -46,8 +49,16 @@ public:
   double work(int module, const Moments &all, double count) const;
 
 private:
+  double priceWork(int node, int module, const Moments &all,
+                   double count) const;
+
   size_t modules;
   std::vector<std::unique_ptr<ModuleCost>> costs;
+  /// Answers of workOn(): searches ask the same of thousands of plans, several
+  /// of them at once.
+  mutable std::mutex mutex;
+  mutable std::map<std::tuple<int, int, double, double, double, double>, double>
+      works;
 };
 
 struct StepOptions {
@@ -101,12 +112,13 @@ getMemoryOverTime(const StepResult &result, int rank);
 class DoesNotFit : public llvm::ErrorInfo<DoesNotFit> {
 public:
   static char ID;
-  DoesNotFit(double missing, std::string text)
-      : missing(missing), text(std::move(text)) {}
+  DoesNotFit(int unit, double missing, std::string text)
+      : unit(unit), missing(missing), text(std::move(text)) {}
   void log(llvm::raw_ostream &os) const override;
   std::error_code convertToErrorCode() const override {
     return llvm::inconvertibleErrorCode();
   }
+  int unit;       ///< the first that needs too much
   double missing; ///< bytes
   std::string text;
 };

@@ -41,7 +41,7 @@ int slowestNode(const Cluster &cluster, const UnitPlan &unit,
 } // namespace
 
 StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
-    : costs(costs), plan(plan), fold(fold) {
+    : costs(costs), plan(plan), fold(fold), prices(plan.units.size()) {
   for (const UnitPlan &unit : plan.units)
     nodes.push_back(slowestNode(costs.cluster,
                                 plan.units[plan.getHost(unit.module)],
@@ -149,18 +149,24 @@ int StepBuilder::lastStageOf(int u) const {
   return unit.inside ? firstStageOf(u) : stageBase[u] + unit.pp * unit.vpp - 1;
 }
 
-void StepBuilder::price(int u, const Moments &part,
-                        std::vector<KindPrice> &kinds) const {
+const std::vector<StepBuilder::KindPrice> &
+StepBuilder::price(int u, const Moments &part) const {
+  auto [known, isNew] =
+      prices[u].try_emplace({part.items, part.tokens, part.squares});
+  std::vector<KindPrice> &kinds = known->second;
+  if (!isNew)
+    return kinds;
   CostOptions layout = plan.getOptions(u);
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   double pieces = piecesOf(u, part);
   Moments piece = part * (1.0 / pieces);
-  kinds.assign(costs.model.modules[u].kinds.size(), {});
+  kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
     kinds[kind].add({cost.layer(int(kind), layout, piece),
                      cost.keptByKind(int(kind), layout, piece),
                      cost.keptForWeights(int(kind), layout, piece)},
                     pieces);
+  return kinds;
 }
 
 double StepBuilder::loadOf(const StageInfo &stage, const Parts &parts, int k,
@@ -215,26 +221,21 @@ void StepBuilder::addUnitTimes(schedule::Problem &problem, const Parts &parts,
   for (int s = 0; s < count; ++s)
     for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
       ++layers[s][module.layers[i]];
-  std::vector<KindPrice> kinds;
-  int64_t priced = -1;
-  Moments last{-1, -1, -1};
   for (int k = 0; k < parts.microbatches; ++k)
     for (int64_t c = 0; c < classes[u]; ++c) {
-      int64_t slowest = slowestOf({u, 0, {}}, parts, k, c);
+      int64_t slowest = slowestOf({u, 0, {}}, parts, k, c), priced = -1;
+      const std::vector<KindPrice> *kinds = nullptr;
       for (int s = 0; s < count; ++s) {
         const StageInfo &info = stages[stageBase[u] + s];
         // Guests may make another replica the slowest one.
         int64_t r =
             info.guests.empty() ? slowest : slowestOf(info, parts, k, c);
-        const Moments &part = parts.get(u, k, int(r));
-        if (priced < 0 || part.tokens != last.tokens ||
-            part.squares != last.squares || part.items != last.items)
-          price(u, part, kinds);
+        if (r != priced)
+          kinds = &price(u, parts.get(u, k, int(r)));
         priced = r;
-        last = part;
         KindPrice sum;
-        for (size_t kind = 0; kind < kinds.size(); ++kind)
-          sum.add(kinds[kind], layers[s][kind]);
+        for (size_t kind = 0; kind < kinds->size(); ++kind)
+          sum.add((*kinds)[kind], layers[s][kind]);
         for (int guest : info.guests)
           addGuest(parts, guest, k, r, sum);
         record(problem.stages[stageBase[u] + s], size_t(k) * classes[u] + c,
@@ -255,8 +256,8 @@ bool StepBuilder::splitsBackward(int u) const {
 
 void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
                            KindPrice &sum) const {
-  std::vector<KindPrice> kinds;
-  price(guest, parts.get(guest, k, int(r)), kinds);
+  const std::vector<KindPrice> &kinds =
+      price(guest, parts.get(guest, k, int(r)));
   for (int kind : costs.model.modules[guest].layers)
     sum.add(kinds[kind], 1);
 }

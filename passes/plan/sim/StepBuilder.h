@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 namespace dt::plan {
 
@@ -26,8 +28,8 @@ public:
   schedule::Problem build(const Parts &parts);
   EngineOptions getEngineOptions(const schedule::Problem &problem,
                                  bool links) const;
-  /// Ranks and memory, from the order of tasks and their times.
-  void describe(const schedule::Graph &graph, StepResult &result) const;
+  /// Ranks and memory, from the problem and the order of tasks.
+  void describe(StepResult &result) const;
   /// Tells schedules that search how much activations may take; `less` by unit:
   /// bytes that replicas hold beyond what stands for them.
   void limitMemory(schedule::Problem &problem,
@@ -86,8 +88,7 @@ private:
   double loadOf(const StageInfo &stage, const Parts &parts, int k,
                 int64_t replica) const;
   void weighReplicas(const Parts &parts);
-  void price(int unit, const Moments &part,
-             std::vector<KindPrice> &kinds) const;
+  const std::vector<KindPrice> &price(int unit, const Moments &part) const;
   void addEdges(schedule::Problem &problem, const Parts &parts);
   void addContrast(schedule::Problem &problem, const Parts &parts);
   double contrastTime(int unit, const Parts &parts) const;
@@ -156,6 +157,10 @@ private:
   std::vector<Moments> edgeItems; ///< by model edge: what travels in a step
   std::vector<Moments> largest;   ///< by unit: the fullest part
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
+  /// By unit and part: problems are built again in another order.
+  mutable std::vector<
+      std::map<std::tuple<double, double, double>, std::vector<KindPrice>>>
+      prices;
   /// By edge of the problem: the part of its latency that occupies no NIC.
   std::vector<Time> overhead;
   Work work;

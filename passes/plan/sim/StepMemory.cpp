@@ -19,8 +19,8 @@ using schedule::Kind;
 using schedule::Task;
 
 /// Most bytes of activations that a rank holds at once, by its order of tasks.
-int64_t peakOf(const Graph &graph, const std::vector<Task> &tasks) {
-  const schedule::Problem &problem = graph.getProblem();
+int64_t peakOf(const schedule::Problem &problem,
+               const std::vector<Task> &tasks) {
   int64_t held = 0, peak = 0;
   for (const Task &task : tasks) {
     const schedule::Stage &stage = problem.stages[task.stage];
@@ -140,7 +140,7 @@ void StepBuilder::limitMemory(schedule::Problem &problem,
                                   held[rank].total() - less[stages[s].unit])));
 }
 
-void StepBuilder::describe(const Graph &graph, StepResult &result) const {
+void StepBuilder::describe(StepResult &result) const {
   const schedule::Problem &problem = result.problem;
   result.planRank.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
@@ -163,7 +163,7 @@ void StepBuilder::describe(const Graph &graph, StepResult &result) const {
   }
   for (int rank = 0; rank < ranks; ++rank)
     result.held[rank].activations =
-        double(peakOf(graph, result.solution.ranks[rank]));
+        double(peakOf(problem, result.solution.ranks[rank]));
   // Of every unit its fullest rank, with all that the rank holds.
   for (size_t s = 0; s < stages.size(); ++s) {
     StepResult::Memory &own = result.memory[stages[s].unit];
@@ -193,34 +193,26 @@ reorder::OrderProblem makeOrderProblem(const Graph &graph,
       rows.back()[k] += rows[3 * s + 2][k];
   }
   result.durations = std::move(rows);
-  // Tasks by start; the rank's own order breaks ties of tasks without length.
+  // Neighbours on a rank; what each task waits for, that and messages.
   std::vector<Graph::Node> nodes;
   std::vector<int> position(graph.getNumNodes(), -1),
-      before(graph.getNumNodes(), -1), rank(graph.getNumNodes(), 0);
+      before = position, behind = position, waiting(graph.getNumNodes(), 0);
   std::vector<uint8_t> whole(graph.getNumNodes(), 0);
-  for (const std::vector<Task> &tasks : solution.ranks)
-    for (size_t i = 0; i < tasks.size(); ++i) {
-      Graph::Node node = graph.getNode(tasks[i]);
-      rank[node] = int(i);
-      whole[node] = tasks[i].kind == Kind::Backward;
-      if (i > 0)
-        before[node] = graph.getNode(tasks[i - 1]);
+  for (const std::vector<Task> &tasks : solution.ranks) {
+    Graph::Node last = -1;
+    for (const Task &task : tasks) {
+      Graph::Node node = graph.getNode(task);
+      whole[node] = task.kind == Kind::Backward;
+      waiting[node] = int(graph.getPredecessors(node).size()) + (last >= 0);
+      before[node] = last;
+      if (last >= 0)
+        behind[last] = node;
+      last = node;
       nodes.push_back(node);
     }
-  // Dependences first: a topological order that follows the clock.
-  std::vector<int> waiting(graph.getNumNodes(), 0);
-  std::vector<std::vector<Graph::Node>> next(graph.getNumNodes());
-  for (Graph::Node node : nodes) {
-    if (before[node] >= 0) {
-      ++waiting[node];
-      next[before[node]].push_back(node);
-    }
-    if (graph.getSlotOf(node) != Graph::kWeight)
-      for (const Graph::Dependence &from : graph.getPredecessors(node)) {
-        ++waiting[node];
-        next[from.node].push_back(node);
-      }
   }
+  result.tasks.reserve(nodes.size());
+  // Dependences first: a topological order that follows the clock.
   auto later = [&](Graph::Node a, Graph::Node b) {
     return timeline.start[a] != timeline.start[b]
                ? timeline.start[a] > timeline.start[b]
@@ -240,18 +232,23 @@ reorder::OrderProblem makeOrderProblem(const Graph &graph,
     task.row = whole[node] ? int(3 * stages) + stage
                            : 3 * stage + int(graph.getSlotOf(node));
     task.place = graph.getMicrobatchOf(node);
+    task.waits.reserve(graph.getPredecessors(node).size() + 1);
     if (before[node] >= 0)
       task.waits.push_back({position[before[node]], 0});
-    if (graph.getSlotOf(node) != Graph::kWeight)
-      for (const Graph::Dependence &from : graph.getPredecessors(node))
-        task.waits.push_back({position[from.node], from.latency});
+    for (const Graph::Dependence &from : graph.getPredecessors(node))
+      task.waits.push_back({position[from.node], from.latency});
     position[node] = int(result.tasks.size());
     result.tasks.push_back(std::move(task));
-    for (Graph::Node to : next[node])
-      if (--waiting[to] == 0) {
-        ready.push_back(to);
-        std::push_heap(ready.begin(), ready.end(), later);
-      }
+    auto release = [&](Graph::Node to) {
+      if (--waiting[to] != 0)
+        return;
+      ready.push_back(to);
+      std::push_heap(ready.begin(), ready.end(), later);
+    };
+    if (behind[node] >= 0)
+      release(behind[node]);
+    for (const Graph::Dependence &to : graph.getSuccessors(node))
+      release(to.node);
   }
   return result;
 }
