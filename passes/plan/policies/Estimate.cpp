@@ -200,6 +200,8 @@ UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
   return result;
 }
 
+/// What is left of summing gradients once the last task is done, and the
+/// parameters to all replicas.
 double reductionTime(const PolicyInput &input, const Plan &plan, int u) {
   const Module &module = input.model().modules[u];
   if (!module.trainable)
@@ -210,7 +212,12 @@ double reductionTime(const PolicyInput &input, const Plan &plan, int u) {
       cluster.getGroup(nodeOf(input, plan, u), host.dp * host.cp, host.tp);
   double parameters =
       module.getParameters() / host.tp / (plan.units[u].inside ? 1 : host.pp);
-  return cluster.reduceScatter(group, parameters * module.gradientBytes) +
+  double buckets =
+      cluster.nodes.front().cores > 0 || plan.units[u].inside
+          ? 1
+          : std::max(1.0, double(module.layers.size()) / (host.pp * host.vpp));
+  return cluster.reduceScatter(group, parameters * module.gradientBytes) /
+             buckets +
          cluster.allGather(group, parameters * module.weightBytes);
 }
 

@@ -25,6 +25,9 @@ struct Reduction {
   /// Stages whose weight gradients must be done; empty: all of the ranks' work.
   std::vector<int> stages;
   Time duration = 0;
+  /// Parts of equal size that the last task is done with one after another, at
+  /// equal times: each is summed as soon as it is complete.
+  int buckets = 1;
 };
 
 struct EngineOptions {
@@ -47,7 +50,8 @@ struct EngineOptions {
   /// NIC (wire, software; all of it inside a node). The rest is time on NICs.
   std::vector<Time> overhead;
   std::vector<Reduction> reductions;
-  /// After all reductions of a rank: its share of the optimizer.
+  /// After all reductions of a rank: its share of the optimizer, and of
+  /// bringing together what replicas have updated.
   std::vector<Time> optimizer;
   /// Added once everybody is done: the exchange of norms and its barrier.
   Time barrier = 0;

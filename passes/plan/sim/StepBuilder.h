@@ -99,6 +99,8 @@ private:
   void addEvenBroker(schedule::Problem &problem, const Parts &parts,
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
+  void addReduction(EngineOptions &engine, int unit, int stage, int begin,
+                    int end) const;
   void addNics(EngineOptions &engine) const;
   void addCores(EngineOptions &engine) const;
   static int64_t nicOfDevice(const Cluster &cluster, int64_t device);

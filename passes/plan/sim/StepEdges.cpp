@@ -309,70 +309,70 @@ void StepBuilder::addContrast(schedule::Problem &problem, const Parts &parts) {
   }
 }
 
-/// Gradients of each pipeline position over its replicas, then the optimizer.
-/// Where ranks share cores, so do their sums: all ranks are at it then.
+/// Gradients of every stage over its replicas, layer by layer as the last
+/// microbatch is done with them, then the optimizer, and what it updated to all
+/// replicas.
 void StepBuilder::addReductions(EngineOptions &engine) const {
   engine.optimizer.assign(ranks, 0);
-  const NodeKind &first = costs.cluster.nodes.front();
-  double crowd =
-      first.cores > 0
-          ? std::max(1.0,
-                     std::min<double>(plan.ranks, first.devices) / first.cores)
-          : 1;
   for (const UnitPlan &unit : plan.units) {
     int u = unit.module;
-    const Module &module = costs.model.modules[u];
-    if (!module.trainable)
+    if (!costs.model.modules[u].trainable)
       continue;
-    const UnitPlan &host = plan.units[plan.getHost(u)];
-    const ModuleCost &cost = costs.get(nodeOf(u), u);
-    const DeviceKind &device = costs.cluster.getDevice(nodeOf(u));
-    for (int position = 0; position < host.pp; ++position) {
-      Group group = costs.cluster.getGroup(
-          nodeOf(u), host.dp * host.cp, int64_t(host.tp),
-          costs.cluster.getPlace(rankOfReplica(plan.getHost(u), position, 0)));
-      double parameters = 0, elsewhere = 0;
-      auto add = [&](int begin, int end) {
-        parameters += cost.rankParameters(begin, end, host.tp);
-        elsewhere += cost.expertsElsewhere(begin, end, host.tp, host.ep);
-      };
-      if (unit.inside) {
-        int at = firstStageOf(u) - stageBase[plan.getHost(u)];
-        if (plan.getPosition(host, at) != position)
-          continue;
-        add(0, int(module.layers.size()));
-      } else {
-        for (int s = 0; s < unit.pp * unit.vpp; ++s)
-          if (plan.getPosition(unit, s) == position)
-            add(unit.cuts[s], unit.cuts[s + 1]);
-      }
-      double gradients = (parameters - elsewhere) * module.gradientBytes;
-      double time =
-          unit.zero
-              ? costs.cluster.reduceScatter(group, gradients) +
-                    costs.cluster.allGather(group, (parameters - elsewhere) *
-                                                       module.weightBytes)
-              : costs.cluster.allReduce(group, gradients);
-      double own = unit.zero ? parameters / double(host.dp) : parameters;
-      double update = own *
-                      (module.gradientBytes + module.weightBytes +
-                       2 * module.optimizerBytes) /
-                      (device.bandwidth * device.stream);
-      if (costs.profile && costs.profile->update)
-        update = own * *costs.profile->update;
-      Reduction reduction;
-      reduction.name = module.name;
-      reduction.duration = toTime(time * crowd);
-      reduction.stages = unit.inside ? std::vector<int>{firstStageOf(u)}
-                                     : stagesOf(unit, position);
-      for (int64_t r = 0; r < classes[plan.getHost(u)]; ++r)
-        for (int rank : ranksOf(plan.getHost(u), position, r)) {
-          reduction.ranks.push_back(rank);
-          engine.optimizer[rank] += toTime(update);
-        }
-      engine.reductions.push_back(std::move(reduction));
+    if (unit.inside) {
+      addReduction(engine, u, firstStageOf(u), 0,
+                   int(costs.model.modules[u].layers.size()));
+      continue;
     }
+    for (int s = 0; s < unit.pp * unit.vpp; ++s)
+      addReduction(engine, u, stageBase[u] + s, unit.cuts[s], unit.cuts[s + 1]);
   }
+}
+
+/// Of layers [begin, end) of a unit, which are in a stage. Where ranks share
+/// cores, so do their sums: all ranks are at it then, when all is done.
+void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
+                               int begin, int end) const {
+  const Module &module = costs.model.modules[u];
+  const UnitPlan &unit = plan.units[u], &host = plan.units[plan.getHost(u)];
+  const ModuleCost &cost = costs.get(nodeOf(u), u);
+  const Cluster &cluster = costs.cluster;
+  const NodeKind &first = cluster.nodes.front();
+  int position = plan.getPosition(host, stages[stage].index);
+  Group group = cluster.getGroup(
+      nodeOf(u), host.dp * host.cp, int64_t(host.tp),
+      cluster.getPlace(rankOfReplica(plan.getHost(u), position, 0)));
+  double all = cost.rankParameters(begin, end, host.tp),
+         own = all - cost.expertsElsewhere(begin, end, host.tp, host.ep),
+         gradients = own * module.gradientBytes;
+  double sum = unit.zero ? cluster.reduceScatter(group, gradients)
+                         : cluster.allReduce(group, gradients),
+         gather =
+             unit.zero ? cluster.allGather(group, own * module.weightBytes) : 0;
+  double updated = unit.zero ? all / double(host.dp) : all;
+  const DeviceKind &device = cluster.getDevice(nodeOf(u));
+  double update = updated * (costs.profile && costs.profile->update
+                                 ? *costs.profile->update
+                                 : (module.gradientBytes + module.weightBytes +
+                                    2 * module.optimizerBytes) /
+                                       (device.bandwidth * device.stream));
+  Reduction reduction;
+  reduction.name = module.name;
+  reduction.stages = {stage};
+  if (first.cores > 0) {
+    sum += gather;
+    gather = 0;
+    sum *= std::max(1.0,
+                    std::min<double>(plan.ranks, first.devices) / first.cores);
+  } else if (!unit.inside) {
+    reduction.buckets = std::max(1, end - begin);
+  }
+  reduction.duration = toTime(sum);
+  for (int64_t r = 0; r < classes[plan.getHost(u)]; ++r)
+    for (int rank : ranksOf(plan.getHost(u), position, r)) {
+      reduction.ranks.push_back(rank);
+      engine.optimizer[rank] += toTime(update + gather);
+    }
+  engine.reductions.push_back(std::move(reduction));
 }
 
 EngineOptions StepBuilder::getEngineOptions(const schedule::Problem &problem,

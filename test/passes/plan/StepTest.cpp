@@ -134,6 +134,24 @@ TEST(Engine, ReductionsOptimizerBarrier) {
   EXPECT_EQ(stepOf(problem, "1f1b", options), 60 + 7 + 3 + 2);
 }
 
+TEST(Engine, ReductionsBeginInsideTheLastBackward) {
+  // It is from 40 to 60, a quarter of the gradients complete every 5.
+  dt::schedule::Problem problem = chain(1, 2, 10, 10, 10, 0);
+  EngineOptions options;
+  Reduction reduction;
+  reduction.ranks = {0};
+  reduction.stages = {0};
+  reduction.buckets = 4;
+  reduction.duration = 8;
+  options.reductions = {reduction};
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 60 + 2);
+  options.reductions[0].duration = 24;
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 45 + 24);
+  // Another one on the same rank waits for the first.
+  options.reductions.push_back(reduction);
+  EXPECT_EQ(stepOf(problem, "1f1b", options), 45 + 24 + 8);
+}
+
 /// Stages of several units, replicas, brokers, uneven times and messages.
 dt::schedule::Problem drawProblem(std::mt19937 &random) {
   auto below = [&](int n) { return int(random() % unsigned(n)); };
