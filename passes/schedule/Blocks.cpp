@@ -51,6 +51,22 @@ class Reservations {
 public:
   Reservations(int lanes, Time period) : taken(lanes), period(period) {}
 
+  /// The same of the times that are `phase` modulo the period's `parts`; -1 if
+  /// none is free.
+  Time reserveOnGrid(int lane, Time ready, Time duration, Time phase,
+                     int parts) {
+    Time best = -1;
+    for (int part = 0; part < parts; ++part) {
+      Time at = (phase + period * part / parts) % period,
+           time = ready + ((at - ready) % period + period) % period;
+      if ((best < 0 || time < best) && isFree(lane, time, duration))
+        best = time;
+    }
+    if (best >= 0)
+      taken[lane].push_back({best, duration});
+    return best;
+  }
+
   /// The first time from `ready` on that is free in every period; if there is
   /// none, `ready`.
   Time reserve(int lane, Time ready, Time duration) {
@@ -87,45 +103,85 @@ private:
 
 } // namespace
 
+Blocks::Lengths Blocks::getLengths(const BlockPolicy &policy) const {
+  Lengths lengths{forward, gradient, weight, {}};
+  if (policy.even) {
+    Time unit = std::max<Time>(1, work / (3 * rounds));
+    for (std::vector<Time> *times :
+         {&lengths.forward, &lengths.gradient, &lengths.weight})
+      times->assign(times->size(), unit);
+  }
+  // On a grid all that goes one way is as long as the longest of it, so that
+  // what comes later finds the grid where it gets to.
+  lengths.there.assign(lanes.getNumLanes(), 0);
+  for (const std::vector<int> &places : lanes.places) {
+    Time most[2] = {0, 0};
+    for (int place : places) {
+      int back = roundOf[place] % 2;
+      most[back] = std::max(most[back], lengths.forward[place]);
+      most[!back] = std::max(most[!back], lengths.gradient[place]);
+    }
+    lengths.there[lanes.laneOf[places[0]]] = most[0];
+    for (int place : places)
+      if (policy.grid) {
+        lengths.forward[place] = most[roundOf[place] % 2];
+        lengths.gradient[place] = most[roundOf[place] % 2 == 0];
+      }
+  }
+  return lengths;
+}
+
 Blocks::Way Blocks::getWay(const BlockPolicy &policy, Time period) const {
   const Graph &graph = *lanes.graph;
   Way way{std::vector<Time>(graph.getNumPlaces(), 0),
           std::vector<Time>(graph.getNumPlaces(), 0)};
   Reservations reservations(lanes.getNumLanes(), period);
-  Time unit = policy.even ? std::max<Time>(1, work / (3 * rounds)) : 0;
-  auto length = [&](Time time) { return unit ? unit : time; };
-  auto hop = [&](Time time, Time latency) {
-    return unit ? unit : time + latency;
+  Lengths lengths = getLengths(policy);
+  auto getHop = [&](const Graph::Dependence &d) {
+    const std::vector<Time> &times = graph.getSlotOf(d.node) == Graph::kForward
+                                         ? lengths.forward
+                                         : lengths.gradient;
+    return times[graph.getPlaceOf(d.node)] + (policy.even ? 0 : d.latency);
+  };
+  // Where a lane's grid begins: its first forward.
+  std::vector<Time> origin(lanes.getNumLanes(), -1);
+  auto reserve = [&](int place, Time ready, Time duration, bool back) {
+    int lane = lanes.laneOf[place];
+    if (policy.grid && origin[lane] >= 0) {
+      Time time = reservations.reserveOnGrid(
+          lane, ready, duration,
+          origin[lane] + (back ? lengths.there[lane] : 0), policy.grid);
+      if (time >= 0)
+        return time;
+    }
+    Time time = reservations.reserve(lane, ready, duration);
+    if (origin[lane] < 0)
+      origin[lane] = time;
+    return time;
   };
   for (int place : lanes.order) {
     Graph::Node node = graph.getNode(place, Graph::kForward, 0);
     Time ready = 0;
-    for (const Graph::Dependence &d : graph.getPredecessors(node)) {
-      int other = graph.getPlaceOf(d.node);
+    for (const Graph::Dependence &d : graph.getPredecessors(node))
       ready =
-          std::max(ready, way.forward[other] + hop(forward[other], d.latency));
-    }
-    way.forward[place] = reservations.reserve(
-        lanes.laneOf[place],
-        ready + policy.forward[roundOf[place]] * work / 384,
-        length(forward[place]));
+          std::max(ready, way.forward[graph.getPlaceOf(d.node)] + getHop(d));
+    way.forward[place] =
+        reserve(place, ready + policy.forward[roundOf[place]] * work / 384,
+                lengths.forward[place], roundOf[place] % 2);
   }
   for (auto p = lanes.order.rbegin(); p != lanes.order.rend(); ++p) {
     int place = *p;
     if (!lanes.hasBackward[place])
       continue;
     Graph::Node node = graph.getNode(place, Graph::kGradient, 0);
-    Time ready = way.forward[place] + length(forward[place]);
-    for (const Graph::Dependence &d : graph.getPredecessors(node)) {
-      int other = graph.getPlaceOf(d.node);
-      ready = std::max(ready,
-                       way.gradient[other] + hop(gradient[other], d.latency));
-    }
-    way.gradient[place] = reservations.reserve(
-        lanes.laneOf[place],
-        ready + policy.gradient[roundOf[place]] * work / 384,
-        length(gradient[place]) +
-            (policy.together ? length(weight[place]) : 0));
+    Time ready = way.forward[place] + lengths.forward[place];
+    for (const Graph::Dependence &d : graph.getPredecessors(node))
+      ready =
+          std::max(ready, way.gradient[graph.getPlaceOf(d.node)] + getHop(d));
+    way.gradient[place] = reserve(
+        place, ready + policy.gradient[roundOf[place]] * work / 384,
+        lengths.gradient[place] + (policy.together ? lengths.weight[place] : 0),
+        roundOf[place] % 2 == 0);
   }
   return way;
 }

@@ -25,6 +25,10 @@ struct BlockPolicy {
   /// longest work of a lane on a microbatch: of a lane's first stages, second
   /// stages, …
   std::vector<int> forward, gradient;
+  /// If not 0, tasks start on a lane's grid: a period is cut into so many equal
+  /// parts, and each part has one place for tasks that go there (forwards of
+  /// even, gradients of odd rounds) and behind it one for tasks that go back.
+  int grid = 0;
   /// The period, in 1/384 of that work.
   int period = 384;
   /// Whether a lane keeps time free for a weight gradient behind its gradient.
@@ -56,6 +60,12 @@ private:
   struct Way {
     std::vector<Time> forward, gradient;
   };
+  /// What a policy takes tasks to be long: by place, and by lane the longest
+  /// that goes there.
+  struct Lengths {
+    std::vector<Time> forward, gradient, weight, there;
+  };
+  Lengths getLengths(const BlockPolicy &policy) const;
   Way getWay(const BlockPolicy &policy, Time period) const;
   std::vector<Step> getSteps(const Way &way, Time period) const;
   bool fits(const std::vector<Step> &steps) const;

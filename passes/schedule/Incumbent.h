@@ -32,7 +32,8 @@ struct Incumbent {
   std::optional<Solution> best;
   Cost cost = kWorst;
 
-  bool isDone() const { return left <= 0 || (best && cost.first <= bound); }
+  bool isProved() const { return best && cost.first <= bound; }
+  bool isDone() const { return left <= 0 || isProved(); }
   Cost getCost(Time wall, Time span) const {
     return objective == Objective::Wall ? Cost(wall, span) : Cost(span, wall);
   }

@@ -21,7 +21,14 @@ LaneSearch::LaneSearch(const Graph &graph, const std::vector<Bytes> &memory,
                        Incumbent &incumbent)
     : graph(graph), incumbent(incumbent), lanes(Lanes::get(graph, memory)) {}
 
-bool LaneSearch::consider(std::optional<LaneResult> result, Cost &least) {
+bool LaneSearch::hasRounds() const {
+  return lanes && any_of(lanes->places, [](const std::vector<int> &places) {
+           return places.size() > 1;
+         });
+}
+
+bool LaneSearch::consider(const std::optional<LaneResult> &result,
+                          Cost &least) {
   incumbent.left -= graph.getNumNodes();
   if (!result)
     return false;
@@ -34,6 +41,106 @@ bool LaneSearch::consider(std::optional<LaneResult> result, Cost &least) {
     return false;
   least = cost;
   return true;
+}
+
+bool LaneSearch::improve(const LaneResult &result, int rounds, Cost &least) {
+  Justify justify(*lanes);
+  if (!justify.take(result.lists))
+    return false;
+  bool any = false;
+  for (int round = 0; round < rounds && !incumbent.isProved() &&
+                      (!round || incumbent.left > 0);
+       ++round) {
+    incumbent.left -= graph.getNumNodes(); // the way back
+    if (!justify.run())
+      return any;
+    Cost before = least;
+    any |= consider(justify.getResult(), least);
+    if (round && least == before)
+      break;
+  }
+  return any;
+}
+
+std::vector<std::vector<Graph::Node>>
+LaneSearch::getLists(const Solution &order) const {
+  std::vector<std::vector<Graph::Node>> lists;
+  for (const std::vector<int> &places : lanes->places) {
+    lists.emplace_back();
+    for (const Task &task : order.ranks[graph.getRanks(places[0])[0]])
+      lists.back().push_back(graph.getNode(task));
+  }
+  return lists;
+}
+
+void LaneSearch::improveBest(int rounds) {
+  if (!lanes || !incumbent.best)
+    return;
+  LaneResult result;
+  result.lists = getLists(*incumbent.best);
+  Cost least = incumbent.cost;
+  improve(result, rounds, least);
+}
+
+void LaneSearch::nudge() {
+  if (!lanes || !incumbent.best)
+    return;
+  std::mt19937 random(1); // the same everywhere
+  // Pushing shortens the wall; a span that is as long may follow.
+  int64_t kept = incumbent.objective == Objective::Span ? incumbent.left / 2
+                                                        : incumbent.left;
+  if (kept != incumbent.left)
+    nudge(Objective::Wall, kept, random);
+  nudge(incumbent.objective, 0, random);
+}
+
+void LaneSearch::nudge(Objective objective, int64_t left,
+                       std::mt19937 &random) {
+  auto draw = [&](int count) { return int(random() % count); };
+  auto drawRange = [&](int count, int &first, int &last) {
+    first = draw(count);
+    last = draw(2) ? count - 1 : draw(count);
+    if (draw(2))
+      first = 0;
+    if (first > last)
+      std::swap(first, last);
+  };
+  Time step = 0;
+  size_t rounds = 1;
+  for (int lane = 0; lane < lanes->getNumLanes(); ++lane) {
+    step = std::max(step, lanes->busy[lane] / graph.getNumMicrobatches());
+    rounds = std::max(rounds, lanes->places[lane].size());
+  }
+  Justify justify(*lanes);
+  auto lists = getLists(*incumbent.best);
+  Cost least = incumbent.cost, any = kWorst;
+  if (objective != incumbent.objective)
+    std::swap(least.first, least.second);
+  while (!incumbent.isDone() && incumbent.left > left) {
+    Nudge nudge;
+    nudge.slot = Graph::Slot(draw(3));
+    nudge.round = draw(int(rounds));
+    drawRange(lanes->getNumLanes(), nudge.firstLane, nudge.lastLane);
+    drawRange(graph.getNumMicrobatches(), nudge.firstMicrobatch,
+              nudge.lastMicrobatch);
+    // Mostly a little, at times far.
+    nudge.by = step * (draw(512) - 256) / 512 * (draw(4) ? 1 : 4);
+    bool late = draw(2);
+    incumbent.left -= 2 * graph.getNumNodes();
+    if (!justify.take(lists))
+      return;
+    if (!justify.run(late ? &nudge : nullptr, late ? nullptr : &nudge))
+      continue;
+    LaneResult result = justify.getResult();
+    consider(result, any);
+    Cost cost = objective == Objective::Wall
+                    ? Cost(result.wall, result.longestSpan)
+                    : Cost(result.longestSpan, result.wall);
+    if (cost > least)
+      continue;
+    least = cost;
+    lists = std::move(result.lists);
+  }
 }
 
 void LaneSearch::searchWaves() {
@@ -131,8 +238,80 @@ void LaneSearch::refill() {
 }
 
 void LaneSearch::tryBlock(const BlockPolicy &policy) {
-  if (lanes && consider(Blocks(*lanes).run(policy), blockCost))
+  if (lanes)
+    tryBlock(Blocks(*lanes), policy, 1);
+}
+
+void LaneSearch::tryBlock(const Blocks &blocks, const BlockPolicy &policy,
+                          int rounds) {
+  std::optional<LaneResult> result = blocks.run(policy);
+  bool better = consider(result, blockCost);
+  if (result && hasRounds()) {
+    Cost cost = incumbent.getCost(result->wall, result->longestSpan);
+    rawCost = std::min(rawCost, cost);
+    if (cost.first - cost.first / 32 <= rawCost.first)
+      better |= improve(*result, rounds, blockCost);
+  }
+  if (better)
     block = policy;
+}
+
+std::vector<BlockPolicy> LaneSearch::listGrids(const Blocks &blocks) {
+  // Each part has one place for what goes there and one for what goes back:
+  // fewer parts than rounds have too few, many take long.
+  int rounds = blocks.getNumRounds();
+  std::vector<BlockPolicy> policies;
+  for (int grid = rounds; grid <= 3 * rounds; ++grid) {
+    BlockPolicy policy;
+    policy.forward.assign(rounds, 0);
+    policy.gradient.assign(rounds, 0);
+    policy.grid = grid;
+    policy.period = blocks.getPeriod(policy, incumbent.left);
+    if (policy.period)
+      policies.push_back(policy);
+  }
+  llvm::sort(policies, [](const BlockPolicy &a, const BlockPolicy &b) {
+    return std::make_pair(a.period, a.grid) < std::make_pair(b.period, b.grid);
+  });
+  return policies;
+}
+
+void LaneSearch::searchGrids() {
+  if (!hasRounds() || incumbent.isDone())
+    return;
+  Blocks blocks(*lanes);
+  // Most is left for others, which wide memory needs.
+  int64_t kept = incumbent.left / 8 * 7;
+  int count = 0;
+  for (BlockPolicy policy : listGrids(blocks))
+    for (bool fillShort : {true, false}) {
+      if (incumbent.isDone() || count == 6 ||
+          (count >= 2 && incumbent.left < kept))
+        return;
+      ++count;
+      policy.fill.fillShort = fillShort;
+      tryBlock(blocks, policy, 3);
+    }
+}
+
+void LaneSearch::searchGridsQuickly() {
+  if (!hasRounds())
+    return;
+  Blocks blocks(*lanes);
+  std::optional<LaneResult> best;
+  int count = 0;
+  for (BlockPolicy policy : listGrids(blocks)) {
+    policy.fill.fillShort = true;
+    std::optional<LaneResult> result = blocks.run(policy);
+    if (consider(result, blockCost)) {
+      block = policy;
+      best = std::move(result);
+    }
+    if (++count == 3)
+      break;
+  }
+  if (best)
+    improve(*best, 2, blockCost);
 }
 
 /// Slack of up to two tasks on hops of each kind, four in all, with the least
@@ -184,8 +363,7 @@ void LaneSearch::searchBlocks() {
         return;
       policy.fill.fillShort = fill == 2;
       policy.fill.wall = fill == 0;
-      if (consider(blocks.run(policy), blockCost))
-        block = policy;
+      tryBlock(blocks, policy, 1);
     }
   };
   tryAll(listBlocks(blocks), 0);
@@ -228,8 +406,7 @@ void LaneSearch::climbBlocks() {
       if (!policy.period)
         continue;
     }
-    if (consider(blocks.run(policy), blockCost))
-      block = policy;
+    tryBlock(blocks, policy, 1);
   }
 }
 

@@ -10,6 +10,9 @@
 #include "passes/schedule/Blocks.h"
 #include "passes/schedule/Evaluate.h"
 #include "passes/schedule/Incumbent.h"
+#include "passes/schedule/Justify.h"
+
+#include <random>
 
 namespace dt::schedule {
 
@@ -22,6 +25,12 @@ public:
 
   /// All kinds of waves, then with times aimed at between bound and best.
   void searchWaves();
+  /// Blocks on grids, where several stages are on a lane, short periods first,
+  /// pushed to and fro.
+  void searchGrids();
+  /// The same at the cost of a few orders, whatever effort there is: of a few
+  /// grids the best is pushed.
+  void searchGridsQuickly();
   /// Blocks of every pattern of slack, short periods first.
   void searchBlocks();
   /// Steps from the best block, with a part of what is left.
@@ -29,25 +38,40 @@ public:
   /// Keeps the forwards and gradients of the best order in their order and puts
   /// the weight gradients anew.
   void refill();
-  /// The same for some order, coarsely; what it takes then.
+  /// Pushes the tasks of the best order to and fro.
+  void improveBest(int rounds);
+  /// The same with some tasks nudged out of their order, with all that is left.
+  void nudge();
+  /// The same as refill() for some order, coarsely; what it takes then.
   Cost refillOnce(const Timeline &timeline);
+  /// Whether a lane has several stages.
+  bool hasRounds() const;
   /// The best block, if any, and trying one that was found elsewhere.
   const std::optional<BlockPolicy> &getBlock() const { return block; }
   void tryBlock(const BlockPolicy &policy);
 
 private:
   /// Whether a result is no longer than `least`, which it becomes then.
-  bool consider(std::optional<LaneResult> result, Cost &least);
+  bool consider(const std::optional<LaneResult> &result, Cost &least);
+  /// The same of what becomes of it by pushing tasks to and fro.
+  bool improve(const LaneResult &result, int rounds, Cost &least);
+  void nudge(Objective objective, int64_t left, std::mt19937 &random);
+  std::vector<std::vector<Graph::Node>> getLists(const Solution &order) const;
   /// Appends a sequence of (start, end, task); false if memory cannot hold it.
   bool fill(llvm::ArrayRef<std::tuple<Time, Time, Graph::Node>> sequence,
             const FillPolicy &policy, Cost &least);
+  /// Pushes what is not much longer than the shortest before it was pushed.
+  void tryBlock(const Blocks &blocks, const BlockPolicy &policy, int rounds);
   std::vector<BlockPolicy> listBlocks(const Blocks &blocks);
+  /// Blocks of grids that memory allows, short periods first.
+  std::vector<BlockPolicy> listGrids(const Blocks &blocks);
 
   const Graph &graph;
   Incumbent &incumbent;
   std::optional<Lanes> lanes;
   std::optional<BlockPolicy> block;
-  Cost blockCost = kWorst;
+  /// Of the best block, and the best before pushing.
+  Cost blockCost = kWorst, rawCost = kWorst;
 };
 
 } // namespace dt::schedule

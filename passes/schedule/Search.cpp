@@ -21,10 +21,14 @@ namespace dt::schedule {
 namespace {
 
 /// Tasks that a search places unless told otherwise, tens of milliseconds: this
-/// often all of the problem's, within limits.
-constexpr int64_t kTries = 140, kLeast = 700000, kMost = 900000;
-/// With fewer tries only list schedules are tried.
+/// often all of the problem's, within limits, but so often at least.
+constexpr int64_t kTries = 140, kLeast = 700000, kMost = 900000,
+                  kLeastTries = 44;
+/// With fewer tries only list schedules and blocks on grids are tried.
 constexpr int64_t kThorough = 32;
+/// The part of a search, in 1/16, that is kept for what makes the best order
+/// better.
+constexpr int64_t kPolish = 5;
 
 /// Search over policies of the list scheduler.
 class Search {
@@ -36,6 +40,9 @@ public:
     findCaps();
   }
 
+  /// Whether a rank with several stages has memory for clearly fewer
+  /// microbatches than 1F1B has on their way.
+  bool isTight() const;
   void searchLoose();
   void searchGrid();
   void climb();
@@ -179,6 +186,17 @@ void Search::tryLines(int delay) {
   consider(std::move(solution), nullptr);
 }
 
+bool Search::isTight() const {
+  for (int rank = 0; rank < problem.ranks && !memory.empty(); ++rank) {
+    Bytes sum = 0;
+    for (int place : graph.getPlacesOfRank(rank))
+      sum += std::min(base[place], problem.microbatches) * bytes[place];
+    if (graph.getPlacesOfRank(rank).size() > 1 && memory[rank] < sum - sum / 4)
+      return true;
+  }
+  return false;
+}
+
 void Search::searchLoose() {
   // Without levels: backwards first, forwards as memory allows.
   Policy loose;
@@ -279,7 +297,8 @@ Problem shorten(const Problem &problem, int microbatches) {
 }
 
 /// All parts of the search, on the whole problem or a shorter one. With little
-/// effort, list schedules only: those are of use after a few tries.
+/// effort, blocks on grids and list schedules only: those are of use after a
+/// few tries.
 class Parts {
 public:
   Parts(const Graph &graph, const std::vector<Bytes> &memory,
@@ -289,9 +308,26 @@ public:
         search(graph, memory, incumbent, thorough ? &lanes : nullptr) {}
 
   void begin(bool waves) {
-    search.searchLoose();
+    if (thorough)
+      lanes.searchGrids();
+    else
+      beginQuickly();
+    if (!incumbent.best || !incumbent.isDone())
+      search.searchLoose();
     if (waves && thorough)
       lanes.searchWaves();
+  }
+  /// Under tight memory a block is all there is time for.
+  void beginQuickly() {
+    lanes.searchGridsQuickly();
+    if (!lanes.getBlock() || incumbent.isProved() || search.isTight())
+      return;
+    Cost before = incumbent.cost;
+    Policy loose;
+    loose.patience = loose.tailPatience = 4;
+    search.tryPolicy(loose);
+    if (incumbent.cost < before)
+      lanes.improveBest(1);
   }
   void run() {
     // Something is left for blocks, which tight memory needs.
@@ -314,8 +350,14 @@ public:
       lanes.tryBlock(*shorter.lanes.getBlock());
   }
   void end() {
-    if (thorough)
+    if (thorough) {
       lanes.refill();
+      lanes.improveBest(3);
+      lanes.nudge();
+    }
+    // Several stages of a rank take turns otherwise than those say.
+    if (lanes.hasRounds() && lanes.getBlock())
+      return;
     search.tryLines(1);
     search.tryLines(2);
   }
@@ -348,10 +390,9 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
           effort = options.effort
                        ? options.effort
                        : std::max(std::clamp(kTries * nodes, kLeast, kMost),
-                                  kThorough * nodes);
+                                  kLeastTries * nodes);
   bool thorough = effort >= kThorough * nodes;
-  // Something is kept for putting the best order's weight gradients anew.
-  int64_t spare = thorough ? std::min(10 * nodes, effort / 4) : 0;
+  int64_t spare = thorough ? effort * kPolish / 16 : 0;
   Incumbent incumbent(graph, memory, options.objective, effort - spare);
   Parts parts(graph, memory, incumbent, thorough);
   parts.begin(/*waves=*/true);

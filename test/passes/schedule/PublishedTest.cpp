@@ -44,9 +44,7 @@ TEST(Published, FixedOrdersAreEqual) {
 }
 
 /// Searched orders: within their memory no longer, in either definition,
-/// searched for it, and never below what is proved. V-Min and V-Half, whose
-/// memory is so tight that all microbatches are on their way at one pace, are
-/// allowed 2.5 %.
+/// searched for it, and never below what is proved.
 void expectNoLonger(Objective objective) {
   int count = 0;
   for (const Pipeline &c : readPublished(DT_PUBLISHED).cases) {
@@ -57,8 +55,7 @@ void expectNoLonger(Objective objective) {
     EXPECT_LE(own.peak, c.memory) << c.getName();
     bool span = objective == Objective::Span;
     Time ours = span ? own.span : own.wall, theirs = span ? c.span : c.wall;
-    bool tight = c.schedule == "V-Min" || c.schedule == "V-Half";
-    EXPECT_LE(ours, tight ? theirs + theirs / 40 : theirs) << c.getName();
+    EXPECT_LE(ours, theirs) << c.getName();
     EXPECT_GE(ours, c.getBound(objective)) << c.getName();
     ++count;
   }

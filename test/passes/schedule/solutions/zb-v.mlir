@@ -21,10 +21,10 @@ sched.problem @step ranks 2 microbatches 2 {
 // CHECK-NEXT: sched.run I @s3 mb 0 slot 0
 // CHECK-NEXT: sched.send @s3 to @s2 mb 0 gradient
 // CHECK-NEXT: sched.run W @s3 mb 0 slot 0
-// CHECK-NEXT: sched.receive @s1 to @s0 mb 0 gradient
-// CHECK-NEXT: sched.run I @s0 mb 0 slot 0
 // CHECK-NEXT: sched.run F @s0 mb 1 slot 1
 // CHECK-NEXT: sched.send @s0 to @s1 mb 1
+// CHECK-NEXT: sched.receive @s1 to @s0 mb 0 gradient
+// CHECK-NEXT: sched.run I @s0 mb 0 slot 0
 // CHECK-NEXT: sched.run W @s0 mb 0 slot 0
 // CHECK-NEXT: sched.receive @s2 to @s3 mb 1
 // CHECK-NEXT: sched.run F @s3 mb 1 slot 0
@@ -43,17 +43,17 @@ sched.problem @step ranks 2 microbatches 2 {
 // CHECK-NEXT: sched.receive @s3 to @s2 mb 0 gradient
 // CHECK-NEXT: sched.run I @s2 mb 0 slot 0
 // CHECK-NEXT: sched.run I @s1 mb 0 slot 0
+// CHECK-NEXT: sched.receive @s0 to @s1 mb 1
 // CHECK-NEXT: sched.send @s1 to @s0 mb 0 gradient
 // CHECK-NEXT: sched.run W @s2 mb 0 slot 0
+// CHECK-NEXT: sched.run F @s1 mb 1 slot 1
 // CHECK-NEXT: sched.run W @s1 mb 0 slot 0
-// CHECK-NEXT: sched.receive @s0 to @s1 mb 1
-// CHECK-NEXT: sched.run F @s1 mb 1 slot 0
 // CHECK-NEXT: sched.run F @s2 mb 1 slot 0
 // CHECK-NEXT: sched.send @s2 to @s3 mb 1
 // CHECK-NEXT: sched.receive @s3 to @s2 mb 1 gradient
 // CHECK-NEXT: sched.run I @s2 mb 1 slot 0
-// CHECK-NEXT: sched.run I @s1 mb 1 slot 0
+// CHECK-NEXT: sched.run I @s1 mb 1 slot 1
 // CHECK-NEXT: sched.send @s1 to @s0 mb 1 gradient
 // CHECK-NEXT: sched.run W @s2 mb 1 slot 0
-// CHECK-NEXT: sched.run W @s1 mb 1 slot 0
+// CHECK-NEXT: sched.run W @s1 mb 1 slot 1
 // CHECK-NEXT: }

@@ -1,0 +1,189 @@
+//===- Justify.cpp - Orders improved by pushing to and fro ----------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Justify.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace dt::schedule {
+
+/// Tasks that one is moved past at most: keeps a pass linear.
+static constexpr int kLookBack = 64;
+
+Justify::Justify(const Lanes &lanes) : lanes(lanes), graph(*lanes.graph) {
+  changes.assign(graph.getNumNodes(), 0);
+  for (int place : lanes.order)
+    for (int k = 0; k < graph.getNumMicrobatches(); ++k)
+      for (auto slot : {Graph::kForward, Graph::kGradient, Graph::kWeight}) {
+        Graph::Node node = graph.getNode(place, slot, k);
+        if (!graph.exists(node))
+          continue;
+        ++count;
+        changes[node] = graph.getMemoryChange(node, lanes.split[place]);
+      }
+  lists.resize(lanes.getNumLanes());
+}
+
+Time Justify::getArrival(Graph::Node node, bool back) const {
+  Time arrival = 0;
+  for (const Graph::Dependence &d :
+       back ? graph.getSuccessors(node) : graph.getPredecessors(node)) {
+    if (end[d.node] < 0)
+      return -1;
+    arrival = std::max(arrival, end[d.node] + d.latency);
+  }
+  Graph::Slot slot = graph.getSlotOf(node);
+  if (back ? slot != Graph::kWeight && graph.exists(node + 1)
+           : slot != Graph::kForward) {
+    Time own = end[back ? node + 1 : node - 1];
+    if (own < 0)
+      return -1;
+    arrival = std::max(arrival, own);
+  }
+  return arrival;
+}
+
+template <typename Put>
+bool Justify::visit(const Order &order, bool back, Put put) {
+  std::fill(end.begin(), end.end(), -1);
+  std::vector<size_t> cursor(order.size(), 0);
+  size_t left = count;
+  auto advance = [&](size_t lane) {
+    for (; cursor[lane] < order[lane].size(); ++cursor[lane], --left) {
+      Graph::Node node = order[lane][cursor[lane]];
+      Time arrival = getArrival(node, back);
+      if (arrival < 0)
+        break;
+      if (!put(node, arrival))
+        return false;
+    }
+    return true;
+  };
+  // To and fro over the lanes, as microbatches go.
+  for (size_t before = left + 1; left && left < before;) {
+    before = left;
+    for (size_t lane = 0; lane < order.size(); ++lane)
+      if (!advance(lane))
+        return false;
+    for (size_t lane = order.size(); lane-- > 0;)
+      if (!advance(lane))
+        return false;
+  }
+  return !left;
+}
+
+bool Justify::put(Graph::Node node, Time arrival, bool back) {
+  Time duration = graph.getTime(node);
+  int lane = lanes.laneOf[graph.getPlaceOf(node)];
+  std::vector<Entry> &list = lists[lane];
+  Bytes change = back ? -changes[node] : changes[node],
+        room = lanes.limit[lane] - std::max<Bytes>(change, 0);
+  size_t at = list.size();
+  Time time = std::max(arrival, at ? list.back().end : 0);
+  if (change > 0 && at && list.back().level > room)
+    return false;
+  // The earliest gap that is long enough, with memory from then on.
+  size_t least = at > kLookBack ? at - kLookBack : 0;
+  for (size_t i = at; i-- > least;) {
+    // What ends by then may be what it waits for, also if it takes no time.
+    if (list[i].start < arrival + duration || list[i].end <= arrival ||
+        (change > 0 && i && list[i - 1].level > room))
+      break;
+    Time free = std::max(arrival, i ? list[i - 1].end : 0);
+    if (free + duration <= list[i].start) {
+      at = i;
+      time = free;
+    }
+  }
+  Bytes level = (at ? list[at - 1].level : 0) + change;
+  list.insert(list.begin() + at, {time, time + duration, node, level});
+  for (size_t i = at + 1; change && i < list.size(); ++i)
+    list[i].level += change;
+  end[node] = time + duration;
+  return true;
+}
+
+bool Justify::pass(const Order &order, bool back) {
+  for (size_t lane = 0; lane < lists.size(); ++lane) {
+    lists[lane].clear();
+    lists[lane].reserve(order[lane].size());
+  }
+  if (!visit(order, back, [&](Graph::Node node, Time arrival) {
+        return put(node, arrival, back);
+      }))
+    return false;
+  wall = 0;
+  for (const std::vector<Entry> &list : lists)
+    if (!list.empty())
+      wall = std::max(wall, list.back().end);
+  return true;
+}
+
+bool Justify::take(const Order &order) {
+  end.assign(graph.getNumNodes(), -1);
+  // As early as the lanes' orders allow.
+  for (std::vector<Entry> &list : lists)
+    list.clear();
+  return visit(order, false, [&](Graph::Node node, Time arrival) {
+    std::vector<Entry> &list = lists[lanes.laneOf[graph.getPlaceOf(node)]];
+    if (!list.empty())
+      arrival = std::max(arrival, list.back().end);
+    end[node] = arrival + graph.getTime(node);
+    list.push_back({arrival, end[node], node, 0});
+    return true;
+  });
+}
+
+Justify::Order Justify::getReversed(const Nudge *nudge) const {
+  Order order(lists.size());
+  std::vector<std::tuple<Time, size_t, Graph::Node>> keys;
+  for (int lane = 0; lane < int(lists.size()); ++lane) {
+    order[lane].reserve(lists[lane].size());
+    if (!nudge || lane < nudge->firstLane || lane > nudge->lastLane) {
+      for (const Entry &entry : llvm::reverse(lists[lane]))
+        order[lane].push_back(entry.node);
+      continue;
+    }
+    keys.clear();
+    for (const Entry &entry : llvm::reverse(lists[lane]))
+      keys.push_back({-entry.start, keys.size(), entry.node});
+    for (auto &[time, index, node] : keys) {
+      int k = graph.getMicrobatchOf(node);
+      if (graph.getSlotOf(node) == nudge->slot && k >= nudge->firstMicrobatch &&
+          k <= nudge->lastMicrobatch &&
+          nudge->round < int(lanes.places[lane].size()) &&
+          graph.getPlaceOf(node) == lanes.places[lane][nudge->round])
+        time -= nudge->by;
+    }
+    llvm::sort(keys);
+    for (const auto &[time, index, node] : keys)
+      order[lane].push_back(node);
+  }
+  return order;
+}
+
+bool Justify::run(const Nudge *late, const Nudge *early) {
+  return pass(getReversed(late), true) && pass(getReversed(early), false);
+}
+
+LaneResult Justify::getResult() const {
+  LaneResult result;
+  result.wall = wall;
+  for (const std::vector<Entry> &list : lists) {
+    result.lists.emplace_back();
+    for (const Entry &entry : list)
+      result.lists.back().push_back(entry.node);
+    if (!list.empty())
+      result.longestSpan =
+          std::max(result.longestSpan, list.back().end - list.front().start);
+  }
+  return result;
+}
+
+} // namespace dt::schedule

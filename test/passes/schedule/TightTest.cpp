@@ -1,0 +1,161 @@
+//===- TightTest.cpp - There-and-back pipelines in little memory ----------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What a search with little effort finds, as the planner's for each of its
+// plans, where memory holds clearly less than 1F1B does; and that pushing
+// tasks to and fro (Justify.h) keeps to what it promises.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/passes/schedule/Chain.h"
+
+#include "passes/schedule/Bound.h"
+#include "passes/schedule/Greedy.h"
+#include "passes/schedule/Justify.h"
+
+#include <random>
+
+using namespace dt::schedule;
+
+namespace {
+
+/// Bytes of one microbatch on all stages of a rank of a V.
+constexpr Bytes kTwoChunks = 2 * 37;
+
+Problem makeTight(int p, int n, Times times, double share) {
+  Problem problem = makeChain(p, n, times, 2, true);
+  problem.memory.assign(p, Bytes(share * double(p * kTwoChunks)));
+  return problem;
+}
+
+struct Case {
+  int p;
+  double share, above; ///< of 1F1B's memory; the step over the bound
+};
+
+/// Chunks alike: the periods are the least that memory allows, and what is over
+/// the bound is the way there and back.
+TEST(Tight, LittleEffortIsEnough) {
+  Options options;
+  options.communicate = false;
+  options.effort = 16000;
+  for (Case c :
+       {Case{8, 0.4, 0.36}, Case{8, 0.5, 0.05}, Case{8, 0.67, 0.03},
+        Case{16, 0.4, 0.12}, Case{16, 0.5, 0.09}, Case{16, 0.67, 0.05},
+        Case{32, 0.4, 0.21}, Case{32, 0.5, 0.16}, Case{32, 0.67, 0.09}}) {
+    Problem problem = makeTight(c.p, 64, {100, 100, 100, 0}, c.share);
+    Time bound = getLowerBound(Graph(problem), problem.memory, Objective::Wall);
+    EXPECT_LE(double(run(problem, "zb-v", options).wall),
+              (1 + c.above) * double(bound))
+        << c.p << " ranks, " << c.share;
+  }
+}
+
+/// Stages that differ, other modules before and behind: an order within memory
+/// that is not far from what a search with much effort finds.
+TEST(Tight, UnevenStagesBetweenOtherModules) {
+  std::mt19937 random(1);
+  auto draw = [&](int low, int high) {
+    return low + int(random() % unsigned(high - low + 1));
+  };
+  for (int i = 0; i < 12; ++i) {
+    int p = draw(4, 10), n = draw(p, 3 * p), around = draw(0, 2);
+    Problem problem;
+    problem.units = {{"encoder", 0}, {"llm", 0}, {"generator", 0}};
+    problem.microbatches = n;
+    auto add = [&](int unit, int rank, Time scale) {
+      Stage stage;
+      stage.name = "s" + std::to_string(problem.stages.size());
+      stage.unit = unit;
+      stage.replicas = {{rank}};
+      stage.forward = scale * draw(90, 110) / 100;
+      stage.input = scale * draw(90, 130) / 100;
+      stage.weight = scale * draw(60, 110) / 100;
+      stage.activation = 37;
+      stage.weightActivation = 16;
+      int s = int(problem.stages.size());
+      problem.stages.push_back(stage);
+      if (s)
+        problem.edges.push_back({s - 1, s, draw(0, 10), true, {}, 0});
+      problem.ranks = std::max(problem.ranks, rank + 1);
+    };
+    for (int s = 0; s < around; ++s)
+      add(0, s, 150);
+    for (int s = 0; s < 2 * p; ++s)
+      add(1, around + (s < p ? s : 2 * p - 1 - s), 100);
+    for (int s = 0; s < around; ++s)
+      add(2, around + p + s, 150);
+    problem.memory.assign(problem.ranks,
+                          Bytes(p * kTwoChunks * draw(40, 70) / 100));
+    Graph graph(problem);
+    Options options;
+    options.communicate = false;
+    Time much = run(problem, "zb-v", options).wall;
+    options.effort = 2 * graph.getNumNodes();
+    auto solution = solve(problem, "zb-v", options);
+    ASSERT_TRUE(bool(solution)) << llvm::toString(solution.takeError());
+    EXPECT_EQ(llvm::toString(checkMemory(graph, *solution)), "") << i;
+    auto timeline = evaluate(graph, *solution);
+    ASSERT_TRUE(bool(timeline)) << llvm::toString(timeline.takeError());
+    EXPECT_LE(timeline->wall, much + much / 5) << i;
+  }
+}
+
+/// Pushed to and fro an order never gets longer, says how long it is, and stays
+/// within memory; nudged it is an order still.
+TEST(Tight, PushingKeepsOrders) {
+  std::mt19937 random(1);
+  auto draw = [&](int low, int high) {
+    return low + int(random() % unsigned(high - low + 1));
+  };
+  int shorter = 0, nudged = 0;
+  for (int i = 0; i < 100; ++i) {
+    Problem problem = makeTight(
+        draw(2, 8), draw(2, 20),
+        {draw(0, 20), draw(0, 20), draw(0, 20), draw(0, 5)}, draw(6, 20) / 10.);
+    Graph graph(problem);
+    auto lanes = Lanes::get(graph, problem.memory);
+    auto order = runGreedy(graph, problem.memory, Policy());
+    ASSERT_TRUE(lanes && order);
+    std::vector<std::vector<Graph::Node>> lists;
+    for (const std::vector<Task> &tasks : order->ranks) {
+      lists.emplace_back();
+      for (const Task &task : tasks)
+        lists.back().push_back(graph.getNode(task));
+    }
+    Time wall = evaluate(graph, *order)->wall;
+    Justify justify(*lanes);
+    ASSERT_TRUE(justify.take(lists));
+    Nudge nudge;
+    for (int round = 0; round < 4; ++round) {
+      bool late = draw(0, 1);
+      if (!justify.run(round == 3 && late ? &nudge : nullptr,
+                       round == 3 && !late ? &nudge : nullptr)) {
+        EXPECT_EQ(round, 3);
+        break;
+      }
+      LaneResult result = justify.getResult();
+      Solution solution = result.getSolution(*lanes);
+      EXPECT_EQ(llvm::toString(checkMemory(graph, solution)), "") << i;
+      auto timeline = evaluate(graph, solution);
+      ASSERT_TRUE(bool(timeline)) << llvm::toString(timeline.takeError());
+      EXPECT_LE(timeline->wall, result.wall);
+      nudged += round == 3;
+      if (round == 3)
+        break;
+      EXPECT_LE(result.wall, wall) << i;
+      shorter += result.wall < wall;
+      wall = result.wall;
+      nudge.slot = Graph::Slot(draw(0, 2));
+      nudge.round = draw(0, 1);
+      nudge.lastLane = draw(0, problem.ranks - 1);
+      nudge.lastMicrobatch = draw(0, problem.microbatches - 1);
+      nudge.by = draw(-40, 40);
+    }
+  }
+  EXPECT_GT(shorter, 30);
+  EXPECT_GT(nudged, 30);
+}
+
+} // namespace
