@@ -318,6 +318,11 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   int64_t inFlight = depth + (pace.vpp > 1 ? pace.pp : 0);
   bool barrier = !input.model().contrast.towers.empty();
   for (size_t u = 0; u < count; ++u) {
+    // Phases and batch-syncs have all there at once, bubbles what the backbone
+    // has in flight.
+    int64_t others = barrier || plan.schedule == "phased" ? plan.microbatches
+                     : shared                             ? pace.pp + 1
+                                                          : inFlight;
     if (int(u) == input.model().pace && pace.vpp > 1)
       inFlight -= pace.pp;
     UnitTimes times = timesOf(input, plan, int(u));
@@ -338,8 +343,7 @@ double estimate(const PolicyInput &input, const Plan &plan) {
     reduce = std::max(reduce, reductionTime(input, plan, int(u)));
     memory[host] += estimateMemory(
         input, plan, plan.units[u],
-        barrier || (shared && int(u) != input.model().pace) ? plan.microbatches
-                                                            : inFlight);
+        int(u) == input.model().pace && !barrier ? inFlight : others);
     if (!plan.units[u].inside)
       inFlight = std::max<int64_t>(1, inFlight - plan.units[u].pp);
   }

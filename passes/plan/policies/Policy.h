@@ -167,7 +167,7 @@ public:
   /// A family of what the `most` best of another become.
   void branch(llvm::StringRef from, llvm::StringRef to, int most,
               llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
-  /// Plans next to the best of each family that is no more than a fifth behind
+  /// Plans next to the best of each family that is no more than 30 % behind
   /// the best of all, one decision at a time, as long as that helps.
   void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
                int families);

@@ -47,7 +47,9 @@ constexpr int kTogether = 6;
 /// others.
 class Ranking {
 public:
-  Ranking(const PolicyInput &input, ArrayRef<Search::Family> families) {
+  /// Of which `most` are tried.
+  Ranking(const PolicyInput &input, ArrayRef<Search::Family> families, int most)
+      : most(most) {
     struct Ranked {
       double estimate;
       size_t family;
@@ -112,10 +114,12 @@ public:
     for (auto &[key, one] : classes) {
       if (one.taken == one.plans.size())
         continue;
-      double seconds =
-          one.plans[one.taken].estimate * (one.count   ? one.getRatio()
-                                           : one.taken ? ratio
-                                                       : 0.9 * ratio);
+      double factor = one.count   ? one.getRatio()
+                      : one.taken ? ratio
+                                  : 0.9 * ratio;
+      // The more of a class were tried, the less another one says.
+      factor *= 1 + 0.3 * double(one.taken) / double(most);
+      double seconds = factor * one.plans[one.taken].estimate;
       if (!best || seconds < least) {
         best = &one;
         least = seconds;
@@ -136,6 +140,7 @@ public:
   }
 
 private:
+  int most;
   std::map<std::pair<size_t, int>, Class> classes; ///< family, TP
 };
 
@@ -205,7 +210,7 @@ double Search::getBest() const {
 }
 
 void Search::tryBest(ArrayRef<Family> families, int most) {
-  Ranking ranking(input, families);
+  Ranking ranking(input, families, most);
   int tried = 0, failed = 0;
   std::vector<Ranking::Candidate> together;
   auto flush = [&] {
@@ -274,7 +279,7 @@ void Search::improve(function_ref<std::vector<Plan>(const Plan &)> neighbours,
   int budget = left;
   for (size_t i = 0; i < order.size(); ++i) {
     Entry start = found[order[i]].front();
-    if (start.step > 1.2 * getBest())
+    if (start.step > 1.3 * getBest())
       break;
     // Each family gets an equal share of what is left.
     int least = budget - budget * int(i + 1) / int(order.size());
