@@ -88,7 +88,7 @@ Expected<Plan> planBubble(const PolicyInput &input) {
                  input.simulations / 2);
   search.branch("passes", "pieces", 2,
                 [&](const Plan &plan) { return inPieces(input, plan); });
-  auto plan = search.finish(2);
+  auto plan = search.finish(4);
   if (plan)
     plan->policy = "bubble";
   return plan;

@@ -77,7 +77,7 @@ Expected<Plan> planContext(const PolicyInput &input) {
   search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   search.branch("all", "zero bubble", 4,
                 [&](const Plan &plan) { return splitBackwards(input, plan); });
-  auto best = search.finish(2);
+  auto best = search.finish(4);
   if (!best)
     return best;
   const UnitPlan &unit = best->units[input.model().pace];

@@ -300,7 +300,7 @@ Expected<Plan> planJoint(const PolicyInput &input) {
   Neighbours neighbours(input);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
                  input.gpus() <= 256 ? 8 : 3);
-  auto best = search.finish(input.gpus() <= 256 ? 2 : 1);
+  auto best = search.finish(input.gpus() <= 256 ? 8 : 4);
   if (best)
     best->policy = "joint (" + ideaOf(*best) + ")";
   return best;

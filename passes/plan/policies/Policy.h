@@ -171,8 +171,8 @@ public:
   /// the best of all, one decision at a time, as long as that helps.
   void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
                int families);
-  /// Simulates the best of the `most` best families in full; error if none
-  /// fits (the first reason).
+  /// Simulates the best in full until `most` of them fit, and returns the
+  /// fastest; error if none fits (the reason of what is nearest to it).
   llvm::Expected<Plan> finish(int most);
 
 private:
@@ -192,8 +192,9 @@ private:
   /// To the best of the first neighbours that are better; false if none is.
   bool step(llvm::StringRef family, Entry &start, int least,
             llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
-  /// Simulates the best of a family in full; how many fit.
-  int finishFamily(llvm::ArrayRef<Entry> entries, std::optional<Plan> &best);
+  /// Keeps the fastest; how many fit.
+  int simulateInFull(llvm::ArrayRef<const Entry *> entries,
+                     std::optional<Plan> &best);
   std::vector<std::string> rankFamilies() const;
   double getBest() const;
 

@@ -317,51 +317,56 @@ bool Search::step(StringRef family, Entry &start, int least,
   return flush();
 }
 
-int Search::finishFamily(ArrayRef<Entry> entries, std::optional<Plan> &best) {
-  constexpr size_t kMostTried = 4;
+int Search::simulateInFull(ArrayRef<const Entry *> entries,
+                           std::optional<Plan> &best) {
+  std::vector<std::optional<Expected<StepResult>>> results(entries.size());
+  StepOptions options;
+  options.scheduleEffort = input.gpus() <= 256 ? 0 : 300000;
+  parallelFor(0, entries.size(), [&](size_t i) {
+    results[i].emplace(
+        simulateStep(input.costs, entries[i]->plan, input.batch, options));
+  });
   int fits = 0;
-  double first = 0;
-  for (size_t i = 0; i < std::min(entries.size(), kMostTried) && fits < 2;) {
-    // What a folded simulation says is a little off.
-    if ((fits && entries[i].step > 1.005 * first) ||
-        (best && entries[i].step > 1.01 * best->predicted.step))
-      break;
-    bool two = !fits && i + 1 < entries.size() &&
-               entries[i + 1].step <= 1.005 * entries[i].step;
-    ArrayRef<Entry> together = entries.slice(i, two ? 2 : 1);
-    i += together.size();
-    std::vector<std::optional<Expected<StepResult>>> results(together.size());
-    StepOptions options;
-    options.scheduleEffort = input.gpus() <= 256 ? 0 : 300000;
-    parallelFor(0, together.size(), [&](size_t t) {
-      results[t].emplace(
-          simulateStep(input.costs, together[t].plan, input.batch, options));
-    });
-    for (size_t t = 0; t < together.size(); ++t) {
-      Expected<StepResult> &result = *results[t];
-      if (!result) {
-        reason.note(result.takeError());
-        continue;
-      }
-      if (!fits++)
-        first = together[t].step;
-      if (best && result->predicted.step >= best->predicted.step)
-        continue;
-      best = together[t].plan;
-      double objective = best->predicted.objective;
-      best->predicted = result->predicted;
-      best->predicted.objective = objective;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Expected<StepResult> &result = *results[i];
+    if (!result) {
+      reason.note(result.takeError());
+      continue;
     }
+    ++fits;
+    if (best && result->predicted.step >= best->predicted.step)
+      continue;
+    best = entries[i]->plan;
+    double objective = best->predicted.objective;
+    best->predicted = result->predicted;
+    best->predicted.objective = objective;
   }
   return fits;
 }
 
 Expected<Plan> Search::finish(int most) {
+  std::vector<const Entry *> entries;
+  for (auto &[family, list] : found)
+    for (const Entry &entry : list)
+      if (!std::isinf(entry.step))
+        entries.push_back(&entry);
+  llvm::stable_sort(entries, [](const Entry *a, const Entry *b) {
+    return a->step < b->step;
+  });
   std::optional<Plan> best;
   int fitting = 0;
-  for (const std::string &family : rankFamilies())
-    if (fitting < most)
-      fitting += finishFamily(found[family], best) > 0;
+  double first = 0;
+  // What a folded simulation says is a little off.
+  for (size_t i = 0;
+       i < entries.size() && fitting < most && i < size_t(4 * most);) {
+    if (fitting && entries[i]->step > 1.03 * first)
+      break;
+    size_t count = std::min<size_t>(2, entries.size() - i);
+    if (!fitting)
+      first = entries[i]->step;
+    fitting += simulateInFull(ArrayRef(entries).slice(i, count), best);
+    i += count;
+  }
   if (!best)
     return createStringError(inconvertibleErrorCode(),
                              reason.get().empty()
@@ -373,7 +378,7 @@ Expected<Plan> Search::finish(int most) {
 Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans) {
   Search search(input, 2 * input.simulations);
   search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
-  return search.finish(1);
+  return search.finish(4);
 }
 
 bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {

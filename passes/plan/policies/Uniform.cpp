@@ -212,7 +212,7 @@ Expected<Plan> planHomogeneous(const PolicyInput &input) {
   search.tryBest({{"uniform", uniformPlans(input)}}, input.simulations);
   search.tryBest({{"replicated", replicatedPlans(input)}},
                  input.simulations / 4);
-  auto plan = search.finish(2);
+  auto plan = search.finish(4);
   if (plan)
     plan->policy = "homogeneous";
   return plan;
