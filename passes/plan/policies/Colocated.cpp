@@ -83,10 +83,12 @@ std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
 }
 
 Expected<Plan> planBubble(const PolicyInput &input) {
-  Search search(input, 3 * input.simulations);
-  search.tryBest({{"passes", colocatedPlans(input, "nested")}},
-                 input.simulations / 2);
-  search.branch("passes", "pieces", 2,
+  // All of it before and after the backbone's is the least that can be done.
+  Search search(input, 4 * input.simulations);
+  for (const char *schedule : {"nested", "phased"})
+    search.tryBest({{schedule, colocatedPlans(input, schedule)}},
+                   input.simulations / 2);
+  search.branch("nested", "pieces", 2,
                 [&](const Plan &plan) { return inPieces(input, plan); });
   auto plan = search.finish(4);
   if (plan)

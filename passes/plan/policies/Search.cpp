@@ -359,7 +359,7 @@ Expected<Plan> Search::finish(int most) {
   // What a folded simulation says is a little off.
   for (size_t i = 0;
        i < entries.size() && fitting < most && i < size_t(4 * most);) {
-    if (fitting && entries[i]->step > 1.03 * first)
+    if (fitting && entries[i]->step > 1.1 * first)
       break;
     size_t count = std::min<size_t>(2, entries.size() - i);
     if (!fitting)
