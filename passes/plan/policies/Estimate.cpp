@@ -274,7 +274,7 @@ double estimateMemory(const PolicyInput &input, const Plan &plan,
     held = std::min(double(plan.microbatches), held);
     if (plan.goesBack() && unit.vpp > 1)
       held = std::min(double(plan.microbatches),
-                      0.7 * (unit.pp + 0.5 + 0.5 * double(after)));
+                      0.6 * (unit.pp + 0.5 + 0.5 * double(after)));
     for (int s = 0; s < unit.pp * unit.vpp; ++s) {
       if (plan.getPosition(unit, s) != p)
         continue;
