@@ -8,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/policies/Policy.h"
+#include "passes/plan/policies/Search.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/policies/Policy.h"
+#include "passes/plan/policies/Search.h"
 
 #include "llvm/ADT/STLExtras.h"
 

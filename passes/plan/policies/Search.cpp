@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/policies/Policy.h"
+#include "passes/plan/policies/Search.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 using namespace llvm;
 
@@ -379,67 +378,6 @@ Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans) {
   Search search(input, 2 * input.simulations);
   search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   return search.finish(4);
-}
-
-bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {
-  const Model &model = input.model();
-  const Cluster &cluster = input.costs.cluster;
-  auto kind = [&](int unit) { return nodes.empty() ? -1 : nodes[unit]; };
-  std::vector<int> order;
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    if (!plan.units[u].inside)
-      order.push_back(int(u));
-  // The backbone first among equals, then its neighbours, then the others.
-  auto distance = [&](int u) {
-    if (u == model.pace)
-      return 0;
-    for (const ModelEdge &edge : model.edges)
-      if ((edge.from == u && edge.to == model.pace) ||
-          (edge.to == u && edge.from == model.pace))
-        return 1;
-    return 2;
-  };
-  llvm::stable_sort(order, [&](int a, int b) {
-    int x = plan.units[a].tp * plan.units[a].cp,
-        y = plan.units[b].tp * plan.units[b].cp;
-    return x != y ? x > y : distance(a) < distance(b);
-  });
-  // Ranks of each kind of device follow one another in the cluster.
-  std::vector<int64_t> next, end;
-  int64_t at = 0;
-  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
-    next.push_back(at);
-    at += cluster.getNumDevices(int(i));
-    end.push_back(at);
-  }
-  int64_t free = 0;
-  for (int u : order) {
-    UnitPlan &unit = plan.units[u];
-    if (kind(u) < 0) {
-      unit.firstRank = free;
-      free += unit.getRanks();
-      continue;
-    }
-    int64_t &from = next[kind(u)];
-    // Parts of nodes of one device follow one another.
-    int64_t last = end[kind(u)];
-    for (size_t i = kind(u) + 1;
-         i < cluster.nodes.size() &&
-         cluster.nodes[i].device == cluster.nodes[kind(u)].device;
-         ++i)
-      last = end[i];
-    if (from + unit.getRanks() > last)
-      return false;
-    unit.firstRank = from;
-    from += unit.getRanks();
-  }
-  plan.ranks = 0;
-  for (UnitPlan &unit : plan.units) {
-    if (unit.inside)
-      unit.firstRank = plan.units[unit.inside->unit].firstRank;
-    plan.ranks = std::max(plan.ranks, unit.firstRank + unit.getRanks());
-  }
-  return plan.ranks <= input.gpus();
 }
 
 } // namespace dt::plan

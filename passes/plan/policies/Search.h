@@ -1,0 +1,84 @@
+//===- Search.h - Coarse to fine --------------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What policies find the best of many plans with (docs/planning.md, How joint
+// searches).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_POLICIES_SEARCH_H
+#define PASSES_PLAN_POLICIES_SEARCH_H
+
+#include "passes/plan/policies/Policy.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <set>
+
+namespace dt::plan {
+
+/// Coarse to fine: plans are ranked by estimate, the best are simulated folded,
+/// the winners among those in full. A few plans at a time are simulated
+/// together, on as many threads as there are: always equally many, so that the
+/// result does not depend on the machine.
+class Search {
+public:
+  Search(const PolicyInput &input, int simulations)
+      : input(input), left(simulations),
+        sums(input.model(), input.batch, input.costs.items) {}
+
+  /// Plans of one idea.
+  struct Family {
+    std::string name;
+    std::vector<Plan> plans;
+  };
+
+  /// Folded simulations of the `most` best of all by estimate, less what a
+  /// bound or the budget excludes.
+  void tryBest(llvm::ArrayRef<Family> families, int most);
+  /// A family of what the `most` best of another become.
+  void branch(llvm::StringRef from, llvm::StringRef to, int most,
+              llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
+  /// Plans next to the best of each family that is no more than 30 % behind
+  /// the best of all, one decision at a time, as long as that helps.
+  void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
+               int families);
+  /// Simulates the best in full until `most` of them fit, and returns the
+  /// fastest; error if none fits (the reason of what is nearest to it).
+  llvm::Expected<Plan> finish(int most);
+
+private:
+  struct Entry {
+    double step;
+    Plan plan;
+  };
+  struct Trial {
+    std::string family;
+    Plan plan;
+  };
+  /// Whether a plan is worth a simulation: not known yet, and not excluded by
+  /// `limit`.
+  bool isWorth(const Plan &plan, double limit);
+  /// Seconds of each, infinite if the plan does not fit.
+  std::vector<double> tryTogether(llvm::ArrayRef<Trial> plans);
+  /// To the best of the first neighbours that are better; false if none is.
+  bool step(llvm::StringRef family, Entry &start, int least,
+            llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
+  /// Keeps the fastest; how many fit.
+  int simulateInFull(llvm::ArrayRef<const Entry *> entries,
+                     std::optional<Plan> &best);
+  std::vector<std::string> rankFamilies() const;
+  double getBest() const;
+
+  const PolicyInput &input;
+  int left;
+  SampleSums sums;
+  std::map<std::string, std::vector<Entry>> found; ///< fastest first
+  std::set<std::string> seen;
+  Reason reason;
+};
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_POLICIES_SEARCH_H
