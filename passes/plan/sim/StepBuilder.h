@@ -92,6 +92,8 @@ private:
   double contrastTime(int unit, const Parts &parts) const;
   void addPipelineEdge(schedule::Problem &problem, const Parts &parts,
                        size_t stage);
+  std::vector<std::pair<int64_t, double>>
+  gatherPieces(const Parts &parts, const ModelEdge &edge, int carrier) const;
   void addBroker(schedule::Problem &problem, const Parts &parts,
                  const ModelEdge &edge);
   void addEvenBroker(schedule::Problem &problem, const Parts &parts,
