@@ -115,9 +115,11 @@ double PriceCache::getUnevenness(const Costs &costs,
     const ItemCost &cost = costs.items[costs.model.pace];
     std::vector<int64_t> &samples = loads[0]; // one by one
     if (samples.empty())
-      for (const Sample &sample : batch)
+      for (const Sample &sample : batch) {
         samples.push_back(int64_t(cost.at(
             momentsOf(sample, costs.model.modules[costs.model.pace].item))));
+        load += double(samples.back());
+      }
     if (balanced) {
       reorder::PartitionOptions options;
       options.groups = int32_t(parts);
@@ -139,9 +141,9 @@ double PriceCache::getUnevenness(const Costs &costs,
       }
     }
   }
-  double slowest = 0, all = 0;
   if (!balanced) {
     // Replicas do not wait for one another until the end.
+    double all = 0;
     std::vector<int64_t> sums(dp, 0);
     for (int64_t i = 0; i < parts; ++i) {
       sums[i % dp] += sorted[i];
@@ -154,12 +156,12 @@ double PriceCache::getUnevenness(const Costs &costs,
     return found->second;
   }
   // Largest first: the first of a microbatch is its slowest.
+  double slowest = 0;
   int64_t groups = 0;
   for (int64_t p = 0; p < parts; p += dp, ++groups)
     slowest += double(sorted[p]);
-  for (int64_t load : loads[0])
-    all += double(load);
-  found->second = all > 0 ? slowest / double(groups) * double(parts) / all : 1;
+  found->second =
+      load > 0 ? slowest / double(groups) * double(parts) / load : 1;
   return found->second;
 }
 

@@ -52,7 +52,14 @@ public:
   Moments getLargest(const Costs &costs, const std::vector<Sample> &batch,
                      int module);
 
+  /// Cuts of a backbone around what runs inside its end stages, by its TP,
+  /// saved set and stages: empty until who asks has made them.
+  std::vector<int> &getCutsAroundGuests(int tp, Save save, int stages) {
+    return cutsAroundGuests[{tp, save, stages}];
+  }
+
 private:
+  std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
   /// By node, module, layout, saved set and power.
   llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int>,
                  std::unique_ptr<LayerPrices>>
@@ -62,6 +69,7 @@ private:
       cuts;
   /// Loads of the backbone's parts, largest first, by their number.
   std::map<int64_t, std::vector<int64_t>> loads;
+  double load = 0; ///< of all samples
   llvm::DenseMap<std::pair<int64_t, int64_t>, double> drawn;
   std::map<int, Moments> largest, totals;
 };
