@@ -65,7 +65,11 @@ public:
   Sized size(double seconds, double share, int64_t inFlight) const {
     Sized best;
     int64_t most = std::max<int64_t>(1, int64_t(items * share / samples));
-    for (const Entry &entry : entries)
+    for (const Entry &entry : entries) {
+      // No number of stages needs fewer.
+      double least = entry.tp * (entry.perSample * share / seconds);
+      if (best.dp > 0 && least > 1.000001 * double(best.devices()))
+        continue;
       for (int pp : {1, 2, 3, 4}) {
         // A replica or more.
         if (best.dp > 0 && int64_t(entry.tp) * pp >= best.devices())
@@ -83,6 +87,7 @@ public:
           continue;
         best = one;
       }
+    }
     return best;
   }
 
