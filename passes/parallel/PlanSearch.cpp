@@ -234,8 +234,9 @@ double Finder::memoryOf(const Plan &plan) const {
   double most = 0, together = 0;
   int64_t ranks = 0;
   for (const UnitPlan &unit : plan.units) {
-    double bytes = plan::estimateMemory(
-        input, plan, unit, std::min<int64_t>(plan.microbatches, unit.pp));
+    double bytes =
+        plan::estimateMemory(input, plan, unit.module,
+                             std::min<int64_t>(plan.microbatches, unit.pp));
     most = std::max(most, bytes);
     together += bytes;
     ranks += unit.getRanks();

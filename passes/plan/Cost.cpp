@@ -196,7 +196,29 @@ Times ModuleCost::layer(int index, const CostOptions &options,
                         const Moments &part) const {
   if (part.empty())
     return {};
-  const Rates &known = ratesOf(index, options);
+  return layer(ratesOf(index, options), index, options, part);
+}
+
+ModuleCost::Layout ModuleCost::getLayout(const CostOptions &options) const {
+  Layout layout{options, {}};
+  for (size_t kind = 0; kind < description.kinds.size(); ++kind)
+    layout.rates.push_back(&ratesOf(int(kind), options));
+  return layout;
+}
+
+ModuleCost::Price ModuleCost::price(int index, const Layout &layout,
+                                    const Moments &part) const {
+  if (part.empty())
+    return {};
+  const CostOptions &options = layout.options;
+  const Rates &known = *layout.rates[index];
+  return {layer(known, index, options, part),
+          keptByKind(known.layer, index, options, part),
+          keptForWeights(known.layer, index, options, part)};
+}
+
+Times ModuleCost::layer(const Rates &known, int index,
+                        const CostOptions &options, const Moments &part) const {
   Times times = modelled(known, index, options, part);
   if (profiles[index])
     times = measuredTimes(index, options, part, times);

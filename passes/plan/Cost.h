@@ -56,6 +56,8 @@ struct CostOptions {
 
 /// Costs of one module on one kind of node.
 class ModuleCost {
+  struct Rates;
+
 public:
   /// With a profile, its times are used where it has the layer.
   ModuleCost(const Cluster &cluster, int node, const Module &module,
@@ -63,6 +65,19 @@ public:
 
   /// Times of one layer of a kind; nothing for a part without items.
   Times layer(int kind, const CostOptions &options, const Moments &part) const;
+  /// A layout whose rates were looked up, for many prices.
+  struct Layout {
+    CostOptions options;
+    std::vector<const Rates *> rates; ///< by kind of layer
+  };
+  Layout getLayout(const CostOptions &options) const;
+  /// What a layer takes and keeps, as layer(), keptByKind() and
+  /// keptForWeights() say.
+  struct Price {
+    Times times;
+    double kept = 0, keptForWeights = 0;
+  };
+  Price price(int kind, const Layout &layout, const Moments &part) const;
   /// Of layers [begin, end) of the module.
   Times layers(int begin, int end, const CostOptions &options,
                const Moments &part) const;
@@ -108,7 +123,8 @@ private:
   /// Computation alone, and what a TP group (and CP, EP) exchanges.
   Times modelled(int kind, const CostOptions &options,
                  const Moments &part) const;
-  struct Rates;
+  Times layer(const Rates &known, int kind, const CostOptions &options,
+              const Moments &part) const;
   Times modelled(const Rates &known, int kind, const CostOptions &options,
                  const Moments &part) const;
   Times measuredTimes(int kind, const CostOptions &options, const Moments &part,
@@ -117,6 +133,11 @@ private:
                   const Moments &part, bool backward) const;
   void addMessages(const Rates &known, int kind, const CostOptions &options,
                    const Moments &part, Times &times) const;
+  /// Of a layer that is cut as `layer`, or by rule.
+  double keptByKind(const RankLayer *layer, int kind,
+                    const CostOptions &options, const Moments &part) const;
+  double keptForWeights(const RankLayer *layer, int kind,
+                        const CostOptions &options, const Moments &part) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
   double exchange(const std::vector<Exchange> &exchanges, const Group &group,

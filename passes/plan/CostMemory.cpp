@@ -10,9 +10,15 @@ namespace dt::plan {
 
 double ModuleCost::keptByKind(int index, const CostOptions &options,
                               const Moments &part) const {
+  return keptByKind(partitioned(index, options), index, options, part);
+}
+
+double ModuleCost::keptByKind(const RankLayer *layer, int index,
+                              const CostOptions &options,
+                              const Moments &part) const {
   if (!description.hasBackward() || part.empty())
     return 0;
-  if (const RankLayer *layer = partitioned(index, options))
+  if (layer)
     return layer->kept.at(part) / options.cp;
   const LayerKind &kind = description.kinds[index];
   double tp = options.tp;
@@ -25,9 +31,15 @@ double ModuleCost::keptByKind(int index, const CostOptions &options,
 
 double ModuleCost::keptForWeights(int index, const CostOptions &options,
                                   const Moments &part) const {
+  return keptForWeights(partitioned(index, options), index, options, part);
+}
+
+double ModuleCost::keptForWeights(const RankLayer *layer, int index,
+                                  const CostOptions &options,
+                                  const Moments &part) const {
   if (!description.trainable || part.empty())
     return 0;
-  if (const RankLayer *layer = partitioned(index, options))
+  if (layer)
     return layer->keptForWeights.at(part) / options.cp;
   constexpr double kElement = 2;
   double bytes = 0, tp = options.tp,

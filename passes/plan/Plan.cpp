@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace llvm;
@@ -113,22 +114,33 @@ std::vector<int> balancedCuts(const std::vector<double> &costs, int stages,
                               double first, double last) {
   int layers = int(costs.size());
   // Cuts into stages of at most `limit`, taken greedily, each of at least one
-  // layer; empty if there would be too many.
+  // layer; empty if there would be too many. The same for all limits from
+  // `below` to before `above`.
+  double below = 0, above = 0;
   auto cut = [&](double limit) {
+    below = -INFINITY;
+    above = INFINITY;
+    auto exceeds = [&](double sum) {
+      if (sum > limit)
+        above = std::min(above, sum);
+      else
+        below = std::max(below, sum);
+      return sum > limit;
+    };
     std::vector<int> cuts = {0};
     double sum = first;
     for (int i = 0; i < layers; ++i) {
       double cost = costs[i] + (i + 1 == layers ? last : 0);
       int open = stages - int(cuts.size()); // stages after this one
       bool begun = i > cuts.back();
-      if (begun && (sum + cost > limit || layers - i <= open)) {
+      if (begun && (exceeds(sum + cost) || layers - i <= open)) {
         if (open == 0)
           return std::vector<int>();
         cuts.push_back(i);
         sum = 0;
       }
       sum += cost;
-      if (sum > limit)
+      if (exceeds(sum))
         return std::vector<int>();
     }
     cuts.push_back(layers);
@@ -138,15 +150,20 @@ std::vector<int> balancedCuts(const std::vector<double> &costs, int stages,
   for (double cost : costs)
     high += cost;
   std::vector<int> best = evenCuts(layers, stages);
+  // From `enough` on limits are known to suffice, up to `few` not to.
+  double enough = INFINITY, few = -INFINITY;
   for (int i = 0; i < 40; ++i) {
     double middle = (low + high) / 2;
-    std::vector<int> cuts = cut(middle);
-    if (int(cuts.size()) == stages + 1) {
-      best = cuts;
-      high = middle;
-    } else {
-      low = middle;
+    if (middle >= few && middle < enough) {
+      std::vector<int> cuts = cut(middle);
+      if (int(cuts.size()) == stages + 1) {
+        best = std::move(cuts);
+        enough = below;
+      } else {
+        few = above;
+      }
     }
+    (middle >= enough ? high : low) = middle;
   }
   return best;
 }

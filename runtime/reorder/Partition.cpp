@@ -65,11 +65,13 @@ void sink(std::vector<std::pair<Cost, int32_t>> &heap) {
   heap[at] = entry;
 }
 
-/// partitionLPT() of items whose order by cost is known.
+/// partitionLPT() of items whose order by cost is known; groups have them in
+/// that order.
 Partition assignInOrder(const std::vector<Cost> &costs,
                         const std::vector<int32_t> &order,
                         const PartitionOptions &options) {
   std::vector<std::pair<Cost, int32_t>> heap;
+  heap.reserve(options.groups);
   Partition result;
   result.groups.resize(options.groups);
   for (int32_t i = 0; i < options.groups; ++i) {
@@ -88,9 +90,13 @@ Partition assignInOrder(const std::vector<Cost> &costs,
     if (!heap.empty())
       sink(heap);
   }
-  for (auto &group : result.groups)
-    std::sort(group.begin(), group.end());
   return result;
+}
+
+Partition sortedGroups(Partition partition) {
+  for (auto &group : partition.groups)
+    std::sort(group.begin(), group.end());
+  return partition;
 }
 
 /// Pairs of groups with at most this many items together are divided anew by
@@ -313,7 +319,7 @@ Cost partitionLowerBound(const std::vector<Cost> &costs, int32_t groups) {
 
 Partition partitionLPT(const std::vector<Cost> &costs,
                        const PartitionOptions &options) {
-  return assignInOrder(costs, sortedByCost(costs), options);
+  return sortedGroups(assignInOrder(costs, sortedByCost(costs), options));
 }
 
 Partition partition(const std::vector<Cost> &costs,
@@ -321,16 +327,9 @@ Partition partition(const std::vector<Cost> &costs,
   std::vector<int32_t> order = sortedByCost(costs);
   Partition result = assignInOrder(costs, order, options);
   Cost bound = lowerBound(costs, order, options.groups);
-  if (result.largest == bound)
-    return result;
-  for (auto &group : result.groups)
-    std::sort(group.begin(), group.end(), [&](int32_t a, int32_t b) {
-      return costs[a] != costs[b] ? costs[a] > costs[b] : a < b;
-    });
-  result.largest = Improver(costs, options, result.groups).run(bound);
-  for (auto &group : result.groups)
-    std::sort(group.begin(), group.end());
-  return result;
+  if (result.largest != bound)
+    result.largest = Improver(costs, options, result.groups).run(bound);
+  return sortedGroups(std::move(result));
 }
 
 std::vector<int32_t> partitionIntervals(const std::vector<Cost> &costs,

@@ -35,8 +35,7 @@ class Sizer {
 public:
   Sizer(const PolicyInput &input, int module, int node)
       : memory(input.costs.cluster.getMemory(node)),
-        items(
-            momentsOf(input.batch, input.model().modules[module].item).items) {
+        items(input.cache->getTotal(input.costs, input.batch, module).items) {
     int layers = int(input.model().modules[module].layers.size());
     const ModuleCost &cost = input.costs.get(node, module);
     Moments largest = input.cache->getLargest(input.costs, input.batch, module);
@@ -66,22 +65,29 @@ public:
   Sized size(double seconds, double share, int64_t inFlight) const {
     Sized best;
     int64_t most = std::max<int64_t>(1, int64_t(items * share / samples));
-    for (const Entry &entry : entries)
+    for (const Entry &entry : entries) {
+      // No number of stages needs fewer.
+      double least = entry.tp * (entry.perSample * share / seconds);
+      if (best.dp > 0 && least > 1.000001 * double(best.devices()))
+        continue;
       for (int pp : {1, 2, 3, 4}) {
+        // A replica or more.
+        if (best.dp > 0 && int64_t(entry.tp) * pp >= best.devices())
+          break;
         if (pp > entry.layers || entry.largest / pp > 1.1 * seconds)
           continue;
         double time = entry.perSample * share / pp;
         int64_t dp = std::max<int64_t>(1, int64_t(std::ceil(time / seconds)));
-        if (dp > most)
+        Sized one{entry.tp, pp, dp, entry.save};
+        if (dp > most || (best.dp > 0 && one.devices() >= best.devices()))
           continue;
         double kept = entry.keptPerSample * share / double(dp) / pp *
                       double(inFlight + pp);
         if (entry.state / pp + kept > 0.92 * memory)
           continue;
-        Sized one{entry.tp, pp, dp, entry.save};
-        if (best.dp == 0 || one.devices() < best.devices())
-          best = one;
+        best = one;
       }
+    }
     return best;
   }
 
@@ -114,6 +120,8 @@ public:
     // Parts of nodes of one device count as one kind.
     for (size_t i = 0; i < cluster.nodes.size(); ++i)
       capacity[kindOf(int(i))] += cluster.getNumDevices(int(i));
+    several = llvm::any_of(
+        capacity, [&](int64_t c) { return c > 0 && c < input.gpus(); });
   }
 
   /// Whether weights and half of what 1F1B keeps fit: no schedule needs less.
@@ -143,18 +151,20 @@ public:
   std::optional<Plan> make(const Backbone &layout, int64_t micro,
                            int64_t most) const {
     // The others' need grows with DP: a few steps of bisection.
-    std::optional<Plan> best;
+    std::optional<Layout> best;
     int64_t low = 1, high = most;
     while (low <= high) {
       int64_t dp = best || low == 1 ? (low + high + 1) / 2 : low;
-      if (auto plan = tryMake(layout, micro, dp)) {
-        best = std::move(plan);
+      auto sizes = size(layout, micro, dp);
+      // Devices of one kind need not be in one place.
+      if (sizes && (!several || toPlan(layout, micro, *sizes))) {
+        best = std::move(sizes);
         low = dp + 1;
       } else {
         high = dp - 1;
       }
     }
-    return best;
+    return best ? toPlan(layout, micro, *best) : std::nullopt;
   }
 
 private:
@@ -166,8 +176,14 @@ private:
     return first;
   }
 
-  std::optional<Plan> tryMake(const Backbone &layout, int64_t micro,
-                              int64_t dp) const {
+  /// What all units have for a backbone of so many replicas; nothing if there
+  /// are too few devices.
+  struct Layout {
+    int64_t microbatches;
+    SmallVector<Sized, 4> units;
+  };
+  std::optional<Layout> size(const Backbone &layout, int64_t micro,
+                             int64_t dp) const {
     const Model &model = input.model();
     int64_t n = (input.samples() + dp * micro - 1) / (dp * micro);
     if (layout.vpp > 1 && n > layout.pp)
@@ -176,10 +192,10 @@ private:
     CostOptions options;
     options.tp = layout.tp;
     options.save = layout.save;
-    const LayerPrices &prices = input.prices(
-        model.pace, options, share / double(dp), nodes[model.pace]);
-    int power = int(std::lround(std::log2(share / double(dp))));
-    power = std::min(10, std::max(-6, power));
+    int power = PolicyInput::powerOf(share / double(dp));
+    const LayerPrices &prices =
+        input.cache->get(input.costs, input.batch, nodes[model.pace],
+                         model.pace, options, power);
     double uneven =
         input.cache->getUnevenness(input.costs, input.batch, n, dp, true);
     double beat = prices.total.back() * share / double(dp) /
@@ -190,27 +206,33 @@ private:
         model.contrast.towers.empty()
             ? std::min<int64_t>(n, layout.pp + (uneven > 1.02 ? 2 : 0))
             : n;
-    std::vector<int64_t> used(capacity.size(), 0);
-    std::vector<Sized> sizes(model.modules.size());
-    for (size_t m = 0; m < sizes.size(); ++m) {
-      sizes[m] = int(m) == model.pace
-                     ? Sized{layout.tp, layout.pp, dp, layout.save}
-                     : sizers[m].size(beat * layout.slack, share, inFlight);
+    SmallVector<int64_t, 4> used(capacity.size(), 0);
+    Layout result{n, {}};
+    for (size_t m = 0; m < model.modules.size(); ++m) {
+      Sized one = int(m) == model.pace
+                      ? Sized{layout.tp, layout.pp, dp, layout.save}
+                      : sizers[m].size(beat * layout.slack, share, inFlight);
       int kind = kindOf(nodes[m]);
-      used[kind] += sizes[m].devices();
-      if (sizes[m].dp == 0 || used[kind] > capacity[kind])
+      used[kind] += one.devices();
+      if (one.dp == 0 || used[kind] > capacity[kind])
         return std::nullopt;
+      result.units.push_back(one);
     }
+    return result;
+  }
+
+  std::optional<Plan> toPlan(const Backbone &layout, int64_t micro,
+                             const Layout &sizes) const {
     Plan plan;
     plan.micro = micro;
-    plan.microbatches = n;
+    plan.microbatches = sizes.microbatches;
     plan.schedule = layout.vpp > 1 ? "interleaved" : "1f1b";
-    for (size_t m = 0; m < sizes.size(); ++m)
+    for (size_t m = 0; m < sizes.units.size(); ++m) {
+      const Sized &unit = sizes.units[m];
       plan.units.push_back(
-          makeUnit(input, int(m), sizes[m].tp, sizes[m].dp, sizes[m].pp,
-                   int(m) == model.pace ? layout.vpp : 1, sizes[m].save));
-    bool several = llvm::any_of(
-        capacity, [&](int64_t c) { return c > 0 && c < input.gpus(); });
+          makeUnit(input, int(m), unit.tp, unit.dp, unit.pp,
+                   int(m) == input.model().pace ? layout.vpp : 1, unit.save));
+    }
     if (!placeUnits(input, plan, several ? nodes : std::vector<int>()))
       return std::nullopt;
     return plan;
@@ -220,6 +242,7 @@ private:
   std::vector<int> nodes;
   std::vector<Sizer> sizers;
   std::vector<int64_t> capacity;
+  bool several = false; ///< kinds of devices
 };
 
 void addPlans(const PolicyInput &input, const Disjoint &disjoint,

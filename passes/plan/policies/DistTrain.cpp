@@ -113,17 +113,20 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
       else
         problem.others.push_back(unit);
     }
-    double before = -1;
+    std::optional<FormulaPlan> before;
     for (double share : {1.0, 0.85, 0.7, 0.5, 0.35}) {
       problem.memory = memory * share;
+      // With less memory nothing else gets better than what still fits.
+      if (before && fitsMemory(problem, *before))
+        continue;
       auto formula = solveFormula(problem);
       if (!formula) {
         reason.note(formula.takeError());
         break;
       }
-      if (formula->objective > before)
+      if (!before || formula->objective > before->objective)
         plans.push_back(toPlan(input, *formula, saves));
-      before = formula->objective;
+      before = std::move(*formula);
     }
   }
   std::vector<std::pair<double, size_t>> order;

@@ -24,12 +24,13 @@ const LayerPrices &PriceCache::get(const Costs &costs,
                                    const std::vector<Sample> &batch, int node,
                                    int m, const CostOptions &options,
                                    int power) {
-  auto [it, isNew] =
-      prices.try_emplace({node, m, options.tp, int(options.save), options.cp,
-                          options.sequenceParallel, options.ep, power});
-  LayerPrices &result = it->second;
-  if (!isNew)
-    return result;
+  std::unique_ptr<LayerPrices> &known =
+      prices[{node, m, options.tp, options.cp, options.ep, int(options.save),
+              options.sequenceParallel, power}];
+  if (known)
+    return *known;
+  known = std::make_unique<LayerPrices>();
+  LayerPrices &result = *known;
   const Module &module = costs.model.modules[m];
   const ModuleCost &cost = costs.get(node, m);
   Moments part = getTotal(costs, batch, m) *
@@ -51,11 +52,14 @@ const LayerPrices &PriceCache::get(const Costs &costs,
   return result;
 }
 
+int PolicyInput::powerOf(double samples) {
+  int power = samples > 0 ? int(std::lround(std::log2(samples))) : 0;
+  return std::min(10, std::max(-6, power));
+}
+
 const LayerPrices &PolicyInput::prices(int module, const CostOptions &options,
                                        double samples, int node) const {
-  int power = samples > 0 ? int(std::lround(std::log2(samples))) : 0;
-  return cache->get(costs, batch, node, module, options,
-                    std::min(10, std::max(-6, power)));
+  return cache->get(costs, batch, node, module, options, powerOf(samples));
 }
 
 const std::vector<int> &PriceCache::getCuts(const Costs &costs,
@@ -63,16 +67,17 @@ const std::vector<int> &PriceCache::getCuts(const Costs &costs,
                                             int module,
                                             const CostOptions &options, int pp,
                                             int vpp, bool back) {
-  auto [it, isNew] =
-      cuts.try_emplace({module, options.tp, int(options.save), pp, vpp, back});
-  if (!isNew)
-    return it->second;
+  std::unique_ptr<std::vector<int>> &known =
+      cuts[{module, options.tp, int(options.save), pp, vpp, back}];
+  if (known)
+    return *known;
   const LayerPrices &prices = get(costs, batch, 0, module, options, 0);
   std::vector<double> byLayer;
   for (size_t i = 0; i + 1 < prices.total.size(); ++i)
     byLayer.push_back(prices.seconds(int(i), int(i) + 1));
-  it->second = balancedRounds(byLayer, pp, vpp, back);
-  return it->second;
+  known = std::make_unique<std::vector<int>>(
+      balancedRounds(byLayer, pp, vpp, back));
+  return *known;
 }
 
 Moments PriceCache::getLargest(const Costs &costs,
@@ -110,9 +115,11 @@ double PriceCache::getUnevenness(const Costs &costs,
     const ItemCost &cost = costs.items[costs.model.pace];
     std::vector<int64_t> &samples = loads[0]; // one by one
     if (samples.empty())
-      for (const Sample &sample : batch)
+      for (const Sample &sample : batch) {
         samples.push_back(int64_t(cost.at(
             momentsOf(sample, costs.model.modules[costs.model.pace].item))));
+        load += double(samples.back());
+      }
     if (balanced) {
       reorder::PartitionOptions options;
       options.groups = int32_t(parts);
@@ -134,9 +141,9 @@ double PriceCache::getUnevenness(const Costs &costs,
       }
     }
   }
-  double slowest = 0, all = 0;
   if (!balanced) {
     // Replicas do not wait for one another until the end.
+    double all = 0;
     std::vector<int64_t> sums(dp, 0);
     for (int64_t i = 0; i < parts; ++i) {
       sums[i % dp] += sorted[i];
@@ -149,12 +156,12 @@ double PriceCache::getUnevenness(const Costs &costs,
     return found->second;
   }
   // Largest first: the first of a microbatch is its slowest.
+  double slowest = 0;
   int64_t groups = 0;
   for (int64_t p = 0; p < parts; p += dp, ++groups)
     slowest += double(sorted[p]);
-  for (int64_t load : loads[0])
-    all += double(load);
-  found->second = all > 0 ? slowest / double(groups) * double(parts) / all : 1;
+  found->second =
+      load > 0 ? slowest / double(groups) * double(parts) / load : 1;
   return found->second;
 }
 
@@ -164,56 +171,71 @@ int nodeOf(const PolicyInput &input, const Plan &plan, int u) {
   return input.costs.cluster.getNodeKind(plan.units[plan.getHost(u)].firstRank);
 }
 
-/// Layers' prices and the factor from the priced samples to a part.
-std::pair<const LayerPrices &, double> pricesOf(const PolicyInput &input,
-                                                const Plan &plan, int u) {
-  const UnitPlan &host = plan.units[plan.getHost(u)];
-  CostOptions options = plan.getOptions(u);
-  double samples =
-      double(input.samples()) / (double(plan.microbatches) * double(host.dp));
-  int power = int(std::lround(std::log2(samples)));
-  power = std::min(10, std::max(-6, power));
-  return {input.prices(u, options, samples, nodeOf(input, plan, u)),
-          samples / std::ldexp(1.0, power)};
-}
+/// What estimates of a unit rest on: prices of its layers, and the factor from
+/// the priced samples to a part.
+struct UnitPrices {
+  UnitPrices(const PolicyInput &input, const Plan &plan, int u)
+      : unit(plan.units[u]), host(plan.units[plan.getHost(u)]),
+        node(nodeOf(input, plan, u)), back(plan.goesBack()) {
+    double samples =
+        double(input.samples()) / (double(plan.microbatches) * double(host.dp));
+    int power = PolicyInput::powerOf(samples);
+    layers = &input.cache->get(input.costs, input.batch, node, u,
+                               plan.getOptions(u), power);
+    factor = samples / std::ldexp(1.0, power);
+  }
+  /// Calls f(stage, position) for all stages.
+  template <typename Function> void forStages(Function f) const {
+    for (int s = 0; s < unit.pp * unit.vpp; ++s)
+      f(s, positionOf(s, unit.pp, back));
+  }
+
+  const UnitPlan &unit, &host;
+  int node;
+  bool back;
+  const LayerPrices *layers;
+  double factor;
+};
+
+/// By pipeline position.
+using Positions = SmallVector<double, 64>;
 
 /// Seconds of one microbatch in a unit's slowest stage and in all of them.
 struct UnitTimes {
   double slowest = 0, whole = 0, stages = 1;
 };
 
-UnitTimes timesOf(const PolicyInput &input, const Plan &plan, int u) {
-  const UnitPlan &unit = plan.units[u];
-  auto [prices, factor] = pricesOf(input, plan, u);
+UnitTimes timesOf(const UnitPrices &prices) {
+  const UnitPlan &unit = prices.unit;
   UnitTimes result;
-  result.whole = prices.total.back() * factor;
-  result.stages = plan.units[plan.getHost(u)].pp;
+  result.whole = prices.layers->total.back() * prices.factor;
+  result.stages = prices.host.pp;
   if (unit.inside) {
     result.slowest = result.whole;
     return result;
   }
-  std::vector<double> position(unit.pp, 0);
-  for (int s = 0; s < unit.pp * unit.vpp; ++s)
-    position[plan.getPosition(unit, s)] +=
-        prices.seconds(unit.cuts[s], unit.cuts[s + 1]) * factor;
-  result.slowest = *std::max_element(position.begin(), position.end());
+  Positions seconds(unit.pp, 0);
+  prices.forStages([&](int s, int position) {
+    seconds[position] +=
+        prices.layers->seconds(unit.cuts[s], unit.cuts[s + 1]) * prices.factor;
+  });
+  result.slowest = *std::max_element(seconds.begin(), seconds.end());
   return result;
 }
 
 /// What is left of summing gradients once the last task is done, and the
 /// parameters to all replicas.
-double reductionTime(const PolicyInput &input, const Plan &plan, int u) {
-  const Module &module = input.model().modules[u];
+double reductionTime(const PolicyInput &input, const UnitPrices &prices) {
+  const Module &module = input.model().modules[prices.unit.module];
   if (!module.trainable)
     return 0;
-  const UnitPlan &host = plan.units[plan.getHost(u)];
+  const UnitPlan &host = prices.host;
   const Cluster &cluster = input.costs.cluster;
-  Group group =
-      cluster.getGroup(nodeOf(input, plan, u), host.dp * host.cp, host.tp);
+  Group group = cluster.getGroup(prices.node, host.dp * host.cp, host.tp);
   double parameters =
-      module.getParameters() / host.tp / (plan.units[u].inside ? 1 : host.pp);
+      module.getParameters() / host.tp / (prices.unit.inside ? 1 : host.pp);
   double buckets =
-      cluster.nodes.front().cores > 0 || plan.units[u].inside
+      cluster.nodes.front().cores > 0 || prices.unit.inside
           ? 1
           : std::max(1.0, double(module.layers.size()) / (host.pp * host.vpp));
   return cluster.reduceScatter(group, parameters * module.gradientBytes) /
@@ -221,78 +243,81 @@ double reductionTime(const PolicyInput &input, const Plan &plan, int u) {
          cluster.allGather(group, parameters * module.weightBytes);
 }
 
-/// The largest item alone, in one stage of a unit that runs items.
-double largestItem(const PolicyInput &input, const Plan &plan, int u) {
-  const UnitPlan &unit = plan.units[u];
-  if (u == input.model().pace || unit.inside || plan.assign != Assign::Items)
+/// A unit's largest item over the mean part, where a replica may get it alone;
+/// else 0.
+double shareOfLargest(const PolicyInput &input, const Plan &plan,
+                      const UnitPrices &prices) {
+  int u = prices.unit.module;
+  if (u == input.model().pace || prices.unit.inside ||
+      plan.assign != Assign::Items)
     return 0;
   const ItemCost &cost = input.costs.items[u];
+  double mean = cost.at(input.cache->getTotal(input.costs, input.batch, u)) /
+                (double(plan.microbatches) * double(prices.host.dp));
   Moments largest = input.cache->getLargest(input.costs, input.batch, u);
-  Moments all = input.cache->getTotal(input.costs, input.batch, u);
-  auto [prices, factor] = pricesOf(input, plan, u);
-  double mean = cost.at(all) / (double(plan.microbatches) * double(unit.dp));
-  return mean > 0 ? prices.total.back() * factor / unit.pp *
-                        std::max(0.0, cost.at(largest) / mean - 1)
-                  : 0;
+  return mean > 0 ? cost.at(largest) / mean : 0;
 }
 
-} // namespace
+/// Microbatches that a pipeline position of a unit holds, with so many in
+/// flight at its first stage.
+double heldAt(const Plan &plan, const UnitPrices &prices, int p,
+              int64_t inFlight) {
+  const UnitPlan &unit = prices.unit;
+  int64_t after = std::max<int64_t>(0, inFlight - unit.pp);
+  double held = double(std::max<int64_t>(1, inFlight - p));
+  // Interleaving starts two more forwards for each rank behind, and whole
+  // rounds of the chunks that come later; another round if units behind wait
+  // for its microbatches.
+  if (unit.vpp > 1)
+    held = (2.0 * (unit.pp - 1 - p) +
+            double(after > 0 ? 2 * unit.vpp - 1 : unit.vpp - 1) * unit.pp + 1) /
+           unit.vpp;
+  held = std::min(double(plan.microbatches), held);
+  if (prices.back && unit.vpp > 1)
+    held = std::min(double(plan.microbatches),
+                    0.6 * (unit.pp + 0.5 + 0.5 * double(after)));
+  return held;
+}
 
-double estimateMemory(const PolicyInput &input, const Plan &plan,
-                      const UnitPlan &unit, int64_t inFlight) {
-  int u = unit.module;
-  const UnitPlan &host = plan.units[plan.getHost(u)];
-  const Module &module = input.model().modules[u];
-  auto [prices, share] = pricesOf(input, plan, u);
-  double factor = share, weight = module.weightBytes;
+/// `largest`: see shareOfLargest().
+double memoryOf(const PolicyInput &input, const Plan &plan,
+                const UnitPrices &prices, double largest, int64_t inFlight) {
+  const UnitPlan &unit = prices.unit, &host = prices.host;
+  const Module &module = input.model().modules[unit.module];
+  double weight = module.weightBytes;
   if (module.trainable)
     weight += module.gradientBytes +
               module.optimizerBytes / double(host.dp * host.cp);
   // A replica may get the largest item, and then hold as much of it as others
   // of all theirs.
-  if (u != input.model().pace && !unit.inside && plan.assign == Assign::Items) {
-    const ItemCost &cost = input.costs.items[u];
-    double mean = cost.at(input.cache->getTotal(input.costs, input.batch, u)) /
-                  (double(plan.microbatches) * double(host.dp));
-    Moments largest = input.cache->getLargest(input.costs, input.batch, u);
-    if (mean > 0)
-      factor *= std::max(1.0, cost.at(largest) / mean);
-  }
-  double worst = 0;
-  int64_t after = std::max<int64_t>(0, inFlight - unit.pp);
-  for (int p = 0; p < unit.pp; ++p) {
-    double bytes = 0;
-    double held = double(std::max<int64_t>(1, inFlight - p));
-    // Interleaving starts two more forwards for each rank behind, and whole
-    // rounds of the chunks that come later; another round if units behind wait
-    // for its microbatches.
-    if (unit.vpp > 1)
-      held =
-          (2.0 * (unit.pp - 1 - p) +
-           double(after > 0 ? 2 * unit.vpp - 1 : unit.vpp - 1) * unit.pp + 1) /
-          unit.vpp;
-    held = std::min(double(plan.microbatches), held);
-    if (plan.goesBack() && unit.vpp > 1)
-      held = std::min(double(plan.microbatches),
-                      0.6 * (unit.pp + 0.5 + 0.5 * double(after)));
-    for (int s = 0; s < unit.pp * unit.vpp; ++s) {
-      if (plan.getPosition(unit, s) != p)
-        continue;
-      int begin = unit.cuts[s], end = unit.cuts[s + 1];
-      bytes += (prices.parameters[end] - prices.parameters[begin]) / host.tp *
-                   weight +
-               held * (prices.kept[end] - prices.kept[begin]) * factor;
-    }
-    worst = std::max(worst, bytes);
-  }
-  return worst;
+  double factor = prices.factor * std::max(1.0, largest);
+  Positions bytes(unit.pp, 0), held(unit.pp, 0);
+  for (int p = 0; p < unit.pp; ++p)
+    held[p] = heldAt(plan, prices, p, inFlight);
+  const LayerPrices &layers = *prices.layers;
+  prices.forStages([&](int s, int p) {
+    int begin = unit.cuts[s], end = unit.cuts[s + 1];
+    bytes[p] +=
+        (layers.parameters[end] - layers.parameters[begin]) / host.tp * weight +
+        held[p] * (layers.kept[end] - layers.kept[begin]) * factor;
+  });
+  return std::max(0.0, *std::max_element(bytes.begin(), bytes.end()));
+}
+
+} // namespace
+
+double estimateMemory(const PolicyInput &input, const Plan &plan, int unit,
+                      int64_t inFlight) {
+  UnitPrices prices(input, plan, unit);
+  return memoryOf(input, plan, prices, shareOfLargest(input, plan, prices),
+                  inFlight);
 }
 
 double lowerBound(const PolicyInput &input, const Plan &plan) {
   double most = 0, together = 0;
   std::vector<double> busy(plan.units.size(), 0);
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    UnitTimes times = timesOf(input, plan, int(u));
+    UnitTimes times = timesOf({input, plan, int(u)});
     // A part larger than the mean is priced a little better: 5 % for that.
     double mean = 0.95 * double(plan.microbatches) * times.whole /
                   (plan.units[u].inside ? 1 : times.stages);
@@ -325,7 +350,8 @@ double estimate(const PolicyInput &input, const Plan &plan) {
                                                           : inFlight;
     if (int(u) == input.model().pace && pace.vpp > 1)
       inFlight -= pace.pp;
-    UnitTimes times = timesOf(input, plan, int(u));
+    UnitPrices prices(input, plan, int(u));
+    UnitTimes times = timesOf(prices);
     int host = plan.getHost(int(u));
     // What runs inside a unit makes one of its stages longer, no other.
     slowest[host] += times.slowest;
@@ -339,11 +365,15 @@ double estimate(const PolicyInput &input, const Plan &plan) {
       if (shared && int(u) != input.model().pace)
         phased += times.whole * double(plan.microbatches);
     }
-    item = std::max(item, largestItem(input, plan, int(u)));
-    reduce = std::max(reduce, reductionTime(input, plan, int(u)));
-    memory[host] += estimateMemory(
-        input, plan, plan.units[u],
-        int(u) == input.model().pace && !barrier ? inFlight : others);
+    // The largest item alone, in one stage.
+    double largest = shareOfLargest(input, plan, prices);
+    if (largest > 0)
+      item = std::max(item, times.whole / plan.units[u].pp *
+                                std::max(0.0, largest - 1));
+    reduce = std::max(reduce, reductionTime(input, prices));
+    memory[host] +=
+        memoryOf(input, plan, prices, largest,
+                 int(u) == input.model().pace && !barrier ? inFlight : others);
     if (!plan.units[u].inside)
       inFlight = std::max<int64_t>(1, inFlight - plan.units[u].pp);
   }

@@ -69,6 +69,14 @@ Error check(const FormulaProblem &problem) {
   return Error::success();
 }
 
+/// Bytes of a GPU of a unit, `samples` a replica at once.
+double memoryOf(const FormulaUnit &unit, int64_t tp, int64_t dp, int64_t pp,
+                int64_t samples) {
+  return unit.parameters / double(tp * pp) +
+         unit.optimizer / double(tp * dp * pp) +
+         double(samples) * unit.activations / double(tp);
+}
+
 /// A unit at one (TP, DP): what PP changes is not decided yet.
 struct Choice {
   int64_t tp, dp, minPP;
@@ -100,27 +108,27 @@ public:
   }
 
   double memory(int64_t tp, int64_t dp, int64_t pp, int64_t samples) const {
-    return unit.parameters / double(tp * pp) +
-           unit.optimizer / double(tp * dp * pp) +
-           double(samples) * unit.activations / double(tp);
+    return memoryOf(unit, tp, dp, pp, samples);
   }
 
-  /// Layouts that fit, cheapest bound first. `samples` of a microbatch over all
-  /// replicas, `steady` repeats of the slowest stage.
+  /// Layouts that fit and cost less than `limit`, cheapest bound first.
+  /// `samples` of a microbatch over all replicas, `steady` repeats of the
+  /// slowest stage.
   std::vector<Choice> choices(ArrayRef<int64_t> dps, int64_t samples,
-                              double steady) const {
+                              double steady, double limit) const {
     std::vector<Choice> result;
     for (auto [tp, time] : unit.time)
       for (int64_t dp : dps) {
         int64_t own = samples / dp;
-        int64_t pp = smallestPP(tp, dp, own);
-        if (!pp || tp * dp * pp > problem.gpus)
-          continue;
         double warmup = double(own) * time;
         double work = warmup * double(tp * dp);
-        result.push_back({tp, dp, pp, warmup,
-                          warmup / double(problem.vpp) +
-                              steady * work / double(problem.gpus)});
+        double bound =
+            warmup / double(problem.vpp) + steady * work / double(problem.gpus);
+        if (bound >= limit)
+          continue;
+        int64_t pp = smallestPP(tp, dp, own);
+        if (pp && tp * dp * pp <= problem.gpus)
+          result.push_back({tp, dp, pp, warmup, bound});
       }
     llvm::sort(result, [](const Choice &a, const Choice &b) {
       return std::tie(a.bound, a.tp, a.dp) < std::tie(b.bound, b.tp, b.dp);
@@ -166,10 +174,12 @@ private:
     microbatches = problem.batch / samples;
     steady = double(microbatches - 1);
     lists.clear();
-    lists.push_back(units[0].choices({dp}, samples, steady));
+    lists.push_back(units[0].choices({dp}, samples, steady, limit));
+    if (lists[0].empty())
+      return;
     std::vector<int64_t> dps = divisors(samples);
     for (size_t i = 1; i < units.size(); ++i)
-      lists.push_back(units[i].choices(dps, samples, steady));
+      lists.push_back(units[i].choices(dps, samples, steady, limit));
     rest.assign(units.size() + 1, 0);
     for (size_t i = units.size(); i-- > 0;) {
       if (lists[i].empty())
@@ -315,6 +325,18 @@ double evaluateFormula(const FormulaProblem &problem, const FormulaPlan &plan) {
     slowest = std::max(slowest, layout.stageTime);
   }
   return warmup / double(problem.vpp) + slowest * double(plan.microbatches - 1);
+}
+
+bool fitsMemory(const FormulaProblem &problem, const FormulaPlan &plan) {
+  int64_t samples = plan.backbone.dp * problem.micro;
+  auto fits = [&](const FormulaUnit &unit, const FormulaLayout &layout) {
+    return memoryOf(unit, layout.tp, layout.dp, layout.pp,
+                    samples / layout.dp) <= problem.memory;
+  };
+  for (size_t i = 0; i < plan.others.size(); ++i)
+    if (!fits(problem.others[i], plan.others[i]))
+      return false;
+  return fits(problem.backbone, plan.backbone);
 }
 
 Expected<FormulaPlan> solveFormula(const FormulaProblem &problem) {

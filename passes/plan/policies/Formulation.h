@@ -60,6 +60,9 @@ struct FormulaPlan {
 /// Objective of a layout, whether or not it fits.
 double evaluateFormula(const FormulaProblem &problem, const FormulaPlan &plan);
 
+/// Whether every unit of a plan fits the problem's memory.
+bool fitsMemory(const FormulaProblem &problem, const FormulaPlan &plan);
+
 /// The optimum, or an error that says which unit does not fit and by how much.
 llvm::Expected<FormulaPlan> solveFormula(const FormulaProblem &problem);
 

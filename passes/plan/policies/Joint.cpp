@@ -285,14 +285,17 @@ Expected<Plan> planJoint(const PolicyInput &input) {
     }
     disjoint.push_back(std::move(plan));
   }
-  std::vector<Search::Family> families = {
-      {"disjoint 1f1b", std::move(disjoint)},
-      {"disjoint interleaved", std::move(interleaved)},
-      {"zero bubble", std::move(split)},
-      {"there and back", std::move(back)},
-      {"phased", colocatedPlans(input, "phased")},
-      {"nested", colocatedPlans(input, "nested")},
-      {"uniform", byItems(uniformPlans(input))}};
+  std::vector<Search::Family> families;
+  auto add = [&](const char *name, std::vector<Plan> plans) {
+    families.push_back({name, std::move(plans)});
+  };
+  add("disjoint 1f1b", std::move(disjoint));
+  add("disjoint interleaved", std::move(interleaved));
+  add("zero bubble", std::move(split));
+  add("there and back", std::move(back));
+  add("phased", colocatedPlans(input, "phased"));
+  add("nested", colocatedPlans(input, "nested"));
+  add("uniform", byItems(uniformPlans(input)));
   search.tryBest(families, budget / 2);
   if (input.gpus() <= 256)
     search.branch("nested", "nested", 2,

@@ -215,7 +215,7 @@ std::vector<int64_t> microSizes(const PolicyInput &input,
 
 Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
                  int64_t dp) {
-  Moments sum = momentsOf(input.batch, input.model().modules[module].item);
+  const Moments &sum = input.cache->getTotal(input.costs, input.batch, module);
   return sum * (1 / (double(microbatches) * double(dp)));
 }
 

@@ -14,6 +14,7 @@
 #include "passes/plan/policies/Formulation.h"
 #include "passes/plan/sim/Step.h"
 
+#include "llvm/ADT/DenseMap.h"
 
 #include <map>
 #include <tuple>
@@ -49,13 +50,25 @@ public:
   Moments getLargest(const Costs &costs, const std::vector<Sample> &batch,
                      int module);
 
+  /// Cuts of a backbone around what runs inside its end stages, by its TP,
+  /// saved set and stages: empty until who asks has made them.
+  std::vector<int> &getCutsAroundGuests(int tp, Save save, int stages) {
+    return cutsAroundGuests[{tp, save, stages}];
+  }
+
 private:
-  std::map<std::tuple<int, int, int, int, int, bool, int, int>, LayerPrices>
+  std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
+  /// By node, module, layout, saved set and power.
+  llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int>,
+                 std::unique_ptr<LayerPrices>>
       prices;
-  std::map<std::tuple<int, int, int, int, int, bool>, std::vector<int>> cuts;
+  llvm::DenseMap<std::tuple<int, int, int, int, int, int>,
+                 std::unique_ptr<std::vector<int>>>
+      cuts;
   /// Loads of the backbone's parts, largest first, by their number.
   std::map<int64_t, std::vector<int64_t>> loads;
-  std::map<std::tuple<int64_t, int64_t>, double> drawn;
+  double load = 0; ///< of all samples
+  llvm::DenseMap<std::pair<int64_t, int64_t>, double> drawn;
   std::map<int, Moments> largest, totals;
 };
 
@@ -66,6 +79,9 @@ struct PolicyInput {
   int simulations = 48;
   std::shared_ptr<PriceCache> cache = std::make_shared<PriceCache>();
 
+  /// Of the two that parts of so many samples are priced at: they are between
+  /// 2^-6 and 2^10.
+  static int powerOf(double samples);
   const LayerPrices &prices(int module, const CostOptions &options,
                             double samples = 1, int node = 0) const;
 
@@ -130,11 +146,10 @@ std::vector<int64_t> divisors(int64_t n);
 double estimate(const PolicyInput &input, const Plan &plan);
 /// No simulation of the plan can be shorter: the work of its busiest unit.
 double lowerBound(const PolicyInput &input, const Plan &plan);
-
 /// Bytes of the fullest rank of a unit with so many microbatches in flight at
 /// its first stage.
-double estimateMemory(const PolicyInput &input, const Plan &plan,
-                      const UnitPlan &unit, int64_t inFlight);
+double estimateMemory(const PolicyInput &input, const Plan &plan, int unit,
+                      int64_t inFlight);
 
 /// Gives units that do not share ranks their places: the largest TP first, so
 /// that every TP group is inside a node, and what feeds the backbone next to

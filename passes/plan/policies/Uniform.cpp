@@ -40,6 +40,13 @@ bool isBefore(const Model &model, int module) {
 /// The end stages get fewer layers for what runs inside them.
 void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
                      Plan &plan) {
+  UnitPlan &pace = plan.units[input.model().pace];
+  std::vector<int> &cuts = input.cache->getCutsAroundGuests(
+      layout.tp, layout.save, pace.pp * pace.vpp);
+  if (!cuts.empty()) {
+    pace.cuts = cuts;
+    return;
+  }
   CostOptions options;
   options.tp = layout.tp;
   options.save = layout.save;
@@ -53,8 +60,7 @@ void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
       for (size_t i = 0; i + 1 < prices.total.size(); ++i)
         byLayer.push_back(prices.seconds(int(i), int(i) + 1));
   }
-  UnitPlan &pace = plan.units[input.model().pace];
-  pace.cuts = balancedCuts(byLayer, pace.pp * pace.vpp, first, last);
+  pace.cuts = cuts = balancedCuts(byLayer, pace.pp * pace.vpp, first, last);
 }
 
 Plan makeUniform(const PolicyInput &input, const Uniform &layout) {

@@ -90,6 +90,18 @@ private:
       return time != other.time ? time < other.time : order < other.order;
     }
   };
+  /// What a task waits for: so many others, and the last message that was sent
+  /// to it so far. Side by side, since whoever looks at one looks at both.
+  struct Inbox {
+    Time time = 0;
+    uint32_t order = 0;
+    int waiting = 0;
+    Moment last() const { return {time, order}; }
+  };
+  /// Where the first rank of a place is.
+  struct Site {
+    int nic = -1, node = -1;
+  };
   struct Event {
     Time time;
     uint32_t order;
@@ -134,8 +146,9 @@ private:
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events;
   Moment current; ///< of the event at hand
   uint32_t made = 0;
-  std::vector<int> waiting, cursor, coreGroup;
-  std::vector<Moment> arrival;   ///< by task: of the last message sent so far
+  std::vector<Inbox> inbox; ///< by task
+  std::vector<Site> sites;  ///< by place, where NICs are shared
+  std::vector<int> cursor, coreGroup;
   std::vector<uint32_t> watched; ///< by core group: the answer that counts
   std::vector<std::vector<Node>> lists;
   std::vector<uint8_t> merged; ///< a backward that does weights too
@@ -150,7 +163,7 @@ void Engine::prepare() {
   result.start.assign(nodes, -1);
   result.end.assign(nodes, -1);
   result.busy.assign(ranks, 0);
-  waiting.assign(nodes, 0);
+  inbox.assign(nodes, {});
   merged.assign(nodes, 0);
   cursor.assign(ranks, 0);
   idle.assign(ranks, 1);
@@ -162,8 +175,14 @@ void Engine::prepare() {
     groups.emplace_back(cores.cores);
   }
   watched.assign(groups.size(), 0);
-  arrival.assign(nodes, {});
   nicFree.assign(options.nics, 0);
+  for (int place = 0; options.nics > 0 && place < graph.getNumPlaces();
+       ++place) {
+    sites.emplace_back();
+    if (ArrayRef<int> own = graph.getRanks(place); !own.empty())
+      sites.back() = {options.nic[own[0]],
+                      options.node.empty() ? -1 : options.node[own[0]]};
+  }
   std::vector<uint8_t> seen(nodes, 0);
   for (int rank = 0; rank < ranks; ++rank) {
     lists[rank].reserve(solution.ranks[rank].size());
@@ -176,9 +195,9 @@ void Engine::prepare() {
         continue;
       ++left;
       if (graph.getSlotOf(node) == Graph::kWeight)
-        ++waiting[node]; // for its input gradient
+        ++inbox[node].waiting; // for its input gradient
       else
-        waiting[node] += int(graph.getPredecessors(node).size());
+        inbox[node].waiting += int(graph.getPredecessors(node).size());
       // The backward of a stage waits for its own forward by the rank's order.
     }
   }
@@ -188,21 +207,22 @@ void Engine::prepare() {
 void Engine::runFree() {
   std::vector<Node> ready;
   auto release = [&](Node node, Time time) {
-    arrival[node].time = std::max(arrival[node].time, time);
-    if (--waiting[node] == 0)
+    Inbox &own = inbox[node];
+    own.time = std::max(own.time, time);
+    if (--own.waiting == 0)
       ready.push_back(node);
   };
   for (const std::vector<Node> &list : lists)
     for (Node node : list)
-      ++waiting[node]; // for the rank
+      ++inbox[node].waiting; // for the rank
   for (const std::vector<Node> &list : lists)
     if (!list.empty())
       release(list.front(), 0);
   while (!ready.empty()) {
     Node node = ready.back();
     ready.pop_back();
-    Time duration = durationOf(node), end = arrival[node].time + duration;
-    result.start[node] = arrival[node].time;
+    Time duration = durationOf(node), end = inbox[node].time + duration;
+    result.start[node] = inbox[node].time;
     result.end[node] = end;
     --left;
     for (const Graph::Dependence &to : graph.getSuccessors(node))
@@ -218,7 +238,7 @@ void Engine::runFree() {
 }
 
 bool Engine::isReady(Node node) const {
-  if (waiting[node] > 0)
+  if (inbox[node].waiting > 0)
     return false;
   for (int rank : graph.getRanks(graph.getPlaceOf(node)))
     if (!idle[rank] || cursor[rank] >= int(lists[rank].size()) ||
@@ -274,12 +294,11 @@ Time Engine::send(Node node, const Graph::Dependence &to, Time now) {
                       : 0;
   Time occupied = to.latency - overhead;
   if (options.nics > 0 && to.edge >= 0 && occupied > 0) {
-    int from = graph.getRanks(graph.getPlaceOf(node))[0];
-    int other = graph.getRanks(graph.getPlaceOf(to.node))[0];
-    bool inside =
-        !options.node.empty() && options.node[from] == options.node[other];
-    int a = inside ? -1 : options.nic[from];
-    int b = inside ? -1 : options.nic[other];
+    Site from = sites[graph.getPlaceOf(node)],
+         other = sites[graph.getPlaceOf(to.node)];
+    bool inside = !options.node.empty() && from.node == other.node;
+    int a = inside ? -1 : from.nic;
+    int b = inside ? -1 : other.nic;
     Time begins = now;
     for (int nic : {a, b})
       if (nic >= 0)
@@ -301,15 +320,18 @@ void Engine::taskEnded(Node node, Time now) {
     result.busy[rank] += now - result.start[node];
   }
   if (graph.getSlotOf(node) == Graph::kGradient && !merged[node])
-    --waiting[weightOf(node)];
+    --inbox[weightOf(node)].waiting;
   for (const Graph::Dependence &to : graph.getSuccessors(node)) {
     // Only the last arrival matters: the others are no events.
-    Moment &last = arrival[to.node];
+    Inbox &own = inbox[to.node];
     if (Time arrives = send(node, to, now); arrives > now)
-      last = std::max(last, {arrives, made++});
-    if (waiting[to.node] == 1 && current < last)
-      events.push({last.time, last.order, Arrives, uint32_t(to.node)});
-    else if (--waiting[to.node] == 0)
+      if (Moment sent{arrives, made++}; own.last() < sent) {
+        own.time = sent.time;
+        own.order = sent.order;
+      }
+    if (own.waiting == 1 && current < own.last())
+      events.push({own.time, own.order, Arrives, uint32_t(to.node)});
+    else if (--own.waiting == 0)
       tryStartFirst(to.node, now);
   }
   for (int rank : ranks)
@@ -421,12 +443,15 @@ void Engine::runEvents() {
   while (!events.empty()) {
     Event event = events.top();
     events.pop();
+    // Most likely the next: what it reads comes while this one is handled.
+    if (!events.empty() && events.top().what == TaskEnds)
+      __builtin_prefetch(graph.getSuccessors(events.top().id).data());
     current = event.when();
     Time now = current.time;
     if (event.what == TaskEnds) {
       taskEnded(event.id, now);
     } else if (event.what == Arrives) {
-      waiting[event.id] = 0;
+      inbox[event.id].waiting = 0;
       tryStartFirst(event.id, now);
     } else if (current.order == watched[event.id]) {
       Time when;

@@ -69,20 +69,19 @@ public:
 private:
   /// Loads of samples: in the pacing module and in all others together.
   void measure() {
-    for (const Sample &sample : batch) {
-      int64_t own = 0, other = 0;
-      for (size_t m = 0; m < model.modules.size(); ++m) {
-        int64_t load = effort.sums
-                           ? effort.sums->loads[m][&sample - batch.data()]
-                           : loadOf(sample, int(m));
+    paceLoad.assign(batch.size(), 0);
+    otherLoad.assign(batch.size(), 0);
+    for (size_t m = 0; m < model.modules.size(); ++m) {
+      // Modules differ in how many ranks share their work.
+      int64_t ranks = std::max<int64_t>(1, ranksOf(int(m)));
+      for (size_t i = 0; i < batch.size(); ++i) {
+        int64_t load =
+            effort.sums ? effort.sums->loads[m][i] : loadOf(batch[i], int(m));
         if (int(m) == model.pace)
-          own = load;
+          paceLoad[i] = load;
         else
-          // Modules differ in how many ranks share their work.
-          other += load * 16 / std::max<int64_t>(1, ranksOf(int(m)));
+          otherLoad[i] += load * 16 / ranks;
       }
-      paceLoad.push_back(own);
-      otherLoad.push_back(other);
     }
   }
   int64_t ranksOf(int m) const {
@@ -131,7 +130,7 @@ private:
       if (inter && own.size() > 1)
         order = fillIntervals(own);
       for (size_t k = 0; k < own.size(); ++k)
-        slot(int(k), r) = own[order[k]];
+        slot(int(k), r) = std::move(own[order[k]]);
     }
   }
   std::vector<Ids> intoMicrobatches(const Ids &samples) const {
@@ -182,7 +181,7 @@ private:
       });
       for (size_t i = 0; i < group.size(); ++i) {
         sum[replicas[i]] += pace[group[i]];
-        slot(k, replicas[i]) = own[group[i]];
+        slot(k, replicas[i]) = std::move(own[group[i]]);
       }
     }
   }
@@ -224,7 +223,7 @@ private:
       }
       return total;
     };
-    return length(even) <= length(equal) ? even : equal;
+    return std::move(length(even) <= length(equal) ? even : equal);
   }
 
   /// Only sums: what stays with its sample, and even shares of the rest, but

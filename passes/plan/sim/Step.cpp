@@ -288,11 +288,13 @@ Error buildFolded(const Plan &plan, const Model &model,
 Expected<schedule::Solution> solveFolded(const Plan &plan,
                                          const StepOptions &options,
                                          const StepBuilder &folded,
-                                         schedule::Problem problem,
+                                         const schedule::Problem &problem,
                                          const std::vector<double> &less) {
-  if (!isStatic(plan.schedule))
-    folded.limitMemory(problem, less);
-  return plan::solve(problem, plan.schedule, options.scheduleEffort);
+  if (isStatic(plan.schedule))
+    return plan::solve(problem, plan.schedule, options.scheduleEffort);
+  schedule::Problem limited = problem;
+  folded.limitMemory(limited, less);
+  return plan::solve(limited, plan.schedule, options.scheduleEffort);
 }
 
 /// Why no order of tasks fits the memory: what the least demanding one lacks.
@@ -342,20 +344,22 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
     return createStringError(inconvertibleErrorCode(),
                              "a step needs at least one sample");
   Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
-  StepBuilder folded(costs, plan, true), full(costs, plan, false);
+  StepBuilder folded(costs, plan, true);
+  std::optional<StepBuilder> full;
   schedule::Problem problem;
   if (Error error =
           buildFolded(plan, costs.model, options, parts, folded, problem))
     return std::move(error);
   bool cores = costs.cluster.nodes.front().cores > 0;
   bool fold = options.fold || (!cores && folded.isUniform(parts));
-  StepBuilder &builder = fold ? folded : full;
   schedule::Problem whole;
   if (!fold) {
-    whole = full.build(parts);
+    full.emplace(costs, plan, false);
+    whole = full->build(parts);
     if (Error error = whole.check())
       return std::move(error);
   }
+  StepBuilder &builder = fold ? folded : *full;
   std::vector<double> less(plan.units.size(), 0);
   StepResult result;
   for (int tries = 0;; ++tries) {
@@ -367,12 +371,13 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
                                   solution.takeError());
     result = StepResult();
     result.folded = fold;
-    result.problem = fold ? problem : whole;
     result.solution =
-        fold ? std::move(*solution) : full.expand(whole, folded, *solution);
+        fold ? std::move(*solution) : full->expand(whole, folded, *solution);
+    result.problem = std::move(fold ? problem : whole);
     builder.describe(result);
     if (tries == 3 || fold || !lowerLimits(costs, plan, result, less))
       break;
+    whole = std::move(result.problem);
   }
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))

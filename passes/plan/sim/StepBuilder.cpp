@@ -46,6 +46,9 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
     nodes.push_back(slowestNode(costs.cluster,
                                 plan.units[plan.getHost(unit.module)],
                                 costs.model.modules[unit.module].precision));
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    layouts.push_back(
+        costs.get(nodeOf(int(u)), int(u)).getLayout(plan.getOptions(int(u))));
   layOutRanks();
   stageBase.assign(plan.units.size(), -1);
   for (size_t u = 0; u < plan.units.size(); ++u)
@@ -156,16 +159,12 @@ StepBuilder::price(int u, const Moments &part) const {
   std::vector<KindPrice> &kinds = known->second;
   if (!isNew)
     return kinds;
-  CostOptions layout = plan.getOptions(u);
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   double pieces = piecesOf(u, part);
   Moments piece = part * (1.0 / pieces);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind].add({cost.layer(int(kind), layout, piece),
-                     cost.keptByKind(int(kind), layout, piece),
-                     cost.keptForWeights(int(kind), layout, piece)},
-                    pieces);
+    kinds[kind].add(cost.price(int(kind), layouts[u], piece), pieces);
   return kinds;
 }
 

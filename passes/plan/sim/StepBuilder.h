@@ -55,10 +55,8 @@ private:
     std::vector<int> guests; ///< units that run inside it
   };
   /// Times and kept bytes of a part, by layer kind.
-  struct KindPrice {
-    Times times;
-    double kept = 0, keptForWeights = 0;
-    void add(const KindPrice &other, double count) {
+  struct KindPrice : ModuleCost::Price {
+    void add(const ModuleCost::Price &other, double count) {
       times += other.times * count;
       kept += other.kept * count;
       keptForWeights += other.keptForWeights * count;
@@ -94,6 +92,8 @@ private:
   double contrastTime(int unit, const Parts &parts) const;
   void addPipelineEdge(schedule::Problem &problem, const Parts &parts,
                        size_t stage);
+  std::vector<std::pair<int64_t, double>>
+  gatherPieces(const Parts &parts, const ModelEdge &edge, int carrier) const;
   void addBroker(schedule::Problem &problem, const Parts &parts,
                  const ModelEdge &edge);
   void addEvenBroker(schedule::Problem &problem, const Parts &parts,
@@ -150,9 +150,10 @@ private:
   const Plan &plan;
   bool fold;
   std::vector<StageInfo> stages;
-  std::vector<int> nodes;         ///< kind of node, by unit
-  std::vector<int> stageBase;     ///< by unit; -1 inside another
-  std::vector<int64_t> classes;   ///< replicas in the problem, by unit
+  std::vector<int> nodes;                  ///< kind of node, by unit
+  std::vector<ModuleCost::Layout> layouts; ///< by unit
+  std::vector<int> stageBase;              ///< by unit; -1 inside another
+  std::vector<int64_t> classes;            ///< replicas in the problem, by unit
   int64_t grain = 1;              ///< ranks of the plan a rank of the problem
   int64_t shrink = 1;             ///< ranks that are one since they do the same
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared

@@ -113,6 +113,45 @@ std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
   return result;
 }
 
+/// What travels of every item of `carrier`: (microbatch, from, to) in one
+/// number, then bytes; sorted.
+std::vector<std::pair<int64_t, double>>
+StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
+                          int carrier) const {
+  int opposite = carrier == edge.from ? edge.to : edge.from;
+  const Parts::Items &items = parts.modules[carrier];
+  const Parts::Items &other = parts.modules[opposite];
+  // Owner's replica: of the sample in the other module, if that counts samples.
+  bool bySample = costs.model.modules[opposite].item == ItemKind::Sample;
+  std::vector<int32_t> replicaOf(other.owner.size(), 0);
+  if (bySample)
+    for (size_t i = 0; i < other.owner.size(); ++i)
+      replicaOf[other.owner[i]] = other.replica[i];
+  int64_t senders = parts.modules[edge.from].replicas,
+          receivers = parts.modules[edge.to].replicas;
+  std::vector<std::pair<int64_t, double>> pieces;
+  pieces.reserve(items.tokens.size());
+  // Part by part, so that only what starts alike is to be sorted.
+  size_t sorted = 0;
+  for (size_t part = 0; part < items.parts.size(); ++part) {
+    int64_t k = int64_t(part) / items.replicas,
+            mine = int64_t(part) % items.replicas;
+    for (int32_t i : items.parts[part]) {
+      int64_t theirs =
+          bySample ? replicaOf[items.owner[i]] : mine % other.replicas;
+      int64_t a = carrier == edge.from ? mine : theirs,
+              b = carrier == edge.from ? theirs : mine;
+      pieces.emplace_back((k * senders + a) * receivers + b,
+                          edge.bytes.at(Moments::of(items.tokens[i])));
+    }
+    if (carrier == edge.from || mine + 1 == items.replicas) {
+      std::sort(pieces.begin() + sorted, pieces.end());
+      sorted = pieces.size();
+    }
+  }
+  return pieces;
+}
+
 void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
                             const ModelEdge &edge) {
   int from = lastStageOf(edge.from), to = firstStageOf(edge.to);
@@ -122,32 +161,12 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
   // samples, else the producer's.
   bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
   int carrier = toSamples ? edge.from : edge.to;
-  int opposite = carrier == edge.from ? edge.to : edge.from;
   if (parts.modules[carrier].tokens.empty())
     return addEvenBroker(problem, parts, edge, carrier);
-  const Parts::Items &items = parts.modules[carrier];
-  const Parts::Items &other = parts.modules[opposite];
-  // Owner's replica: of the sample in the other module, if that counts samples.
-  bool bySample = costs.model.modules[opposite].item == ItemKind::Sample;
-  std::vector<int32_t> replicaOf(other.owner.size(), 0);
-  if (bySample)
-    for (size_t i = 0; i < other.owner.size(); ++i)
-      replicaOf[other.owner[i]] = other.replica[i];
-  // (microbatch, from, to) in one number, then bytes: sorted and summed.
   int64_t senders = parts.modules[edge.from].replicas,
           receivers = parts.modules[edge.to].replicas;
-  std::vector<std::pair<int64_t, double>> pieces;
-  pieces.reserve(items.tokens.size());
-  for (size_t i = 0; i < items.tokens.size(); ++i) {
-    int64_t mine = items.replica[i];
-    int64_t theirs =
-        bySample ? replicaOf[items.owner[i]] : mine % other.replicas;
-    int64_t a = carrier == edge.from ? mine : theirs,
-            b = carrier == edge.from ? theirs : mine;
-    pieces.emplace_back((items.microbatch[i] * senders + a) * receivers + b,
-                        edge.bytes.at(Moments::of(items.tokens[i])));
-  }
-  std::sort(pieces.begin(), pieces.end());
+  std::vector<std::pair<int64_t, double>> pieces =
+      gatherPieces(parts, edge, carrier);
   schedule::Edge result;
   result.from = from;
   result.to = to;
@@ -174,7 +193,10 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
         near ? nearLatency + nearByte * bytes : farLatency + farByte * bytes;
     int64_t a = classOf(edge.from, sender), b = classOf(edge.to, receiver),
             k = key / receivers / senders;
-    messages.emplace_back((k * froms + a) * tos + b, -toTime(seconds));
+    int64_t one = (k * froms + a) * tos + b;
+    if (messages.empty() || messages.back().first != one)
+      messages.emplace_back(one, 0);
+    messages.back().second = std::min(messages.back().second, -toTime(seconds));
   }
   if (fold)
     std::sort(messages.begin(), messages.end());
