@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "test/passes/schedule/Chain.h"
+#include "test/passes/schedule/Run.h"
 
 #include "passes/schedule/Bound.h"
 #include "passes/schedule/Greedy.h"
