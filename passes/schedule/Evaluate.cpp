@@ -96,13 +96,14 @@ Error Evaluation::number() {
                                  ": a task that the problem does not have");
       Graph::Node node = graph.getNode(task);
       ArrayRef<int> ranks = graph.getRanks(graph.getPlaceOf(node));
-      std::string where = "rank " + std::to_string(rank) + ": ";
       if (!graph.exists(node) ||
           ((task.kind == Kind::Input) && !graph.exists(node + 1)))
-        return createStringError(where + getName(problem, task) +
+        return createStringError("rank " + Twine(rank) + ": " +
+                                 getName(problem, task) +
                                  ": the stage has no such task");
       if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
-        return createStringError(where + getName(problem, task) +
+        return createStringError("rank " + Twine(rank) + ": " +
+                                 getName(problem, task) +
                                  ": the stage does not run here");
       if (task.kind == Kind::Input)
         state[node] |= kSplit;

@@ -44,6 +44,15 @@ Graph::Graph(const Problem &problem) : problem(problem) {
 void Graph::buildNodes() {
   int n = problem.microbatches;
   placesOfRank.resize(problem.ranks);
+  size_t tasks = 0;
+  for (const Stage &stage : problem.stages)
+    tasks += stage.replicas.size() *
+             size_t(stage.batchSync ? problem.getNumGroups() : n);
+  placeOf.reserve(tasks);
+  activation.reserve(tasks);
+  weightActivation.reserve(tasks);
+  time.reserve(3 * tasks);
+  flags.reserve(3 * tasks);
   for (int s = 0; s < int(problem.stages.size()); ++s) {
     const Stage &stage = problem.stages[s];
     placeBase.push_back(int(places.size()));
@@ -53,6 +62,7 @@ void Graph::buildNodes() {
       int place = int(places.size());
       places.push_back({s, r});
       nodeBase.push_back(numNodes);
+      ranksOf.push_back(stage.replicas[r]);
       for (int rank : stage.replicas[r])
         placesOfRank[rank].push_back(place);
       for (int k = 0; k < count; ++k) {
@@ -62,21 +72,21 @@ void Graph::buildNodes() {
           return table.at(k, r, n, replicas);
         };
         placeOf.push_back(place);
-        time.insert(time.end(),
-                    {at(stage.forward), at(stage.input), at(stage.weight)});
+        for (const Table *table : {&stage.forward, &stage.input, &stage.weight})
+          time.push_back(at(*table));
         activation.push_back(at(stage.activation));
         weightActivation.push_back(stage.hasWeight ? at(stage.weightActivation)
                                                    : 0);
-        flags.insert(flags.end(),
-                     {1, uint8_t(stage.hasBackward),
-                      uint8_t(stage.hasBackward && stage.hasWeight)});
+        for (bool there :
+             {true, stage.hasBackward, stage.hasBackward && stage.hasWeight})
+          flags.push_back(there);
         numNodes += 3;
       }
     }
   }
 }
 
-void Graph::addDependences(int index, DependenceList &list) const {
+template <typename F> void Graph::forEachDependence(int index, F f) const {
   const Edge &edge = problem.edges[index];
   const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
   if (to.batchSync) {
@@ -87,11 +97,9 @@ void Graph::addDependences(int index, DependenceList &list) const {
       for (int k = 0; k < problem.microbatches; ++k) {
         int place = getPlace(edge.from, r);
         Node node = getNode(sync, kForward, problem.getGroup(k));
-        list.push_back(
-            {node, {getNode(place, kForward, k), edge.latency, index}});
+        f(node, {getNode(place, kForward, k), edge.latency, index});
         if (edge.gradient && from.hasBackward)
-          list.push_back(
-              {getNode(place, kGradient, k), {node, edge.latency, index}});
+          f(getNode(place, kGradient, k), {node, edge.latency, index});
       }
     return;
   }
@@ -99,15 +107,14 @@ void Graph::addDependences(int index, DependenceList &list) const {
     int a = getPlace(edge.from, i), b = getPlace(edge.to, j);
     if (from.replicas[i] == to.replicas[j])
       latency = 0;
-    list.push_back(
-        {getNode(b, kForward, k), {getNode(a, kForward, k), latency, index}});
+    f(getNode(b, kForward, k), {getNode(a, kForward, k), latency, index});
     if (edge.gradient)
-      list.push_back({getNode(a, kGradient, k),
-                      {getNode(b, kGradient, k), latency, index}});
+      f(getNode(a, kGradient, k), {getNode(b, kGradient, k), latency, index});
   });
 }
 
-void Graph::addBufferDependences(int index, DependenceList &list) const {
+template <typename F>
+void Graph::forEachBufferDependence(int index, F f) const {
   const Edge &edge = problem.edges[index];
   const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
   if (!edge.receiveDepth || to.batchSync || from.replicas == to.replicas)
@@ -117,9 +124,8 @@ void Graph::addBufferDependences(int index, DependenceList &list) const {
     for (int r = 0; r < replicas; ++r)
       for (int k = edge.receiveDepth; k < problem.microbatches; ++k) {
         int place = getPlace(stage, r);
-        list.push_back(
-            {getNode(place, slot, k),
-             {getNode(place, slot, k - edge.receiveDepth), edge.latency, -1}});
+        f(getNode(place, slot, k),
+          {getNode(place, slot, k - edge.receiveDepth), edge.latency, -1});
       }
   };
   add(edge.to, int(to.replicas.size()), kForward);
@@ -128,31 +134,33 @@ void Graph::addBufferDependences(int index, DependenceList &list) const {
 }
 
 void Graph::buildDependences() {
-  std::vector<std::pair<Node, Dependence>> list;
-  for (int e = 0; e < int(problem.edges.size()); ++e) {
-    addDependences(e, list);
-    addBufferDependences(e, list);
-  }
-  // Counting sort by consumer, then by producer: both stable.
-  predBegin.assign(numNodes + 1, 0);
-  succBegin.assign(numNodes + 1, 0);
-  for (auto &[node, dependence] : list) {
-    ++predBegin[node + 1];
-    ++succBegin[dependence.node + 1];
-  }
-  for (int i = 0; i < numNodes; ++i) {
+  // Gone through twice, to count and to place, a list of them is not needed.
+  auto forEach = [&](auto f) {
+    for (int e = 0; e < int(problem.edges.size()); ++e) {
+      forEachDependence(e, f);
+      forEachBufferDependence(e, f);
+    }
+  };
+  // Counting sort by consumer, then by producer: both stable. A node's begin is
+  // counted one further along and, as its places fill, moves up to its own end,
+  // which is the next one's begin.
+  predBegin.assign(numNodes + 2, 0);
+  succBegin.assign(numNodes + 2, 0);
+  forEach([&](Node node, const Dependence &dependence) {
+    ++predBegin[node + 2];
+    ++succBegin[dependence.node + 2];
+  });
+  for (int i = 1; i <= numNodes; ++i) {
     predBegin[i + 1] += predBegin[i];
     succBegin[i + 1] += succBegin[i];
   }
-  predecessors.resize(list.size());
-  successors.resize(list.size());
-  std::vector<int> pred(predBegin.begin(), predBegin.end() - 1);
-  std::vector<int> succ(succBegin.begin(), succBegin.end() - 1);
-  for (auto &[node, dependence] : list) {
-    predecessors[pred[node]++] = dependence;
-    successors[succ[dependence.node]++] = {node, dependence.latency,
-                                           dependence.edge};
-  }
+  predecessors.resize(predBegin.back());
+  successors.resize(succBegin.back());
+  forEach([&](Node node, const Dependence &dependence) {
+    predecessors[predBegin[node + 1]++] = dependence;
+    successors[succBegin[dependence.node + 1]++] = {node, dependence.latency,
+                                                    dependence.edge};
+  });
 }
 
 Task Graph::getTask(Node node, bool split) const {
@@ -165,19 +173,6 @@ Task Graph::getTask(Node node, bool split) const {
   else if (problem.stages[place.stage].batchSync)
     kind = Kind::Sync;
   return {kind, place.stage, getMicrobatchOf(node), place.replica};
-}
-
-Bytes Graph::getMemoryChange(Node node, bool split) const {
-  const Stage &stage = problem.stages[places[getPlaceOf(node)].stage];
-  switch (getSlotOf(node)) {
-  case kForward:
-    return stage.hasBackward ? getActivation(node) : 0;
-  case kGradient:
-    return (split ? getWeightActivation(node) : 0) - getActivation(node);
-  case kWeight:
-    return -getWeightActivation(node);
-  }
-  return 0;
 }
 
 } // namespace dt::schedule

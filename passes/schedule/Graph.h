@@ -47,9 +47,7 @@ public:
     int stage, replica;
   };
   Place getPlaceInfo(int place) const { return places[place]; }
-  llvm::ArrayRef<int> getRanks(int place) const {
-    return problem.stages[places[place].stage].replicas[places[place].replica];
-  }
+  llvm::ArrayRef<int> getRanks(int place) const { return ranksOf[place]; }
   /// Places that a rank runs.
   llvm::ArrayRef<int> getPlacesOfRank(int rank) const {
     return placesOfRank[rank];
@@ -103,19 +101,30 @@ public:
   }
   /// Bytes that running a node adds for good, to be counted from its start if
   /// positive, else from its end. `split`: of a gradient, weights come later.
-  Bytes getMemoryChange(Node node, bool split) const;
+  Bytes getMemoryChange(Node node, bool split) const {
+    switch (getSlotOf(node)) {
+    case kForward:
+      return exists(node + kGradient) ? getActivation(node) : 0;
+    case kGradient:
+      return (split ? getWeightActivation(node) : 0) - getActivation(node);
+    case kWeight:
+      return -getWeightActivation(node);
+    }
+    return 0;
+  }
 
 private:
   void buildNodes();
   void buildDependences();
-  using DependenceList = std::vector<std::pair<Node, Dependence>>;
-  void addDependences(int edge, DependenceList &list) const;
-  void addBufferDependences(int edge, DependenceList &list) const;
+  /// Calls f(node, dependence) for all that an edge says, always in one order.
+  template <typename F> void forEachDependence(int edge, F f) const;
+  template <typename F> void forEachBufferDependence(int edge, F f) const;
 
   const Problem &problem;
   int numNodes = 0;
   std::vector<Place> places;
   std::vector<int> placeBase, nodeBase, placeOf;
+  std::vector<llvm::ArrayRef<int>> ranksOf; ///< the problem's, by place
   std::vector<std::vector<int>> placesOfRank;
   std::vector<uint8_t> flags;
   std::vector<Time> time;

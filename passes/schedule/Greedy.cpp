@@ -21,9 +21,9 @@ class Greedy {
 public:
   Greedy(const Graph &graph, const std::vector<Bytes> &memory,
          const Policy &policy)
-      : graph(graph), problem(graph.getProblem()), policy(policy) {
-    limit = memory;
-    if (limit.empty())
+      : graph(graph), problem(graph.getProblem()), policy(policy),
+        limit(memory), bounded(!memory.empty()) {
+    if (!bounded)
       limit.assign(problem.ranks, std::numeric_limits<Bytes>::max());
     level = policy.level;
     prepare();
@@ -35,9 +35,11 @@ private:
   bool lowerLevels(Time now);
   void prepare();
   void setReserves();
+  /// A rank that is busy then is woken when it ends.
   void wake(Time time, int place) {
     for (int rank : graph.getRanks(place))
-      events.push({time, rank});
+      if (freeAt[rank] <= time)
+        events.push({time, rank});
   }
   void start(Graph::Node node, Time now);
   /// What a rank could do: places, or -1.
@@ -51,6 +53,7 @@ private:
   bool isHeld(int place, int rank, Time now) const;
   /// The task that `rank` starts now, or -1 to wait.
   Graph::Node choose(int rank, Time now) const;
+  /// Whether the others of a free rank's group are free too.
   bool isFree(int place, Time now) const {
     for (int rank : graph.getRanks(place))
       if (freeAt[rank] > now)
@@ -58,6 +61,8 @@ private:
     return true;
   }
   bool hasRoom(int place) const {
+    if (!bounded)
+      return true;
     Bytes need = graph.getActivation(
                      graph.getNode(place, Graph::kForward, next[place][0])) +
                  reserve[place];
@@ -69,11 +74,10 @@ private:
   /// When the next forward (gradient) of a place can start, for all that is
   /// known; kNever if not known, or none is left.
   Time getArrival(int place, Graph::Slot slot) const {
-    int k = next[place][slot];
-    if (k == counts[place] || !graph.exists(graph.getNode(place, slot, k)))
+    if (next[place][slot] == counts[place])
       return kNever;
-    Graph::Node node = graph.getNode(place, slot, k);
-    return missing[node] ? kNever : arrival[node];
+    const Wait &wait = waits[take(place, slot)];
+    return wait.missing ? kNever : wait.arrival;
   }
   bool mayForward(int place) const {
     int ahead = next[place][0] - next[place][1];
@@ -99,19 +103,27 @@ private:
         return true;
     return false;
   }
-  bool isSplit(int place) const {
-    return policy.split && graph.canSplit(graph.getPlaceInfo(place).stage);
-  }
+  bool isSplit(int place) const { return split[place]; }
+
+  /// What a task waits for: tasks that have not started, then the latest
+  /// arrival. One that is not there waits for ever.
+  struct Wait {
+    Time arrival = 0;
+    int missing = 0;
+  };
 
   const Graph &graph;
   const Problem &problem;
   const Policy &policy;
   std::vector<Bytes> limit, held, reserve;
+  bool bounded; ///< by memory
   /// By rank: what an input gradient may add, which forwards leave free.
   std::vector<Bytes> growth;
   std::vector<std::array<int, 3>> next;
-  std::vector<int> counts, missing, order, depths, level;
-  std::vector<Time> arrival, freeAt;
+  std::vector<int> counts, order, depths, level;
+  std::vector<uint8_t> split; ///< by place
+  std::vector<Wait> waits;    ///< by node
+  std::vector<Time> freeAt;
   /// By rank: idle time so far, and how much it may be.
   std::vector<Time> idle, allowed;
   std::priority_queue<std::pair<Time, int>, std::vector<std::pair<Time, int>>,
@@ -125,15 +137,15 @@ void Greedy::prepare() {
   held.assign(problem.ranks, 0);
   freeAt.assign(problem.ranks, 0);
   next.assign(places, {0, 0, 0});
-  missing.assign(graph.getNumNodes(), 0);
-  arrival.assign(graph.getNumNodes(), 0);
+  waits.resize(graph.getNumNodes());
   solution.ranks.resize(problem.ranks);
   std::vector<int> stageDepths = problem.getDepths();
   for (int place = 0; place < places; ++place) {
-    const Stage &stage = problem.stages[graph.getPlaceInfo(place).stage];
-    counts.push_back(stage.batchSync ? problem.getNumGroups()
-                                     : problem.microbatches);
-    depths.push_back(stageDepths[graph.getPlaceInfo(place).stage]);
+    int stage = graph.getPlaceInfo(place).stage;
+    counts.push_back(problem.stages[stage].batchSync ? problem.getNumGroups()
+                                                     : problem.microbatches);
+    split.push_back(policy.split && graph.canSplit(stage));
+    depths.push_back(stageDepths[stage]);
     order.push_back(policy.rank.empty() ? depths[place] : policy.rank[place]);
     wake(0, place);
   }
@@ -141,8 +153,10 @@ void Greedy::prepare() {
     solution.ranks[rank].reserve(graph.getPlacesOfRank(rank).size() *
                                  problem.microbatches * 3);
   for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
-    missing[node] = int(graph.getPredecessors(node).size()) +
-                    (graph.getSlotOf(node) != Graph::kForward);
+    waits[node].missing = graph.exists(node)
+                              ? int(graph.getPredecessors(node).size()) +
+                                    (graph.getSlotOf(node) != Graph::kForward)
+                              : std::numeric_limits<int>::max();
   setReserves();
   idle.assign(problem.ranks, 0);
   allowed.assign(problem.ranks, policy.target);
@@ -154,6 +168,10 @@ void Greedy::prepare() {
 }
 
 void Greedy::setReserves() {
+  growth.assign(problem.ranks, 0);
+  reserve.assign(graph.getNumPlaces(), 0);
+  if (!bounded)
+    return;
   // Stages after another one, transitively.
   size_t count = problem.stages.size();
   std::vector<std::vector<bool>> after(count, std::vector<bool>(count));
@@ -166,14 +184,12 @@ void Greedy::setReserves() {
           if (after[edge.to][t])
             after[*s][t] = true;
       }
-  growth.assign(problem.ranks, 0);
   for (int place = 0; place < graph.getNumPlaces(); ++place)
     for (int k = 0; isSplit(place) && k < counts[place]; ++k)
       for (int rank : graph.getRanks(place))
         growth[rank] = std::max(
             growth[rank], graph.getMemoryChange(
                               graph.getNode(place, Graph::kGradient, k), true));
-  reserve.assign(graph.getNumPlaces(), 0);
   for (int place = 0; place < graph.getNumPlaces(); ++place)
     for (int rank : graph.getRanks(place)) {
       Bytes sum = 0;
@@ -195,25 +211,26 @@ void Greedy::setReserves() {
 void Greedy::start(Graph::Node node, Time now) {
   int place = graph.getPlaceOf(node);
   Graph::Slot slot = graph.getSlotOf(node);
-  bool split = isSplit(place);
   Time duration = graph.getTime(node);
-  if (slot == Graph::kGradient && !split && graph.exists(node + 1))
+  if (slot == Graph::kGradient && !isSplit(place) && graph.exists(node + 1))
     duration += graph.getTime(node + 1);
   Time end = now + duration;
   ++next[place][slot];
-  Bytes change = graph.getMemoryChange(node, split);
+  Task task = graph.getTask(node, isSplit(place));
+  Bytes change = graph.getMemoryChange(node, isSplit(place));
   for (int rank : graph.getRanks(place)) {
     if (policy.wall || !solution.ranks[rank].empty())
       idle[rank] += now - freeAt[rank];
     freeAt[rank] = end;
     held[rank] += change;
-    solution.ranks[rank].push_back(graph.getTask(node, split));
+    solution.ranks[rank].push_back(task);
   }
   wake(end, place);
   auto release = [&](Graph::Node successor, Time time) {
-    arrival[successor] = std::max(arrival[successor], time);
-    if (--missing[successor] == 0)
-      wake(std::max(arrival[successor], now), graph.getPlaceOf(successor));
+    Wait &wait = waits[successor];
+    wait.arrival = std::max(wait.arrival, time);
+    if (--wait.missing == 0)
+      wake(std::max(wait.arrival, now), graph.getPlaceOf(successor));
   };
   for (const Graph::Dependence &successor : graph.getSuccessors(node))
     release(successor.node, end + successor.latency);

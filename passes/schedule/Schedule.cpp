@@ -51,12 +51,16 @@ Expected<Solution> solve(const Problem &problem, StringRef name,
                          const Options &options) {
   if (Error error = problem.check())
     return error;
+  return solve(Graph(problem), name, options);
+}
+
+Expected<Solution> solve(const Graph &graph, StringRef name,
+                         const Options &options) {
   Registry registry;
   const Registry::Entry *entry = registry.find(name);
   if (!entry)
     return createStringError("no schedule '" + name + "'; expected one of " +
                              registry.getNames());
-  Graph graph(problem);
   Expected<Solution> solution = entry->solve(graph, options);
   if (!solution)
     return solution.takeError();

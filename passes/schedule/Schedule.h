@@ -70,6 +70,9 @@ private:
 /// Checks the problem, runs the schedule of that name, adds communication.
 llvm::Expected<Solution> solve(const Problem &problem, llvm::StringRef name,
                                const Options &options = {});
+/// The same for whoever has the graph of a problem that passed check().
+llvm::Expected<Solution> solve(const Graph &graph, llvm::StringRef name,
+                               const Options &options = {});
 
 } // namespace dt::schedule
 

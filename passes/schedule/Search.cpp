@@ -360,6 +360,9 @@ public:
       return;
     search.tryLines(1);
     search.tryLines(2);
+    // Blocks have been pushed; what others found may have gaps.
+    if (!thorough && !incumbent.isProved())
+      lanes.improveBest(2);
   }
 
 private:

@@ -7,10 +7,7 @@
 #ifndef TEST_PASSES_SCHEDULE_CHAIN_H
 #define TEST_PASSES_SCHEDULE_CHAIN_H
 
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Schedule.h"
-
-#include "gtest/gtest.h"
+#include "passes/schedule/Problem.h"
 
 namespace dt::schedule {
 
@@ -40,22 +37,6 @@ inline Problem makeChain(int p, int n, Times times, int chunks = 1,
       problem.edges.push_back({s - 1, s, times.latency, true, {}, 0});
   }
   return problem;
-}
-
-inline Timeline run(const Problem &problem, llvm::StringRef name,
-                    const Options &options = {}) {
-  auto solution = solve(problem, name, options);
-  if (!solution) {
-    ADD_FAILURE() << name.str() << ": " << llvm::toString(solution.takeError());
-    return {};
-  }
-  Graph graph(problem);
-  auto timeline = evaluate(graph, *solution);
-  if (!timeline) {
-    ADD_FAILURE() << name.str() << ": " << llvm::toString(timeline.takeError());
-    return {};
-  }
-  return *timeline;
 }
 
 } // namespace dt::schedule

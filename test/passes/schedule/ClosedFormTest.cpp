@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "test/passes/schedule/Chain.h"
+#include "test/passes/schedule/Run.h"
 
 using namespace dt::schedule;
 

@@ -6,6 +6,8 @@
 
 #include "test/passes/schedule/Published.h"
 
+#include "test/passes/schedule/Chain.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -14,22 +16,11 @@
 namespace dt::schedule {
 
 Problem Pipeline::makeProblem() const {
-  Problem problem;
-  problem.ranks = ranks;
-  problem.microbatches = microbatches;
-  problem.units = {{"model", 0}};
-  for (int s = 0; s < ranks * chunks; ++s) {
-    Stage stage;
-    stage.name = "s" + std::to_string(s);
-    stage.replicas = {{v && s >= ranks ? 2 * ranks - 1 - s : s % ranks}};
-    stage.forward = forward;
-    stage.input = input;
-    stage.weight = weight;
+  Problem problem = makeChain(ranks, microbatches,
+                              {forward, input, weight, latency}, chunks, v);
+  for (Stage &stage : problem.stages) {
     stage.activation = activation;
     stage.weightActivation = weightActivation;
-    problem.stages.push_back(stage);
-    if (s)
-      problem.edges.push_back({s - 1, s, latency, true, {}, 0});
   }
   if (memory && isSearched())
     problem.memory.assign(ranks, memory);

@@ -10,6 +10,7 @@
 
 #include "test/passes/schedule/Published.h"
 #include "test/passes/schedule/Chain.h"
+#include "test/passes/schedule/Run.h"
 
 #include "passes/schedule/Bound.h"
 

@@ -4,11 +4,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/schedule/Chain.h"
 #include "test/passes/schedule/Rendezvous.h"
 
 #include "passes/schedule/Bound.h"
 #include "passes/schedule/Communicate.h"
+#include "passes/schedule/Evaluate.h"
+#include "passes/schedule/Schedule.h"
+
+#include "gtest/gtest.h"
 
 #include <random>
 

@@ -1,0 +1,35 @@
+//===- Run.h - A schedule's times, or a failed test -------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEST_PASSES_SCHEDULE_RUN_H
+#define TEST_PASSES_SCHEDULE_RUN_H
+
+#include "passes/schedule/Evaluate.h"
+#include "passes/schedule/Schedule.h"
+
+#include "gtest/gtest.h"
+
+namespace dt::schedule {
+
+inline Timeline run(const Problem &problem, llvm::StringRef name,
+                    const Options &options = {}) {
+  auto solution = solve(problem, name, options);
+  if (!solution) {
+    ADD_FAILURE() << name.str() << ": " << llvm::toString(solution.takeError());
+    return {};
+  }
+  Graph graph(problem);
+  auto timeline = evaluate(graph, *solution);
+  if (!timeline) {
+    ADD_FAILURE() << name.str() << ": " << llvm::toString(timeline.takeError());
+    return {};
+  }
+  return *timeline;
+}
+
+} // namespace dt::schedule
+
+#endif // TEST_PASSES_SCHEDULE_RUN_H
