@@ -65,14 +65,16 @@ std::pair<Row, Row> comparePolicies(const PolicyInput &input) {
   return {published, joint};
 }
 
-double stepOf(const PolicyInput &input, Plan plan, Reorder reorder) {
+/// Seconds; nothing if no order of tasks fits the memory.
+std::optional<double> stepOf(const PolicyInput &input, Plan plan,
+                             Reorder reorder) {
   plan.reorder = reorder;
   StepOptions options;
   options.requireMemory = false;
   auto step = simulateStep(input.costs, plan, input.batch, options);
   if (!step) {
     llvm::consumeError(step.takeError());
-    return 0;
+    return std::nullopt;
   }
   return step->predicted.step;
 }
@@ -81,12 +83,17 @@ void compareReordering(const char *policy, const PolicyInput &input,
                        const Row &row) {
   if (!row.error.empty())
     return;
-  double none = stepOf(input, row.plan, Reorder::None),
-         intra = stepOf(input, row.plan, Reorder::Intra),
-         both = stepOf(input, row.plan, Reorder::Both);
-  std::printf("  reordering of %s's plan: none %.3f s, intra %.2fx, both "
-              "%.2fx; published: up to 1.11x\n",
-              policy, none, none / intra, none / both);
+  auto none = stepOf(input, row.plan, Reorder::None),
+       intra = stepOf(input, row.plan, Reorder::Intra),
+       both = stepOf(input, row.plan, Reorder::Both);
+  if (!none || !intra || !both)
+    std::printf("  reordering of %s's plan: without it no order of tasks fits "
+                "the memory\n",
+                policy);
+  else
+    std::printf("  reordering of %s's plan: none %.3f s, intra %.2fx, both "
+                "%.2fx; published: up to 1.11x\n",
+                policy, *none, *none / *intra, *none / *both);
 }
 
 void compareFrozen(const Cluster &cluster, const Model &whole,
