@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/sim/Engine.h"
+#include "passes/plan/sim/Reduce.h"
 
 #include <algorithm>
 #include <cmath>
@@ -124,8 +125,6 @@ private:
   Time send(Node node, const Graph::Dependence &to, Time now);
   void watch(int group, Time now);
   void finish();
-  std::pair<Time, Time> completeFor(const Reduction &reduction) const;
-  void reduce();
   void optimize();
   Time durationOf(Node node) const {
     return graph.getTime(node) +
@@ -352,55 +351,11 @@ void Engine::finish() {
     result.tasks = std::max(result.tasks, last[rank]);
   }
   result.reduced = last;
-  reduce();
+  sumGradients(graph, lists, options.reductions, result);
   optimize();
   for (Time done : result.done)
     result.step = std::max(result.step, done);
   result.step += options.barrier;
-}
-
-/// When the first bucket of a reduction is complete on all ranks, and the last.
-std::pair<Time, Time> Engine::completeFor(const Reduction &reduction) const {
-  Time first = 0, last = 0;
-  for (int rank : reduction.ranks)
-    for (Node node : lists[rank]) {
-      int stage = graph.getPlaceInfo(graph.getPlaceOf(node)).stage;
-      if (!reduction.stages.empty() && !is_contained(reduction.stages, stage))
-        continue;
-      Time end = result.end[node], rest = (end - result.start[node]) /
-                                          reduction.buckets *
-                                          (reduction.buckets - 1);
-      first = std::max(first, end - rest);
-      last = std::max(last, end);
-    }
-  return {first, last};
-}
-
-/// A rank sums its gradients in the order in which they are complete.
-void Engine::reduce() {
-  ArrayRef<Reduction> reductions = options.reductions;
-  std::vector<std::pair<Time, Time>> complete;
-  std::vector<int> order;
-  for (const Reduction &reduction : reductions) {
-    order.push_back(int(complete.size()));
-    complete.push_back(completeFor(reduction));
-  }
-  llvm::stable_sort(order,
-                    [&](int a, int b) { return complete[a] < complete[b]; });
-  std::vector<Time> free(problem.ranks, 0); // of the rank's reductions before
-  result.reductions.resize(reductions.size());
-  for (int i : order) {
-    auto [begin, last] = complete[i];
-    for (int rank : reductions[i].ranks)
-      begin = std::max(begin, free[rank]);
-    Time end = std::max(begin + reductions[i].duration,
-                        last + reductions[i].duration / reductions[i].buckets);
-    result.reductions[i] = {begin, end};
-    for (int rank : reductions[i].ranks) {
-      free[rank] = end;
-      result.reduced[rank] = std::max(result.reduced[rank], end);
-    }
-  }
 }
 
 /// Every rank updates its share; ranks of one machine on the same cores.

@@ -1,0 +1,25 @@
+//===- Reduce.h - Gradients summed over replicas ----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_SIM_REDUCE_H
+#define PASSES_PLAN_SIM_REDUCE_H
+
+#include "passes/plan/sim/Engine.h"
+
+namespace dt::plan {
+
+/// Tasks of every rank in their order.
+using TaskLists = std::vector<std::vector<schedule::Graph::Node>>;
+
+/// When reductions begin and end, from when tasks do: a rank sums its gradients
+/// in the order in which they are complete. `simulation.reduced` has been each
+/// rank's last task.
+void sumGradients(const schedule::Graph &graph, const TaskLists &lists,
+                  llvm::ArrayRef<Reduction> reductions, Simulation &simulation);
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_SIM_REDUCE_H
