@@ -40,14 +40,15 @@ void Reason::note(Error error) {
 
 namespace {
 
-/// The order of tasks alone: that of messages is for programs, not for times.
-Expected<schedule::Solution> solve(const schedule::Problem &problem,
+/// The order of tasks alone, of a problem that has passed check(): that of
+/// messages is for programs, not for times.
+Expected<schedule::Solution> solve(const schedule::Graph &graph,
                                    const std::string &name,
                                    int64_t effort = 0) {
   schedule::Options options;
   options.communicate = false;
   options.effort = effort;
-  return schedule::solve(problem, name, options);
+  return schedule::solve(graph, name, options);
 }
 
 /// Whether a schedule's order of tasks does not depend on their times.
@@ -99,11 +100,11 @@ Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
   if (Error error = small.check())
     return std::move(error);
   // Where the order of tasks is searched, 1F1B's stands for it.
+  schedule::Graph graph(small);
   auto solution = plan::solve(
-      small, isStatic(plan.schedule) ? plan.schedule : std::string("1f1b"));
+      graph, isStatic(plan.schedule) ? plan.schedule : std::string("1f1b"));
   if (!solution)
     return solution.takeError();
-  schedule::Graph graph(small);
   auto timeline = schedule::evaluate(graph, *solution);
   if (!timeline)
     return timeline.takeError();
@@ -291,10 +292,12 @@ Expected<schedule::Solution> solveFolded(const Plan &plan,
                                          const schedule::Problem &problem,
                                          const std::vector<double> &less) {
   if (isStatic(plan.schedule))
-    return plan::solve(problem, plan.schedule, options.scheduleEffort);
+    return plan::solve(schedule::Graph(problem), plan.schedule,
+                       options.scheduleEffort);
   schedule::Problem limited = problem;
   folded.limitMemory(limited, less);
-  return plan::solve(limited, plan.schedule, options.scheduleEffort);
+  return plan::solve(schedule::Graph(limited), plan.schedule,
+                     options.scheduleEffort);
 }
 
 /// Why no order of tasks fits the memory: what the least demanding one lacks.
@@ -302,7 +305,7 @@ Error explainNoOrder(const Costs &costs, const Plan &plan,
                      const StepBuilder &folded, schedule::Problem problem,
                      Error why) {
   problem.memory.clear();
-  auto solution = plan::solve(problem, "1f1b");
+  auto solution = plan::solve(schedule::Graph(problem), "1f1b");
   if (!solution) {
     consumeError(solution.takeError());
     return why;
