@@ -246,8 +246,9 @@ LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee, Va
   auto scale = op->getAttrOfType<FloatAttr>("scale");
   fields.push_back(".scale = " + constantText(owner.b.getF32FloatAttr(scale.getValueAsDouble())));
   fields.push_back(op->hasAttr("causal") ? ".causal = true" : ".causal = false");
-  bool zero = op->getAttrOfType<rt::EmptyRowAttr>("empty_row").getValue() == rt::EmptyRow::zero;
-  fields.push_back(zero ? ".emptyRow = dt::rt::EmptyRow::Zero" : ".emptyRow = dt::rt::EmptyRow::Mean");
+  static constexpr StringRef emptyRows[] = {"Mean", "Zero", "NaN"};
+  auto emptyRow = op->getAttrOfType<rt::EmptyRowAttr>("empty_row").getValue();
+  fields.push_back((".emptyRow = dt::rt::EmptyRow::" + emptyRows[static_cast<uint32_t>(emptyRow)]).str());
   if (mask) {
     Type element = cast<rt::BufferType>(mask.getType()).getElementType();
     fields.push_back(element.isF32() ? ".mask = dt::rt::MaskKind::Additive" : ".mask = dt::rt::MaskKind::Boolean");

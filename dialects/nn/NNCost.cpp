@@ -120,6 +120,11 @@ PER_ELEMENT(GatherGradOp, getGrad, 1)
 PER_ELEMENT(GatherElementsGradOp, getGrad, 1)
 #undef PER_ELEMENT
 
+/// Each element is compared with those that are taken.
+DimExpr TopKOp::getFlops() {
+  return elements(getInput()) * getShape(getValues())[getAxis()];
+}
+
 DimExpr ScatterNdOp::getFlops() {
   return getAdd() ? elements(getUpdates()) : DimExpr(0);
 }

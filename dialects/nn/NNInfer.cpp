@@ -410,6 +410,16 @@ INFER(GatherElementsOp) {
   Shape in = getShape(op.getInput()), indices = getShape(op.getIndices());
   if (in.size() != indices.size())
     return fail(loc, "input and indices must have one rank");
+  if (failed(checkAxis(loc, op.getAxis(), op.getInput())))
+    return failure();
+  for (size_t i = 0; i < in.size(); ++i) {
+    std::optional<int64_t> n = in[i].asConstant(), m = indices[i].asConstant();
+    bool inside = n && m ? *m <= *n : in[i] == indices[i];
+    if (!inside && i != static_cast<size_t>(op.getAxis()))
+      return fail(loc, "indices " + shapeToString(indices) +
+                           " do not lie inside " + shapeToString(in) +
+                           " on axis " + Twine(i));
+  }
   out.push_back(makeTensorType(indices, elementOf(op.getInput())));
   return success();
 }
@@ -422,6 +432,12 @@ INFER(GatherNdOp) {
   if (!k || batch < 0 || batch >= static_cast<int64_t>(indices.size()) ||
       batch + *k > static_cast<int64_t>(in.size()))
     return fail(loc, "index tuples do not address the input");
+  for (int64_t i = 0; i < batch; ++i)
+    if (in[i] != indices[i])
+      return fail(loc, "input " + shapeToString(in) + " and indices " +
+                           shapeToString(indices) +
+                           " must share their first dims (batch_dims = " +
+                           Twine(batch) + ")");
   Shape shape(indices.begin(), indices.end() - 1);
   shape.append(in.begin() + batch + *k, in.end());
   out.push_back(makeTensorType(shape, elementOf(op.getInput())));

@@ -88,7 +88,7 @@ def NN_PoolDxOp : NN_GradOp<"pool_dx"> {
   let assemblyFormat = "$kind $input `,` $grad attr-dict `:` type(operands)";
 }
 
-def NN_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>]> {
+def NN_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>, I32EnumAttrCase<"nan", 2>]> {
   let cppNamespace = "::dt::nn";
 }
 def NN_AttentionOp : NN_SmoothOp<"attention"> {
@@ -96,7 +96,9 @@ def NN_AttentionOp : NN_SmoothOp<"attention"> {
   let description = [{
     query [b, t, h, d], key [b, s, k, d], value [b, s, k, e] with h a multiple of k (grouped queries: head i uses KV head i / (h/k)); heads stand where the projections write them, so no transpose
     surrounds it. `mask` broadcasts to [b, h, t, s]: bool (true = visible) or float (added to the scores). `causal`: key j is visible to query i when j <= i + s - t. Results: output [b, t, h, e] and the
-    log-sum-exp of the scores [b, h, t], which the gradient uses instead of the probabilities. `empty_row`: masks of -3.4e38 average all values, masks of -inf behind an IsNaN guard give 0.
+    log-sum-exp of the scores [b, h, t], which the gradient uses instead of the probabilities. `empty_row`: what a query gets whose scores are all hidden (a bool mask, `causal`, or
+    additive values of -inf). `mean` of all values is what one mask of the lowest finite number gives in softmax, `nan` what -inf gives, `zero` what -inf gives behind an IsNaN guard. A float mask is added as it is:
+    finite values never hide a key.
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row);

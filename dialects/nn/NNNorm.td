@@ -104,6 +104,17 @@ def NN_ArgMaxOp : NN_InferredOp<"arg_max", [NN_ZeroGradient, CostOpInterface, De
   let results = (outs RankedTensorOf<[I64]>:$result);
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
+def NN_TopKOp : NN_SmoothTypedOp<"top_k"> {
+  let summary = "the k largest elements along `axis` in order, and where they were (`smallest`: the smallest)";
+  let description = [{
+    Both results have the input's dims, but k along `axis`, which is the number of elements taken; where it is the size of the axis, this is a sort. Of equal elements the one with the lower index comes
+    first. Not-a-number counts as larger than all numbers (as in PyTorch), so that the order is total.
+  }];
+  let arguments = (ins NN_Tensor:$input, I64Attr:$axis, UnitAttr:$smallest);
+  let results = (outs NN_Tensor:$values, RankedTensorOf<[I64]>:$indices);
+  let hasVerifier = 1;
+  let assemblyFormat = "$input attr-dict `:` functional-type(operands, results)";
+}
 def NN_CumsumOp : NN_SmoothOp<"cumsum"> {
   let summary = "running sum along `axis`";
   let arguments = (ins NN_Tensor:$input, I64Attr:$axis, UnitAttr:$exclusive, UnitAttr:$reverse);

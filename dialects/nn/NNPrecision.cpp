@@ -95,6 +95,7 @@ MOVES(ConcatOp)
 MOVES(GatherOp)
 MOVES(GatherElementsOp)
 MOVES(GatherNdOp)
+MOVES(TopKOp)
 #undef MOVES
 
 PrecisionRule ScatterNdOp::getPrecisionRule() {

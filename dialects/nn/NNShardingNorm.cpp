@@ -176,6 +176,19 @@ ShardingRule ArgMaxOp::getShardingRule() {
                      false);
 }
 
+/// The axis stays whole: what is taken is found among all of it.
+ShardingRule TopKOp::getShardingRule() {
+  RuleBuilder b(*this);
+  Letters list = b.letters(getShape(getInput()));
+  int64_t axis = getAxis();
+  b.rule.factors[list[axis]].kind = FactorKind::replicate;
+  b.operand(0, list);
+  list[axis] = b.factor(getShape(getValues())[axis], FactorKind::replicate);
+  b.result(0, list);
+  b.result(1, list);
+  return b.finish();
+}
+
 /// Classes may be cut: the row's maximum and sum are reduced, and the label is
 /// looked up where its block is.
 static ShardingRule crossEntropyRule(Operation *op,

@@ -253,6 +253,25 @@ LogicalResult SliceOp::verify() {
   return verifySameElement(*this, getInput(), getResult());
 }
 
+LogicalResult TopKOp::verify() {
+  Shape in = getShape(getInput()), out = getShape(getValues());
+  int64_t axis = getAxis();
+  if (axis < 0 || axis >= static_cast<int64_t>(in.size()))
+    return emitOpError() << "axis " << axis << " is not in [0, " << in.size()
+                         << ")";
+  if (out.size() == in.size())
+    in[axis] = out[axis];
+  if (out != in || getShape(getIndices()) != out)
+    return emitOpError("values and indices must have the input's dims but for "
+                       "the axis");
+  DimExpr size = getShape(getInput())[axis];
+  std::optional<int64_t> n = size.asConstant(), k = out[axis].asConstant();
+  if (n && k ? *k > *n : out[axis] != size)
+    return emitOpError() << "takes " << out[axis].str() << " of " << size.str()
+                         << " elements: must be numbers or equal";
+  return verifySameElement(*this, getInput(), getValues());
+}
+
 LogicalResult PadOp::verify() {
   Shape in = getShape(getInput()), out = getShape(getResult());
   size_t rank = in.size();

@@ -127,6 +127,16 @@ LogicalResult GatherElementsOp::buildVjp(OpBuilder &builder, ValueRange grads,
   return success();
 }
 
+LogicalResult TopKOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                               ArrayRef<bool> wanted,
+                               SmallVectorImpl<Value> &result) {
+  GradientBuilder g(builder, *this);
+  if (wanted[0] && grads[0])
+    result[0] = g.make<GatherElementsGradOp>(getInput().getType(), grads[0],
+                                             getIndices(), getAxisAttr());
+  return success();
+}
+
 /// Index tuples that also name the batch: [b..., rest, k] -> [b..., rest, nb +
 /// k].
 static Value withBatchIndices(GradientBuilder &g, Value indices,

@@ -47,7 +47,7 @@ def RT_ConvDwOp : RT_ConvLike<"conv_dw"> {
   let assemblyFormat = "$x `,` $dy `to` $dw (`bias` $db^)? attr-dict `:` type(operands)";
 }
 
-def RT_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>]> {
+def RT_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>, I32EnumAttrCase<"nan", 2>]> {
   let cppNamespace = "::dt::rt";
 }
 class RT_AttentionLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, traits> {

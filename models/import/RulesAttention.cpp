@@ -129,7 +129,10 @@ LogicalResult attention(NodeImporter &n) {
         n.make<nn::MulOp>({n.make<nn::TanhOp>(scores), n.number(cap, element)});
   }
   scores = addCausal(n, addMask(n, scores));
+  // A query that sees no key gives 0 (the specification's reference and ONNX
+  // Runtime), where softmax over -inf alone is not a number.
   Value p = n.make<nn::SoftmaxOp>(scores, n.i64("axis", 3));
+  p = n.make<nn::WhereOp>({n.make<nn::IsNanOp>(p), n.number(0, element), p});
   Value y = n.make<nn::MatmulOp>({p, v});
   return n.set(0, flat ? mergeHeads(n, y) : y);
 }

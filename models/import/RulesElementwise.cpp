@@ -159,21 +159,66 @@ LogicalResult modulo(NodeImporter &n) {
   return n.set(0, n.make<nn::ModOp>(broadcastOperands(n, {0, 1}), attributes));
 }
 
-/// The exponent may have another type than the base.
+/// Whether a symbolic exponent is one whole number, not below 0.
+bool isWhole(const SymbolicTensor &t) {
+  if (symbolic::typeOf(t.element) != symbolic::Type::Float)
+    return symbolic::typeOf(t.element) == symbolic::Type::Int;
+  std::optional<double> v = symbolic::asFloat(t.value);
+  return v && *v >= 0 && *v == std::floor(*v);
+}
+
+/// The type that a power is computed in: a base of whole numbers to one that is
+/// not (or not known to be) whole takes floats, and a narrow base must not
+/// round a wider exponent.
+Type powerType(NodeImporter &n) {
+  Type base = n.element(0), exponent = n.element(1);
+  const SymbolicTensor *e = n.symbolic(1);
+  if (base == exponent || (e && isWhole(*e)))
+    return base;
+  auto f = dyn_cast<FloatType>(base), g = dyn_cast<FloatType>(exponent);
+  if (!f && g)
+    return n.b.getF64Type();
+  if (!f)
+    return n.b.getI64Type();
+  if (!g || g.getWidth() < f.getWidth())
+    return base;
+  return g.getWidth() > f.getWidth() ? exponent : n.b.getF32Type();
+}
+
+/// A constant power of a constant, in double precision; nothing for others.
+symbolic::Result foldPower(const SymbolicTensor &base,
+                           const SymbolicTensor &exponent) {
+  std::optional<symbolic::TableData> e = symbolic::evaluateAll(exponent);
+  symbolic::Result wide = symbolic::cast(base, symbolic::Element::F64);
+  if (!e || e->size() != 1 || exponent.rank() > base.rank() || !wide)
+    return std::nullopt;
+  double y = e->type == symbolic::Type::Float ? e->floats[0]
+                                              : static_cast<double>(e->ints[0]);
+  symbolic::Result r =
+      symbolic::mapFloat(*wide, [&](double x) { return std::pow(x, y); });
+  return r ? symbolic::cast(*r, base.element) : std::nullopt;
+}
+
+/// The exponent may have another type than the base, whose type the result has.
 LogicalResult power(NodeImporter &n) {
+  if (!n.has(0) || !n.has(1))
+    return n.fail("needs two inputs");
   const SymbolicTensor *a = n.symbolic(0), *b = n.symbolic(1);
+  Type result = n.element(0), type = powerType(n);
   symbolic::Result exponent;
-  if (b && n.has(0))
-    if (std::optional<symbolic::Element> e = toSymbolic(n.element(0)))
-      exponent = symbolic::cast(*b, *e);
-  if (a && exponent)
+  if (std::optional<symbolic::Element> e = toSymbolic(type); b && e)
+    exponent = symbolic::cast(*b, *e);
+  if (a && exponent && type == result)
     if (symbolic::Result r =
             symbolic::binary(symbolic::Binary::Pow, *a, *exponent))
       return n.set(0, *r);
-  Value base = n.value(0);
+  if (a && b)
+    if (symbolic::Result r = foldPower(*a, *b))
+      return n.set(0, *r);
+  Value base = n.castTo(n.value(0), type);
   Value e = exponent ? materialize(n.b, n.loc, *exponent, /*compact=*/false)
-                     : n.castTo(n.value(1), n.element(0));
-  return n.set(0, n.make<nn::PowOp>({base, e}));
+                     : n.castTo(n.value(1), type);
+  return n.set(0, n.castTo(n.make<nn::PowOp>({base, e}), result));
 }
 
 /// Max, Min, Sum over any number of operands.

@@ -156,6 +156,13 @@ LogicalResult gatherNd(NodeImporter &n) {
   if (batchDims < 0 || n.rank(1) < 1 || batchDims >= n.rank(1) ||
       batchDims >= n.rank(0))
     return n.fail("batch_dims does not fit");
+  Shape data = n.shape(0), tuples = n.shape(1);
+  for (int64_t i = 0; i < batchDims; ++i)
+    if (data[i] != tuples[i])
+      return n.fail("data " + nn::shapeToString(data) + " and indices " +
+                    nn::shapeToString(tuples) +
+                    " must share their first dims (batch_dims is " +
+                    Twine(batchDims) + ")");
   const SymbolicTensor *x = n.symbolic(0), *indices = n.symbolic(1);
   if (x && indices)
     if (symbolic::Result r = symbolic::gatherNd(*x, *indices, batchDims))

@@ -201,11 +201,19 @@ LogicalResult lpNormalization(NodeImporter &n) {
   if (p == 1)
     size = n.reduce(nn::ReduceKind::sum, n.make<nn::AbsOp>(x), {*axis}, true);
   else if (p == 2)
-    size = n.make<nn::SqrtOp>(n.reduce(
-        nn::ReduceKind::sum, n.make<nn::MulOp>({x, x}), {*axis}, true));
+    size =
+        n.reduce(nn::ReduceKind::sum, n.make<nn::MulOp>({x, x}), {*axis}, true);
   else
     return n.fail("p must be 1 or 2");
-  return n.set(0, n.make<nn::DivOp>({x, size}));
+  // A row of zeros stays one, and so does its gradient: its size is left out
+  // before the root, whose slope at 0 is infinite.
+  Type element = n.element(0);
+  Value none = n.compare(nn::Compare::eq, size, n.number(0, element));
+  size = n.make<nn::WhereOp>({none, n.number(1, element), size});
+  if (p == 2)
+    size = n.make<nn::SqrtOp>(size);
+  return n.set(0, n.make<nn::WhereOp>({none, n.number(0, element),
+                                       n.make<nn::DivOp>({x, size})}));
 }
 
 LogicalResult meanVarianceNormalization(NodeImporter &n) {

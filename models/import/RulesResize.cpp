@@ -95,7 +95,7 @@ private:
         return n.fail("scale " + std::to_string(s) + " is not handled");
       scales[a] = s;
       if (std::optional<int64_t> from = in[a].asConstant())
-        out[a] = DimExpr(static_cast<int64_t>(std::floor(*from * s)));
+        out[a] = DimExpr(scaled(*from, s));
       else if (s == std::floor(s))
         out[a] = in[a] * DimExpr(static_cast<int64_t>(s));
       else
@@ -107,21 +107,30 @@ private:
     return success();
   }
 
-  /// Where output place x lies in the input.
-  double source(double x, size_t a, int64_t from, int64_t to) const {
-    double s = scales[a];
+  /// In the scales' own precision, as ONNX Runtime computes it: 10 * 1.3f is
+  /// 13, though 1.3f is a little less than 1.3.
+  static int64_t scaled(int64_t from, double scale) {
+    float size = static_cast<float>(from) * static_cast<float>(scale);
+    return static_cast<int64_t>(std::floor(size));
+  }
+
+  /// Where output place `place` lies in the input; in the scales' precision
+  /// too, lest a place between two elements falls to the other one.
+  double source(int64_t place, size_t a, int64_t from, int64_t to) const {
+    float s = static_cast<float>(scales[a]), x = static_cast<float>(place);
+    float old = static_cast<float>(from), now = static_cast<float>(to);
     if (coordinates == "asymmetric")
       return x / s;
     if (coordinates == "align_corners")
-      return to == 1 ? 0 : x * (from - 1) / (to - 1);
+      return to == 1 ? 0 : x * (old - 1) / (now - 1);
     if (coordinates == "pytorch_half_pixel")
-      return to > 1 ? (x + 0.5) / s - 0.5 : 0;
+      return to > 1 ? (x + 0.5f) / s - 0.5f : 0;
     if (coordinates == "half_pixel_symmetric") {
-      double adjustment = to / (s * from);
-      double offset = from / 2.0 * (1 - adjustment);
-      return offset + (x + 0.5) / s - 0.5;
+      float adjustment = now / (s * old);
+      float offset = old / 2 * (1 - adjustment);
+      return offset + (x + 0.5f) / s - 0.5f;
     }
-    return (x + 0.5) / s - 0.5;
+    return (x + 0.5f) / s - 0.5f;
   }
 
   int64_t nearest(double x, int64_t from) const {

@@ -8,6 +8,7 @@
 #include "models/symbolic/SymbolicTensor.h"
 
 #include "dialects/nn/NNShape.h"
+#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 
@@ -189,6 +190,31 @@ Result dt::symbolic::where(const SymbolicTensor &c, const SymbolicTensor &yes,
 }
 
 namespace {
+int bitsOf(Element element) {
+  switch (element) {
+  case Element::F16:
+  case Element::BF16:
+    return 16;
+  case Element::F32:
+    return 32;
+  default:
+    return 64;
+  }
+}
+
+/// The nearest number of a floating-point type.
+double roundTo(Element to, double x) {
+  if (to == Element::F64)
+    return x;
+  llvm::APFloat number(x);
+  bool loses;
+  number.convert(to == Element::F16    ? llvm::APFloat::IEEEhalf()
+                 : to == Element::BF16 ? llvm::APFloat::BFloat()
+                                       : llvm::APFloat::IEEEsingle(),
+                 llvm::APFloat::rmNearestTiesToEven, &loses);
+  return number.convertToDouble();
+}
+
 /// One number's conversion; null where the value cannot be represented.
 Expr castConstant(const Expr &e, Element to) {
   Type type = typeOf(to);
@@ -196,7 +222,7 @@ Expr castConstant(const Expr &e, Element to) {
     if (type == Type::Bool)
       return boolean(e->f != 0);
     if (type == Type::Float)
-      return real(to == Element::F32 ? static_cast<float>(e->f) : e->f);
+      return real(roundTo(to, e->f));
     if (!(e->f > -9.2e18 && e->f < 9.2e18))
       return nullptr;
     return castConstant(integer(static_cast<int64_t>(e->f)), to);
@@ -204,8 +230,7 @@ Expr castConstant(const Expr &e, Element to) {
   if (type == Type::Bool)
     return boolean(e->i != 0);
   if (type == Type::Float)
-    return real(to == Element::F64 ? static_cast<double>(e->i)
-                                   : static_cast<float>(e->i));
+    return real(roundTo(to, static_cast<double>(e->i)));
   switch (to) {
   case Element::UInt8:
     return integer(static_cast<uint8_t>(e->i));
@@ -218,14 +243,16 @@ Expr castConstant(const Expr &e, Element to) {
   }
 }
 
-Expr castExpr(const Expr &e, Type from, Element to, const Ranges &ranges) {
+/// `widens`: from a floating-point type whose numbers `to` holds all.
+Expr castExpr(const Expr &e, Type from, Element to, const Ranges &ranges,
+              bool widens) {
   Type type = typeOf(to);
   if (isConstant(e))
     return castConstant(e, to);
   if (from == Type::Bool && type != Type::Bool)
     return select(e, castConstant(integer(1), to),
                   castConstant(integer(0), to));
-  if (from == type) {
+  if (from == type && (type != Type::Float || widens)) {
     bool narrow = to == Element::UInt8 || to == Element::Int8;
     if (!narrow || (ranges.provenNonNegative(e) &&
                     ranges.provenLessEqual(e, integer(127))))
@@ -233,14 +260,14 @@ Expr castExpr(const Expr &e, Type from, Element to, const Ranges &ranges) {
     return nullptr;
   }
   if (e->kind == Kind::Select) {
-    Expr yes = castExpr(e->args[1], from, to, ranges);
-    Expr no = castExpr(e->args[2], from, to, ranges);
+    Expr yes = castExpr(e->args[1], from, to, ranges, widens);
+    Expr no = castExpr(e->args[2], from, to, ranges, widens);
     return yes && no ? select(e->args[0], yes, no) : nullptr;
   }
   if (from == Type::Int)
     return type == Type::Bool ? logicalNot(isZero(e)) : toFloat(e);
   if (e->kind == Kind::ToFloat)
-    return castExpr(e->args[0], Type::Int, to, ranges);
+    return castExpr(e->args[0], Type::Int, to, ranges, false);
   return nullptr;
 }
 } // namespace
@@ -249,7 +276,8 @@ Result dt::symbolic::cast(const SymbolicTensor &t, Element to) {
   if (t.element == to)
     return t;
   Ranges ranges(t.shape);
-  if (Expr e = castExpr(t.value, typeOf(t.element), to, ranges))
+  if (Expr e = castExpr(t.value, typeOf(t.element), to, ranges,
+                        bitsOf(to) > bitsOf(t.element)))
     return fromFunction(t.shape, to, e);
   std::optional<TableData> d =
       t.value->hasTable ? evaluateAll(t) : std::nullopt;

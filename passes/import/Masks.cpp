@@ -18,30 +18,79 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::import;
 
-/// Below this no score survives the softmax (float32's exp is 0 at -104).
-static constexpr double kHidden = -1e4;
+bool import::hidesScores(double number) { return number <= -1e38; }
 
 //===----------------------------------------------------------------------===//
 // MaskParts
 //===----------------------------------------------------------------------===//
 
-bool MaskParts::addBool(Value condition, bool visible, double hiddenScore) {
-  bools.push_back({condition, visible});
-  infinite |= std::isinf(hiddenScore);
-  return true;
+/// where(condition, other, hidden) or where(condition, hidden, other): the
+/// condition as a part.
+std::optional<MaskParts::Part> MaskParts::readWhere(nn::WhereOp where) {
+  std::optional<double> a = getSplat(where.getLhs()),
+                        b = getSplat(where.getRhs());
+  Part part;
+  part.condition = where.getCondition();
+  if (b && hidesScores(*b)) {
+    part.hidden = *b;
+    return part;
+  }
+  if (!a || !hidesScores(*a))
+    return std::nullopt;
+  part.visible = false;
+  part.hidden = *a;
+  return part;
+}
+
+/// A generated mask `select(c, 0, hidden)`: a part whose condition is c, which
+/// is generated in its turn when the mask is built.
+static std::optional<double> readGenerated(Value mask, bool &visible) {
+  auto generate = mask.getDefiningOp<nn::GenerateOp>();
+  if (!generate)
+    return std::nullopt;
+  auto yield = cast<nn::YieldOp>(generate.getBody().front().getTerminator());
+  auto select = yield.getValues()[0].getDefiningOp<arith::SelectOp>();
+  FloatAttr a, b;
+  if (!select || !matchPattern(select.getTrueValue(), m_Constant(&a)) ||
+      !matchPattern(select.getFalseValue(), m_Constant(&b)))
+    return std::nullopt;
+  double x = a.getValueAsDouble(), y = b.getValueAsDouble();
+  visible = x == 0 && hidesScores(y);
+  if (!visible && !(y == 0 && hidesScores(x)))
+    return std::nullopt;
+  return visible ? y : x;
+}
+
+MaskParts::Part MaskParts::readAdded(Value mask) {
+  if (auto where = mask.getDefiningOp<nn::WhereOp>()) {
+    std::optional<Part> part = readWhere(where);
+    Value other =
+        part && part->visible ? Value(where.getLhs()) : Value(where.getRhs());
+    if (part && getSplat(other) == 0.0)
+      return *part;
+  }
+  Part part;
+  bool visible;
+  if (std::optional<double> hidden = readGenerated(mask, visible)) {
+    part.condition = mask;
+    part.visible = visible;
+    part.hidden = *hidden;
+  } else {
+    part.numbers = mask;
+  }
+  return part;
 }
 
 bool MaskParts::peel(Value &scores) {
   if (auto where = scores.getDefiningOp<nn::WhereOp>()) {
-    std::optional<double> a = getSplat(where.getLhs()),
-                          b = getSplat(where.getRhs());
-    bool hidesRhs = b && *b <= kHidden;
-    if (!hidesRhs && !(a && *a <= kHidden))
+    std::optional<Part> part = readWhere(where);
+    if (!part)
       return false;
-    Value kept = hidesRhs ? where.getLhs() : where.getRhs();
+    Value kept = part->visible ? where.getLhs() : where.getRhs();
     if (kept.getType() != scores.getType())
       return false;
-    addBool(where.getCondition(), hidesRhs, hidesRhs ? *b : *a);
+    part->replaces = true;
+    parts.push_back(*part);
     scores = kept;
     return true;
   }
@@ -55,94 +104,114 @@ bool MaskParts::peel(Value &scores) {
   bool lhsIsMask = rhs.getType() == scores.getType() && !mayNeedGradient(lhs);
   if (!rhsIsMask && !lhsIsMask)
     return false;
-  Value mask = rhsIsMask ? rhs : lhs;
+  parts.push_back(readAdded(rhsIsMask ? rhs : lhs));
   scores = rhsIsMask ? lhs : rhs;
-  if (auto where = mask.getDefiningOp<nn::WhereOp>()) {
-    std::optional<double> a = getSplat(where.getLhs()),
-                          b = getSplat(where.getRhs());
-    if (a && b && *a == 0 && *b <= kHidden)
-      return addBool(where.getCondition(), true, *b);
-    if (a && b && *b == 0 && *a <= kHidden)
-      return addBool(where.getCondition(), false, *a);
-  }
-  additive.push_back(mask);
   return true;
 }
 
 bool MaskParts::isUsable() const {
-  return llvm::none_of(additive, mayNeedGradient);
+  return llvm::none_of(parts, [](const Part &p) {
+    return p.numbers && mayNeedGradient(p.numbers);
+  });
 }
 
-/// A generated additive mask `select(c, 0, hidden)` as a generated bool mask.
-static Value generatedBool(PatternRewriter &rewriter, Value mask,
-                           bool &infinite) {
-  auto generate = mask.getDefiningOp<nn::GenerateOp>();
-  if (!generate)
-    return {};
-  auto yield = cast<nn::YieldOp>(generate.getBody().front().getTerminator());
-  auto select = yield.getValues()[0].getDefiningOp<arith::SelectOp>();
-  FloatAttr a, b;
-  if (!select || !matchPattern(select.getTrueValue(), m_Constant(&a)) ||
-      !matchPattern(select.getFalseValue(), m_Constant(&b)))
-    return {};
-  double x = a.getValueAsDouble(), y = b.getValueAsDouble();
-  bool visible = x == 0 && y <= kHidden;
-  if (!visible && !(y == 0 && x <= kHidden))
-    return {};
-  infinite = std::isinf(visible ? y : x);
-  auto type = nn::withElementType(mask.getType(), rewriter.getI1Type());
-  auto result = nn::GenerateOp::create(rewriter, mask.getLoc(), type);
+bool MaskParts::isInfinite() const {
+  return llvm::all_of(
+      parts, [](const Part &p) { return !p.numbers && std::isinf(p.hidden); });
+}
+
+/// Conditions say all where only -inf hides, or one finite number: a query that
+/// sees no key then weighs all alike. Two finite numbers that are added hide
+/// deeper than one, so that queries tell them apart.
+bool MaskParts::isBool() const {
+  if (isInfinite())
+    return true;
+  return llvm::all_of(parts, [&](const Part &p) {
+    return !p.numbers && p.hidden == parts[0].hidden &&
+           (p.replaces || parts.size() == 1);
+  });
+}
+
+nn::EmptyRow MaskParts::getEmptyRow(bool guarded) const {
+  if (parts.empty() || (isBool() && !isInfinite()))
+    return nn::EmptyRow::mean;
+  return guarded ? nn::EmptyRow::zero : nn::EmptyRow::nan;
+}
+
+/// The condition of a generated mask `select(c, 0, hidden)`, generated alone.
+static Value generatedCondition(PatternRewriter &rewriter,
+                                nn::GenerateOp generate) {
+  auto type = nn::withElementType(generate.getType(), rewriter.getI1Type());
+  auto result = nn::GenerateOp::create(rewriter, generate.getLoc(), type);
   IRMapping mapping;
   generate.getBody().cloneInto(&result.getBody(), mapping);
   auto end = cast<nn::YieldOp>(result.getBody().front().getTerminator());
-  OpBuilder::InsertionGuard guard(rewriter);
-  rewriter.setInsertionPoint(end);
-  Value condition = mapping.lookup(select.getCondition());
-  if (!visible) {
-    Value one = arith::ConstantIntOp::create(rewriter, mask.getLoc(), 1, 1);
-    condition = arith::XOrIOp::create(rewriter, mask.getLoc(), condition, one);
-  }
-  end->setOperand(0, condition);
+  auto select = end.getValues()[0].getDefiningOp<arith::SelectOp>();
+  end->setOperand(0, select.getCondition());
   return result;
 }
 
-Value MaskParts::build(PatternRewriter &rewriter, Location loc, int64_t rank) {
-  SmallVector<Value> conditions, sums;
-  for (const BoolMask &m : bools)
-    conditions.push_back(
-        m.visible ? m.condition
-                  : Value(nn::NotOp::create(rewriter, loc, m.condition)));
-  for (Value m : additive) {
-    bool isInf = false;
-    if (Value condition = generatedBool(rewriter, m, isInf)) {
-      conditions.push_back(condition);
-      infinite |= isInf;
-    } else {
-      sums.push_back(m);
-    }
-  }
+/// True where the part hides nothing.
+Value MaskParts::visibleOf(PatternRewriter &rewriter, Location loc,
+                           const Part &part) {
+  Value condition = part.condition;
+  auto generate = condition.getDefiningOp<nn::GenerateOp>();
+  if (generate && isa<FloatType>(generate.getType().getElementType()))
+    condition = generatedCondition(rewriter, generate);
+  if (part.visible)
+    return condition;
+  auto generated = condition.getDefiningOp<nn::GenerateOp>();
+  if (!generated || !generated->use_empty())
+    return nn::NotOp::create(rewriter, loc, condition);
+  // Negated inside, where readMask sees it.
+  auto end = cast<nn::YieldOp>(generated.getBody().front().getTerminator());
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(end);
+  Value one = arith::ConstantIntOp::create(rewriter, loc, 1, 1);
+  end->setOperand(
+      0, arith::XOrIOp::create(rewriter, loc, end.getValues()[0], one));
+  return condition;
+}
+
+Value MaskParts::buildBool(PatternRewriter &rewriter, Location loc) const {
   Value all;
-  for (Value c : conditions)
-    all = all ? Value(nn::AndOp::create(rewriter, loc, all, c)) : c;
-  if (!sums.empty()) {
-    Type element = cast<RankedTensorType>(sums[0].getType()).getElementType();
-    Value sum;
-    for (Value s : sums)
-      sum = sum ? Value(nn::AddOp::create(rewriter, loc, sum, s)) : s;
-    if (all) {
-      auto scalar = RankedTensorType::get({}, element);
-      auto make = [&](double x) -> Value {
-        auto value =
-            DenseElementsAttr::get(scalar, rewriter.getFloatAttr(element, x));
-        return nn::ConstantOp::create(rewriter, loc, scalar, value);
-      };
-      Value hidden =
-          nn::WhereOp::create(rewriter, loc, all, make(0.0), make(-INFINITY));
-      sum = nn::AddOp::create(rewriter, loc, sum, hidden);
-    }
-    all = sum;
+  for (const Part &part : parts) {
+    Value visible = visibleOf(rewriter, loc, part);
+    all = all ? Value(nn::AndOp::create(rewriter, loc, all, visible)) : visible;
   }
-  if (!all || rank == 4)
+  return all;
+}
+
+/// What the parts add up to, in the order in which the graph applies them.
+Value MaskParts::buildNumbers(PatternRewriter &rewriter, Location loc,
+                              Type element) const {
+  auto number = [&](double x) -> Value {
+    auto value = DenseElementsAttr::get(RankedTensorType::get({}, element),
+                                        rewriter.getFloatAttr(element, x));
+    return nn::ConstantOp::create(rewriter, loc, value.getType(), value);
+  };
+  Value sum;
+  for (const Part &part : llvm::reverse(parts)) {
+    Value mask = part.numbers;
+    if (!mask) {
+      Value kept = part.replaces && sum ? sum : number(0.0);
+      mask = nn::WhereOp::create(rewriter, loc,
+                                 visibleOf(rewriter, loc, part), kept,
+                                 number(part.hidden));
+    }
+    bool adds = sum && !part.replaces;
+    sum = adds ? Value(nn::AddOp::create(rewriter, loc, sum, mask)) : mask;
+  }
+  return sum;
+}
+
+Value MaskParts::build(PatternRewriter &rewriter, Location loc, int64_t rank,
+                       Type element) {
+  if (parts.empty())
+    return {};
+  Value all = isBool() ? buildBool(rewriter, loc)
+                       : buildNumbers(rewriter, loc, element);
+  if (rank == 4)
     return all;
   // Scores of rank 3 became [n, 1, t, s].
   nn::Shape s = nn::getShape(all);

@@ -11,30 +11,47 @@
 
 namespace dt::import {
 
-/// The masks found between scores and softmax. Bool masks (true = visible) and
-/// additive ones are not mixed.
+/// Whether a score that this number is added to, or is put for, cannot be seen
+/// whatever it was: -inf, or so far down that floats of 32 bits drop any score
+/// below 1e30 beside it. -1e4 and -1e9 are ordinary numbers.
+bool hidesScores(double number);
+
+/// The masks found between scores and softmax, from the softmax inwards.
 class MaskParts {
 public:
   /// Takes one mask off `scores` (add, where); true if it did.
   bool peel(mlir::Value &scores);
-  /// All of one kind, and none that a gradient must flow to.
+  /// None that a gradient must flow to.
   bool isUsable() const;
-  /// Hidden scores are -inf rather than a large negative number.
-  bool isInfinite() const { return infinite; }
-  /// One value that broadcasts to [b, h, t, s], or null. `rank`: of the scores.
+  /// One value that broadcasts to [b, h, t, s], or null: a bool mask (true =
+  /// visible) where that says all, else what is added. `rank`: of the scores,
+  /// `element`: their type.
   mlir::Value build(mlir::PatternRewriter &rewriter, mlir::Location loc,
-                    int64_t rank);
+                    int64_t rank, mlir::Type element);
+  /// What softmax makes of a query that `build`'s mask hides all keys from.
+  /// `guarded`: behind it not-a-number becomes 0.
+  nn::EmptyRow getEmptyRow(bool guarded) const;
 
 private:
-  struct BoolMask {
-    mlir::Value condition;
-    bool visible; ///< what `true` means
+  /// Numbers that are added (`condition` null), or a condition: where it is
+  /// not `visible`, `hidden` is added to scores or (`replaces`) put for them.
+  struct Part {
+    mlir::Value numbers, condition;
+    bool visible = true, replaces = false;
+    double hidden = 0;
   };
-  bool addBool(mlir::Value condition, bool visible, double hiddenScore);
+  static std::optional<Part> readWhere(nn::WhereOp where);
+  static Part readAdded(mlir::Value mask);
+  static mlir::Value visibleOf(mlir::PatternRewriter &rewriter,
+                               mlir::Location loc, const Part &part);
+  bool isBool() const;
+  bool isInfinite() const;
+  mlir::Value buildBool(mlir::PatternRewriter &rewriter,
+                        mlir::Location loc) const;
+  mlir::Value buildNumbers(mlir::PatternRewriter &rewriter, mlir::Location loc,
+                           mlir::Type element) const;
 
-  llvm::SmallVector<BoolMask> bools;
-  llvm::SmallVector<mlir::Value> additive;
-  bool infinite = false;
+  llvm::SmallVector<Part> parts;
 };
 
 enum class MaskMeaning { Data, AllVisible, Causal };

@@ -13,7 +13,8 @@ def RaiseElementwise : Pass<"nn-raise-elementwise", "::mlir::func::FuncOp"> {
   let summary = "Recover biases, SiLU and GELU from what exporters write";
   let description = [{
     `x * sigmoid(x)` becomes nn.silu; `0.5 x (1 + erf(x / sqrt 2))` and the tanh form, in the orders that PyTorch and TensorFlow exporters use, become nn.gelu; the addition of a rank-1 value of
-    the result's size after nn.linear becomes its bias. Constants are compared to 1e-4 relative, since exporters write them in float32.
+    the result's size after nn.linear becomes its bias. A constant counts as a formula's number if it is that number rounded to the
+    constant's type; in products, each factor may be rounded so.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
@@ -31,8 +32,8 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::func::FuncOp"> {
   let summary = "Recover rotary embedding and attention";
   let description = [{
     `matmul - softmax - matmul` becomes nn.attention with heads where the projections write them; then one neighbour a pattern is absorbed: the scale on query or key, the expansion of KV heads to
-    query heads, a mask that is a function of its indices and turns out causal. Additive masks that select between 0 and a large negative number become bool masks; the number (or the IsNaN guard) says what an
-    empty row gives. A mask that depends on a trained parameter (relative position bias) is not absorbed, since nn.attention has no gradient for it.
+    query heads, a mask that is a function of its indices and turns out causal. Masks that select between scores and -inf, or between 0 and -inf or the lowest number, become bool masks; the number and
+    the IsNaN guard say what an empty row gives. Other numbers are added as they are. A mask that depends on a trained parameter (relative position bias) is not absorbed, since nn.attention has no gradient for it.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

@@ -182,9 +182,10 @@ struct AttentionCore : OpRewritePattern<nn::MatmulOp> {
                                   : swapLast(rewriter, loc, product.getRhs());
     Value v = context.getTransB() ? swapLast(rewriter, loc, context.getRhs())
                                   : context.getRhs();
-    Value mask = scores->mask.build(rewriter, loc, rank);
-    auto emptyRow =
-        scores->mask.isInfinite() ? nn::EmptyRow::zero : nn::EmptyRow::mean;
+    Value mask = scores->mask.build(
+        rewriter, loc, rank,
+        cast<RankedTensorType>(product.getType()).getElementType());
+    nn::EmptyRow emptyRow = scores->mask.getEmptyRow(guarded);
     auto attention = nn::AttentionOp::create(
         rewriter, loc, toHeadsInside(rewriter, loc, q),
         toHeadsInside(rewriter, loc, k), toHeadsInside(rewriter, loc, v), mask,

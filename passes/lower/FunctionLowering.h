@@ -54,6 +54,7 @@ void addPoolLowerings(Lowerings &);
 void addProductLowerings(Lowerings &);
 void addReduceLowerings(Lowerings &);
 void addSoftmaxLowerings(Lowerings &);
+void addTopKLowerings(Lowerings &);
 
 class FunctionLowering {
 public:

@@ -252,8 +252,7 @@ template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
           headStrides(o, context),
           op.getMask() ? maskStrides(nn::getShape(op.getMask()), context)
                        : ArrayAttr::get(context, {}),
-          op.getEmptyRow() == nn::EmptyRow::zero ? rt::EmptyRow::zero
-                                                 : rt::EmptyRow::mean};
+          *rt::symbolizeEmptyRow(nn::stringifyEmptyRow(op.getEmptyRow()))};
 }
 
 LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {

@@ -56,6 +56,7 @@ struct ReducedDims {
 struct Combiner {
   nn::ReduceKind kind;
   Type type;
+  bool isUnsigned = false;
 
   Value operator()(KernelBuilder &k, Value x, Value y) const {
     bool isFloat = isa<FloatType>(type), isBool = type.isInteger(1);
@@ -68,10 +69,14 @@ struct Combiner {
     case nn::ReduceKind::max:
       if (isBool)
         return k.make<arith::OrIOp>(x, y);
+      if (isUnsigned)
+        return k.make<arith::MaxUIOp>(x, y);
       return isFloat ? k.make<arith::MaximumFOp>(x, y) : k.max(x, y);
     case nn::ReduceKind::min:
       if (isBool)
         return k.make<arith::AndIOp>(x, y);
+      if (isUnsigned)
+        return k.make<arith::MinUIOp>(x, y);
       return isFloat ? k.make<arith::MinimumFOp>(x, y) : k.min(x, y);
     }
     llvm_unreachable("all kinds are listed");
@@ -91,9 +96,12 @@ struct Combiner {
       return k.number(type, max ? -inf : inf);
     }
     unsigned bits = type.getIntOrFloatBitWidth();
+    APInt least = isUnsigned ? APInt::getMinValue(bits)
+                             : APInt::getSignedMinValue(bits);
+    APInt most = isUnsigned ? APInt::getMaxValue(bits)
+                            : APInt::getSignedMaxValue(bits);
     return k.make<arith::ConstantOp>(
-        k.b.getIntegerAttr(type, max ? APInt::getSignedMinValue(bits)
-                                     : APInt::getSignedMaxValue(bits)));
+        k.b.getIntegerAttr(type, max ? least : most));
   }
 
   /// Result from the combination of `count` elements.
@@ -172,7 +180,8 @@ void reduceColumns(nn::ReduceOp op, FunctionLowering &f,
 LogicalResult lowerReduce(nn::ReduceOp op, FunctionLowering &f) {
   ReducedDims dims(nn::getShape(op.getInput()), op.getAxes());
   Type element = cast<RankedTensorType>(op.getType()).getElementType();
-  Combiner combine{op.getKind(), rt::getScalarType(element)};
+  Combiner combine{op.getKind(), rt::getScalarType(element),
+                   element.isUnsignedInteger()};
   if (!llvm::is_contained(dims.reduced, true))
     f.alias(op.getResult(), f.view(f.get(op.getInput()),
                                    nn::getShape(op.getResult()), op.getLoc()));
@@ -223,12 +232,25 @@ LogicalResult lowerArgMax(nn::ArgMaxOp op, FunctionLowering &f) {
     return k.load(x, {k.index(0), i, k.index(1)});
   };
   Value zero = k.constant(0);
+  Type type = op.getInput().getType().getElementType();
+  auto less = [&](Value x, Value y) {
+    return type.isUnsignedInteger()
+               ? k.make<arith::CmpIOp>(arith::CmpIPredicate::ult, x, y)
+               : k.less(x, y);
+  };
+  // An axis of no element has no first one to begin with.
+  Value first =
+      all[1].isConstant() && all[1].constant() > 0
+          ? element(zero)
+          : k.either(
+                k.less(zero, k.size(all[1])), [&] { return element(zero); },
+                [&] { return k.number(rt::getScalarType(type), 0); });
   SmallVector<Value> best = k.fold(
-      Shape{all[1]}, {element(zero), zero},
+      Shape{all[1]}, {first, zero},
       [&](ValueRange i, ValueRange carried) {
         Value v = element(i[0]);
         Value better =
-            op.getMin() ? k.less(v, carried[0]) : k.less(carried[0], v);
+            op.getMin() ? less(v, carried[0]) : less(carried[0], v);
         if (op.getLast())
           better = k.make<arith::OrIOp>(better, k.equal(v, carried[0]));
         return SmallVector<Value>{k.select(better, v, carried[0]),

@@ -29,6 +29,7 @@ struct LowerToRT : impl::LowerToRTBase<LowerToRT> {
     addPoolLowerings(lowerings);
     addProductLowerings(lowerings);
     addReduceLowerings(lowerings);
+    addTopKLowerings(lowerings);
     addSoftmaxLowerings(lowerings);
     SmallVector<func::FuncOp> functions;
     getOperation().walk([&](func::FuncOp f) { functions.push_back(f); });

@@ -351,6 +351,12 @@ ItemState transfer(Operation *op, States s, const ItemAnalysis &analysis) {
           --state.axis;
         return state;
       })
+      .Case<nn::TopKOp>([&](auto o) {
+        // Indices are places along the axis, whatever the input's numbers are.
+        ItemState state = alongAxis(o, s[0], o.getAxis());
+        return state.is(kPerItem) ? ItemState::perItem(state.axis, state.major)
+                                  : state;
+      })
       .Case<nn::LinearOp>([&](auto o) { return linear(o, s); })
       .Case<nn::MatmulOp>([&](auto o) { return matmul(o, s); })
       .Case<nn::ConvOp, nn::ConvDxOp, nn::PoolOp, nn::GroupNormOp>(

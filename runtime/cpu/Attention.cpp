@@ -21,8 +21,6 @@ namespace dt::rt {
 namespace {
 
 constexpr int64_t kTile = 64; ///< queries a tile
-constexpr float kInvisible =
-    -1e30f; ///< additive mask values from here down hide a key
 constexpr float kPreciseLse =
     1e3f; ///< above, the rounding of the log-sum-exp itself would show
 constexpr float kMinusInf = -vecmath::kInf;
@@ -64,7 +62,7 @@ struct Tile {
         const float *m = static_cast<const float *>(mask) + offset;
 #pragma omp simd
         for (int64_t j = 0; j < visible; ++j)
-          x[j] = m[j * step] <= kInvisible ? kMinusInf : x[j] + m[j * step];
+          x[j] += m[j * step];
       } else {
         const uint8_t *m = static_cast<const uint8_t *>(mask) + offset;
 #pragma omp simd
@@ -75,6 +73,12 @@ struct Tile {
     std::fill(x + visible, x + width, kMinusInf);
   }
 };
+
+/// What a row in which all keys are hidden has for probabilities, before those
+/// of a mean are added.
+float hiddenShare(const AttentionShape &s) {
+  return s.emptyRow == EmptyRow::NaN && s.s > 0 ? vecmath::kNaN : 0.f;
+}
 
 /// In lanes of its own making: clang takes a reduction(max) of floats only with
 /// -ffast-math.
@@ -163,7 +167,7 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
         row[j] *= inverse[i];
       continue;
     }
-    std::fill_n(row, s.dv, 0.f);
+    std::fill_n(row, s.dv, hiddenShare(s));
     if (s.emptyRow == EmptyRow::Mean)
       for (int64_t j = 0; j < s.s; ++j)
         axpy(1.f / float(s.s), head.v + j * s.vs, row, s.dv);
@@ -203,7 +207,7 @@ void recomputeRows(const Tile &tile, const float *lse, float *x,
       continue;
     }
     if (l == kMinusInf) {
-      std::fill_n(row, width, 0.f);
+      std::fill_n(row, width, hiddenShare(tile.s));
       continue;
     }
     float sum = expRow(row, width, maxOf(row, width));
@@ -241,7 +245,7 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
     gemm(true, false, width, s.d, n, 1, ds, width, q, s.qt, 1, g.dk, s.ks);
   } else {
     for (int64_t i = 0; i < n; ++i)
-      std::fill_n(dq + i * s.qt, s.d, 0.f);
+      std::fill_n(dq + i * s.qt, s.d, hiddenShare(s));
   }
   if (s.emptyRow != EmptyRow::Mean)
     return;

@@ -17,11 +17,11 @@
 namespace dt::rt {
 
 /// What a query gets that no key is visible to: the mean over all keys' values
-/// (what a finite mask constant gives in softmax; its gradient flows
-/// accordingly) or zero.
-enum class EmptyRow : uint8_t { Mean, Zero };
+/// (what one finite mask constant gives in softmax; its gradient flows
+/// accordingly), zero, or not-a-number (what -inf gives in softmax).
+enum class EmptyRow : uint8_t { Mean, Zero, NaN };
 
-/// None; Additive: float, values of -1e30 and below mean "not visible";
+/// None; Additive: float, added to the scores as it is (-inf hides a key);
 /// Boolean: one byte, 0 = not visible.
 enum class MaskKind : uint8_t { None, Additive, Boolean };
 

@@ -18,7 +18,7 @@ namespace dt::rt {
 namespace {
 
 constexpr int kThreads = 128; ///< a block, and keys (queries) a tile
-constexpr float kInvisible = -1e30f;
+constexpr float kPreciseLse = 1e3f; ///< above, the rounding of the log-sum-exp itself would show
 
 __device__ float blockReduce(float value, bool maximum) {
   __shared__ float part[kThreads];
@@ -52,19 +52,17 @@ __device__ float score(const float *q, const float *k, const void *mask, const A
   int64_t at = b * s.maskB + h * s.maskH + i * s.maskT + j * s.maskS;
   if (s.mask == MaskKind::Boolean && !static_cast<const uint8_t *>(mask)[at])
     return -INFINITY;
-  if (s.mask == MaskKind::Additive) {
+  if (s.mask == MaskKind::Additive)
     bias = static_cast<const float *>(mask)[at];
-    if (bias <= kInvisible)
-      return -INFINITY;
-  }
   return s.scale * dot(q, k, s.d) + bias;
 }
 
-/// Probability of a key in a row with log-sum-exp `lse`; an empty row gives the same to all keys or nothing.
-__device__ float probability(float x, float lse, const AttentionShape &s) {
+/// Probability of a key in a row with log-sum-exp `lse`, whose probabilities would add up to `total`; an empty row gives
+/// the same to all keys.
+__device__ float probability(float x, float lse, float total, const AttentionShape &s) {
   if (lse == -INFINITY)
-    return s.emptyRow == EmptyRow::Mean ? 1.f / float(s.s) : 0.f;
-  return expf(x - lse);
+    return s.emptyRow == EmptyRow::Mean ? 1.f / float(s.s) : s.emptyRow == EmptyRow::NaN ? NAN : 0.f;
+  return expf(x - lse) / total;
 }
 
 struct Row {
@@ -108,7 +106,7 @@ __global__ void forwardKernel(const float *q, const float *k, const float *v, co
   bool empty = highest == -INFINITY;
   float *oi = o + r.b * s.ob + r.i * s.ot + r.h * s.oh;
   for (int64_t c = threadIdx.x; c < s.dv; c += kThreads) {
-    float value = empty ? 0.f : acc[c] / sum;
+    float value = !empty ? acc[c] / sum : s.emptyRow == EmptyRow::NaN && s.s > 0 ? NAN : 0.f;
     if (empty && s.emptyRow == EmptyRow::Mean)
       for (int64_t j = 0; j < s.s; ++j)
         value += vv[j * s.vs + c] / float(s.s);
@@ -118,7 +116,18 @@ __global__ void forwardKernel(const float *q, const float *k, const float *v, co
     lse[blockIdx.x] = empty ? -INFINITY : highest + logf(sum);
 }
 
-/// dq, a block a query row. Also leaves sum(do * o) of the row in `delta`.
+/// What exp(score - lse) of a row adds up to: 1 but for the rounding of a large lse. For all threads of a block.
+__device__ float totalOf(const float *qi, const float *k, const void *mask, float lse, const Row &r, const AttentionShape &s) {
+  if (!(fabsf(lse) > kPreciseLse) || lse == -INFINITY)
+    return 1;
+  float sum = 0;
+  for (int64_t j = threadIdx.x; j < s.s; j += kThreads)
+    sum += expf(score(qi, k + j * s.ks, mask, s, r.b, r.h, r.i, j) - lse);
+  return blockReduce(sum, false);
+}
+
+/// dq, a block a query row. Also leaves sum(do * o) of the row in `delta`, and behind all of these what its
+/// probabilities add up to.
 __global__ void queryKernel(const float *q, const float *k, const float *v, const void *mask, const float *o,
                             const float *lse, const float *doutput, float *dq, float *delta, AttentionShape s) {
   __shared__ float ds[kThreads];
@@ -130,7 +139,7 @@ __global__ void queryKernel(const float *q, const float *k, const float *v, cons
   float part = 0;
   for (int64_t c = threadIdx.x; c < s.dv; c += kThreads)
     part += doutput[at + c] * o[at + c];
-  float rowDelta = blockReduce(part, false);
+  float rowDelta = blockReduce(part, false), total = totalOf(qi, kk, mask, lse[blockIdx.x], r, s);
   for (int64_t c = threadIdx.x; c < s.d; c += kThreads)
     acc[c] = 0;
   for (int64_t first = 0; first < s.s; first += kThreads) {
@@ -139,7 +148,7 @@ __global__ void queryKernel(const float *q, const float *k, const float *v, cons
     if (j < s.s) {
       float x = score(qi, kk + j * s.ks, mask, s, r.b, r.h, r.i, j);
       float dp = dot(doutput + at, vv + j * s.vs, s.dv);
-      ds[threadIdx.x] = probability(x, lse[blockIdx.x], s) * (dp - rowDelta) * s.scale;
+      ds[threadIdx.x] = probability(x, lse[blockIdx.x], total, s) * (dp - rowDelta) * s.scale;
     }
     __syncthreads();
     for (int64_t c = threadIdx.x; c < s.d; c += kThreads) {
@@ -153,8 +162,10 @@ __global__ void queryKernel(const float *q, const float *k, const float *v, cons
   float *dqi = dq + r.b * s.qb + r.i * s.qt + r.h * s.qh;
   for (int64_t c = threadIdx.x; c < s.d; c += kThreads)
     dqi[c] = acc[c];
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
     delta[blockIdx.x] = rowDelta;
+    delta[gridDim.x + blockIdx.x] = total;
+  }
 }
 
 /// dk and dv, a block a key row: all queries of all heads of the group, in order.
@@ -175,7 +186,7 @@ __global__ void keyKernel(const float *q, const float *k, const float *v, const 
       if (i < s.t) {
         int64_t row = (r.b * s.h + h) * s.t + i;
         float x = score(qq + i * s.qt, kj, mask, s, r.b, h, i, j);
-        float prob = probability(x, lse[row], s);
+        float prob = probability(x, lse[row], delta[s.b * s.h * s.t + row], s);
         p[threadIdx.x] = prob;
         ds[threadIdx.x] = prob * (dot(dd + i * s.ot, vj, s.dv) - delta[row]) * s.scale;
       }
@@ -210,7 +221,7 @@ void attentionBackward(const float *q, const float *k, const float *v, const voi
                        void *stream) {
   auto queue = static_cast<cudaStream_t>(stream);
   int64_t rows = s.b * s.h * s.t, keys = s.b * s.hk * s.s;
-  auto *delta = static_cast<float *>(cuda::scratch(1, (rows ? rows : 1) * sizeof(float)));
+  auto *delta = static_cast<float *>(cuda::scratch(1, (rows ? 2 * rows : 1) * sizeof(float)));
   if (rows)
     queryKernel<<<unsigned(rows), kThreads, s.d * sizeof(float), queue>>>(q, k, v, mask, o, lse, doutput, dq, delta, s);
   if (keys)

@@ -75,7 +75,7 @@ def graphs():
     case("node 'the_Add' (Add): depends on its own result", model([node("Add", ["x", "z"]), node("Relu", ["y"], ["z"])]))
     case("defines 'y' a second time", model([node("Relu", ["x"]), node("Neg", ["x"])]))
     case("output 'q' is made by no node", model([node("Relu", ["x"])], outputs=["q"]))
-    case("node 'the_TopK' (TopK): this operator is not handled", model([node("TopK", ["x", "k"], ["y", "i"])], [tensor("k", 1, dtype=np.int64)]))
+    case("node 'the_Unique' (Unique): this operator is not handled", model([node("Unique", ["x"], ["y", "i"])]))
     case("operators of domain 'com.example' are not handled", model([node("Foo", ["x"], domain="com.example")], domains=["com.example"]))
     body = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "b", [], [helper.make_empty_tensor_value_info("t")])
     flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
@@ -102,6 +102,16 @@ def operators():
     case("node 'the_Neg' (Neg): uses the positions of a NonZero",
          model([node("NonZero", ["x"], ["z"]), node("Neg", ["z"])]))
     case("node 'the_Gather' (Gather): indices must be integers", model([node("Gather", ["x", "val_1"])], [tensor("val_1", 2)]))
+    for k, axis, message in ((2, 0, "takes 2 of batch elements along axis 0: both must be numbers, or equal"), (5, -1, "K is 5, but axis 1 has 4 elements"), (-1, 1, "K is -1, but")):
+        case(f"node 'the_TopK' (TopK): {message}", model([node("TopK", ["x", "k"], ["y", "i"], axis=axis)], [numpy_helper.from_array(np.array([k], np.int64), "k")]))
+    case("node 'the_TopK' (TopK): K must be known at compile time",
+         model([node("TopK", ["x", "k"], ["y", "i"])], inputs=[X, helper.make_tensor_value_info("k", TensorProto.INT64, [1])]))
+    case("node 'the_TopK' (TopK): needs numbers",
+         model([node("TopK", ["m", "k"], ["y", "i"])], [tensor("k", 1, dtype=np.int64)], inputs=[helper.make_tensor_value_info("m", TensorProto.BOOL, [3])]))
+    case("node 'the_GatherND' (GatherND): data [batch, 4] and indices [2, 1] must share their first dims (batch_dims is 1)",
+         model([node("GatherND", ["x", "i"], batch_dims=1)], [tensor("i", 2, 1, dtype=np.int64)]))
+    case("node 'the_GatherElements' (GatherElements): indices [2, 3] do not lie inside [batch, 4] on axis 0",
+         model([node("GatherElements", ["x", "i"], axis=1)], [tensor("i", 2, 3, dtype=np.int64)]))
     case("node 'the_LayerNormalization' (LayerNormalization): its outputs Mean",
          model([node("LayerNormalization", ["x", "w"], ["y", "m"])], [tensor("w", 4)], outputs=["y", "m"]))
     case("node 'the_Relu' (Relu): input 0 is missing", model([node("Relu", [])]))

@@ -394,6 +394,14 @@ class Interpreter:
         y = x.shape[axis] - 1 - f(np.flip(x, axis), axis) if "last" in op.attrs else f(x, axis)
         return np.expand_dims(y, axis) if "keepdims" in op.attrs else y
 
+    def nn_top_k(self, op, x):
+        axis, k = self.i(op, "axis"), self.shape(op.types[0])[0][self.i(op, "axis")]
+        order = np.argsort(x, axis, kind="stable")
+        if "smallest" not in op.attrs:  # the stable order of the reversed axis, reversed: of equals the lower index first
+            order = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+        order = np.take(order, np.arange(k), axis)
+        return np.take_along_axis(x, order, axis), order
+
     def nn_cumsum(self, op, x):
         axis = self.i(op, "axis")
         x = np.flip(x, axis) if "reverse" in op.attrs else x

@@ -8,6 +8,7 @@
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>
+#include <limits>
 
 using namespace dt::rt;
 
@@ -48,8 +49,7 @@ struct Data {
       bool hidden = random.uniform(i) < 0.3f ||
                     i / c.s % c.t == 2; // query 2 sees nothing
       boolean.push_back(!hidden);
-      additive[i] =
-          hidden ? (i % 2 ? -3.4e38f : -HUGE_VALF) : additive[i] + shift;
+      additive[i] = hidden ? -HUGE_VALF : additive[i] + shift;
     }
     mask = c.kind == MaskKind::Additive
                ? static_cast<const void *>(additive.data())
@@ -85,7 +85,7 @@ struct Expected {
       score *= s.scale;
       int64_t m = b * s.maskB + i * s.maskT + j * s.maskS;
       if (s.mask == MaskKind::Additive)
-        score = x.additive[m] <= -1e30f ? -INFINITY : score + x.additive[m];
+        score += x.additive[m];
       if ((s.mask == MaskKind::Boolean && !x.boolean[m]) ||
           (s.causal && j > i + s.s - s.t))
         score = -INFINITY;
@@ -175,6 +175,64 @@ TEST(Attention, LargeFiniteMaskKeepsItsProbabilities) {
   for (float value : x.dout)
     fromDout += value;
   EXPECT_NEAR(fromDv, fromDout, 1e-4);
+}
+
+TEST(Attention, FiniteNumbersHideNothing) {
+  // Keys at the lowest number, or all at the same one: where nothing else is
+  // seen, they are weighed by what is left of their scores.
+  for (float number : {-1e4f, -1e30f, std::numeric_limits<float>::lowest()})
+    for (EmptyRow empty : {EmptyRow::Mean, EmptyRow::Zero, EmptyRow::NaN}) {
+      Case c{1, 8, 8, 2, 2, 8, false, MaskKind::Additive, empty};
+      AttentionShape s = shapeFor(c);
+      Data x(c, s);
+      for (size_t i = 0; i < x.additive.size(); ++i)
+        x.additive[i] = i / c.s == 2 ? number : 0;
+      std::vector<float> o(s.b * s.ob), lse(s.b * s.h * s.t), dq(x.q.size()),
+          dk(x.k.size()), dv(x.v.size(), 9);
+      std::fill(x.dout.begin(), x.dout.end(), 0.f);
+      std::fill_n(x.dout.begin() + 2 * s.ot, s.ot, 1.f);
+      attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                       lse.data(), s);
+      attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                        lse.data(), x.dout.data(), dq.data(), dk.data(),
+                        dv.data(), s);
+      std::vector<double> p(s.s);
+      double sum = 0;
+      for (int64_t j = 0; j < s.s; ++j) {
+        float score = 0;
+        for (int64_t e = 0; e < s.d; ++e)
+          score += x.q[2 * s.qt + e] * x.k[j * s.ks + e];
+        sum += p[j] = std::exp(double(s.scale * score + number) - number);
+      }
+      for (int64_t e = 0; e < s.dv; ++e) {
+        double expected = 0;
+        for (int64_t j = 0; j < s.s; ++j)
+          expected += p[j] / sum * x.v[j * s.vs + e];
+        EXPECT_NEAR(o[2 * s.ot + e], expected, 2e-3); // digits lost at -1e4
+      }
+      for (int64_t j = 0; j < s.s; ++j)
+        EXPECT_NEAR(dv[j * s.vs], p[j] / sum, 1e-3);
+    }
+}
+
+TEST(Attention, NoVisibleKeyIsNotANumber) {
+  for (MaskKind kind : {MaskKind::Additive, MaskKind::Boolean}) {
+    Case c{1, 8, 8, 2, 2, 8, false, kind, EmptyRow::NaN};
+    AttentionShape s = shapeFor(c);
+    Data x(c, s);
+    std::vector<float> o(s.b * s.ob), lse(s.b * s.h * s.t), dq(x.q.size()),
+        dk(x.k.size()), dv(x.v.size());
+    attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                     lse.data(), s);
+    attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
+                      lse.data(), x.dout.data(), dq.data(), dk.data(),
+                      dv.data(), s);
+    for (int64_t i = 0; i < s.t; ++i) // query 2 sees nothing
+      EXPECT_EQ(std::isnan(o[i * s.ot]), i == 2);
+    EXPECT_TRUE(std::isnan(dq[2 * s.qt]));
+    EXPECT_FALSE(std::isnan(dq[3 * s.qt]));
+    EXPECT_TRUE(std::isnan(dv[0]));
+  }
 }
 
 TEST(Attention, NothingToDo) {

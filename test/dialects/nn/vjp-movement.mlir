@@ -145,6 +145,19 @@ dist.module @m {
     return %0 : tensor<2x4xf32>
   }
 
+// What is taken gives its gradient back to where it was; nothing goes through the indices.
+// CHECK-LABEL: func.func @top_k.fwd(
+// CHECK: %[[V:.*]], %[[I:.*]] = nn.top_k
+// CHECK: return %[[V]], %[[I]]
+// CHECK-LABEL: func.func @top_k.bwd(
+// CHECK-SAME: %[[I:[a-z0-9]+]]: tensor<3x2xi64>{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[V0:.*]] = nn.gather_elements_grad %[[DY]] at %[[I]] {axis = 1 : i64} : (tensor<3x2xf32>, tensor<3x2xi64>) -> tensor<3x7xf32>
+// CHECK-NEXT: return %[[V0]]
+  func.func @top_k(%x: tensor<3x7xf32> {nn.wants_grad}) -> (tensor<3x2xf32> {nn.gradients = [{edge = "m.top_k"}]}) {
+    %0, %1 = nn.top_k %x {axis = 1 : i64} : (tensor<3x7xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+    return %0 : tensor<3x2xf32>
+  }
+
 // CHECK-LABEL: func.func @gather_nd.bwd(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>

@@ -39,7 +39,7 @@ def literal(array):
     if array.dtype == np.bool_:
         body = str(array.tolist()).replace("True", "true").replace("False", "false")
     elif array.dtype.kind == "f":
-        body = str(array.tolist()).replace("inf", "0x7F800000").replace("-0x7F800000", "0xFF800000")
+        body = str(array.tolist()).replace("nan", "0x7FC00000").replace("inf", "0x7F800000").replace("-0x7F800000", "0xFF800000")
     else:
         body = str(array.tolist())
     name = next(k for k, v in TYPES.items() if array.dtype == v)
@@ -72,10 +72,12 @@ class Case:
         return value
 
     def op(self, name, operands, result, attributes="", dtype="f32", segments=None):
-        """`result`: shape, or a list of shapes for several results."""
+        """`result`: shape, or a list of shapes for several results, `dtype` one for all or a tuple."""
         several = isinstance(result, list)
         moves = any(v.moves for v in operands)
-        values = [Value("", shape, dtype, moves) for shape in (result if several else [result])]
+        shapes = result if several else [result]
+        dtypes = dtype if isinstance(dtype, tuple) else (dtype,) * len(shapes)
+        values = [Value("", shape, d, moves and d[0] == "f") for shape, d in zip(shapes, dtypes)]
         if moves:
             self.family.differentiated.add(name)
         base = self.family.fresh()

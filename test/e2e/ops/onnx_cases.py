@@ -81,10 +81,15 @@ class Case:
         return self.node("Exp", [scaled], [full + ".positive"]) if value.min(initial=1) > 0 else scaled
 
     def result(self, outputs, model):
-        """All outputs that are floats, in a row; with open dims the first. `shape` stays None where there is none."""
+        """All outputs that are floats, in a row; with open dims the first. Where there is none, whole numbers and conditions as floats.
+        `shape` stays None of what cannot be written so."""
         self.shape, self.opset = None, model.opset
         sizes = [self.evaluate(outputs, self.some(n)) for n in (4, 3)]
         floats = [i for i, v in enumerate(sizes[0]) if v.dtype == np.float32]
+        if not floats:
+            exact = [i for i, v in enumerate(sizes[0]) if v.dtype.kind in "iub" and abs(v.astype(np.int64)).max(initial=0) < 2**24]
+            outputs = [self.node("Cast", [o], [o + ".float"], to=1) if i in exact else o for i, o in enumerate(outputs)]
+            floats = exact
         if not floats:
             return
         output, (large, small) = outputs[floats[0]], (size[floats[0]].shape for size in sizes)

@@ -159,6 +159,39 @@ def bools(values):
     return f"array<i1: {', '.join(str(v).lower() for v in values)}>"
 
 
+def ordered(x, axis, k, smallest=False):
+    """Places of the k largest, equals by index; not-a-number above all numbers."""
+    if smallest:
+        order = np.argsort(x, axis, kind="stable")
+    else:
+        order = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    return np.take(order, np.arange(k), axis)
+
+
+def top_k(case):
+    both = ("f32", "i64")
+    for shape, axis, k, smallest in [((3, 5), 1, 2, False), ((3, 5), 1, 5, True), ((5, 3), 0, 2, False), ((2, 6, 3), 1, 4, True), ((2, 64), 1, 3, False), ((2, 64, 3), 1, 8, True), ((1, 1), 1, 1, False)]:
+        b = case(f"top_k_{'x'.join(map(str, shape))}_{axis}_{k}{'_smallest' if smallest else ''}")
+        x, order = b.spread("x", *shape)
+        out = tuple(k if a == axis else d for a, d in enumerate(shape))
+        y, _ = b.op("top_k", [x], [out, out], f"axis = {axis} : i64" + (", smallest" if smallest else ""), dtype=both)
+        b.result(y, lambda t, o=order, a=axis, k=k, s=smallest: np.take_along_axis(t["x"] + o, ordered(t["x"] + o, a, k, s), a))
+    b = case("top_k_ragged")  # each row by itself, whatever their number
+    x = trained_input(b, ("rows", 5), (5,))
+    y, _ = b.op("top_k", [x], [("rows", 2)] * 2, "axis = 1 : i64", dtype=both)
+    b.result(y, lambda t: np.take_along_axis(t["x"] * t["s"], ordered(t["x"] * t["s"], 1, 2), 1))
+    b = case("top_k_sort_ragged")  # all of an axis without a number
+    x = trained_input(b, ("rows", 5), (5,))
+    y, _ = b.op("top_k", [x], [("rows", 5)] * 2, "axis = 0 : i64", dtype=both)
+    b.result(y, lambda t: np.sort(t["x"] * t["s"], 0)[::-1])
+    for n, k, smallest in [(8, 8, False), (8, 8, True), (8, 3, False), (40, 5, False), (40, 5, True)]:  # equals, infinities and what is no number
+        x = np.tile(np.array([1, np.nan, 3, -np.inf, 3, np.nan, np.inf, 1], np.float32), n // 8)
+        b = case(f"top_k_places_{n}_{k}{'_smallest' if smallest else ''}")
+        _, at = b.op("top_k", [b.constant(x)], [(k,)] * 2, "axis = 0 : i64" + (", smallest" if smallest else ""), dtype=both)
+        y = b.op("mul", [b.op("cast", [at], (k,)), b.param("p", k)], (k,))
+        b.result(y, lambda t, x=x, k=k, s=smallest: ordered(x, 0, k, s) * t["p"])
+
+
 def movement(case):
     for old, new in [((2, 6), (3, 4)), ((2, 3, 4), (24,)), ((1,), ()), (("rows", 6), ("rows", 2, 3)), (("rows", 2, 3), ("2*rows", 3)), (("rows", 2), ("2*rows",))]:
         b = case(f"reshape_{'x'.join(map(str, old))}_{'x'.join(map(str, new))}".replace("*", "t"))
@@ -320,4 +353,4 @@ def indexing(case):
     b.result(y, scatter_reference)
 
 
-FAMILIES = {"norm": norm, "softmax": softmaxes, "reduce": reduce, "movement": movement, "indexing": indexing}
+FAMILIES = {"norm": norm, "softmax": softmaxes, "reduce": reduce, "top_k": top_k, "movement": movement, "indexing": indexing}

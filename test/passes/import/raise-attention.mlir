@@ -45,7 +45,7 @@ func.func @llama(%q: tensor<2x5x4x16xf32>, %k: tensor<2x5x2x16xf32>, %v: tensor<
 
 // The mask shows each query one key more than causal does.
 // CHECK-LABEL: @shifted
-// CHECK: nn.attention {{.*}} mask %{{.*}} {empty_row = 1 : i32, scale = 1.0{{.*}}}
+// CHECK: nn.attention {{.*}} mask %{{.*}} {empty_row = 2 : i32, scale = 1.0{{.*}}}
 func.func @shifted(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>) -> tensor<2x4x5x16xf32> {
   %mask = nn.generate : tensor<5x5xi1> {
   ^bb0(%i: index, %j: index):
@@ -64,10 +64,10 @@ func.func @shifted(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tenso
 
 // -----
 
-// Causal within segments: the segments stay a mask, hidden scores of -inf say that an empty row gives 0.
+// Causal within segments: the segments stay a mask. Softmax over hidden scores of -inf is not a number, and nothing behind it says otherwise.
 // CHECK-LABEL: @segments
 // CHECK: %[[M:.*]] = nn.cmp eq
-// CHECK: nn.attention {{.*}} mask %[[M]] {causal, empty_row = 1 : i32
+// CHECK: nn.attention {{.*}} mask %[[M]] {causal, empty_row = 2 : i32
 func.func @segments(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %seg: tensor<2x1x1x5xi64>) -> tensor<2x4x5x16xf32> {
   %causal = nn.generate : tensor<5x5xi1> {
   ^bb0(%i: index, %j: index):
@@ -188,4 +188,128 @@ func.func @uneven_table(%xt: tensor<2x4x2x4xf32>) -> tensor<2x4x2x4xf32> {
   %b = nn.mul %turned, %c : tensor<2x4x2x4xf32>, tensor<2x4xf32>
   %o = nn.add %a, %b : tensor<2x4x2x4xf32>, tensor<2x4x2x4xf32>
   return %o : tensor<2x4x2x4xf32>
+}
+
+// -----
+
+// A query whose keys are all hidden by -1e4 sees them as if none was: the number is added, and is no condition.
+// CHECK-LABEL: @finite_number
+// CHECK: %[[M:.*]] = nn.where
+// CHECK: nn.attention {{.*}} mask %[[M]] {empty_row = 2 : i32, scale = {{.*}}}
+// CHECK-SAME: tensor<2x1x1x5xf32>
+func.func @finite_number(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hidden = nn.constant dense<-1.0e4> : tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// In place of scores, -1e9 is a score as any other: what is far below it would be hidden by it.
+// CHECK-LABEL: @finite_in_place
+// CHECK-NOT: nn.attention
+func.func @finite_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+  %hidden = nn.constant dense<-1.0e9> : tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// One mask of the lowest number: all scores of a query without a visible key become it, so it averages all values.
+// CHECK-LABEL: @lowest
+// CHECK: nn.attention {{.*}} mask %arg3 {scale = {{.*}}}
+// CHECK-SAME: tensor<2x1x1x5xi1>
+func.func @lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Two of them add up to -inf: a query that one of them hides all keys from weighs those alike that the other shows.
+// CHECK-LABEL: @two_lowest
+// CHECK: %[[D:.*]] = nn.where %arg4
+// CHECK: %[[M:.*]] = nn.where %arg3
+// CHECK: %[[S:.*]] = nn.add %[[D]], %[[M]]
+// CHECK: nn.attention {{.*}} mask %[[S]] {empty_row = 2 : i32, scale = {{.*}}}
+func.func @two_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
+  %n = nn.where %d, %zero, %hidden : tensor<5x5xi1>, tensor<f32>, tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sn = nn.add %s, %n : tensor<2x4x5x5xf32>, tensor<5x5xf32>
+  %sm = nn.add %sn, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Put for scores one after the other, the lowest number is the same everywhere: one condition.
+// CHECK-LABEL: @two_in_place
+// CHECK: %[[M:.*]] = nn.and
+// CHECK: nn.attention {{.*}} mask %[[M]] {scale = {{.*}}}
+func.func @two_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
+  %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sn = nn.where %d, %s, %hidden : tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.where %c, %sn, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Behind a guard a query without a visible key gives 0.
+// CHECK-LABEL: @guarded
+// CHECK: nn.attention {{.*}} mask %arg3 {empty_row = 1 : i32, scale = {{.*}}}
+func.func @guarded(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %z = nn.constant dense<0.0> : tensor<f32>
+  %nan = nn.is_nan %p : tensor<2x4x5x5xf32>
+  %w = nn.where %nan, %z, %p : tensor<2x4x5x5xi1>, tensor<f32>, tensor<2x4x5x5xf32>
+  %o = nn.matmul %w, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Where one mask is -inf and one finite, only numbers say both.
+// CHECK-LABEL: @mixed
+// CHECK: nn.attention {{.*}} {empty_row = 2 : i32, scale = {{.*}}}
+// CHECK-SAME: tensor<2x1x5x5xf32>
+func.func @mixed(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
+  %inf = nn.constant dense<0xFF800000> : tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sn = nn.where %d, %s, %inf : tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.add %sn, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
 }
