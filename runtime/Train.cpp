@@ -19,6 +19,9 @@
 #include "runtime/Status.h"
 #include "runtime/Targets.h"
 #include "runtime/mpi/Launch.h"
+#ifndef DT_RUNTIME_NO_SHARDS
+#include "runtime/data/Index.h"
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -76,6 +79,22 @@ nlohmann::json readPlan(const std::string &directory) {
   return plan;
 }
 
+#ifndef DT_RUNTIME_NO_SHARDS
+/// Ranks index shards together.
+class RankPeers final : public data::IndexPeers {
+public:
+  explicit RankPeers(Comm &comm) : comm(comm) {}
+  int rank() const override { return comm.rank(); }
+  std::vector<std::string> exchange(const std::string &mine) override {
+    return comm.allGatherText(mine);
+  }
+
+private:
+  Comm &comm;
+};
+#endif
+
+/// All ranks call it.
 std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
                                         const nlohmann::json &plan,
                                         const Options &options, uint64_t seed,
@@ -87,8 +106,10 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
   if (options.data.empty())
     throw Error("nothing to train on: give --data or --batch");
 #ifndef DT_RUNTIME_NO_SHARDS
-  return openShardBatch(program, plan, {options.data, seed, options.workers},
-                        view, reorder);
+  RankPeers peers(comm);
+  ShardOptions shards{options.data, seed, options.workers, &peers};
+  comm.agree(failureOf([&] { checkShardConfig(plan, shards); }));
+  return openShardBatch(program, plan, shards, view, reorder);
 #else
   (void)seed;
   throw Error("--data: this program was built without shards, use --batch");
