@@ -42,7 +42,7 @@ def compile_plan(runner, work, name, plan):
     done = runner.compile(CASE, CASE["micro"], parse_plan(plan), folder)
     if done.returncode:
         raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
-    runner.build(folder, parse_plan(plan)["ranks"])
+    runner.build(folder)
     return folder / "program/build/train", parse_plan(plan)["ranks"]
 
 

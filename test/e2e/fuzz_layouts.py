@@ -26,7 +26,6 @@ import time
 import numpy as np
 
 from layouts import Failure, Runner, check_traffic, compare
-from train_model import build
 
 MODELS = pathlib.Path(__file__).parents[1] / "models"
 SCHEDULES = "1f1b gpipe accumulate interleaved zb-h1 zb-h2 zb zb-1p zb-2p zb-v phased nested distmm-pipe".split()
@@ -218,7 +217,7 @@ def try_case(runner, case, compile_only):
     elif compile_only:
         verdict = "compiles"
     else:
-        build(folder / "program", os.environ.get("CCACHE_DIR"))
+        runner.build(folder)
         gradients, losses = runner.train(case, folder, case["plan"]["ranks"])
         reference = runner.reference(case)
         if reference:

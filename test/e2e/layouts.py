@@ -6,14 +6,13 @@
 # it runs on its ranks and must give the gradients of the first step and the losses
 # of ten steps that the same recipe gives in one process without any cut, and move
 # exactly the bytes that the compiler's functions say. Plans that cannot work must
-# end in one error. All programs link the first one's runtime, equal stage code comes
-# from the compiler cache, and two cases are under way at once, so that the cores are
+# end in one error. All programs link the runtime of the compiler's build, equal stage
+# code comes from the compiler cache, and two cases are under way at once, so that the cores are
 # busy while programs start and configure.
 # ===-----------------------------------------------------------------------===
 """layouts.py --dt-opt PATH [--only REGEX] [--subset]: trains the models under many plans and compares with one process."""
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
@@ -32,7 +31,7 @@ from safetensors.numpy import load_file, save_file
 
 import batches
 from layout_cases import CASES
-from train_model import build
+from train_model import build, prebuilt
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 10
@@ -81,7 +80,7 @@ class Runner:
     def __init__(self, dt_opt, models, work):
         self.dt_opt, self.models, self.work = dt_opt.resolve(), models, work
         self.references, self.lock = {}, threading.Lock()
-        self.runtime, self.making = None, threading.Lock()
+        self.runtime = prebuilt(dt_opt)
 
     def recipe(self, case, micro, folder):
         source = self.models / case["model"]
@@ -101,8 +100,7 @@ class Runner:
         command = [self.dt_opt, self.recipe(case, case["micro"], folder), "--plan=auto", f"--cluster={ROOT / 'passes/plan/clusters/cpu-2.json'}"]
         if case.get("profile"):
             profile = [ROOT / "tools/dt-profile", folder / "recipe.json", "-o", folder / "profile.json", "--rows", f"1,{case['micro']}", "--dt-opt", self.dt_opt]
-            if self.runtime:
-                profile += ["--runtime", self.runtime / "runtime/dt_runtime.cmake"]
+            profile += ["--runtime", self.runtime]
             done = subprocess.run([str(c) for c in profile], capture_output=True, text=True, timeout=400)
             if done.returncode:
                 raise Failure(f"dt-profile: {done.stderr[-1500:]}")
@@ -131,12 +129,8 @@ class Runner:
             raise Failure(f"--emit=memory: {done.stderr[-800:]}")
         return json.loads((folder / "predicted.json").read_text())
 
-    def build(self, folder, ranks):
-        """The first program for several ranks builds the runtime, the others link it."""
-        with self.making if ranks > 1 and not self.runtime else contextlib.nullcontext():
-            build(folder / "program", os.environ.get("CCACHE_DIR"), self.runtime)
-            if ranks > 1 and not self.runtime:
-                self.runtime = folder / "program/build"
+    def build(self, folder):
+        build(folder / "program", os.environ.get("CCACHE_DIR"), self.runtime)
 
     def train(self, case, folder, ranks, flags=()):
         save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
@@ -167,7 +161,7 @@ class Runner:
         done = self.compile(case, case["samples"], None, folder)
         if done.returncode:
             raise Failure(f"the reference does not compile: {done.stderr[-1500:]}")
-        self.build(folder, 1)
+        self.build(folder)
         return self.train(case, folder, 1)
 
     def run(self, case):
@@ -181,7 +175,7 @@ class Runner:
             return "refused: " + errors[0].split("error: ")[-1][:90]
         if done.returncode:
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
-        self.build(folder, plan["ranks"])
+        self.build(folder)
         gradients, losses = self.train(case, folder, plan["ranks"], ("--trace", "trace.json") if case.get("overlap") else ())
         verdict = compare(gradients, losses, *self.reference(case))
         if plan["ranks"] > 1:
@@ -189,8 +183,7 @@ class Runner:
             if case.get("overlap"):
                 check_overlap(json.loads((folder / "trace.json").read_text()))
             check_memory(json.loads((folder / "report.json").read_text()), self.predicted(folder))
-        if self.runtime != folder / "program/build":
-            shutil.rmtree(folder)
+        shutil.rmtree(folder)
         return verdict
 
 
