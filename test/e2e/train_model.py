@@ -24,7 +24,7 @@ SKIPPED = 77  # CTest's SKIP_RETURN_CODE
 
 
 def call(command, cwd, environment=None, what=""):
-    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment, timeout=600)
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment, timeout=6000)
     if done.returncode != 0:
         sys.exit(f"{what or command[0]} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done
@@ -44,7 +44,7 @@ def make_recipe(model, frozen, micro, split, folder):
 
 
 def emit(dt_opt, recipe, out, target):
-    return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=300)
+    return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=600)
 
 
 def prebuilt(dt_opt):
