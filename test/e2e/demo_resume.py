@@ -32,7 +32,7 @@ def start(out, folder, *flags):
 
 
 def finish(process):
-    text, _ = process.communicate(timeout=300)
+    text, _ = process.communicate(timeout=1500)
     expect(process.returncode == 0, f"the program ended with {process.returncode}:\n{text}")
     return text
 

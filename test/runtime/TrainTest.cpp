@@ -76,8 +76,8 @@ TEST(Train, MicrobatchesAgree) {
             b = train(four, folder, steps(30)),
             c = train(single, folder, steps(30));
   for (size_t i = 0; i < a.losses.size(); ++i) {
-    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5 * a.losses[i]);
-    EXPECT_NEAR(a.losses[i], c.losses[i], 1e-5 * a.losses[i]);
+    EXPECT_NEAR(a.losses[i], b.losses[i], lossLimit(a.losses[i], i));
+    EXPECT_NEAR(a.losses[i], c.losses[i], lossLimit(a.losses[i], i));
   }
 }
 
@@ -94,7 +94,7 @@ TEST(Train, PiecesOfMicrobatchesAgree) {
       SmallProgram program(micro, plan);
       std::vector<double> losses = train(program, folder, steps(8)).losses;
       for (size_t i = 0; i < wanted.size(); ++i)
-        EXPECT_NEAR(losses[i], wanted[i], 1e-5 * wanted[i])
+        EXPECT_NEAR(losses[i], wanted[i], lossLimit(wanted[i], i))
             << plan.towerSub << " " << plan.headSub << " micro " << micro;
     }
 }
@@ -309,7 +309,7 @@ TEST(Train, DumpsOfTheFirstStep) {
     std::vector<float> u(x.size / 4), v(u.size());
     std::memcpy(u.data(), x.data, x.size),
         std::memcpy(v.data(), y.data, y.size);
-    EXPECT_LT(relativeError(u, v), 1e-6) << name;
+    EXPECT_LT(relativeError(u, v), sumLimit(3 * kImages)) << name;
   };
   compare(".outputs", "tower.embeds", {kImages, 2});
   compare(".outputs", "head.prediction", {kSamples});
