@@ -147,7 +147,7 @@ std::vector<std::string> data::describeBroken(const std::string &path,
       continue;
     if (lines.size() < limit)
       lines.push_back(path + ": sample '" + printable(sample.key) +
-                      "': " + sample.problem);
+                      "': " + printable(sample.problem));
     else
       ++more;
   }

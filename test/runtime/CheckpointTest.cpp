@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Checkpoint.h"
+#include "runtime/Pieces.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
@@ -81,6 +82,18 @@ TEST_F(CheckpointTest, FindsDamage) {
                "rank-0.safetensors: damaged");
   writeFile(file, content.substr(0, 40));
   EXPECT_ERROR(loadCheckpoint(trainer, directory, 7), "rank-0.safetensors");
+  // A note of the part that is nested without end.
+  std::string note = "{\"a\":" + std::string(200000, '[') + "1" +
+                     std::string(200000, ']') + "}";
+  SafetensorsWriter writer;
+  float zero = 0;
+  writer.add("a", DType::F32, {1}, &zero);
+  writer.note("pieces", "{\"a\":{\"tensor\":\"a\",\"whole\":[1],\"padded\":[1],"
+                        "\"flat\":[0,1],\"cuts\":[" +
+                            note + "]}}");
+  writer.write(folder / "deep.safetensors");
+  EXPECT_ERROR(PieceReader({folder / "deep.safetensors"}),
+               "its note \"pieces\" is not JSON");
   writeFile(directory + "/step-1/index.json", "{}");
   EXPECT_ERROR(loadCheckpoint(trainer, directory, 7),
                "not the index of a checkpoint");
