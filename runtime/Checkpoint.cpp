@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Checkpoint.h"
+#include "runtime/Activity.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 #include "runtime/Pieces.h"
@@ -38,6 +39,7 @@ std::string hex(uint64_t value) {
 
 /// Makes a new file, or the renaming inside a folder, durable.
 void syncPath(const fs::path &path) {
+  Activity activity("writing", path.string());
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   bool bad = fd < 0 || ::fsync(fd) < 0;
   if (fd >= 0)
@@ -79,6 +81,7 @@ std::string rankName(int rank, const char *ending) {
 
 void writeText(const fs::path &path, const std::string &text) {
   {
+    Activity activity("writing", path.string());
     std::ofstream stream(path);
     stream << text;
     if (!stream.flush())
@@ -161,15 +164,18 @@ void CheckpointWriter::join() {
 }
 
 void CheckpointWriter::finish() {
+  Waits waits(trainer.comm().board(), {Awaited::Own});
   join();
   trainer.comm().agree(failure);
 }
 
 void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
+  Waits waits(trainer.comm().board(), {Awaited::Own});
   join();
   fs::path folder = folderOf(directory, step).string() + ".tmp";
   if (failure.empty() && trainer.comm().rank() == 0) {
     std::error_code error;
+    Activity activity("writing", folder.string());
     fs::remove_all(folder, error); // the rest of a crash
     fs::create_directories(folder, error);
     if (error)
@@ -209,6 +215,7 @@ void CheckpointWriter::commit(const Job &job) {
   nlohmann::json files = nlohmann::json::object();
   for (int r = 0; r < job.ranks; ++r) {
     fs::path ok = job.folder / rankName(r, ".ok");
+    AwaitsWriter awaits(r);
     while (!fs::exists(ok)) {
       if (giveUp || fs::exists(job.folder / rankName(r, ".failed")))
         throw Error(job.folder.string() + ": rank " + std::to_string(r) +
@@ -219,6 +226,7 @@ void CheckpointWriter::commit(const Job &job) {
     std::ifstream(ok) >> hash;
     files[rankName(r, ".safetensors")] = hash;
   }
+  Activity activity("writing", job.folder.string());
   nlohmann::json index = {{"step", job.step},
                           {"seed", hex(trainer.settings().seed)},
                           {"plan", hex(trainer.program().planHash)},
@@ -281,6 +289,7 @@ static void loadMoment(Trainer &trainer, size_t index, int moment,
 
 static void loadParameter(Trainer &trainer, size_t index,
                           const PieceReader &reader) {
+  progressed();
   const ProgramInfo &program = trainer.program();
   const ParameterInfo &p = program.parameters[index];
   std::string name =

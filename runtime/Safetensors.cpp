@@ -1,10 +1,12 @@
-//===- Safetensors.cpp - reading and writing safetensors -------------------===//
+//===- Safetensors.cpp - reading and writing safetensors
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Safetensors.h"
+#include "runtime/Activity.h"
 #include "runtime/Error.h"
 
 #include <nlohmann/json.hpp>
@@ -133,17 +135,38 @@ void checkLayout(const std::map<std::string, TensorView> &table,
                 " bytes at the end belong to no tensor");
 }
 
-void writeAll(int fd, const void *data, size_t size, const std::string &path) {
-  const char *p = static_cast<const char *>(data);
-  while (size) {
-    ssize_t n = ::write(fd, p, std::min<size_t>(size, 1u << 30));
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      throw Error(path + ": cannot write: " + std::strerror(errno));
-    p += n, size -= n;
+/// Writes a file piece by piece, so that a slow disk is seen to move on.
+class PieceByPiece {
+public:
+  PieceByPiece(int fd, const std::string &path)
+      : fd(fd), path(path), activity("writing", path) {}
+  void write(const void *data, size_t size) {
+    const char *p = static_cast<const char *>(data);
+    while (size) {
+      ssize_t n = ::write(fd, p, std::min(size, kMostAtOnce));
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n <= 0)
+        throw Error(path + ": cannot write: " + std::strerror(errno));
+      activity.moved();
+      p += n, size -= size_t(n), unsynced += size_t(n);
+      if (unsynced >= kMostUnsynced)
+        sync();
+    }
   }
-}
+  void sync() {
+    if (::fsync(fd) < 0)
+      throw Error(path + ": cannot write: " + std::strerror(errno));
+    activity.moved();
+    unsynced = 0;
+  }
+
+private:
+  int fd;
+  const std::string &path;
+  Activity activity;
+  size_t unsynced = 0;
+};
 
 /// Closes on every way out.
 struct Descriptor {
@@ -179,6 +202,7 @@ int64_t elementCount(const std::vector<int64_t> &shape) {
 }
 
 SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
+  Activity activity("opening", path);
   Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   struct stat info;
   if (d.fd < 0 || ::fstat(d.fd, &info) < 0)
@@ -279,16 +303,16 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
   if (d.fd < 0)
     throw Error(path + ": cannot create: " + std::strerror(errno));
   uint64_t size = text.size();
-  writeAll(d.fd, &size, 8, path);
-  writeAll(d.fd, text.data(), text.size(), path);
+  PieceByPiece file(d.fd, path);
+  file.write(&size, 8);
+  file.write(text.data(), text.size());
   uint64_t hash = hashBytes(text.data(), text.size());
   for (const Entry &e : entries) {
     const void *data = e.data ? e.data : e.owned.data();
-    writeAll(d.fd, data, e.size, path);
+    file.write(data, e.size);
     hash = hashBytes(data, e.size, hash);
   }
-  if (::fsync(d.fd) < 0)
-    throw Error(path + ": cannot write: " + std::strerror(errno));
+  file.sync();
   return hash;
 }
 
@@ -319,8 +343,13 @@ uint64_t hashSafetensors(const std::string &path) {
       order.push_back(&entry.second);
   std::sort(order.begin(), order.end(),
             [](auto *a, auto *b) { return a->data < b->data; });
+  Activity activity("reading", path);
   for (const TensorView *view : order)
-    hash = hashBytes(view->data, view->size, hash);
+    for (size_t at = 0; at < view->size; at += kMostAtOnce) {
+      hash = hashBytes(view->data + at, std::min(kMostAtOnce, view->size - at),
+                       hash);
+      activity.moved();
+    }
   return hash;
 }
 

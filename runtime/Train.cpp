@@ -12,7 +12,8 @@
 #include "runtime/Profile.h"
 #include "runtime/Progress.h"
 #include "runtime/Recorder.h"
-#include "runtime/Status.h"
+#include "runtime/Stop.h"
+#include "runtime/Watchdog.h"
 #include "runtime/mpi/Launch.h"
 
 #include <algorithm>
@@ -27,36 +28,6 @@
 namespace dt::rt {
 
 namespace {
-
-volatile std::sig_atomic_t stopRequested = 0;
-
-/// The first Ctrl-C lets the step end; the second one kills, as usual.
-void requestStop(int signal) {
-  stopRequested = 1;
-  std::signal(signal, SIG_DFL);
-}
-
-/// Installed while training runs; puts back what was there. SIGUSR1 is what the
-/// launcher of ranks sends, since mpirun ends them on the others.
-class StopSignals {
-public:
-  StopSignals()
-      : interrupt(std::signal(SIGINT, requestStop)),
-        terminate(std::signal(SIGTERM, requestStop)),
-        user(std::signal(SIGUSR1, requestStop)) {
-    stopRequested = 0;
-  }
-  ~StopSignals() {
-    std::signal(SIGINT, interrupt);
-    std::signal(SIGTERM, terminate);
-    std::signal(SIGUSR1, user);
-  }
-
-private:
-  void (*interrupt)(int);
-  void (*terminate)(int);
-  void (*user)(int);
-};
 
 /// What an Error of `body` says; empty if there is none.
 template <typename Body> std::string failureOf(Body body) {
@@ -99,6 +70,32 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
 #endif
 }
 
+/// As openSource; false if this process was asked to end before it was done.
+bool opened(std::unique_ptr<BatchSource> &source, const ProgramInfo &program,
+            const nlohmann::json &plan, const Options &options, int rank) {
+  try {
+    source = openSource(program, plan, options,
+                        options.seed.value_or(program.seed), rank);
+  } catch (const Stopped &) {
+    return false;
+  }
+  return true;
+}
+
+bool onAnyRank(Comm &comm, bool mine) {
+  int64_t value = mine, any = 0;
+  comm.world().allReduce(Reduction::Max, DType::I64, &value, &any, 1, "setup");
+  return any;
+}
+
+/// Nothing was done, so there is nothing to save.
+int64_t sayStoppedEarly(const Comm &comm) {
+  if (comm.rank() == 0)
+    std::printf("stopped before the first step\n");
+  std::fflush(stdout);
+  return 0;
+}
+
 Trainer::Settings settingsOf(const ProgramInfo &program,
                              const Options &options) {
   Trainer::Settings settings = Trainer::defaults(program);
@@ -137,6 +134,7 @@ void logStart(const Trainer &trainer, const BatchSource *source,
 
 /// A batch that one rank cannot get ends all of them with its message.
 const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
+  Waits waits(trainer.comm().board(), {Awaited::Own});
   const Batch *batch = nullptr;
   std::string failure = failureOf([&] { batch = &source.next(step); });
   if (!batch)
@@ -153,7 +151,6 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
   Metrics metrics(speaks ? options.metrics : "", options.resume ? first : 0);
   Progress progress(trainer.program(), first, total, options.logEvery);
   CheckpointWriter checkpoints(trainer, options.checkpoint);
-  StopSignals signals;
   int64_t step = first, saved = -1;
   bool stop = false;
   StepResult result;
@@ -168,7 +165,7 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
     const Batch &batch = nextBatch(trainer, source, step);
     recorder.beginStep(batch, step, step == first);
     result = trainer.step(batch, step, &recorder,
-                          {stopRequested != 0, hooks.wants && hooks.wants()});
+                          {isStopRequested(), hooks.wants && hooks.wants()});
     device::synchronize();
     double end = now();
     recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
@@ -179,13 +176,10 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
     if (speaks)
       progress.step(step, result);
     if (hooks.afterStep) {
-      if (board) // for whoever is busy with it
-        board->wait(true);
+      Waits waits(board, {Awaited::Hook});
       hooks.afterStep(trainer, report);
-      if (board)
-        board->wait(false);
     }
-    stop = result.stop || (alone && stopRequested);
+    stop = result.stop || (alone && isStopRequested());
     if (options.saveEvery && step % options.saveEvery == 0)
       save();
   }
@@ -202,8 +196,7 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
   if (!text.empty())
     std::printf("%s", text.c_str());
   std::fflush(stdout);
-  if (board)
-    board->wait(true); // for rank 0, which evaluates and exports
+  Waits waits(board, {Awaited::Hook});
   if (hooks.afterTraining)
     hooks.afterTraining(trainer, report);
   return step;
@@ -220,9 +213,11 @@ void restartWithWaitPolicy(char **argv) {
   if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT") ||
       ::getenv("KMP_BLOCKTIME"))
     return;
+  keepStopSignals();
   ::setenv("GOMP_SPINCOUNT", "3000", 1);
   ::setenv("KMP_BLOCKTIME", "1", 1);
   ::execv("/proc/self/exe", argv); // on failure: go on as we are
+  installStopSignals();
 }
 #else
 void restartWithWaitPolicy(char **) {}
@@ -231,10 +226,12 @@ void restartWithWaitPolicy(char **) {}
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, Comm &comm, const TrainHooks &hooks,
                     StatusBoard *board) {
+  installStopSignals();
   comm.expectRanks(int(program.ranks.size));
   std::string home = options.program.empty() ? directory : options.program;
   Trainer::Settings settings = settingsOf(program, options);
   if (!options.profile.empty()) {
+    Waits waits(board, {Awaited::Hook}); // tasks, in its own order
     writeProfile(program, settings, home + "/weights.safetensors", comm,
                  options.rows.empty() ? std::vector<int64_t>{program.microBatch}
                                       : options.rows,
@@ -247,6 +244,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
       !wantsData && !options.exportTo.empty() && options.steps <= 0;
   nlohmann::json plan;
   std::unique_ptr<BatchSource> source;
+  bool stopped = false;
   comm.agree(failureOf([&] {
     plan = readPlan(home);
     if (!options.checkpoint.empty() && !options.resume)
@@ -254,8 +252,10 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
       throw Error("give --steps: the recipe's schedule has no length");
     if (wantsData || (total > 0 && !exportOnly))
-      source = openSource(program, plan, options, settings.seed, comm.rank());
+      stopped = !opened(source, program, plan, options, comm.rank());
   }));
+  if (onAnyRank(comm, stopped))
+    return sayStoppedEarly(comm);
   Trainer trainer(program, settings, comm);
   int64_t done = 0;
   comm.agree(failureOf([&] {
@@ -267,13 +267,13 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   }));
   if (comm.rank() == 0)
     logStart(trainer, source.get(), done);
-  if (hooks.beforeTraining)
+  if (hooks.beforeTraining) {
+    Waits waits(board, {Awaited::Hook});
     hooks.beforeTraining(trainer);
+  }
   if (source)
     done = trainLoop(trainer, *source, options, hooks, board, done,
                      std::max(done, total));
-  if (board)
-    board->wait(true);
   if (!options.exportTo.empty())
     exportOnnx(trainer, home + "/onnx", options.exportTo);
   return done;
@@ -299,16 +299,20 @@ std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
          nameOf(program.ranks[size_t(rank)].rows[size_t(row)], program);
 }
 
-/// The status board of several ranks, from before they know each other; nothing
-/// for one.
+StatusBoard *boardInUse = nullptr;
+bool claimWord() { return boardInUse->claimReport(); }
+
+/// The status board, from before ranks know each other, and who looks at it.
 struct Watch {
   Watch(const ProgramInfo &program, double stall) {
-    if (launchedRanks() == 1)
-      return;
-    std::signal(SIGUSR2, SIG_IGN); // that the launcher is gone is seen anyway
-    board = std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
-    board->begin(0, -1);
-    board->wait(true);
+    bool alone = launchedRanks() == 1;
+    if (!alone)
+      std::signal(SIGUSR2, SIG_IGN); // that the launcher is gone is seen anyway
+    board =
+        alone ? std::make_unique<StatusBoard>()
+              : std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
+    boardInUse = board.get();
+    explainBusErrors(alone ? -1 : launchedRank(), claimWord);
     dog = std::make_unique<Watchdog>(
         *board,
         [&program](int rank, int64_t step, int32_t row) {
@@ -318,17 +322,8 @@ struct Watch {
   }
   /// Says what went wrong, unless it is that another rank is gone.
   void say(const std::exception &e) {
-    if (dog)
-      dog->check();
-    std::string line = std::string("error: ") + e.what();
-    if (board)
-      return board->report(line);
-    std::fprintf(stderr, "%s\n", line.c_str());
-    std::fflush(stderr);
-  }
-  void leave() {
-    if (board)
-      board->leave();
+    dog->check();
+    board->report(std::string("error: ") + e.what(), 1);
   }
   std::unique_ptr<StatusBoard> board;
   std::unique_ptr<Watchdog> dog;
@@ -339,7 +334,10 @@ struct Watch {
 int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks) {
   Watch watch(program, options.stall);
-  std::unique_ptr<Comm> comm = Comm::start();
+  std::unique_ptr<Comm> comm = Comm::start(
+      watch.board.get(), [&](int group, const std::vector<int> &ranks) {
+        watch.dog->addGroup(group, ranks);
+      });
   int code = 0;
   try {
     runTraining(program, directory, options, *comm, hooks, watch.board.get());
@@ -354,11 +352,21 @@ int runRanks(const ProgramInfo &program, const char *directory,
     return 1;
   }
   comm->finish();
-  watch.leave();
+  watch.board->leave();
   return code;
 }
 
 } // namespace
+
+void expectPossible(const ProgramInfo &program, const Options &options) {
+  int planned = int(program.ranks.size);
+  if (options.ranks && options.ranks != planned)
+    throw Error("--ranks " + std::to_string(options.ranks) +
+                ": the plan of this program has " + std::to_string(planned) +
+                (planned == 1 ? " rank" : " ranks"));
+  expectThreads("--threads", options.threads);
+  expectThreads("--workers", options.workers);
+}
 
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv, const TrainHooks &hooks) {
@@ -368,6 +376,7 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
       std::printf("usage: %s [flags]\n%s", argv[0], optionsHelp());
       return 0;
     }
+    expectPossible(program, options);
     if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
       return *code;
     restartWithWaitPolicy(argv);

@@ -9,13 +9,14 @@
 
 #include "runtime/data/Index.h"
 
+#include "runtime/Activity.h"
 #include "runtime/Error.h"
+#include "runtime/Stop.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
-#include <glob.h>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -119,8 +120,11 @@ ShardIndex data::buildIndex(const Config &config, const std::string &path,
   std::mutex mutex;
   auto work = [&] {
     try {
-      for (size_t i = next++; i < index.samples.size(); i = next++)
+      for (size_t i = next++; i < index.samples.size(); i = next++) {
+        throwIfStopped();
         examine(config, file, index.samples[i]);
+        progressed();
+      }
     } catch (...) {
       std::lock_guard<std::mutex> lock(mutex);
       failure = std::current_exception();
@@ -157,21 +161,11 @@ std::vector<std::string> data::describeBroken(const std::string &path,
   return lines;
 }
 
-std::vector<std::string> data::expandPattern(const std::string &pattern) {
-  glob_t found;
-  int rc = glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
-  std::vector<std::string> paths;
-  if (rc == 0)
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-  if (paths.empty())
-    throw Error(pattern + ": no such shard");
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-DataSet::DataSet(const Config &config, const std::string &pattern, int workers)
-    : paths(expandPattern(pattern)) {
+DataSet::DataSet(const Config &config, const std::string &pattern,
+                 int workers) {
+  ShardPaths chosen = expandPattern(pattern);
+  paths = std::move(chosen.paths);
+  notShards = std::move(chosen.leftOut);
   fingerprint = hashBytes("shards", config.key);
   for (const std::string &path : paths) {
     files.push_back(std::make_unique<PositionedFile>(path));

@@ -9,11 +9,13 @@
 
 #include "runtime/data/Tar.h"
 
+#include "runtime/Activity.h"
 #include "runtime/Error.h"
 
 #include <archive.h>
 #include <archive_entry.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -64,7 +66,9 @@ TarListing data::listTar(const std::string &path) {
     throw Error(path +
                 ": not an uncompressed tar file: " + archiveError(in.get()));
   TarListing listing;
+  Activity activity("reading", path);
   while (true) {
+    activity.moved();
     archive_entry *entry = nullptr;
     int rc = archive_read_next_header(in.get(), &entry);
     if (rc == ARCHIVE_EOF)
@@ -101,6 +105,7 @@ TarListing data::listTar(const std::string &path) {
 }
 
 PositionedFile::PositionedFile(const std::string &path) : path(path) {
+  Activity activity("opening", path);
   descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat info;
   if (descriptor < 0 || fstat(descriptor, &info) != 0) {
@@ -124,8 +129,10 @@ std::string PositionedFile::read(int64_t offset, int64_t size) const {
     throw Error(path + ": no " + std::to_string(size) + " bytes at " +
                 std::to_string(offset));
   std::string out(size_t(size), '\0');
+  Activity activity("reading", path);
   for (size_t done = 0; done < out.size();) {
-    ssize_t got = ::pread(descriptor, &out[done], out.size() - done,
+    ssize_t got = ::pread(descriptor, &out[done],
+                          std::min(out.size() - done, kMostAtOnce),
                           off_t(offset) + off_t(done));
     if (got < 0 && errno == EINTR)
       continue;
@@ -134,6 +141,7 @@ std::string PositionedFile::read(int64_t offset, int64_t size) const {
                   (got < 0 ? std::strerror(errno)
                            : "became shorter while it was in use"));
     done += size_t(got);
+    activity.moved();
   }
   return out;
 }
