@@ -20,6 +20,8 @@ struct Registry {
   std::atomic<uint64_t> progress{0};
   std::atomic<int> awaited{-1};
 };
+thread_local Activity *innermost = nullptr;
+
 Registry &registry() {
   static Registry one;
   return one;
@@ -28,7 +30,8 @@ Registry &registry() {
 } // namespace
 
 Activity::Activity(const char *verb, const std::string &file)
-    : verb(verb), file(file), last(now()) {
+    : verb(verb), file(file), last(now()), outer(innermost) {
+  innermost = this;
   Registry &all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);
   next = all.first;
@@ -38,16 +41,18 @@ Activity::Activity(const char *verb, const std::string &file)
 }
 
 Activity::~Activity() {
+  moved();
+  innermost = outer;
   Registry &all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);
   (previous ? previous->next : all.first) = next;
   if (next)
     next->previous = previous;
-  all.progress.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Activity::moved() {
-  last.store(now(), std::memory_order_relaxed);
+  for (Activity *a = this; a; a = a->outer)
+    a->last.store(now(), std::memory_order_relaxed);
   progressed();
 }
 

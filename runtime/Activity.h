@@ -25,7 +25,8 @@ constexpr size_t kMostAtOnce = size_t(1) << 20;
 /// does not take as long as all of the file.
 constexpr size_t kMostUnsynced = size_t(64) << 20;
 
-/// A thread reads or writes a file as long as this object lives.
+/// A thread reads or writes a file as long as this object lives. What moves in
+/// an inner one moves in the outer ones of the thread as well.
 class Activity {
 public:
   /// `verb`: "reading" or "writing".
@@ -41,7 +42,7 @@ private:
   const char *verb;
   std::string file;
   std::atomic<double> last; ///< as now() has it
-  Activity *next = nullptr, *previous = nullptr;
+  Activity *next = nullptr, *previous = nullptr, *outer;
 };
 
 /// Work that has no task: a sample is indexed, a parameter loaded.

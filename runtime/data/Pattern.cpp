@@ -10,7 +10,7 @@
 
 #include "runtime/data/Index.h"
 
-#include "runtime/Error.h"
+#include "runtime/Files.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -72,7 +72,7 @@ ShardPaths data::expandPattern(const std::string &pattern) {
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   if (rc != 0 && rc != GLOB_NOMATCH)
-    throw Error(pattern + ": cannot be searched: " + std::strerror(errno));
+    failedCall(pattern, "search");
   std::sort(paths.begin(), paths.end());
   bool wild = pattern.find_first_of("*?[{") != std::string::npos;
   for (const std::string &path : paths) {
@@ -82,7 +82,7 @@ ShardPaths data::expandPattern(const std::string &pattern) {
       continue;
     }
     if (::stat(path.c_str(), &info) != 0)
-      throw Error(path + ": " + std::strerror(errno));
+      failedCall(path, "open");
     if (S_ISDIR(info.st_mode) || isOurs(path))
       continue;
     std::string reason = reasonAgainst(path, info);

@@ -23,7 +23,7 @@ import zlib
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from train_model import build  # noqa: E402
+from train_model import build, prebuilt  # noqa: E402
 
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/mllm"
 PLAN = {
@@ -71,7 +71,7 @@ def recipe():
 
 def compile_programs(dt_opt, work):
     """{ranks: path of the program}; what is there already is only brought up to date."""
-    made, runtime = {}, None
+    made, runtime = {}, prebuilt(dt_opt)
     for ranks in (3, 1):
         folder = work / f"ranks-{ranks}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,6 @@ def compile_programs(dt_opt, work):
         if done.returncode:
             sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
         build(folder / "program", os.environ.get("CCACHE_DIR"), runtime)
-        runtime = runtime or folder / "program/build"
         made[ranks] = folder / "program/build/train"
     return made
 
