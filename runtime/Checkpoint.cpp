@@ -155,6 +155,7 @@ void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
   std::shared_ptr<Job> next;
   std::string wrong = failureOf([&] {
     if (comm.rank() == 0) {
+      Activity activity("writing", folder);
       std::error_code ignored;
       std::filesystem::remove_all(folder, ignored); // the rest of a failure
       makeFolders(folder);
@@ -222,6 +223,7 @@ void CheckpointWriter::commit(const Job &job) {
       throw Error(ok + ": has no hash");
     index.files[rankFile(r)] = hash;
   }
+  Activity activity("writing", job.folder);
   for (int r = 0; r < job.ranks; ++r)
     std::filesystem::remove(job.folder + "/" + rankFile(r, ".ok"));
   writeWhole(job.folder + "/index.json", index.text());
