@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Checkpoint.h"
+#include "runtime/Activity.h"
 #include "runtime/Agreement.h"
 #include "runtime/CheckpointFolder.h"
 #include "runtime/Device.h"
@@ -125,6 +126,7 @@ void CheckpointWriter::finish() {
 std::string CheckpointWriter::settle() {
   if (!job)
     return {};
+  Waits waits(trainer.comm().board(), {Awaited::Own});
   std::unique_lock<std::mutex> lock(mutex);
   done.wait(lock, [&] { return partDone; });
   std::string mine = failure;
@@ -153,6 +155,7 @@ void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
   std::shared_ptr<Job> next;
   std::string wrong = failureOf([&] {
     if (comm.rank() == 0) {
+      Activity activity("writing", folder);
       std::error_code ignored;
       std::filesystem::remove_all(folder, ignored); // the rest of a failure
       makeFolders(folder);
@@ -209,6 +212,7 @@ void CheckpointWriter::commit(const Job &job) {
   for (int r = 0; r < job.ranks; ++r) {
     std::string ok = job.folder + "/" + rankFile(r, ".ok");
     std::error_code ignored;
+    AwaitsWriter awaits(r);
     while (!std::filesystem::exists(ok, ignored)) {
       if (giveUp)
         return; // who failed says why
@@ -219,6 +223,7 @@ void CheckpointWriter::commit(const Job &job) {
       throw Error(ok + ": has no hash");
     index.files[rankFile(r)] = hash;
   }
+  Activity activity("writing", job.folder);
   for (int r = 0; r < job.ranks; ++r)
     std::filesystem::remove(job.folder + "/" + rankFile(r, ".ok"));
   writeWhole(job.folder + "/index.json", index.text());

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Files.h"
+#include "runtime/Activity.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -21,7 +22,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kBuffer = 1 << 16;
-constexpr size_t kLargestCall = 1u << 30; // some systems refuse more
 
 int openFile(const std::string &path, int flags) {
   int file;
@@ -78,22 +78,31 @@ int Descriptor::release() {
 void writeAll(int descriptor, const void *data, size_t size,
               const std::string &path) {
   const char *p = static_cast<const char *>(data);
-  while (size) {
-    ssize_t n = ::write(descriptor, p, std::min(size, kLargestCall));
+  Activity activity("writing", path);
+  for (size_t unsynced = 0; size;) {
+    ssize_t n = ::write(descriptor, p, std::min(size, kMostAtOnce));
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
       failedCall(path, "write", n < 0 ? errno : ENOSPC);
-    p += n, size -= size_t(n);
+    p += n, size -= size_t(n), unsynced += size_t(n);
+    activity.moved();
+    // Best effort: pipes cannot, and whoever needs it durable syncs at the end.
+    if (unsynced >= kMostUnsynced) {
+      (void)::fdatasync(descriptor);
+      activity.moved();
+      unsynced = 0;
+    }
   }
 }
 
 void readAll(int descriptor, void *data, size_t size, uint64_t offset,
              const std::string &path) {
   char *p = static_cast<char *>(data);
+  Activity activity("reading", path);
   while (size) {
     ssize_t n =
-        ::pread(descriptor, p, std::min(size, kLargestCall), off_t(offset));
+        ::pread(descriptor, p, std::min(size, kMostAtOnce), off_t(offset));
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)
@@ -104,10 +113,12 @@ void readAll(int descriptor, void *data, size_t size, uint64_t offset,
                         "at byte " +
                         std::to_string(offset) + ")");
     p += n, size -= size_t(n), offset += uint64_t(n);
+    activity.moved();
   }
 }
 
 std::string readText(const std::string &path, size_t most) {
+  Activity activity("opening", path);
   Descriptor file(openFile(path, O_RDONLY));
   struct stat info;
   if (!file || ::fstat(file.get(), &info) < 0)
@@ -123,6 +134,7 @@ std::string readText(const std::string &path, size_t most) {
 }
 
 void syncPath(const std::string &path) {
+  Activity activity("writing", path);
   Descriptor file(openFile(path, O_RDONLY));
   // Some file systems have no fsync of folders: nothing can be done there.
   if (!file || (::fsync(file.get()) < 0 && errno != EINVAL))
@@ -130,11 +142,13 @@ void syncPath(const std::string &path) {
 }
 
 void renamePath(const std::string &from, const std::string &to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0)
+  Activity activity("writing", to);
+  if (::rename(from.c_str(), to.c_str()) != 0)
     failedCall(to, "rename its temporary file to it");
 }
 
 void makeFolders(const std::string &path) {
+  Activity activity("writing", path);
   std::error_code error;
   fs::create_directories(path, error);
   if (!error && !fs::is_directory(path, error) && !error)
@@ -158,6 +172,7 @@ FileWriter::~FileWriter() {
 
 void FileWriter::open(const std::string &name, bool append) {
   path = name;
+  Activity activity("writing", path);
   file = Descriptor(
       openFile(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)));
   if (!file)
@@ -185,6 +200,7 @@ void FileWriter::flush() {
 
 void FileWriter::close(bool durable) {
   flush();
+  Activity activity("writing", path);
   // Pipes and devices cannot be synced, and need not be.
   if (wrong.empty() && durable && ::fsync(file.get()) < 0 && errno != EINVAL &&
       errno != EROFS)

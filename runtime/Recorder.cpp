@@ -78,11 +78,8 @@ std::string Recorder::finish() {
 }
 
 void Recorder::enters(int32_t row, bool waiting) {
-  if (!board)
-    return;
-  if (waiting)
+  if (board && waiting)
     board->begin(step, row);
-  board->wait(waiting);
 }
 
 void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,

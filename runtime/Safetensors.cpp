@@ -1,11 +1,11 @@
-//===- Safetensors.cpp - reading and writing safetensors
-//-------------------===//
+//===- Safetensors.cpp - reading and writing safetensors ------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Safetensors.h"
+#include "runtime/Activity.h"
 
 #include <nlohmann/json.hpp>
 
@@ -174,6 +174,7 @@ SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
 
 /// Opens a regular file that may be one of this format.
 Descriptor openFile(const std::string &path, uint64_t &length) {
+  Activity activity("opening", path);
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
   if (!file || ::fstat(file.get(), &info) < 0)
@@ -330,6 +331,7 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
     writeAll(d.get(), data, e.size, path);
     hash = hashBytes(data, e.size, hash);
   }
+  Activity activity("writing", path);
   if (::fsync(d.get()) < 0)
     failedCall(path, "sync");
   if (::close(d.release()) < 0)

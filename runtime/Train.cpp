@@ -16,8 +16,9 @@
 #include "runtime/Profile.h"
 #include "runtime/Progress.h"
 #include "runtime/Recorder.h"
-#include "runtime/Status.h"
+#include "runtime/Stop.h"
 #include "runtime/Targets.h"
+#include "runtime/Watchdog.h"
 #include "runtime/mpi/Launch.h"
 #ifndef DT_RUNTIME_NO_SHARDS
 #include "runtime/data/Index.h"
@@ -36,36 +37,6 @@
 namespace dt::rt {
 
 namespace {
-
-volatile std::sig_atomic_t stopRequested = 0;
-
-/// The first Ctrl-C lets the step end; the second one kills, as usual.
-void requestStop(int signal) {
-  stopRequested = 1;
-  std::signal(signal, SIG_DFL);
-}
-
-/// Installed while training runs; puts back what was there. SIGUSR1 is what the
-/// launcher of ranks sends, since mpirun ends them on the others.
-class StopSignals {
-public:
-  StopSignals()
-      : interrupt(std::signal(SIGINT, requestStop)),
-        terminate(std::signal(SIGTERM, requestStop)),
-        user(std::signal(SIGUSR1, requestStop)) {
-    stopRequested = 0;
-  }
-  ~StopSignals() {
-    std::signal(SIGINT, interrupt);
-    std::signal(SIGTERM, terminate);
-    std::signal(SIGUSR1, user);
-  }
-
-private:
-  void (*interrupt)(int);
-  void (*terminate)(int);
-  void (*user)(int);
-};
 
 nlohmann::json readPlan(const std::string &directory) {
   std::string path = directory + "/plan.json";
@@ -116,6 +87,35 @@ std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
 #endif
 }
 
+/// As openSource; false if some process was asked to end before it was done.
+/// (Ranks that index together have the same error, as text.)
+bool opened(std::unique_ptr<BatchSource> &source, const ProgramInfo &program,
+            const nlohmann::json &plan, const Options &options, Comm &comm) {
+  try {
+    source = openSource(program, plan, options,
+                        options.seed.value_or(program.seed), comm);
+  } catch (const Error &e) {
+    if (e.what() != std::string(Stopped().what()))
+      throw;
+    return false;
+  }
+  return true;
+}
+
+bool onAnyRank(Comm &comm, bool mine) {
+  int64_t value = mine, any = 0;
+  comm.world().allReduce(Reduction::Max, DType::I64, &value, &any, 1, "setup");
+  return any;
+}
+
+/// Nothing was done, so there is nothing to save.
+int64_t sayStoppedEarly(const Comm &comm) {
+  if (comm.rank() == 0)
+    std::printf("stopped before the first step\n");
+  std::fflush(stdout);
+  return 0;
+}
+
 Trainer::Settings settingsOf(const ProgramInfo &program,
                              const Options &options) {
   Trainer::Settings settings = Trainer::defaults(program);
@@ -154,6 +154,7 @@ void logStart(const Trainer &trainer, const BatchSource *source,
 
 /// A batch that one rank cannot get ends all of them with its message.
 const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
+  Waits waits(trainer.comm().board(), {Awaited::Own});
   const Batch *batch = nullptr;
   std::string failure = failureOf([&] { batch = &source.next(step); });
   if (!batch)
@@ -226,7 +227,7 @@ private:
     recorder.beginStep(batch, step, step == first);
     // A failed write ends the run on all ranks, as a signal does.
     bool ends =
-        stopRequested || checkpoints.failed() || !metrics.failure().empty();
+        isStopRequested() || checkpoints.failed() || !metrics.failure().empty();
     result = trainer.step(batch, step, &recorder,
                           {ends, hooks.wants && hooks.wants()});
     device::synchronize();
@@ -241,13 +242,10 @@ private:
     if (!result.finite())
       failNotFinite();
     if (hooks.afterStep) {
-      if (board) // for whoever is busy with it
-        board->wait(true);
+      Waits waits(board, {Awaited::Hook});
       hooks.afterStep(trainer, report);
-      if (board)
-        board->wait(false);
     }
-    stop = result.stop || (alone && stopRequested);
+    stop = result.stop || (alone && isStopRequested());
     if (options.saveEvery && step % options.saveEvery == 0)
       save();
   }
@@ -302,8 +300,7 @@ private:
                   options.checkpoint.c_str());
     std::printf("%s", text.c_str());
     std::fflush(stdout);
-    if (board)
-      board->wait(true); // for rank 0, which evaluates and exports
+    Waits waits(board, {Awaited::Hook});
     if (hooks.afterTraining)
       hooks.afterTraining(trainer, report);
   }
@@ -318,7 +315,6 @@ private:
   Metrics metrics;
   Progress progress;
   CheckpointWriter checkpoints;
-  StopSignals signals;
   int64_t first, total, step, saved = -1;
   bool stop = false;
   StepResult result;
@@ -337,9 +333,11 @@ void restartWithWaitPolicy(char **argv) {
   if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT") ||
       ::getenv("KMP_BLOCKTIME"))
     return;
+  keepStopSignals();
   ::setenv("GOMP_SPINCOUNT", "3000", 1);
   ::setenv("KMP_BLOCKTIME", "1", 1);
   ::execv("/proc/self/exe", argv); // on failure: go on as we are
+  installStopSignals();
 }
 #else
 void restartWithWaitPolicy(char **) {}
@@ -400,11 +398,13 @@ int64_t initialize(Trainer &trainer, const Options &options,
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, Comm &comm, const TrainHooks &hooks,
                     StatusBoard *board) {
+  installStopSignals();
   comm.expectRanks(int(program.ranks.size));
   comm.agree(failureOf([&] { checkTargets(options, comm); }));
   std::string home = options.program.empty() ? directory : options.program;
   Trainer::Settings settings = settingsOf(program, options);
   if (!options.profile.empty()) {
+    Waits waits(board, {Awaited::Hook}); // tasks, in its own order
     writeProfile(program, settings, home + "/weights.safetensors", comm,
                  options.rows.empty() ? std::vector<int64_t>{program.microBatch}
                                       : options.rows,
@@ -418,6 +418,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   bool trains = wantsData || (total > 0 && !exportOnly);
   nlohmann::json plan;
   std::unique_ptr<BatchSource> source;
+  bool stopped = false;
   comm.agree(failureOf([&] {
     plan = readPlan(home);
     if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
@@ -430,16 +431,20 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     lock = openCheckpoints(options, comm, trains);
   comm.agree(failureOf([&] {
     if (trains)
-      source = openSource(program, plan, options, settings.seed, comm);
+      stopped = !opened(source, program, plan, options, comm);
   }));
+  if (onAnyRank(comm, stopped))
+    return sayStoppedEarly(comm);
   Trainer trainer(program, settings, comm);
   if (!options.exportTo.empty())
     checkExport(trainer, home + "/onnx", options.exportTo);
   int64_t done = initialize(trainer, options, home, source.get());
   if (comm.rank() == 0)
     logStart(trainer, source.get(), done);
-  if (hooks.beforeTraining)
+  if (hooks.beforeTraining) {
+    Waits waits(board, {Awaited::Hook});
     hooks.beforeTraining(trainer);
+  }
   std::string late;
   if (source) {
     TrainLoop loop(trainer, *source, options, hooks, board, done,
@@ -447,8 +452,6 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     done = loop.run();
     late = loop.lateFailure();
   }
-  if (board)
-    board->wait(true);
   if (!options.exportTo.empty()) {
     if (source)
       comm.agree(failureOf([&] { expectFinite(trainer, done); }));
@@ -457,111 +460,6 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   if (!late.empty())
     throw CommonError(late);
   return done;
-}
-
-namespace {
-
-/// "rank 4 (llm stage 1, replica 0) at step 17, llm.1 forward 2".
-std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
-                         int32_t row) {
-  std::string text = "rank " + std::to_string(rank), runs;
-  for (const ModuleInfo &m : program.modules)
-    for (size_t i = 0; i < m.ranks.size; ++i)
-      if (m.ranks[i] == rank)
-        runs += (runs.empty() ? "" : "; ") + std::string(m.unit) + " stage " +
-                std::to_string(m.stage) + ", replica " +
-                std::to_string(i / size_t(m.tp));
-  text += " (" + runs + ") at step " + std::to_string(step);
-  if (row < 0 || size_t(rank) >= program.ranks.size ||
-      size_t(row) >= program.ranks[size_t(rank)].rows.size)
-    return text;
-  return text + ", " +
-         nameOf(program.ranks[size_t(rank)].rows[size_t(row)], program);
-}
-
-/// The status board of several ranks, from before they know each other; nothing
-/// for one.
-struct Watch {
-  Watch(const ProgramInfo &program, double stall) {
-    if (launchedRanks() == 1)
-      return;
-    std::signal(SIGUSR2, SIG_IGN); // that the launcher is gone is seen anyway
-    board = std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
-    board->begin(0, -1);
-    board->wait(true);
-    dog = std::make_unique<Watchdog>(
-        *board,
-        [&program](int rank, int64_t step, int32_t row) {
-          return describeRank(program, rank, step, row);
-        },
-        stall);
-  }
-  /// Says what went wrong, unless it is that another rank is gone.
-  void say(const std::exception &e) {
-    if (dog)
-      dog->check();
-    std::string line = std::string("error: ") + e.what();
-    if (board)
-      return board->report(line);
-    std::fprintf(stderr, "%s\n", line.c_str());
-    std::fflush(stderr);
-  }
-  void leave() {
-    if (board)
-      board->leave();
-  }
-  std::unique_ptr<StatusBoard> board;
-  std::unique_ptr<Watchdog> dog;
-};
-
-/// An Error that all ranks have is said by the first; of another, the rank that
-/// has it speaks and takes the others down.
-int runRanks(const ProgramInfo &program, const char *directory,
-             const Options &options, const TrainHooks &hooks) {
-  Watch watch(program, options.stall);
-  std::unique_ptr<Comm> comm = Comm::start();
-  int code = 0;
-  try {
-    runTraining(program, directory, options, *comm, hooks, watch.board.get());
-  } catch (const CommonError &e) {
-    if (comm->rank() == 0)
-      watch.say(e);
-    code = 1;
-  } catch (const std::exception &e) { // also bad_alloc, filesystem
-    watch.say(e);
-    if (comm->size() > 1)
-      comm->abort(1);
-    return 1;
-  }
-  comm->finish();
-  watch.leave();
-  return code;
-}
-
-} // namespace
-
-int trainMain(const ProgramInfo &program, const char *directory, int argc,
-              char **argv, const TrainHooks &hooks) {
-  try {
-    Options options = parseOptions(argc, argv);
-    if (options.help) {
-      std::printf("usage: %s [flags]\n%s", argv[0], optionsHelp());
-      return 0;
-    }
-    if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
-      return *code;
-    restartWithWaitPolicy(argv);
-    return runRanks(program, directory, options, hooks);
-  } catch (const std::exception &e) {
-    if (launchedRank() == 0)
-      std::fprintf(stderr, "error: %s\n", e.what());
-  }
-  return 1;
-}
-
-int trainMain(const ProgramInfo &program, const char *directory, int argc,
-              char **argv) {
-  return trainMain(program, directory, argc, argv, {});
 }
 
 } // namespace dt::rt

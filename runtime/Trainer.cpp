@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Trainer.h"
+#include "runtime/Activity.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 #include "runtime/Init.h"
@@ -126,6 +127,7 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
       layout.extract(view.data, host.data(), sizeOf(p.tensor.type));
     }
     device::copyToDevice(memory.parameter(p), host.data(), host.size());
+    progressed();
   }
 }
 

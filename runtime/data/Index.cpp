@@ -9,8 +9,10 @@
 
 #include "runtime/data/Index.h"
 
+#include "runtime/Activity.h"
 #include "runtime/Cores.h"
 #include "runtime/Files.h"
+#include "runtime/Stop.h"
 
 #include <nlohmann/json.hpp>
 
@@ -19,7 +21,6 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <glob.h>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -137,7 +138,10 @@ ShardIndex data::buildIndex(const Config &config, const std::string &path,
   auto work = [&] {
     for (size_t i = next++; i < index.samples.size(); i = next++)
       try {
+        if (isStopRequested())
+          return;
         examine(config, file, index.samples[i]);
+        progressed();
       } catch (const std::exception &error) {
         std::lock_guard<std::mutex> lock(mutex);
         if (failure.empty())
@@ -151,6 +155,7 @@ ShardIndex data::buildIndex(const Config &config, const std::string &path,
   work();
   for (std::thread &thread : threads)
     thread.join();
+  throwIfStopped();
   if (!failure.empty())
     throw SystemError(failure);
   return index;
@@ -173,19 +178,6 @@ std::vector<std::string> data::describeBroken(const std::string &path,
     lines.push_back(path + ": and " + std::to_string(more) +
                     " more broken samples (dt-data check names all)");
   return lines;
-}
-
-std::vector<std::string> data::expandPattern(const std::string &pattern) {
-  glob_t found;
-  int rc = glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
-  std::vector<std::string> paths;
-  if (rc == 0)
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-  if (paths.empty())
-    throw Error(pattern + ": no such shard");
-  std::sort(paths.begin(), paths.end());
-  return paths;
 }
 
 namespace {
@@ -336,11 +328,14 @@ private:
 };
 
 /// The shards, or nothing and why.
-ShardFiles openShards(const std::string &pattern, IndexPeers &peers) {
+ShardFiles openShards(const std::string &pattern, IndexPeers &peers,
+                      std::vector<std::string> &leftOut) {
   std::unique_ptr<ShardFiles> files;
   Json mine = Json::object();
   attempt(mine, [&] {
-    files = std::make_unique<ShardFiles>(expandPattern(pattern));
+    ShardPaths chosen = expandPattern(pattern);
+    files = std::make_unique<ShardFiles>(std::move(chosen.paths));
+    leftOut = std::move(chosen.leftOut);
   });
   for (const std::string &text : peers.exchange(dump(mine)))
     if (Json other = Json::parse(text); other.contains("error"))
@@ -356,7 +351,7 @@ IndexPeers &alone() {
 
 DataSet::DataSet(const Config &config, const std::string &pattern, int workers,
                  IndexPeers *peers)
-    : files(openShards(pattern, peers ? *peers : alone())) {
+    : files(openShards(pattern, peers ? *peers : alone(), notShards)) {
   fingerprint = hashBytes("shards", config.key);
   indices = Indexer(config, files, peers ? *peers : alone(), workers).run();
   for (size_t n = 0; n < indices.size(); ++n) {

@@ -114,12 +114,15 @@ public:
                        const WantPicture &want = {}) const;
 
   size_t shards() const { return files.count(); }
+  /// Files that the pattern matched, "PATH (why it is no shard)".
+  const std::vector<std::string> &leftOut() const { return notShards; }
   int64_t broken() const { return bad; }
   uint64_t hash() const {
     return fingerprint;
   } ///< over shard names, sizes and good samples
 
 private:
+  std::vector<std::string> notShards; ///< before `files`, whose making fills it
   ShardFiles files;
   std::vector<ShardIndex> indices;
   std::vector<Place> places;
@@ -127,8 +130,13 @@ private:
   uint64_t fingerprint = 0;
 };
 
-/// The files that a pattern names, sorted; throws Error if there is none.
-std::vector<std::string> expandPattern(const std::string &pattern);
+/// The shards that a pattern names, sorted. With wildcards, folders and indices
+/// are passed over, and `leftOut` says of other files why they are no shards.
+/// Throws Error if there is no shard.
+struct ShardPaths {
+  std::vector<std::string> paths, leftOut;
+};
+ShardPaths expandPattern(const std::string &pattern);
 
 } // namespace dt::rt::data
 

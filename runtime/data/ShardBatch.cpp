@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/Activity.h"
 #include "runtime/Error.h"
 #include "runtime/data/Assemble.h"
 #include "runtime/data/BatchSource.h"
@@ -151,9 +152,11 @@ std::string ShardBatch::summary() const {
   std::string text = std::to_string(dataSet.size()) + " samples in " +
                      std::to_string(dataSet.shards()) + " shard" +
                      (dataSet.shards() == 1 ? "" : "s");
-  return dataSet.broken() ? text + ", " + std::to_string(dataSet.broken()) +
-                                " broken ones left out"
-                          : text;
+  if (dataSet.broken())
+    text += ", " + std::to_string(dataSet.broken()) + " broken ones left out";
+  for (const std::string &file : dataSet.leftOut())
+    text += "\nleft out: " + file;
+  return text;
 }
 
 const Batch &ShardBatch::next(int64_t step) {
@@ -212,6 +215,7 @@ void ShardBatch::work() {
     }
     lock.lock();
     --busy;
+    progressed();
     if (planning)
       step->stage = StepWork::Stage::Planned;
     if (failure && !step->failure)

@@ -9,6 +9,7 @@
 
 #include "runtime/data/Tar.h"
 
+#include "runtime/Activity.h"
 #include "runtime/Error.h"
 
 #include <archive.h>
@@ -109,7 +110,9 @@ TarListing data::listTar(const std::string &path) {
                 ": not an uncompressed tar file: " + archiveError(in.get()));
   }
   TarListing listing;
+  Activity activity("reading", path);
   while (true) {
+    activity.moved();
     archive_entry *entry = nullptr;
     int rc = archive_read_next_header(in.get(), &entry);
     if (rc == ARCHIVE_EOF)
@@ -147,8 +150,9 @@ TarListing data::listTar(const std::string &path) {
   }
 }
 
-PositionedFile::PositionedFile(const std::string &path)
-    : path(path), descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+PositionedFile::PositionedFile(const std::string &path) : path(path) {
+  Activity activity("opening", path);
+  descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
   if (!descriptor || fstat(descriptor.get(), &info) != 0)
     failedCall(path, "open");

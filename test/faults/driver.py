@@ -70,6 +70,9 @@ class Run:
         self.log = self.folder / "faults.log"
         self.process, self.stdout, self.stderr, self.took = None, "", "", 0
 
+    def stall(self):
+        return self.case.flags[self.case.flags.index("--stall") + 1] if "--stall" in self.case.flags else STALL
+
     def fill(self, text):
         if self.ranks == 1:
             text = text.replace(":rank={rank}", "")
@@ -122,6 +125,22 @@ class Run:
         return sorted(int(p.name[5:]) for p in (self.folder / "run").glob("step-*") if p.name[5:].isdigit())
 
 
+def family(pid):
+    """The process and all that descend from it, {pid: parent}."""
+    parents = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                pass
+    found, new = {pid: 0}, [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new and child not in found]
+        found |= {child: parents[child] for child in new}
+    return found
+
+
 def losses(folder):
     file = folder / "metrics.jsonl"
     return [json.loads(line)["loss"] for line in file.read_text().splitlines() if line.endswith("}")] if file.exists() else []
@@ -171,6 +190,9 @@ def check(run):
         raise Failure(f"took {run.took:.1f} s, at most {case.within}")
     if case.faults and case.happens and not run.happened():
         raise Failure("the fault has not happened")
+    since = time.time() - run.log.stat().st_mtime if run.log.exists() else 0  # the last call that was acted on: of a hang, its begin
+    if 75 in codes and run.happened() and since > run.stall() + 10:
+        raise Failure(f"ended {since:.1f} s after the fault")
     if case.after:
         case.after(run)
 

@@ -6,6 +6,7 @@
 
 #include "runtime/Train.h"
 #include "runtime/Evaluation.h"
+#include "runtime/Stop.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
@@ -126,6 +127,7 @@ TEST(Train, InterruptSavesAndEnds) {
       std::raise(SIGINT);
   };
   EXPECT_EQ(runTraining(program.info, folder.path, options, solo(), hooks), 3);
+  clearStopRequest();
   EXPECT_TRUE(
       std::filesystem::exists(folder / "checkpoints/step-3/index.json"));
 }
