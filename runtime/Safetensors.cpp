@@ -37,15 +37,21 @@ constexpr uint64_t kMaxHeader = 100u << 20; // as the reference implementation
 /// merge.
 nlohmann::json parseHeader(const char *begin, const char *end,
                            const std::string &file) {
-  std::set<std::string> names;
+  std::vector<std::set<std::string>> open; // names in the objects around
   std::string duplicate;
   auto callback = [&](int depth, nlohmann::json::parse_event_t event,
                       nlohmann::json &value) {
     if (depth > 4)
       throw Error(file + ": header is nested too deeply");
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 &&
-        !names.insert(value.get<std::string>()).second)
-      duplicate = value.get<std::string>();
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start)
+      open.emplace_back();
+    else if (event == Event::object_end)
+      open.pop_back();
+    else if (event == Event::key && duplicate.empty() &&
+             !open.back().insert(value.get<std::string>()).second)
+      duplicate = (depth == 1 ? "tensor '" : "the key '") +
+                  value.get<std::string>() + "'";
     return true;
   };
   nlohmann::json header;
@@ -55,7 +61,7 @@ nlohmann::json parseHeader(const char *begin, const char *end,
     throw Error(file + ": header is not valid JSON");
   }
   if (!duplicate.empty())
-    throw Error(file + ": tensor '" + duplicate + "' appears twice");
+    throw Error(file + ": " + duplicate + " appears twice");
   if (!header.is_object())
     throw Error(file + ": header is not a JSON object");
   return header;

@@ -165,7 +165,7 @@ std::vector<std::string> data::describeBroken(const std::string &path,
     if (sample.ok())
       continue;
     if (lines.size() < limit)
-      lines.push_back(whereOf(path, sample.key) + sample.problem);
+      lines.push_back(printable(whereOf(path, sample.key) + sample.problem));
     else
       ++more;
   }

@@ -43,7 +43,24 @@ void expectMemory(const char *message) {
       throw std::bad_alloc();
 }
 
+/// libpng allocates some chunks before it looks whether the file is that long.
+void checkChunks(const std::string &bytes) {
+  constexpr size_t kSignature = 8, kAround = 12; // length, type, checksum
+  for (size_t at = kSignature; at + kAround <= bytes.size();) {
+    size_t length = 0;
+    for (size_t i = 0; i < 4; ++i)
+      length = length << 8 | uint8_t(bytes[at + i]);
+    if (length > bytes.size() - at - kAround)
+      throw Error("bad PNG: a chunk of " + std::to_string(length) +
+                  " bytes reaches beyond the end");
+    if (bytes.compare(at + 4, 4, "IEND") == 0)
+      return; // what is behind is not read
+    at += kAround + length;
+  }
+}
+
 Picture decodePng(const std::string &bytes, int64_t maxPixels) {
+  checkChunks(bytes);
   png_image image;
   std::memset(&image, 0, sizeof image);
   image.version = PNG_IMAGE_VERSION;

@@ -42,7 +42,7 @@ using ReadHandle = std::unique_ptr<archive, ReadCloser>;
 
 std::string archiveError(archive *a) {
   const char *text = archive_error_string(a);
-  return text ? text : "unknown error";
+  return text ? printable(text) : "unknown error";
 }
 
 /// What keeps an entry from being a plain run of bytes in the shard.

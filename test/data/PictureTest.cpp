@@ -123,6 +123,14 @@ TEST(Picture, BrokenFilesAreErrors) {
               decodePicture(photo.substr(0, photo.size() / 2), plenty);
             }).find("bad JPEG"),
             std::string::npos);
+  // A chunk that says it is longer than the file must not be allocated.
+  std::string longer = good;
+  longer.insert(good.find("IDAT") - 4, "\x45\x01\x02\x03"
+                                       "eXIfabcd");
+  EXPECT_NE(errorOf([&] {
+              decodePicture(longer, plenty);
+            }).find("bad PNG: a chunk of 1157693955 bytes reaches beyond"),
+            std::string::npos);
   EXPECT_EQ(errorOf([&] { decodePicture("GIF89a", plenty); }),
             "neither PNG nor JPEG");
   EXPECT_EQ(errorOf([&] { decodePicture("", plenty); }),

@@ -6,6 +6,7 @@
 
 #include "runtime/Checkpoint.h"
 #include "runtime/CheckpointFolder.h"
+#include "runtime/Pieces.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
@@ -218,6 +219,20 @@ TEST_F(CheckpointTest, SaysWhatOfTheScheduleChanged) {
   Trainer sgd(program.info, settings, solo());
   EXPECT_ERROR(resumeCheckpoint(sgd, directory, 7),
                "made with the optimizer \"adamw\", this program has \"sgd\"");
+}
+
+TEST_F(CheckpointTest, ANoteNestedWithoutEnd) {
+  std::string note = "{\"a\":" + std::string(200000, '[') + "1" +
+                     std::string(200000, ']') + "}";
+  SafetensorsWriter writer;
+  float zero = 0;
+  writer.add("a", DType::F32, {1}, &zero);
+  writer.note("pieces", "{\"a\":{\"tensor\":\"a\",\"whole\":[1],\"padded\":[1],"
+                        "\"flat\":[0,1],\"cuts\":[" +
+                            note + "]}}");
+  writer.write(folder / "deep.safetensors");
+  EXPECT_ERROR(PieceReader({folder / "deep.safetensors"}),
+               "its note \"pieces\" is not JSON");
 }
 
 } // namespace
