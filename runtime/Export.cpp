@@ -393,8 +393,11 @@ void commitAll(std::vector<Replacement> &files) {
     for (const Change &change : done)
       if (change.fresh)
         ::unlink(change.path.c_str());
-      else if (!change.before.empty())
+      else if (!change.before.empty()) {
         std::rename(change.before.c_str(), change.path.c_str());
+        // Renaming to another name of the same file does nothing.
+        ::unlink(change.before.c_str());
+      }
     throw;
   }
   for (const Change &change : done)

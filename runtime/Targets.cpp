@@ -28,8 +28,10 @@ std::string placeOf(const std::string &path) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_regular_file(path, error))
     return {};
-  fs::path place = fs::weakly_canonical(path, error);
-  return (error ? fs::path(path) : place).string();
+  // What is not there yet would stay relative.
+  fs::path whole = fs::current_path(error) / path,
+           place = fs::weakly_canonical(whole, error);
+  return (error ? whole.lexically_normal() : place).string();
 }
 
 } // namespace

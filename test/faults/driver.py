@@ -278,4 +278,5 @@ def main():
 
 
 if __name__ == "__main__":
+    sys.modules["driver"] = sys.modules["__main__"]  # topics import this, and raise its Failure
     main()
