@@ -47,6 +47,10 @@ def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
 
 def VerifyLowered : Pass<"rt-verify-lowered", "::mlir::ModuleOp"> {
   let summary = "What code generation relies on: rt only, everything has a place";
+  let description = [{
+    Only rt ops are left, scalar ones in kernels, and what plan.json is made of (nn.dim, nn.parameter, dist.item, dist.dims, dist.input, dist.data); no value, argument of a block included, is a tensor.
+    Every local lies inside its function's scratch with as many rows as its symbols may have, and every call gives its callee at least the scratch that it needs.
+  }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
 

@@ -6,6 +6,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "passes/lower/Layout.h"
 #include "passes/lower/Passes.h"
 
 using namespace mlir;
@@ -20,8 +21,14 @@ LogicalResult verifyAlloc(rt::AllocOp alloc) {
   auto function = alloc->getParentOfType<rt::FuncOp>();
   if (!alloc.getOffset())
     return alloc.emitOpError("has no place in its function's scratch");
-  std::optional<int64_t> bytes = alloc.getType().getNumBytes().asConstant();
-  int64_t end = int64_t(*alloc.getOffset()) + bytes.value_or(0);
+  // Sizes in rows count with as many as there may be.
+  FailureOr<int64_t> bytes =
+      SymbolBounds(function).evaluate(alloc, alloc.getType().getNumBytes());
+  if (failed(bytes))
+    return failure();
+  int64_t offset = int64_t(*alloc.getOffset()), end = offset + *bytes;
+  if (offset < 0)
+    return alloc.emitOpError() << "begins at byte " << offset;
   if (end > int64_t(function.getScratchBytes().value_or(0)))
     return alloc.emitOpError() << "ends at byte " << end << " of a scratch of "
                                << function.getScratchBytes().value_or(0);
@@ -29,6 +36,7 @@ LogicalResult verifyAlloc(rt::AllocOp alloc) {
 }
 
 LogicalResult verifyCall(rt::CallOp call, SymbolTableCollection &tables) {
+  // That what it gives is large enough, the op verifies.
   auto callee =
       tables.lookupNearestSymbolFrom<rt::FuncOp>(call, call.getCalleeAttr());
   if (callee && callee.getScratchBytes().value_or(0) > 0 && !call.getScratch())
@@ -47,8 +55,12 @@ LogicalResult verifyOp(Operation *op, SymbolTableCollection &tables) {
           dialect) &&
       !isa<nn::DimOp, nn::ParameterOp>(op))
     return op->emitOpError("is left after lowering to rt");
-  for (Type t :
-       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+  SmallVector<Type> types(op->getOperandTypes());
+  llvm::append_range(types, op->getResultTypes());
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      llvm::append_range(types, block.getArgumentTypes());
+  for (Type t : types)
     if (isa<TensorType>(t))
       return op->emitOpError() << "still has a value of type " << t;
   if (auto alloc = dyn_cast<rt::AllocOp>(op))

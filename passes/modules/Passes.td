@@ -42,7 +42,7 @@ def FindModules : Pass<"dist-find-modules", "::mlir::ModuleOp"> {
 def VerifyModules : Pass<"dist-verify-modules", "::mlir::ModuleOp"> {
   let summary = "State what the modules phase guarantees: parts do not depend on one another";
   let description = [{
-    If the batch is cut, every module that runs a part at a time must treat items alone: each op carries the item axis through, losses are sums over items, edges have items first.
+    If the batch is cut, every module that runs a part at a time must treat items alone: each op carries the item axis through, numerators of losses are sums over items, edges have items first (or none).
     Otherwise one error names the op that mixes items, or the input whose fixed dim stands where items should be counted.
   }];
 }
