@@ -134,14 +134,14 @@ LogicalResult FunctionEmitter::libraryCall(StringRef callee, ValueRange buffers,
 }
 
 LogicalResult FunctionEmitter::emitKernelCall(rt::KernelOp kernel) {
-  KernelOperands operands(kernel);
+  KernelOperands operands(kernel, bytes);
   SmallVector<std::string> names;
   SmallVector<Value> arguments;
   for (Value buffer : operands.values) {
     names.push_back(plainNames.lookup(buffer));
     arguments.push_back(value(buffer));
   }
-  FailureOr<std::string> callee = owner.kernelFunction(kernel, function.getSymName(), names);
+  FailureOr<std::string> callee = owner.kernelFunction(kernel, operands, function.getSymName(), names);
   if (failed(callee))
     return failure();
   OpBuilder &b = owner.b;

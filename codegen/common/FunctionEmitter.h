@@ -17,7 +17,7 @@ llvm::SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &sco
 class FunctionEmitter {
 public:
   FunctionEmitter(ModuleEmitter &owner, rt::FuncOp function, llvm::StringRef type)
-      : owner(owner), function(function), type(type.str()) {}
+      : owner(owner), function(function), bytes(function), type(type.str()) {}
 
   /// Emits the class at the end of the module's functions file.
   mlir::LogicalResult emit();
@@ -45,6 +45,7 @@ private:
 
   ModuleEmitter &owner;
   rt::FuncOp function;
+  rt::BufferBytes bytes;
   std::string type;
   NameScope fields;
   llvm::DenseMap<mlir::Value, std::string> texts;
