@@ -30,6 +30,7 @@ private:
   mlir::LogicalResult emitMatmul(rt::MatmulOp op);
   mlir::LogicalResult emitConv(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers);
   mlir::LogicalResult emitAttention(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers, mlir::Value mask);
+  mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
   /// `dt::rt::callee(context.group, before…, dtype, in, out, sizes…, over, stride)`.
   mlir::LogicalResult emitCollective(mlir::Operation *op, llvm::StringRef callee, llvm::StringRef before,

@@ -139,6 +139,7 @@ LogicalResult ModuleEmitter::emitHeader() {
     field("seeds", emitc::PointerType::get(opaque("const float")), "per loss: its weight / the step's denominator");
     field("stream", emitc::PointerType::get(opaque("void")), "null on the CPU");
     field("listener", emitc::PointerType::get(opaque("dt::rt::GradientListener")), "sums gradients over replicas, or null");
+    field("fault", emitc::PointerType::get(opaque("dt::rt::Fault")), "takes down an index that is out of range");
     field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")), "the ranks of this replica");
   }
   line("");
@@ -180,6 +181,7 @@ void ModuleEmitter::emitContextFunction() {
   line("context.stream = task.stream;");
   line("context.group = task.group;");
   line("context.listener = task.listener;");
+  line("context.fault = task.fault;");
   Value result = emitc::LiteralOp::create(b, loc, context, "context");
   emitc::ReturnOp::create(b, loc, result);
 }

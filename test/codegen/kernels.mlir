@@ -134,6 +134,12 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK: m_forward_scale(a, b);
       // CHECK-NEXT: m_forward_scale(a, b);
       // CHECK: m_forward_shift(big, big + 384);
+      // CHECK: dt::rt::checkIndices(ids, size.n, {.what = "rows of gather 'embed'", .input = "ids", .extent = 10, .wrap = true, .stride = 1, .row = 1, .module = 0, .symbol = 0}, context.fault);
+      rt.check_indices "rows of gather 'embed'" %ids below "10" {input = "ids", item = "n", wrap} : !rt.buffer<i64, ["n"]>
+      // CHECK: .extent = 10, .local = true, .base = dt::rt::placeOnAxis(context.group, 2, 1) * 5, .stride = 1,
+      rt.check_indices "rows" %ids below "10" {block = array<i64: 5, 2, 1>} : !rt.buffer<i64, ["n"]>
+      // CHECK: dt::rt::checkIndices(ids, size.n, {.what = "classes", .input = nullptr, .extent = size.n, .ignores = true, .ignored = -100, .offset = 1, .stride = 2, .row = 1, .module = 0, .symbol = -1}, context.fault);
+      rt.check_indices "classes" %ids below "n" {ignored = -100 : i64, offset = 1 : i64, stride = 2 : i64} : !rt.buffer<i64, ["n"]>
       %c = rt.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : !rt.buffer<f32, [4]>
       rt.kernel @table [%j < 4] (%x = %c : !rt.buffer<f32, [4]>, %y = %b : !rt.buffer<f32, [4, 4]>) {
         %c0 = arith.constant 0 : index
