@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Outputs.h"
+#include "runtime/Agreement.h"
 #include "runtime/Device.h"
-#include "runtime/Error.h"
 
 #include <algorithm>
 #include <cstring>
@@ -63,13 +63,12 @@ void place(const std::vector<int64_t> &items, const TensorView &rows,
     }
 }
 
-void removeFiles(const std::vector<std::string> &paths) {
-  std::error_code ignored;
-  for (const std::string &path : paths)
-    std::filesystem::remove(path, ignored);
-}
-
 } // namespace
+
+RankFile::~RankFile() {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+}
 
 std::vector<std::string> rankFiles(const std::string &path, int ranks) {
   std::vector<std::string> list;
@@ -82,13 +81,8 @@ void onFirstRank(Comm &comm, const std::string &failure,
                  const std::function<void()> &body) {
   comm.agree(failure);
   std::string error;
-  if (comm.rank() == 0) {
-    try {
-      body();
-    } catch (const std::exception &e) {
-      error = e.what();
-    }
-  }
+  if (comm.rank() == 0)
+    error = failureOf(body);
   comm.agree(error);
 }
 
@@ -197,12 +191,13 @@ std::vector<std::byte> OutputCollector::whole(
   return out;
 }
 
-void OutputCollector::join(const std::string &path,
+void OutputCollector::join(const std::vector<std::string> &paths,
+                           const std::string &path,
                            const StepResult &result) const {
   const ProgramInfo &program = trainer.program();
   SafetensorsWriter writer;
   std::vector<std::unique_ptr<SafetensorsFile>> files;
-  for (const std::string &file : rankFiles(path, trainer.comm().size()))
+  for (const std::string &file : paths)
     files.push_back(std::make_unique<SafetensorsFile>(file));
   for (size_t o = 0; o < outputs.size(); ++o) {
     std::vector<int64_t> shape;
@@ -223,15 +218,12 @@ void OutputCollector::write(const std::string &path,
                             const StepResult &result) const {
   Comm &comm = trainer.comm();
   std::vector<std::string> paths = rankFiles(path, comm.size());
-  std::string failure;
-  try {
-    writeBlocks(paths[size_t(comm.rank())]);
-  } catch (const Error &e) {
-    failure = e.what();
-  }
+  RankFile own(paths[size_t(comm.rank())]);
+  std::string failure = failureOf([&] { writeBlocks(own.path); });
   onFirstRank(comm, failure, [&] {
-    join(path, result);
-    removeFiles(paths);
+    Replacement replacement(path);
+    join(paths, replacement.temporary(), result);
+    replacement.commit();
   });
 }
 
@@ -263,12 +255,9 @@ static void writePieces(const Trainer &trainer, bool gradients,
 void writeGradients(const Trainer &trainer, const std::string &path) {
   Comm &comm = trainer.comm();
   std::vector<std::string> paths = rankFiles(path, comm.size());
-  std::string failure;
-  try {
-    writePieces(trainer, true, paths[size_t(comm.rank())]);
-  } catch (const Error &e) {
-    failure = e.what();
-  }
+  RankFile own(paths[size_t(comm.rank())]);
+  std::string failure =
+      failureOf([&] { writePieces(trainer, true, own.path); });
   onFirstRank(comm, failure, [&] {
     PieceReader reader(paths);
     SafetensorsWriter writer;
@@ -277,8 +266,9 @@ void writeGradients(const Trainer &trainer, const std::string &path) {
       writer.add(name, DType::F32, shape,
                  reader.whole(name, DType::F32, shape));
     }
-    writer.write(path);
-    removeFiles(paths);
+    Replacement replacement(path);
+    writer.write(replacement.temporary());
+    replacement.commit();
   });
 }
 
@@ -288,21 +278,15 @@ WholeParameters::WholeParameters(const Trainer &trainer,
   Comm &comm = trainer.comm();
   if (comm.size() == 1)
     return;
-  paths = rankFiles(path, comm.size());
-  std::string failure;
-  try {
-    writePieces(trainer, false, paths[size_t(comm.rank())]);
-  } catch (const Error &e) {
-    failure = e.what();
-  }
+  std::vector<std::string> paths = rankFiles(path, comm.size());
+  own = std::make_unique<RankFile>(paths[size_t(comm.rank())]);
+  std::string failure =
+      failureOf([&] { writePieces(trainer, false, own->path); });
   onFirstRank(comm, failure,
               [&] { reader = std::make_unique<PieceReader>(paths); });
 }
 
-WholeParameters::~WholeParameters() {
-  if (trainer.comm().rank() == 0)
-    removeFiles(paths);
-}
+WholeParameters::~WholeParameters() = default;
 
 std::vector<std::byte>
 WholeParameters::get(const ParameterInfo &parameter) const {

@@ -18,6 +18,16 @@
 
 namespace dt::rt {
 
+/// One rank's part of a file on its way: removed by the rank that wrote it,
+/// also when something fails.
+struct RankFile {
+  explicit RankFile(std::string path) : path(std::move(path)) {}
+  ~RankFile();
+  RankFile(const RankFile &) = delete;
+  RankFile &operator=(const RankFile &) = delete;
+  std::string path;
+};
+
 /// Joins the parts' outputs to those of the global batch: rows of items are put
 /// where the items stand in the batch. An output without an item axis is kept
 /// if there is one part only; one that is cut inside a tensor-parallel group is
@@ -50,7 +60,8 @@ private:
   whole(const Output &output, size_t number, std::vector<int64_t> &shape,
         const std::vector<std::unique_ptr<SafetensorsFile>> &files) const;
   void writeBlocks(const std::string &path) const;
-  void join(const std::string &path, const StepResult &result) const;
+  void join(const std::vector<std::string> &paths, const std::string &path,
+            const StepResult &result) const;
 
   const Trainer &trainer;
   std::vector<Output> outputs; ///< equal on all ranks but for the blocks
@@ -72,7 +83,7 @@ public:
 
 private:
   const Trainer &trainer;
-  std::vector<std::string> paths;
+  std::unique_ptr<RankFile> own; ///< outlives the reader of all
   std::unique_ptr<PieceReader> reader;
 };
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Recorder.h"
+#include "runtime/Agreement.h"
 
 #include <algorithm>
 
@@ -68,7 +69,12 @@ void Recorder::endStep(const Batch &batch, const StepResult &result,
 std::string Recorder::finish() {
   trace.finish();
   traffic.write();
-  return reports ? report.finish(trainer.comm(), options.report) : "";
+  std::string text;
+  trainer.comm().agree(failureOf([&] {
+    if (reports)
+      text = report.finish(trainer.comm(), options.report);
+  }));
+  return text;
 }
 
 void Recorder::enters(int32_t row, bool waiting) {

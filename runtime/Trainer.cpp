@@ -14,6 +14,9 @@
 #include "runtime/StepScalars.h"
 #include "runtime/Transfers.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace dt::rt {
 
 namespace {
@@ -86,6 +89,12 @@ void Trainer::findLastBackwards() {
 }
 
 Trainer::~Trainer() = default;
+
+bool StepResult::finite() const {
+  return std::isfinite(loss) && std::isfinite(norm) &&
+         std::all_of(terms.begin(), terms.end(),
+                     [](double term) { return std::isfinite(term); });
+}
 
 int64_t Trainer::elements(const ParameterInfo &parameter) const {
   return elementCount(wholeShape(parameter));
@@ -395,7 +404,9 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
   if (observer)
     observer->gradientsDone(result);
   result.lr = learningRate(options.optimizer, step, options.totalSteps);
-  update(result, step);
+  // The same on all ranks. What is left is the state before the step.
+  if (result.finite())
+    update(result, step);
   reducer->gatherParameters();
   transfers->finish();
   if (observer) {

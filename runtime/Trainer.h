@@ -49,6 +49,8 @@ struct StepResult {
   double lr = 0;
   bool stop = false;  ///< some rank was asked to end
   bool pause = false; ///< some rank wants something of all between steps
+  /// Whether loss, terms and norm are numbers; else the optimizer did nothing.
+  bool finite() const;
 };
 
 /// Seconds since an arbitrary start, the same for all processes of a machine.

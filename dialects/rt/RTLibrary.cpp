@@ -14,10 +14,13 @@ using namespace dt::rt;
 using dt::nn::DimExpr;
 using dt::nn::Shape;
 
-/// Every text and list of texts among the attributes is a size.
+/// Every text and list of texts among the operator's own attributes is a size.
 static LogicalResult verifySizes(Operation *op) {
+  DictionaryAttr others = op->getDiscardableAttrDictionary();
   for (NamedAttribute attribute : op->getAttrs()) {
     StringRef name = attribute.getName().getValue();
+    if (others.contains(name))
+      continue;
     if (auto text = dyn_cast<StringAttr>(attribute.getValue())) {
       if (failed(verifyDim(op, name, text)))
         return failure();
@@ -111,7 +114,7 @@ template <typename OpTy> static FailureOr<ConvCounts> verifyConvShape(OpTy op) {
     return op.emitOpError("channels must be multiples of groups");
   ConvCounts counts;
   counts.x = getDim(op.getNAttr()) * DimExpr(op.getC());
-  counts.w = DimExpr(op.getO() * (op.getC() / op.getGroups()));
+  counts.w = DimExpr(op.getO()) * DimExpr(op.getC() / op.getGroups());
   for (auto [in, kernel] : llvm::zip(getDims(op.getIn()), op.getKernel())) {
     counts.x = counts.x * in;
     counts.w = counts.w * DimExpr(kernel);

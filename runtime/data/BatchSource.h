@@ -100,12 +100,21 @@ std::unique_ptr<BatchSource>
 openFileBatch(const ProgramInfo &program, const nlohmann::json &plan,
               const std::string &file, const RankView &view, Reorder reorder);
 
+namespace data {
+class IndexPeers;
+}
+
 struct ShardOptions {
   std::string pattern; ///< as given to --data: a path, or one with * and ? in
                        ///< its last component
   uint64_t seed = 0;
-  int workers = 1; ///< decoding threads
+  int workers = 1;                   ///< decoding threads
+  data::IndexPeers *peers = nullptr; ///< who opens the same shards (Index.h)
 };
+
+/// Throws Error if plan["data"] is not what openShardBatch needs; to be agreed
+/// on before peers open shards together.
+void checkShardConfig(const nlohmann::json &plan, const ShardOptions &options);
 
 /// WebDataset tar shards, as plan["data"] says.
 std::unique_ptr<BatchSource> openShardBatch(const ProgramInfo &program,

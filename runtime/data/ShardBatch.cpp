@@ -62,6 +62,16 @@ struct Assembly {
   std::unique_ptr<PartAssembler> tensors;
 };
 
+Config readConfig(const nlohmann::json &plan, const ShardOptions &options) {
+  size_t slash = options.pattern.find_last_of('/');
+  Config config = Config::parse(plan, "plan.json",
+                                {".", slash == std::string::npos
+                                          ? "."
+                                          : options.pattern.substr(0, slash)});
+  config.seed = options.seed;
+  return config;
+}
+
 class ShardBatch : public BatchSource {
 public:
   ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
@@ -73,8 +83,6 @@ public:
   uint64_t hash() const override { return dataSet.hash(); }
 
 private:
-  static Config readConfig(const nlohmann::json &plan,
-                           const ShardOptions &options);
   void work();
   void plan(StepWork &step) const;
   StepItems itemsOf(const StepWork &step) const;
@@ -108,24 +116,12 @@ private:
 
 constexpr size_t stepsAhead = 2;
 
-Config ShardBatch::readConfig(const nlohmann::json &plan,
-                              const ShardOptions &options) {
-  size_t slash = options.pattern.find_last_of('/');
-  Config config = Config::parse(plan, "plan.json",
-                                {".", slash == std::string::npos
-                                          ? "."
-                                          : options.pattern.substr(0, slash)});
-  config.seed = options.seed;
-  return config;
-}
-
 ShardBatch::ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
                        const ShardOptions &options, const RankView &view,
                        Reorder reorder)
     : program(program), config(readConfig(plan, options)),
-      dataSet(
-          config, options.pattern,
-          std::max(options.workers, int(std::thread::hardware_concurrency()))),
+      dataSet(config, options.pattern,
+              options.workers > 1 ? options.workers : 0, options.peers),
       bindings(bindModules(program, config)), view(view), reorder(reorder),
       assigner(program, reorder) {
   table.samples = dataSet.size();
@@ -446,6 +442,11 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
   step.batch.modules[m][size_t(microbatch * pieces + piece)] = std::move(out);
 }
 } // namespace
+
+void dt::rt::checkShardConfig(const nlohmann::json &plan,
+                              const ShardOptions &options) {
+  readConfig(plan, options);
+}
 
 std::unique_ptr<BatchSource> dt::rt::openShardBatch(const ProgramInfo &program,
                                                     const nlohmann::json &plan,

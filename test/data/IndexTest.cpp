@@ -14,6 +14,13 @@
 #include <archive.h>
 #include <archive_entry.h>
 
+#include <cctype>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
 using namespace dt;
 using namespace dt::rt::data;
 using namespace dt::test;
@@ -356,6 +363,7 @@ TEST_F(IndexTest, DataSet) {
 TEST_F(IndexTest, AShardThatChangesUnderTheRun) {
   std::string shard = writeShard("s.tar", documentFiles("a"));
   DataSet data(config, shard, 1);
+  data.decode(config, 0); // now it is open
   std::string bytes = readFile(shard);
   size_t picture = bytes.find("IDAT");
   bytes[picture + 6] = char(bytes[picture + 6] ^ 0x7f);
@@ -365,5 +373,136 @@ TEST_F(IndexTest, AShardThatChangesUnderTheRun) {
   EXPECT_NE(error.find("s.tar: sample 'a': member '0.png': bad PNG"),
             std::string::npos)
       << error;
+}
+
+/// Each digit and letter may have changed on the disk.
+TEST_F(IndexTest, DamageOfTheIndexIsFound) {
+  std::string shard = writeShard("s.tar", documentFiles("a"));
+  ShardIndex index = buildIndex(config, shard, 1), loaded;
+  saveIndex(config, shard, index);
+  std::string file = readFile(indexPath(shard));
+  for (size_t i = 0; i < file.size(); ++i) {
+    if (!std::isalnum(static_cast<unsigned char>(file[i])))
+      continue;
+    std::string damaged = file;
+    damaged[i] = file[i] == '1' ? '2' : '1';
+    EXPECT_FALSE(parseIndex(config, shard, damaged, loaded))
+        << i << " of " << damaged;
+  }
+  EXPECT_TRUE(parseIndex(config, shard, file, loaded));
+}
+
+/// More shards than may be open.
+TEST_F(IndexTest, FewShardsAreOpenAtOnce) {
+  std::vector<std::string> paths;
+  for (int i = 0; i < 40; ++i)
+    paths.push_back(writeFile("f" + std::to_string(100 + i),
+                              std::string(8, char('a' + i % 26))));
+  ShardFiles files(paths, 3);
+  for (int round = 0; round < 3; ++round)
+    for (int i = 0; i < 40; ++i) {
+      size_t n = size_t(i * 7 % 40);
+      EXPECT_EQ(files.read(n, 2, 1), std::string(1, char('a' + n % 26)));
+      EXPECT_LE(files.open(), 3u);
+    }
+  writeFile("other", "anothers"); // as long as the one whose place it takes
+  std::filesystem::last_write_time(
+      path("other"), std::filesystem::last_write_time(path("f100")) +
+                         std::chrono::seconds(10));
+  std::filesystem::rename(path("other"), path("f100"));
+  for (int i = 1; i < 5; ++i)
+    files.read(size_t(i), 0, 8);
+  EXPECT_NE(errorOf([&] {
+              files.read(0, 0, 8);
+            }).find("f100: the shard has changed under the run"),
+            std::string::npos);
+  EXPECT_NE(errorOf([&] { files.read(1, 0, 9); }).find("no 9 bytes at 0"),
+            std::string::npos);
+}
+
+/// Threads that stand for the ranks of one machine.
+struct Crew {
+  explicit Crew(int count) : texts(size_t(count)) {}
+  struct Member final : IndexPeers {
+    Member(Crew &crew, int number) : crew(crew), number(number) {}
+    int rank() const override { return number; }
+    std::vector<std::string> exchange(const std::string &mine) override {
+      crew.texts[size_t(number)] = mine;
+      crew.meet();
+      std::vector<std::string> all = crew.texts;
+      crew.meet();
+      return all;
+    }
+    Crew &crew;
+    int number;
+  };
+  void meet() {
+    std::unique_lock<std::mutex> lock(mutex);
+    size_t round = rounds;
+    if (++there == texts.size()) {
+      there = 0, ++rounds;
+      all.notify_all();
+    }
+    all.wait(lock, [&] { return rounds != round; });
+  }
+  std::vector<std::string> texts;
+  std::mutex mutex;
+  std::condition_variable all;
+  size_t there = 0, rounds = 0;
+};
+
+TEST_F(IndexTest, PeersIndexEachShardOnce) {
+  for (int i = 0; i < 5; ++i)
+    writeShard("s" + std::to_string(i) + ".tar",
+               documentFiles("a" + std::to_string(i)) +
+                   Files{{"x" + std::to_string(i) + ".txt", "zebra"}});
+  // The index of one of them cannot be kept.
+  std::filesystem::create_directory(path("s3.tar.idx.json"));
+  writeFile("s3.tar.idx.json/x", "");
+  Crew crew(3);
+  std::vector<std::string> errors(3);
+  std::vector<uint64_t> hashes(3);
+  ::testing::internal::CaptureStderr();
+  auto open = [&](const char *pattern) {
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 3; ++r)
+      threads.emplace_back([&, r] {
+        Crew::Member member(crew, r);
+        errors[size_t(r)] = errorOf([&] {
+          DataSet data(config, path(pattern), 0, &member);
+          hashes[size_t(r)] = data.hash();
+          EXPECT_EQ(data.size(), 5);
+          EXPECT_EQ(data.broken(), 5);
+        });
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+  };
+  open("s*.tar");
+  std::string said = ::testing::internal::GetCapturedStderr();
+  for (int i = 0; i < 5; ++i) {
+    std::string line = "sample 'x" + std::to_string(i) + "'";
+    size_t first = said.find(line);
+    EXPECT_NE(first, std::string::npos) << said;
+    EXPECT_EQ(said.find(line, first + 1), std::string::npos) << said;
+  }
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+  EXPECT_EQ(hashes, std::vector<uint64_t>(3, hashes[0]));
+  EXPECT_TRUE(std::filesystem::exists(path("s4.tar.idx.json")));
+  open("none*.tar");
+  for (const std::string &error : errors)
+    EXPECT_NE(error.find("no such shard"), std::string::npos) << error;
+}
+
+/// One that got shorter since it was opened says nothing about a sample.
+TEST_F(IndexTest, WhatCannotBeReadIsNoBrokenSample) {
+  std::string shard = writeShard("s.tar", documentFiles("a"));
+  PositionedFile file(shard);
+  std::filesystem::resize_file(shard, 100);
+  EXPECT_THROW(file.read(50, 100), rt::SystemError);
+  EXPECT_NE(errorOf([&] {
+              file.read(50, 100);
+            }).find("became shorter while it was in use"),
+            std::string::npos);
 }
 } // namespace

@@ -26,7 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 from layouts import parse_plan
-from train_model import build
+from train_model import build, prebuilt
 
 ROWS, WIDTH, LENGTH, SAMPLES = 120, 8, 6, 4
 FAILURES = []
@@ -65,7 +65,7 @@ def language_model(folder):
     return folder / "recipe.json"
 
 
-def compile_program(options, recipe, out, plan=None, runtime=None):
+def compile_program(options, recipe, out, plan=None):
     command = [options.dt_opt, recipe, "--emit=cpp", "-o", out]
     if plan:
         path = recipe.parent / "plan.json"
@@ -74,7 +74,7 @@ def compile_program(options, recipe, out, plan=None, runtime=None):
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
     if done.returncode:
         sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
-    build(out, os.environ.get("CCACHE_DIR"), runtime)
+    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt))
     return out / "build/train"
 
 
@@ -186,12 +186,9 @@ def main():
         folder = pathlib.Path(name)
         check_tables(options, folder)
         recipe = language_model(folder)
-        # The first program's runtime serves the others.
-        check_batches(compile_program(options, recipe, folder / "two", "lm:dp=2"), folder, 2)
-        runtime = folder / "two/build"
-        check_batches(compile_program(options, recipe, folder / "staged", "lm:pp=2", runtime), folder, 2)
-        check_batches(compile_program(options, recipe, folder / "cut", "lm:tp=2", runtime), folder, 2)
-        program = compile_program(options, recipe, folder / "one", None, runtime)
+        for name, plan in (("replicas", "lm:dp=2"), ("stages", "lm:pp=2"), ("cut", "lm:tp=2")):
+            check_batches(compile_program(options, recipe, folder / name, plan), folder, 2)
+        program = compile_program(options, recipe, folder / "one")
         check_batches(program, folder, 1)
         check_shards(program, folder)
     print(f"{len(FAILURES)} failures")

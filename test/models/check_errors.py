@@ -161,7 +161,7 @@ def remarks(tool, folder):
 
 
 def run(tool, path):
-    return subprocess.run([tool, "--summary", str(path)], capture_output=True, text=True, timeout=60, errors="replace")
+    return subprocess.run([tool, "--summary", str(path)], capture_output=True, text=True, timeout=600, errors="replace")
 
 
 def damage(tool, folder):
