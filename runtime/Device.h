@@ -15,6 +15,10 @@
 
 #include <cstddef>
 
+namespace dt::rt {
+struct Fault;
+} // namespace dt::rt
+
 namespace dt::rt::device {
 
 /// Prepares the target; throws Error with one line where it cannot be used (no GPU, no
@@ -27,6 +31,10 @@ const char *describe();
 /// The stream for TaskContext::stream; null on the CPU.
 void *stream();
 void synchronize();
+
+/// Where generated code notes an index out of range (Fault.h). The host may read it at once on the CPU, after
+/// `synchronize()` elsewhere, and puts `found` back to 0.
+Fault *faultRecord();
 
 /// Zeroed memory, 64-byte aligned at least. Throws Error when there is none left,
 /// naming the bytes and `what`.

@@ -178,6 +178,7 @@ struct EdgeInfo {
   BufferInfo produced, consumed;
 };
 
+struct Fault;           // runtime/Fault.h
 struct TensorParallel;  // runtime/Collectives.h
 class GradientListener; // runtime/Collectives.h
 
@@ -201,6 +202,8 @@ struct TaskContext {
   TensorParallel *group; ///< the replica's ranks; never null
   /// Is told by backward functions which gradients are complete; may be null.
   GradientListener *listener = nullptr;
+  /// Takes down an index from data that is out of range; null: nobody asks.
+  Fault *fault = nullptr;
 };
 
 using TaskFn = void (*)(const TaskContext &);

@@ -8,6 +8,7 @@
 #include "runtime/Activity.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
+#include "runtime/Fault.h"
 #include "runtime/Init.h"
 #include "runtime/Reducer.h"
 #include "runtime/Safetensors.h"
@@ -221,7 +222,22 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
     context.listener = reducer->during(
         module, endsBackward[size_t(
                     &row - info.ranks[size_t(places.rank())].rows.begin())]);
+  context.fault = device::faultRecord();
   function(context);
+  // A device is not there yet: what it notes is seen later, at the latest before
+  // the update.
+  checkFault(context.stream ? nullptr : &part);
+}
+
+void Trainer::checkFault(const Part *part) const {
+  Fault &fault = *device::faultRecord();
+  if (!fault.found)
+    return;
+  std::string text =
+      describeFault(fault, info, part,
+                    current ? current->nameOf : decltype(Batch::nameOf)());
+  fault.found = 0;
+  throw Error(text);
 }
 
 std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
@@ -359,6 +375,7 @@ void Trainer::update(const StepResult &result, int64_t step) {
 StepResult Trainer::step(const Batch &batch, int64_t step,
                          StepObserver *observer, StepWishes wishes) {
   std::string failure;
+  current = &batch;
   try {
     checkBatch(batch);
   } catch (const Error &e) {
@@ -385,6 +402,7 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
   reducer->finish();
   StepResult result;
   scalars->finish(result, wishes);
+  checkFault(nullptr);
   if (observer)
     observer->gradientsDone(result);
   result.lr = learningRate(options.optimizer, step, options.totalSteps);

@@ -147,6 +147,9 @@ private:
               const TaskRow &row);
   void run(TaskFn function, size_t module, const Part &part, const TaskRow &row,
            int64_t step);
+  /// Throws Error if a task has come upon an index out of range. `part`: null
+  /// where that may have been any of them.
+  void checkFault(const Part *part) const;
   /// Null for a row that moves data.
   const Part *partOf(const TaskRow &row, const Batch &batch) const;
   /// Returns the bytes sent.
@@ -170,6 +173,7 @@ private:
   std::unique_ptr<Reducer> reducer;
   std::unique_ptr<StepScalars> scalars;
   std::vector<float> seeds;
+  const Batch *current = nullptr; ///< inside step()
   /// Per row: no later one adds to the gradients of its module.
   std::vector<char> endsBackward;
 };

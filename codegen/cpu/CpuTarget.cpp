@@ -57,7 +57,7 @@ class CpuTarget final : public Target {
 public:
   StringRef extension() const override { return "cpp"; }
   ArrayRef<StringLiteral> includes() const override {
-    static const StringLiteral paths[] = {"runtime/Collectives.h", "runtime/Program.h",       "runtime/Scalar.h",     "runtime/cpu/Attention.h",
+    static const StringLiteral paths[] = {"runtime/Collectives.h", "runtime/Program.h",       "runtime/Scalar.h",     "runtime/cpu/Attention.h", "runtime/cpu/Check.h",
                                           "runtime/cpu/Conv.h",      "runtime/cpu/Matmul.h", "runtime/cpu/Memory.h",
                                           "runtime/cpu/vecmath.h"};
     return paths;

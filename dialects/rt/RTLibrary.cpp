@@ -183,3 +183,18 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
 
 LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
 LogicalResult AttentionGradOp::verify() { return verifyAttention(*this); }
+
+LogicalResult CheckIndicesOp::verify() {
+  Type element = cast<BufferType>(getIndices().getType()).getElementType();
+  if (!element.isIntOrIndex() || element.isInteger(1))
+    return emitOpError() << "indices are integers, not " << element;
+  if (int64_t(getStride()) < 1 || int64_t(getOffset()) < 0)
+    return emitOpError("needs a stride of at least 1 and an offset of at "
+                       "least 0");
+  if (auto block = getBlock(); block && block->size() != 3)
+    return emitOpError("block is chunk, over and stride");
+  if (getOp().empty())
+    return emitOpError("must say what uses the indices");
+  return failure(failed(verifyDim(*this, "extent", getExtentAttr())) ||
+                 failed(verifyDim(*this, "row", getRowAttr())));
+}

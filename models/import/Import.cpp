@@ -9,6 +9,7 @@
 
 #include "models/import/Import.h"
 
+#include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/dist/DistOps.h"
 #include "models/import/NodeImporter.h"
@@ -77,6 +78,7 @@ private:
   LogicalResult declareParameter(const onnx::Tensor &t);
   LogicalResult importNodes(const onnx::Graph &graph);
   LogicalResult importNode(const onnx::Node &node);
+  void noteLimits(const onnx::Node &node, const NodeImporter &n);
   LogicalResult importIf(const onnx::Node &node);
   LogicalResult importOutputs(const onnx::Graph &graph, func::FuncOp function);
   LogicalResult reportShared();
@@ -99,7 +101,8 @@ private:
   /// Initializers that are nn.parameters (others are symbolic values).
   llvm::StringMap<const onnx::Tensor *> parameters, initializers;
   llvm::StringSet<> symbols;
-  llvm::StringMap<int64_t> limits;
+  /// Of symbols: the largest value, and which node says so.
+  llvm::StringMap<std::pair<int64_t, std::string>> limits;
   struct Remark {
     const onnx::Node *first = nullptr;
     size_t nodes = 0;
@@ -196,8 +199,10 @@ void Importer::declareDims(dist::ModuleOp module) {
   for (StringRef s : sorted) {
     auto dim = nn::DimOp::create(top, UnknownLoc::get(&context), s,
                                  StringAttr(), IntegerAttr());
-    if (auto it = limits.find(s); it != limits.end())
-      dim->setAttr(kDimLimitAttr, b.getI64IntegerAttr(it->second));
+    if (auto it = limits.find(s); it != limits.end()) {
+      dim->setAttr(nn::kDimLimitAttr, b.getI64IntegerAttr(it->second.first));
+      dim->setAttr(nn::kDimLimitedByAttr, b.getStringAttr(it->second.second));
+    }
   }
 }
 
@@ -316,6 +321,19 @@ LogicalResult Importer::importIf(const onnx::Node &node) {
   return success();
 }
 
+/// What a node takes for granted of sizes goes onto the dims.
+void Importer::noteLimits(const onnx::Node &node, const NodeImporter &n) {
+  std::string file = options.recordedPath.empty() ? path : options.recordedPath;
+  for (const NodeImporter::Limit &limit : n.limits()) {
+    auto [it, isNew] = limits.try_emplace(limit.symbol);
+    if (isNew || limit.most < it->second.first)
+      it->second = {limit.most, "node '" + node.name + "' (" + node.op +
+                                    ") of " + file + " reads " +
+                                    limit.size.str() + " of " +
+                                    std::to_string(limit.rows) + " rows"};
+  }
+}
+
 LogicalResult Importer::importNode(const onnx::Node &node) {
   if (!node.domain.empty())
     return nodeError(node, "operators of domain '" + node.domain +
@@ -346,10 +364,7 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
     if (r.nodes++ == 0)
       r.first = &node;
   }
-  for (const auto &[symbol, most] : n.limits()) {
-    auto [it, isNew] = limits.try_emplace(symbol, most);
-    it->second = std::min(it->second, most);
-  }
+  noteLimits(node, n);
   for (auto [i, name] : llvm::enumerate(node.outputs)) {
     if (name.empty())
       continue;

@@ -52,10 +52,6 @@ mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
                                              llvm::StringRef path,
                                              const ImportOptions &options = {});
 
-/// On an nn.dim: the largest value for which the graph means anything, because
-/// a table in it has so many rows ("max positions").
-inline constexpr llvm::StringLiteral kDimLimitAttr = "nn.limit";
-
 /// Loads the dialects that importOnnx makes ops of.
 void loadImportDialects(mlir::MLIRContext &context);
 

@@ -210,7 +210,7 @@ bool NodeImporter::assumeAtMost(const DimExpr &size, int64_t limit) {
   int64_t most = (limit - a->offset) / a->scale;
   if (most < 1)
     return false;
-  assumed.push_back({a->symbol, most});
+  assumed.push_back({a->symbol, most, size, limit});
   return true;
 }
 

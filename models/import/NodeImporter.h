@@ -122,10 +122,14 @@ public:
 
   /// Takes `size <= limit` for granted; false unless it limits one symbol.
   bool assumeAtMost(const DimExpr &size, int64_t limit);
-  /// Symbols and their limits.
-  llvm::ArrayRef<std::pair<std::string, int64_t>> limits() const {
-    return assumed;
-  }
+  /// `symbol` is at most `most`, because `size` is at most `rows`.
+  struct Limit {
+    std::string symbol;
+    int64_t most;
+    DimExpr size;
+    int64_t rows;
+  };
+  llvm::ArrayRef<Limit> limits() const { return assumed; }
 
   /// Sets result `i`; fails if the value is null.
   LogicalResult set(size_t i, Value value);
@@ -196,7 +200,7 @@ private:
   std::vector<GraphValue> outputs;
   std::string why;
   std::vector<std::string> remarks;
-  llvm::SmallVector<std::pair<std::string, int64_t>> assumed;
+  llvm::SmallVector<Limit> assumed;
 };
 
 using Rule = LogicalResult (*)(NodeImporter &);

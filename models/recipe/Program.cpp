@@ -8,6 +8,7 @@
 #include "models/recipe/JsonAttr.h"
 #include "models/recipe/JsonReader.h"
 
+#include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNOps.h"
 #include "models/import/Import.h"
 
@@ -149,6 +150,8 @@ LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
     StringRef item = std::get<std::string>(bound->second);
     dim.setItem(item);
     dim.setMax(maxOf(item));
+    if (failed(nn::verifyLimit(dim, at("dims." + dim.getSymName()))))
+      return failure();
   }
   // What the work is divided by: what the rows of the first output are.
   func::FuncOp forward = module.getForward();

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/lower/ParameterTable.h"
@@ -309,6 +310,11 @@ struct LowerProgram : impl::LowerProgramBase<LowerProgram> {
     ModuleOp top = getOperation();
     if (top.getOps<dist::ModuleOp>().empty())
       return;
+    // A plan may have given a module other bounds than the recipe.
+    for (auto module : top.getOps<dist::ModuleOp>())
+      for (auto dim : module.getBody().getOps<nn::DimOp>())
+        if (failed(nn::verifyLimit(dim, dim.getLoc())))
+          return signalPassFailure();
     StepPlan plan(top);
     ParameterTable parameters;
     if (failed(plan.run()) || failed(parameters.run(plan)))

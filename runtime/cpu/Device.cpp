@@ -8,6 +8,7 @@
 
 #include "runtime/Device.h"
 #include "runtime/Error.h"
+#include "runtime/Fault.h"
 
 #include <omp.h>
 
@@ -52,6 +53,11 @@ const char *describe() {
 
 void *stream() { return nullptr; }
 void synchronize() {}
+
+Fault *faultRecord() {
+  static Fault record{};
+  return &record;
+}
 
 void *allocate(size_t bytes, const char *what) {
   size_t align = bytes >= kHugePage ? kHugePage : 64;

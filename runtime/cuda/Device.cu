@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,15 @@ void initialize(int) {
 
 const char *describe() { return description.c_str(); }
 void *stream() { return theStream; }
+Fault *faultRecord() {
+  static Fault *record = [] {
+    void *memory = nullptr;
+    cuda::check(cudaHostAlloc(&memory, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
+    return new (memory) Fault{};
+  }();
+  return record;
+}
+
 void synchronize() { cuda::check(cudaStreamSynchronize(theStream), "cudaStreamSynchronize"); }
 
 void *allocate(size_t bytes, const char *what) {

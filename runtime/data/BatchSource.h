@@ -16,6 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +71,9 @@ struct Batch {
   /// Of samples, items and assignment: equal on all ranks or something is
   /// wrong.
   uint64_t hash = 0;
+  /// What the data call the sample at a place of the global batch; empty: they
+  /// have no names.
+  std::function<std::string(int64_t)> nameOf;
 };
 
 class BatchSource {

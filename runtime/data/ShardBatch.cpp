@@ -276,6 +276,9 @@ void ShardBatch::plan(StepWork &step) const {
   step.manifest =
       makeManifest(table, program.globalBatch, config.seed, step.step);
   step.batch.samples = program.globalBatch;
+  step.batch.nameOf = [this, samples = step.manifest.samples](int64_t place) {
+    return dataSet.sample(samples[size_t(place)]).key;
+  };
   StepItems items = itemsOf(step);
   step.batch.assignment = assigner.assign(items);
   if (reorder != Reorder::None)

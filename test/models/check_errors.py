@@ -107,6 +107,33 @@ def operators():
     case("node 'the_Relu' (Relu): input 0 is missing", model([node("Relu", [])]))
 
 
+def ids(name, *values):
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def indices():
+    """Indices that are known and outside of what they index."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [40, 4])
+    count = [node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "zero"], ["n"]), node("Range", ["zero", "n", "one"], ["i"])]
+    numbers = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in (("zero", 0), ("one", 1))]
+    for n in count:
+        n.name = f"count_{n.op_type}"
+    case("node 'the_Gather' (Gather): index 16 (element 16 of the indices) is outside of axis 0 of 'w', which has 16 elements",
+         model([*count, node("Gather", ["w", "i"])], [tensor("w", 16, 4), *numbers], inputs=[x]))
+    case("node 'the_Gather' (Gather): index -5 (element 1 of the indices) is outside of axis 1 of 'x', which has 4 elements",
+         model([node("Gather", ["x", "i"], axis=1)], [ids("i", -4, -5)]))
+    case("node 'the_Gather' (Gather): all indices are outside of axis 0 of 'w', which has 2 elements",
+         model([*count, node("Add", ["i", "two"], ["j"]), node("Gather", ["w", "j"])], [tensor("w", 2, 4), ids("two", 2), *numbers]))
+    case("node 'the_GatherElements' (GatherElements): index 4 (element 0 of the indices) is outside of axis 1 of 'x', which has 4 elements",
+         model([node("GatherElements", ["x", "i"], axis=1)], [numpy_helper.from_array(np.array([[4, 0]], np.int64), "i")]))
+    case("node 'the_GatherND' (GatherND): index 3 (element 3 of the indices) is outside of axis 1 of 'w', which has 3 elements",
+         model([node("GatherND", ["w", "i"], ["z"]), node("Add", ["x", "z"])], [tensor("w", 5, 3, 4), numpy_helper.from_array(np.array([[4, 2], [0, 3]], np.int64), "i")]))
+    case("node 'the_ScatterND' (ScatterND): index 5 (element 0 of the indices) is outside of axis 0 of 'w', which has 5 elements",
+         model([node("ScatterND", ["w", "i", "u"], ["z"]), node("Add", ["x", "z"])], [tensor("w", 5, 4), numpy_helper.from_array(np.array([[5]], np.int64), "i"), tensor("u", 1, 4)]))
+    case("node 'the_ScatterElements' (ScatterElements): index 4 (element 0 of the indices) is outside of axis 1 of 'w', which has 4 elements",
+         model([node("ScatterElements", ["w", "i", "u"], ["z"], axis=1), node("Add", ["x", "z"])], [tensor("w", 1, 4), numpy_helper.from_array(np.array([[4]], np.int64), "i"), tensor("u", 1, 1)]))
+
+
 def training():
     case("multiplies by 'val_3', a constant that the exporter folded out of a parameter",
          model([node("MatMul", ["x", "val_3"])], [tensor("val_3", 4, 4)]))
@@ -162,7 +189,7 @@ def damage(tool, folder):
 
 def main():
     tool = sys.argv[1]
-    for family in (files, graphs, operators, training):
+    for family in (files, graphs, operators, indices, training):
         family()
     failures = 0
     with tempfile.TemporaryDirectory() as name:
