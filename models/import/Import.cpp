@@ -412,20 +412,27 @@ LogicalResult Importer::importOutputs(const onnx::Graph &graph,
 }
 
 /// A size that is no symbol of an input depends on data: the number of places
-/// that a NonZero found.
+/// that a NonZero found. It may be a dim of a result, or a number in one
+/// (`Shape` of the places).
 LogicalResult Importer::checkSizes(func::FuncOp function) {
+  auto check = [&](Operation *at, const DimExpr &size, StringRef what) {
+    for (const std::string &s : size.symbols())
+      if (!symbols.contains(s))
+        return error(nameOf(at->getLoc()) + ": its result's " + what + " " +
+                     size.str() + " depends on data");
+    return success();
+  };
   WalkResult result = function.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes()) {
-      if (!isa<RankedTensorType>(type))
-        continue;
-      for (const DimExpr &d : nn::getShape(type))
-        for (const std::string &s : d.symbols())
-          if (!symbols.contains(s)) {
-            (void)error(nameOf(op->getLoc()) + ": its result's size " +
-                        d.str() + " depends on data");
-            return WalkResult::interrupt();
-          }
+    if (auto size = dyn_cast<nn::SizeOp>(op)) {
+      std::optional<DimExpr> value = DimExpr::parse(size.getExpr());
+      if (value && failed(check(op->getParentOp(), *value, "value")))
+        return WalkResult::interrupt();
     }
+    for (Type type : op->getResultTypes())
+      if (isa<RankedTensorType>(type))
+        for (const DimExpr &d : nn::getShape(type))
+          if (failed(check(op, d, "size")))
+            return WalkResult::interrupt();
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());

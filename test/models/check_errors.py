@@ -101,6 +101,8 @@ def operators():
          model([node("Dropout", ["x", "val_1", "t"])], [numpy_helper.from_array(np.float32(0.5), "val_1"), numpy_helper.from_array(np.array(True), "t")]))
     case("node 'the_Neg' (Neg): uses the positions of a NonZero",
          model([node("NonZero", ["x"], ["z"]), node("Neg", ["z"])]))
+    case("its result's value nonzero.the_NonZero depends on data",
+         model([node("NonZero", ["x"], ["z"]), node("Shape", ["z"])]))
     case("node 'the_Gather' (Gather): indices must be integers", model([node("Gather", ["x", "val_1"])], [tensor("val_1", 2)]))
     case("node 'the_LayerNormalization' (LayerNormalization): its outputs Mean",
          model([node("LayerNormalization", ["x", "w"], ["y", "m"])], [tensor("w", 4)], outputs=["y", "m"]))
