@@ -27,7 +27,7 @@ import programs
 
 STEPS = 12
 STALL = 4  # seconds of --stall, unless a case says otherwise
-NOT_EVEN_SLOWLY = 60  # seconds in which a run that does not end is said to hang: ten times what the slowest takes
+NOT_EVEN_SLOWLY = 120  # seconds in which a run that does not end is said to hang: ten times what the slowest takes
 
 
 class Failure(Exception):
@@ -146,6 +146,14 @@ def losses(folder):
     return [json.loads(line)["loss"] for line in file.read_text().splitlines() if line.endswith("}")] if file.exists() else []
 
 
+def is_program(entry, program):
+    """Another tree's program may have the same path (in a container, for instance). mpirun hands on its name only."""
+    try:
+        return os.path.samestat(os.stat(entry / "exe"), os.stat(program))
+    except OSError:
+        return False
+
+
 def processes(program):
     """Living processes of a program: {pid: rank, None for the launcher or alone}."""
     found = {}
@@ -158,7 +166,7 @@ def processes(program):
             environment = (entry / "environ").read_bytes().split(b"\0")
         except (OSError, IndexError):
             continue
-        if state not in "ZX" and str(program).encode() in text:
+        if state not in "ZX" and str(program).encode() in text and is_program(entry, program):
             rank = [e.split(b"=")[1] for e in environment if e.startswith(b"OMPI_COMM_WORLD_RANK=")]
             found[int(entry.name)] = int(rank[0]) if rank else None
     return found
