@@ -9,6 +9,7 @@
 
 #include "test/data/Fixture.h"
 
+#include "runtime/data/DecodeMemory.h"
 #include "runtime/data/Index.h"
 
 #include <archive.h>
@@ -16,10 +17,7 @@
 
 #include <cctype>
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
-#include <mutex>
-#include <thread>
 
 using namespace dt;
 using namespace dt::rt::data;
@@ -63,6 +61,7 @@ TEST_F(IndexTest, GoodSamples) {
   EXPECT_EQ(PositionedFile(shard).read(s.members[1].offset, s.members[1].size),
             png(10));
   EXPECT_EQ(index.broken(), 0);
+  EXPECT_GE(DecodeLease::most(), 4 * 4 * 4); // pictures were decoded within it
 }
 
 TEST_F(IndexTest, LongNamesHaveTheRightOffset) {
@@ -418,80 +417,6 @@ TEST_F(IndexTest, FewShardsAreOpenAtOnce) {
             std::string::npos);
   EXPECT_NE(errorOf([&] { files.read(1, 0, 9); }).find("no 9 bytes at 0"),
             std::string::npos);
-}
-
-/// Threads that stand for the ranks of one machine.
-struct Crew {
-  explicit Crew(int count) : texts(size_t(count)) {}
-  struct Member final : IndexPeers {
-    Member(Crew &crew, int number) : crew(crew), number(number) {}
-    int rank() const override { return number; }
-    std::vector<std::string> exchange(const std::string &mine) override {
-      crew.texts[size_t(number)] = mine;
-      crew.meet();
-      std::vector<std::string> all = crew.texts;
-      crew.meet();
-      return all;
-    }
-    Crew &crew;
-    int number;
-  };
-  void meet() {
-    std::unique_lock<std::mutex> lock(mutex);
-    size_t round = rounds;
-    if (++there == texts.size()) {
-      there = 0, ++rounds;
-      all.notify_all();
-    }
-    all.wait(lock, [&] { return rounds != round; });
-  }
-  std::vector<std::string> texts;
-  std::mutex mutex;
-  std::condition_variable all;
-  size_t there = 0, rounds = 0;
-};
-
-TEST_F(IndexTest, PeersIndexEachShardOnce) {
-  for (int i = 0; i < 5; ++i)
-    writeShard("s" + std::to_string(i) + ".tar",
-               documentFiles("a" + std::to_string(i)) +
-                   Files{{"x" + std::to_string(i) + ".txt", "zebra"}});
-  // The index of one of them cannot be kept.
-  std::filesystem::create_directory(path("s3.tar.idx.json"));
-  writeFile("s3.tar.idx.json/x", "");
-  Crew crew(3);
-  std::vector<std::string> errors(3);
-  std::vector<uint64_t> hashes(3);
-  ::testing::internal::CaptureStderr();
-  auto open = [&](const char *pattern) {
-    std::vector<std::thread> threads;
-    for (int r = 0; r < 3; ++r)
-      threads.emplace_back([&, r] {
-        Crew::Member member(crew, r);
-        errors[size_t(r)] = errorOf([&] {
-          DataSet data(config, path(pattern), 0, &member);
-          hashes[size_t(r)] = data.hash();
-          EXPECT_EQ(data.size(), 5);
-          EXPECT_EQ(data.broken(), 5);
-        });
-      });
-    for (std::thread &thread : threads)
-      thread.join();
-  };
-  open("s*.tar");
-  std::string said = ::testing::internal::GetCapturedStderr();
-  for (int i = 0; i < 5; ++i) {
-    std::string line = "sample 'x" + std::to_string(i) + "'";
-    size_t first = said.find(line);
-    EXPECT_NE(first, std::string::npos) << said;
-    EXPECT_EQ(said.find(line, first + 1), std::string::npos) << said;
-  }
-  EXPECT_EQ(errors, std::vector<std::string>(3));
-  EXPECT_EQ(hashes, std::vector<uint64_t>(3, hashes[0]));
-  EXPECT_TRUE(std::filesystem::exists(path("s4.tar.idx.json")));
-  open("none*.tar");
-  for (const std::string &error : errors)
-    EXPECT_NE(error.find("no such shard"), std::string::npos) << error;
 }
 
 /// One that got shorter since it was opened says nothing about a sample.
