@@ -145,15 +145,15 @@ LogicalResult FunctionEmitter::emitKernelCall(rt::KernelOp kernel) {
   if (failed(callee))
     return failure();
   OpBuilder &b = owner.b;
-  std::string configuration = owner.target.launchConfiguration(kernel);
+  std::string launch = owner.target.launch(kernel, *callee);
   for (const std::string &symbol : kernelSymbols(kernel))
     arguments.push_back(emitc::LiteralOp::create(b, owner.loc, b.getI64Type(), kSizePrefix + identifier(symbol)));
-  if (configuration.empty()) {
+  if (launch.empty()) {
     emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(), *callee, arguments);
     return success();
   }
   SmallVector<StringRef> places(arguments.size(), "{}");
-  owner.line(*callee + configuration + "(" + llvm::join(places, ", ") + ");", arguments);
+  owner.line(launch + ", " + llvm::join(places, ", ") + ");", arguments);
   return success();
 }
 

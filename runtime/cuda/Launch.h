@@ -16,7 +16,7 @@ namespace dt::rt {
 
 namespace cuda {
 
-/// Device copy of a table of constants, made once.
+/// Device copy of a table of constants, made once; complete when this returns, whatever stream reads it.
 const void *constantBytes(const void *host, size_t bytes);
 template <typename T, size_t N> const T *constant(const T (&host)[N]) {
   return static_cast<const T *>(constantBytes(host, sizeof host));
@@ -55,7 +55,7 @@ void checkIndices(const T *indices, int64_t n, const IndexCheck &check, Fault *f
 
 template <typename T> void fill(T *to, T value, int64_t n, void *stream) {
   if (n > 0)
-    cuda::fillKernel<<<cuda::blocksFor(n), 256, 0, static_cast<cudaStream_t>(stream)>>>(to, value, n);
+    cuda::launch("fill", cuda::fillKernel<T>, cuda::blocksFor(n), 256, 0, stream, to, value, n);
 }
 
 template <typename T> void copy(T *to, const T *from, int64_t n, void *stream) {

@@ -124,8 +124,9 @@ void check(const Case &c, float shift = 0) {
   attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
                     lse.data(), x.dout.data(), dq.data(), dk.data(), dv.data(),
                     s);
-  // A score of size c is off by c roundings more, and so is its exp, relatively;
-  // shifted scores have fewer digits: two roundings at the size of the shift.
+  // A score of size c is off by c roundings more, and so is its exp,
+  // relatively; shifted scores have fewer digits: two roundings at the size of
+  // the shift.
   double scores = 8, output = sumLimit(double(s.s)) + scores * kEps;
   EXPECT_LT(relativeError(o, expected.o),
             shift == 0 ? output : 2 * kEps * std::fabs(shift));
