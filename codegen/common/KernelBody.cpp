@@ -312,8 +312,11 @@ static StringRef reductionOperator(scf::ForOp loop, unsigned i) {
   return llvm::StringSwitch<StringRef>(op->getName().getStringRef())
       .Cases({"arith.addf", "arith.addi"}, "+")
       .Cases({"arith.mulf", "arith.muli"}, "*")
-      .Cases({"arith.maximumf", "arith.maxnumf", "arith.maxsi"}, "max")
-      .Cases({"arith.minimumf", "arith.minnumf", "arith.minsi"}, "min")
+      // Not max and min: compilers start those with the largest finite number.
+      .Cases({"arith.maximumf", "arith.maxnumf"}, "dt::rt::largest")
+      .Cases({"arith.minimumf", "arith.minnumf"}, "dt::rt::smallest")
+      .Case("arith.maxsi", "max")
+      .Case("arith.minsi", "min")
       .Default("");
 }
 

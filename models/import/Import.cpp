@@ -334,6 +334,17 @@ void Importer::noteLimits(const onnx::Node &node, const NodeImporter &n) {
   }
 }
 
+/// Attributes that say nothing here: what operands say too, rounding and
+/// statistics that nothing reads, settings of another mode of the operator.
+static bool changesNothing(StringRef name) {
+  static constexpr StringRef names[] = {
+      "kernel_shape", "saturate",        "seed",
+      "momentum",     "storage_order",   "cubic_coeff_a",
+      "nearest_mode", "exclude_outside", "extrapolation_value",
+      "num_outputs",  "round_mode",      "stash_type"};
+  return llvm::is_contained(names, name);
+}
+
 LogicalResult Importer::importNode(const onnx::Node &node) {
   if (!node.domain.empty())
     return nodeError(node, "operators of domain '" + node.domain +
@@ -359,6 +370,10 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
   if (failed(rule->second(n)) || !n.reason().empty())
     return nodeError(node,
                      n.reason().empty() ? "cannot be imported" : n.reason());
+  // A newer operator set may have attributes that rules do not know.
+  for (const auto &[name, value] : node.attributes)
+    if (model.opset > onnx::newestOpset && !n.wasRead(name) && !changesNothing(name))
+      return nodeError(node, "attribute '" + name + "' is not handled");
   for (const std::string &text : n.remarksMade()) {
     Remark &r = remarks[text];
     if (r.nodes++ == 0)
@@ -422,6 +437,19 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
                      size.str() + " depends on data");
     return success();
   };
+  // Floats of 16 bits have no arithmetic here; products have float's only.
+  auto checkElement = [&](Operation *op, Type type) -> LogicalResult {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    Type element = tensor ? tensor.getElementType() : Type();
+    bool product = isa<nn::MatmulOp, nn::LinearOp, nn::ConvOp, nn::AttentionOp>(op);
+    if (!isa_and_nonnull<FloatType>(element) || element.isF32() ||
+        (element.isF64() && !product))
+      return success();
+    std::string name;
+    llvm::raw_string_ostream(name) << element;
+    return error(nameOf(op->getLoc()) + ": its result is of " + name +
+                 ", which is not computed with; cast the model to float32");
+  };
   WalkResult result = function.walk([&](Operation *op) {
     if (auto size = dyn_cast<nn::SizeOp>(op)) {
       std::optional<DimExpr> value = DimExpr::parse(size.getExpr());
@@ -429,7 +457,9 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
         return WalkResult::interrupt();
     }
     for (Type type : op->getResultTypes())
-      if (isa<RankedTensorType>(type))
+      if (failed(checkElement(op, type)))
+        return WalkResult::interrupt();
+      else if (isa<RankedTensorType>(type))
         for (const DimExpr &d : nn::getShape(type))
           if (failed(check(op, d, "size")))
             return WalkResult::interrupt();

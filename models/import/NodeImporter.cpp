@@ -133,6 +133,7 @@ FailureOr<double> NodeImporter::real(size_t i, StringRef what) {
 //===----------------------------------------------------------------------===//
 
 const onnx::Attribute *NodeImporter::attribute(StringRef name) const {
+  read.insert(name);
   auto it = node.attributes.find(name.str());
   return it == node.attributes.end() ? nullptr : &it->second;
 }

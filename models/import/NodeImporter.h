@@ -17,6 +17,7 @@
 #include "models/onnx/Model.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace dt::models {
 
@@ -98,6 +99,8 @@ public:
   //===--------------------------------------------------------------------===//
 
   const onnx::Attribute *attribute(llvm::StringRef name) const;
+  /// Whether a rule has looked at it: what no rule looks at it would drop.
+  bool wasRead(llvm::StringRef name) const { return read.contains(name); }
   int64_t intAttr(llvm::StringRef name, int64_t absent) const;
   double floatAttr(llvm::StringRef name, double absent) const;
   std::string stringAttr(llvm::StringRef name, llvm::StringRef absent) const;
@@ -199,6 +202,7 @@ private:
   std::vector<GraphValue *> inputs;
   std::vector<GraphValue> outputs;
   std::string why;
+  mutable llvm::StringSet<> read; ///< attributes
   std::vector<std::string> remarks;
   llvm::SmallVector<Limit> assumed;
 };

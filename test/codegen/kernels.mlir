@@ -54,7 +54,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // Two carried values, a branch, unordered comparison, NaN-aware maximum.
       // CHECK-LABEL: void m_forward_row_softmax_sums(
       // CHECK: = (-INFINITY);
-      // CHECK: #pragma omp simd reduction(max : v{{[0-9]+}})
+      // CHECK: #pragma omp simd reduction(dt::rt::largest : v{{[0-9]+}})
       // CHECK: bool [[MASK:v[0-9]+]] = mask[r_2];
       // CHECK: if ([[MASK]]) {
       // CHECK: } else {

@@ -107,6 +107,10 @@ def operators():
     case("node 'the_LayerNormalization' (LayerNormalization): its outputs Mean",
          model([node("LayerNormalization", ["x", "w"], ["y", "m"])], [tensor("w", 4)], outputs=["y", "m"]))
     case("node 'the_Relu' (Relu): input 0 is missing", model([node("Relu", [])]))
+    deep = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 2, 2])
+    case("node 'the_SpaceToDepth' (SpaceToDepth): attribute 'mode' is not handled",
+         model([node("SpaceToDepth", ["x"], blocksize=1, mode="CRD")], inputs=[deep], opset=99))
+    case("its result is of f16, which is not computed with", model([node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("Relu", ["h"])]))
 
 
 def ids(name, *values):
