@@ -105,6 +105,9 @@ def operators():
     case("node 'the_LayerNormalization' (LayerNormalization): its outputs Mean",
          model([node("LayerNormalization", ["x", "w"], ["y", "m"])], [tensor("w", 4)], outputs=["y", "m"]))
     case("node 'the_Relu' (Relu): input 0 is missing", model([node("Relu", [])]))
+    whole = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
+    case("node 'the_IsInf' (IsInf): needs a tensor of floats: no integer is inf",
+         model([node("IsInf", ["x"], detect_negative=0)], inputs=[whole]))
 
 
 def training():
