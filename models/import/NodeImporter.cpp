@@ -8,6 +8,8 @@
 
 #include "mlir/IR/Verifier.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::models;
@@ -373,6 +375,13 @@ Value NodeImporter::compare(nn::Compare predicate, Value l, Value r) {
 
 Value NodeImporter::number(double v, Type element) {
   auto type = RankedTensorType::get({}, element);
+  // A rule for floats on a tensor of integers, which the standard has not.
+  constexpr double kMost = 9007199254740992.0; // 2^53: each is a double
+  if (!isa<FloatType>(element) &&
+      !(std::abs(v) <= kMost && v == std::trunc(v))) {
+    (void)fail("needs a tensor of floats: no integer is " + std::to_string(v));
+    v = 0;
+  }
   Attribute a = isa<FloatType>(element)
                     ? Attribute(b.getFloatAttr(element, v))
                     : b.getIntegerAttr(element, static_cast<int64_t>(v));

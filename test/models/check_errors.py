@@ -111,6 +111,9 @@ def operators():
     case("node 'the_SpaceToDepth' (SpaceToDepth): attribute 'mode' is not handled",
          model([node("SpaceToDepth", ["x"], blocksize=1, mode="CRD")], inputs=[deep], opset=99))
     case("its result is of f16, which is not computed with", model([node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("Relu", ["h"])]))
+    whole = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
+    case("node 'the_IsInf' (IsInf): needs a tensor of floats: no integer is inf",
+         model([node("IsInf", ["x"], detect_negative=0)], inputs=[whole]))
 
 
 def ids(name, *values):
