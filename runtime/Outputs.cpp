@@ -9,6 +9,7 @@
 #include "runtime/Device.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -17,13 +18,31 @@ namespace dt::rt {
 
 namespace {
 
-/// The first axis whose extent counts items; -1 if there is none.
+/// The axis whose extent counts items; -1 if there is none. Throws where rows of
+/// several parts have no place in the whole.
 int itemAxis(const TensorInfo &tensor, const ModuleInfo &module) {
-  for (int32_t i = 0; i < tensor.rank; ++i)
-    if (tensor.shape[i].symbol >= 0 &&
-        module.symbols[size_t(tensor.shape[i].symbol)].item)
-      return i;
-  return -1;
+  int found = -1;
+  for (int32_t i = 0; i < tensor.rank; ++i) {
+    const Extent &extent = tensor.shape[i];
+    if (extent.symbol < 0 || !module.symbols[size_t(extent.symbol)].item)
+      continue;
+    std::string problem;
+    if (found >= 0)
+      problem = "two of its axes count items";
+    else if (extent.offset != 0)
+      problem = "axis " + std::to_string(i) + " has the size " +
+                std::to_string(extent.scale) + "*" +
+                module.symbols[size_t(extent.symbol)].name +
+                (extent.offset < 0 ? " - " : " + ") +
+                std::to_string(std::abs(extent.offset));
+    if (!problem.empty())
+      throw CommonError(std::string("--save-outputs: output '") + tensor.name +
+                        "' of module '" + module.origin +
+                        "' cannot be joined from several parts of the batch: " +
+                        problem + "; compile it with one microbatch and dp=1");
+    found = i;
+  }
+  return found;
 }
 
 /// Values of a module's symbols for the global batch; the module runs here.
@@ -103,10 +122,11 @@ OutputCollector::OutputCollector(const Trainer &trainer, const Batch &batch)
                    (module.wholeBatch ? 1 : size_t(partsOf(module)));
     for (size_t o = 0; o < module.outputs.size; ++o) {
       const TensorInfo &tensor = module.outputs[o].tensor;
-      int axis = itemAxis(tensor, module);
       std::string name = std::string(module.origin) + "." + tensor.name;
-      if (module.outputs[o].cut || (axis < 0 && parts != 1) ||
-          !names.insert(name).second)
+      if (module.outputs[o].cut)
+        continue;
+      int axis = parts == 1 ? -1 : itemAxis(tensor, module);
+      if ((axis < 0 && parts != 1) || !names.insert(name).second)
         continue;
       Output output{name, int(m), int(o), tensor.type, axis, {}, {}};
       if (!total.empty() || module.symbols.empty())
@@ -153,26 +173,30 @@ void OutputCollector::writeBlocks(const std::string &path) const {
   writer.write(path);
 }
 
-/// Output `number` of the global batch from all ranks' blocks; empty, with an
-/// empty shape, if no rank has any.
-std::vector<std::byte> OutputCollector::whole(
+/// Output `number` of the global batch from all ranks' blocks; nothing if no rank
+/// has any.
+std::optional<std::vector<std::byte>> OutputCollector::whole(
     const Output &output, size_t number, std::vector<int64_t> &shape,
     const std::vector<std::unique_ptr<SafetensorsFile>> &files) const {
   std::vector<std::byte> out;
+  bool found = false;
   size_t outer = 1, unit = sizeOf(output.type);
   for (auto &file : files) {
     std::string prefix = std::to_string(number) + ".";
     const TensorView *extents = file->find(prefix + "shape");
     if (!extents)
       continue;
-    if (out.empty()) {
+    if (!found) {
+      found = true;
       shape = readNumbers(*extents);
       out.resize(size_t(elementCount(shape)) * unit);
+      if (output.axis < 0) // the only part
+        unit = out.size();
       const TensorInfo &tensor = trainer.program()
                                      .modules[size_t(output.module)]
                                      .outputs[size_t(output.index)]
                                      .tensor;
-      for (int i = 0; i < int(shape.size()); ++i)
+      for (int i = 0; output.axis >= 0 && i < int(shape.size()); ++i)
         if (i < output.axis)
           outer *= size_t(shape[size_t(i)]);
         else
@@ -188,7 +212,7 @@ std::vector<std::byte> OutputCollector::whole(
       place(readNumbers(*items), *bytes, outer, unit, out);
     }
   }
-  return out;
+  return found ? std::optional(std::move(out)) : std::nullopt;
 }
 
 void OutputCollector::join(const std::vector<std::string> &paths,
@@ -201,9 +225,8 @@ void OutputCollector::join(const std::vector<std::string> &paths,
     files.push_back(std::make_unique<SafetensorsFile>(file));
   for (size_t o = 0; o < outputs.size(); ++o) {
     std::vector<int64_t> shape;
-    std::vector<std::byte> bytes = whole(outputs[o], o, shape, files);
-    if (!bytes.empty())
-      writer.add(outputs[o].name, outputs[o].type, shape, std::move(bytes));
+    if (auto bytes = whole(outputs[o], o, shape, files))
+      writer.add(outputs[o].name, outputs[o].type, shape, std::move(*bytes));
   }
   std::vector<float> losses = {float(result.loss)};
   losses.insert(losses.end(), result.terms.begin(), result.terms.end());

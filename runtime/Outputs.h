@@ -15,6 +15,7 @@
 #include "runtime/Trainer.h"
 
 #include <functional>
+#include <optional>
 
 namespace dt::rt {
 
@@ -29,11 +30,13 @@ struct RankFile {
 };
 
 /// Joins the parts' outputs to those of the global batch: rows of items are put
-/// where the items stand in the batch. An output without an item axis is kept
-/// if there is one part only; one that is cut inside a tensor-parallel group is
-/// left out.
+/// where the items stand in the batch. The only part there is is written as it
+/// is. Of several parts, an output without an item axis is left out, as one that
+/// is cut inside a tensor-parallel group is.
 class OutputCollector {
 public:
+  /// Throws CommonError if parts cannot be joined: where an axis has rows beside
+  /// those of items, or two axes count items.
   OutputCollector(const Trainer &trainer, const Batch &batch);
 
   void add(const TaskRow &row, const Part &part);
@@ -52,11 +55,11 @@ private:
     std::string name;
     int module, index;
     DType type;
-    int axis;                   ///< -1: no item axis
+    int axis; ///< -1: no item axis, or one part only
     std::vector<int64_t> shape; ///< where this rank runs the module
     std::vector<Block> blocks;
   };
-  std::vector<std::byte>
+  std::optional<std::vector<std::byte>>
   whole(const Output &output, size_t number, std::vector<int64_t> &shape,
         const std::vector<std::unique_ptr<SafetensorsFile>> &files) const;
   void writeBlocks(const std::string &path) const;

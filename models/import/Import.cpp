@@ -366,7 +366,10 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
     if (!name.empty() && !inputs.back())
       return nodeError(node, "uses '" + name + "', which it cannot see");
   }
-  NodeImporter n(node, b, locationOf(node), std::move(inputs));
+  NodeImporter n(node, b, locationOf(node), std::move(inputs),
+                 [this](StringRef symbol) -> int64_t {
+                   return !options.maybeEmpty.contains(symbol);
+                 });
   if (failed(rule->second(n)) || !n.reason().empty())
     return nodeError(node,
                      n.reason().empty() ? "cannot be imported" : n.reason());

@@ -57,13 +57,16 @@ public:
   using Lookup = llvm::function_ref<GraphValue *(const std::string &)>;
 
   NodeImporter(const onnx::Node &node, mlir::OpBuilder &builder,
-               mlir::Location loc, std::vector<GraphValue *> inputs)
-      : node(node), b(builder), loc(loc), inputs(std::move(inputs)),
-        outputs(node.outputs.size()) {}
+               mlir::Location loc, std::vector<GraphValue *> inputs,
+               symbolic::Least least)
+      : node(node), b(builder), loc(loc), least(std::move(least)),
+        inputs(std::move(inputs)), outputs(node.outputs.size()) {}
 
   const onnx::Node &node;
   mlir::OpBuilder &b;
   mlir::Location loc;
+  /// The smallest value of a symbol, for what depends on sizes alone.
+  const symbolic::Least least;
 
   //===--------------------------------------------------------------------===//
   // Operands

@@ -87,7 +87,7 @@ std::optional<Run> runOf(NodeImporter &n, const SymbolicTensor &indices,
   if (r.start < 0 && size && !r.along)
     r.start += *size;
   // All inside: a slice has no wrap-around.
-  symbolic::Ranges ranges(indices.shape);
+  symbolic::Ranges ranges(indices.shape, n.least);
   Expr at = r.along ? indices.value : symbolic::integer(r.start);
   if (!ranges.provenNonNegative(at))
     return std::nullopt;

@@ -113,6 +113,9 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
         symbols.try_emplace(std::get<std::string>(value), dim);
     if (!isNew)
       options.rename[dim] = symbol->second;
+    // A sample may hold none of them; a batch has a sample.
+    if (symbol->first() != dist::kSample)
+      options.maybeEmpty.insert(symbol->second);
   }
   SmallString<256> path(entry.onnx);
   if (llvm::sys::path::is_relative(entry.onnx)) {

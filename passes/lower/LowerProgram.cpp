@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/dist/DistMarks.h"
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/sched/SchedOps.h"
@@ -267,12 +268,15 @@ private:
   void writeLoss(PlannedLoss &loss) {
     PlannedModule &m = plan.modules[loss.module];
     rt::FuncOp f = loss.denominator;
-    rt::LossOp::create(
+    auto made = rt::LossOp::create(
         b, loss.op.getLoc(), loss.op.getNameAttr(), loss.op.getWeightAttr(),
         loss.op.getModuleAttr(), ref(m.declarations[loss.numerator].name),
         f ? ref(f.getSymName()) : FlatSymbolRefAttr(),
         f ? ref(m.declarations[loss.denominatorOut].name) : FlatSymbolRefAttr(),
         b.getDenseI32ArrayAttr(loss.denominatorInputs));
+    for (StringRef name : {dist::kAtLeastAttr, dist::kPlusAttr})
+      if (Attribute guard = loss.op->getAttr(name))
+        made->setAttr(name, guard);
   }
 
   void writeOptimizer(dist::OptimizerOp op) {
