@@ -104,6 +104,10 @@ Value KernelBody::make(Value value, Tree &tree) {
     if (!operands.back())
       return {};
   }
+  // An operation of an expression has one use: what is read twice, such as a variable, is loaded twice.
+  if (repeatsOperands(op))
+    for (Value operand : op->getOperands())
+      operands.push_back(make(operand, tree));
   Value result = convertScalar(inner, op, operands);
   if (!result)
     op->emitOpError("has no C++ form");

@@ -80,7 +80,8 @@ private:
 };
 
 /// The EmitC form of a scalar op on converted operands; null if there is none. Creates
-/// only ops that may stand in an expression, and uses each operand once.
+/// only ops that may stand in an expression, and uses each operand once: an op that names
+/// operands twice (below) gets all of them a second time behind the first.
 mlir::Value convertScalar(mlir::OpBuilder &b, mlir::Operation *op, mlir::ValueRange operands);
 /// Whether the C++ form names an operand twice, so that operands must be variables.
 bool repeatsOperands(mlir::Operation *op);

@@ -164,13 +164,13 @@ Value convertCmpF(OpBuilder &b, arith::CmpFOp op, ValueRange x) {
   case P::ULE:
     return negate(b, loc, is(C::gt));
   case P::ONE:
-    return emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt), is(C::gt));
+    return emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt), compare(b, loc, C::gt, x[2], x[3]));
   case P::UEQ:
-    return negate(b, loc, emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt), is(C::gt)));
+    return negate(b, loc, emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt), compare(b, loc, C::gt, x[2], x[3])));
   case P::ORD:
   case P::UNO: {
-    Value either = emitc::LogicalOrOp::create(b, loc, b.getI1Type(), compare(b, loc, C::ne, x[0], x[0]),
-                                              compare(b, loc, C::ne, x[1], x[1]));
+    Value either = emitc::LogicalOrOp::create(b, loc, b.getI1Type(), compare(b, loc, C::ne, x[0], x[2]),
+                                              compare(b, loc, C::ne, x[1], x[3]));
     return op.getPredicate() == P::UNO ? either : negate(b, loc, either);
   }
   case P::AlwaysFalse:
@@ -219,7 +219,7 @@ Value pick(OpBuilder &b, Operation *op, ValueRange x, emitc::CmpPredicate predic
   Value l = x[0], r = x[1];
   if (isUnsigned)
     l = castTo(b, loc, unsignedOf(l.getType()), l), r = castTo(b, loc, unsignedOf(r.getType()), r);
-  return emitc::ConditionalOp::create(b, loc, x[0].getType(), compare(b, loc, predicate, l, r), x[0], x[1]);
+  return emitc::ConditionalOp::create(b, loc, x[0].getType(), compare(b, loc, predicate, l, r), x[2], x[3]);
 }
 
 /// Functions of one name for both float types. What is not in dt::rt is in std.

@@ -13,29 +13,100 @@
 using namespace mlir;
 using namespace dt;
 
-std::optional<double> import::getSplat(Value v) {
+namespace {
+/// The constant that `v` repeats, and the element types that its number goes
+/// through: the constant's own, then those of casts.
+struct SplatChain {
+  DenseElementsAttr elements;
+  SmallVector<Type, 2> types;
+};
+
+std::optional<SplatChain> readChain(Value v) {
+  SplatChain chain;
   while (Operation *op = v.getDefiningOp()) {
+    if (isa<nn::CastOp>(op))
+      chain.types.push_back(getElementTypeOrSelf(v.getType()));
     if (isa<nn::BroadcastOp, nn::ReshapeOp, nn::CastOp>(op)) {
       v = op->getOperand(0);
       continue;
     }
     auto constant = dyn_cast<nn::ConstantOp>(op);
-    auto elements = constant ? dyn_cast<DenseElementsAttr>(constant.getValue())
-                             : DenseElementsAttr();
-    if (!elements || !elements.isSplat())
+    if (constant)
+      chain.elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (!chain.elements || !chain.elements.isSplat())
       return std::nullopt;
-    if (isa<FloatType>(elements.getElementType()))
-      return elements.getSplatValue<APFloat>().convertToDouble();
-    if (elements.getElementType().isInteger(1))
-      return elements.getSplatValue<APInt>().getZExtValue();
-    return elements.getSplatValue<APInt>().getSExtValue();
+    chain.types.push_back(chain.elements.getElementType());
+    std::reverse(chain.types.begin(), chain.types.end());
+    return chain;
   }
   return std::nullopt;
 }
 
+/// What nn.cast makes of a number; nothing where the result is undefined.
+std::optional<double> castNumber(double x, Type type) {
+  if (auto to = dyn_cast<FloatType>(type)) {
+    APFloat number(x);
+    bool loses;
+    number.convert(to.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                   &loses);
+    return number.convertToDouble();
+  }
+  if (type.isInteger(1))
+    return x != 0;
+  double whole = std::trunc(x);
+  int bits = static_cast<int>(type.getIntOrFloatBitWidth());
+  bool isUnsigned = type.isUnsignedInteger();
+  double least = isUnsigned ? 0 : -std::ldexp(1, bits - 1);
+  double most = std::ldexp(1, isUnsigned ? bits : bits - 1);
+  if (!(whole >= least && whole < most))
+    return std::nullopt;
+  return whole;
+}
+} // namespace
+
+std::optional<double> import::getSplat(Value v) {
+  std::optional<SplatChain> chain = readChain(v);
+  if (!chain)
+    return std::nullopt;
+  Type own = chain->types.front();
+  std::optional<double> number;
+  if (isa<FloatType>(own)) {
+    number = chain->elements.getSplatValue<APFloat>().convertToDouble();
+  } else {
+    APInt whole = chain->elements.getSplatValue<APInt>();
+    number = own.isInteger(1) || own.isUnsignedInteger()
+                 ? static_cast<double>(whole.getZExtValue())
+                 : static_cast<double>(whole.getSExtValue());
+  }
+  for (Type type : ArrayRef(chain->types).drop_front())
+    number = number ? castNumber(*number, type) : std::nullopt;
+  return number;
+}
+
 bool import::isSplat(Value v, double number) {
-  std::optional<double> c = getSplat(v);
-  return c && std::abs(*c - number) <= 1e-4 * std::abs(number);
+  std::optional<double> actual = getSplat(v);
+  if (!actual)
+    return false;
+  double wanted = number;
+  for (Type type : readChain(v)->types) {
+    std::optional<double> next = castNumber(wanted, type);
+    // Only floats round: 0.5 as an integer is another number.
+    if (!next || (!isa<FloatType>(type) && *next != number))
+      return false;
+    wanted = *next;
+  }
+  return *actual == wanted;
+}
+
+double import::getSplatRounding(Value v) {
+  double rounding = 0;
+  if (std::optional<SplatChain> chain = readChain(v))
+    for (Type type : chain->types)
+      if (auto f = dyn_cast<FloatType>(type)) {
+        unsigned digits = APFloat::semanticsPrecision(f.getFloatSemantics());
+        rounding = std::max(rounding, std::ldexp(1, -static_cast<int>(digits)));
+      }
+  return rounding;
 }
 
 Value import::matchSquare(Value v) {

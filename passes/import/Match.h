@@ -14,12 +14,17 @@
 
 namespace dt::import {
 
-/// The number that every element of `v` is, seen through broadcast, reshape,
-/// cast.
+/// The number that every element of `v` is, seen through broadcast, reshape and
+/// cast (which is carried out).
 std::optional<double> getSplat(mlir::Value v);
 
-/// Whether `v` is that number, to 1e-4 relative (exporters write float32).
+/// Whether `v` is that number as its file can hold it: rounded to the type of
+/// the constant, and of casts behind it. Nothing that is merely close.
 bool isSplat(mlir::Value v, double number);
+
+/// By how much, relative to it, rounding to the constant's type may have moved
+/// the number that `v` is; 0 for integers and for what is no splat.
+double getSplatRounding(mlir::Value v);
 
 /// `v` = other op number, in either order for commutative ops: the other
 /// operand and the number.

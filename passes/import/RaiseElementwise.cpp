@@ -87,77 +87,86 @@ struct Silu : OpRewritePattern<nn::MulOp> {
 /// Factors of a product (through nested nn.mul), numbers multiplied together.
 struct Product {
   double number = 1.0;
+  double rounding = 0; ///< relative, of all numbers in it
   SmallVector<Value> factors;
+
+  /// Exporters compute with the numbers of a formula and round each of them to
+  /// its type, so what they multiply to differs by these roundings, no more.
+  bool isNumber(double wanted) const {
+    return std::abs(number - wanted) <= rounding * std::abs(wanted);
+  }
 };
 Product collectFactors(Value v, int depth = 0) {
   Product p;
   if (std::optional<double> c = getSplat(v)) {
     p.number = *c;
+    p.rounding = getSplatRounding(v);
   } else if (auto mul = v.getDefiningOp<nn::MulOp>(); mul && depth < 4) {
     for (Value operand : {Value(mul.getLhs()), Value(mul.getRhs())}) {
       Product part = collectFactors(operand, depth + 1);
       p.number *= part.number;
+      p.rounding += part.rounding;
       p.factors.append(part.factors);
     }
   } else if (auto div = v.getDefiningOp<nn::DivOp>();
              div && depth < 4 && getSplat(div.getRhs())) {
     p = collectFactors(div.getLhs(), depth + 1);
     p.number /= *getSplat(div.getRhs());
+    p.rounding += getSplatRounding(div.getRhs());
   } else {
     p.factors.push_back(v);
   }
   return p;
 }
 
-bool close(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
-
 /// `v` = c * x with the expected c.
 bool isScaled(Value v, Value x, double c) {
   Product p = collectFactors(v);
-  return p.factors.size() == 1 && p.factors[0] == x && close(p.number, c);
+  return p.factors.size() == 1 && p.factors[0] == x && p.isNumber(c);
 }
 
-/// x^3 in any spelling, times c.
-bool isScaledCube(Value v, Value x, double c) {
+/// Which power of x a factor is, or 0: x itself, or x to a number that is whole.
+int powerOf(Value factor, Value x) {
+  if (factor == x)
+    return 1;
+  auto pow = factor.getDefiningOp<nn::PowOp>();
+  if (!pow || pow.getLhs() != x)
+    return 0;
+  for (int power : {1, 2, 3})
+    if (getSplat(pow.getRhs()) == static_cast<double>(power))
+      return power;
+  return 0;
+}
+
+/// x^power in any spelling, times c.
+bool isScaledPower(Value v, Value x, int power, double c) {
   Product p = collectFactors(v);
-  if (!close(p.number, c))
-    return false;
-  int power = 0;
+  int sum = 0;
   for (Value f : p.factors) {
-    if (f == x)
-      ++power;
-    else if (auto pow = f.getDefiningOp<nn::PowOp>();
-             pow && pow.getLhs() == x && getSplat(pow.getRhs()))
-      power += static_cast<int>(*getSplat(pow.getRhs()));
-    else
+    int part = powerOf(f, x);
+    if (part == 0)
       return false;
+    sum += part;
   }
-  return power == 3;
+  return sum == power && p.isNumber(c);
 }
 
 /// sqrt(2 / pi) * (x + 0.044715 x^3), also factored as x * (1 + 0.044715 x^2).
 bool isTanhArgument(Value v, Value x) {
   Product p = collectFactors(v);
-  if (!close(p.number, std::sqrt(2.0 / M_PI)))
+  if (!p.isNumber(std::sqrt(2.0 / M_PI)))
     return false;
   if (p.factors.size() == 1) {
     auto sum =
         matchEither<nn::AddOp>(p.factors[0], [&](Value f) { return f == x; });
-    return sum && isScaledCube(sum->second, x, 0.044715);
+    return sum && isScaledPower(sum->second, x, 3, 0.044715);
   }
-  if (p.factors.size() != 2)
+  if (p.factors.size() != 2 || (p.factors[0] != x && p.factors[1] != x))
     return false;
   Value other = p.factors[0] == x ? p.factors[1] : p.factors[0];
   auto sum =
       matchEither<nn::AddOp>(other, [](Value f) { return isSplat(f, 1.0); });
-  if (!sum || (p.factors[0] != x && p.factors[1] != x))
-    return false;
-  Product square = collectFactors(sum->second);
-  bool two =
-      square.factors.size() == 2
-          ? square.factors[0] == x && square.factors[1] == x
-          : square.factors.size() == 1 && matchSquare(square.factors[0]) == x;
-  return two && close(square.number, 0.044715);
+  return sum && isScaledPower(sum->second, x, 2, 0.044715);
 }
 
 /// 0.5 * x * (1 + erf(x / sqrt 2))  and the tanh form.
@@ -166,7 +175,7 @@ struct Gelu : OpRewritePattern<nn::MulOp> {
   LogicalResult matchAndRewrite(nn::MulOp mul,
                                 PatternRewriter &rewriter) const override {
     Product p = collectFactors(mul);
-    if (p.factors.size() != 2 || !close(p.number, 0.5))
+    if (p.factors.size() != 2 || !p.isNumber(0.5))
       return failure();
     for (int i : {0, 1}) {
       auto sum = matchEither<nn::AddOp>(

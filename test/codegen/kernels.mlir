@@ -51,6 +51,26 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
         rt.store %q, %y[%i, %c0] : !rt.buffer<f32, [4, 4]>
       }
 
+      // The C++ form of an integer maximum reads its operands twice: a carried one too, and one that waits.
+      // CHECK-LABEL: void m_forward_highest(
+      // CHECK: int64_t [[MOST:v[0-9]+]] = INT64_MIN;
+      // CHECK: int64_t [[ID:v[0-9]+]] = {{.*}}ids[
+      // CHECK: [[MOST]] = [[MOST]] > [[ID]] ? [[MOST]] : [[ID]];
+      // CHECK: rows[0] =
+      rt.kernel @highest [] (%x = %ids : !rt.buffer<i64, ["n"]>, %y = %rows : !rt.buffer<f32, ["n", 64]>) {
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %n = rt.size "n"
+        %least = arith.constant -9223372036854775808 : i64
+        %most = scf.for %r = %c0 to %n step %c1 iter_args(%m = %least) -> (i64) {
+          %id = rt.load %x[%r] : !rt.buffer<i64, ["n"]>
+          %next = arith.maxsi %m, %id : i64
+          scf.yield %next : i64
+        } {rt.simd}
+        %f = arith.sitofp %most : i64 to f32
+        rt.store %f, %y[%c0, %c0] : !rt.buffer<f32, ["n", 64]>
+      }
+
       // Two carried values, a branch, unordered comparison, NaN-aware maximum.
       // CHECK-LABEL: void m_forward_row_softmax_sums(
       // CHECK: = (-INFINITY);

@@ -110,3 +110,157 @@ func.func @not_gelu(%x: tensor<4xf32>) -> tensor<4xf32> {
   %4 = nn.mul %3, %half : tensor<4xf32>, tensor<f32>
   return %4 : tensor<4xf32>
 }
+
+// -----
+
+// x^3.7 is no cube.
+// CHECK-LABEL: @power
+// CHECK-NOT: nn.gelu
+func.func @power(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %power = nn.constant dense<3.7> : tensor<f32>
+  %a = nn.constant dense<0.044715> : tensor<f32>
+  %s = nn.constant dense<0.7978845608> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %power : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// Close to GELU's numbers is another function.
+// CHECK-LABEL: @close_factor
+// CHECK-NOT: nn.gelu
+func.func @close_factor(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %power = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.0447155> : tensor<f32>
+  %s = nn.constant dense<0.7978845608> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %power : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @close_scale
+// CHECK-NOT: nn.gelu
+func.func @close_scale(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %power = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.044715> : tensor<f32>
+  %s = nn.constant dense<0.7979> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %power : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @close_half
+// CHECK-NOT: nn.gelu
+func.func @close_half(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %half = nn.constant dense<0.50002> : tensor<f32>
+  %power = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.044715> : tensor<f32>
+  %s = nn.constant dense<0.7978845608> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %power : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// In 16 bits the numbers are rounded further.
+// CHECK-LABEL: @half_precision
+// CHECK: nn.gelu %arg0 {tanh}
+func.func @half_precision(%x: tensor<4xf16>) -> tensor<4xf16> {
+  %half = nn.constant dense<0.5> : tensor<f16>
+  %power = nn.constant dense<3.0> : tensor<f16>
+  %a = nn.constant dense<0.044715> : tensor<f16>
+  %s = nn.constant dense<0.7978845608> : tensor<f16>
+  %one = nn.constant dense<1.0> : tensor<f16>
+  %0 = nn.mul %x, %half : tensor<4xf16>, tensor<f16>
+  %1 = nn.pow %x, %power : tensor<4xf16>, tensor<f16>
+  %2 = nn.mul %1, %a : tensor<4xf16>, tensor<f16>
+  %3 = nn.add %x, %2 : tensor<4xf16>, tensor<4xf16>
+  %4 = nn.mul %3, %s : tensor<4xf16>, tensor<f16>
+  %5 = nn.tanh %4 : tensor<4xf16>
+  %6 = nn.add %5, %one : tensor<4xf16>, tensor<f16>
+  %7 = nn.mul %0, %6 : tensor<4xf16>, tensor<4xf16>
+  return %7 : tensor<4xf16>
+}
+
+// -----
+
+// A number of 16 bits' precision in 32 bits is not the formula's.
+// CHECK-LABEL: @coarse
+// CHECK-NOT: nn.gelu
+func.func @coarse(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %power = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.044708251953125> : tensor<f32>
+  %s = nn.constant dense<0.7978515625> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %power : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// A cast to whole numbers is carried out: 3.7 becomes 3.
+// CHECK-LABEL: @cast_power
+// CHECK: nn.gelu %arg0 {tanh}
+func.func @cast_power(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %power = nn.constant dense<3.7> : tensor<f32>
+  %whole = nn.cast %power : tensor<f32> to tensor<i64>
+  %cube = nn.cast %whole : tensor<i64> to tensor<f32>
+  %a = nn.constant dense<0.044715> : tensor<f32>
+  %s = nn.constant dense<0.7978845608> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %cube : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}

@@ -80,3 +80,19 @@ func.func @not_scale(%x: tensor<2x4x4x4xf32>, %w: tensor<4xf32>) -> tensor<2x4x4
   %1 = nn.mul %0, %w : tensor<2x4x4x4xf32>, tensor<4xf32>
   return %1 : tensor<2x4x4x4xf32>
 }
+
+// -----
+
+// x^2.0001 is no square.
+// CHECK-LABEL: @no_square
+// CHECK-NOT: nn.rms_norm
+func.func @no_square(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %power = nn.constant dense<2.0001> : tensor<f32>
+  %eps = nn.constant dense<1.0E-6> : tensor<f32>
+  %0 = nn.pow %x, %power : tensor<2x4xf32>, tensor<f32>
+  %1 = nn.reduce mean %0 {axes = array<i64: 1>, keepdims} : tensor<2x4xf32>
+  %2 = nn.add %1, %eps : tensor<2x1xf32>, tensor<f32>
+  %3 = nn.rsqrt %2 : tensor<2x1xf32>
+  %4 = nn.mul %x, %3 : tensor<2x4xf32>, tensor<2x1xf32>
+  return %4 : tensor<2x4xf32>
+}
