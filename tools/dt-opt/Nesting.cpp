@@ -11,12 +11,36 @@ using namespace llvm;
 namespace {
 constexpr int64_t kMostDepth = 256;
 constexpr StringLiteral kBytecode = "ML\xEFR";
+/// Brackets that are open. A `<` that compares has no partner: it goes with the
+/// bracket around it.
+class Brackets {
+public:
+  size_t depth() const { return open.size(); }
+  void see(char c) {
+    if (StringRef("([{<").contains(c)) {
+      open.push_back(c);
+    } else if (c == '>') {
+      if (!open.empty() && open.back() == '<')
+        open.pop_back();
+    } else if (StringRef(")]}").contains(c)) {
+      char partner = c == ')' ? '(' : c == ']' ? '[' : '{';
+      while (!open.empty() && open.back() == '<')
+        open.pop_back();
+      if (!open.empty() && open.back() == partner)
+        open.pop_back();
+    }
+  }
+
+private:
+  SmallVector<char> open;
+};
 } // namespace
 
 Error dt::checkNesting(StringRef text, StringRef path) {
   if (text.starts_with(kBytecode))
     return Error::success();
-  int64_t depth = 0, line = 1, signs = 0;
+  Brackets brackets;
+  int64_t line = 1, signs = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     char c = text[i];
     // Each sign before an operand is a level too.
@@ -29,12 +53,10 @@ Error dt::checkNesting(StringRef text, StringRef path) {
       i = std::min(text.find('\n', i), text.size()) - 1;
     } else if (c == '-' && text.substr(i, 2) == "->") {
       ++i;
-    } else if (StringRef("([{<").contains(c)) {
-      ++depth;
-    } else if (StringRef(")]}>").contains(c)) {
-      depth = std::max<int64_t>(depth - 1, 0);
+    } else {
+      brackets.see(c);
     }
-    if (depth > kMostDepth || signs > kMostDepth)
+    if (brackets.depth() > size_t(kMostDepth) || signs > kMostDepth)
       return createStringError(path + ":" + Twine(line) +
                                ": nested more than " + Twine(kMostDepth) +
                                " levels deep");
