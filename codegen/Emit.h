@@ -32,6 +32,7 @@ struct EmitOptions {
   std::string runtimeDirectory;
   WeightSource weights;
   std::string plan = "{}"; ///< text of plan.json: the recipe's data sections (models/recipe/JsonAttr.h makes it from dist ops)
+  std::string planSource = "the plan"; ///< for errors: where the program's plan comes from
   bool writeWeights = true; ///< false: no weights.safetensors and no onnx/ (large graphs without weights)
 };
 

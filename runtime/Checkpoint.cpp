@@ -5,90 +5,41 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Checkpoint.h"
+#include "runtime/Activity.h"
+#include "runtime/Agreement.h"
+#include "runtime/CheckpointFolder.h"
 #include "runtime/Device.h"
-#include "runtime/Error.h"
 #include "runtime/Pieces.h"
+#include "runtime/Schedule.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
+#include <cmath>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
-#include <fstream>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <unistd.h>
+#include <functional>
 
 namespace dt::rt {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr const char *kIndex = "index.json";
-
-std::string hex(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(value));
-  return text;
-}
-
-/// Makes a new file, or the renaming inside a folder, durable.
-void syncPath(const fs::path &path) {
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  bool bad = fd < 0 || ::fsync(fd) < 0;
-  if (fd >= 0)
-    ::close(fd);
-  if (bad)
-    throw Error(path.string() + ": cannot sync: " + std::strerror(errno));
-}
-
-/// Steps of the complete checkpoints in a directory, ascending.
-std::vector<int64_t> stepsIn(const std::string &directory) {
-  std::vector<int64_t> steps;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end;
-       it.increment(error)) {
-    std::string name = it->path().filename().string();
-    if (name.rfind("step-", 0) != 0 || name.size() > 20 || name.size() == 5 ||
-        name.find_first_not_of("0123456789", 5) != std::string::npos)
-      continue;
-    steps.push_back(std::stoll(name.substr(5)));
+/// A trained parameter's value, or the optimizer's state of it, that is not a
+/// number ends the run sooner or later. (State may be infinite: it only keeps
+/// its element from moving.)
+void expectFiniteValues(const std::byte *data, int64_t count, bool state,
+                        const std::string &name, int64_t step) {
+  for (int64_t i = 0; i < count; ++i) {
+    float value;
+    std::memcpy(&value, data + size_t(i) * sizeof(float), sizeof value);
+    if (std::isnan(value) || (!state && std::isinf(value)))
+      throw Error("'" + name + "' is " + (std::isnan(value) ? "nan" : "inf") +
+                  " after step " + std::to_string(step) +
+                  ": the state is not saved");
   }
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
-
-fs::path folderOf(const std::string &directory, int64_t step) {
-  return fs::path(directory) / ("step-" + std::to_string(step));
-}
-
-void removeOld(const std::string &directory, int keep) {
-  std::vector<int64_t> steps = stepsIn(directory);
-  std::error_code ignored;
-  for (size_t i = 0; i + keep < steps.size(); ++i)
-    fs::remove_all(folderOf(directory, steps[i]), ignored);
-}
-
-std::string rankName(int rank, const char *ending) {
-  return "rank-" + std::to_string(rank) + ending;
-}
-
-void writeText(const fs::path &path, const std::string &text) {
-  {
-    std::ofstream stream(path);
-    stream << text;
-    if (!stream.flush())
-      throw Error(path.string() + ": cannot write");
-  }
-  syncPath(path);
 }
 
 /// What this rank owns, copied.
-PieceWriter snapshot(const Trainer &trainer) {
+PieceWriter snapshot(const Trainer &trainer, int64_t step) {
   PieceWriter writer;
   const ProgramInfo &program = trainer.program();
   const Ownership &ownership = trainer.ownership();
@@ -99,40 +50,47 @@ PieceWriter snapshot(const Trainer &trainer) {
       continue;
     Layout layout(p, trainer.placement().at(module).tp);
     const Region &region = trainer.regions().at(module);
+    bool updated = ownership.updated(i);
     for (const OwnedPiece &piece : ownership.owned(i)) {
-      writer.add(p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
-                 region.parameters + p.offset +
-                     size_t(piece.begin) * sizeOf(p.tensor.type));
-      for (int k = 0; ownership.updated(i) && k < trainer.optimizer().moments();
-           ++k)
-        writer.add(trainer.optimizer().momentName(k) + std::string(".") +
-                       p.tensor.name,
-                   DType::F32, layout, piece.begin, piece.end,
-                   region.moments[k] + piece.moment);
+      int64_t count = piece.end - piece.begin;
+      const std::byte *copy = writer.add(
+          p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
+          region.parameters + p.offset +
+              size_t(piece.begin) * sizeOf(p.tensor.type));
+      if (updated && p.tensor.type == DType::F32)
+        expectFiniteValues(copy, count, false, p.tensor.name, step);
+      for (int k = 0; updated && k < trainer.optimizer().moments(); ++k) {
+        std::string name = trainer.optimizer().momentName(k) +
+                           std::string(".") + p.tensor.name;
+        copy = writer.add(name, DType::F32, layout, piece.begin, piece.end,
+                          region.moments[k] + piece.moment);
+        expectFiniteValues(copy, count, true, name, step);
+      }
     }
   }
   return writer;
 }
 
-nlohmann::json readIndex(const fs::path &folder) {
-  std::ifstream stream(folder / kIndex);
-  nlohmann::json index = nlohmann::json::parse(stream, nullptr, false);
-  auto isText = [&](const char *key) {
-    return index.contains(key) && index[key].is_string();
-  };
-  if (!index.is_object() || !index.contains("step") ||
-      !index["step"].is_number_unsigned() || !isText("seed") ||
-      !isText("plan") || !isText("data") || !index.contains("files") ||
-      !index["files"].is_object() || index["files"].empty())
-    throw Error((folder / kIndex).string() + ": not the index of a checkpoint");
-  for (auto &[name, hash] : index["files"].items())
-    if (!hash.is_string() || name.find('/') != std::string::npos)
-      throw Error((folder / kIndex).string() +
-                  ": not the index of a checkpoint");
-  return index;
-}
-
 } // namespace
+
+void expectFinite(const Trainer &trainer, int64_t step) {
+  const ProgramInfo &program = trainer.program();
+  std::vector<std::byte> copy;
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const ParameterInfo &p = program.parameters[i];
+    if (!trainer.ownership().updated(i) || p.tensor.type != DType::F32)
+      continue;
+    for (const OwnedPiece &piece : trainer.ownership().owned(i)) {
+      copy.resize(size_t(piece.end - piece.begin) * sizeof(float));
+      device::copyToHost(copy.data(),
+                         trainer.regions().parameter(p) +
+                             size_t(piece.begin) * sizeof(float),
+                         copy.size());
+      expectFiniteValues(copy.data(), piece.end - piece.begin, false,
+                         p.tensor.name, step);
+    }
+  }
+}
 
 //===----------------------------------------------------------------------===//
 // Writing
@@ -142,7 +100,7 @@ struct CheckpointWriter::Job {
   int64_t step;
   uint64_t dataHash;
   int rank, ranks;
-  fs::path folder;
+  std::string folder;
   PieceWriter pieces;
 };
 
@@ -152,93 +110,125 @@ CheckpointWriter::CheckpointWriter(const Trainer &trainer,
 
 CheckpointWriter::~CheckpointWriter() {
   giveUp = true;
-  join();
-}
-
-void CheckpointWriter::join() {
   if (thread.joinable())
     thread.join();
 }
 
 void CheckpointWriter::finish() {
-  join();
-  trainer.comm().agree(failure);
+  std::string what = settle();
+  if (!what.empty())
+    throw CommonError(what);
+}
+
+/// Parts are written without waiting for anybody, so first everybody learns how
+/// these went; only then is it certain that rank 0's thread, which waits for
+/// all parts, comes to an end.
+std::string CheckpointWriter::settle() {
+  if (!job)
+    return {};
+  Waits waits(trainer.comm().board(), {Awaited::Own});
+  std::unique_lock<std::mutex> lock(mutex);
+  done.wait(lock, [&] { return partDone; });
+  std::string mine = failure;
+  lock.unlock();
+  Comm &comm = trainer.comm();
+  std::string what = firstOf(comm, mine);
+  giveUp = !what.empty();
+  thread.join();
+  std::string whole = firstOf(comm, failure);
+  if (what.empty())
+    what = whole;
+  if (!what.empty() && comm.rank() == 0) {
+    std::error_code ignored; // the next run tries again
+    std::filesystem::remove_all(job->folder, ignored);
+  }
+  job.reset();
+  giveUp = hasFailed = partDone = false;
+  failure.clear();
+  return what;
 }
 
 void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
-  join();
-  fs::path folder = folderOf(directory, step).string() + ".tmp";
-  if (failure.empty() && trainer.comm().rank() == 0) {
-    std::error_code error;
-    fs::remove_all(folder, error); // the rest of a crash
-    fs::create_directories(folder, error);
-    if (error)
-      failure = folder.string() + ": cannot create: " + error.message();
-  }
-  trainer.comm().agree(failure);
-  auto job = std::make_shared<Job>(Job{step, dataHash, trainer.comm().rank(),
-                                       trainer.comm().size(), folder,
-                                       snapshot(trainer)});
-  thread = std::thread([this, job] {
-    try {
-      write(*job);
-    } catch (const std::exception &e) {
-      failure = e.what();
+  finish();
+  Comm &comm = trainer.comm();
+  std::string folder = checkpointPath(directory, step) + ".tmp";
+  std::shared_ptr<Job> next;
+  std::string wrong = failureOf([&] {
+    if (comm.rank() == 0) {
+      Activity activity("writing", folder);
+      std::error_code ignored;
+      std::filesystem::remove_all(folder, ignored); // the rest of a failure
+      makeFolders(folder);
     }
+    next = std::make_shared<Job>(Job{step, dataHash, comm.rank(), comm.size(),
+                                     folder, snapshot(trainer, step)});
   });
+  wrong = firstOf(comm, wrong);
+  if (!wrong.empty()) {
+    std::error_code ignored;
+    if (comm.rank() == 0)
+      std::filesystem::remove_all(folder, ignored);
+    throw CommonError(wrong);
+  }
+  job = next;
+  thread = std::thread([this, next] { run(*next); });
 }
 
-/// The writer thread. It says how it went through a file, since only the main
+void CheckpointWriter::note(const std::string &what) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (failure.empty())
+    failure = what;
+  hasFailed = hasFailed || !what.empty();
+}
+
+/// The writer thread. It says how it went through files, since only the main
 /// thread may talk to other ranks.
-void CheckpointWriter::write(Job &job) {
-  try {
-    uint64_t hash = job.pieces.write(
-        (job.folder / rankName(job.rank, ".safetensors")).string());
-    writeText(job.folder / rankName(job.rank, ".part"), hex(hash));
-    fs::rename(job.folder / rankName(job.rank, ".part"),
-               job.folder / rankName(job.rank, ".ok"));
-  } catch (const std::exception &) {
-    std::ofstream(job.folder / rankName(job.rank, ".failed"));
-    throw;
+void CheckpointWriter::run(Job &job) {
+  std::string wrong = failureOf([&] { write(job); });
+  note(wrong);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    partDone = true;
   }
-  if (job.rank == 0)
-    commit(job);
+  done.notify_all();
+  job.pieces = PieceWriter(); // the copy is not needed any more
+  if (job.rank == 0 && wrong.empty())
+    note(failureOf([&] { commit(job); }));
+}
+
+void CheckpointWriter::write(Job &job) {
+  std::string path = job.folder + "/" + rankFile(job.rank);
+  uint64_t hash = job.pieces.write(path);
+  writeWhole(job.folder + "/" + rankFile(job.rank, ".ok"), hexText(hash));
 }
 
 void CheckpointWriter::commit(const Job &job) {
-  nlohmann::json files = nlohmann::json::object();
+  CheckpointIndex index;
+  index.step = job.step;
+  index.seed = hexText(trainer.settings().seed);
+  index.plan = hexText(trainer.program().planHash);
+  index.data = hexText(job.dataHash);
+  index.schedule = scheduleOf(trainer.settings());
   for (int r = 0; r < job.ranks; ++r) {
-    fs::path ok = job.folder / rankName(r, ".ok");
-    while (!fs::exists(ok)) {
-      if (giveUp || fs::exists(job.folder / rankName(r, ".failed")))
-        throw Error(job.folder.string() + ": rank " + std::to_string(r) +
-                    " could not write its part");
+    std::string ok = job.folder + "/" + rankFile(r, ".ok");
+    std::error_code ignored;
+    AwaitsWriter awaits(r);
+    while (!std::filesystem::exists(ok, ignored)) {
+      if (giveUp)
+        return; // who failed says why
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
-    std::string hash;
-    std::ifstream(ok) >> hash;
-    files[rankName(r, ".safetensors")] = hash;
+    std::string hash = readText(ok, 64);
+    if (!isHex(hash))
+      throw Error(ok + ": has no hash");
+    index.files[rankFile(r)] = hash;
   }
-  nlohmann::json index = {{"step", job.step},
-                          {"seed", hex(trainer.settings().seed)},
-                          {"plan", hex(trainer.program().planHash)},
-                          {"data", hex(job.dataHash)},
-                          {"ranks", job.ranks},
-                          {"files", files}};
+  Activity activity("writing", job.folder);
   for (int r = 0; r < job.ranks; ++r)
-    fs::remove(job.folder / rankName(r, ".ok"));
-  writeText(job.folder / kIndex, index.dump(2) + "\n");
-  syncPath(job.folder);
-  // Saving the same step again (a resumed run that was interrupted at once)
-  // replaces the folder.
-  fs::path final = folderOf(directory, job.step);
-  std::error_code error;
-  fs::remove_all(final, error);
-  fs::rename(job.folder, final, error);
-  if (error)
-    throw Error(final.string() + ": cannot rename: " + error.message());
-  syncPath(directory);
-  removeOld(directory, keep);
+    std::filesystem::remove(job.folder + "/" + rankFile(r, ".ok"));
+  writeWhole(job.folder + "/index.json", index.text());
+  commitCheckpoint(directory, job.step);
+  removeOldCheckpoints(directory, keep);
 }
 
 void saveCheckpoint(const Trainer &trainer, const std::string &directory,
@@ -253,88 +243,206 @@ void saveCheckpoint(const Trainer &trainer, const std::string &directory,
 //===----------------------------------------------------------------------===//
 
 void expectNoCheckpoints(const std::string &directory) {
-  std::vector<int64_t> steps = stepsIn(directory);
+  std::vector<int64_t> steps = checkpointSteps(directory);
   if (!steps.empty())
-    throw Error(folderOf(directory, steps.back()).string() +
+    throw Error(checkpointPath(directory, steps.back()) +
                 ": a checkpoint of an earlier run; continue it with --resume, "
                 "or give another --checkpoint folder");
 }
 
-/// Moments of a parameter from its whole tensor into the ranges that this rank
-/// updates.
-static void loadMoment(Trainer &trainer, size_t index, int moment,
-                       const Layout &layout, const std::byte *whole) {
+namespace {
+
+/// Moments of a parameter into the ranges that this rank updates.
+void loadMoment(Trainer &trainer, size_t index, int moment,
+                const std::string &name, const Layout &layout,
+                const PieceReader &reader) {
   const ParameterInfo &p = trainer.program().parameters[index];
-  std::vector<float> part(size_t(layout.partElements()));
-  layout.extract(whole, part.data(), sizeof(float));
+  std::vector<float> values;
   size_t module = size_t(p.module), first = p.offset / sizeof(float);
   for (const UpdateRange &u : trainer.ownership().updates(module)) {
     size_t begin = std::max(u.range.begin, first),
-           end = std::min(u.range.end(), first + part.size());
-    if (begin < end)
-      device::copyToDevice(trainer.regions().at(module).moments[moment] +
-                               u.moment + (begin - u.range.begin),
-                           part.data() + (begin - first),
-                           (end - begin) * sizeof(float));
+           end = std::min(u.range.end(), first + size_t(layout.partElements()));
+    if (begin >= end)
+      continue;
+    values.resize(end - begin);
+    reader.part(name, DType::F32, layout, int64_t(begin - first),
+                int64_t(end - first), values.data());
+    device::copyToDevice(trainer.regions().at(module).moments[moment] +
+                             u.moment + (begin - u.range.begin),
+                         values.data(), values.size() * sizeof(float));
   }
 }
 
-static void loadParameter(Trainer &trainer, size_t index,
-                          const PieceReader &reader) {
+void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
   const ProgramInfo &program = trainer.program();
   const ParameterInfo &p = program.parameters[index];
   std::string name =
       program.parameters[trainer.ownership().original(index)].tensor.name;
-  size_t module = size_t(p.module);
-  Layout layout(p, trainer.placement().at(module).tp);
-  std::vector<std::byte> whole =
-      reader.whole(name, p.tensor.type, layout.whole());
+  Layout layout(p, trainer.placement().at(size_t(p.module)).tp);
   std::vector<std::byte> part(size_t(layout.partElements()) *
                               sizeOf(p.tensor.type));
-  layout.extract(whole.data(), part.data(), sizeOf(p.tensor.type));
+  reader.part(name, p.tensor.type, layout, 0, layout.partElements(),
+              part.data());
   device::copyToDevice(trainer.regions().parameter(p), part.data(),
                        part.size());
-  if (!trainer.ownership().updated(index))
-    return;
-  for (int i = 0; i < trainer.optimizer().moments(); ++i) {
-    whole = reader.whole(trainer.optimizer().momentName(i) + std::string(".") +
-                             name,
-                         DType::F32, layout.whole());
-    loadMoment(trainer, index, i, layout, whole.data());
+  for (int i = 0;
+       trainer.ownership().updated(index) && i < trainer.optimizer().moments();
+       ++i)
+    loadMoment(trainer, index, i,
+               trainer.optimizer().momentName(i) + std::string(".") + name,
+               layout, reader);
+}
+
+/// Finds the newest whole checkpoint together with all other ranks.
+class Loader {
+public:
+  Loader(Trainer &trainer, const std::string &directory, uint64_t dataHash)
+      : trainer(trainer), comm(trainer.comm()), directory(directory),
+        dataHash(dataHash) {}
+
+  LoadedCheckpoint load() {
+    // Folders of other nodes may show it later: rank 0 says what there is.
+    std::string mine, failure;
+    if (comm.rank() == 0)
+      failure = failureOf([&] {
+        for (int64_t step : checkpointSteps(directory))
+          mine += std::to_string(step) + " ";
+      });
+    comm.agree(failure);
+    std::vector<int64_t> steps;
+    std::string all = comm.allGatherText(mine)[0];
+    for (size_t at = 0; at < all.size(); at = all.find(' ', at) + 1)
+      steps.push_back(std::stoll(all.substr(at)));
+    if (steps.empty())
+      throw CommonError(directory + ": no checkpoint to resume from");
+    for (size_t i = steps.size(); i-- > 0;)
+      if (isWhole(steps[i]))
+        return finish(steps[i]);
+    throw CommonError(damage.front() + "; " + directory +
+                      " has no other checkpoint that is whole");
   }
+
+private:
+  /// Runs the same on all ranks; false if any of them finds damage. Other
+  /// errors end all.
+  bool check(const std::function<void()> &body) {
+    std::string damaged, failed;
+    failed = failureOf([&] {
+      try {
+        body();
+      } catch (const DamageError &e) {
+        damaged = e.what();
+      }
+    });
+    comm.agree(failed);
+    damaged = firstOf(comm, damaged);
+    if (!damaged.empty())
+      damage.push_back(damaged);
+    return damaged.empty();
+  }
+
+  bool isWhole(int64_t step) {
+    std::string text;
+    bool good = check([&] {
+      if (comm.rank() == 0)
+        text = readCheckpointIndex(directory, step).text();
+    });
+    if (!good) {
+      out.damaged.push_back(step);
+      return false;
+    }
+    std::string folder = checkpointPath(directory, step);
+    index = CheckpointIndex::parse(comm.allGatherText(text)[0], step, folder);
+    // Each rank looks after some of the files.
+    good = check([&] {
+      int number = 0;
+      for (auto &[name, hash] : index.files)
+        if (number++ % comm.size() == comm.rank())
+          checkFile(folder + "/" + name, hash);
+    });
+    if (!good)
+      out.damaged.push_back(step);
+    return good;
+  }
+
+  void checkFile(const std::string &path, const std::string &hash) {
+    try {
+      if (hash == hexText(SafetensorsReader(path).hash()))
+        return;
+    } catch (const SystemError &e) {
+      rethrowAsDamage(e);
+    } catch (const Error &e) { // the header
+      throw DamageError(e.what());
+    }
+    throw DamageError(path +
+                      ": damaged (its hash is not the one in index.json)");
+  }
+
+  /// What belongs to something else is refused: an older one would too.
+  void expectOurs(const std::string &folder) {
+    auto expect = [&](const std::string &have, uint64_t want,
+                      const char *what) {
+      if (have != hexText(want))
+        throw Error(folder + ": the checkpoint was made with another " + what);
+    };
+    expect(index.seed, trainer.settings().seed, "seed");
+    if (dataHash)
+      expect(index.data, dataHash, "data set");
+    nlohmann::json schedule = scheduleOf(trainer.settings());
+    if (index.schedule.is_null())
+      return;
+    if (index.schedule.value("optimizer", nlohmann::json()) !=
+        schedule["optimizer"])
+      throw Error(folder + ": the checkpoint was made with the optimizer " +
+                  index.schedule.value("optimizer", nlohmann::json()).dump() +
+                  ", this program has " + schedule["optimizer"].dump());
+    std::string changes = changesOf(index.schedule, schedule);
+    if (!changes.empty())
+      out.warnings.push_back(
+          "the schedule is not the one that the checkpoint was made with: " +
+          changes);
+  }
+
+  LoadedCheckpoint finish(int64_t step) {
+    std::string folder = checkpointPath(directory, step);
+    comm.agree(failureOf([&] {
+      expectOurs(folder);
+      std::vector<std::string> paths;
+      for (auto &file : index.files)
+        paths.push_back(folder + "/" + file.first);
+      PieceReader reader(paths);
+      const ProgramInfo &program = trainer.program();
+      for (size_t i = 0; i < program.parameters.size; ++i)
+        if (trainer.placement().at(size_t(program.parameters[i].module)).runs())
+          loadParameter(trainer, i, reader);
+    }));
+    for (const std::string &line : damage)
+      out.warnings.insert(out.warnings.begin(),
+                          line + "; resuming from " + folder);
+    out.step = step;
+    return out;
+  }
+
+  Trainer &trainer;
+  Comm &comm;
+  std::string directory;
+  uint64_t dataHash;
+  CheckpointIndex index;
+  std::vector<std::string> damage;
+  LoadedCheckpoint out;
+};
+
+} // namespace
+
+LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
+                                  const std::string &directory,
+                                  uint64_t dataHash) {
+  return Loader(trainer, directory, dataHash).load();
 }
 
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
                        uint64_t dataHash) {
-  std::vector<int64_t> steps = stepsIn(directory);
-  if (steps.empty())
-    throw Error(directory + ": no checkpoint to resume from");
-  fs::path folder = folderOf(directory, steps.back());
-  nlohmann::json index = readIndex(folder);
-  auto expect = [&](const char *key, uint64_t value, const char *what) {
-    if (index[key].get<std::string>() != hex(value))
-      throw Error(folder.string() + ": the checkpoint was made with another " +
-                  what);
-  };
-  expect("seed", trainer.settings().seed, "seed");
-  if (dataHash)
-    expect("data", dataHash, "data set");
-  // Each rank looks after some of the files.
-  int number = 0;
-  std::vector<std::string> paths;
-  for (auto &[name, hash] : index["files"].items()) {
-    paths.push_back((folder / name).string());
-    if (number++ % trainer.comm().size() == trainer.comm().rank() &&
-        hash.get<std::string>() != hex(hashSafetensors(paths.back())))
-      throw Error(paths.back() + ": damaged (its hash is not the one in " +
-                  kIndex + ")");
-  }
-  PieceReader reader(paths);
-  const ProgramInfo &program = trainer.program();
-  for (size_t i = 0; i < program.parameters.size; ++i)
-    if (trainer.placement().at(size_t(program.parameters[i].module)).runs())
-      loadParameter(trainer, i, reader);
-  return index["step"].get<int64_t>();
+  return resumeCheckpoint(trainer, directory, dataHash).step;
 }
 
 } // namespace dt::rt

@@ -7,7 +7,8 @@
 //                       and of the optimizer's state ("exp_avg.<parameter>",
 //                       "exp_avg_sq.<parameter>" of AdamW,
 //                       "momentum.<parameter>" of SGD), as Pieces.h says
-//   index.json          step, seed, plan and data hashes, hash of each file
+//   index.json          step, seed, schedule, plan and data hashes, hash of
+//                       each file
 // All ranks write into `step-N.tmp`; each ends with `rank-R.ok`. Rank 0 waits
 // for all of these, writes the index, syncs and renames: a folder without .tmp
 // is whole. Writing happens on a thread of its own from a copy of the state.
@@ -21,6 +22,9 @@
 #include "runtime/Trainer.h"
 
 #include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 namespace dt::rt {
@@ -32,39 +36,69 @@ public:
   /// Gives up what is not written yet.
   ~CheckpointWriter();
 
-  /// Copies the state after `step` steps and begins to write it; waits for an
-  /// earlier one first. All ranks call it. Throws CommonError.
+  /// Copies the state after `step` steps and begins to write it; settles an
+  /// earlier one first. All ranks call it. Throws CommonError, also if a
+  /// trained parameter is not finite: such a state is never saved.
   void save(int64_t step, uint64_t dataHash);
-  /// Returns when the last one is there. All ranks call it. Throws CommonError.
+  /// Whether this rank knows that what is being written has failed; to be asked
+  /// between steps.
+  bool failed() const { return hasFailed; }
+  /// Returns when the last one is there, or empty. All ranks call it and get
+  /// the same: why it could not be written. What there is of it is removed.
+  std::string settle();
+  /// The same; throws CommonError.
   void finish();
 
 private:
   struct Job;
+  void run(Job &job);
   void write(Job &job);
   void commit(const Job &job);
-  void join();
+  void note(const std::string &what);
 
   const Trainer &trainer;
   std::string directory;
   int keep;
+  std::shared_ptr<Job>
+      job; ///< what is being written; null on all ranks or none
   std::thread thread;
-  std::atomic<bool> giveUp{false};
-  std::string failure; ///< of the thread, once it has ended
+  std::atomic<bool> giveUp{false}, hasFailed{false};
+  std::mutex mutex;
+  std::condition_variable done;
+  bool partDone = false; ///< this rank's part is written, or has failed
+  std::string failure;
 };
 
 /// Saves and waits.
 void saveCheckpoint(const Trainer &trainer, const std::string &directory,
                     int64_t step, uint64_t dataHash, int keep = 2);
 
-/// Loads the newest checkpoint and returns its number of steps. Throws Error if
-/// there is none, if the newest is damaged, or if it belongs to another
-/// program, seed or data. Speaks with no other rank.
+/// What was loaded, the same on all ranks.
+struct LoadedCheckpoint {
+  int64_t step = 0;
+  std::vector<int64_t> damaged; ///< newer ones, which could not be loaded
+  /// A line each: why, and what of the schedule differs from the program's.
+  std::vector<std::string> warnings;
+};
+
+/// Loads the newest checkpoint that is whole. All ranks call it. Throws
+/// CommonError if there is none, if a file cannot be read (which is no damage:
+/// it may go well next time), or if it belongs to another program, seed or data
+/// (`dataHash` 0: any).
+LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
+                                  const std::string &directory,
+                                  uint64_t dataHash);
+/// Returns the step only.
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
                        uint64_t dataHash);
 
 /// Throws Error if the directory has checkpoints: steps of another run would
 /// pass for this one's.
 void expectNoCheckpoints(const std::string &directory);
+
+/// What a rank has of all trained parameters: throws Error, which names one, if
+/// a value is not finite. `step`: steps done, for the message.
+void expectFinite(const Trainer &trainer, int64_t step);
 
 } // namespace dt::rt
 

@@ -15,7 +15,7 @@ namespace dt::rt {
 
 #ifdef DT_RUNTIME_MPI
 /// mpi/Comm.cpp
-std::unique_ptr<Comm> startMpi();
+std::unique_ptr<Comm> startMpi(StatusBoard *board, Comm::AddGroup addGroup);
 #endif
 
 namespace {
@@ -144,6 +144,7 @@ private:
 
 class Solo final : public Comm {
 public:
+  explicit Solo(StatusBoard *board) { blocked.board = board; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
   Request isend(const void *data, size_t bytes, int to, int tag,
@@ -184,16 +185,17 @@ private:
 
 } // namespace
 
-std::unique_ptr<Comm> Comm::start() {
+std::unique_ptr<Comm> Comm::start(StatusBoard *board, AddGroup addGroup) {
   if (!isLaunched())
-    return std::make_unique<Solo>();
+    return std::make_unique<Solo>(board);
 #ifdef DT_RUNTIME_MPI
-  return startMpi();
+  return startMpi(board, std::move(addGroup));
 #else
+  (void)addGroup;
   if (launchedRanks() > 1)
     throw CommonError("started as " + std::to_string(launchedRanks()) +
                       " ranks, but this program was built without MPI");
-  return std::make_unique<Solo>();
+  return std::make_unique<Solo>(board);
 #endif
 }
 

@@ -24,7 +24,9 @@
 #include "runtime/Clock.h"
 #include "runtime/Collectives.h"
 #include "runtime/Error.h"
+#include "runtime/Status.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -92,14 +94,16 @@ struct Blocking {
   /// rank of a group that comes waits for nobody, so the smallest of all ranks
   /// is what the collective takes.
   std::vector<float> collectives;
+  StatusBoard *board = nullptr; ///< learns what this rank waits for
 };
 
-/// Counts the life of this object.
+/// Counts the life of this object, and says on the status board what is waited
+/// for.
 class BlockingCall {
 public:
-  explicit BlockingCall(Blocking &total, bool collective = true)
-      : total(total), collective(collective), begin(now()),
-        cpu(threadSeconds()) {}
+  BlockingCall(Blocking &total, const Awaited &what, bool collective = true)
+      : total(total), waits(total.board, what), collective(collective),
+        begin(now()), cpu(threadSeconds()) {}
   ~BlockingCall() {
     double took = threadSeconds() - cpu;
     total.seconds += now() - begin;
@@ -113,6 +117,7 @@ public:
 
 private:
   Blocking &total;
+  Waits waits;
   bool collective;
   double begin, cpu;
 };
@@ -168,8 +173,11 @@ public:
   ///
   /// Where messages do not move on while a rank computes, a thread sees to it;
   /// DT_PROGRESS=thread or poll in the environment decides instead of the
-  /// probe.
-  static std::unique_ptr<Comm> start();
+  /// probe. `board` and `addGroup` (a group's number and ranks) learn what
+  /// ranks wait for; they live as long as the result.
+  using AddGroup = std::function<void(int, const std::vector<int> &)>;
+  static std::unique_ptr<Comm> start(StatusBoard *board = nullptr,
+                                     AddGroup addGroup = {});
 
   virtual ~Comm() = default;
   virtual int rank() const = 0;
@@ -221,6 +229,7 @@ public:
   virtual std::string describe() const = 0;
   const std::map<std::string, Traffic> &traffic() const { return counters; }
   const Blocking &blocking() const { return blocked; }
+  StatusBoard *board() const { return blocked.board; }
   void clearCollectives() { blocked.collectives.clear(); }
 
   /// Ends together with all other ranks; nothing may be called afterwards. A

@@ -13,7 +13,12 @@
 #ifndef DT_RUNTIME_DEVICE_H
 #define DT_RUNTIME_DEVICE_H
 
+#include <cmath>
 #include <cstddef>
+
+namespace dt::rt {
+struct Fault;
+} // namespace dt::rt
 
 namespace dt::rt::device {
 
@@ -27,6 +32,10 @@ const char *describe();
 /// The stream for TaskContext::stream; null on the CPU.
 void *stream();
 void synchronize();
+
+/// Where generated code notes an index out of range (Fault.h). The host may read it at once on the CPU, after
+/// `synchronize()` elsewhere, and puts `found` back to 0.
+Fault *faultRecord();
 
 /// Zeroed memory, 64-byte aligned at least. Throws Error when there is none left,
 /// naming the bytes and `what`.
@@ -52,6 +61,14 @@ struct AdamWStep {
   double lr, beta1, beta2, eps, weightDecay;
   double biasCorrection1, biasCorrection2; ///< 1 - beta^t with t counted from 1
   double gradientScale;
+};
+/// Computed in double and rounded once, for every target: 1 - 0.999f is off by 5e-5.
+struct AdamWScalars {
+  explicit AdamWScalars(const AdamWStep &step)
+      : scale(float(step.gradientScale)), keep(float(1 - step.lr * step.weightDecay)), weight1(float(1 - step.beta1)),
+        beta2(float(step.beta2)), weight2(float(1 - step.beta2)), stepSize(float(step.lr / step.biasCorrection1)),
+        perRoot(float(1 / std::sqrt(step.biasCorrection2))), eps(float(step.eps)) {}
+  float scale, keep, weight1, beta2, weight2, stepSize, perRoot, eps;
 };
 void adamw(float *p, const float *g, float *m, float *v, size_t n, const AdamWStep &step);
 

@@ -13,6 +13,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace dt::rt {
 
@@ -20,7 +21,18 @@ namespace dt::rt {
 /// expected.
 class Error : public std::runtime_error {
 public:
-  using std::runtime_error::runtime_error;
+  explicit Error(std::string text)
+      : std::runtime_error(oneLine(std::move(text))) {}
+
+private:
+  /// Names and texts come from files that anyone may have written: none of them
+  /// may end the line or move a terminal's cursor.
+  static std::string oneLine(std::string text) {
+    for (char &c : text)
+      if ((c >= 0 && c < 32) || c == 127)
+        c = '?';
+    return text;
+  }
 };
 
 } // namespace dt::rt

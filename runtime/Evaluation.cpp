@@ -7,6 +7,7 @@
 #include "runtime/Evaluation.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
+#include "runtime/Fault.h"
 #include "runtime/Safetensors.h"
 
 #include <algorithm>
@@ -126,8 +127,14 @@ void Evaluation::forward(int module, const Part &part) {
   context.seed = trainer.settings().seed;
   context.stream = device::stream();
   context.group = alone.get();
+  Fault &fault = *(context.fault = device::faultRecord());
   info.forward(context);
   device::synchronize();
+  if (!fault.found)
+    return;
+  std::string text = describeFault(fault, program(), &part, {});
+  fault.found = 0;
+  throw Error(text);
 }
 
 std::vector<std::byte> Evaluation::output(int module, int index,

@@ -11,15 +11,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Export.h"
-#include "runtime/Error.h"
+#include "runtime/Files.h"
 #include "runtime/Outputs.h"
 #include "runtime/Safetensors.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
+#include <unistd.h>
 
 namespace dt::rt {
 
@@ -180,21 +181,36 @@ bool holdsValue(uint32_t number) {
 /// One ONNX file on its way to `target`.
 class FileExport {
 public:
-  FileExport(const Trainer &trainer, const WholeParameters &values,
+  FileExport(const Trainer &trainer, const WholeParameters *values,
              const fs::path &source, const fs::path &target)
       : trainer(trainer), values(values), source(source.string()),
         sourceDirectory(source.parent_path()), target(target) {
-    std::ifstream stream(source, std::ios::binary);
-    if (!stream)
-      throw Error(this->source + ": cannot open");
-    content.assign(std::istreambuf_iterator<char>(stream), {});
+    content = readText(this->source, SIZE_MAX);
   }
 
   void add(const std::string &initializer, const ParameterInfo *parameter) {
     replace[initializer] = parameter;
   }
 
-  void write() {
+  /// Throws Error if the file cannot be exported; writes nothing.
+  void check() {
+    model();
+    for (auto &[name, parameter] : replace)
+      if (!seen.count(name))
+        throw Error(source + ": initializer '" + name + "' is not in the file");
+    for (const std::string &location : locations) {
+      externalPath(location);
+      std::error_code error;
+      if (!fs::is_regular_file(sourceDirectory / location, error))
+        throw Error(source + ": external data '" + location +
+                    "': no such file");
+    }
+    if (fs::is_directory(target))
+      throw Error(target.string() + ": is a folder, expected a file");
+  }
+
+  /// Everything under temporary names, to be put in place together.
+  void write(std::vector<Replacement> &out) {
     size_t bytes = 0;
     for (auto &[name, parameter] : replace)
       bytes += size_t(trainer.elements(*parameter)) * sizeof(float);
@@ -203,12 +219,11 @@ public:
     for (auto &[name, parameter] : replace)
       if (!seen.count(name))
         throw Error(source + ": initializer '" + name + "' is not in the file");
-    std::error_code ignored; // shows when the file is opened
-    fs::create_directories(target.parent_path(), ignored);
-    writePieces(pieces, target);
+    makeFolders(target.parent_path().string());
     if (external)
-      writePieces(outside, target.string() + ".data");
-    copyExternal();
+      writePieces(outside, out.emplace_back(target.string() + ".data"));
+    copyExternal(out);
+    writePieces(pieces, out.emplace_back(target.string()));
   }
 
 private:
@@ -283,44 +298,48 @@ private:
     std::move(inner.begin(), inner.end(), std::back_inserter(pieces));
   }
 
-  void writePieces(const Pieces &pieces, const fs::path &path) const {
-    std::ofstream stream(path, std::ios::binary);
+  void writePieces(const Pieces &pieces, const Replacement &to) const {
+    FileWriter file(to.temporary());
     for (const Piece &piece : pieces) {
       if (piece.parameter) {
-        std::vector<std::byte> value = values.get(*piece.parameter);
-        stream.write(reinterpret_cast<const char *>(value.data()),
-                     std::streamsize(value.size()));
+        std::vector<std::byte> value = values->get(*piece.parameter);
+        file.write(value.data(), value.size());
       } else if (piece.own.empty()) {
-        stream.write(piece.source.data(), piece.source.size());
+        file.write(piece.source.data(), piece.source.size());
       } else {
-        stream.write(piece.own.data(), piece.own.size());
+        file.write(piece.own.data(), piece.own.size());
       }
     }
-    if (!stream.flush())
-      throw Error(path.string() + ": cannot write");
+    file.close(true);
+  }
+
+  fs::path externalPath(const std::string &location) const {
+    fs::path path(location);
+    if (path.is_absolute() ||
+        std::find(path.begin(), path.end(), "..") != path.end())
+      throw Error(source + ": external data '" + location +
+                  "' lies outside of the model's folder");
+    return path;
   }
 
   /// Other initializers may still point to files beside the source.
-  void copyExternal() const {
+  void copyExternal(std::vector<Replacement> &out) const {
     for (const std::string &location : locations) {
-      fs::path path(location);
-      if (path.is_absolute() ||
-          std::find(path.begin(), path.end(), "..") != path.end())
-        throw Error(source + ": external data '" + location +
-                    "' lies outside of the model's folder");
-      fs::path to = target.parent_path() / path;
+      fs::path path = externalPath(location), to = target.parent_path() / path;
+      makeFolders(to.parent_path().string());
+      out.emplace_back(to.string());
       std::error_code error;
-      fs::create_directories(to.parent_path(), error);
-      fs::copy_file(sourceDirectory / path, to,
+      fs::copy_file(sourceDirectory / path, out.back().temporary(),
                     fs::copy_options::overwrite_existing, error);
       if (error)
         throw Error(source + ": external data '" + location +
                     "': " + error.message());
+      syncPath(out.back().temporary());
     }
   }
 
   const Trainer &trainer;
-  const WholeParameters &values;
+  const WholeParameters *values; ///< null: only checked
   std::string source;
   fs::path sourceDirectory, target;
   std::string content;
@@ -330,10 +349,13 @@ private:
   bool external = false;
 };
 
-void exportFiles(const Trainer &trainer, const WholeParameters &values,
-                 const std::string &onnxDirectory, const std::string &target) {
+using FileExports = std::map<std::string, std::unique_ptr<FileExport>>;
+
+FileExports filesOf(const Trainer &trainer, const WholeParameters *values,
+                    const std::string &onnxDirectory,
+                    const std::string &target) {
   const ProgramInfo &program = trainer.program();
-  std::map<std::string, std::unique_ptr<FileExport>> files;
+  FileExports files;
   for (size_t i = 0; i < program.parameters.size; ++i) {
     // A copy's references are those of a tensor that files know.
     const ParameterInfo &original =
@@ -347,15 +369,44 @@ void exportFiles(const Trainer &trainer, const WholeParameters &values,
       file->add(ref.initializer, &original);
     }
   }
-  for (auto &[name, file] : files)
-    file->write();
+  return files;
 }
 
-void makeTarget(const std::string &onnxDirectory, const std::string &target) {
+/// Puts all files in place, or, if one cannot be, the earlier ones back.
+void commitAll(std::vector<Replacement> &files) {
+  struct Change {
+    std::string path, before; ///< before: empty if it could not be kept
+    bool fresh;
+  };
+  std::vector<Change> done;
+  try {
+    for (Replacement &file : files) {
+      std::string before = file.path() + ".old.tmp";
+      ::unlink(before.c_str());
+      if (::link(file.path().c_str(), before.c_str()) != 0)
+        before.clear();
+      done.push_back(
+          {file.path(), before, ::access(file.path().c_str(), F_OK) != 0});
+      file.commit();
+    }
+  } catch (...) {
+    for (const Change &change : done)
+      if (change.fresh)
+        ::unlink(change.path.c_str());
+      else if (!change.before.empty()) {
+        std::rename(change.before.c_str(), change.path.c_str());
+        // Renaming to another name of the same file does nothing.
+        ::unlink(change.before.c_str());
+      }
+    throw;
+  }
+  for (const Change &change : done)
+    if (!change.before.empty())
+      ::unlink(change.before.c_str());
+}
+
+void expectOther(const std::string &onnxDirectory, const std::string &target) {
   std::error_code error;
-  fs::create_directories(target, error);
-  if (error)
-    throw Error(target + ": cannot create: " + error.message());
   if (fs::equivalent(onnxDirectory, target, error))
     throw Error(
         target +
@@ -364,12 +415,27 @@ void makeTarget(const std::string &onnxDirectory, const std::string &target) {
 
 } // namespace
 
+void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
+                 const std::string &target) {
+  onFirstRank(trainer.comm(), {}, [&] {
+    expectFolder("--export", target);
+    expectOther(onnxDirectory, target);
+    for (auto &[name, file] : filesOf(trainer, nullptr, onnxDirectory, target))
+      file->check();
+  });
+}
+
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
                 const std::string &target) {
-  onFirstRank(trainer.comm(), {}, [&] { makeTarget(onnxDirectory, target); });
+  checkExport(trainer, onnxDirectory, target);
   WholeParameters values(trainer, target + "/weights");
-  onFirstRank(trainer.comm(), {},
-              [&] { exportFiles(trainer, values, onnxDirectory, target); });
+  onFirstRank(trainer.comm(), {}, [&] {
+    std::vector<Replacement> files;
+    for (auto &[name, file] : filesOf(trainer, &values, onnxDirectory, target))
+      file->write(files);
+    commitAll(files);
+    syncPath(target);
+  });
 }
 
 } // namespace dt::rt

@@ -16,10 +16,17 @@
 
 namespace dt::rt {
 
+/// Throws CommonError unless exportOnnx can be expected to go well: the folder
+/// takes files, the sources are there and have the parameters. Makes the
+/// folder. All ranks call it.
+void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
+                 const std::string &target);
+
 /// Writes each file that a parameter refers to from `onnxDirectory` to `target`
 /// (created if needed). Weights are inside the file; if a file's would
 /// exceed 1.5 GB they go to `<file>.data` beside it. All ranks call it, rank 0
-/// writes. Throws CommonError naming file and initializer.
+/// writes. Files appear when all are complete, else the earlier ones stay.
+/// Throws CommonError naming file and initializer.
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
                 const std::string &target);
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Options.h"
+#include "runtime/Cores.h"
 #include "runtime/Error.h"
 
 #include <algorithm>
@@ -153,6 +154,16 @@ Options parseOptions(int argc, const char *const *argv) {
   return options;
 }
 
+void expectThreads(const char *flag, int threads) {
+  // Tests and small machines ask for some more than there are.
+  int cores = usableCores(), most = std::max(16, 4 * cores);
+  if (threads > most)
+    throw Error(std::string(flag) + " " + std::to_string(threads) +
+                ": at most " + std::to_string(most) +
+                " (this process may use " + std::to_string(cores) +
+                (cores == 1 ? " core)" : " cores)"));
+}
+
 const char *optionsHelp() {
   return "  --data 'SHARDS/*.tar'   train on WebDataset shards\n"
          "  --batch F.safetensors   train on this one batch (tensors named "
@@ -162,9 +173,10 @@ const char *optionsHelp() {
          "  --threads N             compute threads (default: OMP_NUM_THREADS "
          "or all cores)\n"
          "  --workers N             threads that decode data (1)\n"
-         "  --checkpoint DIR        save there at the end and on Ctrl-C\n"
+         "  --checkpoint DIR        save there at the end, on Ctrl-C and SIGTERM\n"
          "  --save-every K          also every K steps\n"
-         "  --resume                continue from the newest checkpoint\n"
+         "  --resume                continue from the newest checkpoint that "
+         "is whole\n"
          "  --ranks N               start N ranks under mpirun\n"
          "  --metrics F.jsonl       a JSON object a step\n"
          "  --trace F.json          times of all tasks, for ui.perfetto.dev\n"

@@ -53,6 +53,10 @@ struct Options {
 /// Flags as `--name value` or `--name=value`. Throws Error naming the flag.
 Options parseOptions(int argc, const char *const *argv);
 
+/// Throws Error if a flag asks for more threads than make sense on the cores
+/// that this process may use.
+void expectThreads(const char *flag, int threads);
+
 /// The text of --help.
 const char *optionsHelp();
 

@@ -5,10 +5,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Outputs.h"
+#include "runtime/Agreement.h"
 #include "runtime/Device.h"
-#include "runtime/Error.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -17,13 +18,31 @@ namespace dt::rt {
 
 namespace {
 
-/// The first axis whose extent counts items; -1 if there is none.
+/// The axis whose extent counts items; -1 if there is none. Throws where rows of
+/// several parts have no place in the whole.
 int itemAxis(const TensorInfo &tensor, const ModuleInfo &module) {
-  for (int32_t i = 0; i < tensor.rank; ++i)
-    if (tensor.shape[i].symbol >= 0 &&
-        module.symbols[size_t(tensor.shape[i].symbol)].item)
-      return i;
-  return -1;
+  int found = -1;
+  for (int32_t i = 0; i < tensor.rank; ++i) {
+    const Extent &extent = tensor.shape[i];
+    if (extent.symbol < 0 || !module.symbols[size_t(extent.symbol)].item)
+      continue;
+    std::string problem;
+    if (found >= 0)
+      problem = "two of its axes count items";
+    else if (extent.offset != 0)
+      problem = "axis " + std::to_string(i) + " has the size " +
+                std::to_string(extent.scale) + "*" +
+                module.symbols[size_t(extent.symbol)].name +
+                (extent.offset < 0 ? " - " : " + ") +
+                std::to_string(std::abs(extent.offset));
+    if (!problem.empty())
+      throw CommonError(std::string("--save-outputs: output '") + tensor.name +
+                        "' of module '" + module.origin +
+                        "' cannot be joined from several parts of the batch: " +
+                        problem + "; compile it with one microbatch and dp=1");
+    found = i;
+  }
+  return found;
 }
 
 /// Values of a module's symbols for the global batch; the module runs here.
@@ -63,13 +82,12 @@ void place(const std::vector<int64_t> &items, const TensorView &rows,
     }
 }
 
-void removeFiles(const std::vector<std::string> &paths) {
-  std::error_code ignored;
-  for (const std::string &path : paths)
-    std::filesystem::remove(path, ignored);
-}
-
 } // namespace
+
+RankFile::~RankFile() {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+}
 
 std::vector<std::string> rankFiles(const std::string &path, int ranks) {
   std::vector<std::string> list;
@@ -82,13 +100,8 @@ void onFirstRank(Comm &comm, const std::string &failure,
                  const std::function<void()> &body) {
   comm.agree(failure);
   std::string error;
-  if (comm.rank() == 0) {
-    try {
-      body();
-    } catch (const std::exception &e) {
-      error = e.what();
-    }
-  }
+  if (comm.rank() == 0)
+    error = failureOf(body);
   comm.agree(error);
 }
 
@@ -109,10 +122,11 @@ OutputCollector::OutputCollector(const Trainer &trainer, const Batch &batch)
                    (module.wholeBatch ? 1 : size_t(partsOf(module)));
     for (size_t o = 0; o < module.outputs.size; ++o) {
       const TensorInfo &tensor = module.outputs[o].tensor;
-      int axis = itemAxis(tensor, module);
       std::string name = std::string(module.origin) + "." + tensor.name;
-      if (module.outputs[o].cut || (axis < 0 && parts != 1) ||
-          !names.insert(name).second)
+      if (module.outputs[o].cut)
+        continue;
+      int axis = parts == 1 ? -1 : itemAxis(tensor, module);
+      if ((axis < 0 && parts != 1) || !names.insert(name).second)
         continue;
       Output output{name, int(m), int(o), tensor.type, axis, {}, {}};
       if (!total.empty() || module.symbols.empty())
@@ -159,26 +173,30 @@ void OutputCollector::writeBlocks(const std::string &path) const {
   writer.write(path);
 }
 
-/// Output `number` of the global batch from all ranks' blocks; empty, with an
-/// empty shape, if no rank has any.
-std::vector<std::byte> OutputCollector::whole(
+/// Output `number` of the global batch from all ranks' blocks; nothing if no rank
+/// has any.
+std::optional<std::vector<std::byte>> OutputCollector::whole(
     const Output &output, size_t number, std::vector<int64_t> &shape,
     const std::vector<std::unique_ptr<SafetensorsFile>> &files) const {
   std::vector<std::byte> out;
+  bool found = false;
   size_t outer = 1, unit = sizeOf(output.type);
   for (auto &file : files) {
     std::string prefix = std::to_string(number) + ".";
     const TensorView *extents = file->find(prefix + "shape");
     if (!extents)
       continue;
-    if (out.empty()) {
+    if (!found) {
+      found = true;
       shape = readNumbers(*extents);
       out.resize(size_t(elementCount(shape)) * unit);
+      if (output.axis < 0) // the only part
+        unit = out.size();
       const TensorInfo &tensor = trainer.program()
                                      .modules[size_t(output.module)]
                                      .outputs[size_t(output.index)]
                                      .tensor;
-      for (int i = 0; i < int(shape.size()); ++i)
+      for (int i = 0; output.axis >= 0 && i < int(shape.size()); ++i)
         if (i < output.axis)
           outer *= size_t(shape[size_t(i)]);
         else
@@ -194,21 +212,21 @@ std::vector<std::byte> OutputCollector::whole(
       place(readNumbers(*items), *bytes, outer, unit, out);
     }
   }
-  return out;
+  return found ? std::optional(std::move(out)) : std::nullopt;
 }
 
-void OutputCollector::join(const std::string &path,
+void OutputCollector::join(const std::vector<std::string> &paths,
+                           const std::string &path,
                            const StepResult &result) const {
   const ProgramInfo &program = trainer.program();
   SafetensorsWriter writer;
   std::vector<std::unique_ptr<SafetensorsFile>> files;
-  for (const std::string &file : rankFiles(path, trainer.comm().size()))
+  for (const std::string &file : paths)
     files.push_back(std::make_unique<SafetensorsFile>(file));
   for (size_t o = 0; o < outputs.size(); ++o) {
     std::vector<int64_t> shape;
-    std::vector<std::byte> bytes = whole(outputs[o], o, shape, files);
-    if (!bytes.empty())
-      writer.add(outputs[o].name, outputs[o].type, shape, std::move(bytes));
+    if (auto bytes = whole(outputs[o], o, shape, files))
+      writer.add(outputs[o].name, outputs[o].type, shape, std::move(*bytes));
   }
   std::vector<float> losses = {float(result.loss)};
   losses.insert(losses.end(), result.terms.begin(), result.terms.end());
@@ -223,15 +241,12 @@ void OutputCollector::write(const std::string &path,
                             const StepResult &result) const {
   Comm &comm = trainer.comm();
   std::vector<std::string> paths = rankFiles(path, comm.size());
-  std::string failure;
-  try {
-    writeBlocks(paths[size_t(comm.rank())]);
-  } catch (const Error &e) {
-    failure = e.what();
-  }
+  RankFile own(paths[size_t(comm.rank())]);
+  std::string failure = failureOf([&] { writeBlocks(own.path); });
   onFirstRank(comm, failure, [&] {
-    join(path, result);
-    removeFiles(paths);
+    Replacement replacement(path);
+    join(paths, replacement.temporary(), result);
+    replacement.commit();
   });
 }
 
@@ -263,12 +278,9 @@ static void writePieces(const Trainer &trainer, bool gradients,
 void writeGradients(const Trainer &trainer, const std::string &path) {
   Comm &comm = trainer.comm();
   std::vector<std::string> paths = rankFiles(path, comm.size());
-  std::string failure;
-  try {
-    writePieces(trainer, true, paths[size_t(comm.rank())]);
-  } catch (const Error &e) {
-    failure = e.what();
-  }
+  RankFile own(paths[size_t(comm.rank())]);
+  std::string failure =
+      failureOf([&] { writePieces(trainer, true, own.path); });
   onFirstRank(comm, failure, [&] {
     PieceReader reader(paths);
     SafetensorsWriter writer;
@@ -277,8 +289,9 @@ void writeGradients(const Trainer &trainer, const std::string &path) {
       writer.add(name, DType::F32, shape,
                  reader.whole(name, DType::F32, shape));
     }
-    writer.write(path);
-    removeFiles(paths);
+    Replacement replacement(path);
+    writer.write(replacement.temporary());
+    replacement.commit();
   });
 }
 
@@ -288,21 +301,15 @@ WholeParameters::WholeParameters(const Trainer &trainer,
   Comm &comm = trainer.comm();
   if (comm.size() == 1)
     return;
-  paths = rankFiles(path, comm.size());
-  std::string failure;
-  try {
-    writePieces(trainer, false, paths[size_t(comm.rank())]);
-  } catch (const Error &e) {
-    failure = e.what();
-  }
+  std::vector<std::string> paths = rankFiles(path, comm.size());
+  own = std::make_unique<RankFile>(paths[size_t(comm.rank())]);
+  std::string failure =
+      failureOf([&] { writePieces(trainer, false, own->path); });
   onFirstRank(comm, failure,
               [&] { reader = std::make_unique<PieceReader>(paths); });
 }
 
-WholeParameters::~WholeParameters() {
-  if (trainer.comm().rank() == 0)
-    removeFiles(paths);
-}
+WholeParameters::~WholeParameters() = default;
 
 std::vector<std::byte>
 WholeParameters::get(const ParameterInfo &parameter) const {

@@ -15,15 +15,28 @@
 #include "runtime/Trainer.h"
 
 #include <functional>
+#include <optional>
 
 namespace dt::rt {
 
+/// One rank's part of a file on its way: removed by the rank that wrote it,
+/// also when something fails.
+struct RankFile {
+  explicit RankFile(std::string path) : path(std::move(path)) {}
+  ~RankFile();
+  RankFile(const RankFile &) = delete;
+  RankFile &operator=(const RankFile &) = delete;
+  std::string path;
+};
+
 /// Joins the parts' outputs to those of the global batch: rows of items are put
-/// where the items stand in the batch. An output without an item axis is kept
-/// if there is one part only; one that is cut inside a tensor-parallel group is
-/// left out.
+/// where the items stand in the batch. The only part there is is written as it
+/// is. Of several parts, an output without an item axis is left out, as one that
+/// is cut inside a tensor-parallel group is.
 class OutputCollector {
 public:
+  /// Throws CommonError if parts cannot be joined: where an axis has rows beside
+  /// those of items, or two axes count items.
   OutputCollector(const Trainer &trainer, const Batch &batch);
 
   void add(const TaskRow &row, const Part &part);
@@ -42,15 +55,16 @@ private:
     std::string name;
     int module, index;
     DType type;
-    int axis;                   ///< -1: no item axis
+    int axis; ///< -1: no item axis, or one part only
     std::vector<int64_t> shape; ///< where this rank runs the module
     std::vector<Block> blocks;
   };
-  std::vector<std::byte>
+  std::optional<std::vector<std::byte>>
   whole(const Output &output, size_t number, std::vector<int64_t> &shape,
         const std::vector<std::unique_ptr<SafetensorsFile>> &files) const;
   void writeBlocks(const std::string &path) const;
-  void join(const std::string &path, const StepResult &result) const;
+  void join(const std::vector<std::string> &paths, const std::string &path,
+            const StepResult &result) const;
 
   const Trainer &trainer;
   std::vector<Output> outputs; ///< equal on all ranks but for the blocks
@@ -72,7 +86,7 @@ public:
 
 private:
   const Trainer &trainer;
-  std::vector<std::string> paths;
+  std::unique_ptr<RankFile> own; ///< outlives the reader of all
   std::unique_ptr<PieceReader> reader;
 };
 

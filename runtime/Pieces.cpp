@@ -17,6 +17,19 @@ namespace {
 
 constexpr const char *kNote = "pieces";
 
+/// Notes are untrusted; what is deeper than one of ours becomes no object.
+nlohmann::json parseNote(const std::string &text) {
+  constexpr int kMostDepth = 8;
+  bool deep = false;
+  nlohmann::json note = nlohmann::json::parse(
+      text,
+      [&](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
+        return depth < kMostDepth || !(deep = true);
+      },
+      /*allow_exceptions=*/false);
+  return deep ? nlohmann::json() : note;
+}
+
 /// Numbers of an untrusted note.
 std::vector<int64_t> numbers(const nlohmann::json &object, const char *key,
                              const std::string &where) {
@@ -50,13 +63,15 @@ std::vector<Layout::Cut> readCuts(const nlohmann::json &object,
 
 } // namespace
 
-void PieceWriter::add(const std::string &name, DType type, const Layout &layout,
-                      int64_t begin, int64_t end, const void *device) {
+const std::byte *PieceWriter::add(const std::string &name, DType type,
+                                  const Layout &layout, int64_t begin,
+                                  int64_t end, const void *device) {
   std::vector<std::byte> bytes(size_t(end - begin) * sizeOf(type));
+  const std::byte *copy = bytes.data();
   device::copyToHost(bytes.data(), device, bytes.size());
   if (layout.identity() && begin == 0 && end == layout.partElements()) {
     writer.add(name, type, layout.whole(), std::move(bytes));
-    return;
+    return copy;
   }
   nlohmann::json cuts = nlohmann::json::array();
   for (const Layout::Cut &cut : layout.cuts())
@@ -68,6 +83,7 @@ void PieceWriter::add(const std::string &name, DType type, const Layout &layout,
                 {"cuts", cuts},
                 {"flat", {begin, end}}};
   writer.add(key, type, {end - begin}, std::move(bytes));
+  return copy;
 }
 
 uint64_t PieceWriter::write(const std::string &path) {
@@ -78,20 +94,20 @@ uint64_t PieceWriter::write(const std::string &path) {
 
 PieceReader::PieceReader(const std::vector<std::string> &paths) {
   for (const std::string &path : paths) {
-    files.push_back(std::make_unique<SafetensorsFile>(path));
-    const SafetensorsFile &file = *files.back();
+    files.push_back(std::make_unique<SafetensorsReader>(path));
+    const SafetensorsReader &file = *files.back();
     where = path;
     nlohmann::json notes = nlohmann::json::object();
     if (auto text = file.metadata().find(kNote); text != file.metadata().end())
-      notes = nlohmann::json::parse(text->second, nullptr, false);
+      notes = parseNote(text->second);
     if (!notes.is_object())
       throw Error(path + ": its note \"pieces\" is not JSON");
-    for (auto &[key, view] : file.tensors()) {
+    for (auto &[key, place] : file.tensors()) {
       auto note = notes.find(key);
-      int64_t elements = elementCount(view.shape);
+      int64_t elements = elementCount(place.shape);
       if (note == notes.end()) {
         pieces[key].push_back(
-            {&file, &view, view.shape, view.shape, {}, 0, elements});
+            {&file, &place, place.shape, place.shape, {}, 0, elements});
         continue;
       }
       std::string at = path + ": tensor '" + key + "'";
@@ -103,7 +119,7 @@ PieceReader::PieceReader(const std::vector<std::string> &paths) {
           flat[1] - flat[0] != elements)
         throw Error(at + ": \"flat\" does not fit its size");
       pieces[(*note)["tensor"].get<std::string>()].push_back(
-          {&file, &view, numbers(*note, "whole", at),
+          {&file, &place, numbers(*note, "whole", at),
            numbers(*note, "padded", at), readCuts(*note, at), flat[0],
            flat[1]});
     }
@@ -134,35 +150,115 @@ std::vector<int64_t> PieceReader::shapeOf(const std::string &name) const {
 std::vector<std::byte>
 PieceReader::whole(const std::string &name, DType type,
                    const std::vector<int64_t> &shape) const {
-  int64_t elements = elementCount(shape), filled = 0;
-  size_t size = sizeOf(type);
-  std::vector<std::byte> out(size_t(elements) * size);
-  for (const Piece &piece : get(name)) {
-    std::string at = piece.file->path() + ": tensor '" + name + "'";
-    if (piece.view->type != type || piece.whole != shape)
-      throw Error(at + " is " + dtypeName(piece.view->type) + " " +
-                  shapeText(piece.whole) + ", expected " + dtypeName(type) +
-                  " " + shapeText(shape));
-    // Padding is at most a group's ranks in a dim; a larger one is damage.
-    for (size_t d = 0; d < piece.padded.size() && d < shape.size(); ++d)
-      if (piece.padded[d] > shape[d] + (1 << 20))
-        throw Error(at + ": \"padded\" does not fit its shape");
-    Layout layout(piece.whole, piece.padded, piece.cuts, at);
-    if (piece.end > layout.partElements())
-      throw Error(at + ": \"flat\" lies outside of its part");
-    for (const Layout::Run &run : layout.runs(piece.begin, piece.end)) {
-      std::memcpy(out.data() + size_t(run.whole) * size,
-                  piece.view->data + size_t(run.part - piece.begin) * size,
-                  size_t(run.count) * size);
-      filled += run.count;
-    }
-  }
-  // Pieces do not overlap unless somebody wrote other files than these.
-  if (filled != elements)
-    throw Error(where + ": tensor '" + name + "' has " +
-                std::to_string(filled) + " of " + std::to_string(elements) +
-                " elements");
+  get(name);
+  Layout layout(shape, shape, {}, where + ": tensor '" + name + "'");
+  std::vector<std::byte> out(size_t(layout.wholeElements()) * sizeOf(type));
+  part(name, type, layout, 0, layout.wholeElements(), out.data());
   return out;
+}
+
+Layout PieceReader::layoutOf(const Piece &piece, const std::string &name,
+                             DType type,
+                             const std::vector<int64_t> &shape) const {
+  std::string at = piece.file->path() + ": tensor '" + name + "'";
+  if (piece.place->type != type || piece.whole != shape)
+    throw Error(at + " is " + dtypeName(piece.place->type) + " " +
+                shapeText(piece.whole) + ", expected " + dtypeName(type) + " " +
+                shapeText(shape));
+  // Padding is at most a group's ranks in a dim; a larger one is damage.
+  for (size_t d = 0; d < piece.padded.size() && d < shape.size(); ++d)
+    if (piece.padded[d] > shape[d] + (1 << 20))
+      throw Error(at + ": \"padded\" does not fit its shape");
+  Layout layout(piece.whole, piece.padded, piece.cuts, at);
+  if (piece.end > layout.partElements())
+    throw Error(at + ": \"flat\" lies outside of its part");
+  return layout;
+}
+
+namespace {
+
+/// Elements that are next to each other in a piece and in what is asked for.
+struct Stretch {
+  int64_t from, to, count;
+};
+
+/// Both lists ascend in the whole too, since cuts keep the order.
+std::vector<Stretch> intersect(const std::vector<Layout::Run> &piece,
+                               const std::vector<Layout::Run> &wanted) {
+  std::vector<Stretch> out;
+  for (size_t p = 0, w = 0; p < piece.size() && w < wanted.size();) {
+    const Layout::Run &a = piece[p], &b = wanted[w];
+    int64_t begin = std::max(a.whole, b.whole),
+            end = std::min(a.whole + a.count, b.whole + b.count);
+    if (begin < end)
+      out.push_back(
+          {a.part + begin - a.whole, b.part + begin - b.whole, end - begin});
+    ++(a.whole + a.count < b.whole + b.count ? p : w);
+  }
+  return out;
+}
+
+/// Reads stretches that are near each other at once.
+void readStretches(const SafetensorsReader &file, const TensorPlace &place,
+                   int64_t first, const std::vector<Stretch> &list, size_t size,
+                   int64_t begin, std::byte *out) {
+  constexpr int64_t block = 4 << 20, gap = 1 << 14; // bytes
+  std::vector<std::byte> buffer;
+  for (size_t i = 0; i < list.size();) {
+    int64_t from = list[i].from, count = list[i].count, bytes = int64_t(size);
+    size_t last = i + 1;
+    for (; last < list.size() &&
+           (list[last].from - from - count) * bytes <= gap &&
+           (list[last].from + list[last].count - from) * bytes <= block;
+         ++last)
+      count = list[last].from + list[last].count - from;
+    uint64_t at = uint64_t(from - first) * size;
+    if (last == i + 1) {
+      file.read(place, at, size_t(count) * size,
+                out + size_t(list[i].to - begin) * size);
+    } else {
+      buffer.resize(size_t(count) * size);
+      file.read(place, at, buffer.size(), buffer.data());
+      for (size_t k = i; k < last; ++k)
+        std::memcpy(out + size_t(list[k].to - begin) * size,
+                    buffer.data() + size_t(list[k].from - from) * size,
+                    size_t(list[k].count) * size);
+    }
+    i = last;
+  }
+}
+
+} // namespace
+
+void PieceReader::part(const std::string &name, DType type,
+                       const Layout &layout, int64_t begin, int64_t end,
+                       void *out) const {
+  size_t size = sizeOf(type);
+  std::memset(out, 0, size_t(end - begin) * size);
+  std::vector<Layout::Run> wanted = layout.runs(begin, end);
+  std::vector<std::pair<int64_t, int64_t>> filled; // [begin, end) in the part
+  for (const Piece &piece : get(name)) {
+    Layout own = layoutOf(piece, name, type, layout.whole());
+    std::vector<Stretch> list =
+        intersect(own.runs(piece.begin, piece.end), wanted);
+    readStretches(*piece.file, *piece.place, piece.begin, list, size, begin,
+                  static_cast<std::byte *>(out));
+    for (const Stretch &s : list)
+      filled.push_back({s.to, s.to + s.count});
+  }
+  // Every element once: the files may be anybody's.
+  std::sort(filled.begin(), filled.end());
+  int64_t have = 0, need = 0;
+  for (size_t i = 0; i < filled.size(); ++i) {
+    if (i && filled[i].first < filled[i - 1].second)
+      throw Error(where + ": tensor '" + name + "' has elements twice");
+    have += filled[i].second - filled[i].first;
+  }
+  for (const Layout::Run &run : wanted)
+    need += run.count;
+  if (have != need)
+    throw Error(where + ": tensor '" + name + "' has " + std::to_string(have) +
+                " of " + std::to_string(need) + " elements");
 }
 
 } // namespace dt::rt

@@ -28,9 +28,10 @@ namespace dt::rt {
 class PieceWriter {
 public:
   /// Elements [begin, end) of the part with this layout; `device` points to the
-  /// first.
-  void add(const std::string &name, DType type, const Layout &layout,
-           int64_t begin, int64_t end, const void *device);
+  /// first. Returns the copy, which lives until this writer does.
+  const std::byte *add(const std::string &name, DType type,
+                       const Layout &layout, int64_t begin, int64_t end,
+                       const void *device);
   /// Returns the hash of the file. Throws Error.
   uint64_t write(const std::string &path);
 
@@ -50,21 +51,29 @@ public:
   /// or if an element is in no piece.
   std::vector<std::byte> whole(const std::string &name, DType type,
                                const std::vector<int64_t> &shape) const;
+  /// Elements [begin, end) of the part that `layout` makes of the tensor, into
+  /// `out`; padding becomes 0. Reads the bytes of these elements only (and
+  /// short gaps between them). Throws Error as whole().
+  void part(const std::string &name, DType type, const Layout &layout,
+            int64_t begin, int64_t end, void *out) const;
   /// Its shape, as the first piece says. Throws if it is missing.
   std::vector<int64_t> shapeOf(const std::string &name) const;
 
 private:
   struct Piece {
-    const SafetensorsFile *file;
-    const TensorView *view;
+    const SafetensorsReader *file;
+    const TensorPlace *place;
     std::vector<int64_t> whole, padded;
     std::vector<Layout::Cut> cuts;
     int64_t begin, end;
   };
   const std::vector<Piece> &get(const std::string &name) const;
+  /// The layout of a piece of a tensor with this type and shape.
+  Layout layoutOf(const Piece &piece, const std::string &name, DType type,
+                  const std::vector<int64_t> &shape) const;
 
   std::string where; ///< for errors
-  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  std::vector<std::unique_ptr<SafetensorsReader>> files;
   std::map<std::string, std::vector<Piece>> pieces;
 };
 

@@ -5,9 +5,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Profile.h"
+#include "runtime/Agreement.h"
 #include "runtime/Clock.h"
 #include "runtime/Device.h"
-#include "runtime/Error.h"
+#include "runtime/Files.h"
 #include "runtime/TaskTimes.h"
 #include "runtime/data/MadeBatch.h"
 
@@ -15,7 +16,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <numeric>
 
 namespace dt::rt {
@@ -299,10 +299,7 @@ void Profiler::write(const std::string &file) {
     }
     out["trained"] = ranks[0]["trained"];
     out["tail"] = ranks[0]["sizes"][0]["tail"];
-    std::ofstream stream(file);
-    stream << out.dump(1) << "\n";
-    if (!stream)
-      failure = file + ": cannot be written";
+    failure = failureOf([&] { writeWhole(file, out.dump(1) + "\n"); });
   }
   comm.agree(failure);
 }

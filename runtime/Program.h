@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace dt::rt {
 
@@ -178,6 +179,7 @@ struct EdgeInfo {
   BufferInfo produced, consumed;
 };
 
+struct Fault;           // runtime/Fault.h
 struct TensorParallel;  // runtime/Collectives.h
 class GradientListener; // runtime/Collectives.h
 
@@ -201,6 +203,8 @@ struct TaskContext {
   TensorParallel *group; ///< the replica's ranks; never null
   /// Is told by backward functions which gradients are complete; may be null.
   GradientListener *listener = nullptr;
+  /// Takes down an index from data that is out of range; null: nobody asks.
+  Fault *fault = nullptr;
 };
 
 using TaskFn = void (*)(const TaskContext &);
@@ -272,9 +276,9 @@ struct CollectiveInfo {
 /// for its part. `denominator` writes the part's denominator (F32 scalar) from
 /// raw inputs only and runs for all parts before the first Forward; null: 1,
 /// the term is a sum. `denominatorInputs`: which inputs of the module it reads
-/// (indices): only these are copied beforehand. term = (sum of numerators) /
-/// (sum of denominators), 0 if that is 0; loss = sum of weight * term.
-/// seeds[index in the table] = weight / sum of denominators.
+/// (indices): only these are copied beforehand. With D = max(sum of
+/// denominators, atLeast) + plus: term = (sum of numerators) / D, 0 if that is
+/// 0; loss = sum of weight * term. seeds[index in the table] = weight / D.
 struct LossInfo {
   const char *name;
   float weight;
@@ -283,6 +287,7 @@ struct LossInfo {
   TaskFn denominator;
   BufferInfo denominatorOut;
   Span<int32_t> denominatorInputs;
+  double atLeast = -std::numeric_limits<double>::infinity(), plus = 0;
 };
 
 /// One row of a rank's step. `index` is the loss for Denominator, the edge for

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -54,14 +55,18 @@ nlohmann::json number(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
 
-std::ofstream openForWriting(const std::string &path) {
-  std::ofstream stream;
-  if (path.empty())
-    return stream;
-  stream.open(path, std::ios::trunc);
-  if (!stream)
-    throw Error(path + ": cannot create");
-  return stream;
+/// The lines of steps up to `last`; half a line at the end is none.
+std::string linesUpTo(const std::string &text, int64_t last) {
+  std::string kept;
+  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos;
+       at = end + 1) {
+    std::string line = text.substr(at, end - at);
+    nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    if (row.is_object() && row.contains("step") &&
+        row["step"].is_number_integer() && row["step"] <= last)
+      kept += line + "\n";
+  }
+  return kept;
 }
 
 } // namespace
@@ -125,24 +130,22 @@ void Progress::finish() {
 }
 
 Metrics::Metrics(const std::string &path, int64_t first) {
-  std::string kept, line;
-  std::ifstream before(first && !path.empty() ? path : "");
-  while (before && std::getline(before, line) && !before.eof()) {
-    nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
-    if (row.is_object() && row.contains("step") &&
-        row["step"].is_number_integer() && row["step"] <= first)
-      kept += line + "\n";
+  if (path.empty())
+    return;
+  std::error_code error;
+  bool history = first && std::filesystem::is_regular_file(path, error);
+  if (history) {
+    std::string text = readText(path, SIZE_MAX), kept = linesUpTo(text, first);
+    if (kept != text)
+      writeWhole(path, kept);
   }
-  before.close();
-  stream = openForWriting(path);
-  if (stream.is_open())
-    stream << kept << std::flush;
+  file.open(path, history);
 }
 
 void Metrics::step(const ProgramInfo &program, int64_t step,
                    const StepResult &result, double seconds,
                    const std::vector<double> &moduleSeconds) {
-  if (!stream.is_open())
+  if (!file.isOpen())
     return;
   nlohmann::ordered_json line = {{"step", step}, {"loss", number(result.loss)}};
   for (size_t l = 0; l < program.losses.size; ++l)
@@ -154,7 +157,8 @@ void Metrics::step(const ProgramInfo &program, int64_t step,
   line["samples_per_second"] = number(double(program.globalBatch) / seconds);
   for (size_t m = 0; m < program.modules.size; ++m)
     line["ms"][program.modules[m].name] = moduleSeconds[m] * 1e3;
-  stream << line.dump() << '\n' << std::flush;
+  file.write(line.dump() + "\n");
+  file.flush();
 }
 
 } // namespace dt::rt

@@ -7,10 +7,10 @@
 #ifndef DT_RUNTIME_PROGRESS_H
 #define DT_RUNTIME_PROGRESS_H
 
+#include "runtime/Files.h"
 #include "runtime/Trainer.h"
 
 #include <cstdio>
-#include <fstream>
 
 namespace dt::rt {
 
@@ -44,13 +44,16 @@ class Metrics {
 public:
   /// An empty path: nothing is written. Of what the file has, lines of steps up
   /// to `first` stay (a resumed run; 0: a new one): a run that was killed has
-  /// written steps that are done again, maybe half a line. Throws Error.
+  /// written steps that are done again, maybe half a line. Until these lines
+  /// are safe in a new file the old one stays as it is. Throws SystemError.
   Metrics(const std::string &path, int64_t first);
   void step(const ProgramInfo &program, int64_t step, const StepResult &result,
             double seconds, const std::vector<double> &moduleSeconds);
+  /// Why a line could not be written; none is written after it.
+  const std::string &failure() const { return file.failure(); }
 
 private:
-  std::ofstream stream;
+  FileWriter file;
 };
 
 } // namespace dt::rt

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Recorder.h"
+#include "runtime/Agreement.h"
 
 #include <algorithm>
 
@@ -68,15 +69,17 @@ void Recorder::endStep(const Batch &batch, const StepResult &result,
 std::string Recorder::finish() {
   trace.finish();
   traffic.write();
-  return reports ? report.finish(trainer.comm(), options.report) : "";
+  std::string text;
+  trainer.comm().agree(failureOf([&] {
+    if (reports)
+      text = report.finish(trainer.comm(), options.report);
+  }));
+  return text;
 }
 
 void Recorder::enters(int32_t row, bool waiting) {
-  if (!board)
-    return;
-  if (waiting)
+  if (board && waiting)
     board->begin(step, row);
-  board->wait(waiting);
 }
 
 void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,

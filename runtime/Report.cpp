@@ -6,13 +6,12 @@
 
 #include "runtime/Report.h"
 #include "runtime/Cores.h"
-#include "runtime/Error.h"
+#include "runtime/Files.h"
 #include "runtime/TaskTimes.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <tuple>
 #include <unistd.h>
@@ -376,12 +375,8 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
   if (before > after * 1.0005)
     text += "reordering: " + milliseconds(before) + " -> " +
             milliseconds(after) + " (simulated from this run's tasks)\n";
-  if (!file.empty()) {
-    std::ofstream stream(file);
-    stream << out.dump(1) << "\n";
-    if (!stream)
-      throw Error(file + ": cannot be written");
-  }
+  if (!file.empty())
+    writeWhole(file, out.dump(1) + "\n");
   return text;
 }
 

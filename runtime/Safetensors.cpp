@@ -1,11 +1,11 @@
-//===- Safetensors.cpp - reading and writing safetensors -------------------===//
+//===- Safetensors.cpp - reading and writing safetensors ------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Safetensors.h"
-#include "runtime/Error.h"
+#include "runtime/Activity.h"
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -38,15 +37,21 @@ constexpr uint64_t kMaxHeader = 100u << 20; // as the reference implementation
 /// merge.
 nlohmann::json parseHeader(const char *begin, const char *end,
                            const std::string &file) {
-  std::set<std::string> names;
+  std::vector<std::set<std::string>> open; // names in the objects around
   std::string duplicate;
   auto callback = [&](int depth, nlohmann::json::parse_event_t event,
                       nlohmann::json &value) {
     if (depth > 4)
       throw Error(file + ": header is nested too deeply");
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 &&
-        !names.insert(value.get<std::string>()).second)
-      duplicate = value.get<std::string>();
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start)
+      open.emplace_back();
+    else if (event == Event::object_end)
+      open.pop_back();
+    else if (event == Event::key && duplicate.empty() &&
+             !open.back().insert(value.get<std::string>()).second)
+      duplicate = (depth == 1 ? "tensor '" : "the key '") +
+                  value.get<std::string>() + "'";
     return true;
   };
   nlohmann::json header;
@@ -56,7 +61,7 @@ nlohmann::json parseHeader(const char *begin, const char *end,
     throw Error(file + ": header is not valid JSON");
   }
   if (!duplicate.empty())
-    throw Error(file + ": tensor '" + duplicate + "' appears twice");
+    throw Error(file + ": " + duplicate + " appears twice");
   if (!header.is_object())
     throw Error(file + ": header is not a JSON object");
   return header;
@@ -74,13 +79,14 @@ bool readNumbers(const nlohmann::json &value, std::vector<int64_t> &numbers) {
   return true;
 }
 
-TensorView readEntry(const nlohmann::json &entry, const std::byte *data,
-                     size_t dataSize, const std::string &where) {
+/// `begin`: of the data in the file.
+TensorPlace readEntry(const nlohmann::json &entry, uint64_t begin,
+                      uint64_t dataSize, const std::string &where) {
   if (!entry.is_object() || !entry.contains("dtype") ||
       !entry.contains("shape") || !entry.contains("data_offsets"))
     throw Error(where +
                 ": expected an object with dtype, shape and data_offsets");
-  TensorView view;
+  TensorPlace place;
   const nlohmann::json &type = entry["dtype"];
   auto known = std::find_if(
       std::begin(kTypes), std::end(kTypes), [&](const TypeName &t) {
@@ -92,67 +98,92 @@ TensorView readEntry(const nlohmann::json &entry, const std::byte *data,
         where + ": dtype " +
         type.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
         " is not supported");
-  view.type = known->type;
+  place.type = known->type;
   std::vector<int64_t> offsets;
-  if (!readNumbers(entry["shape"], view.shape))
+  if (!readNumbers(entry["shape"], place.shape))
     throw Error(where + ": shape is not a list of non-negative integers");
   if (!readNumbers(entry["data_offsets"], offsets) || offsets.size() != 2)
     throw Error(where +
                 ": data_offsets is not a pair of non-negative integers");
   if (offsets[0] > offsets[1] || uint64_t(offsets[1]) > dataSize)
     throw Error(where + ": data_offsets lie outside of the file");
-  int64_t count = elementCount(view.shape);
+  int64_t count = elementCount(place.shape);
   if (count < 0 || count > INT64_MAX / 8 ||
-      count * int64_t(sizeOf(view.type)) != offsets[1] - offsets[0])
+      count * int64_t(sizeOf(place.type)) != offsets[1] - offsets[0])
     throw Error(where + ": data_offsets do not fit shape " +
-                shapeText(view.shape) + " of " + known->name);
-  view.data = data + offsets[0];
-  view.size = offsets[1] - offsets[0];
-  return view;
+                shapeText(place.shape) + " of " + known->name);
+  place.offset = begin + uint64_t(offsets[0]);
+  place.size = size_t(offsets[1] - offsets[0]);
+  return place;
 }
 
-/// Every byte belongs to exactly one tensor, as the format demands.
-void checkLayout(const std::map<std::string, TensorView> &table,
-                 const std::byte *data, size_t size, const std::string &file) {
-  std::vector<std::pair<const TensorView *, const std::string *>> order;
-  for (const auto &[name, view] : table)
-    if (view.size)
-      order.push_back({&view, &name});
+/// Tensors with data, in the order of the file.
+std::vector<std::pair<const TensorPlace *, const std::string *>>
+orderOf(const std::map<std::string, TensorPlace> &table) {
+  std::vector<std::pair<const TensorPlace *, const std::string *>> order;
+  for (const auto &[name, place] : table)
+    if (place.size)
+      order.push_back({&place, &name});
   std::sort(order.begin(), order.end(),
-            [](auto &a, auto &b) { return a.first->data < b.first->data; });
-  const std::byte *at = data;
-  for (auto &[view, name] : order) {
-    if (view->data != at)
+            [](auto &a, auto &b) { return a.first->offset < b.first->offset; });
+  return order;
+}
+
+/// Every byte from `begin` to `end` belongs to exactly one tensor, as the
+/// format demands.
+void checkLayout(const std::map<std::string, TensorPlace> &table,
+                 uint64_t begin, uint64_t end, const std::string &file) {
+  uint64_t at = begin;
+  for (auto &[place, name] : orderOf(table)) {
+    if (place->offset != at)
       throw Error(file + ": tensor '" + *name +
-                  (view->data < at ? "' overlaps another"
-                                   : "' leaves a gap before it"));
-    at += view->size;
+                  (place->offset < at ? "' overlaps another"
+                                      : "' leaves a gap before it"));
+    at += place->size;
   }
-  if (at != data + size)
-    throw Error(file + ": " + std::to_string(data + size - at) +
+  if (at != end)
+    throw Error(file + ": " + std::to_string(end - at) +
                 " bytes at the end belong to no tensor");
 }
 
-void writeAll(int fd, const void *data, size_t size, const std::string &path) {
-  const char *p = static_cast<const char *>(data);
-  while (size) {
-    ssize_t n = ::write(fd, p, std::min<size_t>(size, 1u << 30));
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      throw Error(path + ": cannot write: " + std::strerror(errno));
-    p += n, size -= n;
-  }
+/// Throws Error unless a file of `length` bytes can have a header of so many.
+void checkHeaderSize(uint64_t size, uint64_t length, const std::string &file) {
+  if (size > kMaxHeader || size > length - 8)
+    throw Error(file + ": not a safetensors file (header of " +
+                std::to_string(size) + " bytes in a file of " +
+                std::to_string(length) + ")");
 }
 
-/// Closes on every way out.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0)
-      ::close(fd);
-  }
-};
+SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
+                             const std::string &file) {
+  SafetensorsHeader out;
+  nlohmann::json header = parseHeader(text, text + size, file);
+  uint64_t begin = 8 + size;
+  for (auto &[name, entry] : header.items())
+    if (name == "__metadata__") {
+      for (auto &[key, note] : entry.items())
+        if (note.is_string())
+          out.notes[key] = note.get<std::string>();
+    } else {
+      out.table.emplace(name, readEntry(entry, begin, length - begin,
+                                        file + ": tensor '" + name + "'"));
+    }
+  checkLayout(out.table, begin, length, file);
+  return out;
+}
+
+/// Opens a regular file that may be one of this format.
+Descriptor openFile(const std::string &path, uint64_t &length) {
+  Activity activity("opening", path);
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info;
+  if (!file || ::fstat(file.get(), &info) < 0)
+    failedCall(path, "open");
+  if (!S_ISREG(info.st_mode) || info.st_size < 8)
+    throw Error(path + ": not a safetensors file (shorter than 8 bytes)");
+  length = uint64_t(info.st_size);
+  return file;
+}
 
 } // namespace
 
@@ -178,17 +209,41 @@ int64_t elementCount(const std::vector<int64_t> &shape) {
   return count;
 }
 
+SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
+  uint64_t length, size;
+  descriptor = openFile(path, length);
+  readAll(descriptor.get(), &size, 8, 0, path);
+  checkHeaderSize(size, length, path);
+  text.resize(size);
+  readAll(descriptor.get(), text.data(), size, 8, path);
+  header = readHeader(text.data(), size, length, path);
+}
+
+void SafetensorsReader::read(const TensorPlace &tensor, uint64_t from,
+                             size_t bytes, void *to) const {
+  readAll(descriptor.get(), to, bytes, tensor.offset + from, file);
+}
+
+uint64_t SafetensorsReader::hash() const {
+  constexpr size_t block = 1 << 20; // a multiple of the words that are hashed
+  std::vector<std::byte> buffer(block);
+  uint64_t hash = hashBytes(text.data(), text.size());
+  for (auto &[place, name] : orderOf(header.table))
+    for (uint64_t at = 0; at < place->size; at += block) {
+      size_t bytes = size_t(std::min<uint64_t>(block, place->size - at));
+      read(*place, at, bytes, buffer.data());
+      hash = hashBytes(buffer.data(), bytes, hash);
+    }
+  return hash;
+}
+
 SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
-  Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  struct stat info;
-  if (d.fd < 0 || ::fstat(d.fd, &info) < 0)
-    throw Error(path + ": cannot open: " + std::strerror(errno));
-  if (!S_ISREG(info.st_mode) || info.st_size < 8)
-    throw Error(path + ": not a safetensors file (shorter than 8 bytes)");
-  length = info.st_size;
-  void *mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, d.fd, 0);
+  uint64_t bytes;
+  Descriptor d = openFile(path, bytes);
+  length = bytes;
+  void *mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, d.get(), 0);
   if (mapped == MAP_FAILED)
-    throw Error(path + ": cannot map: " + std::strerror(errno));
+    failedCall(path, "map");
   memory = static_cast<const std::byte *>(mapped);
   try {
     parse();
@@ -203,26 +258,15 @@ SafetensorsFile::~SafetensorsFile() {
 }
 
 void SafetensorsFile::parse() {
-  uint64_t headerSize;
-  std::memcpy(&headerSize, memory, 8);
-  if (headerSize > kMaxHeader || headerSize > length - 8)
-    throw Error(file + ": not a safetensors file (header of " +
-                std::to_string(headerSize) + " bytes in a file of " +
-                std::to_string(length) + ")");
-  const char *begin = reinterpret_cast<const char *>(memory) + 8;
-  nlohmann::json header = parseHeader(begin, begin + headerSize, file);
-  const std::byte *data = memory + 8 + headerSize;
-  size_t dataSize = length - 8 - headerSize;
-  for (auto &[name, entry] : header.items())
-    if (name == "__metadata__") {
-      for (auto &[key, text] : entry.items())
-        if (text.is_string())
-          notes[key] = text.get<std::string>();
-    } else {
-      table.emplace(name, readEntry(entry, data, dataSize,
-                                    file + ": tensor '" + name + "'"));
-    }
-  checkLayout(table, data, dataSize, file);
+  uint64_t size;
+  std::memcpy(&size, memory, 8);
+  checkHeaderSize(size, length, file);
+  SafetensorsHeader header = readHeader(
+      reinterpret_cast<const char *>(memory) + 8, size, length, file);
+  notes = std::move(header.notes);
+  for (auto &[name, place] : header.table)
+    table.emplace(name, TensorView{place.type, place.shape,
+                                   memory + place.offset, place.size});
 }
 
 const TensorView *SafetensorsFile::find(const std::string &name) const {
@@ -274,21 +318,24 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
   std::string text = header.dump();
   text.resize((text.size() + 8 + 63) / 64 * 64 - 8,
               ' '); // data begin aligned, as the format advises
-  Descriptor d{
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-  if (d.fd < 0)
-    throw Error(path + ": cannot create: " + std::strerror(errno));
+  Descriptor d(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!d)
+    failedCall(path, "create");
   uint64_t size = text.size();
-  writeAll(d.fd, &size, 8, path);
-  writeAll(d.fd, text.data(), text.size(), path);
+  writeAll(d.get(), &size, 8, path);
+  writeAll(d.get(), text.data(), text.size(), path);
   uint64_t hash = hashBytes(text.data(), text.size());
   for (const Entry &e : entries) {
     const void *data = e.data ? e.data : e.owned.data();
-    writeAll(d.fd, data, e.size, path);
+    writeAll(d.get(), data, e.size, path);
     hash = hashBytes(data, e.size, hash);
   }
-  if (::fsync(d.fd) < 0)
-    throw Error(path + ": cannot write: " + std::strerror(errno));
+  Activity activity("writing", path);
+  if (::fsync(d.get()) < 0)
+    failedCall(path, "sync");
+  if (::close(d.release()) < 0)
+    failedCall(path, "write");
   return hash;
 }
 
@@ -302,25 +349,6 @@ uint64_t hashBytes(const void *data, size_t size, uint64_t hash) {
   }
   for (; size; ++p, --size)
     hash = (hash ^ uint8_t(*p)) * 0x100000001B3ull;
-  return hash;
-}
-
-uint64_t hashSafetensors(const std::string &path) {
-  SafetensorsFile file(path);
-  std::ifstream stream(path, std::ios::binary);
-  uint64_t headerSize = 0;
-  stream.read(reinterpret_cast<char *>(&headerSize), 8);
-  std::string header(headerSize, '\0');
-  stream.read(header.data(), std::streamsize(headerSize));
-  uint64_t hash = hashBytes(header.data(), header.size());
-  std::vector<const TensorView *> order;
-  for (const auto &entry : file.tensors())
-    if (entry.second.size)
-      order.push_back(&entry.second);
-  std::sort(order.begin(), order.end(),
-            [](auto *a, auto *b) { return a->data < b->data; });
-  for (const TensorView *view : order)
-    hash = hashBytes(view->data, view->size, hash);
   return hash;
 }
 

@@ -12,6 +12,7 @@
 #ifndef DT_RUNTIME_SAFETENSORS_H
 #define DT_RUNTIME_SAFETENSORS_H
 
+#include "runtime/Files.h"
 #include "runtime/Program.h"
 
 #include <map>
@@ -32,6 +33,45 @@ struct TensorView {
   std::vector<int64_t> shape;
   const std::byte *data = nullptr; ///< not aligned
   size_t size = 0;                 ///< bytes = elements * sizeOf(type)
+};
+
+/// Where a tensor lies in its file.
+struct TensorPlace {
+  DType type = DType::F32;
+  std::vector<int64_t> shape;
+  uint64_t offset = 0; ///< of its first byte
+  size_t size = 0;     ///< bytes = elements * sizeOf(type)
+};
+
+/// What the header of a file says.
+struct SafetensorsHeader {
+  std::map<std::string, TensorPlace> table;
+  std::map<std::string, std::string> notes; ///< texts of "__metadata__"
+};
+
+/// A file of which ranges are read. An error of the disk is an Error, where a
+/// mapped page ends the process. Throws Error naming file and tensor.
+class SafetensorsReader {
+public:
+  explicit SafetensorsReader(const std::string &path);
+
+  const std::string &path() const { return file; }
+  const std::map<std::string, TensorPlace> &tensors() const {
+    return header.table;
+  }
+  const std::map<std::string, std::string> &metadata() const {
+    return header.notes;
+  }
+  /// `bytes` of a tensor from its byte `from` on.
+  void read(const TensorPlace &tensor, uint64_t from, size_t bytes,
+            void *to) const;
+  /// What SafetensorsWriter::write gave; reads all.
+  uint64_t hash() const;
+
+private:
+  std::string file, text;
+  Descriptor descriptor;
+  SafetensorsHeader header;
 };
 
 /// A mapped file. Views live as long as it does. Throws Error naming file and
@@ -94,9 +134,6 @@ private:
   std::vector<Entry> entries;
   std::map<std::string, std::string> notes;
 };
-
-/// The hash that SafetensorsWriter::write gave, from the file. Throws Error.
-uint64_t hashSafetensors(const std::string &path);
 
 /// FNV-1a over 8-byte words (and the remaining bytes): finds a damaged file,
 /// not an attacker.

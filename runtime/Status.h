@@ -3,11 +3,10 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // A killed rank cannot speak, so every rank writes what it does to a board: a
-// file in shared memory that the ranks of one node map, a record a rank, two
-// stores a task. A thread of each rank reads it twice a second. If a rank is
-// gone before it left, or stands still for too long, exactly one survivor says
-// so in one line, and all end. No message is needed for it, so it works
-// whatever the network and MPI are doing (docs/faults.md).
+// file in shared memory that the ranks of one node map. A record says at which
+// task a rank is, what it waits for and from whom, and how often it has moved
+// on. A thread of each rank reads it (Watchdog.h). No message is needed for it,
+// so it works whatever the network and MPI are doing (docs/faults.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,24 +15,47 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <thread>
-#include <vector>
 
 namespace dt::rt {
 
 /// Exit code of a rank that ends because another one failed.
 constexpr int exitAfterFault = 75;
 
+/// What a rank does not go on without.
+struct Awaited {
+  enum Kind : int32_t {
+    Nothing,    ///< it works
+    Message,    ///< from or to `peer`
+    Collective, ///< number `number` of group `group`
+    Own,        ///< its own readers or writers
+    Hook,       ///< nobody knows: it runs functions that are not the runtime's
+  };
+  int32_t kind = Nothing;
+  int32_t peer = -1;
+  int32_t group = -1;
+  uint32_t number = 0;
+  const char *label = ""; ///< what a message or collective is for
+};
+
+/// Groups whose collectives are counted on the board; those of other groups
+/// wait for all of their ranks.
+constexpr int kWatchedGroups = 256;
+/// All ranks at the start and at the end of a run; then come those that Comm
+/// numbers from 0 (all ranks) on.
+constexpr int kStartGroup = 0, kEndGroup = 1, kFirstGroup = 2;
+
 /// The records of the ranks of one node. Ranks of one launch have the same
 /// parent (mpirun, orted, slurmstepd), which names the file.
 class StatusBoard {
 public:
+  /// A board of this process alone, in its own memory.
+  StatusBoard();
   /// Maps the board of the ranks that have this process's parent, for ranks 0
   /// to `ranks` - 1 of which only those of this node ever write. Throws Error.
   StatusBoard(int rank, int ranks);
-  /// As above under a name of its own, for tests.
+  /// As above under a name of its own. Rank -1: the launcher, who looks only
+  /// and removes it in the end.
   StatusBoard(const std::string &name, int rank, int ranks);
   ~StatusBoard();
   StatusBoard(const StatusBoard &) = delete;
@@ -41,36 +63,60 @@ public:
 
   /// This rank begins row `row` of step `step`; row -1: between steps.
   void begin(int64_t step, int32_t row);
-  /// This rank waits for others (true) or works again.
-  void wait(bool waiting);
+  /// This rank waits for something; with nothing it works again.
+  void await(const Awaited &what);
+  Awaited awaited() const;
+  /// This rank has begun collectives of a group up to this number.
+  void enter(int group, uint32_t number);
+  /// Something has moved on inside a task.
+  void tick();
+  /// Its own writer waits for what another rank's writes; -1: it does not.
+  void awaitWriter(int rank);
   /// This rank ends as it should; from now on it may vanish.
   void leave();
+
   /// True for the first caller on the node: it has the word.
   bool claimReport();
-  /// Says the one line, "error: …", if nobody has said one: leaves it to the
-  /// launcher that this program started itself with (announceLauncher), which
-  /// prints it when mpirun has ended, else prints it.
-  void report(const std::string &line);
+  /// Says the one line, "error: …", if nobody has said one: leaves it and the
+  /// launcher's exit code to the launcher that this program started itself with
+  /// (announceLauncher), which prints it when mpirun has ended, else prints it.
+  void report(const std::string &line, int code);
+
+  /// Some process of the node was asked to end. Safe inside a signal handler.
+  void requestStop();
+  bool isStopRequested() const;
 
   int rank() const { return self; }
   int ranks() const { return count; }
 
   /// What another rank's record says.
   struct Record {
-    int pid = 0; ///< 0: never began on this node
-    bool left = false, waiting = false;
+    int pid = 0, thread = 0; ///< 0: never began on this node
+    bool left = false;
     int64_t step = 0;
     int32_t row = -1;
-    uint64_t progress = 0; ///< changes with every begin and wait
+    Awaited waits; ///< without its label
+    std::string label;
+    int32_t writer = -1;   ///< of whose writer this rank's waits
+    uint64_t progress = 0; ///< changes whenever the rank moves on
   };
   Record read(int rank) const;
+  /// The last collective of a group that a rank has begun.
+  uint32_t entered(int rank, int group) const;
 
   /// For the launcher: the board of the ranks whose parent is `parent`.
   static std::string nameFor(int parent);
-  /// What the launcher is to say of ranks that have ended with an error: the
-  /// line that one of them left, else who never began or did not leave. Removes
-  /// the board.
-  static std::string takeReport(const std::string &name, int ranks);
+  /// What the launcher is to say of ranks that have ended with an error, and
+  /// its code: the line that one of them left, else who never began or did not
+  /// leave. Empty: somebody has said it.
+  struct Report {
+    std::string line;
+    int code = 0; ///< 0: unknown
+  };
+  Report takeReport() const;
+  /// Whether any rank has come to a step; begun at all.
+  bool anyTrains() const;
+  bool anyBegan() const;
 
 private:
   struct Cell;
@@ -81,6 +127,28 @@ private:
   void *memory = nullptr;
   size_t bytes = 0;
   int self, count;
+};
+
+/// Counts as waiting as long as this object lives; what was waited for before
+/// is put back. `board` may be null.
+class Waits {
+public:
+  Waits(StatusBoard *board, const Awaited &what) : board(board) {
+    if (!board)
+      return;
+    before = board->awaited();
+    board->await(what);
+  }
+  ~Waits() {
+    if (board)
+      board->await(before);
+  }
+  Waits(const Waits &) = delete;
+  Waits &operator=(const Waits &) = delete;
+
+private:
+  StatusBoard *board;
+  Awaited before;
 };
 
 /// Ranks that are started now know this process as their launcher.
@@ -94,34 +162,13 @@ bool isLauncherGone();
 enum class ProcessState { Running, Stopped, Gone };
 ProcessState stateOf(int pid);
 
-/// Reads the board in a thread of its own; ends the process by _exit when a
-/// rank of the node has failed.
-class Watchdog {
-public:
-  /// `describe(rank, step, row)`: "rank 4 (llm stage 1 replica 0) …, task B 2".
-  /// `stall`: seconds without any progress of the rank that the others wait
-  /// for.
-  using Describe = std::function<std::string(int, int64_t, int32_t)>;
-  Watchdog(StatusBoard &board, Describe describe, double stall);
-  ~Watchdog();
-
-  /// Ends the process if a rank has failed.
-  void check();
-
-private:
-  void watch();
-  void checkStall();
-  [[noreturn]] void fail(int rank, const char *what);
-
-  StatusBoard &board;
-  Describe describe;
-  double stall;
-  int parent;
-  std::atomic<bool> stop{false};
-  std::vector<uint64_t> lastProgress;
-  std::vector<double> lastChange;
-  std::thread thread;
+/// How much a thread of a process has run: seconds on a core, and how often it
+/// has come to one. A thread that hangs in a call has no more of either.
+struct ThreadTime {
+  double seconds = 0;
+  uint64_t turns = 0;
 };
+ThreadTime timeOf(int pid, int thread);
 
 } // namespace dt::rt
 

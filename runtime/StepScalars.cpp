@@ -7,6 +7,7 @@
 #include "runtime/StepScalars.h"
 #include "runtime/Device.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace dt::rt {
@@ -113,11 +114,13 @@ const std::vector<float> &StepScalars::makeSeeds() {
   if (program.losses.size)
     denominators = addRanks(sums(false));
   for (size_t l = 0; l < seeds.size(); ++l) {
-    if (!program.losses[l].denominator)
-      denominators[l] = 1;
+    const LossInfo &loss = program.losses[l];
+    denominators[l] = loss.denominator
+                          ? std::max(denominators[l], loss.atLeast) + loss.plus
+                          : 1;
     seeds[l] = denominators[l] == 0
                    ? 0.f
-                   : float(double(program.losses[l].weight) / denominators[l]);
+                   : float(double(loss.weight) / denominators[l]);
   }
   return seeds;
 }

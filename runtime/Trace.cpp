@@ -5,12 +5,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Trace.h"
-#include "runtime/Error.h"
+#include "runtime/Agreement.h"
 #include "runtime/Outputs.h"
 
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <fstream>
 
 namespace dt::rt {
 
@@ -57,8 +58,6 @@ Trace::Trace(const Trainer &trainer, const std::string &path)
   if (path.empty())
     return;
   stream.open(own());
-  if (!stream)
-    throw Error(own() + ": cannot create");
 }
 
 Trace::~Trace() {
@@ -82,7 +81,7 @@ void Trace::event(const std::string &name, int64_t step, double begin,
                                   {"pid", 0},
                                   {"tid", trainer.comm().rank()},
                                   {"args", {{"step", step}}}};
-  stream << event.dump() << '\n';
+  stream.write(event.dump() + "\n");
 }
 
 void Trace::row(const TaskRow &row, int64_t step, const RowTime &time) {
@@ -111,7 +110,7 @@ void Trace::row(const TaskRow &row, int64_t step, const RowTime &time) {
     if (info.sub > 1)
       event["args"]["piece"] = row.piece;
   }
-  stream << event.dump() << '\n';
+  stream.write(event.dump() + "\n");
 }
 
 /// Sums overlap one another and rows, so these are asynchronous events; tracks
@@ -130,7 +129,7 @@ void Trace::sum(size_t module, size_t bytes, int64_t step, double begin,
         {"ph", phase},    {"id", id},
         {"ts", at * 1e6}, {"pid", 0},
         {"tid", rank},    {"args", {{"step", step}, {"bytes", bytes}}}};
-    stream << event.dump() << '\n';
+    stream.write(event.dump() + "\n");
   };
   write("b", begin);
   write("e", end);
@@ -139,19 +138,23 @@ void Trace::sum(size_t module, size_t bytes, int64_t step, double begin,
 void Trace::finish() {
   if (path.empty())
     return;
-  std::string failure;
-  stream.close();
-  if (stream.fail())
-    failure = own() + ": cannot write";
-  onFirstRank(trainer.comm(), failure, [&] { join(); });
+  std::string failure = failureOf([&] { stream.close(); });
+  std::error_code ignored;
+  try {
+    onFirstRank(trainer.comm(), failure, [&] { join(); });
+  } catch (...) {
+    std::filesystem::remove(own(), ignored);
+    throw;
+  }
 }
 
 void Trace::join() const {
-  std::ofstream out(path);
-  out << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
+  Replacement replacement(path);
+  FileWriter out(replacement.temporary());
+  out.write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
   bool any = false;
   auto add = [&](const std::string &line) {
-    out << (any ? ",\n" : "\n") << line;
+    out.write((any ? ",\n" : "\n") + line);
     any = true;
   };
   int ranks = trainer.comm().size();
@@ -173,13 +176,15 @@ void Trace::join() const {
     std::ifstream in(file);
     for (std::string line; std::getline(in, line);)
       add(line);
+    if (in.bad() || !in.is_open())
+      throw Error(file + ": cannot read");
     in.close();
     std::error_code ignored;
     std::filesystem::remove(file, ignored);
   }
-  out << "\n]}\n";
-  if (!out.flush())
-    throw Error(path + ": cannot write");
+  out.write("\n]}\n");
+  out.close(true);
+  replacement.commit();
 }
 
 } // namespace dt::rt

@@ -12,9 +12,8 @@
 #ifndef DT_RUNTIME_TRACE_H
 #define DT_RUNTIME_TRACE_H
 
+#include "runtime/Files.h"
 #include "runtime/Trainer.h"
-
-#include <fstream>
 
 namespace dt::rt {
 
@@ -25,7 +24,7 @@ public:
   /// Without finish(): this rank's file is removed.
   ~Trace();
 
-  bool enabled() const { return stream.is_open(); }
+  bool enabled() const { return stream.isOpen(); }
   void row(const TaskRow &row, int64_t step, const RowTime &time);
   void event(const std::string &name, int64_t step, double begin, double end);
   /// Of one bucket of a module's gradients over the replicas.
@@ -39,7 +38,7 @@ private:
 
   const Trainer &trainer;
   std::string path;
-  std::ofstream stream;
+  FileWriter stream;
   int64_t sums = 0; ///< written so far
 };
 

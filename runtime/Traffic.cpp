@@ -6,7 +6,7 @@
 
 #include "runtime/Traffic.h"
 #include "runtime/CollectiveTraffic.h"
-#include "runtime/Error.h"
+#include "runtime/Files.h"
 #include "runtime/Outputs.h"
 #include "runtime/Routes.h"
 #include "runtime/Safetensors.h"
@@ -14,7 +14,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fstream>
 #include <map>
 
 namespace dt::rt {
@@ -181,10 +180,7 @@ void TrafficReport::writeFile(Sums &sums) const {
       {"edges", edges},
       {"collectives", list},
       {"control", {{"bytes", control.bytes}, {"calls", control.calls}}}};
-  std::ofstream out(path);
-  out << file.dump(1) << '\n';
-  if (!out.flush())
-    throw Error(path + ": cannot write");
+  writeWhole(path, file.dump(1) + "\n");
 }
 
 void TrafficReport::write() {

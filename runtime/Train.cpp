@@ -5,17 +5,27 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Train.h"
+#include "runtime/Agreement.h"
 #include "runtime/Checkpoint.h"
+#include "runtime/CheckpointFolder.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 #include "runtime/Export.h"
+#include "runtime/Files.h"
+#include "runtime/Outputs.h"
 #include "runtime/Profile.h"
 #include "runtime/Progress.h"
 #include "runtime/Recorder.h"
-#include "runtime/Status.h"
+#include "runtime/Stop.h"
+#include "runtime/Targets.h"
+#include "runtime/Watchdog.h"
 #include "runtime/mpi/Launch.h"
+#ifndef DT_RUNTIME_NO_SHARDS
+#include "runtime/data/Index.h"
+#endif
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -27,46 +37,6 @@
 namespace dt::rt {
 
 namespace {
-
-volatile std::sig_atomic_t stopRequested = 0;
-
-/// The first Ctrl-C lets the step end; the second one kills, as usual.
-void requestStop(int signal) {
-  stopRequested = 1;
-  std::signal(signal, SIG_DFL);
-}
-
-/// Installed while training runs; puts back what was there. SIGUSR1 is what the
-/// launcher of ranks sends, since mpirun ends them on the others.
-class StopSignals {
-public:
-  StopSignals()
-      : interrupt(std::signal(SIGINT, requestStop)),
-        terminate(std::signal(SIGTERM, requestStop)),
-        user(std::signal(SIGUSR1, requestStop)) {
-    stopRequested = 0;
-  }
-  ~StopSignals() {
-    std::signal(SIGINT, interrupt);
-    std::signal(SIGTERM, terminate);
-    std::signal(SIGUSR1, user);
-  }
-
-private:
-  void (*interrupt)(int);
-  void (*terminate)(int);
-  void (*user)(int);
-};
-
-/// What an Error of `body` says; empty if there is none.
-template <typename Body> std::string failureOf(Body body) {
-  try {
-    body();
-  } catch (const Error &e) {
-    return e.what();
-  }
-  return {};
-}
 
 nlohmann::json readPlan(const std::string &directory) {
   std::string path = directory + "/plan.json";
@@ -80,23 +50,70 @@ nlohmann::json readPlan(const std::string &directory) {
   return plan;
 }
 
+#ifndef DT_RUNTIME_NO_SHARDS
+/// Ranks index shards together.
+class RankPeers final : public data::IndexPeers {
+public:
+  explicit RankPeers(Comm &comm) : comm(comm) {}
+  int rank() const override { return comm.rank(); }
+  std::vector<std::string> exchange(const std::string &mine) override {
+    return comm.allGatherText(mine);
+  }
+
+private:
+  Comm &comm;
+};
+#endif
+
+/// All ranks call it.
 std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
                                         const nlohmann::json &plan,
                                         const Options &options, uint64_t seed,
-                                        int rank) {
-  RankView view = viewOf(program, rank);
+                                        Comm &comm) {
+  RankView view = viewOf(program, comm.rank());
   Reorder reorder = options.reorder.value_or(program.reorder);
   if (!options.batch.empty())
     return openFileBatch(program, plan, options.batch, view, reorder);
   if (options.data.empty())
     throw Error("nothing to train on: give --data or --batch");
 #ifndef DT_RUNTIME_NO_SHARDS
-  return openShardBatch(program, plan, {options.data, seed, options.workers},
-                        view, reorder);
+  RankPeers peers(comm);
+  ShardOptions shards{options.data, seed, options.workers, &peers};
+  comm.agree(failureOf([&] { checkShardConfig(plan, shards); }));
+  return openShardBatch(program, plan, shards, view, reorder);
 #else
   (void)seed;
   throw Error("--data: this program was built without shards, use --batch");
 #endif
+}
+
+/// As openSource; false if some process was asked to end before it was done.
+/// (Ranks that index together have the same error, as text.)
+bool opened(std::unique_ptr<BatchSource> &source, const ProgramInfo &program,
+            const nlohmann::json &plan, const Options &options, Comm &comm) {
+  try {
+    source = openSource(program, plan, options,
+                        options.seed.value_or(program.seed), comm);
+  } catch (const Error &e) {
+    if (e.what() != std::string(Stopped().what()))
+      throw;
+    return false;
+  }
+  return true;
+}
+
+bool onAnyRank(Comm &comm, bool mine) {
+  int64_t value = mine, any = 0;
+  comm.world().allReduce(Reduction::Max, DType::I64, &value, &any, 1, "setup");
+  return any;
+}
+
+/// Nothing was done, so there is nothing to save.
+int64_t sayStoppedEarly(const Comm &comm) {
+  if (comm.rank() == 0)
+    std::printf("stopped before the first step\n");
+  std::fflush(stdout);
+  return 0;
 }
 
 Trainer::Settings settingsOf(const ProgramInfo &program,
@@ -137,6 +154,7 @@ void logStart(const Trainer &trainer, const BatchSource *source,
 
 /// A batch that one rank cannot get ends all of them with its message.
 const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
+  Waits waits(trainer.comm().board(), {Awaited::Own});
   const Batch *batch = nullptr;
   std::string failure = failureOf([&] { batch = &source.next(step); });
   if (!batch)
@@ -144,31 +162,74 @@ const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
   return *batch;
 }
 
-/// Steps `first` to `total`; returns how many are done.
-int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
-                  const TrainHooks &hooks, StatusBoard *board, int64_t first,
-                  int64_t total) {
-  bool speaks = trainer.comm().rank() == 0, alone = trainer.comm().size() == 1;
-  Recorder recorder(trainer, options, board, bool(hooks.afterStep));
-  Metrics metrics(speaks ? options.metrics : "", options.resume ? first : 0);
-  Progress progress(trainer.program(), first, total, options.logEvery);
-  CheckpointWriter checkpoints(trainer, options.checkpoint);
-  StopSignals signals;
-  int64_t step = first, saved = -1;
-  bool stop = false;
-  StepResult result;
-  StepReport report{first, total, nullptr, 0, &recorder.times()};
-  auto save = [&] {
-    if (!options.checkpoint.empty() && saved != step)
-      checkpoints.save(step, source.hash());
-    saved = step;
-  };
-  while (step < total && !stop) {
+/// Why a step is the last one; empty if its numbers are numbers.
+std::string notFinite(const ProgramInfo &program, const Options &options,
+                      const StepResult &result, int64_t step) {
+  if (result.finite())
+    return {};
+  std::string what = "the gradient norm";
+  double value = result.norm;
+  if (!std::isfinite(result.loss))
+    what = "the loss", value = result.loss;
+  for (size_t l = result.terms.size(); l-- > 0;)
+    if (!std::isfinite(result.terms[l]))
+      what = std::string("loss '") + program.losses[l].name + "'",
+      value = result.terms[l];
+  std::string text = "step " + std::to_string(step) + ": " + what + " is " +
+                     (std::isnan(value) ? "nan"
+                      : value > 0       ? "inf"
+                                        : "-inf");
+  std::vector<int64_t> saved;
+  if (!options.checkpoint.empty())
+    saved = checkpointSteps(options.checkpoint);
+  return saved.empty() ? text
+                       : text + "; the newest checkpoint is " +
+                             checkpointPath(options.checkpoint, saved.back());
+}
+
+/// Steps of one run, and what it leaves.
+class TrainLoop {
+public:
+  TrainLoop(Trainer &trainer, BatchSource &source, const Options &options,
+            const TrainHooks &hooks, StatusBoard *board, int64_t first,
+            int64_t total)
+      : trainer(trainer), source(source), options(options), hooks(hooks),
+        board(board), speaks(trainer.comm().rank() == 0),
+        alone(trainer.comm().size() == 1),
+        recorder(trainer, options, board, bool(hooks.afterStep)),
+        metrics(speaks ? options.metrics : "", options.resume ? first : 0),
+        progress(trainer.program(), first, total, options.logEvery),
+        checkpoints(trainer, options.checkpoint), first(first), total(total),
+        step(first), report{first, total, nullptr, 0, &recorder.times()} {}
+
+  /// Returns how many steps are done. Throws CommonError; what was saved until
+  /// then is complete.
+  int64_t run() {
+    try {
+      while (step < total && !stop)
+        oneStep();
+    } catch (const CommonError &) {
+      checkpoints.settle();
+      throw;
+    }
+    if (speaks)
+      progress.finish();
+    end();
+    return step;
+  }
+  /// Of what does not keep the weights from being exported.
+  const std::string &lateFailure() const { return late; }
+
+private:
+  void oneStep() {
     double begin = now(), cpu = threadSeconds();
     const Batch &batch = nextBatch(trainer, source, step);
     recorder.beginStep(batch, step, step == first);
+    // A failed write ends the run on all ranks, as a signal does.
+    bool ends =
+        isStopRequested() || checkpoints.failed() || !metrics.failure().empty();
     result = trainer.step(batch, step, &recorder,
-                          {stopRequested != 0, hooks.wants && hooks.wants()});
+                          {ends, hooks.wants && hooks.wants()});
     device::synchronize();
     double end = now();
     recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
@@ -178,36 +239,88 @@ int64_t trainLoop(Trainer &trainer, BatchSource &source, const Options &options,
                  recorder.times());
     if (speaks)
       progress.step(step, result);
+    if (!result.finite())
+      failNotFinite();
     if (hooks.afterStep) {
-      if (board) // for whoever is busy with it
-        board->wait(true);
+      Waits waits(board, {Awaited::Hook});
       hooks.afterStep(trainer, report);
-      if (board)
-        board->wait(false);
     }
-    stop = result.stop || (alone && stopRequested);
+    stop = result.stop || (alone && isStopRequested());
     if (options.saveEvery && step % options.saveEvery == 0)
       save();
   }
-  if (speaks)
-    progress.finish();
-  if (step > first || first == 0)
-    save();
-  checkpoints.finish();
-  std::string text = recorder.finish();
-  if (stop && speaks)
-    std::printf("stopped after step %lld%s%s\n", (long long)step,
-                options.checkpoint.empty() ? "" : ", saved in ",
-                options.checkpoint.c_str());
-  if (!text.empty())
+
+  /// The same numbers on all ranks.
+  [[noreturn]] void failNotFinite() {
+    if (speaks)
+      progress.finish();
+    checkpoints.settle();
+    throw CommonError(notFinite(trainer.program(), options, result, step));
+  }
+
+  /// Does not save over what could not be saved: the loop ends, and end() says
+  /// why.
+  void save() {
+    if (options.checkpoint.empty() || saved == step)
+      return;
+    failure = checkpoints.settle();
+    if (failure.empty()) {
+      checkpoints.save(step, source.hash());
+      saved = step;
+    } else {
+      stop = true;
+    }
+  }
+
+  /// After a failed write the state is saved once more: it may go well now.
+  void end() {
+    if (failure.empty())
+      failure = checkpoints.settle();
+    if (failure.empty())
+      failure = firstOf(trainer.comm(), metrics.failure());
+    if (!options.checkpoint.empty() && saved != step &&
+        (step > first || first == 0)) {
+      std::string wrong = failureOf([&] {
+        checkpoints.save(step, source.hash());
+        checkpoints.finish();
+      });
+      if (failure.empty() && !wrong.empty())
+        throw CommonError(wrong);
+      if (wrong.empty() && !failure.empty())
+        failure += "; the state is saved in " +
+                   checkpointPath(options.checkpoint, step);
+    }
+    if (!failure.empty())
+      throw CommonError(failure);
+    std::string text;
+    late = failureOf([&] { text = recorder.finish(); });
+    if (stop && speaks)
+      std::printf("stopped after step %lld%s%s\n", (long long)step,
+                  options.checkpoint.empty() ? "" : ", saved in ",
+                  options.checkpoint.c_str());
     std::printf("%s", text.c_str());
-  std::fflush(stdout);
-  if (board)
-    board->wait(true); // for rank 0, which evaluates and exports
-  if (hooks.afterTraining)
-    hooks.afterTraining(trainer, report);
-  return step;
-}
+    std::fflush(stdout);
+    Waits waits(board, {Awaited::Hook});
+    if (hooks.afterTraining)
+      hooks.afterTraining(trainer, report);
+  }
+
+  Trainer &trainer;
+  BatchSource &source;
+  const Options &options;
+  const TrainHooks &hooks;
+  StatusBoard *board;
+  bool speaks, alone;
+  Recorder recorder;
+  Metrics metrics;
+  Progress progress;
+  CheckpointWriter checkpoints;
+  int64_t first, total, step, saved = -1;
+  bool stop = false;
+  StepResult result;
+  StepReport report;
+  std::string failure, late; ///< the same on all ranks
+};
 
 } // namespace
 
@@ -220,21 +333,78 @@ void restartWithWaitPolicy(char **argv) {
   if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT") ||
       ::getenv("KMP_BLOCKTIME"))
     return;
+  keepStopSignals();
   ::setenv("GOMP_SPINCOUNT", "3000", 1);
   ::setenv("KMP_BLOCKTIME", "1", 1);
   ::execv("/proc/self/exe", argv); // on failure: go on as we are
+  installStopSignals();
 }
 #else
 void restartWithWaitPolicy(char **) {}
 #endif
 
+namespace {
+
+void warn(Comm &comm, const std::string &line) {
+  if (comm.rank() == 0 && !line.empty())
+    std::fprintf(stderr, "warning: %s\n", line.c_str());
+}
+
+/// The folder for this run alone, without the rests of others. Who only reads
+/// changes nothing and needs no lock.
+std::unique_ptr<FolderLock> openCheckpoints(const Options &options, Comm &comm,
+                                            bool writes) {
+  const std::string &folder = options.checkpoint;
+  std::unique_ptr<FolderLock> lock;
+  if (writes) {
+    onFirstRank(comm, {}, [&] { makeFolders(folder); });
+    lock = std::make_unique<FolderLock>(comm, folder);
+    warn(comm, lock->warning());
+  }
+  onFirstRank(comm, {}, [&] {
+    if (writes) {
+      removeUnfinished(folder);
+      expectFolder("--checkpoint", folder);
+    }
+    if (!options.resume)
+      expectNoCheckpoints(folder);
+  });
+  return lock;
+}
+
+/// The state before the first step; returns how many steps are done.
+int64_t initialize(Trainer &trainer, const Options &options,
+                   const std::string &home, const BatchSource *source) {
+  Comm &comm = trainer.comm();
+  if (!options.resume) {
+    comm.agree(failureOf(
+        [&] { trainer.initializeParameters(home + "/weights.safetensors"); }));
+    return 0;
+  }
+  LoadedCheckpoint loaded = resumeCheckpoint(trainer, options.checkpoint,
+                                             source ? source->hash() : 0);
+  for (const std::string &line : loaded.warnings)
+    warn(comm, line);
+  if (source)
+    onFirstRank(comm, {}, [&] {
+      for (int64_t step : loaded.damaged)
+        setAsideDamaged(options.checkpoint, step);
+    });
+  return loaded.step;
+}
+
+} // namespace
+
 int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, Comm &comm, const TrainHooks &hooks,
                     StatusBoard *board) {
+  installStopSignals();
   comm.expectRanks(int(program.ranks.size));
+  comm.agree(failureOf([&] { checkTargets(options, comm); }));
   std::string home = options.program.empty() ? directory : options.program;
   Trainer::Settings settings = settingsOf(program, options);
   if (!options.profile.empty()) {
+    Waits waits(board, {Awaited::Hook}); // tasks, in its own order
     writeProfile(program, settings, home + "/weights.safetensors", comm,
                  options.rows.empty() ? std::vector<int64_t>{program.microBatch}
                                       : options.rows,
@@ -245,143 +415,51 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   int64_t total = settings.totalSteps;
   bool exportOnly =
       !wantsData && !options.exportTo.empty() && options.steps <= 0;
+  bool trains = wantsData || (total > 0 && !exportOnly);
   nlohmann::json plan;
   std::unique_ptr<BatchSource> source;
+  bool stopped = false;
   comm.agree(failureOf([&] {
     plan = readPlan(home);
-    if (!options.checkpoint.empty() && !options.resume)
-      expectNoCheckpoints(options.checkpoint);
     if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
       throw Error("give --steps: the recipe's schedule has no length");
-    if (wantsData || (total > 0 && !exportOnly))
-      source = openSource(program, plan, options, settings.seed, comm.rank());
+    if (trains && !wantsData)
+      throw Error("nothing to train on: give --data or --batch");
   }));
-  Trainer trainer(program, settings, comm);
-  int64_t done = 0;
+  std::unique_ptr<FolderLock> lock;
+  if (!options.checkpoint.empty())
+    lock = openCheckpoints(options, comm, trains);
   comm.agree(failureOf([&] {
-    if (options.resume)
-      done = loadCheckpoint(trainer, options.checkpoint,
-                            source ? source->hash() : 0);
-    else
-      trainer.initializeParameters(home + "/weights.safetensors");
+    if (trains)
+      stopped = !opened(source, program, plan, options, comm);
   }));
+  if (onAnyRank(comm, stopped))
+    return sayStoppedEarly(comm);
+  Trainer trainer(program, settings, comm);
+  if (!options.exportTo.empty())
+    checkExport(trainer, home + "/onnx", options.exportTo);
+  int64_t done = initialize(trainer, options, home, source.get());
   if (comm.rank() == 0)
     logStart(trainer, source.get(), done);
-  if (hooks.beforeTraining)
+  if (hooks.beforeTraining) {
+    Waits waits(board, {Awaited::Hook});
     hooks.beforeTraining(trainer);
-  if (source)
-    done = trainLoop(trainer, *source, options, hooks, board, done,
-                     std::max(done, total));
-  if (board)
-    board->wait(true);
-  if (!options.exportTo.empty())
+  }
+  std::string late;
+  if (source) {
+    TrainLoop loop(trainer, *source, options, hooks, board, done,
+                   std::max(done, total));
+    done = loop.run();
+    late = loop.lateFailure();
+  }
+  if (!options.exportTo.empty()) {
+    if (source)
+      comm.agree(failureOf([&] { expectFinite(trainer, done); }));
     exportOnnx(trainer, home + "/onnx", options.exportTo);
+  }
+  if (!late.empty())
+    throw CommonError(late);
   return done;
-}
-
-namespace {
-
-/// "rank 4 (llm stage 1, replica 0) at step 17, llm.1 forward 2".
-std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
-                         int32_t row) {
-  std::string text = "rank " + std::to_string(rank), runs;
-  for (const ModuleInfo &m : program.modules)
-    for (size_t i = 0; i < m.ranks.size; ++i)
-      if (m.ranks[i] == rank)
-        runs += (runs.empty() ? "" : "; ") + std::string(m.unit) + " stage " +
-                std::to_string(m.stage) + ", replica " +
-                std::to_string(i / size_t(m.tp));
-  text += " (" + runs + ") at step " + std::to_string(step);
-  if (row < 0 || size_t(rank) >= program.ranks.size ||
-      size_t(row) >= program.ranks[size_t(rank)].rows.size)
-    return text;
-  return text + ", " +
-         nameOf(program.ranks[size_t(rank)].rows[size_t(row)], program);
-}
-
-/// The status board of several ranks, from before they know each other; nothing
-/// for one.
-struct Watch {
-  Watch(const ProgramInfo &program, double stall) {
-    if (launchedRanks() == 1)
-      return;
-    std::signal(SIGUSR2, SIG_IGN); // that the launcher is gone is seen anyway
-    board = std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
-    board->begin(0, -1);
-    board->wait(true);
-    dog = std::make_unique<Watchdog>(
-        *board,
-        [&program](int rank, int64_t step, int32_t row) {
-          return describeRank(program, rank, step, row);
-        },
-        stall);
-  }
-  /// Says what went wrong, unless it is that another rank is gone.
-  void say(const std::exception &e) {
-    if (dog)
-      dog->check();
-    std::string line = std::string("error: ") + e.what();
-    if (board)
-      return board->report(line);
-    std::fprintf(stderr, "%s\n", line.c_str());
-    std::fflush(stderr);
-  }
-  void leave() {
-    if (board)
-      board->leave();
-  }
-  std::unique_ptr<StatusBoard> board;
-  std::unique_ptr<Watchdog> dog;
-};
-
-/// An Error that all ranks have is said by the first; of another, the rank that
-/// has it speaks and takes the others down.
-int runRanks(const ProgramInfo &program, const char *directory,
-             const Options &options, const TrainHooks &hooks) {
-  Watch watch(program, options.stall);
-  std::unique_ptr<Comm> comm = Comm::start();
-  int code = 0;
-  try {
-    runTraining(program, directory, options, *comm, hooks, watch.board.get());
-  } catch (const CommonError &e) {
-    if (comm->rank() == 0)
-      watch.say(e);
-    code = 1;
-  } catch (const std::exception &e) { // also bad_alloc, filesystem
-    watch.say(e);
-    if (comm->size() > 1)
-      comm->abort(1);
-    return 1;
-  }
-  comm->finish();
-  watch.leave();
-  return code;
-}
-
-} // namespace
-
-int trainMain(const ProgramInfo &program, const char *directory, int argc,
-              char **argv, const TrainHooks &hooks) {
-  try {
-    Options options = parseOptions(argc, argv);
-    if (options.help) {
-      std::printf("usage: %s [flags]\n%s", argv[0], optionsHelp());
-      return 0;
-    }
-    if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
-      return *code;
-    restartWithWaitPolicy(argv);
-    return runRanks(program, directory, options, hooks);
-  } catch (const std::exception &e) {
-    if (launchedRank() == 0)
-      std::fprintf(stderr, "error: %s\n", e.what());
-  }
-  return 1;
-}
-
-int trainMain(const ProgramInfo &program, const char *directory, int argc,
-              char **argv) {
-  return trainMain(program, directory, argc, argv, {});
 }
 
 } // namespace dt::rt

@@ -55,6 +55,10 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     const Options &options, Comm &comm,
                     const TrainHooks &hooks = {}, StatusBoard *board = nullptr);
 
+/// Throws Error for flags that would fail only after as many processes or
+/// threads have begun. Before launchRanks.
+void expectPossible(const ProgramInfo &program, const Options &options);
+
 /// As trainMain (Program.h) with hooks.
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv, const TrainHooks &hooks);

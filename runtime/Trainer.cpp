@@ -5,13 +5,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Trainer.h"
+#include "runtime/Activity.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
+#include "runtime/Fault.h"
 #include "runtime/Init.h"
 #include "runtime/Reducer.h"
 #include "runtime/Safetensors.h"
 #include "runtime/StepScalars.h"
 #include "runtime/Transfers.h"
+
+#include <algorithm>
+#include <cmath>
 
 namespace dt::rt {
 
@@ -86,6 +91,12 @@ void Trainer::findLastBackwards() {
 
 Trainer::~Trainer() = default;
 
+bool StepResult::finite() const {
+  return std::isfinite(loss) && std::isfinite(norm) &&
+         std::all_of(terms.begin(), terms.end(),
+                     [](double term) { return std::isfinite(term); });
+}
+
 int64_t Trainer::elements(const ParameterInfo &parameter) const {
   return elementCount(wholeShape(parameter));
 }
@@ -117,6 +128,7 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
       layout.extract(view.data, host.data(), sizeOf(p.tensor.type));
     }
     device::copyToDevice(memory.parameter(p), host.data(), host.size());
+    progressed();
   }
 }
 
@@ -210,7 +222,22 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
     context.listener = reducer->during(
         module, endsBackward[size_t(
                     &row - info.ranks[size_t(places.rank())].rows.begin())]);
+  context.fault = device::faultRecord();
   function(context);
+  // A device is not there yet: what it notes is seen later, at the latest before
+  // the update.
+  checkFault(context.stream ? nullptr : &part);
+}
+
+void Trainer::checkFault(const Part *part) const {
+  Fault &fault = *device::faultRecord();
+  if (!fault.found)
+    return;
+  std::string text =
+      describeFault(fault, info, part,
+                    current ? current->nameOf : decltype(Batch::nameOf)());
+  fault.found = 0;
+  throw Error(text);
 }
 
 std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
@@ -348,6 +375,7 @@ void Trainer::update(const StepResult &result, int64_t step) {
 StepResult Trainer::step(const Batch &batch, int64_t step,
                          StepObserver *observer, StepWishes wishes) {
   std::string failure;
+  current = &batch;
   try {
     checkBatch(batch);
   } catch (const Error &e) {
@@ -374,10 +402,13 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
   reducer->finish();
   StepResult result;
   scalars->finish(result, wishes);
+  checkFault(nullptr);
   if (observer)
     observer->gradientsDone(result);
   result.lr = learningRate(options.optimizer, step, options.totalSteps);
-  update(result, step);
+  // The same on all ranks. What is left is the state before the step.
+  if (result.finite())
+    update(result, step);
   reducer->gatherParameters();
   transfers->finish();
   if (observer) {

@@ -49,6 +49,8 @@ struct StepResult {
   double lr = 0;
   bool stop = false;  ///< some rank was asked to end
   bool pause = false; ///< some rank wants something of all between steps
+  /// Whether loss, terms and norm are numbers; else the optimizer did nothing.
+  bool finite() const;
 };
 
 /// Seconds since an arbitrary start, the same for all processes of a machine.
@@ -145,6 +147,9 @@ private:
               const TaskRow &row);
   void run(TaskFn function, size_t module, const Part &part, const TaskRow &row,
            int64_t step);
+  /// Throws Error if a task has come upon an index out of range. `part`: null
+  /// where that may have been any of them.
+  void checkFault(const Part *part) const;
   /// Null for a row that moves data.
   const Part *partOf(const TaskRow &row, const Batch &batch) const;
   /// Returns the bytes sent.
@@ -168,6 +173,7 @@ private:
   std::unique_ptr<Reducer> reducer;
   std::unique_ptr<StepScalars> scalars;
   std::vector<float> seeds;
+  const Batch *current = nullptr; ///< inside step()
   /// Per row: no later one adds to the gradients of its module.
   std::vector<char> endsBackward;
 };

@@ -71,7 +71,7 @@ FailureOr<OwningOpRef<ModuleOp>> convertToEmitC(ModuleOp module, StringRef targe
   rt::ProgramOp program = findProgram(module);
   auto target = findTarget(module, targetName);
   SmallVector<std::string> sources;
-  if (!program || !target)
+  if (!program || !target || failed(target->supports(program, "the plan")))
     return failure();
   return convert(program, *target, sources);
 }
@@ -140,7 +140,7 @@ static bool hasManyRanks(rt::ProgramOp program) {
 LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
   rt::ProgramOp program = findProgram(module);
   auto target = findTarget(module, options.target);
-  if (!program || !target)
+  if (!program || !target || failed(target->supports(program, options.planSource)))
     return failure();
   if (options.directory.empty())
     return module.emitError("no directory to write the program to");

@@ -134,26 +134,26 @@ LogicalResult FunctionEmitter::libraryCall(StringRef callee, ValueRange buffers,
 }
 
 LogicalResult FunctionEmitter::emitKernelCall(rt::KernelOp kernel) {
-  KernelOperands operands(kernel);
+  KernelOperands operands(kernel, bytes);
   SmallVector<std::string> names;
   SmallVector<Value> arguments;
   for (Value buffer : operands.values) {
     names.push_back(plainNames.lookup(buffer));
     arguments.push_back(value(buffer));
   }
-  FailureOr<std::string> callee = owner.kernelFunction(kernel, function.getSymName(), names);
+  FailureOr<std::string> callee = owner.kernelFunction(kernel, operands, function.getSymName(), names);
   if (failed(callee))
     return failure();
   OpBuilder &b = owner.b;
-  std::string configuration = owner.target.launchConfiguration(kernel);
+  std::string launch = owner.target.launch(kernel, *callee);
   for (const std::string &symbol : kernelSymbols(kernel))
     arguments.push_back(emitc::LiteralOp::create(b, owner.loc, b.getI64Type(), kSizePrefix + identifier(symbol)));
-  if (configuration.empty()) {
+  if (launch.empty()) {
     emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(), *callee, arguments);
     return success();
   }
   SmallVector<StringRef> places(arguments.size(), "{}");
-  owner.line(*callee + configuration + "(" + llvm::join(places, ", ") + ");", arguments);
+  owner.line(launch + ", " + llvm::join(places, ", ") + ");", arguments);
   return success();
 }
 
@@ -259,6 +259,32 @@ LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee, Va
   return libraryCall(callee, buffers, {"{" + llvm::join(fields, ", ") + "}"});
 }
 
+LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
+  auto module = function->getParentOfType<rt::ModuleOp>();
+  auto modules = module->getParentOfType<rt::ProgramOp>().getBody().getOps<rt::ModuleOp>();
+  int64_t index = std::distance(modules.begin(), llvm::find(modules, module)), symbol = -1;
+  for (auto [i, known] : llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
+    if (op.getItem() && known.getSymName() == *op.getItem())
+      symbol = i;
+  SmallVector<std::string> fields{
+      ".what = " + quoted(op.getOp()), ".input = " + (op.getInput() ? quoted(*op.getInput()) : std::string("nullptr")),
+      ".extent = " + size(op.getExtentAttr())};
+  if (op.getWrap())
+    fields.push_back(".wrap = true");
+  if (op.getIgnored())
+    fields.push_back(".ignores = true, .ignored = " + std::to_string(int64_t(*op.getIgnored())));
+  if (auto block = op.getBlock())
+    fields.push_back(".local = true, .base = dt::rt::placeOnAxis(context.group, " + std::to_string((*block)[1]) + ", " +
+                     std::to_string((*block)[2]) + ") * " + std::to_string((*block)[0]));
+  if (op.getOffset() != 0)
+    fields.push_back(".offset = " + std::to_string(op.getOffset()));
+  fields.push_back(".stride = " + std::to_string(op.getStride()));
+  fields.push_back(".row = " + size(op.getRowAttr()));
+  fields.push_back(".module = " + std::to_string(index) + ", .symbol = " + std::to_string(symbol));
+  std::string count = size(cast<rt::BufferType>(op.getIndices().getType()).getNumElements());
+  return libraryCall("checkIndices", op.getIndices(), {count, "{" + llvm::join(fields, ", ") + "}", "context.fault"});
+}
+
 //===----------------------------------------------------------------------===//
 // Collectives
 //===----------------------------------------------------------------------===//
@@ -344,6 +370,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::CopyOp>([&](rt::CopyOp copy) {
         return libraryCall("copy", {copy.getTarget(), copy.getSource()}, {count(copy.getSource())});
       })
+      .Case<rt::CheckIndicesOp>([&](rt::CheckIndicesOp check) { return emitCheckIndices(check); })
       .Case<rt::KernelOp>([&](rt::KernelOp kernel) { return emitKernelCall(kernel); })
       .Case<rt::CallOp>([&](rt::CallOp call) { return emitCall(call); })
       .Case<rt::MatmulOp>([&](rt::MatmulOp matmul) { return emitMatmul(matmul); })

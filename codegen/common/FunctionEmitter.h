@@ -17,7 +17,7 @@ llvm::SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &sco
 class FunctionEmitter {
 public:
   FunctionEmitter(ModuleEmitter &owner, rt::FuncOp function, llvm::StringRef type)
-      : owner(owner), function(function), type(type.str()) {}
+      : owner(owner), function(function), bytes(function), type(type.str()) {}
 
   /// Emits the class at the end of the module's functions file.
   mlir::LogicalResult emit();
@@ -30,6 +30,7 @@ private:
   mlir::LogicalResult emitMatmul(rt::MatmulOp op);
   mlir::LogicalResult emitConv(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers);
   mlir::LogicalResult emitAttention(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers, mlir::Value mask);
+  mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
   /// `dt::rt::callee(context.group, before…, dtype, in, out, sizes…, over, stride)`.
   mlir::LogicalResult emitCollective(mlir::Operation *op, llvm::StringRef callee, llvm::StringRef before,
@@ -45,6 +46,7 @@ private:
 
   ModuleEmitter &owner;
   rt::FuncOp function;
+  rt::BufferBytes bytes;
   std::string type;
   NameScope fields;
   llvm::DenseMap<mlir::Value, std::string> texts;

@@ -37,6 +37,10 @@ bool KernelBody::canInline(Operation *op) {
   return user->getBlock() == op->getBlock() && !repeatsOperands(user);
 }
 
+static Value castTo(OpBuilder &b, Type type, Value value) {
+  return value.getType() == type ? value : emitc::CastOp::create(b, value.getLoc(), type, value).getResult();
+}
+
 Value KernelBody::subscript(Value buffer, ValueRange indices) {
   auto type = cast<rt::BufferType>(buffer.getType());
   nn::Shape shape = type.getShape();
@@ -87,9 +91,11 @@ Value KernelBody::make(Value value, Tree &tree) {
   OpBuilder &inner = *tree.builder;
   if (auto known = tree.leafOf.find(value); known != tree.leafOf.end()) {
     Value argument = tree.body->getArgument(known->second);
-    if (auto lvalue = dyn_cast<emitc::LValueType>(argument.getType()))
-      return emitc::LoadOp::create(inner, tree.loc, lvalue.getValueType(), argument);
-    return argument;
+    auto lvalue = dyn_cast<emitc::LValueType>(argument.getType());
+    if (!lvalue)
+      return argument;
+    Value loaded = emitc::LoadOp::create(inner, tree.loc, lvalue.getValueType(), argument);
+    return castTo(inner, scalarType(value.getType()), loaded);
   }
   Operation *op = value.getDefiningOp();
   SmallVector<Value> operands;
@@ -105,6 +111,8 @@ Value KernelBody::make(Value value, Tree &tree) {
   Value result = convertScalar(inner, op, operands);
   if (!result)
     op->emitOpError("has no C++ form");
+  else if (isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op) && result.getType().getIntOrFloatBitWidth() < 32)
+    result = emitc::CastOp::create(inner, tree.loc, result.getType(), result); // C++ computes it as an int, which does not wrap around
   return result;
 }
 
@@ -277,6 +285,8 @@ LogicalResult KernelBody::visitStore(rt::StoreOp store) {
   if (failed(value) || failed(flushLoads()))
     return failure();
   Value place = subscript(store.getBuffer(), store.getIndices());
+  // Memory of unsigned elements; scalars have no sign.
+  *value = castTo(b, cast<emitc::LValueType>(place.getType()).getValueType(), *value);
   emitc::AssignOp::create(b, store.getLoc(), place, *value);
   return success();
 }
@@ -306,8 +316,11 @@ static StringRef reductionOperator(scf::ForOp loop, unsigned i) {
   return llvm::StringSwitch<StringRef>(op->getName().getStringRef())
       .Cases({"arith.addf", "arith.addi"}, "+")
       .Cases({"arith.mulf", "arith.muli"}, "*")
-      .Cases({"arith.maximumf", "arith.maxnumf", "arith.maxsi"}, "max")
-      .Cases({"arith.minimumf", "arith.minnumf", "arith.minsi"}, "min")
+      // Not max and min: compilers start those with the largest finite number.
+      .Cases({"arith.maximumf", "arith.maxnumf"}, "dt::rt::largest")
+      .Cases({"arith.minimumf", "arith.minnumf"}, "dt::rt::smallest")
+      .Case("arith.maxsi", "max")
+      .Case("arith.minsi", "min")
       .Default("");
 }
 

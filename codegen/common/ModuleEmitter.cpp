@@ -139,6 +139,7 @@ LogicalResult ModuleEmitter::emitHeader() {
     field("seeds", emitc::PointerType::get(opaque("const float")), "per loss: its weight / the step's denominator");
     field("stream", emitc::PointerType::get(opaque("void")), "null on the CPU");
     field("listener", emitc::PointerType::get(opaque("dt::rt::GradientListener")), "sums gradients over replicas, or null");
+    field("fault", emitc::PointerType::get(opaque("dt::rt::Fault")), "takes down an index that is out of range");
     field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")), "the ranks of this replica");
   }
   line("");
@@ -180,6 +181,7 @@ void ModuleEmitter::emitContextFunction() {
   line("context.stream = task.stream;");
   line("context.group = task.group;");
   line("context.listener = task.listener;");
+  line("context.fault = task.fault;");
   Value result = emitc::LiteralOp::create(b, loc, context, "context");
   emitc::ReturnOp::create(b, loc, result);
 }
@@ -188,14 +190,7 @@ void ModuleEmitter::emitContextFunction() {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// Where the bytes of a buffer come from.
-static Value baseOf(Value buffer) {
-  while (auto view = buffer.getDefiningOp<rt::ViewOp>())
-    buffer = view.getSource();
-  return buffer;
-}
-
-KernelOperands::KernelOperands(rt::KernelOp kernel) {
+KernelOperands::KernelOperands(rt::KernelOp kernel, const rt::BufferBytes &bytes) {
   for (auto [i, operand] : llvm::enumerate(kernel.getBuffers())) {
     auto known = llvm::find(values, operand);
     operandOf.push_back(known - values.begin());
@@ -206,11 +201,11 @@ KernelOperands::KernelOperands(rt::KernelOp kernel) {
     if (kernel.writes(i))
       written[operandOf.back()] = true;
   }
-  // Two views of one buffer may overlap: then neither promises anything if one is written.
+  // Where bytes are shared neither promises anything if one is written.
   for (unsigned i = 0; i < values.size(); ++i) {
     bool alone = true;
     for (unsigned j = 0; j < values.size(); ++j)
-      if (i != j && baseOf(values[i]) == baseOf(values[j]) && (written[i] || written[j]))
+      if (i != j && (written[i] || written[j]) && bytes.mayShare(values[i], values[j]))
         alone = false;
     restricted.push_back(alone);
   }
@@ -241,29 +236,26 @@ nn::DimExpr numPoints(rt::KernelOp kernel) {
 }
 
 /// Same code, whatever name and buffers.
-static bool sameKernel(rt::KernelOp a, rt::KernelOp c) {
-  if (a.getBounds() != c.getBounds())
-    return false;
-  KernelOperands x(a), y(c);
-  return x.operandOf == y.operandOf && x.restricted == y.restricted &&
+static bool sameKernel(rt::KernelOp a, const KernelOperands &x, rt::KernelOp c, const KernelOperands &y) {
+  return a.getBounds() == c.getBounds() && x.operandOf == y.operandOf && x.restricted == y.restricted &&
          OperationEquivalence::isRegionEquivalentTo(&a.getBody(), &c.getBody(), OperationEquivalence::IgnoreLocations);
 }
 
-FailureOr<std::string> ModuleEmitter::kernelFunction(rt::KernelOp kernel, StringRef function,
+FailureOr<std::string> ModuleEmitter::kernelFunction(rt::KernelOp kernel, const KernelOperands &operands, StringRef function,
                                                      ArrayRef<std::string> bufferNames) {
-  for (auto &[other, name] : emittedKernels)
-    if (sameKernel(kernel, other))
-      return name;
+  for (const EmittedKernel &other : emittedKernels)
+    if (sameKernel(kernel, operands, other.op, other.operands))
+      return other.name;
   std::string name = scope.unique((names.module + "." + function + "." + kernel.getName()).str());
-  emittedKernels.push_back({kernel, name});
-  if (failed(emitKernel(kernel, name, bufferNames)))
+  emittedKernels.push_back({kernel, operands, name});
+  if (failed(emitKernel(kernel, operands, name, bufferNames)))
     return failure();
   return name;
 }
 
-LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel, StringRef name, ArrayRef<std::string> bufferNames) {
+LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel, const KernelOperands &operands, StringRef name,
+                                        ArrayRef<std::string> bufferNames) {
   OpBuilder::InsertionGuard guard(b);
-  KernelOperands operands(kernel);
   SmallVector<std::string> symbols = kernelSymbols(kernel);
   SmallVector<Type> types;
   SmallVector<std::string> declaration;

@@ -13,6 +13,7 @@
 #define CODEGEN_COMMON_MODULEEMITTER_H
 
 #include "codegen/common/Target.h"
+#include "dialects/rt/RTBytes.h"
 
 namespace dt::codegen {
 
@@ -23,6 +24,15 @@ struct ModuleNames {
   llvm::StringMap<std::string> parameters, buffers; ///< symbol -> field
   /// Callee and kind of a stage -> function.
   llvm::StringMap<std::string> stages;
+};
+
+/// Distinct operands of a kernel and, for each body argument, which of them it is.
+struct KernelOperands {
+  KernelOperands(rt::KernelOp kernel, const rt::BufferBytes &bytes);
+  llvm::SmallVector<mlir::Value> values;
+  llvm::SmallVector<unsigned> operandOf;
+  llvm::SmallVector<bool> written;
+  llvm::SmallVector<bool> restricted; ///< what is written through one of them nobody else touches
 };
 
 class ModuleEmitter {
@@ -44,9 +54,10 @@ private:
   mlir::LogicalResult emitStage(rt::StageOp stage);
   mlir::LogicalResult emitFunctions();
   /// The function of a kernel, emitted once for equal kernels.
-  mlir::FailureOr<std::string> kernelFunction(rt::KernelOp kernel, llvm::StringRef function,
+  mlir::FailureOr<std::string> kernelFunction(rt::KernelOp kernel, const KernelOperands &operands, llvm::StringRef function,
                                               llvm::ArrayRef<std::string> bufferNames);
-  mlir::LogicalResult emitKernel(rt::KernelOp kernel, llvm::StringRef name, llvm::ArrayRef<std::string> bufferNames);
+  mlir::LogicalResult emitKernel(rt::KernelOp kernel, const KernelOperands &operands, llvm::StringRef name,
+                                 llvm::ArrayRef<std::string> bufferNames);
   std::string constantTable(rt::ConstantOp constant);
 
   mlir::emitc::FileOp file(llvm::StringRef id, llvm::StringRef comment);
@@ -67,17 +78,14 @@ private:
   ModuleNames names;
   llvm::SmallVector<std::string> sources;
   mlir::emitc::FileOp header, kernels, functions;
-  llvm::SmallVector<std::pair<rt::KernelOp, std::string>> emittedKernels;
+  struct EmittedKernel {
+    rt::KernelOp op;
+    KernelOperands operands;
+    std::string name;
+  };
+  std::vector<EmittedKernel> emittedKernels;
   llvm::DenseMap<mlir::Attribute, std::string> constants;
   llvm::StringMap<std::string> functionTypes; ///< rt.func -> class
-};
-
-/// Distinct operands of a kernel and, for each body argument, which of them it is.
-struct KernelOperands {
-  explicit KernelOperands(rt::KernelOp kernel);
-  llvm::SmallVector<mlir::Value> values;
-  llvm::SmallVector<unsigned> operandOf;
-  llvm::SmallVector<bool> written, restricted;
 };
 
 /// Symbols that a kernel needs at run time, in the module's order.

@@ -9,6 +9,7 @@
 
 #include "codegen/common/ProgramTable.h"
 #include "codegen/common/CollectiveTable.h"
+#include "dialects/dist/DistMarks.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -286,7 +287,12 @@ LogicalResult TableEmitter::loss(rt::LossOp loss, std::string &row) {
         constantText(b.getF32FloatAttr(loss.getWeight().convertToDouble())) + ", .module = " + std::to_string(index) +
         ", .numerator = " + bufferInfo(loss.getSymName(), numerator, symbols) + ", .denominator = " + denominator +
         ", .denominatorOut = " + out + ", .denominatorInputs = " +
-        array("int32_t", "kReads_" + loss.getSymName().str(), reads) + "}";
+        array("int32_t", "kReads_" + loss.getSymName().str(), reads);
+  if (auto guard = loss->getAttrOfType<FloatAttr>(dist::kAtLeastAttr))
+    row += ", .atLeast = " + constantText(guard);
+  if (auto guard = loss->getAttrOfType<FloatAttr>(dist::kPlusAttr))
+    row += ", .plus = " + constantText(guard);
+  row += "}";
   return success();
 }
 

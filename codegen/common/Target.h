@@ -32,8 +32,10 @@ public:
   virtual mlir::LogicalResult emitPoints(rt::KernelOp kernel, mlir::OpBuilder &builder, NameScope &names,
                                          KernelBody &body) const = 0;
   virtual bool simdLoops() const { return false; }
-  /// Text between the kernel's name and its arguments; sizes read as `size.x`.
-  virtual std::string launchConfiguration(rt::KernelOp kernel) const { return ""; }
+  /// Text that starts the kernel function `callee`, up to its arguments; sizes read as `size.x`. Nothing: a plain call.
+  virtual std::string launch(rt::KernelOp kernel, llvm::StringRef callee) const { return ""; }
+  /// An error if programs for this target cannot do what `program` says. `plan`: where its plan comes from.
+  virtual llvm::LogicalResult supports(rt::ProgramOp program, llvm::StringRef plan) const { return llvm::success(); }
   /// Last arguments of library calls: "context.stream" or nothing.
   virtual llvm::StringRef lastCallArgument() const { return ""; }
   /// The address of a table of constants called `name`.

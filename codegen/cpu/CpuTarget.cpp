@@ -57,7 +57,7 @@ class CpuTarget final : public Target {
 public:
   StringRef extension() const override { return "cpp"; }
   ArrayRef<StringLiteral> includes() const override {
-    static const StringLiteral paths[] = {"runtime/Collectives.h", "runtime/Program.h",       "runtime/Scalar.h",     "runtime/cpu/Attention.h",
+    static const StringLiteral paths[] = {"runtime/Collectives.h", "runtime/Program.h",       "runtime/Scalar.h",     "runtime/cpu/Attention.h", "runtime/cpu/Check.h",
                                           "runtime/cpu/Conv.h",      "runtime/cpu/Matmul.h", "runtime/cpu/Memory.h",
                                           "runtime/cpu/vecmath.h"};
     return paths;
@@ -121,7 +121,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-)cmake" + mpiSetting(ranks) + R"cmake(# Many programs can share one build of the runtime: -DDT_RUNTIME_LIBRARY=OTHER/build/runtime/dt_runtime.cmake
+)cmake" + mpiSetting(ranks) + R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
 if(DT_RUNTIME_LIBRARY)
   include(${DT_RUNTIME_LIBRARY})
 else()

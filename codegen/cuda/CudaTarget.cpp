@@ -30,10 +30,11 @@ public:
   std::string constantAddress(StringRef name) const override {
     return ("dt::rt::cuda::constant(" + name + ")").str();
   }
-  std::string launchConfiguration(rt::KernelOp kernel) const override {
+  std::string launch(rt::KernelOp kernel, StringRef callee) const override {
     std::string points = dimText(numPoints(kernel), "size.");
-    return "<<<dt::rt::cuda::gridFor(" + points + "), 256, 0, static_cast<cudaStream_t>(context.stream)>>>";
+    return ("dt::rt::cuda::launch(\"" + callee + "\", " + callee + ", dt::rt::cuda::gridFor(" + points + "), 256, 0, context.stream").str();
   }
+  LogicalResult supports(rt::ProgramOp program, StringRef plan) const override;
   bool wantsRuntimeFile(StringRef path) const override {
     // Of the CPU's files the headers with shapes only.
     if (path.starts_with("cpu/"))
@@ -64,6 +65,26 @@ public:
     return body.emit(kernel.getBody().front());
   }
 };
+
+/// Messages are packed with memcpy and handed to MPI: both want host memory.
+LogicalResult CudaTarget::supports(rt::ProgramOp program, StringRef plan) const {
+  auto refuse = [&](const Twine &what) {
+    return program.emitError() << "target cuda: " << plan << " " << what
+                               << ", but a CUDA program sends no messages yet: it runs on one rank, with no unit in pieces "
+                                  "('sub'); take such a plan, none, or target cpu";
+  };
+  auto ranks = program.getBody().getOps<rt::RankOp>();
+  if (int64_t n = std::distance(ranks.begin(), ranks.end()); n > 1)
+    return refuse("has " + Twine(n) + " ranks");
+  for (auto module : program.getBody().getOps<rt::ModuleOp>())
+    if (module.getSub() > 1)
+      return refuse("cuts module '" + module.getSymName() + "' into " + Twine(module.getSub()) + " pieces");
+  WalkResult walk = program.walk([&](rt::TaskOp task) {
+    bool message = task.getKind() == rt::TaskKind::receive || task.getKind() == rt::TaskKind::send;
+    return message ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return walk.wasInterrupted() ? refuse("sends messages") : success();
+}
 
 std::string CudaTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const {
   return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistOps.h"
+#include "dialects/dist/DistMarks.h"
 
 #include "dialects/nn/NNOps.h"
 
@@ -319,7 +320,17 @@ LogicalResult TieOp::verifySymbolUses(SymbolTableCollection &tables) {
   return success();
 }
 
-LogicalResult LossOp::verify() { return verifyFirst(*this); }
+LogicalResult LossOp::verify() {
+  for (StringRef name : {kAtLeastAttr, kPlusAttr}) {
+    Attribute guard = (*this)->getAttr(name);
+    auto number = dyn_cast_or_null<FloatAttr>(guard);
+    if (guard && (!number || !number.getType().isF64() ||
+                  !number.getValue().isFinite() || !getDenominator()))
+      return emitOpError("needs '")
+             << name << "' to be a finite f64 beside a denominator";
+  }
+  return verifyFirst(*this);
+}
 
 LogicalResult LossOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto module = lookupModule(*this, tables, getModuleAttr());

@@ -8,8 +8,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 using namespace dt::nn;
 
@@ -18,6 +20,17 @@ static bool before(const std::vector<std::string> &a,
   if (a.size() != b.size())
     return a.size() > b.size();
   return a < b;
+}
+
+/// Stands for a size that no tensor has: a coefficient beyond 64 bits, or more
+/// terms than any graph's. Arithmetic with it gives it again; it is no
+/// constant, and no text of a size is read as it.
+static const char *const kTooLarge = "too large";
+static constexpr size_t kMostTerms = 256, kMostFactors = 32;
+
+static bool isTooLarge(llvm::ArrayRef<DimExpr::Term> sum) {
+  return sum.size() == 1 && sum[0].symbols.size() == 1 &&
+         sum[0].symbols[0] == kTooLarge;
 }
 
 DimExpr::DimExpr(int64_t constant) {
@@ -37,8 +50,9 @@ void DimExpr::add(Term term) {
                                return before(a.symbols, b.symbols);
                              });
   if (it != sum.end() && it->symbols == term.symbols) {
-    it->coefficient += term.coefficient;
-    if (it->coefficient == 0)
+    if (llvm::AddOverflow(it->coefficient, term.coefficient, it->coefficient))
+      *this = symbol(kTooLarge);
+    else if (it->coefficient == 0)
       sum.erase(it);
     return;
   }
@@ -87,9 +101,14 @@ llvm::SmallVector<std::string> DimExpr::symbols() const {
 }
 
 DimExpr DimExpr::operator+(const DimExpr &o) const {
+  if (isTooLarge(sum) || isTooLarge(o.sum))
+    return symbol(kTooLarge);
   DimExpr r = *this;
-  for (const Term &t : o.sum)
+  for (const Term &t : o.sum) {
     r.add(t);
+    if (isTooLarge(r.sum) || r.sum.size() > kMostTerms)
+      return symbol(kTooLarge);
+  }
   return r;
 }
 
@@ -98,13 +117,21 @@ DimExpr DimExpr::operator-(const DimExpr &o) const {
 }
 
 DimExpr DimExpr::operator*(const DimExpr &o) const {
+  if (isTooLarge(sum) || isTooLarge(o.sum))
+    return symbol(kTooLarge);
   DimExpr r;
   for (const Term &a : sum)
     for (const Term &b : o.sum) {
-      Term t{a.symbols, a.coefficient * b.coefficient};
+      Term t{a.symbols, 0};
+      bool large =
+          llvm::MulOverflow(a.coefficient, b.coefficient, t.coefficient);
       t.symbols.insert(t.symbols.end(), b.symbols.begin(), b.symbols.end());
+      if (large || t.symbols.size() > kMostFactors)
+        return symbol(kTooLarge);
       llvm::sort(t.symbols);
       r.add(std::move(t));
+      if (isTooLarge(r.sum) || r.sum.size() > kMostTerms)
+        return symbol(kTooLarge);
     }
   return r;
 }
@@ -112,6 +139,10 @@ DimExpr DimExpr::operator*(const DimExpr &o) const {
 /// a / b for single terms.
 static std::optional<DimExpr::Term> divide(const DimExpr::Term &a,
                                            const DimExpr::Term &b) {
+  // The one quotient that does not fit.
+  if (b.coefficient == -1 &&
+      a.coefficient == std::numeric_limits<int64_t>::min())
+    return std::nullopt;
   if (a.coefficient % b.coefficient != 0)
     return std::nullopt;
   DimExpr::Term q{a.symbols, a.coefficient / b.coefficient};
@@ -198,7 +229,7 @@ public:
 
   std::optional<DimExpr> run() {
     std::optional<DimExpr> e = parseSum();
-    if (!e || !text.ltrim().empty())
+    if (!e || !text.ltrim().empty() || isTooLarge(e->terms()))
       return std::nullopt;
     return e;
   }
@@ -262,7 +293,7 @@ private:
     }
     llvm::StringRef name = text.take_while(
         [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
-    if (name.empty())
+    if (name.empty() || name[0] == '.')
       return std::nullopt;
     text = text.drop_front(name.size());
     return DimExpr::symbol(name);

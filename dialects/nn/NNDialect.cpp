@@ -69,8 +69,7 @@ static ParseResult parseExpr(AsmParser &parser, StringAttr &out) {
     if (integer.has_value()) {
       if (failed(*integer))
         return failure();
-      text += number < 0 ? "-" + std::to_string(-number)
-                         : " " + std::to_string(number);
+      text += (number < 0 ? "" : " ") + std::to_string(number);
     } else if (succeeded(parser.parseOptionalKeywordOrString(&keyword))) {
       text += keyword;
     } else if (succeeded(parser.parseOptionalPlus())) {

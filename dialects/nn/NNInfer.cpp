@@ -254,8 +254,22 @@ INFER(ConvOp) {
     int64_t stride = op.getStrides()[i];
     if (!k || stride < 1)
       return fail(loc, "kernel sizes must be numbers and strides positive");
-    int64_t reach = op.getDilations()[i] * (*k - 1) + 1;
-    int64_t pad = op.getPads()[i] + op.getPads()[i + spatial];
+    // Numbers of a file: a kernel's reach and the padding are bounded, so that
+    // what follows fits into 64 bits.
+    constexpr int64_t most = int64_t(1) << 40;
+    int64_t reach, pad;
+    if (*k < 1 || op.getDilations()[i] < 1 ||
+        llvm::MulOverflow<int64_t>(op.getDilations()[i], *k - 1, reach) ||
+        reach >= most)
+      return fail(loc,
+                  "kernel sizes and dilations must be at least 1 and reach "
+                  "over less than 2^40 elements");
+    ++reach;
+    if (llvm::AddOverflow<int64_t>(op.getPads()[i], op.getPads()[i + spatial],
+                                   pad) ||
+        std::abs(pad) >= most ||
+        (in && *in >= std::numeric_limits<int64_t>::max() - most))
+      return fail(loc, "paddings must be less than 2^40");
     if (in) {
       if (*in + pad < reach)
         return fail(loc, "kernel is larger than the padded input");

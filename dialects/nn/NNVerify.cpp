@@ -244,11 +244,15 @@ LogicalResult SliceOp::verify() {
       return emitOpError() << "step of axis " << i << " is 0";
     if (!n || !m || *m == 0)
       continue;
-    int64_t first = end ? *n - getStarts()[i] : getStarts()[i];
-    int64_t last = first + (*m - 1) * getSteps()[i];
+    // Numbers of a file: none of these need fit into 64 bits.
+    __int128 first = getStarts()[i];
+    first = end ? *n - first : first;
+    __int128 last = first + __int128(*m - 1) * getSteps()[i];
     if (first < 0 || first >= *n || last < 0 || last >= *n)
-      return emitOpError() << "takes elements " << first << " to " << last
-                           << " of axis " << i << " with " << *n;
+      return emitOpError() << "takes " << *m << " elements of axis " << i
+                           << " with " << *n << " from " << getStarts()[i]
+                           << (end ? " before the end" : "") << " on, step "
+                           << getSteps()[i];
   }
   return verifySameElement(*this, getInput(), getResult());
 }
@@ -284,7 +288,7 @@ LogicalResult PadOp::verify() {
     if (getLow()[i] < 0 || getInterior()[i] < 0)
       return emitOpError("padding must not be negative");
     if (n && m && *n > 0 &&
-        getLow()[i] + (*n - 1) * (getInterior()[i] + 1) >= *m)
+        getLow()[i] + __int128(*n - 1) * (__int128(getInterior()[i]) + 1) >= *m)
       return emitOpError() << "axis " << i << " of " << *n
                            << " does not fit into " << *m;
   }

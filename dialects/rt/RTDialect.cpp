@@ -81,9 +81,14 @@ LogicalResult dt::rt::verifyDim(Operation *op, StringRef name,
 
 LogicalResult dt::rt::verifyDims(Operation *op, StringRef name,
                                  ArrayAttr texts) {
-  for (StringAttr text : texts.getAsRange<StringAttr>())
+  for (Attribute element : texts) {
+    auto text = dyn_cast<StringAttr>(element);
+    if (!text)
+      return op->emitOpError()
+             << "'" << name << "': " << element << " is not the text of a size";
     if (failed(verifyDim(op, name, text)))
       return failure();
+  }
   return success();
 }
 

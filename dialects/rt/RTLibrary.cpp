@@ -14,10 +14,13 @@ using namespace dt::rt;
 using dt::nn::DimExpr;
 using dt::nn::Shape;
 
-/// Every text and list of texts among the attributes is a size.
+/// Every text and list of texts among the operator's own attributes is a size.
 static LogicalResult verifySizes(Operation *op) {
+  DictionaryAttr others = op->getDiscardableAttrDictionary();
   for (NamedAttribute attribute : op->getAttrs()) {
     StringRef name = attribute.getName().getValue();
+    if (others.contains(name))
+      continue;
     if (auto text = dyn_cast<StringAttr>(attribute.getValue())) {
       if (failed(verifyDim(op, name, text)))
         return failure();
@@ -111,7 +114,7 @@ template <typename OpTy> static FailureOr<ConvCounts> verifyConvShape(OpTy op) {
     return op.emitOpError("channels must be multiples of groups");
   ConvCounts counts;
   counts.x = getDim(op.getNAttr()) * DimExpr(op.getC());
-  counts.w = DimExpr(op.getO() * (op.getC() / op.getGroups()));
+  counts.w = DimExpr(op.getO()) * DimExpr(op.getC() / op.getGroups());
   for (auto [in, kernel] : llvm::zip(getDims(op.getIn()), op.getKernel())) {
     counts.x = counts.x * in;
     counts.w = counts.w * DimExpr(kernel);
@@ -180,3 +183,18 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
 
 LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
 LogicalResult AttentionGradOp::verify() { return verifyAttention(*this); }
+
+LogicalResult CheckIndicesOp::verify() {
+  Type element = cast<BufferType>(getIndices().getType()).getElementType();
+  if (!element.isIntOrIndex() || element.isInteger(1))
+    return emitOpError() << "indices are integers, not " << element;
+  if (int64_t(getStride()) < 1 || int64_t(getOffset()) < 0)
+    return emitOpError("needs a stride of at least 1 and an offset of at "
+                       "least 0");
+  if (auto block = getBlock(); block && block->size() != 3)
+    return emitOpError("block is chunk, over and stride");
+  if (getOp().empty())
+    return emitOpError("must say what uses the indices");
+  return failure(failed(verifyDim(*this, "extent", getExtentAttr())) ||
+                 failed(verifyDim(*this, "row", getRowAttr())));
+}

@@ -21,6 +21,7 @@ import onnxruntime
 
 HERE = pathlib.Path(__file__).resolve().parent
 LONGEST = 12
+TIE = 1024 * float(np.finfo(np.float32).eps)  # of the largest logit: two words this near are equal in float32
 
 
 def read_png(data):
@@ -71,15 +72,20 @@ def main(folder, pairs, captions):
         embeds = vision.run(["image_embeds"], {"pixel_values": pixels})[0]
         ids = [bos] + [image] * embeds.shape[1]
         places = np.arange(1, 1 + embeds.shape[1])[None]
-        start = len(ids)
+        start, tied = len(ids), False
         while len(ids) < start + LONGEST:
             feed = {"input_ids": np.array([ids]), "segment_ids": np.zeros((1, len(ids)), np.int64), "image_embeds": embeds, "image_positions": places}
-            word = int(llm.run(["logits"], feed)[0][0, -1].argmax())
+            logits = llm.run(["logits"], feed)[0][0, -1]
+            word, (second, first) = int(logits.argmax()), np.sort(logits)[-2:]
+            tied |= bool(first - second <= TIE * np.abs(logits).max())
             if word == eos:
                 break
             ids.append(word)
         found = "".join(words[i] for i in ids[start:])
-        if row["name"] != name or found != row["caption"].replace(" ", ""):
+        differs = found != row["caption"].replace(" ", "")
+        if differs and tied:
+            print(f"{name}: '{row['caption']}', where ONNX Runtime finds two words equally likely", file=sys.stderr)
+        if row["name"] != name or differs and not tied:
             wrong += 1
             print(f"{name}: the program says '{row['caption']}', ONNX Runtime '{' '.join(words[i] for i in ids[start:])}'", file=sys.stderr)
     print(f"{len(expected) - wrong} of {len(expected)} captions equal")

@@ -253,6 +253,7 @@ int run(int argc, char **argv) {
   }
   if (demo.pairs.empty())
     throw Error("give --pairs");
+  rt::expectPossible(kProgram, options);
   // Both start this program anew, which needs all of the flags.
   if (auto code = rt::launchRanks(argc, argv, options.ranks, options.threads))
     return *code;

@@ -9,6 +9,7 @@
 
 #include "models/import/Import.h"
 
+#include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/dist/DistOps.h"
 #include "models/import/NodeImporter.h"
@@ -77,6 +78,7 @@ private:
   LogicalResult declareParameter(const onnx::Tensor &t);
   LogicalResult importNodes(const onnx::Graph &graph);
   LogicalResult importNode(const onnx::Node &node);
+  void noteLimits(const onnx::Node &node, const NodeImporter &n);
   LogicalResult importIf(const onnx::Node &node);
   LogicalResult importOutputs(const onnx::Graph &graph, func::FuncOp function);
   LogicalResult reportShared();
@@ -99,7 +101,8 @@ private:
   /// Initializers that are nn.parameters (others are symbolic values).
   llvm::StringMap<const onnx::Tensor *> parameters, initializers;
   llvm::StringSet<> symbols;
-  llvm::StringMap<int64_t> limits;
+  /// Of symbols: the largest value, and which node says so.
+  llvm::StringMap<std::pair<int64_t, std::string>> limits;
   struct Remark {
     const onnx::Node *first = nullptr;
     size_t nodes = 0;
@@ -196,8 +199,10 @@ void Importer::declareDims(dist::ModuleOp module) {
   for (StringRef s : sorted) {
     auto dim = nn::DimOp::create(top, UnknownLoc::get(&context), s,
                                  StringAttr(), IntegerAttr());
-    if (auto it = limits.find(s); it != limits.end())
-      dim->setAttr(kDimLimitAttr, b.getI64IntegerAttr(it->second));
+    if (auto it = limits.find(s); it != limits.end()) {
+      dim->setAttr(nn::kDimLimitAttr, b.getI64IntegerAttr(it->second.first));
+      dim->setAttr(nn::kDimLimitedByAttr, b.getStringAttr(it->second.second));
+    }
   }
 }
 
@@ -316,6 +321,30 @@ LogicalResult Importer::importIf(const onnx::Node &node) {
   return success();
 }
 
+/// What a node takes for granted of sizes goes onto the dims.
+void Importer::noteLimits(const onnx::Node &node, const NodeImporter &n) {
+  std::string file = options.recordedPath.empty() ? path : options.recordedPath;
+  for (const NodeImporter::Limit &limit : n.limits()) {
+    auto [it, isNew] = limits.try_emplace(limit.symbol);
+    if (isNew || limit.most < it->second.first)
+      it->second = {limit.most, "node '" + node.name + "' (" + node.op +
+                                    ") of " + file + " reads " +
+                                    limit.size.str() + " of " +
+                                    std::to_string(limit.rows) + " rows"};
+  }
+}
+
+/// Attributes that say nothing here: what operands say too, rounding and
+/// statistics that nothing reads, settings of another mode of the operator.
+static bool changesNothing(StringRef name) {
+  static constexpr StringRef names[] = {
+      "kernel_shape", "saturate",        "seed",
+      "momentum",     "storage_order",   "cubic_coeff_a",
+      "nearest_mode", "exclude_outside", "extrapolation_value",
+      "num_outputs",  "round_mode",      "stash_type"};
+  return llvm::is_contained(names, name);
+}
+
 LogicalResult Importer::importNode(const onnx::Node &node) {
   if (!node.domain.empty())
     return nodeError(node, "operators of domain '" + node.domain +
@@ -337,19 +366,23 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
     if (!name.empty() && !inputs.back())
       return nodeError(node, "uses '" + name + "', which it cannot see");
   }
-  NodeImporter n(node, b, locationOf(node), std::move(inputs));
+  NodeImporter n(node, b, locationOf(node), std::move(inputs),
+                 [this](StringRef symbol) -> int64_t {
+                   return !options.maybeEmpty.contains(symbol);
+                 });
   if (failed(rule->second(n)) || !n.reason().empty())
     return nodeError(node,
                      n.reason().empty() ? "cannot be imported" : n.reason());
+  // A newer operator set may have attributes that rules do not know.
+  for (const auto &[name, value] : node.attributes)
+    if (model.opset > onnx::newestOpset && !n.wasRead(name) && !changesNothing(name))
+      return nodeError(node, "attribute '" + name + "' is not handled");
   for (const std::string &text : n.remarksMade()) {
     Remark &r = remarks[text];
     if (r.nodes++ == 0)
       r.first = &node;
   }
-  for (const auto &[symbol, most] : n.limits()) {
-    auto [it, isNew] = limits.try_emplace(symbol, most);
-    it->second = std::min(it->second, most);
-  }
+  noteLimits(node, n);
   for (auto [i, name] : llvm::enumerate(node.outputs)) {
     if (name.empty())
       continue;
@@ -397,20 +430,42 @@ LogicalResult Importer::importOutputs(const onnx::Graph &graph,
 }
 
 /// A size that is no symbol of an input depends on data: the number of places
-/// that a NonZero found.
+/// that a NonZero found. It may be a dim of a result, or a number in one
+/// (`Shape` of the places).
 LogicalResult Importer::checkSizes(func::FuncOp function) {
+  auto check = [&](Operation *at, const DimExpr &size, StringRef what) {
+    for (const std::string &s : size.symbols())
+      if (!symbols.contains(s))
+        return error(nameOf(at->getLoc()) + ": its result's " + what + " " +
+                     size.str() + " depends on data");
+    return success();
+  };
+  // Floats of 16 bits have no arithmetic here; products have float's only.
+  auto checkElement = [&](Operation *op, Type type) -> LogicalResult {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    Type element = tensor ? tensor.getElementType() : Type();
+    bool product = isa<nn::MatmulOp, nn::LinearOp, nn::ConvOp, nn::AttentionOp>(op);
+    if (!isa_and_nonnull<FloatType>(element) || element.isF32() ||
+        (element.isF64() && !product))
+      return success();
+    std::string name;
+    llvm::raw_string_ostream(name) << element;
+    return error(nameOf(op->getLoc()) + ": its result is of " + name +
+                 ", which is not computed with; cast the model to float32");
+  };
   WalkResult result = function.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes()) {
-      if (!isa<RankedTensorType>(type))
-        continue;
-      for (const DimExpr &d : nn::getShape(type))
-        for (const std::string &s : d.symbols())
-          if (!symbols.contains(s)) {
-            (void)error(nameOf(op->getLoc()) + ": its result's size " +
-                        d.str() + " depends on data");
-            return WalkResult::interrupt();
-          }
+    if (auto size = dyn_cast<nn::SizeOp>(op)) {
+      std::optional<DimExpr> value = DimExpr::parse(size.getExpr());
+      if (value && failed(check(op->getParentOp(), *value, "value")))
+        return WalkResult::interrupt();
     }
+    for (Type type : op->getResultTypes())
+      if (failed(checkElement(op, type)))
+        return WalkResult::interrupt();
+      else if (isa<RankedTensorType>(type))
+        for (const DimExpr &d : nn::getShape(type))
+          if (failed(check(op, d, "size")))
+            return WalkResult::interrupt();
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());

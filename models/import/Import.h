@@ -17,6 +17,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,10 @@ struct ImportOptions {
   /// `dims` is looked up by either name. Two dims may get one name: then they
   /// are one size.
   llvm::StringMap<std::string> rename;
+  /// Symbols (after `rename`) that may be 0, because they count items of which a
+  /// part may have none. All others are taken to be at least 1 where a size
+  /// depends on it.
+  llvm::StringSet<> maybeEmpty;
 };
 
 /// Reads the ONNX file at `path` and makes a builtin module that holds one
@@ -51,10 +56,6 @@ struct ImportOptions {
 mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
                                              llvm::StringRef path,
                                              const ImportOptions &options = {});
-
-/// On an nn.dim: the largest value for which the graph means anything, because
-/// a table in it has so many rows ("max positions").
-inline constexpr llvm::StringLiteral kDimLimitAttr = "nn.limit";
 
 /// Loads the dialects that importOnnx makes ops of.
 void loadImportDialects(mlir::MLIRContext &context);

@@ -8,6 +8,8 @@
 
 #include "mlir/IR/Verifier.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::models;
@@ -133,6 +135,7 @@ FailureOr<double> NodeImporter::real(size_t i, StringRef what) {
 //===----------------------------------------------------------------------===//
 
 const onnx::Attribute *NodeImporter::attribute(StringRef name) const {
+  read.insert(name);
   auto it = node.attributes.find(name.str());
   return it == node.attributes.end() ? nullptr : &it->second;
 }
@@ -210,7 +213,7 @@ bool NodeImporter::assumeAtMost(const DimExpr &size, int64_t limit) {
   int64_t most = (limit - a->offset) / a->scale;
   if (most < 1)
     return false;
-  assumed.push_back({a->symbol, most});
+  assumed.push_back({a->symbol, most, size, limit});
   return true;
 }
 
@@ -372,6 +375,13 @@ Value NodeImporter::compare(nn::Compare predicate, Value l, Value r) {
 
 Value NodeImporter::number(double v, Type element) {
   auto type = RankedTensorType::get({}, element);
+  // A rule for floats on a tensor of integers, which the standard has not.
+  constexpr double kMost = 9007199254740992.0; // 2^53: each is a double
+  if (!isa<FloatType>(element) &&
+      !(std::abs(v) <= kMost && v == std::trunc(v))) {
+    (void)fail("needs a tensor of floats: no integer is " + std::to_string(v));
+    v = 0;
+  }
   Attribute a = isa<FloatType>(element)
                     ? Attribute(b.getFloatAttr(element, v))
                     : b.getIntegerAttr(element, static_cast<int64_t>(v));

@@ -17,6 +17,7 @@
 #include "models/onnx/Model.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace dt::models {
 
@@ -56,13 +57,16 @@ public:
   using Lookup = llvm::function_ref<GraphValue *(const std::string &)>;
 
   NodeImporter(const onnx::Node &node, mlir::OpBuilder &builder,
-               mlir::Location loc, std::vector<GraphValue *> inputs)
-      : node(node), b(builder), loc(loc), inputs(std::move(inputs)),
-        outputs(node.outputs.size()) {}
+               mlir::Location loc, std::vector<GraphValue *> inputs,
+               symbolic::Least least)
+      : node(node), b(builder), loc(loc), least(std::move(least)),
+        inputs(std::move(inputs)), outputs(node.outputs.size()) {}
 
   const onnx::Node &node;
   mlir::OpBuilder &b;
   mlir::Location loc;
+  /// The smallest value of a symbol, for what depends on sizes alone.
+  const symbolic::Least least;
 
   //===--------------------------------------------------------------------===//
   // Operands
@@ -98,6 +102,8 @@ public:
   //===--------------------------------------------------------------------===//
 
   const onnx::Attribute *attribute(llvm::StringRef name) const;
+  /// Whether a rule has looked at it: what no rule looks at it would drop.
+  bool wasRead(llvm::StringRef name) const { return read.contains(name); }
   int64_t intAttr(llvm::StringRef name, int64_t absent) const;
   double floatAttr(llvm::StringRef name, double absent) const;
   std::string stringAttr(llvm::StringRef name, llvm::StringRef absent) const;
@@ -122,10 +128,14 @@ public:
 
   /// Takes `size <= limit` for granted; false unless it limits one symbol.
   bool assumeAtMost(const DimExpr &size, int64_t limit);
-  /// Symbols and their limits.
-  llvm::ArrayRef<std::pair<std::string, int64_t>> limits() const {
-    return assumed;
-  }
+  /// `symbol` is at most `most`, because `size` is at most `rows`.
+  struct Limit {
+    std::string symbol;
+    int64_t most;
+    DimExpr size;
+    int64_t rows;
+  };
+  llvm::ArrayRef<Limit> limits() const { return assumed; }
 
   /// Sets result `i`; fails if the value is null.
   LogicalResult set(size_t i, Value value);
@@ -195,8 +205,9 @@ private:
   std::vector<GraphValue *> inputs;
   std::vector<GraphValue> outputs;
   std::string why;
+  mutable llvm::StringSet<> read; ///< attributes
   std::vector<std::string> remarks;
-  llvm::SmallVector<std::pair<std::string, int64_t>> assumed;
+  llvm::SmallVector<Limit> assumed;
 };
 
 using Rule = LogicalResult (*)(NodeImporter &);

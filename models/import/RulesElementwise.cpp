@@ -148,6 +148,8 @@ LogicalResult comparison(NodeImporter &n) {
 
 LogicalResult modulo(NodeImporter &n) {
   bool fmod = n.intAttr("fmod", 0);
+  if (!fmod && n.isFloat(0))
+    return n.fail("of floats is only handled with fmod 1");
   const SymbolicTensor *a = n.symbolic(0), *b = n.symbolic(1);
   if (a && b)
     if (symbolic::Result r = symbolic::binary(

@@ -14,6 +14,51 @@ using symbolic::Expr;
 
 namespace {
 //===----------------------------------------------------------------------===//
+// Indices that are known
+//===----------------------------------------------------------------------===//
+
+/// Fails where an index that is known is outside of axis `axis` of the data:
+/// of each `stride` elements of the indices the one at `first` is for it. What
+/// comes with the data is checked when the program runs.
+LogicalResult checkInside(NodeImporter &n, const SymbolicTensor *indices,
+                          int64_t axis, size_t first = 0, size_t stride = 1) {
+  std::optional<int64_t> size = n.shape(0)[axis].asConstant();
+  if (!indices || !size ||
+      symbolic::typeOf(indices->element) != symbolic::Type::Int)
+    return success();
+  auto fail = [&](const Twine &what) {
+    return n.fail(what + " outside of axis " + Twine(axis) + " of '" +
+                  n.node.inputs[0] + "', which has " + Twine(*size) +
+                  " elements");
+  };
+  if (std::optional<symbolic::TableData> all = symbolic::evaluateAll(*indices)) {
+    for (size_t i = first; i < all->ints.size(); i += stride)
+      if (int64_t v = all->ints[i]; v < -*size || v >= *size)
+        return fail("index " + Twine(v) + " (element " + Twine(i) +
+                    " of the indices) is");
+    return success();
+  }
+  symbolic::Ranges ranges(indices->shape);
+  if (stride == 1 &&
+      (ranges.provenLessEqual(symbolic::integer(*size), indices->value) ||
+       ranges.provenLessEqual(indices->value, symbolic::integer(-*size - 1))))
+    return fail("all indices are");
+  return success();
+}
+
+/// The same for tuples: element j of each is for axis `begin` + j.
+LogicalResult checkTuples(NodeImporter &n, const SymbolicTensor *indices,
+                          int64_t begin) {
+  std::optional<int64_t> k =
+      indices && indices->rank() ? indices->shape.back().asConstant()
+                                 : std::nullopt;
+  for (int64_t j = 0; k && j < *k && begin + j < n.rank(0); ++j)
+    if (failed(checkInside(n, indices, begin + j, j, *k)))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Gather
 //===----------------------------------------------------------------------===//
 
@@ -42,7 +87,7 @@ std::optional<Run> runOf(NodeImporter &n, const SymbolicTensor &indices,
   if (r.start < 0 && size && !r.along)
     r.start += *size;
   // All inside: a slice has no wrap-around.
-  symbolic::Ranges ranges(indices.shape);
+  symbolic::Ranges ranges(indices.shape, n.least);
   Expr at = r.along ? indices.value : symbolic::integer(r.start);
   if (!ranges.provenNonNegative(at))
     return std::nullopt;
@@ -88,6 +133,8 @@ LogicalResult gather(NodeImporter &n) {
   const SymbolicTensor *x = n.symbolic(0), *indices = n.symbolic(1);
   if (indices && symbolic::typeOf(indices->element) != symbolic::Type::Int)
     return n.fail("indices must be integers");
+  if (failed(checkInside(n, indices, *axis)))
+    return failure();
   if (x && indices)
     if (symbolic::Result r = symbolic::gather(*x, *indices, *axis))
       return n.set(0, *r);
@@ -103,6 +150,8 @@ LogicalResult gatherElements(NodeImporter &n) {
   if (failed(axis))
     return failure();
   const SymbolicTensor *x = n.symbolic(0), *indices = n.symbolic(1);
+  if (failed(checkInside(n, indices, *axis)))
+    return failure();
   if (x && indices && x->rank() == indices->rank())
     if (symbolic::Result r = symbolic::gatherElements(*x, *indices, *axis))
       return n.set(0, *r);
@@ -164,6 +213,8 @@ LogicalResult gatherNd(NodeImporter &n) {
                     " must share their first dims (batch_dims is " +
                     Twine(batchDims) + ")");
   const SymbolicTensor *x = n.symbolic(0), *indices = n.symbolic(1);
+  if (failed(checkTuples(n, indices, batchDims)))
+    return failure();
   if (x && indices)
     if (symbolic::Result r = symbolic::gatherNd(*x, *indices, batchDims))
       return n.set(0, *r);
@@ -278,7 +329,7 @@ LogicalResult scatterNd(NodeImporter &n) {
                     "masked_scatter");
     return maskedScatter(n, at->nonZero->mask, updates->prefix->of);
   }
-  if (failed(checkUpdates(n)))
+  if (failed(checkUpdates(n)) || failed(checkTuples(n, n.symbolic(1), 0)))
     return failure();
   SmallVector<NamedAttribute> attributes;
   if (*add)
@@ -298,6 +349,8 @@ LogicalResult scatterElements(NodeImporter &n) {
   if (static_cast<int64_t>(places.size()) != n.rank(0) ||
       n.shape(2) != places || n.element(0) != n.element(2))
     return n.fail("data, indices and updates do not fit");
+  if (failed(checkInside(n, n.symbolic(1), *axis)))
+    return failure();
   Type i64 = n.b.getI64Type();
   Shape column = places;
   column.push_back(DimExpr(1));

@@ -29,7 +29,8 @@ FailureOr<ReduceAxes> reduceAxes(NodeImporter &n) {
     return failure();
   if (*given)
     r.axes = **given;
-  if (r.axes.empty() && !n.intAttr("noop_with_empty_axes", 0))
+  bool noop = n.intAttr("noop_with_empty_axes", 0);
+  if (r.axes.empty() && !noop)
     for (int64_t i = 0; i < rank; ++i)
       r.axes.push_back(i);
   llvm::sort(r.axes);

@@ -29,7 +29,7 @@ struct AxisSlice {
 class BoundFolder {
 public:
   BoundFolder(NodeImporter &n, const DimExpr &dim)
-      : ranges({}), n(n), dim(dim) {}
+      : ranges({}, n.least), n(n), dim(dim) {}
 
   /// A bound clamped to [low, high]; null if that is not provable. Negative
   /// numbers count from the end.
@@ -307,7 +307,7 @@ LogicalResult padByGather(NodeImporter &n, StringRef mode,
       return n.fail("mode '" + mode + "' is not handled");
     if (low[a] < 0 || high[a] < 0)
       return n.fail("negative pads in mode '" + mode + "' are not handled");
-    symbolic::Ranges none({});
+    symbolic::Ranges none({}, n.least);
     if (mode == "reflect" &&
         !none.provenLessEqual(symbolic::integer(std::max(low[a], high[a]) + 1),
                               symbolic::fromDim(in[a])))

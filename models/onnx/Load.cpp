@@ -22,8 +22,6 @@ using llvm::Expected;
 
 namespace {
 constexpr int64_t oldestOpset = 13;
-/// The newest operator set whose changes the import rules know.
-constexpr int64_t newestOpset = 24;
 constexpr llvm::StringRef kindKey =
     "pkg.torch.export.graph_signature.InputSpec.kind";
 

@@ -110,6 +110,9 @@ struct Graph {
   std::vector<Tensor> initializers;
 };
 
+/// The newest operator set whose attributes are known.
+inline constexpr int64_t newestOpset = 24;
+
 struct Model {
   std::string path;
   int64_t opset = 0;

@@ -10,6 +10,7 @@
 #include "llvm/ADT/StringExtras.h"
 
 #include <cmath>
+#include <set>
 
 using namespace llvm;
 
@@ -17,7 +18,67 @@ namespace dt::models {
 
 namespace {
 const OrderedJson kNull;
+
+/// Looks at a file while it is parsed: afterwards a name that stood twice is
+/// gone, and what is too deep has overrun the stack.
+class ParseGuard {
+public:
+  using Event = OrderedJson::parse_event_t;
+
+  bool operator()(int depth, Event event, const OrderedJson &value) {
+    constexpr int kMostDepth = 64;
+    if (!wrong.empty())
+      return false;
+    if (depth >= kMostDepth)
+      wrong = "nested more than " + std::to_string(kMostDepth) + " levels deep";
+    else if (event == Event::object_start)
+      open.emplace_back();
+    else if (event == Event::object_end)
+      open.pop_back();
+    else if (event == Event::key &&
+             !open.back().insert(value.get<std::string>()).second)
+      wrong = "the key '" + value.get<std::string>() +
+              "' stands twice in an object";
+    return wrong.empty();
+  }
+
+  std::string wrong;
+
+private:
+  std::vector<std::set<std::string>> open;
+};
 } // namespace
+
+std::string oneLine(StringRef text) {
+  std::string line = text.str();
+  for (char &c : line)
+    if ((c >= 0 && c < 32) || c == 127)
+      c = '?';
+  return line;
+}
+
+Expected<OrderedJson> parseJson(StringRef text, StringRef path) {
+  ParseGuard guard;
+  auto refuse = [&](const Twine &what) {
+    return createStringError(path + ": " + oneLine(what.str()));
+  };
+  try {
+    OrderedJson json = OrderedJson::parse(
+        text.begin(), text.end(),
+        [&](int depth, ParseGuard::Event event, OrderedJson &value) {
+          return guard(depth, event, value);
+        });
+    if (!guard.wrong.empty())
+      return refuse(guard.wrong);
+    return json;
+  } catch (const OrderedJson::exception &error) {
+    // The library's text begins with its own error number.
+    StringRef what = error.what();
+    size_t end = what.find("] ");
+    return refuse("not JSON: " +
+                  what.substr(end == StringRef::npos ? 0 : end + 2));
+  }
+}
 
 std::string didYouMean(StringRef word, ArrayRef<StringRef> known) {
   StringRef best;
@@ -34,7 +95,7 @@ std::string didYouMean(StringRef word, ArrayRef<StringRef> known) {
 
 void JsonReader::fail(const Twine &what) const {
   if (error->empty())
-    *error = (path + (path.empty() ? "" : ": ") + what).str();
+    *error = oneLine((path + (path.empty() ? "" : ": ") + what).str());
 }
 
 std::string JsonReader::typeName() const {

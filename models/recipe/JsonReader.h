@@ -14,6 +14,7 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/Support/Error.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,18 @@
 namespace dt::models {
 
 using OrderedJson = nlohmann::ordered_json;
+
+/// The value of a file that anyone may have written. An error is one line that
+/// begins with `path`: no JSON, a name that stands twice in an object (one of
+/// the two would be lost), a number beyond a double, or values nested deeper
+/// than any of our files (copies of values and their text are made level by
+/// level, so depth is bounded by the stack).
+llvm::Expected<OrderedJson> parseJson(llvm::StringRef text,
+                                      llvm::StringRef path);
+
+/// Text of a file as it may stand in a line that a terminal shows: control
+/// characters become '?'.
+std::string oneLine(llvm::StringRef text);
 
 class JsonReader {
 public:

@@ -8,6 +8,7 @@
 #include "models/recipe/JsonAttr.h"
 #include "models/recipe/JsonReader.h"
 
+#include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNOps.h"
 #include "models/import/Import.h"
 
@@ -112,6 +113,9 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
         symbols.try_emplace(std::get<std::string>(value), dim);
     if (!isNew)
       options.rename[dim] = symbol->second;
+    // A sample may hold none of them; a batch has a sample.
+    if (symbol->first() != dist::kSample)
+      options.maybeEmpty.insert(symbol->second);
   }
   SmallString<256> path(entry.onnx);
   if (llvm::sys::path::is_relative(entry.onnx)) {
@@ -149,6 +153,8 @@ LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
     StringRef item = std::get<std::string>(bound->second);
     dim.setItem(item);
     dim.setMax(maxOf(item));
+    if (failed(nn::verifyLimit(dim, at("dims." + dim.getSymName()))))
+      return failure();
   }
   // What the work is divided by: what the rows of the first output are.
   func::FuncOp forward = module.getForward();

@@ -387,29 +387,6 @@ Error readDataSections(const OrderedJson &json, Recipe &recipe) {
   return Error::success();
 }
 
-/// Copies of values and their text are made level by level: a bound on depth
-/// keeps them off the stack's end.
-Expected<OrderedJson> parseJson(StringRef text, StringRef path) {
-  constexpr int kMostDepth = 64;
-  bool deep = false;
-  auto guard = [&](int depth, OrderedJson::parse_event_t, OrderedJson &) {
-    return depth < kMostDepth || !(deep = true);
-  };
-  try {
-    OrderedJson json = OrderedJson::parse(text.begin(), text.end(), guard);
-    if (deep)
-      return createStringError(path + ": nested more than " +
-                               Twine(kMostDepth) + " levels deep");
-    return json;
-  } catch (const OrderedJson::parse_error &error) {
-    // The library's text begins with its own error number.
-    StringRef what = error.what();
-    size_t end = what.find("] ");
-    return createStringError(path + ": not JSON: " +
-                             what.substr(end == StringRef::npos ? 0 : end + 2));
-  }
-}
-
 } // namespace
 
 Expected<Recipe> parseRecipe(StringRef text, StringRef path) {

@@ -21,6 +21,7 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,9 @@
 namespace dt::symbolic {
 
 using nn::DimExpr;
+
+/// The smallest value of a symbol: 0 or 1. Null: 0 of all.
+using Least = std::function<int64_t(llvm::StringRef)>;
 
 enum class Type { Bool, Int, Float };
 

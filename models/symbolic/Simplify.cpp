@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 using namespace dt::symbolic;
@@ -15,21 +16,43 @@ using namespace dt::symbolic;
 /// Numbers beyond this take part in no proof: bounds of them could overflow.
 static constexpr int64_t provable = int64_t(1) << 40;
 
-Ranges::Ranges(llvm::ArrayRef<DimExpr> shape) {
+Ranges::Ranges(llvm::ArrayRef<DimExpr> shape, Least least)
+    : least(std::move(least)) {
   for (const DimExpr &d : shape) {
     low.push_back(DimExpr(0));
     high.push_back(d - DimExpr(1));
+    learn(d);
   }
+}
+
+/// A dim of a tensor with an element is at least 1: so are the factors of a
+/// product, and a * s + b >= 1 says s >= (1 - b) / a.
+void Ranges::learn(const DimExpr &atLeastOne) {
+  auto raise = [&](const std::string &symbol, int64_t value) {
+    int64_t &known = proven[symbol];
+    known = std::max(known, value);
+  };
+  if (atLeastOne.terms().size() == 1 && atLeastOne.terms()[0].coefficient > 0)
+    for (const std::string &symbol : atLeastOne.terms()[0].symbols)
+      raise(symbol, 1);
+  auto affine = atLeastOne.asAffine();
+  if (affine && !affine->symbol.empty() && affine->scale > 0 &&
+      std::abs(affine->offset) < provable)
+    raise(affine->symbol, -*asInt(floorDiv(integer(affine->offset - 1),
+                                           integer(affine->scale))));
 }
 
 //===----------------------------------------------------------------------===//
 // Bounds
 //===----------------------------------------------------------------------===//
 
-bool Ranges::provenNonNegative(const DimExpr &size) {
-  // With s = 1 + s', s' >= 0: no negative coefficient, no negative value.
-  DimExpr shifted = size.substitute([](llvm::StringRef s) {
-    return std::optional<DimExpr>(DimExpr::symbol(s) + DimExpr(1));
+bool Ranges::provenNonNegative(const DimExpr &size) const {
+  // With s = least + s', s' >= 0: no negative coefficient, no negative value.
+  DimExpr shifted = size.substitute([&](llvm::StringRef s) {
+    int64_t known = least ? least(s) : 0;
+    if (auto it = proven.find(s); it != proven.end())
+      known = std::max(known, it->second);
+    return std::optional<DimExpr>(DimExpr::symbol(s) + DimExpr(known));
   });
   return llvm::all_of(shifted.terms(), [](const DimExpr::Term &t) {
     return t.coefficient >= 0;
@@ -97,8 +120,8 @@ std::optional<DimExpr> Ranges::boundOfQuotient(const Expr &e, bool up) const {
   if (d && *d > 0)
     if (std::optional<int64_t> n = b->asConstant())
       return DimExpr(*asInt(floorDiv(integer(*n), integer(*d))));
-  if (!provenNonNegative(e->args[0]) ||
-      !provenLessEqual(integer(1), e->args[1]))
+  // A divisor is never 0.
+  if (!provenNonNegative(e->args[0]) || !provenNonNegative(e->args[1]))
     return std::nullopt;
   return up ? b : std::optional<DimExpr>(DimExpr(0));
 }
@@ -128,7 +151,7 @@ std::optional<DimExpr> Ranges::bound(const Expr &e, bool up) const {
   case Kind::FloorDiv:
     return boundOfQuotient(e, up);
   case Kind::Mod: {
-    if (!provenLessEqual(integer(1), e->args[1]))
+    if (!provenNonNegative(e->args[1]))
       return std::nullopt;
     if (!up)
       return DimExpr(0);
@@ -284,12 +307,13 @@ Expr Ranges::simplifyDivision(const Expr &e) {
   const Expr &divisor = e->args[1];
   bool isMod = e->kind == Kind::Mod;
   std::optional<DimExpr> d = asDim(divisor);
-  if (!d || !provenNonNegative(*d - DimExpr(1)))
+  if (!d || !provenNonNegative(*d)) // and never 0
     return e;
   auto [quotient, rest] = splitDivisible(e->args[0], *d);
   quotient = simplify(quotient);
-  if (provenNonNegative(rest) &&
-      provenLessEqual(add(rest, integer(1)), divisor))
+  bool below = provenNonNegative(rest) &&
+               provenLessEqual(add(rest, integer(1)), divisor);
+  if (below || asInt(rest) == 0)
     return isMod ? rest : quotient;
   if (isMod)
     return mod(rest, divisor);

@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// With 0 <= d_i < dim_i and every symbol at least 1, comparisons are decided,
-// divisions of a reshape cancel and masks shrink to what they say. Conditions
-// refine the ranges in the branches they guard.
+// With 0 <= d_i < dim_i comparisons are decided, divisions of a reshape cancel
+// and masks shrink to what they say. Conditions refine the ranges in the branches
+// they guard. A symbol may be 0 (a batch without images), unless an element of
+// the tensor proves more: where there is one no dim is 0.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,12 +14,15 @@
 
 #include "models/symbolic/Expr.h"
 
+#include <map>
+
 namespace dt::symbolic {
 
 class Ranges {
 public:
-  /// Indices 0 <= d_i < shape[i].
-  explicit Ranges(llvm::ArrayRef<DimExpr> shape);
+  /// Indices 0 <= d_i < shape[i]. `least`: the smallest value of symbols that
+  /// the shape says nothing of.
+  explicit Ranges(llvm::ArrayRef<DimExpr> shape, Least least = nullptr);
 
   Expr simplify(const Expr &e);
 
@@ -29,8 +33,7 @@ public:
   bool provenNonNegative(const Expr &e) const;
   bool provenLessEqual(const Expr &a, const Expr &b) const;
 
-  /// `size >= 0` for all symbols >= 1.
-  static bool provenNonNegative(const DimExpr &size);
+  bool provenNonNegative(const DimExpr &size) const;
 
 private:
   std::optional<DimExpr> bound(const Expr &e, bool up) const;
@@ -46,8 +49,11 @@ private:
   /// These ranges where `condition` is `holds`.
   Ranges refined(const Expr &condition, bool holds) const;
   void refineBound(const Expr &condition);
+  void learn(const DimExpr &atLeastOne);
 
   std::vector<DimExpr> low, high;
+  Least least;
+  std::map<std::string, int64_t, std::less<>> proven; ///< symbols' least values
 };
 
 } // namespace dt::symbolic

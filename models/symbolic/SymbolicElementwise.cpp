@@ -48,12 +48,13 @@ Expr integerBinary(Binary op, const Expr &a, const Expr &b,
     std::optional<int64_t> x = asInt(a), y = asInt(b);
     if (x && y && *y != 0 && *y != -1)
       return integer(op == Binary::Div ? *x / *y : *x % *y);
-    if (!ranges.provenNonNegative(a) || !ranges.provenLessEqual(integer(1), b))
+    // Of a divisor that may be 0 the graph means nothing there.
+    if (!ranges.provenNonNegative(a) || !ranges.provenNonNegative(b))
       return nullptr;
     return op == Binary::Div ? floorDiv(a, b) : mod(a, b);
   }
   case Binary::Mod:
-    return ranges.provenLessEqual(integer(1), b) ? mod(a, b) : nullptr;
+    return ranges.provenNonNegative(b) ? mod(a, b) : nullptr;
   case Binary::Pow: {
     std::optional<int64_t> n = asInt(b);
     if (!n || *n < 0 || *n > 8)

@@ -269,7 +269,9 @@ Result reduceAxis(Reduction kind, const SymbolicTensor &t, int64_t axis) {
   DimExpr n = shape[axis];
   shape[axis] = DimExpr(1);
   Type type = typeOf(t.element);
-  bool oneOf = kind == Reduction::Max || kind == Reduction::Min;
+  // The largest of no elements is none of them.
+  bool oneOf = (kind == Reduction::Max || kind == Reduction::Min) &&
+               Ranges(shape).provenNonNegative(n - DimExpr(1));
   if (!dependsOn(t.value, axis) &&
       (oneOf || (kind == Reduction::Sum && type == Type::Int)))
     return fromFunction(shape, t.element,

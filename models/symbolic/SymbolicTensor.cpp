@@ -263,7 +263,8 @@ SymbolicTensor dt::symbolic::fromDims(llvm::ArrayRef<DimExpr> dims) {
 
 Result dt::symbolic::range(const SymbolicTensor &start,
                            const SymbolicTensor &limit,
-                           const SymbolicTensor &delta) {
+                           const SymbolicTensor &delta,
+                           const Least &least) {
   if (typeOf(start.element) == Type::Float) {
     std::optional<double> a = asFloat(start.value), b = asFloat(limit.value),
                           d = asFloat(delta.value);
@@ -285,13 +286,13 @@ Result dt::symbolic::range(const SymbolicTensor &start,
   if (*d < 0)
     span = scale(span, -1);
   int64_t step = *d < 0 ? -*d : *d;
-  Ranges none({});
+  Ranges none({}, least);
   Expr count =
       none.simplify(floorDiv(add(span, integer(step - 1)), integer(step)));
   if (std::optional<int64_t> n = asInt(count); n && *n < 0)
     count = integer(0);
   std::optional<DimExpr> size = asDim(count);
-  if (!size || !Ranges::provenNonNegative(*size))
+  if (!size || !none.provenNonNegative(*size))
     return std::nullopt;
   return fromFunction({*size}, start.element,
                       add(start.value, scale(index(0), *d)));

@@ -50,9 +50,9 @@ SymbolicTensor fromDims(llvm::ArrayRef<DimExpr> dims);
 /// Elements in row-major order. Ranges and triangles are recognised, also in
 /// arrays above maxLiteral; other arrays above it are not representable.
 Result literal(llvm::ArrayRef<int64_t> shape, Element element, TableData data);
-/// start, start + delta, ... before limit (scalars).
+/// start, start + delta, ... before limit (scalars). `least`: of the symbols.
 Result range(const SymbolicTensor &start, const SymbolicTensor &limit,
-             const SymbolicTensor &delta);
+             const SymbolicTensor &delta, const Least &least = nullptr);
 
 //===----------------------------------------------------------------------===//
 // Reading

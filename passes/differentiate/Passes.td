@@ -53,8 +53,8 @@ def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {
 def VerifyDifferentiated : Pass<"nn-verify-differentiated", "::mlir::ModuleOp"> {
   let summary = "State what the differentiate phase guarantees";
   let description = [{
-    No marks are left; residuals are results of `.fwd` and arguments of `.bwd` in equal order and of equal types; each gradient that an edge brings is a result of its other end; parameter gradients
-    of layers only go into nn.accumulate or into parameter gradients of the caller. Halves of a split `.bwd` name the residuals that they take; the input half adds up nothing, the weight half returns
+    No marks are left; `.fwd` returns outputs, then residuals; `.bwd` takes these residuals in equal order and of equal types, inputs and gradients of outputs by name, and returns gradients of inputs; each
+    gradient that an edge brings is a result of its other end; layer functions read and accumulate nothing, and their parameter gradients only go into nn.accumulate or into parameter gradients of the caller. Halves of a split `.bwd` name the residuals that they take; the input half adds up nothing, the weight half returns
     nothing and takes everything that the input half keeps for it.
   }];
 }

@@ -6,6 +6,8 @@
 
 #include "passes/differentiate/Passes.h"
 
+#include "llvm/ADT/StringSet.h"
+
 using namespace mlir;
 
 namespace dt::differentiate {
@@ -32,6 +34,101 @@ static LogicalResult verifyNoMarks(func::FuncOp f) {
   return success();
 }
 
+/// Names that arguments or results carry under an attribute.
+static llvm::StringSet<> namesOf(func::FuncOp f, bool results,
+                                 StringRef attribute) {
+  llvm::StringSet<> names;
+  for (unsigned i = 0, n = results ? f.getNumResults() : f.getNumArguments();
+       i < n; ++i) {
+    Attribute attr =
+        results ? f.getResultAttr(i, attribute) : f.getArgAttr(i, attribute);
+    if (auto name = dyn_cast_or_null<StringAttr>(attr))
+      names.insert(name.getValue());
+  }
+  return names;
+}
+
+/// Outputs by name, then residuals.
+static LogicalResult verifyForward(func::FuncOp forward) {
+  bool residuals = false;
+  for (unsigned i = 0; i < forward.getNumResults(); ++i) {
+    bool residual = bool(forward.getResultAttr(i, nn::kResidualAttr));
+    if (!residual && !forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr))
+      return forward.emitOpError("returns result ")
+             << i << ", which is neither an output nor a residual";
+    if (!residual && residuals)
+      return forward.emitOpError("returns output ")
+             << i << " behind a residual";
+    residuals |= residual;
+  }
+  return success();
+}
+
+/// Each argument of a backward function says what it is: an input or an
+/// output's gradient of `forward`, by name, or a residual.
+static LogicalResult verifyArguments(func::FuncOp backward,
+                                     func::FuncOp forward) {
+  llvm::StringSet<> inputs = namesOf(forward, false, nn::kNameAttr),
+                    outputs = namesOf(forward, true, nn::kNameAttr);
+  for (unsigned i = 0; i < backward.getNumArguments(); ++i) {
+    if (backward.getArgAttr(i, nn::kResidualAttr))
+      continue;
+    auto name = backward.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
+    auto gradient = backward.getArgAttrOfType<StringAttr>(i, nn::kGradOfAttr);
+    if (!name && !gradient)
+      return backward.emitOpError("takes argument ")
+             << i << ", which is no input, residual or gradient";
+    if (name && !inputs.contains(name.getValue()))
+      return backward.emitOpError("takes the input '")
+             << name.getValue() << "', which " << forward.getName()
+             << " does not have";
+    if (!gradient)
+      continue;
+    if (!outputs.contains(gradient.getValue()))
+      return backward.emitOpError("takes the gradient of '")
+             << gradient.getValue() << "', which is no output of "
+             << forward.getName();
+    if (!backward.getArgAttr(i, nn::kEdgeAttr) &&
+        !backward.getArgAttr(i, nn::kLossAttr))
+      return backward.emitOpError("takes the gradient of '")
+             << gradient.getValue() << "' from no edge and no loss";
+  }
+  return success();
+}
+
+/// Results of a backward function are gradients of inputs of `forward`.
+static LogicalResult verifyResults(func::FuncOp backward,
+                                   func::FuncOp forward) {
+  llvm::StringSet<> inputs = namesOf(forward, false, nn::kNameAttr);
+  for (unsigned i = 0; i < backward.getNumResults(); ++i) {
+    auto of = backward.getResultAttrOfType<StringAttr>(i, nn::kGradOfAttr);
+    if (backward.getResultAttr(i, nn::kParamGradAttr))
+      return backward.emitOpError("returns the gradient of a parameter, "
+                                  "result ")
+             << i << ", instead of adding it up";
+    if (!of && !backward.getResultAttr(i, nn::kResidualAttr))
+      return backward.emitOpError("returns result ")
+             << i << ", which is neither a gradient nor a residual";
+    if (of && !inputs.contains(of.getValue()))
+      return backward.emitOpError("returns the gradient of '")
+             << of.getValue() << "', which is no input of "
+             << forward.getName();
+  }
+  return success();
+}
+
+/// Layer functions get parameters as operands and return their gradients.
+static LogicalResult verifyLayer(func::FuncOp layer) {
+  WalkResult walk = layer.walk([&](Operation *op) {
+    if (!isa<nn::ReadOp, nn::AccumulateOp>(op))
+      return WalkResult::advance();
+    op->emitOpError("stands in the layer function @")
+        << layer.getName() << ", which must leave parameters to its callers";
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
+}
+
 /// Residuals of a pair, in order.
 static LogicalResult verifyResiduals(dist::ModuleOp module,
                                      func::FuncOp backward) {
@@ -51,7 +148,9 @@ static LogicalResult verifyResiduals(dist::ModuleOp module,
   if (given != taken)
     return backward.emitOpError("takes other residuals than ")
            << forward.getName() << " returns";
-  return success();
+  if (failed(verifyArguments(backward, forward)))
+    return failure();
+  return verifyResults(backward, forward);
 }
 
 //===----------------------------------------------------------------------===//
@@ -107,14 +206,9 @@ static LogicalResult verifyInputHalf(func::FuncOp half, func::FuncOp weight,
       taken.insert(index.getInt());
   int64_t next = forwardResiduals;
   for (unsigned i = 0; i < half.getNumResults(); ++i) {
-    if (half.getResultAttr(i, nn::kResidualAttr)) {
-      if (!taken.contains(next++))
-        return half.emitOpError("keeps result ")
-               << i << ", which the weight half does not take";
-    } else if (!half.getResultAttr(i, nn::kGradOfAttr)) {
-      return half.emitOpError("returns result ")
-             << i << ", which is neither a gradient nor a residual";
-    }
+    if (half.getResultAttr(i, nn::kResidualAttr) && !taken.contains(next++))
+      return half.emitOpError("keeps result ")
+             << i << ", which the weight half does not take";
   }
   return success();
 }
@@ -139,7 +233,9 @@ static LogicalResult verifyHalf(dist::ModuleOp module, func::FuncOp half) {
   int64_t forwardResiduals = given.size();
   if (!isInput)
     addResiduals(find(kInputHalf), given);
-  if (failed(verifyIndices(half, given)))
+  if (failed(verifyIndices(half, given)) ||
+      failed(verifyArguments(half, forward)) ||
+      failed(verifyResults(half, forward)))
     return failure();
   return isInput ? verifyInputHalf(half, find(kWeightHalf), forwardResiduals)
                  : success();
@@ -217,9 +313,13 @@ void VerifyDifferentiatedPass::runOnOperation() {
     }
     for (auto f : module.getOps<func::FuncOp>()) {
       ok &= succeeded(verifyNoMarks(f));
-      if (f.isPrivate())
+      if (f.isPrivate()) {
+        ok &= succeeded(verifyLayer(f));
         continue;
-      if (f.getName().ends_with(nn::kBackwardSuffix))
+      }
+      if (f.getName().ends_with(nn::kForwardSuffix))
+        ok &= succeeded(verifyForward(f));
+      else if (f.getName().ends_with(nn::kBackwardSuffix))
         ok &= succeeded(verifyResiduals(module, f));
       else if (f.getName().ends_with(kInputHalf) ||
                f.getName().ends_with(kWeightHalf))

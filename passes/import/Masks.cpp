@@ -298,9 +298,10 @@ Fact readCondition(Value v, unsigned rank, const nn::DimExpr &offset) {
   // Everything as lhs - rhs <= 0.
   using P = arith::CmpIPredicate;
   P p = cmp.getPredicate();
-  bool flipped = p == P::sge || p == P::sgt || p == P::uge || p == P::ugt;
-  bool strict = p == P::slt || p == P::sgt || p == P::ult || p == P::ugt;
-  if (p == P::eq || p == P::ne)
+  bool flipped = p == P::sge || p == P::sgt;
+  bool strict = p == P::slt || p == P::sgt;
+  // Of unsigned ones a negative difference is a large number.
+  if (!flipped && p != P::sle && p != P::slt)
     return Fact::Unknown;
   std::optional<Linear> d =
       combine(readLinear(cmp->getOperand(flipped ? 1 : 0)),

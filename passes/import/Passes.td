@@ -59,7 +59,10 @@ def OutlineLayers : Pass<"nn-outline-layers", "::dt::dist::ModuleOp"> {
 
 def VerifyImport : Pass<"nn-verify-import"> {
   let summary = "State what the import phase guarantees";
-  let description = [{ Only nn, func and dist ops are left, and every `?` of a tensor type has an expression. }];
+  let description = [{
+    Only nn, func and dist ops are left, and scalar ones inside of nn ops; every tensor, arguments and results of functions too, has a rank, and every `?` an expression over the nn.dim symbols of its
+    dist.module.
+  }];
 }
 
 #endif // PASSES_IMPORT_PASSES

@@ -16,30 +16,9 @@ using namespace mlir;
 using namespace dt;
 
 namespace dt::import {
-#define GEN_PASS_DEF_VERIFYIMPORT
 #define GEN_PASS_REGISTRATION
 #include "passes/import/Passes.h.inc"
 } // namespace dt::import
-
-namespace {
-struct VerifyImportPass : import::impl::VerifyImportBase<VerifyImportPass> {
-  void runOnOperation() override {
-    WalkResult result = getOperation()->walk([](Operation *op) -> WalkResult {
-      for (Type type : op->getResultTypes()) {
-        auto tensor = dyn_cast<RankedTensorType>(type);
-        if (tensor && !tensor.hasStaticShape() &&
-            !isa_and_nonnull<nn::DimsAttr>(tensor.getEncoding())) {
-          op->emitOpError("has a '?' dim without an expression after import");
-          return WalkResult::interrupt();
-        }
-      }
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      signalPassFailure();
-  }
-};
-} // namespace
 
 void dt::registerImportPasses() { import::registerImportPasses(); }
 

@@ -74,6 +74,7 @@ struct SplatThroughTranspose : OpRewritePattern<nn::TransposeOp> {
     auto mul = transpose.getInput().getDefiningOp<nn::MulOp>();
     auto scaled = matchWithSplat<nn::MulOp>(transpose.getInput());
     if (!scaled || !mul->hasOneUse() ||
+        !isa<FloatType>(mul.getType().getElementType()) ||
         scaled->first.getType() != mul.getType())
       return failure();
     Value moved =
@@ -114,7 +115,8 @@ std::optional<Scores> matchScores(Value v) {
       scaled = true;
       continue;
     }
-    if (auto div = matchWithSplat<nn::DivOp>(v)) {
+    if (auto div = matchWithSplat<nn::DivOp>(v);
+        div && div->first.getType() == v.getType()) {
       s.scale /= div->second;
       v = div->first;
       scaled = true;
@@ -240,9 +242,9 @@ nn::BroadcastOp matchHeadExpansion(Value v) {
     return {};
   nn::Shape wide = nn::getShape(repeat.getResult()),
             narrow = nn::getShape(repeat.getInput());
-  nn::Shape out = nn::getShape(merge.getResult());
   if (wide.size() != 5 || narrow.size() != 5 || narrow[2] != nn::DimExpr(1) ||
-      out[1] != wide[1] * wide[2])
+      nn::getShape(merge.getResult()) !=
+          nn::Shape{wide[0], wide[1] * wide[2], wide[3], wide[4]})
     return {};
   for (size_t i : {0, 1, 3, 4})
     if (wide[i] != narrow[i])

@@ -7,6 +7,8 @@
 #include "passes/import/Match.h"
 #include "passes/import/Passes.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::import;
@@ -24,27 +26,46 @@ Value throughReshapes(Value v) {
   return v;
 }
 
-/// The ignored label when `v` is 1 where labels != ignore and 0 elsewhere.
-std::optional<double> matchValid(Value v, Value labels) {
-  v = throughReshapes(v);
-  if (auto c = v.getDefiningOp<nn::CastOp>())
-    v = throughReshapes(c.getInput());
-  bool negated = false;
-  if (auto n = v.getDefiningOp<nn::NotOp>()) {
-    negated = true;
-    v = n.getInput();
-  }
-  auto cmp = v.getDefiningOp<nn::CmpOp>();
-  auto wanted = negated ? nn::Compare::eq : nn::Compare::ne;
-  if (!cmp || cmp.getPredicate() != wanted ||
-      throughReshapes(cmp.getLhs()) != labels)
-    return std::nullopt;
-  return getSplat(cmp.getRhs());
+/// A bool, without the negations around it.
+struct Condition {
+  Value value;
+  bool holds = true; ///< false: it is the opposite
+};
+Condition readCondition(Value v) {
+  Condition c{throughReshapes(v)};
+  while (auto negation = c.value.getDefiningOp<nn::NotOp>())
+    c = {throughReshapes(negation.getInput()), !c.holds};
+  return c;
 }
 
-/// gather_elements(log_softmax(x), clamp(labels)) * (labels != ignore) ->
-/// -cross_entropy. The clamp may be max(labels, 0) or a where(valid, labels,
-/// 0).
+/// The ignored label when the condition holds exactly where labels != ignore.
+std::optional<int64_t> matchValid(Condition c, Value labels) {
+  auto cmp = c.value.getDefiningOp<nn::CmpOp>();
+  if (!cmp ||
+      cmp.getPredicate() != (c.holds ? nn::Compare::ne : nn::Compare::eq) ||
+      throughReshapes(cmp.getLhs()) != labels)
+    return std::nullopt;
+  std::optional<double> number = getSplat(cmp.getRhs());
+  if (!number || *number != std::trunc(*number) ||
+      std::abs(*number) > (int64_t(1) << 31))
+    return std::nullopt;
+  return static_cast<int64_t>(*number);
+}
+
+/// Two conditions on `labels` that hold for the same elements.
+bool isSame(Condition a, Condition b, Value labels) {
+  if (a.value == b.value)
+    return a.holds == b.holds;
+  std::optional<int64_t> x = matchValid(a, labels), y = matchValid(b, labels);
+  return x && y && *x == *y;
+}
+
+nn::DimExpr countOf(Value v) { return nn::getNumElements(nn::getShape(v)); }
+
+/// gather_elements(log_softmax(x), index) * (condition ? 1 : 0) ->
+/// -cross_entropy(x, condition ? index : ignored). The index must be a label
+/// where the condition holds: where(condition, labels, any) or max(labels, 0).
+/// With another condition in the index the graph looks at other classes.
 struct CrossEntropy : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::MulOp mul,
@@ -62,28 +83,78 @@ struct CrossEntropy : OpRewritePattern<nn::MulOp> {
     if (!logs || static_cast<int64_t>(gather.getAxis()) != last ||
         static_cast<int64_t>(logs.getAxis()) != last)
       return failure();
-    Value index = throughReshapes(gather.getIndices()), labels;
-    if (auto clamp = matchWithSplat<nn::MaxOp>(index))
-      labels = clamp->second == 0 ? throughReshapes(clamp->first) : Value();
-    else if (auto where = index.getDefiningOp<nn::WhereOp>())
-      labels = getSplat(where.getRhs()) == 0.0 ? throughReshapes(where.getLhs())
-                                               : Value();
-    std::optional<double> ignore =
-        labels ? matchValid(pair->second, labels) : std::nullopt;
+    auto cast = throughReshapes(pair->second).getDefiningOp<nn::CastOp>();
+    if (!cast || !cast.getInput().getType().getElementType().isInteger(1))
+      return failure();
+    Condition condition = readCondition(cast.getInput());
     nn::Shape rows = nn::getShape(logs.getInput());
     rows.pop_back();
-    // A label below zero other than the ignored one would be clamped by the
-    // graph and ignored by us: both are outside what the loss is defined for.
-    if (!ignore || *ignore >= 0 || nn::getShape(labels) != rows ||
-        nn::getNumElements(nn::getShape(mul.getResult())) !=
-            nn::getNumElements(rows))
+    // Row-major order is kept by reshapes, so equal counts mean equal elements.
+    nn::DimExpr count(1);
+    for (const nn::DimExpr &row : rows)
+      count = count * row;
+    if (countOf(gather.getIndices()) != count || countOf(mul) != count ||
+        countOf(pair->second) != count || countOf(condition.value) != count)
       return failure();
-    Value loss =
-        nn::CrossEntropyOp::create(rewriter, mul.getLoc(), logs.getInput(),
-                                   labels, static_cast<int64_t>(*ignore));
+    int64_t ignored = -100;
+    Value labels = labelsOf(gather.getIndices(), condition, rows, ignored,
+                            mul.getLoc(), rewriter);
+    if (!labels)
+      return failure();
+    Value loss = nn::CrossEntropyOp::create(rewriter, mul.getLoc(),
+                                            logs.getInput(), labels, ignored);
     Value negative = nn::NegOp::create(rewriter, mul.getLoc(), loss);
     rewriter.replaceOpWithNewOp<nn::ReshapeOp>(mul, mul.getType(), negative);
     return success();
+  }
+
+  /// Labels with `ignored` where the condition does not hold; null if the index
+  /// may be none there.
+  static Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
+                        int64_t &ignored, Location loc,
+                        PatternRewriter &rewriter) {
+    index = throughReshapes(index);
+    Value labels;
+    if (auto clamp = matchWithSplat<nn::MaxOp>(index);
+        clamp && clamp->second == 0 && countOf(clamp->first) == countOf(index)) {
+      labels = index; // of the others no class is looked at
+    } else if (auto where = index.getDefiningOp<nn::WhereOp>()) {
+      Condition own = readCondition(where.getCondition());
+      for (bool first : {true, false}) {
+        Value kept =
+            throughReshapes(first ? where.getLhs() : where.getRhs());
+        Condition needed{own.value, own.holds == first};
+        if (countOf(kept) != countOf(index) ||
+            countOf(own.value) != countOf(index) ||
+            !isSame(needed, condition, kept))
+          continue;
+        labels = kept;
+        if (auto ignore = matchValid(condition, kept);
+            ignore && nn::getShape(kept) == rows) {
+          ignored = *ignore; // the labels say it themselves
+          return kept;
+        }
+      }
+    }
+    if (!labels)
+      return {};
+    auto shaped = [&](Value v) -> Value {
+      Type type = nn::makeTensorType(
+          rows, cast<RankedTensorType>(v.getType()).getElementType());
+      return v.getType() == type
+                 ? v
+                 : Value(nn::ReshapeOp::create(rewriter, loc, type, v));
+    };
+    Type element = cast<RankedTensorType>(labels.getType()).getElementType();
+    auto number = DenseElementsAttr::get(
+        RankedTensorType::get({}, element),
+        Attribute(rewriter.getIntegerAttr(element, ignored)));
+    Value none =
+        nn::ConstantOp::create(rewriter, loc, number.getType(), number);
+    Value test = shaped(condition.value), own = shaped(labels);
+    return condition.holds
+               ? nn::WhereOp::create(rewriter, loc, test, own, none)
+               : nn::WhereOp::create(rewriter, loc, test, none, own);
   }
 };
 

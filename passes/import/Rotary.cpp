@@ -62,8 +62,8 @@ bool halvesEqual(Value v, int depth = 0) {
   return false;
 }
 
-/// Elements [begin, begin + n) of the last axis, step 1: the input, or null.
-Value matchLastSlice(Value v, int64_t begin) {
+/// Elements [begin, begin + count) of the last axis, step 1: the input, or null.
+Value matchLastSlice(Value v, int64_t begin, int64_t count) {
   auto slice = v.getDefiningOp<nn::SliceOp>();
   if (!slice ||
       llvm::any_of(slice.getSteps(), [](int64_t s) { return s != 1; }) ||
@@ -73,7 +73,9 @@ Value matchLastSlice(Value v, int64_t begin) {
   for (size_t i = 0; i + 1 < in.size(); ++i)
     if (in[i] != out[i])
       return {};
-  return slice.getStarts().back() == begin ? Value(slice.getInput()) : Value();
+  return slice.getStarts().back() == begin && out.back() == nn::DimExpr(count)
+             ? Value(slice.getInput())
+             : Value();
 }
 
 /// x when `v` = concat(-x[half:], x[:half]) along the last axis.
@@ -87,8 +89,8 @@ Value matchRotateHalf(Value v) {
   auto negated = concat.getInputs()[0].getDefiningOp<nn::NegOp>();
   if (!d || *d % 2 || !negated)
     return {};
-  Value high = matchLastSlice(negated.getInput(), *d / 2);
-  Value low = matchLastSlice(concat.getInputs()[1], 0);
+  Value high = matchLastSlice(negated.getInput(), *d / 2, *d / 2);
+  Value low = matchLastSlice(concat.getInputs()[1], 0, *d / 2);
   return high && high == low && high.getType() == v.getType() ? high : Value();
 }
 

@@ -7,19 +7,13 @@
 #include "passes/lower/FunctionLowering.h"
 
 #include "dialects/nn/NNNames.h"
+#include "dialects/rt/RTBytes.h"
 
 using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
 
 namespace {
-/// The buffer that a view is a part of.
-Value rootOf(Value buffer) {
-  while (auto view = buffer.getDefiningOp<rt::ViewOp>())
-    buffer = view.getSource();
-  return buffer;
-}
-
 bool isParamGrad(func::FuncOp function, unsigned result) {
   return bool(function.getResultAttr(result, nn::kParamGradAttr));
 }
@@ -101,7 +95,25 @@ void FunctionLowering::declareArguments() {
 // Where values end
 //===----------------------------------------------------------------------===//
 
+/// The parameter of the same module that this one is another name of.
+static StringAttr ownerOf(func::FuncOp function, StringAttr parameter) {
+  auto module = function->getParentOfType<dist::ModuleOp>();
+  auto program = function->getParentOfType<ModuleOp>();
+  if (!module || !program)
+    return parameter;
+  auto inModule = [&](SymbolRefAttr ref) {
+    return ref.getRootReference() == module.getSymNameAttr() &&
+           ref.getNestedReferences().size() == 1;
+  };
+  for (auto tie : program.getOps<dist::TieOp>())
+    if (inModule(tie.getAliasAttr()) && inModule(tie.getParameterAttr()) &&
+        tie.getAliasAttr().getLeafReference() == parameter)
+      return tie.getParameterAttr().getLeafReference();
+  return parameter;
+}
+
 Value FunctionLowering::gradient(StringAttr parameter, Type tensor) {
+  parameter = ownerOf(source, parameter);
   Value &v = gradients[parameter];
   if (!v) {
     OpBuilder::InsertionGuard guard(b);
@@ -206,7 +218,7 @@ Value FunctionLowering::takeOver(Value operand, Value result) {
       !buffer.getDefiningOp<rt::AllocOp>())
     return nullptr;
   // Values that are views of it may have other users.
-  auto inside = [&](auto &entry) { return rootOf(entry.second) == buffer; };
+  auto inside = [&](auto &entry) { return rt::getViewedBuffer(entry.second) == buffer; };
   return llvm::count_if(buffers, inside) == 1 ? buffer : nullptr;
 }
 
@@ -249,27 +261,43 @@ LogicalResult FunctionLowering::lowerCall(func::CallOp call) {
   if (!isa_and_nonnull<func::FuncOp, rt::FuncOp>(callee))
     return call.emitOpError() << "calls no function: " << call.getCallee();
   SmallVector<Value> arguments;
+  SmallVector<std::pair<Value, Value>> later;
   for (Value v : call.getOperands())
     arguments.push_back(get(v));
   for (auto [i, result] : llvm::enumerate(call.getResults())) {
     Destination d = adds(i) ? accumulating(result) : destination(result);
-    if (adds(i) && !d.add)
+    Value argument = d.buffer;
+    // The callee's arguments are different memory: of a gradient that it gets
+    // twice it adds to one, and the other sum comes from a local.
+    bool twice = d.add && llvm::any_of(arguments, [&](Value other) {
+                   return rt::getViewedBuffer(other) ==
+                          rt::getViewedBuffer(d.buffer);
+                 });
+    if (twice) {
+      auto type = cast<rt::BufferType>(d.buffer.getType());
+      argument = temporary(type.getElementType(), type.getShape(),
+                           "gradient", call.getLoc());
+      later.push_back({argument, d.buffer});
+    }
+    if (adds(i) && (twice || !d.add))
       rt::FillOp::create(
           b, call.getLoc(),
           b.getZeroAttr(
-              cast<rt::BufferType>(d.buffer.getType()).getElementType()),
-          d.buffer);
-    arguments.push_back(d.buffer);
+              cast<rt::BufferType>(argument.getType()).getElementType()),
+          argument);
+    arguments.push_back(argument);
   }
   rt::CallOp::create(b, call.getLoc(), call.getCalleeAttr(), arguments,
                      Value());
+  for (auto [from, to] : later)
+    addInto(from, to, call.getLoc());
   return success();
 }
 
 void FunctionLowering::lowerAccumulate(nn::AccumulateOp op) {
   Value to = gradient(op.getParameterAttr().getAttr(), op.getGrad().getType());
   Value from = get(op.getGrad());
-  if (rootOf(from) != to)
+  if (rt::getViewedBuffer(from) != to)
     addInto(from, to, op.getLoc());
 }
 
@@ -277,7 +305,7 @@ void FunctionLowering::lowerReturn(func::ReturnOp op) {
   for (auto [i, value] : llvm::enumerate(op.getOperands())) {
     Value to = outArgument(i);
     Value from = get(value);
-    if (rootOf(from) == to)
+    if (rt::getViewedBuffer(from) == to)
       continue;
     if (isParamGrad(source, i))
       addInto(from, to, op.getLoc());

@@ -24,6 +24,19 @@ namespace dt::lower {
 
 class FunctionLowering;
 
+/// Which indices are right: 0 to extent - 1, with `wrap` -extent to -1 too, and
+/// what is ignored. `offset`, `stride`: of elements that are tuples.
+struct IndexRange {
+  llvm::StringRef what; ///< is counted: "rows", "classes"
+  DimExpr extent;
+  bool wrap = true;
+  std::optional<int64_t> ignored = std::nullopt;
+  int64_t offset = 0, stride = 1;
+  mlir::DictionaryAttr block = nullptr; ///< nn.block of the op
+
+  static IndexRange ofBlock(mlir::DictionaryAttr block);
+};
+
 /// Which function lowers an op, by op name.
 class Lowerings {
 public:
@@ -87,6 +100,10 @@ public:
   /// local that nobody else reads, and the result does not end elsewhere. Else
   /// null.
   mlir::Value takeOver(mlir::Value operand, mlir::Value result);
+  /// Has indices that come from data reported if they are out of range, at what
+  /// the program does next. The op that uses them must still clamp.
+  void checkIndices(mlir::Operation *op, mlir::Value indices,
+                    const IndexRange &range);
 
 private:
   /// Where a value ends: an argument of the rt.func or a gradient.

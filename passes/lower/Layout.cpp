@@ -6,6 +6,8 @@
 
 #include "passes/lower/Layout.h"
 
+#include "dialects/rt/RTOps.h"
+
 #include <numeric>
 
 using namespace mlir;
@@ -51,6 +53,8 @@ SymbolBounds::SymbolBounds(Operation *op) {
   for (auto dim : table->getRegion(0).getOps<nn::DimOp>())
     if (dim.getMax())
       bounds[dim.getSymName()] = *dim.getMax();
+  for (auto symbol : table->getRegion(0).getOps<rt::SymbolOp>())
+    bounds[symbol.getSymName()] = int64_t(symbol.getMax());
 }
 
 FailureOr<int64_t> SymbolBounds::evaluate(Operation *op,

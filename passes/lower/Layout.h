@@ -36,7 +36,7 @@ private:
   int64_t total = 0;
 };
 
-/// Largest values of a module's symbols, from its nn.dim ops.
+/// Largest values of a module's symbols, from its nn.dim or rt.symbol ops.
 class SymbolBounds {
 public:
   /// Symbols of the module around `op`.

@@ -4,11 +4,12 @@
 //
 // Gradients add in the order of the indices: points of a kernel divide what is
 // added (columns of the slices), never the indices, so no atomics and the same
-// bits each time. Indices come from data; they are clamped, so that a wrong one
-// cannot touch other memory.
+// bits each time. Indices come from data: the forward ops have wrong ones
+// reported, and all clamp them, so that none can touch other memory.
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNLimits.h"
 #include "passes/lower/FunctionLowering.h"
 
 using namespace mlir;
@@ -53,6 +54,10 @@ LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
   DimExpr count = nn::getNumElements(nn::getShape(op.getIndices()));
   Shape out{in[0], count, in[2]};
   Destination d = f.destination(op.getResult());
+  if (auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr))
+    f.checkIndices(op, op.getIndices(), IndexRange::ofBlock(block));
+  else if (!op.getZeroOutOfRange())
+    f.checkIndices(op, op.getIndices(), {"rows", in[1]});
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
   Value x = k.use(f.get(op.getInput()), in),
         indices = k.use(f.get(op.getIndices()), Shape{count}),
@@ -127,6 +132,10 @@ LogicalResult lowerGatherElements(nn::GatherElementsOp op,
   int64_t axis =
       op.getAxis() < 0 ? op.getAxis() + int64_t(in.size()) : op.getAxis();
   Destination d = f.destination(op.getResult());
+  auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr);
+  f.checkIndices(op, op.getIndices(),
+                 block ? IndexRange::ofBlock(block)
+                       : IndexRange{"elements", in[axis]});
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
   Value indices = k.use(f.get(op.getIndices()), out);
   SmallVector<Value> at = k.indices();
@@ -193,6 +202,11 @@ struct TupleShape {
     t.indices = {t.batch, t.count, i.back()};
     return t;
   }
+  void check(Operation *op, Value tuples, FunctionLowering &f) const {
+    for (int64_t j = 0; j < tuple; ++j)
+      f.checkIndices(op, tuples,
+                     {"elements", addressed[j], true, std::nullopt, j, tuple});
+  }
   /// Indices of the slice that tuple `n` names, without the inner one.
   SmallVector<Value> slice(KernelBuilder &k, Value indices, Value batch,
                            Value n) const {
@@ -211,6 +225,7 @@ LogicalResult lowerGatherNd(nn::GatherNdOp op, FunctionLowering &f) {
     return failure();
   Shape out{t->batch, t->count, t->inner};
   Destination d = f.destination(op.getResult());
+  t->check(op, op.getIndices(), f);
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
   Value x = k.use(f.get(op.getInput()), t->data),
         indices = k.use(f.get(op.getIndices()), t->indices);
@@ -227,6 +242,7 @@ LogicalResult lowerScatterNd(nn::ScatterNdOp op, FunctionLowering &f) {
     return failure();
   Destination d = f.destination(op.getResult());
   rt::CopyOp::create(f.builder(), op.getLoc(), f.get(op.getInput()), d.buffer);
+  t->check(op, op.getIndices(), f);
   ColumnBlocks blocks(t->inner);
   Shape updates{t->count, t->inner};
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), {blocks.count});

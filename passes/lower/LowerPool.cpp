@@ -111,7 +111,7 @@ template <typename OpTy> struct Windows {
   }
 };
 
-Type elementOf(Value array) {
+Type scalarOfArray(Value array) {
   return cast<rt::BufferType>(array.getType()).getElementType();
 }
 
@@ -122,7 +122,7 @@ LogicalResult lowerPool(nn::PoolOp op, FunctionLowering &f) {
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), w.out);
   w.k = &k;
   Value x = k.use(f.get(op.getInput()), w.in), y = k.use(d.buffer, w.out);
-  Type type = elementOf(x);
+  Type type = scalarOfArray(x);
   SmallVector<Value> point = k.indices();
   ValueRange window = ValueRange(point).drop_front();
   double start = w.isMax ? -std::numeric_limits<double>::infinity() : 0.0;
@@ -149,7 +149,7 @@ LogicalResult lowerPoolDx(nn::PoolDxOp op, FunctionLowering &f) {
   w.k = &k;
   Value x = k.use(f.get(op.getInput()), w.in),
         dy = k.use(f.get(op.getGrad()), w.out), dx = k.use(d.buffer, w.in);
-  Type type = elementOf(x);
+  Type type = scalarOfArray(x);
   Value plane = k.index(0);
   auto at = [&](ValueRange i) {
     SmallVector<Value> indices{plane};

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/dist/DistMarks.h"
+#include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/lower/ParameterTable.h"
@@ -266,12 +268,15 @@ private:
   void writeLoss(PlannedLoss &loss) {
     PlannedModule &m = plan.modules[loss.module];
     rt::FuncOp f = loss.denominator;
-    rt::LossOp::create(
+    auto made = rt::LossOp::create(
         b, loss.op.getLoc(), loss.op.getNameAttr(), loss.op.getWeightAttr(),
         loss.op.getModuleAttr(), ref(m.declarations[loss.numerator].name),
         f ? ref(f.getSymName()) : FlatSymbolRefAttr(),
         f ? ref(m.declarations[loss.denominatorOut].name) : FlatSymbolRefAttr(),
         b.getDenseI32ArrayAttr(loss.denominatorInputs));
+    for (StringRef name : {dist::kAtLeastAttr, dist::kPlusAttr})
+      if (Attribute guard = loss.op->getAttr(name))
+        made->setAttr(name, guard);
   }
 
   void writeOptimizer(dist::OptimizerOp op) {
@@ -309,6 +314,11 @@ struct LowerProgram : impl::LowerProgramBase<LowerProgram> {
     ModuleOp top = getOperation();
     if (top.getOps<dist::ModuleOp>().empty())
       return;
+    // A plan may have given a module other bounds than the recipe.
+    for (auto module : top.getOps<dist::ModuleOp>())
+      for (auto dim : module.getBody().getOps<nn::DimOp>())
+        if (failed(nn::verifyLimit(dim, dim.getLoc())))
+          return signalPassFailure();
     StepPlan plan(top);
     ParameterTable parameters;
     if (failed(plan.run()) || failed(parameters.run(plan)))

@@ -138,6 +138,8 @@ Value isValid(KernelBuilder &k, Value label, const DimExpr &classes,
 LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
   Rows r(op.getLogits());
   Destination d = f.destination(op.getResult());
+  f.checkIndices(op, op.getLabels(),
+                 {"classes", r.classes, false, int64_t(op.getIgnoreIndex())});
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), r.rows);
   Value x = k.use(f.get(op.getLogits()), r.all),
         labels = k.use(f.get(op.getLabels()), r.rows),

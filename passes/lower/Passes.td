@@ -25,8 +25,8 @@ def PlanMemory : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give each local a place in its function's scratch";
   let description = [{
     A local lives from the first to the last op that uses it, views included (functions are straight-line). Locals that live at once get disjoint ranges: largest first, each at the lowest
-    offset that fits, 64-byte aligned, sized with the `max` of the module's nn.dim symbols. An elementwise kernel's result may take the place of an operand that dies there when every access of both
-    is at the kernel's own indices. Callees first: a call's scratch is a local of the caller.
+    offset that fits, 64-byte aligned, sized with the `max` of the module's nn.dim symbols. A kernel's result may take the place of a local that dies there when the kernel reads
+    that local, through whatever view, only at the element that it writes, and before it writes it. Callees first: a call's scratch is a local of the caller.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
@@ -46,7 +46,15 @@ def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
 }
 
 def VerifyLowered : Pass<"rt-verify-lowered", "::mlir::ModuleOp"> {
-  let summary = "What code generation relies on: rt only, everything has a place";
+  let summary = "What code generation relies on: rt only, everything has a place of its own";
+  let description = [{
+    Only rt ops are left, scalar ones in kernels, and what plan.json is made of (nn.dim, nn.parameter, dist.item, dist.dims, dist.input, dist.data); no value, argument of a block included, is a tensor.
+    Every local lies inside its function's scratch with as many rows as its symbols may have, and every call gives its callee at least the scratch that it needs. Locals that live at the same time stand apart.
+
+    No op writes bytes that another of its operands reads elsewhere: a written operand shares bytes with another one only in an all-reduce in place, or in a kernel that touches both at exactly the
+    point's own element, and reads before it writes where the two are different values. What a call writes is in no other argument and not in its scratch; what a stage's function writes is in no other
+    buffer that the task gives it. So different arguments of a function share nothing where one is written.
+  }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
 

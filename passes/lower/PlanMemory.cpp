@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/rt/RTBytes.h"
 #include "passes/lower/Layout.h"
 #include "passes/lower/Passes.h"
 
@@ -17,31 +18,11 @@ namespace dt::lower {
 
 namespace {
 
-Value rootOf(Value buffer) {
-  while (auto view = buffer.getDefiningOp<rt::ViewOp>())
-    buffer = view.getSource();
-  return buffer;
-}
-
-/// Whether the kernel touches buffer `i` only at its own indices, all of them
-/// in order: one element a point, no other point's.
-bool isPointwise(rt::KernelOp kernel, unsigned i) {
-  BlockArgument arg = kernel.getBufferArgs()[i];
-  auto indices = kernel.getIndices();
-  return llvm::all_of(arg.getUsers(), [&](Operation *user) {
-    ValueRange at = isa<rt::LoadOp>(user)
-                        ? ValueRange(cast<rt::LoadOp>(user).getIndices())
-                        : ValueRange(cast<rt::StoreOp>(user).getIndices());
-    return user->getBlock() == &kernel.getBody().front() &&
-           llvm::equal(at, indices);
-  });
-}
-
 /// The locals of one function.
 class FunctionPlan {
 public:
   FunctionPlan(rt::FuncOp function, const SymbolBounds &bounds)
-      : function(function), bounds(bounds) {}
+      : function(function), bounds(bounds), bytes(function) {}
 
   LogicalResult run() {
     for (auto [i, op] : llvm::enumerate(function.getBody().front()))
@@ -104,54 +85,66 @@ private:
     return i;
   }
 
-  /// The local behind an operand of the kernel when it is touched pointwise.
+  /// The local that an operand of the kernel is (a part of).
   std::optional<unsigned> localOf(rt::KernelOp kernel, unsigned i) {
-    auto alloc = rootOf(kernel.getBuffers()[i]).getDefiningOp<rt::AllocOp>();
-    if (!alloc || !isPointwise(kernel, i))
-      return std::nullopt;
-    // A part of a local stands elsewhere than its begin.
-    auto type = cast<rt::BufferType>(kernel.getBuffers()[i].getType());
-    if (type.getNumBytes() != alloc.getType().getNumBytes() ||
-        llvm::count(kernel.getBuffers(), kernel.getBuffers()[i]) != 1)
-      return std::nullopt;
-    return index[alloc];
+    auto alloc = rt::getViewedBuffer(kernel.getBuffers()[i])
+                     .getDefiningOp<rt::AllocOp>();
+    return alloc ? std::optional<unsigned>(index[alloc]) : std::nullopt;
+  }
+
+  /// Whether the kernel makes all of the local, which nothing else touches up
+  /// to here.
+  bool isNew(rt::KernelOp kernel, unsigned o) {
+    std::optional<unsigned> out = localOf(kernel, o);
+    if (!out || kernel.reads(o) || !kernel.writes(o) ||
+        locals[*out].first != position[kernel] || ownerOf(*out) != *out ||
+        !bytes.areEqual(kernel.getBuffers()[o], locals[*out].alloc))
+      return false;
+    for (unsigned j = 0; j < kernel.getBuffers().size(); ++j)
+      if (j != o && localOf(kernel, j) == out)
+        return false;
+    return true;
+  }
+
+  /// Whether the kernel may write its operand `o` where the locals of `owner`
+  /// stand: they die here, and all that it reads of them, through whatever
+  /// view, is the element that it writes, before it does.
+  bool mayReplace(rt::KernelOp kernel, unsigned owner, unsigned o) {
+    if (locals[owner].last != position[kernel])
+      return false;
+    for (unsigned j = 0; j < kernel.getBuffers().size(); ++j) {
+      std::optional<unsigned> read = localOf(kernel, j);
+      if (!read || ownerOf(*read) != owner)
+        continue;
+      if (!bytes.areEqual(kernel.getBuffers()[j], locals[*read].alloc) ||
+          !rt::readsBeforeWriting(kernel, j, o))
+        return false;
+    }
+    return true;
   }
 
   void reuseDying(rt::KernelOp kernel) {
-    unsigned now = position[kernel];
-    llvm::SmallDenseSet<unsigned> taken;
     for (unsigned o = 0; o < kernel.getBuffers().size(); ++o) {
-      std::optional<unsigned> out = localOf(kernel, o);
-      if (!out || kernel.reads(o) || !kernel.writes(o) ||
-          locals[*out].first != now || ownerOf(*out) != *out)
+      if (!isNew(kernel, o))
         continue;
+      unsigned out = *localOf(kernel, o);
       for (unsigned i = 0; i < kernel.getBuffers().size(); ++i) {
         std::optional<unsigned> in = localOf(kernel, i);
-        if (!in || kernel.writes(i))
+        if (!in || i == o)
           continue;
         unsigned owner = ownerOf(*in);
-        if (owner == *out || locals[owner].last != now ||
-            locals[*in].last != now ||
-            locals[*in].bytes != locals[*out].bytes ||
-            !sameAccess(kernel, i, o) || !taken.insert(owner).second)
+        if (owner == out || !mayReplace(kernel, owner, o))
           continue;
-        locals[*out].owner = owner;
-        locals[owner].last = std::max(locals[owner].last, locals[*out].last);
+        locals[out].owner = owner;
+        locals[owner].last = std::max(locals[owner].last, locals[out].last);
         break;
       }
     }
   }
 
-  static bool sameAccess(rt::KernelOp kernel, unsigned a, unsigned b) {
-    auto x = cast<rt::BufferType>(kernel.getBufferArgs()[a].getType()),
-         y = cast<rt::BufferType>(kernel.getBufferArgs()[b].getType());
-    return x.getDims() == y.getDims() &&
-           nn::getElementBytes(x.getElementType()) ==
-               nn::getElementBytes(y.getElementType());
-  }
-
   rt::FuncOp function;
   const SymbolBounds &bounds;
+  rt::BufferBytes bytes;
   llvm::DenseMap<Operation *, unsigned> position;
   llvm::DenseMap<Operation *, unsigned> index;
   SmallVector<Local> locals;

@@ -6,6 +6,7 @@
 
 #include "passes/lower/StepPlan.h"
 
+#include "dialects/dist/DistMarks.h"
 #include "dialects/nn/NNNames.h"
 
 using namespace mlir;
@@ -193,7 +194,8 @@ FailureOr<unsigned> StepPlan::declare(PlannedModule &m, rt::FuncOp function,
     return failure();
   Declaration d{name.str(), type, kind};
   d.bytes = *bytes;
-  d.cut = bool(function.getArgAttr(argument, dist::kLayoutAttr));
+  d.cut = function.getArgAttr(argument, dist::kLayoutAttr) ||
+          function.getArgAttr(argument, dist::kUnjoinedAttr);
   m.declarations.push_back(d);
   return m.declarations.size() - 1;
 }

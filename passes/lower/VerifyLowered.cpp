@@ -6,6 +6,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "dialects/rt/RTBytes.h"
 #include "passes/lower/Passes.h"
 
 using namespace mlir;
@@ -16,19 +17,131 @@ namespace dt::lower {
 
 namespace {
 
-LogicalResult verifyAlloc(rt::AllocOp alloc) {
+/// A local, where it stands in the scratch and the ops between which it lives.
+struct Life {
+  rt::AllocOp alloc;
+  int64_t begin, end; ///< bytes of the scratch
+  Operation *first, *last;
+};
+
+/// Its place is inside the scratch at the largest sizes.
+FailureOr<Life> verifyPlace(rt::AllocOp alloc, const rt::BufferBytes &bytes) {
   auto function = alloc->getParentOfType<rt::FuncOp>();
   if (!alloc.getOffset())
     return alloc.emitOpError("has no place in its function's scratch");
-  std::optional<int64_t> bytes = alloc.getType().getNumBytes().asConstant();
-  int64_t end = int64_t(*alloc.getOffset()) + bytes.value_or(0);
-  if (end > int64_t(function.getScratchBytes().value_or(0)))
-    return alloc.emitOpError() << "ends at byte " << end << " of a scratch of "
-                               << function.getScratchBytes().value_or(0);
+  std::optional<int64_t> size = bytes.getMax(alloc.getType().getNumBytes());
+  if (!size)
+    return alloc.emitOpError("has a size without a bound");
+  int64_t begin = *alloc.getOffset();
+  if (begin < 0)
+    return alloc.emitOpError() << "begins at byte " << begin;
+  int64_t scratch = function.getScratchBytes().value_or(0);
+  if (begin + *size > scratch)
+    return alloc.emitOpError() << "ends at byte " << begin + *size
+                               << " of a scratch of " << scratch;
+  Life life{alloc, begin, begin + *size, alloc, alloc};
+  bool unused = true;
+  SmallVector<Value> work{alloc.getResult()};
+  while (!work.empty())
+    for (Operation *user : work.pop_back_val().getUsers()) {
+      if (auto view = dyn_cast<rt::ViewOp>(user)) {
+        work.push_back(view.getResult());
+        continue;
+      }
+      if (unused || user->isBeforeInBlock(life.first))
+        life.first = user;
+      if (unused || life.last->isBeforeInBlock(user))
+        life.last = user;
+      unused = false;
+    }
+  return life;
+}
+
+/// Locals that live at once stand apart. Where one dies in the op that makes
+/// the other, verifySharedBytes says whether that op may write in its place.
+LogicalResult verifyLives(rt::FuncOp function, const rt::BufferBytes &bytes) {
+  SmallVector<Life> lives;
+  for (auto alloc : function.getBody().getOps<rt::AllocOp>()) {
+    FailureOr<Life> life = verifyPlace(alloc, bytes);
+    if (failed(life))
+      return failure();
+    if (life->begin < life->end)
+      lives.push_back(*life);
+  }
+  llvm::stable_sort(lives, [](const Life &a, const Life &b) {
+    return a.first->isBeforeInBlock(b.first);
+  });
+  SmallVector<Life *> living;
+  for (Life &life : lives) {
+    llvm::erase_if(living, [&](Life *other) {
+      return other->last->isBeforeInBlock(life.first);
+    });
+    for (Life *other : living) {
+      if (life.end <= other->begin || other->end <= life.begin ||
+          (other->last == life.first && other->first != life.first))
+        continue;
+      InFlightDiagnostic diagnostic =
+          life.alloc.emitOpError()
+          << "has bytes " << life.begin << " to " << life.end
+          << " of the scratch, of which some are another local's that lives "
+             "at the same time";
+      diagnostic.attachNote(other->alloc.getLoc()) << "which is this";
+      return diagnostic;
+    }
+    living.push_back(&life);
+  }
+  return success();
+}
+
+LogicalResult verifyFunction(rt::FuncOp function) {
+  rt::BufferBytes bytes(function);
+  if (failed(verifyLives(function, bytes)))
+    return failure();
+  for (Operation &op : function.getBody().front())
+    if (!isa<rt::ViewOp>(op) && failed(rt::verifySharedBytes(&op, bytes)))
+      return failure();
+  return success();
+}
+
+/// What a task's function writes is in no other buffer that the task gives it.
+LogicalResult verifyStage(rt::StageOp stage, SymbolTableCollection &tables) {
+  auto function =
+      tables.lookupNearestSymbolFrom<rt::FuncOp>(stage, stage.getCalleeAttr());
+  if (!function)
+    return success(); // an error of its own
+  rt::BufferBytes bytes(function);
+  SmallVector<rt::BufferDeclOp> decls;
+  for (auto name : stage.getBuffers().getAsRange<FlatSymbolRefAttr>())
+    decls.push_back(
+        tables.lookupNearestSymbolFrom<rt::BufferDeclOp>(stage, name));
+  auto shares = [&](rt::BufferDeclOp a, rt::BufferDeclOp b) {
+    // Slots of one tensor stand beside each other, so the first ones tell.
+    auto end = [&](rt::BufferDeclOp decl) {
+      auto type = cast<rt::BufferType>(decl.getType());
+      return int64_t(decl.getOffset()) +
+             bytes.getMax(type.getNumBytes()).value_or(INT32_MAX);
+    };
+    return a == b || (int64_t(a.getOffset()) < end(b) &&
+                      int64_t(b.getOffset()) < end(a));
+  };
+  for (unsigned w = 0; w < decls.size(); ++w)
+    for (unsigned i = 0; i < decls.size(); ++i) {
+      if (i == w || function.getAccess(w) == "in" ||
+          !shares(decls[w], decls[i]))
+        continue;
+      InFlightDiagnostic diagnostic =
+          stage.emitOpError()
+          << "writes @" << decls[w].getSymName()
+          << ", which shares bytes with argument " << i << ", @"
+          << decls[i].getSymName();
+      diagnostic.attachNote(function.getLoc()) << "in this function";
+      return diagnostic;
+    }
   return success();
 }
 
 LogicalResult verifyCall(rt::CallOp call, SymbolTableCollection &tables) {
+  // That what it gives is large enough, the op verifies.
   auto callee =
       tables.lookupNearestSymbolFrom<rt::FuncOp>(call, call.getCalleeAttr());
   if (callee && callee.getScratchBytes().value_or(0) > 0 && !call.getScratch())
@@ -47,12 +160,18 @@ LogicalResult verifyOp(Operation *op, SymbolTableCollection &tables) {
           dialect) &&
       !isa<nn::DimOp, nn::ParameterOp>(op))
     return op->emitOpError("is left after lowering to rt");
-  for (Type t :
-       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+  SmallVector<Type> types(op->getOperandTypes());
+  llvm::append_range(types, op->getResultTypes());
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      llvm::append_range(types, block.getArgumentTypes());
+  for (Type t : types)
     if (isa<TensorType>(t))
       return op->emitOpError() << "still has a value of type " << t;
-  if (auto alloc = dyn_cast<rt::AllocOp>(op))
-    return verifyAlloc(alloc);
+  if (auto function = dyn_cast<rt::FuncOp>(op))
+    return verifyFunction(function);
+  if (auto stage = dyn_cast<rt::StageOp>(op))
+    return verifyStage(stage, tables);
   if (auto call = dyn_cast<rt::CallOp>(op))
     return verifyCall(call, tables);
   return success();

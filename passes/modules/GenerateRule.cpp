@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/modules/Denominator.h"
 #include "passes/modules/ItemAxes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -112,8 +113,14 @@ ItemState transferGenerate(nn::GenerateOp op, const ItemAnalysis &analysis) {
   auto type = cast<RankedTensorType>(op.getType());
   SmallVector<int64_t> axes = analysis.getItemAxes(type);
   bool counts = countsItems(op, analysis);
-  if (counts && type.getRank() == 0)
-    return ItemState::sum(); // a number of elements
+  if (counts && type.getRank() == 0) { // a number of elements
+    auto size = readSize(op.getBody().front().getTerminator()->getOperand(0));
+    bool sums = size && isSumOverItems(*size, [&](StringRef s) {
+                  return analysis.isItem(s);
+                });
+    return sums ? ItemState::sum()
+                : ItemState::coupled(op, "is not linear in the number of items");
+  }
   if (counts)
     return ItemState::coupled(op, "depends on the number of items");
   if (axes.empty())

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/ItemRules.h"
+#include "passes/modules/Denominator.h"
 
 using namespace mlir;
 
@@ -67,8 +68,10 @@ ItemState elementwise(Operation *op, States operands) {
   else if (isa<nn::DivOp>(op))
     linear = operands[0].is(kSum) && operands[1].is(kInvariant);
   else if (isa<nn::WhereOp>(op))
-    linear = operands[0].is(kInvariant) && operands[1].is(kSum) &&
-             operands[2].is(kSum);
+    linear = operands[0].is(kInvariant) &&
+             llvm::all_of(ArrayRef<unsigned>{1, 2}, [&](unsigned i) {
+               return operands[i].is(kSum) || splatOf(op->getOperand(i)) == 0.0;
+             });
   return linear ? ItemState::sum()
                 : ItemState::coupled(op, "is not linear in a sum over items");
 }

@@ -13,7 +13,8 @@ def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
   let summary = "Make numerator and denominator of losses that a graph computes itself";
   let description = [{
     A loss without denominator is a number that the graph gives, e.g. a mean. It is read backward as a weighted sum of quotients whose numerators are sums over items and
-    whose denominators depend on raw inputs only: `div(sum, count)`, `reduce mean`, sums and multiples of such; `max(count, 1)` and guards for a count of 0 are understood. Each quotient becomes
+    whose denominators depend on raw inputs only: `div(sum, count)`, `reduce mean`, sums and multiples of such. Signs, factors and conditions that know no items stay around the numerator;
+    `max(count, c)` and `count + c` become the loss's `dist.at_least` and `dist.plus`, which apply to the sum over all parts; a condition that says that the count is not 0 is what a loss does anyway. Each quotient becomes
     a dist.loss of its own. What cannot be split stays as it is; it is an error later, if the batch is cut.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
@@ -42,8 +43,9 @@ def FindModules : Pass<"dist-find-modules", "::mlir::ModuleOp"> {
 def VerifyModules : Pass<"dist-verify-modules", "::mlir::ModuleOp"> {
   let summary = "State what the modules phase guarantees: parts do not depend on one another";
   let description = [{
-    If the batch is cut, every module that runs a part at a time must treat items alone: each op carries the item axis through, losses are sums over items, edges have items first.
-    Otherwise one error names the op that mixes items, or the input whose fixed dim stands where items should be counted.
+    If the batch is cut, every module that runs a part at a time must treat items alone: each op carries the item axis through, numerators of losses are sums over items, edges have items first (or none).
+    Otherwise one error names the op that mixes items, or the input whose fixed dim stands where items should be counted. Outputs that are only looked at may mix items: a warning says that
+    `--save-outputs` leaves them out (`dist.unjoined` on the result).
   }];
 }
 

@@ -4,10 +4,14 @@
 //
 // A graph that computes its loss ends in a quotient: a sum over items, divided
 // by a count. Parts of a batch need both apart, because their counts differ.
+// Whatever else is between the sum and the loss (a condition, a bound, a sign) is
+// kept: with the numerator if it knows no items, on the denominator's sum if the
+// runtime can apply it there. Anything else is not split.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/SplitLosses.h"
+#include "dialects/dist/DistMarks.h"
 #include "passes/modules/Passes.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -24,19 +28,6 @@ namespace dt::modules {
 
 namespace {
 
-/// The number that all elements of a constant are.
-std::optional<double> splatOf(Value value) {
-  while (isa_and_nonnull<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  auto constant = value.getDefiningOp<nn::ConstantOp>();
-  auto elements = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : nullptr;
-  if (!elements || !elements.isSplat())
-    return std::nullopt;
-  if (isa<FloatType>(elements.getElementType()))
-    return elements.getSplatValue<APFloat>().convertToDouble();
-  return double(elements.getSplatValue<APInt>().getSExtValue());
-}
-
 /// The ops that compute a value, in order.
 SetVector<Operation *> sliceOf(Value value) {
   SetVector<Operation *> slice;
@@ -48,50 +39,31 @@ SetVector<Operation *> sliceOf(Value value) {
   return slice;
 }
 
-/// No parameter is read to compute it.
-bool isData(Value value) {
+/// From raw inputs alone: no parameter is read to compute it, and nothing comes
+/// from another module.
+bool isData(Value value, const llvm::DenseSet<Value> &received) {
   SetVector<Operation *> slice = sliceOf(value);
-  return llvm::none_of(slice, [](Operation *op) { return isa<nn::ReadOp>(op); });
+  return !received.contains(value) && llvm::none_of(slice, [&](Operation *op) {
+    return isa<nn::ReadOp>(op) || llvm::any_of(op->getOperands(), [&](Value v) {
+             return received.contains(v);
+           });
+  });
 }
 
-/// A count of elements: a sum of numbers that are whole.
-bool isCount(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (getElementTypeOrSelf(value).isInteger())
-      return true;
-    if (!isa<nn::CastOp, nn::ReshapeOp, nn::ReduceOp>(op))
-      return false;
-    value = op->getOperand(0);
-  }
-  return getElementTypeOrSelf(value).isInteger();
-}
-
-/// A denominator without what protects it from being 0: `max(count, 1)`,
-/// `count + 1e-8`. A count of 0 gives a loss of 0 anyway.
-Value withoutGuard(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (isa_and_nonnull<nn::CastOp, nn::ReshapeOp>(op)) {
-    Value inner = withoutGuard(op->getOperand(0));
-    return inner == op->getOperand(0) ? value : inner;
-  }
-  if (!isa_and_nonnull<nn::MaxOp, nn::AddOp, nn::WhereOp>(op))
-    return value;
-  auto negligible = [&](double guard) {
-    return isa<nn::MaxOp>(op) ? guard <= 1 : std::abs(guard) < 1e-6;
-  };
-  if (isa<nn::WhereOp>(op)) {
-    // where(count == 0, 1, count)
-    for (unsigned i : {1, 2})
-      if (splatOf(op->getOperand(i)) && isCount(op->getOperand(3 - i)) &&
-          isData(op->getOperand(0)))
-        return op->getOperand(3 - i);
-    return value;
-  }
-  for (unsigned i : {0, 1})
-    if (auto guard = splatOf(op->getOperand(i));
-        guard && negligible(*guard) && isCount(op->getOperand(1 - i)))
-      return withoutGuard(op->getOperand(1 - i));
-  return value;
+/// Inputs of the function that are outputs of other modules.
+llvm::DenseSet<Value> receivedBy(Value value) {
+  llvm::DenseSet<Value> received;
+  Block *body = value.getParentBlock();
+  auto forward = dyn_cast<func::FuncOp>(body->getParentOp());
+  auto module = forward ? forward->getParentOfType<dist::ModuleOp>() : dist::ModuleOp();
+  auto program = module ? module->getParentOfType<mlir::ModuleOp>() : mlir::ModuleOp();
+  if (!program)
+    return received;
+  for (auto edge : program.getOps<dist::EdgeOp>())
+    if (edge.getTarget() == module.getSymName())
+      if (auto i = dist::ModuleOp::findArgument(forward, edge.getInput()))
+        received.insert(body->getArgument(*i));
+  return received;
 }
 
 class Splitter {
@@ -99,6 +71,9 @@ public:
   explicit Splitter(const ItemAnalysis &analysis) : analysis(analysis) {}
 
   LossSplit run(Value loss) {
+    received = receivedBy(loss);
+    root = loss.getDefiningOp() ? loss.getDefiningOp()
+                                : loss.getParentBlock()->getParentOp();
     walk(loss, LossTerm());
     return std::move(result);
   }
@@ -109,18 +84,22 @@ private:
   void quotient(nn::DivOp op, LossTerm outer);
   void mean(nn::ReduceOp op, LossTerm outer);
   void product(nn::MulOp op, LossTerm outer);
+  void choice(nn::WhereOp op, LossTerm outer);
   void leaf(Value value, LossTerm outer);
   void fail(Operation *op, const Twine &reason) {
     if (result.culprit)
       return;
-    result.culprit = op;
+    result.culprit = op ? op : root; // an input has no op
     result.reason = reason.str();
   }
-  bool divided(const LossTerm &term) const {
-    return term.denominator || term.count != nn::DimExpr(0);
+  bool isSum(const nn::DimExpr &count) const {
+    return isSumOverItems(count,
+                          [&](StringRef s) { return analysis.isItem(s); });
   }
 
   const ItemAnalysis &analysis;
+  llvm::DenseSet<Value> received;
+  Operation *root = nullptr;
   LossSplit result;
 };
 
@@ -131,7 +110,7 @@ void Splitter::leaf(Value value, LossTerm outer) {
     return fail(state.culprit, state.reason);
   if (state.is(ItemState::Invariant))
     return fail(op, "adds to the loss what depends on no item: parts would count it again");
-  if (state.is(ItemState::PerItem) && divided(outer) && outer.count == nn::DimExpr(0))
+  if (state.is(ItemState::PerItem) && outer.denominator.value)
     return fail(op, "is not summed over items");
   outer.numerator = value;
   result.terms.push_back(outer);
@@ -142,18 +121,22 @@ void Splitter::quotient(nn::DivOp op, LossTerm outer) {
     outer.weight /= *number;
     return walk(op.getLhs(), outer);
   }
-  const ItemState &state = analysis.get(op.getRhs());
-  if (!isData(op.getRhs())) {
-    if (!state.is(ItemState::Invariant))
-      return fail(op, "divides by what depends on parameters");
-    return leaf(op.getResult(), outer);
+  if (analysis.get(op.getRhs()).is(ItemState::Invariant)) {
+    outer.steps.push_back({LossStep::Over, op.getRhs()});
+    return walk(op.getLhs(), outer);
   }
-  if (divided(outer))
+  if (!isData(op.getRhs(), received))
+    return fail(op, "divides by what depends on parameters or on another module");
+  if (outer.isDivided())
     return fail(op, "divides a loss a second time");
-  Value denominator = withoutGuard(op.getRhs());
-  if (!analysis.get(denominator).is(ItemState::Sum))
+  Denominator d = readDenominator(op.getRhs());
+  bool sums = d.value ? analysis.get(d.value).is(ItemState::Sum)
+                      : d.count != nn::DimExpr(0) && isSum(d.count);
+  if (!sums)
     return fail(op, "divides by what is not a sum over items");
-  outer.denominator = denominator;
+  outer.weight /= d.scale;
+  d.scale = 1;
+  outer.denominator = d;
   walk(op.getLhs(), outer);
 }
 
@@ -161,9 +144,11 @@ void Splitter::quotient(nn::DivOp op, LossTerm outer) {
 void Splitter::mean(nn::ReduceOp op, LossTerm outer) {
   nn::DimExpr count = nn::getNumElements(nn::getShape(op.getInput()));
   bool overItems = analysis.get(op.getInput()).is(ItemState::PerItem);
-  if (!overItems || divided(outer))
+  if (!overItems || outer.isDivided())
     return leaf(op.getResult(), outer);
-  outer.count = count;
+  if (!isSum(count))
+    return fail(op, "takes a mean over more than items");
+  outer.denominator.count = count;
   leaf(op.getInput(), outer);
 }
 
@@ -174,9 +159,39 @@ void Splitter::product(nn::MulOp op, LossTerm outer) {
       return walk(op.getOperand(1 - i), outer);
     }
     if (analysis.get(op.getOperand(i)).is(ItemState::Invariant)) {
-      outer.factors.push_back(op.getOperand(i));
+      outer.steps.push_back({LossStep::Times, op.getOperand(i)});
       return walk(op.getOperand(1 - i), outer);
     }
+  }
+  leaf(op.getResult(), outer);
+}
+
+/// where(c, x, 0): a condition that knows no items is kept; one that says
+/// whether the denominator is 0 is what the runtime does anyway. No other can be
+/// known to a part.
+void Splitter::choice(nn::WhereOp op, LossTerm outer) {
+  for (unsigned i : {1, 2}) {
+    if (splatOf(op->getOperand(i)) != 0.0)
+      continue;
+    Value kept = op->getOperand(3 - i), condition = op.getCondition();
+    if (analysis.get(condition).is(ItemState::Invariant)) {
+      outer.steps.push_back(
+          {i == 2 ? LossStep::When : LossStep::Unless, condition});
+      return walk(kept, outer);
+    }
+    size_t before = result.terms.size();
+    walk(kept, outer);
+    if (result.culprit)
+      return;
+    for (LossTerm &term : llvm::drop_begin(result.terms, before)) {
+      Denominator &d = term.denominator;
+      bool same = term.isDivided() && d.plus == 0 && d.atLeast <= 1 &&
+                  readZeroTest(condition, d) == (i == 2);
+      if (!same)
+        return fail(op, "keeps or drops the loss by a condition on the whole batch");
+      d.atLeast = Denominator().atLeast; // a count of 0 gives 0
+    }
+    return;
   }
   leaf(op.getResult(), outer);
 }
@@ -187,7 +202,8 @@ void Splitter::walk(Value value, LossTerm outer) {
   if (!op || !single)
     return leaf(value, outer);
   if (isa<nn::ReshapeOp, nn::BroadcastOp>(op) ||
-      (isa<nn::CastOp>(op) && isa<FloatType>(getElementTypeOrSelf(op->getOperand(0)))))
+      (isa<nn::CastOp>(op) && isa<FloatType>(getElementTypeOrSelf(value)) &&
+       isa<FloatType>(getElementTypeOrSelf(op->getOperand(0)))))
     return walk(op->getOperand(0), outer);
   if (isa<nn::NegOp>(op)) {
     outer.weight = -outer.weight;
@@ -212,12 +228,8 @@ void Splitter::walk(Value value, LossTerm outer) {
     if (reduce.getKind() == nn::ReduceKind::mean)
       return mean(reduce, outer);
   }
-  if (auto where = dyn_cast<nn::WhereOp>(op); where && isData(where.getCondition())) {
-    // where(count > 0, sum / count, 0): a count of 0 gives 0 anyway.
-    for (unsigned i : {1, 2})
-      if (splatOf(where.getOperand(i)) == 0.0)
-        return walk(where.getOperand(3 - i), outer);
-  }
+  if (auto where = dyn_cast<nn::WhereOp>(op))
+    return choice(where, outer);
   leaf(value, outer);
 }
 
@@ -232,6 +244,8 @@ public:
 
 private:
   Value sum(OpBuilder &builder, Value value);
+  Value apply(const LossStep &step, Value numerator);
+  Value number(double value);
   void denominator(const LossTerm &term, StringRef name);
 
   dist::LossOp loss;
@@ -259,14 +273,14 @@ void TermBuilder::denominator(const LossTerm &term, StringRef name) {
   builder.setInsertionPointToEnd(&module.getBody().front());
   SetVector<Operation *> slice;
   SetVector<BlockArgument> inputs;
-  if (term.denominator) {
-    slice = sliceOf(term.denominator);
+  if (term.denominator.value) {
+    slice = sliceOf(term.denominator.value);
     auto addInput = [&](Value value) {
       if (auto argument = dyn_cast<BlockArgument>(value);
           argument && argument.getOwner() == &forward.getBody().front())
         inputs.insert(argument);
     };
-    addInput(term.denominator);
+    addInput(term.denominator.value);
     for (Operation *op : slice)
       llvm::for_each(op->getOperands(), addInput);
   }
@@ -285,11 +299,33 @@ void TermBuilder::denominator(const LossTerm &term, StringRef name) {
   for (Operation *op : slice)
     inner.clone(*op, mapping);
   Value result;
-  if (term.denominator)
-    result = sum(inner, mapping.lookup(term.denominator));
+  if (term.denominator.value)
+    result = sum(inner, mapping.lookup(term.denominator.value));
   else
-    result = dist::buildElementCount(inner, loc, term.count);
+    result = dist::buildElementCount(inner, loc, term.denominator.count);
   func::ReturnOp::create(inner, loc, result);
+}
+
+Value TermBuilder::number(double value) {
+  auto type = RankedTensorType::get({}, b.getF32Type());
+  return nn::ConstantOp::create(
+      b, loss.getLoc(), type,
+      DenseElementsAttr::get(type, b.getF32FloatAttr(float(value))));
+}
+
+Value TermBuilder::apply(const LossStep &step, Value numerator) {
+  Location loc = loss.getLoc();
+  if (step.kind == LossStep::Times)
+    return nn::MulOp::create(b, loc, numerator, sum(b, step.value));
+  if (step.kind == LossStep::Over)
+    return nn::DivOp::create(b, loc, numerator, sum(b, step.value));
+  auto type = RankedTensorType::get({}, b.getI1Type());
+  Value condition = step.value;
+  if (condition.getType() != type)
+    condition = nn::ReshapeOp::create(b, loc, type, condition);
+  return step.kind == LossStep::When
+             ? nn::WhereOp::create(b, loc, condition, numerator, number(0))
+             : nn::WhereOp::create(b, loc, condition, number(0), numerator);
 }
 
 void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total) {
@@ -298,8 +334,11 @@ void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total) {
   if (total > 1)
     name += "." + std::to_string(index);
   Value numerator = sum(b, term.numerator);
-  for (Value factor : term.factors)
-    numerator = nn::MulOp::create(b, loc, numerator, sum(b, factor));
+  for (const LossStep &step : llvm::reverse(term.steps))
+    numerator = apply(step, numerator);
+  // In the graph, not in the weight: the term is reported as the graph has it.
+  if (term.weight != 1)
+    numerator = nn::MulOp::create(b, loc, numerator, number(term.weight));
   std::string output = "loss." + name;
   unsigned position = forward.getNumResults();
   (void)forward.insertResult(
@@ -307,17 +346,20 @@ void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total) {
       b.getDictionaryAttr(b.getNamedAttr(nn::kNameAttr, b.getStringAttr(output))));
   Operation *terminator = forward.getBody().front().getTerminator();
   terminator->insertOperands(position, numerator);
-  bool divided = term.denominator || term.count != nn::DimExpr(0);
   FlatSymbolRefAttr symbol;
-  if (divided) {
+  if (term.isDivided()) {
     denominator(term, name + ".denominator");
     symbol = FlatSymbolRefAttr::get(b.getContext(), name + ".denominator");
   }
-  double weight = loss.getWeight().convertToDouble() * term.weight;
   OpBuilder top(loss);
-  dist::LossOp::create(top, loc, top.getStringAttr(name), loss.getModuleAttr(),
-                       top.getStringAttr(output), symbol,
-                       top.getF64FloatAttr(weight));
+  auto made = dist::LossOp::create(
+      top, loc, top.getStringAttr(name), loss.getModuleAttr(),
+      top.getStringAttr(output), symbol, loss.getWeightAttr());
+  if (std::isfinite(term.denominator.atLeast))
+    made->setAttr(dist::kAtLeastAttr,
+                  top.getF64FloatAttr(term.denominator.atLeast));
+  if (term.denominator.plus != 0)
+    made->setAttr(dist::kPlusAttr, top.getF64FloatAttr(term.denominator.plus));
 }
 
 struct SplitLossesPass : impl::SplitLossesBase<SplitLossesPass> {

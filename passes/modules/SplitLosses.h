@@ -7,21 +7,30 @@
 #ifndef PASSES_MODULES_SPLITLOSSES_H
 #define PASSES_MODULES_SPLITLOSSES_H
 
+#include "passes/modules/Denominator.h"
 #include "passes/modules/ItemAxes.h"
 
 namespace dt::modules {
 
-/// weight * factors * numerator / denominator of a loss.
+/// What a term is multiplied with or divided by: a number that depends on no item
+/// (but may be learned); or a condition without which (`unless`: with which) it is 0.
+struct LossStep {
+  enum Kind { Times, Over, When, Unless };
+  Kind kind;
+  mlir::Value value;
+};
+
+/// weight * steps(numerator) / (max(denominator, atLeast) + plus) of a loss.
 struct LossTerm {
   double weight = 1;
   /// Summed over all its axes it is a sum over items.
   mlir::Value numerator;
-  /// Numbers by which the numerator is multiplied, that depend on no item (but
-  /// may be learned).
-  llvm::SmallVector<mlir::Value> factors;
-  /// From raw inputs only. Null: `count` elements, or if that is 0 nothing (the loss is a plain sum).
-  mlir::Value denominator;
-  nn::DimExpr count = 0;
+  llvm::SmallVector<LossStep> steps; ///< outermost first
+  /// From raw inputs only; without a value and a count the loss is a plain sum.
+  Denominator denominator;
+  bool isDivided() const {
+    return denominator.value || denominator.count != nn::DimExpr(0);
+  }
 };
 
 struct LossSplit {

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/dist/DistMarks.h"
 #include "passes/modules/Passes.h"
 #include "passes/modules/SplitLosses.h"
 
@@ -111,7 +112,25 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
                                 << "' does not have its items on the first axis"
                                 << kCut;
     }
+    markUnjoined(module, index, value, analysis);
     return success();
+  }
+
+  /// What is only looked at may mix items; then parts do not show the whole's.
+  void markUnjoined(dist::ModuleOp module, unsigned index, Value value,
+                    const ItemAnalysis &analysis) {
+    const ItemState &state = analysis.get(value);
+    bool joins = state.is(ItemState::PerItem) && state.major == nn::DimExpr(1);
+    if (joins || analysis.getItemAxes(value.getType()).empty())
+      return;
+    func::FuncOp forward = module.getForward();
+    forward.setResultAttr(index, dist::kUnjoinedAttr,
+                          UnitAttr::get(&getContext()));
+    module.emitWarning()
+        << "output '" << dist::ModuleOp::getResultName(forward, index)
+        << "' of module '" << module.getExternalName()
+        << "' is not made of one item's rows after another's; the batch is cut, "
+           "so --save-outputs leaves it out";
   }
 };
 

@@ -312,7 +312,7 @@ struct FuseElementwise : impl::FuseElementwiseBase<FuseElementwise> {
 struct VerifyOptimized : impl::VerifyOptimizedBase<VerifyOptimized> {
   void runOnOperation() override {
     WalkResult walk = getOperation().walk([](Operation *op) {
-      if (!isElementwise(op))
+      if (!isa<nn::ScalarOpInterface>(op))
         return WalkResult::advance();
       op->emitOpError("stands outside of nn.fused");
       return WalkResult::interrupt();

@@ -34,6 +34,7 @@ def JoinPads : Pass<"nn-join-pads", "::mlir::ModuleOp"> {
 
 def VerifyOptimized : Pass<"nn-verify-optimized", "::mlir::ModuleOp"> {
   let summary = "No elementwise op stands outside of nn.fused";
+  let description = [{ Ops with scalar code of their own (ScalarOpInterface): the lower phase meets nn.fused only. }];
 }
 
 #endif // PASSES_OPTIMIZE_PASSES

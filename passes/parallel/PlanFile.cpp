@@ -10,6 +10,7 @@
 #include "passes/schedule/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -255,15 +256,10 @@ Error PlanFile::error(const Twine &key, const Twine &what) const {
 }
 
 Expected<PlanFile> parsePlan(StringRef text, StringRef path) {
-  try {
-    return parse(OrderedJson::parse(text.begin(), text.end()), path);
-  } catch (const OrderedJson::exception &error) {
-    // The library's text begins with its own error number.
-    StringRef what = error.what();
-    size_t end = what.find("] ");
-    return createStringError(path + ": not JSON: " +
-                             what.substr(end == StringRef::npos ? 0 : end + 2));
-  }
+  Expected<OrderedJson> json = models::parseJson(text, path);
+  if (!json)
+    return json.takeError();
+  return parse(*json, path);
 }
 
 Expected<PlanFile> readPlan(StringRef path) {
@@ -302,6 +298,10 @@ OrderedJson ranksOf(StringRef text) {
   return list;
 }
 
+Error lineError(const Twine &what) {
+  return createStringError(models::oneLine(("--plan: " + what).str()));
+}
+
 Error addUnit(StringRef name, StringRef text, OrderedJson &units) {
   OrderedJson unit = OrderedJson::object();
   SmallVector<StringRef> settings;
@@ -309,19 +309,26 @@ Error addUnit(StringRef name, StringRef text, OrderedJson &units) {
   for (StringRef setting : settings) {
     auto [key, value] = setting.split('=');
     if (value.empty())
-      return createStringError("--plan: units." + name +
-                               ": expected key=value, "
-                               "not '" +
-                               setting + "'");
+      return lineError("units." + name + ": expected key=value, not '" +
+                       setting + "'");
+    StringRef rows = key;
+    bool ofRows = rows.consume_front("rows_max.");
+    if (key == "rows_max")
+      return lineError("units." + name +
+                       ".rows_max: expected rows_max.KIND=" + value);
+    if (ofRows
+            ? unit.contains("rows_max") && unit["rows_max"].contains(rows.str())
+            : unit.contains(key.str()))
+      return lineError("units." + name + "." + key + ": stands twice");
     if (key == "ranks")
       unit["ranks"] = ranksOf(value);
-    else if (key.consume_front("rows_max."))
-      unit["rows_max"][key.str()] = valueOf(value);
+    else if (ofRows)
+      unit["rows_max"][rows.str()] = valueOf(value);
     else
       unit[key.str()] = valueOf(value);
   }
   if (units.contains(name.str()))
-    return createStringError("--plan: units." + name + ": stands twice");
+    return lineError("units." + name + ": stands twice");
   units[name.str()] = unit;
   return Error::success();
 }
@@ -367,10 +374,13 @@ Expected<PlanFile> parsePlanLine(StringRef line) {
       continue;
     }
     if (equal == StringRef::npos)
-      return createStringError("--plan: expected unit:key=value,… or "
-                               "key=value, not '" +
-                               part + "'");
+      return lineError("expected unit:key=value,… or key=value, not '" + part +
+                       "'");
     StringRef key = part.take_front(equal), value = part.drop_front(equal + 1);
+    if (is_contained({"version", "units", "pipelines", "edges"}, key))
+      return lineError(key + ": goes into a plan file, not into one line");
+    if (key == "schedule" ? !schedule.is_null() : json.contains(key.str()))
+      return lineError(key + ": stands twice");
     if (key == "schedule")
       schedule = value.str();
     else

@@ -124,14 +124,11 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
 
 Expected<Cluster> parseCluster(StringRef text, StringRef file) {
   std::string error;
-  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr,
-                                        /*allow_exceptions=*/false);
+  Expected<OrderedJson> json = models::parseJson(text, file);
+  if (!json)
+    return json.takeError();
   Cluster cluster;
-  if (json.is_discarded()) {
-    return createStringError(inconvertibleErrorCode(),
-                             file + ": not valid JSON");
-  }
-  JsonReader root(&json, "", &error);
+  JsonReader root(&*json, "", &error);
   root.keys({"version", "name", "devices", "nodes"});
   if (root.at("version").integer(1) != 1)
     root.at("version").fail("expected 1");

@@ -216,11 +216,10 @@ Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
 
 Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
   std::string error;
-  auto json = models::OrderedJson::parse(text.begin(), text.end(), nullptr,
-                                         /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    return wrong(file + ": not valid JSON");
-  models::JsonReader root(&json, "", &error);
+  Expected<models::OrderedJson> json = models::parseJson(text, file);
+  if (!json)
+    return json.takeError();
+  models::JsonReader root(&*json, "", &error);
   root.keys({"kinds", "samples"});
   std::vector<std::string> kinds;
   if (root.has("kinds"))

@@ -279,13 +279,11 @@ int findModule(const JsonReader &json, const Model &model) {
 
 Expected<Model> parseModel(StringRef text, StringRef file, ModelOpener open) {
   std::string error;
-  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr,
-                                        /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    return createStringError(inconvertibleErrorCode(),
-                             file + ": not valid JSON");
+  Expected<OrderedJson> json = models::parseJson(text, file);
+  if (!json)
+    return json.takeError();
   Model model;
-  JsonReader root(&json, "", &error);
+  JsonReader root(&*json, "", &error);
   root.keys(
       {"version", "name", "pace", "items", "modules", "edges", "contrast"});
   if (root.at("version").integer(1) != 1)

@@ -117,14 +117,11 @@ void Profile::setLinks(Cluster &cluster) const {
 
 Expected<Profile> parseProfile(StringRef text, StringRef file) {
   std::string error;
-  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr,
-                                        /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    return createStringError(inconvertibleErrorCode(),
-                             file + ": not valid JSON (NaN and infinity are "
-                                    "none)");
+  Expected<OrderedJson> json = models::parseJson(text, file);
+  if (!json)
+    return json.takeError();
   Profile profile;
-  JsonReader root(&json, "", &error);
+  JsonReader root(&*json, "", &error);
   root.keys(
       {"version", "device", "save", "modules", "update", "inside", "reduce"});
   if (root.at("version").integer(1) != 1)

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNLimits.h"
 #include "passes/shard/Localize.h"
 
 using namespace mlir;
@@ -86,6 +87,25 @@ int64_t wholeSize(Operation *op, const FactorCut &cut) {
   return cut.size().constant();
 }
 
+/// Says on a lookup of local indices which ones are right (nn.block).
+void markBlock(Operation *op, const FactorCut &cut, int64_t extent, bool wrap,
+               std::optional<int64_t> ignored = std::nullopt,
+               StringRef what = "") {
+  Builder b(op->getContext());
+  NamedAttrList block;
+  block.append("extent", b.getI64IntegerAttr(extent));
+  block.append("chunk", b.getI64IntegerAttr(cut.chunk));
+  block.append("over", b.getI64IntegerAttr(cut.axis.over));
+  block.append("stride", b.getI64IntegerAttr(cut.axis.stride));
+  if (wrap)
+    block.append("wrap", b.getUnitAttr());
+  if (ignored)
+    block.append("ignored", b.getI64IntegerAttr(*ignored));
+  if (!what.empty())
+    block.append("what", b.getStringAttr(what));
+  op->setAttr(nn::kBlockAttr, block.getDictionary(op->getContext()));
+}
+
 bool isBlock(const FactorCut &cut) {
   return cut.size().asConstant() && cut.contiguous();
 }
@@ -104,8 +124,13 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
     builder.setInsertionPoint(local);
     Maker m(builder, op->getLoc());
     std::optional<int64_t> wrap;
-    if (!local.getZeroOutOfRange())
-      wrap = wholeSize(op, cut);
+    if (!local.getZeroOutOfRange()) {
+      // Of a padded table they have been counted from the real end already.
+      if (!op->hasAttr(kUnpaddedAttr))
+        wrap = wholeSize(op, cut);
+      if (isa<nn::GatherOp>(op))
+        markBlock(local, cut, wholeSize(op, cut), /*wrap=*/true);
+    }
     local.getIndicesMutable().assign(
         localIndices(m, local.getIndices(), cut, wrap));
     local.setZeroOutOfRange(true);
@@ -129,7 +154,8 @@ Value clipToBlock(Maker &m, Value index, const FactorCut &cut) {
   return m.make<nn::MinOp>(low, m.integer(cut.chunk - 1, element));
 }
 
-/// gather_elements: as a lookup, but the op itself has no zeros to give.
+/// gather_elements: as a lookup, but the op itself has no zeros to give. (An
+/// index outside of the block takes some element of it.)
 struct ElementsModel
     : LocalizeOpInterface::ExternalModel<ElementsModel, nn::GatherElementsOp> {
   bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
@@ -141,9 +167,9 @@ struct ElementsModel
     Maker m(builder, op->getLoc());
     Value local = localIndices(m, operands[1], cut, cut.size().constant());
     Value inside = isWithin(m, local, cut.chunk);
-    Value clipped = clipToBlock(m, local, cut);
-    Value taken =
-        cloneLocal(builder, op, {operands[0], clipped}, types)->getResult(0);
+    Operation *lookup = cloneLocal(builder, op, {operands[0], local}, types);
+    markBlock(lookup, cut, cut.size().constant(), /*wrap=*/true);
+    Value taken = lookup->getResult(0);
     return {m.select(inside, taken, m.number(0, getElementTypeOrSelf(taken)))};
   }
 };
@@ -152,6 +178,7 @@ struct ElementsModel
 struct LocalLabels {
   Value valid;   ///< counts at all
   Value inside;  ///< and lies in this rank's block
+  Value local;   ///< counted from the block's begin
   Value clipped; ///< an index into the block
   LocalLabels(Maker &m, Value labels, int64_t ignore, const FactorCut &cut,
               int64_t classes) {
@@ -159,7 +186,7 @@ struct LocalLabels {
     Value counted =
         m.compare(nn::Compare::ne, labels, m.integer(ignore, element));
     valid = m.make<nn::AndOp>(counted, isWithin(m, labels, classes));
-    Value local = localIndices(m, labels, cut, std::nullopt);
+    local = localIndices(m, labels, cut, std::nullopt);
     inside = m.make<nn::AndOp>(valid, isWithin(m, local, cut.chunk));
     clipped = clipToBlock(m, local, cut);
   }
@@ -167,7 +194,7 @@ struct LocalLabels {
 
 /// Log-sum-exp over the whole vocabulary, and the label's score if it is here.
 struct RowScores {
-  Value sum, picked;
+  Value sum;
   RowScores(Maker &m, Value logits, const LocalLabels &labels,
             const FactorCut &cut) {
     Type rows = nn::withElementType(labels.clipped.getType(),
@@ -175,7 +202,7 @@ struct RowScores {
     auto rank = cast<RankedTensorType>(logits.getType()).getRank();
     Value at = nn::GatherElementsOp::create(m.builder, m.loc, logits,
                                             m.column(labels.clipped), rank - 1);
-    picked = m.like(at, rows);
+    Value picked = m.like(at, rows);
     // The loss of any class plus its score is the block's log-sum-exp.
     Value loss = nn::CrossEntropyOp::create(m.builder, m.loc, logits,
                                             labels.clipped, -100)
@@ -202,16 +229,22 @@ struct CrossEntropyModel
       return {cloneLocal(builder, op, operands, types)->getResult(0)};
     Maker m(builder, op->getLoc());
     auto loss = cast<nn::CrossEntropyOp>(op);
-    LocalLabels labels(m, operands[1],
-                       static_cast<int64_t>(loss.getIgnoreIndex()), cut,
-                       wholeSize(op, cut));
+    int64_t classes = wholeSize(op, cut), ignore = loss.getIgnoreIndex();
+    LocalLabels labels(m, operands[1], ignore, cut, classes);
     RowScores scores(m, operands[0], labels, cut);
     cut.rowSum = scores.sum;
+    // The label's own score, with the label as it is: that is what is checked.
+    auto rank = cast<RankedTensorType>(operands[0].getType()).getRank();
+    auto own = nn::GatherElementsOp::create(builder, op->getLoc(), operands[0],
+                                            m.column(labels.local), rank - 1);
+    markBlock(own, cut, classes, /*wrap=*/false, ignore,
+              "classes of cross_entropy");
+    Value picked = m.like(own, scores.sum.getType());
     Value zero = m.number(0, getElementTypeOrSelf(scores.sum));
     Value sum = m.select(labels.valid, scores.sum, zero);
     Value once = dist::PartialOp::create(builder, op->getLoc(), sum.getType(),
                                          sum, cut.axis.over, cut.axis.stride);
-    Value mine = m.select(labels.inside, scores.picked, zero);
+    Value mine = m.select(labels.inside, picked, zero);
     return {m.make<nn::SubOp>(once, mine)};
   }
 };

@@ -258,6 +258,7 @@ void Padding::wrap(Operation *lookup) {
     Value wrapped = nn::AddOp::create(builder, loc, indices, number(size));
     op.getIndicesMutable().assign(
         nn::WhereOp::create(builder, loc, below, wrapped, indices).getResult());
+    op->setAttr(kUnpaddedAttr, builder.getI64IntegerAttr(size));
     op.setZeroOutOfRange(true);
   };
   if (auto gather = dyn_cast<nn::GatherOp>(lookup))

@@ -8,6 +8,7 @@
 
 #include "runtime/Device.h"
 #include "runtime/Error.h"
+#include "runtime/Fault.h"
 
 #include <omp.h>
 
@@ -52,6 +53,11 @@ const char *describe() {
 
 void *stream() { return nullptr; }
 void synchronize() {}
+
+Fault *faultRecord() {
+  static Fault record{};
+  return &record;
+}
 
 void *allocate(size_t bytes, const char *what) {
   size_t align = bytes >= kHugePage ? kHugePage : 64;
@@ -114,14 +120,11 @@ double sumOfSquares(const float *values, size_t n) {
 
 void adamw(float *p, const float *g, float *m, float *v, size_t n,
            const AdamWStep &step) {
-  // Scalars in double, then rounded once: PyTorch's fp32 kernels do the same.
-  float scale = float(step.gradientScale),
-        keep = float(1 - step.lr * step.weightDecay);
-  float weight1 = float(1 - step.beta1), beta2 = float(step.beta2),
-        weight2 = float(1 - step.beta2);
-  float stepSize = float(step.lr / step.biasCorrection1),
-        perRoot = float(1 / std::sqrt(step.biasCorrection2));
-  float eps = float(step.eps);
+  // PyTorch's fp32 kernels round the same scalars once.
+  const AdamWScalars s(step);
+  float scale = s.scale, keep = s.keep, weight1 = s.weight1, beta2 = s.beta2,
+        weight2 = s.weight2, stepSize = s.stepSize, perRoot = s.perRoot,
+        eps = s.eps;
 #pragma omp parallel for simd schedule(static) if (n >= 32768)
   for (size_t i = 0; i < n; ++i) {
     float gi = g[i] * scale;

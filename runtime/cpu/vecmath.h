@@ -316,6 +316,11 @@ inline double sign(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
 inline double maximum(double a, double b) { return a > b || a != a ? a : b; }
 inline double minimum(double a, double b) { return a < b || a != a ? a : b; }
 
+// Reductions of loops. OpenMP's own max begins with the smallest finite number
+// where a row may be all -infinity (masks), and drops NaN.
+#pragma omp declare reduction(largest : float, double : omp_out = maximum(omp_out, omp_in)) initializer(omp_priv = -INFINITY)
+#pragma omp declare reduction(smallest : float, double : omp_out = minimum(omp_out, omp_in)) initializer(omp_priv = INFINITY)
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_CPU_VECMATH_H

@@ -212,21 +212,21 @@ void attentionForward(const float *q, const float *k, const float *v, const void
   int64_t rows = s.b * s.h * s.t;
   if (rows == 0)
     return;
-  forwardKernel<<<unsigned(rows), kThreads, s.dv * sizeof(float), static_cast<cudaStream_t>(stream)>>>(q, k, v, mask, o,
-                                                                                                      lse, s);
+  cuda::launch("attention forward", forwardKernel, unsigned(rows), kThreads, s.dv * sizeof(float), stream, q, k, v, mask,
+               o, lse, s);
 }
 
 void attentionBackward(const float *q, const float *k, const float *v, const void *mask, const float *o,
                        const float *lse, const float *doutput, float *dq, float *dk, float *dv, const AttentionShape &s,
                        void *stream) {
-  auto queue = static_cast<cudaStream_t>(stream);
   int64_t rows = s.b * s.h * s.t, keys = s.b * s.hk * s.s;
   auto *delta = static_cast<float *>(cuda::scratch(1, (rows ? 2 * rows : 1) * sizeof(float)));
   if (rows)
-    queryKernel<<<unsigned(rows), kThreads, s.d * sizeof(float), queue>>>(q, k, v, mask, o, lse, doutput, dq, delta, s);
+    cuda::launch("attention gradient of queries", queryKernel, unsigned(rows), kThreads, s.d * sizeof(float), stream, q,
+                 k, v, mask, o, lse, doutput, dq, delta, s);
   if (keys)
-    keyKernel<<<unsigned(keys), kThreads, (s.d + s.dv) * sizeof(float), queue>>>(q, k, v, mask, lse, delta, doutput, dk,
-                                                                                dv, s);
+    cuda::launch("attention gradient of keys", keyKernel, unsigned(keys), kThreads, (s.d + s.dv) * sizeof(float), stream,
+                 q, k, v, mask, lse, delta, doutput, dk, dv, s);
 }
 
 } // namespace dt::rt

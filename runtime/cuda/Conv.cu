@@ -107,56 +107,55 @@ float *patchScratch(const Patches &p) {
   return static_cast<float *>(cuda::scratch(2, (p.c * p.taps * p.outputs + 1) * sizeof(float)));
 }
 
-void gather(const float *x, float *patches, const Patches &p, cudaStream_t queue) {
+void gather(const float *x, float *patches, const Patches &p, void *stream) {
   if (p.c * p.taps * p.outputs)
-    gatherKernel<<<cuda::blocksFor(p.c * p.taps * p.outputs), 256, 0, queue>>>(x, patches, p);
+    cuda::launch("patches of a convolution", gatherKernel, cuda::blocksFor(p.c * p.taps * p.outputs), 256, 0, stream, x,
+                 patches, p);
 }
 
 } // namespace
 
 void convForward(const float *x, const float *w, const float *bias, float *y, const ConvShape &shape, void *stream) {
   Patches p(shape);
-  auto queue = static_cast<cudaStream_t>(stream);
   float *patches = patchScratch(p);
   int64_t og = p.o / p.groups, rows = p.rows();
   MatmulShape product{p.groups, og, p.outputs, rows, false, false, og * rows, rows * p.outputs, og * p.outputs, 0, 0, 0};
   for (int64_t i = 0; i < p.n; ++i) {
-    gather(x + i * p.c * p.inputs, patches, p, queue);
+    gather(x + i * p.c * p.inputs, patches, p, stream);
     matmul(w, patches, nullptr, y + i * p.o * p.outputs, product, 0, stream);
   }
   int64_t n = p.n * p.o * p.outputs;
   if (bias && n)
-    addBiasKernel<<<cuda::blocksFor(n), 256, 0, queue>>>(y, bias, n, p.o, p.outputs);
+    cuda::launch("bias of a convolution", addBiasKernel, cuda::blocksFor(n), 256, 0, stream, y, bias, n, p.o, p.outputs);
 }
 
 void convBackwardData(const float *dy, const float *w, const float *bias, float *dx, const ConvShape &shape,
                       void *stream) {
   Patches p(shape);
-  auto queue = static_cast<cudaStream_t>(stream);
   float *patches = patchScratch(p);
   int64_t og = p.o / p.groups, rows = p.rows();
   MatmulShape product{p.groups, rows, p.outputs, og, true, false, og * rows, og * p.outputs, rows * p.outputs, 0, 0, 0};
   for (int64_t i = 0; i < p.n && p.c * p.inputs; ++i) {
     matmul(w, dy + i * p.o * p.outputs, nullptr, patches, product, 0, stream);
-    scatterKernel<<<cuda::blocksFor(p.c * p.inputs), 256, 0, queue>>>(patches, bias, dx + i * p.c * p.inputs, p);
+    cuda::launch("gradient of a convolution's input", scatterKernel, cuda::blocksFor(p.c * p.inputs), 256, 0, stream,
+                 patches, bias, dx + i * p.c * p.inputs, p);
   }
 }
 
 void convBackwardWeights(const float *x, const float *dy, float *dw, float *db, const ConvShape &shape, float beta,
                          void *stream) {
   Patches p(shape);
-  auto queue = static_cast<cudaStream_t>(stream);
   float *patches = patchScratch(p);
   int64_t og = p.o / p.groups, rows = p.rows();
   MatmulShape product{p.groups, og, rows, p.outputs, false, true, og * p.outputs, rows * p.outputs, og * rows, 0, 0, 0};
   if (p.n == 0 && beta == 0) // a product over nothing writes the zeros
     product.k = 0, matmul(dy, x, nullptr, dw, product, 0, stream);
   for (int64_t i = 0; i < p.n; ++i) {
-    gather(x + i * p.c * p.inputs, patches, p, queue);
+    gather(x + i * p.c * p.inputs, patches, p, stream);
     matmul(dy + i * p.o * p.outputs, patches, nullptr, dw, product, i == 0 ? beta : 1, stream);
   }
   if (db && p.o)
-    biasGradientKernel<<<unsigned(p.o), 256, 0, queue>>>(dy, db, p, beta);
+    cuda::launch("gradient of a convolution's bias", biasGradientKernel, unsigned(p.o), 256, 0, stream, dy, db, p, beta);
 }
 
 } // namespace dt::rt

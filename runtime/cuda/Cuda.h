@@ -25,6 +25,25 @@ inline void check(cudaError_t status, const char *call) {
     fail(call, cudaGetErrorString(status));
 }
 
+/// Ends the program: "CUDA: kernel <name>: <reason>".
+[[noreturn]] void failLaunch(const char *kernel, cudaError_t status);
+
+/// Every kernel starts here. What CUDA refuses (too many blocks or too much shared memory, no code for
+/// this GPU, a fault of work before) ends the program with the kernel's name: nothing runs on with
+/// results that were never computed.
+template <typename... Parameters, typename... Arguments>
+void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks, unsigned threads, size_t sharedBytes,
+            void *stream, Arguments... arguments) {
+  cudaLaunchConfig_t configuration{};
+  configuration.gridDim = dim3(blocks);
+  configuration.blockDim = dim3(threads);
+  configuration.dynamicSmemBytes = sharedBytes;
+  configuration.stream = static_cast<cudaStream_t>(stream);
+  cudaError_t status = cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...);
+  if (status != cudaSuccess)
+    failLaunch(name, status);
+}
+
 /// Scratch on the device that only grows. One block a purpose (0 cuBLASLt, 1 and 2
 /// convolution, 3 reductions); valid until the next request for the same purpose on the stream.
 void *scratch(int purpose, size_t bytes);

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -60,15 +61,15 @@ __global__ void squaresKernel(const float *values, size_t n, double *sums) {
     sums[blockIdx.x] = sum;
 }
 
-__global__ void adamwKernel(float *p, const float *g, float *m, float *v, size_t n, float keep, float beta1,
-                            float beta2, float stepSize, float rootCorrection, float eps, float gradientScale) {
+/// The lines of cpu/Device.cpp.
+__global__ void adamwKernel(float *p, const float *g, float *m, float *v, size_t n, device::AdamWScalars s) {
   for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads) {
-    float gradient = g[i] * gradientScale;
-    float first = m[i] + (gradient - m[i]) * (1 - beta1);
-    float second = beta2 * v[i] + (1 - beta2) * gradient * gradient;
-    m[i] = first;
-    v[i] = second;
-    p[i] = p[i] * keep - stepSize * (first / (sqrtf(second) / rootCorrection + eps));
+    float gi = g[i] * s.scale;
+    float mi = m[i] + (gi - m[i]) * s.weight1;
+    float vi = v[i] * s.beta2 + gi * gi * s.weight2;
+    m[i] = mi;
+    v[i] = vi;
+    p[i] = p[i] * s.keep - s.stepSize * (mi / (sqrtf(vi) * s.perRoot + s.eps));
   }
 }
 
@@ -88,7 +89,12 @@ __global__ void sgdKernel(float *p, const float *g, float *buffer, size_t n, flo
 
 void cuda::fail(const char *call, const char *reason) {
   std::fprintf(stderr, "error: CUDA: %s: %s\n", call, reason);
-  std::exit(1);
+  // Handlers would use the device again.
+  std::_Exit(1);
+}
+
+void cuda::failLaunch(const char *kernel, cudaError_t status) {
+  fail((std::string("kernel ") + kernel).c_str(), cudaGetErrorString(status));
 }
 
 void *cuda::scratch(int purpose, size_t bytes) {
@@ -107,7 +113,10 @@ const void *cuda::constantBytes(const void *host, size_t bytes) {
   void *&copy = copies[host];
   if (!copy) {
     check(cudaMalloc(&copy, bytes), "cudaMalloc of a table");
-    check(cudaMemcpy(copy, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy of a table");
+    // On the stream of its readers, which does not wait for the default stream: cudaMemcpy may return before its
+    // copy from pageable memory is on the device.
+    check(cudaMemcpyAsync(copy, host, bytes, cudaMemcpyHostToDevice, theStream), "cudaMemcpy of a table");
+    check(cudaStreamSynchronize(theStream), "cudaMemcpy of a table");
   }
   return copy;
 }
@@ -128,6 +137,15 @@ void initialize(int) {
 
 const char *describe() { return description.c_str(); }
 void *stream() { return theStream; }
+Fault *faultRecord() {
+  static Fault *record = [] {
+    void *memory = nullptr;
+    cuda::check(cudaHostAlloc(&memory, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
+    return new (memory) Fault{};
+  }();
+  return record;
+}
+
 void synchronize() { cuda::check(cudaStreamSynchronize(theStream), "cudaStreamSynchronize"); }
 
 void *allocate(size_t bytes, const char *what) {
@@ -165,12 +183,12 @@ void zero(void *memory, size_t bytes) {
 
 void accumulate(float *sum, const float *values, size_t n) {
   if (n)
-    accumulateKernel<<<cuda::blocksFor(int64_t(n)), kThreads, 0, theStream>>>(sum, values, n);
+    cuda::launch("sum", accumulateKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, sum, values, n);
 }
 
 double sumOfSquares(const float *values, size_t n) {
   auto *sums = static_cast<double *>(cuda::scratch(3, kSumBlocks * sizeof(double)));
-  squaresKernel<<<kSumBlocks, kThreads, 0, theStream>>>(values, n, sums);
+  cuda::launch("sum of squares", squaresKernel, kSumBlocks, kThreads, 0, theStream, values, n, sums);
   std::vector<double> host(kSumBlocks);
   copyToHost(host.data(), sums, kSumBlocks * sizeof(double));
   double sum = 0;
@@ -182,17 +200,14 @@ double sumOfSquares(const float *values, size_t n) {
 void adamw(float *p, const float *g, float *m, float *v, size_t n, const AdamWStep &s) {
   if (n == 0)
     return;
-  adamwKernel<<<cuda::blocksFor(int64_t(n)), kThreads, 0, theStream>>>(
-      p, g, m, v, n, float(1 - s.lr * s.weightDecay), float(s.beta1), float(s.beta2), float(s.lr / s.biasCorrection1),
-      float(sqrt(s.biasCorrection2)), float(s.eps), float(s.gradientScale));
+  cuda::launch("AdamW", adamwKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, p, g, m, v, n, AdamWScalars(s));
 }
 
 void sgd(float *p, const float *g, float *buffer, size_t n, const SgdStep &s) {
   if (n == 0)
     return;
-  sgdKernel<<<cuda::blocksFor(int64_t(n)), kThreads, 0, theStream>>>(p, g, buffer, n, float(s.lr), float(s.momentum),
-                                                                     float(s.weightDecay), float(s.gradientScale),
-                                                                     s.first);
+  cuda::launch("SGD", sgdKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, p, g, buffer, n, float(s.lr),
+               float(s.momentum), float(s.weightDecay), float(s.gradientScale), s.first);
 }
 
 } // namespace device

@@ -123,7 +123,8 @@ void matmul(const float *a, const float *b, const float *bias, float *c, const M
     return;
   auto queue = static_cast<cudaStream_t>(stream);
   if (s.k == 0) {
-    biasKernel<<<cuda::blocksFor(s.batch * s.m * s.n), 256, 0, queue>>>(bias, c, s, beta);
+    cuda::launch("bias of an empty product", biasKernel, cuda::blocksFor(s.batch * s.m * s.n), 256, 0, stream, bias, c, s,
+                 beta);
     return;
   }
   Product &p = productFor(s, bias != nullptr, beta);

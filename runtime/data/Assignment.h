@@ -23,6 +23,9 @@
 
 namespace dt::rt {
 
+/// The kind of item that always exists.
+inline constexpr const char *kSample = "sample";
+
 /// Items of one kind by their position in the global batch's list of that kind,
 /// ascending. For samples a position is the place in the batch. The list is in
 /// the owner's order: by place of the sample, then by number in the sample (a

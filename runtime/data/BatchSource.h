@@ -16,6 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +71,9 @@ struct Batch {
   /// Of samples, items and assignment: equal on all ranks or something is
   /// wrong.
   uint64_t hash = 0;
+  /// What the data call the sample at a place of the global batch; empty: they
+  /// have no names.
+  std::function<std::string(int64_t)> nameOf;
 };
 
 class BatchSource {
@@ -96,12 +100,21 @@ std::unique_ptr<BatchSource>
 openFileBatch(const ProgramInfo &program, const nlohmann::json &plan,
               const std::string &file, const RankView &view, Reorder reorder);
 
+namespace data {
+class IndexPeers;
+}
+
 struct ShardOptions {
   std::string pattern; ///< as given to --data: a path, or one with * and ? in
                        ///< its last component
   uint64_t seed = 0;
-  int workers = 1; ///< decoding threads
+  int workers = 1;                   ///< decoding threads
+  data::IndexPeers *peers = nullptr; ///< who opens the same shards (Index.h)
 };
+
+/// Throws Error if plan["data"] is not what openShardBatch needs; to be agreed
+/// on before peers open shards together.
+void checkShardConfig(const nlohmann::json &plan, const ShardOptions &options);
 
 /// WebDataset tar shards, as plan["data"] says.
 std::unique_ptr<BatchSource> openShardBatch(const ProgramInfo &program,

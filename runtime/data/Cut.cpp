@@ -20,7 +20,6 @@
 namespace dt::rt {
 
 namespace {
-constexpr const char *kSample = "sample";
 constexpr int kSampleKind = 0;
 
 /// Sets of modules, each known by its first member.

@@ -29,7 +29,6 @@ namespace dt::rt {
 
 namespace {
 
-constexpr const char *kSample = "sample";
 
 //===----------------------------------------------------------------------===//
 // The cut

@@ -9,16 +9,28 @@
 
 #include "runtime/data/Index.h"
 
-#include "runtime/Error.h"
+#include "runtime/Activity.h"
+#include "runtime/Cores.h"
+#include "runtime/Files.h"
+#include "runtime/Stop.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
-#include <glob.h>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 using namespace dt::rt;
 using namespace dt::rt::data;
@@ -74,11 +86,17 @@ void examine(const Config &config, const PositionedFile &file,
     sample.labels = int32_t(decoded.document.lossTokens());
     for (const auto &items : decoded.document.items)
       sample.items.push_back(int32_t(items.size()));
+  } catch (const SystemError &) {
+    throw;
   } catch (const Error &error) {
     sample.problem = error.what();
   } catch (const std::bad_alloc &) {
-    sample.problem = "needs too much memory";
+    throw SystemError("out of memory");
   }
+}
+
+std::string whereOf(const std::string &path, const std::string &key) {
+  return path + ": sample '" + printable(key) + "': ";
 }
 } // namespace
 
@@ -115,25 +133,31 @@ ShardIndex data::buildIndex(const Config &config, const std::string &path,
   ShardIndex index = listSamples(path);
   PositionedFile file(path);
   std::atomic<size_t> next{0};
-  std::exception_ptr failure;
+  std::string failure;
   std::mutex mutex;
   auto work = [&] {
-    try {
-      for (size_t i = next++; i < index.samples.size(); i = next++)
+    for (size_t i = next++; i < index.samples.size(); i = next++)
+      try {
+        if (isStopRequested())
+          return;
         examine(config, file, index.samples[i]);
-    } catch (...) {
-      std::lock_guard<std::mutex> lock(mutex);
-      failure = std::current_exception();
-    }
+        progressed();
+      } catch (const std::exception &error) {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (failure.empty())
+          failure = whereOf(path, index.samples[i].key) + error.what();
+        next = index.samples.size();
+      }
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < workers; ++i)
+  for (int i = 1; i < workers && size_t(i) < index.samples.size(); ++i)
     threads.emplace_back(work);
   work();
   for (std::thread &thread : threads)
     thread.join();
-  if (failure)
-    std::rethrow_exception(failure);
+  throwIfStopped();
+  if (!failure.empty())
+    throw SystemError(failure);
   return index;
 }
 
@@ -146,8 +170,7 @@ std::vector<std::string> data::describeBroken(const std::string &path,
     if (sample.ok())
       continue;
     if (lines.size() < limit)
-      lines.push_back(path + ": sample '" + printable(sample.key) +
-                      "': " + sample.problem);
+      lines.push_back(printable(whereOf(path, sample.key) + sample.problem));
     else
       ++more;
   }
@@ -157,43 +180,194 @@ std::vector<std::string> data::describeBroken(const std::string &path,
   return lines;
 }
 
-std::vector<std::string> data::expandPattern(const std::string &pattern) {
-  glob_t found;
-  int rc = glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
-  std::vector<std::string> paths;
-  if (rc == 0)
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-  if (paths.empty())
-    throw Error(pattern + ": no such shard");
-  std::sort(paths.begin(), paths.end());
-  return paths;
+namespace {
+using Json = nlohmann::json;
+
+std::string dump(const Json &json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-DataSet::DataSet(const Config &config, const std::string &pattern, int workers)
-    : paths(expandPattern(pattern)) {
-  fingerprint = hashBytes("shards", config.key);
-  for (const std::string &path : paths) {
-    files.push_back(std::make_unique<PositionedFile>(path));
-    ShardIndex index;
-    if (!loadIndex(config, path, index)) {
-      index = buildIndex(config, path, workers);
-      for (const std::string &line : describeBroken(path, index, 20))
-        std::fprintf(stderr, "%s\n", line.c_str());
-      saveIndex(config, path, index);
+/// Processes of one machine, and among them those that share cores.
+std::string hostOf() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+std::string coresOf() {
+  std::string text;
+#ifdef __linux__
+  cpu_set_t set;
+  if (!::sched_getaffinity(0, sizeof set, &set))
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      text += CPU_ISSET(i, &set) ? '1' : '0';
+#endif
+  return text;
+}
+
+/// An error of this process goes to all in its next message: one that went its
+/// own way would leave the others waiting.
+void attempt(Json &message, const std::function<void()> &body) {
+  try {
+    body();
+  } catch (const std::bad_alloc &) {
+    message["error"] = "out of memory";
+  } catch (const std::exception &e) {
+    message["error"] = e.what();
+  }
+}
+
+/// Indices of shards, made by the process of each machine whose turn it is.
+class Indexer {
+public:
+  Indexer(const Config &config, const ShardFiles &files, IndexPeers &peers,
+          int workers)
+      : config(config), files(files), peers(peers), workers(workers),
+        indices(files.count()), have(files.count()) {}
+
+  std::vector<ShardIndex> run() {
+    Json mine = Json::object();
+    attempt(mine, [&] {
+      for (size_t i = 0; i < files.count(); ++i)
+        have[i] = loadIndex(config, files.path(i), indices[i]);
+    });
+    share(mine);
+    mine = {{"broken", Json::array()}, {"unsaved", Json::object()}};
+    attempt(mine, [&] {
+      for (size_t i : turns)
+        build(i, mine);
+    });
+    std::vector<Json> all = exchange(mine);
+    for (const Json &other : all)
+      for (const Json &line : other["broken"])
+        if (peers.rank() == 0)
+          std::fprintf(stderr, "%s\n", line.get<std::string>().c_str());
+    for (size_t i = 0; i < files.count(); ++i)
+      if (!have[i])
+        take(i, all);
+    return std::move(indices);
+  }
+
+private:
+  /// Throws the first error of any, on all.
+  std::vector<Json> exchange(const Json &mine) {
+    std::vector<Json> all;
+    for (const std::string &text : peers.exchange(dump(mine)))
+      all.push_back(Json::parse(text));
+    for (const Json &other : all)
+      if (other.contains("error"))
+        throw Error(other["error"].get<std::string>());
+    return all;
+  }
+
+  /// Whose turn a missing shard is, and how many threads that makes here.
+  void share(Json mine) {
+    Json missing = Json::array();
+    for (size_t i = 0; i < have.size(); ++i)
+      if (!have[i])
+        missing.push_back(i);
+    mine["host"] = hostOf(), mine["cores"] = coresOf();
+    mine["shards"] = files.count(), mine["missing"] = missing;
+    std::vector<Json> all = exchange(mine);
+    const Json &own = all[size_t(peers.rank())];
+    std::set<size_t> wanted;
+    std::vector<size_t> here;
+    for (size_t r = 0; r < all.size(); ++r) {
+      node.push_back(all[r]["host"] == own["host"] &&
+                     all[r]["shards"] == own["shards"]);
+      if (!node[r])
+        continue;
+      here.push_back(r);
+      for (const Json &i : all[r]["missing"])
+        wanted.insert(i.get<size_t>());
     }
+    size_t number = 0, sharing = 0;
+    for (size_t i : wanted)
+      if (here[number++ % here.size()] == size_t(peers.rank()))
+        turns.push_back(i);
+    for (size_t k = 0; k < here.size() && k < wanted.size(); ++k)
+      sharing += all[here[k]]["cores"] == own["cores"];
+    if (!workers)
+      workers = std::max(1, usableCores() / std::max(1, int(sharing)));
+  }
+
+  void build(size_t i, Json &mine) {
+    const std::string &path = files.path(i);
+    if (!have[i])
+      indices[i] = buildIndex(config, path, workers);
+    have[i] = true;
+    for (std::string &line : describeBroken(path, indices[i], 20))
+      mine["broken"].push_back(std::move(line));
+    std::string text = indexText(config, path, indices[i]), why;
+    if (saveIndex(path, text, &why))
+      return;
+    mine["unsaved"][std::to_string(i)] = text;
+    if (!why.empty())
+      mine["broken"].push_back(why + "; the index will be built again");
+  }
+
+  /// From the file that another one made, or from its message.
+  void take(size_t i, const std::vector<Json> &all) {
+    const std::string &path = files.path(i);
+    std::string number = std::to_string(i);
+    if (loadIndex(config, path, indices[i]))
+      return;
+    for (size_t r = 0; r < all.size(); ++r)
+      if (node[r] && all[r]["unsaved"].contains(number) &&
+          parseIndex(config, path, all[r]["unsaved"][number], indices[i]))
+        return;
+    indices[i] = buildIndex(config, path, std::max(1, workers));
+  }
+
+  const Config &config;
+  const ShardFiles &files;
+  IndexPeers &peers;
+  int workers;
+  std::vector<ShardIndex> indices;
+  std::vector<char> have, node; ///< node: the rank is on this machine
+  std::vector<size_t> turns;
+};
+
+/// The shards, or nothing and why.
+ShardFiles openShards(const std::string &pattern, IndexPeers &peers,
+                      std::vector<std::string> &leftOut) {
+  std::unique_ptr<ShardFiles> files;
+  Json mine = Json::object();
+  attempt(mine, [&] {
+    ShardPaths chosen = expandPattern(pattern);
+    files = std::make_unique<ShardFiles>(std::move(chosen.paths));
+    leftOut = std::move(chosen.leftOut);
+  });
+  for (const std::string &text : peers.exchange(dump(mine)))
+    if (Json other = Json::parse(text); other.contains("error"))
+      throw Error(other["error"].get<std::string>());
+  return std::move(*files);
+}
+
+IndexPeers &alone() {
+  static IndexPeers one;
+  return one;
+}
+} // namespace
+
+DataSet::DataSet(const Config &config, const std::string &pattern, int workers,
+                 IndexPeers *peers)
+    : files(openShards(pattern, peers ? *peers : alone(), notShards)) {
+  fingerprint = hashBytes("shards", config.key);
+  indices = Indexer(config, files, peers ? *peers : alone(), workers).run();
+  for (size_t n = 0; n < indices.size(); ++n) {
+    const std::string &path = files.path(n);
+    const ShardIndex &index = indices[n];
     fingerprint = hashBytes(path.substr(path.find_last_of('/') + 1) + ":" +
-                                std::to_string(files.back()->size()),
+                                std::to_string(files.size(n)),
                             fingerprint);
     for (size_t i = 0; i < index.samples.size(); ++i) {
       if (!index.samples[i].ok()) {
         ++bad;
         continue;
       }
-      places.push_back({int32_t(files.size() - 1), int32_t(i)});
+      places.push_back({int32_t(n), int32_t(i)});
       fingerprint = hashBytes(index.samples[i].key, fingerprint);
     }
-    indices.push_back(std::move(index));
   }
   if (places.empty())
     throw Error(pattern + ": no good sample (" + std::to_string(bad) +
@@ -209,19 +383,24 @@ DecodedSample DataSet::decode(const Config &config, int64_t number,
                               const WantPicture &want) const {
   const Place &place = places[size_t(number)];
   const IndexedSample &known = sample(number);
-  std::string where =
-      paths[size_t(place.shard)] + ": sample '" + printable(known.key) + "': ";
+  std::string where = whereOf(files.path(size_t(place.shard)), known.key);
   try {
-    const PositionedFile &file = *files[size_t(place.shard)];
     DecodedSample out = decodeSample(
         config, known.members,
-        [&](const Member &m) { return file.read(m.offset, m.size); }, want);
+        [&](const Member &m) {
+          return files.read(size_t(place.shard), m.offset, m.size);
+        },
+        want);
     bool same = int64_t(out.document.ids.size()) == known.tokens;
     for (size_t k = 0; k < out.document.items.size(); ++k)
       same &= int64_t(out.document.items[k].size()) == known.items[k];
     if (!same)
       throw Error("other tokens or items than in the index");
     return out;
+  } catch (const SystemError &error) {
+    throw SystemError(where + error.what(), error.code);
+  } catch (const std::bad_alloc &) {
+    throw SystemError(where + "out of memory");
   } catch (const Error &error) {
     throw Error(
         where + error.what() +

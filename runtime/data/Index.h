@@ -14,9 +14,8 @@
 
 #include "runtime/data/Config.h"
 #include "runtime/data/Sample.h"
-#include "runtime/data/Tar.h"
+#include "runtime/data/ShardFiles.h"
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,7 +45,9 @@ struct ShardIndex {
 ShardIndex listSamples(const std::string &path);
 
 /// Decodes every sample with `workers` threads. Equal for every number of
-/// workers.
+/// workers. Throws Error, which names the sample, where the shard cannot be
+/// read or memory is short: that says nothing about a sample and is not
+/// remembered.
 ShardIndex buildIndex(const Config &config, const std::string &path,
                       int workers);
 
@@ -58,7 +59,18 @@ std::string indexPath(const std::string &path);
 bool loadIndex(const Config &config, const std::string &path,
                ShardIndex &index);
 
-/// Atomic; false: the folder cannot be written to.
+/// The same from the text of such a file.
+bool parseIndex(const Config &config, const std::string &path,
+                const std::string &text, ShardIndex &index);
+
+/// The text of the file.
+std::string indexText(const Config &config, const std::string &path,
+                      const ShardIndex &index);
+
+/// Atomic; false: the folder cannot be written to. `why`: what failed, unless
+/// it is that the folder is not this user's to write.
+bool saveIndex(const std::string &path, const std::string &text,
+               std::string *why = nullptr);
 bool saveIndex(const Config &config, const std::string &path,
                const ShardIndex &index);
 
@@ -67,6 +79,18 @@ bool saveIndex(const Config &config, const std::string &path,
 std::vector<std::string> describeBroken(const std::string &path,
                                         const ShardIndex &index, size_t limit);
 
+/// The processes that open the same data together, so that a shard is indexed
+/// by one process of a machine, and what is said is said once.
+class IndexPeers {
+public:
+  virtual ~IndexPeers() = default;
+  virtual int rank() const { return 0; }
+  /// Every process's text, in order of ranks. All of them call it.
+  virtual std::vector<std::string> exchange(const std::string &mine) {
+    return {mine};
+  }
+};
+
 /// Shards opened for reading, their good samples numbered through.
 class DataSet {
 public:
@@ -74,10 +98,13 @@ public:
     int32_t shard, sample;
   };
 
-  /// `pattern`: a path, or one with *, ?, [] or {a,b}. Loads or builds indices;
-  /// broken samples are named on stderr when an index is built. Throws Error
-  /// (no shard, no good sample).
-  DataSet(const Config &config, const std::string &pattern, int workers);
+  /// `pattern`: a path, or one with *, ?, [] or {a,b}. Loads or builds indices
+  /// with `workers` threads (0: the cores that this process has among its
+  /// peers); broken samples are named on stderr, by the first of the peers,
+  /// when an index is built. Throws Error (no shard, no good sample, a shard
+  /// that cannot be read); of the peers all or none, but for the last.
+  DataSet(const Config &config, const std::string &pattern, int workers,
+          IndexPeers *peers = nullptr);
 
   int64_t size() const { return int64_t(places.size()); }
   const IndexedSample &sample(int64_t number) const;
@@ -86,23 +113,30 @@ public:
   DecodedSample decode(const Config &config, int64_t number,
                        const WantPicture &want = {}) const;
 
-  size_t shards() const { return files.size(); }
+  size_t shards() const { return files.count(); }
+  /// Files that the pattern matched, "PATH (why it is no shard)".
+  const std::vector<std::string> &leftOut() const { return notShards; }
   int64_t broken() const { return bad; }
   uint64_t hash() const {
     return fingerprint;
   } ///< over shard names, sizes and good samples
 
 private:
-  std::vector<std::string> paths;
-  std::vector<std::unique_ptr<PositionedFile>> files;
+  std::vector<std::string> notShards; ///< before `files`, whose making fills it
+  ShardFiles files;
   std::vector<ShardIndex> indices;
   std::vector<Place> places;
   int64_t bad = 0;
   uint64_t fingerprint = 0;
 };
 
-/// The files that a pattern names, sorted; throws Error if there is none.
-std::vector<std::string> expandPattern(const std::string &pattern);
+/// The shards that a pattern names, sorted. With wildcards, folders and indices
+/// are passed over, and `leftOut` says of other files why they are no shards.
+/// Throws Error if there is no shard.
+struct ShardPaths {
+  std::vector<std::string> paths, leftOut;
+};
+ShardPaths expandPattern(const std::string &pattern);
 
 } // namespace dt::rt::data
 

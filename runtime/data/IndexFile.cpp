@@ -7,11 +7,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/Files.h"
 #include "runtime/data/Index.h"
 #include "runtime/data/Json.h"
 
-#include <cstdio>
-#include <fstream>
 #include <unistd.h>
 
 using namespace dt::rt;
@@ -19,20 +18,27 @@ using namespace dt::rt::data;
 using Json = nlohmann::json;
 
 namespace {
-constexpr int version = 1;
-
-std::string hex(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
-  return text;
-}
+constexpr int version = 2;
 
 std::string keyOf(const Config &config, const PositionedFile &file) {
   std::string text = std::to_string(version) + " " +
                      std::to_string(file.size()) + " " +
                      std::to_string(file.modified());
-  return hex(hashBytes(text, config.key));
+  return hexText(hashBytes(text, config.key));
 }
+
+/// Over all the rest of an index. As dumped with replacements, since names are
+/// bytes.
+std::string checkOf(const Json &rest) {
+  return hexText(
+      hashBytes(rest.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
+
+/// Gone at the end, unless it was renamed.
+struct RemovedFile {
+  std::string path;
+  ~RemovedFile() { ::unlink(path.c_str()); }
+};
 
 IndexedSample readSample(const Config &config, const JsonView &columns,
                          size_t i, int64_t shardBytes) {
@@ -70,14 +76,29 @@ std::string data::indexPath(const std::string &path) {
 
 bool data::loadIndex(const Config &config, const std::string &path,
                      ShardIndex &index) {
-  std::ifstream in(indexPath(path));
-  if (!in)
+  std::string text;
+  try {
+    text = readText(indexPath(path), SIZE_MAX);
+  } catch (const Error &) {
     return false;
-  Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  }
+  return parseIndex(config, path, text, index);
+}
+
+bool data::parseIndex(const Config &config, const std::string &path,
+                      const std::string &text, ShardIndex &index) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object())
     return false;
+  auto check = json.find("check");
+  if (check == json.end())
+    return false;
+  Json hash = std::move(*check);
+  json.erase(check);
+  if (hash != checkOf(json))
+    return false;
+  PositionedFile file(path);
   try {
-    PositionedFile file(path);
     JsonView root(json, "");
     if (root.at("key").text() != keyOf(config, file))
       return false;
@@ -97,8 +118,8 @@ bool data::loadIndex(const Config &config, const std::string &path,
   }
 }
 
-bool data::saveIndex(const Config &config, const std::string &path,
-                     const ShardIndex &index) {
+std::string data::indexText(const Config &config, const std::string &path,
+                            const ShardIndex &index) {
   Json columns = {{"key", Json::array()},     {"problem", Json::array()},
                   {"members", Json::array()}, {"tokens", Json::array()},
                   {"labels", Json::array()},  {"items", Json::array()}};
@@ -118,14 +139,30 @@ bool data::saveIndex(const Config &config, const std::string &path,
                {"key", keyOf(config, file)},
                {"problem", index.problem},
                {"samples", std::move(columns)}};
-  std::string target = indexPath(path),
-              temporary = target + "." + std::to_string(::getpid()) + ".tmp";
-  std::ofstream out(temporary, std::ios::binary);
-  out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-  out.close();
-  if (!out || std::rename(temporary.c_str(), target.c_str()) != 0) {
-    ::unlink(temporary.c_str());
+  json["check"] = checkOf(json);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+bool data::saveIndex(const std::string &path, const std::string &text,
+                     std::string *why) {
+  try {
+    // Of this process alone: others may index the same shard.
+    std::string temporary =
+        indexPath(path) + "." + std::to_string(::getpid()) + ".tmp";
+    RemovedFile guard{temporary};
+    FileWriter file(temporary);
+    file.write(text);
+    file.close();
+    renamePath(temporary, indexPath(path));
+    return true;
+  } catch (const SystemError &e) {
+    if (why && e.code != EACCES && e.code != EPERM && e.code != EROFS)
+      *why = e.what();
     return false;
   }
-  return true;
+}
+
+bool data::saveIndex(const Config &config, const std::string &path,
+                     const ShardIndex &index) {
+  return saveIndex(path, indexText(config, path, index));
 }

@@ -14,7 +14,6 @@ namespace dt::rt {
 
 namespace {
 
-constexpr const char *kSample = "sample";
 
 bool namesMask(const std::string &name) {
   return name.find("mask") != std::string::npos;

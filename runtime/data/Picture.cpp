@@ -17,8 +17,11 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include <jpeglib.h>
+
+#include <jerror.h>
 #include <png.h>
 
 using namespace dt::rt;
@@ -32,7 +35,32 @@ void checkSize(int64_t width, int64_t height, int64_t maxPixels) {
                 std::to_string(maxPixels));
 }
 
+/// Memory is short: that is no property of the picture.
+void expectMemory(const char *message) {
+  for (const char *text :
+       {"out of memory", "Out of memory", "nsufficient memory"})
+    if (std::strstr(message, text))
+      throw std::bad_alloc();
+}
+
+/// libpng allocates some chunks before it looks whether the file is that long.
+void checkChunks(const std::string &bytes) {
+  constexpr size_t kSignature = 8, kAround = 12; // length, type, checksum
+  for (size_t at = kSignature; at + kAround <= bytes.size();) {
+    size_t length = 0;
+    for (size_t i = 0; i < 4; ++i)
+      length = length << 8 | uint8_t(bytes[at + i]);
+    if (length > bytes.size() - at - kAround)
+      throw Error("bad PNG: a chunk of " + std::to_string(length) +
+                  " bytes reaches beyond the end");
+    if (bytes.compare(at + 4, 4, "IEND") == 0)
+      return; // what is behind is not read
+    at += kAround + length;
+  }
+}
+
 Picture decodePng(const std::string &bytes, int64_t maxPixels) {
+  checkChunks(bytes);
   png_image image;
   std::memset(&image, 0, sizeof image);
   image.version = PNG_IMAGE_VERSION;
@@ -40,21 +68,27 @@ Picture decodePng(const std::string &bytes, int64_t maxPixels) {
     png_image *image;
     ~Free() { png_image_free(image); }
   } guard{&image};
-  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
+  auto fail = [&] {
+    expectMemory(image.message);
     throw Error(std::string("bad PNG: ") + image.message);
+  };
+  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
+    fail();
   checkSize(image.width, image.height, maxPixels);
   image.format = PNG_FORMAT_RGBA;
-  std::vector<uint8_t> rgba(PNG_IMAGE_SIZE(image));
-  if (!png_image_finish_read(&image, nullptr, rgba.data(), 0, nullptr))
-    throw Error(std::string("bad PNG: ") + image.message);
   Picture out{image.width, image.height, {}};
-  out.rgb.resize(rgba.size() / 4 * 3);
-  for (size_t i = 0, n = rgba.size() / 4; i < n; ++i) {
-    unsigned alpha = rgba[4 * i + 3];
+  out.rgb.resize(PNG_IMAGE_SIZE(image));
+  if (!png_image_finish_read(&image, nullptr, out.rgb.data(), 0, nullptr))
+    fail();
+  // In place: a second copy of a large picture is what memory is short of.
+  size_t n = out.rgb.size() / 4;
+  for (size_t i = 0; i < n; ++i) {
+    unsigned alpha = out.rgb[4 * i + 3];
     for (size_t c = 0; c < 3; ++c)
-      out.rgb[3 * i + c] =
-          uint8_t((rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
+      out.rgb[3 * i + c] = uint8_t(
+          (out.rgb[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
   }
+  out.rgb.resize(3 * n);
   return out;
 }
 
@@ -63,11 +97,13 @@ struct JpegFailure {
   jpeg_progress_mgr progress;
   jmp_buf jump;
   char message[JMSG_LENGTH_MAX];
+  bool memory; ///< it was short
 };
 
 void jpegFail(j_common_ptr info) {
   auto *failure = reinterpret_cast<JpegFailure *>(info->err);
   info->err->format_message(info, failure->message);
+  failure->memory = info->err->msg_code == JERR_OUT_OF_MEMORY;
   longjmp(failure->jump, 1);
 }
 
@@ -89,10 +125,9 @@ void jpegProgress(j_common_ptr info) {
 }
 
 /// The C part: longjmp may leave it, so it owns nothing with a destructor.
-/// False: see `failure.message`.
-bool decodeJpegRows(jpeg_decompress_struct &in, JpegFailure &failure,
-                    const std::string &bytes, int64_t maxPixels,
-                    std::vector<uint8_t> &pixels) {
+/// False: see `failure.message`. Reads the header and checks the size.
+bool openJpeg(jpeg_decompress_struct &in, JpegFailure &failure,
+              const std::string &bytes, int64_t maxPixels) {
   if (setjmp(failure.jump))
     return false;
   jpeg_create_decompress(&in);
@@ -106,6 +141,14 @@ bool decodeJpegRows(jpeg_decompress_struct &in, JpegFailure &failure,
                   in.image_height, (long long)maxPixels);
     return false;
   }
+  return true;
+}
+
+/// As openJpeg, after it.
+bool readJpegRows(jpeg_decompress_struct &in, JpegFailure &failure,
+                  std::vector<uint8_t> &pixels) {
+  if (setjmp(failure.jump))
+    return false;
   bool cmyk =
       in.jpeg_color_space == JCS_CMYK || in.jpeg_color_space == JCS_YCCK;
   in.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
@@ -120,23 +163,40 @@ bool decodeJpegRows(jpeg_decompress_struct &in, JpegFailure &failure,
   return true;
 }
 
-Picture decodeJpeg(const std::string &bytes, int64_t maxPixels) {
-  jpeg_decompress_struct in;
-  std::memset(&in, 0, sizeof in);
-  JpegFailure failure;
-  in.err = jpeg_std_error(&failure.base);
-  failure.base.error_exit = jpegFail;
-  failure.base.emit_message = jpegMessage;
-  failure.message[0] = 0;
-  std::memset(&failure.progress, 0, sizeof failure.progress);
-  failure.progress.progress_monitor = jpegProgress;
-  struct Free {
-    jpeg_decompress_struct *in;
-    ~Free() { jpeg_destroy_decompress(in); }
-  } guard{&in};
-  std::vector<uint8_t> pixels;
-  if (!decodeJpegRows(in, failure, bytes, maxPixels, pixels))
+/// A JPEG in memory, its header read. Throws Error.
+struct JpegReader {
+  JpegReader(const std::string &bytes, int64_t maxPixels) {
+    std::memset(&in, 0, sizeof in);
+    std::memset(&failure, 0, sizeof failure);
+    in.err = jpeg_std_error(&failure.base);
+    failure.base.error_exit = jpegFail;
+    failure.base.emit_message = jpegMessage;
+    failure.progress.progress_monitor = jpegProgress;
+    if (!openJpeg(in, failure, bytes, maxPixels)) {
+      jpeg_destroy_decompress(&in);
+      fail();
+    }
+  }
+  ~JpegReader() { jpeg_destroy_decompress(&in); }
+  JpegReader(const JpegReader &) = delete;
+  JpegReader &operator=(const JpegReader &) = delete;
+
+  [[noreturn]] void fail() const {
+    if (failure.memory)
+      throw std::bad_alloc();
     throw Error(std::string("bad JPEG: ") + failure.message);
+  }
+
+  jpeg_decompress_struct in;
+  JpegFailure failure;
+};
+
+Picture decodeJpeg(const std::string &bytes, int64_t maxPixels) {
+  JpegReader reader(bytes, maxPixels);
+  jpeg_decompress_struct &in = reader.in;
+  std::vector<uint8_t> pixels;
+  if (!readJpegRows(in, reader.failure, pixels))
+    reader.fail();
   Picture out{int64_t(in.output_width), int64_t(in.output_height), {}};
   if (in.out_color_space == JCS_RGB) {
     out.rgb = std::move(pixels);
@@ -193,7 +253,8 @@ Taps makeTaps(int64_t from, int64_t to) {
 }
 
 /// The middle axis of [outer, from, inner] becomes `to` long.
-std::vector<float> scaleAxis(const std::vector<float> &in, int64_t outer,
+template <typename T>
+std::vector<float> scaleAxis(const std::vector<T> &in, int64_t outer,
                              int64_t from, int64_t inner, const Taps &taps,
                              int64_t to) {
   std::vector<float> out(size_t(outer * to * inner), 0);
@@ -201,11 +262,11 @@ std::vector<float> scaleAxis(const std::vector<float> &in, int64_t outer,
     for (int64_t i = 0; i < to; ++i) {
       float *target = &out[size_t((o * to + i) * inner)];
       for (int64_t k = 0; k < taps.count[size_t(i)]; ++k) {
-        const float *source =
+        const T *source =
             &in[size_t((o * from + taps.first[size_t(i)] + k) * inner)];
         float weight = taps.weights[size_t(i * taps.width + k)];
         for (int64_t j = 0; j < inner; ++j)
-          target[j] += weight * source[j];
+          target[j] += weight * float(source[j]);
       }
     }
   return out;
@@ -229,11 +290,46 @@ Picture window(const Picture &in, int64_t x, int64_t y, int64_t width,
 }
 } // namespace
 
+namespace {
+bool isPng(const std::string &bytes) {
+  return bytes.size() >= 8 &&
+         std::memcmp(bytes.data(), "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+bool isJpeg(const std::string &bytes) {
+  return bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0;
+}
+
+/// Four bytes of a PNG header, which comes first in every file.
+int64_t bigEndian(const std::string &bytes, size_t at) {
+  int64_t value = 0;
+  for (size_t i = at; i < at + 4; ++i)
+    value = value << 8 | uint8_t(bytes[i]);
+  return value;
+}
+} // namespace
+
+int64_t data::pictureMemory(const std::string &bytes, int64_t maxPixels,
+                            int64_t width, int64_t height) {
+  int64_t w = 0, h = 0, pixel = 4;
+  if (isPng(bytes) && bytes.size() >= 24) {
+    w = bigEndian(bytes, 16), h = bigEndian(bytes, 20);
+    checkSize(w, h, maxPixels);
+  } else if (isJpeg(bytes)) {
+    JpegReader reader(bytes, maxPixels);
+    w = reader.in.image_width, h = reader.in.image_height;
+    // Progressive: coefficients of the whole picture.
+    if (jpeg_has_multiple_scans(&reader.in))
+      pixel += 2 * reader.in.num_components;
+  }
+  pixel += 3; // fitPicture may cut a part out
+  return int64_t(bytes.size()) + w * h * pixel +
+         12 * std::min(h * width, w * height) + 12 * width * height;
+}
+
 Picture data::decodePicture(const std::string &bytes, int64_t maxPixels) {
-  if (bytes.size() >= 8 &&
-      std::memcmp(bytes.data(), "\x89PNG\r\n\x1a\n", 8) == 0)
+  if (isPng(bytes))
     return decodePng(bytes, maxPixels);
-  if (bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0)
+  if (isJpeg(bytes))
     return decodeJpeg(bytes, maxPixels);
   throw Error("neither PNG nor JPEG");
 }
@@ -260,15 +356,15 @@ std::string data::encodePng(const Picture &picture) {
 Picture data::resize(const Picture &in, int64_t width, int64_t height) {
   if (in.width == width && in.height == height)
     return in;
-  std::vector<float> values(in.rgb.begin(), in.rgb.end());
+  std::vector<float> values;
   Taps across = makeTaps(in.width, width), down = makeTaps(in.height, height);
   // The axis first that leaves fewer values: a hostile 1 x 16M picture must not
   // become 1024 x 16M.
   if (in.height * width <= in.width * height) {
-    values = scaleAxis(values, in.height, in.width, 3, across, width);
+    values = scaleAxis(in.rgb, in.height, in.width, 3, across, width);
     values = scaleAxis(values, 1, in.height, width * 3, down, height);
   } else {
-    values = scaleAxis(values, 1, in.height, in.width * 3, down, height);
+    values = scaleAxis(in.rgb, 1, in.height, in.width * 3, down, height);
     values = scaleAxis(values, height, in.width, 3, across, width);
   }
   Picture out{width, height, std::vector<uint8_t>(values.size())};

@@ -26,8 +26,14 @@ struct Picture {
 /// Decodes PNG (any colour type and depth; transparency on white, mixed in the
 /// stored values) or JPEG (RGB, grey, CMYK), told apart by the first bytes.
 /// Throws Error with the reason only ("bad PNG: ..."): the caller knows the
-/// name. At most `maxPixels`.
+/// name. At most `maxPixels`. std::bad_alloc where memory is short.
 Picture decodePicture(const std::string &bytes, int64_t maxPixels);
+
+/// Bytes of memory that decoding takes, with `bytes` and fitting to `width` x
+/// `height`, by what the header declares. Throws Error as decodePicture where
+/// the declared size is too large.
+int64_t pictureMemory(const std::string &bytes, int64_t maxPixels,
+                      int64_t width, int64_t height);
 
 /// PNG bytes of an RGB picture; throws Error.
 std::string encodePng(const Picture &picture);

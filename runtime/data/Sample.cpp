@@ -9,7 +9,8 @@
 
 #include "runtime/data/Sample.h"
 
-#include "runtime/Error.h"
+#include "runtime/Files.h"
+#include "runtime/data/DecodeMemory.h"
 #include "runtime/data/Tar.h"
 
 #include <algorithm>
@@ -318,11 +319,15 @@ DecodedSample data::decodeSample(const Config &config,
         if (member.size > config.limits.bytes)
           throw Error(std::to_string(member.size) + " bytes; the limit is " +
                       std::to_string(config.limits.bytes));
-        Picture picture =
-            fitPicture(decodePicture(read(member), config.limits.pixels),
-                       kind.width, kind.height, kind.fit);
+        std::string bytes = read(member);
+        DecodeLease lease(pictureMemory(bytes, config.limits.pixels, kind.width,
+                                        kind.height));
+        Picture picture = fitPicture(decodePicture(bytes, config.limits.pixels),
+                                     kind.width, kind.height, kind.fit);
         normalise(picture, kind.channels, kind.mean, kind.std,
                   &out.pixels[k][i * size_t(kind.elements())]);
+      } catch (const SystemError &) {
+        throw;
       } catch (const Error &error) {
         throw Error("member '" + printable(member.name) + "': " + error.what());
       }

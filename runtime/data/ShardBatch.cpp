@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/Activity.h"
 #include "runtime/Error.h"
 #include "runtime/data/Assemble.h"
 #include "runtime/data/BatchSource.h"
@@ -62,6 +63,16 @@ struct Assembly {
   std::unique_ptr<PartAssembler> tensors;
 };
 
+Config readConfig(const nlohmann::json &plan, const ShardOptions &options) {
+  size_t slash = options.pattern.find_last_of('/');
+  Config config = Config::parse(plan, "plan.json",
+                                {".", slash == std::string::npos
+                                          ? "."
+                                          : options.pattern.substr(0, slash)});
+  config.seed = options.seed;
+  return config;
+}
+
 class ShardBatch : public BatchSource {
 public:
   ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
@@ -73,8 +84,6 @@ public:
   uint64_t hash() const override { return dataSet.hash(); }
 
 private:
-  static Config readConfig(const nlohmann::json &plan,
-                           const ShardOptions &options);
   void work();
   void plan(StepWork &step) const;
   StepItems itemsOf(const StepWork &step) const;
@@ -108,24 +117,12 @@ private:
 
 constexpr size_t stepsAhead = 2;
 
-Config ShardBatch::readConfig(const nlohmann::json &plan,
-                              const ShardOptions &options) {
-  size_t slash = options.pattern.find_last_of('/');
-  Config config = Config::parse(plan, "plan.json",
-                                {".", slash == std::string::npos
-                                          ? "."
-                                          : options.pattern.substr(0, slash)});
-  config.seed = options.seed;
-  return config;
-}
-
 ShardBatch::ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
                        const ShardOptions &options, const RankView &view,
                        Reorder reorder)
     : program(program), config(readConfig(plan, options)),
-      dataSet(
-          config, options.pattern,
-          std::max(options.workers, int(std::thread::hardware_concurrency()))),
+      dataSet(config, options.pattern,
+              options.workers > 1 ? options.workers : 0, options.peers),
       bindings(bindModules(program, config)), view(view), reorder(reorder),
       assigner(program, reorder) {
   table.samples = dataSet.size();
@@ -155,9 +152,11 @@ std::string ShardBatch::summary() const {
   std::string text = std::to_string(dataSet.size()) + " samples in " +
                      std::to_string(dataSet.shards()) + " shard" +
                      (dataSet.shards() == 1 ? "" : "s");
-  return dataSet.broken() ? text + ", " + std::to_string(dataSet.broken()) +
-                                " broken ones left out"
-                          : text;
+  if (dataSet.broken())
+    text += ", " + std::to_string(dataSet.broken()) + " broken ones left out";
+  for (const std::string &file : dataSet.leftOut())
+    text += "\nleft out: " + file;
+  return text;
 }
 
 const Batch &ShardBatch::next(int64_t step) {
@@ -216,6 +215,7 @@ void ShardBatch::work() {
     }
     lock.lock();
     --busy;
+    progressed();
     if (planning)
       step->stage = StepWork::Stage::Planned;
     if (failure && !step->failure)
@@ -276,6 +276,9 @@ void ShardBatch::plan(StepWork &step) const {
   step.manifest =
       makeManifest(table, program.globalBatch, config.seed, step.step);
   step.batch.samples = program.globalBatch;
+  step.batch.nameOf = [this, samples = step.manifest.samples](int64_t place) {
+    return dataSet.sample(samples[size_t(place)]).key;
+  };
   StepItems items = itemsOf(step);
   step.batch.assignment = assigner.assign(items);
   if (reorder != Reorder::None)
@@ -443,6 +446,11 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
   step.batch.modules[m][size_t(microbatch * pieces + piece)] = std::move(out);
 }
 } // namespace
+
+void dt::rt::checkShardConfig(const nlohmann::json &plan,
+                              const ShardOptions &options) {
+  readConfig(plan, options);
+}
 
 std::unique_ptr<BatchSource> dt::rt::openShardBatch(const ProgramInfo &program,
                                                     const nlohmann::json &plan,

@@ -9,15 +9,19 @@
 
 #include "runtime/data/Tar.h"
 
+#include "runtime/Activity.h"
 #include "runtime/Error.h"
 
 #include <archive.h>
 #include <archive_entry.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <memory>
+#include <new>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,7 +43,7 @@ using ReadHandle = std::unique_ptr<archive, ReadCloser>;
 
 std::string archiveError(archive *a) {
   const char *text = archive_error_string(a);
-  return text ? text : "unknown error";
+  return text ? printable(text) : "unknown error";
 }
 
 /// What keeps an entry from being a plain run of bytes in the shard.
@@ -52,24 +56,69 @@ std::string entryProblem(archive_entry *entry) {
     return "has no size";
   return {};
 }
+/// libarchive reads through this, so that a failed call is told from damage.
+struct ArchiveSource {
+  const PositionedFile &file;
+  int64_t at = 0;
+  std::string block = {};
+  std::exception_ptr failure = {};
+
+  static la_ssize_t read(archive *a, void *self, const void **out) {
+    auto &in = *static_cast<ArchiveSource *>(self);
+    try {
+      in.block = in.file.read(
+          in.at, std::min<int64_t>(in.file.size() - in.at, 1 << 16));
+    } catch (...) {
+      in.failure = std::current_exception();
+      archive_set_error(a, EIO, "cannot read");
+      return -1;
+    }
+    in.at += int64_t(in.block.size());
+    *out = in.block.data();
+    return la_ssize_t(in.block.size());
+  }
+  static la_int64_t skip(archive *, void *self, la_int64_t bytes) {
+    auto &in = *static_cast<ArchiveSource *>(self);
+    la_int64_t skipped = std::min<la_int64_t>(bytes, in.file.size() - in.at);
+    in.at += skipped;
+    return skipped;
+  }
+};
+
+/// Throws what is no property of the file.
+void rethrowFailure(const ArchiveSource &source, archive *a) {
+  if (source.failure)
+    std::rethrow_exception(source.failure);
+  if (archive_errno(a) == ENOMEM)
+    throw std::bad_alloc();
+}
 } // namespace
 
 TarListing data::listTar(const std::string &path) {
   PositionedFile file(path);
+  ArchiveSource source{file};
   ReadHandle in(archive_read_new());
+  if (!in)
+    throw std::bad_alloc();
   archive_read_support_format_tar(in.get());
   archive_read_set_options(
       in.get(), "hdrcharset=BINARY"); // names are bytes, whatever the locale
-  if (archive_read_open_filename(in.get(), path.c_str(), 1 << 16) != ARCHIVE_OK)
+  if (archive_read_open2(in.get(), &source, nullptr, ArchiveSource::read,
+                         ArchiveSource::skip, nullptr) != ARCHIVE_OK) {
+    rethrowFailure(source, in.get());
     throw Error(path +
                 ": not an uncompressed tar file: " + archiveError(in.get()));
+  }
   TarListing listing;
+  Activity activity("reading", path);
   while (true) {
+    activity.moved();
     archive_entry *entry = nullptr;
     int rc = archive_read_next_header(in.get(), &entry);
     if (rc == ARCHIVE_EOF)
       return listing;
     if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) {
+      rethrowFailure(source, in.get());
       if (listing.members.empty())
         throw Error(
             path + ": not an uncompressed tar file: " + archiveError(in.get()));
@@ -94,6 +143,7 @@ TarListing data::listTar(const std::string &path) {
     }
     listing.members.push_back(std::move(member));
     if (archive_read_data_skip(in.get()) < ARCHIVE_WARN) {
+      rethrowFailure(source, in.get());
       listing.problem = archiveError(in.get());
       return listing;
     }
@@ -101,40 +151,24 @@ TarListing data::listTar(const std::string &path) {
 }
 
 PositionedFile::PositionedFile(const std::string &path) : path(path) {
-  descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  Activity activity("opening", path);
+  descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
-  if (descriptor < 0 || fstat(descriptor, &info) != 0) {
-    int code = errno;
-    if (descriptor >= 0)
-      ::close(descriptor);
-    throw Error(path + ": " + std::strerror(code));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    ::close(descriptor);
+  if (!descriptor || fstat(descriptor.get(), &info) != 0)
+    failedCall(path, "open");
+  if (!S_ISREG(info.st_mode))
     throw Error(path + ": not a regular file");
-  }
   bytes = info.st_size;
+  number = info.st_ino;
   mtime = int64_t(info.st_mtim.tv_sec) * 1000000000 + info.st_mtim.tv_nsec;
 }
-
-PositionedFile::~PositionedFile() { ::close(descriptor); }
 
 std::string PositionedFile::read(int64_t offset, int64_t size) const {
   if (offset < 0 || size < 0 || offset > bytes || size > bytes - offset)
     throw Error(path + ": no " + std::to_string(size) + " bytes at " +
                 std::to_string(offset));
   std::string out(size_t(size), '\0');
-  for (size_t done = 0; done < out.size();) {
-    ssize_t got = ::pread(descriptor, &out[done], out.size() - done,
-                          off_t(offset) + off_t(done));
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0)
-      throw Error(path + ": " +
-                  (got < 0 ? std::strerror(errno)
-                           : "became shorter while it was in use"));
-    done += size_t(got);
-  }
+  readAll(descriptor.get(), out.data(), out.size(), uint64_t(offset), path);
   return out;
 }
 

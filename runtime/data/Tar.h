@@ -11,6 +11,8 @@
 #ifndef DT_RUNTIME_DATA_TAR_H
 #define DT_RUNTIME_DATA_TAR_H
 
+#include "runtime/Files.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,27 +36,27 @@ struct TarListing {
 };
 
 /// Lists the regular files of an uncompressed tar in order. Throws Error if the
-/// file cannot be opened or is no tar; damage further in is
+/// file is no tar, SystemError if it cannot be read; damage further in is
 /// `TarListing::problem`.
 TarListing listTar(const std::string &path);
 
 /// A file opened for positioned reads, shareable by threads.
 class PositionedFile {
 public:
-  explicit PositionedFile(const std::string &path); ///< throws Error
-  ~PositionedFile();
-  PositionedFile(const PositionedFile &) = delete;
-  PositionedFile &operator=(const PositionedFile &) = delete;
+  explicit PositionedFile(const std::string &path); ///< throws SystemError
 
-  /// Exactly `size` bytes from `offset` on; throws Error if the file has fewer.
+  /// Exactly `size` bytes from `offset` on; throws Error if the file had fewer
+  /// when it was opened, SystemError if it cannot be read.
   std::string read(int64_t offset, int64_t size) const;
   int64_t size() const { return bytes; }
   int64_t modified() const { return mtime; } ///< ns since the epoch
+  uint64_t inode() const { return number; }
 
 private:
   std::string path;
-  int descriptor = -1;
+  Descriptor descriptor;
   int64_t bytes = 0, mtime = 0;
+  uint64_t number = 0;
 };
 
 /// Writes a shard with fixed owners and times, so that equal content gives

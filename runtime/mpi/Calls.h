@@ -18,9 +18,10 @@ namespace dt::rt {
 /// Calls under way, and what is to be done after them.
 class Calls final : public Request::Operation {
 public:
-  /// `peer`: of a message, the rank at its other end.
-  Calls(Progress &progress, Blocking &blocking, int peer = -1)
-      : progress(progress), blocking(blocking), peer(peer) {
+  /// `awaited`: what wait() waits for.
+  Calls(Progress &progress, Blocking &blocking, const Awaited &awaited)
+      : progress(progress), blocking(blocking), awaited(awaited),
+        peer(awaited.peer) {
     progress.begin();
   }
   ~Calls() override { progress.end(); }
@@ -37,7 +38,7 @@ public:
   }
   void wait() override {
     {
-      BlockingCall waits(blocking, false);
+      BlockingCall waits(blocking, awaited, false);
       if (progress.getBells().on()) {
         progress.sleepUntil([&] { return ended(); },
                             peer >= 0 ? kLooksForMessage : kLooksForCollective);
@@ -74,7 +75,8 @@ private:
   }
   Progress &progress;
   Blocking &blocking;
-  int peer;
+  Awaited awaited;
+  int peer; ///< of a message, the rank at its other end; else -1
   std::vector<MPI_Request> requests;
 };
 

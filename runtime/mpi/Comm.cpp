@@ -108,7 +108,7 @@ public:
   void allReduce(Reduction kind, DType type, const void *in, void *out,
                  int64_t n, const char *label) override {
     count(traffic, label, n * sizeOf(type));
-    BlockingCall blocks(blocking);
+    BlockingCall blocks(blocking, begins(label));
     meet();
     auto lock = progress.lock();
     pieces(type, in, out, n, [&](const void *from, void *to, int count) {
@@ -119,7 +119,7 @@ public:
   Request iallReduce(Reduction kind, DType type, const void *in, void *out,
                      int64_t n, const char *label) override {
     count(traffic, label, n * sizeOf(type));
-    auto calls = std::make_unique<Calls>(progress, blocking);
+    auto calls = std::make_unique<Calls>(progress, blocking, begins(label));
     auto lock = progress.lock();
     pieces(type, in, out, n, [&](const void *from, void *to, int count) {
       mpiCheck(MPI_Iallreduce(from, to, count, mpiType(type), mpiOp(kind), comm,
@@ -132,7 +132,7 @@ public:
   void allGather(const void *in, size_t bytes, void *out,
                  const char *label) override {
     count(traffic, label, bytes);
-    BlockingCall blocks(blocking);
+    BlockingCall blocks(blocking, begins(label));
     meet();
     auto lock = progress.lock();
     Block block(bytes, size());
@@ -143,7 +143,7 @@ public:
   Request iallGather(const void *in, size_t bytes, void *out,
                      const char *label) override {
     count(traffic, label, bytes);
-    auto calls = std::make_unique<Calls>(progress, blocking);
+    auto calls = std::make_unique<Calls>(progress, blocking, begins(label));
     auto lock = progress.lock();
     Block block(bytes, size());
     mpiCheck(MPI_Iallgather(own(in, bytes, out), block.count, block.type, out,
@@ -161,7 +161,7 @@ public:
     }
     count(traffic, label, sizes[place]);
     char *mine = static_cast<char *>(out) + before;
-    BlockingCall blocks(blocking);
+    BlockingCall blocks(blocking, begins(label));
     meet();
     if (total > INT_MAX) {
       if (in != mine && sizes[place])
@@ -185,8 +185,9 @@ public:
   void reduceScatter(DType type, const void *in, void *out, int64_t n,
                      const char *label) override {
     count(traffic, label, n * sizeOf(type) * size());
-    Calls calls(progress, blocking); // for the copy
-    BlockingCall blocks(blocking);
+    Awaited awaited = begins(label);
+    Calls calls(progress, blocking, awaited); // for the copy
+    BlockingCall blocks(blocking, awaited);
     meet();
     auto lock = progress.lock();
     scatter(type, in, target(calls, type, in, out, n), n, nullptr);
@@ -196,7 +197,7 @@ public:
   Request ireduceScatter(DType type, const void *in, void *out, int64_t n,
                          const char *label) override {
     count(traffic, label, n * sizeOf(type) * size());
-    auto calls = std::make_unique<Calls>(progress, blocking);
+    auto calls = std::make_unique<Calls>(progress, blocking, begins(label));
     auto lock = progress.lock();
     scatter(type, in, target(*calls, type, in, out, n), n, calls.get());
     return Request(std::move(calls));
@@ -205,7 +206,7 @@ public:
   void allToAll(const void *in, void *out, size_t bytes,
                 const char *label) override {
     count(traffic, label, bytes * size());
-    BlockingCall blocks(blocking);
+    BlockingCall blocks(blocking, begins(label));
     meet();
     auto lock = progress.lock();
     Block block(bytes, size());
@@ -216,18 +217,27 @@ public:
   void broadcast(void *data, size_t bytes, int root,
                  const char *label) override {
     count(traffic, label, root == place ? bytes : 0);
-    BlockingCall blocks(blocking);
+    BlockingCall blocks(blocking, begins(label));
     auto lock = progress.lock();
     broadcastBytes(static_cast<char *>(data), bytes, root);
   }
   void barrier() override {
-    BlockingCall blocks(blocking);
+    BlockingCall blocks(blocking, begins("barrier"));
     meet();
     auto lock = progress.lock();
     mpiCheck(MPI_Barrier(comm), "MPI_Barrier");
   }
 
 private:
+  /// The next of this group's collectives begins.
+  Awaited begins(const char *label) {
+    ++begun;
+    int group = members.size() > 1 ? number + kFirstGroup : -1;
+    if (blocking.board)
+      blocking.board->enter(group, begun);
+    return {Awaited::Collective, -1, group, begun, label};
+  }
+
   /// Where ranks sleep: until all have come and have a core, so that nobody
   /// polls for long in the collective that follows.
   void meet() {
@@ -320,6 +330,7 @@ private:
   std::map<std::string, Traffic> &traffic;
   Blocking &blocking;
   int place = 0;
+  uint32_t begun = 0; ///< collectives
 };
 
 //===----------------------------------------------------------------------===//
@@ -328,7 +339,9 @@ private:
 
 class Mpi final : public Comm {
 public:
-  Mpi() {
+  Mpi(StatusBoard *board, AddGroup addGroup) : addGroup(std::move(addGroup)) {
+    blocked.board = board;
+    Waits waits(board, meets(kStartGroup, "MPI_Init"));
     // Components that reduce in the order of arrival, or in hardware, are left
     // out: results are the same in every run.
     ::setenv("OMPI_MCA_coll", "^adapt,han,hcoll,ucc", 0);
@@ -364,7 +377,7 @@ public:
                 const char *label) override {
     count(counters, label, bytes);
     Request sent =
-        message(bytes, to, [&](size_t at, int n, MPI_Request *request) {
+        message(bytes, to, label, [&](size_t at, int n, MPI_Request *request) {
           mpiCheck(MPI_Isend(static_cast<const char *>(data) + at, n, MPI_BYTE,
                              to, tag, mail, request),
                    "MPI_Isend");
@@ -374,11 +387,12 @@ public:
     return sent;
   }
   Request irecv(void *data, size_t bytes, int from, int tag) override {
-    return message(bytes, from, [&](size_t at, int n, MPI_Request *request) {
-      mpiCheck(MPI_Irecv(static_cast<char *>(data) + at, n, MPI_BYTE, from, tag,
-                         mail, request),
-               "MPI_Irecv");
-    });
+    return message(bytes, from, "",
+                   [&](size_t at, int n, MPI_Request *request) {
+                     mpiCheck(MPI_Irecv(static_cast<char *>(data) + at, n,
+                                        MPI_BYTE, from, tag, mail, request),
+                              "MPI_Irecv");
+                   });
   }
   void poll() override { progress.poll(); }
 
@@ -397,6 +411,7 @@ public:
   }
 
   void finish() override {
+    Waits waits(blocked.board, meets(kEndGroup, "MPI_Finalize"));
     progress.stop();
     mpiCheck(MPI_Barrier(mail), "MPI_Barrier");
     progress.getBells().stop();
@@ -417,16 +432,26 @@ protected:
   int tagLimit() const override { return largestTag; }
 
 private:
-  template <typename F> Request message(size_t bytes, int peer, F call) {
+  /// All ranks meet, outside of any group's collectives.
+  Awaited meets(int group, const char *label) {
+    if (blocked.board)
+      blocked.board->enter(group, 1);
+    return {Awaited::Collective, -1, group, 1, label};
+  }
+
+  template <typename F>
+  Request message(size_t bytes, int peer, const char *label, F call) {
     if (!bytes)
       return {};
-    auto calls = std::make_unique<Calls>(progress, blocked, peer);
+    auto calls = std::make_unique<Calls>(
+        progress, blocked, Awaited{Awaited::Message, peer, -1, 0, label});
     auto lock = progress.lock();
     for (size_t at = 0; at < bytes; at += kPieceBytes)
       call(at, int(std::min(kPieceBytes, bytes - at)), calls->add());
     return Request(std::move(calls));
   }
 
+  AddGroup addGroup;
   int place = 0, ranks = 1, largestTag = 0, made = 0;
   MPI_Comm mail = MPI_COMM_NULL;
   Progress progress;
@@ -448,6 +473,8 @@ Group *Mpi::group(const std::vector<int> &members, const std::string &purpose) {
   // Everybody counts them, so that the number is the same on all ranks; one
   // rank alone needs nobody.
   int number = members.size() > 1 ? ++made : 0;
+  if (number && addGroup)
+    addGroup(number, members);
   std::unique_ptr<MpiGroup> &result = groups[{purpose, members}];
   if (std::find(members.begin(), members.end(), place) == members.end())
     return nullptr;
@@ -473,6 +500,8 @@ Group *Mpi::group(const std::vector<int> &members, const std::string &purpose) {
 
 } // namespace
 
-std::unique_ptr<Comm> startMpi() { return std::make_unique<Mpi>(); }
+std::unique_ptr<Comm> startMpi(StatusBoard *board, Comm::AddGroup addGroup) {
+  return std::make_unique<Mpi>(board, std::move(addGroup));
+}
 
 } // namespace dt::rt

@@ -5,19 +5,25 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/mpi/Launch.h"
+#include "runtime/Clock.h"
 #include "runtime/Cores.h"
 #include "runtime/Error.h"
 #include "runtime/Status.h"
+#include "runtime/Stop.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -91,18 +97,56 @@ void setEnvironment(int ranks, int threads) {
     ::setenv("OMP_NUM_THREADS", share.c_str(), 0);
 }
 
-volatile pid_t launcher = 0;
-volatile std::sig_atomic_t signalled = 0;
+volatile std::sig_atomic_t stops = 0, interrupts = 0;
 
-void passOn(int) {
-  if (launcher > 0)
-    ::kill(launcher, signalled ? SIGTERM : SIGUSR1);
-  signalled = 1;
+void onSignal(int signal) {
+  stops = 1;
+  if (signal == SIGINT)
+    interrupts = interrupts + 1;
 }
 
+/// Signals that ask a run to end (Stop.h).
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+
+/// What other launchers have left for their own ranks would confuse mpirun and
+/// the ranks.
+void forgetLaunchers() {
+  static const char *const prefixes[] = {"PMIX_",
+                                         "PMI_",
+                                         "OMPI_COMM_WORLD_",
+                                         "OMPI_UNIVERSE_",
+                                         "OMPI_APP_CTX_",
+                                         "OMPI_NUM_APP_",
+                                         "OMPI_FIRST_RANKS",
+                                         "OMPI_FILE_LOCATION",
+                                         "OMPI_COMMAND",
+                                         "OMPI_ARGV",
+                                         "OMPI_MCA_orte_",
+                                         "OMPI_MCA_ess",
+                                         "OMPI_MCA_pmix",
+                                         "HYDI_",
+                                         "MPIR_CVAR_"};
+  std::vector<std::string> names;
+  for (char **entry = environ; *entry; ++entry)
+    for (const char *prefix : prefixes)
+      if (!std::strncmp(*entry, prefix, std::strlen(prefix)))
+        names.emplace_back(*entry, std::strcspn(*entry, "="));
+  for (const std::string &name : names)
+    ::unsetenv(name.c_str());
+}
+
+/// `ready`: the parent closes it when it has seen to the child.
 [[noreturn]] void becomeLauncher(const std::string &mpirun,
-                                 std::vector<char *> &arguments, pid_t parent) {
+                                 std::vector<char *> &arguments, pid_t parent,
+                                 int ready) {
   ::setpgid(0, 0);
+  // mpirun would kill the ranks on these, whatever they are doing; it gives
+  // them no mask. They end by themselves, and mpirun with them.
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (int signal : kStopSignals)
+    ::sigaddset(&set, signal);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
 #ifdef __linux__
   // When the launcher is gone mpirun hands this signal on, and ranks end by it;
   // but those with a watchdog ignore it, say what happened and end then.
@@ -110,6 +154,9 @@ void passOn(int) {
   if (::getppid() != parent)
     ::_exit(1);
 #endif
+  char none;
+  while (::read(ready, &none, 1) < 0 && errno == EINTR)
+    ;
   // A process in the background must not read the terminal.
   int null = ::open("/dev/null", O_RDONLY);
   if (null >= 0)
@@ -118,29 +165,128 @@ void passOn(int) {
   ::_exit(127);
 }
 
+/// mpirun and its end.
+class Launcher {
+public:
+  Launcher(const std::string &mpirun, std::vector<char *> &arguments, int ranks)
+      : ranks(ranks) {
+    int ready[2];
+    if (::pipe2(ready, O_CLOEXEC) != 0)
+      throw Error(std::string("cannot start mpirun: ") + std::strerror(errno));
+    pid_t parent = ::getpid();
+    child = ::fork();
+    if (child == 0) {
+      ::close(ready[1]);
+      becomeLauncher(mpirun, arguments, parent, ready[0]);
+    }
+    int problem = errno;
+    ::close(ready[0]);
+    try {
+      if (child < 0)
+        throw Error(std::string("cannot start mpirun: ") +
+                    std::strerror(problem));
+      board =
+          std::make_unique<StatusBoard>(StatusBoard::nameFor(child), -1, ranks);
+    } catch (...) {
+      if (child > 0) {
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+      }
+      ::close(ready[1]);
+      throw;
+    }
+    ::close(ready[1]); // now it begins
+  }
+
+  /// Until mpirun has ended; the exit code.
+  int wait() {
+    int status = 0;
+    while (true) {
+      pid_t ended = ::waitpid(child, &status, WNOHANG);
+      if (ended == child || (ended < 0 && errno != EINTR))
+        break;
+      if (stops)
+        board->requestStop();
+      if (interrupts > 1)
+        end();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return codeFor(status);
+  }
+
+private:
+  /// A second Ctrl-C. mpirun cleans up after its ranks, if it still can.
+  void end() {
+    if (!killed)
+      killed = now();
+    for (int rank = 0; rank < ranks; ++rank)
+      if (int pid = board->read(rank).pid)
+        ::kill(pid, SIGKILL);
+    if (!board->anyBegan() || now() - killed > 5)
+      ::kill(child, SIGKILL);
+  }
+
+  int codeFor(int status) {
+    int code = WIFSIGNALED(status) ? exitAfterFault : WEXITSTATUS(status);
+    if (killed)
+      return 128 + SIGINT;
+    if (!code)
+      return 0;
+    // Ranks that had not begun know no signals yet: nothing was lost.
+    if (stops && !board->anyTrains() &&
+        (code == exitAfterFault || code > 128)) {
+      std::printf("stopped before the first step\n");
+      return 0;
+    }
+    if (!board->anyBegan() && !WIFSIGNALED(status))
+      return code; // they spoke for themselves
+    StatusBoard::Report report = board->takeReport();
+    if (report.line.empty() && WIFSIGNALED(status))
+      report.line = "error: mpirun was ended by signal " +
+                    std::to_string(WTERMSIG(status));
+    if (!report.line.empty())
+      std::fprintf(stderr, "%s\n", report.line.c_str());
+    // mpirun gives the code of whoever it saw first.
+    return report.code ? report.code : code > 128 ? exitAfterFault : code;
+  }
+
+  int ranks;
+  pid_t child = -1;
+  double killed = 0;
+  std::unique_ptr<StatusBoard> board;
+};
+
+/// Rank and number of ranks, as the first launcher says that names both. One
+/// name alone may be left over from anywhere.
+struct Place {
+  int rank = 0, ranks = 1;
+};
+Place placeOf(std::initializer_list<const char *> rank,
+              std::initializer_list<const char *> ranks) {
+  std::optional<int> own = numberOf(rank), all = numberOf(ranks);
+  return own && all && *own < *all ? Place{*own, *all} : Place{};
+}
+Place launchedPlace() {
+  if (Place p = placeOf({"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"});
+      p.ranks > 1)
+    return p;
+  if (Place p = placeOf({"PMI_RANK"}, {"PMI_SIZE"}); p.ranks > 1)
+    return p;
+  // Slurm's own variables are in every batch job; with PMIx's this is a step.
+  return placeOf({"PMIX_RANK"}, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+}
+
 } // namespace
 
-bool isLaunched() {
-  return numberOf({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
-      .has_value();
-}
-
-int launchedRanks() {
-  if (!isLaunched())
-    return 1;
-  return numberOf({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
-                   "SLURM_NTASKS"})
-      .value_or(1);
-}
-
-int launchedRank() {
-  return numberOf({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-      .value_or(0);
-}
+bool isLaunched() { return launchedPlace().ranks > 1; }
+int launchedRanks() { return launchedPlace().ranks; }
+int launchedRank() { return launchedPlace().rank; }
 
 std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
-  if (ranks <= 1 || isLaunched())
+  if (ranks <= 1 || isLaunched()) {
+    installStopSignals();
     return std::nullopt;
+  }
   std::string flag = "--ranks " + std::to_string(ranks) + ": ";
 #ifndef DT_RUNTIME_MPI
   throw Error(flag + "this program was built without MPI (Debian: install "
@@ -149,6 +295,7 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   std::string mpirun = findProgram("mpirun"), program = ownPath(argv[0]);
   if (mpirun.empty())
     throw Error(flag + "no mpirun in PATH (Debian: install openmpi-bin)");
+  forgetLaunchers();
   setEnvironment(ranks, threads);
   std::string name = "mpirun", count = "-n", number = std::to_string(ranks);
   std::vector<char *> arguments = {&name[0], &count[0], &number[0],
@@ -156,37 +303,22 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   arguments.push_back(nullptr);
 
-  pid_t parent = ::getpid();
   announceLauncher();
-  launcher = 0;
-  signalled = 0;
-  auto interrupt = std::signal(SIGINT, passOn);
-  auto terminate = std::signal(SIGTERM, passOn);
-  pid_t child = ::fork();
-  if (child == 0) {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
-    becomeLauncher(mpirun, arguments, parent);
+  stops = interrupts = 0;
+  struct sigaction action{}, before[std::size(kStopSignals)];
+  action.sa_handler = onSignal;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < std::size(kStopSignals); ++i)
+    ::sigaction(kStopSignals[i], &action, &before[i]);
+  int code = 1;
+  try {
+    code = Launcher(mpirun, arguments, ranks).wait();
+  } catch (const Error &e) {
+    throw Error(flag + e.what());
   }
-  if (child < 0)
-    throw Error(flag + "cannot start mpirun: " + std::strerror(errno));
-  launcher = child;
-  std::string board = StatusBoard::nameFor(child);
-  if (signalled) // between the two lines above
-    ::kill(child, SIGTERM);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR)
-    ;
-  launcher = 0;
-  std::signal(SIGINT, interrupt);
-  std::signal(SIGTERM, terminate);
-  std::string report = StatusBoard::takeReport(board, ranks);
-  if (WIFSIGNALED(status) && report.empty())
-    report =
-        "error: mpirun was ended by signal " + std::to_string(WTERMSIG(status));
-  if (status && !report.empty())
-    std::fprintf(stderr, "%s\n", report.c_str());
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  for (size_t i = 0; i < std::size(kStopSignals); ++i)
+    ::sigaction(kStopSignals[i], &before[i], nullptr);
+  return code;
 }
 
 } // namespace dt::rt

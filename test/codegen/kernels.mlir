@@ -4,7 +4,7 @@
 rt.program @p batch 1 micro 1 seed 0 pace @m {
   rt.rank 0 {
   }
-  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
+  rt.module @m ranks [0] arena 0 scratch 256 parameters 0 trainable 0 {
     rt.symbol @n of "sample" max 4
 
     // Equal kernels are one function, named after the first.
@@ -12,7 +12,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
     // CHECK-NOT: void m_forward_scale_again(
     rt.func @forward(%a: !rt.buffer<f32, [4, 4]> {rt.name = "a"}, %b: !rt.buffer<f32, [4, 4]> {rt.name = "b", rt.access = "out"}, %ids: !rt.buffer<i64, ["n"]> {rt.name = "ids"},
                      %table: !rt.buffer<f32, [10, 64]> {rt.name = "table"}, %rows: !rt.buffer<f32, ["n", 64]> {rt.name = "rows", rt.access = "out"}, %mask: !rt.buffer<i1, [4]> {rt.name = "mask"},
-                     %big: !rt.buffer<f32, [512, 768]> {rt.name = "big", rt.access = "inout"}) {
+                     %big: !rt.buffer<f32, [512, 768]> {rt.name = "big", rt.access = "inout"}) attributes {scratch_bytes = 256 : i64} {
       rt.kernel @scale [%i < 4, %j < 4] (%x = %a : !rt.buffer<f32, [4, 4]>, %y = %b : !rt.buffer<f32, [4, 4]>) {
         %v = rt.load %x[%i, %j] : !rt.buffer<f32, [4, 4]>
         %e = math.exp %v : f32
@@ -74,7 +74,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // Two carried values, a branch, unordered comparison, NaN-aware maximum.
       // CHECK-LABEL: void m_forward_row_softmax_sums(
       // CHECK: = (-INFINITY);
-      // CHECK: #pragma omp simd reduction(max : v{{[0-9]+}})
+      // CHECK: #pragma omp simd reduction(dt::rt::largest : v{{[0-9]+}})
       // CHECK: bool [[MASK:v[0-9]+]] = mask[r_2];
       // CHECK: if ([[MASK]]) {
       // CHECK: } else {
@@ -120,20 +120,46 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
         rt.store %w, %x[%i, %j] : !rt.buffer<f32, [512, 768]>
       }
 
-      // Views of one buffer promise nothing to the compiler.
+      // Views that share bytes promise nothing to the compiler, views that do not promise it.
       // CHECK-LABEL: void m_forward_shift(
       // CHECK: const float *const big = v1;
       // CHECK: float *const big_2 = v2;
+      // CHECK-LABEL: void m_forward_apart(
+      // CHECK: const float *__restrict const big = v1;
+      // CHECK: float *__restrict const big_2 = v2;
       %first = rt.view %big {offset = "0"} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
-      %second = rt.view %big {offset = "768"} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
+      %second = rt.view %big {offset = "384"} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
+      %third = rt.view %big {offset = "768"} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
       rt.kernel @shift [%j < 768] (%x = %first : !rt.buffer<f32, [768]>, %y = %second : !rt.buffer<f32, [768]>) {
         %v = rt.load %x[%j] : !rt.buffer<f32, [768]>
         rt.store %v, %y[%j] : !rt.buffer<f32, [768]>
       }
+      rt.kernel @apart [%j < 768] (%x = %first : !rt.buffer<f32, [768]>, %y = %third : !rt.buffer<f32, [768]>) {
+        %v = rt.load %x[%j] : !rt.buffer<f32, [768]>
+        rt.store %v, %y[%j] : !rt.buffer<f32, [768]>
+      }
+
+      // Nor do two locals with one place.
+      // CHECK-LABEL: void m_forward_in_place(
+      // CHECK: const float *const before = v1;
+      // CHECK: float *const after = v2;
+      %before = rt.alloc "before" at 0 : <f32, [64]>
+      %after = rt.alloc "after" at 0 : <f32, [64]>
+      rt.kernel @in_place [%j < 64] (%x = %before : !rt.buffer<f32, [64]>, %y = %after : !rt.buffer<f32, [64]>) {
+        %v = rt.load %x[%j] : !rt.buffer<f32, [64]>
+        %w = arith.addf %v, %v : f32
+        rt.store %w, %y[%j] : !rt.buffer<f32, [64]>
+      }
       // CHECK: static const float m_constant[4] = {
       // CHECK: m_forward_scale(a, b);
       // CHECK-NEXT: m_forward_scale(a, b);
-      // CHECK: m_forward_shift(big, big + 768);
+      // CHECK: m_forward_shift(big, big + 384);
+      // CHECK: dt::rt::checkIndices(ids, size.n, {.what = "rows of gather 'embed'", .input = "ids", .extent = 10, .wrap = true, .stride = 1, .row = 1, .module = 0, .symbol = 0}, context.fault);
+      rt.check_indices "rows of gather 'embed'" %ids below "10" {input = "ids", item = "n", wrap} : !rt.buffer<i64, ["n"]>
+      // CHECK: .extent = 10, .local = true, .base = dt::rt::placeOnAxis(context.group, 2, 1) * 5, .stride = 1,
+      rt.check_indices "rows" %ids below "10" {block = array<i64: 5, 2, 1>} : !rt.buffer<i64, ["n"]>
+      // CHECK: dt::rt::checkIndices(ids, size.n, {.what = "classes", .input = nullptr, .extent = size.n, .ignores = true, .ignored = -100, .offset = 1, .stride = 2, .row = 1, .module = 0, .symbol = -1}, context.fault);
+      rt.check_indices "classes" %ids below "n" {ignored = -100 : i64, offset = 1 : i64, stride = 2 : i64} : !rt.buffer<i64, ["n"]>
       %c = rt.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : !rt.buffer<f32, [4]>
       rt.kernel @table [%j < 4] (%x = %c : !rt.buffer<f32, [4]>, %y = %b : !rt.buffer<f32, [4, 4]>) {
         %c0 = arith.constant 0 : index

@@ -62,7 +62,7 @@
 // CUDA: const int64_t j = point % 8;
 // CUDA-LABEL: //===--- net.cu
 // CUDA: dt::rt::matmul(x, weight, bias, z, {{.*}}, 0, context.stream);
-// CUDA: net_layer_fwd_relu<<<dt::rt::cuda::gridFor(8 * size.batch), 256, 0, static_cast<cudaStream_t>(context.stream)>>>(z, y, size.batch);
+// CUDA: dt::rt::cuda::launch("net_layer_fwd_relu", net_layer_fwd_relu, dt::rt::cuda::gridFor(8 * size.batch), 256, 0, context.stream, z, y, size.batch);
 
 rt.program @tiny batch 8 micro 4 seed 7 pace @net {
   rt.module @net ranks [0] arena 1152 scratch 256 parameters 576 trainable 576 {

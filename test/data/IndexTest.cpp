@@ -9,10 +9,15 @@
 
 #include "test/data/Fixture.h"
 
+#include "runtime/data/DecodeMemory.h"
 #include "runtime/data/Index.h"
 
 #include <archive.h>
 #include <archive_entry.h>
+
+#include <cctype>
+#include <chrono>
+#include <filesystem>
 
 using namespace dt;
 using namespace dt::rt::data;
@@ -56,6 +61,7 @@ TEST_F(IndexTest, GoodSamples) {
   EXPECT_EQ(PositionedFile(shard).read(s.members[1].offset, s.members[1].size),
             png(10));
   EXPECT_EQ(index.broken(), 0);
+  EXPECT_GE(DecodeLease::most(), 4 * 4 * 4); // pictures were decoded within it
 }
 
 TEST_F(IndexTest, LongNamesHaveTheRightOffset) {
@@ -356,6 +362,7 @@ TEST_F(IndexTest, DataSet) {
 TEST_F(IndexTest, AShardThatChangesUnderTheRun) {
   std::string shard = writeShard("s.tar", documentFiles("a"));
   DataSet data(config, shard, 1);
+  data.decode(config, 0); // now it is open
   std::string bytes = readFile(shard);
   size_t picture = bytes.find("IDAT");
   bytes[picture + 6] = char(bytes[picture + 6] ^ 0x7f);
@@ -365,5 +372,62 @@ TEST_F(IndexTest, AShardThatChangesUnderTheRun) {
   EXPECT_NE(error.find("s.tar: sample 'a': member '0.png': bad PNG"),
             std::string::npos)
       << error;
+}
+
+/// Each digit and letter may have changed on the disk.
+TEST_F(IndexTest, DamageOfTheIndexIsFound) {
+  std::string shard = writeShard("s.tar", documentFiles("a"));
+  ShardIndex index = buildIndex(config, shard, 1), loaded;
+  saveIndex(config, shard, index);
+  std::string file = readFile(indexPath(shard));
+  for (size_t i = 0; i < file.size(); ++i) {
+    if (!std::isalnum(static_cast<unsigned char>(file[i])))
+      continue;
+    std::string damaged = file;
+    damaged[i] = file[i] == '1' ? '2' : '1';
+    EXPECT_FALSE(parseIndex(config, shard, damaged, loaded))
+        << i << " of " << damaged;
+  }
+  EXPECT_TRUE(parseIndex(config, shard, file, loaded));
+}
+
+/// More shards than may be open.
+TEST_F(IndexTest, FewShardsAreOpenAtOnce) {
+  std::vector<std::string> paths;
+  for (int i = 0; i < 40; ++i)
+    paths.push_back(writeFile("f" + std::to_string(100 + i),
+                              std::string(8, char('a' + i % 26))));
+  ShardFiles files(paths, 3);
+  for (int round = 0; round < 3; ++round)
+    for (int i = 0; i < 40; ++i) {
+      size_t n = size_t(i * 7 % 40);
+      EXPECT_EQ(files.read(n, 2, 1), std::string(1, char('a' + n % 26)));
+      EXPECT_LE(files.open(), 3u);
+    }
+  writeFile("other", "anothers"); // as long as the one whose place it takes
+  std::filesystem::last_write_time(
+      path("other"), std::filesystem::last_write_time(path("f100")) +
+                         std::chrono::seconds(10));
+  std::filesystem::rename(path("other"), path("f100"));
+  for (int i = 1; i < 5; ++i)
+    files.read(size_t(i), 0, 8);
+  EXPECT_NE(errorOf([&] {
+              files.read(0, 0, 8);
+            }).find("f100: the shard has changed under the run"),
+            std::string::npos);
+  EXPECT_NE(errorOf([&] { files.read(1, 0, 9); }).find("no 9 bytes at 0"),
+            std::string::npos);
+}
+
+/// One that got shorter since it was opened says nothing about a sample.
+TEST_F(IndexTest, WhatCannotBeReadIsNoBrokenSample) {
+  std::string shard = writeShard("s.tar", documentFiles("a"));
+  PositionedFile file(shard);
+  std::filesystem::resize_file(shard, 100);
+  EXPECT_THROW(file.read(50, 100), rt::SystemError);
+  EXPECT_NE(errorOf([&] {
+              file.read(50, 100);
+            }).find("became shorter while it was in use"),
+            std::string::npos);
 }
 } // namespace

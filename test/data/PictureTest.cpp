@@ -8,8 +8,13 @@
 
 #include "test/data/Fixture.h"
 
+#include "runtime/data/DecodeMemory.h"
+
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include <jpeglib.h>
 #include <png.h>
@@ -118,6 +123,14 @@ TEST(Picture, BrokenFilesAreErrors) {
               decodePicture(photo.substr(0, photo.size() / 2), plenty);
             }).find("bad JPEG"),
             std::string::npos);
+  // A chunk that says it is longer than the file must not be allocated.
+  std::string longer = good;
+  longer.insert(good.find("IDAT") - 4, "\x45\x01\x02\x03"
+                                       "eXIfabcd");
+  EXPECT_NE(errorOf([&] {
+              decodePicture(longer, plenty);
+            }).find("bad PNG: a chunk of 1157693955 bytes reaches beyond"),
+            std::string::npos);
   EXPECT_EQ(errorOf([&] { decodePicture("GIF89a", plenty); }),
             "neither PNG nor JPEG");
   EXPECT_EQ(errorOf([&] { decodePicture("", plenty); }),
@@ -184,5 +197,42 @@ TEST(Picture, Normalise) {
   EXPECT_NEAR(out[2], 0, 1e-6);
   normalise(in, 1, {0}, {1}, out);
   EXPECT_NEAR(out[0], 0.299 + 0.114 * 0.2, 1e-6);
+}
+
+/// By the header, before anything is decoded.
+TEST(Picture, MemoryThatAPictureTakes) {
+  std::string bytes = encodePng(solid(300, 200, 1, 2, 3));
+  int64_t least = 300 * 200 * 4, most = 300 * 200 * 8 + 12 * 200 * 8 + 12 * 64;
+  EXPECT_GE(pictureMemory(bytes, plenty, 8, 8), least);
+  EXPECT_LE(pictureMemory(bytes, plenty, 8, 8), most + int64_t(bytes.size()));
+  EXPECT_GE(pictureMemory(jpeg(solid(300, 200, 1, 2, 3)), plenty, 8, 8), least);
+  bytes[16] = 0x40; // declares a width of a thousand million
+  EXPECT_NE(errorOf([&] {
+              pictureMemory(bytes, plenty, 8, 8);
+            }).find("the limit is 1048576"),
+            std::string::npos);
+  EXPECT_LT(pictureMemory("no picture", plenty, 8, 8), 4096);
+}
+
+TEST(Picture, ThreadsShareTheMemory) {
+  std::atomic<int> decoding{0}, together{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&, i] {
+      // More than there is counts as all of it.
+      DecodeLease lease(i ? decodeMemory / 3 : 2 * decodeMemory);
+      EXPECT_LE(DecodeLease::held(), decodeMemory);
+      int now = ++decoding;
+      for (int seen = together; seen < now;)
+        if (together.compare_exchange_weak(seen, now))
+          break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      --decoding;
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_LE(together, 3);
+  EXPECT_EQ(DecodeLease::held(), 0);
+  EXPECT_LE(DecodeLease::most(), decodeMemory);
 }
 } // namespace

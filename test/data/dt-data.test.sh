@@ -38,7 +38,7 @@ refuse "nowhere/s.json: cannot be written" "$tool" stats texts.tar --recipe pair
 "$tool" vocabulary texts.tar -o words
 [ "$(tr '\n' ' ' <words)" = "a bytes cat dog more of sixteen text than the " ] || fail "vocabulary: $(cat words)"
 
-refuse "none.tar: No such file" "$tool" check none.tar --recipe pairs.json
+refuse "none.tar: cannot open: No such file" "$tool" check none.tar --recipe pairs.json
 refuse "none.json: cannot be read" "$tool" check texts.tar --recipe none.json
 refuse "not an uncompressed tar file" "$tool" check pairs.json --recipe pairs.json
 refuse "expected either --from-emoji or --from-dir" "$tool" build -o x.tar

@@ -31,7 +31,7 @@ def run_demo(arguments):
     # A high rate, so that captions are words after few steps: empty ones would agree too easily.
     command = [arguments.source / "tools/demo", "--bin", arguments.bin, "--out", arguments.out, "--steps", STEPS, "--threads", 1]
     command += ["--lr", 0.004, "--evaluate-every", 1]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=540)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=3500)
     expect(done.returncode == 0, f"tools/demo ended with {done.returncode}", done.stdout + done.stderr)
     return done.stdout
 

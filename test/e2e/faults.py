@@ -8,7 +8,7 @@
 # written. Each time every process must be gone within ten
 # seconds, with a code that is not 0 and exactly one line that names the rank; and
 # what is resumed must give the losses of the run that nobody disturbed: bit by bit
-# under the same plan, within 1e-5 under another.
+# under the same plan, within float32's rounding under another.
 # ===-----------------------------------------------------------------------===
 """faults.py --dt-opt PATH [--kills N] [--seed S]: kills ranks at random and resumes."""
 
@@ -26,6 +26,7 @@ import time
 
 from layouts import Failure, Runner, parse_plan
 import batches
+import tolerance
 from safetensors.numpy import save_file
 
 CASE = dict(name="faults", model="mllm", samples=12, micro=3, plan="vision:dp=2 llm:pp=2,zero=1 generator:")
@@ -42,7 +43,7 @@ def compile_plan(runner, work, name, plan):
     done = runner.compile(CASE, CASE["micro"], parse_plan(plan), folder)
     if done.returncode:
         raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
-    runner.build(folder, parse_plan(plan)["ranks"])
+    runner.build(folder)
     return folder / "program/build/train", parse_plan(plan)["ranks"]
 
 
@@ -181,8 +182,8 @@ def main():
                 changed, first = kill % 4 == 3, last_saved(folder)
                 have = resume(other if changed else program, batch, folder)
                 part = slice(first, first + AFTER) if changed else slice(0, STEPS)
-                limit = 1e-5 if changed else 0
-                same = len(have) == len(want) and all(abs(a - b) <= limit * abs(b) for a, b in zip(have[part], want[part]))
+                pairs = enumerate(zip(have[part], want[part]))  # the logits of this model are below 16 for so many steps
+                same = len(have) == len(want) and all(abs(a - b) <= (tolerance.loss_limit(b, 16, step) if changed else 0) for step, (a, b) in pairs)
                 wrong = None if same else f"resumed at {first} {'under another plan ' if changed else ''}to {have[part][-5:]}, undisturbed {want[part][-5:]}"
             failed += bool(wrong)
             print(f"{kill:3} {'FAILED' if wrong else 'ok    '} {what} {wrong or ''}", flush=True)

@@ -13,7 +13,6 @@ import argparse
 import copy
 import json
 import math
-import os
 import pathlib
 import random
 import re
@@ -25,8 +24,7 @@ import time
 
 import numpy as np
 
-from layouts import Failure, Runner, check_traffic, compare
-from train_model import build
+from layouts import HANGS, Failure, Runner, check_traffic, compare
 
 MODELS = pathlib.Path(__file__).parents[1] / "models"
 SCHEDULES = "1f1b gpipe accumulate interleaved zb-h1 zb-h2 zb zb-1p zb-2p zb-v phased nested distmm-pipe".split()
@@ -73,7 +71,7 @@ class Fuzzer(Runner):
         if key not in self.units:
             folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
             recipe = self.recipe(dict(case, draw={}), case["samples"], folder)
-            subprocess.run([self.dt_opt, recipe, "--emit=plan", "-o", folder / "plan.json"], capture_output=True, timeout=120)
+            subprocess.run([self.dt_opt, recipe, "--emit=plan", "-o", folder / "plan.json"], capture_output=True, timeout=HANGS)
             plan = json.loads((folder / "plan.json").read_text())
             self.units[key] = list(plan["units"])
             shutil.rmtree(folder)
@@ -218,7 +216,7 @@ def try_case(runner, case, compile_only):
     elif compile_only:
         verdict = "compiles"
     else:
-        build(folder / "program", os.environ.get("CCACHE_DIR"))
+        runner.build(folder)
         gradients, losses = runner.train(case, folder, case["plan"]["ranks"])
         reference = runner.reference(case)
         if reference:
@@ -229,7 +227,8 @@ def try_case(runner, case, compile_only):
             verdict = "trains"
         if case["plan"]["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
-    shutil.rmtree(folder)
+    if runner.runtime != folder / "program/build":  # others link it
+        shutil.rmtree(folder)
     return verdict
 
 

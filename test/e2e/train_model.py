@@ -24,7 +24,7 @@ SKIPPED = 77  # CTest's SKIP_RETURN_CODE
 
 
 def call(command, cwd, environment=None, what=""):
-    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment, timeout=600)
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environment, timeout=6000)
     if done.returncode != 0:
         sys.exit(f"{what or command[0]} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done
@@ -44,18 +44,22 @@ def make_recipe(model, frozen, micro, split, folder):
 
 
 def emit(dt_opt, recipe, out, target):
-    return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=300)
+    return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=600)
 
 
-def build(out, cache, runtime=None):
-    """`runtime`: the build folder of another program whose runtime is linked."""
-    # All programs share the runtime's sources: with paths taken relative to the
-    # program's folder the compiler cache finds them again.
+def prebuilt(dt_opt):
+    """What says to CMake that a program links the runtime of the compiler's build."""
+    return dt_opt.resolve().parents[1] / "runtime/prebuilt.cmake"
+
+
+def build(out, cache, runtime=None, settings=()):
+    """`runtime`: see prebuilt(); without it the program compiles the copy in its own folder, with the system's compiler."""
+    # Equal code of several programs comes from the compiler cache, with paths taken relative to the program's folder.
     environment = dict(os.environ, CCACHE_BASEDIR=str(out.resolve()), CCACHE_NOHASHDIR="1")
     if cache:
         environment["CCACHE_DIR"] = cache
-    options = ["-DCMAKE_BUILD_TYPE=Release"] + ([f"-DDT_RUNTIME_LIBRARY={runtime / 'runtime/dt_runtime.cmake'}"] if runtime else [])
-    call(["cmake", "-S", out, "-B", out / "build", "-G", "Ninja", *options], out, environment, "cmake")
+    options = (["-C", runtime] if runtime else []) + ["-DCMAKE_BUILD_TYPE=Release", *settings]
+    call(["cmake", *options, "-S", out, "-B", out / "build", "-G", "Ninja"], out, environment, "cmake")
     call(["cmake", "--build", out / "build"], out, environment, "build")
 
 
@@ -91,6 +95,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--refused", help="compilation must fail with one error matching this")
     parser.add_argument("--target", default="cpu", choices=["cpu", "cuda"], help="cuda without a GPU: the program is compiled, not run")
+    parser.add_argument("--standalone", action="store_true", help="the program compiles its own copy of the runtime, as on a machine without the compiler")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the emitted program here")
     arguments = parser.parse_args()
     golden = pathlib.Path(__file__).with_name("golden.py")
@@ -109,7 +114,8 @@ def main():
             return check_refusal(done, arguments.refused)
         if done.returncode != 0:
             sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
-        build(out, os.environ.get("CCACHE_DIR"))
+        alone = arguments.standalone or arguments.target != "cpu"
+        build(out, os.environ.get("CCACHE_DIR"), None if alone else prebuilt(arguments.dt_opt), ["-DDT_MPI=ON"] if arguments.standalone else [])
         if not gpu:
             return print("compiled; no GPU to run on")
         command = [sys.executable, golden, arguments.model, "--program", out, "--threads", str(arguments.threads)]

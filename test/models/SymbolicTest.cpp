@@ -53,6 +53,31 @@ TEST(Ranges, DecideWithUnboundSizes) {
   EXPECT_NE(toString(r.simplify(less(index(1), symbol("seq")))), "true");
 }
 
+/// A batch may have no images, but where there is an element there is one.
+TEST(Ranges, SizesMayBeZero) {
+  Ranges none({}), some({DimExpr(4) * sym("images")}), two({sym("n") - DimExpr(1)});
+  Expr images = symbol("images");
+  EXPECT_NE(toString(none.simplify(maximum(images, integer(1)))), "images");
+  EXPECT_EQ(toString(some.simplify(maximum(images, integer(1)))), "images");
+  EXPECT_EQ(toString(two.simplify(lessEqual(integer(2), symbol("n")))), "true");
+  EXPECT_NE(toString(two.simplify(lessEqual(integer(3), symbol("n")))), "true");
+  EXPECT_EQ(toString(none.simplify(maximum(images, integer(0)))), "images");
+  EXPECT_NE(toString(none.simplify(less(integer(0), images))), "true");
+  EXPECT_NE(toString(none.simplify(isZero(images))), "false");
+  // Who divides by a size says that it is not 0.
+  EXPECT_EQ(toString(none.simplify(floorDiv(scale(images, 4), images))), "4");
+  Ranges least({}, [](llvm::StringRef) { return int64_t(1); });
+  EXPECT_EQ(toString(least.simplify(maximum(images, integer(1)))), "images");
+}
+
+TEST(SymbolicTensor, MostOfNothingIsNotKnown) {
+  Result ones = broadcast(number(1), {sym("images"), DimExpr(2)});
+  EXPECT_FALSE(reduce(Reduction::Max, *ones, {0}, false));
+  EXPECT_EQ(text(reduce(Reduction::Max, *ones, {1}, false)), "1");
+  EXPECT_EQ(text(reduce(Reduction::Sum, *ones, {0}, false)), "images");
+  EXPECT_FALSE(range(number(1), sizeOf("images"), number(1)));
+}
+
 TEST(Ranges, DivisionCancels) {
   Ranges r({sym("batch"), sym("seq"), DimExpr(64)});
   Expr seq = symbol("seq");

@@ -101,6 +101,8 @@ def operators():
          model([node("Dropout", ["x", "val_1", "t"])], [numpy_helper.from_array(np.float32(0.5), "val_1"), numpy_helper.from_array(np.array(True), "t")]))
     case("node 'the_Neg' (Neg): uses the positions of a NonZero",
          model([node("NonZero", ["x"], ["z"]), node("Neg", ["z"])]))
+    case("its result's value nonzero.the_NonZero depends on data",
+         model([node("NonZero", ["x"], ["z"]), node("Shape", ["z"])]))
     case("node 'the_Gather' (Gather): indices must be integers", model([node("Gather", ["x", "val_1"])], [tensor("val_1", 2)]))
     for k, axis, message in ((2, 0, "takes 2 of batch elements along axis 0: both must be numbers, or equal"), (5, -1, "K is 5, but axis 1 has 4 elements"), (-1, 1, "K is -1, but")):
         case(f"node 'the_TopK' (TopK): {message}", model([node("TopK", ["x", "k"], ["y", "i"], axis=axis)], [numpy_helper.from_array(np.array([k], np.int64), "k")]))
@@ -115,6 +117,40 @@ def operators():
     case("node 'the_LayerNormalization' (LayerNormalization): its outputs Mean",
          model([node("LayerNormalization", ["x", "w"], ["y", "m"])], [tensor("w", 4)], outputs=["y", "m"]))
     case("node 'the_Relu' (Relu): input 0 is missing", model([node("Relu", [])]))
+    deep = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 2, 2])
+    case("node 'the_SpaceToDepth' (SpaceToDepth): attribute 'mode' is not handled",
+         model([node("SpaceToDepth", ["x"], blocksize=1, mode="CRD")], inputs=[deep], opset=99))
+    case("its result is of f16, which is not computed with", model([node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("Relu", ["h"])]))
+    whole = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
+    case("node 'the_IsInf' (IsInf): needs a tensor of floats: no integer is inf",
+         model([node("IsInf", ["x"], detect_negative=0)], inputs=[whole]))
+
+
+def ids(name, *values):
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def indices():
+    """Indices that are known and outside of what they index."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [40, 4])
+    count = [node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "zero"], ["n"]), node("Range", ["zero", "n", "one"], ["i"])]
+    numbers = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in (("zero", 0), ("one", 1))]
+    for n in count:
+        n.name = f"count_{n.op_type}"
+    case("node 'the_Gather' (Gather): index 16 (element 16 of the indices) is outside of axis 0 of 'w', which has 16 elements",
+         model([*count, node("Gather", ["w", "i"])], [tensor("w", 16, 4), *numbers], inputs=[x]))
+    case("node 'the_Gather' (Gather): index -5 (element 1 of the indices) is outside of axis 1 of 'x', which has 4 elements",
+         model([node("Gather", ["x", "i"], axis=1)], [ids("i", -4, -5)]))
+    case("node 'the_Gather' (Gather): all indices are outside of axis 0 of 'w', which has 2 elements",
+         model([*count, node("Add", ["i", "two"], ["j"]), node("Gather", ["w", "j"])], [tensor("w", 2, 4), ids("two", 2), *numbers]))
+    case("node 'the_GatherElements' (GatherElements): index 4 (element 0 of the indices) is outside of axis 1 of 'x', which has 4 elements",
+         model([node("GatherElements", ["x", "i"], axis=1)], [numpy_helper.from_array(np.array([[4, 0]], np.int64), "i")]))
+    case("node 'the_GatherND' (GatherND): index 3 (element 3 of the indices) is outside of axis 1 of 'w', which has 3 elements",
+         model([node("GatherND", ["w", "i"], ["z"]), node("Add", ["x", "z"])], [tensor("w", 5, 3, 4), numpy_helper.from_array(np.array([[4, 2], [0, 3]], np.int64), "i")]))
+    case("node 'the_ScatterND' (ScatterND): index 5 (element 0 of the indices) is outside of axis 0 of 'w', which has 5 elements",
+         model([node("ScatterND", ["w", "i", "u"], ["z"]), node("Add", ["x", "z"])], [tensor("w", 5, 4), numpy_helper.from_array(np.array([[5]], np.int64), "i"), tensor("u", 1, 4)]))
+    case("node 'the_ScatterElements' (ScatterElements): index 4 (element 0 of the indices) is outside of axis 1 of 'w', which has 4 elements",
+         model([node("ScatterElements", ["w", "i", "u"], ["z"], axis=1), node("Add", ["x", "z"])], [tensor("w", 1, 4), numpy_helper.from_array(np.array([[4]], np.int64), "i"), tensor("u", 1, 1)]))
 
 
 def training():
@@ -144,7 +180,7 @@ def remarks(tool, folder):
 
 
 def run(tool, path):
-    return subprocess.run([tool, "--summary", str(path)], capture_output=True, text=True, timeout=60, errors="replace")
+    return subprocess.run([tool, "--summary", str(path)], capture_output=True, text=True, timeout=600, errors="replace")
 
 
 def damage(tool, folder):
@@ -172,7 +208,7 @@ def damage(tool, folder):
 
 def main():
     tool = sys.argv[1]
-    for family in (files, graphs, operators, training):
+    for family in (files, graphs, operators, indices, training):
         family()
     failures = 0
     with tempfile.TemporaryDirectory() as name:

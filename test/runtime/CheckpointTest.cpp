@@ -5,9 +5,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Checkpoint.h"
+#include "runtime/CheckpointFolder.h"
+#include "runtime/Pieces.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <unistd.h>
 
 using namespace dt::rt;
 using namespace small;
@@ -71,19 +77,162 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
   EXPECT_ERROR(loadCheckpoint(seeded, directory, 7), "another seed");
 }
 
-TEST_F(CheckpointTest, FindsDamage) {
+/// Two checkpoints, the newer one with `change` made to it.
+class DamageTest : public CheckpointTest {
+protected:
+  DamageTest() {
+    saveCheckpoint(trainer, directory, 1, 7);
+    saveCheckpoint(trainer, directory, 2, 7);
+  }
+  std::string file(const std::string &name) {
+    return directory + "/step-2/" + name;
+  }
+  /// The newest good one is taken, and one line says why.
+  void expectFallback(const std::string &part) {
+    LoadedCheckpoint loaded = resumeCheckpoint(trainer, directory, 7);
+    EXPECT_EQ(loaded.step, 1);
+    EXPECT_EQ(loaded.damaged, std::vector<int64_t>{2});
+    ASSERT_EQ(loaded.warnings.size(), 1u);
+    EXPECT_NE(loaded.warnings[0].find("step-2/" + part), std::string::npos)
+        << loaded.warnings[0];
+    EXPECT_NE(loaded.warnings[0].find("resuming from " + directory + "/step-1"),
+              std::string::npos)
+        << loaded.warnings[0];
+  }
+};
+
+TEST_F(DamageTest, OfARanksFile) {
+  std::string path = file("rank-0.safetensors"), content = readFile(path);
+  EXPECT_EQ(resumeCheckpoint(trainer, directory, 7).step, 2);
+  std::string flipped = content;
+  flipped.back() ^= 1;
+  for (const std::string &bad :
+       {flipped, content.substr(0, 40), content.substr(0, content.size() - 1),
+        content + "x", std::string()}) {
+    writeFile(path, bad);
+    expectFallback("rank-0.safetensors: ");
+  }
+  std::filesystem::remove(path);
+  expectFallback("rank-0.safetensors: cannot open: No such file");
+  std::filesystem::create_directory(path);
+  expectFallback("rank-0.safetensors: not a safetensors file");
+  std::filesystem::remove_all(directory + "/step-1");
+  EXPECT_ERROR(resumeCheckpoint(trainer, directory, 7),
+               "has no other checkpoint that is whole");
+}
+
+/// Each value alone, and each byte: an index is believed as far as it is
+/// checked.
+TEST_F(DamageTest, OfTheIndex) {
+  std::string content = readFile(file("index.json"));
+  nlohmann::json good = nlohmann::json::parse(content);
+  auto with = [&](auto change) {
+    nlohmann::json json = good;
+    json.erase("check"); // as who writes one by hand
+    change(json);
+    writeFile(file("index.json"), json.dump());
+    expectFallback("index.json: not the index of a checkpoint: ");
+  };
+  with([](auto &j) { j["step"] = ~uint64_t(0); });
+  with([](auto &j) { j["step"] = 3; });
+  with([](auto &j) { j["step"] = -2; });
+  with([](auto &j) { j["step"] = 2.5; });
+  with([](auto &j) { j.erase("seed"); });
+  with([](auto &j) { j["plan"] = 17; });
+  with([](auto &j) { j["data"] = "xyz"; });
+  with([](auto &j) { j["ranks"] = 2; });
+  with([](auto &j) { j["files"] = nlohmann::json::object(); });
+  with([](auto &j) { j["files"] = {{"../../rank-0.safetensors", "0"}}; });
+  with([](auto &j) { j["files"]["rank-0.safetensors"] = "0"; });
+  with([](auto &j) { j["schedule"] = 3; });
+  for (size_t at = 0; at < content.size(); at += 7) {
+    std::string bad = content;
+    bad[at] = bad[at] == '1' ? '2' : '1';
+    if (bad == content || nlohmann::json::parse(bad, nullptr, false) == good)
+      continue;
+    writeFile(file("index.json"), bad);
+    expectFallback("index.json: ");
+  }
+  std::filesystem::remove(file("index.json"));
+  expectFallback("index.json: cannot open: No such file");
+}
+
+/// What belongs to another run is refused: an older one would be as wrong.
+TEST_F(DamageTest, IsNotWhatIsAnothersData) {
+  EXPECT_ERROR(resumeCheckpoint(trainer, directory, 8), "another data set");
+}
+
+TEST_F(CheckpointTest, NamesWhatCannotBeWritten) {
   saveCheckpoint(trainer, directory, 1, 7);
-  std::string file = directory + "/step-1/rank-0.safetensors",
-              content = readFile(file);
-  content.back() ^= 1;
-  writeFile(file, content);
-  EXPECT_ERROR(loadCheckpoint(trainer, directory, 7),
-               "rank-0.safetensors: damaged");
-  writeFile(file, content.substr(0, 40));
-  EXPECT_ERROR(loadCheckpoint(trainer, directory, 7), "rank-0.safetensors");
-  writeFile(directory + "/step-1/index.json", "{}");
-  EXPECT_ERROR(loadCheckpoint(trainer, directory, 7),
-               "not the index of a checkpoint");
+  CheckpointWriter writer(trainer, directory);
+  // Something is where the rank's file should be.
+  writer.save(5, 7);
+  writer.finish();
+  std::filesystem::create_directories(directory + "/step-9.tmp/x");
+  writer.save(9, 7);
+  std::string what = writer.settle();
+  EXPECT_EQ(what, "");
+  EXPECT_EQ(resumeCheckpoint(trainer, directory, 7).step, 9);
+}
+
+TEST_F(CheckpointTest, AStateThatIsNoNumberIsNotSaved) {
+  saveCheckpoint(trainer, directory, 1, 7);
+  auto *p = reinterpret_cast<float *>(trainer.regions().at(0).parameters);
+  float before = p[2];
+  p[2] = std::numeric_limits<float>::infinity();
+  EXPECT_ERROR(saveCheckpoint(trainer, directory, 2, 7),
+               "'tower.w' is inf after step 2: the state is not saved");
+  EXPECT_ERROR(expectFinite(trainer, 2), "'tower.w' is inf");
+  p[2] = before;
+  trainer.regions().at(0).moments[0][1] = std::nanf("");
+  EXPECT_ERROR(saveCheckpoint(trainer, directory, 2, 7),
+               "'exp_avg.tower.w' is nan after step 2");
+  EXPECT_FALSE(std::filesystem::exists(directory + "/step-2"));
+  EXPECT_FALSE(std::filesystem::exists(directory + "/step-2.tmp"));
+  EXPECT_EQ(loadCheckpoint(trainer, directory, 7), 1);
+}
+
+TEST_F(CheckpointTest, OneRunAFolder) {
+  std::filesystem::create_directories(directory);
+  {
+    FolderLock lock(solo(), directory);
+    EXPECT_EQ(lock.warning(), "");
+    EXPECT_ERROR(FolderLock(solo(), directory),
+                 "process " + std::to_string(::getpid()) + " on ");
+  }
+  FolderLock again(solo(), directory);
+}
+
+TEST_F(CheckpointTest, SaysWhatOfTheScheduleChanged) {
+  saveCheckpoint(trainer, directory, 1, 7);
+  EXPECT_TRUE(resumeCheckpoint(trainer, directory, 7).warnings.empty());
+  Trainer::Settings settings = Trainer::defaults(program.info);
+  settings.optimizer.lr = 0.25, settings.optimizer.totalSteps = 80;
+  Trainer other(program.info, settings, solo());
+  std::vector<std::string> said =
+      resumeCheckpoint(other, directory, 7).warnings;
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("lr 0.05 -> 0.25, steps 40 -> 80"), std::string::npos)
+      << said[0];
+  settings = Trainer::defaults(program.info);
+  settings.optimizer.kind = OptimizerKind::SGD;
+  Trainer sgd(program.info, settings, solo());
+  EXPECT_ERROR(resumeCheckpoint(sgd, directory, 7),
+               "made with the optimizer \"adamw\", this program has \"sgd\"");
+}
+
+TEST_F(CheckpointTest, ANoteNestedWithoutEnd) {
+  std::string note = "{\"a\":" + std::string(200000, '[') + "1" +
+                     std::string(200000, ']') + "}";
+  SafetensorsWriter writer;
+  float zero = 0;
+  writer.add("a", DType::F32, {1}, &zero);
+  writer.note("pieces", "{\"a\":{\"tensor\":\"a\",\"whole\":[1],\"padded\":[1],"
+                        "\"flat\":[0,1],\"cuts\":[" +
+                            note + "]}}");
+  writer.write(folder / "deep.safetensors");
+  EXPECT_ERROR(PieceReader({folder / "deep.safetensors"}),
+               "its note \"pieces\" is not JSON");
 }
 
 } // namespace

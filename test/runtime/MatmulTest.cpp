@@ -42,7 +42,7 @@ void check(const MatmulShape &s, bool bias, float beta) {
   matmul(a.data(), b.data(), bias ? v.data() : nullptr, c.data(), s, beta);
   reference(a.data(), b.data(), bias ? v.data() : nullptr, expected.data(), s,
             beta);
-  EXPECT_LT(relativeError(c, expected), 1e-6);
+  EXPECT_LT(relativeError(c, expected), sumLimit(double(s.k) + 1));
 }
 
 TEST(Matmul, TransposesBiasAndBeta) {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Optimizer.h"
+#include "runtime/Device.h"
 #include "test/runtime/TestSupport.h"
 
 #include <cmath>
@@ -47,6 +48,20 @@ TEST(Optimizer, AdamW) {
   EXPECT_NEAR(s.m[0], 0.02, 1e-7);
   EXPECT_NEAR(s.v[0], 3.1225e-4, 1e-9);
   EXPECT_NEAR(s.p[0], 0.8714662, 2e-6);
+}
+
+/// Both targets compute with these: rounded once, from double.
+TEST(Optimizer, ScalarsAreRoundedOnce) {
+  device::AdamWStep step{1e-3, 0.9, 0.999, 1e-8, 0.01, 1 - 0.9, 1 - 0.999, 1};
+  device::AdamWScalars s(step);
+  EXPECT_EQ(s.weight1, 0.1f);
+  EXPECT_EQ(s.weight2, 0.001f);
+  EXPECT_NE(s.weight2, 1 - 0.999f);
+  EXPECT_EQ(s.keep, 0.99999f);
+  float p = 1, g = 1, m = 0, v = 0;
+  device::adamw(&p, &g, &m, &v, 1, step);
+  EXPECT_EQ(m, 0.1f);
+  EXPECT_EQ(v, 0.001f);
 }
 
 TEST(Optimizer, ClippingByGlobalNorm) {

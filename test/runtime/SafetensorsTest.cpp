@@ -89,6 +89,14 @@ TEST(Safetensors, DamagedFiles) {
       "tensor 'a' appears twice");
   open(
       fileOf(
+          R"({"a":{"dtype":"I32","dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+          data),
+      "the key 'dtype' appears twice");
+  // What a file says cannot end the line: EXPECT_ERROR looks for that.
+  open(fileOf(R"({"a\n\u001b[2J":{"dtype":"F32","shape":[2]}})", data),
+       "tensor 'a??[2J': expected an object with");
+  open(
+      fileOf(
           R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
           data),
       "'b' overlaps another");

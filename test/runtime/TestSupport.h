@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -37,6 +38,21 @@ inline double relativeError(const std::vector<float> &a,
   }
   double error = std::sqrt(difference) / (std::sqrt(size) + 1e-30);
   return error == error ? error : 1e30;
+}
+
+// Limits follow from float32, not from what one machine gave: other vector
+// widths and fused operations round differently (test/e2e/tolerance.py says
+// more).
+constexpr double kEps = 1.1920929e-7; ///< of float32 at 1
+
+/// Of sums of n products in any order, in the L2 norm: n roundings of half an
+/// epsilon that are independent, and a factor of 8 for those that are not.
+inline double sumLimit(double n) { return 8 * kEps / 2 * std::sqrt(n + 1); }
+
+/// Of losses of a small program whose predictions are about as large as 1, at a
+/// step (from 0): each step adds rounding to the parameters.
+inline double lossLimit(double want, size_t step) {
+  return double(step + 1) * kEps * (32 * want + 8);
 }
 
 /// This process alone.

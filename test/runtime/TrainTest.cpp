@@ -6,12 +6,16 @@
 
 #include "runtime/Train.h"
 #include "runtime/Evaluation.h"
+#include "runtime/Stop.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <limits>
 
 using namespace dt::rt;
 using namespace small;
@@ -73,8 +77,8 @@ TEST(Train, MicrobatchesAgree) {
             b = train(four, folder, steps(30)),
             c = train(single, folder, steps(30));
   for (size_t i = 0; i < a.losses.size(); ++i) {
-    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5 * a.losses[i]);
-    EXPECT_NEAR(a.losses[i], c.losses[i], 1e-5 * a.losses[i]);
+    EXPECT_NEAR(a.losses[i], b.losses[i], lossLimit(a.losses[i], i));
+    EXPECT_NEAR(a.losses[i], c.losses[i], lossLimit(a.losses[i], i));
   }
 }
 
@@ -91,7 +95,7 @@ TEST(Train, PiecesOfMicrobatchesAgree) {
       SmallProgram program(micro, plan);
       std::vector<double> losses = train(program, folder, steps(8)).losses;
       for (size_t i = 0; i < wanted.size(); ++i)
-        EXPECT_NEAR(losses[i], wanted[i], 1e-5 * wanted[i])
+        EXPECT_NEAR(losses[i], wanted[i], lossLimit(wanted[i], i))
             << plan.towerSub << " " << plan.headSub << " micro " << micro;
     }
 }
@@ -123,8 +127,128 @@ TEST(Train, InterruptSavesAndEnds) {
       std::raise(SIGINT);
   };
   EXPECT_EQ(runTraining(program.info, folder.path, options, solo(), hooks), 3);
+  clearStopRequest();
   EXPECT_TRUE(
       std::filesystem::exists(folder / "checkpoints/step-3/index.json"));
+}
+
+/// What is to be written is looked at before the first step.
+TEST(Train, TargetsAreCheckedFirst) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  writeFile(folder / "file", "kept");
+  SmallProgram program(6);
+  auto said = [&](auto set) {
+    Options options = steps(1);
+    set(options);
+    return errorOf([&] {
+      RunResult run = train(program, folder, options);
+      EXPECT_TRUE(run.losses.empty());
+    });
+  };
+  std::string Options::*const files[] = {
+      &Options::metrics,       &Options::trace,  &Options::saveOutputs,
+      &Options::saveGradients, &Options::report, &Options::traffic};
+  for (auto member : files) {
+    EXPECT_NE(said([&](Options &o) {
+                o.*member = folder.path;
+              }).find(folder.path + ": is a folder, expected a file"),
+              std::string::npos);
+    EXPECT_NE(said([&](Options &o) {
+                o.*member = folder / "none/f";
+              }).find("No such file or directory"),
+              std::string::npos);
+    EXPECT_NE(said([&](Options &o) {
+                o.*member = folder / "file/f";
+              }).find("file is no folder"),
+              std::string::npos);
+  }
+  for (auto member : {&Options::checkpoint, &Options::exportTo}) {
+    EXPECT_NE(said([&](Options &o) {
+                o.*member = folder / "file";
+              }).find(folder / "file: "),
+              std::string::npos);
+    EXPECT_NE(said([&](Options &o) {
+                o.*member = folder / "file/f";
+              }).find("cannot create"),
+              std::string::npos);
+  }
+  EXPECT_NE(said([&](Options &o) {
+              o.metrics = folder / "same", o.trace = folder / "x/../same";
+            }).find("--trace and --metrics name the same file"),
+            std::string::npos);
+  EXPECT_EQ(readFile(folder / "file"), "kept");
+  EXPECT_FALSE(std::filesystem::exists(folder / "same"));
+}
+
+/// The history stays, but for steps that are done again.
+TEST(Train, ResumedMetricsGoOn) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  Options options = steps(4);
+  options.checkpoint = folder / "c", options.metrics = folder / "m";
+  train(program, folder, options);
+  std::string before = readFile(options.metrics);
+  writeFile(options.metrics, before + R"({"step": 5})" + "\n" + R"({"st)");
+  options.steps = 6, options.resume = true;
+  train(program, folder, options);
+  std::string after = readFile(options.metrics);
+  EXPECT_EQ(after.substr(0, before.size()), before);
+  EXPECT_EQ(std::count(after.begin(), after.end(), '\n'), 6);
+  EXPECT_FALSE(std::filesystem::exists(options.metrics + ".tmp"));
+}
+
+/// A loss that is no number ends the run; nothing of it is saved or exported.
+TEST(Train, EndsWhereALossIsNoNumber) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(),
+                    std::numeric_limits<float>::infinity()}) {
+    Options options = steps(10);
+    options.batch = folder / "batch", options.saveEvery = 2;
+    options.checkpoint = folder / (std::isnan(bad) ? "a" : "b");
+    TrainHooks hooks;
+    hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
+      if (report.step == 5)
+        parameters(trainer, 1)[0] = bad;
+    };
+    std::string said = errorOf([&] {
+      runTraining(program.info, folder.path, options, solo(), hooks);
+    });
+    EXPECT_EQ(said.rfind("step 6: loss 'square' is ", 0), 0u) << said;
+    EXPECT_NE(said.find("; the newest checkpoint is " + options.checkpoint +
+                        "/step-4"),
+              std::string::npos)
+        << said;
+    EXPECT_FALSE(std::filesystem::exists(options.checkpoint + "/step-6"));
+    EXPECT_TRUE(std::filesystem::exists(options.checkpoint + "/step-2"));
+    options.resume = true;
+    EXPECT_EQ(runTraining(program.info, folder.path, options, solo()), 10);
+  }
+}
+
+/// The newest checkpoint is damaged: the run goes on from the one before, and
+/// what it then saves takes the damaged one's place.
+TEST(Train, ResumesFromTheNewestGoodCheckpoint) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram program(6);
+  RunResult straight = train(program, folder, steps(8));
+  Options options = steps(6);
+  options.checkpoint = folder / "c", options.saveEvery = 3;
+  train(program, folder, options);
+  writeFile(folder / "c/step-6/rank-0.safetensors", "damaged");
+  options.steps = 8, options.resume = true;
+  RunResult rest = train(program, folder, options);
+  EXPECT_EQ(rest.losses.size(), 5u);
+  EXPECT_EQ(rest.parameters, straight.parameters);
+  std::vector<std::string> names;
+  for (auto &entry : std::filesystem::directory_iterator(folder / "c"))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"lock", "step-6", "step-8"}));
 }
 
 /// Else the earlier run's later steps would pass for the newest of this one.
@@ -187,7 +311,7 @@ TEST(Train, DumpsOfTheFirstStep) {
     std::vector<float> u(x.size / 4), v(u.size());
     std::memcpy(u.data(), x.data, x.size),
         std::memcpy(v.data(), y.data, y.size);
-    EXPECT_LT(relativeError(u, v), 1e-6) << name;
+    EXPECT_LT(relativeError(u, v), sumLimit(3 * kImages)) << name;
   };
   compare(".outputs", "tower.embeds", {kImages, 2});
   compare(".outputs", "head.prediction", {kSamples});

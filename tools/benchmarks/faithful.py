@@ -96,7 +96,7 @@ class Profile:
 
     def measure(self, degrees):
         tp = ",".join(map(str, sorted(degrees)))
-        runtime = ["--runtime", Program.runtime / "runtime/dt_runtime.cmake"] if Program.runtime else []
+        runtime = ["--runtime", Program.runtime / "runtime/prebuilt.cmake"] if Program.runtime else []
         run([ROOT / "tools/dt-profile", self.recipe, "-o", self.file, "--tp", tp, "--rows", ROWS[self.model], "--keep", self.folder / "layers", "--dt-opt", self.dt_opt, *runtime])
         self.points = json.loads(self.file.read_text())["modules"]
 

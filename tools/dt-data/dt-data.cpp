@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/Cores.h"
 #include "runtime/Error.h"
 #include "runtime/data/Index.h"
 #include "tools/dt-data/Build.h"
@@ -17,7 +18,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 
 using namespace dt;
 using namespace dt::tools;
@@ -167,7 +167,7 @@ int run(Options &o) {
   rt::data::Config config = rt::data::Config::load(o.recipe);
   int workers = o.workers
                     ? int(std::min(o.workers.getValue(), 64u))
-                    : std::max(1, int(std::thread::hardware_concurrency()));
+                    : rt::usableCores();
   if (o.index)
     return !indexShards(config, shards, workers);
   if (o.check)

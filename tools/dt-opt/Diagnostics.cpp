@@ -6,6 +6,8 @@
 
 #include "tools/dt-opt/Diagnostics.h"
 
+#include "models/recipe/JsonReader.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
 #include "mlir/Support/FileUtilities.h"
@@ -27,14 +29,19 @@ std::string getPlace(Location location) {
 }
 
 void print(const Diagnostic &diagnostic, llvm::raw_ostream &os) {
-  static constexpr StringLiteral kinds[] = {"note", "warning", "error",
-                                            "remark"};
-  std::string place = getPlace(diagnostic.getLocation());
-  os << place << (place.empty() ? "" : ": ")
-     << kinds[unsigned(diagnostic.getSeverity())] << ": " << diagnostic << "\n";
+  os << dt::describe(diagnostic) << "\n";
 }
 
 } // namespace
+
+std::string dt::describe(const Diagnostic &diagnostic) {
+  static constexpr StringLiteral kinds[] = {"note", "warning", "error",
+                                            "remark"};
+  std::string place = getPlace(diagnostic.getLocation());
+  return models::oneLine(place + (place.empty() ? "" : ": ") +
+                         kinds[unsigned(diagnostic.getSeverity())].str() +
+                         ": " + diagnostic.str());
+}
 
 LogicalResult dt::Diagnostics::open(StringRef file) {
   if (file.empty())

@@ -20,6 +20,10 @@
 
 namespace dt {
 
+/// "file:line:column: error: text", or with the name of a place, in one line:
+/// names come from files that anyone may have written.
+std::string describe(const mlir::Diagnostic &diagnostic);
+
 /// Outlives the contexts that it is attached to.
 class Diagnostics {
 public:

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tools/dt-opt/Input.h"
+#include "tools/dt-opt/Nesting.h"
 
 #include "models/import/Import.h"
 #include "models/recipe/Program.h"
@@ -141,8 +142,11 @@ dt::readInput(StringRef path, const DialectRegistry &registry,
   auto file = openInputFile(path, &message);
   if (!file)
     return llvm::createStringError(message);
-  if (!isImported(path))
+  if (!isImported(path)) {
+    if (llvm::Error deep = checkNesting(file->getBuffer(), path))
+      return std::move(deep);
     return file;
+  }
   MLIRContext context(registry);
   diagnostics.attach(context, /*named=*/true);
   auto program = importFile(context, path);

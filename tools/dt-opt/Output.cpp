@@ -99,6 +99,8 @@ LogicalResult emitDirectory(mlir::ModuleOp program,
   StringRef parent = llvm::sys::path::parent_path(options.input);
   emit.modelDirectory = parent.empty() ? "." : parent.str();
   emit.plan = planOf(program);
+  if (!options.plan.empty())
+    emit.planSource = options.plan == "auto" ? "the plan that --plan=auto chose" : "plan '" + options.plan + "'";
   if (failed(dt::codegen::emitProgram(program, emit)))
     return failure();
   return options.emit == dt::Emit::Exe ? buildProgram(options.output)

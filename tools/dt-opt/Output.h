@@ -32,6 +32,7 @@ struct OutputOptions {
   /// Of a timeline: a run's report, whose times of tasks it shows; empty: it
   /// shows nominal ones.
   std::string times;
+  std::string plan; ///< --plan, for errors
 };
 
 /// Fills `report`, which must outlive `pm`, from what stands there after the

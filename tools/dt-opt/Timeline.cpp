@@ -7,6 +7,7 @@
 #include "tools/dt-opt/Output.h"
 
 #include "dialects/sched/SchedOps.h"
+#include "models/recipe/JsonReader.h"
 #include "passes/plan/sim/Engine.h"
 #include "passes/schedule/Communicate.h"
 #include "passes/schedule/Draw.h"
@@ -69,7 +70,10 @@ llvm::Expected<MeasuredTimes> MeasuredTimes::read(StringRef file) {
     return llvm::createStringError(file + ": " + buffer.getError().message());
   MeasuredTimes result;
   result.file = file.str();
-  Json json = Json::parse((*buffer)->getBuffer().str(), nullptr, false);
+  auto parsed = dt::models::parseJson((*buffer)->getBuffer(), file);
+  if (!parsed)
+    return parsed.takeError();
+  Json json = *parsed;
   if (!json.is_object())
     return result.fail("not a JSON object");
   for (const char *key : {"tasks", "tails"})

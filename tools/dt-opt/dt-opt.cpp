@@ -270,7 +270,7 @@ LogicalResult compile(StringRef input, StringRef output,
   if (failed(MlirOptMain(os, std::move(*buffer), registry, config)))
     return failure();
   dt::OutputOptions options = {emitOption, targetOption, input.str(),
-                               output.str(), timesOption};
+                               output.str(), timesOption, planOption};
   if (emitOption == Emit::PlanModel)
     return dt::writePlanModel(collected.planModel, options);
   return dt::isReport(emitOption) ? dt::writeReport(collected.report, options)

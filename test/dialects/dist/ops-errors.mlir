@@ -311,3 +311,13 @@ dist.module @a attributes {dist.ranks = array<i64: 1>} {
 }
 // expected-error @+1 {{'dist.plan' op has 1 ranks, but @a runs on 1}}
 dist.plan ranks 1 schedule "1f1b" pace @a reorder "none" bucket 1 depth 1
+
+// -----
+
+dist.module @a {
+  func.func @forward(%x: tensor<f32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "y"}) {
+    return %x : tensor<f32>
+  }
+}
+// expected-error @+1 {{'dist.loss' op needs 'dist.plus' to be a finite f64 beside a denominator}}
+dist.loss "l" in @a numerator "y" weight 1.0 {dist.plus = 1.0 : f64}

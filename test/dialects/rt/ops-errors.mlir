@@ -555,3 +555,38 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
     rt.task receive edge 0 microbatch 0 piece 1 slot 0 peer 1
   }
 }
+
+// -----
+
+rt.func @f(%a: !rt.buffer<f32, [8]>) {
+  // expected-error @+1 {{indices are integers, not 'f32'}}
+  rt.check_indices "rows of gather" %a below "4" : !rt.buffer<f32, [8]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<i64, [8]>) {
+  // expected-error @+1 {{needs a stride of at least 1}}
+  rt.check_indices "rows of gather" %a below "4" {stride = 0 : i64} : !rt.buffer<i64, [8]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<i64, [8]>) {
+  // expected-error @+1 {{block is chunk, over and stride}}
+  rt.check_indices "rows of gather" %a below "4" {block = array<i64: 2, 2>} : !rt.buffer<i64, [8]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<i64, [8]>) {
+  // expected-error @+1 {{must say what uses the indices}}
+  rt.check_indices "" %a below "4" : !rt.buffer<i64, [8]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<i64, [8]>) {
+  // expected-error @+1 {{'extent': '4*' is not a size}}
+  rt.check_indices "rows of gather" %a below "4*" : !rt.buffer<i64, [8]>
+}

@@ -56,7 +56,8 @@ def build(source, options):
     subprocess.run([options.dt_opt, source, "--emit=cpp", "-o", directory], check=True)
     quiet = {} if options.verbose else {"stdout": subprocess.DEVNULL}
     cache = dict(os.environ, CCACHE_BASEDIR=str(options.work), CCACHE_NOHASHDIR="1")
-    configure = ["cmake", "-S", HERE, "-B", options.work / "build", "-G", "Ninja", f"-DPROGRAM={directory}", "-DCMAKE_BUILD_TYPE=Release", *options.cmake]
+    runtime = options.dt_opt.resolve().parents[1] / "runtime/prebuilt.cmake"  # of the compiler's build
+    configure = ["cmake", "-C", runtime, "-S", HERE, "-B", options.work / "build", "-G", "Ninja", f"-DPROGRAM={directory}", "-DCMAKE_BUILD_TYPE=Release", *options.cmake]
     subprocess.run(configure, check=True, env=cache, **quiet)
     subprocess.run(["cmake", "--build", options.work / "build", "--target", "gradients"], check=True, env=cache, **quiet)
 

@@ -40,7 +40,7 @@ class Graph:
         return self.b.param(name, *shape, rule="normal(0,0.5)"), name
 
     def step(self):
-        make = [self.unary, self.binary, self.scaled, self.linear, self.mixed, self.normalised, self.soft, self.reduced, self.turned, self.cut, self.chosen, self.run]
+        make = [self.unary, self.binary, self.scaled, self.linear, self.mixed, self.normalised, self.soft, self.reduced, self.turned, self.cut, self.chosen, self.run, self.row]
         make[self.random.integers(len(make))]()
 
     def op(self, name, operands, attributes="", shape=None, **more):
@@ -120,6 +120,17 @@ class Graph:
         (x, f), (y, g) = self.pick(), self.pick()
         mask = self.random.integers(0, 2, 6).astype(bool)
         self.add(self.op("where", [self.b.constant(mask), x, y]), lambda t: np.where(mask, f(t), g(t)))
+
+    def row(self):
+        """A row of a value beside all of it: a view of what may die here."""
+        (x, f), (y, g) = self.pick(), self.pick()
+        if self.n != 3:  # a batch may have no row
+            return self.unary()
+        if self.random.integers(2):
+            y, g = x, f
+        k = int(self.random.integers(3))
+        part = self.op("slice", [y], f"starts = {ints([k, 0])}, steps = {ints([1, 1])}", shape=(1, 6))
+        self.add(self.op("add", [x, part]), lambda t: f(t) + g(t)[k : k + 1])
 
     def run(self):
         x, f = self.pick()

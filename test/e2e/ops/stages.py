@@ -201,6 +201,18 @@ def large(case):
     b = case("linear")
     x, w = b.param("x", *wide), b.param("w", 33, 65, rule="normal(0,0.2)")
     b.result(b.op("linear", [x, w, b.param("b", 33)], (600, 33)), lambda t: t["x"] @ t["w"].T + t["b"])
+    b = case("row")  # a row of a local that dies in the sum, read by all of its points
+    x, w = b.param("x", *wide), b.param("w", 33, 65, rule="normal(0,0.2)")
+    h = b.op("linear", [x, w], (600, 33))
+    first = b.op("slice", [h], (1, 33), f"starts = {ints([0, 0])}, steps = {ints([1, 1])}")
+    y = b.op("softmax", [b.op("add", [h, first], h.shape)], h.shape, "axis = 1 : i64")
+
+    def row(t):
+        h = t["x"] @ t["w"].T
+        return shapes.softmax(h + h[:1], -1)
+
+    b.result(y, row)
+    b.tolerance = 3e-5
     b = case("layer_norm")
     x = b.param("x", *wide)
     y = b.op("layer_norm", [x, b.param("scale", 65), b.param("bias", 65)], wide, "eps = 0.01 : f64, axes = 1 : i64", segments=[1, 1, 1])

@@ -93,7 +93,7 @@ def read(recipe):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(recipe, file)
         file.flush()
-        return subprocess.run([dt_opt, file.name], capture_output=True, text=True, timeout=60).stderr
+        return subprocess.run([dt_opt, file.name], capture_output=True, text=True, timeout=600).stderr
 
 
 def check_keys(example):

@@ -174,8 +174,8 @@ dist.module @m {
 
 // The input half's residuals come behind those of the forward function.
 dist.module @m {
-  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
-    return %x : tensor<4xf32>
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}, %z: tensor<5xf32> {nn.name = "z"}) -> (tensor<5xf32> {nn.name = "y"}, tensor<4xf32> {nn.residual}) {
+    return %z, %x : tensor<5xf32>, tensor<4xf32>
   }
   func.func @forward.bwd.input(%x: tensor<5xf32> {nn.grad_of = "y", nn.edge = "n.y"}) -> (tensor<5xf32> {nn.residual}) {
     return %x : tensor<5xf32>
@@ -243,3 +243,129 @@ dist.module @b {
 }
 // expected-error@+1 {{brings no gradient back, but its source takes one}}
 dist.edge @a "y" to @b "x"
+
+// -----
+
+dist.module @m {
+  // expected-error@+1 {{returns result 0, which is neither an output nor a residual}}
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.module @m {
+  // expected-error@+1 {{returns output 1 behind a residual}}
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}, tensor<4xf32> {nn.name = "y"}) {
+    return %x, %x : tensor<4xf32>, tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{takes argument 0, which is no input, residual or gradient}}
+  func.func @forward.bwd(%x: tensor<4xf32>) {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{takes the input 'z', which forward.fwd does not have}}
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "z"}) {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{takes the gradient of 'z', which is no output of forward.fwd}}
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.grad_of = "z", nn.loss = "l"}) {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{takes the gradient of 'y' from no edge and no loss}}
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.grad_of = "y"}) {
+    return
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{returns result 0, which is neither a gradient nor a residual}}
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{returns the gradient of 'z', which is no input of forward.fwd}}
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.grad_of = "z"}) {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+    return %x : tensor<4xf32>
+  }
+  // expected-error@+1 {{returns the gradient of a parameter, result 0, instead of adding it up}}
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.param_grad}) {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+dist.module @m {
+  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w">
+  func.func private @layer.bwd(%x: tensor<4xf32>) {
+    // expected-error@+1 {{'nn.accumulate' op stands in the layer function @layer.bwd, which must leave parameters to its callers}}
+    nn.accumulate @w, %x : tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+// Equal residuals, in another order.
+dist.module @m {
+  func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}, %z: tensor<5xf32> {nn.name = "z"}) -> (tensor<4xf32> {nn.residual}, tensor<5xf32> {nn.residual}) {
+    return %x, %z : tensor<4xf32>, tensor<5xf32>
+  }
+  // expected-error@+1 {{takes other residuals than forward.fwd returns}}
+  func.func @forward.bwd(%x: tensor<5xf32> {nn.residual}, %y: tensor<4xf32> {nn.residual}) {
+    return
+  }
+}

@@ -313,3 +313,80 @@ func.func @mixed(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
 }
+
+// -----
+
+// The halves that change places are not halves: nine elements and seven.
+// CHECK-LABEL: @uneven_halves
+// CHECK-NOT: nn.rotary
+func.func @uneven_halves(%xt: tensor<2x4x5x16xf32>, %f: tensor<1x5x8xf32>) -> tensor<2x4x5x16xf32> {
+  %ff = nn.concat %f, %f {axis = 2} : tensor<1x5x8xf32>, tensor<1x5x8xf32>
+  %c = nn.cos %ff : tensor<1x5x16xf32>
+  %s = nn.sin %ff : tensor<1x5x16xf32>
+  %c4 = nn.reshape %c : tensor<1x5x16xf32> to tensor<1x1x5x16xf32>
+  %s4 = nn.reshape %s : tensor<1x5x16xf32> to tensor<1x1x5x16xf32>
+  %lo = nn.slice %xt [0, 0, 0, 0] step [1, 1, 1, 1] : tensor<2x4x5x16xf32> to tensor<2x4x5x9xf32>
+  %hi = nn.slice %xt [0, 0, 0, 8] step [1, 1, 1, 1] : tensor<2x4x5x16xf32> to tensor<2x4x5x7xf32>
+  %n = nn.neg %hi : tensor<2x4x5x7xf32>
+  %turned = nn.concat %n, %lo {axis = 3} : tensor<2x4x5x7xf32>, tensor<2x4x5x9xf32>
+  %a = nn.mul %xt, %c4 : tensor<2x4x5x16xf32>, tensor<1x1x5x16xf32>
+  %b = nn.mul %turned, %s4 : tensor<2x4x5x16xf32>, tensor<1x1x5x16xf32>
+  %o = nn.add %a, %b : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Repeated heads, but the rest is read as other sizes: five keys of 16 numbers
+// become 16 keys of five.
+// CHECK-LABEL: @reread_heads
+// CHECK: nn.broadcast
+// CHECK: nn.attention
+func.func @reread_heads(%q: tensor<2x4x3x5xf32>, %k: tensor<2x2x5x16xf32>, %v: tensor<2x2x5x16xf32>) -> tensor<2x4x3x5xf32> {
+  %k5 = nn.reshape %k : tensor<2x2x5x16xf32> to tensor<2x2x1x5x16xf32>
+  %ke = nn.broadcast %k5 : tensor<2x2x1x5x16xf32> to tensor<2x2x2x5x16xf32>
+  %kh = nn.reshape %ke : tensor<2x2x2x5x16xf32> to tensor<2x4x16x5xf32>
+  %v5 = nn.reshape %v : tensor<2x2x5x16xf32> to tensor<2x2x1x5x16xf32>
+  %ve = nn.broadcast %v5 : tensor<2x2x1x5x16xf32> to tensor<2x2x2x5x16xf32>
+  %vh = nn.reshape %ve : tensor<2x2x2x5x16xf32> to tensor<2x4x16x5xf32>
+  %s = nn.matmul %q, %kh {trans_b} : tensor<2x4x3x5xf32>, tensor<2x4x16x5xf32>
+  %p = nn.softmax %s {axis = 3} : tensor<2x4x3x16xf32>
+  %o = nn.matmul %p, %vh : tensor<2x4x3x16xf32>, tensor<2x4x16x5xf32>
+  return %o : tensor<2x4x3x5xf32>
+}
+
+// -----
+
+// Whole numbers have no scale that attention could take.
+// CHECK-LABEL: @whole_numbers
+// CHECK: nn.mul
+// CHECK: nn.transpose
+func.func @whole_numbers(%x: tensor<2x3xi64>) -> tensor<3x2xi64> {
+  %two = nn.constant dense<2> : tensor<i64>
+  %m = nn.mul %x, %two : tensor<2x3xi64>, tensor<i64>
+  %t = nn.transpose %m [1, 0] : tensor<2x3xi64>
+  return %t : tensor<3x2xi64>
+}
+
+// -----
+
+// A mask that compares unsigned shows the key at i only: differences below 0 are
+// large numbers.
+// CHECK-LABEL: @unsigned
+// CHECK: nn.attention {{.*}} mask %
+// CHECK-NOT: causal
+func.func @unsigned(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>) -> tensor<2x4x5x16xf32> {
+  %mask = nn.generate : tensor<5x5xi1> {
+  ^bb0(%i: index, %j: index):
+    %zero = arith.constant 0 : index
+    %d = arith.subi %j, %i : index
+    %c = arith.cmpi ule, %d, %zero : index
+    nn.yield %c : i1
+  }
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.where %mask, %s, %hidden : tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}

@@ -61,3 +61,22 @@ func.func @seeded(%x: tensor<4xf32>, %seed: tensor<f32> {nn.grad_of = "num", nn.
   %0 = nn.mul %x, %seed : tensor<4xf32>, tensor<f32>
   return %0 : tensor<4xf32>
 }
+
+// A callee's arguments are different memory: what adds to one gradient twice does so through a local.
+// CHECK-LABEL: rt.func @twice(
+// CHECK: %[[G:.*]] = rt.gradient @w
+// CHECK: %[[L:.*]] = rt.alloc "gradient"
+// CHECK: rt.fill %[[L]] with 0.0
+// CHECK: rt.call @two.bwd(%arg0, %arg1, %[[G]], %[[L]])
+// CHECK: rt.kernel @accumulate {{.*}} = %[[L]] {{.*}} = %[[G]]
+func.func private @two.bwd(%x: tensor<80x64xf32>, %dy: tensor<80x128xf32>) -> (tensor<128x64xf32> {nn.param_grad}, tensor<128x64xf32> {nn.param_grad}) {
+  %0 = nn.linear_dw %x, %dy : tensor<80x64xf32>, tensor<80x128xf32>
+  %1 = nn.linear_dw %x, %dy : tensor<80x64xf32>, tensor<80x128xf32>
+  return %0, %1 : tensor<128x64xf32>, tensor<128x64xf32>
+}
+func.func @twice(%x: tensor<80x64xf32>, %dy: tensor<80x128xf32>) {
+  %0:2 = call @two.bwd(%x, %dy) : (tensor<80x64xf32>, tensor<80x128xf32>) -> (tensor<128x64xf32>, tensor<128x64xf32>)
+  nn.accumulate @w, %0#0 : tensor<128x64xf32>
+  nn.accumulate @w, %0#1 : tensor<128x64xf32>
+  return
+}

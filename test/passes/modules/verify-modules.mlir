@@ -165,3 +165,26 @@ dist.module @after {
 }
 dist.edge @angles "y" to @after "x"
 dist.batch global 4 micro 2
+
+// -----
+
+// An output that only is looked at may mix items, but is not joined from parts; nor
+// is one that has all items twice, one after another.
+// CHECK-LABEL: dist.module @m
+// CHECK: func.func @forward
+// CHECK-SAME: -> (tensor<f32> {nn.name = "loss.l"}, tensor<?x4xf32, #nn.dims<batch>> {nn.name = "rows"},
+// CHECK-SAME: tensor<?x4xf32, #nn.dims<batch>> {dist.unjoined, nn.name = "centred"}, tensor<?x4xf32, #nn.dims<2*batch>> {dist.unjoined, nn.name = "twice"})
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"})
+      -> (tensor<f32> {nn.name = "loss.l"}, tensor<?x4xf32, #nn.dims<batch>> {nn.name = "rows"},
+          tensor<?x4xf32, #nn.dims<batch>> {nn.name = "centred"}, tensor<?x4xf32, #nn.dims<"2*batch">> {nn.name = "twice"}) {
+    %l = nn.reduce sum %x {axes = array<i64: 0, 1>} : tensor<?x4xf32, #nn.dims<batch>>
+    %m = nn.reduce mean %x {axes = array<i64: 0>, keepdims} : tensor<?x4xf32, #nn.dims<batch>>
+    %c = nn.sub %x, %m : tensor<?x4xf32, #nn.dims<batch>>, tensor<1x4xf32>
+    %t = nn.concat %x, %x {axis = 0} : tensor<?x4xf32, #nn.dims<batch>>, tensor<?x4xf32, #nn.dims<batch>>
+    return %l, %x, %c, %t : tensor<f32>, tensor<?x4xf32, #nn.dims<batch>>, tensor<?x4xf32, #nn.dims<batch>>, tensor<?x4xf32, #nn.dims<"2*batch">>
+  }
+}
+dist.loss "l" in @m numerator "loss.l" weight 1.0
+dist.batch global 4 micro 2

@@ -57,7 +57,8 @@ TEST(Cluster, ShippedFiles) {
 }
 
 TEST(Cluster, Errors) {
-  EXPECT_EQ(errorOf(parseCluster("{", "c.json")), "c.json: not valid JSON");
+  EXPECT_NE(errorOf(parseCluster("{", "c.json")).find("c.json: not JSON: "),
+            std::string::npos);
   EXPECT_NE(errorOf(readCluster("/nowhere.json")), "");
   EXPECT_EQ(clusterError("\"memory\": 1e9", "\"memory\": -1")
                 .find("c.json: devices.d.memory: expected a number"),

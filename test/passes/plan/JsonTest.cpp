@@ -92,7 +92,8 @@ std::string modelError(const std::string &from, const std::string &to) {
 TEST(ModelJson, Errors) {
   EXPECT_EQ(llvm::cantFail(parseModel(kModel, "m.json")).modules[0].layers,
             std::vector<int>(4, 0));
-  EXPECT_EQ(errorOf(parseModel("[", "m.json")), "m.json: not valid JSON");
+  EXPECT_NE(errorOf(parseModel("[", "m.json")).find("m.json: not JSON: "),
+            std::string::npos);
   EXPECT_EQ(modelError("\"gemm\"", "\"gem\"")
                 .find("m.json: modules[0].kinds[0].forward[0].kind: "),
             0u);
@@ -260,8 +261,7 @@ std::string profileError(const std::string &from, const std::string &to) {
 }
 
 TEST(Profile, Errors) {
-  EXPECT_EQ(profileError("0.01,", "NaN,"),
-            "p.json: not valid JSON (NaN and infinity are none)");
+  EXPECT_EQ(profileError("0.01,", "NaN,").find("p.json: not JSON: "), 0u);
   EXPECT_EQ(profileError("0.01,", "-0.01,")
                 .find("p.json: modules.llm.layer[0].forward: "),
             0u);

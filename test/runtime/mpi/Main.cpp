@@ -4,22 +4,20 @@
 //
 //   mpi-tests --ranks N            all tests on N ranks
 //   mpi-tests --ranks N --end K    rank N - 1 aborts with exit code K
-//   mpi-tests --ranks N --wait     waits until SIGUSR1 comes, then ends with 3
-//   mpi-tests --ranks N --plan M   what happens if the plan has M ranks
+//   mpi-tests --ranks N --wait     waits until it is asked to end, then ends
+//   with 3 mpi-tests --ranks N --plan M   what happens if the plan has M ranks
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/mpi/Launch.h"
 #include "test/runtime/mpi/Ranks.h"
 
-#include <csignal>
 #include <cstdlib>
 #include <unistd.h>
 
 using namespace dt::rt;
 
 static std::unique_ptr<Comm> comm;
-static volatile std::sig_atomic_t stop = 0;
 
 Comm &ranks() { return *comm; }
 
@@ -40,14 +38,14 @@ static int runTests(int argc, char **argv) {
   }
   int failed = RUN_ALL_TESTS();
   double total = 0;
-  for (double f : comm->allGather(std::vector<double>{double(failed)}, "failed"))
+  for (double f :
+       comm->allGather(std::vector<double>{double(failed)}, "failed"))
     total += f;
   comm->finish();
   return total > 0;
 }
 
 int main(int argc, char **argv) {
-  std::signal(SIGUSR1, [](int) { stop = 1; });
   try {
     if (auto code = launchRanks(argc, argv, option(argc, argv, "--ranks")))
       return *code;
@@ -60,11 +58,13 @@ int main(int argc, char **argv) {
       comm->world().barrier();
     }
     if (option(argc, argv, "--wait") >= 0) {
+      StatusBoard board(launchedRank(), launchedRanks());
       std::printf("waiting\n");
       std::fflush(stdout);
-      while (!stop)
+      while (!board.isStopRequested())
         ::usleep(10000);
       comm->finish();
+      board.leave();
       return 3;
     }
     return runTests(argc, argv);

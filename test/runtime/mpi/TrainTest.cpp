@@ -142,7 +142,7 @@ TEST(RanksTrain, LossesAreThoseOfOneProcess) {
       std::vector<double> losses = train(plan, folder, steps(8), micro);
       ASSERT_EQ(losses.size(), wanted.size());
       for (size_t i = 0; i < losses.size(); ++i)
-        EXPECT_NEAR(losses[i], wanted[i], 2e-5 * wanted[i])
+        EXPECT_NEAR(losses[i], wanted[i], lossLimit(wanted[i], i))
             << nameOf(plan) << " micro " << micro << " step " << i;
     }
 }
@@ -172,7 +172,7 @@ TEST(RanksTrain, ResumesUnderAnyPlan) {
     rest = train(all[(i + 1) % all.size()], folder, options);
     ASSERT_EQ(rest.size(), 4u);
     for (size_t s = 0; s < 4; ++s)
-      EXPECT_NEAR(rest[s], wanted[4 + s], 2e-5 * wanted[4 + s]);
+      EXPECT_NEAR(rest[s], wanted[4 + s], lossLimit(wanted[4 + s], 4 + s));
   }
 }
 
@@ -241,7 +241,7 @@ TEST(RanksTrain, Files) {
         std::vector<float> u(view.size / 4), v(u.size());
         std::memcpy(u.data(), view.data, view.size);
         std::memcpy(v.data(), other.data, other.size);
-        EXPECT_LT(relativeError(u, v), 1e-5) << nameOf(plan) << " " << tensor;
+        EXPECT_LT(relativeError(u, v), 2 * sumLimit(3 * kImages)) << nameOf(plan) << " " << tensor;
       }
     }
     EXPECT_FALSE(std::filesystem::exists(name + ".outputs.rank-0"));
@@ -357,7 +357,7 @@ TEST(RanksTrain, Evaluation) {
       continue;
     if (first.empty())
       first = embeds;
-    EXPECT_LT(relativeError(embeds, first), 1e-5) << nameOf(plan);
+    EXPECT_LT(relativeError(embeds, first), lossLimit(1, 2)) << nameOf(plan);
     EXPECT_NE(embeds[0], 0);
   }
 }

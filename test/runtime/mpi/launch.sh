@@ -5,11 +5,11 @@ program=$1
 fail() { echo "FAILED: $*" >&2; exit 1; }
 # Ranks that still run (a zombie does not).
 alive() { ps -eo stat=,args= | grep -v '^Z' | grep -F -- "$program" | grep -F -- "$1" | grep -v grep; }
-gone() { # mark of the processes; within 10 s
-  for _ in $(seq 100); do [ -z "$(alive "$1")" ] && return 0; sleep 0.1; done
+gone() { # mark of the processes; within a minute
+  for _ in $(seq 600); do [ -z "$(alive "$1")" ] && return 0; sleep 0.1; done
   return 1
 }
-started() { for _ in $(seq 200); do [ "$(grep -c waiting "$1")" = 2 ] && return 0; sleep 0.1; done; return 1; }
+started() { for _ in $(seq 1000); do [ "$(grep -c waiting "$1")" = 2 ] && return 0; sleep 0.1; done; return 1; }
 log=$(mktemp)
 trap 'rm -f "$log" "$log.err"' EXIT
 

@@ -1,0 +1,233 @@
+//===- RTBytes.cpp - Which buffers share bytes ------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/rt/RTBytes.h"
+
+using namespace mlir;
+using namespace dt::rt;
+using dt::nn::DimExpr;
+
+Value dt::rt::getViewedBuffer(Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewOp>())
+    buffer = view.getSource();
+  return buffer;
+}
+
+//===----------------------------------------------------------------------===//
+// Ranges
+//===----------------------------------------------------------------------===//
+
+BufferBytes::BufferBytes(FuncOp function) : function(function) {
+  Operation *table = SymbolTable::getNearestSymbolTable(function->getParentOp());
+  if (!table || table->getNumRegions() == 0 || table->getRegion(0).empty())
+    return;
+  Region &body = table->getRegion(0);
+  for (auto symbol : body.getOps<SymbolOp>())
+    bounds[symbol.getSymName()] = symbol.getMax();
+  for (auto dim : body.getOps<nn::DimOp>())
+    if (dim.getMax())
+      bounds[dim.getSymName()] = *dim.getMax();
+  llvm::DenseMap<int64_t, StringAttr> first;
+  for (auto decl : body.getOps<ParameterDeclOp>())
+    owners[decl.getSymNameAttr()] =
+        first.try_emplace(decl.getIndex(), decl.getSymNameAttr()).first->second;
+}
+
+BufferBytes::Range BufferBytes::getRange(Value buffer) const {
+  auto type = cast<BufferType>(buffer.getType());
+  DimExpr begin(0);
+  while (auto view = buffer.getDefiningOp<ViewOp>()) {
+    begin = begin + getDim(view.getOffsetAttr()) *
+                        DimExpr(nn::getElementBytes(type.getElementType()));
+    buffer = view.getSource();
+  }
+  Range range{Range::Local, buffer.getAsOpaquePointer(), begin,
+              begin + type.getNumBytes()};
+  auto ownerOf = [&](StringAttr name) {
+    StringAttr owner = owners.lookup(name);
+    return (owner ? owner : name).getAsOpaquePointer();
+  };
+  if (isa<BlockArgument>(buffer)) {
+    range.kind = Range::Argument;
+  } else if (auto p = buffer.getDefiningOp<ParameterOp>()) {
+    range.kind = Range::Parameter;
+    range.memory = ownerOf(p.getParameterAttr().getAttr());
+  } else if (auto g = buffer.getDefiningOp<GradientOp>()) {
+    range.kind = Range::Gradient;
+    range.memory = ownerOf(g.getParameterAttr().getAttr());
+  } else if (buffer.getDefiningOp<ConstantOp>()) {
+    range.kind = Range::Constant;
+  } else if (auto alloc = buffer.getDefiningOp<AllocOp>();
+             alloc && alloc.getOffset()) {
+    range.kind = Range::Scratch;
+    range.memory = nullptr;
+    DimExpr offset(int64_t(*alloc.getOffset()));
+    range.begin = range.begin + offset;
+    range.end = range.end + offset;
+  }
+  return range;
+}
+
+std::optional<int64_t> BufferBytes::getMax(const DimExpr &size) const {
+  int64_t total = 0;
+  for (const DimExpr::Term &term : size.terms()) {
+    int64_t v = term.coefficient;
+    // A symbol may be 0, so what is taken off does not lower the bound.
+    if (v < 0 && !term.symbols.empty())
+      continue;
+    for (const std::string &symbol : term.symbols) {
+      auto it = bounds.find(symbol);
+      if (it == bounds.end() || __builtin_mul_overflow(v, it->second, &v))
+        return std::nullopt;
+    }
+    if (__builtin_add_overflow(total, v, &total))
+      return std::nullopt;
+  }
+  return total;
+}
+
+bool BufferBytes::isNeverNegative(const DimExpr &size) const {
+  std::optional<int64_t> most = getMax(DimExpr(0) - size);
+  return most && *most <= 0;
+}
+
+bool BufferBytes::mayShare(Value a, Value b) const {
+  if (a == b)
+    return true;
+  Range x = getRange(a), y = getRange(b);
+  if (x.kind != y.kind || x.memory != y.memory)
+    return false;
+  return !isNeverNegative(y.begin - x.end) && !isNeverNegative(x.begin - y.end);
+}
+
+bool BufferBytes::areEqual(Value a, Value b) const {
+  if (a == b)
+    return true;
+  Range x = getRange(a), y = getRange(b);
+  return x.kind == y.kind && x.memory == y.memory && x.begin == y.begin &&
+         x.end == y.end;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+bool dt::rt::isPointwise(KernelOp kernel, unsigned i) {
+  BlockArgument buffer = kernel.getBufferArgs()[i];
+  if (cast<BufferType>(buffer.getType()).getShape() != kernel.getBoundExprs())
+    return false;
+  return llvm::all_of(buffer.getUsers(), [&](Operation *user) {
+    ValueRange at = isa<LoadOp>(user)
+                        ? ValueRange(cast<LoadOp>(user).getIndices())
+                        : ValueRange(cast<StoreOp>(user).getIndices());
+    return user->getBlock() == &kernel.getBody().front() &&
+           llvm::equal(at, kernel.getIndices());
+  });
+}
+
+/// Both are touched at a point's own element only, and it is the same one.
+static bool haveEqualAccess(KernelOp kernel, unsigned a, unsigned b) {
+  return isPointwise(kernel, a) && isPointwise(kernel, b) &&
+         kernel.getBufferArgs()[a].getType() ==
+             kernel.getBufferArgs()[b].getType();
+}
+
+bool dt::rt::readsBeforeWriting(KernelOp kernel, unsigned read,
+                                unsigned written) {
+  if (!haveEqualAccess(kernel, read, written))
+    return false;
+  return llvm::all_of(
+      kernel.getBufferArgs()[read].getUsers(), [&](Operation *load) {
+        return isa<LoadOp>(load) &&
+               llvm::all_of(kernel.getBufferArgs()[written].getUsers(),
+                            [&](Operation *store) {
+                              return isa<LoadOp>(store) ||
+                                     load->isBeforeInBlock(store);
+                            });
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Verification
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Which operands an op writes; all others it may read.
+class Writes {
+public:
+  explicit Writes(Operation *op) {
+    if (auto call = dyn_cast<CallOp>(op)) {
+      setCall(call);
+      return;
+    }
+    // An optional operand has no effect of its own.
+    if (auto conv = dyn_cast<ConvDwOp>(op); conv && conv.getDb())
+      written.insert(op->getNumOperands() - 1);
+    SmallVector<MemoryEffects::EffectInstance> effects;
+    if (auto interface = dyn_cast<MemoryEffectOpInterface>(op))
+      interface.getEffects(effects);
+    for (const MemoryEffects::EffectInstance &effect : effects)
+      if (isa<MemoryEffects::Write>(effect.getEffect()))
+        if (OpOperand *operand = effect.getEffectValue<OpOperand *>())
+          written.insert(operand->getOperandNumber());
+  }
+  bool contains(unsigned operand) const { return written.contains(operand); }
+
+private:
+  /// The callee says what it writes; its scratch is for nobody else.
+  void setCall(CallOp call) {
+    auto callee = SymbolTable::lookupNearestSymbolFrom<FuncOp>(
+        call, call.getCalleeAttr());
+    for (unsigned i = 0; i < call.getNumOperands(); ++i)
+      if (i >= call.getArguments().size() || !callee ||
+          callee.getAccess(i) != "in")
+        written.insert(i);
+  }
+  llvm::SmallDenseSet<unsigned> written;
+};
+} // namespace
+
+/// Whether the op is right although operand `w`, which it writes, shares bytes
+/// with operand `other`.
+static bool allowsSharing(Operation *op, unsigned other, unsigned w,
+                          const BufferBytes &bytes) {
+  Value x = op->getOperand(other), y = op->getOperand(w);
+  if (!bytes.areEqual(x, y))
+    return false;
+  auto kernel = dyn_cast<KernelOp>(op);
+  if (!kernel)
+    return isa<AllReduceOp>(op);
+  // Names of one memory: what the kernel says in its order is what it means.
+  if (getViewedBuffer(x) == getViewedBuffer(y) ||
+      !getViewedBuffer(x).getDefiningOp<AllocOp>())
+    return x == y || haveEqualAccess(kernel, other, w);
+  // Two locals are two values, of which the second takes the first one's place.
+  return readsBeforeWriting(kernel, other, w);
+}
+
+LogicalResult dt::rt::verifySharedBytes(Operation *op,
+                                        const BufferBytes &bytes) {
+  Writes writes(op);
+  for (unsigned w = 0; w < op->getNumOperands(); ++w) {
+    Value target = op->getOperand(w);
+    if (!writes.contains(w) || !isa<BufferType>(target.getType()))
+      continue;
+    for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+      Value other = op->getOperand(i);
+      if (i == w || !isa<BufferType>(other.getType()) ||
+          !bytes.mayShare(target, other) ||
+          allowsSharing(op, i, w, bytes))
+        continue;
+      InFlightDiagnostic diagnostic =
+          op->emitOpError() << "writes operand " << w
+                            << ", which shares bytes with operand " << i
+                            << " that it reads at other points or times";
+      diagnostic.attachNote(other.getLoc()) << "operand " << i << " is this";
+      return diagnostic;
+    }
+  }
+  return success();
+}

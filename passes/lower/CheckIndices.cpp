@@ -1,0 +1,123 @@
+//===- CheckIndices.cpp - Reports of indices that are out of range --------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Where indices come from data, an rt.check_indices stands before the kernel
+// that uses them. It says as much as the function knows: which input of the
+// module they are, and which item a row of them is about.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/nn/NNNames.h"
+#include "passes/lower/FunctionLowering.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+
+namespace {
+
+/// What an op only moves: the values of the result are values of the operand.
+bool moves(Operation *op) {
+  return isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::BroadcastOp,
+             nn::CastOp, nn::ConcatOp>(op);
+}
+
+/// Where values come from, over all ops of the function.
+struct Origin {
+  bool computed = false; ///< by some op that does more than move them
+  llvm::SetVector<Value> arguments;
+
+  explicit Origin(Value value) {
+    llvm::SetVector<Value> work;
+    work.insert(value);
+    for (unsigned i = 0; i < work.size(); ++i) {
+      Operation *op = work[i].getDefiningOp();
+      if (!op) {
+        arguments.insert(work[i]);
+        continue;
+      }
+      computed |= !moves(op);
+      work.insert(op->operand_begin(), op->operand_end());
+    }
+  }
+
+  /// The input of the module that the values are (a part of); in a `block`
+  /// they count from elsewhere.
+  StringAttr input(bool block) const {
+    auto argument = arguments.size() == 1 && (block || !computed)
+                        ? dyn_cast<BlockArgument>(arguments[0])
+                        : BlockArgument();
+    auto function =
+        argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
+                 : func::FuncOp();
+    return function ? function.getArgAttrOfType<StringAttr>(
+                          argument.getArgNumber(), nn::kNameAttr)
+                    : StringAttr();
+  }
+};
+
+/// The parameter that is indexed by its name, else the op. (Locations have the
+/// nodes' names, but are not in saved IR.)
+std::string nameOf(Operation *op) {
+  for (Value operand : op->getOperands())
+    if (auto read = operand.getDefiningOp<nn::ReadOp>())
+      return "'" + read.getParameter().str() + "'";
+  return describe(op);
+}
+
+} // namespace
+
+IndexRange IndexRange::ofBlock(DictionaryAttr block) {
+  auto what = block.getAs<StringAttr>("what");
+  auto ignored = block.getAs<IntegerAttr>("ignored");
+  IndexRange range{what ? what.getValue() : StringRef("rows"),
+                   DimExpr(block.getAs<IntegerAttr>("extent").getInt()),
+                   bool(block.get("wrap"))};
+  if (ignored)
+    range.ignored = ignored.getInt();
+  range.block = block;
+  return range;
+}
+
+void FunctionLowering::checkIndices(Operation *op, Value indices,
+                                    const IndexRange &range) {
+  Origin origin(indices);
+  if (origin.arguments.empty()) // the importer knows them
+    return;
+  Value rows = indices;
+  while (auto reshape = rows.getDefiningOp<nn::ReshapeOp>())
+    rows = reshape.getInput();
+  Shape shape = nn::getShape(rows);
+  StringAttr item;
+  DimExpr row = nn::getNumElements(shape);
+  if (!shape.empty()) {
+    SmallVector<std::string> symbols = shape[0].symbols();
+    DimExpr count =
+        symbols.size() == 1 ? DimExpr::symbol(symbols[0]) : shape[0];
+    if (std::optional<DimExpr> each = row.exactDiv(count)) {
+      row = *each;
+      if (symbols.size() == 1)
+        item = b.getStringAttr(symbols[0]);
+    }
+  }
+  DenseI64ArrayAttr block;
+  if (range.block) {
+    auto number = [&](StringRef name) {
+      return range.block.getAs<IntegerAttr>(name).getInt();
+    };
+    block = b.getDenseI64ArrayAttr(
+        {number("chunk"), number("over"), number("stride")});
+  }
+  std::string what = range.block && range.block.get("what")
+                         ? range.what.str()
+                         : (range.what + " of " + nameOf(op)).str();
+  rt::CheckIndicesOp::create(
+      b, op->getLoc(), get(indices),
+      rt::getDimAttr(b.getContext(), range.extent),
+      range.wrap ? b.getUnitAttr() : UnitAttr(),
+      range.ignored ? b.getI64IntegerAttr(*range.ignored) : IntegerAttr(),
+      block, b.getI64IntegerAttr(range.offset), b.getI64IntegerAttr(range.stride),
+      b.getStringAttr(what), origin.input(bool(block)), item,
+      rt::getDimAttr(b.getContext(), row));
+}

@@ -1,0 +1,51 @@
+//===- Stop.h - being asked to end --------------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// SIGTERM, SIGINT and SIGUSR1 ask a program to finish its step, save and end
+// with code 0, whichever process of a run gets them and how often. A second
+// SIGINT ends it at once. Handlers are there from the first line of main() on
+// (launchRanks) and stay until the process ends.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_STOP_H
+#define DT_RUNTIME_STOP_H
+
+#include "runtime/Error.h"
+
+namespace dt::rt {
+
+/// From now on signals ask; those that have waited since restarting() come
+/// now. May be called again.
+void installStopSignals();
+/// To be called before this process starts its own program anew: what has asked
+/// it and what asks from now on waits for the new one's installStopSignals().
+void keepStopSignals();
+
+/// This process was asked by a signal, or by requestStop().
+bool isStopRequested();
+void requestStop();
+/// Forgets it: for tests.
+void clearStopRequest();
+
+/// Thrown by work before the first step when the process was asked to end.
+class Stopped : public Error {
+public:
+  Stopped() : Error("stopped before the first step") {}
+};
+inline void throwIfStopped() {
+  if (isStopRequested())
+    throw Stopped();
+}
+
+/// Access to a mapped file that became shorter, or whose disk is full, ends the
+/// process by SIGBUS. From now on it says which file first, then ends with code
+/// 1. `rank`: -1: there is one only. `claim`: false if somebody has said why
+/// the run ends already; called inside a signal handler; may be null.
+void explainBusErrors(int rank, bool (*claim)() = nullptr);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_STOP_H

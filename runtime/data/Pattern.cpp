@@ -1,0 +1,101 @@
+//===- Pattern.cpp - which files are shards ----------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A pattern like `shards/*` also names folders, the indices beside the shards
+// and whatever else lies there. A path without wildcards is taken at its word.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Index.h"
+
+#include "runtime/Files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <glob.h>
+#include <sys/stat.h>
+
+using namespace dt::rt;
+using namespace dt::rt::data;
+
+namespace {
+constexpr size_t headerBytes = 512, sumAt = 148, sumBytes = 8;
+
+bool endsWith(const std::string &text, const char *ending) {
+  size_t n = std::strlen(ending);
+  return text.size() >= n && !text.compare(text.size() - n, n, ending);
+}
+
+/// What programs like this one put beside shards.
+bool isOurs(const std::string &path) {
+  return endsWith(path, ".idx.json") || endsWith(path, ".tmp");
+}
+
+/// The first header's checksum is right; every kind of tar has one.
+bool startsAsTar(const std::string &path) {
+  PositionedFile file(path);
+  if (file.size() < int64_t(headerBytes))
+    return false;
+  std::string header = file.read(0, headerBytes);
+  unsigned long want = std::strtoul(header.substr(sumAt, sumBytes).c_str(),
+                                    nullptr, 8),
+                sum = 0;
+  for (size_t i = 0; i < headerBytes; ++i)
+    sum += i >= sumAt && i < sumAt + sumBytes ? (unsigned char)(' ')
+                                              : (unsigned char)(header[i]);
+  return sum == want;
+}
+
+/// Why a file that a wildcard matched is no shard; empty: it is one, or claims
+/// to be by its name and is refused later if it is not.
+std::string reasonAgainst(const std::string &path, const struct stat &info) {
+  if (!S_ISREG(info.st_mode))
+    return "not a regular file";
+  if (info.st_size == 0)
+    return "empty";
+  if (!endsWith(path, ".tar") && !startsAsTar(path))
+    return "not a tar file";
+  return {};
+}
+} // namespace
+
+ShardPaths data::expandPattern(const std::string &pattern) {
+  ShardPaths out;
+  glob_t found;
+  int rc = glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
+  std::vector<std::string> paths;
+  if (rc == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  if (rc != 0 && rc != GLOB_NOMATCH)
+    failedCall(pattern, "search");
+  std::sort(paths.begin(), paths.end());
+  bool wild = pattern.find_first_of("*?[{") != std::string::npos;
+  for (const std::string &path : paths) {
+    struct stat info;
+    if (!wild) {
+      out.paths.push_back(path);
+      continue;
+    }
+    if (::stat(path.c_str(), &info) != 0)
+      failedCall(path, "open");
+    if (S_ISDIR(info.st_mode) || isOurs(path))
+      continue;
+    std::string reason = reasonAgainst(path, info);
+    if (reason.empty())
+      out.paths.push_back(path);
+    else
+      out.leftOut.push_back(path + " (" + reason + ")");
+  }
+  if (out.paths.empty()) {
+    std::string beside;
+    for (const std::string &name : out.leftOut)
+      beside += (beside.empty() ? ", only " : ", ") + name;
+    throw Error(pattern + ": no such shard" + beside);
+  }
+  return out;
+}

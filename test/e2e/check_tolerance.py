@@ -1,0 +1,75 @@
+# ===- check_tolerance.py - limits let rounding pass and errors not ---------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A limit that follows from float32 could still be too wide to find anything. Here
+# every model's figures of PyTorch stand for a program's, with rounding (a random
+# relative error of a few EPS in every element) and with one small error: a
+# gradient, an output or the first loss times 1.0005. What rounding gives must pass
+# all comparisons, and every error be found by that of golden.py and of layouts.py.
+# ===-----------------------------------------------------------------------===
+"""check_tolerance.py MODEL_FOLDER...: exit code 0 when comparisons pass rounding and find errors of 0.05 %."""
+
+import pathlib
+import sys
+
+import numpy as np
+
+import golden as goldens
+import tolerance
+
+ERROR = 1.0005
+FOUND = 4e-4  # of the largest gradient: below that size, rounding may hide the error
+
+
+def rounded(tensor, random):
+    return (tensor * (1 + 4 * tolerance.EPS * random.standard_normal(tensor.shape))).astype(np.float32)
+
+
+def fails(rows):
+    return any(not r[1] <= 1 for entries in rows.values() for r in entries)
+
+
+def check_golden(golden, random):
+    outputs, gradients = ({k: rounded(v, random) for k, v in t.items()} for t in (golden.outputs, golden.gradients))
+    losses = rounded(golden.curve, random).astype(np.float64)
+    if fails(goldens.compare_all(golden, outputs, gradients, losses)):
+        yield "rounding does not pass"
+    for name in sorted(set(gradients) - golden.vanishing):
+        if not fails(goldens.compare_all(golden, outputs, {**gradients, name: gradients[name] * np.float32(ERROR)}, losses)):
+            yield f"gradient of {name} is off, and nobody sees it"
+    for name in outputs:
+        if not fails(goldens.compare_all(golden, {**outputs, name: outputs[name] * np.float32(ERROR)}, gradients, losses)):
+            yield f"output {name} is off, and nobody sees it"
+    if not fails(goldens.compare_all(golden, outputs, gradients, losses * np.where(np.arange(len(losses)) == 0, ERROR, 1))):
+        yield "the first loss is off, and nobody sees it"
+
+
+def check_layouts(golden, random):
+    want, curve = golden.gradients, golden.curve.astype(np.float64)
+    terms = max((float(np.abs(v).max()) for v in golden.outputs.values()), default=0.0)
+    have, losses = {k: rounded(v, random) for k, v in want.items()}, rounded(golden.curve, random).astype(np.float64)
+    if tolerance.compare_gradients(have, want)[0] > 1 or tolerance.compare_curves(losses, curve, terms)[0] > 1:
+        yield "rounding does not pass"
+    largest = max(map(tolerance.norm, want.values()))
+    for name, value in want.items():
+        if tolerance.norm(value) < FOUND * largest:
+            continue
+        if tolerance.compare_gradients({**have, name: have[name] * np.float32(ERROR)}, want)[0] <= 1:
+            yield f"gradient of {name} is off, and nobody sees it under a layout"
+    if tolerance.compare_curves(losses * np.where(np.arange(len(losses)) == 0, ERROR, 1), curve, terms)[0] <= 1:
+        yield "the first loss is off, and nobody sees it under a layout"
+
+
+def main():
+    failed = 0
+    for folder in map(pathlib.Path, sys.argv[1:]):
+        golden, random = goldens.Golden(folder, False), np.random.default_rng(0)
+        problems = [*check_golden(golden, random), *check_layouts(golden, random)]
+        print(f"{folder.name}: {len(golden.gradients)} gradients, {len(golden.outputs)} outputs: {problems[:4] or 'ok'}")
+        failed += bool(problems)
+    sys.exit(1 if failed or len(sys.argv) < 2 else 0)
+
+
+if __name__ == "__main__":
+    main()

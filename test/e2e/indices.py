@@ -1,0 +1,199 @@
+# ===- indices.py - indices from data, and tables that are too short --------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A small language model whose ids and labels come from a --batch file and from
+# shards. Values in range train as NumPy says; one value out of range ends the run
+# with one line that names input, sample, value and the number of rows or classes,
+# on one rank and on several. A dim that may be larger than a table of positions
+# is refused when the recipe is compiled.
+# ===-----------------------------------------------------------------------===
+"""indices.py --dt-opt PATH: exit code 0 when all that is out of range is refused."""
+
+import argparse
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import save_file
+
+from layouts import parse_plan
+from train_model import build, prebuilt
+
+ROWS, WIDTH, LENGTH, SAMPLES = 120, 8, 6, 4
+FAILURES = []
+
+
+def expect(condition, what, done=None):
+    if not condition:
+        FAILURES.append(what)
+        print(f"FAILED: {what}" + (f"\n  ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-1200:]}" if done else ""))
+
+
+def save(path, nodes, inputs, outputs, constants):
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info(o) for o in outputs], [numpy_helper.from_array(v, k) for k, v in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+
+
+def tables():
+    random = np.random.default_rng(0)
+    return {"embed": random.standard_normal((ROWS, WIDTH)).astype(np.float32), "head": random.standard_normal((WIDTH, ROWS)).astype(np.float32)}
+
+
+def language_model(folder):
+    """logits = tanh(embed[ids]) head; text in shards is bytes after one special token."""
+    nodes = [helper.make_node("Gather", ["embed", "ids"], ["e"], name="lookup"), helper.make_node("Tanh", ["e"], ["t"]), helper.make_node("MatMul", ["t", "head"], ["logits"])]
+    save(folder / "lm.onnx", nodes, [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", LENGTH])], ["logits"], tables())
+    recipe = {
+        "modules": {"lm": {"onnx": "lm.onnx"}},
+        "dims": {"batch": "sample"},
+        "losses": [{"name": "text", "kind": "cross_entropy", "logits": "lm.logits", "labels": "labels"}],
+        "batch": {"global": SAMPLES, "micro": 2},
+        "optimizer": {"kind": "sgd", "lr": 0.1},
+        "data": {"sequence": LENGTH, "tokenizer": {"kind": "bytes"}, "special": ["<pad>"], "segments": {"plain": {"parts": ["text"], "tokens": [{"text": "text", "loss": True}]}}},
+        "inputs": {"lm.ids": {"tokens": "ids"}, "labels": {"tokens": "labels"}},
+    }
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    return folder / "recipe.json"
+
+
+def compile_program(options, recipe, out, plan=None):
+    command = [options.dt_opt, recipe, "--emit=cpp", "-o", out]
+    if plan:
+        path = recipe.parent / "plan.json"
+        path.write_text(json.dumps(parse_plan(plan)))
+        command.append(f"--plan={path}")
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
+    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt))
+    return out / "build/train"
+
+
+def batch(change=None):
+    """In range, both signs; `change`: (tensor, sample, place, value)."""
+    random = np.random.default_rng(1)
+    tensors = {"lm.ids": random.integers(-ROWS, ROWS, (SAMPLES, LENGTH)), "labels": random.integers(0, ROWS, (SAMPLES, LENGTH))}
+    tensors["lm.ids"][0, 0], tensors["lm.ids"][0, 1] = -ROWS, ROWS - 1
+    tensors["labels"][1, 2:] = -100
+    if change:
+        name, sample, place, value = change
+        tensors[name][sample, place] = value
+    return tensors
+
+
+def loss_of(tensors):
+    values = {k: v.astype(np.float64) for k, v in tables().items()}
+    logits = np.tanh(values["embed"][tensors["lm.ids"]]) @ values["head"]
+    top = logits.max(-1, keepdims=True)
+    scores = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    counts = tensors["labels"] != -100
+    picked = np.take_along_axis(scores, np.where(counts, tensors["labels"], 0)[..., None], -1)[..., 0]
+    return -(picked * counts).sum() / counts.sum()
+
+
+def train(program, flags, folder, ranks):
+    metrics = folder / "metrics.jsonl"
+    metrics.unlink(missing_ok=True)
+    command = [program, "--steps", 1, "--threads", 1, "--metrics", metrics, *flags] + (["--ranks", ranks] if ranks > 1 else [])
+    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=120)
+    return done, [json.loads(line)["loss"] for line in metrics.read_text().splitlines()] if metrics.exists() else []
+
+
+def refused(what, done, losses, *parts):
+    lines = [line for line in done.stderr.splitlines() if "error: " in line]
+    expect(done.returncode not in (0, None) and done.returncode > 0, f"{what}: must end with a code above 0", done)
+    expect(len(lines) == 1 and all(p in lines[0] for p in parts), f"{what}: one line with {parts}", done)
+    expect(not losses, f"{what}: no step is done", done)
+
+
+def check_batches(program, folder, ranks):
+    good = folder / "good.safetensors"
+    save_file(batch(), good)
+    done, losses = train(program, ["--batch", good], folder, ranks)
+    expect(done.returncode == 0 and len(losses) == 1 and abs(losses[0] / loss_of(batch()) - 1) < 1e-5, f"{ranks} ranks: values in range give {losses}, expected {loss_of(batch())}", done)
+    for name, sample, place, value, count in [
+        ("lm.ids", 2, 3, ROWS, f"{ROWS} rows of 'embed' (-{ROWS} to {ROWS - 1})"),
+        ("lm.ids", 0, 5, -ROWS - 1, f"{ROWS} rows of 'embed'"),
+        ("lm.ids", 3, 0, 1 << 40, f"{ROWS} rows of 'embed'"),
+        ("labels", 1, 0, -1, f"{ROWS} classes of cross_entropy"),
+        ("labels", 3, 5, ROWS, f"(0 to {ROWS - 1}, or -100)"),
+    ]:
+        bad = folder / "bad.safetensors"
+        save_file(batch((name, sample, place, value)), bad)
+        done, losses = train(program, ["--batch", bad], folder, ranks)
+        refused(f"{ranks} ranks, {name} = {value}", done, losses, name.split(".")[-1], f"sample {sample}: {value} is none of", count)
+
+
+def check_shards(program, folder):
+    shard = folder / "text.tar"
+    with tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for i, text in enumerate([b"abcde", b"fghij", b"klmno", b"pqz"]):  # 'z' is token 123
+            member = tarfile.TarInfo(f"s{i}.txt")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+    done, losses = train(program, ["--data", shard], folder, 1)
+    refused("shards", done, losses, "input 'lm.ids'", "sample 's3': 123 is none of the 120 rows")
+
+
+def positions(folder, form, most):
+    """The first n rows of a table of 16, n being the tokens of a microbatch."""
+    constants = {"pos": np.ones((16, 4), np.float32), "zero": np.array(0), "one": np.array(1), "first": np.array([0])}
+    nodes = [helper.make_node("Shape", ["x"], ["shape"], end=1)]
+    if form == "Gather":
+        nodes += [helper.make_node("Squeeze", ["shape"], ["n"]), helper.make_node("Range", ["zero", "n", "one"], ["i"]), helper.make_node("Gather", ["pos", "i"], ["p"], name="positions")]
+    else:
+        nodes += [helper.make_node("Slice", ["pos", "first", "shape"], ["p"], name="positions")]
+    nodes += [helper.make_node("Add", ["x", "p"], ["s"]), helper.make_node("Mul", ["s", "s"], ["q"]), helper.make_node("ReduceSum", ["q"], ["loss"], keepdims=0)]
+    save(folder / "pos.onnx", nodes, [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["tokens", 4])], ["loss"], constants)
+    recipe = {
+        "modules": {"m": {"onnx": "pos.onnx"}},
+        "items": {"token": {"of": "sample", "max": most}},
+        "dims": {"tokens": "token"},
+        "losses": [{"name": "l", "kind": "graph_output", "output": "m.loss", "weight": 1}],
+        "batch": {"global": 1, "micro": 1},
+    }
+    (folder / "pos.json").write_text(json.dumps(recipe))
+    return folder / "pos.json"
+
+
+def check_tables(options, folder):
+    for form in ("Gather", "Slice"):
+        for most in (16, 17, 40):
+            done = subprocess.run([str(options.dt_opt), str(positions(folder, form, most)), "--emit=cpp", "-o", str(folder / "none")], capture_output=True, text=True, timeout=120)
+            if most == 16:
+                expect(done.returncode == 0, f"{form}: a bound of 16 for 16 rows", done)
+                continue
+            lines = [line for line in done.stderr.splitlines() if "error: " in line]
+            wanted = ("pos.json", "dim 'tokens'", f"up to {most}", "at most 16", "node 'positions'", "of 16 rows")
+            expect(done.returncode == 1 and len(lines) == 1 and all(w in lines[0] for w in wanted), f"{form}: a bound of {most} for 16 rows: one line with {wanted}", done)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    options.dt_opt = options.dt_opt.resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_tables(options, folder)
+        recipe = language_model(folder)
+        for name, plan in (("replicas", "lm:dp=2"), ("stages", "lm:pp=2"), ("cut", "lm:tp=2")):
+            check_batches(compile_program(options, recipe, folder / name, plan), folder, 2)
+        program = compile_program(options, recipe, folder / "one")
+        check_batches(program, folder, 1)
+        check_shards(program, folder)
+    print(f"{len(FAILURES)} failures")
+    return 1 if FAILURES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+# ===- signals.py - runs that are asked to end ------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# SIGTERM, Ctrl-C and SIGUSR1 let a run finish its step, save and end with code 0,
+# whoever gets them and how often. The faults here only make a moment long enough
+# to be met.
+# ===-----------------------------------------------------------------------===
+"""Cases of test/faults: signals at every moment."""
+
+import os
+import signal
+import time
+
+from driver import Case, Failure, family, processes
+
+SLOW_STEPS = "write:*/metrics.jsonl:delay=100ms"
+STOPPED = "stopped after step"
+
+
+def everyone(run):
+    """The launcher, mpirun and the ranks; or the only process."""
+    return list(family(run.process.pid))
+
+
+def launcher(run):
+    return [run.process.pid]
+
+
+def one_rank(run):
+    ranks = [pid for pid, rank in processes(run.program).items() if rank == run.ranks - 1]
+    return ranks or [run.process.pid]
+
+
+def send(run, who, what):
+    for pid in who(run):
+        try:
+            os.kill(pid, what)
+        except ProcessLookupError:
+            pass
+
+
+def after_steps(who, what, times=1):
+    def during(run):
+        run.wait_for("second step", lambda: run.steps_done() >= 2)
+        for _ in range(times):
+            send(run, who, what)
+            time.sleep(0.05)
+
+    return during
+
+
+def when_it_happens(who, what, times=1, later=0.0):
+    """At the moment that the case's fault makes long."""
+
+    def during(run):
+        first = run.case.faults.split(":")[0]  # the other rules only make steps slow
+        run.wait_for("fault", lambda: any(f[2] == first and "metrics" not in f[-1] for f in run.happened()))
+        time.sleep(later)
+        for _ in range(times):
+            send(run, who, what)
+            time.sleep(0.05)
+
+    return during
+
+
+def saved_all(run):
+    """The newest checkpoint is of the last step done."""
+    if run.steps_saved()[-1:] != [run.steps_done()]:
+        raise Failure(f"{run.steps_done()} steps done, saved {run.steps_saved()}")
+    if run.steps_done() == 12:
+        raise Failure("the run was not interrupted")
+
+
+def stopping(name, who, what, times=1):
+    return Case(name, SLOW_STEPS, during=after_steps(who, what, times), code=0, out=STOPPED, after=saved_all, resumes=lambda step: 0 < step < 12)
+
+
+def begun(run):
+    """mpirun is there, or the process has come to its handlers."""
+    return len(family(run.process.pid)) > 1 if run.ranks > 1 else run.happened()
+
+
+def at_startup(milliseconds, who, what):
+    def during(run):
+        run.wait_for("beginning", lambda: begun(run))
+        time.sleep(milliseconds / 1000)
+        send(run, who, what)
+
+    # What was asked before the first step is answered by one step, or none.
+    return Case(f"{what.name}-{who.__name__}-{milliseconds}ms", "open:*/plan.json:delay=1ms;" + SLOW_STEPS, during=during, code=0, out="stopped (after step|before the first step)", happens=False,
+                after=lambda run: None, resumes=None)
+
+
+def without_index(run):
+    for file in (run.folder / "shards").glob("*.idx.json"):
+        file.unlink()
+
+
+CASES = [
+    *(stopping(f"{what.name}-{who.__name__}-{times}", who, what, times) for what in (signal.SIGTERM, signal.SIGUSR1) for who in (everyone, launcher, one_rank) for times in (1, 3)),
+    *(stopping(f"SIGINT-{who.__name__}", who, signal.SIGINT) for who in (everyone, launcher, one_rank)),
+    *(at_startup(wait, who, signal.SIGTERM) for who in (everyone, launcher) for wait in (0, 20, 60, 150, 300, 600)),
+    *(at_startup(wait, launcher, signal.SIGINT) for wait in (0, 60, 150, 300)),
+    Case("SIGTERM-while-indexing", "pread:*.tar:delay=100ms", before=without_index, during=when_it_happens(everyone, signal.SIGTERM), code=0, out="^stopped before the first step", resumes="new"),
+    Case("SIGTERM-while-reading", "pread:*.tar:after=10:delay=100ms", during=when_it_happens(everyone, signal.SIGTERM), code=0, out=STOPPED, after=saved_all, resumes=lambda step: step < 12),
+    Case("SIGTERM-in-last-write", "write:*/step-12.tmp/rank-*.safetensors:delay=10ms", during=when_it_happens(everyone, signal.SIGTERM, times=4), code=0, resumes=12),
+    Case("SIGTERM-in-a-write", "write:*/step-4.tmp/rank-*.safetensors:delay=10ms;" + SLOW_STEPS, during=when_it_happens(everyone, signal.SIGTERM, times=2), code=0, resumes=lambda step: step >= 4),
+    Case("second-Ctrl-C", SLOW_STEPS, ranks=(3,), during=after_steps(launcher, signal.SIGINT, 2), code=130),
+    Case("second-Ctrl-C-alone", SLOW_STEPS, ranks=(1,), during=after_steps(launcher, signal.SIGINT, 2), code=(-2, 130)),
+    # The first is in vain while a rank hangs; the second is not.
+    Case("second-Ctrl-C-in-a-hang", "MPI_Allreduce:*:after=150:hang:rank=1", ranks=(3,), flags=("--stall", 100), during=when_it_happens(launcher, signal.SIGINT, 2, later=0.3), code=130),
+]

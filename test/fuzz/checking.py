@@ -1,0 +1,125 @@
+# ===- checking.py - verdicts on lists of cases -----------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===
+"""Checker: cases go through the compiler and a program together; each gets a verdict."""
+
+import copy
+import dataclasses
+import re
+
+import numpy as np
+
+from builder import session
+from case import IMAGES, SAMPLES, sizes
+from evaluate import Impossible, Reference, compare_gradients, compare_outputs
+from program import Module
+
+ITEMS = {"image": {"max": 3}}
+DIMS = {"n": "sample", "m": "image"}
+
+
+@dataclasses.dataclass
+class Verdict:
+    kind: str  # ok, refused, failed, impossible
+    text: str = ""
+    compared: int = 0
+    skipped: int = 0
+    whole: str = ""  # why it could not be cut, where it was tried
+
+    def signature(self):
+        """What stays the same while a case gets smaller."""
+        if self.text.startswith("gradient"):
+            return self.kind, "gradient", "shape" in self.text
+        text = re.sub(r"^with \d+ images, ", "", self.text)
+        if text.startswith(("output", "loss")):
+            first = text.split(";")[0]
+            return self.kind, first.split()[0], "nan" in first, "shape" in first, "missing" in first
+        return self.kind, " ".join(re.findall(r"[A-Za-z':.]{3,}", re.sub(r"[vxwgk]\w*\d\w*|\S*/\S*", "", text))[:8])
+
+
+def as_module(case):
+    reference = session(case.reference(case.outputs))
+    values = reference.run(None, {k: v for k, v in case.feed(sizes(0)).items() if k in {i.name for i in reference.get_inputs()}})
+    types = {name: (str(v.dtype), v.ndim) for name, v in zip(case.outputs, values)}
+    return Module(case.name, case.model(types), case.loss, {d: DIMS[d] for d in sorted(case.symbols())})
+
+
+def batches_for(cases):
+    """Tensors of each batch; one is enough where no size changes with it."""
+    batches = []
+    for k, owners in enumerate(IMAGES if any("m" in c.symbols() for c in cases) else IMAGES[:1]):
+        batch = {f"{c.name}.{name}": value for c in cases for name, value in c.feed(sizes(k), k).items()}
+        batch["item_of.image"] = np.array(owners, np.int64)
+        batches.append(batch)
+    return batches
+
+
+def compare(reference, runs):
+    """The verdict on what a program gave for each batch."""
+    case, verdict = reference.case, Verdict("ok")
+    for k, (outputs, gradients, loss) in enumerate(runs):
+        if k > 0 and "m" not in case.symbols():
+            break
+        wanted = reference.run(k)
+        if wanted is None:  # of nothing the runtime makes what it likes
+            continue
+        precise = reference.run_double(reference.double_feed(k))
+        failures, compared, skipped = compare_outputs(case, wanted, precise, {**outputs, "@loss": loss})
+        if not failures:
+            more = compare_gradients(reference, k, gradients)
+            failures, compared, skipped = failures + more[0], compared + more[1], skipped + more[2]
+        verdict.compared += compared
+        verdict.skipped += skipped
+        if failures:
+            where = f"with {len(IMAGES[k])} images, " if "m" in case.symbols() else ""
+            return Verdict("failed", where + "; ".join(failures[:3]) if k else "; ".join(failures[:3]))
+    return verdict
+
+
+class Checker:
+    def __init__(self, suite):
+        self.suite = suite
+
+    def check(self, cases):
+        """A verdict for each case; names must differ."""
+        verdicts, ready, whole = {}, {}, {}
+        for case in cases:
+            try:
+                ready[case.name] = (Reference(case), as_module(case))
+            except Impossible as error:
+                verdicts[case.name] = Verdict("impossible", str(error))
+            except Exception as error:  # a case made smaller need not be a graph any more
+                verdicts[case.name] = Verdict("impossible", f"{type(error).__name__}: {str(error)[:200]}")
+        left = [ready[c.name][0].case for c in cases if c.name in ready]
+        for micro in sorted({c.micro for c in left if c.micro != SAMPLES}):
+            cut = [c for c in left if c.micro == micro]
+            done = self.check_group(cut, micro, ready)
+            for case in cut:
+                verdict = done[case.name]
+                if verdict.kind == "refused":  # whole it may still be one
+                    whole[case.name] = verdict.text
+                    case = copy.copy(case)
+                    case.micro = SAMPLES
+                    left.append(case)
+                else:
+                    verdicts[case.name] = verdict
+        uncut = [c for c in left if c.micro == SAMPLES]
+        verdicts.update(self.check_group(uncut, SAMPLES, ready))
+        for name, why in whole.items():
+            verdicts[name].whole = why
+        return [verdicts[c.name] for c in cases]
+
+    def check_group(self, cases, micro, ready):
+        modules = [ready[c.name][1] for c in cases]
+        verdicts, good = {}, []
+        for case, verdict in zip(cases, self.suite.check_all(modules, micro, SAMPLES, ITEMS)):
+            if verdict is None:
+                good.append(case)
+            else:
+                verdicts[case.name] = Verdict("refused" if verdict[0] == "refused" else "failed", verdict[1])
+        results = self.suite.run([ready[c.name][1] for c in good], micro, SAMPLES, ITEMS, batches_for(good))
+        for case, runs in zip(good, results):
+            verdicts[case.name] = Verdict("failed", runs) if isinstance(runs, str) else compare(ready[case.name][0], runs)
+        return verdicts

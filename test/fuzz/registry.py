@@ -1,0 +1,32 @@
+# The generators by operator, and the operators that the importer knows.
+"""Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception"""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GENERATORS = {}  # operator -> functions of (builder, operator) that add it to a graph
+# What the importer has a rule for though no file it reads can hold it.
+IMPOSSIBLE = {"Scatter": "deprecated since opset 11, the oldest that is read is 13"}
+
+
+def generates(*names):
+    def add(function):
+        for name in names:
+            GENERATORS.setdefault(name, []).append(function)
+        return function
+
+    return add
+
+
+def importable():
+    """Every operator with a rule, from the importer's sources."""
+    names = {"If"}
+    for path in sorted((ROOT / "models/import").glob("*.cpp")):
+        names |= set(re.findall(r'^\s*rules\["(\w+)"\]\s*=', path.read_text(), re.M))
+    assert len(names) > 100, "the importer's rules are not written as they were: registry.py looks for rules[\"Op\"] ="
+    return names
+
+
+def missing():
+    return sorted(importable() - set(GENERATORS) - set(IMPOSSIBLE))
