@@ -113,7 +113,7 @@ def operators():
     case("node 'the_GatherND' (GatherND): data [batch, 4] and indices [2, 1] must share their first dims (batch_dims is 1)",
          model([node("GatherND", ["x", "i"], batch_dims=1)], [tensor("i", 2, 1, dtype=np.int64)]))
     case("node 'the_GatherElements' (GatherElements): indices [2, 3] do not lie inside [batch, 4] on axis 0",
-         model([node("GatherElements", ["x", "i"], axis=1)], [tensor("i", 2, 3, dtype=np.int64)]))
+         model([node("GatherElements", ["x", "i"], axis=1)], [numpy_helper.from_array(np.zeros((2, 3), np.int64), "i")]))
     case("node 'the_LayerNormalization' (LayerNormalization): its outputs Mean",
          model([node("LayerNormalization", ["x", "w"], ["y", "m"])], [tensor("w", 4)], outputs=["y", "m"]))
     case("node 'the_Relu' (Relu): input 0 is missing", model([node("Relu", [])]))
