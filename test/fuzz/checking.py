@@ -78,6 +78,20 @@ def compare(reference, runs):
     return verdict
 
 
+def has_numbers(reference):
+    """Whether ONNX Runtime's loss is known to be a number for every batch."""
+    wanted = [reference.run(k) for k in range(len(IMAGES) if "m" in reference.case.symbols() else 1)]
+    return all(w is not None and np.isfinite(w["@loss"]).all() for w in wanted)
+
+
+def judge(reference, runs):
+    if not isinstance(runs, str):
+        return compare(reference, runs)
+    if re.search(r"ends with 1: error: step 1: loss '[^']*' is -?(nan|inf)$", runs) and not has_numbers(reference):
+        return Verdict("ok", compared=1)  # both say so
+    return Verdict("failed", runs)
+
+
 class Checker:
     def __init__(self, suite):
         self.suite = suite
@@ -119,7 +133,10 @@ class Checker:
                 good.append(case)
             else:
                 verdicts[case.name] = Verdict("refused" if verdict[0] == "refused" else "failed", verdict[1])
-        results = self.suite.run([ready[c.name][1] for c in good], micro, SAMPLES, ITEMS, batches_for(good))
-        for case, runs in zip(good, results):
-            verdicts[case.name] = Verdict("failed", runs) if isinstance(runs, str) else compare(ready[case.name][0], runs)
+        # A run ends with the first loss that is no number, so those where ONNX Runtime has none are programs of their own.
+        together = [c for c in good if has_numbers(ready[c.name][0])]
+        for group in filter(None, [together, *([c] for c in good if c not in together)]):
+            results = self.suite.run([ready[c.name][1] for c in group], micro, SAMPLES, ITEMS, batches_for(group))
+            for case, runs in zip(group, results):
+                verdicts[case.name] = judge(ready[case.name][0], runs)
         return verdicts
