@@ -142,8 +142,11 @@ def family(pid):
 
 
 def losses(folder):
-    file = folder / "metrics.jsonl"
-    return [json.loads(line)["loss"] for line in file.read_text().splitlines() if line.endswith("}")] if file.exists() else []
+    try:
+        text = (folder / "metrics.jsonl").read_text()
+    except FileNotFoundError:  # not yet, or just then it is put in place
+        return []
+    return [json.loads(line)["loss"] for line in text.splitlines() if line.endswith("}")]
 
 
 def is_program(entry, program):
