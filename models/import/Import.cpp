@@ -441,7 +441,8 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
     return success();
   };
   // Floats of 16 bits have no arithmetic here; products have float's only.
-  auto checkElement = [&](Operation *op, Type type) -> LogicalResult {
+  auto checkElement = [&](Operation *op, Type type,
+                          StringRef what) -> LogicalResult {
     auto tensor = dyn_cast<RankedTensorType>(type);
     Type element = tensor ? tensor.getElementType() : Type();
     bool product = isa<nn::MatmulOp, nn::LinearOp, nn::ConvOp, nn::AttentionOp>(op);
@@ -450,7 +451,7 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
       return success();
     std::string name;
     llvm::raw_string_ostream(name) << element;
-    return error(nameOf(op->getLoc()) + ": its result is of " + name +
+    return error(nameOf(op->getLoc()) + ": its " + what + " is of " + name +
                  ", which is not computed with; cast the model to float32");
   };
   WalkResult result = function.walk([&](Operation *op) {
@@ -459,8 +460,14 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
       if (value && failed(check(op->getParentOp(), *value, "value")))
         return WalkResult::interrupt();
     }
+    // What a function takes may be read without a result of that type.
+    if (!isa<func::ReturnOp>(op))
+      for (Value operand : op->getOperands())
+        if (isa<BlockArgument>(operand) &&
+            failed(checkElement(op, operand.getType(), "input")))
+          return WalkResult::interrupt();
     for (Type type : op->getResultTypes())
-      if (failed(checkElement(op, type)))
+      if (failed(checkElement(op, type, "result")))
         return WalkResult::interrupt();
       else if (isa<RankedTensorType>(type))
         for (const DimExpr &d : nn::getShape(type))
