@@ -83,6 +83,8 @@ void setEnvironment(int ranks, int threads) {
       {"OMPI_MCA_hwloc_base_binding_policy", "none"},
       // The one line about what went wrong is this program's.
       {"OMPI_MCA_orte_execute_quiet", "1"},
+      // Where /sys is not there (some containers) every process would say so.
+      {"HWLOC_HIDE_ERRORS", "2"},
       // What Open MPI finds when a peer is gone goes to its session's files.
       {"OPAL_OUTPUT_REDIRECT", "file"}};
   for (auto &setting : settings)
