@@ -38,7 +38,7 @@ endfunction()
 # Libraries of the compiler, in the order of their definition: what dt-opt links whole, so that plugins find every dialect and pass in it.
 define_property(GLOBAL PROPERTY DT_COMPILER_LIBS BRIEF_DOCS "compiler libraries" FULL_DOCS "compiler libraries")
 
-# Several sources of a library are one translation unit: a build from nothing takes little more than half the time. Who changes one file often builds
+# Several sources of a library are one translation unit, so that headers and templates are compiled once for all of them. Who changes one file often builds
 # with -DDT_UNITY=OFF.
 option(DT_UNITY "Compile several sources of a library together" ON)
 
