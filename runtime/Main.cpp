@@ -122,6 +122,7 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
     if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
       return *code;
     restartWithWaitPolicy(argv);
+    installStopSignals();
     return runRanks(program, directory, options, hooks);
   } catch (const std::exception &e) {
     if (launchedRank() == 0)

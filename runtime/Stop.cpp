@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <mutex>
+#include <thread>
 #include <unistd.h>
 
 namespace dt::rt {
@@ -20,16 +22,7 @@ namespace dt::rt {
 namespace {
 
 std::atomic<bool> requested{false};
-volatile std::sig_atomic_t interrupts = 0;
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-
-void onSignal(int signal) {
-  requested.store(true);
-  if (signal != SIGINT || ++interrupts < 2)
-    return;
-  std::signal(SIGINT, SIG_DFL);
-  std::raise(SIGINT); // when this handler has returned
-}
 
 sigset_t stopSet() {
   sigset_t set;
@@ -37,6 +30,27 @@ sigset_t stopSet() {
   for (int signal : kSignals)
     ::sigaddset(&set, signal);
   return set;
+}
+
+/// As if nobody listened.
+[[noreturn]] void endBySignal(int signal) {
+  std::signal(signal, SIG_DFL);
+  sigset_t set = stopSet();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  std::raise(signal);
+  ::_exit(128 + signal);
+}
+
+[[noreturn]] void listen() {
+  sigset_t set = stopSet();
+  for (int interrupts = 0;;) {
+    int signal = 0;
+    if (::sigwait(&set, &signal) != 0)
+      continue;
+    if (signal == SIGINT && ++interrupts == 2)
+      endBySignal(signal);
+    requested = true;
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -125,29 +139,23 @@ void onBusError(int, siginfo_t *info, void *) {
 
 } // namespace
 
-void installStopSignals() {
-  struct sigaction action{};
-  action.sa_handler = onSignal;
-  action.sa_flags = SA_RESTART;
-  for (int signal : kSignals)
-    ::sigaction(signal, &action, nullptr);
-  sigset_t set = stopSet();
-  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-}
-
-void keepStopSignals() {
+void holdStopSignals() {
   sigset_t set = stopSet();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  if (requested)
-    ::kill(::getpid(), interrupts ? SIGINT : SIGTERM);
+  // A shell that starts a program in the background lets it ignore SIGINT.
+  for (int signal : kSignals)
+    std::signal(signal, SIG_DFL);
+}
+
+void installStopSignals() {
+  holdStopSignals();
+  static std::once_flag once;
+  std::call_once(once, [] { std::thread(listen).detach(); });
 }
 
 bool isStopRequested() { return requested; }
 void requestStop() { requested = true; }
-void clearStopRequest() {
-  requested = false;
-  interrupts = 0;
-}
+void clearStopRequest() { requested = false; }
 
 void explainBusErrors(int rank, bool (*claim)()) {
   ownRank = rank;

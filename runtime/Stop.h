@@ -5,8 +5,12 @@
 //
 // SIGTERM, SIGINT and SIGUSR1 ask a program to finish its step, save and end
 // with code 0, whichever process of a run gets them and how often. A second
-// SIGINT ends it at once. Handlers are there from the first line of main() on
-// (launchRanks) and stay until the process ends.
+// SIGINT ends it at once. They are held from the first line of main() on
+// (launchRanks) and taken by a thread that does nothing else.
+//
+// No thread that computes runs a signal handler: oneDNN's generated code keeps
+// data far below its stack pointer, and the system puts a handler's frame
+// there. What comes back from a handler computes with other pointers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,12 +21,12 @@
 
 namespace dt::rt {
 
-/// From now on signals ask; those that have waited since restarting() come
-/// now. May be called again.
+/// From now on signals wait for installStopSignals(), in this thread, in those
+/// that it starts, and in the program that takes this one's place.
+void holdStopSignals();
+/// Holds them, and from now on they ask, also those that have waited. To be
+/// called before other threads are started; may be called again.
 void installStopSignals();
-/// To be called before this process starts its own program anew: what has asked
-/// it and what asks from now on waits for the new one's installStopSignals().
-void keepStopSignals();
 
 /// This process was asked by a signal, or by requestStop().
 bool isStopRequested();

@@ -333,11 +333,9 @@ void restartWithWaitPolicy(char **argv) {
   if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT") ||
       ::getenv("KMP_BLOCKTIME"))
     return;
-  keepStopSignals();
   ::setenv("GOMP_SPINCOUNT", "3000", 1);
   ::setenv("KMP_BLOCKTIME", "1", 1);
   ::execv("/proc/self/exe", argv); // on failure: go on as we are
-  installStopSignals();
 }
 #else
 void restartWithWaitPolicy(char **) {}

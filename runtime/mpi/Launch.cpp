@@ -286,7 +286,7 @@ int launchedRank() { return launchedPlace().rank; }
 
 std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   if (ranks <= 1 || isLaunched()) {
-    installStopSignals();
+    holdStopSignals();
     return std::nullopt;
   }
   std::string flag = "--ranks " + std::to_string(ranks) + ": ";

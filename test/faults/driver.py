@@ -7,9 +7,10 @@
 # what the run that follows, undisturbed, goes on from. Cases are in files by topic;
 # each runs on one rank and on three. README.md says how to write one.
 # ===-----------------------------------------------------------------------===
-"""driver.py TOPIC... --dt-opt PATH --preload PATH --work DIR [--only REGEX]: runs test/faults/TOPIC.py."""
+"""driver.py TOPIC... --dt-opt PATH --preload PATH --work DIR [--only REGEX] [--jobs N]: runs test/faults/TOPIC.py."""
 
 import argparse
+import concurrent.futures
 import dataclasses
 import importlib
 import json
@@ -62,10 +63,12 @@ STANDARD = {"--data": "shards/*.tar", "--steps": STEPS, "--threads": 1, "--check
 
 class Run:
     def __init__(self, case, ranks, program, setup):
-        self.case, self.ranks, self.program, self.setup = case, ranks, program, setup
+        self.case, self.ranks, self.setup = case, ranks, setup
         self.folder = setup.work / "runs" / f"{case.name}-{ranks}"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
+        self.program = self.folder / "train"  # a name of its own, by which its processes are found
+        os.link(program, self.program)
         shutil.copytree(setup.shards, self.folder / "shards")  # indexed already
         self.log = self.folder / "faults.log"
         self.process, self.stdout, self.stderr, self.took = None, "", "", 0
@@ -274,18 +277,27 @@ def main():
     parser.add_argument("--preload", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time: most wait")
     arguments = parser.parse_args()
-    setup, failed, count = Setup(arguments), 0, 0
-    for topic in arguments.topics:
-        for case in importlib.import_module(topic).CASES:
-            for ranks in case.ranks:
-                if not re.search(arguments.only, f"{case.name}-{ranks}"):
-                    continue
-                wrong, run = run_case(case, ranks, setup)
-                failed, count = failed + bool(wrong), count + 1
-                print(f"{'FAILED' if wrong else 'ok    '} {topic} {case.name} on {ranks}: {run.took:.1f} s {wrong or ''}", flush=True)
-    print(f"{count} cases, {failed} failed")
-    sys.exit(1 if failed or not count else 0)
+    setup, results = Setup(arguments), []
+
+    def one(topic, case, ranks):
+        wrong, run = run_case(case, ranks, setup)
+        results.append(not wrong)
+        print(f"{'FAILED' if wrong else 'ok    '} {topic} {case.name} on {ranks}: {run.took:.1f} s {wrong or ''}", flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        done = [
+            pool.submit(one, topic, case, ranks)
+            for topic in arguments.topics
+            for case in importlib.import_module(topic).CASES
+            for ranks in case.ranks
+            if re.search(arguments.only, f"{case.name}-{ranks}")
+        ]
+    for future in done:
+        future.result()  # raises what one() raised
+    print(f"{len(results)} cases, {results.count(False)} failed")
+    sys.exit(0 if results and all(results) else 1)
 
 
 if __name__ == "__main__":

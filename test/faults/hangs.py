@@ -61,7 +61,7 @@ CASES = [
     Case("open-hangs", "open:*/001.tar:hang:rank={rank}", code=75, line=RANK + "makes no progress in opening shards/001.tar$", resumes="new"),
     Case("metrics-hang", "write:*/metrics.jsonl:after=4:hang", code=75, line="^error: rank 0 .* makes no progress", resumes=None),
     # Slower than --stall in all, but never without progress for so long.
-    Case("slow-write", "write:*/step-12.tmp/rank-{rank}.safetensors:delay=12ms:rank={rank}", flags=("--stall", 2), code=0, after=takes(2.2), resumes=12),
-    Case("slow-read", "pread:*.tar:delay=400ms:times=24", flags=("--stall", 2), code=0, after=takes(2.2), resumes=12),
+    Case("slow-write", "write:*/step-12.tmp/rank-{rank}.safetensors:delay=60ms:times=60:rank={rank}", flags=("--stall", 2), code=0, after=takes(2.2), resumes=12),
+    Case("slow-read", "pread:*.tar:delay=200ms:times=24", flags=("--stall", 2), code=0, after=takes(2.2), resumes=12),
     Case("slow-index", "pread:*.tar:delay=150ms:times=48", flags=("--stall", 2), before=without_index, code=0, after=takes(2.2), resumes=12),
 ]

@@ -33,7 +33,7 @@ def damaged_shard(run):
 
 def copied(run):
     """Weights that may be damaged."""
-    shutil.copytree(run.program.parents[1], run.folder / "home", ignore=shutil.ignore_patterns("build", "runtime"))
+    shutil.copytree(run.setup.programs[run.ranks].parents[1], run.folder / "home", ignore=shutil.ignore_patterns("build", "runtime"))
 
 
 CASES = [

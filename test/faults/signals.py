@@ -9,6 +9,7 @@
 """Cases of test/faults: signals at every moment."""
 
 import os
+import pathlib
 import signal
 import time
 
@@ -64,6 +65,19 @@ def when_it_happens(who, what, times=1, later=0.0):
     return during
 
 
+def all_held(run):
+    """One thread of a rank takes the signals; handlers run on no other."""
+    run.wait_for("second step", lambda: run.steps_done() >= 2)
+    wanted = sum(1 << (s - 1) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1))
+    for pid in [run.process.pid] if run.ranks == 1 else [pid for pid, rank in processes(run.program).items() if rank is not None]:
+        threads = {}
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            fields = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
+            threads[task.name] = int(fields["SigBlk"], 16) & wanted
+        if threads[str(pid)] != wanted or sum(held != wanted for held in threads.values()) != 1:
+            raise Failure(f"rank {pid}: held by thread: {threads}")
+
+
 def saved_all(run):
     """The newest checkpoint is of the last step done."""
     if run.steps_saved()[-1:] != [run.steps_done()]:
@@ -102,6 +116,7 @@ CASES = [
     *(stopping(f"SIGINT-{who.__name__}", who, signal.SIGINT) for who in (everyone, launcher, one_rank)),
     *(at_startup(wait, who, signal.SIGTERM) for who in (everyone, launcher) for wait in (0, 20, 60, 150, 300, 600)),
     *(at_startup(wait, launcher, signal.SIGINT) for wait in (0, 60, 150, 300)),
+    Case("handlers-beside-kernels", SLOW_STEPS, during=all_held, code=0),
     Case("SIGTERM-while-indexing", "pread:*.tar:delay=100ms", before=without_index, during=when_it_happens(everyone, signal.SIGTERM), code=0, out="^stopped before the first step", resumes="new"),
     Case("SIGTERM-while-reading", "pread:*.tar:after=10:delay=100ms", during=when_it_happens(everyone, signal.SIGTERM), code=0, out=STOPPED, after=saved_all, resumes=lambda step: step < 12),
     Case("SIGTERM-in-last-write", "write:*/step-12.tmp/rank-*.safetensors:delay=10ms", during=when_it_happens(everyone, signal.SIGTERM, times=4), code=0, resumes=12),

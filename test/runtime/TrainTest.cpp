@@ -16,11 +16,16 @@
 #include <csignal>
 #include <cstring>
 #include <limits>
+#include <thread>
+#include <unistd.h>
 
 using namespace dt::rt;
 using namespace small;
 
 namespace {
+
+/// Before any thread, as trainMain() does.
+const bool held = (holdStopSignals(), true);
 
 struct RunResult {
   std::vector<double> losses;
@@ -116,6 +121,7 @@ TEST(Train, ResumeIsBitIdentical) {
 }
 
 TEST(Train, InterruptSavesAndEnds) {
+  ASSERT_TRUE(held);
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram program(6);
@@ -124,7 +130,9 @@ TEST(Train, InterruptSavesAndEnds) {
   TrainHooks hooks;
   hooks.afterStep = [](Trainer &, const StepReport &report) {
     if (report.step == 3)
-      std::raise(SIGINT);
+      ::kill(::getpid(), SIGTERM);
+    while (report.step == 3 && !isStopRequested())
+      std::this_thread::yield();
   };
   EXPECT_EQ(runTraining(program.info, folder.path, options, solo(), hooks), 3);
   clearStopRequest();
