@@ -30,6 +30,12 @@ void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
           float *c, int64_t ldc) {
   if (m == 0 || n == 0)
     return;
+  if (k == 0) { // a leading dim of 0 is refused: heads of size 0
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        c[i * ldc + j] = beta == 0 ? 0.f : beta * c[i * ldc + j];
+    return;
+  }
   // A leading dim is checked even where one row makes it meaningless.
   lda = std::max(lda, ta ? m : k), ldb = std::max(ldb, tb ? k : n),
   ldc = std::max(ldc, n);

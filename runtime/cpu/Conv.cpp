@@ -14,6 +14,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -223,11 +224,24 @@ Plan &findPlan(Direction direction, const ConvShape &s) {
   }
 }
 
-bool empty(const ConvShape &s) {
-  int64_t outputs = s.n * s.o * s.c;
+int64_t inputPixels(const ConvShape &s) {
+  int64_t pixels = 1;
   for (int i = 0; i < s.dims; ++i)
-    outputs *= s.out(i) > 0 ? s.in[i] : 0;
-  return outputs == 0;
+    pixels *= s.in[i];
+  return pixels;
+}
+
+int64_t outputPixels(const ConvShape &s) {
+  int64_t pixels = 1;
+  for (int i = 0; i < s.dims; ++i)
+    pixels *= std::max<int64_t>(s.out(i), 0);
+  return pixels;
+}
+
+/// Nothing is summed, which oneDNN does not do: results are zeros and biases.
+bool empty(const ConvShape &s) {
+  return s.n == 0 || s.o == 0 || s.c == 0 || inputPixels(s) == 0 ||
+         outputPixels(s) == 0;
 }
 
 int64_t weightCount(const ConvShape &s) {
@@ -243,12 +257,28 @@ void addTo(float *to, const float *from, int64_t count) {
     to[i] += from[i];
 }
 
+/// db = beta * db + the sum of dy over samples and pixels: an input without an
+/// element may have a padding.
+void sumPlanes(const float *dy, float *db, const ConvShape &s, float beta) {
+  int64_t pixels = outputPixels(s);
+  if (beta == 0)
+    std::fill_n(db, s.o, 0.f);
+  for (int64_t plane = 0; plane < s.n * s.o; ++plane)
+    for (int64_t i = 0; i < pixels; ++i)
+      db[plane % s.o] += dy[plane * pixels + i];
+}
+
 } // namespace
 
 void convForward(const float *x, const float *w, const float *bias, float *y,
                  const ConvShape &shape) {
-  if (empty(shape))
+  if (empty(shape)) {
+    int64_t pixels = outputPixels(shape);
+    for (int64_t plane = 0; plane < shape.n * shape.o; ++plane)
+      std::fill_n(y + plane * pixels, pixels,
+                  bias ? bias[plane % shape.o] : 0.f);
     return;
+  }
   threadScratch().reset();
   if (bias)
     findPlan(Direction::ForwardBias, shape).run({x, w, y, bias});
@@ -258,16 +288,15 @@ void convForward(const float *x, const float *w, const float *bias, float *y,
 
 void convBackwardData(const float *dy, const float *w, const float *bias,
                       float *dx, const ConvShape &shape) {
-  int64_t pixels = 1;
-  for (int i = 0; i < shape.dims; ++i)
-    pixels *= shape.in[i];
-  if (!empty(shape)) {
+  int64_t pixels = inputPixels(shape), planes = shape.n * shape.c;
+  if (empty(shape)) {
+    std::fill_n(dx, planes * pixels, 0.f);
+  } else {
     threadScratch().reset();
     findPlan(Direction::BackwardData, shape).run({dy, w, dx});
   }
   if (!bias)
     return;
-  int64_t planes = shape.n * shape.c;
 #pragma omp parallel for schedule(static) if (planes * pixels >= 65536)
   for (int64_t plane = 0; plane < planes; ++plane) {
     float value = bias[plane % shape.c], *to = dx + plane * pixels;
@@ -281,11 +310,10 @@ void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
                          const ConvShape &shape, float beta) {
   int64_t count = weightCount(shape);
   if (empty(shape)) {
-    if (beta == 0) {
+    if (beta == 0)
       std::fill_n(dw, count, 0.f);
-      if (db)
-        std::fill_n(db, shape.o, 0.f);
-    }
+    if (db)
+      sumPlanes(dy, db, shape, beta);
     return;
   }
   Scratch &scratch = threadScratch();

@@ -242,7 +242,8 @@ TEST(Attention, NoVisibleKeyIsNotANumber) {
 
 TEST(Attention, NothingToDo) {
   for (Case c : {Case{0, 5, 5, 2, 2, 8, true}, Case{2, 0, 0, 2, 2, 8, true},
-                 Case{2, 5, 0, 2, 2, 8, false, MaskKind::None, EmptyRow::Zero}})
+                 Case{2, 5, 0, 2, 2, 8, false, MaskKind::None, EmptyRow::Zero},
+                 Case{2, 5, 3, 2, 2, 0, false}}) // heads of size 0: a mean
     check(c);
 }
 

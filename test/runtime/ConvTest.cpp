@@ -193,4 +193,33 @@ TEST(Conv, NoRows) {
   EXPECT_EQ(dw, std::vector<float>(8 * 27, 0));
 }
 
+/// No channel in, then none out, then no pixel in a padding of 1: what is not
+/// summed is written all the same.
+TEST(Conv, NothingToSum) {
+  ConvShape s{2,         0,         3,         1,         2,        {3, 2, 0},
+              {2, 2, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}};
+  auto biasAlone = [](const ConvShape &s) {
+    int64_t pixels = s.out(0) * s.out(1), n = s.n * s.o * pixels;
+    std::vector<float> w = randoms(s.o * s.c * 4, 1), b = randoms(s.o, 2),
+                       y(n, 9), dy(n, 1), dw(w.size(), 9), db(s.o, 9);
+    convForward(nullptr, w.data(), b.data(), y.data(), s);
+    for (int64_t i = 0; i < n; ++i)
+      EXPECT_EQ(y[i], b[i / pixels % s.o]);
+    convForward(nullptr, w.data(), nullptr, y.data(), s);
+    EXPECT_EQ(y, std::vector<float>(n, 0));
+    convBackwardWeights(nullptr, dy.data(), dw.data(), db.data(), s, 0);
+    EXPECT_EQ(dw, std::vector<float>(w.size(), 0));
+    EXPECT_EQ(db, std::vector<float>(s.o, s.n * pixels));
+    convBackwardWeights(nullptr, dy.data(), dw.data(), db.data(), s, 1);
+    EXPECT_EQ(db, std::vector<float>(s.o, 2 * s.n * pixels));
+  };
+  biasAlone(s);
+  s.c = 2, s.in[0] = 0;
+  biasAlone(s);
+  s.in[0] = 3, s.o = 0;
+  std::vector<float> dx(2 * 2 * 3 * 2, 9);
+  convBackwardData(nullptr, nullptr, nullptr, dx.data(), s);
+  EXPECT_EQ(dx, std::vector<float>(dx.size(), 0));
+}
+
 } // namespace

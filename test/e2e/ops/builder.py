@@ -33,10 +33,22 @@ class Value:
         return f"tensor<{dims}{self.dtype}{', #nn.dims<' + ', '.join(symbolic) + '>' if symbolic else ''}>"
 
 
+@dataclasses.dataclass
+class Use:
+    """An operator in a case: what covered.py counts."""
+
+    op: str
+    operands: typing.List[Value]
+    results: typing.List[Value]
+    segments: typing.Optional[typing.List[int]]
+
+
 def literal(array):
     """Text of a dense attribute."""
     array = np.asarray(array)
-    if array.dtype == np.bool_:
+    if not array.size:
+        body = ""
+    elif array.dtype == np.bool_:
         body = str(array.tolist()).replace("True", "true").replace("False", "false")
     elif array.dtype.kind == "f":
         body = str(array.tolist()).replace("nan", "0x7FC00000").replace("inf", "0x7F800000").replace("-0x7F800000", "0xFF800000")
@@ -79,7 +91,7 @@ class Case:
         dtypes = dtype if isinstance(dtype, tuple) else (dtype,) * len(shapes)
         values = [Value("", shape, d, moves and d[0] == "f") for shape, d in zip(shapes, dtypes)]
         if moves:
-            self.family.differentiated.add(name)
+            self.family.differentiated.append(Use(name, operands, values, segments))
         base = self.family.fresh()
         if segments:
             attributes += (", " if attributes else "") + f"operandSegmentSizes = array<i32: {', '.join(map(str, segments))}>"
@@ -117,11 +129,13 @@ class Case:
         """Ends the case. `reference` gets the case's tensors by name, as float64 (integers as they are). `gradients`, for what
         differences do not tell, gets the same and says d sum(y * weights) / d parameter for some of the parameters."""
         self.reference, self.gradients = reference, gradients
+        counted = len(self.family.differentiated)
         ragged = any(isinstance(d, str) for d in y.shape)
         weights = self.input("weights", *y.shape) if ragged else self.frozen("weights", *y.shape)
         weighted = self.op("mul", [y, weights], y.shape)
         axes = f"array<i64: {', '.join(str(i) for i in range(len(y.shape)))}>" if y.shape else "array<i64>"
         total = self.op("reduce", [weighted], (), f"kind = 0 : i32, axes = {axes}")
+        del self.family.differentiated[counted:]  # what every case ends with says nothing of mul and reduce
         self.family.finish(self, y, total)
 
 
@@ -132,7 +146,7 @@ class Family:
         self.name, self.save = name, save
         self.parameters, self.functions, self.inputs, self.lines, self.outputs = [], [], [], [], []
         self.cases: typing.Dict[str, Case] = {}
-        self.differentiated = set()  # operators through which gradients go
+        self.differentiated = []  # uses of operators through which gradients go
         self.total = None
         self.count = 0
 

@@ -9,7 +9,6 @@
 """check.py --dt-opt DT_OPT --work FOLDER [--only REGEX]: exit code 0 when forward values and gradients hold."""
 
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -21,11 +20,13 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import builder
+import covered
 import elementwise
 import kinks
 import products
 import random_graphs
 import shapes
+import sizes
 import stages
 
 SEED = 0.75  # kSeed of Gradients.cpp
@@ -34,7 +35,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def families(only):
     result = []
-    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **stages.FAMILIES, **random_graphs.FAMILIES}.items():
+    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **sizes.FAMILIES, **stages.FAMILIES, **random_graphs.FAMILIES}.items():
         family = builder.Family(name, getattr(make, "save", None))
 
         def case(case_name, family=family):
@@ -120,24 +121,10 @@ def compare_all(families, values):
 
 
 def uncovered(families, options):
-    """Operators with a gradient (of the dialect's definition) that no case differentiates."""
+    """What no case has of the operators with a gradient: each of them, with which sizes and broadcasts."""
     if not options.tblgen:
         return []
-    root = HERE.parents[2]
-    command = [options.tblgen, "-dump-json", "-I", root, "-I", options.llvm_include, root / "dialects/nn/NNOps.td"]
-    records = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-    def flat(traits):
-        for trait in traits:
-            record = records[trait["def"]]
-            yield record
-            if "TraitList" in record["!superclasses"]:
-                yield from flat(record["traits"])
-
-    operators = [records[name] for name in records["!instanceof"]["Op"]]
-    smooth = {op["opName"] for op in operators if any(t.get("cppInterfaceName") == "VjpOpInterface" for t in flat(op["traits"]))}
-    assert smooth, "no operator with a gradient: has the interface's name changed?"
-    return sorted(smooth - set().union(*(f.differentiated for f in families)))
+    return covered.missing(covered.operators(options.tblgen, options.llvm_include), [use for f in families for use in f.differentiated])
 
 
 def main():
@@ -147,7 +134,7 @@ def main():
     parser.add_argument("--only", help="cases family.name that match this expression")
     parser.add_argument("--cmake", action="append", default=[], help="further arguments of cmake")
     parser.add_argument("--onnx", action="store_true", help="cases of onnx_cases.py instead of those written in dialect nn")
-    parser.add_argument("--tblgen", help="llvm-tblgen: every operator with a gradient must have a case")
+    parser.add_argument("--tblgen", help="llvm-tblgen: every operator with a gradient must have its cases (covered.py)")
     parser.add_argument("--llvm-include", default="/usr/lib/llvm-22/include")
     parser.add_argument("--write", action="store_true", help="write the program's source only")
     parser.add_argument("--verbose", action="store_true")
@@ -170,7 +157,7 @@ def main():
         return 1
     failures, count = compare_all(chosen, Values(values))
     if not options.only:
-        failures += [f"nn.{name} has a gradient, but no case" for name in uncovered(chosen, options)]
+        failures += uncovered(chosen, options)
     for failure in failures:
         print(failure)
     print(f"{count} results: {len(failures)} failures")

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-erf = np.vectorize(math.erf)
+erf = np.vectorize(math.erf, otypes=[float])
 
 
 def sigmoid(x):
