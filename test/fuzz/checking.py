@@ -84,11 +84,19 @@ def has_numbers(reference):
     return all(w is not None and np.isfinite(w["@loss"]).all() for w in wanted)
 
 
+def has_only_numbers(reference):
+    """Whether all that the graph makes are numbers: 0 times what is none is none, so a slope of 0 does not stop it."""
+    batches = range(len(IMAGES) if "m" in reference.case.symbols() else 1)
+    return all(np.isfinite(v).all() for k in batches for v in reference.values(k).values() if v.dtype.kind == "f")
+
+
 def judge(reference, runs):
     if not isinstance(runs, str):
         return compare(reference, runs)
     if re.search(r"ends with 1: error: step 1: loss '[^']*' is -?(nan|inf)$", runs) and not has_numbers(reference):
         return Verdict("ok", compared=1)  # both say so
+    if re.search(r"ends with 1: error: step 1: the gradient norm is -?(nan|inf)$", runs) and not has_only_numbers(reference):
+        return Verdict("ok", skipped=1)
     return Verdict("failed", runs)
 
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tools/dt-opt/Input.h"
+#include "tools/dt-opt/Bytecode.h"
 #include "tools/dt-opt/Nesting.h"
 
 #include "models/import/Import.h"
@@ -115,8 +116,9 @@ llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
   if (!recipe->losses.empty())
     return dt::models::buildProgram(context, *recipe);
   if (recipe->modules[0].split)
-    return llvm::createStringError("--split: expected --loss beside it: modules "
-                                   "are those of a model that trains");
+    return llvm::createStringError(
+        "--split: expected --loss beside it: modules "
+        "are those of a model that trains");
   // Just a look at the graph.
   dt::models::ImportOptions options;
   options.moduleName = recipe->modules[0].name;
@@ -145,6 +147,8 @@ dt::readInput(StringRef path, const DialectRegistry &registry,
   if (!isImported(path)) {
     if (llvm::Error deep = checkNesting(file->getBuffer(), path))
       return std::move(deep);
+    if (llvm::Error damaged = checkBytecode(file->getBuffer(), path, registry))
+      return std::move(damaged);
     return file;
   }
   MLIRContext context(registry);
