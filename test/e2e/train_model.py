@@ -115,7 +115,7 @@ def main():
         if done.returncode != 0:
             sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
         alone = arguments.standalone or arguments.target != "cpu"
-        build(out, os.environ.get("CCACHE_DIR"), None if alone else prebuilt(arguments.dt_opt), ["-DDT_MPI=ON"] if arguments.standalone else [])
+        build(out, os.environ.get("CCACHE_DIR"), None if alone else prebuilt(arguments.dt_opt), ["-DDT_MPI=ON", "-DDT_OPTIMISE=-O1"] if arguments.standalone else [])
         if not gpu:
             return print("compiled; no GPU to run on")
         command = [sys.executable, golden, arguments.model, "--program", out, "--threads", str(arguments.threads)]
