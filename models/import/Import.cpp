@@ -9,9 +9,9 @@
 
 #include "models/import/Import.h"
 
+#include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
-#include "dialects/dist/DistOps.h"
 #include "models/import/NodeImporter.h"
 #include "models/import/Parameters.h"
 
@@ -147,6 +147,8 @@ FailureOr<DimExpr> Importer::dimOf(const onnx::ValueInfo &v, size_t axis) {
     StringRef name = s;
     if (auto it = options.rename.find(s); it != options.rename.end())
       name = it->second;
+    if (options.seenDims)
+      options.seenDims->insert_range(ArrayRef<StringRef>{name, s});
     for (StringRef key : {name, s})
       if (auto it = options.dims.find(key); it != options.dims.end())
         return DimExpr(it->second);
@@ -338,10 +340,9 @@ void Importer::noteLimits(const onnx::Node &node, const NodeImporter &n) {
 /// statistics that nothing reads, settings of another mode of the operator.
 static bool changesNothing(StringRef name) {
   static constexpr StringRef names[] = {
-      "kernel_shape", "saturate",        "seed",
-      "momentum",     "storage_order",   "cubic_coeff_a",
-      "nearest_mode", "exclude_outside", "extrapolation_value",
-      "num_outputs",  "round_mode",      "stash_type"};
+      "kernel_shape",        "saturate",      "seed",         "momentum",
+      "storage_order",       "cubic_coeff_a", "nearest_mode", "exclude_outside",
+      "extrapolation_value", "num_outputs",   "round_mode",   "stash_type"};
   return llvm::is_contained(names, name);
 }
 
@@ -375,7 +376,8 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
                      n.reason().empty() ? "cannot be imported" : n.reason());
   // A newer operator set may have attributes that rules do not know.
   for (const auto &[name, value] : node.attributes)
-    if (model.opset > onnx::newestOpset && !n.wasRead(name) && !changesNothing(name))
+    if (model.opset > onnx::newestOpset && !n.wasRead(name) &&
+        !changesNothing(name))
       return nodeError(node, "attribute '" + name + "' is not handled");
   for (const std::string &text : n.remarksMade()) {
     Remark &r = remarks[text];
@@ -445,7 +447,8 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
                           StringRef what) -> LogicalResult {
     auto tensor = dyn_cast<RankedTensorType>(type);
     Type element = tensor ? tensor.getElementType() : Type();
-    bool product = isa<nn::MatmulOp, nn::LinearOp, nn::ConvOp, nn::AttentionOp>(op);
+    bool product =
+        isa<nn::MatmulOp, nn::LinearOp, nn::ConvOp, nn::AttentionOp>(op);
     if (!isa_and_nonnull<FloatType>(element) || element.isF32() ||
         (element.isF64() && !product))
       return success();

@@ -42,6 +42,9 @@ struct ImportOptions {
   /// part may have none. All others are taken to be at least 1 where a size
   /// depends on it.
   llvm::StringSet<> maybeEmpty;
+  /// If given, gets the names of all symbolic dims of the graph's inputs, those
+  /// of the file and those after `rename`.
+  llvm::StringSet<> *seenDims = nullptr;
 };
 
 /// Reads the ONNX file at `path` and makes a builtin module that holds one

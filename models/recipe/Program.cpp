@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/recipe/Program.h"
+#include "models/recipe/Inputs.h"
 #include "models/recipe/JsonAttr.h"
 #include "models/recipe/JsonReader.h"
 
@@ -36,13 +37,14 @@ private:
   LogicalResult items();
   LogicalResult module(const ModuleEntry &entry);
   LogicalResult bindDims(const ModuleEntry &entry, dist::ModuleOp module);
+  LogicalResult checkDims(const ModuleEntry &entry);
+  LogicalResult checkDims();
   LogicalResult freeze(const ModuleEntry &entry, dist::ModuleOp module);
   LogicalResult initialise(const ModuleEntry &entry, dist::ModuleOp module);
   LogicalResult connect(const ConnectionEntry &entry);
   LogicalResult tie(const TensorName &alias, const TensorName &parameter);
   LogicalResult optimizer();
   LogicalResult data();
-  LogicalResult checkInputs();
   void setRoles();
 
   /// Dims that hold in a module; its own first.
@@ -62,6 +64,7 @@ private:
   const Recipe &recipe;
   OwningOpRef<mlir::ModuleOp> program;
   OpBuilder builder;
+  llvm::StringMap<llvm::StringSet<>> dimsIn; ///< of a module's graph
 };
 
 bool matches(StringRef pattern, StringRef name) {
@@ -102,6 +105,7 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   ImportOptions options;
   options.moduleName = entry.name;
   options.recordedPath = entry.onnx;
+  options.seenDims = &dimsIn[entry.name];
   // Dims that count one kind of item are one size: they get one symbol.
   llvm::StringMap<std::string> symbols;
   for (auto &[dim, value] : dimsOf(entry)) {
@@ -133,7 +137,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   builder.insert(module);
   if (entry.split)
     module->setAttr(dist::kSplitAttr, builder.getUnitAttr());
-  if (failed(bindDims(entry, module)) || failed(freeze(entry, module)))
+  if (failed(checkDims(entry)) || failed(bindDims(entry, module)) ||
+      failed(freeze(entry, module)))
     return failure();
   return initialise(entry, module);
 }
@@ -167,6 +172,36 @@ LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
     module.setItem(module.lookupSymbol<nn::DimOp>(symbols[0]).getItem());
     return success();
   }
+  return success();
+}
+
+/// A name that no graph has is a slip: what it should say would keep its
+/// default.
+LogicalResult ProgramBuilder::checkDims(const ModuleEntry &entry) {
+  const llvm::StringSet<> &known = dimsIn[entry.name];
+  for (auto &dim : entry.dims)
+    if (!known.contains(dim.first))
+      return emitError(at("modules." + entry.name + ".dims." + dim.first))
+             << "no input of '" << entry.onnx << "' has this dim"
+             << didYouMean(dim.first, llvm::to_vector(known.keys()));
+  return success();
+}
+
+/// Those of all modules; the width of an index may be one too.
+LogicalResult ProgramBuilder::checkDims() {
+  llvm::StringSet<> known;
+  for (auto &module : dimsIn)
+    known.insert_range(module.second.keys());
+  if (recipe.inputs.is_object())
+    for (const nlohmann::json &input : recipe.inputs)
+      if (input.is_object() && input.contains("width") &&
+          input["width"].is_string())
+        known.insert(input["width"].get<std::string>());
+  for (auto &dim : recipe.dims)
+    if (!known.contains(dim.first))
+      return emitError(at("dims." + dim.first))
+             << "no graph has an input with this dim"
+             << didYouMean(dim.first, llvm::to_vector(known.keys()));
   return success();
 }
 
@@ -348,34 +383,6 @@ LogicalResult ProgramBuilder::data() {
   return success();
 }
 
-/// With `data`, every input that no edge feeds must be described.
-LogicalResult ProgramBuilder::checkInputs() {
-  if (recipe.data.is_null())
-    return success();
-  for (auto module : program->getOps<dist::ModuleOp>()) {
-    func::FuncOp forward = module.getForward();
-    for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
-      std::string plain = dist::ModuleOp::getArgumentName(forward, i).str();
-      std::string full = (module.getSymName() + "." + plain).str();
-      bool connected =
-          llvm::any_of(program->getOps<dist::EdgeOp>(), [&](auto edge) {
-            return edge.getTarget() == module.getSymName() &&
-                   edge.getInput() == plain;
-          });
-      bool described =
-          recipe.inputs.is_object() &&
-          (recipe.inputs.contains(full) || recipe.inputs.contains(plain));
-      if (!connected && !described)
-        return emitError(at("inputs"))
-               << "module '" << module.getSymName() << "' takes '" << plain
-               << "', which is neither connected nor described; expected the "
-                  "key '"
-               << full << "'";
-    }
-  }
-  return success();
-}
-
 /// By the place in the graph of modules, where the recipe does not say.
 void ProgramBuilder::setRoles() {
   for (const ModuleEntry &entry : recipe.modules) {
@@ -409,6 +416,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
   for (const ModuleEntry &entry : recipe.modules)
     if (failed(module(entry)))
       return {};
+  if (failed(checkDims()))
+    return {};
   for (const ConnectionEntry &entry : recipe.connections)
     if (failed(connect(entry)))
       return {};
@@ -419,7 +428,9 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
     if (failed(buildLoss(at("losses[" + Twine(i) + "]"), get(loss.value.module),
                          loss)))
       return {};
-  if (failed(optimizer()) || failed(data()) || failed(checkInputs()))
+  if (failed(optimizer()) || failed(data()) ||
+      failed(checkInputs(*program, recipe,
+                         [&](const Twine &key) { return at(key); })))
     return {};
   builder.setInsertionPointToEnd(program->getBody());
   dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,

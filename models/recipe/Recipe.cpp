@@ -379,7 +379,8 @@ Error readDataSections(const OrderedJson &json, Recipe &recipe) {
     std::vector<std::string> folders = {recipe.directory};
     nlohmann::json plain =
         rt::data::inlineVocabulary(nlohmann::json(json), folders);
-    rt::data::Config::parse(plain, recipe.path, folders);
+    recipe.config = std::make_shared<const rt::data::Config>(
+        rt::data::Config::parse(plain, recipe.path, folders));
     recipe.data = plain["data"];
   } catch (const rt::Error &error) {
     return createStringError(error.what());

@@ -17,10 +17,15 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+namespace dt::rt::data {
+struct Config;
+}
 
 namespace dt::models {
 
@@ -99,6 +104,7 @@ struct Recipe {
   int64_t globalBatch = 1, microBatch = 1;
   int64_t seed = 0;
   nlohmann::json data, inputs; ///< null when absent; docs/data.md. Vocabularies are lists.
+  std::shared_ptr<const rt::data::Config> config; ///< `data` and what goes with it, as the runtime reads it; null without
 };
 
 /// Reads and checks a recipe. The error is one line that begins with the file

@@ -6,7 +6,7 @@
 
 #include "runtime/mpi/Bells.h"
 #include "runtime/Cores.h"
-#include "runtime/mpi/Progress.h"
+#include "runtime/mpi/MessageProgress.h"
 
 #include <atomic>
 #include <climits>

@@ -7,7 +7,7 @@
 #ifndef DT_RUNTIME_MPI_CALLS_H
 #define DT_RUNTIME_MPI_CALLS_H
 
-#include "runtime/mpi/Progress.h"
+#include "runtime/mpi/MessageProgress.h"
 
 #include <cstring>
 #include <memory>
@@ -19,7 +19,7 @@ namespace dt::rt {
 class Calls final : public Request::Operation {
 public:
   /// `awaited`: what wait() waits for.
-  Calls(Progress &progress, Blocking &blocking, const Awaited &awaited)
+  Calls(MessageProgress &progress, Blocking &blocking, const Awaited &awaited)
       : progress(progress), blocking(blocking), awaited(awaited),
         peer(awaited.peer) {
     progress.begin();
@@ -73,7 +73,7 @@ private:
     if (peer >= 0 && progress.getBells().on())
       progress.getBells().ring(peer);
   }
-  Progress &progress;
+  MessageProgress &progress;
   Blocking &blocking;
   Awaited awaited;
   int peer; ///< of a message, the rank at its other end; else -1

@@ -91,7 +91,7 @@ public:
   /// Takes the communicator over. `number`: the same on all members, another
   /// for every group of several ranks.
   MpiGroup(MPI_Comm comm, std::vector<int> members, int number,
-           Progress &progress, std::map<std::string, Traffic> &traffic,
+           MessageProgress &progress, std::map<std::string, Traffic> &traffic,
            Blocking &blocking)
       : comm(comm), members(std::move(members)), number(number),
         progress(progress), traffic(traffic), blocking(blocking) {
@@ -326,7 +326,7 @@ private:
   MPI_Comm comm;
   std::vector<int> members;
   int number;
-  Progress &progress;
+  MessageProgress &progress;
   std::map<std::string, Traffic> &traffic;
   Blocking &blocking;
   int place = 0;
@@ -454,7 +454,7 @@ private:
   AddGroup addGroup;
   int place = 0, ranks = 1, largestTag = 0, made = 0;
   MPI_Comm mail = MPI_COMM_NULL;
-  Progress progress;
+  MessageProgress progress;
   std::unique_ptr<MpiGroup> all;
   /// By purpose and members; null on ranks outside.
   std::map<std::pair<std::string, std::vector<int>>, std::unique_ptr<MpiGroup>>

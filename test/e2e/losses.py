@@ -138,10 +138,13 @@ class Reference:
 
 
 def write(names, folder, micro):
-    recipe = {"modules": {}, "items": {"image": {"max": 5}}, "dims": {"batch": "sample", "images": "image"}, "losses": [],
+    recipe = {"modules": {}, "items": {"image": {"max": 5}}, "dims": {}, "losses": [],
               "optimizer": {"kind": "sgd", "lr": 0.0}, "batch": {"global": SAMPLES, "micro": micro}}
     for name in names:
-        onnx.save(model(name, LOSSES[name][0]), folder / f"{name}.onnx")
+        graph = model(name, LOSSES[name][0])
+        onnx.save(graph, folder / f"{name}.onnx")
+        counted = {d.dim_param for i in graph.graph.input for d in i.type.tensor_type.shape.dim if d.dim_param}
+        recipe["dims"].update({d: {"batch": "sample", "images": "image"}[d] for d in sorted(counted)})
         recipe["modules"][name] = {"onnx": f"{name}.onnx"}
         recipe["losses"].append({"name": f"of_{name}", "kind": "graph_output", "output": f"{name}.loss"})
     (folder / f"micro{micro}.json").write_text(json.dumps(recipe))

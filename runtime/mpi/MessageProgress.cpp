@@ -1,10 +1,11 @@
-//===- Progress.cpp - moving messages on while a rank computes --*- C++ -*-===//
+//===- MessageProgress.cpp - moving messages on while a rank computes --*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/mpi/Progress.h"
+#include "runtime/mpi/MessageProgress.h"
 
 #include <algorithm>
 #include <chrono>
@@ -87,7 +88,7 @@ void mpiCheck(int code, const char *call) {
   throw Error(std::string(call) + ": " + line);
 }
 
-void Progress::start(MPI_Comm on, bool threads) {
+void MessageProgress::start(MPI_Comm on, bool threads) {
   comm = on;
   bells.start(on);
   int size;
@@ -103,7 +104,7 @@ void Progress::start(MPI_Comm on, bool threads) {
     thread = std::thread([this] { run(); });
 }
 
-void Progress::stop() {
+void MessageProgress::stop() {
   if (!thread.joinable())
     return;
   {
@@ -114,15 +115,15 @@ void Progress::stop() {
   thread.join();
 }
 
-void Progress::begin() {
+void MessageProgress::begin() {
   if (open.fetch_add(1) > 0 || !thread.joinable())
     return;
   std::lock_guard<std::mutex> guard(sleep); // else the thread may miss it
   wake.notify_all();
 }
-void Progress::end() { open.fetch_sub(1); }
+void MessageProgress::end() { open.fetch_sub(1); }
 
-void Progress::poll() {
+void MessageProgress::poll() {
   if (open == 0)
     return;
   auto held = lock();
@@ -132,7 +133,7 @@ void Progress::poll() {
       "MPI_Iprobe");
 }
 
-void Progress::run() {
+void MessageProgress::run() {
   std::unique_lock<std::mutex> guard(sleep);
   while (!stopping) {
     wake.wait(guard, [&] { return stopping || open > 0; });
@@ -150,7 +151,7 @@ void Progress::run() {
   }
 }
 
-std::string Progress::describe() const {
+std::string MessageProgress::describe() const {
   if (thread.joinable())
     return std::string("messages move on in a thread") +
            (bells.on() ? "; ranks that wait sleep" : "");

@@ -1,4 +1,5 @@
-//===- Progress.h - moving messages on while a rank computes ----*- C++ -*-===//
+//===- MessageProgress.h - moving messages on while a rank computes ----*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -9,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_MPI_PROGRESS_H
-#define DT_RUNTIME_MPI_PROGRESS_H
+#ifndef DT_RUNTIME_MPI_MESSAGEPROGRESS_H
+#define DT_RUNTIME_MPI_MESSAGEPROGRESS_H
 
 #include "runtime/Comm.h"
 #include "runtime/mpi/Bells.h"
@@ -31,9 +32,9 @@ constexpr double kLooksForMessage = 1e-3, kLooksForCollective = 1e-4;
 /// Seconds in which the system wakes a rank that has a core.
 constexpr double kWakes = 3e-5;
 
-class Progress {
+class MessageProgress {
 public:
-  ~Progress() { stop(); }
+  ~MessageProgress() { stop(); }
 
   /// Probes (all ranks together) and starts the thread if it is needed and
   /// `threads` allows it.
@@ -80,4 +81,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_MPI_PROGRESS_H
+#endif // DT_RUNTIME_MPI_MESSAGEPROGRESS_H

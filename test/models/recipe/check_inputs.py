@@ -1,0 +1,128 @@
+# ===- check_inputs.py - what a recipe makes beside what graphs take ---------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# check_inputs.py DT_OPT: one recipe that fits its two small graphs, and each way in
+# which it may not: one line that names the key. Exit 77: a Python package is missing.
+# ===-----------------------------------------------------------------------===
+"""Errors of `data`, `inputs` and `dims` that are known when the graphs are."""
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError:
+    sys.exit(77)
+
+WORDS = [f"w{i}" for i in range(6)]
+SPECIAL = ["<pad>", "<bos>", "<image>", "<eos>"]
+RECIPE = {
+    "modules": {"vision": {"onnx": "vision.onnx"}, "llm": {"onnx": "llm.onnx"}},
+    "items": {"image": {"max": 2}},
+    "dims": {"batch": "sample", "images": "image", "seq": 12, "patches": 3},
+    "connections": {},
+    "losses": [
+        {"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels"},
+        {"name": "noise", "kind": "mse", "output": "vision.out", "target": "noise"},
+    ],
+    "batch": {"global": 4, "micro": 2},
+    "data": {
+        "sequence": "seq",
+        "tokenizer": {"kind": "words", "vocabulary": WORDS},
+        "special": SPECIAL,
+        "pictures": {"image": {"size": [8, 8]}},
+        "segments": {"pair": {"parts": ["image", "text"], "tokens": ["<bos>", {"token": "<image>", "count": 3, "of": "image"}, {"text": "text", "loss": True}, "<eos>"]}},
+    },
+    "inputs": {
+        "vision.pixels": {"pixels": "image"},
+        "vision.time": {"random": "uniform_int", "below": 5, "per": "image"},
+        "noise": {"random": "normal", "per": "image", "shape": [3, 8, 8]},
+        "llm.ids": {"tokens": "ids"},
+        "llm.places": {"index": ["sample", "token"], "of": "image", "width": "patches"},
+        "labels": {"tokens": "labels"},
+    },
+}
+
+
+def value(name, shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def graph(nodes, inputs, outputs, weights):
+    names = [numpy_helper.from_array(np.full(shape, 0.1, np.float32), name) for name, shape in weights.items()]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info(o) for o in outputs], names), opset_imports=[helper.make_opsetid("", 20)])
+
+
+def write_graphs(folder):
+    """Pictures times a number by time; ids to logits, with the places of images unused but for their number."""
+    axes = numpy_helper.from_array(np.array([2, 3]), "axes")
+    vision = graph(
+        [helper.make_node("Gather", ["steps", "time"], ["step"]), helper.make_node("Unsqueeze", ["step", "axes"], ["wide"]), helper.make_node("Mul", ["pixels", "wide"], ["out"])],
+        [value("pixels", ["images", 3, 8, 8]), value("time", ["images"], TensorProto.INT64)], ["out"], {"steps": (5, 3)})
+    vision.graph.initializer.append(axes)
+    llm = graph(
+        [helper.make_node("Gather", ["table", "ids"], ["rows"]), helper.make_node("MatMul", ["rows", "head"], ["plain"]), helper.make_node("Cast", ["places"], ["floats"], to=1),
+         helper.make_node("ReduceSum", ["floats"], ["sum"], keepdims=0), helper.make_node("Mul", ["sum", "zero"], ["nothing"]), helper.make_node("Add", ["plain", "nothing"], ["logits"])],
+        [value("ids", ["batch", "seq"], TensorProto.INT64), value("places", ["images", "patches"], TensorProto.INT64)], ["logits"], {"table": (10, 4), "head": (4, 10), "zero": (1,)})
+    onnx.save(vision, folder / "vision.onnx")
+    onnx.save(llm, folder / "llm.onnx")
+
+
+def changed(path, to):
+    recipe = copy.deepcopy(RECIPE)
+    at = recipe
+    for key in path[:-1]:
+        at = at[key]
+    if to is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = to
+    return recipe
+
+
+CASES = [
+    (("inputs", "vision.time"), {"random": "uniform", "per": "image"}, "inputs.vision.time: error: makes floats, but 'time' of module 'vision' is of"),
+    (("inputs", "vision.time"), {"random": "uniform_int", "below": 6, "per": "image"}, "inputs.vision.time: error: may be any of 6 numbers, but goes to the 5 rows of a table"),
+    (("inputs", "vision.time"), {"random": "uniform_int", "below": 5, "per": "sample"}, "inputs.vision.time: error: makes [sample], but 'time' of module 'vision' is [image]"),
+    (("data", "pictures", "image", "size"), [12, 12], "inputs.vision.pixels: error: makes [image, 3, 12, 12], but 'pixels' of module 'vision' is [image, 3, 8, 8]"),
+    (("data", "tokenizer", "vocabulary"), WORDS + ["more"], "inputs.llm.ids: error: may be any of 11 tokens, but goes to the 10 rows of a table"),
+    (("inputs", "noise", "shape"), [3, 8, 4], "inputs.noise: error: makes [image, 3, 8, 4], but 'noise' of module 'vision' is [image, 3, 8, 8]"),
+    (("inputs", "noise", "shape"), [3, 8], "inputs.noise: error: makes [image, 3, 8], but 'noise' of module 'vision' is [image, 3, 8, 8]"),
+    (("inputs", "llm.places", "width"), 4, "inputs.llm.places: error: makes [image, 4], but 'places' of module 'llm' is [image, 3]"),
+    (("losses", 0, "logits"), "vision.out", "inputs.labels: error: makes [sample, 12], but 'labels' of module 'vision' is [image, 3, 8]"),
+    (("inputs", "llm.idz"), {"tokens": "ids"}, "inputs.llm.idz: error: no module takes it; did you mean 'llm.ids'?"),
+    (("inputs", "llm.ids"), None, "inputs: error: module 'llm' takes 'ids', which is neither connected nor described; expected the key 'llm.ids'"),
+    (("dims", "batchs"), "sample", "dims.batchs: error: no graph has an input with this dim; did you mean 'batch'?"),
+    (("modules", "llm", "dims"), {"sek": 12}, "modules.llm.dims.sek: error: no input of 'llm.onnx' has this dim; did you mean 'seq'?"),
+]
+
+
+def run(dt_opt, recipe, folder):
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    return subprocess.run([dt_opt, folder / "recipe.json", "-o", folder / "out.mlir", "--remarks", folder / "remarks"], capture_output=True, text=True, timeout=120)
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        write_graphs(folder)
+        for recipe, expected in [(RECIPE, None)] + [(changed(path, to), text) for path, to, text in CASES]:
+            done = run(sys.argv[1], recipe, folder)
+            lines = done.stderr.splitlines()
+            good = done.returncode == 0 if expected is None else done.returncode == 1 and len(lines) == 1 and expected in lines[0]
+            if not good:
+                failed += 1
+                print(f"expected {expected}, ended with {done.returncode}: {done.stderr}")
+    print(f"{len(CASES) + 1} recipes, {failed} wrong")
+    sys.exit(1 if failed else 0)
+
+
+main()
