@@ -20,7 +20,7 @@ int launchedRank();
 
 /// Starts this program again as `ranks` ranks under mpirun, waits for them and
 /// returns their exit code. Nothing if this process is a rank already, or one
-/// rank is wanted; then signals that ask it to end are heard from now on
+/// rank is wanted; then signals that ask it to end are held from now on
 /// (Stop.h). To be called first in main(), before there are threads.
 ///
 /// The ranks share the cores: OMP_NUM_THREADS is set unless it is given or
