@@ -231,9 +231,15 @@ LogicalResult meanVarianceNormalization(NodeImporter &n) {
       n.make<nn::SubOp>({x, n.reduce(nn::ReduceKind::mean, x, axes, true)});
   Value var = n.reduce(nn::ReduceKind::mean,
                        n.make<nn::MulOp>({centred, centred}), axes, true);
-  Value rstd = n.make<nn::RsqrtOp>(
-      n.make<nn::AddOp>({var, n.number(1e-9, n.element(0))}));
-  return n.set(0, n.make<nn::MulOp>({centred, rstd}));
+  // The language adds 1e-9 to the deviation, not to the variance. The root has no
+  // slope at 0.
+  Type element = n.element(0);
+  Value none = n.compare(nn::Compare::eq, var, n.number(0, element));
+  Value deviation = n.make<nn::SqrtOp>(
+      n.make<nn::WhereOp>({none, n.number(1, element), var}));
+  Value size = n.make<nn::AddOp>({deviation, n.number(1e-9, element)});
+  return n.set(0, n.make<nn::WhereOp>({none, n.number(0, element),
+                                       n.make<nn::DivOp>({centred, size})}));
 }
 } // namespace
 

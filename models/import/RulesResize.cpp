@@ -41,7 +41,7 @@ public:
       return failure();
     Value v = n.value(0);
     for (size_t a = 0; a < out.size() && v; ++a)
-      if (out[a] != in[a])
+      if (out[a] != in[a] || scales[a] != 1) // 3 rows by 1.3 are 3 others
         v = resizeAxis(v, a);
     return n.set(0, v);
   }

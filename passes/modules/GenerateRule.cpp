@@ -10,7 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/Denominator.h"
-#include "passes/modules/ItemAxes.h"
+#include "passes/modules/ItemRules.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -134,8 +134,7 @@ ItemState transferGenerate(nn::GenerateOp op, const ItemAnalysis &analysis) {
     return state;
   auto rows = getOwnRows(op, axes[0]);
   if (!rows)
-    return ItemState::coupled(op,
-                              "depends on the number of the item in its part");
+    return ItemState::coupled(op, kNumberInPart);
   state.isOwnNumber = true;
   state.ownRange = size * nn::DimExpr(*rows);
   return state;

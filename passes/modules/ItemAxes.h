@@ -38,8 +38,11 @@ struct ItemState {
   /// PerItem, integers: the element is a row of the item itself, where all items have
   /// `ownRange` rows together, item by item; `leads`: the first of an index tuple
   /// (last axis) is.
+  /// Good for one thing, too: to pick these rows. As a value it would differ from part
+  /// to part.
   bool isOwnNumber = false, leadsWithOwnNumber = false;
   nn::DimExpr ownRange = 0;
+  bool hasOwnNumber() const { return isOwnNumber || leadsWithOwnNumber; }
   /// PerItem, integers: counts what came before in the part (a running sum over
   /// items). Good for one thing: to fill places in order with rows of items, for
   /// the places and the rows of a part are those of its samples. `culprit` is the sum.

@@ -45,8 +45,9 @@ ItemState aligned(Operation *op, States operands) {
   if (!result)
     return {};
   result->declaredIndex = index;
-  result->isOwnNumber &= isa<nn::CastOp>(op);
-  result->leadsWithOwnNumber &= isa<nn::CastOp>(op);
+  bool same = isa<nn::CastOp>(op) && getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
+  result->isOwnNumber &= same;
+  result->leadsWithOwnNumber &= same;
   return *result;
 }
 
@@ -151,7 +152,9 @@ ItemState pad(nn::PadOp op, const ItemState &state) {
   if (nn::getShape(op.getInput())[state.axis] !=
       nn::getShape(op.getResult())[state.axis])
     return ItemState::coupled(op, "adds rows to the items");
-  return state;
+  ItemState result = state;
+  result.isOwnNumber = result.leadsWithOwnNumber = false;
+  return result;
 }
 
 ItemState concat(nn::ConcatOp op, States operands) {
@@ -221,6 +224,14 @@ bool keepsRunningCount(Operation *op) {
                         nn::MulOp, nn::MaxOp, nn::MinOp, nn::WhereOp>(op);
 }
 
+/// Whether numbers of rows become something else than rows picked by them.
+bool losesOwnNumber(Operation *op, States operands, const ItemState &result) {
+  for (auto [i, state] : llvm::enumerate(operands))
+    if (state.hasOwnNumber() && !result.hasOwnNumber() && !(i == 1 && picksItems(op, operands)))
+      return true;
+  return false;
+}
+
 ItemState alongAxis(Operation *op, const ItemState &state, int64_t axis) {
   if (!state.is(kPerItem))
     return state.is(kSum)
@@ -235,8 +246,11 @@ ItemState cumsum(nn::CumsumOp op, const ItemState &state) {
   bool counts = state.is(kPerItem) && state.axis == int64_t(op.getAxis()) &&
                 state.major == nn::DimExpr(1) &&
                 getElementTypeOrSelf(op.getResult()).isInteger();
-  if (!counts)
-    return alongAxis(op, state, op.getAxis());
+  if (!counts) {
+    ItemState result = alongAxis(op, state, op.getAxis());
+    result.isOwnNumber = result.leadsWithOwnNumber = false;
+    return result;
+  }
   ItemState result = ItemState::perItem(state.axis);
   result.isRunningCount = true;
   result.culprit = op;
@@ -349,10 +363,10 @@ ItemState transfer(Operation *op, States s, const ItemAnalysis &analysis) {
           [&](auto o) { return alongAxis(o, s[0], o.getAxis()); })
       .Case<nn::ArgMaxOp>([&](auto o) {
         ItemState state = alongAxis(o, s[0], o.getAxis());
-        if (state.is(kPerItem) && !o.getKeepdims() &&
-            state.axis > int64_t(o.getAxis()))
-          --state.axis;
-        return state;
+        if (!state.is(kPerItem))
+          return state;
+        bool drops = !o.getKeepdims() && state.axis > int64_t(o.getAxis());
+        return ItemState::perItem(state.axis - drops, state.major);
       })
       .Case<nn::TopKOp>([&](auto o) {
         // Indices are places along the axis, whatever the input's numbers are.
@@ -404,6 +418,8 @@ SmallVector<ItemState> transferItems(Operation *op, States operands,
     return results;
   }
   ItemState state = transfer(op, operands, analysis);
+  if (!state.is(ItemState::Coupled) && losesOwnNumber(op, operands, state))
+    state = ItemState::coupled(op, kNumberInPart);
   if (counts && state.is(kPerItem) && keepsRunningCount(op)) {
     state.isRunningCount = true;
     state.culprit = count->culprit;
@@ -415,7 +431,7 @@ SmallVector<ItemState> transferItems(Operation *op, States operands,
                 (state.is(kPerItem) ? axes.size() == 1 && axes[0] == state.axis
                                     : axes.empty());
     if (!fits && state.is(kInvariant) && axes.size() == 1)
-      result = ItemState::perItem(axes[0]);
+      result = ItemState::coupled(op, "gives items rows by their place in the batch");
     else if (!fits)
       result = ItemState::coupled(op, "combines every item with every other",
                                   axes.size() > 1);

@@ -18,6 +18,8 @@ inline constexpr auto kInvariant = ItemState::Invariant;
 inline constexpr auto kPerItem = ItemState::PerItem;
 inline constexpr auto kSum = ItemState::Sum;
 
+inline constexpr char kNumberInPart[] = "depends on the number of the item in its part";
+
 inline int64_t rankOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType()).getRank();
 }
@@ -38,6 +40,8 @@ ItemState gatherElements(nn::GatherElementsOp op, States operands);
 ItemState gatherNd(nn::GatherNdOp op, States operands);
 ItemState scatterNd(nn::ScatterNdOp op, States operands);
 ItemState crossEntropy(nn::CrossEntropyOp op, States operands);
+/// Whether op picks items (not what lies inside of them) by its indices.
+bool picksItems(mlir::Operation *op, States operands);
 
 } // namespace dt::modules
 

@@ -28,7 +28,24 @@ const char *kUndeclared =
     "picks among all items by positions that the recipe's "
     "`inputs` does not declare as an index";
 
+int64_t tupleOf(Value indices) {
+  return nn::getShape(indices).back().asConstant().value_or(0);
+}
+
 } // namespace
+
+bool picksItems(Operation *op, States operands) {
+  if (!isa<nn::GatherOp, nn::GatherNdOp, nn::ScatterNdOp>(op) || !operands[0].is(kPerItem))
+    return false;
+  int64_t axis = operands[0].axis;
+  if (auto gather = dyn_cast<nn::GatherOp>(op))
+    return axis == int64_t(gather.getAxis());
+  if (auto gather = dyn_cast<nn::GatherNdOp>(op)) {
+    int64_t batch = gather.getBatchDims();
+    return axis >= batch && axis < batch + tupleOf(gather.getIndices());
+  }
+  return axis < tupleOf(cast<nn::ScatterNdOp>(op).getIndices());
+}
 
 ItemState gather(nn::GatherOp op, States operands) {
   const ItemState &data = operands[0], &index = operands[1];
@@ -37,8 +54,7 @@ ItemState gather(nn::GatherOp op, States operands) {
     return data.is(kSum) && index.is(kInvariant)
                ? data
                : ItemState::coupled(op, "is not linear in a sum over items");
-  bool picksItems = data.is(kPerItem) && data.axis == axis;
-  if (picksItems)
+  if (picksItems(op, operands))
     return index.declaredIndex ||
                    (index.isOwnNumber &&
                     walksOver(index, data, op.getInput(), axis)) ||

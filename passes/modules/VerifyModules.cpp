@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistMarks.h"
+#include "passes/modules/ItemRules.h"
 #include "passes/modules/Passes.h"
 #include "passes/modules/SplitLosses.h"
 
@@ -104,6 +105,8 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
         continue;
       if (state.is(ItemState::Coupled))
         return emitCoupled(module, state, "output '" + name + "'");
+      if (state.hasOwnNumber())
+        return emitCoupled(module, ItemState::coupled(value.getDefiningOp(), kNumberInPart), "output '" + name + "'");
       bool leading = state.is(ItemState::PerItem) && state.axis == 0 &&
                      state.major == nn::DimExpr(1);
       if (!leading && !state.is(ItemState::Invariant))
@@ -120,7 +123,7 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   void markUnjoined(dist::ModuleOp module, unsigned index, Value value,
                     const ItemAnalysis &analysis) {
     const ItemState &state = analysis.get(value);
-    bool joins = state.is(ItemState::PerItem) && state.major == nn::DimExpr(1);
+    bool joins = state.is(ItemState::PerItem) && state.major == nn::DimExpr(1) && !state.hasOwnNumber();
     if (joins || analysis.getItemAxes(value.getType()).empty())
       return;
     func::FuncOp forward = module.getForward();

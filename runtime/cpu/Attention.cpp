@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kTile = 64; ///< queries a tile
 constexpr float kPreciseLse =
     1e3f; ///< above, the rounding of the log-sum-exp itself would show
-constexpr float kMinusInf = -vecmath::kInf;
+constexpr float kMinusInf = -kInf;
 
 void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
           const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
@@ -83,7 +83,7 @@ struct Tile {
 /// What a row in which all keys are hidden has for probabilities, before those
 /// of a mean are added.
 float hiddenShare(const AttentionShape &s) {
-  return s.emptyRow == EmptyRow::NaN && s.s > 0 ? vecmath::kNaN : 0.f;
+  return s.emptyRow == EmptyRow::NaN && s.s > 0 ? kNaN : 0.f;
 }
 
 /// In lanes of its own making: clang takes a reduction(max) of floats only with

@@ -7,7 +7,7 @@
 #ifndef DT_RUNTIME_CPU_CHECK_H
 #define DT_RUNTIME_CPU_CHECK_H
 
-#include "runtime/Fault.h"
+#include "runtime/IndexCheck.h"
 
 namespace dt::rt {
 

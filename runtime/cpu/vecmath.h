@@ -7,7 +7,8 @@
 // vectorise them inside `#pragma omp simd` loops without -ffast-math, which
 // would break masks of -inf. Accuracy: about 2 ulp of the true value (sin and
 // cos: |x| up to 2^30); infinities and NaN behave as in libm. The double
-// versions are libm's. Polynomials: S. Moshier's Cephes (exp, log, tanh) and N.
+// versions are libm's, by builtins: <cmath> takes longer to parse than most
+// generated files take to compile. Polynomials: S. Moshier's Cephes (exp, log, tanh) and N.
 // Juffa's erf.
 //
 // Compile with -fno-trapping-math (lets selects become blends) and
@@ -18,16 +19,11 @@
 #ifndef DT_RUNTIME_CPU_VECMATH_H
 #define DT_RUNTIME_CPU_VECMATH_H
 
-#include <cmath>
-#include <cstdint>
-#include <limits>
+#include "runtime/Scalar.h"
 
 namespace dt::rt {
 
 namespace vecmath {
-
-inline constexpr float kInf = std::numeric_limits<float>::infinity();
-inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 inline int32_t bitsOf(float x) { return __builtin_bit_cast(int32_t, x); }
 inline float floatOf(int32_t x) { return __builtin_bit_cast(float, x); }
@@ -190,7 +186,7 @@ inline float log1p(float x) {
 
 inline float tanh(float x) {
   using namespace vecmath;
-  float a = std::fabs(x), z = x * x;
+  float a = __builtin_fabsf(x), z = x * x;
   float p = -5.70498872745e-3f;
   p = p * z + 2.06390887954e-2f;
   p = p * z - 5.37397155531e-2f;
@@ -204,7 +200,7 @@ inline float tanh(float x) {
 
 inline float erf(float x) {
   using namespace vecmath;
-  float a = atMost(std::fabs(x), 4.f), s = a * a;
+  float a = atMost(__builtin_fabsf(x), 4.f), s = a * a;
   float r = -1.72853470e-5f * a + 3.83197126e-4f;
   float u = -3.88396438e-3f * a + 2.42546219e-2f;
   r = r * s + u;
@@ -228,7 +224,7 @@ inline float sigmoid(float x) { return 1 / (1 + exp(-x)); }
 
 /// log(1 + e^x) without overflow.
 inline float softplus(float x) {
-  float e = exp(-std::fabs(x)), u = 1 + e;
+  float e = exp(-__builtin_fabsf(x)), u = 1 + e;
   return (log(u) + (e - (u - 1)) / u) + vecmath::atLeast(x, 0.f);
 }
 
@@ -251,7 +247,7 @@ inline float cos(float x) {
 /// C's pow for float: also signs, zeros, infinities and NaN.
 inline float pow(float x, float y) {
   using namespace vecmath;
-  float a = std::fabs(x);
+  float a = __builtin_fabsf(x);
   double base = a;
   base = a < 1e-44f
              ? 1e-300
@@ -264,26 +260,26 @@ inline float pow(float x, float y) {
   float r = float(exp2Bounded(t));
   r = a == 0 ? (y > 0 ? 0.f : kInf) : r;
   r = a == kInf ? (y > 0 ? kInf : 0.f) : r;
-  bool whole = std::floor(y) == y;
-  bool odd = whole && std::floor(y * 0.5f) != y * 0.5f;
-  r = odd ? std::copysign(r, x) : r;
+  bool whole = __builtin_floorf(y) == y;
+  bool odd = whole && __builtin_floorf(y * 0.5f) != y * 0.5f;
+  r = odd ? __builtin_copysignf(r, x) : r;
   r = x < 0 && a < kInf && !whole ? kNaN : r;
-  r = a == 1 && (x > 0 || std::fabs(y) == kInf) ? 1.f : r;
+  r = a == 1 && (x > 0 || __builtin_fabsf(y) == kInf) ? 1.f : r;
   r = x == x && y == y ? r : x + y;
   return y == 0 || x == 1 ? 1.f : r;
 }
 
-inline float sqrt(float x) { return std::sqrt(x); }
-inline float rsqrt(float x) { return 1 / std::sqrt(x); }
-inline float abs(float x) { return std::fabs(x); }
-inline float floor(float x) { return std::floor(x); }
-inline float ceil(float x) { return std::ceil(x); }
+inline float sqrt(float x) { return __builtin_sqrtf(x); }
+inline float rsqrt(float x) { return 1 / __builtin_sqrtf(x); }
+inline float abs(float x) { return __builtin_fabsf(x); }
+inline float floor(float x) { return __builtin_floorf(x); }
+inline float ceil(float x) { return __builtin_ceilf(x); }
 
 /// To the nearest integer, halves to even, as ONNX Round.
 inline float round(float x) {
-  float a = std::fabs(x);
+  float a = __builtin_fabsf(x);
   float r = (a + 8388608.f) - 8388608.f;
-  r = std::copysign(r, x);
+  r = __builtin_copysignf(r, x);
   return a < 8388608.f ? r : x;
 }
 
@@ -293,33 +289,69 @@ inline float sign(float x) { return x > 0 ? 1.f : x < 0 ? -1.f : x; }
 inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
 inline float minimum(float a, float b) { return a < b || a != a ? a : b; }
 
-inline double exp(double x) { return std::exp(x); }
-inline double expm1(double x) { return std::expm1(x); }
-inline double log(double x) { return std::log(x); }
-inline double log1p(double x) { return std::log1p(x); }
-inline double tanh(double x) { return std::tanh(x); }
-inline double erf(double x) { return std::erf(x); }
-inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+inline double exp(double x) { return __builtin_exp(x); }
+inline double expm1(double x) { return __builtin_expm1(x); }
+inline double log(double x) { return __builtin_log(x); }
+inline double log1p(double x) { return __builtin_log1p(x); }
+inline double tanh(double x) { return __builtin_tanh(x); }
+inline double erf(double x) { return __builtin_erf(x); }
+inline double sigmoid(double x) { return 1 / (1 + __builtin_exp(-x)); }
 inline double softplus(double x) {
-  return std::log1p(std::exp(-std::fabs(x))) + (x > 0 ? x : 0);
+  return __builtin_log1p(__builtin_exp(-__builtin_fabs(x))) + (x > 0 ? x : 0);
 }
-inline double sin(double x) { return std::sin(x); }
-inline double cos(double x) { return std::cos(x); }
-inline double pow(double x, double y) { return std::pow(x, y); }
-inline double sqrt(double x) { return std::sqrt(x); }
-inline double rsqrt(double x) { return 1 / std::sqrt(x); }
-inline double abs(double x) { return std::fabs(x); }
-inline double floor(double x) { return std::floor(x); }
-inline double ceil(double x) { return std::ceil(x); }
-inline double round(double x) { return std::nearbyint(x); }
+inline double sin(double x) { return __builtin_sin(x); }
+inline double cos(double x) { return __builtin_cos(x); }
+inline double pow(double x, double y) { return __builtin_pow(x, y); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
+inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
+inline double abs(double x) { return __builtin_fabs(x); }
+inline double floor(double x) { return __builtin_floor(x); }
+inline double ceil(double x) { return __builtin_ceil(x); }
+inline double round(double x) { return __builtin_nearbyint(x); }
 inline double sign(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
 inline double maximum(double a, double b) { return a > b || a != a ? a : b; }
 inline double minimum(double a, double b) { return a < b || a != a ? a : b; }
 
+// Of the C library: these do not vectorise.
+#define DT_UNARY(NAME)                                                         \
+  inline float NAME(float x) { return __builtin_##NAME##f(x); }                \
+  inline double NAME(double x) { return __builtin_##NAME(x); }
+inline float roundAway(float x) { return __builtin_roundf(x); }
+inline double roundAway(double x) { return __builtin_round(x); }
+DT_UNARY(trunc)
+DT_UNARY(exp2)
+DT_UNARY(log2)
+DT_UNARY(log10)
+DT_UNARY(cbrt)
+DT_UNARY(erfc)
+DT_UNARY(tan)
+DT_UNARY(asin)
+DT_UNARY(acos)
+DT_UNARY(atan)
+DT_UNARY(sinh)
+DT_UNARY(cosh)
+DT_UNARY(asinh)
+DT_UNARY(acosh)
+DT_UNARY(atanh)
+#undef DT_UNARY
+
+#define DT_BINARY(NAME)                                                        \
+  inline float NAME(float x, float y) { return __builtin_##NAME##f(x, y); }    \
+  inline double NAME(double x, double y) { return __builtin_##NAME(x, y); }
+DT_BINARY(fmod)
+DT_BINARY(atan2)
+DT_BINARY(copysign)
+#undef DT_BINARY
+
+inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+inline double fma(double x, double y, double z) {
+  return __builtin_fma(x, y, z);
+}
+
 // Reductions of loops. OpenMP's own max begins with the smallest finite number
 // where a row may be all -infinity (masks), and drops NaN.
-#pragma omp declare reduction(largest : float, double : omp_out = maximum(omp_out, omp_in)) initializer(omp_priv = -INFINITY)
-#pragma omp declare reduction(smallest : float, double : omp_out = minimum(omp_out, omp_in)) initializer(omp_priv = INFINITY)
+#pragma omp declare reduction(largest : float, double : omp_out = maximum(omp_out, omp_in)) initializer(omp_priv = -__builtin_inff())
+#pragma omp declare reduction(smallest : float, double : omp_out = minimum(omp_out, omp_in)) initializer(omp_priv = __builtin_inff())
 
 } // namespace dt::rt
 

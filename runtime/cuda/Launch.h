@@ -7,7 +7,7 @@
 #ifndef DT_RUNTIME_CUDA_LAUNCH_H
 #define DT_RUNTIME_CUDA_LAUNCH_H
 
-#include "runtime/Fault.h"
+#include "runtime/IndexCheck.h"
 #include "runtime/cuda/Cuda.h"
 
 #include <cmath>

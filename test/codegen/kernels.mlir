@@ -73,7 +73,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
 
       // Two carried values, a branch, unordered comparison, NaN-aware maximum.
       // CHECK-LABEL: void m_forward_row_softmax_sums(
-      // CHECK: = (-INFINITY);
+      // CHECK: = (-dt::rt::kInf);
       // CHECK: #pragma omp simd reduction(dt::rt::largest : v{{[0-9]+}})
       // CHECK: bool [[MASK:v[0-9]+]] = mask[r_2];
       // CHECK: if ([[MASK]]) {

@@ -153,6 +153,8 @@ class Builder:
 
     def evaluate(self, node):
         used = [self.values[i] for i in dict.fromkeys(node.inputs) if i]
+        if node.op == "Einsum" and any(a.size == 0 for v in used for a in v.arrays):
+            raise Rejected("Einsum: ONNX Runtime divides by a size of 0")
         infos = [helper.make_tensor_value_info(v.name, TYPES[v.dtype], [None] * v.rank) for v in used]
         # What a rule of the language wants as a constant is one here too.
         constants = [onnx.numpy_helper.from_array(self.case.constants[v.name], v.name) for v in used if v.name in self.case.constants]

@@ -47,9 +47,9 @@ def as_module(case):
 
 
 def batches_for(cases):
-    """Tensors of each batch; one is enough where no size changes with it."""
+    """Tensors of each batch: every program runs all of them."""
     batches = []
-    for k, owners in enumerate(IMAGES if any("m" in c.symbols() for c in cases) else IMAGES[:1]):
+    for k, owners in enumerate(IMAGES):
         batch = {f"{c.name}.{name}": value for c in cases for name, value in c.feed(sizes(k), k).items()}
         batch["item_of.image"] = np.array(owners, np.int64)
         batches.append(batch)
@@ -67,6 +67,8 @@ def compare(reference, runs):
             continue
         precise = reference.run_double(reference.double_feed(k))
         failures, compared, skipped = compare_outputs(case, wanted, precise, {**outputs, "@loss": loss})
+        if failures and has_mean_of_nothing(reference):
+            failures, skipped = [], skipped + 1
         if not failures:
             more = compare_gradients(reference, k, gradients)
             failures, compared, skipped = failures + more[0], compared + more[1], skipped + more[2]
@@ -80,20 +82,19 @@ def compare(reference, runs):
 
 def has_numbers(reference):
     """Whether ONNX Runtime's loss is known to be a number for every batch."""
-    wanted = [reference.run(k) for k in range(len(IMAGES) if "m" in reference.case.symbols() else 1)]
+    wanted = [reference.run(k) for k in range(len(IMAGES))]
     return all(w is not None and np.isfinite(w["@loss"]).all() for w in wanted)
 
 
 def has_only_numbers(reference):
     """Whether all that the graph makes are numbers: 0 times what is none is none, so a slope of 0 does not stop it."""
-    batches = range(len(IMAGES) if "m" in reference.case.symbols() else 1)
-    return all(np.isfinite(v).all() for k in batches for v in reference.values(k).values() if v.dtype.kind == "f")
+    return all(np.isfinite(v).all() for k in range(len(IMAGES)) for v in reference.values(k).values() if v.dtype.kind == "f")
 
 
 def has_mean_of_nothing(reference):
     """Whether a loss ignores all of its labels in some batch: PyTorch says not a number, ONNX Runtime 0."""
     means = [n for n in reference.case.nodes if n.op in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss") and n.attributes.get("reduction", "mean") == "mean"]
-    for k in range(len(IMAGES) if "m" in reference.case.symbols() else 1) if means else ():
+    for k in range(len(IMAGES)) if means else ():
         known = {**reference.feed(k), **reference.case.constants, **reference.values(k)}
         if any((known[n.inputs[1]] == n.attributes.get("ignore_index")).all() for n in means):
             return True

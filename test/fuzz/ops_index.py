@@ -11,6 +11,8 @@ from registry import generates
 
 def indices_below(b, limit, dims, low=None):
     """Positions in an axis of `limit` elements: an input, or a literal."""
+    if limit <= 0:
+        raise Rejected("no elements to pick from")
     low = -limit if low is None and b.chance(0.3) else low or 0
     if any(d.symbol for d in dims) or b.chance(0.5):
         return b.input(b.choice(["int64", "int64", "int32"]), dims, low, limit)

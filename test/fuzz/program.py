@@ -101,7 +101,7 @@ class Suite:
 
     def build(self, out):
         """None, or what the compiler says."""
-        sources = sorted(p.name for p in out.glob("*.cpp") if p.name != "main.cpp")
+        sources = sorted(p.name for p in out.glob("*.cpp"))
         (out / "all.cc").write_text("".join(f'#include "{s}"\n' for s in sources))
         here = self.work / "build"
         link = self.work / "program"

@@ -190,6 +190,7 @@ def norms():
     case("LpNorm1", "LpNormalization", {"x": x}, None, {"p": 1, "axis": 1})
     case("LpNorm2", "LpNormalization", {"x": x}, None, {"p": 2})
     case("MeanVarianceNormalization", "MeanVarianceNormalization", {"x": x}, None, {"axes": [0, 2, 3]})
+    case("MeanVarianceNormalization-close", "MeanVarianceNormalization", {"x": x * np.float32(1e-4)}, None, {"axes": [0, 2, 3]})
 
 
 def shapes():
@@ -415,9 +416,12 @@ def scaled_resizes():
     # Sizes and places are computed in the scales' precision: 10 * 1.3 are 13.
     for size, scale, mode, coordinates, rounding in [(10, 1.3, "nearest", "half_pixel", "round_prefer_floor"), (10, 0.7, "nearest", "asymmetric", "floor"), (20, 1.4, "nearest", "asymmetric", "floor"),
                                                      (30, 1.1, "nearest", "asymmetric", "floor"), (10, 1.3, "linear", "half_pixel", "floor"), (10, 2.3, "linear", "asymmetric", "floor"),
-                                                     (10, 0.9, "cubic", "half_pixel", "floor"), (10, 1.4, "nearest", "align_corners", "ceil")]:
+                                                     (10, 0.9, "cubic", "half_pixel", "floor"), (10, 1.4, "nearest", "align_corners", "ceil"),
+                                                     # As many rows as before, but others.
+                                                     (3, 1.3, "nearest", "half_pixel", "round_prefer_floor"), (3, 1.3, "linear", "half_pixel", "floor"), (9, 1.1, "cubic", "asymmetric", "floor")]:
         attrs = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
-        case(f"Resize-{size}-by-{scale}-{mode}-{coordinates}", "Resize", {"x": f(1, 2, size, 4)}, {"val_0": np.array([1, 1, scale, 1], np.float32)}, attrs, order=["x", "", "val_0"])
+        columns = 2 if int(size * scale) == size else 1  # ONNX Runtime copies where no size changes, whatever the scale
+        case(f"Resize-{size}-by-{scale}-{mode}-{coordinates}", "Resize", {"x": f(1, 2, size, 4)}, {"val_0": np.array([1, 1, scale, columns], np.float32)}, attrs, order=["x", "", "val_0"])
 
 
 def empty_rows():

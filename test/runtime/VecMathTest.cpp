@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 using namespace dt::rt;
 
 namespace {
@@ -25,10 +27,10 @@ double worstUlp(F f, G g, float low, float high) {
     float rounded = std::fabs(float(expected));
     if (std::isinf(rounded) || std::isinf(got)) {
       if (got != double(float(expected)) && std::fabs(expected) < 3.4e38)
-        return vecmath::kInf;
+        return kInf;
       continue;
     }
-    double ulp = double(std::nextafter(rounded, vecmath::kInf)) - rounded;
+    double ulp = double(std::nextafter(rounded, kInf)) - rounded;
     double error = std::fabs(got - expected) / ulp;
     if (!(error <= worst))
       worst = error;
@@ -67,7 +69,7 @@ TEST(VecMath, Accuracy) {
 }
 
 TEST(VecMath, SpecialValues) {
-  const float inf = vecmath::kInf, nan = vecmath::kNaN;
+  const float inf = kInf, nan = kNaN;
   EXPECT_EQ(dt::rt::exp(-inf), 0.f);
   EXPECT_EQ(dt::rt::exp(inf), inf);
   EXPECT_EQ(dt::rt::exp(-3.4e38f), 0.f);
@@ -89,7 +91,7 @@ TEST(VecMath, SpecialValues) {
 }
 
 TEST(VecMath, PowAsInC) {
-  const float inf = vecmath::kInf, nan = vecmath::kNaN;
+  const float inf = kInf, nan = kNaN;
   for (float x : {0.f, -0.f, 1.f, -1.f, inf, -inf, nan, -2.5f, 0.5f})
     for (float y : {0.f, 1.f, 2.f, 3.f, -1.f, -2.f, 0.5f, inf, -inf, nan}) {
       float got = dt::rt::pow(x, y), expected = std::pow(x, y);

@@ -132,3 +132,97 @@ dist.module @m of "sample" attributes {dist.dp = 2 : i64, dist.ranks = array<i64
   }
 }
 dist.batch global 4 micro 4
+
+// -----
+
+// A part's items would take the table's first rows again.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"m.onnx", "w">
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %w = nn.read @w : tensor<8x4xf32>
+    // expected-error @+1 {{'nn.slice' of module 'm' gives items rows by their place in the batch, and output 'y' depends on it, so the batch cannot be cut into microbatches}}
+    %rows = nn.slice %w [0, 0] step [1, 1] : tensor<8x4xf32> to tensor<?x4xf32, #nn.dims<batch>>
+    %y = nn.mul %x, %rows : tensor<?x4xf32, #nn.dims<batch>>, tensor<?x4xf32, #nn.dims<batch>>
+    return %y : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @m "y" to @n "x"
+dist.batch global 4 micro 2
+
+// -----
+
+// The same by numbers of rows.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"m.onnx", "w">
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %w = nn.read @w : tensor<8x4xf32>
+    %own = nn.generate : tensor<?xi64, #nn.dims<batch>> {
+    ^bb0(%i: index):
+      %n = arith.index_cast %i : index to i64
+      nn.yield %n : i64
+    }
+    // expected-error @+1 {{'nn.gather' of module 'm' depends on the number of the item in its part, and output 'y' depends on it, so the batch cannot be cut into microbatches}}
+    %rows = nn.gather %w at %own {axis = 0} : tensor<8x4xf32>, tensor<?xi64, #nn.dims<batch>>
+    %y = nn.mul %x, %rows : tensor<?x4xf32, #nn.dims<batch>>, tensor<?x4xf32, #nn.dims<batch>>
+    return %y : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @m "y" to @n "x"
+dist.batch global 4 micro 2
+
+// -----
+
+// A number of a row is no value.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %own = nn.generate : tensor<?xi64, #nn.dims<batch>> {
+    ^bb0(%i: index):
+      %n = arith.index_cast %i : index to i64
+      nn.yield %n : i64
+    }
+    // expected-error @+1 {{'nn.cast' of module 'm' depends on the number of the item in its part, and output 'y' depends on it, so the batch cannot be cut into microbatches}}
+    %f = nn.cast %own : tensor<?xi64, #nn.dims<batch>> to tensor<?xf32, #nn.dims<batch>>
+    %y = nn.mul %x, %f : tensor<?xf32, #nn.dims<batch>>, tensor<?xf32, #nn.dims<batch>>
+    return %y : tensor<?xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @m "y" to @n "x"
+dist.batch global 4 micro 2
+
+// -----
+
+// Nor one of a column.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %own = nn.generate : tensor<?x1xi64, #nn.dims<batch>> {
+    ^bb0(%i: index, %j: index):
+      %n = arith.index_cast %i : index to i64
+      nn.yield %n : i64
+    }
+    // expected-error @+1 {{'nn.gather_nd' of module 'm' depends on the number of the item in its part, and output 'y' depends on it, so the batch cannot be cut into microbatches}}
+    %y = nn.gather_nd %x at %own {batch_dims = 1 : i64} : tensor<?x4xf32, #nn.dims<batch>>, tensor<?x1xi64, #nn.dims<batch>>
+    return %y : tensor<?xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @m "y" to @n "x"
+dist.batch global 4 micro 2
