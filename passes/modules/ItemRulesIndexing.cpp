@@ -24,6 +24,7 @@ bool walksOver(const ItemState &index, const ItemState &data, Value value,
          nn::getShape(value)[axis] == index.ownRange;
 }
 
+const char *kOrders = "combines items in different orders";
 const char *kUndeclared =
     "picks among all items by positions that the recipe's "
     "`inputs` does not declare as an index";
@@ -92,7 +93,8 @@ ItemState gatherNd(nn::GatherNdOp op, States operands) {
     return index.is(kPerItem) ? ItemState::perItem(index.axis, index.major)
                               : ItemState();
   if (data.axis < batch)
-    return index.is(kPerItem) && index.axis == data.axis
+    return index.is(kPerItem) && index.axis == data.axis &&
+                   index.major == data.major
                ? ItemState::perItem(data.axis, data.major)
                : ItemState::coupled(op, kUndeclared);
   if (data.axis < batch + *tuple) {
@@ -127,7 +129,8 @@ ItemState scatterNd(nn::ScatterNdOp op, States operands) {
   }
   int64_t shift = rankOf(op.getIndices()) - 1 - *tuple;
   if (!index.is(kInvariant) ||
-      (updates.is(kPerItem) && updates.axis != data.axis + shift))
+      (updates.is(kPerItem) && (updates.axis != data.axis + shift ||
+                                updates.major != data.major)))
     return ItemState::coupled(op, kUndeclared);
   return ItemState::perItem(data.axis, data.major);
 }
@@ -142,6 +145,9 @@ ItemState crossEntropy(nn::CrossEntropyOp op, States operands) {
   if (operands[0].is(kPerItem) && operands[1].is(kPerItem) &&
       operands[0].axis != operands[1].axis)
     return ItemState::coupled(op, "combines every item with every other", true);
+  if (operands[0].is(kPerItem) && operands[1].is(kPerItem) &&
+      operands[0].major != operands[1].major)
+    return ItemState::coupled(op, kOrders);
   ItemState result = operands[0].is(kPerItem) ? operands[0] : operands[1];
   result.declaredIndex = result.isOwnNumber = result.leadsWithOwnNumber = false;
   return result;

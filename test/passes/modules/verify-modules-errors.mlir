@@ -226,3 +226,22 @@ dist.module @n {
 }
 dist.edge @m "y" to @n "x"
 dist.batch global 4 micro 2
+
+// -----
+
+// One module's items after another's, against pairs.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %y: tensor<?xi64, #nn.dims<"2*batch">> {nn.name = "y"}) -> (tensor<?xf32, #nn.dims<"2*batch">> {nn.name = "l"}) {
+    %xx = nn.concat %x, %x {axis = 0} : tensor<?x4xf32, #nn.dims<batch>>, tensor<?x4xf32, #nn.dims<batch>>
+    // expected-error @+1 {{'nn.cross_entropy' of module 'm' combines items in different orders, and output 'l' depends on it, so the batch cannot be cut into microbatches}}
+    %l = nn.cross_entropy %xx, %y : tensor<?x4xf32, #nn.dims<"2*batch">>, tensor<?xi64, #nn.dims<"2*batch">>
+    return %l : tensor<?xf32, #nn.dims<"2*batch">>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?xf32, #nn.dims<"2*batch">> {nn.name = "x"}) { return }
+}
+dist.edge @m "l" to @n "x"
+dist.batch global 4 micro 2
