@@ -47,8 +47,11 @@ describeFault(const Fault &fault, const ProgramInfo &program, const Part *part,
   const char *name = module.origin ? module.origin : module.name;
   std::string text = c.input ? std::string("input '") + name + "." + c.input
                              : std::string("module '") + name;
-  text += "', " + itemOf(fault, module, part, nameOf) + ": " +
-          std::to_string(value) + " is none of the " +
+  text += "', " + itemOf(fault, module, part, nameOf) + ": ";
+  if (c.extent == 0)
+    return text + "there are no " + c.what + ", and number " +
+           std::to_string(value) + " is asked for";
+  text += std::to_string(value) + " is none of the " +
           std::to_string(c.extent) + " " + c.what + " (" +
           std::to_string(c.wrap ? -c.extent : 0) + " to " +
           std::to_string(c.extent - 1);

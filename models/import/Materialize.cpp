@@ -73,6 +73,7 @@ private:
   Value emitFloat(const Expr &e);
   Value emitSum(const Expr &e);
   Value emitComparison(const Expr &e);
+  Value emitDivisor(const Expr &e);
   Value emitTable(const Expr &e);
   Value constant(int64_t v) {
     return arith::ConstantIndexOp::create(b, loc, v);
@@ -189,6 +190,17 @@ Value ExprEmitter::emitTable(const Expr &e) {
   return v;
 }
 
+/// A size that counts items may be 0 in a part of the batch. Divided by 1
+/// instead, as nn.div does, the program reaches the check of what is read.
+Value ExprEmitter::emitDivisor(const Expr &e) {
+  Value y = emit(e);
+  if (ranges.provenLessEqual(integer(1), e) ||
+      ranges.provenLessEqual(e, integer(-1)))
+    return y;
+  Value isZero = compare(arith::CmpIPredicate::eq, y, constant(0));
+  return arith::SelectOp::create(b, loc, isZero, constant(1), y);
+}
+
 Value ExprEmitter::emitFloat(const Expr &e) {
   switch (e->kind) {
   case Kind::FAdd:
@@ -220,14 +232,16 @@ Value ExprEmitter::emitNode(const Expr &e) {
   case Kind::Sum:
     return emitSum(e);
   case Kind::FloorDiv: {
-    bool plain = ranges.provenNonNegative(e->args[0]);
-    return plain ? binary<arith::DivSIOp>(e) : binary<arith::FloorDivSIOp>(e);
+    Value x = emit(e->args[0]), y = emitDivisor(e->args[1]);
+    if (ranges.provenNonNegative(e->args[0]))
+      return arith::DivSIOp::create(b, loc, x, y);
+    return arith::FloorDivSIOp::create(b, loc, x, y);
   }
   case Kind::Mod: {
-    Value r = binary<arith::RemSIOp>(e);
+    Value x = emit(e->args[0]), m = emitDivisor(e->args[1]);
+    Value r = arith::RemSIOp::create(b, loc, x, m);
     if (ranges.provenNonNegative(e->args[0]))
       return r;
-    Value m = emit(e->args[1]);
     r = arith::AddIOp::create(b, loc, r, m);
     return arith::RemSIOp::create(b, loc, r, m);
   }

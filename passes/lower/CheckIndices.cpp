@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Where indices come from data, an rt.check_indices stands before the kernel
-// that uses them. It says as much as the function knows: which input of the
+// Where indices come from data, or are generated for an axis that may be empty,
+// an rt.check_indices stands before the kernel that uses them. It says as much as the function knows: which input of the
 // module they are, and which item a row of them is about.
 //
 //===----------------------------------------------------------------------===//
@@ -83,7 +83,9 @@ IndexRange IndexRange::ofBlock(DictionaryAttr block) {
 void FunctionLowering::checkIndices(Operation *op, Value indices,
                                     const IndexRange &range) {
   Origin origin(indices);
-  if (origin.arguments.empty()) // the importer knows them
+  // The importer knows what it generates, but not whether a part of the batch
+  // has rows at all.
+  if (origin.arguments.empty() && range.extent.asConstant())
     return;
   Value rows = indices;
   while (auto reshape = rows.getDefiningOp<nn::ReshapeOp>())

@@ -173,6 +173,42 @@ def check_tables(options, folder):
             expect(done.returncode == 1 and len(lines) == 1 and all(w in lines[0] for w in wanted), f"{form}: a bound of {most} for 16 rows: one line with {wanted}", done)
 
 
+NOTHING = {
+    # Rows of pixels [images, 4] that are there only if an image is.
+    "wrap": ([("Pad", ["pixels", "pads"], {"mode": "wrap"})], 2),
+    "edge": ([("Pad", ["pixels", "pads"], {"mode": "edge"})], 2),
+    "gather": ([("Gather", ["pixels", "first_two"], {})], 2),
+    "slice": ([("Gather", ["pixels", "zero"], {})], 1),
+}
+
+
+def check_nothing(options, folder):
+    """Rows of an axis without any: one line, or what the graph says of no rows, but no stray memory and no signal."""
+    constants = {"pads": np.array([1, 0, 1, 0]), "first_two": np.array([0, 1]), "zero": np.array(0), "w": np.ones(4, np.float32)}
+    for name, (steps, needed) in NOTHING.items():
+        nodes = [helper.make_node(op, inputs, ["rows"], name="rows_of", **attributes) for op, inputs, attributes in steps]
+        nodes += [helper.make_node("Mul", ["rows", "w"], ["q"]), helper.make_node("ReduceSum", ["q"], ["loss"], keepdims=0)]
+        save(folder / "none.onnx", nodes, [helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["images", 4])], ["loss"], constants)
+        recipe = {
+            "modules": {"m": {"onnx": "none.onnx"}},
+            "items": {"image": {"of": "sample", "max": 3}},
+            "dims": {"images": "image"},
+            "losses": [{"name": "l", "kind": "graph_output", "output": "m.loss", "weight": 1}],
+            "batch": {"global": 1, "micro": 1},
+        }
+        (folder / "none.json").write_text(json.dumps(recipe))
+        program = compile_program(options, folder / "none.json", folder / f"none-{name}")
+        for images in (needed, needed - 1, 0):
+            path = folder / "images.safetensors"
+            save_file({"m.pixels": np.ones((images, 4), np.float32), "item_of.image": np.zeros(images, np.int64)}, path)
+            done, losses = train(program, ["--batch", path], folder, 1)
+            if images >= (needed if name in ("gather", "slice") else 1):
+                rows = images + 2 if name in ("wrap", "edge") else needed
+                expect(done.returncode == 0 and losses == [4 * rows], f"{name} of {images} rows gives {losses}, expected {4 * rows}", done)
+            else:
+                refused(f"{name} of {images} rows", done, losses, "there are no rows of gather" if images == 0 else "none of the 1 rows of gather")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
@@ -181,6 +217,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         check_tables(options, folder)
+        check_nothing(options, folder)
         recipe = language_model(folder)
         for name, plan in (("replicas", "lm:dp=2"), ("stages", "lm:pp=2"), ("cut", "lm:tp=2")):
             check_batches(compile_program(options, recipe, folder / name, plan), folder, 2)

@@ -121,9 +121,9 @@ std::string errorOf(int64_t micro, TaskFn forward) {
 }
 
 TEST(Fault, EndsTheStepWithInputAndSample) {
-  EXPECT_EQ(errorOf(2, headChecksIds), "input 'head.ids', sample 2: 0 is none "
-                                       "of the 0 rows of gather 'embed' (0 to "
-                                       "-1)");
+  EXPECT_EQ(errorOf(2, headChecksIds), "input 'head.ids', sample 2: there are "
+                                       "no rows of gather 'embed', and number "
+                                       "0 is asked for");
   // The record is free again.
   EXPECT_EQ(errorOf(6, headChecksIds), "");
 }

@@ -56,6 +56,15 @@ func.func @known(%t: tensor<5x4xf32>, %i: tensor<2xi64> {nn.name = "i"}) -> (ten
   return %0, %1 : tensor<2x4xf32>, tensor<2x4xf32>
 }
 
+// An axis that counts items may have no row for what the graph asks for.
+// CHECK-LABEL: rt.func @perhaps_none(
+// CHECK: rt.check_indices "rows of gather" %{{.*}} below "batch" {wrap} : <i64, [2]>
+func.func @perhaps_none(%x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<2x4xf32> {
+  %c = nn.constant dense<[0, 1]> : tensor<2xi64>
+  %0 = nn.gather %x at %c {axis = 0 : i64} : tensor<?x4xf32, #nn.dims<batch>>, tensor<2xi64>
+  return %0 : tensor<2x4xf32>
+}
+
 // Of a block of a cut table the whole's rows are what counts.
 // CHECK-LABEL: rt.func @block(
 // CHECK: rt.check_indices "rows of gather" %{{.*}} below "10" {block = array<i64: 5, 2, 1>, input = "i", wrap} :
