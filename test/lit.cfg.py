@@ -16,6 +16,7 @@ config.test_exec_root = os.path.join(config.dt_build, "test")
 config.environment["PATH"] = os.pathsep.join([os.path.join(config.dt_build, "bin"), config.llvm_tools, config.environment["PATH"]])
 config.substitutions.append(("%source", config.dt_source))
 config.substitutions.append(("%build", config.dt_build))
+config.substitutions.append(("%{path}", config.environment["PATH"]))
 venv = os.path.join(config.dt_source, ".venv", "bin", "python")
 python = venv if os.path.exists(venv) else sys.executable
 config.substitutions.append(("%python", python))

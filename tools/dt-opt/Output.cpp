@@ -6,6 +6,7 @@
 
 #include "tools/dt-opt/Output.h"
 
+#include "tools/dt-opt/Build.h"
 #include "tools/dt-opt/Report.h"
 
 #include "codegen/Emit.h"
@@ -16,7 +17,6 @@
 #include "mlir/Pass/Pass.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
@@ -62,23 +62,6 @@ void printReport(const dt::ProgramReport &report,
                                 : dt::printMemory(report, os);
 }
 
-LogicalResult buildProgram(StringRef directory) {
-  auto cmake = llvm::sys::findProgramByName("cmake");
-  if (!cmake)
-    return fail("--emit=exe needs cmake, which is not in PATH");
-  std::string build = (directory + "/build").str();
-  std::string message;
-  SmallVector<StringRef> configure = {
-      *cmake, "-S", directory, "-B", build, "-DCMAKE_BUILD_TYPE=Release"};
-  SmallVector<StringRef> compile = {*cmake, "--build", build, "--parallel"};
-  for (ArrayRef<StringRef> command : {configure, compile})
-    if (llvm::sys::ExecuteAndWait(*cmake, command, std::nullopt, {}, 0, 0,
-                                  &message))
-      return fail("building the program in " + directory + " failed" +
-                  (message.empty() ? "" : ": " + message));
-  return success();
-}
-
 /// Text of plan.json. Batch and seed are rt.program's by now, the rest still
 /// stands beside it.
 std::string planOf(mlir::ModuleOp program) {
@@ -103,8 +86,9 @@ LogicalResult emitDirectory(mlir::ModuleOp program,
     emit.planSource = options.plan == "auto" ? "the plan that --plan=auto chose" : "plan '" + options.plan + "'";
   if (failed(dt::codegen::emitProgram(program, emit)))
     return failure();
-  return options.emit == dt::Emit::Exe ? buildProgram(options.output)
-                                       : success();
+  return options.emit == dt::Emit::Exe
+             ? dt::buildProgram(options.output, options.target)
+             : success();
 }
 
 } // namespace
