@@ -43,7 +43,7 @@ def save(case, folder):
     module = as_module(case)
     onnx.save(module.model, folder / f"{case.name}.onnx")
     recipe = {"modules": {case.name: {"onnx": f"{case.name}.onnx"}}, "losses": [module.entry()], "optimizer": {"kind": "sgd", "lr": 0.125}}
-    recipe.update(batch={"global": 4, "micro": case.micro}, dims=module.dims, items={"image": {"max": 3}} if "m" in case.symbols() else {}, batch_norm="local")
+    recipe.update(batch={"global": 4, "micro": case.micro}, dims=module.dims, items={"image": {"max": 3}} if "m" in case.symbols() else {})
     (folder / "recipe.json").write_text(json.dumps({k: v for k, v in recipe.items() if v}, indent=1))
     (folder / "case.txt").write_text(case.text() + "\n")
 

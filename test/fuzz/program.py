@@ -63,7 +63,6 @@ class Suite:
             "losses": [m.entry() for m in modules],
             "optimizer": {"kind": "sgd", "lr": 0.125},
             "batch": {"global": samples, "micro": micro},
-            "batch_norm": "local",
             "seed": 7,
         }
         if dims:

@@ -101,7 +101,7 @@ void headChecksPositions(const TaskContext &c) {
   checkIndices(in<int64_t>(c, kPositions), c.dims[1] * 2, check, c.fault);
 }
 
-std::string errorOf(int64_t micro, TaskFn forward) {
+std::string trainingError(int64_t micro, TaskFn forward) {
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram program(micro);
@@ -121,15 +121,16 @@ std::string errorOf(int64_t micro, TaskFn forward) {
 }
 
 TEST(Fault, EndsTheStepWithInputAndSample) {
-  EXPECT_EQ(errorOf(2, headChecksIds), "input 'head.ids', sample 2: there are "
-                                       "no rows of gather 'embed', and number "
-                                       "0 is asked for");
+  EXPECT_EQ(trainingError(2, headChecksIds),
+            "input 'head.ids', sample 2: there are "
+            "no rows of gather 'embed', and number "
+            "0 is asked for");
   // The record is free again.
-  EXPECT_EQ(errorOf(6, headChecksIds), "");
+  EXPECT_EQ(trainingError(6, headChecksIds), "");
 }
 
 TEST(Fault, CountsTheItemsThatRowsAre) {
-  EXPECT_EQ(errorOf(6, headChecksPositions),
+  EXPECT_EQ(trainingError(6, headChecksPositions),
             "module 'head', image 1: 13 is none of the 12 rows of gather "
             "'embed' (-12 to 11)");
 }
