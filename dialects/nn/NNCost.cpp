@@ -126,5 +126,5 @@ DimExpr TopKOp::getFlops() {
 }
 
 DimExpr ScatterNdOp::getFlops() {
-  return getAdd() ? elements(getUpdates()) : DimExpr(0);
+  return getKind() == ScatterKind::set ? DimExpr(0) : elements(getUpdates());
 }

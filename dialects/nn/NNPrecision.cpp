@@ -99,5 +99,13 @@ MOVES(TopKOp)
 #undef MOVES
 
 PrecisionRule ScatterNdOp::getPrecisionRule() {
-  return PrecisionRule::anyNarrow(*this, getAdd());
+  ScatterKind kind = getKind();
+  PrecisionRule rule =
+      PrecisionRule::anyNarrow(*this, kind != ScatterKind::set);
+  // The gradient asks which elements are the result: none may be rounded.
+  if (kind == ScatterKind::max || kind == ScatterKind::min) {
+    rule.operands.assign(rule.operands.size(), false);
+    rule.results.assign(rule.results.size(), false);
+  }
+  return rule;
 }

@@ -136,8 +136,35 @@ Value SinOp::buildScalar(OpBuilder &b, ValueRange e) {
 Value CosOp::buildScalar(OpBuilder &b, ValueRange e) {
   return Scalars(b, *this).make<math::CosOp>(e[0]);
 }
+Value TanOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::TanOp>(e[0]);
+}
+Value AsinOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::AsinOp>(e[0]);
+}
+Value AcosOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::AcosOp>(e[0]);
+}
+Value AtanOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::AtanOp>(e[0]);
+}
+Value SinhOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::SinhOp>(e[0]);
+}
+Value CoshOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::CoshOp>(e[0]);
+}
 Value TanhOp::buildScalar(OpBuilder &b, ValueRange e) {
   return Scalars(b, *this).make<math::TanhOp>(e[0]);
+}
+Value AsinhOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::AsinhOp>(e[0]);
+}
+Value AcoshOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::AcoshOp>(e[0]);
+}
+Value AtanhOp::buildScalar(OpBuilder &b, ValueRange e) {
+  return Scalars(b, *this).make<math::AtanhOp>(e[0]);
 }
 Value ErfOp::buildScalar(OpBuilder &b, ValueRange e) {
   return Scalars(b, *this).make<math::ErfOp>(e[0]);

@@ -144,12 +144,19 @@ def NN_GatherNdOp : NN_SmoothOp<"gather_nd"> {
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
+def NN_ScatterKind : I32EnumAttr<"ScatterKind", "how an update meets what is there", [
+  I32EnumAttrCase<"set", 0>, I32EnumAttrCase<"add", 1>, I32EnumAttrCase<"mul", 2>, I32EnumAttrCase<"max", 3>, I32EnumAttrCase<"min", 4>]> {
+  let cppNamespace = "::dt::nn";
+}
 def NN_ScatterNdOp : NN_SmoothOp<"scatter_nd"> {
-  let summary = "input with slices at index tuples replaced by (with `add`: increased by) updates (ONNX ScatterND)";
-  let description = [{ indices [..., k], updates [..., input dims after k]. Places named twice without `add` keep the last update. }];
-  let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, NN_Tensor:$updates, UnitAttr:$add);
+  let summary = "input with slices at index tuples replaced by updates, or combined with them (ONNX ScatterND)";
+  let description = [{
+    indices [..., k], updates [..., input dims after k]. Updates come in index order: a place named twice keeps the last with `set`, and combines all otherwise. On bool `add` and `max` are or, `mul` and
+    `min` are and. Of the equals that are the largest (smallest) at a place, the input's among them, each gets an equal share of the gradient, as in PyTorch's scatter_reduce.
+  }];
+  let arguments = (ins NN_ScatterKind:$kind, NN_Tensor:$input, NN_IntTensor:$indices, NN_Tensor:$updates);
   let results = (outs NN_Tensor:$result);
-  let assemblyFormat = "$input `at` $indices `,` $updates attr-dict `:` type(operands)";
+  let assemblyFormat = "$kind $input `at` $indices `,` $updates attr-dict `:` type(operands)";
 }
 
 #endif // DIALECTS_NN_NNSHAPEOPS

@@ -302,16 +302,19 @@ ShardingRule GatherNdOp::getShardingRule() {
 ShardingRule ScatterNdOp::getShardingRule() {
   RuleBuilder b(*this);
   TupleFactors f(b, getInput(), getIndices(), 0);
-  // Without `add` the last of equal tuples wins, which needs all of them.
+  ScatterKind kind = getKind();
+  bool adds = kind == ScatterKind::add;
+  // Other kinds need all updates of a place: of equal tuples the last wins.
   for (unsigned letter : ArrayRef(f.ofIndices).drop_back())
     b.rule.factors[letter].kind =
-        getAdd() ? FactorKind::sum : FactorKind::replicate;
+        adds ? FactorKind::sum : FactorKind::replicate;
   b.operand(0, f.ofTable);
   b.operand(1, f.ofIndices);
   b.operand(2, f.taken);
   b.result(0, f.ofTable);
-  if (getAdd())
+  if (adds)
     b.rule.addends.push_back(0);
-  b.linear({0, 2});
+  if (adds || kind == ScatterKind::set)
+    b.linear({0, 2});
   return b.finish();
 }

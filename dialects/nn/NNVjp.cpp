@@ -19,6 +19,11 @@ using namespace dt::nn;
 // Unary
 //===----------------------------------------------------------------------===//
 
+/// 1 - x^2, exact to rounding beside -1 and 1 too.
+static Value oneMinusSquare(GradientBuilder &g, Value x) {
+  return g.mul(g.sub(1, x), g.add(x, 1));
+}
+
 /// Defines buildVjp of an op with one operand: an expression of the builder
 /// `g`, the operand `x`, the result `y` and its gradient `dy`.
 #define UNARY_VJP(Op, expression)                                              \
@@ -42,7 +47,16 @@ UNARY_VJP(RsqrtOp, g.mul(g.mul(dy, -0.5), g.mul(y, g.mul(y, y))))
 UNARY_VJP(ReciprocalOp, g.neg(g.mul(dy, g.mul(y, y))))
 UNARY_VJP(SinOp, g.mul(dy, g.make<CosOp>(x)))
 UNARY_VJP(CosOp, g.neg(g.mul(dy, g.make<SinOp>(x))))
+UNARY_VJP(TanOp, g.mul(dy, g.add(g.mul(y, y), 1)))
+UNARY_VJP(AsinOp, g.mul(dy, g.make<RsqrtOp>(oneMinusSquare(g, x))))
+UNARY_VJP(AcosOp, g.neg(g.mul(dy, g.make<RsqrtOp>(oneMinusSquare(g, x)))))
+UNARY_VJP(AtanOp, g.div(dy, g.add(g.mul(x, x), 1)))
+UNARY_VJP(SinhOp, g.mul(dy, g.make<CoshOp>(x)))
+UNARY_VJP(CoshOp, g.mul(dy, g.make<SinhOp>(x)))
 UNARY_VJP(TanhOp, g.mul(dy, g.sub(1, g.mul(y, y))))
+UNARY_VJP(AsinhOp, g.mul(dy, g.make<RsqrtOp>(g.add(g.mul(x, x), 1))))
+UNARY_VJP(AcoshOp, g.mul(dy, g.make<RsqrtOp>(g.mul(g.add(x, -1), g.add(x, 1)))))
+UNARY_VJP(AtanhOp, g.div(dy, oneMinusSquare(g, x)))
 UNARY_VJP(ErfOp, g.mul(g.mul(dy, 2 / std::sqrt(M_PI)),
                        g.make<ExpOp>(g.neg(g.mul(x, x)))))
 UNARY_VJP(SigmoidOp, g.mul(dy, g.mul(y, g.sub(1, y))))

@@ -169,23 +169,93 @@ LogicalResult GatherNdOp::buildVjp(OpBuilder &builder, ValueRange grads,
   Value indices = getIndices();
   if (int64_t n = getBatchDims())
     indices = withBatchIndices(g, indices, n);
-  result[0] = g.make<ScatterNdOp>(g.zeros(getInput().getType()), indices,
-                                  grads[0], /*add=*/true);
+  result[0] = g.make<ScatterNdOp>(
+      ScatterKind::add, g.zeros(getInput().getType()), indices, grads[0]);
   return success();
 }
+
+namespace {
+/// Gradients of a scatter that combines. Both are as PyTorch's scatter_reduce
+/// has them.
+struct ScatterGradient {
+  ScatterGradient(GradientBuilder &g, ScatterNdOp op) : g(g), op(op) {}
+
+  Value ones(Value like) {
+    return g.broadcast(g.number(like, 1), getShape(like));
+  }
+  Value oneWhere(Value condition, Value like) {
+    return g.select(condition, g.number(like, 1), g.number(like, 0));
+  }
+  Value scatter(ScatterKind kind, Value into, Value updates) {
+    return g.make<ScatterNdOp>(kind, into, op.getIndices(), updates);
+  }
+  /// How much of `updates` meets at each place.
+  Value sumOf(Value updates) {
+    return scatter(ScatterKind::add, g.zeros(op.getInput().getType()), updates);
+  }
+  Value at(Value v) { return g.make<GatherNdOp>(v, op.getIndices()); }
+
+  /// dy times the product of all updates there, without a division.
+  Value productInput(Value dy) {
+    return g.mul(dy, scatter(ScatterKind::mul, ones(dy), op.getUpdates()));
+  }
+  /// dy times the product of the input and all other updates there: where one
+  /// update is 0 only its own is not 0, where several are none.
+  Value productUpdates(Value dy) {
+    Value u = op.getUpdates(), isZero = g.compare(Compare::eq, u, 0);
+    Value others = g.select(isZero, g.number(u, 1), u);
+    Value product = scatter(ScatterKind::mul, op.getInput(), others);
+    Value whole = at(g.mul(dy, product));
+    Value zeros = at(sumOf(oneWhere(isZero, u)));
+    Value own = g.keepWhere(g.compare(Compare::eq, zeros, 1), whole);
+    Value rest = g.keepWhere(g.compare(Compare::eq, zeros, 0), g.div(whole, u));
+    return g.select(isZero, own, rest);
+  }
+  /// Equals share.
+  void extremum(Value dy, ArrayRef<bool> wanted,
+                SmallVectorImpl<Value> &result) {
+    Value x = op.getInput(), u = op.getUpdates(), y = op.getResult();
+    Value ofInput = g.compare(Compare::eq, x, y);
+    Value ofUpdates = g.compare(Compare::eq, u, at(y));
+    Value equals = g.add(oneWhere(ofInput, x), sumOf(oneWhere(ofUpdates, u)));
+    Value share = g.div(dy, equals);
+    if (wanted[0])
+      result[0] = g.keepWhere(ofInput, share);
+    if (wanted[2])
+      result[2] = g.keepWhere(ofUpdates, at(share));
+  }
+
+  GradientBuilder &g;
+  ScatterNdOp op;
+};
+} // namespace
 
 LogicalResult ScatterNdOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                     ArrayRef<bool> wanted,
                                     SmallVectorImpl<Value> &result) {
   GradientBuilder g(builder, *this);
+  ScatterGradient s(g, *this);
   Value dy = grads[0];
-  if (wanted[0])
-    result[0] = getAdd() ? dy
-                         : g.make<ScatterNdOp>(dy, getIndices(),
-                                               g.zeros(getUpdates().getType()),
-                                               /*add=*/false)
-                               .getResult();
-  if (wanted[2])
-    result[2] = g.make<GatherNdOp>(dy, getIndices());
+  switch (getKind()) {
+  case ScatterKind::max:
+  case ScatterKind::min:
+    s.extremum(dy, wanted, result);
+    break;
+  case ScatterKind::mul:
+    if (wanted[0])
+      result[0] = s.productInput(dy);
+    if (wanted[2])
+      result[2] = s.productUpdates(dy);
+    break;
+  case ScatterKind::add:
+  case ScatterKind::set:
+    if (wanted[0])
+      result[0] = getKind() == ScatterKind::add
+                      ? dy
+                      : s.scatter(ScatterKind::set, dy,
+                                  g.zeros(getUpdates().getType()));
+    if (wanted[2])
+      result[2] = s.at(dy);
+  }
   return success();
 }

@@ -76,21 +76,6 @@ LogicalResult logicalNot(NodeImporter &n) {
   return n.set(0, n.make<nn::NotOp>(n.value(0)));
 }
 
-LogicalResult tangent(NodeImporter &n) {
-  Value x = n.value(0);
-  return n.set(0,
-               n.make<nn::DivOp>({n.make<nn::SinOp>(x), n.make<nn::CosOp>(x)}));
-}
-
-/// (exp(x) -+ exp(-x)) / 2
-template <typename OpT> LogicalResult hyperbolic(NodeImporter &n) {
-  Value x = n.value(0);
-  Value e = n.make<nn::ExpOp>(x);
-  Value inverse = n.make<nn::ExpOp>(n.make<nn::NegOp>(x));
-  return n.set(0, n.make<nn::MulOp>({n.make<OpT>({e, inverse}),
-                                     n.number(0.5, n.element(0))}));
-}
-
 LogicalResult isInf(NodeImporter &n) {
   bool negative = n.intAttr("detect_negative", 1);
   bool positive = n.intAttr("detect_positive", 1);
@@ -364,10 +349,16 @@ void models::addElementwiseRules(RuleTable &rules) {
   rules["Reciprocal"] = unary<nn::ReciprocalOp, reciprocal>;
   rules["Sin"] = unary<nn::SinOp, std::sin>;
   rules["Cos"] = unary<nn::CosOp, std::cos>;
-  rules["Tan"] = tangent;
-  rules["Sinh"] = hyperbolic<nn::SubOp>;
-  rules["Cosh"] = hyperbolic<nn::AddOp>;
+  rules["Tan"] = unary<nn::TanOp, std::tan>;
+  rules["Asin"] = unary<nn::AsinOp, std::asin>;
+  rules["Acos"] = unary<nn::AcosOp, std::acos>;
+  rules["Atan"] = unary<nn::AtanOp, std::atan>;
+  rules["Sinh"] = unary<nn::SinhOp, std::sinh>;
+  rules["Cosh"] = unary<nn::CoshOp, std::cosh>;
   rules["Tanh"] = unary<nn::TanhOp, std::tanh>;
+  rules["Asinh"] = unary<nn::AsinhOp, std::asinh>;
+  rules["Acosh"] = unary<nn::AcoshOp, std::acosh>;
+  rules["Atanh"] = unary<nn::AtanhOp, std::atanh>;
   rules["Erf"] = unary<nn::ErfOp, std::erf>;
   rules["Floor"] = unary<nn::FloorOp, std::floor>;
   rules["Ceil"] = unary<nn::CeilOp, std::ceil>;

@@ -295,12 +295,21 @@ LogicalResult maskedScatter(NodeImporter &n, Value mask, Value updates) {
 // Scatter
 //===----------------------------------------------------------------------===//
 
-/// Whether updates are added; fails for other reductions.
-FailureOr<bool> adds(NodeImporter &n) {
+FailureOr<nn::ScatterKind> scatterKind(NodeImporter &n) {
   std::string reduction = n.stringAttr("reduction", "none");
-  if (reduction != "none" && reduction != "add")
-    return n.fail("reduction '" + reduction + "' is not handled");
-  return reduction == "add";
+  if (reduction == "none")
+    return nn::ScatterKind::set;
+  std::optional<nn::ScatterKind> kind = nn::symbolizeScatterKind(reduction);
+  if (!kind || kind == nn::ScatterKind::set)
+    return n.fail("reduction '" + reduction +
+                  "' is none of none, add, mul, max, min");
+  return *kind;
+}
+
+Value scatter(NodeImporter &n, nn::ScatterKind kind, Value indices) {
+  return n.make<nn::ScatterNdOp>(
+      {n.value(0), indices, n.value(2)},
+      n.named("kind", nn::ScatterKindAttr::get(n.b.getContext(), kind)));
 }
 
 LogicalResult checkUpdates(NodeImporter &n) {
@@ -318,32 +327,28 @@ LogicalResult checkUpdates(NodeImporter &n) {
 }
 
 LogicalResult scatterNd(NodeImporter &n) {
-  FailureOr<bool> add = adds(n);
-  if (failed(add) || !n.has(0) || !n.has(1) || !n.has(2))
+  FailureOr<nn::ScatterKind> kind = scatterKind(n);
+  if (failed(kind) || !n.has(0) || !n.has(1) || !n.has(2))
     return n.fail("needs three inputs");
   if (GraphValue *at = n.input(1); at->nonZero) {
     GraphValue *updates = n.input(2);
-    if (!at->nonZero->transposed || *add || !updates->prefix ||
-        updates->prefix->count != at->nonZero->count)
+    if (!at->nonZero->transposed || *kind != nn::ScatterKind::set ||
+        !updates->prefix || updates->prefix->count != at->nonZero->count)
       return n.fail("positions of a NonZero are only handled in the form of "
                     "masked_scatter");
     return maskedScatter(n, at->nonZero->mask, updates->prefix->of);
   }
   if (failed(checkUpdates(n)) || failed(checkTuples(n, n.symbolic(1), 0)))
     return failure();
-  SmallVector<NamedAttribute> attributes;
-  if (*add)
-    attributes.push_back(n.unit("add"));
-  return n.set(0, n.make<nn::ScatterNdOp>({n.value(0), n.value(1), n.value(2)},
-                                          attributes));
+  return n.set(0, scatter(n, *kind, n.value(1)));
 }
 
 /// As ScatterND with every coordinate written out; the one along `axis` comes
 /// from the indices.
 LogicalResult scatterElements(NodeImporter &n) {
   FailureOr<int64_t> axis = n.axis(n.intAttr("axis", 0), n.rank(0));
-  FailureOr<bool> add = adds(n);
-  if (failed(axis) || failed(add))
+  FailureOr<nn::ScatterKind> kind = scatterKind(n);
+  if (failed(axis) || failed(kind))
     return failure();
   Shape places = n.shape(1);
   if (static_cast<int64_t>(places.size()) != n.rank(0) ||
@@ -364,11 +369,7 @@ LogicalResult scatterElements(NodeImporter &n) {
     tuple.push_back(n.emit(t));
   }
   Value at = n.make<nn::ConcatOp>(tuple, n.i64("axis", n.rank(0)));
-  SmallVector<NamedAttribute> attributes;
-  if (*add)
-    attributes.push_back(n.unit("add"));
-  return n.set(
-      0, n.make<nn::ScatterNdOp>({n.value(0), at, n.value(2)}, attributes));
+  return n.set(0, scatter(n, *kind, at));
 }
 
 /// values[1] where the index is the place along the new axis, else values[0].

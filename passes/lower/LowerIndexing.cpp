@@ -235,6 +235,31 @@ LogicalResult lowerGatherNd(nn::GatherNdOp op, FunctionLowering &f) {
   return success();
 }
 
+/// What a place has after an update.
+Value combine(KernelBuilder &k, nn::ScatterNdOp op, Value old, Value update) {
+  Type type = cast<RankedTensorType>(op.getInput().getType()).getElementType();
+  bool isBool = type.isInteger(1), isFloat = isa<FloatType>(type);
+  switch (op.getKind()) {
+  case nn::ScatterKind::set:
+    break;
+  case nn::ScatterKind::add:
+    return isBool ? k.make<arith::OrIOp>(old, update) : k.add(old, update);
+  case nn::ScatterKind::mul:
+    return isBool ? k.both(old, update) : k.mul(old, update);
+  case nn::ScatterKind::max:
+    return isBool                     ? k.make<arith::OrIOp>(old, update)
+           : isFloat                  ? k.make<arith::MaximumFOp>(old, update)
+           : type.isUnsignedInteger() ? k.make<arith::MaxUIOp>(old, update)
+                                      : k.max(old, update);
+  case nn::ScatterKind::min:
+    return isBool                     ? k.both(old, update)
+           : isFloat                  ? k.make<arith::MinimumFOp>(old, update)
+           : type.isUnsignedInteger() ? k.make<arith::MinUIOp>(old, update)
+                                      : k.min(old, update);
+  }
+  return update;
+}
+
 LogicalResult lowerScatterNd(nn::ScatterNdOp op, FunctionLowering &f) {
   FailureOr<TupleShape> t =
       TupleShape::get(op, op.getInput(), op.getIndices(), 0);
@@ -259,7 +284,8 @@ LogicalResult lowerScatterNd(nn::ScatterNdOp op, FunctionLowering &f) {
           SmallVector<Value> at = to;
           at.push_back(column);
           Value v = k.load(u, {n[0], column});
-          k.store(op.getAdd() ? k.add(k.load(y, at), v) : v, y, at);
+          bool replaces = op.getKind() == nn::ScatterKind::set;
+          k.store(replaces ? v : combine(k, op, k.load(y, at), v), y, at);
         });
       },
       /*simd=*/false);

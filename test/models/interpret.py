@@ -276,7 +276,16 @@ class Interpreter:
     nn_reciprocal = lambda self, op, x: 1 / x
     nn_sin = lambda self, op, x: np.sin(x)
     nn_cos = lambda self, op, x: np.cos(x)
+    nn_tan = lambda self, op, x: np.tan(x)
+    nn_asin = lambda self, op, x: np.arcsin(x)
+    nn_acos = lambda self, op, x: np.arccos(x)
+    nn_atan = lambda self, op, x: np.arctan(x)
+    nn_sinh = lambda self, op, x: np.sinh(x)
+    nn_cosh = lambda self, op, x: np.cosh(x)
     nn_tanh = lambda self, op, x: np.tanh(x)
+    nn_asinh = lambda self, op, x: np.arcsinh(x)
+    nn_acosh = lambda self, op, x: np.arccosh(x)
+    nn_atanh = lambda self, op, x: np.arctanh(x)
     nn_erf = lambda self, op, x: np.vectorize(math.erf, otypes=[np.float64])(x)
     nn_sigmoid = lambda self, op, x: 1 / (1 + np.exp(-x))
     nn_silu = lambda self, op, x: x / (1 + np.exp(-x))
@@ -373,12 +382,10 @@ class Interpreter:
 
     def nn_scatter_nd(self, op, x, at, updates):
         x = x.copy()
+        combine = [lambda old, new: new, np.add, np.multiply, np.maximum, np.minimum][self.i(op, "kind")]
         for place in np.ndindex(at.shape[:-1]):
             key = tuple(at[place])
-            if "add" in op.attrs:
-                x[key] = x[key] + updates[place]
-            else:
-                x[key] = updates[place]
+            x[key] = combine(x[key], updates[place])
         return x
 
     # ---- nn: reductions, norms ----

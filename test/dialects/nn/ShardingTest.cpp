@@ -173,11 +173,15 @@ static const Case kMovement[] = {
      "tensor<2x5xi64>) -> tensor<7x4xf32>",
      "2x5x4xf32;2x5xi64",
      "([c d b], [c d]) -> ([a b]) a:blocked c:sum d:sum linear{0}"},
-    {"nn.scatter_nd %a0 at %a1, %a2 {add} : tensor<7x4xf32>, tensor<3x1xi64>, "
+    {"nn.scatter_nd add %a0 at %a1, %a2 : tensor<7x4xf32>, tensor<3x1xi64>, "
      "tensor<3x4xf32>",
      "7x4xf32;3x1xi64;3x4xf32",
      "([a b], [c d], [c b]) -> ([a b]) a:replicate c:sum d:replicate "
      "linear{0, 2} addends{0}"},
+    {"nn.scatter_nd max %a0 at %a1, %a2 : tensor<7x4xf32>, tensor<3x1xi64>, "
+     "tensor<3x4xf32>",
+     "7x4xf32;3x1xi64;3x4xf32",
+     "([a b], [c d], [c b]) -> ([a b]) a:replicate c:replicate d:replicate"},
     {"nn.gather_nd %a0 at %a1 : tensor<2x5x4xf32>, tensor<3x1xi64>",
      "2x5x4xf32;3x1xi64",
      "([a b c], [d e]) -> ([d b c]) a:replicate e:replicate linear{0}"},

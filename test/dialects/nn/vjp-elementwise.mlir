@@ -105,6 +105,44 @@ dist.module @m {
     return %0 : tensor<4xf32>
   }
 
+// CHECK-LABEL: func.func @atan.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[V0:.*]] = nn.mul %[[X]], %[[X]]
+// CHECK-NEXT: %[[ONE:.*]] = nn.constant dense<1.000000e+00>
+// CHECK-NEXT: %[[V1:.*]] = nn.add %[[V0]], %[[ONE]]
+// CHECK-NEXT: %[[V2:.*]] = nn.div %[[DY]], %[[V1]]
+// CHECK-NEXT: return %[[V2]]
+  func.func @atan(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.atan"}]}) {
+    %0 = nn.atan %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+
+// 1 - x * x would cancel beside -1 and 1.
+// CHECK-LABEL: func.func @acos.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[ONE:.*]] = nn.constant dense<1.000000e+00>
+// CHECK-NEXT: %[[V0:.*]] = nn.sub %[[ONE]], %[[X]]
+// CHECK-NEXT: %[[V1:.*]] = nn.add %[[X]], %[[ONE]]
+// CHECK-NEXT: %[[V2:.*]] = nn.mul %[[V0]], %[[V1]]
+// CHECK-NEXT: %[[V3:.*]] = nn.rsqrt %[[V2]]
+// CHECK-NEXT: %[[V4:.*]] = nn.mul %[[DY]], %[[V3]]
+// CHECK-NEXT: %[[V5:.*]] = nn.neg %[[V4]]
+// CHECK-NEXT: return %[[V5]]
+  func.func @acos(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.acos"}]}) {
+    %0 = nn.acos %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+
+// CHECK-LABEL: func.func @sinh.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[V0:.*]] = nn.cosh %[[X]]
+// CHECK-NEXT: %[[V1:.*]] = nn.mul %[[DY]], %[[V0]]
+// CHECK-NEXT: return %[[V1]]
+  func.func @sinh(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.sinh"}]}) {
+    %0 = nn.sinh %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+
 // CHECK-LABEL: func.func @tanh.bwd(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.tanh %[[X]]

@@ -162,7 +162,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-NEXT: %[[V1:.*]] = nn.broadcast %[[V0]] : tensor<f32> to tensor<7x5x4xf32>
-// CHECK-NEXT: %[[V2:.*]] = nn.scatter_nd %[[V1]] at %[[X]], %[[DY]] {add}
+// CHECK-NEXT: %[[V2:.*]] = nn.scatter_nd add %[[V1]] at %[[X]], %[[DY]]
 // CHECK-NEXT: return %[[V2]]
   func.func @gather_nd(%x: tensor<7x5x4xf32> {nn.wants_grad}, %i: tensor<3x2xi64>) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.gather_nd"}]}) {
     %0 = nn.gather_nd %x at %i : tensor<7x5x4xf32>, tensor<3x2xi64>
@@ -180,7 +180,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.concat %[[V0]], %[[X]] {axis = 2 : i64}
 // CHECK-NEXT: %[[V2:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-NEXT: %[[V3:.*]] = nn.broadcast %[[V2]] : tensor<f32> to tensor<2x5x4xf32>
-// CHECK-NEXT: %[[V4:.*]] = nn.scatter_nd %[[V3]] at %[[V1]], %[[DY]] {add}
+// CHECK-NEXT: %[[V4:.*]] = nn.scatter_nd add %[[V3]] at %[[V1]], %[[DY]]
 // CHECK-NEXT: return %[[V4]]
   func.func @gather_nd_batch(%x: tensor<2x5x4xf32> {nn.wants_grad}, %i: tensor<2x3x1xi64>) -> (tensor<2x3x4xf32> {nn.gradients = [{edge = "m.gather_nd_batch"}]}) {
     %0 = nn.gather_nd %x at %i {batch_dims = 1 : i64} : tensor<2x5x4xf32>, tensor<2x3x1xi64>
@@ -191,11 +191,11 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-NEXT: %[[V1:.*]] = nn.broadcast %[[V0]] : tensor<f32> to tensor<3x4xf32>
-// CHECK-NEXT: %[[V2:.*]] = nn.scatter_nd %[[DY]] at %[[X]], %[[V1]]
+// CHECK-NEXT: %[[V2:.*]] = nn.scatter_nd set %[[DY]] at %[[X]], %[[V1]]
 // CHECK-NEXT: %[[V3:.*]] = nn.gather_nd %[[DY]] at %[[X]]
 // CHECK-NEXT: return %[[V2]], %[[V3]]
   func.func @scatter_nd(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd"}]}) {
-    %0 = nn.scatter_nd %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
+    %0 = nn.scatter_nd set %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
     return %0 : tensor<7x4xf32>
   }
 
@@ -204,7 +204,42 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.gather_nd %[[DY]] at %[[X]]
 // CHECK-NEXT: return %[[DY]], %[[V0]]
   func.func @scatter_nd_add(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd_add"}]}) {
-    %0 = nn.scatter_nd %x at %i, %u {add} : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
+    %0 = nn.scatter_nd add %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
+    return %0 : tensor<7x4xf32>
+  }
+
+// CHECK-LABEL: func.func @scatter_nd_mul.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<7x4xf32>, %[[I:[a-z0-9]+]]: {{.*}}, %[[U:[a-z0-9]+]]: tensor<3x4xf32>, %[[DY:[a-z0-9]+]]:
+// CHECK: %[[P:.*]] = nn.scatter_nd mul %{{.*}} at %[[I]], %[[U]]
+// CHECK-NEXT: %[[DX:.*]] = nn.mul %[[DY]], %[[P]]
+// CHECK: %[[ZERO:.*]] = nn.cmp eq %[[U]], %{{.*}}
+// CHECK-NEXT: %[[OTHERS:.*]] = nn.where %[[ZERO]], %{{.*}}, %[[U]]
+// CHECK-NEXT: %[[Q:.*]] = nn.scatter_nd mul %[[X]] at %[[I]], %[[OTHERS]]
+// CHECK-NEXT: %[[DQ:.*]] = nn.mul %[[DY]], %[[Q]]
+// CHECK-NEXT: %[[WHOLE:.*]] = nn.gather_nd %[[DQ]] at %[[I]]
+// CHECK: nn.scatter_nd add
+// CHECK: nn.div %[[WHOLE]], %[[U]]
+// CHECK: %[[DU:.*]] = nn.where %[[ZERO]], %{{.*}}, %{{.*}}
+// CHECK-NEXT: return %[[DX]], %[[DU]]
+  func.func @scatter_nd_mul(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd_mul"}]}) {
+    %0 = nn.scatter_nd mul %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
+    return %0 : tensor<7x4xf32>
+  }
+
+// CHECK-LABEL: func.func @scatter_nd_max.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<7x4xf32>, %[[I:[a-z0-9]+]]: {{.*}}, %[[U:[a-z0-9]+]]: tensor<3x4xf32>, %[[Y:[a-z0-9]+]]: tensor<7x4xf32> {nn.residual}, %[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[OFX:.*]] = nn.cmp eq %[[X]], %[[Y]]
+// CHECK-NEXT: %[[YI:.*]] = nn.gather_nd %[[Y]] at %[[I]]
+// CHECK-NEXT: %[[OFU:.*]] = nn.cmp eq %[[U]], %[[YI]]
+// CHECK: nn.scatter_nd add
+// CHECK-NEXT: %[[EQUALS:.*]] = nn.add
+// CHECK-NEXT: %[[SHARE:.*]] = nn.div %[[DY]], %[[EQUALS]]
+// CHECK-NEXT: %[[DX:.*]] = nn.where %[[OFX]], %[[SHARE]]
+// CHECK-NEXT: %[[OF:.*]] = nn.gather_nd %[[SHARE]] at %[[I]]
+// CHECK-NEXT: %[[DU:.*]] = nn.where %[[OFU]], %[[OF]]
+// CHECK-NEXT: return %[[DX]], %[[DU]]
+  func.func @scatter_nd_max(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd_max"}]}) {
+    %0 = nn.scatter_nd max %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
     return %0 : tensor<7x4xf32>
   }
 }

@@ -51,6 +51,15 @@ def ties(case):
         x = b.op("add", [b.param("x", 2, 5, rule="zeros"), b.constant(order)], (2, 5))
         y = b.op("reduce", [x], (2,), f"kind = {2 if name == 'max' else 3} : i32, axes = {ints([1])}")
         b.result(y, lambda t, f=f, order=order: f.reduce(order, axis=1), lambda t, best=best: {"x": t["weights"][:, None] * best / best.sum(1, keepdims=True)})
+        here, changes = np.array([3, 1, 2], np.float32), np.array([3, 2, 2, 0, 3], np.float32) * (1 if name == "max" else -1)
+        here, places = here * (1 if name == "max" else -1), np.array([[0], [1], [1], [2], [0]])
+        b = case(f"at_scatter_{name}")  # so do an input and the updates at its place (scatter_reduce)
+        x = b.op("add", [b.param("x", 3, rule="zeros"), b.constant(here)], (3,))
+        u = b.op("add", [b.param("u", 5, rule="zeros"), b.constant(changes)], (5,))
+        y = b.op("scatter_nd", [x, b.constant(places), u], (3,), f"kind = {3 if name == 'max' else 4} : i32")
+        best = np.array([3, 2, 2], np.float32) * (1 if name == "max" else -1)
+        shares = lambda t: {"x": t["weights"] * [1 / 3, 0, 1], "u": t["weights"][[0, 1, 1, 2, 0]] * [1 / 3, 0.5, 0.5, 0, 1 / 3]}
+        b.result(y, lambda t, best=best: best, shares)
     order = np.array([1, 5, 5, 5, 2, 2], np.float32).reshape(1, 1, 6)
     b = case("at_pool")  # the first of equals
     x = b.op("add", [b.param("x", 1, 1, 6, rule="zeros"), b.constant(order)], order.shape)

@@ -15,6 +15,19 @@ def trained_input(b, shape, scale_shape):
     return b.op("mul", [b.input("x", *shape), b.param("s", *scale_shape)], shape)
 
 
+SCATTERS = ["set", "add", "mul", "max", "min"]
+
+
+def scattered(kind, x, index, updates):
+    """nn.scatter_nd of that kind (its number)."""
+    y = x.copy()
+    combine = [lambda old, new: new, np.add, np.multiply, np.maximum, np.minimum][kind]
+    for place in np.ndindex(*index.shape[:-1]):
+        at = tuple(index[place])
+        y[at] = combine(y[at], updates[place])
+    return y
+
+
 def norm(case):
     for kind, parts, (shape, axes) in itertools.product(
         ("layer_norm", "rms_norm"), ("", "scale", "scale_bias"), [((3, 5), 1), ((2, 3, 4), 2), (("rows", 5), 1), (("rows", 2, 3), 2), ((2, "rows", 6), 1), ((2, 70), 1)]
@@ -322,28 +335,30 @@ def indexing(case):
             return t["x"][tuple(np.moveaxis(index, -1, 0))]
 
         b.result(y, reference)
-    for name, shape, index, add in [
-        ("slices", (4, 3), [[1], [3]], False), ("elements", (4, 3), [[1, 2], [3, 0], [0, 0]], False),
-        ("add", (4, 3), [[1], [3], [1]], True), ("add_elements", (4, 3), [[1, 2], [3, 0], [1, 2]], True), ("nested", (3, 2, 4), [[[0, 1], [2, 0]]], False), ("negative", (4, 3), [[-1], [0]], False),
-    ]:
+    repeated = [("", (4, 3), [[1], [3], [1]]), ("_elements", (4, 3), [[1, 2], [3, 0], [1, 2], [1, 2]]), ("_all", (4, 3), [[2], [0], [1], [3]])]
+    for name, shape, index, kind in [
+        ("slices", (4, 3), [[1], [3]], 0), ("elements", (4, 3), [[1, 2], [3, 0], [0, 0]], 0), ("nested", (3, 2, 4), [[[0, 1], [2, 0]]], 0), ("negative", (4, 3), [[-1], [0]], 0),
+    ] + [(SCATTERS[kind] + suffix, shape, index, kind) for kind in range(1, len(SCATTERS)) for suffix, shape, index in repeated]:
         index = np.array(index, np.int64)
         k = index.shape[-1]
         b = case(f"scatter_nd_{name}")
-        x, u = b.param("x", *shape), b.param("u", *index.shape[:-1], *shape[k:])
-        y = b.op("scatter_nd", [x, b.constant(index), u], shape, "add" if add else "")
-
-        def reference(t, index=index, add=add):
-            y = t["x"].copy()
-            for place in np.ndindex(*index.shape[:-1]):
-                at = tuple(index[place])
-                y[at] = (y[at] if add else 0) + t["u"][place]
-            return y
-
-        b.result(y, reference)
+        x, u = (b.param(n, *dims, rule="uniform(-0.2,0.2)") for n, dims in (("x", shape), ("u", (*index.shape[:-1], *shape[k:]))))
+        apart = (np.arange(np.prod(u.shape)).reshape(u.shape) * 7 % 11 - 4.5).astype(np.float32)  # which is the largest is clear
+        u = b.op("add", [u, b.constant(apart)], u.shape)
+        y = b.op("scatter_nd", [x, b.constant(index), u], shape, f"kind = {kind} : i32")
+        b.result(y, lambda t, index=index, kind=kind, apart=apart: scattered(kind, t["x"], index, t["u"] + apart))
+    # A product with one update that is 0, with two, with an input that is.
+    k, places = np.array([1.5, -2, 0, 1], np.float32), np.array([[0], [0], [1], [1], [1], [2]])
+    changes = np.array([0, 2, 0, 0, 3, -2], np.float32)
+    b = case("scatter_nd_mul_zeros")
+    x = b.op("add", [b.param("x", 4, rule="zeros"), b.constant(k)], (4,))
+    u = b.op("add", [b.param("u", 6, rule="zeros"), b.constant(changes)], (6,))
+    y = b.op("scatter_nd", [x, b.constant(places), u], (4,), "kind = 2 : i32")
+    b.result(y, lambda t: scattered(2, t["x"] + k, places, t["u"] + changes))
     b = case("scatter_nd_ragged")  # rows of images into a sequence
     u = trained_input(b, ("rows", 3), (3,))
     index = b.input("index", "rows", 1, dtype="i64")
-    y = b.op("scatter_nd", [b.param("w", 4, 3), index, u], (4, 3), "add")
+    y = b.op("scatter_nd", [b.param("w", 4, 3), index, u], (4, 3), "kind = 1 : i32")
 
     def scatter_reference(t):
         y = t["w"].copy()

@@ -268,14 +268,13 @@ def index_forms():
     f = lambda x, i: np.stack([row[k[:, 0]] for row, k in zip(x, i)]) if len(x) else np.zeros((0, i.shape[1], x.shape[2]))
     yield Form("gather_nd", "bac,bi1->bic", f, "batch_dims = 1 : i64", "batch", kinds="fi", limit="a", sizes={"a": 4}, empty={"a": "i"})
 
-    def scattered(x, index, updates, add):
-        y = x.copy()
-        for i, u in zip(index[:, 0], updates):
-            y[i] = u + (y[i] if add else 0)
-        return y
+    def scattered(kind):
+        return lambda x, i, u: shapes.scattered(kind, x, i, u)
 
-    yield Form("scatter_nd", "ac,i1,ic->ac", lambda x, i, u: scattered(x, i, u, False), kinds="fif", limit="a", sizes={"a": 4, "i": 1}, empty={"a": "i"}, rows="c")
-    yield Form("scatter_nd", "ac,i1,ic->ac", lambda x, i, u: scattered(x, i, u, True), "add", "add", kinds="fif", limit="a", sizes={"a": 4}, empty={"a": "i"}, rows="i")
+    once = {"a": 4, "i": 1}
+    yield Form("scatter_nd", "ac,i1,ic->ac", scattered(0), "kind = 0 : i32", kinds="fif", limit="a", sizes=once, empty={"a": "i"}, rows="c")
+    for kind, label in enumerate(shapes.SCATTERS[1:], 1):
+        yield Form("scatter_nd", "ac,i1,ic->ac", scattered(kind), f"kind = {kind} : i32", label, kinds="fif", limit="a", sizes={"a": 4}, empty={"a": "i"}, rows="i")
 
 
 def family(forms):

@@ -42,7 +42,7 @@ func.func @loss(%x: tensor<?x40x7xf32, #nn.dims<batch>>, %l: tensor<?x40xi32, #n
 func.func @tuples(%x: tensor<?x40xf32, #nn.dims<batch>>, %i: tensor<?x2xi64, #nn.dims<batch>> {nn.name = "pairs"}) -> (tensor<?xf32, #nn.dims<batch>>, tensor<?x40xf32, #nn.dims<batch>>) {
   %j = nn.add %i, %i : tensor<?x2xi64, #nn.dims<batch>>, tensor<?x2xi64, #nn.dims<batch>>
   %0 = nn.gather_nd %x at %j {batch_dims = 0 : i64} : tensor<?x40xf32, #nn.dims<batch>>, tensor<?x2xi64, #nn.dims<batch>>
-  %1 = nn.scatter_nd %x at %j, %0 {add} : tensor<?x40xf32, #nn.dims<batch>>, tensor<?x2xi64, #nn.dims<batch>>, tensor<?xf32, #nn.dims<batch>>
+  %1 = nn.scatter_nd add %x at %j, %0 : tensor<?x40xf32, #nn.dims<batch>>, tensor<?x2xi64, #nn.dims<batch>>, tensor<?xf32, #nn.dims<batch>>
   return %0, %1 : tensor<?xf32, #nn.dims<batch>>, tensor<?x40xf32, #nn.dims<batch>>
 }
 

@@ -37,7 +37,7 @@ func.func @elements(%x: tensor<80x512xf32>, %i: tensor<80x1xi64>) -> (tensor<80x
 // CHECK: rt.kernel @scatter_nd [%{{.*}} < 4]
 func.func @tuples(%x: tensor<2x40x64xf32>, %i: tensor<?x16x2xi64, #nn.dims<images>>) -> (tensor<?x16x64xf32, #nn.dims<images>>, tensor<2x40x64xf32>) {
   %0 = nn.gather_nd %x at %i {batch_dims = 0 : i64} : tensor<2x40x64xf32>, tensor<?x16x2xi64, #nn.dims<images>>
-  %1 = nn.scatter_nd %x at %i, %0 {add} : tensor<2x40x64xf32>, tensor<?x16x2xi64, #nn.dims<images>>, tensor<?x16x64xf32, #nn.dims<images>>
+  %1 = nn.scatter_nd add %x at %i, %0 : tensor<2x40x64xf32>, tensor<?x16x2xi64, #nn.dims<images>>, tensor<?x16x64xf32, #nn.dims<images>>
   return %0, %1 : tensor<?x16x64xf32, #nn.dims<images>>, tensor<2x40x64xf32>
 }
 

@@ -14,7 +14,7 @@ dist.module @m {
     %flat = nn.reshape %h : tensor<?x4x8xf32, #nn.dims<batch>> to tensor<?x8xf32, #nn.dims<"4*batch">>
     %rows = nn.reshape %e : tensor<?x2x8xf32, #nn.dims<images>> to tensor<?x8xf32, #nn.dims<"2*images">>
     %at = nn.reshape %p : tensor<?x2xi64, #nn.dims<images>> to tensor<?x1xi64, #nn.dims<"2*images">>
-    %s = nn.scatter_nd %flat at %at, %rows : tensor<?x8xf32, #nn.dims<"4*batch">>, tensor<?x1xi64, #nn.dims<"2*images">>, tensor<?x8xf32, #nn.dims<"2*images">>
+    %s = nn.scatter_nd set %flat at %at, %rows : tensor<?x8xf32, #nn.dims<"4*batch">>, tensor<?x1xi64, #nn.dims<"2*images">>, tensor<?x8xf32, #nn.dims<"2*images">>
     %x = nn.reshape %s : tensor<?x8xf32, #nn.dims<"4*batch">> to tensor<?x4x2x4xf32, #nn.dims<batch>>
     %q = nn.transpose %x [0, 2, 1, 3] : tensor<?x4x2x4xf32, #nn.dims<batch>>
     %k = nn.transpose %x [0, 2, 3, 1] : tensor<?x4x2x4xf32, #nn.dims<batch>>
