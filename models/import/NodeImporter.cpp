@@ -29,8 +29,12 @@ Value NodeImporter::value(size_t i) {
   }
   GraphValue &v = *inputs[i];
   if (v.nonZero || v.prefix) {
-    (void)fail("uses the positions of a NonZero, whose number is data; only "
-               "the form of masked_scatter is handled");
+    std::string what =
+        v.nonZero ? "the positions that " + v.nonZero->of
+                  : "as many elements as a NonZero of data finds places";
+    (void)fail("uses " + what +
+               ": how many is known only when the program runs; of these only "
+               "the form of masked_scatter (x[mask] = y) is handled");
     return {};
   }
   if (!v.full)

@@ -235,11 +235,15 @@ LogicalResult gatherNd(NodeImporter &n) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult nonZero(NodeImporter &n) {
+  if (n.rank(0) == 0)
+    return n.fail("of a scalar is not handled");
+  const SymbolicTensor *mask = n.symbolic(0);
+  if (mask)
+    if (symbolic::Result r = symbolic::nonZero(*mask))
+      return n.set(0, *r);
   Value x = n.value(0);
   if (!x)
     return failure();
-  if (n.rank(0) == 0)
-    return n.fail("of a scalar is not handled");
   if (!n.element(0).isInteger(1))
     x = n.compare(nn::Compare::ne, x, n.number(0, n.element(0)));
   if (!x)
@@ -249,7 +253,11 @@ LogicalResult nonZero(NodeImporter &n) {
   for (char &c : count)
     if (!llvm::isAlnum(c) && c != '_' && c != '.')
       c = '_';
-  n.output(0).nonZero = GraphValue::NonZero{x, count};
+  std::string of = "NonZero '" + n.node.name + "' finds in " +
+                   (mask ? "a mask of sizes that are not bound to numbers, or "
+                           "of more than 64 Ki elements"
+                         : "data");
+  n.output(0).nonZero = GraphValue::NonZero{x, count, of};
   return success();
 }
 

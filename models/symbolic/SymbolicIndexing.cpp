@@ -130,7 +130,20 @@ Result dt::symbolic::concat(llvm::ArrayRef<SymbolicTensor> inputs,
   }
   if (!value)
     value = inputs.back().value;
-  return fromFunction(std::move(shape), inputs.back().element, value);
+  Element element = inputs.back().element;
+  if (Result r = fromFunction(shape, element, value))
+    return r;
+  // Sizes beside a list of numbers that is no range.
+  Shape dims;
+  for (const SymbolicTensor &t : inputs) {
+    std::optional<Shape> part = asDims(t);
+    if (!part)
+      return std::nullopt;
+    dims.append(*part);
+  }
+  SymbolicTensor t = fromDims(dims);
+  t.element = element;
+  return t;
 }
 
 Result dt::symbolic::tile(const SymbolicTensor &t,
@@ -204,6 +217,66 @@ Result dt::symbolic::gatherNd(const SymbolicTensor &t,
   for (int64_t i = batchDims + *k; i < t.rank(); ++i)
     at.push_back(index(outer + i - batchDims - *k));
   return fromFunction(std::move(shape), t.element, substitute(t.value, at));
+}
+
+namespace {
+/// Coordinates of the elements that are not 0, a list an axis.
+struct Places {
+  Places(llvm::ArrayRef<int64_t> shape, const TableData &data)
+      : axes(shape.size()) {
+    for (size_t i = 0; i < data.size(); ++i) {
+      bool isZero =
+          data.type == Type::Float ? data.floats[i] == 0 : data.ints[i] == 0;
+      if (isZero)
+        continue;
+      ++count;
+      int64_t rest = i;
+      for (size_t a = shape.size(); a-- > 0; rest /= shape[a])
+        axes[a].push_back(rest % shape[a]);
+    }
+  }
+  int64_t count = 0;
+  std::vector<std::vector<int64_t>> axes;
+};
+} // namespace
+
+Result dt::symbolic::nonZero(const SymbolicTensor &t) {
+  // The places in the last axes come again for each index of the first ones.
+  int64_t rank = t.rank(), lead = 0;
+  while (lead < rank && !dependsOn(t.value, lead))
+    ++lead;
+  std::vector<Expr> at(lead, integer(0));
+  for (int64_t a = lead; a < rank; ++a)
+    at.push_back(index(a - lead));
+  SymbolicTensor last{Shape(t.shape.begin() + lead, t.shape.end()), t.element,
+                      substitute(t.value, at)};
+  std::optional<TableData> data = evaluateAll(last);
+  if (!data)
+    return std::nullopt;
+  Places places(staticShape(last.shape), *data);
+  if (places.count == 0)
+    return SymbolicTensor{
+        {DimExpr(rank), DimExpr(0)}, Element::Int64, integer(0)};
+  Expr place = mod(index(1), integer(places.count));
+  Expr row = floorDiv(index(1), integer(places.count));
+  std::vector<Expr> coordinates(rank);
+  DimExpr rows(1);
+  for (int64_t a = lead; a-- > 0; rows = rows * t.shape[a]) {
+    Expr q = floorDiv(row, fromDim(rows));
+    coordinates[a] = a == 0 ? q : mod(q, fromDim(t.shape[a]));
+  }
+  for (int64_t a = lead; a < rank; ++a) {
+    TableData list{Type::Int, std::move(places.axes[a - lead]), {}};
+    Result r = literal({places.count}, Element::Int64, std::move(list));
+    if (!r)
+      return std::nullopt;
+    coordinates[a] = substitute(r->value, {place});
+  }
+  Expr value = integer(0);
+  for (int64_t a = rank; a-- > 0;)
+    value = select(lessEqual(index(0), integer(a)), coordinates[a], value);
+  return fromFunction({DimExpr(rank), rows * DimExpr(places.count)},
+                      Element::Int64, value);
 }
 
 Result dt::symbolic::cumsum(const SymbolicTensor &t, int64_t axis,

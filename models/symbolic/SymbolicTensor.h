@@ -123,6 +123,9 @@ Result gatherElements(const SymbolicTensor &t, const SymbolicTensor &indices,
                       int64_t axis);
 Result gatherNd(const SymbolicTensor &t, const SymbolicTensor &indices,
                 int64_t batchDims);
+/// ONNX NonZero, [rank, places]. The mask may depend on last axes of known size
+/// only; those before them may have any.
+Result nonZero(const SymbolicTensor &t);
 Result cumsum(const SymbolicTensor &t, int64_t axis, bool exclusive,
               bool reverse);
 enum class Reduction { Sum, Max, Min, Prod };

@@ -123,6 +123,36 @@ TEST(SymbolicTensor, LargeArraysOnlyAsPatterns) {
   EXPECT_FALSE(literalOf({n, n}, noise));
 }
 
+TEST(SymbolicTensor, NonZero) {
+  Result r = nonZero(*literalOf({2, 3}, {1, 0, 1, 0, 1, 0}, Element::Bool));
+  ASSERT_TRUE(r);
+  EXPECT_EQ(staticShape(r->shape), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(evaluateAll(*r)->ints, (std::vector<int64_t>{0, 0, 1, 0, 2, 1}));
+  Result none = nonZero(*literalOf({2, 3}, {0, 0, 0, 0, 0, 0}));
+  ASSERT_TRUE(none);
+  EXPECT_EQ(staticShape(none->shape), (std::vector<int64_t>{2, 0}));
+  EXPECT_EQ(staticShape(nonZero(*literalOf({0, 3}, {}))->shape),
+            (std::vector<int64_t>{2, 0}));
+}
+
+/// A mask of ones for any number of items; what depends on items is refused.
+TEST(SymbolicTensor, NonZeroOfOpenSizes) {
+  SymbolicTensor ones{{sym("n"), DimExpr(3)}, Element::Bool, boolean(true)};
+  Result r = nonZero(ones);
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->shape, (Shape{DimExpr(2), DimExpr(3) * sym("n")}));
+  Expr last = substitute(r->value, {integer(1), index(1)});
+  EXPECT_EQ(toString(last), "(d1 mod 3)");
+  EXPECT_FALSE(nonZero(*binary(Binary::Less, *arange("n"), number(2))));
+}
+
+TEST(SymbolicTensor, SizesBesideNumbers) {
+  Result r = concat({fromDims({sym("n")}), *literalOf({3}, {3, 2, 2})}, 0);
+  ASSERT_TRUE(r && asDims(*r));
+  EXPECT_EQ((*asDims(*r))[0], sym("n"));
+  EXPECT_EQ((*asDims(*r))[3], DimExpr(2));
+}
+
 TEST(SymbolicTensor, ShapeArithmetic) {
   SymbolicTensor s = fromDims({sym("batch"), sym("seq"), DimExpr(64)});
   Result tail = slice(s, {integer(1)}, {1}, {DimExpr(2)});
