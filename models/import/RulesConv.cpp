@@ -200,8 +200,12 @@ FailureOr<DimExpr> pooledSize(NodeImporter &n, const Window &w, size_t i,
   int64_t stride = w.strides[i], shrink = w.reach(i) - w.padding(i);
   if (std::optional<int64_t> size = in.asConstant()) {
     int64_t span = *size - shrink;
-    if (span < 0)
-      return n.fail("the window is larger than the padded input");
+    // Rounded up, one step may remain for a window that reaches over the end.
+    if (span < 0 && (!ceil || span <= -stride))
+      return n.fail("axis " + Twine(i + 2) + ": the window of " +
+                    Twine(w.reach(i)) + " is larger than the padded input of " +
+                    Twine(*size + w.padding(i)) +
+                    (ceil ? " and a stride of " + std::to_string(stride) : ""));
     int64_t out = (span + (ceil ? stride - 1 : 0)) / stride + 1;
     // A window that begins in the end's padding is left out.
     if (ceil && (out - 1) * stride >= *size + w.pads[i])
@@ -214,6 +218,16 @@ FailureOr<DimExpr> pooledSize(NodeImporter &n, const Window &w, size_t i,
     return n.fail("spatial size " + in.str() +
                   " must be bound to a number under stride " + Twine(stride));
   return *steps + DimExpr(1);
+}
+
+/// A kernel has no more elements than the padded input gives its windows: of a
+/// network for images of any size it may have thousands.
+void shortenKernel(Window &w, const Shape &x) {
+  for (size_t i = 0; i < w.spatial(); ++i)
+    if (std::optional<int64_t> size = x[i + 2].asConstant()) {
+      int64_t last = std::max<int64_t>(*size + w.padding(i) - 1, 0);
+      w.kernel[i] = std::min(w.kernel[i], last / w.dilations[i] + 1);
+    }
 }
 
 LogicalResult pool(NodeImporter &n, nn::PoolKind kind) {
@@ -230,6 +244,7 @@ LogicalResult pool(NodeImporter &n, nn::PoolKind kind) {
       return failure();
     out.push_back(*d);
   }
+  shortenKernel(*w, x);
   return n.set(
       0, n.make<nn::PoolOp>(
              n.value(0),
