@@ -4,7 +4,8 @@
 //
 // Each axis is resized on its own. Nearest by a whole factor repeats elements
 // (reshape, broadcast, reshape: the gradient is a sum); other nearest forms
-// gather; linear and cubic are products with a small matrix.
+// gather; linear and cubic are products with a small matrix, whose filter is
+// wider with `antialias`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,11 +25,12 @@ public:
       : n(n), mode(n.stringAttr("mode", "nearest")),
         coordinates(
             n.stringAttr("coordinate_transformation_mode", "half_pixel")),
-        rounding(n.stringAttr("nearest_mode", "round_prefer_floor")) {}
+        rounding(n.stringAttr("nearest_mode", "round_prefer_floor")),
+        coefficient(n.floatAttr("cubic_coeff_a", -0.75)),
+        antialias(n.intAttr("antialias", 0)),
+        excludeOutside(n.intAttr("exclude_outside", 0)) {}
 
   LogicalResult run() {
-    if (n.intAttr("antialias", 0))
-      return n.fail("antialias is not handled");
     if (n.stringAttr("keep_aspect_ratio_policy", "stretch") != "stretch")
       return n.fail("keep_aspect_ratio_policy is not handled");
     static constexpr StringRef known[] = {"half_pixel", "pytorch_half_pixel",
@@ -198,29 +200,36 @@ private:
                                 n.i64("axis", static_cast<int64_t>(a)));
   }
 
-  /// Weights of the input's elements for one output place.
-  void addWeights(MutableArrayRef<float> row, double x) const {
-    int64_t last = static_cast<int64_t>(row.size()) - 1;
-    double base = std::floor(x), t = x - base;
-    auto add = [&](int64_t at, double w) {
-      row[std::clamp<int64_t>(at, 0, last)] += static_cast<float>(w);
-    };
-    int64_t i = static_cast<int64_t>(base);
-    if (mode == "linear") {
-      add(i, 1 - t);
-      add(i + 1, t);
-      return;
+  /// The filter's value at a distance from the place; Keys' cubic convolution.
+  double filter(double distance) const {
+    double d = std::abs(distance), c = coefficient;
+    if (mode == "linear")
+      return std::max(0.0, 1 - d);
+    if (d <= 1)
+      return ((c + 2) * d - (c + 3)) * d * d + 1;
+    return d < 2 ? ((c * d - 5 * c) * d + 8 * c) * d - 4 * c : 0;
+  }
+
+  /// Weights of the input's elements for the output place that lies at x.
+  /// Outside of the input the edge repeats, or nothing is.
+  SmallVector<double> weightsAt(double x, int64_t from, double scale) const {
+    SmallVector<double> row(from, 0.0);
+    bool stretches = antialias && scale < 1;
+    double narrow = stretches ? scale : 1;
+    double reach = (mode == "linear" ? 1 : 2) / narrow, total = 0;
+    int64_t end = static_cast<int64_t>(std::floor(x + reach));
+    for (int64_t i = static_cast<int64_t>(std::ceil(x - reach)); i <= end;
+         ++i) {
+      if (excludeOutside && (i < 0 || i >= from))
+        continue;
+      double w = filter((static_cast<double>(i) - x) * narrow);
+      row[std::clamp<int64_t>(i, 0, from - 1)] += w;
+      total += w;
     }
-    // Keys' cubic convolution with parameter a.
-    double a = n.floatAttr("cubic_coeff_a", -0.75);
-    auto inner = [&](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
-    auto outer = [&](double d) {
-      return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
-    };
-    add(i - 1, outer(1 + t));
-    add(i, inner(t));
-    add(i + 1, inner(1 - t));
-    add(i + 2, outer(2 - t));
+    if ((stretches || excludeOutside) && total != 0)
+      for (double &w : row)
+        w /= total;
+    return row;
   }
 
   Value matrixAxis(Value v, size_t a, int64_t from, int64_t to) {
@@ -229,17 +238,10 @@ private:
                    Twine(to) + " is too large for mode '" + mode + "'");
       return {};
     }
-    if (n.intAttr("exclude_outside", 0)) {
-      (void)n.fail("exclude_outside is not handled");
-      return {};
-    }
-    SmallVector<float> weights(from * to, 0.0f);
-    for (int64_t i = 0; i < to; ++i) {
-      double x = source(i, a, from, to);
-      if (mode == "linear") // the edge repeats
-        x = std::clamp<double>(x, 0, from - 1);
-      addWeights(MutableArrayRef(weights).slice(i * from, from), x);
-    }
+    SmallVector<float> weights;
+    for (int64_t i = 0; i < to; ++i)
+      for (double w : weightsAt(source(i, a, from, to), from, scales[a]))
+        weights.push_back(static_cast<float>(w));
     auto type = RankedTensorType::get({to, from}, n.b.getF32Type());
     Value matrix = n.make<nn::ConstantOp>(
         ValueRange(),
@@ -262,6 +264,8 @@ private:
 
   NodeImporter &n;
   std::string mode, coordinates, rounding;
+  double coefficient;
+  bool antialias, excludeOutside;
   Shape in, out;
   SmallVector<double> scales;
 };
