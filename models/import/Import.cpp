@@ -40,6 +40,7 @@ RuleTable makeRules() {
   addReduceRules(rules);
   addIndexRules(rules);
   addResizeRules(rules);
+  addGridSampleRules(rules);
   addLossRules(rules);
   return rules;
 }
@@ -416,7 +417,8 @@ LogicalResult Importer::importOutputs(const onnx::Graph &graph,
     Location loc = NameLoc::get(b.getStringAttr(v.name));
     if (g->nonZero || g->prefix)
       return error("output '" + v.name +
-                   "' has a size that depends on data (NonZero)");
+                   "' has as many elements as a NonZero of data finds places, "
+                   "which is known only when the program runs");
     if (!g->full)
       g->full = materialize(b, loc, *g->symbolic, /*compact=*/false);
     results.push_back(g->full);
@@ -439,7 +441,11 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
     for (const std::string &s : size.symbols())
       if (!symbols.contains(s))
         return error(nameOf(at->getLoc()) + ": its result's " + what + " " +
-                     size.str() + " depends on data");
+                     size.str() + " depends on data" +
+                     (StringRef(s).starts_with("nonzero.")
+                          ? ": how many places a NonZero finds is known only "
+                            "when the program runs"
+                          : ""));
     return success();
   };
   // Floats of 16 bits have no arithmetic here; products have float's only.

@@ -41,6 +41,7 @@ struct GraphValue {
   struct NonZero {
     Value mask;
     std::string count; ///< stands for their number in shapes
+    std::string of;    ///< "NonZero 'x' finds in data", for messages
     bool transposed = false;
   };
   std::optional<NonZero> nonZero;
@@ -225,6 +226,7 @@ void addSliceRules(RuleTable &rules);
 void addReduceRules(RuleTable &rules);
 void addIndexRules(RuleTable &rules);
 void addResizeRules(RuleTable &rules);
+void addGridSampleRules(RuleTable &rules);
 void addLossRules(RuleTable &rules);
 
 } // namespace dt::models

@@ -108,8 +108,7 @@ ItemState gatherNd(nn::GatherNdOp op, States operands) {
   if (index.is(kPerItem))
     return ItemState::coupled(op, "picks from every item for every other",
                               true);
-  return ItemState::perItem(data.axis - *tuple + width - 1 - batch + batch,
-                            data.major);
+  return ItemState::perItem(width - 1 + data.axis - batch - *tuple, data.major);
 }
 
 ItemState scatterNd(nn::ScatterNdOp op, States operands) {

@@ -99,10 +99,27 @@ def operators():
          model([node("Slice", ["x", "i", "i"])], inputs=[X, helper.make_tensor_value_info("i", TensorProto.INT64, [1])]))
     case("node 'the_Dropout' (Dropout): dropout in training form is not handled",
          model([node("Dropout", ["x", "val_1", "t"])], [numpy_helper.from_array(np.float32(0.5), "val_1"), numpy_helper.from_array(np.array(True), "t")]))
-    case("node 'the_Neg' (Neg): uses the positions of a NonZero",
+    case("node 'the_Neg' (Neg): uses the positions that NonZero 'the_NonZero' finds in data: how many is known only when the program runs",
          model([node("NonZero", ["x"], ["z"]), node("Neg", ["z"])]))
-    case("its result's value nonzero.the_NonZero depends on data",
+    case("finds in a mask of sizes that are not bound to numbers",
+         model([node("Shape", ["x"], ["s"]), node("ConstantOfShape", ["s"], ["o"], value=numpy_helper.from_array(np.ones(1, np.float32))), node("Trilu", ["o"], ["t"]), node("NonZero", ["t"], ["z"]), node("Neg", ["z"])]))
+    case("output 'y' has as many elements as a NonZero of data finds places", model([node("NonZero", ["x"])]))
+    case("its result's value nonzero.the_NonZero depends on data: how many places a NonZero finds",
          model([node("NonZero", ["x"], ["z"]), node("Shape", ["z"])]))
+    images = lambda *dims: [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(dims))]
+    case("axis 2: the window of 8 is larger than the padded input of 5 and a stride of 2",
+         model([node("AveragePool", ["x"], kernel_shape=[8, 1], strides=[2, 1], ceil_mode=1)], inputs=images(1, 2, 5, 5)))
+    case("axis 3: the window of 7 is larger than the padded input of 6",
+         model([node("MaxPool", ["x"], kernel_shape=[2, 7], pads=[0, 0, 0, 1])], inputs=images(1, 2, 5, 5)))
+    grid = lambda n, *sizes: helper.make_tensor_value_info("g", TensorProto.FLOAT, [n, *sizes])
+    case("node 'the_GridSample' (GridSample): needs floats [n, c, sizes...] and a grid [n, places..., coordinates] of 1 to 3 axes, got [4, 2, 5, 5] and [3, 6, 6, 2]",
+         model([node("GridSample", ["x", "g"])], inputs=[*images(4, 2, 5, 5), grid(3, 6, 6, 2)]))
+    case("axis 3 (width) must be bound to a number", model([node("GridSample", ["x", "g"])], inputs=[*images(4, 2, 5, "width"), grid(4, 6, 6, 2)]))
+    case("axis 2 (0) must be bound to a number from 1", model([node("GridSample", ["x", "g"])], inputs=[*images(4, 2, 0, 5), grid(4, 6, 6, 2)]))
+    case("mode 'area' is none of linear, nearest, cubic", model([node("GridSample", ["x", "g"], mode="area")], inputs=[*images(4, 2, 5, 5), grid(4, 6, 6, 2)]))
+    case("padding_mode 'wrap' is none of zeros, border, reflection", model([node("GridSample", ["x", "g"], padding_mode="wrap")], inputs=[*images(4, 2, 5, 5), grid(4, 6, 6, 2)]))
+    case("reduction 'mean' is none of none, add, mul, max, min",
+         model([node("ScatterElements", ["x", "i", "x"], reduction="mean")], inputs=[X, helper.make_tensor_value_info("i", TensorProto.INT64, ["batch", 4])]))
     case("node 'the_Gather' (Gather): indices must be integers", model([node("Gather", ["x", "val_1"])], [tensor("val_1", 2)]))
     for k, axis, message in ((2, 0, "takes 2 of batch elements along axis 0: both must be numbers, or equal"), (5, -1, "K is 5, but axis 1 has 4 elements"), (-1, 1, "K is -1, but")):
         case(f"node 'the_TopK' (TopK): {message}", model([node("TopK", ["x", "k"], ["y", "i"], axis=axis)], [numpy_helper.from_array(np.array([k], np.int64), "k")]))

@@ -432,9 +432,121 @@ def empty_rows():
     masked()
 
 
+def inverses():
+    x, half, one = f(2, 3, 4), np.float32(0.5), np.float32(1.2)
+    for op in ("Tan", "Sinh"):
+        case(f"{op}-near-0", op, {"x": np.float32(1e-3) * x}, open_dims=False)
+    for op in ("Atan", "Asinh"):
+        case(op, op, {"x": x})
+    for op in ("Asin", "Acos", "Atanh"):  # of numbers between -1 and 1
+        graph(op, [("Tanh", ["x"], ["t"], {}), ("Mul", ["t", "val_0"], ["h"], {}), (op, ["h"], ["y"], {})], {"x": x}, {"val_0": half})
+    graph("Acosh", [("Softplus", ["x"], ["s"], {}), ("Add", ["s", "val_0"], ["a"], {}), ("Acosh", ["a"], ["y"], {})], {"x": x}, {"val_0": one})
+    for op in "Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh".split():
+        table = np.array([1.5, 2, 3], np.float32) if op == "Acosh" else np.array([-0.5, 0, 0.9], np.float32)
+        graph(f"{op}-constant", [(op, ["val_0"], ["c"], {}), ("Add", ["x", "c"], ["y"], {})], {"x": f(2, 3)}, {"val_0": table})
+
+
+def wide_windows():
+    # Networks for images of any size pool all of a smaller one; a window may begin inside and reach over the end.
+    everywhere = {"kernel_shape": [2560, 1280], "strides": [2560, 1280], "ceil_mode": 1}
+    x = f(2, 4, 7, 6)
+    case("AveragePool-all", "AveragePool", {"x": x}, None, everywhere)
+    case("AveragePool-all-include", "AveragePool", {"x": x}, None, {**everywhere, "count_include_pad": 1})
+    case("AveragePool-all-padded", "AveragePool", {"x": x}, None, {**everywhere, "pads": [1, 2, 3, 0], "count_include_pad": 1})
+    case("MaxPool-all", "MaxPool", {"x": x}, None, everywhere)
+    case("AveragePool-1", "AveragePool", {"x": f(2, 4, 1, 1)}, None, {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1})
+    case("AveragePool-over-end", "AveragePool", {"x": f(2, 4, 5, 3)}, None, {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1})
+    case("AveragePool-one-axis", "AveragePool", {"x": f(2, 4, 9)}, None, {"kernel_shape": [11], "strides": [4], "ceil_mode": 1})
+
+
+def scatter_kinds():
+    at = np.array([[1], [3], [1], [1]], I64)
+    x, u, v, w = np.split(rng.permutation(132).astype(np.float32) * 0.05 - 3, [60, 108, 124])  # which is the largest is clear
+    x, u, v, w = x.reshape(5, 3, 4), u.reshape(4, 3, 4), v.reshape(2, 2, 4), w.reshape(2, 1, 4)
+    rows = np.array([[[1, 0, 2, 1]], [[1, 2, 2, 0]]], I64)
+    for kind in ("mul", "max", "min"):
+        case(f"ScatterND-{kind}", "ScatterND", {"x": x, "i": at, "u": u}, None, {"reduction": kind}, open_dims=False)
+        case(f"ScatterElements-{kind}", "ScatterElements", {"x": x, "i": np.zeros((2, 2, 4), I64), "u": v}, None, {"axis": 1, "reduction": kind}, open_dims=False)
+        case(f"ScatterElements-{kind}-rows", "ScatterElements", {"x": x, "i": rows, "u": w}, None, {"axis": -2, "reduction": kind}, open_dims=False)
+        case(f"ScatterElements-{kind}-int", "ScatterElements", {"x": ints(3, -4, 5), "i": ints(1, 1), "u": ints(2, -7)}, None, {"reduction": kind}, open_dims=False)
+    for dtype in (np.int32, np.uint8):
+        case(f"ScatterND-max-{dtype.__name__}", "ScatterND", {"x": np.array([200, 7], dtype), "i": np.array([[0], [1]], I64), "u": np.array([100, 201], dtype)}, None, {"reduction": "max"},
+             open_dims=False)
+
+
+def filters():
+    """Resize whose filter is wider where it makes smaller, or leaves out what is outside."""
+    x = f(1, 2, 9, 7)
+    for mode in ("linear", "cubic"):
+        for coordinates in ("half_pixel", "align_corners", "asymmetric"):
+            attrs = {"mode": mode, "coordinate_transformation_mode": coordinates, "antialias": 1}
+            case(f"Resize-antialias-{mode}-{coordinates}-sizes", "Resize", {"x": x}, {"s": ints(1, 2, 4, 10)}, attrs, order=["x", "", "", "s"], open_dims=False)
+        case(f"Resize-antialias-{mode}-scales", "Resize", {"x": x}, {"val_0": np.array([1, 1, 0.4, 0.6], np.float32)}, {"mode": mode, "antialias": 1}, order=["x", "", "val_0"])
+        case(f"Resize-antialias-{mode}-one", "Resize", {"x": x}, {"s": ints(1, 2, 1, 1)}, {"mode": mode, "antialias": 1}, order=["x", "", "", "s"], open_dims=False)
+    case("Resize-antialias-cubic-a", "Resize", {"x": x}, {"s": ints(1, 2, 4, 3)}, {"mode": "cubic", "antialias": 1, "cubic_coeff_a": -0.5}, order=["x", "", "", "s"], open_dims=False)
+    for antialias in (0, 1):
+        for sizes in ((1, 2, 4, 3), (1, 2, 20, 8)):
+            attrs = {"mode": "cubic", "exclude_outside": 1, "antialias": antialias}
+            case(f"Resize-exclude-outside-{antialias}-{sizes[2]}", "Resize", {"x": x}, {"s": ints(*sizes)}, attrs, order=["x", "", "", "s"], open_dims=False)
+    case("Resize-antialias-axes", "Resize", {"x": x}, {"s": ints(3)}, {"mode": "linear", "antialias": 1, "axes": [-2]}, order=["x", "", "", "s"])
+
+
+def off_kinks(shape, sizes, corners):
+    """A grid for these sizes (of the last axis first) whose places are not near elements or half way between: there are kinks and steps."""
+    grid = np.zeros(shape, np.float32)
+    for place in np.ndindex(shape):
+        size = sizes[place[-1]]
+        while True:
+            at = rng.uniform(-1.5, size + 0.5)
+            g = 2 * at / (size - 1) - 1 if corners else (2 * at + 1) / size - 1
+            if 0.15 < at % 0.5 < 0.35 and abs(2 * g - round(2 * g)) > 0.1:
+                break
+        grid[place] = g
+    return grid
+
+
+def grid_samples():
+    for mode in ("linear", "nearest", "cubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for corners in (0, 1):
+                attrs = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+                case(f"GridSample-{mode}-{padding}-{corners}", "GridSample", {"x": f(2, 3, 4, 5), "g": off_kinks((2, 3, 2, 2), (5, 4), corners)}, None, attrs, open_dims=False)
+    # One grid for all items, of which there may be none.
+    spread = [("Shape", ["x"], ["n"], {"end": 1}), ("Concat", ["n", "s"], ["to"], {"axis": 0}), ("Expand", ["g", "to"], ["e"], {})]
+    for mode in ("linear", "nearest", "cubic"):
+        graph(f"GridSample-{mode}-open", [*spread, ("GridSample", ["x", "e"], ["y"], {"mode": mode})], {"x": f(2, 3, 4, 5)}, {"g": off_kinks((1, 3, 2, 2), (5, 4), 0), "s": ints(3, 2, 2)})
+    case("GridSample-16", "GridSample", {"x": f(2, 1, 4, 5), "g": off_kinks((2, 1, 6, 2), (5, 4), 0)}, None, {"mode": "bilinear"}, opset=16, open_dims=False)
+    case("GridSample-16-cubic", "GridSample", {"x": f(2, 1, 4, 5), "g": off_kinks((2, 6, 1, 2), (5, 4), 0)}, None, {"mode": "bicubic"}, opset=16, open_dims=False)
+    case("GridSample-3d", "GridSample", {"x": f(2, 2, 3, 4, 2), "g": off_kinks((2, 2, 1, 3, 3), (2, 4, 3), 0)}, None, {"padding_mode": "border"}, open_dims=False)
+    for padding in ("zeros", "border", "reflection"):
+        case(f"GridSample-one-{padding}", "GridSample", {"x": f(2, 2, 1, 1), "g": off_kinks((2, 2, 2, 2), (1, 1), 0)}, None, {"padding_mode": padding}, open_dims=False)
+
+
+def static_masks():
+    """Where a mask that is known is not 0: a table of indices."""
+    at = [("NonZero", ["m"], ["nz"], {}), ("Transpose", ["nz"], ["at"], {"perm": [1, 0]})]
+    taken = [*at, ("GatherND", ["x", "at"], ["y"], {})]
+    mask = np.array([[True, False, True], [False, True, False]])
+    for name, value in [("bool", mask), ("int", mask * np.int64(7)), ("all", np.ones((2, 3), bool)), ("row", mask[:1])]:
+        graph(f"NonZero-{name}", taken, {"x": f(2, 3)}, {"m": value}, open_dims=False)
+    number = [("NonZero", ["val_0"], ["nz"], {}), *taken[1:]]
+    graph("NonZero-float", number, {"x": f(2, 3)}, {"val_0": np.array([[0, -0.0, 0.5], [np.inf, -1, 0]], np.float32)}, open_dims=False)
+    graph("NonZero-none", [*at, ("GatherND", ["x", "at"], ["g"], {}), ("Reshape", ["x", "minus"], ["r"], {}), ("Concat", ["r", "g"], ["y"], {"axis": 0})], {"x": f(2, 3)},
+          {"m": np.zeros((2, 3), bool), "minus": ints(-1)}, open_dims=False)
+    graph("NonZero-rows", [("NonZero", ["m"], ["nz"], {}), ("Squeeze", ["nz", "zero"], ["at"], {}), ("Gather", ["x", "at"], ["y"], {"axis": 1})], {"x": f(2, 4, 3)},
+          {"m": np.array([1, 0, 1, 1], np.int32), "zero": ints(0)})
+    graph("NonZero-places", [("NonZero", ["m"], ["nz"], {}), ("Cast", ["nz"], ["c"], {"to": 1}), ("ReduceSum", ["c"], ["r"], {"keepdims": 0}), ("Mul", ["x", "r"], ["y"], {})], {"x": f(2)}, {"m": mask})
+    # As many as there are items: all of a mask of ones.
+    ones = {"value": numpy_helper.from_array(np.array([True]))}
+    graph("NonZero-all-open", [("Shape", ["x"], ["s"], {}), ("ConstantOfShape", ["s"], ["m"], ones), *taken], {"x": f(2, 3)})
+    # x[mask] = y of a mask that is known.
+    put = [*at, ("Shape", ["at"], ["ats"], {}), ("Gather", ["ats", "zero1"], ["count"], {"axis": 0}), ("Slice", ["u", "zero1", "count", "zero1"], ["part"], {}), ("ScatterND", ["x", "at", "part"], ["y"], {})]
+    graph("NonZero-masked_scatter", put, {"x": f(2, 3), "u": f(6)}, {"m": mask, "zero1": ints(0)}, open_dims=False)
+
+
 def later():
     """Cases that came after others: those keep their random data."""
-    for family in (powers, whole_numbers, top_k, gathers, scaled_resizes, empty_rows):
+    for family in (powers, whole_numbers, top_k, gathers, scaled_resizes, empty_rows, inverses, wide_windows, scatter_kinds, filters, grid_samples, static_masks):
         family()
 
 
