@@ -26,13 +26,15 @@ public:
         coordinates(
             n.stringAttr("coordinate_transformation_mode", "half_pixel")),
         rounding(n.stringAttr("nearest_mode", "round_prefer_floor")),
+        policy(n.stringAttr("keep_aspect_ratio_policy", "stretch")),
         coefficient(n.floatAttr("cubic_coeff_a", -0.75)),
         antialias(n.intAttr("antialias", 0)),
         excludeOutside(n.intAttr("exclude_outside", 0)) {}
 
   LogicalResult run() {
-    if (n.stringAttr("keep_aspect_ratio_policy", "stretch") != "stretch")
-      return n.fail("keep_aspect_ratio_policy is not handled");
+    if (!llvm::is_contained({"stretch", "not_larger", "not_smaller"}, policy))
+      return n.fail("keep_aspect_ratio_policy '" + policy +
+                    "' is none of stretch, not_larger, not_smaller");
     static constexpr StringRef known[] = {"half_pixel", "pytorch_half_pixel",
                                           "align_corners", "asymmetric",
                                           "half_pixel_symmetric"};
@@ -84,6 +86,30 @@ private:
       else
         return n.fail("axis " + Twine(a) + ": resizing " + in[a].str() +
                       " to " + d.str() + " needs bound dims");
+    }
+    return policy == "stretch" ? success() : keepAspect(axes);
+  }
+
+  /// One scale for all axes, with which none becomes larger (or smaller) than
+  /// its target.
+  LogicalResult keepAspect(ArrayRef<int64_t> axes) {
+    if (axes.empty())
+      return success();
+    double scale = scales[axes.front()];
+    for (int64_t a : axes)
+      scale = policy == "not_larger" ? std::min(scale, scales[a])
+                                     : std::max(scale, scales[a]);
+    for (int64_t a : axes) {
+      std::optional<int64_t> from = in[a].asConstant();
+      if (!from)
+        return n.fail("axis " + Twine(a) + " (" + in[a].str() +
+                      ") must be bound to a number under "
+                      "keep_aspect_ratio_policy");
+      scales[a] = scale;
+      out[a] = DimExpr(static_cast<int64_t>(
+          std::floor(static_cast<double>(*from) * scale + 0.5)));
+      if (out[a] == DimExpr(0))
+        return n.fail("axis " + Twine(a) + " becomes empty");
     }
     return success();
   }
@@ -263,7 +289,7 @@ private:
   }
 
   NodeImporter &n;
-  std::string mode, coordinates, rounding;
+  std::string mode, coordinates, rounding, policy;
   double coefficient;
   bool antialias, excludeOutside;
   Shape in, out;

@@ -11,10 +11,11 @@ from registry import generates
 # Where a function is defined and tame; its attributes.
 DOMAINS = {
     "Exp": (-3, 3), "Log": (0.1, 9), "Sqrt": (0.05, 9), "Tan": (-1.2, 1.2), "Sinh": (-3, 3), "Cosh": (-3, 3), "Softplus": (-9, 9), "Reciprocal": (0.2, 9),
+    "Asin": (-0.9, 0.9), "Acos": (-0.9, 0.9), "Atanh": (-0.9, 0.9), "Acosh": (1.1, 9),
 }
 
 
-@generates(*("Neg Abs Exp Log Sqrt Reciprocal Sin Cos Tan Sinh Cosh Tanh Erf Floor Ceil Round Sign Sigmoid Softplus Relu HardSwish Softsign Mish Identity").split())
+@generates(*("Neg Abs Exp Log Sqrt Reciprocal Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf Floor Ceil Round Sign Sigmoid Softplus Relu HardSwish Softsign Mish Identity").split())
 def unary(b, op):
     x = b.within(*DOMAINS[op]) if op in DOMAINS else b.pick()
     if op in ("Floor", "Ceil", "Round") and b.chance(0.7):  # so that there is more than one step

@@ -63,17 +63,24 @@ def gather_nd(b, op):
     b.node(op, [x, indices_below(b, limit, dims)], batch_dims=batch)
 
 
+def reduction(b):
+    """How updates meet what is there, as the attribute: none replace it."""
+    kinds = ["add", "mul"] if b.case.opset >= 16 else []
+    kinds += ["max", "min"] if b.case.opset >= 18 else []
+    return {"reduction": b.choice(kinds)} if kinds and b.chance(0.6) else {}
+
+
 @generates("ScatterND")
 def scatter_nd(b, op):
     x = b.pick(lambda v: v.rank > 0 and v.fixed(0) and v.shape[0] > 0)
     count = b.random.randint(1, x.shape[0])
-    add = b.case.opset >= 16 and b.chance(0.5)
+    kind = reduction(b)
     places = np.random.default_rng(b.random.getrandbits(60)).permutation(x.shape[0])[:count].reshape(-1, 1).astype(np.int64)
-    if add:
+    if kind:
         places[:] = places[0]
     updates = b.node("Slice", [x, b.ints(0), b.ints(count), b.ints(0)])
     updates = b.node(b.choice(["Tanh", "Neg", "Identity"]), [updates])
-    b.node(op, [x, b.constant(places), updates], **({"reduction": "add"} if add else {}))
+    b.node(op, [x, b.constant(places), updates], **kind)
 
 
 @generates("ScatterElements")
@@ -83,7 +90,7 @@ def scatter_elements(b, op):
     one = b.random.randrange(x.shape[axis])
     at = b.node("Expand", [b.constant(np.full([1] * x.rank, one, np.int64)), b.node("Shape", [b.node("Slice", [x, b.ints(0), b.ints(1), b.ints(axis)])])])
     updates = b.node("Sin", [b.node("Slice", [x, b.ints(0), b.ints(1), b.ints(axis)])])
-    b.node(op, [x, at, updates], axis=axis, **({"reduction": "add"} if b.case.opset >= 16 and b.chance(0.5) else {}))
+    b.node(op, [x, at, updates], axis=axis, **reduction(b))
 
 
 @generates("OneHot")
@@ -93,14 +100,33 @@ def one_hot(b, op):
     b.node("Mul", [y, b.partner(y)])
 
 
+def some_mask(b, shape):
+    """A literal; at times one that the importer does not fold (running sums of floats)."""
+    mask = np.random.default_rng(b.random.getrandbits(60)).random(shape) < 0.5
+    if not mask.any():
+        raise Rejected("nothing chosen")
+    if b.chance(0.5):
+        return b.constant(mask)
+    steps = np.diff(mask.astype(np.float32), axis=0, prepend=0)
+    return b.node("Greater", [b.node("CumSum", [b.constant(steps), b.ints(0)]), b.number(0.5)])
+
+
+@generates("NonZero")
+def chosen_places(b, op):
+    """Elements, or whole rows, where a mask that is known is not 0."""
+    x = b.pick(lambda v: v.rank > 1 and v.fixed(0) and v.fixed(1) and all(v.shape[:2]))
+    depth = b.choice([1, 2])
+    mask = np.random.default_rng(b.random.getrandbits(60)).integers(-1, 2, x.shape[:depth])
+    mask = b.choice([mask, mask > 0, np.float32(0.5) * mask.astype(np.float32), np.ones_like(mask)])
+    at = b.node("Transpose", [b.node(op, [b.constant(mask)])], perm=[1, 0])
+    b.node("GatherND", [x, at])
+
+
 @generates("NonZero")
 def masked_scatter(b, op):
     """The form in which exporters write x[mask] = rows."""
     x = b.pick(lambda v: v.rank == 2 and v.fixed(0) and v.fixed(1) and all(v.shape))
-    mask = np.random.default_rng(b.random.getrandbits(60)).random(x.shape) < 0.5
-    if not mask.any():
-        raise Rejected("nothing chosen")
-    at = b.node("Transpose", [b.node(op, [b.constant(mask)])], perm=[1, 0])
+    at = b.node("Transpose", [b.node(op, [some_mask(b, x.shape)])], perm=[1, 0])
     count = b.node("Gather", [b.node("Shape", [at]), b.ints(0)], axis=0)
     rows = b.node("Reshape", [b.parameter(*x.shape), b.ints(-1)])
     b.node("ScatterND", [x, at, b.node("Slice", [rows, b.ints(0), count, b.ints(0)])])

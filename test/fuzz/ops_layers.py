@@ -237,3 +237,20 @@ def classes(b, op):
         x = b.node("LogSoftmax", [x], axis=1)
     weights = [b.constant(b.array((x.shape[1],), 0.2, 1))] if b.chance(0.3) else []
     b.node(op, [x, labels] + weights, reduction=b.choice(["mean", "sum", "none"]), **ignore)
+
+
+@generates("GridSample")
+def grid_sample(b, op):
+    """At places inside and outside of the image; one grid for all items, or moved by each item's mean."""
+    x = b.pick(lambda v: v.rank in (3, 4) and all(v.fixed(a) and v.shape[a] > 0 for a in range(1, v.rank)))
+    if x.rank == 3:
+        x = b.node("Unsqueeze", [x, b.ints(1)])
+    modes = ["linear", "nearest", "cubic"] if b.case.opset >= 20 else ["bilinear", "nearest", "bicubic"]
+    count = b.choice([1, 2, 3])
+    first = b.node("Gather", [b.node("Shape", [x]), b.ints(0)], axis=0)
+    shape = b.node("Concat", [first, b.ints(count, 2, 2)], axis=0)
+    grid = b.node("Expand", [b.parameter(1, count, 2, 2, low=-1.4, high=1.4), shape])
+    if b.chance(0.5):
+        mean = b.node("Reshape", [b.node("GlobalAveragePool", [x]), b.constant(np.array([0, -1, 1, 1], np.int64))])
+        grid = b.node("Add", [grid, b.node("Slice", [mean, b.ints(0), b.ints(1), b.ints(1)])])
+    b.node(op, [x, grid], mode=b.choice(modes), padding_mode=b.choice(["zeros", "border", "reflection"]), align_corners=b.choice([0, 1]))

@@ -209,6 +209,10 @@ def resize(b, op):
         attributes["nearest_mode"] = b.choice(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
     if mode == "cubic" and b.chance(0.4):
         attributes["cubic_coeff_a"] = -0.5
+    if mode == "cubic" and b.chance(0.3):
+        attributes["exclude_outside"] = 1
+    if mode != "nearest" and b.case.opset >= 18 and b.chance(0.4):
+        attributes["antialias"] = 1
     if b.chance(0.6) or not x.fixed(0):
         scales = [1, 1, b.choice([1.0, 2.0, 1.3, 0.5, 3.0]), b.choice([1.0, 2.0, 1.7, 0.6])]
         if all(int(size * scale) == size for size, scale in zip(x.shape[2:], scales[2:])):

@@ -488,6 +488,9 @@ def filters():
         for sizes in ((1, 2, 4, 3), (1, 2, 20, 8)):
             attrs = {"mode": "cubic", "exclude_outside": 1, "antialias": antialias}
             case(f"Resize-exclude-outside-{antialias}-{sizes[2]}", "Resize", {"x": x}, {"s": ints(*sizes)}, attrs, order=["x", "", "", "s"], open_dims=False)
+    for policy in ("not_larger", "not_smaller"):
+        attrs = {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": policy}
+        case(f"Resize-{policy}", "Resize", {"x": x}, {"s": ints(4, 12)}, attrs, order=["x", "", "", "s"])
     case("Resize-antialias-axes", "Resize", {"x": x}, {"s": ints(3)}, {"mode": "linear", "antialias": 1, "axes": [-2]}, order=["x", "", "", "s"])
 
 

@@ -17,6 +17,10 @@ from onnx.backend.test.runner import Runner
 
 DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
 SUITES = ("node", "pytorch-converted", "pytorch-operator", "light")
+# What ONNX's reference computes otherwise than ONNX Runtime and PyTorch do, whose results are taken here.
+DISPUTED = {
+    f"resize_downsample_scales_{mode}_align_corners": "a length that the scale makes 2.4 or 3.2 is 2 or 3, as for ONNX Runtime and PyTorch" for mode in ("linear", "cubic")
+}
 OLDEST = 13  # operator set that the importer reads; older files are converted
 
 
