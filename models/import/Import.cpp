@@ -418,7 +418,7 @@ LogicalResult Importer::importOutputs(const onnx::Graph &graph,
     if (g->nonZero || g->prefix)
       return error("output '" + v.name +
                    "' has as many elements as a NonZero of data finds places, "
-                   "which is known only when the program runs");
+                   "which is not known at compile time");
     if (!g->full)
       g->full = materialize(b, loc, *g->symbolic, /*compact=*/false);
     results.push_back(g->full);
@@ -443,8 +443,8 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
         return error(nameOf(at->getLoc()) + ": its result's " + what + " " +
                      size.str() + " depends on data" +
                      (StringRef(s).starts_with("nonzero.")
-                          ? ": how many places a NonZero finds is known only "
-                            "when the program runs"
+                          ? ": how many places a NonZero finds is not known "
+                            "at compile time"
                           : ""));
     return success();
   };

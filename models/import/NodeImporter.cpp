@@ -33,8 +33,8 @@ Value NodeImporter::value(size_t i) {
         v.nonZero ? "the positions that " + v.nonZero->of
                   : "as many elements as a NonZero of data finds places";
     (void)fail("uses " + what +
-               ": how many is known only when the program runs; of these only "
-               "the form of masked_scatter (x[mask] = y) is handled");
+               ": how many is not known at compile time; only the form of "
+               "masked_scatter (x[mask] = y) is handled");
     return {};
   }
   if (!v.full)

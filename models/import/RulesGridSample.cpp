@@ -81,11 +81,13 @@ private:
     if (!llvm::is_contained({"zeros", "border", "reflection"}, padding))
       return n.fail("padding_mode '" + padding +
                     "' is none of zeros, border, reflection");
+    if (!n.isFloat(0) || !n.isFloat(1))
+      return n.fail("input and grid must be floats");
     Shape in = n.shape(0), out = n.shape(1);
     int64_t axes = static_cast<int64_t>(in.size()) - 2;
     if (axes < 1 || axes > 3 || out.size() != in.size() || out[0] != in[0] ||
-        out.back() != DimExpr(axes) || !n.isFloat(0) || !n.isFloat(1))
-      return n.fail("needs floats [n, c, sizes...] and a grid [n, places..., "
+        out.back() != DimExpr(axes))
+      return n.fail("needs an input [n, c, sizes...] and a grid [n, places..., "
                     "coordinates] of 1 to 3 axes, got " +
                     nn::shapeToString(in) + " and " + nn::shapeToString(out));
     for (int64_t a = 0; a < axes; ++a) {

@@ -253,10 +253,11 @@ LogicalResult nonZero(NodeImporter &n) {
   for (char &c : count)
     if (!llvm::isAlnum(c) && c != '_' && c != '.')
       c = '_';
+  bool isKnown = mask || n.value(0).getDefiningOp<nn::ReadOp>();
   std::string of = "NonZero '" + n.node.name + "' finds in " +
-                   (mask ? "a mask of sizes that are not bound to numbers, or "
-                           "of more than 64 Ki elements"
-                         : "data");
+                   (isKnown ? "a mask of open sizes or of more than 64 Ki "
+                              "elements"
+                            : "data");
   n.output(0).nonZero = GraphValue::NonZero{x, count, of};
   return success();
 }

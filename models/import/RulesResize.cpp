@@ -77,9 +77,14 @@ private:
       return n.fail("needs one size an axis");
     for (auto [a, d] : llvm::zip(axes, *sizes)) {
       out[a] = d;
+      if (d == in[a])
+        continue; // also where there is nothing
       std::optional<int64_t> to = d.asConstant(), from = in[a].asConstant();
+      if ((to && *to < 1) || (from && *from < 1))
+        return n.fail("axis " + Twine(a) + ": resizing " + in[a].str() +
+                      " to " + d.str() + ": sizes must be positive");
       std::optional<DimExpr> ratio = d.exactDiv(in[a]);
-      if (to && from && *to > 0 && *from > 0)
+      if (to && from)
         scales[a] = static_cast<double>(*to) / *from;
       else if (ratio && ratio->asConstant() && ratio->constant() > 0)
         scales[a] = static_cast<double>(ratio->constant());

@@ -99,20 +99,24 @@ def operators():
          model([node("Slice", ["x", "i", "i"])], inputs=[X, helper.make_tensor_value_info("i", TensorProto.INT64, [1])]))
     case("node 'the_Dropout' (Dropout): dropout in training form is not handled",
          model([node("Dropout", ["x", "val_1", "t"])], [numpy_helper.from_array(np.float32(0.5), "val_1"), numpy_helper.from_array(np.array(True), "t")]))
-    case("node 'the_Neg' (Neg): uses the positions that NonZero 'the_NonZero' finds in data: how many is known only when the program runs",
+    case("node 'the_Neg' (Neg): uses the positions that NonZero 'the_NonZero' finds in data: how many is not known at compile time",
          model([node("NonZero", ["x"], ["z"]), node("Neg", ["z"])]))
-    case("finds in a mask of sizes that are not bound to numbers",
+    case("finds in a mask of open sizes or of more than 64 Ki elements",
          model([node("Shape", ["x"], ["s"]), node("ConstantOfShape", ["s"], ["o"], value=numpy_helper.from_array(np.ones(1, np.float32))), node("Trilu", ["o"], ["t"]), node("NonZero", ["t"], ["z"]), node("Neg", ["z"])]))
     case("output 'y' has as many elements as a NonZero of data finds places", model([node("NonZero", ["x"])]))
     case("its result's value nonzero.the_NonZero depends on data: how many places a NonZero finds",
          model([node("NonZero", ["x"], ["z"]), node("Shape", ["z"])]))
+    case("finds in a mask of open sizes or of more than 64 Ki elements",
+         model([node("NonZero", ["m"], ["z"]), node("Neg", ["z"])], [numpy_helper.from_array(np.random.default_rng(1).random((300, 300)) < 0.5, "m")]))
+    case("node 'the_Resize' (Resize): axis 2: resizing 5 to 0: sizes must be positive",
+         model([node("Resize", ["x", "", "", "s"])], [numpy_helper.from_array(np.array([1, 2, 0, 5], np.int64), "s")], inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 5, 5])]))
     images = lambda *dims: [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(dims))]
     case("axis 2: the window of 8 is larger than the padded input of 5 and a stride of 2",
          model([node("AveragePool", ["x"], kernel_shape=[8, 1], strides=[2, 1], ceil_mode=1)], inputs=images(1, 2, 5, 5)))
     case("axis 3: the window of 7 is larger than the padded input of 6",
          model([node("MaxPool", ["x"], kernel_shape=[2, 7], pads=[0, 0, 0, 1])], inputs=images(1, 2, 5, 5)))
     grid = lambda n, *sizes: helper.make_tensor_value_info("g", TensorProto.FLOAT, [n, *sizes])
-    case("node 'the_GridSample' (GridSample): needs floats [n, c, sizes...] and a grid [n, places..., coordinates] of 1 to 3 axes, got [4, 2, 5, 5] and [3, 6, 6, 2]",
+    case("node 'the_GridSample' (GridSample): needs an input [n, c, sizes...] and a grid [n, places..., coordinates] of 1 to 3 axes, got [4, 2, 5, 5] and [3, 6, 6, 2]",
          model([node("GridSample", ["x", "g"])], inputs=[*images(4, 2, 5, 5), grid(3, 6, 6, 2)]))
     case("axis 3 (width) must be bound to a number", model([node("GridSample", ["x", "g"])], inputs=[*images(4, 2, 5, "width"), grid(4, 6, 6, 2)]))
     case("axis 2 (0) must be bound to a number from 1", model([node("GridSample", ["x", "g"])], inputs=[*images(4, 2, 0, 5), grid(4, 6, 6, 2)]))

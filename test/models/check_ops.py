@@ -491,6 +491,7 @@ def filters():
     for policy in ("not_larger", "not_smaller"):
         attrs = {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": policy}
         case(f"Resize-{policy}", "Resize", {"x": x}, {"s": ints(4, 12)}, attrs, order=["x", "", "", "s"])
+    case("Resize-none", "Resize", {"x": f(0, 2, 4, 4)}, {"s": ints(0, 2, 2, 8)}, {"mode": "linear", "antialias": 1}, order=["x", "", "", "s"], open_dims=False)
     case("Resize-antialias-axes", "Resize", {"x": x}, {"s": ints(3)}, {"mode": "linear", "antialias": 1, "axes": [-2]}, order=["x", "", "", "s"])
 
 

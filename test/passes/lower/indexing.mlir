@@ -41,6 +41,25 @@ func.func @tuples(%x: tensor<2x40x64xf32>, %i: tensor<?x16x2xi64, #nn.dims<image
   return %0, %1 : tensor<?x16x64xf32, #nn.dims<images>>, tensor<2x40x64xf32>
 }
 
+// What is there meets the updates in order. Not-a-number stays; numbers without a sign are compared as such.
+// CHECK-LABEL: rt.func @kinds(
+// CHECK: rt.kernel @scatter_nd
+// CHECK: arith.mulf
+// CHECK: rt.kernel @scatter_nd
+// CHECK: arith.maximumf
+// CHECK: rt.kernel @scatter_nd
+// CHECK: arith.minui
+// CHECK: rt.kernel @scatter_nd
+// CHECK: arith.ori
+func.func @kinds(%x: tensor<8x3xf32>, %b: tensor<8xui8>, %c: tensor<8xi1>, %i: tensor<4x1xi64>, %u: tensor<4x3xf32>, %v: tensor<4xui8>, %w: tensor<4xi1>)
+    -> (tensor<8x3xf32>, tensor<8x3xf32>, tensor<8xui8>, tensor<8xi1>) {
+  %0 = nn.scatter_nd mul %x at %i, %u : tensor<8x3xf32>, tensor<4x1xi64>, tensor<4x3xf32>
+  %1 = nn.scatter_nd max %x at %i, %u : tensor<8x3xf32>, tensor<4x1xi64>, tensor<4x3xf32>
+  %2 = nn.scatter_nd min %b at %i, %v : tensor<8xui8>, tensor<4x1xi64>, tensor<4xui8>
+  %3 = nn.scatter_nd max %c at %i, %w : tensor<8xi1>, tensor<4x1xi64>, tensor<4xi1>
+  return %0, %1, %2, %3 : tensor<8x3xf32>, tensor<8x3xf32>, tensor<8xui8>, tensor<8xi1>
+}
+
 // CHECK-LABEL: rt.func @pool(
 // CHECK: rt.kernel @pool [%{{.*}} < 16, %{{.*}} < 16, %{{.*}} < 16]
 // CHECK: rt.kernel @pool_dx [%{{.*}} < 16]

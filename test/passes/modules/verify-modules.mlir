@@ -188,3 +188,43 @@ dist.module @m {
 }
 dist.loss "l" in @m numerator "loss.l" weight 1.0
 dist.batch global 4 micro 2
+
+// -----
+
+// Samples of an image (GridSample): each item is read at places that it says itself.
+// CHECK-LABEL: dist.module @sampled
+dist.module @sampled {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x20x3xf32, #nn.dims<batch>> {nn.name = "x"}, %at: tensor<?x2x2x6x1xi64, #nn.dims<batch>> {nn.name = "at"})
+      -> (tensor<?x2x2x6x3xf32, #nn.dims<batch>> {nn.name = "row"}) {
+    %row = nn.gather_nd %x at %at {batch_dims = 1 : i64} : tensor<?x20x3xf32, #nn.dims<batch>>, tensor<?x2x2x6x1xi64, #nn.dims<batch>>
+    return %row : tensor<?x2x2x6x3xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x2x2x6x3xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @sampled "row" to @n "x"
+dist.batch global 4 micro 2
+
+// -----
+
+// Items behind what the tuples address keep their place behind the tuples' own axes, of which the shared ones are some.
+// CHECK-LABEL: dist.module @behind
+dist.module @behind {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x3x5xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x3x2xf32, #nn.dims<batch>> {nn.name = "row"}) {
+    %t = nn.transpose %x [1, 2, 0] : tensor<?x3x5xf32, #nn.dims<batch>>
+    %at = nn.constant dense<[[[0], [4]], [[1], [1]], [[2], [0]]]> : tensor<3x2x1xi64>
+    %g = nn.gather_nd %t at %at {batch_dims = 1 : i64} : tensor<3x5x?xf32, #nn.dims<batch>>, tensor<3x2x1xi64>
+    %row = nn.transpose %g [2, 0, 1] : tensor<3x2x?xf32, #nn.dims<batch>>
+    return %row : tensor<?x3x2xf32, #nn.dims<batch>>
+  }
+}
+dist.module @n {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%x: tensor<?x3x2xf32, #nn.dims<batch>> {nn.name = "x"}) { return }
+}
+dist.edge @behind "row" to @n "x"
+dist.batch global 4 micro 2
