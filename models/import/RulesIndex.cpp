@@ -200,6 +200,37 @@ std::optional<Value> gatherAxes(NodeImporter &n,
   return n.broadcast(v, Shape(indices.shape.begin(), indices.shape.end() - 1));
 }
 
+/// Whether tuples name each place of the data's first axes once and in order: a
+/// mask of ones does (x[mask]).
+bool namesAllInOrder(const Shape &data, const SymbolicTensor *indices) {
+  std::optional<int64_t> k = indices && indices->rank()
+                                 ? indices->shape.back().asConstant()
+                                 : std::nullopt;
+  if (!k || *k < 1 || *k > static_cast<int64_t>(data.size()))
+    return false;
+  ArrayRef<DimExpr> places = ArrayRef(data).take_front(*k);
+  if (nn::getNumElements(ArrayRef(indices->shape).drop_back()) !=
+      nn::getNumElements(places))
+    return false;
+  Shape split(places);
+  split.push_back(DimExpr(*k));
+  symbolic::Result tuples = symbolic::reshape(*indices, split);
+  if (!tuples)
+    return false;
+  symbolic::Ranges ranges{Shape(places)};
+  std::vector<Expr> at;
+  for (int64_t j = 0; j < *k; ++j)
+    at.push_back(symbolic::index(j));
+  at.push_back(nullptr);
+  for (int64_t j = 0; j < *k; ++j) {
+    at.back() = symbolic::integer(j);
+    Expr e = ranges.simplify(symbolic::substitute(tuples->value, at));
+    if (!symbolic::same(e, ranges.simplify(symbolic::index(j))))
+      return false;
+  }
+  return true;
+}
+
 LogicalResult gatherNd(NodeImporter &n) {
   int64_t batchDims = n.intAttr("batch_dims", 0);
   if (batchDims < 0 || n.rank(1) < 1 || batchDims >= n.rank(1) ||
@@ -218,6 +249,11 @@ LogicalResult gatherNd(NodeImporter &n) {
   if (x && indices)
     if (symbolic::Result r = symbolic::gatherNd(*x, *indices, batchDims))
       return n.set(0, *r);
+  if (batchDims == 0 && namesAllInOrder(data, indices)) {
+    Shape taken(tuples.begin(), tuples.end() - 1);
+    taken.append(data.begin() + tuples.back().constant(), data.end());
+    return n.set(0, n.reshape(n.value(0), taken));
+  }
   if (indices && batchDims == 0)
     if (std::optional<Value> v = gatherAxes(n, *indices))
       return n.set(0, *v);
@@ -349,6 +385,9 @@ LogicalResult scatterNd(NodeImporter &n) {
   }
   if (failed(checkUpdates(n)) || failed(checkTuples(n, n.symbolic(1), 0)))
     return failure();
+  if (*kind == nn::ScatterKind::set &&
+      namesAllInOrder(n.shape(0), n.symbolic(1)))
+    return n.set(0, n.reshape(n.value(2), n.shape(0)));
   return n.set(0, scatter(n, *kind, n.value(1)));
 }
 
