@@ -386,8 +386,12 @@ LogicalResult scatterNd(NodeImporter &n) {
   if (failed(checkUpdates(n)) || failed(checkTuples(n, n.symbolic(1), 0)))
     return failure();
   if (*kind == nn::ScatterKind::set &&
-      namesAllInOrder(n.shape(0), n.symbolic(1)))
+      namesAllInOrder(n.shape(0), n.symbolic(1))) {
+    if (const SymbolicTensor *updates = n.symbolic(2))
+      if (symbolic::Result r = symbolic::reshape(*updates, n.shape(0)))
+        return n.set(0, *r);
     return n.set(0, n.reshape(n.value(2), n.shape(0)));
+  }
   return n.set(0, scatter(n, *kind, n.value(1)));
 }
 

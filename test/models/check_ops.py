@@ -552,6 +552,9 @@ def static_masks():
           {"hw": ints(3, 4)}, without=taken_by_index)
     graph("NonZero-all-put", [("Shape", ["x"], ["s"], {}), ("ConstantOfShape", ["s"], ["m"], ones), *at, ("Reshape", ["x", "minus"], ["flat"], {}), ("Neg", ["flat"], ["u"], {}),
                               ("ScatterND", ["x", "at", "u"], ["y"], {})], {"x": f(2, 3)}, {"minus": ints(-1)}, without=taken_by_index)
+    # Positions that are put where a mask of ones is stay known: a table's first rows, no gather.
+    graph("NonZero-positions", [("NonZero", ["m"], ["nz"], {}), ("Transpose", ["nz"], ["at"], {"perm": [1, 0]}), ("ScatterND", ["zeros", "at", "ids"], ["p"], {}), ("Gather", ["w", "p"], ["e"], {}),
+                                ("Add", ["x", "e"], ["y"], {})], {"x": f(2, 4, 3)}, {"m": np.ones(4, bool), "zeros": ints(0, 0, 0, 0), "ids": ints(0, 1, 2, 3), "w": f(6, 3)}, without=("gather",))
     # x[mask] = y of a mask that is known.
     put = [*at, ("Shape", ["at"], ["ats"], {}), ("Gather", ["ats", "zero1"], ["count"], {"axis": 0}), ("Slice", ["u", "zero1", "count", "zero1"], ["part"], {}), ("ScatterND", ["x", "at", "part"], ["y"], {})]
     graph("NonZero-masked_scatter", put, {"x": f(2, 3), "u": f(6)}, {"m": mask, "zero1": ints(0)}, open_dims=False)
