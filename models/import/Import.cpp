@@ -82,6 +82,8 @@ private:
   void noteLimits(const onnx::Node &node, const NodeImporter &n);
   LogicalResult importIf(const onnx::Node &node);
   LogicalResult importOutputs(const onnx::Graph &graph, func::FuncOp function);
+  LogicalResult checkWeights();
+  LogicalResult refuseFolded();
   LogicalResult reportShared();
   LogicalResult checkSizes(func::FuncOp function);
   void declareDims(dist::ModuleOp module);
@@ -239,12 +241,14 @@ LogicalResult Importer::declareParameter(const onnx::Tensor &t) {
 LogicalResult Importer::importInitializers(const onnx::Graph &graph) {
   for (const onnx::Tensor &t : graph.initializers) {
     initializers[t.name] = &t;
-    if (!uses->isTrainable(t)) {
+    if (!uses->isParameter(t)) {
       llvm::Expected<symbolic::Result> literal = readLiteral(t);
       if (!literal)
         return error(llvm::toString(literal.takeError()));
       if (*literal) {
         values[t.name].symbolic = **literal;
+        if (options.fixed && t.mark == "PARAMETER")
+          options.fixed->add(t.numElements());
         continue;
       }
     }
@@ -270,6 +274,53 @@ GraphValue *Importer::find(const std::string &name) {
   GraphValue &v = values[name];
   v.full = nn::ReadOp::create(b, loc, type, name);
   return &v;
+}
+
+static std::string shapeOf(const onnx::Tensor &t) {
+  return "[" +
+         llvm::join(llvm::map_range(
+                        t.dims, [](int64_t d) { return std::to_string(d); }),
+                    ", ") +
+         "]";
+}
+
+/// Names the first few; the weights that are left would train alone.
+LogicalResult Importer::refuseFolded() {
+  constexpr size_t shown = 3;
+  ArrayRef<ParameterUses::Folded> folded = uses->folded();
+  int64_t lost = 0, left = 0;
+  for (const ParameterUses::Folded &f : folded)
+    lost += f.tensor->numElements();
+  for (const onnx::Tensor &t : model.graph.initializers)
+    left += uses->isTrainable(t) ? t.numElements() : 0;
+  const ParameterUses::Folded &first = folded[0];
+  std::string others;
+  for (const ParameterUses::Folded &f : folded.drop_front().take_front(shown))
+    others += (others.empty() ? " (as do '" : ", '") + f.name + "'";
+  if (folded.size() > shown + 1)
+    others += " and " + std::to_string(folded.size() - shown - 1) + " more";
+  others += others.empty() ? "" : ")";
+  return nodeError(
+      *first.user,
+      "uses '" + first.name + "' " + shapeOf(*first.tensor) +
+          ", a constant that looks like a weight which the exporter folded" +
+          others + ": only " + Twine(left) + " of " + Twine(left + lost) +
+          " numbers would train; export the model with models/export, or say "
+          "which initializers train: --trainable=PATTERN, in a recipe the "
+          "module's \"trainable\"");
+}
+
+LogicalResult Importer::checkWeights() {
+  if (!uses->folded().empty())
+    return refuseFolded();
+  std::vector<std::string> unmatched = uses->unmatched();
+  if (unmatched.empty())
+    return success();
+  std::vector<std::string> names = uses->candidates();
+  return error("no weight matches '" + unmatched[0] + "' (trainable); " +
+               (names.empty() ? "the graph has none that can train"
+                              : "there are " + std::to_string(names.size()) +
+                                    ", e.g. '" + names[0] + "'"));
 }
 
 /// A matrix read in two places is tied; a vector is more likely two equal ones
@@ -359,9 +410,6 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
   std::vector<GraphValue *> inputs;
   for (const std::string &name : node.inputs) {
     if (auto t = initializers.find(name); t != initializers.end()) {
-      std::string why = uses->refuse(node, *t->second);
-      if (!why.empty())
-        return nodeError(node, why);
       uses->record(*t->second, node);
     }
     inputs.push_back(name.empty() ? nullptr : find(name));
@@ -506,7 +554,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   model = std::move(*loaded);
   for (const std::string &w : model.warnings)
     emitWarning(UnknownLoc::get(&context)) << path << ": " << w;
-  uses = std::make_unique<ParameterUses>(model.graph);
+  uses = std::make_unique<ParameterUses>(model.graph, options.trainable);
 
   std::string name = options.moduleName.empty()
                          ? identifier(llvm::sys::path::stem(path))
@@ -522,7 +570,7 @@ OwningOpRef<ModuleOp> Importer::run() {
       func::FuncOp::create(b, loc, "forward", b.getFunctionType({}, {}));
   parameterBuilder.setInsertionPoint(function);
 
-  if (failed(importInputs(function)) ||
+  if (failed(importInputs(function)) || failed(checkWeights()) ||
       failed(importInitializers(model.graph)) ||
       failed(importNodes(model.graph)) ||
       failed(importOutputs(model.graph, function)) || failed(reportShared()))

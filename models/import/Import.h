@@ -22,8 +22,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dt::models {
+
+/// Tensors and their elements together.
+struct WeightCount {
+  int64_t tensors = 0, numbers = 0;
+  void add(int64_t elements) { ++tensors, numbers += elements; }
+};
 
 struct ImportOptions {
   /// Symbol of the dist.module; empty: the file's name without `.onnx`, made
@@ -45,13 +52,20 @@ struct ImportOptions {
   /// If given, gets the names of all symbolic dims of the graph's inputs, those
   /// of the file and those after `rename`.
   llvm::StringSet<> *seenDims = nullptr;
+  /// Patterns over the initializers that train; absent: those that the file
+  /// marks as parameters, or, without marks, floats with a name of their own.
+  std::optional<std::vector<std::string>> trainable;
+  /// If given, gets what is held constant of what the file marks as parameters
+  /// (requires_grad is False); no nn.parameter stands for it.
+  WeightCount *fixed = nullptr;
 };
 
 /// Reads the ONNX file at `path` and makes a builtin module that holds one
 /// `dist.module` with its `nn.dim`s, `nn.parameter`s and `@forward`. On bad or
 /// unsupported input one error is emitted, `file: node 'name' (Op): reason`,
 /// and the result is null. Remarks say what was taken as tied, and what trains
-/// otherwise than the user may think.
+/// otherwise than the user may think. A graph with weights that an exporter
+/// folded into constants is an error unless `trainable` says what trains.
 ///
 /// A parameter's value stays in the file (`#nn.onnx`); where the file says that
 /// it lies in external data that do not exist, the source is

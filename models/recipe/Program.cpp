@@ -12,10 +12,10 @@
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNOps.h"
 #include "models/import/Import.h"
+#include "models/import/Parameters.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -46,6 +46,7 @@ private:
   LogicalResult optimizer();
   LogicalResult data();
   void setRoles();
+  void reportWeights();
 
   /// Dims that hold in a module; its own first.
   std::vector<std::pair<std::string, DimBinding>>
@@ -65,16 +66,8 @@ private:
   OwningOpRef<mlir::ModuleOp> program;
   OpBuilder builder;
   llvm::StringMap<llvm::StringSet<>> dimsIn; ///< of a module's graph
+  llvm::StringMap<WeightCount> fixedIn;      ///< as ImportOptions::fixed
 };
-
-bool matches(StringRef pattern, StringRef name) {
-  auto glob = llvm::GlobPattern::create(pattern);
-  if (!glob) {
-    llvm::consumeError(glob.takeError());
-    return false;
-  }
-  return glob->match(name);
-}
 
 int64_t ProgramBuilder::maxOf(StringRef item) const {
   for (const ItemEntry &entry : recipe.items)
@@ -106,6 +99,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   options.moduleName = entry.name;
   options.recordedPath = entry.onnx;
   options.seenDims = &dimsIn[entry.name];
+  options.trainable = entry.trainable;
+  options.fixed = &fixedIn[entry.name];
   // Dims that count one kind of item are one size: they get one symbol.
   llvm::StringMap<std::string> symbols;
   for (auto &[dim, value] : dimsOf(entry)) {
@@ -210,7 +205,7 @@ LogicalResult ProgramBuilder::freeze(const ModuleEntry &entry,
   for (auto [i, pattern] : llvm::enumerate(entry.freeze)) {
     bool found = false;
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
-      if (!matches(pattern, parameter.getSymName()))
+      if (!matchesPattern(pattern, parameter.getSymName()))
         continue;
       found = true;
       parameter.setTrainable(false);
@@ -232,7 +227,7 @@ LogicalResult ProgramBuilder::initialise(const ModuleEntry &entry,
     auto inFile = dyn_cast<nn::OnnxAttr>(parameter.getSource());
     const InitEntry *rule = nullptr;
     for (auto [i, init] : llvm::enumerate(entry.init)) {
-      if (!matches(init.pattern, parameter.getSymName()))
+      if (!matchesPattern(init.pattern, parameter.getSymName()))
         continue;
       used[i] = true;
       if (!rule && (missing || init.replace))
@@ -327,7 +322,7 @@ LogicalResult ProgramBuilder::optimizer() {
       for (auto parameter : module.getOps<nn::ParameterOp>()) {
         std::string name =
             (module.getSymName() + "." + parameter.getSymName()).str();
-        if (!matches(pattern, name))
+        if (!matchesPattern(pattern, name))
           continue;
         found = true;
         parameter->setAttr(dist::kNoDecayAttr, builder.getUnitAttr());
@@ -408,6 +403,24 @@ void ProgramBuilder::setRoles() {
   }
 }
 
+/// How much of a model trains is not seen in what it computes.
+void ProgramBuilder::reportWeights() {
+  for (const ModuleEntry &entry : recipe.modules) {
+    WeightCount all = fixedIn[entry.name], trained;
+    for (auto parameter : get(entry.name).getOps<nn::ParameterOp>()) {
+      if (parameter.getBuffer())
+        continue;
+      int64_t n = cast<RankedTensorType>(parameter.getType()).getNumElements();
+      all.add(n);
+      if (parameter.getTrainable())
+        trained.add(n);
+    }
+    emitRemark(at("modules." + entry.name))
+        << trained.tensors << " of " << all.tensors << " weights train ("
+        << trained.numbers << " of " << all.numbers << " numbers)";
+  }
+}
+
 OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
   loadImportDialects(context);
   context.loadDialect<dist::DistDialect>();
@@ -439,6 +452,7 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
   setRoles();
   if (failed(verify(*program)))
     return {};
+  reportWeights();
   return std::move(program);
 }
 

@@ -26,7 +26,7 @@ namespace {
 const StringRef kTopKeys[] = {
     "modules", "connections", "items",      "dims",  "inputs", "tie",
     "losses",  "optimizer",   "batch_norm", "batch", "data",   "seed"};
-const StringRef kModuleKeys[] = {"onnx", "role", "freeze",
+const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
                                  "init", "dims", "split"};
 const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
@@ -103,6 +103,15 @@ void RecipeParser::pattern(JsonReader reader, StringRef pattern) {
                 "' is no pattern: " + toString(glob.takeError()));
 }
 
+std::vector<std::string> RecipeParser::patterns(JsonReader reader) {
+  std::vector<std::string> list;
+  for (JsonReader element : reader.list()) {
+    list.push_back(element.string());
+    pattern(element, list.back());
+  }
+  return list;
+}
+
 void RecipeParser::rule(JsonReader reader) {
   std::string text = reader.string();
   auto [name, arguments] = StringRef(text).split('(');
@@ -141,11 +150,10 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
           "a module with \"split\" has no role; those of the "
           "modules found in it follow from their place");
   }
+  if (reader.has("trainable"))
+    entry.trainable = patterns(reader.at("trainable"));
   if (reader.has("freeze"))
-    for (JsonReader element : reader.at("freeze").list()) {
-      entry.freeze.push_back(element.string());
-      pattern(element, entry.freeze.back());
-    }
+    entry.freeze = patterns(reader.at("freeze"));
   if (reader.has("init"))
     for (JsonReader element : reader.at("init").list()) {
       element.keys(kInitKeys);
@@ -342,10 +350,7 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   if (reader.has("schedule"))
     entry.schedule = kSchedules[reader.at("schedule").choice(kSchedules)].str();
   if (reader.has("no_decay"))
-    for (JsonReader element : reader.at("no_decay").list()) {
-      entry.noDecay.push_back(element.string());
-      pattern(element, entry.noDecay.back());
-    }
+    entry.noDecay = patterns(reader.at("no_decay"));
 }
 
 void RecipeParser::rest() {

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -48,6 +49,7 @@ struct ModuleEntry {
   std::string onnx; ///< relative to the recipe
   std::string role; ///< "encoder", ...; empty: from its place in the graph
   bool split = false; ///< the graph may hold several modules, to be found
+  std::optional<std::vector<std::string>> trainable; ///< patterns; absent: as the file says
   std::vector<std::string> freeze;
   std::vector<InitEntry> init;
   std::vector<std::pair<std::string, DimBinding>> dims; ///< those of this module only
@@ -124,6 +126,9 @@ llvm::Expected<LossEntry> parseLossOption(llvm::StringRef text,
 llvm::Expected<OptimizerEntry> parseOptimizerOption(llvm::StringRef text);
 /// "normal(0, 0.02)" or "pattern:rule" as on the command line.
 llvm::Expected<InitEntry> parseInitOption(llvm::StringRef text);
+/// Patterns as on the command line, one an option.
+llvm::Expected<std::vector<std::string>>
+parseTrainableOption(llvm::ArrayRef<std::string> patterns);
 /// "batch=sample,seq=40" as on the command line.
 llvm::Expected<std::vector<std::pair<std::string, DimBinding>>>
 parseDimsOption(llvm::StringRef text);

@@ -76,6 +76,17 @@ parseDimsOption(StringRef text) {
   return dims;
 }
 
+Expected<std::vector<std::string>>
+parseTrainableOption(ArrayRef<std::string> patterns) {
+  OrderedJson json(patterns.vec());
+  std::string error;
+  std::vector<std::string> list =
+      RecipeParser::patterns(JsonReader(&json, "--trainable", &error));
+  if (!error.empty())
+    return createStringError(error);
+  return list;
+}
+
 Expected<InitEntry> parseInitOption(StringRef text) {
   InitEntry entry;
   auto [pattern, rule] = text.rsplit(':');

@@ -30,6 +30,7 @@ public:
   static void optimizer(JsonReader reader, OptimizerEntry &entry);
   static LossEntry loss(JsonReader reader, const Recipe *recipe);
   static void pattern(JsonReader reader, llvm::StringRef pattern);
+  static std::vector<std::string> patterns(JsonReader reader);
   static void rule(JsonReader reader);
 
 private:

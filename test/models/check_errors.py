@@ -21,6 +21,7 @@ except ImportError:
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
 CASES = []
+KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 
 def model(nodes, initializers=(), inputs=(X,), outputs=("y",), opset=20, scopes=None, functions=(), domains=()):
@@ -175,11 +176,101 @@ def indices():
 
 
 def training():
-    case("multiplies by 'val_3', a constant that the exporter folded out of a parameter",
+    case("uses 'val_3' [4, 4], a constant that looks like a weight which the exporter folded: only 0 of 16 numbers would train; export the model with models/export",
          model([node("MatMul", ["x", "val_3"])], [tensor("val_3", 4, 4)]))
-    case("multiplies by 'onnx::MatMul_7', a constant", model([node("MatMul", ["x", "onnx::MatMul_7"])], [tensor("onnx::MatMul_7", 4, 4)]))
+    case("uses 'onnx::MatMul_7' [4, 4], a constant", model([node("MatMul", ["x", "onnx::MatMul_7"])], [tensor("onnx::MatMul_7", 4, 4)]))
+    case("node 'the_MatMul' (MatMul): uses 'val_4' [4, 4], a constant that looks like a weight which the exporter folded (as do 'val_5'): only 4 of 36 numbers would train",
+         model([node("MatMul", ["x", "val_4"], ["t"]), node("Gemm", ["t", "val_5", "b"])], [weights("val_4", 4, 4), weights("val_5", 4, 4), weights("b", 4)]))
+    for message, proto, _ in folded():
+        case(message, proto)
     case("uses parameter 'b', which node 'the_Add' in layers.0 uses too",
          model([node("Add", ["x", "b"], ["t"]), node("Sub", ["t", "b"])], [tensor("b", 4)], scopes=["layers.0", "layers.1"]))
+
+
+def weights(name, *shape):
+    return numpy_helper.from_array(np.random.default_rng(len(name)).normal(size=shape).astype(np.float32), name)
+
+
+def mark(proto, **kinds):
+    """As PyTorch's exporter: what each initializer is stands beside it."""
+    for name, kind in kinds.items():
+        proto.graph.value_info.add(name=name.replace("__", ".")).metadata_props.add(key=KIND, value=kind)
+    return proto
+
+
+def picture(*shape):
+    return helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", *shape])
+
+
+def folded():
+    """(message, graph, numbers that --trainable=* trains): weights in constants, in each way that exporters write them."""
+    head = lambda source: helper.make_node("MatMul", [source, "head.weight"], ["y"], name="head")
+    norm = [helper.make_node("Conv", ["x", "c.weight", "c.bias"], ["t"], name="conv"), helper.make_node("ReduceMean", ["t", "axes"], ["m"], keepdims=0), head("m")]
+    values = [weights("c.weight", 8, 1, 3, 3), weights("c.bias", 8), weights("head.weight", 8, 4), ids("axes", 2, 3)]
+    yield ("node 'conv' (Conv): uses 'c.weight' [8, 1, 3, 3], a constant that looks like a weight which the exporter folded (as do 'c.bias'): only 32 of 112 numbers would train",
+           mark(model(norm, values, inputs=[picture(1, 6, 6)]), head__weight="PARAMETER"), 112)
+    product = [helper.make_node("Gemm", ["x", "mul", "b"], ["t"], name="scaled"), head("t")]
+    yield ("node 'scaled' (Gemm): uses 'mul' [4, 6]", mark(model(product, [weights("mul", 4, 6), weights("b", 6), weights("head.weight", 6, 4)]), head__weight="PARAMETER", b="PARAMETER"), 54)
+    rows = [helper.make_node("Gather", ["mul", "i"], ["t"], name="embed"), head("t")]
+    yield ("node 'embed' (Gather): uses 'mul' [10, 6]", mark(model(rows, [weights("mul", 10, 6), weights("head.weight", 6, 4)],
+                                                                  inputs=[helper.make_tensor_value_info("i", TensorProto.INT64, ["batch", 5])]), head__weight="PARAMETER"), 84)
+    zero = numpy_helper.from_array(np.zeros((4, 6), np.float32), "val_1")  # a layer that starts at zero
+    yield ("uses 'val_1' [4, 6]", model([helper.make_node("MatMul", ["x", "val_1"], ["t"], name="zero"), head("t")], [zero, weights("head.weight", 6, 4)]), 48)
+    turned = [helper.make_node("Constant", [], ["k"], value=weights("", 6, 4)), helper.make_node("Transpose", ["k"], ["kt"], perm=[1, 0]), helper.make_node("MatMul", ["x", "kt"], ["t"], name="hidden"), head("t")]
+    yield ("node 'hidden' (MatMul): uses 'k' [6, 4]", model(turned, [weights("head.weight", 6, 4)]), 24)  # a node's value cannot train
+
+
+def tables():
+    """(graph, numbers that train): constants beside weights that are no weights."""
+    angles = np.arange(12)[:, None] * 10.0 ** -np.arange(6)
+    t = np.arange(16)
+    transform = np.cos(np.pi / 16 * (t[:, None] + 0.5) * t)
+    mask = np.where(np.arange(16)[:, None] // 4 == np.arange(16) // 4, 0, -100).reshape(1, 1, 16, 16)
+    colours = np.array([[0.299, 0.587, 0.114], [-0.169, -0.331, 0.5], [0.5, -0.419, -0.081]])
+    wide = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 16])
+    rows = helper.make_tensor_value_info("i", TensorProto.INT64, ["batch", 5])
+    array = lambda name, value: numpy_helper.from_array(np.asarray(value, np.float32), name)
+    head = lambda n: ([helper.make_node("MatMul", ["t", "head.weight"], ["y"])], [weights("head.weight", n, 4)])
+
+    def graph(first, value, width, **arguments):
+        nodes, values = head(width)
+        return mark(model([*first, *nodes], [*values, *([value] if value else [])], **arguments), head__weight="PARAMETER"), 4 * width
+
+    yield graph([helper.make_node("Gather", ["angles", "i"], ["s"]), helper.make_node("Sin", ["s"], ["t"])], array("angles", angles), 6, inputs=[rows])
+    yield graph([helper.make_node("Gather", ["cos", "i"], ["t"])], array("cos", np.cos(angles)), 6, inputs=[rows])
+    yield graph([helper.make_node("MatMul", ["x", "val_1"], ["t"])], array("val_1", transform), 16, inputs=[wide])
+    yield graph([helper.make_node("MatMul", ["x", "tril"], ["t"])], array("tril", np.tril(np.ones((16, 16)))), 16, inputs=[wide])
+    yield graph([helper.make_node("Add", ["x", "mask"], ["t"])], array("mask", mask), 16, inputs=[picture(1, 16, 16)])
+    yield graph([helper.make_node("MatMul", ["x", "clone"], ["t"])], array("clone", colours), 3, inputs=[picture(3)])
+    yield graph([helper.make_node("Constant", [], ["c"], value=array("", colours)), helper.make_node("MatMul", ["x", "c"], ["t"])], None, 3, inputs=[picture(3)])
+    blur = np.broadcast_to(np.outer([1, 2, 1], [1, 2, 1]) / 16, (5, 1, 3, 3))
+    yield graph([helper.make_node("Conv", ["x", "blur"], ["t"], group=5)], array("blur", blur), 4, inputs=[picture(5, 6, 6)])
+
+
+def trains(tool, folder):
+    """What is taken as a weight, and what --trainable makes of it."""
+    failures = 0
+    path = folder / "weights.onnx"
+
+    def expect(proto, numbers, *options):
+        nonlocal failures
+        path.write_bytes(proto.SerializeToString())
+        done = run(tool, path, *options)
+        if not done.stdout.startswith(f"trainable {numbers} "):
+            failures += 1
+            print(f"wanted: trainable {numbers}\n  got ({done.returncode}): {done.stdout}{done.stderr.strip()[:400]}")
+
+    for _, proto, numbers in folded():
+        expect(proto, numbers, "--trainable=*")
+        expect(proto, [len(t.raw_data) // 4 for t in proto.graph.initializer if t.name == "head.weight"][0], "--trainable=head.*")
+    for proto, numbers in tables():
+        expect(proto, numbers)
+        expect(proto, numbers, "--trainable=head.*")
+    done = run(tool, path, "--trainable=haed.*")
+    if done.returncode != 1 or f"{path}: no weight matches 'haed.*' (trainable); there are " not in done.stderr:
+        failures += 1
+        print(f"a pattern without a match: {done.returncode}, {done.stderr.strip()}")
+    return failures
 
 
 def remarks(tool, folder):
@@ -200,8 +291,8 @@ def remarks(tool, folder):
     return failures
 
 
-def run(tool, path):
-    return subprocess.run([tool, "--summary", str(path)], capture_output=True, text=True, timeout=600, errors="replace")
+def run(tool, path, *options):
+    return subprocess.run([tool, "--summary", str(path), *options], capture_output=True, text=True, timeout=600, errors="replace")
 
 
 def damage(tool, folder):
@@ -242,7 +333,7 @@ def main():
             if done.returncode != 1 or len(errors) != 1 or f"{path}: " not in errors[0] or message not in errors[0]:
                 failures += 1
                 print(f"wanted: {message}\n  got ({done.returncode}): {done.stderr.strip()[:300]}")
-        failures += remarks(tool, folder)
+        failures += trains(tool, folder) + remarks(tool, folder)
         failures += damage(tool, folder)
     print(f"{len(CASES)} cases, {failures} failures")
     return 1 if failures else 0

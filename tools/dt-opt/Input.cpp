@@ -42,6 +42,10 @@ llvm::cl::list<std::string>
                llvm::cl::value_desc("[pattern:]rule"),
                llvm::cl::desc("How parameters start whose values the file does "
                               "not have, e.g. 'normal(0, 0.02)'"));
+llvm::cl::list<std::string> trainableOption(
+    "trainable", llvm::cl::cat(importOptions), llvm::cl::value_desc("pattern"),
+    llvm::cl::desc("Only initializers of these names train (default: what the "
+                   "file marks, or all that look like weights)"));
 llvm::cl::opt<int64_t> batchOption("batch", llvm::cl::cat(importOptions),
                                    llvm::cl::init(1),
                                    llvm::cl::desc("Samples of a step"));
@@ -85,6 +89,12 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
       return init.takeError();
     module.init.push_back(*init);
   }
+  if (trainableOption.getNumOccurrences()) {
+    auto patterns = dt::models::parseTrainableOption(trainableOption);
+    if (!patterns)
+      return patterns.takeError();
+    module.trainable = *patterns;
+  }
   if (!splitOption.empty() && splitOption != "auto")
     return llvm::createStringError("--split: expected auto, not '" +
                                    splitOption + "'");
@@ -126,6 +136,7 @@ llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
   for (auto &[name, value] : recipe->modules[0].dims)
     if (auto *number = std::get_if<int64_t>(&value))
       options.dims[name] = *number;
+  options.trainable = recipe->modules[0].trainable;
   return dt::models::importOnnx(context, path, options);
 }
 

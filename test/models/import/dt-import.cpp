@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // For tests of the importer alone: dt-import FILE [--dim NAME=N]... [--rename
-// NAME=NAME]... [--summary | --generic] [--locations].
+// NAME=NAME]... [--trainable PATTERN]... [--summary | --generic] [--locations].
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,8 @@ void printSummary(ModuleOp module) {
 
 int main(int argc, char **argv) {
   llvm::cl::opt<std::string> path(llvm::cl::Positional, llvm::cl::Required);
-  llvm::cl::list<std::string> dims("dim"), renames("rename");
+  llvm::cl::list<std::string> dims("dim"), renames("rename"),
+      trainable("trainable");
   llvm::cl::opt<bool> summary("summary"), locations("locations"),
       generic("generic");
   llvm::cl::ParseCommandLineOptions(argc, argv);
@@ -57,6 +58,8 @@ int main(int argc, char **argv) {
     auto [from, to] = StringRef(r).split('=');
     options.rename[from] = to.str();
   }
+  if (trainable.getNumOccurrences())
+    options.trainable = std::vector<std::string>(trainable);
   options.recordedPath = StringRef(path).rsplit('/').second.str();
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ScopedDiagnosticHandler handler(&context, [](Diagnostic &d) {
