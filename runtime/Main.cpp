@@ -113,6 +113,15 @@ void expectPossible(const ProgramInfo &program, const Options &options) {
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv, const TrainHooks &hooks) {
   try {
+    if (argc == 1) { // mpirun hands its arguments on, so these are none
+      if (launchedRank() == 0)
+        std::fprintf(stderr,
+                     "error: nothing to do: give --data or --batch, and "
+                     "--steps unless the recipe says how many\n"
+                     "usage: %s [flags]\n%s",
+                     argv[0], optionsHelp());
+      return 1;
+    }
     Options options = parseOptions(argc, argv);
     if (options.help) {
       std::printf("usage: %s [flags]\n%s", argv[0], optionsHelp());

@@ -61,6 +61,9 @@ public:
         rules(makeRules()) {}
 
   OwningOpRef<ModuleOp> run();
+  /// How far a run came that failed at a node; -1: at something else.
+  int64_t nodesDone() const { return atNode ? done : -1; }
+  const llvm::StringSet<> &getSymbols() const { return symbols; }
 
 private:
   using Scope = llvm::StringMap<GraphValue>;
@@ -69,6 +72,7 @@ private:
     return emitError(UnknownLoc::get(&context)) << path << ": " << text.str();
   }
   LogicalResult nodeError(const onnx::Node &node, const Twine &reason) {
+    atNode = true;
     return error("node '" + node.name + "' (" + node.op + "): " + reason);
   }
   Location locationOf(const onnx::Node &node);
@@ -82,6 +86,7 @@ private:
   void noteLimits(const onnx::Node &node, const NodeImporter &n);
   LogicalResult importIf(const onnx::Node &node);
   LogicalResult importOutputs(const onnx::Graph &graph, func::FuncOp function);
+  LogicalResult checkPrecision();
   LogicalResult checkWeights();
   LogicalResult refuseFolded();
   LogicalResult reportShared();
@@ -96,6 +101,8 @@ private:
   MLIRContext &context;
   const ImportOptions &options;
   std::string path;
+  int64_t done = 0; ///< nodes that are imported
+  bool atNode = false;
   OpBuilder b;
   RuleTable rules;
   onnx::Model model;
@@ -310,6 +317,35 @@ LogicalResult Importer::refuseFolded() {
           "module's \"trainable\"");
 }
 
+/// Half precision is refused before an operator is named that happens to be the
+/// first with it.
+LogicalResult Importer::checkPrecision() {
+  auto isHalf = [](onnx::ElementType type) {
+    return type == onnx::ElementType::Float16 ||
+           type == onnx::ElementType::BFloat16;
+  };
+  auto refuse = [&](StringRef what, StringRef name, onnx::ElementType type,
+                    size_t more) {
+    return error(what + " '" + name + "'" +
+                 (more ? " and " + std::to_string(more) + " more are "
+                       : std::string(" is ")) +
+                 onnx::elementName(type) +
+                 ", but training computes in float32; export the model in "
+                 "float32 (PyTorch: model.float())");
+  };
+  const onnx::Tensor *first = nullptr;
+  size_t count = 0;
+  for (const onnx::Tensor &t : model.graph.initializers)
+    if (isHalf(t.type) && uses->isParameter(t) && count++ == 0)
+      first = &t;
+  if (first)
+    return refuse("weight", first->name, first->type, count - 1);
+  for (const onnx::ValueInfo &v : model.graph.inputs)
+    if (isHalf(v.type))
+      return refuse("input", v.name, v.type, 0);
+  return success();
+}
+
 LogicalResult Importer::checkWeights() {
   if (!uses->folded().empty())
     return refuseFolded();
@@ -328,12 +364,12 @@ LogicalResult Importer::checkWeights() {
 LogicalResult Importer::reportShared() {
   for (const ParameterUses::Shared &s : uses->shared()) {
     std::string both = "'" + s.first->name + "' (" + s.first->op + ", in " +
-                       s.first->scope + ") and '" + s.second->name + "' (" +
-                       s.second->op + ", in " + s.second->scope + ")";
+                       s.firstScope + ") and '" + s.second->name + "' (" +
+                       s.second->op + ", in " + s.secondScope + ")";
     if (s.tensor->dims.size() == 1)
       return nodeError(*s.second,
                        "uses parameter '" + s.tensor->name + "', which node '" +
-                           s.first->name + "' in " + s.first->scope +
+                           s.first->name + "' in " + s.firstScope +
                            " uses too: the exporter has merged parameters "
                            "that were equal; export the model with "
                            "models/export");
@@ -442,6 +478,7 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
       return nodeError(node, "its output " + Twine(i) + " is not handled");
     values[name] = v;
   }
+  ++done;
   return success();
 }
 
@@ -506,10 +543,13 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
     if (!isa_and_nonnull<FloatType>(element) || element.isF32() ||
         (element.isF64() && !product))
       return success();
-    std::string name;
-    llvm::raw_string_ostream(name) << element;
-    return error(nameOf(op->getLoc()) + ": its " + what + " is of " + name +
-                 ", which is not computed with; cast the model to float32");
+    std::string name = element.isF16()    ? "float16"
+                       : element.isBF16() ? "bfloat16"
+                                          : "float64";
+    return error(nameOf(op->getLoc()) + ": its " + what + " is " + name +
+                 (element.isF64() ? ", in which products are not computed"
+                                  : ", which is not computed with") +
+                 "; export the model in float32 (PyTorch: model.float())");
   };
   WalkResult result = function.walk([&](Operation *op) {
     if (auto size = dyn_cast<nn::SizeOp>(op)) {
@@ -570,8 +610,8 @@ OwningOpRef<ModuleOp> Importer::run() {
       func::FuncOp::create(b, loc, "forward", b.getFunctionType({}, {}));
   parameterBuilder.setInsertionPoint(function);
 
-  if (failed(importInputs(function)) || failed(checkWeights()) ||
-      failed(importInitializers(model.graph)) ||
+  if (failed(importInputs(function)) || failed(checkPrecision()) ||
+      failed(checkWeights()) || failed(importInitializers(model.graph)) ||
       failed(importNodes(model.graph)) ||
       failed(importOutputs(model.graph, function)) || failed(reportShared()))
     return {};
@@ -587,10 +627,77 @@ OwningOpRef<ModuleOp> Importer::run() {
   return top;
 }
 
+namespace {
+/// Keeps errors back until it is known what else there is to say.
+class HeldErrors {
+public:
+  explicit HeldErrors(MLIRContext &context)
+      : handler(&context, [this](Diagnostic &d) {
+          if (d.getSeverity() != DiagnosticSeverity::Error)
+            return failure();
+          errors.emplace_back(d.getLocation(), d.str());
+          return success();
+        }) {}
+
+  std::vector<std::pair<Location, std::string>> errors;
+
+private:
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+/// Whether a graph that stopped behind `done` nodes gets further with `size`
+/// for `dims`: one size is often a multiple of another, which a name does not
+/// say.
+static bool getsFurther(MLIRContext &context, StringRef path,
+                        ImportOptions options, int64_t done, int64_t size,
+                        ArrayRef<StringRef> dims) {
+  for (StringRef dim : dims)
+    options.dims[dim] = size;
+  options.seenDims = nullptr;
+  options.fixed = nullptr;
+  ScopedDiagnosticHandler silent(&context, [](Diagnostic &) {});
+  Importer importer(context, path, options);
+  return importer.run() || importer.nodesDone() > done;
+}
+
+/// "; it can be with a number for 'seq': --dims=…", or "".
+static std::string adviseDims(MLIRContext &context, StringRef path,
+                              const ImportOptions &options,
+                              const Importer &stopped) {
+  SmallVector<StringRef> all = llvm::to_vector(stopped.getSymbols().keys());
+  llvm::sort(all);
+  if (all.empty() || stopped.nodesDone() < 0)
+    return "";
+  SmallVector<SmallVector<StringRef>> choices;
+  if (all.size() > 1)
+    for (StringRef dim : all)
+      choices.push_back({dim});
+  choices.push_back(all);
+  for (const SmallVector<StringRef> &dims : choices)
+    for (int64_t size : {64, 1024}) // multiples of most, within most tables
+      if (getsFurther(context, path, options, stopped.nodesDone(), size, dims))
+        return "; with a number for '" + llvm::join(dims, "' and '") +
+               "' it is handled: --dims=" + llvm::join(dims, "=NUMBER,") +
+               "=NUMBER, in a recipe \"dims\"";
+  return "";
+}
+
 OwningOpRef<ModuleOp> models::importOnnx(MLIRContext &context, StringRef path,
                                          const ImportOptions &options) {
   loadImportDialects(context);
-  return Importer(context, path, options).run();
+  Importer importer(context, path, options);
+  std::vector<std::pair<Location, std::string>> errors;
+  {
+    HeldErrors held(context);
+    if (OwningOpRef<ModuleOp> module = importer.run())
+      return module;
+    errors = std::move(held.errors);
+  }
+  std::string advice = adviseDims(context, path, options, importer);
+  for (auto &[location, text] : errors)
+    emitError(location) << text << advice;
+  return {};
 }
 
 void models::loadImportDialects(MLIRContext &context) {

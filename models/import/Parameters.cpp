@@ -393,6 +393,14 @@ std::vector<std::string> ParameterUses::unmatched() const {
   return left;
 }
 
+/// Older exporters have the scope in the name: "/layers.0/norm/Add_1".
+static llvm::StringRef getScope(const onnx::Node &node) {
+  llvm::StringRef name = node.name;
+  if (!node.scope.empty() || !name.consume_front("/"))
+    return node.scope;
+  return name.rsplit('/').second.empty() ? "" : name.rsplit('/').first;
+}
+
 void ParameterUses::record(const onnx::Tensor &t, const onnx::Node &node) {
   auto [it, isNew] = position.try_emplace(t.name, uses.size());
   if (isNew)
@@ -400,7 +408,7 @@ void ParameterUses::record(const onnx::Tensor &t, const onnx::Node &node) {
   std::vector<const onnx::Node *> &nodes = uses[it->second].nodes;
   // Several operators of one module (a norm that is written out) are one use.
   for (const onnx::Node *n : nodes)
-    if (n->scope == node.scope)
+    if (getScope(*n) == getScope(node))
       return;
   nodes.push_back(&node);
 }
@@ -411,10 +419,11 @@ std::vector<ParameterUses::Shared> ParameterUses::shared() const {
     // A node without a scope was made by rewriting: it says nothing.
     std::vector<const onnx::Node *> scoped;
     for (const onnx::Node *n : u.nodes)
-      if (!n->scope.empty())
+      if (!getScope(*n).empty())
         scoped.push_back(n);
     if (scoped.size() > 1 && isTrainable(*u.tensor))
-      out.push_back({u.tensor, scoped[0], scoped[1]});
+      out.push_back({u.tensor, scoped[0], scoped[1], getScope(*scoped[0]).str(),
+                     getScope(*scoped[1]).str()});
   }
   return out;
 }

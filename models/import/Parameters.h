@@ -61,6 +61,7 @@ public:
   struct Shared {
     const onnx::Tensor *tensor;
     const onnx::Node *first, *second;
+    std::string firstScope, secondScope;
   };
   /// Trainable tensors used in two scopes, in the order of first use.
   std::vector<Shared> shared() const;

@@ -11,6 +11,7 @@
 #include "runtime/data/Config.h"
 
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <cmath>
 
@@ -213,7 +214,7 @@ LogicalResult InputChecker::checkUsed() {
   for (auto [entry, isUsed] : llvm::zip(config.inputs, used)) {
     if (isUsed)
       continue;
-    std::vector<std::string> names;
+    std::vector<std::string> names, open;
     for (auto module : program.getOps<dist::ModuleOp>())
       for (unsigned i = 0; i < module.getForward().getNumArguments(); ++i) {
         StringRef name =
@@ -221,10 +222,12 @@ LogicalResult InputChecker::checkUsed() {
         if (isConnected(module, name))
           continue;
         names.push_back(name.str());
-        names.push_back((module.getSymName() + "." + name).str());
+        open.push_back((module.getSymName() + "." + name).str());
+        names.push_back(open.back());
       }
     std::vector<StringRef> known(names.begin(), names.end());
-    return error(entry) << "no module takes it"
+    return error(entry) << "no module takes it; their inputs are "
+                        << llvm::join(open, ", ")
                         << didYouMean(entry.name, known);
   }
   return success();

@@ -203,14 +203,10 @@ Value LossBuilder::graphOutput(Value output) {
 
 LogicalResult LossBuilder::build() {
   auto result = dist::ModuleOp::findResult(forward, loss.value.tensor);
-  if (!result) {
-    auto error = emitError(loc)
-                 << "module '" << module.getSymName() << "' has no output '"
-                 << loss.value.tensor << "'; its outputs are";
-    for (unsigned i = 0; i < forward.getNumResults(); ++i)
-      error << (i ? ", " : " ") << dist::ModuleOp::getResultName(forward, i);
-    return error;
-  }
+  if (!result)
+    return emitError(loc) << "module '" << module.getSymName()
+                          << "' has no output '" << loss.value.tensor << "'"
+                          << describeOutputs(forward, loss.value.tensor);
   Value value = forward.getBody().front().getTerminator()->getOperand(*result);
   if (!isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType()))
     return emitError(loc) << "output '" << loss.value.tensor << "' of '"

@@ -260,11 +260,13 @@ LogicalResult ProgramBuilder::connect(const ConnectionEntry &entry) {
   auto input = dist::ModuleOp::findArgument(to, entry.input.tensor);
   if (!input)
     return emitError(loc) << "module '" << entry.input.module
-                          << "' has no input '" << entry.input.tensor << "'";
+                          << "' has no input '" << entry.input.tensor << "'"
+                          << describeInputs(to, entry.input.tensor);
   auto output = dist::ModuleOp::findResult(from, entry.output.tensor);
   if (!output)
     return emitError(loc) << "module '" << entry.output.module
-                          << "' has no output '" << entry.output.tensor << "'";
+                          << "' has no output '" << entry.output.tensor << "'"
+                          << describeOutputs(from, entry.output.tensor);
   std::string name = entry.output.tensor;
   if (!entry.gather.empty()) {
     nn::Shape rows = nn::getShape(to.getArgumentTypes()[*input]);
@@ -457,6 +459,28 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
 }
 
 } // namespace
+
+static std::string describeNames(StringRef what, StringRef wanted,
+                                 ArrayRef<StringRef> names) {
+  return ("; its " + what +
+          (names.empty() ? " are none" : " are " + llvm::join(names, ", ")) +
+          didYouMean(wanted, names))
+      .str();
+}
+
+std::string describeInputs(func::FuncOp forward, StringRef wanted) {
+  SmallVector<StringRef> names;
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i)
+    names.push_back(dist::ModuleOp::getArgumentName(forward, i));
+  return describeNames("inputs", wanted, names);
+}
+
+std::string describeOutputs(func::FuncOp forward, StringRef wanted) {
+  SmallVector<StringRef> names;
+  for (unsigned i = 0; i < forward.getNumResults(); ++i)
+    names.push_back(dist::ModuleOp::getResultName(forward, i));
+  return describeNames("outputs", wanted, names);
+}
 
 OwningOpRef<mlir::ModuleOp> buildProgram(MLIRContext &context,
                                          const Recipe &recipe) {

@@ -52,6 +52,10 @@ std::string getSymbolOf(dist::ModuleOp module, llvm::StringRef item,
 /// error if it has another type.
 mlir::Value getOrAddInput(mlir::Location location, dist::ModuleOp module,
                           llvm::StringRef name, mlir::RankedTensorType type);
+/// "; its inputs are a, b; did you mean 'a'?": what follows an error about an
+/// input `wanted` that @forward does not have. Likewise of outputs.
+std::string describeInputs(mlir::func::FuncOp forward, llvm::StringRef wanted);
+std::string describeOutputs(mlir::func::FuncOp forward, llvm::StringRef wanted);
 /// Appends a result to @forward.
 void addOutput(mlir::func::FuncOp forward, mlir::Value value,
                llvm::StringRef name);

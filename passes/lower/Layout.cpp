@@ -65,9 +65,13 @@ FailureOr<int64_t> SymbolBounds::evaluate(Operation *op,
     for (const std::string &symbol : term.symbols) {
       auto it = bounds.find(symbol);
       if (it == bounds.end())
-        return op->emitOpError()
-               << "cannot be planned: '" << symbol
-               << "' has no bound; give nn.dim @" << symbol << " a max";
+        return op->emitError()
+               << "the memory that this takes has no bound, because '" << symbol
+               << "' has none: a recipe's \"dims\" say that it is a number, "
+                  "or an item whose \"max\" stands in \"items\"; for one "
+                  "graph --dims="
+               << symbol << "=NUMBER (in IR: nn.dim @" << symbol
+               << " of \"item\" max N)";
       if (__builtin_mul_overflow(v, it->second, &v))
         return op->emitOpError("cannot be planned: its size overflows");
     }

@@ -265,7 +265,10 @@ Expected<PlanFile> parsePlan(StringRef text, StringRef path) {
 Expected<PlanFile> readPlan(StringRef path) {
   auto buffer = MemoryBuffer::getFile(path);
   if (!buffer)
-    return createStringError(path + ": " + buffer.getError().message());
+    return createStringError(
+        "--plan: '" + path + "': " + buffer.getError().message() +
+        " (a plan is a file, auto, or a line: 'MODULE:tp=2,dp=2; "
+        "schedule=1f1b')");
   return parsePlan((*buffer)->getBuffer(), path);
 }
 

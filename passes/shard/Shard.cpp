@@ -12,6 +12,8 @@
 #include "passes/shard/Passes.h"
 #include "passes/shard/Pipeline.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace dt;
 
@@ -188,9 +190,10 @@ void ModuleSharder::recordParameters(const Program &program,
 /// Parameters that are to be cut as their copies elsewhere are.
 void ModuleSharder::obeyHints(Program &program) const {
   for (Variable &v : program.variables) {
-    auto hint = v.symbol ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(
-                               kCutHintAttr)
-                         : StringAttr();
+    auto hint =
+        v.symbol
+            ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(kCutHintAttr)
+            : StringAttr();
     if (!hint)
       continue;
     v.given = Layout();
@@ -256,6 +259,30 @@ static SmallVector<Axis> findAxes(dist::ModuleOp module, int64_t ranks,
   return axes;
 }
 
+/// Numbers of heads that attention has in the module's functions.
+static std::set<int64_t> getHeads(dist::ModuleOp module) {
+  std::set<int64_t> heads;
+  module.walk([&](nn::AttentionOp op) {
+    if (auto n = nn::getShape(op.getQuery().getType())[2].asConstant())
+      heads.insert(*n);
+  });
+  return heads;
+}
+
+/// `before`: heads of the whole module. Said once of a unit of stages.
+static void warnHeads(dist::ModuleOp module, const std::set<int64_t> &before) {
+  dist::Placement placement(module);
+  int64_t ranks = getTensorParallel(module);
+  std::set<int64_t> after = getHeads(module);
+  for (int64_t heads : before)
+    if (heads % ranks != 0 && after.count(heads) && placement.stage == 0)
+      module.emitWarning("'")
+          << placement.unit << "' has attention of " << heads
+          << " heads, which " << ranks
+          << " tensor-parallel ranks (tp) do not divide: every rank "
+          << "computes all of it, and keeps its weights whole";
+}
+
 static void remarkWhole(dist::ModuleOp module) {
   unsigned cut = 0;
   for (auto p : module.getOps<nn::ParameterOp>())
@@ -279,7 +306,9 @@ void ShardPass::runOnOperation() {
   int64_t ranks = getTensorParallel(module);
   if (ranks <= 1)
     return;
+  std::set<int64_t> heads = getHeads(module);
   for (const Axis &axis : findAxes(module, ranks, beam))
     ModuleSharder(module, axis, beam).run();
+  warnHeads(module, heads);
   remarkWhole(module);
 }

@@ -89,7 +89,8 @@ def graphs():
 def operators():
     case("node 'the_Reshape' (Reshape): cannot reshape [batch, 4] to [3, 7]",
          model([node("Reshape", ["x", "s"])], [numpy_helper.from_array(np.array([3, 7], np.int64), "s")]))
-    case("node 'the_Add' (Add): operands do not broadcast: [batch, 4] and [3]", model([node("Add", ["x", "w"])], [tensor("w", 3)]))
+    case("node 'the_Add' (Add): operands do not broadcast: [batch, 4] and [3]\n",  # a number for batch helps nothing
+         model([node("Add", ["x", "w"])], [tensor("w", 3)]))
     case("node 'the_MatMul' (MatMul): input [batch, 4] does not end in the weight's 5", model([node("MatMul", ["x", "w"])], [tensor("w", 5, 2)]))
     case("node 'the_Concat' (Concat): [2] does not join [batch, 4] on axis 0", model([node("Concat", ["x", "w"], axis=0)], [tensor("w", 2)]))
     case("node 'the_Softmax' (Softmax): axis 5 is out of range for rank 2", model([node("Softmax", ["x"], axis=5)]))
@@ -142,10 +143,24 @@ def operators():
     deep = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 2, 2])
     case("node 'the_SpaceToDepth' (SpaceToDepth): attribute 'mode' is not handled",
          model([node("SpaceToDepth", ["x"], blocksize=1, mode="CRD")], inputs=[deep], opset=99))
-    case("its result is of f16, which is not computed with", model([node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("Relu", ["h"])]))
+    case("node 'the_Cast': its result is float16, which is not computed with; export the model in float32 (PyTorch: model.float())", model([node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("Relu", ["h"])]))
+    case("weight 'w' and 1 more are float16, but training computes in float32; export the model in float32",
+         model([node("MatMul", ["x", "w"], ["t"]), node("Add", ["t", "b"])], [tensor("w", 4, 4, dtype=np.float16), tensor("b", 4, dtype=np.float16)], inputs=[half(TensorProto.FLOAT16)]))
+    wide = TensorProto(name="w", data_type=TensorProto.BFLOAT16, dims=[4, 4], raw_data=bytes(range(32)))
+    case("weight 'w' is bfloat16, but training computes in float32", model([node("MatMul", ["x", "w"])], [wide], inputs=[half(TensorProto.BFLOAT16)]))
+    case("input 'x' is float16, but training computes in float32",
+         model([node("Cast", ["x"], ["t"], to=TensorProto.FLOAT), node("Mul", ["t", "w"])], [tensor("w", 4)], inputs=[half(TensorProto.FLOAT16)]))
+    chunks = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["l"]), node("Div", ["l", "chunk"], ["c"]), node("Concat", ["minus", "c", "chunk"], ["t"], axis=0), node("Reshape", ["x", "t"])]
+    parts = [ids("one", 1), ids("chunk", 4), ids("minus", -1)]
+    case("node 'the_Reshape' (Reshape): shape must be known at compile time (as numbers and sizes); with a number for 'seq' it is handled: --dims=seq=NUMBER, in a recipe \"dims\"",
+         model(chunks, parts, inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "seq"])]))
     whole = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
     case("node 'the_IsInf' (IsInf): needs a tensor of floats: no integer is inf",
          model([node("IsInf", ["x"], detect_negative=0)], inputs=[whole]))
+
+
+def half(element):
+    return helper.make_tensor_value_info("x", element, ["batch", 4])
 
 
 def ids(name, *values):
@@ -329,7 +344,7 @@ def main():
             path = folder / "bad.onnx"
             path.write_bytes(data)
             done = run(tool, path)
-            errors = [line for line in done.stderr.splitlines() if "error:" in line]
+            errors = [line for line in done.stderr.splitlines(keepends=True) if "error:" in line]
             if done.returncode != 1 or len(errors) != 1 or f"{path}: " not in errors[0] or message not in errors[0]:
                 failures += 1
                 print(f"wanted: {message}\n  got ({done.returncode}): {done.stderr.strip()[:300]}")

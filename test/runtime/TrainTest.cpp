@@ -397,4 +397,16 @@ TEST(Train, Errors) {
                "no checkpoint to resume from");
 }
 
+TEST(Train, NoArgumentsShowTheHelp) {
+  TemporaryFolder folder;
+  SmallProgram program(6);
+  char name[] = "train", *argv[] = {name, nullptr};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(trainMain(program.info, folder.path.c_str(), 1, argv), 1);
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.rfind("error: nothing to do: give --data or --batch", 0), 0u);
+  for (const char *part : {"usage: train [flags]", "--data", "--steps N"})
+    EXPECT_NE(said.find(part), std::string::npos) << part;
+}
+
 } // namespace

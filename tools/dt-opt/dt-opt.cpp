@@ -269,8 +269,8 @@ LogicalResult compile(StringRef input, StringRef output,
   llvm::raw_string_ostream os(bytes);
   if (failed(MlirOptMain(os, std::move(*buffer), registry, config)))
     return failure();
-  dt::OutputOptions options = {emitOption, targetOption, input.str(),
-                               output.str(), timesOption, planOption};
+  dt::OutputOptions options = {emitOption,   targetOption, input.str(),
+                               output.str(), timesOption,  planOption};
   if (emitOption == Emit::PlanModel)
     return dt::writePlanModel(collected.planModel, options);
   return dt::isReport(emitOption) ? dt::writeReport(collected.report, options)
@@ -308,6 +308,8 @@ int main(int argc, char **argv) {
   dt::hideForeignOptions({&emitOptions, &dt::getImportOptions()});
   registerCLIOptions("dt-opt", registry);
   dt::sortOptions();
+  if (failed(dt::checkOptionNames(ArrayRef<char *>(argv, argc).drop_front())))
+    return 1;
   auto [input, output] = parseCLIOptions(argc, argv, dt::getHelpHeader());
   return failed(compile(input, output, registry));
 }

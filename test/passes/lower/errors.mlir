@@ -13,7 +13,7 @@ func.func @scalar(%x: index) {
 // -----
 
 func.func @unbounded(%x: tensor<?xf32, #nn.dims<batch>>, %w: tensor<?xf32, #nn.dims<batch>>) -> tensor<f32> {
-  // expected-error @+1 {{cannot be planned: 'batch' has no bound; give nn.dim @batch a max}}
+  // expected-error @+1 {{the memory that this takes has no bound, because 'batch' has none: a recipe's "dims" say}}
   %0 = nn.exp %x : tensor<?xf32, #nn.dims<batch>>
   %1 = nn.reduce sum %0 {axes = array<i64: 0>} : tensor<?xf32, #nn.dims<batch>>
   return %1 : tensor<f32>
