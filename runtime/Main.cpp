@@ -113,7 +113,7 @@ void expectPossible(const ProgramInfo &program, const Options &options) {
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv, const TrainHooks &hooks) {
   try {
-    if (argc == 1) { // mpirun hands its arguments on, so these are none
+    if (argc == 1) {
       if (launchedRank() == 0)
         std::fprintf(stderr,
                      "error: nothing to do: give --data or --batch, and "

@@ -64,6 +64,7 @@ public:
   /// How far a run came that failed at a node; -1: at something else.
   int64_t nodesDone() const { return atNode ? done : -1; }
   const llvm::StringSet<> &getSymbols() const { return symbols; }
+  bool countsRows(StringRef symbol) const { return ofRows.contains(symbol); }
 
 private:
   using Scope = llvm::StringMap<GraphValue>;
@@ -110,7 +111,7 @@ private:
   Scope values;
   /// Initializers that are nn.parameters (others are symbolic values).
   llvm::StringMap<const onnx::Tensor *> parameters, initializers;
-  llvm::StringSet<> symbols;
+  llvm::StringSet<> symbols, ofRows; ///< all; those of an input's first axis
   /// Of symbols: the largest value, and which node says so.
   llvm::StringMap<std::pair<int64_t, std::string>> limits;
   struct Remark {
@@ -164,8 +165,11 @@ FailureOr<DimExpr> Importer::dimOf(const onnx::ValueInfo &v, size_t axis) {
         return DimExpr(it->second);
     return DimExpr::symbol(name);
   });
-  for (const std::string &s : out.symbols())
+  for (const std::string &s : out.symbols()) {
     symbols.insert(s);
+    if (axis == 0)
+      ofRows.insert(s);
+  }
   if (std::optional<int64_t> n = out.asConstant(); n && *n < 0)
     return error("input '" + v.name + "': dim '" + text + "' is negative");
   return out;
@@ -239,7 +243,7 @@ LogicalResult Importer::declareParameter(const onnx::Tensor &t) {
     source = nn::OnnxAttr::get(&context, file, t.name);
   auto op = nn::ParameterOp::create(
       parameterBuilder, NameLoc::get(b.getStringAttr(t.name)), t.name, type,
-      source, uses->isTrainable(t), t.mark == "BUFFER");
+      source, uses->isTrainable(t), !t.mark.empty() && t.mark != "PARAMETER");
   (void)op;
   parameters[t.name] = &t;
   return success();
@@ -661,12 +665,16 @@ static bool getsFurther(MLIRContext &context, StringRef path,
   return importer.run() || importer.nodesDone() > done;
 }
 
-/// "; it can be with a number for 'seq': --dims=…", or "".
+/// "; with a number for 'seq' it is handled: --dims=…", or "". Dims of first
+/// axes, which mostly count items, come last.
 static std::string adviseDims(MLIRContext &context, StringRef path,
                               const ImportOptions &options,
                               const Importer &stopped) {
   SmallVector<StringRef> all = llvm::to_vector(stopped.getSymbols().keys());
-  llvm::sort(all);
+  llvm::sort(all, [&](StringRef l, StringRef r) {
+    return std::pair(stopped.countsRows(l), l) <
+           std::pair(stopped.countsRows(r), r);
+  });
   if (all.empty() || stopped.nodesDone() < 0)
     return "";
   SmallVector<SmallVector<StringRef>> choices;

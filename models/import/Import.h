@@ -63,9 +63,10 @@ struct ImportOptions {
 /// Reads the ONNX file at `path` and makes a builtin module that holds one
 /// `dist.module` with its `nn.dim`s, `nn.parameter`s and `@forward`. On bad or
 /// unsupported input one error is emitted, `file: node 'name' (Op): reason`,
-/// and the result is null. It says so if numbers for symbolic dims would help. Remarks say what was taken as tied, and what trains
-/// otherwise than the user may think. A graph with weights that an exporter
-/// folded into constants is an error unless `trainable` says what trains.
+/// and the result is null. It says so if numbers for symbolic dims would help.
+/// A graph with weights that an exporter folded into constants is an error
+/// unless `trainable` says what trains. Remarks say what was taken as tied, and
+/// what trains otherwise than the user may think.
 ///
 /// A parameter's value stays in the file (`#nn.onnx`); where the file says that
 /// it lies in external data that do not exist, the source is

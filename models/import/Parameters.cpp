@@ -210,27 +210,21 @@ static bool isTable(const onnx::Tensor &t) {
 
 namespace {
 /// Where an operator takes weights: operands that it multiplies by, rows that
-/// it looks up, and the vectors beside those.
-enum class Place { None, Kernel, Factor, Rows, Vector };
+/// it looks up, and the biases beside those.
+enum class Place { None, Kernel, Factor, Rows, Bias };
 } // namespace
 
 static Place placeOf(llvm::StringRef op, size_t operand) {
   if (op == "MatMul" || op == "Einsum")
     return Place::Factor;
   if (op == "Gemm")
-    return operand < 2 ? Place::Factor : Place::Vector;
+    return operand < 2 ? Place::Factor : Place::Bias;
   if (op == "Conv" || op == "ConvTranspose")
     return operand == 0   ? Place::None
            : operand == 1 ? Place::Kernel
-                          : Place::Vector;
+                          : Place::Bias;
   if (op == "Gather")
     return operand == 0 ? Place::Rows : Place::None;
-  if (op == "LayerNormalization" || op == "RMSNormalization" ||
-      op == "InstanceNormalization" || op == "GroupNormalization" ||
-      op == "BatchNormalization")
-    return operand == 1 || operand == 2 ? Place::Vector : Place::None;
-  if (op == "PRelu")
-    return operand == 1 ? Place::Vector : Place::None;
   return Place::None;
 }
 
@@ -313,16 +307,16 @@ void ParameterUses::visit(const onnx::Node &node, const Sources &known,
     const Source &source = it->second;
     const onnx::Tensor &t = *source.tensor;
     Place place = node.domain.empty() ? placeOf(node.op, i) : Place::None;
-    if (place != Place::None && !source.node)
+    if (place != Place::None && !source.node && isFloat(t.type) &&
+        !trainsByDefault(t) && t.mark.empty() &&
+        (place == Place::Bias || !isTable(t)))
       weights.insert(t.name);
     // Rows that are known now are a table's.
     bool looks = place == Place::Kernel ||
                  (place == Place::Factor && countAxes(t) > 1) ||
                  (place == Place::Rows && countAxes(t) > 1 &&
                   node.inputs.size() > 1 && data.contains(node.inputs[1]));
-    if (!source.node && isRewritten(t))
-      addFolded(source, node);
-    else if (looks)
+    if (looks || (!source.node && isRewritten(t)))
       addFolded(source, node);
   }
 }

@@ -196,6 +196,8 @@ def training():
     case("uses 'onnx::MatMul_7' [4, 4], a constant", model([node("MatMul", ["x", "onnx::MatMul_7"])], [tensor("onnx::MatMul_7", 4, 4)]))
     case("node 'the_MatMul' (MatMul): uses 'val_4' [4, 4], a constant that looks like a weight which the exporter folded (as do 'val_5'): only 4 of 36 numbers would train",
          model([node("MatMul", ["x", "val_4"], ["t"]), node("Gemm", ["t", "val_5", "b"])], [weights("val_4", 4, 4), weights("val_5", 4, 4), weights("b", 4)]))
+    older = [helper.make_node("Add", ["x", "b"], ["t"], name="/layers.0/Add"), helper.make_node("Add", ["t", "b"], ["y"], name="/layers.1/Add")]
+    case("uses parameter 'b', which node '/layers.0/Add' in layers.0 uses too: the exporter has merged parameters that were equal", model(older, [tensor("b", 4)]))
     for message, proto, _ in folded():
         case(message, proto)
     case("uses parameter 'b', which node 'the_Add' in layers.0 uses too",
@@ -281,6 +283,13 @@ def trains(tool, folder):
     for proto, numbers in tables():
         expect(proto, numbers)
         expect(proto, numbers, "--trainable=head.*")
+    # A plain tensor of the module that is too large for a literal: neither trained nor counted among weights.
+    large = mark(model([node("MatMul", ["x", "k"], ["t"]), node("MatMul", ["t", "head.weight"])], [weights("k", 300, 300), weights("head.weight", 300, 4)],
+                       inputs=[picture(300)]), head__weight="PARAMETER", k="CONSTANT_TENSOR")
+    expect(large, 1200)
+    if "nn.parameter @k : tensor<300x300xf32> buffer from" not in subprocess.run([tool, path], capture_output=True, text=True, timeout=600).stdout:
+        failures += 1
+        print("a plain tensor of the module is no buffer")
     done = run(tool, path, "--trainable=haed.*")
     if done.returncode != 1 or f"{path}: no weight matches 'haed.*' (trainable); there are " not in done.stderr:
         failures += 1

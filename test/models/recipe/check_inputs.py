@@ -97,7 +97,7 @@ CASES = [
     (("inputs", "noise", "shape"), [3, 8], "inputs.noise: error: makes [image, 3, 8], but 'noise' of module 'vision' is [image, 3, 8, 8]"),
     (("inputs", "llm.places", "width"), 4, "inputs.llm.places: error: makes [image, 4], but 'places' of module 'llm' is [image, 3]"),
     (("losses", 0, "logits"), "vision.out", "inputs.labels: error: makes [sample, 12], but 'labels' of module 'vision' is [image, 3, 8]"),
-    (("inputs", "llm.idz"), {"tokens": "ids"}, "inputs.llm.idz: error: no module takes it; did you mean 'llm.ids'?"),
+    (("inputs", "llm.idz"), {"tokens": "ids"}, "inputs.llm.idz: error: no module takes it; their inputs are vision.pixels, vision.time, vision.noise, llm.ids, llm.places, llm.labels; did you mean 'llm.ids'?"),
     (("inputs", "llm.ids"), None, "inputs: error: module 'llm' takes 'ids', which is neither connected nor described; expected the key 'llm.ids'"),
     (("dims", "batchs"), "sample", "dims.batchs: error: no graph has an input with this dim; did you mean 'batch'?"),
     (("modules", "llm", "dims"), {"sek": 12}, "modules.llm.dims.sek: error: no input of 'llm.onnx' has this dim; did you mean 'seq'?"),
