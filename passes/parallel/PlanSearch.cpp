@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -87,15 +88,32 @@ public:
   /// Why it cannot be run; else it is changed into what can.
   std::optional<std::string> makeExecutable(Plan &plan);
   void addLayouts(std::vector<Plan> &plans);
-  Expected<Plan> chooseBest(std::vector<Plan> plans);
-  void improve(Plan &best);
+  /// What a policy found.
+  void tryOwn(std::vector<Plan> plans);
+  /// The best by estimate, and what may be as good and is simpler.
+  void tryBest(std::vector<Plan> plans);
+  /// From the fastest, one decision at a time.
+  void improve();
+  /// From the simplest, as long as something simpler is as good.
+  void simplify();
+
+  plan::Candidates found; ///< executable, with predictions
+  plan::Reason reason;    ///< why others are not
 
 private:
+  /// Seconds by estimate; bytes where they are infinite; index.
+  using Ranked = std::tuple<double, double, size_t>;
+  /// Those that can be executed, the most promising first; adds what is to be
+  /// tried beside them.
+  std::vector<Ranked> rank(std::vector<Plan> &plans);
+  /// Another schedule, saved set, sequence parallelism, or smaller pieces.
+  std::vector<Plan> vary(const Plan &plan) const;
   using Layout = std::vector<UnitPlan>;
   std::vector<UnitPlan> unitLayouts(int module);
   void extend(Layout &layout, int64_t used, bool shared,
               std::vector<Plan> &plans);
-  /// The simulated step; infinite if it does not work, which is noted.
+  /// The simulated step, of what is added to `found`; infinite if it does not
+  /// work, which is noted.
   double simulate(Plan &plan);
   double memoryOf(const Plan &plan) const;
 
@@ -103,7 +121,6 @@ private:
   const PlannedProgram &program;
   llvm::function_ref<Error(const Plan &)> accepts;
   std::vector<std::vector<UnitPlan>> choices;
-  plan::Reason reason;
 };
 
 std::optional<std::string> Finder::makeExecutable(Plan &plan) {
@@ -225,6 +242,7 @@ double Finder::simulate(Plan &plan) {
   double objective = plan.predicted.objective;
   plan.predicted = step->predicted;
   plan.predicted.objective = objective ? objective : step->predicted.step;
+  found.add(plan);
   return plan.predicted.step;
 }
 
@@ -244,8 +262,8 @@ double Finder::memoryOf(const Plan &plan) const {
   return ranks > plan.ranks ? together : most;
 }
 
-Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
-  std::vector<std::tuple<double, double, size_t>> order;
+std::vector<Finder::Ranked> Finder::rank(std::vector<Plan> &plans) {
+  std::vector<Ranked> order;
   for (size_t i = 0; i < plans.size(); ++i) {
     if (auto why = makeExecutable(plans[i])) {
       reason.note(llvm::createStringError(*why));
@@ -261,63 +279,113 @@ Expected<Plan> Finder::chooseBest(std::vector<Plan> plans) {
                        i);
   }
   llvm::sort(order);
-  double best = INFINITY;
-  const Plan *chosen = nullptr;
-  size_t simulated = 0;
-  for (auto [seconds, bytes, i] : order) {
-    if (chosen && (simulated >= kSimulated || std::isinf(seconds)))
-      break;
-    // Where nothing fits by estimate, some are tried all the same.
-    if (simulated++ >= 4 * kSimulated)
-      break;
-    double step = simulate(plans[i]);
-    if (step >= best)
-      continue;
-    best = step;
-    chosen = &plans[i];
-  }
-  if (chosen)
-    return *chosen;
-  return llvm::createStringError(
-      "no plan can be executed: " +
-      (reason.get().empty() ? "there is no layout" : reason.get()));
+  return order;
 }
 
-/// One decision at a time: the schedule, what is saved, pieces, sequence
-/// parallelism.
-void Finder::improve(Plan &best) {
+void Finder::tryOwn(std::vector<Plan> plans) {
+  for (auto [seconds, bytes, i] : rank(plans))
+    simulate(plans[i]);
+}
+
+void Finder::tryBest(std::vector<Plan> plans) {
+  std::vector<Ranked> order = rank(plans);
+  size_t next = 0;
+  for (; next < order.size(); ++next) {
+    auto [seconds, bytes, i] = order[next];
+    if (!found.empty() && (next >= kSimulated || std::isinf(seconds)))
+      break;
+    // Where nothing fits by estimate, some are tried all the same.
+    if (next >= 4 * kSimulated)
+      break;
+    simulate(plans[i]);
+  }
+  if (found.empty())
+    return;
+  // Estimates rank plans that take equally long by chance: of those next in
+  // line the simplest may be as good.
+  double most =
+      (1 + 5 * plan::kNegligible) * plan::estimate(input, found.getFastest());
+  std::map<plan::Complexity, size_t> simpler;
+  for (auto [seconds, bytes, i] : llvm::ArrayRef(order).drop_front(next))
+    if (seconds <= most)
+      simpler.try_emplace(plan::getComplexity(plans[i]), i);
+  size_t tried = 0;
+  for (auto [complexity, i] : simpler) {
+    if (tried++ == kSimulated / 4 ||
+        !(complexity < plan::getComplexity(found.getSimplest())))
+      break;
+    simulate(plans[i]);
+  }
+}
+
+std::vector<Plan> Finder::vary(const Plan &plan) const {
   std::vector<Plan> others;
+  if (!program.needsBatchSync)
+    for (const char *name :
+         {"1f1b", "gpipe", "zb-h1", "zb-1p", "phased", "nested"}) {
+      others.push_back(plan);
+      others.back().schedule = name;
+    }
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    for (Save save : {Save::None, Save::All}) {
+      others.push_back(plan);
+      others.back().units[u].save = save;
+    }
+    int64_t sub = 2 * plan.units[u].sub;
+    if (plan.units[u].dp * sub <= program.maxReplicas[u]) {
+      others.push_back(plan);
+      others.back().units[u].sub = int(sub);
+    }
+  }
+  others.push_back(plan);
+  others.back().sequenceParallel = !plan.sequenceParallel;
+  for (Plan &other : others)
+    other.sequenceParallel =
+        other.sequenceParallel && runsSequenceParallel(other, input.model());
+  return others;
+}
+
+void Finder::improve() {
+  Plan best = found.getFastest();
   for (bool better = true; better;) {
     better = false;
-    others.clear();
-    if (!program.needsBatchSync)
-      for (const char *name :
-           {"1f1b", "gpipe", "zb-h1", "zb-1p", "phased", "nested"}) {
-        others.push_back(best);
-        others.back().schedule = name;
-      }
-    for (size_t u = 0; u < best.units.size(); ++u) {
-      for (Save save : {Save::None, Save::All}) {
-        others.push_back(best);
-        others.back().units[u].save = save;
-      }
-      int64_t sub = 2 * best.units[u].sub;
-      if (best.units[u].dp * sub <= program.maxReplicas[u]) {
-        others.push_back(best);
-        others.back().units[u].sub = int(sub);
-      }
-    }
-    others.push_back(best);
-    others.back().sequenceParallel = !best.sequenceParallel;
-    for (Plan &other : others) {
-      other.sequenceParallel =
-          other.sequenceParallel && runsSequenceParallel(other, input.model());
+    for (Plan &other : vary(best))
       // Below a thousandth it is no reason.
       if (simulate(other) < best.predicted.step * 0.999) {
         best = other;
         better = true;
       }
+  }
+}
+
+void Finder::simplify() {
+  while (true) {
+    Plan start = found.getSimplest();
+    plan::Complexity most = plan::getComplexity(start);
+    std::vector<Plan> others = vary(start);
+    for (size_t u = 0; u < start.units.size(); ++u) {
+      const UnitPlan &unit = start.units[u];
+      auto change = [&](int64_t dp, int pp, int vpp, int sub) {
+        Plan other = start;
+        other.units[u] =
+            plan::makeUnit(input, int(u), unit.tp, dp, pp, vpp, unit.save,
+                           /*even=*/false, start.goesBack());
+        other.units[u].firstRank = unit.firstRank;
+        other.units[u].sub = sub;
+        others.push_back(std::move(other));
+      };
+      if (unit.vpp > 1)
+        change(unit.dp, unit.pp, 1, unit.sub);
+      if (unit.pp > 1)
+        change(unit.dp * unit.pp, 1, 1, 1);
+      if (unit.sub > 1)
+        change(unit.dp, unit.pp, unit.vpp, 1);
     }
+    for (Plan &other : others)
+      if (!makeExecutable(other) && plan::getComplexity(other) < most)
+        simulate(other);
+    if (!(plan::getComplexity(found.getSimplest()) < most))
+      return;
   }
 }
 
@@ -344,27 +412,35 @@ findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
                    const PlannedProgram &program,
                    llvm::function_ref<Error(const Plan &)> accepts) {
   Finder finder(input, program, accepts);
-  std::vector<Plan> plans;
-  auto own = plan::makePlan(policy, input);
+  bool joint = policy == "joint";
+  std::vector<Plan> plans, layouts;
+  auto own = plan::findPlans(policy, input);
   if (own)
-    plans.push_back(std::move(*own));
-  else if (policy != "joint")
+    plans = own->getPlans().vec();
+  else if (!joint)
     return own.takeError();
   else
     llvm::consumeError(own.takeError());
-  if (policy == "joint")
-    finder.addLayouts(plans);
-  auto best = finder.chooseBest(plans);
-  if (!best && policy == "joint") {
+  finder.tryOwn(plans);
+  if (joint) {
+    finder.addLayouts(layouts);
+    finder.tryBest(layouts);
     // Its error is the nearest miss of all that was tried.
-    llvm::consumeError(best.takeError());
-    best = finder.chooseBest(withLess(plans));
+    llvm::append_range(plans, layouts);
+    if (finder.found.empty())
+      finder.tryBest(withLess(plans));
   }
-  if (!best)
-    return best.takeError();
-  if (policy == "joint")
-    finder.improve(*best);
-  best->policy = policy.str();
+  if (finder.found.empty())
+    return llvm::createStringError("no plan can be executed: " +
+                                   (finder.reason.get().empty()
+                                        ? "there is no layout"
+                                        : finder.reason.get()));
+  if (joint) {
+    finder.improve();
+    finder.simplify();
+  }
+  Plan best = finder.found.choose();
+  best.policy = policy.str();
   return best;
 }
 

@@ -321,6 +321,8 @@ void printText(raw_ostream &os, const Explanation &e,
                     ? ""
                     : ", of messages on the links that the profile or the "
                       "cluster names");
+  if (e.plan.faster)
+    os << describeFaster(e.plan) << "\n";
   os << formatv("schedule {0}, {1} microbatches, items assigned by {2}, "
                 "reorder {3}\n\n",
                 e.plan.schedule, e.plan.microbatches, getName(e.plan.assign),

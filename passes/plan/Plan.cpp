@@ -228,6 +228,14 @@ static nlohmann::ordered_json getMemory(const Plan &plan) {
   return memory;
 }
 
+std::string describeFaster(const Plan &plan) {
+  if (!plan.faster)
+    return "";
+  return formatv("{0:f2} % slower than the fastest plan found, which has {1}; "
+                 "this has {2}",
+                 100 * plan.faster->gain, plan.faster->has, plan.faster->here);
+}
+
 std::string printPlan(const Plan &plan, const Model &model) {
   using Json = nlohmann::ordered_json;
   Json json;
@@ -274,6 +282,10 @@ std::string printPlan(const Plan &plan, const Model &model) {
       {"bubble_wall", p.wallBubble}, {"bubble_span", p.spanBubble}};
   if (!plan.notExecutable.empty())
     json["predicted"]["not_executable"] = plan.notExecutable;
+  if (plan.faster)
+    json["predicted"]["fastest"] = {{"step", plan.faster->step},
+                                    {"has", plan.faster->has},
+                                    {"this_has", plan.faster->here}};
   return json.dump(1);
 }
 

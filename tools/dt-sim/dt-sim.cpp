@@ -120,6 +120,8 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
                    "%.1f, idle devices %.1f\n",
                    100 * p.bound / p.step, 100 * l.kernels, 100 * l.reduce,
                    100 * l.again, 100 * l.waiting, 100 * l.tail, 100 * l.idle);
+  if (plan.faster)
+    outs() << "    " << describeFaster(plan) << "\n";
   for (const UnitPlan &unit : plan.units) {
     size_t m = size_t(unit.module);
     outs() << format("    %-10s", model.modules[m].name.c_str());

@@ -56,11 +56,8 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
   return plans;
 }
 
-Expected<Plan> planColocated(const PolicyInput &input) {
-  auto plan = fastest(input, colocatedPlans(input, "phased"));
-  if (plan)
-    plan->policy = "colocated";
-  return plan;
+Expected<Candidates> planColocated(const PolicyInput &input) {
+  return named(search(input, colocatedPlans(input, "phased")), "colocated");
 }
 
 std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
@@ -82,7 +79,7 @@ std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
   return plans;
 }
 
-Expected<Plan> planBubble(const PolicyInput &input) {
+Expected<Candidates> planBubble(const PolicyInput &input) {
   // All of it before and after the backbone's is the least that can be done.
   Search search(input, 4 * input.simulations);
   for (const char *schedule : {"nested", "phased"})
@@ -90,10 +87,7 @@ Expected<Plan> planBubble(const PolicyInput &input) {
                    input.simulations / 2);
   search.branch("nested", "pieces", 2,
                 [&](const Plan &plan) { return inPieces(input, plan); });
-  auto plan = search.finish(4);
-  if (plan)
-    plan->policy = "bubble";
-  return plan;
+  return named(search.finish(4), "bubble");
 }
 
 } // namespace dt::plan

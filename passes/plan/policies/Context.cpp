@@ -55,7 +55,7 @@ std::vector<Plan> splitBackwards(const PolicyInput &input, const Plan &plan) {
 
 } // namespace
 
-Expected<Plan> planContext(const PolicyInput &input) {
+Expected<Candidates> planContext(const PolicyInput &input) {
   const Module &pace = input.model().modules[input.model().pace];
   std::vector<Plan> plans, own = disjointPlans(input);
   int devices = 1;
@@ -77,19 +77,21 @@ Expected<Plan> planContext(const PolicyInput &input) {
   search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   search.branch("all", "zero bubble", 4,
                 [&](const Plan &plan) { return splitBackwards(input, plan); });
-  auto best = search.finish(4);
-  if (!best)
-    return best;
-  const UnitPlan &unit = best->units[input.model().pace];
-  best->policy =
-      "context (CP " + std::to_string(unit.cp) +
-      (unit.ep > 1 ? ", EP " + std::to_string(unit.ep) : std::string()) + ")";
-  best->notExecutable =
-      unit.ep > 1 && unit.cp > 1
-          ? "context and expert parallelism cannot be executed yet"
-      : unit.ep > 1 ? "expert parallelism cannot be executed yet"
-                    : "context parallelism cannot be executed yet";
-  return best;
+  auto found = search.finish(4);
+  if (!found)
+    return found;
+  for (Plan &plan : found->getPlans()) {
+    const UnitPlan &unit = plan.units[input.model().pace];
+    plan.policy =
+        "context (CP " + std::to_string(unit.cp) +
+        (unit.ep > 1 ? ", EP " + std::to_string(unit.ep) : std::string()) + ")";
+    plan.notExecutable =
+        unit.ep > 1 && unit.cp > 1
+            ? "context and expert parallelism cannot be executed yet"
+        : unit.ep > 1 ? "expert parallelism cannot be executed yet"
+                      : "context parallelism cannot be executed yet";
+  }
+  return found;
 }
 
 } // namespace dt::plan

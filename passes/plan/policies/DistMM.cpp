@@ -52,7 +52,7 @@ bool smallestReplica(const PolicyInput &input, int module, Save save, int &tp,
 
 } // namespace
 
-Expected<Plan> planDistMM(const PolicyInput &input) {
+Expected<Candidates> planDistMM(const PolicyInput &input) {
   const Model &model = input.model();
   size_t count = model.modules.size();
   std::vector<Plan> plans;
@@ -118,7 +118,7 @@ Expected<Plan> planDistMM(const PolicyInput &input) {
                              reason.empty() ? "one replica of each module does "
                                               "not fit the devices together"
                                             : reason);
-  return fastest(input, std::move(plans));
+  return search(input, std::move(plans));
 }
 
 } // namespace dt::plan

@@ -217,7 +217,7 @@ Expected<Plan> findDistTrain(const PolicyInput &input) {
                            reasons[reasons[0].get().empty()].get());
 }
 
-Expected<Plan> planDistTrain(const PolicyInput &input) {
+Expected<Candidates> planDistTrain(const PolicyInput &input) {
   auto plan = findDistTrain(input);
   if (!plan)
     return plan.takeError();
@@ -225,7 +225,7 @@ Expected<Plan> planDistTrain(const PolicyInput &input) {
   if (!result)
     return result.takeError();
   plan->predicted = result->predicted;
-  return plan;
+  return Candidates(std::move(*plan));
 }
 
 } // namespace dt::plan

@@ -64,6 +64,29 @@ public:
     return std::move(result);
   }
 
+  /// Those that are simpler than the plan, and what several decisions at once
+  /// make of it: half of a unit's stages, a single one, whole tasks.
+  std::vector<Plan> simpler(const Plan &plan) {
+    std::vector<Plan> plans = of(plan);
+    for (size_t u = 0; u < plan.units.size(); ++u) {
+      const UnitPlan &unit = plan.units[u];
+      if (unit.inside)
+        continue;
+      if (!plan.sharesRanks())
+        for (int pp : {unit.pp / 2, 1})
+          change(plan, int(u), unit.tp, pp);
+      else if (unit.vpp > 1)
+        mergeRounds(plan, int(u));
+    }
+    llvm::append_range(plans, std::move(result));
+    result.clear();
+    Complexity own = getComplexity(plan);
+    llvm::erase_if(plans, [&](const Plan &other) {
+      return !(getComplexity(other) < own);
+    });
+    return plans;
+  }
+
 private:
   /// Places the units again, on the kinds of devices that they were on.
   void add(Plan plan) {
@@ -219,33 +242,46 @@ private:
   /// More stages for fewer replicas and the other way round; other TP.
   void varyStages(const Plan &plan, int u) {
     const UnitPlan &unit = plan.units[u];
-    auto change = [&](int tp, int pp) {
-      if (pp < 1 || tp < 1)
-        return;
-      int64_t dp = unit.getRanks() / (int64_t(tp) * pp);
-      int layers = int(input.model().modules[u].layers.size());
-      if (pp * unit.vpp > layers || dp < 1 ||
-          !is_contained(tensorSizes(input, u), tp))
-        return;
-      Plan other = plan;
-      int64_t first = unit.firstRank;
-      other.units[u] = makeUnit(input, u, tp, dp, pp, unit.vpp, unit.save,
-                                /*even=*/false, plan.goesBack());
-      other.units[u].firstRank = first;
-      if (u == input.model().pace) {
-        int64_t most = std::max<int64_t>(1, input.samples() / dp);
-        other.microbatches = std::min(
-            most, std::max<int64_t>(1, plan.microbatches * unit.dp / dp));
-        setMicro(other);
-      }
-      add(other);
-    };
     for (int pp : {unit.pp - 2, unit.pp - 1, unit.pp + 1, unit.pp + 2})
-      change(unit.tp, pp);
-    change(unit.tp * 2, unit.pp);
-    change(unit.tp / 2, unit.pp);
-    change(unit.tp * 2, unit.pp / 2);
-    change(unit.tp / 2, unit.pp * 2);
+      change(plan, u, unit.tp, pp);
+    change(plan, u, unit.tp * 2, unit.pp);
+    change(plan, u, unit.tp / 2, unit.pp);
+    change(plan, u, unit.tp * 2, unit.pp / 2);
+    change(plan, u, unit.tp / 2, unit.pp * 2);
+  }
+
+  /// A unit with another layout of about as many ranks.
+  void change(const Plan &plan, int u, int tp, int pp) {
+    const UnitPlan &unit = plan.units[u];
+    if (pp < 1 || tp < 1)
+      return;
+    int64_t dp = unit.getRanks() / (int64_t(tp) * pp);
+    int layers = int(input.model().modules[u].layers.size());
+    if (pp * unit.vpp > layers || dp < 1 ||
+        !is_contained(tensorSizes(input, u), tp))
+      return;
+    Plan other = plan;
+    int64_t first = unit.firstRank;
+    other.units[u] = makeUnit(input, u, tp, dp, pp, unit.vpp, unit.save,
+                              /*even=*/false, plan.goesBack());
+    other.units[u].firstRank = first;
+    if (u == input.model().pace) {
+      int64_t most = std::max<int64_t>(1, input.samples() / dp);
+      other.microbatches = std::min(
+          most, std::max<int64_t>(1, plan.microbatches * unit.dp / dp));
+      setMicro(other);
+    }
+    add(other);
+  }
+
+  /// A unit that shares ranks, with each rank's layers in one stage.
+  void mergeRounds(const Plan &plan, int u) {
+    const UnitPlan &unit = plan.units[u];
+    Plan other = plan;
+    other.units[u] =
+        makeUnit(input, u, unit.tp, unit.dp, unit.pp, 1, unit.save);
+    other.units[u].firstRank = unit.firstRank;
+    add(other);
   }
 
   const PolicyInput &input;
@@ -262,7 +298,7 @@ std::vector<Plan> byItems(std::vector<Plan> plans) {
 
 } // namespace
 
-Expected<Plan> planJoint(const PolicyInput &input) {
+Expected<Candidates> planJoint(const PolicyInput &input) {
   // Simulations of small clusters are cheap.
   int budget = input.simulations * (input.gpus() <= 256 ? 10 : 1);
   Search search(input, budget);
@@ -303,10 +339,12 @@ Expected<Plan> planJoint(const PolicyInput &input) {
   Neighbours neighbours(input);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
                  input.gpus() <= 256 ? 8 : 3);
-  auto best = search.finish(input.gpus() <= 256 ? 8 : 4);
-  if (best)
-    best->policy = "joint (" + ideaOf(*best) + ")";
-  return best;
+  search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
+  auto found = search.finish(input.gpus() <= 256 ? 8 : 4);
+  if (found)
+    for (Plan &plan : found->getPlans())
+      plan.policy = "joint (" + ideaOf(plan) + ")";
+  return found;
 }
 
 } // namespace dt::plan

@@ -98,22 +98,31 @@ std::vector<View> viewsOf(const Cluster &cluster) {
   return views;
 }
 
+/// The plan on ranks from `first` on, with predictions for the devices there.
+Expected<Plan> moveTo(const PolicyInput &input, Plan plan, int64_t first) {
+  plan.ranks += first;
+  for (UnitPlan &unit : plan.units)
+    unit.firstRank += first;
+  auto step = simulateStep(input.costs, plan, input.batch);
+  if (!step)
+    return step.takeError();
+  plan.predicted = step->predicted;
+  return plan;
+}
+
 /// Policies know one kind of device. On a cluster with several they plan with
 /// all devices as the first kind, as the weakest, and with each kind alone;
-/// what is fastest on the devices as they are is the policy's plan. `joint`
+/// what is best on the devices as they are is the policy's plan. `joint`
 /// chooses a kind for every unit itself, and tries a unit over all kinds beside
 /// that.
-Expected<Plan> planOnKinds(const Policy &policy, const PolicyInput &input,
-                           bool knowsKinds) {
-  std::optional<Plan> best;
+Expected<Candidates> findOnKinds(const Policy &policy, const PolicyInput &input,
+                                 bool knowsKinds) {
+  Candidates all;
   Reason reason;
-  auto consider = [&](Expected<Plan> plan) {
-    if (!plan)
-      return reason.note(plan.takeError());
-    if (!best || plan->predicted.step < best->predicted.step)
-      best = std::move(*plan);
-  };
-  consider(policy.make(input));
+  if (auto found = policy.find(input))
+    all = std::move(*found);
+  else
+    reason.note(found.takeError());
   std::vector<View> views = viewsOf(input.costs.cluster);
   if (knowsKinds)
     views.erase(views.begin(), views.end() - 1);
@@ -121,22 +130,23 @@ Expected<Plan> planOnKinds(const Policy &policy, const PolicyInput &input,
     Costs costs(view.cluster, input.model(), input.costs.profile);
     PolicyInput shown{costs, input.batch,
                       std::max(1, input.simulations / (knowsKinds ? 4 : 1))};
-    Expected<Plan> plan = policy.make(shown);
-    if (plan) {
-      plan->ranks += view.firstRank;
-      for (UnitPlan &unit : plan->units)
-        unit.firstRank += view.firstRank;
-      auto step = simulateStep(input.costs, *plan, input.batch);
-      if (!step)
-        plan = step.takeError();
-      else
-        plan->predicted = step->predicted;
+    auto found = policy.find(shown);
+    if (!found) {
+      reason.note(found.takeError());
+      continue;
     }
-    consider(std::move(plan));
+    std::vector<const Plan *> plans = {&found->getFastest()};
+    if (&found->getSimplest() != plans[0])
+      plans.push_back(&found->getSimplest());
+    for (const Plan *plan : plans)
+      if (auto moved = moveTo(input, *plan, view.firstRank))
+        all.add(std::move(*moved));
+      else
+        reason.note(moved.takeError());
   }
-  if (!best)
+  if (all.empty())
     return createStringError(inconvertibleErrorCode(), reason.get());
-  return std::move(*best);
+  return all;
 }
 
 bool hasSeveralKinds(const Cluster &cluster) {
@@ -147,7 +157,7 @@ bool hasSeveralKinds(const Cluster &cluster) {
 
 } // namespace
 
-Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {
+Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
   if (Error error = input.model().check())
     return std::move(error);
   if (Error error = checkPrecision(input.costs.cluster, input.model()))
@@ -164,13 +174,27 @@ Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {
   for (const Policy &policy : getPolicies()) {
     if (policy.name == name)
       return hasSeveralKinds(input.costs.cluster)
-                 ? planOnKinds(policy, own, policy.make == planJoint)
-                 : policy.make(own);
+                 ? findOnKinds(policy, own, policy.find == planJoint)
+                 : policy.find(own);
     names += (names.empty() ? "" : ", ") + std::string(policy.name);
   }
   return createStringError(inconvertibleErrorCode(),
                            "no policy is named '" + name +
                                "' (known: " + names + ")");
+}
+
+Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {
+  auto found = findPlans(name, input);
+  if (!found)
+    return found.takeError();
+  return found->choose();
+}
+
+Expected<Candidates> named(Expected<Candidates> found, StringRef policy) {
+  if (found)
+    for (Plan &plan : found->getPlans())
+      plan.policy = policy.str();
+  return found;
 }
 
 std::vector<int64_t> divisors(int64_t n) {

@@ -11,6 +11,7 @@
 #ifndef PASSES_PLAN_POLICIES_POLICY_H
 #define PASSES_PLAN_POLICIES_POLICY_H
 
+#include "passes/plan/policies/Candidates.h"
 #include "passes/plan/policies/Formulation.h"
 #include "passes/plan/sim/Step.h"
 
@@ -92,25 +93,30 @@ struct PolicyInput {
 
 struct Policy {
   const char *name, *summary;
-  llvm::Expected<Plan> (*make)(const PolicyInput &);
+  /// Simulated in full; not empty. A policy that searches returns what came
+  /// near to its best, since the one who asked may have bounds of its own.
+  llvm::Expected<Candidates> (*find)(const PolicyInput &);
 };
 
 llvm::ArrayRef<Policy> getPolicies();
 
-/// The policy's plan with predictions; error if there is none of that name or
-/// nothing fits.
+/// The policy's plans with predictions; error if there is no policy of that
+/// name or nothing fits.
+llvm::Expected<Candidates> findPlans(llvm::StringRef policy,
+                                     const PolicyInput &input);
+/// The one that it settles on: Candidates::choose().
 llvm::Expected<Plan> makePlan(llvm::StringRef policy, const PolicyInput &input);
 
-llvm::Expected<Plan> planMegatron(const PolicyInput &input);
-llvm::Expected<Plan> planMegatronStages(const PolicyInput &input);
-llvm::Expected<Plan> planHomogeneous(const PolicyInput &input);
-llvm::Expected<Plan> planDistTrain(const PolicyInput &input);
-llvm::Expected<Plan> planDistMM(const PolicyInput &input);
-llvm::Expected<Plan> planColocated(const PolicyInput &input);
-llvm::Expected<Plan> planBubble(const PolicyInput &input);
-llvm::Expected<Plan> planJoint(const PolicyInput &input);
+llvm::Expected<Candidates> planMegatron(const PolicyInput &input);
+llvm::Expected<Candidates> planMegatronStages(const PolicyInput &input);
+llvm::Expected<Candidates> planHomogeneous(const PolicyInput &input);
+llvm::Expected<Candidates> planDistTrain(const PolicyInput &input);
+llvm::Expected<Candidates> planDistMM(const PolicyInput &input);
+llvm::Expected<Candidates> planColocated(const PolicyInput &input);
+llvm::Expected<Candidates> planBubble(const PolicyInput &input);
+llvm::Expected<Candidates> planJoint(const PolicyInput &input);
 /// Priced, but not executable: says so in Plan::notExecutable.
-llvm::Expected<Plan> planContext(const PolicyInput &input);
+llvm::Expected<Candidates> planContext(const PolicyInput &input);
 
 //===----------------------------------------------------------------------===//
 // What policies share
@@ -158,9 +164,12 @@ double estimateMemory(const PolicyInput &input, const Plan &plan, int unit,
 bool placeUnits(const PolicyInput &input, Plan &plan,
                 llvm::ArrayRef<int> nodes = {});
 
-/// Simulates the best of `plans` and returns the fastest with its predictions;
-/// error if none fits (the first one's reason).
-llvm::Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans);
+/// Simulates the best of `plans`; error if none fits (the first one's reason).
+llvm::Expected<Candidates> search(const PolicyInput &input,
+                                  std::vector<Plan> plans);
+/// Names the policy in what it found.
+llvm::Expected<Candidates> named(llvm::Expected<Candidates> found,
+                                 llvm::StringRef policy);
 
 /// Every uniform layout: TP, PP, DP, VPP, micro, saved set; encoder and
 /// generator inside the end stages or on stages of their own. With `cp` ranks

@@ -316,8 +316,50 @@ bool Search::step(StringRef family, Entry &start, int least,
   return flush();
 }
 
+const Search::Entry &Search::getSimplest() const {
+  double limit = getBest() * (1 + kNegligible);
+  const Entry *simplest = nullptr;
+  Complexity least;
+  for (auto &[family, entries] : found)
+    for (const Entry &entry : entries) {
+      if (entry.step > limit)
+        break;
+      Complexity own = getComplexity(entry.plan);
+      if (!simplest || own < least ||
+          (own == least && entry.step < simplest->step)) {
+        simplest = &entry;
+        least = own;
+      }
+    }
+  return *simplest;
+}
+
+void Search::simplify(function_ref<std::vector<Plan>(const Plan &)> simpler) {
+  if (std::isinf(getBest()))
+    return;
+  left = input.gpus() <= 256 ? 8 * kTogether : kTogether;
+  while (left > 0) {
+    Plan start = getSimplest().plan;
+    std::vector<std::pair<double, Plan>> ranked;
+    for (Plan &plan : simpler(start)) {
+      double seconds = estimate(input, plan);
+      ranked.emplace_back(seconds, std::move(plan));
+    }
+    llvm::stable_sort(
+        ranked, [](const auto &a, const auto &b) { return a.first < b.first; });
+    std::vector<Trial> together;
+    for (auto &[seconds, plan] : ranked)
+      if (int(together.size()) < std::min(kTogether, left) &&
+          isWorth(plan, (1 + kNegligible) * getBest()))
+        together.push_back({"simpler", std::move(plan)});
+    tryTogether(together);
+    if (!(getComplexity(getSimplest().plan) < getComplexity(start)))
+      break;
+  }
+}
+
 int Search::simulateInFull(ArrayRef<const Entry *> entries,
-                           std::optional<Plan> &best) {
+                           Candidates &candidates) {
   std::vector<std::optional<Expected<StepResult>>> results(entries.size());
   StepOptions options;
   options.scheduleEffort = input.gpus() <= 256 ? 0 : 300000;
@@ -333,17 +375,31 @@ int Search::simulateInFull(ArrayRef<const Entry *> entries,
       continue;
     }
     ++fits;
-    if (best && result->predicted.step >= best->predicted.step)
-      continue;
-    best = entries[i]->plan;
-    double objective = best->predicted.objective;
-    best->predicted = result->predicted;
-    best->predicted.objective = objective;
+    Plan plan = entries[i]->plan;
+    double objective = plan.predicted.objective;
+    plan.predicted = result->predicted;
+    plan.predicted.objective = objective;
+    candidates.add(std::move(plan));
   }
   return fits;
 }
 
-Expected<Plan> Search::finish(int most) {
+void Search::addSimpler(ArrayRef<const Entry *> entries, int most,
+                        Candidates &candidates) {
+  // Of equally complex ones the fastest, the simplest first.
+  std::map<Complexity, const Entry *> order;
+  for (const Entry *entry : entries)
+    order.try_emplace(getComplexity(entry->plan), entry);
+  int tried = 0;
+  for (auto &[complexity, entry] : order) {
+    if (tried++ == most ||
+        !(complexity < getComplexity(candidates.getSimplest())))
+      break;
+    simulateInFull(entry, candidates);
+  }
+}
+
+Expected<Candidates> Search::finish(int most) {
   std::vector<const Entry *> entries;
   for (auto &[family, list] : found)
     for (const Entry &entry : list)
@@ -352,29 +408,34 @@ Expected<Plan> Search::finish(int most) {
   llvm::stable_sort(entries, [](const Entry *a, const Entry *b) {
     return a->step < b->step;
   });
-  std::optional<Plan> best;
+  Candidates candidates;
   int fitting = 0;
   double first = 0;
+  size_t i = 0;
   // What a folded simulation says is a little off.
-  for (size_t i = 0;
-       i < entries.size() && fitting < most && i < size_t(4 * most);) {
+  while (i < entries.size() && fitting < most && i < size_t(4 * most)) {
     if (fitting && entries[i]->step > 1.1 * first)
       break;
     size_t count = std::min<size_t>(2, entries.size() - i);
     if (!fitting)
       first = entries[i]->step;
-    fitting += simulateInFull(ArrayRef(entries).slice(i, count), best);
+    fitting += simulateInFull(ArrayRef(entries).slice(i, count), candidates);
     i += count;
   }
-  if (!best)
+  if (candidates.empty())
     return createStringError(inconvertibleErrorCode(),
                              reason.get().empty()
                                  ? "no layout of the units fits the devices"
                                  : reason.get());
-  return *best;
+  ArrayRef rest =
+      ArrayRef(entries).drop_front(i).take_while([&](const Entry *entry) {
+        return entry->step <= (1 + 2 * kNegligible) * first;
+      });
+  addSimpler(rest, most, candidates);
+  return candidates;
 }
 
-Expected<Plan> fastest(const PolicyInput &input, std::vector<Plan> plans) {
+Expected<Candidates> search(const PolicyInput &input, std::vector<Plan> plans) {
   Search search(input, 2 * input.simulations);
   search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   return search.finish(4);

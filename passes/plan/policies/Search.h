@@ -44,9 +44,14 @@ public:
   /// the best of all, one decision at a time, as long as that helps.
   void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
                int families);
-  /// Simulates the best in full until `most` of them fit, and returns the
-  /// fastest; error if none fits (the reason of what is nearest to it).
-  llvm::Expected<Plan> finish(int most);
+  /// Plans that are simpler than the simplest of the best, as long as one of
+  /// them is no more than kNegligible slower than the best of all. Has
+  /// simulations of its own, whatever the search has left.
+  void simplify(llvm::function_ref<std::vector<Plan>(const Plan &)> simpler);
+  /// Simulates the best in full until `most` of them fit, then simpler ones
+  /// that may be as good; error if none fits (the reason of what is nearest to
+  /// it).
+  llvm::Expected<Candidates> finish(int most);
 
 private:
   struct Entry {
@@ -65,9 +70,13 @@ private:
   /// To the best of the first neighbours that are better; false if none is.
   bool step(llvm::StringRef family, Entry &start, int least,
             llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
-  /// Keeps the fastest; how many fit.
+  /// Adds those that fit; how many do.
   int simulateInFull(llvm::ArrayRef<const Entry *> entries,
-                     std::optional<Plan> &best);
+                     Candidates &candidates);
+  /// Of entries, fastest first, those that may be chosen for being simple.
+  void addSimpler(llvm::ArrayRef<const Entry *> entries, int most,
+                  Candidates &candidates);
+  const Entry &getSimplest() const;
   std::vector<std::string> rankFamilies() const;
   double getBest() const;
 

@@ -116,8 +116,8 @@ int64_t perReplica(const PolicyInput &input, const Uniform &layout) {
 /// TP of a node, or as much as leaves devices for one replica; smallest PP that
 /// fits, most DP that divides the batch, microbatches of one sample, layers by
 /// count.
-Expected<Plan> asUsersDo(const PolicyInput &input, bool stages,
-                         const char *name) {
+Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
+                               const char *name) {
   const Module &backbone = input.model().modules[input.model().pace];
   std::vector<int> sizes = tensorSizes(input, input.model().pace);
   while (sizes.size() > 1 &&
@@ -142,7 +142,7 @@ Expected<Plan> asUsersDo(const PolicyInput &input, bool stages,
       }
       plan.predicted = result->predicted;
       plan.policy = name;
-      return plan;
+      return Candidates(std::move(plan));
     }
   return createStringError(inconvertibleErrorCode(),
                            reason.get().empty()
@@ -182,11 +182,11 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
   return plans;
 }
 
-Expected<Plan> planMegatron(const PolicyInput &input) {
+Expected<Candidates> planMegatron(const PolicyInput &input) {
   return asUsersDo(input, false, "megatron");
 }
 
-Expected<Plan> planMegatronStages(const PolicyInput &input) {
+Expected<Candidates> planMegatronStages(const PolicyInput &input) {
   return asUsersDo(input, true, "megatron-stages");
 }
 
@@ -213,15 +213,12 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
 
 } // namespace
 
-Expected<Plan> planHomogeneous(const PolicyInput &input) {
+Expected<Candidates> planHomogeneous(const PolicyInput &input) {
   Search search(input, 4 * input.simulations);
   search.tryBest({{"uniform", uniformPlans(input)}}, input.simulations);
   search.tryBest({{"replicated", replicatedPlans(input)}},
                  input.simulations / 4);
-  auto plan = search.finish(4);
-  if (plan)
-    plan->policy = "homogeneous";
-  return plan;
+  return named(search.finish(4), "homogeneous");
 }
 
 } // namespace dt::plan
