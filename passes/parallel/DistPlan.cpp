@@ -11,6 +11,7 @@
 #include "passes/parallel/PlanSearch.h"
 #include "passes/parallel/TargetSpec.h"
 #include "passes/plan/Explain.h"
+#include "passes/plan/Shipped.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -78,12 +79,11 @@ private:
 llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
   if (cluster.empty())
     return llvm::createStringError(
-        "dist-plan: a cluster is needed to plan for: --cluster=FILE "
-        "(docs/cluster.schema.json)");
+        "dist-plan: a cluster is needed to plan for: " + plan::listClusters());
   if (devices < 0)
     return llvm::createStringError("--devices: expected at least 1, not " +
                                    Twine(devices));
-  auto all = plan::readCluster(cluster);
+  auto all = plan::openCluster(cluster);
   if (!all)
     return all.takeError();
   auto taken = all->take(devices ? int64_t(devices) : all->getNumDevices());

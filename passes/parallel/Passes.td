@@ -31,7 +31,7 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
     A compiled program has the recipe's microbatches and at most as many replicas of a module as a microbatch has of its items; several kinds of devices, context and expert parallelism cannot be executed.
   }];
   let options = [
-    Option<"cluster", "cluster", "std::string", "\"\"", "cluster description (docs/cluster.schema.json)">,
+    Option<"cluster", "cluster", "std::string", "\"\"", "a shipped cluster's name, here, or a file (docs/cluster.schema.json)">,
     Option<"policy", "policy", "std::string", "\"joint\"", "who chooses: joint, disttrain, megatron, … (docs/planning.md); layers: nobody, layers are to be measured">,
     Option<"devices", "devices", "int64_t", "0", "use so many of the cluster's devices; 0: all">,
     Option<"data", "data", "std::string", "\"\"", "what samples hold: a file (dt-data stats), packed or documents; else as much as the recipe allows">,

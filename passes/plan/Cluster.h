@@ -82,6 +82,8 @@ public:
   std::string name;
   std::vector<DeviceKind> devices;
   std::vector<NodeKind> nodes;
+  /// Where figures come from that nobody gave or measured; empty: a file.
+  std::string assumed;
 
   int64_t getNumDevices() const;
   int64_t getNumDevices(int node) const {

@@ -323,6 +323,8 @@ void printText(raw_ostream &os, const Explanation &e,
                       "cluster names");
   if (e.plan.faster)
     os << describeFaster(e.plan) << "\n";
+  if (!input.costs.profile && !input.costs.cluster.assumed.empty())
+    os << input.costs.cluster.assumed << "\n";
   os << formatv("schedule {0}, {1} microbatches, items assigned by {2}, "
                 "reorder {3}\n\n",
                 e.plan.schedule, e.plan.microbatches, getName(e.plan.assign),

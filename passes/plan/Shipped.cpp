@@ -1,4 +1,4 @@
-//===- Shipped.cpp - Models that come with the planner --------------------===//
+//===- Shipped.cpp - Models and clusters by name --------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -6,7 +6,12 @@
 
 #include "passes/plan/Shipped.h"
 
+#include "models/recipe/JsonReader.h"
+#include "passes/plan/Machine.h"
+
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 
 using namespace llvm;
 
@@ -14,42 +19,90 @@ namespace dt::plan {
 
 namespace {
 
-struct ShippedModel {
+struct ShippedFile {
   StringLiteral name, json;
 };
 
-// Made by CMake of passes/plan/models/*.json.
-constexpr ShippedModel kModels[] = {
+// Made by CMake of passes/plan/models/*.json and passes/plan/clusters/*.json.
+constexpr ShippedFile kModels[] = {
 #include "passes/plan/ShippedModels.inc"
 };
+constexpr ShippedFile kClusters[] = {
+#include "passes/plan/ShippedClusters.inc"
+};
+constexpr StringLiteral kHere = "here";
+
+std::vector<std::string> namesOf(ArrayRef<ShippedFile> files) {
+  std::vector<std::string> names;
+  for (const ShippedFile &file : files)
+    names.push_back(file.name.str());
+  return names;
+}
+
+const ShippedFile *findFile(ArrayRef<ShippedFile> files, StringRef name) {
+  const ShippedFile *file = llvm::find_if(
+      files, [&](const ShippedFile &file) { return file.name == name; });
+  return file == files.end() ? nullptr : file;
+}
+
+Error unknown(StringRef what, StringRef name, ArrayRef<std::string> known) {
+  std::vector<StringRef> names(known.begin(), known.end());
+  std::string hint = models::didYouMean(name, names);
+  // "h100" is nearer to "h100-80g" than the letters that differ tell.
+  if (hint.empty() && !name.empty())
+    for (StringRef other : names)
+      if (other.starts_with_insensitive(name)) {
+        hint = ("; did you mean '" + other + "'?").str();
+        break;
+      }
+  return createStringError(inconvertibleErrorCode(),
+                           what + " '" + name + "' is not one of " +
+                               join(known, ", ") + ", nor a .json file" + hint);
+}
 
 Expected<Model> openPart(StringRef name) {
-  for (const ShippedModel &model : kModels)
-    if (name == (model.name + ".json").str())
-      return parseModel(model.json, name);
+  StringRef stem = name;
+  if (stem.consume_back(".json"))
+    if (const ShippedFile *file = findFile(kModels, stem))
+      return parseModel(file->json, name);
   return createStringError(inconvertibleErrorCode(),
                            "'" + name + "' does not come with the planner");
 }
 
+Cluster openShipped(const ShippedFile &file) {
+  return cantFail(parseCluster(file.json, (file.name + ".json").str()));
+}
+
 } // namespace
 
-std::vector<std::string> getShippedModels() {
-  std::vector<std::string> names;
-  for (const ShippedModel &model : kModels)
-    names.push_back(model.name.str());
-  return names;
-}
+std::vector<std::string> getShippedModels() { return namesOf(kModels); }
+
+std::vector<std::string> getShippedClusters() { return namesOf(kClusters); }
 
 Expected<Model> openModel(StringRef name) {
   if (name.ends_with(".json"))
     return readModel(name);
-  for (const ShippedModel &model : kModels)
-    if (model.name == name)
-      return parseModel(model.json, (name + ".json").str(), openPart);
-  return createStringError(inconvertibleErrorCode(),
-                           "'" + name + "' is not one of " +
-                               join(getShippedModels(), ", ") +
-                               ", nor a .json file");
+  if (const ShippedFile *file = findFile(kModels, name))
+    return parseModel(file->json, (name + ".json").str(), openPart);
+  return unknown("model", name, getShippedModels());
+}
+
+std::string listClusters() {
+  return join(getShippedClusters(), ", ") + ", " + kHere.str() +
+         " (this machine), or a file (docs/cluster.schema.json)";
+}
+
+Expected<Cluster> openCluster(StringRef name) {
+  if (const ShippedFile *file = findFile(kClusters, name))
+    return openShipped(*file);
+  if (name == kHere)
+    return describeMachine(getThisMachine(),
+                           openShipped(*findFile(kClusters, "cpu-2")));
+  if (name.ends_with(".json") || name.contains('/') || sys::fs::exists(name))
+    return readCluster(name);
+  std::vector<std::string> known = getShippedClusters();
+  known.push_back(kHere.str());
+  return unknown("cluster", name, known);
 }
 
 } // namespace dt::plan

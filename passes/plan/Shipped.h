@@ -1,27 +1,39 @@
-//===- Shipped.h - Models that come with the planner ------------*- C++ -*-===//
+//===- Shipped.h - Models and clusters by name ------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Full-size networks as the compiler partitions, differentiates and fuses
-// them, described at several sizes (Sizes.h): `tools/plan-models` makes them of
-// exported graphs, passes/plan/models has them. They are compiled in, so that a
-// name is enough wherever the program runs.
+// Models are full-size networks as the compiler partitions, differentiates and
+// fuses them, described at several sizes (Sizes.h): `tools/plan-models` makes
+// them of exported graphs, passes/plan/models has them. Clusters are those of
+// passes/plan/clusters. Both are compiled in, so that a name is enough wherever
+// the program runs.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef PASSES_PLAN_SHIPPED_H
 #define PASSES_PLAN_SHIPPED_H
 
+#include "passes/plan/Cluster.h"
 #include "passes/plan/Model.h"
 
 namespace dt::plan {
 
 /// DistTrain's "mllm-9b", "mllm-15b", "mllm-72b" and their parts, in order.
 std::vector<std::string> getShippedModels();
+/// "a100-80g", …, in order.
+std::vector<std::string> getShippedClusters();
 
 /// A shipped model by its name, or a file (docs/plan-model.schema.json) if it
-/// ends in ".json". Error: neither, or what is wrong with the file.
+/// ends in ".json". Error: neither, with the names that there are, or what is
+/// wrong with the file.
 llvm::Expected<Model> openModel(llvm::StringRef nameOrFile);
+
+/// What openCluster() takes, for help and errors: "a100-80g, …, here (this
+/// machine), or a file (docs/cluster.schema.json)".
+std::string listClusters();
+/// A shipped cluster by its name, this machine ("here": Machine.h), or a file
+/// (docs/cluster.schema.json). Errors as openModel()'s.
+llvm::Expected<Cluster> openCluster(llvm::StringRef nameOrFile);
 
 } // namespace dt::plan
 

@@ -17,6 +17,7 @@
 
 #include "passes/modules/Pipeline.h"
 #include "passes/parallel/Pipeline.h"
+#include "passes/plan/Shipped.h"
 #include "passes/schedule/Pipeline.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -65,9 +66,11 @@ llvm::cl::opt<std::string> planOption(
     "plan", llvm::cl::cat(emitOptions), llvm::cl::value_desc("file.json"),
     llvm::cl::desc("With --emit: who runs what (docs/plan.md); a file, 'auto', "
                    "or e.g. 'llm:tp=2,dp=2;vision:dp=3;schedule=1f1b'"));
-llvm::cl::opt<std::string> clusterOption(
-    "cluster", llvm::cl::cat(emitOptions), llvm::cl::value_desc("file.json"),
-    llvm::cl::desc("With --plan=auto: the hardware (docs/planning.md)"));
+const std::string clusterHelp =
+    "With --plan=auto: the hardware:\n" + dt::plan::listClusters();
+llvm::cl::opt<std::string> clusterOption("cluster", llvm::cl::cat(emitOptions),
+                                         llvm::cl::value_desc("name|file.json"),
+                                         llvm::cl::desc(clusterHelp));
 llvm::cl::opt<int64_t>
     devicesOption("devices", llvm::cl::cat(emitOptions),
                   llvm::cl::desc("With --plan=auto: use so many of the "
@@ -125,7 +128,8 @@ LogicalResult checkPlanner() {
   if (!plansItself())
     return success();
   if (clusterOption.empty() && policyOption != "layers")
-    return fail("--plan=auto needs the hardware: --cluster=FILE");
+    return fail("--plan=auto needs the hardware: --cluster=" +
+                dt::plan::listClusters());
   return success();
 }
 

@@ -11,6 +11,7 @@
 #include "passes/plan/Shipped.h"
 #include "passes/plan/policies/Policy.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -25,9 +26,11 @@ using namespace dt::plan;
 namespace {
 
 cl::OptionCategory category("dt-sim options");
-cl::opt<std::string> modelName("model",
-                               cl::desc("mllm-9b, mllm-15b, mllm-72b or a "
-                                        "file (docs/plan-model.schema.json)"),
+const std::string modelHelp =
+    join(getShippedModels(), ", ") +
+    ",\nor a .json file (docs/plan-model.schema.json); default: mllm-9b";
+cl::opt<std::string> modelName("model", cl::desc(modelHelp),
+                               cl::value_desc("name|file.json"),
                                cl::init("mllm-9b"), cl::cat(category));
 cl::opt<std::string> profileFile("profile",
                                  cl::desc("measured times of layers "
@@ -35,8 +38,10 @@ cl::opt<std::string> profileFile("profile",
                                  cl::cat(category));
 cl::opt<std::string> modelOut("model-out", cl::desc("write the model as JSON"),
                               cl::cat(category));
-cl::opt<std::string> clusterFile("cluster", cl::desc("cluster description"),
-                                 cl::Required, cl::cat(category));
+const std::string clusterHelp = listClusters();
+cl::opt<std::string> clusterName("cluster", cl::desc(clusterHelp),
+                                 cl::value_desc("name|file.json"), cl::Required,
+                                 cl::cat(category));
 cl::opt<int64_t> devices("devices", cl::desc("use so many of its devices"),
                          cl::init(0), cl::cat(category));
 cl::opt<std::string> dataName("data", cl::desc("packed, documents or a file"),
@@ -73,9 +78,6 @@ Error wrong(const Twine &what) {
 
 Expected<Model> findModel() {
   auto model = openModel(modelName);
-  // A file's errors name the file.
-  if (!model && !StringRef(modelName).ends_with(".json"))
-    return wrong("--model: " + toString(model.takeError()));
   if (!model)
     return model.takeError();
   for (const std::string &name : frozen) {
@@ -176,7 +178,7 @@ Error run() {
   auto model = findModel();
   if (!model)
     return model.takeError();
-  auto all = readCluster(clusterFile);
+  auto all = openCluster(clusterName);
   if (!all)
     return all.takeError();
   auto cluster = all->take(devices ? int64_t(devices) : all->getNumDevices());
@@ -208,6 +210,8 @@ Error run() {
          << cluster->name << ", batch " << batchSize << ", "
          << (*data)->describe() << "; figures rest on the "
          << (profile ? "profile where it has them" : "cost model") << "\n";
+  if (!profile && !cluster->assumed.empty())
+    outs() << cluster->assumed << "\n";
   std::vector<std::string> names = policyNames;
   if (names.empty())
     names = {"joint"};

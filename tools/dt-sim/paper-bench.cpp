@@ -231,10 +231,10 @@ void distmm(const Cluster &all, bool quick) {
 int main(int argc, char **argv) {
   bool quick = argc == 3 && std::string(argv[2]) == "--quick";
   if (argc != 2 && !quick) {
-    std::fprintf(stderr, "usage: paper-bench CLUSTER.json [--quick]\n");
+    std::fprintf(stderr, "usage: paper-bench CLUSTER [--quick]\n");
     return 2;
   }
-  auto all = readCluster(argv[1]);
+  auto all = openCluster(argv[1]);
   if (!all) {
     std::fprintf(stderr, "%s\n", llvm::toString(all.takeError()).c_str());
     return 1;

@@ -270,10 +270,10 @@ void benchGap(const Cluster &all) {
 
 int main(int argc, char **argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: plan-bench CLUSTER.json\n");
+    std::fprintf(stderr, "usage: plan-bench CLUSTER\n");
     return 2;
   }
-  auto all = readCluster(argv[1]);
+  auto all = openCluster(argv[1]);
   if (!all) {
     std::fprintf(stderr, "%s\n", llvm::toString(all.takeError()).c_str());
     return 1;

@@ -7,10 +7,17 @@
 #include "passes/plan/Architectures.h"
 #include "passes/plan/Cost.h"
 #include "passes/plan/Data.h"
+#include "passes/plan/Machine.h"
+#include "passes/plan/Shipped.h"
+#include "runtime/Cores.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 
 #include <cmath>
+
+#include <sched.h>
 
 #include <gtest/gtest.h>
 
@@ -51,9 +58,76 @@ TEST(Cluster, ShippedFiles) {
        end;
        it != end && !code; it.increment(code)) {
     EXPECT_EQ(errorOf(readCluster(it->path())), "") << it->path();
+    // Each is known by its name, which is in it too.
+    std::string name = llvm::sys::path::stem(it->path()).str();
+    EXPECT_EQ(llvm::count(getShippedClusters(), name), 1) << name;
+    auto cluster = openCluster(name);
+    ASSERT_TRUE(bool(cluster)) << llvm::toString(cluster.takeError());
+    EXPECT_EQ(cluster->name, name);
+    EXPECT_EQ(cluster->assumed, "");
     ++files;
   }
   EXPECT_GE(files, 6);
+  EXPECT_EQ(size_t(files), getShippedClusters().size());
+}
+
+TEST(Cluster, Names) {
+  std::string error = errorOf(openCluster("h100-80"));
+  EXPECT_EQ(error.find("cluster 'h100-80' is not one of a100-80g, "), 0u);
+  EXPECT_NE(error.find(", here, nor a .json file; did you mean 'h100-80g'?"),
+            std::string::npos)
+      << error;
+  // The beginning of a name is near to it.
+  EXPECT_NE(errorOf(openCluster("H100")).find("; did you mean 'h100-80g'?"),
+            std::string::npos);
+  EXPECT_EQ(errorOf(openCluster("")).find("; did you mean"), std::string::npos);
+  EXPECT_EQ(errorOf(openCluster("/nowhere")),
+            "/nowhere: No such file or directory");
+  EXPECT_EQ(errorOf(openCluster("nowhere.json")),
+            "nowhere.json: No such file or directory");
+  error = errorOf(openModel("mllm-9"));
+  EXPECT_EQ(error.find("model 'mllm-9' is not one of llama3_13b, "), 0u);
+  EXPECT_NE(error.find("; did you mean 'mllm-9b'?"), std::string::npos);
+}
+
+TEST(Cluster, ThisMachine) {
+  Cluster here = llvm::cantFail(openCluster("here"));
+  EXPECT_EQ(here.getNumDevices(), dt::rt::usableCores());
+  EXPECT_EQ(here.nodes[0].cores, dt::rt::usableCores());
+  EXPECT_GT(here.getMemory(0), 0);
+  EXPECT_NE(here.assumed.find("not measured"), std::string::npos);
+  // One core where the process may use one.
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); ++i)
+    if (CPU_ISSET(i, &before))
+      CPU_SET(i, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  Cluster alone = llvm::cantFail(openCluster("here"));
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(alone.getNumDevices(), 1);
+  EXPECT_EQ(alone.devices[0].memory,
+            here.devices[0].memory * dt::rt::usableCores());
+}
+
+TEST(Cluster, OtherMachines) {
+  Cluster typical = llvm::cantFail(openCluster("cpu-2"));
+  Machine machine;
+  machine.cores = 64;
+  machine.memory = 64e9;
+  machine.instructions = "AVX2";
+  machine.flopsPerCycle = 32;
+  Cluster many = describeMachine(machine, typical);
+  EXPECT_EQ(many.getNumDevices(), 64);
+  EXPECT_EQ(many.devices[0].memory, 1e9);
+  // 64 cores share the memory's channels.
+  EXPECT_EQ(many.devices[0].bandwidth, 2.5e9);
+  EXPECT_EQ(many.devices[0].flops["f32"], 64e9);
+  EXPECT_EQ(many.devices[0].flops["bf16"], 64e9);
+  // A little memory is not all reserved.
+  machine.memory = 64 * 100e6;
+  EXPECT_EQ(describeMachine(machine, typical).getMemory(0), 75e6);
 }
 
 TEST(Cluster, Errors) {
