@@ -14,6 +14,7 @@
 #include "llvm/TargetParser/Host.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace llvm;
 
@@ -27,8 +28,8 @@ constexpr double kClock = 2e9;
 /// memory channels.
 constexpr double kCoreBandwidth = 20e9, kBandwidth = 160e9;
 
-/// Memory controllers of version 2 and 1 have the limit of a container here;
-/// none: "max", no such file, or a number beyond all memory.
+/// A container's limit, where control groups of version 2 and 1 have it;
+/// infinite if there is none ("max", or no such file).
 double getMemoryLimit() {
   double least = INFINITY;
   for (const char *file : {"/sys/fs/cgroup/memory.max",

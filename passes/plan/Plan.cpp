@@ -231,9 +231,11 @@ static nlohmann::ordered_json getMemory(const Plan &plan) {
 std::string describeFaster(const Plan &plan) {
   if (!plan.faster)
     return "";
-  return formatv("{0:f2} % slower than the fastest plan found, which has {1}; "
-                 "this has {2}",
-                 100 * plan.faster->gain, plan.faster->has, plan.faster->here);
+  double percent = 100 * plan.faster->gain;
+  return formatv("{0}{1:f2} % slower than the fastest plan found, which has "
+                 "{2}; this has {3}",
+                 percent < 0.01 ? "less than " : "", std::max(percent, 0.01),
+                 plan.faster->has, plan.faster->here);
 }
 
 std::string printPlan(const Plan &plan, const Model &model) {

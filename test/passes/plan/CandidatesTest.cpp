@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 using namespace dt::plan;
@@ -111,6 +113,8 @@ TEST(Candidates, SayWhatIsFaster) {
   EXPECT_EQ(describeFaster(plan),
             "0.20 % slower than the fastest plan found, which has schedule "
             "zb-v; this has schedule 1f1b");
+  plan = makeCandidates({makePlanOf(1, 3), makePlanOf(1.00001, 2)}).choose();
+  EXPECT_EQ(describeFaster(plan).find("less than 0.01 % slower than the"), 0u);
   EXPECT_EQ(describeFaster(makePlanOf(1, 1)), "");
 }
 
