@@ -123,6 +123,9 @@ def conv_transpose(b, op):
 def pool(b, op):
     x = image(b)
     attributes = window(b, x)
+    if b.chance(0.15):  # all of it, as networks for images of any size have it
+        wide = [b.choice([9, 40])] * (x.rank - 2)
+        attributes = {"kernel_shape": wide, "strides": wide, "ceil_mode": 1}
     if op == "AveragePool":
         if b.case.opset < 19:
             attributes.pop("dilations", None)
