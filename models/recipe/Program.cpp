@@ -182,7 +182,8 @@ LogicalResult ProgramBuilder::checkDims(const ModuleEntry &entry) {
   return success();
 }
 
-/// Those of all modules; the width of an index may be one too.
+/// Those of all modules; the length of texts and the width of an index may be
+/// one too.
 LogicalResult ProgramBuilder::checkDims() {
   llvm::StringSet<> known;
   for (auto &module : dimsIn)
@@ -192,6 +193,9 @@ LogicalResult ProgramBuilder::checkDims() {
       if (input.is_object() && input.contains("width") &&
           input["width"].is_string())
         known.insert(input["width"].get<std::string>());
+  if (recipe.data.is_object() && recipe.data.contains("sequence") &&
+      recipe.data["sequence"].is_string())
+    known.insert(recipe.data["sequence"].get<std::string>());
   for (auto &dim : recipe.dims)
     if (!known.contains(dim.first))
       return emitError(at("dims." + dim.first))
