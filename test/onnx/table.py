@@ -25,6 +25,7 @@ def reason(text):
     text = re.sub(r"^.*?/t\d+\.onnx: ", "", text)
     text = re.sub(r"node '[^']*' \((\w+)\): ?", r"\1: ", text)
     text = re.sub(r"'(t\d+|[\w./]*\d[\w./]*)'", "'…'", text)
+    text = re.sub(r"^input '[^']*'", "input '…'", text)
     text = re.sub(r"^\w+: this operator is not handled$", "not handled", text)
     return text.replace("|", "/")[:160]
 
