@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import pathlib
 import warnings
@@ -26,6 +27,8 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 import torch
 from onnxscript import optimizer
+
+from .adapting import traceable
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 # Ours, beside it: "False" at a parameter that the module itself keeps fixed.
@@ -82,12 +85,14 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, op
     # torch.export knows the arguments of forward(), not the names that they get in the file.
     if isinstance(dynamic_shapes, dict) and input_names is not None:
         dynamic_shapes = tuple(dynamic_shapes.get(name) for name in input_names)
+        if any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
+            dynamic_shapes = (dynamic_shapes,)
     # Its warnings are about packages that are not installed and about one name for two equal dims.
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with traceable(module), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return torch.onnx.export(
                 module,

@@ -20,21 +20,10 @@ import transformers as hf
 from torch import nn
 
 from .golden import Model, write
+from .wrappers import Pick
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "test" / "models" / "extra"
 VOCABULARY, SEQ = 96, 20
-
-
-class Pick(nn.Module):
-    """A library's model that returns only some of its outputs."""
-
-    def __init__(self, net, inputs, *outputs, **fixed):
-        super().__init__()
-        self.net, self.inputs, self.outputs, self.fixed = net, inputs, outputs, fixed
-
-    def forward(self, first, second=None, third=None):
-        result = self.net(**dict(zip(self.inputs, (first, second, third))), **self.fixed)
-        return tuple(result[o] for o in self.outputs)
 
 
 def cross_entropy(logits="logits"):

@@ -1,0 +1,202 @@
+# ===- adapting.py - a module as it is traced --------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Libraries choose code for speed in PyTorch: experts that take only their own
+# tokens, attention of other packages, picture rows put in place by position. What
+# these compute has shapes that depend on data, or no ONNX form. While a module is
+# traced, code that computes the same with known shapes takes their place; the
+# module is as before afterwards.
+# ===-----------------------------------------------------------------------===
+"""as_exported: what of a module is replaced while it is traced or compared."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+ATTENTION = ("sdpa", "eager")  # transformers' implementations that ONNX has a form for
+
+
+@contextlib.contextmanager
+def as_exported(module):
+    """The module is in the state in which its graph is written: no dropout, and forms that ONNX has."""
+    with contextlib.ExitStack() as stack:
+        _still(module, stack)
+        _settings(module, stack)
+        for owner, name, value in _REPLACED:
+            _set(stack, owner, name, value)
+        yield module
+
+
+@contextlib.contextmanager
+def traceable(module):
+    """as_exported, and what transformers replaces for its own exporters."""
+    with as_exported(module), contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        if _library_models(module):
+            # Its checks of values become assertions in the trace, which have no ONNX form.
+            stack.enter_context(_environment("TRANSFORMERS_DISABLE_TORCH_CHECK", "1"))
+            _special(module, stack)
+        yield module
+
+
+@contextlib.contextmanager
+def _environment(name, value):
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _set(stack, owner, name, value):
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    stack.callback(setattr, owner, name, before)
+
+
+# --- dropout -----------------------------------------------------------------
+
+
+def _drops(module):
+    """Whether a module in train mode leaves out numbers at random, by itself."""
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    return any(isinstance(v, float) and v > 0 for k, v in vars(module).items() if "drop" in k.lower())
+
+
+def _still(module, stack):
+    """Modules with dropout are evaluated as with none, as long as the stack lives."""
+    found = [(name, m) for name, m in module.named_modules() if m.training and _drops(m)]
+    for _, m in found:
+        _set(stack, m, "training", False)
+    if found:
+        names = ", ".join(f"'{name or type(module).__name__}'" for name, _ in found[:3]) + (", …" if len(found) > 3 else "")
+        warnings.warn(f"dropout is left out of the graph: {len(found)} module{'s' * (len(found) > 1)} in train mode ({names}) trained as in evaluation", stacklevel=5)
+
+
+# --- implementations of transformers -------------------------------------------
+
+
+def _library_models(module):
+    """Submodules that are models of transformers (nothing of it is imported for others)."""
+    return [m for m in module.modules() if hasattr(m, "config") and any(c.__module__ == "transformers.modeling_utils" for c in type(m).__mro__)]
+
+
+def _settings(module, stack):
+    """Experts are computed for all tokens at once; attention is one that ONNX has a form for."""
+    models = _library_models(module)
+    if not models:
+        return
+    with contextlib.suppress(ImportError):  # before transformers 5 experts are a list of modules
+        from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+        ALL_EXPERTS_FUNCTIONS.register("distributed_over_all", _all_experts)
+        for config in _configs(models, "_experts_implementation"):
+            if config._experts_implementation is not None:
+                _set(stack, config, "_experts_implementation_internal", "distributed_over_all")
+    for model in models:
+        config = model.config
+        if getattr(config, "_attn_implementation", None) not in (None, *ATTENTION):
+            _set(stack, config, "_attn_implementation_internal", "sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
+
+
+def _configs(models, attribute):
+    return {id(m.config): m.config for m in models if hasattr(m.config, attribute)}.values()
+
+
+def _all_experts(self, hidden_states, top_k_index, top_k_weights):
+    """Every expert on every token [tokens, hidden]; what a token did not choose has weight 0.
+
+    The library's own forms gather a copy of an expert's weights for each token, or sort tokens by expert.
+    """
+    shares = F.one_hot(top_k_index, self.num_experts).to(top_k_weights.dtype) * top_k_weights[..., None]
+    shares = shares.sum(1)  # [tokens, experts]
+
+    def linear(x, name):
+        weight = getattr(self, name)
+        out = torch.matmul(x, weight if self.is_transposed else weight.transpose(1, 2))
+        return out + getattr(self, name + "_bias")[:, None] if self.has_bias else out
+
+    x = hidden_states[None].expand(self.num_experts, -1, -1)
+    inner = self._apply_gate(linear(x, "gate_up_proj")) if self.has_gate else self.act_fn(linear(x, "up_proj"))
+    out = linear(inner, "down_proj")  # [experts, tokens, hidden]
+    if getattr(self, "has_post_expert_norm", False):
+        out = self.post_expert_norm(out)
+    return (out * shares.t()[..., None]).sum(0).to(hidden_states.dtype)
+
+
+# --- operators ------------------------------------------------------------------
+
+
+def _masked_scatter(self, mask, source):
+    """Elements of `source`, in order, where `mask` is true: by counting, as positions from data have no fixed number."""
+    mask = mask.expand_as(self)
+    if mask.dim() > 1 and mask.stride(-1) == 0 and source.shape[-1] == self.shape[-1]:
+        # Whole rows: one index a row instead of one an element.
+        rows = mask[..., 0]
+        place = (rows.flatten().long().cumsum(0) - 1).clamp(min=0)
+        taken = source.reshape(-1, source.shape[-1])[place].reshape(self.shape)
+        return torch.where(rows[..., None], taken, self)
+    place = (mask.flatten().long().cumsum(0) - 1).clamp(min=0)
+    return torch.where(mask, source.flatten()[place].reshape(self.shape), self)
+
+
+_REPLACED = [(torch.Tensor, "masked_scatter", _masked_scatter)]
+
+
+
+# --- models of transformers that need more ------------------------------------------
+
+
+def _real_rotary(self, x, position_ids):
+    """Llama 4's rotation as cosine and sine instead of complex numbers: [..., pairs, 2]."""
+    angles = position_ids[..., None].float() * self.inv_freq.float()
+    return torch.stack([angles.cos(), angles.sin()], -1) * self.attention_scaling
+
+
+def _rotate_pairs(queries, keys, turns):
+    def rotate(x):
+        a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+        cos, sin = turns[:, :, None].unbind(-1)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).type_as(x)
+
+    return rotate(queries), rotate(keys)
+
+
+def _all_images(self, pixel_values, pixel_attention_mask=None, **settings):
+    """Idefics 3's and SmolVLM's picture rows, where every picture is one: those left black as padding count too."""
+    pictures = pixel_values.flatten(0, 1)
+    output = self.vision_model(pixel_values=pictures, patch_attention_mask=None, return_dict=True)
+    rows = self.connector(output.last_hidden_state)
+    output.pooler_output = [rows.flatten(0, 1)]
+    return output
+
+
+def _one_list(module, inputs, output):
+    """LLaVA lists the pictures' rows one by one, which fixes how many there are: all of them count as one picture's."""
+    return output.flatten(0, 1)[None]
+
+
+def _special(module, stack):
+    for m in _library_models(module):
+        kind = type(m).__name__
+        if kind == "Llama4TextModel":
+            code = inspect.getmodule(type(m))
+            _set(stack, code.Llama4TextRotaryEmbedding, "forward", _real_rotary)
+            _set(stack, code, "apply_rotary_emb", _rotate_pairs)
+        elif kind in ("SmolVLMModel", "Idefics3Model"):
+            _set(stack, type(m), "get_image_features", _all_images)
+        elif kind == "LlavaModel":
+            stack.callback(m.multi_modal_projector.register_forward_hook(_one_list).remove)

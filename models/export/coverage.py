@@ -1,0 +1,189 @@
+# ===- coverage.py - which architectures train -------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Every network of architectures.py goes the whole way, in a process of its own:
+# exported, compared with PyTorch in ONNX Runtime, compiled, built, trained for ten
+# steps, and its outputs, gradients and losses compared with PyTorch's at the
+# tolerances of the tests (test/e2e/golden.py). What came out is kept a file a
+# network, so that a run that was stopped goes on; docs/coverage.md is made of them.
+# ===-----------------------------------------------------------------------===
+"""python -m export.coverage --dt-opt PATH [NAME...]: trains tiny forms of widely used networks, and writes docs/coverage.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import torch
+
+from . import golden
+from .architectures import FAMILIES, file_name, make
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TABLE = ROOT / "docs" / "coverage.md"
+# What a result that is not "trains" ends at, in the order in which a network meets them.
+STAGES = {
+    "export": "PyTorch's exporter, or what models/export asks of a graph",
+    "check": "The graph gives other numbers than PyTorch in ONNX Runtime",
+    "compile": "The compiler",
+    "build": "Building the program",
+    "train": "Training, or its comparison with PyTorch",
+    "time": "Not done within the time limit",
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="architectures (default: all)")
+    parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "out" / "coverage", help="results and programs (default: out/coverage)")
+    parser.add_argument("--again", action="store_true", help="also what has a result")
+    parser.add_argument("--failed", action="store_true", help="also what has a result other than that it trains")
+    parser.add_argument("--limit", type=int, default=900, help="seconds for one network")
+    arguments = parser.parse_args()
+    names = [name for family in FAMILIES.values() for name in family]
+    unknown = sorted(set(arguments.names) - set(names))
+    if unknown:
+        parser.error(f"unknown architecture '{unknown[0]}'; known: {', '.join(names)}")
+    if not arguments.dt_opt.exists():
+        parser.error(f"no such file: {arguments.dt_opt}")
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for number, name in enumerate(names, 1):
+        file = arguments.work / f"{file_name(name)}.json"
+        old = json.loads(file.read_text()) if file.exists() else None
+        wanted = old is None or arguments.again or (arguments.failed and old["result"] != "trains")
+        if wanted and (not arguments.names or name in arguments.names):
+            old = in_process(name, arguments, file)
+            print(f"[{number}/{len(names)}] {name}: {old['result']} ({old['seconds']} s) {old['reason']}", flush=True)
+        if old:
+            results[name] = old
+    trained = sum(r["result"] == "trains" for r in results.values())
+    print(f"{trained} of {len(results)} train")
+    if len(results) == len(names):
+        TABLE.write_text(table(results))
+        print(f"wrote {TABLE.relative_to(ROOT)}")
+
+
+def in_process(name, arguments, file):
+    """The result of one network, from a process that may not take longer than the limit."""
+    file.unlink(missing_ok=True)
+    begin = time.monotonic()
+    # Forked: the libraries take longer to load than most networks to train.
+    process = multiprocessing.get_context("fork").Process(target=run_one, args=(name, arguments.work.resolve(), arguments.dt_opt.resolve()))
+    process.start()
+    process.join(arguments.limit)
+    if process.is_alive():
+        os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+        result = {"result": "time", "reason": f"more than {arguments.limit} s"}
+    else:
+        result = json.loads(file.read_text()) if file.exists() else {"result": "export", "reason": f"the process ended with {process.exitcode}"}
+    result |= {"seconds": round(time.monotonic() - begin)}
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def last_line(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "the process ended without a word"
+
+
+# --- one network --------------------------------------------------------------
+
+
+def run_one(name, work, dt_opt):
+    """Writes the result of one network; everything it makes is in work/<its file name>."""
+    os.setsid()  # what it starts ends with it
+    warnings.simplefilter("ignore")
+    sys.stdout = open(os.devnull, "w")
+    torch.set_num_threads(1)
+    folder, file = work / file_name(name), work / f"{file_name(name)}.json"
+    shutil.rmtree(folder, ignore_errors=True)
+    facts = {"source": "", "parameters": 0, "result": "trains", "reason": ""}
+    try:
+        model = make(name)
+        facts |= {"source": model.source, "parameters": sum(p.numel() for p in model.module.parameters())}
+        golden.write(model, work)
+    except AssertionError as e:
+        facts |= {"result": "check", "reason": first_line(e)}
+    except Exception as e:  # of PyTorch's exporter there are many kinds
+        facts |= {"result": "export", "reason": first_line(e)}
+    else:
+        facts |= dict(zip(("result", "reason"), compiled_and_trained(folder, dt_opt)))
+    file.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def first_line(error):
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def compiled_and_trained(folder, dt_opt):
+    """(result, reason) of a folder that golden.write has made."""
+    sys.path.insert(0, str(ROOT / "test" / "e2e"))
+    import train_model
+
+    program = folder / "program"
+    done = train_model.emit(dt_opt, folder / "recipe.json", program, "cpu")
+    if done.returncode != 0:
+        errors = [line for line in done.stderr.splitlines() if "error:" in line]
+        return "compile", errors[0].partition("error: ")[2] if errors else last_line(done.stderr)
+    try:
+        train_model.build(program, os.environ.get("CCACHE_DIR"), train_model.prebuilt(dt_opt))
+    except SystemExit as e:
+        return "build", next((line.strip() for line in str(e).splitlines() if "error" in line), first_line(e))
+    done = subprocess.run([sys.executable, ROOT / "test/e2e/golden.py", folder, "--program", program, "--threads", "1"], capture_output=True, text=True)
+    if done.returncode == 0:
+        return "trains", ""
+    worst = [line.strip() for line in done.stdout.splitlines() if " limits " in line]
+    return "train", worst[0] if worst else last_line(done.stderr or done.stdout)
+
+
+# --- the table ----------------------------------------------------------------
+
+
+def versions():
+    from importlib.metadata import version
+
+    return ", ".join(f"{package} {version(package).split('+')[0]}" for package in ("torch", "transformers", "diffusers", "timm"))
+
+
+def table(results):
+    trained = sum(r["result"] == "trains" for r in results.values())
+    lines = [
+        "# Architectures",
+        "",
+        "Written by `models/export/coverage.py`.",
+        "",
+        f"{len(results)} widely used networks of transformers, diffusers and timm ({versions()}), each the library's own class made tiny: two layers or so, a width of 32 to 64, random weights. The list was chosen",
+        "by hand before any was tried. Each is exported with `models/export`, compiled, and trained for ten steps of AdamW in float32 on one process. *Trains*: outputs, every gradient of the first step and the loss",
+        f"before each step are PyTorch's, within the tolerances of `test/e2e`. **{trained} of {len(results)} train.**",
+        "",
+        "    cd models && ../.venv/bin/python -m export.coverage --dt-opt ../build/release/bin/dt-opt      # goes on where it was stopped; out/coverage has the results",
+    ]
+    for title, family in FAMILIES.items():
+        lines += ["", f"## {title}", "", "| architecture | class | parameters | result |", "| --- | --- | --- | --- |"]
+        for name in family:
+            r = results[name]
+            lines.append(f"| {name} | {r.get('source', '')} | {r.get('parameters', 0):,} | {'trains' if r['result'] == 'trains' else 'does not: see below'} |")
+    failed = {stage: [n for n, r in results.items() if r["result"] == stage] for stage in STAGES}
+    if any(failed.values()):
+        lines += ["", "## What does not train, and why"]
+    for stage, title in STAGES.items():
+        if failed[stage]:
+            lines += ["", f"{title}:", ""] + [f"- {name}: {results[name]['reason']}" for name in failed[stage]]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
