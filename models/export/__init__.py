@@ -1,6 +1,7 @@
 """Exports PyTorch modules to ONNX graphs that can be trained. See README.md."""
 
 from .exporting import ExportError, export
-from .checking import check
+from .checking import CheckError, check
+from .wrappers import FixedGrid, FixedShapes, Pick
 
-__all__ = ["export", "check", "ExportError"]
+__all__ = ["export", "check", "ExportError", "CheckError", "Pick", "FixedGrid", "FixedShapes"]

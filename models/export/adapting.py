@@ -8,7 +8,7 @@
 # traced, code that computes the same with known shapes takes their place; the
 # module is as before afterwards.
 # ===-----------------------------------------------------------------------===
-"""as_exported: what of a module is replaced while it is traced or compared."""
+"""traceable, without_dropout: what of a module is replaced while it is traced or compared."""
 
 from __future__ import annotations
 
@@ -25,25 +25,39 @@ ATTENTION = ("sdpa", "eager")  # transformers' implementations that ONNX has a f
 
 
 @contextlib.contextmanager
-def as_exported(module):
-    """The module is in the state in which its graph is written: no dropout, and forms that ONNX has."""
-    with contextlib.ExitStack() as stack:
-        _still(module, stack)
-        _settings(module, stack)
-        for owner, name, value in _REPLACED:
-            _set(stack, owner, name, value)
+def without_dropout(module, tell=False):
+    """Modules in train mode that leave out numbers at random are as in evaluation; `tell`: with a warning that names them."""
+    found = [(name, m) for name, m in module.named_modules() if m.training and _drops(m)]
+    if found and tell:
+        names = ", ".join(f"'{name or type(m).__name__}'" for name, m in found[:3]) + (", …" if len(found) > 3 else "")
+        warnings.warn(f"dropout is left out of the graph: {len(found)} modules in train mode have it ({names})", stacklevel=6)
+    for _, m in found:
+        m.training = False
+    try:
         yield module
+    finally:
+        for _, m in found:
+            m.training = True
+
+
+def _drops(module):
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    return any(isinstance(v, float) and v > 0 for k, v in vars(module).items() if "drop" in k.lower())
 
 
 @contextlib.contextmanager
 def traceable(module):
-    """as_exported, and what transformers replaces for its own exporters."""
-    with as_exported(module), contextlib.ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        if _library_models(module):
+    """The module is as its graph is written, without gradients (attention then has the strides that its decomposition has)."""
+    with without_dropout(module, tell=True), torch.no_grad(), contextlib.ExitStack() as stack:
+        _set(stack, torch.Tensor, "masked_scatter", _masked_scatter)
+        models = _library_models(module)
+        if models:
             # Its checks of values become assertions in the trace, which have no ONNX form.
             stack.enter_context(_environment("TRANSFORMERS_DISABLE_TORCH_CHECK", "1"))
-            _special(module, stack)
+            _experts(models, stack)
+            _attention(models, stack)
+            _special(models, stack)
         yield module
 
 
@@ -66,26 +80,6 @@ def _set(stack, owner, name, value):
     stack.callback(setattr, owner, name, before)
 
 
-# --- dropout -----------------------------------------------------------------
-
-
-def _drops(module):
-    """Whether a module in train mode leaves out numbers at random, by itself."""
-    if isinstance(module, nn.modules.dropout._DropoutNd):
-        return module.p > 0
-    return any(isinstance(v, float) and v > 0 for k, v in vars(module).items() if "drop" in k.lower())
-
-
-def _still(module, stack):
-    """Modules with dropout are evaluated as with none, as long as the stack lives."""
-    found = [(name, m) for name, m in module.named_modules() if m.training and _drops(m)]
-    for _, m in found:
-        _set(stack, m, "training", False)
-    if found:
-        names = ", ".join(f"'{name or type(module).__name__}'" for name, _ in found[:3]) + (", …" if len(found) > 3 else "")
-        warnings.warn(f"dropout is left out of the graph: {len(found)} module{'s' * (len(found) > 1)} in train mode ({names}) trained as in evaluation", stacklevel=5)
-
-
 # --- implementations of transformers -------------------------------------------
 
 
@@ -94,26 +88,24 @@ def _library_models(module):
     return [m for m in module.modules() if hasattr(m, "config") and any(c.__module__ == "transformers.modeling_utils" for c in type(m).__mro__)]
 
 
-def _settings(module, stack):
-    """Experts are computed for all tokens at once; attention is one that ONNX has a form for."""
-    models = _library_models(module)
-    if not models:
-        return
-    with contextlib.suppress(ImportError):  # before transformers 5 experts are a list of modules
+def _experts(models, stack):
+    """Experts are computed for all tokens at once."""
+    try:
         from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+    except ImportError:  # before transformers 5 experts are a list of modules
+        return
+    ALL_EXPERTS_FUNCTIONS.register("all_experts", _all_experts)
+    for config in {id(m.config): m.config for m in models}.values():
+        if getattr(config, "_experts_implementation", None) is not None:
+            _set(stack, config, "_experts_implementation_internal", "all_experts")
 
-        ALL_EXPERTS_FUNCTIONS.register("distributed_over_all", _all_experts)
-        for config in _configs(models, "_experts_implementation"):
-            if config._experts_implementation is not None:
-                _set(stack, config, "_experts_implementation_internal", "distributed_over_all")
+
+def _attention(models, stack):
+    """Attention is an implementation that ONNX has a form for; what is not (flash, flex) computes the same."""
     for model in models:
         config = model.config
         if getattr(config, "_attn_implementation", None) not in (None, *ATTENTION):
             _set(stack, config, "_attn_implementation_internal", "sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
-
-
-def _configs(models, attribute):
-    return {id(m.config): m.config for m in models if hasattr(m.config, attribute)}.values()
 
 
 def _all_experts(self, hidden_states, top_k_index, top_k_weights):
@@ -153,9 +145,6 @@ def _masked_scatter(self, mask, source):
     return torch.where(mask, source.flatten()[place].reshape(self.shape), self)
 
 
-_REPLACED = [(torch.Tensor, "masked_scatter", _masked_scatter)]
-
-
 
 # --- models of transformers that need more ------------------------------------------
 
@@ -189,8 +178,8 @@ def _one_list(module, inputs, output):
     return output.flatten(0, 1)[None]
 
 
-def _special(module, stack):
-    for m in _library_models(module):
+def _special(models, stack):
+    for m in models:
         kind = type(m).__name__
         if kind == "Llama4TextModel":
             code = inspect.getmodule(type(m))

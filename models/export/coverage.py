@@ -19,7 +19,6 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -28,6 +27,7 @@ import torch
 
 from . import golden
 from .architectures import FAMILIES, file_name, make
+from .training import compiled_and_trained
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "coverage.md"
@@ -94,11 +94,6 @@ def in_process(name, arguments, file):
     return result
 
 
-def last_line(text):
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "the process ended without a word"
-
-
 # --- one network --------------------------------------------------------------
 
 
@@ -126,27 +121,6 @@ def run_one(name, work, dt_opt):
 
 def first_line(error):
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def compiled_and_trained(folder, dt_opt):
-    """(result, reason) of a folder that golden.write has made."""
-    sys.path.insert(0, str(ROOT / "test" / "e2e"))
-    import train_model
-
-    program = folder / "program"
-    done = train_model.emit(dt_opt, folder / "recipe.json", program, "cpu")
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "error:" in line]
-        return "compile", errors[0].partition("error: ")[2] if errors else last_line(done.stderr)
-    try:
-        train_model.build(program, os.environ.get("CCACHE_DIR"), train_model.prebuilt(dt_opt))
-    except SystemExit as e:
-        return "build", next((line.strip() for line in str(e).splitlines() if "error" in line), first_line(e))
-    done = subprocess.run([sys.executable, ROOT / "test/e2e/golden.py", folder, "--program", program, "--threads", "1"], capture_output=True, text=True)
-    if done.returncode == 0:
-        return "trains", ""
-    worst = [line.strip() for line in done.stdout.splitlines() if " limits " in line]
-    return "train", worst[0] if worst else last_line(done.stderr or done.stdout)
 
 
 # --- the table ----------------------------------------------------------------

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import logging
 import pathlib
 import warnings
@@ -48,8 +49,8 @@ class ExportError(RuntimeError):
 def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=None, output_names=None, weights=True, buffers=None, opset=20):
     """Writes `module` as an ONNX graph that keeps every parameter trainable.
 
-    module          torch.nn.Module. In eval mode BatchNorm uses its fixed statistics; in train mode
-                    dropout must be zero, and BatchNorm is written in its training form (statistics of the batch).
+    module          torch.nn.Module. In eval mode BatchNorm uses its fixed statistics; in train mode it is written
+                    in its training form (statistics of the batch), and dropout is left out, with a warning.
     example_inputs  tuple of tensors. A dynamic dim should be at least 2 here, so that it is not
                     taken for a number.
     path            the .onnx file to write.
@@ -59,13 +60,15 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
                     is said to lie in a file that does not exist (`weights.bin`). Such a module may
                     live on the meta device.
     buffers         {name: tensor}: values of buffers of a module on the meta device, where they matter.
-    Returns the onnx.ModelProto written. Raises ExportError if a weight has lost its name or form.
+    Returns the onnx.ModelProto written. Raises ExportError, of one line, if the module cannot be exported or a
+    weight has lost its name or form.
     """
     program = _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset)
     model = program.model
     for name, tensor in (buffers or {}).items():
         model.graph.initializers[name].const_value = ir.tensor(tensor, name=name)
     _merge_tied(model.graph, module)
+    _drop_idle_squeezes(model.graph)
     _training_batch_norm(model.graph, module)
     with _opaque(model.graph, module):
         optimizer.optimize_ir(model)
@@ -87,13 +90,8 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, op
         dynamic_shapes = tuple(dynamic_shapes.get(name) for name in input_names)
         if any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
             dynamic_shapes = (dynamic_shapes,)
-    # Its warnings are about packages that are not installed and about one name for two equal dims.
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
     try:
-        with traceable(module), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with traceable(module), _silence():
             return torch.onnx.export(
                 module,
                 tuple(example_inputs),
@@ -106,8 +104,45 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, op
                 external_data=False,
                 verbose=False,
             )
+    except Exception as e:  # PyTorch's exporter raises many kinds, each with its own advice on many lines
+        raise ExportError(_why(e, module)) from e
+
+
+@contextlib.contextmanager
+def _silence():
+    """No warnings of packages that are not installed or of one name for two equal dims, and no listings of what it tried."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "torch.fx.experimental.symbolic_shapes")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
+    nowhere = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels):
+            log.setLevel(level)
+
+
+# What the first line of the innermost error says -> what to do about it.
+ADVICE = {
+    "complex": "it computes with complex numbers, which ONNX has no form for: write them as pairs of real ones",
+    "data-dependent": "a size or a branch depends on the values of a tensor: make it a number, or an input that says it",
+    "data dependent": "a size or a branch depends on the values of a tensor: make it a number, or an input that says it",
+    "inferred a static shape": "a dim that dynamic_shapes names is a fixed number in the module's code: leave it out, or mend the code (a loop or a list over the dim fixes it)",
+    "no onnx function found": "the module uses an operator that PyTorch's exporter has no ONNX form for",
+}
+
+
+def _why(error, module):
+    """One line: the innermost cause of an error of PyTorch's exporter, and what may be done about it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")] or [type(error).__name__]
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    advice = next((text for sign, text in ADVICE.items() if sign in str(error).lower()), "")
+    return f"{type(module).__name__} cannot be exported: {said}" + (f" ({advice})" if advice else "")
 
 
 def _merge_tied(graph, module):
@@ -125,6 +160,15 @@ def _merge_tied(graph, module):
             else:
                 value.name = first
                 graph.initializers[first] = value
+
+
+def _drop_idle_squeezes(graph):
+    """PyTorch's squeeze(1) leaves an axis that is not 1 alone; ONNX's, which the exporter writes for it, does not."""
+    for node in [n for n in graph if n.op_type == "Squeeze" and len(n.inputs) == 2]:
+        before, after = node.inputs[0], node.outputs[0]
+        if before.shape is not None and after.shape is not None and len(before.shape) == len(after.shape) > 0:
+            ir.convenience.replace_all_uses_with(after, before, replace_graph_outputs=True)
+            graph.remove(node, safe=True)
 
 
 def _held(graph, module):

@@ -68,6 +68,12 @@ LogicalResult absolute(NodeImporter &n) {
   Value negative = n.make<nn::SubOp>({n.number(0, n.element(0)), x});
   return n.set(0, n.make<nn::MaxOp>({x, negative}));
 }
+LogicalResult signOf(NodeImporter &n) {
+  if (n.isFloat(0))
+    return unary<nn::SignOp, sign>(n);
+  Value above = n.make<nn::MaxOp>({n.value(0), n.number(-1, n.element(0))});
+  return n.set(0, n.make<nn::MinOp>({above, n.number(1, n.element(0))}));
+}
 
 LogicalResult logicalNot(NodeImporter &n) {
   if (const SymbolicTensor *t = n.symbolic(0))
@@ -363,7 +369,7 @@ void models::addElementwiseRules(RuleTable &rules) {
   rules["Floor"] = unary<nn::FloorOp, std::floor>;
   rules["Ceil"] = unary<nn::CeilOp, std::ceil>;
   rules["Round"] = unary<nn::RoundOp, roundEven>;
-  rules["Sign"] = unary<nn::SignOp, sign>;
+  rules["Sign"] = signOf;
   rules["IsNaN"] = isNan;
   rules["IsInf"] = isInf;
   rules["Add"] = binary<nn::AddOp, B::Add>;

@@ -81,6 +81,7 @@ def elementwise():
         data = np.abs(x) + 0.1 if op in ("Log", "Sqrt") else x
         case(op, op, {"x": data})
     case("Abs-int", "Abs", {"x": ints(-3, 4, 0)})
+    case("Sign-int", "Sign", {"x": ints(-3, 4, 0)})
     case("Neg-int", "Neg", {"x": ints(-3, 4, 0)})
     case("Gelu", "Gelu", {"x": x})
     case("Gelu-tanh", "Gelu", {"x": x}, attrs={"approximate": "tanh"})

@@ -1,0 +1,231 @@
+# ===- export_test.py - models/export against the libraries ------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# What is put in place of a library's code while a module is traced, and the
+# wrappers around its models, give what the library gives; what cannot be exported
+# says so in one line; check() names what differs. Needs `tools/setup --torch`.
+# ===-----------------------------------------------------------------------===
+"""export_test.py: tests of models/export."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+import warnings
+
+try:
+    import torch
+    import transformers as hf
+except ImportError:
+    print("skipped: tools/setup --torch installs what this needs")
+    sys.exit(77)
+
+import onnx
+from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
+from export import CheckError, ExportError, FixedGrid, FixedShapes, check, export  # noqa: E402
+from export import adapting, architectures, golden  # noqa: E402
+
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def exported(module, inputs, **settings):
+    names = [f"x{i}" for i in range(len(inputs))]
+    dims = {name: {0: "batch"} for name in names}
+    return export(module, inputs, pathlib.Path(FOLDER.name) / "model.onnx", dynamic_shapes=dims, input_names=names, output_names=["y"], **settings)
+
+
+class Small(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.first, self.drop, self.norm, self.second = nn.Linear(4, 8), nn.Dropout(dropout), nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.second(self.norm(self.drop(torch.relu(self.first(x)))))
+
+
+class Exporting(unittest.TestCase):
+    def test_dropout_is_left_out_with_a_warning(self):
+        module = Small(dropout=0.5).train()
+        with self.assertWarnsRegex(UserWarning, "dropout is left out of the graph: 1 .*'drop'"):
+            proto = exported(module, (torch.randn(3, 4),))
+        self.assertTrue(module.drop.training)
+        self.assertNotIn("Dropout", {n.op_type for n in proto.graph.node})
+        check(module, proto, (torch.randn(5, 4),))
+
+    def test_a_module_without_dropout_warns_of_nothing(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            exported(Small().train(), (torch.randn(3, 4),))
+
+    def test_squeeze_of_an_axis_that_is_not_one(self):
+        class Idle(Small):
+            def forward(self, x):
+                return super().forward(x).squeeze(1)
+
+        module, inputs = Idle().eval(), (torch.randn(3, 4),)
+        check(module, exported(module, inputs), inputs)
+
+    def refused(self, module, inputs, pattern):
+        with self.assertRaisesRegex(ExportError, pattern) as caught:
+            exported(module, inputs)
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_branches_on_data_are_refused_in_one_line(self):
+        class Branch(Small):
+            def forward(self, x):
+                return super().forward(x) if x.sum() > 0 else x
+
+        self.refused(Branch().eval(), (torch.randn(3, 4),), "Branch cannot be exported.*depends on the values")
+
+    def test_complex_numbers_are_refused_in_one_line(self):
+        class Complex(Small):
+            def forward(self, x):
+                return torch.linalg.eigvals(super().forward(x)[:, :, None] * torch.ones(3)).real
+
+        self.refused(Complex().eval(), (torch.randn(3, 4),), "Complex cannot be exported")
+
+    def test_a_loop_over_a_dim_is_refused_in_one_line(self):
+        class Loop(Small):
+            def forward(self, x):
+                return torch.stack([super(Loop, self).forward(row) for row in x])
+
+        self.refused(Loop().eval(), (torch.randn(3, 4),), "Loop cannot be exported.*static shape of 3.*a loop or a list over the dim")
+
+
+class Checking(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        self.module, self.inputs = Small().eval(), (torch.randn(3, 4),)
+        self.proto = exported(self.module, self.inputs)
+
+    def replace(self, name, change):
+        for t in self.proto.graph.initializer:
+            if t.name == name:
+                t.CopyFrom(onnx.numpy_helper.from_array(change(onnx.numpy_helper.to_array(t)), name))
+
+    def test_equal(self):
+        self.assertLess(max(check(self.module, self.proto, self.inputs).values()), 1e-4)
+
+    def test_the_first_module_that_differs_is_named(self):
+        next(n for n in self.proto.graph.node if n.op_type == "LayerNormalization").attribute.append(onnx.helper.make_attribute("epsilon", 0.5))
+        for n in self.proto.graph.node:
+            if n.op_type == "LayerNormalization":
+                kept = [a for a in n.attribute if a.name != "epsilon"] + [onnx.helper.make_attribute("epsilon", 0.5)]
+                del n.attribute[:]
+                n.attribute.extend(kept)
+        with self.assertRaisesRegex(CheckError, r"output 'y' differs from PyTorch: at \[\d, \d\] it is .*first module whose result differs is 'norm' \(LayerNorm\)"):
+            check(self.module, self.proto, self.inputs)
+
+    def test_a_folded_weight_is_found(self):
+        for t in self.proto.graph.initializer:
+            if t.name == "first.bias":
+                t.name = "folded"
+        for n in self.proto.graph.node:
+            for i, name in enumerate(n.input):
+                if name == "first.bias":
+                    n.input[i] = "folded"
+        with self.assertRaisesRegex(CheckError, "after moving the parameters they are not: a use of a weight became a constant.*'first'"):
+            check(self.module, self.proto, self.inputs)
+
+    def test_nan(self):
+        self.replace("second.bias", lambda v: v * float("nan"))
+        with self.assertRaisesRegex(CheckError, "Only one of them has NaN"):
+            check(self.module, self.proto, self.inputs)
+
+
+def close(test, a, b, tolerance=2e-6):
+    test.assertEqual(a.shape, b.shape)
+    test.assertLess(float((a - b).detach().abs().max()), tolerance * max(1.0, float(b.detach().abs().max())))
+
+
+class Replaced(unittest.TestCase):
+    """What stands in for a library's code gives its numbers and gradients."""
+
+    def test_experts(self):
+        for name in ("Mixtral", "Qwen3-MoE", "gpt-oss", "DeepSeek-V3"):
+            with self.subTest(name):
+                model = architectures.make(name)
+                module = golden.scatter_weights(model.module.eval())
+                ids = model.inputs["input_ids"]
+                want, config = module(ids)[0], module.net.config
+                grads = torch.autograd.grad(want.square().mean(), list(module.parameters()), allow_unused=True)
+                before = config._experts_implementation
+                with adapting.traceable(module), torch.enable_grad():
+                    self.assertEqual(config._experts_implementation, "all_experts")
+                    have = module(ids)[0]
+                    mine = torch.autograd.grad(have.square().mean(), list(module.parameters()), allow_unused=True)
+                self.assertEqual(config._experts_implementation, before)
+                close(self, have, want)
+                for a, b in zip(mine, grads):
+                    self.assertEqual(a is None, b is None)
+                    if b is not None:
+                        close(self, a, b, 2e-5)
+
+    def test_whole_models(self):
+        for name in ("Llama 4 (text)", "LLaVA", "SmolVLM", "Gemma 3"):
+            with self.subTest(name):
+                model = architectures.make(name)
+                module = golden.scatter_weights(model.module.eval())
+                want = module(*model.inputs.values())[0]
+                with adapting.traceable(module):
+                    have = module(*model.inputs.values())[0]
+                close(self, have, want)
+                close(self, module(*model.inputs.values())[0], want, 0.0 + 1e-12)
+
+    def test_masked_scatter(self):
+        x, source, mask = torch.randn(3, 5, 4), torch.randn(6, 4), torch.rand(3, 5) < 0.4
+        element = torch.rand(3, 5, 4) < 0.3
+        for where, rows in ((mask[..., None], torch.randn(15, 4)), (mask[..., None].expand(3, 5, 4), torch.randn(15, 4)), (element, torch.randn(60))):
+            close(self, adapting._masked_scatter(x, where, rows), x.masked_scatter(where, rows), 1e-12)
+
+
+class Wrappers(unittest.TestCase):
+    def test_fixed_grid_is_the_library(self):
+        for name in ("Qwen2-VL", "Qwen2.5-VL"):
+            with self.subTest(name):
+                model = architectures.make(name)
+                module = golden.scatter_weights(model.module.eval())
+                ids, pixels = model.inputs["input_ids"], model.inputs["pixel_values"]
+                grids = module.grid.expand(len(pixels), 3)
+                kind = (ids == module.net.config.image_token_id).int()
+                want = module.net(input_ids=ids, pixel_values=pixels.flatten(0, 1), image_grid_thw=grids, mm_token_type_ids=kind, use_cache=False).logits
+                close(self, module(*model.inputs.values()), want)
+
+    def test_fixed_grid_of_a_tower_with_several_windows_and_frames(self):
+        vision = {"depth": 2, "hidden_size": 32, "out_hidden_size": 24, "intermediate_size": 64, "num_heads": 4, "patch_size": 4, "temporal_patch_size": 2, "spatial_merge_size": 2, "window_size": 16, "fullatt_block_indexes": [1]}
+        tower = golden.scatter_weights(hf.models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel(hf.models.qwen2_5_vl.configuration_qwen2_5_vl.Qwen2_5_VLVisionConfig(**vision)).eval())
+        for grid in ((1, 8, 8), (2, 4, 8), (3, 8, 4)):
+            with self.subTest(grid):
+                module = FixedGrid(tower, grid)
+                pixels = torch.randn(2, module.patches, 96)
+                want = tower(pixels.flatten(0, 1), grid_thw=module.grid.expand(2, 3)).pooler_output
+                have = module(pixels)
+                close(self, have.flatten(0, 1), want)
+                check(module.eval(), exported(module, (pixels,)), (pixels,))
+
+    def test_fixed_grid_refuses(self):
+        net = architectures.make("Qwen2.5-VL").module.net
+        with self.assertRaisesRegex(ValueError, "a grid of 3 x 4 patches does not divide into the tower's 2 x 2"):
+            FixedGrid(net, (1, 3, 4))
+        net.model.visual.window_size = 16
+        with self.assertRaisesRegex(ValueError, "a grid of 4 x 6 patches does not divide into windows of 16 pixels"):
+            FixedGrid(net, (1, 4, 6))
+        with self.assertRaisesRegex(ValueError, "Linear has no vision tower"):
+            FixedGrid(nn.Linear(2, 2), (1, 4, 4))
+
+    def test_fixed_shapes_is_the_library(self):
+        model = architectures.make("SigLIP 2")
+        module = golden.scatter_weights(model.module.eval())
+        ids, pixels, shape = model.inputs.values()
+        sizes = torch.tensor([(2, 6), (3, 4), (3, 3), (4, 3)])[shape]
+        want = module.net(input_ids=ids, pixel_values=pixels, pixel_attention_mask=module.mask[shape], spatial_shapes=sizes).logits_per_image
+        close(self, module(ids, pixels, shape), want)
+        with self.assertRaisesRegex(ValueError, "more than 12 patches"):
+            FixedShapes(module.net, [(4, 4)], room=12)
+
+
+if __name__ == "__main__":
+    unittest.main()
