@@ -73,6 +73,8 @@ def main():
     if len(results) == len(names):
         TABLE.write_text(table(results))
         print(f"wrote {TABLE.relative_to(ROOT)}")
+    else:
+        print(f"{len(names) - len(results)} have not run: {TABLE.relative_to(ROOT)} is as it was")
 
 
 def in_process(name, arguments, file):
@@ -82,7 +84,11 @@ def in_process(name, arguments, file):
     # Forked: the libraries take longer to load than most networks to train.
     process = multiprocessing.get_context("fork").Process(target=run_one, args=(name, arguments.work.resolve(), arguments.dt_opt.resolve()))
     process.start()
-    process.join(arguments.limit)
+    try:
+        process.join(arguments.limit)
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGKILL)
+        sys.exit("stopped; the same command goes on from here")
     if process.is_alive():
         os.killpg(process.pid, signal.SIGKILL)
         process.join()

@@ -41,6 +41,9 @@ MAX_CONSTANT = 64 * 1024
 # Ops that only appear when the cleanup has failed on some pattern.
 LEFTOVERS = {"SplitToSequence", "SequenceAt", "SequenceConstruct", "ConcatFromSequence", "CastLike", "If", "Loop", "Scan"}
 
+# Ops that draw numbers: a program that trains has no use for those of one export.
+RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+
 
 class ExportError(RuntimeError):
     """The graph that came out would not train as the module does."""
@@ -199,6 +202,9 @@ def _check(graph, module):
     left = sorted({n.op_type for n in graph if n.op_type in LEFTOVERS})
     if left:
         raise ExportError(f"the exporter left {', '.join(left)} in the graph")
+    for node in graph:
+        if node.op_type in RANDOM or (node.op_type == "Dropout" and _drops(node)):
+            raise ExportError(f"node '{node.name}' ({node.op_type}) draws random numbers: call module.eval(), or make them an input")
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for name, value in graph.initializers.items():
         tensor = value.const_value
@@ -211,6 +217,13 @@ def _check(graph, module):
                 value.metadata_props[REQUIRES_GRAD] = "False"
         elif value.metadata_props.get(KIND) is None and tensor.size > MAX_CONSTANT:
             raise ExportError(f"constant '{name}' of shape {list(value.shape)} has {tensor.size} elements: a folded weight or a large table")
+
+
+def _drops(dropout):
+    """Whether a Dropout node has a rate other than 0 and is in training mode."""
+    values = [v.const_value if v is not None else None for v in dropout.inputs[1:3]]
+    rate, training = (v.numpy().item() if v is not None else None for v in (*values, None, None)[:2])
+    return rate != 0 and training is not False
 
 
 def _training_batch_norm(graph, module):

@@ -16,7 +16,6 @@ import json
 import pathlib
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import save_file
@@ -136,7 +135,7 @@ def write(model, folder):
     tensors = {f"in.{k}": v for k, v in {**model.inputs, **model.targets}.items()}
     tensors |= {f"out.{k}": v for k, v in outputs.items()} | {f"grad.{k}": v for k, v in grads.items()}
     tensors |= {"loss": loss, "curve": torch.tensor(losses)}
-    save_file({k: np.ascontiguousarray(v.detach().numpy()) for k, v in tensors.items()}, folder / "golden.safetensors")
+    save_file({k: v.detach().contiguous().numpy() for k, v in tensors.items()}, folder / "golden.safetensors")
 
     facts = {
         "name": model.name,

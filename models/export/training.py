@@ -63,8 +63,8 @@ def explain(folder, expected, outputs, gradients, losses):
     if bad["gradients"]:
         return _first_gradient(folder, expected, gradients, bad["gradients"])
     if bad["curve"]:
-        step, remark = next((n, r) for n, r in bad["curve"].items())
-        return f"the loss before {step} differs by {remark}, though the first step's gradients are equal: the optimizer's settings, or what changes from step to step"
+        step = min(bad["curve"], key=lambda name: int(name.split()[1]))
+        return f"the loss before {step} differs by {bad['curve'][step]}, though the first step's gradients are equal: the optimizer's settings, or what changes from step to step"
     return ""
 
 

@@ -26,7 +26,7 @@ from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
 from export import CheckError, ExportError, FixedGrid, FixedShapes, check, export  # noqa: E402
-from export import adapting, architectures, golden  # noqa: E402
+from export import adapting, architectures, golden, training  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 
@@ -59,6 +59,18 @@ class Exporting(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             exported(Small().train(), (torch.randn(3, 4),))
+
+    def test_what_draws_random_numbers_is_refused(self):
+        class Functional(Small):
+            def forward(self, x):
+                return nn.functional.dropout(super().forward(x), 0.3, self.training)
+
+        class Noise(Small):
+            def forward(self, x):
+                return super().forward(x) + torch.randn_like(x[:, :3])
+
+        self.refused(Functional().train(), (torch.randn(3, 4),), r"node '.*' \(Dropout\) draws random numbers: call module.eval\(\)")
+        self.refused(Noise().eval(), (torch.randn(3, 4),), r"\(RandomNormalLike\) draws random numbers")
 
     def test_squeeze_of_an_axis_that_is_not_one(self):
         class Idle(Small):
@@ -225,6 +237,48 @@ class Wrappers(unittest.TestCase):
         close(self, module(ids, pixels, shape), want)
         with self.assertRaisesRegex(ValueError, "more than 12 patches"):
             FixedShapes(module.net, [(4, 4)], room=12)
+
+
+class Explaining(unittest.TestCase):
+    """What training.explain says of figures that are PyTorch's own, changed."""
+
+    @classmethod
+    def setUpClass(cls):
+        model = architectures.make("ALBERT")
+        cls.folder = pathlib.Path(FOLDER.name) / model.name
+        golden.write(model, FOLDER.name)
+        cls.expected = training.figures.Golden(cls.folder, frozen=False)
+
+    def explained(self, outputs=None, gradients=None, losses=None):
+        expected = self.expected
+        return training.explain(self.folder, expected, expected.outputs | (outputs or {}), expected.gradients | (gradients or {}), expected.curve if losses is None else losses)
+
+    def test_equal(self):
+        self.assertEqual(self.explained(), "")
+
+    def test_output(self):
+        self.assertRegex(self.explained({"model.logits": self.expected.outputs["model.logits"] + 0.01}), r"output 'model\.logits' differs by 1\.00e-02")
+
+    def test_the_gradient_nearest_to_the_loss(self):
+        early = "model.net.albert.encoder.embedding_hidden_mapping_in.weight"
+        late = "model.net.predictions.dense.weight"
+        noise = {n: self.expected.gradients[n] + 0.01 for n in (early, late)}
+        self.assertRegex(self.explained(gradients=noise), r"the gradient of 'model\.net\.predictions\.dense\.weight' differs by .*; 2 of \d+ gradients differ, none of the \d+ nearer")
+
+    def test_a_factor(self):
+        name = "model.net.predictions.dense.weight"
+        self.assertRegex(self.explained(gradients={name: 2 * self.expected.gradients[name]}), "it is 2 times PyTorch's")
+
+    def test_some_rows(self):
+        name = "model.net.albert.embeddings.word_embeddings.weight"
+        wrong = self.expected.gradients[name].copy()
+        wrong[7] += 0.01
+        self.assertRegex(self.explained(gradients={name: wrong}), r"only in 1 of 96 rows \(row 7 first\)")
+
+    def test_the_curve(self):
+        losses = self.expected.curve.copy()
+        losses[3:] += 0.1
+        self.assertRegex(self.explained(losses=losses), "the loss before step 3 differs by 1.00e-01, though the first step's gradients are equal")
 
 
 if __name__ == "__main__":
