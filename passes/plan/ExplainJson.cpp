@@ -1,12 +1,10 @@
-//===- ExplainJson.cpp - Explanations as JSON and as a page ---------------===//
+//===- ExplainJson.cpp - Explanations as JSON -----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/Explain.h"
-
-#include "passes/schedule/Draw.h"
 
 #include <nlohmann/json.hpp>
 
@@ -41,16 +39,6 @@ Json print(const Explanation::Unit &unit) {
             {"buffers", m.buffers},
             {"checkpoint", m.snapshot},
             {"capacity", unit.capacity}}}};
-}
-
-std::string escape(StringRef text) {
-  std::string result;
-  for (char c : text)
-    result += c == '&'   ? std::string("&amp;")
-              : c == '<' ? std::string("&lt;")
-              : c == '>' ? std::string("&gt;")
-                         : std::string(1, c);
-  return result;
 }
 
 } // namespace
@@ -90,45 +78,6 @@ std::string printJson(const Explanation &e, const Model &model) {
                                       {"least", e.spread.least},
                                       {"most", e.spread.most}};
   return json.dump(1);
-}
-
-Error printHtml(raw_ostream &os, const Explanation &e, const PolicyInput &input,
-                int lanes) {
-  auto step = simulateStep(input.costs, e.plan, input.batch);
-  if (!step)
-    return step.takeError();
-  if (step->problem.ranks > lanes) {
-    StepOptions options;
-    options.fold = true;
-    options.requireMemory = false;
-    step = simulateStep(input.costs, e.plan, input.batch, options);
-    if (!step)
-      return step.takeError();
-  }
-  schedule::Graph graph(step->problem);
-  schedule::Timeline timeline;
-  timeline.start = step->simulation.start;
-  timeline.end = step->simulation.end;
-  timeline.busy = step->simulation.busy;
-  timeline.span = step->simulation.span;
-  timeline.wall = step->simulation.tasks;
-  for (Time span : timeline.span)
-    timeline.longestSpan = std::max(timeline.longestSpan, span);
-  for (int rank = 0; rank < step->problem.ranks; ++rank)
-    timeline.peak.push_back(int64_t(step->held[rank].activations));
-  std::string text, title = e.plan.policy + ", nanoseconds";
-  raw_string_ostream stream(text);
-  printText(stream, e, input);
-  if (step->folded)
-    title += "; one rank for all that do the same";
-  std::string page;
-  raw_string_ostream pageStream(page);
-  schedule::drawHtml(pageStream, graph, step->solution, timeline, title);
-  // The explanation in front of the picture.
-  size_t at = page.find("<body>");
-  os << page.substr(0, at + 6) << "\n<pre>" << escape(text) << "</pre>\n"
-     << page.substr(at + 6);
-  return Error::success();
 }
 
 } // namespace dt::plan

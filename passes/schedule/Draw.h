@@ -1,4 +1,4 @@
-//===- Draw.h - Pictures of schedules ---------------------------*- C++ -*-===//
+//===- Draw.h - Schedules as text -------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -18,19 +18,6 @@ namespace dt::schedule {
 void drawText(llvm::raw_ostream &os, const Graph &graph,
               const Solution &solution, const Timeline &timeline,
               unsigned columns = 160);
-
-/// A picture that needs nothing else: a lane a rank, a colour a unit, darker
-/// from F to B (I, W between); what a task is, and when, on pointing at it.
-/// Under each lane the bytes of activations that the rank holds.
-void drawSvg(llvm::raw_ostream &os, const Graph &graph,
-             const Solution &solution, const Timeline &timeline,
-             llvm::StringRef title);
-
-/// The picture in a page with a table: busy time, bubble and bytes of every
-/// rank.
-void drawHtml(llvm::raw_ostream &os, const Graph &graph,
-              const Solution &solution, const Timeline &timeline,
-              llvm::StringRef title);
 
 } // namespace dt::schedule
 

@@ -84,6 +84,8 @@ std::string dt::getHelpHeader() {
   dt-opt recipe.json --emit=plan                 parameters, FLOPs and memory
   dt-opt recipe.json --plan=plan.json --emit=…   for many ranks (docs/plan.md)
   dt-opt recipe.json --emit=memory -o mem.svg    a picture of the arena
+  dt-opt recipe.json --plan=… --emit=plan -o plan.html
+                                                 layout, schedule and memory as a page
   dt-opt FILE --PASS...                          run passes; FILE may be .mlir, .onnx or .json
 
 --help-hidden also lists the options of LLVM itself.

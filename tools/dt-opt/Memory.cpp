@@ -31,109 +31,13 @@ std::pair<int64_t, size_t> findPeak(const ProgramReport &report) {
   return peak;
 }
 
-std::string escape(llvm::StringRef text) {
-  std::string out;
-  for (char c : text)
-    out += c == '<'   ? "&lt;"
-           : c == '>' ? "&gt;"
-           : c == '&' ? "&amp;"
-           : c == '"' ? "&quot;"
-                      : std::string(1, c);
-  return out;
+/// "  (linear fc1 in layers.0)"
+std::string describe(const ResidualReport &residual) {
+  if (residual.made.empty())
+    return "";
+  return "  (" + residual.made +
+         (residual.layer.empty() ? "" : " in " + residual.layer) + ")";
 }
-
-constexpr int kWidth = 1000, kHeight = 560, kLeft = 90, kTop = 30;
-const char *const kColours[] = {"#4e79a7", "#f28e2b", "#59a14f", "#b07aa1",
-                                "#76b7b2", "#edc948", "#9c755f", "#e15759"};
-
-/// Places rows and bytes on the picture.
-class Picture {
-public:
-  Picture(const ProgramReport &report, llvm::raw_ostream &os)
-      : report(report), os(os), rows(std::max<size_t>(report.rows.size(), 1)),
-        bytes(std::max<int64_t>(report.arenaBytes, 1)) {}
-
-  void draw() {
-    os << llvm::formatv(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
-        "height=\"{1}\" font-family=\"sans-serif\" font-size=\"11\">\n",
-        kLeft + kWidth + 20, kTop + kHeight + 60);
-    os << llvm::formatv(
-        "<text x=\"{0}\" y=\"18\">arena: {1:N} bytes; a column a task of the "
-        "step, in order; pointing at a block names it</text>\n",
-        kLeft, report.arenaBytes);
-    for (int i = 0; i <= 4; ++i)
-      os << llvm::formatv(
-          "<text x=\"{0}\" y=\"{1:F1}\" text-anchor=\"end\">{2:N}</text>\n",
-          kLeft - 6, kTop + kHeight * (1 - i / 4.0) + 4,
-          report.arenaBytes / 4 * i);
-    for (const BlockReport &block : report.blocks)
-      rectangle(block, colourOf(block.module));
-    if (report.scratchBytes)
-      rectangle({"scratch, shared by all tasks", "", "", report.scratchOffset,
-                 report.scratchBytes, 0, int64_t(rows) - 1},
-                "#d0d0d0");
-    drawRows();
-    drawLegend();
-    os << llvm::formatv(
-        "<rect x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\" fill=\"none\" "
-        "stroke=\"black\"/>\n</svg>\n",
-        kLeft, kTop, kWidth, kHeight);
-  }
-
-private:
-  double x(int64_t row) const { return kLeft + double(kWidth) * row / rows; }
-  double y(int64_t offset) const {
-    return kTop + kHeight * (1 - double(offset) / bytes);
-  }
-
-  llvm::StringRef colourOf(llvm::StringRef module) const {
-    for (auto [i, entry] : llvm::enumerate(report.modules))
-      if (entry.name == module)
-        return kColours[i % std::size(kColours)];
-    return "#d0d0d0";
-  }
-
-  void rectangle(const BlockReport &block, llvm::StringRef colour) {
-    double top = y(block.offset + block.bytes);
-    os << llvm::formatv(
-        "<rect x=\"{0:F2}\" y=\"{1:F2}\" width=\"{2:F2}\" height=\"{3:F2}\" "
-        "fill=\"{4}\" stroke=\"white\" stroke-width=\"0.4\">"
-        "<title>{5}\n{6:N} bytes at {7:N}, tasks {8} to {9}</title></rect>\n",
-        x(block.first), top, x(block.last + 1) - x(block.first),
-        y(block.offset) - top, colour,
-        escape(block.name + (block.type.empty() ? "" : " " + block.type)),
-        block.bytes, block.offset, block.first, block.last);
-  }
-
-  /// A number below the columns, as many as fit, with the task as its title.
-  void drawRows() {
-    size_t step = (rows + 39) / 40;
-    for (size_t row = 0; row < report.rows.size(); row += step)
-      os << llvm::formatv(
-          "<text x=\"{0:F1}\" y=\"{1}\" "
-          "text-anchor=\"middle\">{2}<title>{3}</title></text>\n",
-          (x(row) + x(row + 1)) / 2, kTop + kHeight + 16, row,
-          escape(report.rows[row]));
-  }
-
-  void drawLegend() {
-    int at = kLeft;
-    for (const ModuleReport &module : report.modules) {
-      os << llvm::formatv(
-          "<rect x=\"{0}\" y=\"{1}\" width=\"12\" height=\"12\" "
-          "fill=\"{2}\"/><text x=\"{3}\" y=\"{4}\">{5}</text>\n",
-          at, kTop + kHeight + 30, colourOf(module.name), at + 17,
-          kTop + kHeight + 40, escape(module.name));
-      at += 35 + 7 * module.name.size();
-    }
-  }
-
-  const ProgramReport &report;
-  llvm::raw_ostream &os;
-  size_t rows;
-  int64_t bytes;
-};
 
 } // namespace
 
@@ -153,7 +57,8 @@ void dt::printMemory(const ProgramReport &report, llvm::raw_ostream &os) {
   for (const BlockReport &block : report.blocks)
     os << llvm::formatv(
         "{0,14:N} {1,14:N}  {2,-11}  {3}\n", block.offset, block.bytes,
-        llvm::formatv("{0}..{1}", block.first, block.last).str(), block.name);
+        llvm::formatv("{0}..{1}", block.first, block.last).str(),
+        block.name + describe(block.residual));
   os << llvm::formatv("{0,14:N} {1,14:N}  {2,-11}  {3}\n", report.scratchOffset,
                       report.scratchBytes, "all", "scratch");
   os << "\nscratch of functions, callees included\n";
@@ -196,6 +101,8 @@ void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
     json.attributeArray("buffers", [&] {
       for (const BlockReport &block : report.blocks)
         json.value(llvm::json::Object{{"name", block.name},
+                                      {"layer", block.residual.layer},
+                                      {"made", block.residual.made},
                                       {"type", block.type},
                                       {"offset", block.offset},
                                       {"bytes", block.bytes},
@@ -204,8 +111,4 @@ void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
     });
   });
   os << "\n";
-}
-
-void dt::printMemorySvg(const ProgramReport &report, llvm::raw_ostream &os) {
-  Picture(report, os).draw();
 }

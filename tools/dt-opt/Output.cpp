@@ -37,6 +37,7 @@ struct CollectReport
   void runOnOperation() override {
     dt::addCosts(getOperation(), *report);
     dt::addPlan(getOperation(), *report);
+    dt::addResiduals(getOperation(), *report);
     if (failed(dt::addMemory(getOperation(), *report)))
       return signalPassFailure();
     markAllAnalysesPreserved();
@@ -51,11 +52,9 @@ void printReport(const dt::ProgramReport &report,
   if (file.ends_with(".json"))
     return plan ? dt::printPlanJson(report, os)
                 : dt::printMemoryJson(report, os);
-  if (plan && file.ends_with(".html") && report.plan &&
-      !report.plan->page.empty()) {
-    os << report.plan->page;
-    return;
-  }
+  if (file.ends_with(".html"))
+    return plan ? dt::printPlanHtml(report, os)
+                : dt::printMemoryHtml(report, os);
   if (plan)
     return dt::printPlan(report, os);
   return file.ends_with(".svg") ? dt::printMemorySvg(report, os)

@@ -39,7 +39,7 @@ struct OutputOptions {
 /// passes in `pm`.
 void addReport(mlir::OpPassManager &pm, ProgramReport &report);
 /// Writes the report to options.output: text, or by the file's ending JSON
-/// (.json) or for memory a picture (.svg). Errors are printed.
+/// (.json), a page (.html) or for memory a picture (.svg). Errors are printed.
 llvm::LogicalResult writeReport(const ProgramReport &report,
                                 const OutputOptions &options);
 

@@ -66,14 +66,16 @@ void addSchedule(mlir::ModuleOp program, ProgramReport &report) {
       entry.slots = std::max<int64_t>(entry.slots,
                                       int64_t(task.getSlot().value_or(0)) + 1);
     }
-  schedule::Problem problem = problemOp.getProblem();
-  schedule::Graph graph(problem);
-  auto timeline = schedule::evaluate(
-      graph, schedule::getTasks(solution.getPrograms(problemOp)));
+  auto steps = std::make_shared<ScheduleReport>();
+  steps->problem = problemOp.getProblem();
+  steps->solution = schedule::getTasks(solution.getPrograms(problemOp));
+  schedule::Graph graph(steps->problem);
+  auto timeline = schedule::evaluate(graph, steps->solution);
   if (!timeline) // verified, so there is one
     return llvm::consumeError(timeline.takeError());
   report.plan->wall = timeline->wall;
   report.plan->bubble = timeline->getWallBubble();
+  report.plan->steps = std::move(steps);
 }
 
 } // namespace

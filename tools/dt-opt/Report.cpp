@@ -267,6 +267,20 @@ private:
     report.parameterBytes += module.getParameters();
   }
 
+  /// What a buffer is for: lowering says it by the name.
+  void describe(rt::BufferDeclOp decl, BlockReport &block) {
+    StringRef name = decl.getSymName();
+    size_t number;
+    if (name.starts_with("grad."))
+      block.role = BlockReport::Gradient;
+    if (!name.consume_front("saved") || name.getAsInteger(10, number))
+      return;
+    block.role = BlockReport::Saved;
+    const std::vector<ResidualReport> &known = report.residuals[block.module];
+    if (number < known.size())
+      block.residual = known[number];
+  }
+
   void readBuffer(rt::ModuleOp module, rt::BufferDeclOp decl,
                   ModuleReport &entry) {
     std::string name = (module.getSymName() + "." + decl.getSymName()).str();
@@ -274,6 +288,7 @@ private:
     block.module = module.getSymName().str();
     llvm::raw_string_ostream(block.type) << decl.getType();
     block.bytes = getBytes(module, decl.getType().getNumBytes());
+    describe(decl, block);
     std::map<int64_t, BlockReport> slots;
     for (const Use &use : uses[name]) {
       int64_t s = decl.getStride() ? use.slot : 0;

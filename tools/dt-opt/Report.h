@@ -12,10 +12,12 @@
 #define TOOLS_DT_OPT_REPORT_H
 
 #include "dialects/nn/DimExpr.h"
+#include "passes/schedule/Problem.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +58,12 @@ struct ModuleReport {
   }
 };
 
+/// A step as it was scheduled.
+struct ScheduleReport {
+  schedule::Problem problem;
+  schedule::Solution solution;
+};
+
 /// What dist.plan says, and what its schedule is expected to take.
 struct PlanReport {
   int64_t ranks = 1, bucketBytes = 0, depth = 0;
@@ -65,11 +73,21 @@ struct PlanReport {
   std::string explanation, file, page;
   int64_t wall = 0; ///< nominal ns of a step, without its end
   double bubble = 0;
+  /// The problem and what solves it, for pictures; null: not scheduled.
+  std::shared_ptr<const ScheduleReport> steps;
+};
+
+/// What a forward keeps for its backward, in the order of its results.
+struct ResidualReport {
+  std::string layer; ///< by its parameters' names; empty: outside layers
+  std::string made;  ///< the operator that makes it
 };
 
 /// A buffer of the arena in one slot.
 struct BlockReport {
+  enum Role { Passed, Saved, Gradient } role = Passed;
   std::string name, module, type;
+  ResidualReport residual; ///< of Saved; empty: not known
   int64_t offset = 0, bytes = 0;
   int64_t first = 0, last = 0; ///< rows of the step between which it is in use
 };
@@ -96,6 +114,8 @@ struct ProgramReport {
   bool hasMemory = false; ///< the IR was lowered: what follows is known
   int64_t arenaBytes = 0, parameterBytes = 0, scratchOffset = 0,
           scratchBytes = 0;
+  /// By module, as long as it is not lowered.
+  std::map<std::string, std::vector<ResidualReport>> residuals;
   std::vector<std::string> rows;   ///< "forward llm 0"
   std::vector<BlockReport> blocks; ///< by offset
   std::vector<RankReport> ranks;
@@ -113,6 +133,8 @@ void addCosts(mlir::ModuleOp program, ProgramReport &report);
 /// Adds who runs what, if there is a dist.plan, and what it takes. After
 /// addCosts.
 void addPlan(mlir::ModuleOp program, ProgramReport &report);
+/// Adds where in the modules' layers what they keep for backwards is made.
+void addResiduals(mlir::ModuleOp program, ProgramReport &report);
 /// Adds what stands in the arena of the rt.program in `program`, if there is
 /// one.
 llvm::LogicalResult addMemory(mlir::ModuleOp program, ProgramReport &report);
@@ -130,6 +152,10 @@ void printMemory(const ProgramReport &report, llvm::raw_ostream &os);
 void printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os);
 /// The arena as a picture: rows of the step to the right, bytes upwards.
 void printMemorySvg(const ProgramReport &report, llvm::raw_ostream &os);
+/// The same in a page, with what every rank allocates and the largest buffers.
+void printMemoryHtml(const ProgramReport &report, llvm::raw_ostream &os);
+/// Plan, schedule and memory as a page (docs/plan.md).
+void printPlanHtml(const ProgramReport &report, llvm::raw_ostream &os);
 
 } // namespace dt
 

@@ -4,10 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tools/dt-opt/MeasuredTrace.h"
 #include "tools/dt-opt/Output.h"
 
+#include "dialects/dist/DistOps.h"
 #include "dialects/sched/SchedOps.h"
 #include "models/recipe/JsonReader.h"
+#include "passes/picture/Lanes.h"
 #include "passes/plan/sim/Engine.h"
 #include "passes/schedule/Communicate.h"
 #include "passes/schedule/Draw.h"
@@ -27,6 +30,7 @@ using namespace mlir;
 
 namespace {
 
+using Json = nlohmann::json;
 using dt::schedule::Graph;
 using dt::schedule::Problem;
 using dt::schedule::Solution;
@@ -35,14 +39,13 @@ using dt::schedule::Timeline;
 /// Times of a run's tasks (train --report) in the place of nominal ones.
 class MeasuredTimes {
 public:
-  static llvm::Expected<MeasuredTimes> read(StringRef file);
+  static llvm::Expected<MeasuredTimes> read(Json json, StringRef file);
   /// Fills `options` and the problem's tables.
   llvm::Error apply(Problem &problem, dt::plan::EngineOptions &options) const;
   double getStep() const { return step; }
   int getCores() const { return cores; }
 
 private:
-  using Json = nlohmann::json;
   llvm::Error fail(const llvm::Twine &what) const {
     return llvm::createStringError(file + ": " + what +
                                    " (expected what train --report writes)");
@@ -64,18 +67,23 @@ void raise(dt::schedule::Table &table, size_t at, double seconds) {
   table.values[at] = std::max(table.values[at], nanoseconds(seconds));
 }
 
-llvm::Expected<MeasuredTimes> MeasuredTimes::read(StringRef file) {
+llvm::Expected<Json> readObject(StringRef file) {
   auto buffer = llvm::MemoryBuffer::getFile(file, /*IsText=*/true);
   if (!buffer)
     return llvm::createStringError(file + ": " + buffer.getError().message());
-  MeasuredTimes result;
-  result.file = file.str();
   auto parsed = dt::models::parseJson((*buffer)->getBuffer(), file);
   if (!parsed)
     return parsed.takeError();
   Json json = *parsed;
   if (!json.is_object())
-    return result.fail("not a JSON object");
+    return llvm::createStringError(file + ": not a JSON object (expected what "
+                                          "train --report or --trace writes)");
+  return json;
+}
+
+llvm::Expected<MeasuredTimes> MeasuredTimes::read(Json json, StringRef file) {
+  MeasuredTimes result;
+  result.file = file.str();
   for (const char *key : {"tasks", "tails"})
     if (!json.contains(key) || !json[key].is_array())
       return result.fail(llvm::Twine("'") + key + "' is not a list");
@@ -161,28 +169,18 @@ llvm::Error MeasuredTimes::apply(Problem &problem,
   return llvm::Error::success();
 }
 
-void draw(const Graph &graph, const Solution &solution,
-          const Timeline &timeline, StringRef title, StringRef file,
-          llvm::raw_ostream &os) {
-  if (file.ends_with(".html"))
-    return dt::schedule::drawHtml(os, graph, solution, timeline, title);
-  if (file.ends_with(".svg"))
-    return dt::schedule::drawSvg(os, graph, solution, timeline, title);
-  os << title << "\n";
-  dt::schedule::drawText(os, graph, solution, timeline);
-}
-
-/// The timeline of the planner's simulator at measured times.
+/// The timeline of the planner's simulator at measured times; `told` is what
+/// they rest on.
 llvm::Expected<Timeline> simulate(const Graph &graph, const Solution &solution,
                                   const MeasuredTimes &times,
                                   const dt::plan::EngineOptions &options,
-                                  std::string &title) {
+                                  std::string &told) {
   auto step = dt::plan::simulate(graph, solution, options);
   if (!step)
     return step.takeError();
   double seconds = double(step->step) * 1e-9;
-  title += llvm::formatv(
-      ": simulated {0:f2} ms from measured tasks, measured {1:f2} ms",
+  told = llvm::formatv(
+      "simulated {0:f2} ms from measured tasks, measured {1:f2} ms",
       1e3 * seconds, 1e3 * times.getStep());
   auto timeline = dt::schedule::evaluate(graph, solution);
   if (!timeline)
@@ -195,13 +193,44 @@ llvm::Expected<Timeline> simulate(const Graph &graph, const Solution &solution,
   return timeline;
 }
 
+bool isPicture(StringRef file) {
+  return file.ends_with(".svg") || file.ends_with(".html");
+}
+
+/// A picture or a page, by the file's ending.
+void write(const dt::picture::TimelineChart &chart, StringRef file,
+           llvm::raw_ostream &os) {
+  if (file.ends_with(".html"))
+    dt::picture::drawTimelinePage(os, chart);
+  else
+    dt::picture::drawTimeline(os, chart, /*standalone=*/true);
+}
+
+/// What a run has done, in the place of what is expected of it.
+llvm::Error drawTrace(const Json &json, const Problem &problem,
+                      const dt::OutputOptions &options, llvm::raw_ostream &os) {
+  if (!isPicture(options.output))
+    return llvm::createStringError(
+        "--times: a trace is drawn as a picture only (-o X.svg, X.html)");
+  auto chart = dt::readTrace(json, problem, options.times);
+  if (!chart)
+    return chart.takeError();
+  write(*chart, options.output, os);
+  return llvm::Error::success();
+}
+
 llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
                  const dt::OutputOptions &options, llvm::raw_ostream &os) {
   Problem problem = problemOp.getProblem();
   dt::plan::EngineOptions engine;
   std::optional<MeasuredTimes> times;
   if (!options.times.empty()) {
-    auto read = MeasuredTimes::read(options.times);
+    auto json = readObject(options.times);
+    if (!json)
+      return json.takeError();
+    if (json->contains("traceEvents"))
+      return drawTrace(*json, problem, options, os);
+    auto read = MeasuredTimes::read(std::move(*json), options.times);
     if (!read)
       return read.takeError();
     if (llvm::Error error = read->apply(problem, engine))
@@ -210,15 +239,32 @@ llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
   }
   Graph graph(problem);
   Solution solution = dt::schedule::getTasks(op.getPrograms(problemOp));
-  std::string title =
-      (problemOp.getSymName() + ": " + op.getSchedule().value_or("given"))
-          .str();
+  std::string told, title = (problemOp.getSymName() + ": " +
+                             op.getSchedule().value_or("given"))
+                                .str();
   // The op has been verified, so the plain one succeeds.
-  auto timeline = times ? simulate(graph, solution, *times, engine, title)
+  auto timeline = times ? simulate(graph, solution, *times, engine, told)
                         : dt::schedule::evaluate(graph, solution);
   if (!timeline)
     return timeline.takeError();
-  draw(graph, solution, *timeline, title, options.output, os);
+  if (!isPicture(options.output)) {
+    os << title << (told.empty() ? "" : ": " + told) << "\n";
+    dt::schedule::drawText(os, graph, solution, *timeline);
+    return llvm::Error::success();
+  }
+  auto chart = dt::picture::makeChart(graph, solution, *timeline, title);
+  // Problems that compilers make are in nanoseconds.
+  auto program = problemOp->getParentOfType<mlir::ModuleOp>();
+  chart.nanoseconds = times || dt::dist::getOnly<dt::dist::PlanOp>(program);
+  std::string what = times ? told
+                     : chart.nanoseconds
+                         ? "at nominal rates of devices, not those of a machine"
+                         : "in the problem's own units of time";
+  chart.notes = {"Tasks end after " +
+                     dt::picture::printTimeOf(chart, chart.end) + ", " + what +
+                     ".",
+                 dt::picture::describeBubble(*timeline)};
+  write(chart, options.output, os);
   return llvm::Error::success();
 }
 
@@ -235,8 +281,7 @@ LogicalResult dt::emitTimeline(mlir::ModuleOp program,
     return fail("the program has no sched.problem; a recipe needs a plan "
                 "(--plan)");
   StringRef file = options.output;
-  bool one = file.ends_with(".svg") || file.ends_with(".html");
-  if (one && std::next(solutions.begin()) != solutions.end())
+  if (isPicture(file) && std::next(solutions.begin()) != solutions.end())
     return fail("a picture shows one sched.solution, the program has several");
   std::string message;
   auto output = openOutputFile(file, &message);

@@ -43,13 +43,14 @@ llvm::cl::opt<Emit> emitOption(
     llvm::cl::values(clEnumValN(Emit::Mlir, "mlir", "the IR after the phases"),
                      clEnumValN(Emit::Plan, "plan",
                                 "a table of modules: parameters, FLOPs, bytes "
-                                "(-o X.json: a plan file)"),
+                                "(-o X.html: a page with pictures; X.json: a "
+                                "plan file)"),
                      clEnumValN(Emit::PlanModel, "plan-model",
                                 "what the planner sees of the program, for "
                                 "dt-sim --model (docs/planning.md)"),
                      clEnumValN(Emit::Memory, "memory",
                                 "what stands where in the arena, and when (-o "
-                                "X.svg: a picture; X.json)"),
+                                "X.svg, X.html: a picture; X.json)"),
                      clEnumValN(Emit::Timeline, "timeline",
                                 "who does what when in every sched.problem, by "
                                 "sched-solve (-o X.svg, X.html: a picture)"),
@@ -94,7 +95,8 @@ llvm::cl::opt<std::string>
     timesOption("times", llvm::cl::cat(emitOptions),
                 llvm::cl::value_desc("report.json"),
                 llvm::cl::desc("With --emit=timeline: times of tasks as a run "
-                               "has measured them (train --report)"));
+                               "has measured them (train --report), or a step "
+                               "of it as it was (train --trace)"));
 
 llvm::cl::opt<std::string> fromOption(
     "from", llvm::cl::cat(emitOptions), llvm::cl::value_desc("phase"),

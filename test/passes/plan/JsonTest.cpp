@@ -316,7 +316,7 @@ TEST(Explain, SaysWhatAndWhy) {
                            "bound by", "other seeds"})
     EXPECT_NE(text.find(word), std::string::npos) << word;
   EXPECT_FALSE(bool(printHtml(pageStream, *why, input)));
-  for (const char *word : {"<svg", "</svg>", "<pre>", "</html>"})
+  for (const char *word : {"<svg", "</svg>", "Alternatives", "</html>"})
     EXPECT_NE(page.find(word), std::string::npos) << word;
 }
 

@@ -52,9 +52,10 @@ sched.problem @step ranks 4 microbatches 4 {
 // TEXT-NEXT: wall 210 (bubble 42.9 %), longest span 210 (bubble 42.9 %)
 
 // SVG: <svg xmlns="http://www.w3.org/2000/svg"
-// SVG: <title>F e mb 0: 0 to 10</title>
+// SVG: <title>forward of e, microbatch 0
+// SVG-NEXT: 0 to 10 (10)</title>
 // SVG: </svg>
 
 // HTML: <!DOCTYPE html>
 // HTML: </svg>
-// HTML: <td>3</td><td>g</td><td>120</td><td>42.9 %</td><td>0.0 %</td><td>64</td>
+// HTML: <td>3</td><td>g</td><td class="r">120</td><td class="r">42.9 %</td><td class="r">64 B</td>
