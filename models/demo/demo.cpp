@@ -12,6 +12,7 @@
 
 #include "Evaluate.h"
 #include "Grid.h"
+#include "History.h"
 
 #include "runtime/Error.h"
 #include "runtime/Progress.h"
@@ -31,7 +32,7 @@ using rt::Error;
 
 namespace {
 struct DemoOptions {
-  std::string pairs, grid, captions;
+  std::string pairs, grid, captions, history;
   std::string font = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
   double every = 15; ///< seconds of training between evaluations
 };
@@ -44,6 +45,8 @@ const char *demoHelp =
     "captions\n"
     "  --captions F.json       at the end, the greedy captions of all "
     "pictures\n"
+    "  --history DIR           at every evaluation, its figures, some drawn "
+    "pictures and captions\n"
     "  --font F.ttf            of the grid (DejaVu Sans)\n";
 
 /// Takes the demonstration's flags out of `arguments`; the rest are those of
@@ -63,6 +66,7 @@ DemoOptions takeOptions(std::vector<char *> &arguments) {
     std::string *text = flag == "--pairs"      ? &options.pairs
                         : flag == "--grid"     ? &options.grid
                         : flag == "--captions" ? &options.captions
+                        : flag == "--history"  ? &options.history
                         : flag == "--font"     ? &options.font
                                                : nullptr;
     if (!text && flag != "--evaluate-every") {
@@ -112,6 +116,8 @@ private:
       return;
     const rt::ProgramInfo &program = trainer.program();
     evaluator = std::make_unique<Evaluator>(program, directory, options.pairs);
+    if (!options.history.empty())
+      history = std::make_unique<History>(options.history, *evaluator);
     moduleSeconds.assign(program.modules.size, 0);
     std::vector<std::pair<std::string, int64_t>> counts;
     for (const rt::ModuleInfo &module : program.modules)
@@ -180,8 +186,12 @@ private:
   void evaluate(const rt::StepReport &report) {
     double begin = rt::now();
     CaptionScore captions = evaluator->captions(*modules);
-    DrawScore drawn = evaluator->score(
-        evaluator->draw(*modules, evaluator->everyone(), drawSteps));
+    std::vector<Pixels> pictures =
+        evaluator->draw(*modules, evaluator->everyone(), drawSteps);
+    DrawScore drawn = evaluator->score(pictures);
+    if (history)
+      history->add(report.step, seconds, captions, drawn,
+                   evaluator->describe(*modules, history->shown()), pictures);
     evaluation += rt::now() - begin;
     endBar();
     std::printf("%4.0f s  step %lld/%lld  loss %.3f | nats/caption %.2f (floor "
@@ -235,6 +245,7 @@ private:
   int ranks = 1;
   std::unique_ptr<rt::Evaluation> modules;
   std::unique_ptr<Evaluator> evaluator; ///< of the first rank
+  std::unique_ptr<History> history;     ///< if it is asked for
   std::vector<double> moduleSeconds;
   double seconds = 0, next = options.every, windowSeconds = 0, loss = 0,
          evaluation = 0;

@@ -99,7 +99,9 @@ void ArenaPicture::drawHead() {
   }
   std::vector<LegendEntry> entries;
   for (size_t u = 0; u < chart.units.size(); ++u)
-    entries.push_back(boxOf(chart.units[u], getUnitClass(int(u))));
+    if (any_of(chart.blocks,
+               [&](const ArenaBlock &block) { return block.unit == int(u); }))
+      entries.push_back(boxOf(chart.units[u], getUnitClass(int(u))));
   for (const RoleStyle &style : kRoles) {
     if (none_of(chart.blocks, [&](const ArenaBlock &block) {
           return block.role == style.role;
@@ -153,6 +155,15 @@ void ArenaPicture::drawBlock(const ArenaBlock &block) {
                  : "in ink");
 }
 
+/// "up_blocks.1.attentions.0" as far as there is room for its end.
+std::string fitEnd(StringRef name, double width, double size) {
+  if (getTextWidth(name, size) <= width)
+    return name.str();
+  while (name.contains('.') && getTextWidth(name, size) > width - size)
+    name = name.split('.').second;
+  return fitText("\u2026" + name.str(), width, size);
+}
+
 /// A bracket beside blocks that belong together, named where there is room:
 /// `free` is the lowest place for a name.
 void ArenaPicture::drawGroup(ArrayRef<ArenaBlock> blocks, double &free) {
@@ -164,18 +175,19 @@ void ArenaPicture::drawGroup(ArrayRef<ArenaBlock> blocks, double &free) {
   for (const ArenaBlock &block : blocks)
     sum += block.bytes;
   bool scratch = first.role == BufferRole::Scratch;
-  std::string unit = scratch || first.unit < 0 ? "" : chart.units[first.unit],
-              name = first.group.empty() || first.group == unit
-                         ? unit
-                         : (unit.empty() ? "" : unit + " ") + first.group;
-  std::string text = name + "  " + printBytes(double(sum));
+  std::string unit = scratch ? "" : chart.units[size_t(first.unit)] + " ",
+              bytes = "  " + printBytes(double(sum));
   svg.rect(at, high + 0.5, 4, std::max(low - high - 1, 0.4),
-           scratch ? "none" : getUnitClass(first.unit), text);
+           scratch ? "none" : getUnitClass(first.unit),
+           unit + first.group + bytes);
   double middle = (low + high) / 2 + 4;
   if (low - high < 9 || middle > free)
     return;
-  svg.text(at + 10, middle, fitText(text, kGroups - 22, 11), "small", "start",
-           text);
+  double room = kGroups - 22 - getTextWidth(unit + bytes, 11);
+  svg.text(
+      at + 10, middle,
+      fitText(unit + fitEnd(first.group, room, 11) + bytes, kGroups - 22, 11),
+      "small", "start", unit + first.group + bytes);
   free = middle - 13;
 }
 

@@ -65,7 +65,12 @@ def check_files(out):
     metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     expect([m["step"] for m in metrics] == list(range(1, STEPS + 1)), "metrics.jsonl has not one line a step")
     expect(metrics[-1]["loss"] < metrics[0]["loss"], "the loss did not fall")
-    expect("<svg" in (out / "timeline.svg").read_text(), "no picture of the schedule")
+    page = (out / "run.html").read_text()
+    for word in ("Losses", "What was learned", f"step {STEPS}", "At the end", "step: 1f1b", "as measured"):
+        expect(word in page, f"run.html has not '{word}'")
+    history = [json.loads(line) for line in (out / "history/history.jsonl").read_text().splitlines()]
+    expect(history[-1]["step"] == STEPS and (out / "history" / history[-1]["pictures"]).stat().st_size > 1000, "no pictures of the last evaluation")
+    expect("<svg" in (out / "plan.html").read_text(), "no picture of the plan")
     events = json.loads((out / "trace.json").read_text())["traceEvents"]
     expect({e.get("tid") for e in events if e.get("ph") == "X"} == {0, 1, 2}, "trace.json has not a lane a rank")
     for name in ("vision", "llm", "generator"):

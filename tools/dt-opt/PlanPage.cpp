@@ -157,8 +157,8 @@ std::string PlanPageWriter::subtitle() const {
       (report.getMicrobatches() == 1 ? " microbatch." : " microbatches.");
   if (!report.plan)
     return "One rank, no plan: all modules take turns. " + samples;
-  return "A plan that was given, for " + std::to_string(report.plan->ranks) +
-         (report.plan->ranks == 1 ? " rank" : " ranks") + ": schedule " +
+  return std::to_string(report.plan->ranks) +
+         (report.plan->ranks == 1 ? " rank" : " ranks") + ", schedule " +
          report.plan->schedule + ", reorder " + report.plan->reorder + ". " +
          samples +
          " Times are at nominal rates of devices: they say how parts compare, "

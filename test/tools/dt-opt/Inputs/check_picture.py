@@ -54,6 +54,7 @@ def main(file, words):
     local = [e.tag.replace(SVG, "") for e in root.iter()]
     assert not {"script", "link", "iframe", "image", "object"} & set(local), "another file, or a script"
     assert not re.search(r"(?<!xmlns=\")https?://|url\(|@import", content), "an address"
+    assert all(e.get("src", "").startswith("data:image/png;base64,") for e in root.iter("img")), "a picture in another file"
     pictures = [root] if root.tag == SVG + "svg" else list(root.iter(SVG + "svg"))
     assert pictures, "no picture"
     for svg in pictures:
