@@ -17,7 +17,7 @@ import re
 import sys
 
 STYLES = pathlib.Path(__file__).resolve().parents[2] / "passes/picture"
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 660, 240, 56, 26, 14
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 440, 200, 44, 24, 10
 MOST_POINTS = 600  # of a curve: more than pixels are not seen
 
 
@@ -88,7 +88,7 @@ def curve(title, unit, points, colour, marks=False, floor=None):
         y = place(0, value).split()[1]
         out.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y}" y2="{y}"/>')
         out.append(f'<text class="tick" x="{LEFT - 8}" y="{float(y) + 4:.1f}" text-anchor="end">{value:.{digits}f}</text>')
-    at, _ = ticks(0, end, 6)
+    at, _ = ticks(0, end, 5)
     for value in at:
         out.append(f'<text class="tick" x="{place(value, low).split()[0]}" y="{HEIGHT - 8}" text-anchor="middle">{value:.0f}</text>')
 
@@ -129,7 +129,7 @@ def draw_scores(history):
     figures = []
     if points := series(history, "nats_per_caption"):
         floor = history[-1].get("nats_without_picture")
-        figures.append(curve("captions", "nats of the true one", points, "s4", True, (floor, "the best without seeing the picture") if is_number(floor) else None))
+        figures.append(curve("captions", "nats each", points, "s4", True, (floor, "without the picture") if is_number(floor) else None))
     for key, title in (("captions_exact", "captions that are exactly right"), ("drawn_nearest_own", "drawings nearest to their own picture")):
         if points := [(x, 100 * y) for x, y in series(history, key)]:
             figures.append(curve(title, "%", points, "s2" if key.startswith("drawn") else "s0", True))
@@ -196,7 +196,7 @@ def inline(path):
 def draw_steps(out):
     pictures = [
         ("timeline.svg", "As the schedule was made: at nominal rates of devices, which say how parts compare."),
-        ("simulated.svg", "As it is expected of tasks that take as long as this run measured: the planner's simulator at measured times."),
+        ("simulated.svg", "As it is expected of tasks that take the processor time that this run measured, on cores that nobody else uses: the planner's simulator."),
         ("measured.svg", "As it was: a step of this run by its trace."),
     ]
     return "\n".join(f"<p>{escape(words)}</p>\n{inline(out / name)}" for name, words in pictures if (out / name).exists())
@@ -221,7 +221,7 @@ def draw_tiles(metrics, history):
 
 
 STYLE = """
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(420px, 1fr)); gap: 10px 28px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(420px, 1fr)); gap: 14px 28px; align-items: end; }
 figure { margin: 0; }
 figcaption { font-weight: 600; font-size: 14px; }
 figcaption .soft { font-weight: 400; }

@@ -157,8 +157,8 @@ void ArenaPicture::drawBlock(const ArenaBlock &block) {
 
 /// "up_blocks.1.attentions.0" as far as there is room for its end.
 std::string fitEnd(StringRef name, double width, double size) {
-  if (getTextWidth(name, size) <= width)
-    return name.str();
+  if (getTextWidth(name, size) <= width || !name.contains('.'))
+    return fitText(name, width, size);
   while (name.contains('.') && getTextWidth(name, size) > width - size)
     name = name.split('.').second;
   return fitText("\u2026" + name.str(), width, size);

@@ -70,16 +70,19 @@ std::string describe(const Problem &problem, const Task &task,
   return text;
 }
 
-/// Stages of a rank: "llm.0 (replica 2 of 4), llm.3".
+/// Stages of a rank: "llm.0 (replica 2 of 4)", "vision[1], llm[0]".
 std::string describeStages(const Graph &graph, int rank, bool withReplicas) {
   std::string text;
   for (int place : graph.getPlacesOfRank(rank)) {
     auto [stage, replica] = graph.getPlaceInfo(place);
     const Stage &info = graph.getProblem().stages[stage];
     text += (text.empty() ? "" : ", ") + info.name;
-    if (withReplicas && info.replicas.size() > 1)
-      text += " (replica " + std::to_string(replica) + " of " +
-              std::to_string(info.replicas.size()) + ")";
+    if (!withReplicas || info.replicas.size() == 1)
+      continue;
+    text += graph.getPlacesOfRank(rank).size() == 1
+                ? " (replica " + std::to_string(replica) + " of " +
+                      std::to_string(info.replicas.size()) + ")"
+                : "[" + std::to_string(replica) + "]";
   }
   return text;
 }

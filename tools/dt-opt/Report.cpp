@@ -255,6 +255,7 @@ private:
     for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
       if (symbol.getItem())
         entry.rowsMax[symbol.getItem()->str()] = symbol.getMax();
+    checkResiduals(module);
     for (auto decl : module.getBody().getOps<rt::BufferDeclOp>())
       readBuffer(module, decl, entry);
     for (auto function : module.getBody().getOps<rt::FuncOp>())
@@ -267,18 +268,37 @@ private:
     report.parameterBytes += module.getParameters();
   }
 
+  /// The number that lowering gives a buffer which a forward saves.
+  static std::optional<size_t> getSavedNumber(StringRef name) {
+    size_t number;
+    if (!name.consume_front("saved") || name.getAsInteger(10, number))
+      return std::nullopt;
+    return number;
+  }
+
+  /// Names of residuals are those of the buffers if there are as many.
+  void checkResiduals(rt::ModuleOp module) {
+    auto decls = module.getBody().getOps<rt::BufferDeclOp>();
+    auto saved = llvm::count_if(decls, [](rt::BufferDeclOp decl) {
+      return getSavedNumber(decl.getSymName()).has_value();
+    });
+    auto known = report.residuals.find(module.getSymName().str());
+    if (known != report.residuals.end() &&
+        known->second.size() != size_t(saved))
+      report.residuals.erase(known);
+  }
+
   /// What a buffer is for: lowering says it by the name.
   void describe(rt::BufferDeclOp decl, BlockReport &block) {
-    StringRef name = decl.getSymName();
-    size_t number;
-    if (name.starts_with("grad."))
+    if (decl.getSymName().starts_with("grad."))
       block.role = BlockReport::Gradient;
-    if (!name.consume_front("saved") || name.getAsInteger(10, number))
+    auto number = getSavedNumber(decl.getSymName());
+    if (!number)
       return;
     block.role = BlockReport::Saved;
-    const std::vector<ResidualReport> &known = report.residuals[block.module];
-    if (number < known.size())
-      block.residual = known[number];
+    auto known = report.residuals.find(block.module);
+    if (known != report.residuals.end() && *number < known->second.size())
+      block.residual = known->second[*number];
   }
 
   void readBuffer(rt::ModuleOp module, rt::BufferDeclOp decl,

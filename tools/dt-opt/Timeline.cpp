@@ -252,7 +252,8 @@ llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
     dt::schedule::drawText(os, graph, solution, *timeline);
     return llvm::Error::success();
   }
-  auto chart = dt::picture::makeChart(graph, solution, *timeline, title);
+  auto chart = dt::picture::makeChart(
+      graph, solution, *timeline, times ? title + " at measured times" : title);
   // Problems that compilers make are in nanoseconds.
   auto program = problemOp->getParentOfType<mlir::ModuleOp>();
   chart.nanoseconds = times || dt::dist::getOnly<dt::dist::PlanOp>(program);
@@ -283,16 +284,20 @@ LogicalResult dt::emitTimeline(mlir::ModuleOp program,
   StringRef file = options.output;
   if (isPicture(file) && std::next(solutions.begin()) != solutions.end())
     return fail("a picture shows one sched.solution, the program has several");
+  // Before the file is opened: one that is there outlives an error.
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (sched::SolutionOp solution : solutions) {
+    auto problem = SymbolTable::lookupNearestSymbolFrom<sched::ProblemOp>(
+        solution, solution.getProblemAttr());
+    if (llvm::Error error = draw(solution, problem, options, os))
+      return fail(toString(std::move(error)));
+  }
   std::string message;
   auto output = openOutputFile(file, &message);
   if (!output)
     return fail(message);
-  for (sched::SolutionOp solution : solutions) {
-    auto problem = SymbolTable::lookupNearestSymbolFrom<sched::ProblemOp>(
-        solution, solution.getProblemAttr());
-    if (llvm::Error error = draw(solution, problem, options, output->os()))
-      return fail(toString(std::move(error)));
-  }
+  output->os() << text;
   output->keep();
   return success();
 }

@@ -275,8 +275,8 @@ LogicalResult compile(StringRef input, StringRef output,
   llvm::raw_string_ostream os(bytes);
   if (failed(MlirOptMain(os, std::move(*buffer), registry, config)))
     return failure();
-  dt::OutputOptions options = {emitOption,   targetOption, input.str(),
-                               output.str(), timesOption,  planOption};
+  dt::OutputOptions options = {emitOption, targetOption, input.str(),
+                               output.str(), timesOption, planOption};
   if (emitOption == Emit::PlanModel)
     return dt::writePlanModel(collected.planModel, options);
   return dt::isReport(emitOption) ? dt::writeReport(collected.report, options)
