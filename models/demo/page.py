@@ -117,7 +117,7 @@ def series(rows, key):
 
 
 def draw_losses(metrics):
-    keys = [key for key in (metrics[0] if metrics else {}) if key == "loss" or key.startswith("loss.")]
+    keys = list(dict.fromkeys(key for row in metrics for key in row if key == "loss" or key.startswith("loss.")))
     keys = keys[:1] + [k for k in keys[1:] if len(keys) > 2]  # a single term is the sum itself
     figures = [curve("loss" if key == "loss" else f"loss of {key[5:]}", "a step", points, f"s{i}") for i, key in enumerate(keys) if (points := series(metrics, key))]
     if points := series(metrics, "samples_per_second"):
@@ -143,7 +143,7 @@ def image(path, classes, alt):
 
 def draw_samples(folder, history):
     """A row an evaluation: drawn pictures, below each what the model calls the true one."""
-    rows = [row for row in history if isinstance(row.get("samples"), list) and isinstance(row.get("pictures"), str)]
+    rows = [row for row in history if isinstance(row.get("pictures"), str) and isinstance(row.get("samples"), list) and all(isinstance(s, dict) for s in row["samples"])]
     # A name of a file that history.jsonl says is one beside it.
     rows = [row for row in rows if re.fullmatch(r"step-\d+\.png", row["pictures"]) and (folder / row["pictures"]).exists()]
     if not rows or not (folder / "truth.png").exists():
@@ -169,7 +169,7 @@ def draw_samples(folder, history):
 def draw_captions(path):
     try:
         rows = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError):
         return ""
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     if not rows:
@@ -205,7 +205,9 @@ def draw_steps(out):
 def draw_tiles(metrics, history):
     tiles = []
     if metrics:
-        tiles += [(metrics[-1]["step"], "steps"), (f"{metrics[-1].get('loss', math.nan):.3f}", "loss of the last step")]
+        tiles.append((metrics[-1]["step"], "steps"))
+        if is_number(metrics[-1].get("loss")):
+            tiles.append((f"{metrics[-1]['loss']:.3f}", "loss of the last step"))
         seconds = sorted(row["seconds"] for row in metrics if is_number(row.get("seconds")))
         if seconds:
             tiles.append((f"{1e3 * seconds[len(seconds) // 2]:.0f} ms", "a step, the median"))
@@ -273,4 +275,6 @@ def main(out):
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
+    if not pathlib.Path(sys.argv[1]).is_dir():
+        sys.exit(f"error: {sys.argv[1]}: there is no such folder")
     main(pathlib.Path(sys.argv[1]))

@@ -120,9 +120,10 @@ private:
   }
 
   void group() {
-    std::map<Work, size_t> known;
+    std::map<std::pair<Work, schedule::Bytes>, size_t> known;
     for (int rank = 0; rank < int(solution.ranks.size()); ++rank) {
-      auto [at, fresh] = known.insert({workOf(rank), classes.size()});
+      auto [at, fresh] =
+          known.insert({{workOf(rank), timeline.peak[rank]}, classes.size()});
       if (fresh)
         classes.emplace_back();
       classes[at->second].push_back(rank);

@@ -169,19 +169,22 @@ llvm::Error MeasuredTimes::apply(Problem &problem,
   return llvm::Error::success();
 }
 
-/// The timeline of the planner's simulator at measured times; `told` is what
-/// they rest on.
-llvm::Expected<Timeline> simulate(const Graph &graph, const Solution &solution,
-                                  const MeasuredTimes &times,
-                                  const dt::plan::EngineOptions &options,
-                                  std::string &told) {
+/// A schedule's times, and what they rest on.
+struct Expectation {
+  Timeline timeline;
+  /// Of measured times: the simulator's step, with its end.
+  std::optional<dt::plan::Simulation> step;
+  std::string told; ///< empty: nominal times
+};
+
+/// By the planner's simulator at measured times.
+llvm::Expected<Expectation> simulate(const Graph &graph,
+                                     const Solution &solution,
+                                     const MeasuredTimes &times,
+                                     const dt::plan::EngineOptions &options) {
   auto step = dt::plan::simulate(graph, solution, options);
   if (!step)
     return step.takeError();
-  double seconds = double(step->step) * 1e-9;
-  told = llvm::formatv(
-      "simulated {0:f2} ms from measured tasks, measured {1:f2} ms",
-      1e3 * seconds, 1e3 * times.getStep());
   auto timeline = dt::schedule::evaluate(graph, solution);
   if (!timeline)
     return timeline.takeError();
@@ -190,7 +193,20 @@ llvm::Expected<Timeline> simulate(const Graph &graph, const Solution &solution,
   timeline->busy = step->busy;
   timeline->span = step->span;
   timeline->wall = step->tasks;
-  return timeline;
+  double seconds = double(step->step) * 1e-9;
+  std::string told = llvm::formatv(
+      "simulated {0:f2} ms from measured tasks, measured {1:f2} ms",
+      1e3 * seconds, 1e3 * times.getStep());
+  return Expectation{std::move(*timeline), std::move(*step), told};
+}
+
+/// At the times of the problem.
+llvm::Expected<Expectation> atNominalTimes(const Graph &graph,
+                                           const Solution &solution) {
+  auto timeline = dt::schedule::evaluate(graph, solution);
+  if (!timeline) // the op has been verified, so there is one
+    return timeline.takeError();
+  return Expectation{std::move(*timeline), std::nullopt, ""};
 }
 
 bool isPicture(StringRef file) {
@@ -204,6 +220,41 @@ void write(const dt::picture::TimelineChart &chart, StringRef file,
     dt::picture::drawTimelinePage(os, chart);
   else
     dt::picture::drawTimeline(os, chart, /*standalone=*/true);
+}
+
+/// The optimizer's time of every rank behind the tasks.
+void addEnd(dt::picture::TimelineChart &chart,
+            const dt::plan::Simulation &step) {
+  for (dt::picture::Lane &lane : chart.lanes) {
+    size_t rank = size_t(lane.ranks.front());
+    if (step.done[rank] > step.reduced[rank])
+      lane.bars.push_back({dt::picture::BarKind::Optimizer, 0,
+                           double(step.reduced[rank]), double(step.done[rank]),
+                           -1, "optimizer"});
+  }
+  chart.end = std::max(chart.end, double(step.step));
+}
+
+dt::picture::TimelineChart makePicture(const Graph &graph,
+                                       const Solution &solution,
+                                       const Expectation &expected,
+                                       const std::string &title,
+                                       bool nanoseconds) {
+  auto chart = dt::picture::makeChart(
+      graph, solution, expected.timeline,
+      expected.step ? title + " at measured times" : title);
+  chart.nanoseconds = nanoseconds;
+  std::string what = expected.step ? expected.told
+                     : nanoseconds
+                         ? "at nominal rates of devices, not those of a machine"
+                         : "in the problem's own units of time";
+  chart.notes = {"Tasks end after " +
+                     dt::picture::printTimeOf(chart, chart.end) + ", " + what +
+                     ".",
+                 dt::picture::describeBubble(expected.timeline)};
+  if (expected.step)
+    addEnd(chart, *expected.step);
+  return chart;
 }
 
 /// What a run has done, in the place of what is expected of it.
@@ -239,33 +290,23 @@ llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
   }
   Graph graph(problem);
   Solution solution = dt::schedule::getTasks(op.getPrograms(problemOp));
-  std::string told, title = (problemOp.getSymName() + ": " +
-                             op.getSchedule().value_or("given"))
-                                .str();
-  // The op has been verified, so the plain one succeeds.
-  auto timeline = times ? simulate(graph, solution, *times, engine, told)
-                        : dt::schedule::evaluate(graph, solution);
-  if (!timeline)
-    return timeline.takeError();
+  std::string title =
+      (problemOp.getSymName() + ": " + op.getSchedule().value_or("given"))
+          .str();
+  auto expected = times ? simulate(graph, solution, *times, engine)
+                        : atNominalTimes(graph, solution);
+  if (!expected)
+    return expected.takeError();
   if (!isPicture(options.output)) {
-    os << title << (told.empty() ? "" : ": " + told) << "\n";
-    dt::schedule::drawText(os, graph, solution, *timeline);
+    os << title << (times ? ": " + expected->told : "") << "\n";
+    dt::schedule::drawText(os, graph, solution, expected->timeline);
     return llvm::Error::success();
   }
-  auto chart = dt::picture::makeChart(
-      graph, solution, *timeline, times ? title + " at measured times" : title);
   // Problems that compilers make are in nanoseconds.
   auto program = problemOp->getParentOfType<mlir::ModuleOp>();
-  chart.nanoseconds = times || dt::dist::getOnly<dt::dist::PlanOp>(program);
-  std::string what = times ? told
-                     : chart.nanoseconds
-                         ? "at nominal rates of devices, not those of a machine"
-                         : "in the problem's own units of time";
-  chart.notes = {"Tasks end after " +
-                     dt::picture::printTimeOf(chart, chart.end) + ", " + what +
-                     ".",
-                 dt::picture::describeBubble(*timeline)};
-  write(chart, options.output, os);
+  bool nanoseconds = times || dt::dist::getOnly<dt::dist::PlanOp>(program);
+  write(makePicture(graph, solution, *expected, title, nanoseconds),
+        options.output, os);
   return llvm::Error::success();
 }
 

@@ -17,7 +17,8 @@ def png(width, height):
 
 def main(out):
     name = "a<b>&\"c'"
-    rows = [{"step": s, "loss": 5 / s, "loss.text": 4 / s, "loss.picture": 1 / s, "seconds": 0.1, "samples_per_second": 60 + s} for s in [1, 2, 3, 2, *range(3, 31)]]
+    # A loss that is no number is null.
+    rows = [{"step": 0, "loss": None, "seconds": 0.1}] + [{"step": s, "loss": 5 / s, "loss.text": 4 / s, "loss.picture": 1 / s, "seconds": 0.1, "samples_per_second": 60 + s} for s in [1, 2, 3, 2, *range(3, 31)]]
     (out / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + '\n{"step": 31, "lo')
     evaluations = []
     for step in (10, 30):
