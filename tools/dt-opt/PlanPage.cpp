@@ -20,6 +20,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <numeric>
+#include <set>
 #include <tuple>
 
 using namespace dt;
@@ -92,6 +93,16 @@ picture::DeviceBlock makeDevices(const PageUnit &unit) {
   block.notes = {layout, (ranks.size() == 1 ? "rank " : "ranks ") +
                              picture::printRanges(ranks)};
   return block;
+}
+
+/// Ranks of the stages of a unit.
+std::vector<int> getRanks(const schedule::Problem &problem, int unit) {
+  std::set<int> ranks;
+  for (const schedule::Stage &stage : problem.stages)
+    for (const std::vector<int> &replica : stage.replicas)
+      if (stage.unit == unit)
+        ranks.insert(replica.begin(), replica.end());
+  return {ranks.begin(), ranks.end()};
 }
 
 class PlanPageWriter {
@@ -275,9 +286,13 @@ void PlanPageWriter::addTimeWork() {
   std::iota(everybody.begin(), everybody.end(), 0);
   if (timeline->wall > 0 && !everybody.empty())
     add("all ranks", everybody);
+  for (size_t u = 0; u < problem.units.size() && !bars.rows.empty(); ++u)
+    if (std::vector<int> own = getRanks(problem, int(u));
+        own.size() < everybody.size())
+      add("those of " + bars.parts[u], own);
   bars.print = printShare;
-  page.paragraph("Shares of all ranks' time, from 0 to the end of the last "
-                 "task, at nominal rates.");
+  page.paragraph("Shares of ranks' time, from 0 to the end of the last task, "
+                 "at nominal rates: of all ranks, and of those of a unit.");
   page.picture([&](llvm::raw_ostream &os) { picture::drawBars(os, bars); });
 }
 
