@@ -50,9 +50,12 @@ double Optimizer::scaleFor(double norm) const {
 }
 
 void Optimizer::update(float *p, const float *g, float *first, float *second,
-                       size_t count, bool decays, int64_t step, double lr,
-                       double scale) const {
-  double decay = decays ? info.weightDecay : 0;
+                       size_t count, const UpdateRule &rule, int64_t step,
+                       double lr, double scale) const {
+  double decay = !rule.decay             ? 0
+                 : rule.weightDecay >= 0 ? rule.weightDecay
+                                         : info.weightDecay;
+  lr *= rule.lrFactor;
   if (info.kind == OptimizerKind::AdamW) {
     double t = double(step + 1);
     device::adamw(p, g, first, second, count,

@@ -19,6 +19,16 @@ namespace dt::rt {
 double learningRate(const OptimizerInfo &info, int64_t step,
                     int64_t totalSteps);
 
+/// How the optimizer treats parameters (ParameterInfo).
+struct UpdateRule {
+  bool decay;
+  double lrFactor = 1, weightDecay = -1;
+  bool operator==(const UpdateRule &o) const {
+    return decay == o.decay && lrFactor == o.lrFactor &&
+           weightDecay == o.weightDecay;
+  }
+};
+
 class Optimizer {
 public:
   explicit Optimizer(const OptimizerInfo &info) : info(info) {}
@@ -32,11 +42,11 @@ public:
   /// global norm is too large.
   double scaleFor(double norm) const;
 
-  /// One update of `count` elements with learning rate `lr` at `step`
-  /// (0-based). SGD does not use `second`.
+  /// One update of `count` elements with learning rate `lr` (times the rule's
+  /// factor) at `step` (0-based). SGD does not use `second`.
   void update(float *parameters, const float *gradients, float *first,
-              float *second, size_t count, bool decay, int64_t step, double lr,
-              double scale) const;
+              float *second, size_t count, const UpdateRule &rule, int64_t step,
+              double lr, double scale) const;
 
 private:
   OptimizerInfo info;

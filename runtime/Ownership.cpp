@@ -155,7 +155,7 @@ Ownership::reduceRun(Module &out, size_t m, FloatRange run,
   return own;
 }
 
-/// Cuts ranges where weight decay changes and gives each its place among the
+/// Cuts ranges where the rule changes and gives each its place among the
 /// moments.
 void Ownership::addUpdates(Module &out, size_t m,
                            const std::vector<FloatRange> &ranges) {
@@ -176,15 +176,16 @@ void Ownership::addUpdates(Module &out, size_t m,
         break;
       if (begin >= end)
         continue;
-      bool decay = program.parameters[originals[rows[i]]].decay;
+      const ParameterInfo &p = program.parameters[originals[rows[i]]];
+      UpdateRule rule{p.decay, p.lrFactor, p.weightDecay};
       size_t moment = out.momentFloats;
       std::vector<UpdateRange> &list = out.updates;
-      if (!list.empty() && list.back().decay == decay &&
+      if (!list.empty() && list.back().rule == rule &&
           roundUp(list.back().range.end(), kLine) == begin) {
         moment = list.back().moment + (begin - list.back().range.begin);
         list.back().range.count = end - list.back().range.begin;
       } else {
-        list.push_back({{begin, end - begin}, decay, moment});
+        list.push_back({{begin, end - begin}, rule, moment});
       }
       out.momentFloats = roundUp(moment + (end - begin), kLine);
     }

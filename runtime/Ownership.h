@@ -13,6 +13,7 @@
 #ifndef DT_RUNTIME_OWNERSHIP_H
 #define DT_RUNTIME_OWNERSHIP_H
 
+#include "runtime/Optimizer.h"
 #include "runtime/Placement.h"
 
 #include <cstddef>
@@ -42,7 +43,7 @@ struct Bucket {
 /// the module's moments, in floats.
 struct UpdateRange {
   FloatRange range;
-  bool decay;
+  UpdateRule rule;
   size_t moment;
 };
 

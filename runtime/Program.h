@@ -124,6 +124,8 @@ struct ParameterInfo {
   /// unused): summed once a step. On every other axis that is not cut all ranks
   /// have the same gradient.
   Span<CutInfo> partial{};
+  double lrFactor = 1;     ///< of the step's learning rate
+  double weightDecay = -1; ///< where `decay`; below 0: the optimizer's
 };
 
 /// A dim symbol of a module. `item`: the kind of item whose number it counts in

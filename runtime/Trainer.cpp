@@ -366,7 +366,7 @@ void Trainer::update(const StepResult &result, int64_t step) {
       updater.update(
           reinterpret_cast<float *>(region.parameters) + u.range.begin,
           reinterpret_cast<const float *>(region.gradients) + u.range.begin,
-          moments[0], moments[1], u.range.count, u.decay, step, result.lr,
+          moments[0], moments[1], u.range.count, u.rule, step, result.lr,
           scale);
     }
   }

@@ -130,6 +130,12 @@ std::string TableEmitter::cuts(StringRef name, ArrayRef<dist::CutAttr> values) {
   return table;
 }
 
+static std::string number(double value) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.17g", value);
+  return text;
+}
+
 LogicalResult TableEmitter::parameters() {
   auto rows = collectParameters(program);
   if (failed(rows))
@@ -162,6 +168,10 @@ LogicalResult TableEmitter::parameters() {
     if (auto partial = decl.getPartialAttr(); partial && !partial.empty())
       text += ", .partial = " +
               cuts("kPartial_" + row.name, llvm::to_vector(partial.getAsRange<dist::CutAttr>()));
+    if (auto factor = decl.getLrFactor())
+      text += ", .lrFactor = " + number(factor->convertToDouble());
+    if (auto decay = decl.getWeightDecay())
+      text += ", .weightDecay = " + number(decay->convertToDouble());
     table.push_back(text + "}");
   }
   array("dt::rt::ParameterInfo", "kParameters", table);
@@ -178,12 +188,6 @@ void TableEmitter::collectIndices() {
 int64_t TableEmitter::moduleIndex(StringRef name) {
   auto it = modules.find(name);
   return it == modules.end() ? -1 : it->second;
-}
-
-static std::string number(double value) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%.17g", value);
-  return text;
 }
 
 LogicalResult TableEmitter::module(rt::ModuleOp module, const ModuleNames &name, std::string &row) {

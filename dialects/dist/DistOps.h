@@ -34,6 +34,10 @@ namespace dt::dist {
 inline constexpr llvm::StringLiteral kSample = "sample";
 /// On nn.parameter: weight decay leaves it alone.
 inline constexpr llvm::StringLiteral kNoDecayAttr = "dist.no_decay";
+/// On nn.parameter (f64): what the learning rate is multiplied with.
+inline constexpr llvm::StringLiteral kLrFactorAttr = "dist.lr_factor";
+/// On nn.parameter (f64): in place of the optimizer's weight decay.
+inline constexpr llvm::StringLiteral kWeightDecayAttr = "dist.weight_decay";
 
 /// On dist.module (unit): it may hold several modules, which the modules phase
 /// is to find and tell apart (docs/modules.md).

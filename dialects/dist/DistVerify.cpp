@@ -180,7 +180,16 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   if (failed(verifyPlacement(op, attribute)))
     return failure();
-  if (attribute.getName() != kNoDecayAttr)
+  StringRef name = attribute.getName();
+  if (name == kLrFactorAttr || name == kWeightDecayAttr) {
+    auto value = dyn_cast<FloatAttr>(attribute.getValue());
+    if (!isa<nn::ParameterOp>(op) || !value || !value.getType().isF64() ||
+        !value.getValue().isFinite() || value.getValueAsDouble() < 0)
+      return op->emitOpError("'")
+             << name << "' is a finite f64, not below 0, of nn.parameter";
+    return success();
+  }
+  if (name != kNoDecayAttr)
     return verifyShardAttribute(op, attribute);
   if (!isa<nn::ParameterOp>(op) || !isa<UnitAttr>(attribute.getValue()))
     return op->emitOpError("'") << kNoDecayAttr

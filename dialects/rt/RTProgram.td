@@ -61,11 +61,12 @@ def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
 def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "ParameterInfo; offsets in the module's region, trainable ones first";
   let description = [{ `onnx`: array of #nn.onnx, where the tensor stands in ONNX files (several when tied). `init`: the rule, absent when the value comes from the file. `index`: row in the program's table; names of one parameter
-    (tied within the module) have the same index and offset. `layout`: #dist.layout, if `type` is a part. `partial`: axes (#dist.cut) over which gradients are partial sums. `tied`: the parameter of another module that this is a copy of. }];
+    (tied within the module) have the same index and offset. `layout`: #dist.layout, if `type` is a part. `partial`: axes (#dist.cut) over which gradients are partial sums. `tied`: the parameter of another module that this is a copy of.
+    `decay`: weight decay applies, `by` so much in place of the optimizer's. `lr_factor`: what the learning rate is multiplied with. }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$index, I64Attr:$offset, UnitAttr:$trainable, UnitAttr:$gradient, UnitAttr:$decay, OptionalAttr<StrAttr>:$init, ArrayAttr:$onnx,
-                       OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied);
+                       OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied, OptionalAttr<F64Attr>:$weight_decay, OptionalAttr<F64Attr>:$lr_factor);
   let assemblyFormat = [{
-    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^)? (`gradient` $gradient^)? (`decay` $decay^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
+    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^)? (`gradient` $gradient^)? (`decay` $decay^ (`by` $weight_decay^)?)? (`lr_factor` $lr_factor^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
   }];
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {

@@ -337,7 +337,7 @@ LogicalResult ProgramBuilder::optimizer() {
       return emitError(at("optimizer.no_decay[" + Twine(i) + "]"))
              << "no parameter \"module.name\" matches '" << pattern << "'";
   }
-  return success();
+  return applyGroups(*program, o, [&](const Twine &key) { return at(key); });
 }
 
 LogicalResult ProgramBuilder::data() {

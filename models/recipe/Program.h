@@ -26,6 +26,16 @@ namespace dt::models {
 mlir::OwningOpRef<mlir::ModuleOp> buildProgram(mlir::MLIRContext &context,
                                                const Recipe &recipe);
 
+/// Whether a pattern of a recipe (a glob that its reader has checked) names it.
+bool matches(llvm::StringRef pattern, llvm::StringRef name);
+
+/// Marks the parameters of the optimizer's groups; the first group whose
+/// pattern matches a parameter has it. `at` gives the location of a key. Error
+/// if a group has no parameter.
+llvm::LogicalResult
+applyGroups(mlir::ModuleOp program, const OptimizerEntry &optimizer,
+            llvm::function_ref<mlir::Location(const llvm::Twine &)> at);
+
 /// Appends to @forward of `module` the numerator of a loss ("loss.<name>") and
 /// adds @"<name>.denominator" and the dist.loss after the module. Labels and
 /// targets become inputs of the module unless it has them. `location` names the

@@ -45,11 +45,12 @@ const StringRef kGraphOutputKeys[] = {"name", "kind", "weight", "over",
                                       "output"};
 const StringRef kOptimizerKinds[] = {"adamw", "sgd"};
 const StringRef kAdamKeys[] = {
-    "kind", "lr",     "betas",    "eps",   "weight_decay", "no_decay",
-    "clip", "warmup", "schedule", "steps", "decay_from",   "final"};
+    "kind",   "lr",     "betas",    "eps",   "weight_decay", "no_decay", "clip",
+    "warmup", "groups", "schedule", "steps", "decay_from",   "final"};
 const StringRef kSgdKeys[] = {
-    "kind",   "lr",       "momentum", "weight_decay", "no_decay", "clip",
-    "warmup", "schedule", "steps",    "decay_from",   "final"};
+    "kind", "lr",     "momentum", "weight_decay", "no_decay",   "groups",
+    "clip", "warmup", "schedule", "steps",        "decay_from", "final"};
+const StringRef kGroupKeys[] = {"match", "lr_factor", "weight_decay"};
 const StringRef kSchedules[] = {"constant", "linear", "cosine"};
 const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
                             "head"};
@@ -97,7 +98,7 @@ void RecipeParser::items() {
 }
 
 void RecipeParser::pattern(JsonReader reader, StringRef pattern) {
-  auto glob = GlobPattern::create(pattern);
+  auto glob = GlobPattern::create(pattern, kMostSubPatterns);
   if (!glob)
     reader.fail("'" + pattern +
                 "' is no pattern: " + toString(glob.takeError()));
@@ -351,6 +352,26 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
     entry.schedule = kSchedules[reader.at("schedule").choice(kSchedules)].str();
   if (reader.has("no_decay"))
     entry.noDecay = patterns(reader.at("no_decay"));
+  if (reader.has("groups"))
+    for (JsonReader element : reader.at("groups").list())
+      entry.groups.push_back(group(element));
+}
+
+GroupEntry RecipeParser::group(JsonReader reader) {
+  GroupEntry entry;
+  if (!reader.raw().is_object()) {
+    reader.fail("expected an object");
+    return entry;
+  }
+  reader.keys(kGroupKeys);
+  entry.match = reader.at("match").string();
+  pattern(reader.at("match"), entry.match);
+  double infinity = std::numeric_limits<double>::infinity();
+  if (reader.has("lr_factor"))
+    entry.lrFactor = reader.at("lr_factor").number(0, infinity);
+  if (reader.has("weight_decay"))
+    entry.weightDecay = reader.at("weight_decay").number(0, infinity);
+  return entry;
 }
 
 void RecipeParser::rest() {

@@ -82,11 +82,22 @@ struct LossEntry {
   double weight = 1;
 };
 
+/// What the braces of a pattern, "{a,b}", may make of it.
+inline constexpr size_t kMostSubPatterns = 1024;
+
+/// Parameters that the optimizer treats in a way of their own.
+struct GroupEntry {
+  std::string match; ///< pattern over "module.parameter"
+  double lrFactor = 1;
+  std::optional<double> weightDecay; ///< without it the optimizer's
+};
+
 struct OptimizerEntry {
   bool sgd = false;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, momentum = 0;
   double weightDecay = 0, clip = 0;
   std::vector<std::string> noDecay; ///< patterns over "module.parameter"
+  std::vector<GroupEntry> groups;   ///< the first that matches counts
   int64_t warmup = 0, totalSteps = 0;
   std::string schedule = "constant"; ///< or "linear", "cosine"
   double decayFrom = 0, finalFraction = 0;

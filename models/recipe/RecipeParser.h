@@ -28,6 +28,7 @@ public:
   void parse();
 
   static void optimizer(JsonReader reader, OptimizerEntry &entry);
+  static GroupEntry group(JsonReader reader);
   static LossEntry loss(JsonReader reader, const Recipe *recipe);
   static void pattern(JsonReader reader, llvm::StringRef pattern);
   static std::vector<std::string> patterns(JsonReader reader);

@@ -187,7 +187,11 @@ private:
         b.getI64IntegerAttr(row.index), b.getI64IntegerAttr(row.offset),
         unit(row.trainable), unit(row.gradient), unit(decay),
         init.empty() ? StringAttr() : b.getStringAttr(init), row.getOnnx(b),
-        p->getAttrOfType<dist::LayoutAttr>(dist::kLayoutAttr), partial, tied);
+        p->getAttrOfType<dist::LayoutAttr>(dist::kLayoutAttr), partial, tied,
+        decay ? owner->getAttrOfType<FloatAttr>(dist::kWeightDecayAttr)
+              : FloatAttr(),
+        row.trainable ? owner->getAttrOfType<FloatAttr>(dist::kLrFactorAttr)
+                      : FloatAttr());
   }
 
   void writeDeclaration(PlannedModule &m, const Declaration &d) {

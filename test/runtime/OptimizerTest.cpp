@@ -27,7 +27,7 @@ struct State {
   void update(const Optimizer &optimizer, int64_t step, double norm = 0) {
     for (int half = 0; half < 2; ++half)
       optimizer.update(&p[half * 16u], &g[half * 16u], &m[half * 16u],
-                       &v[half * 16u], 16, half == 0, step, 0.1,
+                       &v[half * 16u], 16, {half == 0}, step, 0.1,
                        optimizer.scaleFor(norm));
   }
 };
@@ -48,6 +48,42 @@ TEST(Optimizer, AdamW) {
   EXPECT_NEAR(s.m[0], 0.02, 1e-7);
   EXPECT_NEAR(s.v[0], 3.1225e-4, 1e-9);
   EXPECT_NEAR(s.p[0], 0.8714662, 2e-6);
+}
+
+/// A group's rate and decay, against torch.optim.AdamW with such groups.
+TEST(Optimizer, AdamWGroups) {
+  Optimizer optimizer(adamw());
+  for (UpdateRule rule : {UpdateRule{true, 0.5, 0.2}, UpdateRule{true, 0.5},
+                          UpdateRule{false, 0.5, 0.2}, UpdateRule{true, 0}}) {
+    double rate = 0.1 * rule.lrFactor, p = 1, m = 0, v = 0;
+    double decay = !rule.decay ? 0 : rule.weightDecay >= 0 ? 0.2 : 0.01;
+    float have = 1, first = 0, second = 0;
+    for (int step = 0; step < 3; ++step) {
+      float g = 0.5f - 0.3f * float(step);
+      optimizer.update(&have, &g, &first, &second, 1, rule, step, 0.1, 1);
+      double t = step + 1, gradient = double(g);
+      p *= 1 - rate * decay;
+      m = 0.9 * m + 0.1 * gradient, v = 0.999 * v + 0.001 * gradient * gradient;
+      p -= rate * (m / (1 - std::pow(0.9, t))) /
+           (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
+      EXPECT_NEAR(have, p, 4 * kEps) << rule.lrFactor << " " << decay;
+    }
+  }
+}
+
+TEST(Optimizer, SgdGroups) {
+  OptimizerInfo info{OptimizerKind::SGD,     0.1, 0, 0, 0, 0.9, 0.01, 0, 0,
+                     ScheduleKind::Constant, 0,   0, 0};
+  Optimizer optimizer(info);
+  float have = 1, buffer = 0, g = 0.5f;
+  double p = 1, b = 0;
+  for (int step = 0; step < 3; ++step) {
+    optimizer.update(&have, &g, &buffer, nullptr, 1, {true, 2, 0.3}, step, 0.1,
+                     1);
+    b = (step ? 0.9 * b : 0) + 0.5 + 0.3 * p;
+    p -= 0.2 * b;
+    EXPECT_NEAR(have, p, 4 * kEps);
+  }
 }
 
 /// Both targets compute with these: rounded once, from double.

@@ -28,6 +28,10 @@ void addModule(rt::ModuleOp module, StateTables &tables) {
                                                  module.getRanks().end())});
 }
 
+double numberOf(std::optional<APFloat> value, double otherwise) {
+  return value ? value->convertToDouble() : otherwise;
+}
+
 StateTables readTables(rt::ProgramOp program) {
   StateTables tables;
   tables.bucketBytes = program.getBucket();
@@ -45,6 +49,8 @@ StateTables readTables(rt::ProgramOp program) {
                                  decl.getTrainable(),
                                  decl.getGradient(),
                                  decl.getDecay(),
+                                 numberOf(decl.getLrFactor(), 1),
+                                 numberOf(decl.getWeightDecay(), -1),
                                  -1};
       if (auto tied = decl.getTiedAttr())
         if (auto owner = dyn_cast_or_null<rt::ParameterDeclOp>(

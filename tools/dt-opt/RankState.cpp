@@ -34,6 +34,7 @@ struct RuntimeTables {
       row.module = p.module, row.offset = size_t(p.offset);
       row.trainable = p.trainable, row.hasGradient = p.hasGradient;
       row.decay = p.decay, row.tied = p.tied;
+      row.lrFactor = p.lrFactor, row.weightDecay = p.weightDecay;
       parameters.push_back(row);
     }
     info.parameters = {parameters.data(), parameters.size()};

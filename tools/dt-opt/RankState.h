@@ -30,6 +30,7 @@ struct StateTables {
     int32_t module;
     int64_t offset, elements;
     bool trainable, hasGradient, decay;
+    double lrFactor, weightDecay;
     int32_t tied;
   };
   std::vector<Module> modules;

@@ -218,6 +218,25 @@ dist.seed 1 {dist.no_decay}
 
 // -----
 
+// expected-error @+1 {{'dist.lr_factor' is a finite f64, not below 0, of nn.parameter}}
+dist.seed 1 {dist.lr_factor = 0.5}
+
+// -----
+
+dist.module @m {
+  // expected-error @+1 {{'dist.lr_factor' is a finite f64, not below 0, of nn.parameter}}
+  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {dist.lr_factor = -1.0}
+}
+
+// -----
+
+dist.module @m {
+  // expected-error @+1 {{'dist.weight_decay' is a finite f64, not below 0, of nn.parameter}}
+  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {dist.weight_decay = 1 : i64}
+}
+
+// -----
+
 // expected-error @+1 {{'dist.unit' is the unit's name of dist.module}}
 dist.module @a attributes {dist.unit = 1 : i64} {
 }

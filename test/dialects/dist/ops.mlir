@@ -13,6 +13,8 @@ dist.module @vision of "image" role encoder {
   nn.dim @images of "image" max 6
   // CHECK: nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {dist.no_decay}
   nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {dist.no_decay}
+  // CHECK: nn.parameter @b : tensor<8xf32> trainable from #nn.onnx<"vision.onnx", "b"> {dist.lr_factor = 1.000000e-01 : f64, dist.weight_decay = 0.000000e+00 : f64}
+  nn.parameter @b : tensor<8xf32> trainable from #nn.onnx<"vision.onnx", "b"> {dist.lr_factor = 0.1, dist.weight_decay = 0.0}
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<images>> {nn.name = "pixels"}) -> (tensor<?x8xf32, #nn.dims<images>> {nn.name = "embeds"}) {
     %w = nn.read @w : tensor<8x4xf32>
     %y = nn.linear %x, %w : tensor<?x4xf32, #nn.dims<images>>, tensor<8x4xf32>

@@ -12,7 +12,7 @@ dist.input "llm.labels" = {tokens = "labels"}
 
 dist.module @llm {
   nn.dim @batch of "sample" max 2
-  nn.parameter @scale : tensor<64xf32> trainable from #nn.onnx<"llm.onnx", "scale"> {dist.no_decay}
+  nn.parameter @scale : tensor<64xf32> trainable from #nn.onnx<"llm.onnx", "scale"> {dist.no_decay, dist.weight_decay = 0.5, dist.lr_factor = 2.0}
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "embeds"}, %l: tensor<?xi64, #nn.dims<batch>> {nn.name = "labels"}) -> (tensor<f32> {nn.name = "num"}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
     %s = nn.read @scale : tensor<64xf32>
     %h = nn.mul %e, %s : tensor<?x64xf32, #nn.dims<batch>>, tensor<64xf32>
@@ -37,7 +37,7 @@ dist.module @llm {
 dist.module @vision {
   nn.dim @images of "sample" max 2
   nn.parameter @table : tensor<4xf32> buffer from #nn.onnx<"vision.onnx", "table">
-  nn.parameter @w : tensor<64x32xf32> trainable from #nn.init<"normal(0, 0.02)", "vision.onnx", "w">
+  nn.parameter @w : tensor<64x32xf32> trainable from #nn.init<"normal(0, 0.02)", "vision.onnx", "w"> {dist.lr_factor = 0.5, dist.weight_decay = 0.25}
   func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<images>> {nn.name = "pixels"}) -> (tensor<?x64xf32, #nn.dims<images>> {nn.name = "embeds"}) {
     %w = nn.read @w : tensor<64x32xf32>
     %0 = nn.linear %p, %w : tensor<?x32xf32, #nn.dims<images>>, tensor<64x32xf32>
@@ -58,7 +58,7 @@ dist.module @vision {
 // CHECK: rt.symbol @images of "sample" max 2
 // Frozen parameters stand behind trained ones.
 // CHECK: rt.parameter_decl @table : !rt.buffer<f32, [4]> index 1 at 8192 from [#nn.onnx<"vision.onnx", "table">]
-// CHECK: rt.parameter_decl @w : !rt.buffer<f32, [64, 32]> index 0 at 0 trainable gradient decay init "normal(0, 0.02)" from [#nn.onnx<"vision.onnx", "w">]
+// CHECK: rt.parameter_decl @w : !rt.buffer<f32, [64, 32]> index 0 at 0 trainable gradient decay by 2.500000e-01 lr_factor 5.000000e-01 init "normal(0, 0.02)" from [#nn.onnx<"vision.onnx", "w">]
 // CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, ["images", 32]> at 0 stride 0
 // CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["images", 64]> at 256 stride 0
 // CHECK: rt.buffer_decl @grad.llm.embeds : !rt.buffer<f32, ["images", 64]> at 768 stride 0
@@ -67,7 +67,7 @@ dist.module @vision {
 // CHECK: rt.stage forward @forward.fwd [@pixels, @embeds]
 // CHECK: rt.stage backward @forward.bwd [@pixels, @grad.llm.embeds]
 // CHECK: rt.module @llm ranks [0] arena {{[0-9]+}} scratch {{[0-9]+}} parameters 256 trainable 256 {
-// CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient from
+// CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient lr_factor 2.000000e+00 from
 // What an edge brings has slots of its own.
 // CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["batch", 64]> at 0 stride 0 received
 // CHECK: rt.buffer_decl @saved0
