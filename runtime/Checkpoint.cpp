@@ -11,13 +11,13 @@
 #include "runtime/Device.h"
 #include "runtime/Pieces.h"
 #include "runtime/Schedule.h"
+#include "runtime/WholeCheckpoint.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 
 namespace dt::rt {
 
@@ -98,15 +98,17 @@ void expectFinite(const Trainer &trainer, int64_t step) {
 
 struct CheckpointWriter::Job {
   int64_t step;
-  uint64_t dataHash;
+  CheckpointFacts facts;
   int rank, ranks;
   std::string folder;
   PieceWriter pieces;
 };
 
 CheckpointWriter::CheckpointWriter(const Trainer &trainer,
-                                   std::string directory, int keep)
-    : trainer(trainer), directory(std::move(directory)), keep(keep) {}
+                                   std::string directory, int64_t keep,
+                                   int64_t resumed)
+    : trainer(trainer), directory(std::move(directory)), keep(keep),
+      resumed(resumed) {}
 
 CheckpointWriter::~CheckpointWriter() {
   giveUp = true;
@@ -148,7 +150,7 @@ std::string CheckpointWriter::settle() {
   return what;
 }
 
-void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
+void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
   finish();
   Comm &comm = trainer.comm();
   std::string folder = checkpointPath(directory, step) + ".tmp";
@@ -160,7 +162,7 @@ void CheckpointWriter::save(int64_t step, uint64_t dataHash) {
       std::filesystem::remove_all(folder, ignored); // the rest of a failure
       makeFolders(folder);
     }
-    next = std::make_shared<Job>(Job{step, dataHash, comm.rank(), comm.size(),
+    next = std::make_shared<Job>(Job{step, facts, comm.rank(), comm.size(),
                                      folder, snapshot(trainer, step)});
   });
   wrong = firstOf(comm, wrong);
@@ -207,8 +209,9 @@ void CheckpointWriter::commit(const Job &job) {
   index.step = job.step;
   index.seed = hexText(trainer.settings().seed);
   index.plan = hexText(trainer.program().planHash);
-  index.data = hexText(job.dataHash);
-  index.schedule = scheduleOf(trainer.settings());
+  index.data = hexText(job.facts.dataHash);
+  index.validation = job.facts.validation;
+  index.schedule = scheduleOf(trainer);
   for (int r = 0; r < job.ranks; ++r) {
     std::string ok = job.folder + "/" + rankFile(r, ".ok");
     std::error_code ignored;
@@ -228,13 +231,15 @@ void CheckpointWriter::commit(const Job &job) {
     std::filesystem::remove(job.folder + "/" + rankFile(r, ".ok"));
   writeWhole(job.folder + "/index.json", index.text());
   commitCheckpoint(directory, job.step);
-  removeOldCheckpoints(directory, keep);
+  if (job.facts.best)
+    markBest(directory, job.step);
+  removeOldCheckpoints(directory, keep, resumed);
 }
 
 void saveCheckpoint(const Trainer &trainer, const std::string &directory,
-                    int64_t step, uint64_t dataHash, int keep) {
+                    int64_t step, uint64_t dataHash, int64_t keep) {
   CheckpointWriter writer(trainer, directory, keep);
-  writer.save(step, dataHash);
+  writer.save(step, {dataHash, nullptr, false});
   writer.finish();
 }
 
@@ -293,151 +298,59 @@ void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
                layout, reader);
 }
 
-/// Finds the newest whole checkpoint together with all other ranks.
-class Loader {
-public:
-  Loader(Trainer &trainer, const std::string &directory, uint64_t dataHash)
-      : trainer(trainer), comm(trainer.comm()), directory(directory),
-        dataHash(dataHash) {}
-
-  LoadedCheckpoint load() {
-    // Folders of other nodes may show it later: rank 0 says what there is.
-    std::string mine, failure;
-    if (comm.rank() == 0)
-      failure = failureOf([&] {
-        for (int64_t step : checkpointSteps(directory))
-          mine += std::to_string(step) + " ";
-      });
-    comm.agree(failure);
-    std::vector<int64_t> steps;
-    std::string all = comm.allGatherText(mine)[0];
-    for (size_t at = 0; at < all.size(); at = all.find(' ', at) + 1)
-      steps.push_back(std::stoll(all.substr(at)));
-    if (steps.empty())
-      throw CommonError(directory + ": no checkpoint to resume from");
-    for (size_t i = steps.size(); i-- > 0;)
-      if (isWhole(steps[i]))
-        return finish(steps[i]);
-    throw CommonError(damage.front() + "; " + directory +
-                      " has no other checkpoint that is whole");
+/// What belongs to something else is refused: an older one would too. Appends
+/// to `warnings` what of the schedule differs.
+void expectOurs(const Trainer &trainer, const WholeCheckpoint &found,
+                uint64_t dataHash, bool otherData,
+                std::vector<std::string> &warnings) {
+  const CheckpointIndex &index = found.index;
+  std::string another =
+      found.folder + ": the checkpoint was made with another ";
+  if (index.seed != hexText(trainer.settings().seed))
+    throw Error(another + "seed");
+  // Older programs did not look at batch files.
+  if (dataHash && index.data != hexText(dataHash) && index.data != hexText(0)) {
+    if (!otherData)
+      throw Error(another + "data set; --new-data goes on with this one");
+    warnings.push_back(another + "data set; step " +
+                       std::to_string(index.step) + " goes on with this one");
   }
-
-private:
-  /// Runs the same on all ranks; false if any of them finds damage. Other
-  /// errors end all.
-  bool check(const std::function<void()> &body) {
-    std::string damaged, failed;
-    failed = failureOf([&] {
-      try {
-        body();
-      } catch (const DamageError &e) {
-        damaged = e.what();
-      }
-    });
-    comm.agree(failed);
-    damaged = firstOf(comm, damaged);
-    if (!damaged.empty())
-      damage.push_back(damaged);
-    return damaged.empty();
-  }
-
-  bool isWhole(int64_t step) {
-    std::string text;
-    bool good = check([&] {
-      if (comm.rank() == 0)
-        text = readCheckpointIndex(directory, step).text();
-    });
-    if (!good) {
-      out.damaged.push_back(step);
-      return false;
-    }
-    std::string folder = checkpointPath(directory, step);
-    index = CheckpointIndex::parse(comm.allGatherText(text)[0], step, folder);
-    // Each rank looks after some of the files.
-    good = check([&] {
-      int number = 0;
-      for (auto &[name, hash] : index.files)
-        if (number++ % comm.size() == comm.rank())
-          checkFile(folder + "/" + name, hash);
-    });
-    if (!good)
-      out.damaged.push_back(step);
-    return good;
-  }
-
-  void checkFile(const std::string &path, const std::string &hash) {
-    try {
-      if (hash == hexText(SafetensorsReader(path).hash()))
-        return;
-    } catch (const SystemError &e) {
-      rethrowAsDamage(e);
-    } catch (const Error &e) { // the header
-      throw DamageError(e.what());
-    }
-    throw DamageError(path +
-                      ": damaged (its hash is not the one in index.json)");
-  }
-
-  /// What belongs to something else is refused: an older one would too.
-  void expectOurs(const std::string &folder) {
-    auto expect = [&](const std::string &have, uint64_t want,
-                      const char *what) {
-      if (have != hexText(want))
-        throw Error(folder + ": the checkpoint was made with another " + what);
-    };
-    expect(index.seed, trainer.settings().seed, "seed");
-    if (dataHash)
-      expect(index.data, dataHash, "data set");
-    nlohmann::json schedule = scheduleOf(trainer.settings());
-    if (index.schedule.is_null())
-      return;
-    if (index.schedule.value("optimizer", nlohmann::json()) !=
-        schedule["optimizer"])
-      throw Error(folder + ": the checkpoint was made with the optimizer " +
-                  index.schedule.value("optimizer", nlohmann::json()).dump() +
-                  ", this program has " + schedule["optimizer"].dump());
-    std::string changes = changesOf(index.schedule, schedule);
-    if (!changes.empty())
-      out.warnings.push_back(
-          "the schedule is not the one that the checkpoint was made with: " +
-          changes);
-  }
-
-  LoadedCheckpoint finish(int64_t step) {
-    std::string folder = checkpointPath(directory, step);
-    comm.agree(failureOf([&] {
-      expectOurs(folder);
-      std::vector<std::string> paths;
-      for (auto &file : index.files)
-        paths.push_back(folder + "/" + file.first);
-      PieceReader reader(paths);
-      const ProgramInfo &program = trainer.program();
-      for (size_t i = 0; i < program.parameters.size; ++i)
-        if (trainer.placement().at(size_t(program.parameters[i].module)).runs())
-          loadParameter(trainer, i, reader);
-    }));
-    for (const std::string &line : damage)
-      out.warnings.insert(out.warnings.begin(),
-                          line + "; resuming from " + folder);
-    out.step = step;
-    return out;
-  }
-
-  Trainer &trainer;
-  Comm &comm;
-  std::string directory;
-  uint64_t dataHash;
-  CheckpointIndex index;
-  std::vector<std::string> damage;
-  LoadedCheckpoint out;
-};
+  nlohmann::json schedule = scheduleOf(trainer);
+  if (index.schedule.is_null())
+    return;
+  if (index.schedule.value("optimizer", nlohmann::json()) !=
+      schedule["optimizer"])
+    throw Error(found.folder + ": the checkpoint was made with the optimizer " +
+                index.schedule.value("optimizer", nlohmann::json()).dump() +
+                ", this program has " + schedule["optimizer"].dump());
+  std::string changes = changesOf(index.schedule, schedule);
+  if (!changes.empty())
+    warnings.push_back(
+        "the schedule is not the one that the checkpoint was made with: " +
+        changes);
+}
 
 } // namespace
 
 LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
                                   const std::string &directory,
-                                  uint64_t dataHash) {
-  return Loader(trainer, directory, dataHash).load();
+                                  uint64_t dataHash, bool otherData,
+                                  bool best) {
+  Comm &comm = trainer.comm();
+  WholeCheckpoint found = best ? bestCheckpoint(comm, directory)
+                               : newestCheckpoint(comm, directory);
+  LoadedCheckpoint out{found.index.step, found.damaged, found.newer, {}};
+  for (const std::string &line : found.damage)
+    out.warnings.push_back(line + "; resuming from " + found.folder);
+  comm.agree(failureOf([&] {
+    expectOurs(trainer, found, dataHash, otherData, out.warnings);
+    PieceReader reader(found.files());
+    const ProgramInfo &program = trainer.program();
+    for (size_t i = 0; i < program.parameters.size; ++i)
+      if (trainer.placement().at(size_t(program.parameters[i].module)).runs())
+        loadParameter(trainer, i, reader);
+  }));
+  return out;
 }
 
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,

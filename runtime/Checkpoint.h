@@ -21,6 +21,8 @@
 
 #include "runtime/Trainer.h"
 
+#include <nlohmann/json.hpp>
+
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -29,17 +31,28 @@
 
 namespace dt::rt {
 
+/// What a checkpoint remembers beside the state.
+struct CheckpointFacts {
+  uint64_t dataHash = 0;
+  nlohmann::json validation; ///< as CheckpointIndex has it
+  bool best = false;         ///< of all that were validated
+};
+
+constexpr int64_t kKept = 2; ///< checkpoints, unless somebody says otherwise
+
 class CheckpointWriter {
 public:
-  /// Keeps the `keep` newest checkpoints.
-  CheckpointWriter(const Trainer &trainer, std::string directory, int keep = 2);
+  /// Keeps the `keep` newest checkpoints, the best, and the one of step
+  /// `resumed`.
+  CheckpointWriter(const Trainer &trainer, std::string directory,
+                   int64_t keep = kKept, int64_t resumed = -1);
   /// Gives up what is not written yet.
   ~CheckpointWriter();
 
   /// Copies the state after `step` steps and begins to write it; settles an
   /// earlier one first. All ranks call it. Throws CommonError, also if a
   /// trained parameter is not finite: such a state is never saved.
-  void save(int64_t step, uint64_t dataHash);
+  void save(int64_t step, const CheckpointFacts &facts);
   /// Whether this rank knows that what is being written has failed; to be asked
   /// between steps.
   bool failed() const { return hasFailed; }
@@ -58,7 +71,7 @@ private:
 
   const Trainer &trainer;
   std::string directory;
-  int keep;
+  int64_t keep, resumed;
   std::shared_ptr<Job>
       job; ///< what is being written; null on all ranks or none
   std::thread thread;
@@ -71,23 +84,26 @@ private:
 
 /// Saves and waits.
 void saveCheckpoint(const Trainer &trainer, const std::string &directory,
-                    int64_t step, uint64_t dataHash, int keep = 2);
+                    int64_t step, uint64_t dataHash, int64_t keep = kKept);
 
 /// What was loaded, the same on all ranks.
 struct LoadedCheckpoint {
   int64_t step = 0;
   std::vector<int64_t> damaged; ///< newer ones, which could not be loaded
+  std::vector<int64_t> newer;   ///< than the best, if that was asked for
   /// A line each: why, and what of the schedule differs from the program's.
   std::vector<std::string> warnings;
 };
 
-/// Loads the newest checkpoint that is whole. All ranks call it. Throws
-/// CommonError if there is none, if a file cannot be read (which is no damage:
-/// it may go well next time), or if it belongs to another program, seed or data
-/// (`dataHash` 0: any).
+/// Loads the newest checkpoint that is whole, or the best. All ranks call it.
+/// Throws CommonError if there is none, if a file cannot be read (which is no
+/// damage: it may go well next time), or if it belongs to another program, seed
+/// or data
+/// (`dataHash` 0: nobody asks; `otherData`: a warning says so).
 LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
                                   const std::string &directory,
-                                  uint64_t dataHash);
+                                  uint64_t dataHash, bool otherData = false,
+                                  bool best = false);
 /// Returns the step only.
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
                        uint64_t dataHash);

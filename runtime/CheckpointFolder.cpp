@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kIndex = "index.json";
+constexpr const char *kIndex = "index.json", *kBest = "best";
 constexpr size_t kIndexLimit = 64 << 20; // bytes
 constexpr size_t kMostRanks = 1 << 20;
 
@@ -49,11 +49,6 @@ std::vector<std::string> namesIn(const std::string &directory) {
   if (error && error != std::errc::no_such_file_or_directory)
     failedCall(directory, "read the folder", error.value());
   return names;
-}
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 void removeAll(const std::string &path) {
@@ -96,6 +91,8 @@ std::string CheckpointIndex::text() const {
                          {"files", files}, {"ranks", files.size()}};
   if (!schedule.is_null())
     json["schedule"] = schedule;
+  if (!validation.is_null())
+    json["validation"] = validation;
   json["check"] = hashOf(json);
   return json.dump(2) + "\n";
 }
@@ -115,17 +112,20 @@ CheckpointIndex CheckpointIndex::parse(const std::string &text, int64_t step,
     if (hash != hashOf(json))
       fail("its hash \"check\" is that of another text");
   }
-  const std::set<std::string> known = {"step",  "seed",  "plan",    "data",
-                                       "files", "ranks", "schedule"};
+  const std::set<std::string> known = {"step",     "seed",      "plan",
+                                       "data",     "files",     "ranks",
+                                       "schedule", "validation"};
   for (auto &[key, ignored] : json.items())
     if (!known.count(key))
       fail("a key that is not known");
   CheckpointIndex index;
   if (!json.contains("step") || !json["step"].is_number_unsigned() ||
-      json["step"].get<uint64_t>() != uint64_t(step))
+      json["step"].get<uint64_t>() > uint64_t(INT64_MAX))
+    fail("\"step\" is not a number of steps");
+  index.step = json["step"].get<int64_t>();
+  if (step >= 0 && index.step != step)
     fail("\"step\" is not " + std::to_string(step) +
          ", the number of its folder");
-  index.step = step;
   auto hex = [&](const char *key) {
     if (!json.contains(key) || !json[key].is_string() ||
         !isHex(json[key].get<std::string>()))
@@ -153,6 +153,14 @@ CheckpointIndex CheckpointIndex::parse(const std::string &text, int64_t step,
       fail("\"schedule\" is not a table");
     index.schedule = json["schedule"];
   }
+  if (json.contains("validation")) {
+    const nlohmann::json &v = json["validation"];
+    if (!v.is_object() || !v.contains("loss") || !v["loss"].is_number() ||
+        !v.contains("data") || !v["data"].is_string() ||
+        !isHex(v["data"].get<std::string>()))
+      fail("\"validation\" has no loss and hash of its data");
+    index.validation = v;
+  }
   return index;
 }
 
@@ -173,9 +181,12 @@ std::string rankFile(int rank, const char *ending) {
   return "rank-" + std::to_string(rank) + ending;
 }
 
-CheckpointIndex readCheckpointIndex(const std::string &directory,
-                                    int64_t step) {
-  std::string path = checkpointPath(directory, step) + "/" + kIndex;
+int64_t stepOfFolder(const std::string &folder) {
+  return stepOf(fs::path(folder).filename().string());
+}
+
+CheckpointIndex readCheckpointIndex(const std::string &folder, int64_t step) {
+  std::string path = folder + "/" + kIndex;
   try {
     return CheckpointIndex::parse(readText(path, kIndexLimit), step, path);
   } catch (const SystemError &e) {
@@ -203,22 +214,44 @@ void commitCheckpoint(const std::string &directory, int64_t step) {
   removeAll(old);
 }
 
-void removeOldCheckpoints(const std::string &directory, int keep) {
+void removeOldCheckpoints(const std::string &directory, int64_t keep,
+                          int64_t also) {
   std::vector<int64_t> steps = checkpointSteps(directory);
+  int64_t best = bestStep(directory);
   for (size_t i = 0; i + size_t(keep) < steps.size(); ++i)
-    removeCheckpoint(directory, steps[i]);
-  removeEnding(directory, ".damaged");
+    if (steps[i] != best && steps[i] != also)
+      removeCheckpoint(directory, steps[i]);
+  for (const char *ending : {kDamaged, kNewer})
+    removeEnding(directory, ending);
 }
 
 void removeUnfinished(const std::string &directory) {
   removeEnding(directory, ".tmp");
 }
 
-void setAsideDamaged(const std::string &directory, int64_t step) {
-  std::string path = checkpointPath(directory, step), aside = path + ".damaged";
+void setAside(const std::string &directory, int64_t step, const char *ending) {
+  std::string path = checkpointPath(directory, step), aside = path + ending;
   removeAll(aside);
   if (std::rename(path.c_str(), aside.c_str()) != 0 && errno != ENOENT)
     failedCall(path, "rename");
+}
+
+int64_t bestStep(const std::string &directory) {
+  std::error_code error;
+  fs::path target = fs::read_symlink(directory + "/" + kBest, error);
+  int64_t step = error ? -1 : stepOf(target.string());
+  return step >= 0 && fs::exists(checkpointPath(directory, step), error) ? step
+                                                                         : -1;
+}
+
+void markBest(const std::string &directory, int64_t step) {
+  std::string path = directory + "/" + kBest, fresh = path + ".tmp",
+              name = fs::path(checkpointPath(directory, step)).filename();
+  ::unlink(fresh.c_str());
+  if (::symlink(name.c_str(), fresh.c_str()) != 0)
+    failedCall(fresh, "link");
+  renamePath(fresh, path);
+  syncPath(directory);
 }
 
 //===----------------------------------------------------------------------===//
@@ -257,10 +290,7 @@ std::string holderOf(int file) {
   char text[128] = {};
   ssize_t n = ::pread(file, text, sizeof text - 1, 0);
   std::string holder(text, n > 0 ? size_t(n) : 0);
-  holder = holder.substr(0, holder.find('\n'));
-  for (char &c : holder)
-    if (!std::isprint(static_cast<unsigned char>(c)))
-      c = '?';
+  holder = printable(holder.substr(0, holder.find('\n')));
   return holder.empty() ? "another run" : "another run, " + holder + ",";
 }
 

@@ -228,6 +228,10 @@ public:
   /// computes (found by a probe at start) and what is done about it.
   virtual std::string describe() const = 0;
   const std::map<std::string, Traffic> &traffic() const { return counters; }
+  /// Forgets what was counted since.
+  void restoreTraffic(std::map<std::string, Traffic> before) {
+    counters = std::move(before);
+  }
   const Blocking &blocking() const { return blocked; }
   StatusBoard *board() const { return blocked.board; }
   void clearCollectives() { blocked.collectives.clear(); }

@@ -13,6 +13,7 @@
 #include "runtime/Export.h"
 #include "runtime/Files.h"
 #include "runtime/Outputs.h"
+#include "runtime/Protobuf.h"
 #include "runtime/Safetensors.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ constexpr size_t kInlineLimit =
     1500u * 1000 * 1000;      // protobuf messages end at 2 GB
 constexpr int kFloatType = 1; // TensorProto.FLOAT
 
-enum Wire { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
+using namespace protobuf;
 
 struct Field {
   uint32_t number;
@@ -100,21 +101,6 @@ private:
   std::string_view rest;
   const std::string &file;
 };
-
-std::string varintBytes(uint64_t value) {
-  std::string bytes;
-  for (; value >= 128; value >>= 7)
-    bytes += char((value & 127) | 128);
-  return bytes + char(value);
-}
-
-std::string header(uint32_t number, int wire) {
-  return varintBytes(uint64_t(number) << 3 | wire);
-}
-
-std::string lengthField(uint32_t number, const std::string &body) {
-  return header(number, Bytes) + varintBytes(body.size()) + body;
-}
 
 /// What the output is made of, in order: bytes of the source, own bytes, or a
 /// parameter's value.
@@ -288,7 +274,7 @@ private:
     entry("location", target.filename().string() + ".data");
     entry("offset", std::to_string(sizeOf(outside)));
     entry("length", std::to_string(bytes));
-    append(pieces, header(14, Varint) + varintBytes(1)); // EXTERNAL
+    append(pieces, varintField(14, 1)); // EXTERNAL
     outside.push_back(value);
     return pieces;
   }

@@ -305,6 +305,18 @@ void expectFolder(const std::string &flag, const std::string &path) {
   ::unlink(probe.c_str());
 }
 
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+std::string printable(const std::string &text) {
+  std::string out;
+  for (unsigned char c : text.substr(0, 200))
+    out += c < 32 || c == 127 ? '?' : char(c);
+  return text.size() > 200 ? out + "..." : out;
+}
+
 std::string hexText(uint64_t value) {
   char text[17];
   std::snprintf(text, sizeof text, "%016llx",

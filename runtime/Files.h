@@ -124,6 +124,11 @@ void expectWritable(const std::string &flag, const std::string &path);
 /// made in it.
 void expectFolder(const std::string &flag, const std::string &path);
 
+bool endsWith(const std::string &text, const std::string &end);
+/// Anybody's text as it may stand in a line: without control characters, so
+/// that a name from a file cannot write to a terminal; cut after 200 bytes.
+std::string printable(const std::string &text);
+
 /// Sixteen hexadecimal digits, and back (false: something else).
 std::string hexText(uint64_t value);
 bool isHex(const std::string &text);

@@ -74,6 +74,9 @@ std::map<std::string, Setter> settersFor(Options &o) {
   auto text = [](std::string &field) {
     return [&field](const std::string &v) { field = v; };
   };
+  auto list = [](std::vector<std::string> &field) {
+    return [&field](const std::string &v) { field.push_back(v); };
+  };
   return {
       {"--program", text(o.program)},
       {"--data", text(o.data)},
@@ -89,6 +92,21 @@ std::map<std::string, Setter> settersFor(Options &o) {
        [&](auto &v) {
          o.saveEvery = integer("--save-every", v, 1, INT64_MAX / 2);
        }},
+      {"--keep", [&](auto &v) { o.keep = integer("--keep", v, 1, INT32_MAX); }},
+      {"--resume",
+       [&](auto &v) {
+         if (v != "newest" && v != "best")
+           bad("--resume", v, "newest or best");
+         o.resume = true, o.best = v == "best";
+       }},
+      {"--validate", text(o.validate)},
+      {"--validate-every",
+       [&](auto &v) {
+         o.validateEvery = integer("--validate-every", v, 1, INT64_MAX / 2);
+       }},
+      {"--tensorboard", text(o.tensorboard)},
+      {"--init-from", list(o.initFrom)},
+      {"--init-skip", list(o.initSkip)},
       {"--metrics", text(o.metrics)},
       {"--trace", text(o.trace)},
       {"--save-outputs", text(o.saveOutputs)},
@@ -116,6 +134,17 @@ void checkTogether(const Options &o) {
   if (o.checkpoint.empty() && (o.resume || o.saveEvery))
     throw Error(std::string(o.resume ? "--resume" : "--save-every") +
                 " needs --checkpoint DIR");
+  if (o.resume && !o.initFrom.empty())
+    throw Error("--init-from begins a new run, --resume goes on with one: they "
+                "exclude each other");
+  if (!o.initSkip.empty() && o.initFrom.empty())
+    throw Error("--init-skip goes with --init-from PATH");
+  if (o.newData && !o.resume)
+    throw Error("--new-data goes with --resume");
+  if (o.validateEvery && o.validate.empty())
+    throw Error("--validate-every goes with --validate FILE");
+  if (!o.validate.empty() && o.data.empty() && o.batch.empty())
+    throw Error("--validate goes with --data or --batch");
   if (!o.rows.empty() && o.profile.empty())
     throw Error("--rows goes with --profile F.json");
 }
@@ -134,8 +163,12 @@ Options parseOptions(int argc, const char *const *argv) {
       value = flag.substr(equals + 1);
       flag.resize(equals);
     }
-    if (!inlined && (flag == "--resume" || flag == "--help" || flag == "-h")) {
-      (flag == "--resume" ? options.resume : options.help) = true;
+    bool *given = flag == "--resume"                 ? &options.resume
+                  : flag == "--new-data"             ? &options.newData
+                  : flag == "--help" || flag == "-h" ? &options.help
+                                                     : nullptr;
+    if (given && !inlined) {
+      *given = true;
       continue;
     }
     auto setter = setters.find(flag);
@@ -173,12 +206,29 @@ const char *optionsHelp() {
          "  --threads N             compute threads (default: OMP_NUM_THREADS "
          "or all cores)\n"
          "  --workers N             threads that decode data (1)\n"
-         "  --checkpoint DIR        save there at the end, on Ctrl-C and SIGTERM\n"
+         "  --checkpoint DIR        save there at the end, on Ctrl-C and "
+         "SIGTERM\n"
          "  --save-every K          also every K steps\n"
          "  --resume                continue from the newest checkpoint that "
          "is whole\n"
+         "  --resume=best           continue from the one with the smallest "
+         "validation loss\n"
+         "  --keep K                keep the K newest checkpoints (2), and the "
+         "best\n"
+         "  --new-data              resume although the data set is another\n"
+         "  --init-from PATH        begin with the weights of a checkpoint or "
+         "of safetensors\n"
+         "                          files, by name (MODULE=PATH: of one "
+         "module; may be repeated)\n"
+         "  --init-skip PATTERN     but keep these parameters (*, ?) as the "
+         "program begins\n"
          "  --ranks N               start N ranks under mpirun\n"
+         "  --validate FILE         losses on other data, at the end: a batch "
+         "or 'SHARDS/*.tar'\n"
+         "  --validate-every N      also every N steps; the best checkpoint is "
+         "kept as DIR/best\n"
          "  --metrics F.jsonl       a JSON object a step\n"
+         "  --tensorboard DIR       the same numbers as TensorBoard events\n"
          "  --trace F.json          times of all tasks, for ui.perfetto.dev\n"
          "  --stall SECONDS         end all ranks when one stands still for so "
          "long (120)\n"

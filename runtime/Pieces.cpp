@@ -92,7 +92,8 @@ uint64_t PieceWriter::write(const std::string &path) {
   return writer.write(path);
 }
 
-PieceReader::PieceReader(const std::vector<std::string> &paths) {
+PieceReader::PieceReader(const std::vector<std::string> &paths,
+                         const std::string &name) {
   for (const std::string &path : paths) {
     files.push_back(std::make_unique<SafetensorsReader>(path));
     const SafetensorsReader &file = *files.back();
@@ -124,7 +125,9 @@ PieceReader::PieceReader(const std::vector<std::string> &paths) {
            flat[1]});
     }
   }
-  if (paths.size() > 1)
+  if (!name.empty())
+    where = name;
+  else if (paths.size() > 1)
     where += " and the other ranks' files";
 }
 
@@ -145,6 +148,10 @@ PieceReader::get(const std::string &name) const {
 
 std::vector<int64_t> PieceReader::shapeOf(const std::string &name) const {
   return get(name)[0].whole;
+}
+
+DType PieceReader::typeOf(const std::string &name) const {
+  return get(name)[0].place->type;
 }
 
 std::vector<std::byte>

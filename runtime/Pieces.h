@@ -42,8 +42,10 @@ private:
 
 class PieceReader {
 public:
-  /// Throws Error if a file is not what it should be.
-  explicit PieceReader(const std::vector<std::string> &paths);
+  /// `name`: of all of them together, for errors; without it that of the ranks'
+  /// files. Throws Error if a file is not what it should be.
+  explicit PieceReader(const std::vector<std::string> &paths,
+                       const std::string &name = "");
 
   bool has(const std::string &name) const { return pieces.count(name) > 0; }
   std::vector<std::string> names() const;
@@ -56,8 +58,9 @@ public:
   /// short gaps between them). Throws Error as whole().
   void part(const std::string &name, DType type, const Layout &layout,
             int64_t begin, int64_t end, void *out) const;
-  /// Its shape, as the first piece says. Throws if it is missing.
+  /// Its shape and type, as the first piece says. Throws if it is missing.
   std::vector<int64_t> shapeOf(const std::string &name) const;
+  DType typeOf(const std::string &name) const;
 
 private:
   struct Piece {

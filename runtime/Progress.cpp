@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -50,23 +49,13 @@ size_t terminalWidth() {
              : 80;
 }
 
-/// JSON has no NaN or infinity.
-nlohmann::json number(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
-}
-
-/// The lines of steps up to `last`; half a line at the end is none.
-std::string linesUpTo(const std::string &text, int64_t last) {
-  std::string kept;
-  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos;
-       at = end + 1) {
-    std::string line = text.substr(at, end - at);
-    nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
-    if (row.is_object() && row.contains("step") &&
-        row["step"].is_number_integer() && row["step"] <= last)
-      kept += line + "\n";
-  }
-  return kept;
+/// Of several losses.
+std::string termsText(const ProgramInfo &program,
+                      const std::vector<double> &terms) {
+  std::string text;
+  for (size_t l = 0; terms.size() > 1 && l < terms.size(); ++l)
+    text += format("  %s %.4f", program.losses[l].name, terms[l]);
+  return text;
 }
 
 } // namespace
@@ -87,9 +76,7 @@ std::string Progress::text(int64_t step, const StepResult &result,
       time > recentTime ? double(step - recentStep) / (time - recentTime) : 0;
   std::string line = format("step %lld/%lld  loss %.4f", (long long)step,
                             (long long)total, result.loss);
-  if (result.terms.size() > 1)
-    for (size_t l = 0; l < result.terms.size(); ++l)
-      line += format("  %s %.4f", program.losses[l].name, result.terms[l]);
+  line += termsText(program, result.terms);
   line += format("  %.1f samples/s", speed * double(program.globalBatch));
   if (step < total && speed > 0)
     line += "  " + duration(double(total - step) / speed) + " left";
@@ -122,43 +109,18 @@ void Progress::step(int64_t step, const StepResult &result) {
     recentTime = time, recentStep = step;
 }
 
+void Progress::validation(int64_t step, double loss,
+                          const std::vector<double> &terms, bool best) const {
+  std::printf("validation at step %lld  loss %.4f%s%s\n", (long long)step, loss,
+              termsText(program, terms).c_str(), best ? "  (best)" : "");
+  std::fflush(stdout);
+}
+
 void Progress::finish() {
   if (open)
     std::printf("\n");
   open = false;
   std::fflush(stdout);
-}
-
-Metrics::Metrics(const std::string &path, int64_t first) {
-  if (path.empty())
-    return;
-  std::error_code error;
-  bool history = first && std::filesystem::is_regular_file(path, error);
-  if (history) {
-    std::string text = readText(path, SIZE_MAX), kept = linesUpTo(text, first);
-    if (kept != text)
-      writeWhole(path, kept);
-  }
-  file.open(path, history);
-}
-
-void Metrics::step(const ProgramInfo &program, int64_t step,
-                   const StepResult &result, double seconds,
-                   const std::vector<double> &moduleSeconds) {
-  if (!file.isOpen())
-    return;
-  nlohmann::ordered_json line = {{"step", step}, {"loss", number(result.loss)}};
-  for (size_t l = 0; l < program.losses.size; ++l)
-    line[std::string("loss.") + program.losses[l].name] =
-        number(result.terms[l]);
-  line["lr"] = result.lr;
-  line["grad_norm"] = number(result.norm);
-  line["seconds"] = seconds;
-  line["samples_per_second"] = number(double(program.globalBatch) / seconds);
-  for (size_t m = 0; m < program.modules.size; ++m)
-    line["ms"][program.modules[m].name] = moduleSeconds[m] * 1e3;
-  file.write(line.dump() + "\n");
-  file.flush();
 }
 
 } // namespace dt::rt

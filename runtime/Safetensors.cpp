@@ -209,6 +209,21 @@ int64_t elementCount(const std::vector<int64_t> &shape) {
   return count;
 }
 
+bool isSafetensors(const std::string &path) {
+  try {
+    uint64_t length, size;
+    char first;
+    Descriptor file = openFile(path, length);
+    readAll(file.get(), &size, 8, 0, path);
+    if (size > kMaxHeader || size > length - 8 || size == 0)
+      return false;
+    readAll(file.get(), &first, 1, 8, path);
+    return first == '{';
+  } catch (const Error &) {
+    return false;
+  }
+}
+
 SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
   uint64_t length, size;
   descriptor = openFile(path, length);

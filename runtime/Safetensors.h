@@ -103,6 +103,10 @@ private:
   std::map<std::string, std::string> notes;
 };
 
+/// Whether a path is a regular file that begins as one of this format. False
+/// also if it cannot be read.
+bool isSafetensors(const std::string &path);
+
 /// Collects tensors, then writes the file in one go.
 class SafetensorsWriter {
 public:

@@ -5,10 +5,29 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/Schedule.h"
+#include "runtime/Safetensors.h"
+
+#include <map>
 
 namespace dt::rt {
 
-nlohmann::json scheduleOf(const Trainer::Settings &settings) {
+namespace {
+
+/// A hash of what parameters have of their own, under any plan the same; 0:
+/// none has anything.
+uint64_t hashOfGroups(const ProgramInfo &program) {
+  std::map<std::string, std::pair<double, double>> own;
+  for (const ParameterInfo &p : program.parameters)
+    if (p.tied < 0 && (p.lrFactor != 1 || p.weightDecay >= 0))
+      own[p.tensor.name] = {p.lrFactor, p.weightDecay};
+  std::string text = own.empty() ? "" : nlohmann::json(own).dump();
+  return own.empty() ? 0 : hashBytes(text.data(), text.size());
+}
+
+} // namespace
+
+nlohmann::json scheduleOf(const Trainer &trainer) {
+  const Trainer::Settings &settings = trainer.settings();
   const OptimizerInfo &o = settings.optimizer;
   bool adam = o.kind == OptimizerKind::AdamW;
   nlohmann::json out = {{"optimizer", adam ? "adamw" : "sgd"},
@@ -20,6 +39,8 @@ nlohmann::json scheduleOf(const Trainer::Settings &settings) {
     out["beta1"] = o.beta1, out["beta2"] = o.beta2, out["eps"] = o.eps;
   else
     out["momentum"] = o.momentum;
+  if (uint64_t groups = hashOfGroups(trainer.program()))
+    out["groups"] = hexText(groups);
   const char *const names[] = {"constant", "linear", "cosine"};
   out["schedule"] = names[int(o.schedule)];
   if (o.schedule == ScheduleKind::Constant)

@@ -18,7 +18,7 @@ namespace dt::rt {
 
 /// What updates follow from besides gradients: optimizer, learning rate of
 /// every step. What has no effect is left out: the length of a constant one.
-nlohmann::json scheduleOf(const Trainer::Settings &settings);
+nlohmann::json scheduleOf(const Trainer &trainer);
 
 /// "lr 0.1 -> 0.2, steps 100 -> 200"; empty: nothing.
 std::string changesOf(const nlohmann::json &before,

@@ -24,7 +24,42 @@ std::vector<size_t> findStarts(const ProgramInfo &program) {
   return starts;
 }
 
+/// What a numerator is divided by.
+double guarded(const LossInfo &loss, double sum) {
+  return loss.denominator ? std::max(sum, loss.atLeast) + loss.plus : 1;
+}
+
+/// A term, for its divisor.
+double termOf(double numerator, double divisor) {
+  return divisor == 0 ? 0 : numerator / divisor;
+}
+
 } // namespace
+
+void LossSums::add(const LossSums &other) {
+  numerators.resize(other.numerators.size());
+  denominators.resize(other.denominators.size());
+  for (size_t l = 0; l < numerators.size(); ++l) {
+    numerators[l] += other.numerators[l];
+    denominators[l] += other.denominators[l];
+  }
+  batches += other.batches;
+}
+
+double LossSums::terms(const ProgramInfo &program,
+                       std::vector<double> &terms) const {
+  double loss = 0;
+  terms.assign(program.losses.size, 0);
+  for (size_t l = 0; l < terms.size(); ++l) {
+    const LossInfo &info = program.losses[l];
+    // A term without a denominator is a sum over a batch.
+    terms[l] =
+        termOf(numerators[l], info.denominator ? guarded(info, denominators[l])
+                                               : double(batches));
+    loss += double(info.weight) * terms[l];
+  }
+  return loss;
+}
 
 StepScalars::StepScalars(const ProgramInfo &program, const Placement &placement,
                          const Ownership &ownership, const Regions &regions,
@@ -110,14 +145,21 @@ StepScalars::addRanks(const std::vector<double> &mine) const {
   return sum;
 }
 
+LossSums StepScalars::lossSums() const {
+  LossSums out;
+  if (!program.losses.size)
+    return out;
+  out.numerators = addRanks(sums(true));
+  out.denominators = sumsBelow;
+  return out;
+}
+
 const std::vector<float> &StepScalars::makeSeeds() {
   if (program.losses.size)
-    denominators = addRanks(sums(false));
+    sumsBelow = addRanks(sums(false));
   for (size_t l = 0; l < seeds.size(); ++l) {
     const LossInfo &loss = program.losses[l];
-    denominators[l] = loss.denominator
-                          ? std::max(denominators[l], loss.atLeast) + loss.plus
-                          : 1;
+    denominators[l] = guarded(loss, sumsBelow[l]);
     seeds[l] = denominators[l] == 0
                    ? 0.f
                    : float(double(loss.weight) / denominators[l]);
@@ -147,7 +189,7 @@ void StepScalars::finish(StepResult &result, const StepWishes &wishes) const {
   result.terms.assign(program.losses.size, 0);
   result.loss = 0;
   for (size_t l = 0; l < program.losses.size; ++l) {
-    result.terms[l] = denominators[l] == 0 ? 0 : all[l] / denominators[l];
+    result.terms[l] = termOf(all[l], denominators[l]);
     result.loss += double(program.losses[l].weight) * result.terms[l];
   }
   result.norm = std::sqrt(all[program.losses.size]);

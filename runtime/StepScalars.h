@@ -39,6 +39,9 @@ public:
   /// loss (LossInfo).
   const std::vector<float> &makeSeeds();
 
+  /// What the parts of all ranks have left, without guards.
+  LossSums lossSums() const;
+
   /// Fills loss, terms, norm and whether any rank has a wish; gradients are
   /// final.
   void finish(StepResult &result, const StepWishes &wishes) const;
@@ -58,7 +61,8 @@ private:
   /// parts on a rank.
   std::vector<size_t> starts;
   std::byte *cells; ///< [2][cell] floats: denominators, numerators
-  std::vector<double> denominators;
+  std::vector<double> sumsBelow;    ///< of denominators
+  std::vector<double> denominators; ///< with guards
   std::vector<float> seeds;
 };
 

@@ -44,6 +44,8 @@ void checkTargets(const Options &options, const Comm &comm) {
                             {"--report", options.report, false},
                             {"--traffic", options.traffic, false},
                             {"--profile", options.profile, false}};
+  if (!options.tensorboard.empty() && comm.rank() == 0)
+    expectFolder("--tensorboard", options.tensorboard);
   std::map<std::string, const char *> taken;
   for (const Target &target : targets) {
     if (target.path.empty())

@@ -12,12 +12,16 @@
 #include "runtime/Error.h"
 #include "runtime/Export.h"
 #include "runtime/Files.h"
+#include "runtime/InitialWeights.h"
+#include "runtime/Metrics.h"
 #include "runtime/Outputs.h"
 #include "runtime/Profile.h"
 #include "runtime/Progress.h"
 #include "runtime/Recorder.h"
+#include "runtime/Safetensors.h"
 #include "runtime/Stop.h"
 #include "runtime/Targets.h"
+#include "runtime/Validation.h"
 #include "runtime/Watchdog.h"
 #include "runtime/mpi/Launch.h"
 #ifndef DT_RUNTIME_NO_SHARDS
@@ -31,6 +35,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <unistd.h>
 
@@ -65,35 +70,35 @@ private:
 };
 #endif
 
-/// All ranks call it.
+/// Shards or a batch file; all ranks call it.
 std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
                                         const nlohmann::json &plan,
-                                        const Options &options, uint64_t seed,
+                                        const Options &options,
+                                        const std::string &path, bool isBatch,
                                         Comm &comm) {
   RankView view = viewOf(program, comm.rank());
   Reorder reorder = options.reorder.value_or(program.reorder);
-  if (!options.batch.empty())
-    return openFileBatch(program, plan, options.batch, view, reorder);
-  if (options.data.empty())
-    throw Error("nothing to train on: give --data or --batch");
+  if (isBatch)
+    return openFileBatch(program, plan, path, view, reorder);
 #ifndef DT_RUNTIME_NO_SHARDS
   RankPeers peers(comm);
-  ShardOptions shards{options.data, seed, options.workers, &peers};
+  ShardOptions shards{path, options.seed.value_or(program.seed),
+                      options.workers, &peers};
   comm.agree(failureOf([&] { checkShardConfig(plan, shards); }));
   return openShardBatch(program, plan, shards, view, reorder);
 #else
-  (void)seed;
-  throw Error("--data: this program was built without shards, use --batch");
+  throw Error(path + ": this program was built without shards; only batch "
+                     "files can be read");
 #endif
 }
 
 /// As openSource; false if some process was asked to end before it was done.
 /// (Ranks that index together have the same error, as text.)
 bool opened(std::unique_ptr<BatchSource> &source, const ProgramInfo &program,
-            const nlohmann::json &plan, const Options &options, Comm &comm) {
+            const nlohmann::json &plan, const Options &options,
+            const std::string &path, bool isBatch, Comm &comm) {
   try {
-    source = openSource(program, plan, options,
-                        options.seed.value_or(program.seed), comm);
+    source = openSource(program, plan, options, path, isBatch, comm);
   } catch (const Error &e) {
     if (e.what() != std::string(Stopped().what()))
       throw;
@@ -127,8 +132,8 @@ Trainer::Settings settingsOf(const ProgramInfo &program,
   return settings;
 }
 
-void logStart(const Trainer &trainer, const BatchSource *source,
-              int64_t first) {
+void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
+              const std::vector<std::string> &lines) {
   const ProgramInfo &program = trainer.program();
   int64_t trained = 0, all = 0;
   for (const ParameterInfo &p : program.parameters) {
@@ -149,17 +154,9 @@ void logStart(const Trainer &trainer, const BatchSource *source,
     std::printf("%s\n", source->summary().c_str());
   if (first)
     std::printf("resumed at step %lld\n", (long long)first);
+  for (const std::string &line : lines)
+    std::printf("%s\n", line.c_str());
   std::fflush(stdout);
-}
-
-/// A batch that one rank cannot get ends all of them with its message.
-const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
-  Waits waits(trainer.comm().board(), {Awaited::Own});
-  const Batch *batch = nullptr;
-  std::string failure = failureOf([&] { batch = &source.next(step); });
-  if (!batch)
-    trainer.stepFailed(failure);
-  return *batch;
 }
 
 /// Why a step is the last one; empty if its numbers are numbers.
@@ -187,25 +184,52 @@ std::string notFinite(const ProgramInfo &program, const Options &options,
                              checkpointPath(options.checkpoint, saved.back());
 }
 
+/// The validation loss of the best checkpoint, on all ranks; infinite if there
+/// is none for this data.
+double bestLoss(Comm &comm, const std::string &directory, uint64_t data) {
+  double mine = std::numeric_limits<double>::infinity();
+  if (comm.rank() == 0)
+    try {
+      int64_t step = bestStep(directory);
+      nlohmann::json found =
+          step < 0 ? nlohmann::json()
+                   : readCheckpointIndex(checkpointPath(directory, step), step)
+                         .validation;
+      if (!found.is_null() && found["data"] == hexText(data))
+        mine = found["loss"];
+    } catch (const Error &) { // another will be the best
+    }
+  return comm.allGather({mine}, "setup")[0];
+}
+
 /// Steps of one run, and what it leaves.
 class TrainLoop {
 public:
-  TrainLoop(Trainer &trainer, BatchSource &source, const Options &options,
-            const TrainHooks &hooks, StatusBoard *board, int64_t first,
-            int64_t total)
-      : trainer(trainer), source(source), options(options), hooks(hooks),
-        board(board), speaks(trainer.comm().rank() == 0),
-        alone(trainer.comm().size() == 1),
+  /// `validation` may be null.
+  TrainLoop(Trainer &trainer, BatchSource &source, Validation *validation,
+            const Options &options, const TrainHooks &hooks, StatusBoard *board,
+            int64_t first, int64_t total)
+      : trainer(trainer), source(source), validation(validation),
+        options(options), hooks(hooks), board(board),
+        speaks(trainer.comm().rank() == 0), alone(trainer.comm().size() == 1),
         recorder(trainer, options, board, bool(hooks.afterStep)),
-        metrics(speaks ? options.metrics : "", options.resume ? first : 0),
+        metrics(trainer.program(), speaks ? options.metrics : "",
+                speaks ? options.tensorboard : "", options.resume ? first : 0),
         progress(trainer.program(), first, total, options.logEvery),
-        checkpoints(trainer, options.checkpoint), first(first), total(total),
-        step(first), report{first, total, nullptr, 0, &recorder.times()} {}
+        checkpoints(trainer, options.checkpoint, options.keep,
+                    options.resume ? first : -1),
+        first(first), total(total), step(first),
+        report{first, total, nullptr, 0, &recorder.times()} {
+    if (validation && options.resume)
+      best = bestLoss(trainer.comm(), options.checkpoint, validation->hash());
+  }
 
   /// Returns how many steps are done. Throws CommonError; what was saved until
   /// then is complete.
   int64_t run() {
     try {
+      if (step == total)
+        validate();
       while (step < total && !stop)
         oneStep();
     } catch (const CommonError &) {
@@ -234,9 +258,9 @@ private:
     double end = now();
     recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
     ++step;
+    facts = {};
     report = {step, total, &result, end - begin, &recorder.times()};
-    metrics.step(trainer.program(), step, result, report.seconds,
-                 recorder.times());
+    metrics.step(step, result, report.seconds, batch.tokens, recorder.times());
     if (speaks)
       progress.step(step, result);
     if (!result.finite())
@@ -246,8 +270,38 @@ private:
       hooks.afterStep(trainer, report);
     }
     stop = result.stop || (alone && isStopRequested());
-    if (options.saveEvery && step % options.saveEvery == 0)
+    // Who was asked to end may have little time.
+    if (step == total ||
+        (!stop && options.validateEvery && step % options.validateEvery == 0))
+      validate();
+    if (facts.best || (options.saveEvery && step % options.saveEvery == 0))
       save();
+  }
+
+  /// A loss that is no number is no reason to end: parameters are what they
+  /// are. Sets what a checkpoint of this step is to say of it.
+  void validate() {
+    if (!validation)
+      return;
+    if (speaks)
+      progress.finish();
+    ValidationResult found = validation->run();
+    metrics.validation(step, found);
+    facts.best =
+        step > first && !(found.loss >= best) && std::isfinite(found.loss);
+    if (std::isfinite(found.loss))
+      facts.validation = {{"loss", found.loss},
+                          {"data", hexText(validation->hash())}};
+    if (facts.best)
+      best = found.loss;
+    if (speaks)
+      progress.validation(step, found.loss, found.terms, facts.best);
+  }
+
+  CheckpointFacts factsOfStep() const {
+    CheckpointFacts all = facts;
+    all.dataHash = source.hash();
+    return all;
   }
 
   /// The same numbers on all ranks.
@@ -265,7 +319,7 @@ private:
       return;
     failure = checkpoints.settle();
     if (failure.empty()) {
-      checkpoints.save(step, source.hash());
+      checkpoints.save(step, factsOfStep());
       saved = step;
     } else {
       stop = true;
@@ -281,7 +335,7 @@ private:
     if (!options.checkpoint.empty() && saved != step &&
         (step > first || first == 0)) {
       std::string wrong = failureOf([&] {
-        checkpoints.save(step, source.hash());
+        checkpoints.save(step, factsOfStep());
         checkpoints.finish();
       });
       if (failure.empty() && !wrong.empty())
@@ -307,6 +361,7 @@ private:
 
   Trainer &trainer;
   BatchSource &source;
+  Validation *validation;
   const Options &options;
   const TrainHooks &hooks;
   StatusBoard *board;
@@ -316,6 +371,8 @@ private:
   Progress progress;
   CheckpointWriter checkpoints;
   int64_t first, total, step, saved = -1;
+  CheckpointFacts facts;                                 ///< of this step
+  double best = std::numeric_limits<double>::infinity(); ///< validation loss
   bool stop = false;
   StepResult result;
   StepReport report;
@@ -370,23 +427,34 @@ std::unique_ptr<FolderLock> openCheckpoints(const Options &options, Comm &comm,
   return lock;
 }
 
-/// The state before the first step; returns how many steps are done.
-int64_t initialize(Trainer &trainer, const Options &options,
-                   const std::string &home, const BatchSource *source) {
+/// Values of a new run; returns what to tell of them.
+std::vector<std::string> begin(Trainer &trainer, const Options &options,
+                               const std::string &home) {
+  trainer.comm().agree(failureOf(
+      [&] { trainer.initializeParameters(home + "/weights.safetensors"); }));
+  std::vector<WeightSource> sources;
+  for (const std::string &text : options.initFrom)
+    sources.push_back(WeightSource::parse(text));
+  return sources.empty() ? std::vector<std::string>()
+                         : initializeFrom(trainer, sources, options.initSkip);
+}
+
+/// The state of the newest checkpoint, or the best; returns how many steps are
+/// done.
+int64_t resume(Trainer &trainer, const Options &options,
+               const BatchSource *source) {
   Comm &comm = trainer.comm();
-  if (!options.resume) {
-    comm.agree(failureOf(
-        [&] { trainer.initializeParameters(home + "/weights.safetensors"); }));
-    return 0;
-  }
-  LoadedCheckpoint loaded = resumeCheckpoint(trainer, options.checkpoint,
-                                             source ? source->hash() : 0);
+  LoadedCheckpoint loaded =
+      resumeCheckpoint(trainer, options.checkpoint, source ? source->hash() : 0,
+                       options.newData, options.best);
   for (const std::string &line : loaded.warnings)
     warn(comm, line);
   if (source)
     onFirstRank(comm, {}, [&] {
       for (int64_t step : loaded.damaged)
-        setAsideDamaged(options.checkpoint, step);
+        setAside(options.checkpoint, step, kDamaged);
+      for (int64_t step : loaded.newer)
+        setAside(options.checkpoint, step, kNewer);
     });
   return loaded.step;
 }
@@ -415,7 +483,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
       !wantsData && !options.exportTo.empty() && options.steps <= 0;
   bool trains = wantsData || (total > 0 && !exportOnly);
   nlohmann::json plan;
-  std::unique_ptr<BatchSource> source;
+  std::unique_ptr<BatchSource> source, other; // to train on, to validate on
   bool stopped = false;
   comm.agree(failureOf([&] {
     plan = readPlan(home);
@@ -429,24 +497,51 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     lock = openCheckpoints(options, comm, trains);
   comm.agree(failureOf([&] {
     if (trains)
-      stopped = !opened(source, program, plan, options, comm);
+      stopped = !opened(source, program, plan, options,
+                        options.batch.empty() ? options.data : options.batch,
+                        !options.batch.empty(), comm);
   }));
   if (onAnyRank(comm, stopped))
     return sayStoppedEarly(comm);
+  if (trains && !options.validate.empty()) {
+    bool isBatch = onAnyRank(comm, isSafetensors(options.validate));
+    comm.agree(failureOf([&] {
+      if (!isBatch && !plan.contains("data"))
+        throw Error("--validate " + options.validate +
+                    ": not a batch file (safetensors); this program's recipe "
+                    "has no \"data\" to read shards with");
+      stopped = !opened(other, program, plan, options, options.validate,
+                        isBatch, comm);
+    }));
+    if (onAnyRank(comm, stopped))
+      return sayStoppedEarly(comm);
+  }
   Trainer trainer(program, settings, comm);
   if (!options.exportTo.empty())
     checkExport(trainer, home + "/onnx", options.exportTo);
-  int64_t done = initialize(trainer, options, home, source.get());
+  int64_t done = 0;
+  std::vector<std::string> lines;
+  if (options.resume)
+    done = resume(trainer, options, source.get());
+  else
+    lines = begin(trainer, options, home);
   if (comm.rank() == 0)
-    logStart(trainer, source.get(), done);
+    logStart(trainer, source.get(), done, lines);
   if (hooks.beforeTraining) {
     Waits waits(board, {Awaited::Hook});
     hooks.beforeTraining(trainer);
   }
   std::string late;
   if (source) {
-    TrainLoop loop(trainer, *source, options, hooks, board, done,
-                   std::max(done, total));
+    std::unique_ptr<Validation> validation;
+    if (other) {
+      validation =
+          std::make_unique<Validation>(trainer, std::move(other), board);
+      if (comm.rank() == 0)
+        std::printf("%s\n", validation->summary().c_str());
+    }
+    TrainLoop loop(trainer, *source, validation.get(), options, hooks, board,
+                   done, std::max(done, total));
     done = loop.run();
     late = loop.lateFailure();
   }

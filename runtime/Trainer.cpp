@@ -6,6 +6,7 @@
 
 #include "runtime/Trainer.h"
 #include "runtime/Activity.h"
+#include "runtime/Agreement.h"
 #include "runtime/Device.h"
 #include "runtime/Error.h"
 #include "runtime/Fault.h"
@@ -30,6 +31,11 @@ bool goesBack(TaskKind kind) {
 bool runsFunction(TaskKind kind) {
   return goesBack(kind) || kind == TaskKind::Forward ||
          kind == TaskKind::Denominator;
+}
+
+/// Whether losses follow from what a row does.
+bool leadsToLosses(const TaskRow &row) {
+  return row.kind != TaskKind::Reduce && !goesBack(row.kind) && !row.gradient;
 }
 
 } // namespace
@@ -316,13 +322,16 @@ uint64_t Trainer::runRow(const TaskRow &row, const Part *part, int64_t step) {
 
 /// Walks this rank's rows. Seeds need the denominators of all ranks, so these
 /// are exchanged after the last Denominator row; also where a rank has none.
-void Trainer::runRows(const Batch &batch, int64_t step,
-                      StepObserver *observer) {
+void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
+                      bool forwardOnly) {
   StepObserver nobody;
   StepObserver &watch = observer ? *observer : nobody;
   bool seeded = false, times = watch.wantsTimes();
-  int32_t number = 0;
+  int32_t number = -1;
   for (const TaskRow &row : info.ranks[size_t(places.rank())].rows) {
+    ++number;
+    if (forwardOnly && !leadsToLosses(row))
+      continue;
     const Blocking &blocked = ranks.blocking();
     double wait = now(), cpu = threadSeconds() - blocked.cpu;
     watch.enters(number, true);
@@ -341,7 +350,7 @@ void Trainer::runRows(const Batch &batch, int64_t step,
     uint64_t sent = runRow(row, part, step);
     if (times)
       device::synchronize();
-    watch.rowDone(number++, row, part,
+    watch.rowDone(number, row, part,
                   {wait,
                    begin,
                    now(),
@@ -372,8 +381,8 @@ void Trainer::update(const StepResult &result, int64_t step) {
   }
 }
 
-StepResult Trainer::step(const Batch &batch, int64_t step,
-                         StepObserver *observer, StepWishes wishes) {
+/// All ranks have the same batch, or none goes on.
+void Trainer::beginRows(const Batch &batch, StepObserver *observer) {
   std::string failure;
   current = &batch;
   try {
@@ -385,13 +394,35 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
     observer->enters(-1, true);
   ranks.clearCollectives();
   scalars->agree(batch.hash, failure);
+  transfers->beginStep(batch);
+}
+
+StepResult Trainer::step(const Batch &batch, int64_t step,
+                         StepObserver *observer, StepWishes wishes) {
+  beginRows(batch, observer);
   for (size_t m = 0; m < info.modules.size; ++m)
     if (places.at(m).runs())
       device::zero(memory.at(m).gradients, info.modules[m].trainableBytes);
-  transfers->beginStep(batch);
   reducer->beginStep();
   runRows(batch, step, observer);
   return finishStep(step, observer, wishes);
+}
+
+/// A schedule without the rows that go back is in the order of one that has
+/// them, so what it waits for comes. Slots are written again no earlier than in
+/// a step: their last reader is a forward function now. What is sent is no
+/// traffic of the training's.
+LossSums Trainer::evaluate(const Batch &batch, int64_t step,
+                           StepObserver *observer) {
+  std::map<std::string, Traffic> before = ranks.traffic();
+  beginRows(batch, observer);
+  runRows(batch, step, observer, /*forwardOnly=*/true);
+  transfers->finish();
+  device::synchronize();
+  checkFault(nullptr);
+  LossSums sums = scalars->lossSums();
+  ranks.restoreTraffic(std::move(before));
+  return sums;
 }
 
 /// Reductions, scalars, update. Whatever is left to wait for is waited for
@@ -418,6 +449,15 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
     observer->enters(-1, false);
   }
   return result;
+}
+
+const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
+  Waits waits(trainer.comm().board(), {Awaited::Own});
+  const Batch *batch = nullptr;
+  std::string failure = failureOf([&] { batch = &source.next(step); });
+  if (!batch)
+    trainer.stepFailed(failure);
+  return *batch;
 }
 
 void Trainer::stepFailed(const std::string &failure) {

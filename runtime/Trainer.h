@@ -53,6 +53,15 @@ struct StepResult {
   bool finite() const;
 };
 
+/// Sums over parts and ranks of one or more batches, per loss.
+struct LossSums {
+  std::vector<double> numerators, denominators;
+  int64_t batches = 1;
+  void add(const LossSums &other);
+  /// The terms, as if all samples were one batch; returns the loss.
+  double terms(const ProgramInfo &program, std::vector<double> &terms) const;
+};
+
 /// Seconds since an arbitrary start, the same for all processes of a machine.
 struct RowTime {
   double wait;       ///< began to wait for messages
@@ -126,8 +135,13 @@ public:
   /// program.
   StepResult step(const Batch &batch, int64_t step,
                   StepObserver *observer = nullptr, StepWishes wishes = {});
-  /// Instead of step() on a rank that has no batch to give: says so to all.
-  /// Throws CommonError.
+  /// The losses of a batch with the parameters as they are: what of a step
+  /// leads to them, on the same ranks. Between steps; changes nothing that is
+  /// kept between these. Throws as step().
+  LossSums evaluate(const Batch &batch, int64_t step,
+                    StepObserver *observer = nullptr);
+  /// Instead of step() or evaluate() on a rank that has no batch to give: says
+  /// so to all. Throws CommonError.
   [[noreturn]] void stepFailed(const std::string &failure);
 
   /// Host copy of an output inside StepObserver::rowDone, with the row's slot.
@@ -156,7 +170,9 @@ private:
   uint64_t runRow(const TaskRow &row, const Part *part, int64_t step);
   void runDenominator(const TaskRow &row, const Part &part, int64_t step);
   void runForward(const TaskRow &row, const Part &part, int64_t step);
-  void runRows(const Batch &batch, int64_t step, StepObserver *observer);
+  void beginRows(const Batch &batch, StepObserver *observer);
+  void runRows(const Batch &batch, int64_t step, StepObserver *observer,
+               bool forwardOnly = false);
   StepResult finishStep(int64_t step, StepObserver *observer,
                         const StepWishes &wishes);
   void update(const StepResult &result, int64_t step);
@@ -177,6 +193,10 @@ private:
   /// Per row: no later one adds to the gradients of its module.
   std::vector<char> endsBackward;
 };
+
+/// The batch of a step; one that a rank cannot get ends all of them with its
+/// message.
+const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step);
 
 /// Throws Error unless the part has the module's dims, within their bounds, and
 /// inputs of the bytes that follow. Edges may be empty.

@@ -65,6 +65,7 @@ struct Batch {
                                      size_t(piece)];
   }
   int64_t samples = 0;
+  int64_t tokens = 0;    ///< of all samples, without padding; 0: nobody knows
   Assignment assignment; ///< of the whole step, equal on all ranks
   /// With Reorder::None, for reports; null: as `assignment`.
   std::shared_ptr<const Assignment> plain;
@@ -83,6 +84,10 @@ public:
   /// The batch of a step (0-based). Valid until the next call; throws Error
   /// (Error.h) with one line that names file and sample. May prefetch step + 1.
   virtual const Batch &next(int64_t step) = 0;
+
+  /// Steps in which no sample comes twice: all of the data but for what does
+  /// not fill a batch. At least 1.
+  virtual int64_t batches() const { return 1; }
 
   /// One line for the log at the start, e.g. how many samples there are and how
   /// many broken ones are left out.

@@ -54,9 +54,11 @@ public:
     findOwners();
     checkParts();
     cut(reorder);
+    fingerprint = SafetensorsReader(path).hash();
   }
 
   const Batch &next(int64_t) override { return batch; }
+  uint64_t hash() const override { return fingerprint; }
   std::string summary() const override {
     return "batch of " + std::to_string(program.globalBatch) +
            " samples from " + file.path();
@@ -107,6 +109,7 @@ private:
       owners; ///< kind -> sample of each item
   std::vector<std::vector<std::byte>> storage;
   Batch batch;
+  uint64_t fingerprint = 0; ///< of the file
 };
 
 std::pair<std::string, const TensorView *>

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -24,11 +23,6 @@ using namespace dt::rt::data;
 
 namespace {
 constexpr size_t headerBytes = 512, sumAt = 148, sumBytes = 8;
-
-bool endsWith(const std::string &text, const char *ending) {
-  size_t n = std::strlen(ending);
-  return text.size() >= n && !text.compare(text.size() - n, n, ending);
-}
 
 /// What programs like this one put beside shards.
 bool isOurs(const std::string &path) {

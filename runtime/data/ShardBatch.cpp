@@ -80,6 +80,9 @@ public:
              Reorder reorder);
   ~ShardBatch() override;
   const Batch &next(int64_t step) override;
+  int64_t batches() const override {
+    return std::max<int64_t>(1, dataSet.size() / program.globalBatch);
+  }
   std::string summary() const override;
   uint64_t hash() const override { return dataSet.hash(); }
 
@@ -276,6 +279,7 @@ void ShardBatch::plan(StepWork &step) const {
   step.manifest =
       makeManifest(table, program.globalBatch, config.seed, step.step);
   step.batch.samples = program.globalBatch;
+  step.batch.tokens = step.manifest.tokens;
   step.batch.nameOf = [this, samples = step.manifest.samples](int64_t place) {
     return dataSet.sample(samples[size_t(place)]).key;
   };

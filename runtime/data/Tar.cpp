@@ -28,13 +28,6 @@
 using namespace dt::rt;
 using namespace dt::rt::data;
 
-std::string data::printable(const std::string &text) {
-  std::string out;
-  for (unsigned char c : text.substr(0, 200))
-    out += c < 32 || c == 127 ? '?' : char(c);
-  return text.size() > 200 ? out + "..." : out;
-}
-
 namespace {
 struct ReadCloser {
   void operator()(archive *a) const { archive_read_free(a); }

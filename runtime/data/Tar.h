@@ -78,10 +78,6 @@ private:
   archive *out = nullptr;
 };
 
-/// Replaces control characters, so that a name from a shard cannot write to a
-/// terminal; cuts after 200 bytes.
-std::string printable(const std::string &text);
-
 } // namespace dt::rt::data
 
 #endif // DT_RUNTIME_DATA_TAR_H

@@ -292,9 +292,12 @@ TEST_F(SourceTest, PartsFitTheTables) {
   auto source = open(2);
   EXPECT_EQ(source->summary(), "9 samples in 1 shard");
   EXPECT_NE(source->hash(), 0u);
+  EXPECT_EQ(source->batches(), 1) << "of 5 samples each";
   for (int64_t step = 0; step < 5; ++step) {
     const Batch &batch = source->next(step);
     EXPECT_EQ(batch.samples, 5);
+    EXPECT_GE(batch.tokens, 5);
+    EXPECT_LE(batch.tokens, 5 * 24);
     ASSERT_EQ(batch.modules.size(), 3u);
     ASSERT_EQ(batch.modules[0].size(), 3u);
     ASSERT_EQ(batch.modules[2].size(), 1u);

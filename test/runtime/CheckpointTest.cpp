@@ -166,10 +166,10 @@ TEST_F(CheckpointTest, NamesWhatCannotBeWritten) {
   saveCheckpoint(trainer, directory, 1, 7);
   CheckpointWriter writer(trainer, directory);
   // Something is where the rank's file should be.
-  writer.save(5, 7);
+  writer.save(5, {7, nullptr, false});
   writer.finish();
   std::filesystem::create_directories(directory + "/step-9.tmp/x");
-  writer.save(9, 7);
+  writer.save(9, {7, nullptr, false});
   std::string what = writer.settle();
   EXPECT_EQ(what, "");
   EXPECT_EQ(resumeCheckpoint(trainer, directory, 7).step, 9);

@@ -30,6 +30,14 @@ TEST(Options, BothSpellings) {
   EXPECT_EQ(*parse({"--reorder", "intra"}).reorder, Reorder::Intra);
   EXPECT_EQ(parse({"--profile=p.json", "--rows", "1,4"}).rows,
             (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(o.keep, 2);
+  EXPECT_FALSE(o.best);
+  o = parse({"--init-from", "a", "--init-from=llm=b", "--init-skip", "*.w"});
+  EXPECT_EQ(o.initFrom, (std::vector<std::string>{"a", "llm=b"}));
+  EXPECT_EQ(o.initSkip, std::vector<std::string>{"*.w"});
+  o = parse({"--checkpoint=c", "--resume=best", "--new-data", "--keep", "5"});
+  EXPECT_TRUE(o.resume && o.best && o.newData);
+  EXPECT_EQ(o.keep, 5);
 }
 
 TEST(Options, Errors) {
@@ -47,6 +55,17 @@ TEST(Options, Errors) {
   EXPECT_ERROR(parse({"--reorder=all"}),
                "--reorder: 'all' is not none, intra, inter or both");
   EXPECT_ERROR(parse({"--resume"}), "--resume needs --checkpoint");
+  EXPECT_ERROR(parse({"--checkpoint=c", "--resume=last"}),
+               "--resume: 'last' is not newest or best");
+  EXPECT_ERROR(parse({"--checkpoint=c", "--resume", "--init-from=a"}),
+               "exclude each other");
+  EXPECT_ERROR(parse({"--init-skip=a"}), "--init-skip goes with --init-from");
+  EXPECT_ERROR(parse({"--new-data"}), "--new-data goes with --resume");
+  EXPECT_ERROR(parse({"--keep=0"}), "--keep: '0' is not a positive number");
+  EXPECT_ERROR(parse({"--validate=a"}),
+               "--validate goes with --data or --batch");
+  EXPECT_ERROR(parse({"--batch=a", "--validate-every=2"}),
+               "--validate-every goes with --validate");
   EXPECT_ERROR(parse({"--data", "a", "--batch", "b"}), "exclude each other");
 }
 

@@ -60,14 +60,22 @@ std::vector<SmallPlan> plans() {
   return fit;
 }
 
+/// Of tower.w's six elements, then head.u's and head.v's two.
+struct Given {
+  std::vector<float> values; ///< at the beginning; empty: the program's
+  std::vector<UpdateRule> rules = std::vector<UpdateRule>(10, UpdateRule{true});
+};
+
 /// The same model in double.
-std::vector<double> reference(int steps) {
+std::vector<double> reference(int steps, const Given &given = {}) {
   std::vector<float> x = randoms(kImages * 3, 11),
                      f = randoms(kSamples * 2, 12), t = randoms(kSamples, 13),
                      w(6);
   initialize(w.data(), {2, 3}, "normal(0,0.5)", "tower.w", 3);
   std::vector<double> p(w.begin(), w.end()), m(10), v(10), losses;
   p.insert(p.end(), {1, 1, double(0.3f), double(-0.2f)});
+  if (!given.values.empty())
+    p.assign(given.values.begin(), given.values.end());
   for (int step = 0; step < steps; ++step) {
     std::vector<double> y(kSamples), g(10), e(kImages * 2);
     for (int64_t s = 0; s < kSamples; ++s)
@@ -100,8 +108,11 @@ std::vector<double> reference(int steps) {
     for (size_t i = 0; i < 10; ++i) {
       m[i] += (g[i] * scale - m[i]) * 0.1;
       v[i] = 0.999 * v[i] + 0.001 * g[i] * scale * g[i] * scale;
-      p[i] *= 1 - (i == 6 || i == 7 ? 0 : lr * 0.01);
-      p[i] -= lr / (1 - std::pow(0.9, step + 1)) * m[i] /
+      const UpdateRule &rule = given.rules[i];
+      double decay = rule.weightDecay < 0 ? 0.01 : rule.weightDecay,
+             rate = lr * rule.lrFactor;
+      p[i] *= 1 - (i == 6 || i == 7 ? 0 : rate * decay);
+      p[i] -= rate / (1 - std::pow(0.9, step + 1)) * m[i] /
               (std::sqrt(v[i] / (1 - std::pow(0.999, step + 1))) + 1e-8);
     }
   }
@@ -109,8 +120,14 @@ std::vector<double> reference(int steps) {
 }
 
 std::vector<double> train(const SmallPlan &plan, const SharedFolder &folder,
-                          Options options, int64_t micro = 2) {
+                          Options options, int64_t micro = 2,
+                          const Given &given = {}) {
   SmallProgram program(micro, plan);
+  for (size_t i = 0; i < 3; ++i) { // a parameter's first element speaks for it
+    const UpdateRule &rule = given.rules[i == 0 ? 0 : 4 + 2 * i];
+    program.parameters[i].lrFactor = rule.lrFactor;
+    program.parameters[i].weightDecay = rule.weightDecay;
+  }
   std::vector<double> losses;
   options.batch = folder / "batch";
   options.logEvery = 1e9;
@@ -173,6 +190,97 @@ TEST(RanksTrain, ResumesUnderAnyPlan) {
     ASSERT_EQ(rest.size(), 4u);
     for (size_t s = 0; s < 4; ++s)
       EXPECT_NEAR(rest[s], wanted[4 + s], lossLimit(wanted[4 + s], 4 + s));
+  }
+}
+
+/// Weights of a file by plain names, and of a checkpoint of another plan; not
+/// its step, nor its optimizer's state.
+TEST(RanksTrain, BeginsWithOtherWeights) {
+  SharedFolder folder;
+  Given given;
+  given.values = randoms(10, 21);
+  if (ranks().rank() == 0) {
+    SafetensorsWriter writer;
+    writer.add("w", DType::F32, {2, 3}, given.values.data());
+    writer.add("u", DType::F32, {2}, given.values.data() + 6);
+    writer.add("v", DType::F32, {2}, given.values.data() + 8);
+    writer.write(folder / "model.safetensors");
+  }
+  ranks().world().barrier();
+  std::vector<double> wanted = reference(6, given);
+  std::vector<SmallPlan> all = plans();
+  for (size_t i = 0; i < all.size(); ++i) {
+    Options options = steps(6);
+    options.initFrom = {folder / "model.safetensors"};
+    options.checkpoint = folder / ("i" + nameOf(all[i]));
+    std::vector<double> losses = train(all[i], folder, options);
+    for (size_t s = 0; s < losses.size(); ++s)
+      EXPECT_NEAR(losses[s], wanted[s], lossLimit(wanted[s], s))
+          << nameOf(all[i]) << " step " << s;
+    // From what that run has left: the first loss is that of its next step.
+    Options more = steps(1);
+    more.initFrom = {options.checkpoint};
+    double next = reference(7, given).back();
+    std::vector<double> first = train(all[(i + 1) % all.size()], folder, more);
+    ASSERT_EQ(first.size(), 1u);
+    EXPECT_NEAR(first[0], next, lossLimit(next, 7)) << nameOf(all[i]);
+  }
+}
+
+/// On the training's own batch the loss after k steps is that of step k. What
+/// is sent for it is not counted, and nothing of it is left in the training.
+TEST(RanksTrain, Validates) {
+  SharedFolder folder;
+  for (const SmallPlan &plan : plans())
+    for (int64_t micro : {1, 4}) {
+      Options plain = steps(5), options = plain;
+      plain.traffic = folder / ("plain" + nameOf(plan));
+      std::vector<double> straight = train(plan, folder, plain, micro);
+      options.validate = folder / "batch", options.validateEvery = 2;
+      options.metrics = folder / ("v" + nameOf(plan));
+      options.traffic = options.metrics + ".traffic";
+      options.checkpoint = options.metrics + std::to_string(micro);
+      EXPECT_EQ(train(plan, folder, options, micro), straight) << nameOf(plan);
+      ranks().world().barrier();
+      std::string text = readFile(options.metrics);
+      size_t seen = 0;
+      for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos;
+           at = end + 1) {
+        nlohmann::json row = nlohmann::json::parse(text.substr(at, end - at));
+        if (!row.contains("validation_loss"))
+          continue;
+        ++seen;
+        size_t step = row["step"];
+        double wanted = step < 5 ? straight[step] : reference(6).back();
+        EXPECT_NEAR(row["validation_loss"], wanted, lossLimit(wanted, step))
+            << nameOf(plan) << " step " << step;
+      }
+      EXPECT_EQ(seen, 3u);
+      EXPECT_EQ(std::filesystem::read_symlink(options.checkpoint + "/best"),
+                "step-5");
+      nlohmann::json traffic = nlohmann::json::parse(readFile(options.traffic)),
+                     wanted = nlohmann::json::parse(readFile(plain.traffic));
+      for (const char *kind : {"edges", "collectives"})
+        EXPECT_EQ(traffic[kind], wanted[kind]) << nameOf(plan);
+      ranks().world().barrier();
+    }
+}
+
+/// Parameters with rates and decays of their own.
+TEST(RanksTrain, Groups) {
+  SharedFolder folder;
+  Given given;
+  for (size_t i = 0; i < 6; ++i)
+    given.rules[i] = {true, 0.25, 0.5};
+  for (size_t i = 8; i < 10; ++i)
+    given.rules[i] = {true, 3, 0};
+  std::vector<double> wanted = reference(8, given), plain = reference(8);
+  EXPECT_GT(std::fabs(wanted[7] - plain[7]), 100 * lossLimit(plain[7], 7));
+  for (const SmallPlan &plan : plans()) {
+    std::vector<double> losses = train(plan, folder, steps(8), 2, given);
+    for (size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], wanted[i], lossLimit(wanted[i], i))
+          << nameOf(plan) << " step " << i;
   }
 }
 
