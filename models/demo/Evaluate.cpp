@@ -56,7 +56,7 @@ Emoji readPair(const PositionedFile &file, const IndexedSample &sample,
           file.read(member.offset, member.size);
   emoji.name = trimmed(emoji.name);
   if (emoji.name.empty() || emoji.png.empty())
-    throw Error("sample '" + printable(sample.key) +
+    throw Error("sample '" + rt::printable(sample.key) +
                 "': expected a .png and a .txt");
   Picture picture = fitPicture(decodePicture(emoji.png, limits.pixels),
                                kind.width, kind.height, kind.fit);
