@@ -6,6 +6,8 @@
 
 #include "models/import/Parameters.h"
 
+#include "models/import/Pattern.h"
+
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -130,7 +132,7 @@ models::readLiteral(const onnx::Tensor &tensor) {
 }
 
 bool models::matchesPattern(llvm::StringRef pattern, llvm::StringRef name) {
-  auto glob = llvm::GlobPattern::create(pattern);
+  auto glob = llvm::GlobPattern::create(pattern, kMostSubPatterns);
   if (!glob) {
     llvm::consumeError(glob.takeError());
     return false;

@@ -27,10 +27,6 @@ std::optional<symbolic::Element> toSymbolic(onnx::ElementType type);
 /// or of a type that symbolic tensors do not have. Fails if it cannot be read.
 llvm::Expected<symbolic::Result> readLiteral(const onnx::Tensor &tensor);
 
-/// Whether a pattern of a recipe ("freeze", "trainable") covers the name; a
-/// pattern that is none covers nothing.
-bool matchesPattern(llvm::StringRef pattern, llvm::StringRef name);
-
 class ParameterUses {
 public:
   /// `trainable`: patterns over what trains; absent: what the exporter marked,

@@ -12,10 +12,10 @@
 #include "models/recipe/Program.h"
 
 #include "dialects/nn/NNOps.h"
+#include "models/import/Pattern.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/GlobPattern.h"
 
 using namespace mlir;
 
@@ -79,15 +79,6 @@ std::vector<Candidate> parametersOf(ModuleOp program) {
 
 } // namespace
 
-bool matches(StringRef pattern, StringRef name) {
-  auto glob = llvm::GlobPattern::create(pattern, kMostSubPatterns);
-  if (!glob) {
-    llvm::consumeError(glob.takeError());
-    return false;
-  }
-  return glob->match(name);
-}
-
 LogicalResult
 applyGroups(ModuleOp program, const OptimizerEntry &optimizer,
             llvm::function_ref<Location(const llvm::Twine &)> at) {
@@ -97,7 +88,7 @@ applyGroups(ModuleOp program, const OptimizerEntry &optimizer,
   for (auto [i, group] : llvm::enumerate(optimizer.groups)) {
     bool matched = false, any = false;
     for (auto [p, candidate] : llvm::enumerate(all)) {
-      if (!matches(group.match, candidate.name))
+      if (!matchesPattern(group.match, candidate.name))
         continue;
       matched = true;
       if (taken[p])

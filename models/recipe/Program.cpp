@@ -12,7 +12,7 @@
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNOps.h"
 #include "models/import/Import.h"
-#include "models/import/Parameters.h"
+#include "models/import/Pattern.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/FileSystem.h"

@@ -26,9 +26,6 @@ namespace dt::models {
 mlir::OwningOpRef<mlir::ModuleOp> buildProgram(mlir::MLIRContext &context,
                                                const Recipe &recipe);
 
-/// Whether a pattern of a recipe (a glob that its reader has checked) names it.
-bool matches(llvm::StringRef pattern, llvm::StringRef name);
-
 /// Marks the parameters of the optimizer's groups; the first group whose
 /// pattern matches a parameter has it. `at` gives the location of a key. Error
 /// if a group has no parameter.

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "models/import/Pattern.h"
 #include "models/recipe/RecipeParser.h"
 
 #include "runtime/Error.h"

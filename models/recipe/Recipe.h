@@ -82,9 +82,6 @@ struct LossEntry {
   double weight = 1;
 };
 
-/// What the braces of a pattern, "{a,b}", may make of it.
-inline constexpr size_t kMostSubPatterns = 1024;
-
 /// Parameters that the optimizer treats in a way of their own.
 struct GroupEntry {
   std::string match; ///< pattern over "module.parameter"
