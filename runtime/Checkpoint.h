@@ -98,8 +98,7 @@ struct LoadedCheckpoint {
 /// Loads the newest checkpoint that is whole, or the best. All ranks call it.
 /// Throws CommonError if there is none, if a file cannot be read (which is no
 /// damage: it may go well next time), or if it belongs to another program, seed
-/// or data
-/// (`dataHash` 0: nobody asks; `otherData`: a warning says so).
+/// or data (`dataHash` 0: nobody asks; `otherData`: a warning says so).
 LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
                                   const std::string &directory,
                                   uint64_t dataHash, bool otherData = false,

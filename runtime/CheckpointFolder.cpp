@@ -159,7 +159,7 @@ CheckpointIndex CheckpointIndex::parse(const std::string &text, int64_t step,
         !v.contains("data") || !v["data"].is_string() ||
         !isHex(v["data"].get<std::string>()))
       fail("\"validation\" has no loss and hash of its data");
-    index.validation = v;
+    index.validation = {{"loss", v["loss"]}, {"data", v["data"]}};
   }
   return index;
 }

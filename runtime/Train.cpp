@@ -19,14 +19,12 @@
 #include "runtime/Progress.h"
 #include "runtime/Recorder.h"
 #include "runtime/Safetensors.h"
+#include "runtime/Sources.h"
 #include "runtime/Stop.h"
 #include "runtime/Targets.h"
 #include "runtime/Validation.h"
 #include "runtime/Watchdog.h"
 #include "runtime/mpi/Launch.h"
-#ifndef DT_RUNTIME_NO_SHARDS
-#include "runtime/data/Index.h"
-#endif
 
 #include <algorithm>
 #include <cmath>
@@ -53,58 +51,6 @@ nlohmann::json readPlan(const std::string &directory) {
   if (!plan.is_object())
     throw Error(path + ": not a JSON object");
   return plan;
-}
-
-#ifndef DT_RUNTIME_NO_SHARDS
-/// Ranks index shards together.
-class RankPeers final : public data::IndexPeers {
-public:
-  explicit RankPeers(Comm &comm) : comm(comm) {}
-  int rank() const override { return comm.rank(); }
-  std::vector<std::string> exchange(const std::string &mine) override {
-    return comm.allGatherText(mine);
-  }
-
-private:
-  Comm &comm;
-};
-#endif
-
-/// Shards or a batch file; all ranks call it.
-std::unique_ptr<BatchSource> openSource(const ProgramInfo &program,
-                                        const nlohmann::json &plan,
-                                        const Options &options,
-                                        const std::string &path, bool isBatch,
-                                        Comm &comm) {
-  RankView view = viewOf(program, comm.rank());
-  Reorder reorder = options.reorder.value_or(program.reorder);
-  if (isBatch)
-    return openFileBatch(program, plan, path, view, reorder);
-#ifndef DT_RUNTIME_NO_SHARDS
-  RankPeers peers(comm);
-  ShardOptions shards{path, options.seed.value_or(program.seed),
-                      options.workers, &peers};
-  comm.agree(failureOf([&] { checkShardConfig(plan, shards); }));
-  return openShardBatch(program, plan, shards, view, reorder);
-#else
-  throw Error(path + ": this program was built without shards; only batch "
-                     "files can be read");
-#endif
-}
-
-/// As openSource; false if some process was asked to end before it was done.
-/// (Ranks that index together have the same error, as text.)
-bool opened(std::unique_ptr<BatchSource> &source, const ProgramInfo &program,
-            const nlohmann::json &plan, const Options &options,
-            const std::string &path, bool isBatch, Comm &comm) {
-  try {
-    source = openSource(program, plan, options, path, isBatch, comm);
-  } catch (const Error &e) {
-    if (e.what() != std::string(Stopped().what()))
-      throw;
-    return false;
-  }
-  return true;
 }
 
 bool onAnyRank(Comm &comm, bool mine) {
@@ -497,9 +443,10 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     lock = openCheckpoints(options, comm, trains);
   comm.agree(failureOf([&] {
     if (trains)
-      stopped = !opened(source, program, plan, options,
-                        options.batch.empty() ? options.data : options.batch,
-                        !options.batch.empty(), comm);
+      stopped =
+          !openSource(source, program, plan, options,
+                      options.batch.empty() ? options.data : options.batch,
+                      !options.batch.empty(), comm);
   }));
   if (onAnyRank(comm, stopped))
     return sayStoppedEarly(comm);
@@ -510,8 +457,8 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
         throw Error("--validate " + options.validate +
                     ": not a batch file (safetensors); this program's recipe "
                     "has no \"data\" to read shards with");
-      stopped = !opened(other, program, plan, options, options.validate,
-                        isBatch, comm);
+      stopped = !openSource(other, program, plan, options, options.validate,
+                            isBatch, comm);
     }));
     if (onAnyRank(comm, stopped))
       return sayStoppedEarly(comm);
