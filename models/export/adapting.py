@@ -145,7 +145,6 @@ def _masked_scatter(self, mask, source):
     return torch.where(mask, source.flatten()[place].reshape(self.shape), self)
 
 
-
 # --- models of transformers that need more ------------------------------------------
 
 
@@ -166,6 +165,8 @@ def _rotate_pairs(queries, keys, turns):
 
 def _all_images(self, pixel_values, pixel_attention_mask=None, **settings):
     """Idefics 3's and SmolVLM's picture rows, where every picture is one: those left black as padding count too."""
+    if pixel_attention_mask is not None:
+        raise ValueError("pixel_attention_mask is not exported: pictures must fill their size")
     pictures = pixel_values.flatten(0, 1)
     output = self.vision_model(pixel_values=pictures, patch_attention_mask=None, return_dict=True)
     rows = self.connector(output.last_hidden_state)

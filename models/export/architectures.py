@@ -460,7 +460,8 @@ def timm_classifier(name, side=32, **settings):
     import timm
 
     g = generator(19)
-    net = timm.create_model(name, pretrained=False, num_classes=LABELS, **settings)
+    # Some registered names fix their sizes: there the class is called itself.
+    net = timm.create_model(name, num_classes=LABELS, **settings) if timm.is_model(name) else getattr(timm.models, name)(num_classes=LABELS, **settings)
     return Model(
         name="", source=f"timm {name}", module=net, inputs={"image": torch.randn(4, 3, side, side, generator=g)}, outputs=["logits"], dims={"image": {0: "batch"}},
         loss=cross_entropy(), targets={"labels": torch.randint(0, LABELS, (4,), generator=g)},
@@ -477,7 +478,7 @@ TIMM = {
     "timm MobileNetV3": lambda: timm_classifier("mobilenetv3_small_050"),
     "timm RegNetY": lambda: timm_classifier("regnety_002"),
     "timm ConvNeXt V2": lambda: timm_classifier("convnextv2_atto", depths=(1, 1, 1, 1), dims=(8, 16, 16, 32)),
-    "timm MLP-Mixer": lambda: timm_classifier("mixer_b16_224", img_size=32, embed_dim=32, num_blocks=2),
+    "timm MLP-Mixer": lambda: timm_classifier("MlpMixer", img_size=32, patch_size=8, embed_dim=32, num_blocks=2),
     "timm DenseNet": lambda: timm_classifier("densenet121", block_config=(1, 1, 1, 1), growth_rate=8),
 }  # fmt: skip
 
