@@ -23,6 +23,7 @@ import sys
 import time
 import warnings
 
+import numpy as np
 import torch
 
 from . import golden
@@ -121,7 +122,8 @@ def run_one(name, work, dt_opt):
     except Exception as e:  # of PyTorch's exporter there are many kinds
         facts |= {"result": "export", "reason": first_line(e)}
     else:
-        facts |= dict(zip(("result", "reason"), compiled_and_trained(folder, dt_opt)))
+        nearby = lambda: (np.array(golden.curve(model, golden.rounded(model.module, seed)), np.float32) for seed in range(8))
+        facts |= dict(zip(("result", "reason"), compiled_and_trained(folder, dt_opt, nearby)))
     file.write_text(json.dumps(facts, indent=1) + "\n")
 
 
@@ -145,9 +147,10 @@ def table(results):
         "",
         "Written by `models/export/coverage.py`.",
         "",
-        f"{len(results)} widely used networks of transformers, diffusers and timm ({versions()}), each the library's own class made tiny: two layers or so, a width of 32 to 64, random weights. The list was chosen",
-        "by hand before any was tried. Each is exported with `models/export`, compiled, and trained for ten steps of AdamW in float32 on one process. *Trains*: outputs, every gradient of the first step and the loss",
-        f"before each step are PyTorch's, within the tolerances of `test/e2e`. **{trained} of {len(results)} train.**",
+        f"{len(results)} widely used networks of transformers, diffusers and timm ({versions()}), each the library's own class made tiny: two layers or so and a width of 32 to 64 (a few of timm's have sizes of their own),",
+        "random weights. The list was chosen by hand before any was tried; what an example must give is in `models/export/architectures.py` (PaliGemma's kinds of tokens, padding that ModernBERT's window reaches over). Each is",
+        "exported with `models/export`, compiled, and trained for ten steps of AdamW in float32 on one process. *Trains*: outputs, every gradient of the first step and the loss before each step are PyTorch's, within the",
+        f"tolerances of `test/e2e`. **{trained} of {len(results)} train.** Other sizes of these networks, and other ways to call them, were not tried.",
         "",
         "    cd models && ../.venv/bin/python -m export.coverage --dt-opt ../build/release/bin/dt-opt      # goes on where it was stopped; out/coverage has the results",
     ]
@@ -155,7 +158,8 @@ def table(results):
         lines += ["", f"## {title}", "", "| architecture | class | parameters | result |", "| --- | --- | --- | --- |"]
         for name in family:
             r = results[name]
-            lines.append(f"| {name} | {r.get('source', '')} | {r.get('parameters', 0):,} | {'trains' if r['result'] == 'trains' else 'does not: see below'} |")
+            said = "trains" + (f" ({r['reason']})" if r["reason"] else "") if r["result"] == "trains" else "does not: see below"
+            lines.append(f"| {name} | {r.get('source', '')} | {r.get('parameters', 0):,} | {said} |")
     failed = {stage: [n for n, r in results.items() if r["result"] == stage] for stage in STAGES}
     if any(failed.values()):
         lines += ["", "## What does not train, and why"]

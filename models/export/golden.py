@@ -111,6 +111,16 @@ def curve(model, module):
     return losses
 
 
+def rounded(module, seed):
+    """A copy whose weights are moved by about one rounding of float32."""
+    module = copy.deepcopy(module)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p *= 1 + torch.finfo(torch.float32).eps * torch.randn(p.shape, generator=generator)
+    return module
+
+
 def write(model, folder):
     """Writes `model` into folder/model.name; returns a line about it."""
     folder = pathlib.Path(folder) / model.name
