@@ -164,8 +164,8 @@ TEST_F(InitialWeights, OtherShapesAreErrors) {
   EXPECT_EQ(take({from(path)}, 1, {"tow*"}), two);
   EXPECT_ERROR(take({from(path)}, 0, {"tow"}),
                "--init-skip: no parameter \"module.name\" matches 'tow'");
+  const int64_t numbers[] = {1, 2};
   path = write("ids.safetensors", [&](SafetensorsWriter &f) {
-    int64_t numbers[] = {1, 2};
     f.add("u", DType::I64, {2}, numbers);
     f.add("v", DType::I64, {1, 2}, numbers);
   });
