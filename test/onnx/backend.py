@@ -9,13 +9,16 @@
 # an operator takes as an operand but a compiler must know (axes, shapes, pads) is
 # made a constant where the test has it as an input.
 #
-# --table writes the score of every operator; --compare says whether a page is still so.
+# --table writes the score of every operator; --compare says whether a page is still so. Most of the time goes into
+# what ends refused, with every choice of constants. --known reads what came of each test (--write-known): those that
+# passed must pass again, those that were refused are left out, and what is new is tried as without.
 # ===-----------------------------------------------------------------------===
-"""backend.py --dt-opt PATH --runtime dt_runtime.cmake [--suites node,…] [--only REGEX] [--table FILE | --compare FILE]"""
+"""backend.py --dt-opt PATH --runtime dt_runtime.cmake [--suites node,…] [--only REGEX] [--table FILE | --compare FILE] [--known FILE]"""
 
 import argparse
 import collections
 import copy
+import json
 import pathlib
 import re
 import sys
@@ -97,9 +100,27 @@ ATTEMPTS = (
 )
 
 
+class Known:
+    """What came of tests before: by suite and name the choice of constants with which it passed, or None."""
+
+    def __init__(self, path):
+        read = json.loads(path.read_text()) if path else {"onnx": "", "tests": {}}
+        self.same, self.tests = read["onnx"] == onnx.__version__, read["tests"]
+
+    def __contains__(self, test):
+        return key(test) in self.tests
+
+    def __getitem__(self, test):
+        return self.tests[key(test)]
+
+
+def key(test):
+    return f"{test.suite}/{test.name}"
+
+
 class Runner:
-    def __init__(self, suite):
-        self.suite, self.verdicts, self.missing, self.tried = suite, {}, {}, {}
+    def __init__(self, suite, known):
+        self.suite, self.known, self.verdicts, self.missing, self.tried, self.choices = suite, known, {}, {}, {}, {}
 
     def refuse(self, test, reason):
         self.verdicts[id(test)] = ("refused", reason)
@@ -138,7 +159,19 @@ class Runner:
         batch = {k: v for _, _, b in good for k, v in b.items()}
         for (test, module, _), result in zip(good, self.suite.run([m for _, m, _ in good], 1, 1, {}, [batch])):
             self.verdicts[id(test)] = ("failed", result) if isinstance(result, str) else compare(test, result[0][0])
+            self.choices[key(test)] = ATTEMPTS.index(how)
         return refused
+
+    def repeat(self, tests):
+        """Those of which nothing is known, or no longer."""
+        left = [t for t in tests if t not in self.known]
+        for choice, how in enumerate(ATTEMPTS):
+            again = [t for t in tests if t in self.known and self.known[t] == choice]
+            left += self.attempt(again, how) if again else []
+        for test in tests:
+            if test in self.known and self.known[test] is None:
+                self.refuse(test, "refused before, not tried again")
+        return left
 
     def run(self, tests):
         known, left = importable(), []
@@ -154,9 +187,12 @@ class Runner:
             if strange:
                 self.missing.setdefault(strange[0], f"{strange[0]}: this operator is not handled")
         for first in range(0, len(left), CHUNK):
-            refused = left[first : first + CHUNK]
+            refused = self.repeat(left[first : first + CHUNK])
             for how in ATTEMPTS:
                 refused = self.attempt(refused, how) if refused else []
+        for test in left:
+            if self.known.same and test in self.known and self.verdicts[id(test)][0] == "refused" and self.known[test] is not None:
+                self.verdicts[id(test)] = ("failed", f"passed before, and is refused now: {self.verdicts[id(test)][1]}")
         return [(test, *self.verdicts[id(test)]) for test in tests]
 
 
@@ -192,9 +228,11 @@ def main():
     parser.add_argument("--only", help="names that match")
     parser.add_argument("--table", type=pathlib.Path, help="write the table of operators here")
     parser.add_argument("--compare", type=pathlib.Path, help="the table must be what this file has")
+    parser.add_argument("--known", type=pathlib.Path, help="do not try again what this file says is refused")
+    parser.add_argument("--write-known", type=pathlib.Path, help="write this file")
     parser.add_argument("--work", type=pathlib.Path)
     options = parser.parse_args()
-    runner, begin, results = Runner(Suite(options.dt_opt, options.runtime, options.work or tempfile.mkdtemp(), options.compiler)), time.time(), []
+    runner, begin, results = Runner(Suite(options.dt_opt, options.runtime, options.work or tempfile.mkdtemp(), options.compiler), Known(options.known)), time.time(), []
     for name in options.suites.split(","):
         results += runner.run([t for t in suites.tests(name) if not options.only or re.search(options.only, t.name)])
     for test, kind, text in results:
@@ -202,6 +240,12 @@ def main():
             print(f"{kind.upper()} {test.suite}/{test.name}: {text[:600]}")
     counts = collections.Counter(kind for _, kind, _ in results)
     print(f"{len(results)} tests: {counts['passed']} passed, {counts['refused']} refused, {counts['failed']} FAILED; {time.time() - begin:.0f} s")
+    if options.write_known:
+        passed = {key(test): runner.choices[key(test)] if kind == "passed" else None for test, kind, _ in results}
+        rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(choice)}" for name, choice in sorted(passed.items()))
+        options.write_known.write_text(f'{{"onnx": "{onnx.__version__}", "tests": {{\n{rows}\n}}}}\n')
+    if options.known:
+        return 1 if counts["failed"] or not counts["passed"] else 0
     text = table.page(results)
     if options.table:
         options.table.write_text(text)
