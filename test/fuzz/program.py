@@ -73,9 +73,9 @@ class Suite:
         path.write_text(json.dumps(recipe))
         return path
 
-    def dt_opt_on(self, recipe, out):
+    def dt_opt_on(self, recipe, *flags):
         """None, or (kind, text): refused in one line, or broken."""
-        command = [self.dt_opt, recipe, "--emit=cpp", "-o", out]
+        command = [self.dt_opt, recipe, *flags]
         try:
             done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
@@ -89,9 +89,7 @@ class Suite:
 
     def check_alone(self, module, micro, samples, items):
         folder = self.work / "alone" / module.name
-        verdict = self.dt_opt_on(self.recipe([module], micro, samples, items, folder), folder / "program")
-        shutil.rmtree(folder / "program", ignore_errors=True)
-        return verdict
+        return self.dt_opt_on(self.recipe([module], micro, samples, items, folder), "--emit=mlir", "--to=lower", "-o", "/dev/null")
 
     def check_all(self, modules, micro, samples, items):
         """What dt-opt says of each module alone."""
@@ -149,7 +147,7 @@ class Suite:
         folder = self.work / "together"
         shutil.rmtree(folder, ignore_errors=True)
         out = folder / "program"
-        verdict = self.dt_opt_on(self.recipe(modules, micro, samples, items, folder), out)
+        verdict = self.dt_opt_on(self.recipe(modules, micro, samples, items, folder), "--emit=cpp", "-o", out)
         problem = f"{verdict[0]}: {verdict[1]}" if verdict else self.build(out)
         results = []
         for k, batch in enumerate([] if problem else batches):
