@@ -677,8 +677,10 @@ static std::string adviseDims(MLIRContext &context, StringRef path,
   });
   if (all.empty() || stopped.nodesDone() < 0)
     return "";
+  // Each try is an import: a file with many dims is not to cost one for each.
+  constexpr size_t mostAlone = 8;
   SmallVector<SmallVector<StringRef>> choices;
-  if (all.size() > 1)
+  if (all.size() > 1 && all.size() <= mostAlone)
     for (StringRef dim : all)
       choices.push_back({dim});
   choices.push_back(all);

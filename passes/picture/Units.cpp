@@ -86,13 +86,14 @@ std::string printCount(double count) {
 
 std::string printShare(double share) { return fixed(100 * share, 1) + " %"; }
 
-std::string printRanges(const std::vector<int64_t> &numbers) {
+std::string printRanges(const std::vector<int64_t> &numbers,
+                        const char *separator) {
   std::string text;
   for (size_t i = 0; i < numbers.size();) {
     size_t end = i + 1;
     while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1)
       ++end;
-    text += (i ? ", " : "") + std::to_string(numbers[i]);
+    text += (i ? separator : "") + std::to_string(numbers[i]);
     if (end - i > 1)
       text += "-" + std::to_string(numbers[end - 1]);
     i = end;

@@ -24,7 +24,8 @@ std::string printCount(double count);
 /// "5.3 %".
 std::string printShare(double share);
 /// "0-3, 6": ascending numbers.
-std::string printRanges(const std::vector<int64_t> &numbers);
+std::string printRanges(const std::vector<int64_t> &numbers,
+                        const char *separator = ", ");
 
 /// What an axis counts, and its size in figures of the data.
 struct Unit {

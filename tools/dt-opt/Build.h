@@ -15,7 +15,7 @@ namespace dt {
 /// Configures and builds `directory`/build by CMake. A program for "cpu" links
 /// the runtime that was built with this compiler if there is one; others
 /// compile their own copy. What the tools say goes to
-/// `directory`/build/build.log; a terminal shows how far they are. If one
+/// configure.log and build.log there; a terminal shows how far they are. If one
 /// fails, its last lines are printed with the error.
 llvm::LogicalResult buildProgram(llvm::StringRef directory,
                                  llvm::StringRef target);

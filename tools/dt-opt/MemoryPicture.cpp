@@ -157,17 +157,8 @@ picture::BarChart dt::makeRankBars(const ProgramReport &report) {
                 "gradients", "optimizer state", "gradients being summed"};
   RankRows rows;
   for (auto [i, rank] : llvm::enumerate(report.ranks)) {
-    RankReport::Module sum;
-    std::string names;
-    for (const RankReport::Module &m : rank.modules) {
-      names += (names.empty() ? "" : ", ") + m.name;
-      sum.arena += m.arena;
-      sum.parameters += m.parameters;
-      sum.gradients += m.gradients;
-      sum.moments += m.moments;
-      sum.sums += m.sums;
-    }
-    picture::BarChart::Row row{names,
+    RankReport::Module sum = rank.sum(", ");
+    picture::BarChart::Row row{sum.name,
                                {double(sum.arena), double(rank.scratch),
                                 double(sum.parameters), double(sum.gradients),
                                 double(sum.moments), double(sum.sums)},

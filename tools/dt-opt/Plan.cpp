@@ -6,6 +6,8 @@
 
 #include "tools/dt-opt/Report.h"
 
+#include "passes/picture/Units.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -41,18 +43,8 @@ void printTable(llvm::ArrayRef<std::vector<std::string>> rows,
 }
 
 /// "0-3", "0,2": ranks as a plan names them.
-std::string rangeOf(llvm::ArrayRef<int64_t> ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1)
-      ++end;
-    text += (i ? "," : "") + std::to_string(ranks[i]);
-    if (end - i > 1)
-      text += "-" + std::to_string(ranks[end - 1]);
-    i = end;
-  }
-  return text;
+std::string rangeOf(const std::vector<int64_t> &ranks) {
+  return picture::printRanges(ranks, ",");
 }
 
 void printModules(const ProgramReport &report, llvm::raw_ostream &os) {
@@ -119,17 +111,8 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
 
 /// Sums over a rank's modules.
 std::vector<std::string> cellsOf(const RankReport &rank) {
-  RankReport::Module sum;
-  std::string names;
-  for (const RankReport::Module &m : rank.modules) {
-    names += (names.empty() ? "" : " ") + m.name;
-    sum.arena += m.arena;
-    sum.parameters += m.parameters;
-    sum.gradients += m.gradients;
-    sum.moments += m.moments;
-    sum.sums += m.sums;
-  }
-  return {names,
+  RankReport::Module sum = rank.sum(" ");
+  return {sum.name,
           number(sum.arena),
           number(rank.scratch),
           number(sum.parameters),

@@ -79,6 +79,19 @@ int64_t getMoments(rt::ProgramOp program) {
 
 } // namespace
 
+RankReport::Module RankReport::sum(StringRef separator) const {
+  Module sum;
+  for (const Module &m : modules) {
+    sum.name += (sum.name.empty() ? "" : separator.str()) + m.name;
+    sum.arena += m.arena;
+    sum.parameters += m.parameters;
+    sum.gradients += m.gradients;
+    sum.moments += m.moments;
+    sum.sums += m.sums;
+  }
+  return sum;
+}
+
 LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report) {
   std::string error;
   auto states = getRankStates(readTables(program), error);

@@ -105,6 +105,8 @@ struct RankReport {
   };
   int64_t scratch = 0;
   std::vector<Module> modules;
+  /// Of all modules; the name is all names with `separator` between them.
+  Module sum(llvm::StringRef separator) const;
 };
 
 struct ProgramReport {
