@@ -101,7 +101,7 @@ applyGroups(ModuleOp program, const OptimizerEntry &optimizer,
         candidate.op->setAttr(dist::kWeightDecayAttr,
                               b.getF64FloatAttr(*group.weightDecay));
     }
-    auto key = [&] {
+    auto key = [&, i = i] {
       return at("optimizer.groups[" + llvm::Twine(i) + "].match");
     };
     if (!matched)

@@ -28,20 +28,20 @@ public:
       : plan(plan), rows(rows) {}
 
   void run() {
-    for (auto [i, row] : llvm::enumerate(rows))
-      forEachUse(row, [&](Key key, int64_t *) {
+    for (size_t i = 0; i < rows.size(); ++i)
+      forEachUse(rows[i], [&](Key key, int64_t *) {
         auto [it, fresh] = lives.insert({key, Life{i, i, 0}});
         it->second.last = i;
       });
-    for (auto [i, row] : llvm::enumerate(rows)) {
-      forEachUse(row, [&](Key key, int64_t *field) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      forEachUse(rows[i], [&](Key key, int64_t *field) {
         Life &life = lives[key];
         if (life.first == i)
           allocate(key, life);
         if (field)
           *field = life.slot;
       });
-      forEachUse(row, [&](Key key, int64_t *) {
+      forEachUse(rows[i], [&](Key key, int64_t *) {
         if (lives[key].last == i)
           used[{key.module, key.received}].erase(lives[key].slot);
       });

@@ -450,7 +450,7 @@ mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside) {
 llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
                                                    int64_t mostTP, Runner run) {
   mlir::ModuleOp outlined = copyProgram(program, program);
-  auto erase = llvm::make_scope_exit([&] { outlined.erase(); });
+  llvm::scope_exit erase([&] { outlined.erase(); });
   OpPassManager outline(mlir::ModuleOp::getOperationName());
   buildOutlinePipeline(outline);
   if (failed(run(outline, outlined)))

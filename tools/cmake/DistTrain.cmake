@@ -6,7 +6,8 @@ link_directories(${LLVM_BUILD_LIBRARY_DIR})
 add_definitions(${LLVM_DEFINITIONS})
 
 # LLVM's headers are compiled with NDEBUG in the packages; our own assertions stay under the build type's control.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-comment)
+# libstdc++ 12's own stable_sort calls a function that it marks as deprecated.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-comment -Wno-deprecated-declarations)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
