@@ -101,18 +101,6 @@ def has_mean_of_nothing(reference):
     return False
 
 
-def pads_from_nothing(reference):
-    """Whether a Pad wraps, repeats or mirrors rows of an axis that has none in some batch: a program ends there, ONNX Runtime makes up rows."""
-    pads = [n for n in reference.case.nodes if n.op == "Pad" and n.attributes.get("mode", "constant") != "constant"]
-    for k in range(len(IMAGES)) if pads else ():
-        known = {**reference.feed(k), **reference.case.constants, **reference.values(k)}
-        for node in pads:
-            shape, (before, after) = known[node.inputs[0]].shape, known[node.inputs[1]].reshape(2, -1)
-            if any(size == 0 and low + high > 0 for size, low, high in zip(shape, before, after)):
-                return True
-    return False
-
-
 def judge(reference, runs):
     if not isinstance(runs, str):
         return compare(reference, runs)
@@ -120,7 +108,7 @@ def judge(reference, runs):
         return Verdict("ok", compared=1)  # both say so
     if re.search(r"ends with 1: error: step 1: the gradient norm is -?(nan|inf)$", runs) and not has_only_numbers(reference):
         return Verdict("ok", skipped=1)
-    if "there are no rows of" in runs and pads_from_nothing(reference):
+    if "there are no rows of" in runs and any(reference.run(k) is None for k in range(len(IMAGES))):  # ONNX Runtime refuses that batch too
         return Verdict("ok", skipped=1)
     return Verdict("failed", runs)
 
