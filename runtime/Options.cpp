@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <numeric>
 
 namespace dt::rt {
 
@@ -151,6 +152,36 @@ void checkTogether(const Options &o) {
 
 } // namespace
 
+/// Characters to insert, drop or replace between two words.
+static size_t distance(const std::string &a, const std::string &b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t(0));
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// "; did you mean '--steps'?" for the nearest flag, or "".
+static std::string nearestFlag(const std::string &flag,
+                               const std::map<std::string, Setter> &setters) {
+  std::vector<std::string> known{"--resume", "--new-data", "--help"};
+  for (auto &[name, setter] : setters)
+    known.push_back(name);
+  auto nearer = [&](const std::string &a, const std::string &b) {
+    return distance(flag, a) < distance(flag, b);
+  };
+  std::string best = *std::min_element(known.begin(), known.end(), nearer);
+  return 3 * distance(flag, best) > flag.size()
+             ? ""
+             : "; did you mean '" + best + "'?";
+}
+
 Options parseOptions(int argc, const char *const *argv) {
   Options options;
   std::map<std::string, Setter> setters = settersFor(options);
@@ -174,7 +205,7 @@ Options parseOptions(int argc, const char *const *argv) {
     auto setter = setters.find(flag);
     if (setter == setters.end())
       throw Error("unknown flag '" + std::string(argv[i]) +
-                  "' (--help lists them)");
+                  "' (--help lists them)" + nearestFlag(flag, setters));
     if (!inlined) {
       if (++i == argc)
         throw Error(flag + " needs a value");

@@ -62,10 +62,13 @@ std::string changesOf(const nlohmann::json &before,
   };
   nlohmann::json keys = before;
   keys.update(after);
-  for (auto &[key, ignored] : keys.items())
+  for (auto &[key, ignored] : keys.items()) {
+    if (key == "steps" && value(after, key) == "0")
+      continue; // no step follows, only what is written at the end
     if (value(before, key) != value(after, key))
       text += (text.empty() ? "" : ", ") + key + " " + value(before, key) +
               " -> " + value(after, key);
+  }
   return text;
 }
 

@@ -98,8 +98,11 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
                 program.schedule ? program.schedule : "accumulate");
   if (source && !source->summary().empty())
     std::printf("%s\n", source->summary().c_str());
+  int64_t last = trainer.settings().totalSteps;
   if (first)
-    std::printf("resumed at step %lld\n", (long long)first);
+    std::printf("resumed at step %lld%s\n", (long long)first,
+                last > 0 && first >= last ? ", after the last one (--steps)"
+                                          : "");
   for (const std::string &line : lines)
     std::printf("%s\n", line.c_str());
   std::fflush(stdout);

@@ -26,20 +26,34 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 class CheckError(AssertionError):
-    """The graph gives other numbers than the module; the text says where first, by how much, and what it may be."""
+    """The graph gives other numbers than the module, or does not take the inputs; the text says where first, by how much, and what it may be."""
 
 
 def check(module, proto, inputs, *, tolerance=1e-4, seed=0):
     """Largest absolute difference of the outputs, over the initial and moved weights.
 
-    `proto` must hold its weights. Raises CheckError above `tolerance` times the output's spread.
+    `proto` must hold its weights. Raises CheckError above `tolerance` times the output's spread, and for inputs of
+    sizes that the graph does not take.
     """
+    _check_sizes(proto, inputs)
     module = copy.deepcopy(module)
     proto = copy.deepcopy(proto)
     worst = {"initial": _compare(module, proto, inputs, tolerance, moved=False)}
     _perturb(module, proto, seed)
     worst["perturbed"] = _compare(module, proto, inputs, tolerance, moved=True)
     return worst
+
+
+def _check_sizes(proto, inputs):
+    """Refuses inputs whose sizes differ from those that the graph has fixed."""
+    held = {t.name for t in proto.graph.initializer}
+    for value, x in zip((i for i in proto.graph.input if i.name not in held), inputs):
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and len(dims) != x.dim():
+            raise CheckError(f"input '{value.name}' has {x.dim()} axes, in the graph {len(dims)}")
+        for axis, (dim, size) in enumerate(zip(dims, x.shape)):
+            if dim.HasField("dim_value") and dim.dim_value != size:
+                raise CheckError(f"input '{value.name}' has size {size} on axis {axis}, which the graph has fixed at {dim.dim_value}: dynamic_shapes of export names the dims that may change")
 
 
 def _perturb(module, proto, seed):

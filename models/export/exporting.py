@@ -58,7 +58,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
                     taken for a number.
     path            the .onnx file to write.
     dynamic_shapes  {"input_ids": {0: "batch", 1: "seq"}}, by `input_names`; a string names the dim in
-                    the file. Inputs left out have fixed shapes.
+                    the file. Inputs left out have fixed shapes. A key that is none of them is an error.
     weights         False writes the graph only: parameters keep name, shape and type, and their data
                     is said to lie in a file that does not exist (`weights.bin`). Such a module may
                     live on the meta device.
@@ -66,8 +66,11 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     Returns the onnx.ModelProto written. Raises ExportError, of one line, if the module cannot be exported or a
     weight has lost its name or form.
     """
+    _check_request(module, example_inputs, dynamic_shapes, input_names, output_names)
     program = _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset)
     model = program.model
+    if len(output_names or ()) > len(model.graph.outputs):
+        raise ExportError(f"output_names has more names ({len(output_names)}) than the module has outputs ({len(model.graph.outputs)})")
     for name, tensor in (buffers or {}).items():
         model.graph.initializers[name].const_value = ir.tensor(tensor, name=name)
     _merge_tied(model.graph, module)
@@ -85,6 +88,49 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(path).write_bytes(proto.SerializeToString(deterministic=True))
     return proto
+
+
+def _check_request(module, example_inputs, dynamic_shapes, input_names, output_names):
+    """Refuses what PyTorch's exporter would take in silence, and write something else than was meant."""
+    for name, p in module.named_parameters():
+        if p.is_floating_point() and p.dtype != torch.float32:
+            raise ExportError(f"parameter '{name}' is {str(p.dtype).removeprefix('torch.')}, and parameters must be float32: call module.float()")
+    # A None among them is none of the graph's inputs, but may have a name.
+    count = len(torch.utils._pytree.tree_leaves(tuple(example_inputs)))
+    if len(input_names or ()) > count:
+        raise ExportError(f"input_names has more names ({len(input_names)}) than there are example inputs ({count})")
+    both = [name for name in input_names or () if name in (output_names or ())]
+    if both:
+        raise ExportError(f"'{both[0]}' is in input_names and in output_names: a name stands for one value")
+    if isinstance(dynamic_shapes, dict):
+        _check_keys(module, dynamic_shapes, input_names)
+
+
+def _check_keys(module, dynamic_shapes, input_names):
+    """Refuses a key of dynamic_shapes that names no input: its dims would stay fixed."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    known = [p.name for p in parameters] if input_names is None else input_names
+    wrong = next((key for key in dynamic_shapes if key not in known), None)
+    if wrong is None:
+        return
+    if input_names is None:
+        raise ExportError(f"dynamic_shapes has the key '{wrong}', which is no parameter of forward: without input_names keys are forward's parameters ({_quoted(known)})")
+    names = _names_of(parameters, input_names).get(wrong)
+    stands = f"; forward's '{wrong}' is {_quoted(names)} there" if names else ""
+    raise ExportError(f"dynamic_shapes has the key '{wrong}', which names no input: keys are the names in input_names ({_quoted(known)}){stands}")
+
+
+def _names_of(parameters, input_names):
+    """Parameter of forward -> the names of the inputs that it takes."""
+    names, left = {}, list(input_names)
+    for p in parameters:
+        count = len(left) if p.kind == p.VAR_POSITIONAL else 1
+        names[p.name], left = left[:count], left[count:]
+    return names
+
+
+def _quoted(names):
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset):

@@ -83,6 +83,7 @@ private:
   LogicalResult checkType(const InputEntry &entry, dist::ModuleOp module,
                           BlockArgument argument);
   LogicalResult checkRange(const InputEntry &entry, Value value);
+  LogicalResult checkIgnored(const InputEntry &entry, nn::CrossEntropyOp loss);
   LogicalResult checkUsed();
 
   bool isConnected(dist::ModuleOp module, StringRef input) {
@@ -128,11 +129,16 @@ LogicalResult InputChecker::checkArgument(dist::ModuleOp module,
   if (isConnected(module, name))
     return success();
   int found = find(module, name);
-  if (found < 0)
+  if (found < 0) {
+    std::vector<StringRef> keys;
+    for (const InputEntry &entry : config.inputs)
+      keys.push_back(entry.name);
+    std::string key = (module.getSymName() + "." + name).str();
     return emitError(locate("inputs"))
            << "module '" << module.getSymName() << "' takes '" << name
            << "', which is neither connected nor described; expected the key '"
-           << module.getSymName() << "." << name << "'";
+           << key << "'" << didYouMean(key, keys);
+  }
   use(found);
   const InputEntry &entry = config.inputs[size_t(found)];
   seen.clear();
@@ -179,6 +185,26 @@ LogicalResult InputChecker::checkType(const InputEntry &entry,
                       << (taken.empty() ? "one number" : taken + "]");
 }
 
+/// Positions that are no targets are those that the loss leaves out, and some
+/// are left.
+LogicalResult InputChecker::checkIgnored(const InputEntry &entry,
+                                         nn::CrossEntropyOp loss) {
+  if (entry.kind != InputKind::Labels)
+    return success();
+  if (entry.ignore != int64_t(loss.getIgnoreIndex()))
+    return error(entry) << "marks what is no target by " << entry.ignore
+                        << " (\"ignore\"), but the loss leaves out "
+                        << int64_t(loss.getIgnoreIndex())
+                        << " (\"ignore_index\"); expected one number in both";
+  for (auto [segment, isMeant] : llvm::zip(config.segments, entry.segments))
+    if (isMeant && llvm::any_of(segment.tokens, [](const auto &element) {
+          return element.loss;
+        }))
+      return success();
+  return error(entry) << "no token of its segments is a target; expected "
+                         "\"loss\": true in \"data.segments\"";
+}
+
 /// Follows what keeps the numbers to tables and losses.
 LogicalResult InputChecker::checkRange(const InputEntry &entry, Value value) {
   Range range = rangeOf(entry, config);
@@ -194,6 +220,8 @@ LogicalResult InputChecker::checkRange(const InputEntry &entry, Value value) {
                    .asConstant();
       where = "rows of a table";
     } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
+      if (use.get() == loss.getLabels() && failed(checkIgnored(entry, loss)))
+        return failure();
       if (use.get() == loss.getLabels())
         most = nn::getShape(loss.getLogits()).back().asConstant();
       where = "classes of a loss";

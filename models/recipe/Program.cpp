@@ -43,6 +43,7 @@ private:
   LogicalResult initialise(const ModuleEntry &entry, dist::ModuleOp module);
   LogicalResult connect(const ConnectionEntry &entry);
   LogicalResult tie(const TensorName &alias, const TensorName &parameter);
+  LogicalResult checkReached();
   LogicalResult optimizer();
   LogicalResult data();
   void setRoles();
@@ -218,7 +219,10 @@ LogicalResult ProgramBuilder::freeze(const ModuleEntry &entry,
       return emitError(
                  at("modules." + entry.name + ".freeze[" + Twine(i) + "]"))
              << "no parameter of '" << entry.onnx << "' matches '" << pattern
-             << "'";
+             << "'"
+             << (StringRef(pattern).starts_with(entry.name + ".")
+                     ? "; patterns here have no '" + entry.name + ".' in front"
+                     : std::string());
   }
   return success();
 }
@@ -305,6 +309,30 @@ LogicalResult ProgramBuilder::tie(const TensorName &alias,
                               FlatSymbolRefAttr::get(&context, name.tensor));
   };
   dist::TieOp::create(builder, loc, symbol(alias), symbol(parameter));
+  return success();
+}
+
+/// Weights that no loss depends on would be reported as trained, and never
+/// change.
+LogicalResult ProgramBuilder::checkReached() {
+  if (recipe.losses.empty())
+    return success();
+  llvm::SetVector<StringRef> reached;
+  for (const LossEntry &loss : recipe.losses)
+    reached.insert(loss.value.module);
+  for (size_t i = 0; i < reached.size(); ++i)
+    for (auto edge : program->getOps<dist::EdgeOp>())
+      if (edge.getTarget() == reached[i])
+        reached.insert(edge.getSource());
+  for (const ModuleEntry &entry : recipe.modules) {
+    auto parameters = get(entry.name).getOps<nn::ParameterOp>();
+    if (!reached.contains(entry.name) &&
+        llvm::any_of(parameters, [](auto p) { return p.getTrainable(); }))
+      return emitError(at("modules." + entry.name))
+             << "no loss depends on this module, so its weights would never "
+                "change; connect an output of it, freeze it (\"freeze\": "
+                "[\"*\"]) or leave it out";
+  }
   return success();
 }
 
@@ -449,7 +477,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
       return {};
   if (failed(optimizer()) || failed(data()) ||
       failed(checkInputs(*program, recipe,
-                         [&](const Twine &key) { return at(key); })))
+                         [&](const Twine &key) { return at(key); })) ||
+      failed(checkReached()))
     return {};
   builder.setInsertionPointToEnd(program->getBody());
   dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,

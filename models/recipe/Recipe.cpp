@@ -313,6 +313,9 @@ void RecipeParser::losses() {
     if (top.ok() && !names.insert(recipe.losses.back().name).second)
       reader.fail("a second loss named '" + recipe.losses.back().name + "'");
   }
+  if (top.ok() && !recipe.losses.empty() &&
+      llvm::all_of(recipe.losses, [](auto &loss) { return loss.weight == 0; }))
+    list.fail("every weight is 0, so nothing trains");
   if (top.ok() && recipe.losses.empty())
     list.fail("expected at least one loss");
 }

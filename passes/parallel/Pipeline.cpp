@@ -18,9 +18,15 @@ namespace dt::parallel {
 
 void dt::registerParallelPasses() { parallel::registerParallelPasses(); }
 
+/// "llm:tp=2; vision:" is a plan, "plans/llm.json" a file.
+static bool isPlanLine(llvm::StringRef plan) {
+  return plan.find_first_of("=;") != llvm::StringRef::npos ||
+         plan.ends_with(":");
+}
+
 void dt::buildApplyPlan(OpPassManager &pm, llvm::StringRef plan) {
   parallel::ApplyPlanOptions options;
-  (plan.contains('=') ? options.plan : options.file) = plan.str();
+  (isPlanLine(plan) ? options.plan : options.file) = plan.str();
   pm.addPass(parallel::createApplyPlan(options));
 }
 

@@ -35,17 +35,19 @@ std::string percent(double share) {
   return formatv("{0:F1} %", 100 * share).str();
 }
 
-std::string getSummary(const Timeline &timeline) {
+std::string getSummary(const Timeline &timeline,
+                       llvm::function_ref<std::string(Time)> print) {
   return formatv("wall {0} (bubble {1}), longest span {2} (bubble {3})",
-                 timeline.wall, percent(timeline.getWallBubble()),
-                 timeline.longestSpan, percent(timeline.getSpanBubble()))
+                 print(timeline.wall), percent(timeline.getWallBubble()),
+                 print(timeline.longestSpan), percent(timeline.getSpanBubble()))
       .str();
 }
 
 } // namespace
 
 void drawText(raw_ostream &os, const Graph &graph, const Solution &solution,
-              const Timeline &timeline, unsigned columns) {
+              const Timeline &timeline,
+              llvm::function_ref<std::string(Time)> print, unsigned columns) {
   // Coarse enough for the width, no finer than two columns for the shortest
   // task.
   Time shortest = timeline.wall;
@@ -76,7 +78,8 @@ void drawText(raw_ostream &os, const Graph &graph, const Solution &solution,
                        unsigned(width))
        << " |" << line << "|\n";
   }
-  os << getSummary(timeline) << "\n";
+  auto number = [](Time time) { return std::to_string(time); };
+  os << getSummary(timeline, print ? print : number) << "\n";
 }
 
 } // namespace dt::schedule

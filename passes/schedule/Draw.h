@@ -15,8 +15,10 @@ namespace dt::schedule {
 
 /// A line of text a rank, at most `columns` wide; a task is its letter, its
 /// microbatch as far as there is room, and '-' to its end; idle time is '.'.
+/// `print` says a time (default: its number, which has no unit).
 void drawText(llvm::raw_ostream &os, const Graph &graph,
               const Solution &solution, const Timeline &timeline,
+              llvm::function_ref<std::string(Time)> print = nullptr,
               unsigned columns = 160);
 
 } // namespace dt::schedule

@@ -15,6 +15,7 @@
 import argparse
 import json
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -192,8 +193,18 @@ def one_process(runner, work):
     # Going on from what a run left, as a new run, begins where that run was.
     run(folder, 1, "--batch", work / "batch.safetensors", "--init-from", "first", "--steps", 1, "--metrics", "metrics.jsonl")
     expect(metrics_of(folder)[0][0]["loss"] == steps[1]["loss"], "the first loss is not that of the checkpoint's next step")
+    check_copy(folder, work)
     recipe = json.loads((folder / "recipe.json").read_text())
     return [s["loss"] for s in steps], validated, tolerance.terms_of_losses(recipe, load_file(folder / "outputs.safetensors"))
+
+
+def check_copy(folder, work):
+    """A copied program has its own weights: it misses them although the original's are there."""
+    copy = work / "copy"
+    shutil.copytree(folder / "program", copy / "program")
+    (copy / "program/weights.safetensors").unlink()
+    said = run(copy, 1, "--batch", work / "batch.safetensors", "--steps", 1, fails=True)
+    expect(f"{copy / 'program'}/weights.safetensors" in said, f"a copy without weights says {said}")
 
 
 def two_ranks(runner, work, name, want):

@@ -46,6 +46,24 @@ class Small(nn.Module):
         return self.second(self.norm(self.drop(torch.relu(self.first(x)))))
 
 
+def written(module, inputs, **settings):
+    return export(module, inputs, pathlib.Path(FOLDER.name) / "model.onnx", **settings)
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, a, b):
+        return self.linear(a + b)
+
+
+class Sums(Sum):
+    def forward(self, *inputs):
+        return super().forward(*inputs)
+
+
 class Exporting(unittest.TestCase):
     def test_dropout_is_left_out_with_a_warning(self):
         module = Small(dropout=0.5).train()
@@ -85,6 +103,49 @@ class Exporting(unittest.TestCase):
             exported(module, inputs)
         self.assertNotIn("\n", str(caught.exception))
 
+    def refused_request(self, pattern, module=None, **settings):
+        module, x = module or Sum().eval(), torch.randn(3, 4)
+        with self.assertRaisesRegex(ExportError, pattern) as caught:
+            written(module, (x, x), **settings)
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_keys_of_dynamic_shapes(self):
+        def shapes(module, **settings):
+            proto = written(module, (torch.randn(3, 4), torch.randn(3, 4)), **settings)
+            return [[d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim] for i in proto.graph.input]
+
+        dims, varying = {0: "batch"}, [["batch", 4], ["batch", 4]]
+        self.assertEqual(shapes(Sum(), dynamic_shapes={"p": dims, "q": dims}, input_names=["p", "q"]), varying)
+        self.assertEqual(shapes(Sums(), dynamic_shapes={"p": dims, "q": dims}, input_names=["p", "q"]), varying)
+        self.assertEqual(shapes(Sum(), dynamic_shapes={"a": dims, "b": dims}), varying)
+        self.assertEqual(shapes(Sums(), dynamic_shapes={"inputs": (dims, dims)}), varying)
+        self.assertEqual(shapes(Sum(), dynamic_shapes={}, input_names=["p", "q"]), [[3, 4], [3, 4]])
+
+    def test_a_key_of_dynamic_shapes_that_names_no_input_is_refused(self):
+        dims, names = {0: "batch"}, ["p", "q"]
+        known = r"^dynamic_shapes has the key '{}', which names no input: keys are the names in input_names \('p', 'q'\){}$"
+        self.refused_request(known.format("b", "; forward's 'b' is 'q' there"), dynamic_shapes={"p": dims, "b": dims}, input_names=names)
+        self.refused_request(known.format("z", ""), dynamic_shapes={"p": dims, "q": dims, "z": dims}, input_names=names)
+        self.refused_request(known.format("inputs", "; forward's 'inputs' is 'p', 'q' there"), Sums().eval(), dynamic_shapes={"inputs": dims}, input_names=names)
+        self.refused_request(r"the key 'p', which is no parameter of forward: .* forward's parameters \('a', 'b'\)$", dynamic_shapes={"a": dims, "p": dims})
+
+    def test_names_of_inputs_and_outputs(self):
+        proto = written(Sum(), (torch.randn(3, 4), torch.randn(3, 4)), input_names=["p", "q"], output_names=["y"])
+        self.assertEqual(([i.name for i in proto.graph.input], [o.name for o in proto.graph.output]), (["p", "q"], ["y"]))
+        self.refused_request("Input names cannot be duplicated", input_names=["p", "p"])
+        self.refused_request("Output names cannot be duplicated", output_names=["y", "y"])
+        self.refused_request(r"^input_names has more names \(3\) than there are example inputs \(2\)$", input_names=["p", "q", "r"])
+        self.refused_request(r"^output_names has more names \(2\) than the module has outputs \(1\)$", output_names=["y", "z"])
+        self.refused_request("^'q' is in input_names and in output_names", input_names=["p", "q"], output_names=["q"])
+
+    def test_parameters_other_than_float32_are_refused(self):
+        for kind in (torch.float16, torch.bfloat16, torch.float64):
+            with self.subTest(kind):
+                module = Small().eval().to(kind)
+                self.refused(module, (torch.randn(3, 4, dtype=kind),), f"^parameter 'first.weight' is {str(kind)[6:]}, .*: call module.float\\(\\)$")
+                inputs = (torch.randn(3, 4),)
+                check(module.float(), exported(module.float(), inputs), inputs)
+
     def test_branches_on_data_are_refused_in_one_line(self):
         class Branch(Small):
             def forward(self, x):
@@ -120,6 +181,20 @@ class Checking(unittest.TestCase):
 
     def test_equal(self):
         self.assertLess(max(check(self.module, self.proto, self.inputs).values()), 1e-4)
+
+    def test_sizes_that_vary(self):
+        check(self.module, self.proto, (torch.randn(5, 4),))
+
+    def test_a_size_that_the_graph_has_fixed_is_named(self):
+        fixed = written(self.module, self.inputs, input_names=["x"])
+        self.refused(fixed, (torch.randn(5, 4),), "^input 'x' has size 5 on axis 0, which the graph has fixed at 3: dynamic_shapes of export names the dims that may change$")
+        self.refused(self.proto, (torch.randn(3, 6),), "^input 'x0' has size 6 on axis 1, which the graph has fixed at 4: dynamic_shapes")
+        self.refused(self.proto, (torch.randn(2, 3, 4),), "^input 'x0' has 3 axes, in the graph 2$")
+
+    def refused(self, proto, inputs, pattern):
+        with self.assertRaisesRegex(CheckError, pattern) as caught:
+            check(self.module, proto, inputs)
+        self.assertNotIn("\n", str(caught.exception))
 
     def test_the_first_module_that_differs_is_named(self):
         next(n for n in self.proto.graph.node if n.op_type == "LayerNormalization").attribute.append(onnx.helper.make_attribute("epsilon", 0.5))

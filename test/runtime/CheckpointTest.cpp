@@ -215,6 +215,10 @@ TEST_F(CheckpointTest, SaysWhatOfTheScheduleChanged) {
   EXPECT_NE(said[0].find("lr 0.05 -> 0.25, steps 40 -> 80"), std::string::npos)
       << said[0];
   settings = Trainer::defaults(program.info);
+  settings.optimizer.totalSteps = 0; // only to write at the end
+  Trainer none(program.info, settings, solo());
+  EXPECT_TRUE(resumeCheckpoint(none, directory, 7).warnings.empty());
+  settings = Trainer::defaults(program.info);
   settings.optimizer.kind = OptimizerKind::SGD;
   Trainer sgd(program.info, settings, solo());
   EXPECT_ERROR(resumeCheckpoint(sgd, directory, 7),

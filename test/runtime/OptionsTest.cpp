@@ -41,7 +41,10 @@ TEST(Options, BothSpellings) {
 }
 
 TEST(Options, Errors) {
-  EXPECT_ERROR(parse({"--stps", "3"}), "unknown flag '--stps'");
+  EXPECT_ERROR(
+      parse({"--stps", "3"}),
+      "unknown flag '--stps' (--help lists them); did you mean '--steps'?");
+  EXPECT_ERROR(parse({"--tensorbord=x"}), "did you mean '--tensorboard'?");
   EXPECT_ERROR(parse({"data"}), "unknown flag 'data'");
   EXPECT_ERROR(parse({"--steps"}), "--steps needs a value");
   EXPECT_ERROR(parse({"--profile=p.json", "--rows=4,1"}),

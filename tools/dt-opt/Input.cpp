@@ -112,9 +112,26 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
   return recipe;
 }
 
+/// What a recipe says itself would be ignored beside it.
+llvm::Error checkBesideRecipe() {
+  const llvm::cl::Option &loss = lossOption, &init = initOption,
+                         &trainable = trainableOption;
+  for (const llvm::cl::Option *option :
+       std::initializer_list<const llvm::cl::Option *>{
+           &dimsOption, &loss, &optimizerOption, &init, &trainable,
+           &batchOption, &microOption, &splitOption, &seedOption})
+    if (option->getNumOccurrences())
+      return llvm::createStringError("--" + option->ArgStr +
+                                     " goes with a single .onnx; a recipe says "
+                                     "this itself (docs/recipe.md)");
+  return llvm::Error::success();
+}
+
 llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
                                                        StringRef path) {
   if (path.ends_with(".json")) {
+    if (llvm::Error error = checkBesideRecipe())
+      return std::move(error);
     auto recipe = dt::models::readRecipe(path);
     if (!recipe)
       return recipe.takeError();

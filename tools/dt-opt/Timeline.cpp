@@ -11,6 +11,7 @@
 #include "dialects/sched/SchedOps.h"
 #include "models/recipe/JsonReader.h"
 #include "passes/picture/Lanes.h"
+#include "passes/picture/Units.h"
 #include "passes/plan/sim/Engine.h"
 #include "passes/schedule/Communicate.h"
 #include "passes/schedule/Draw.h"
@@ -297,14 +298,18 @@ llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
                         : atNominalTimes(graph, solution);
   if (!expected)
     return expected.takeError();
-  if (!isPicture(options.output)) {
-    os << title << (times ? ": " + expected->told : "") << "\n";
-    dt::schedule::drawText(os, graph, solution, expected->timeline);
-    return llvm::Error::success();
-  }
   // Problems that compilers make are in nanoseconds.
   auto program = problemOp->getParentOfType<mlir::ModuleOp>();
   bool nanoseconds = times || dt::dist::getOnly<dt::dist::PlanOp>(program);
+  if (!isPicture(options.output)) {
+    auto print = [&](dt::schedule::Time time) {
+      return nanoseconds ? dt::picture::printTime(double(time) * 1e-9)
+                         : std::to_string(time);
+    };
+    os << title << (times ? ": " + expected->told : "") << "\n";
+    dt::schedule::drawText(os, graph, solution, expected->timeline, print);
+    return llvm::Error::success();
+  }
   write(makePicture(graph, solution, *expected, title, nanoseconds),
         options.output, os);
   return llvm::Error::success();

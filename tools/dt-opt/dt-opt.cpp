@@ -127,6 +127,9 @@ LogicalResult checkPlanner() {
       return fail("--" + option->ArgStr + " goes with --plan=auto");
   if (devicesOption.getNumOccurrences() && devicesOption < 1)
     return fail("--devices: expected at least 1, not " + Twine(devicesOption));
+  if (planOption.getNumOccurrences() && planOption.empty())
+    return fail("--plan: expected a file, auto, or e.g. 'llm:tp=2,dp=2; "
+                "schedule=1f1b'");
   if (!plansItself())
     return success();
   if (clusterOption.empty() && policyOption != "layers")
@@ -275,8 +278,8 @@ LogicalResult compile(StringRef input, StringRef output,
   llvm::raw_string_ostream os(bytes);
   if (failed(MlirOptMain(os, std::move(*buffer), registry, config)))
     return failure();
-  dt::OutputOptions options = {emitOption, targetOption, input.str(),
-                               output.str(), timesOption, planOption};
+  dt::OutputOptions options = {emitOption,   targetOption, input.str(),
+                               output.str(), timesOption,  planOption};
   if (emitOption == Emit::PlanModel)
     return dt::writePlanModel(collected.planModel, options);
   return dt::isReport(emitOption) ? dt::writeReport(collected.report, options)

@@ -100,6 +100,9 @@ CASES = [
     (("inputs", "llm.idz"), {"tokens": "ids"}, "inputs.llm.idz: error: no module takes it; their inputs are vision.pixels, vision.time, vision.noise, llm.ids, llm.places, llm.labels; did you mean 'llm.ids'?"),
     (("inputs", "llm.ids"), None, "inputs: error: module 'llm' takes 'ids', which is neither connected nor described; expected the key 'llm.ids'"),
     (("dims", "batchs"), "sample", "dims.batchs: error: no graph has an input with this dim; did you mean 'batch'?"),
+    (("inputs", "labels", "ignore"), 5, 'inputs.labels: error: marks what is no target by 5 ("ignore"), but the loss leaves out -100 ("ignore_index"); expected one number in both'),
+    (("losses", 0, "ignore_index"), -1, 'inputs.labels: error: marks what is no target by -100 ("ignore"), but the loss leaves out -1'),
+    (("data", "segments", "pair", "tokens"), ["<bos>", {"token": "<image>", "count": 3, "of": "image"}, {"text": "text"}], "inputs.labels: error: no token of its segments is a target"),
     (("modules", "llm", "dims"), {"sek": 12}, "modules.llm.dims.sek: error: no input of 'llm.onnx' has this dim; did you mean 'seq'?"),
 ]
 
@@ -116,14 +119,22 @@ def main():
         write_graphs(folder)
         fixed = copy.deepcopy(RECIPE)  # a name for the length of texts, where graphs have the number
         fixed["dims"]["words"], fixed["data"]["sequence"] = 12, "words"
-        for recipe, expected in [(RECIPE, None), (fixed, None)] + [(changed(path, to), text) for path, to, text in CASES]:
+        unreached = copy.deepcopy(RECIPE)
+        del unreached["losses"][0], unreached["inputs"]["labels"]
+        frozen = copy.deepcopy(unreached)
+        frozen["modules"]["llm"]["freeze"] = ["*"]
+        weightless = copy.deepcopy(RECIPE)
+        for loss in weightless["losses"]:
+            loss["weight"] = 0
+        special = [(RECIPE, None), (fixed, None), (unreached, "modules.llm: error: no loss depends on this module"), (frozen, None), (weightless, "losses: every weight is 0")]
+        for recipe, expected in special + [(changed(path, to), text) for path, to, text in CASES]:
             done = run(sys.argv[1], recipe, folder)
             lines = done.stderr.splitlines()
             good = done.returncode == 0 if expected is None else done.returncode == 1 and len(lines) == 1 and expected in lines[0]
             if not good:
                 failed += 1
                 print(f"expected {expected}, ended with {done.returncode}: {done.stderr}")
-    print(f"{len(CASES) + 2} recipes, {failed} wrong")
+    print(f"{len(special) + len(CASES)} recipes, {failed} wrong")
     sys.exit(1 if failed else 0)
 
 
