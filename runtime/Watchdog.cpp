@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <new>
 #include <numeric>
 #include <unistd.h>
 
@@ -76,9 +77,12 @@ void Watchdog::watch() {
   // Asleep in short naps, so that the destructor does not wait.
   for (int nap = 0; !stop; ++nap) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    handOn();
-    if (nap % 4 == 3)
-      check();
+    try {
+      handOn();
+      if (nap % 4 == 3)
+        check();
+    } catch (const std::bad_alloc &) { // who needs the memory says so
+    }
   }
 }
 

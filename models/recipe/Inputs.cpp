@@ -172,6 +172,13 @@ LogicalResult InputChecker::checkType(const InputEntry &entry,
     std::string text = number ? std::to_string(*number) : dim.str();
     if (counted && counted.getItem() && dim == nn::DimExpr::symbol(symbols[0]))
       text = counted.getItem()->str();
+    if (axis == 0 && number && item == dist::kSample &&
+        *number != config.globalBatch)
+      return error(entry) << "makes a row a sample, " << config.globalBatch
+                          << " in a batch, but '" << name << "' of module '"
+                          << module.getSymName() << "' always has " << *number
+                          << "; export the graph with a name for that dim, or "
+                             "set batch.global to it";
     taken += (axis ? ", " : "[") + text;
     if (axis == 0)
       same &= !counted || !counted.getItem() || *counted.getItem() == item;

@@ -12,6 +12,8 @@
 #include "dialects/nn/NNNames.h"
 #include "dialects/nn/NNOps.h"
 
+#include "llvm/ADT/SetVector.h"
+
 #include <numeric>
 
 using namespace mlir;
@@ -286,6 +288,31 @@ void addOutput(func::FuncOp forward, Value value, StringRef name) {
                              attributes);
   Operation *terminator = forward.getBody().front().getTerminator();
   terminator->insertOperands(terminator->getNumOperands(), value);
+}
+
+LogicalResult
+checkReached(mlir::ModuleOp program, const Recipe &recipe,
+             llvm::function_ref<Location(const llvm::Twine &)> locate) {
+  if (recipe.losses.empty())
+    return success();
+  llvm::SetVector<StringRef> reached;
+  for (const LossEntry &loss : recipe.losses)
+    reached.insert(loss.value.module);
+  for (size_t i = 0; i < reached.size(); ++i)
+    for (auto edge : program.getOps<dist::EdgeOp>())
+      if (edge.getTarget() == reached[i])
+        reached.insert(edge.getSource());
+  for (const ModuleEntry &entry : recipe.modules) {
+    auto parameters = program.lookupSymbol<dist::ModuleOp>(entry.name)
+                          .getOps<nn::ParameterOp>();
+    if (!reached.contains(entry.name) &&
+        llvm::any_of(parameters, [](auto p) { return p.getTrainable(); }))
+      return emitError(locate("modules." + entry.name))
+             << "no loss depends on this module, so its weights would never "
+                "change; connect an output of it, freeze it (\"freeze\": "
+                "[\"*\"]) or leave it out";
+  }
+  return success();
 }
 
 } // namespace dt::models

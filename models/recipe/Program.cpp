@@ -43,7 +43,6 @@ private:
   LogicalResult initialise(const ModuleEntry &entry, dist::ModuleOp module);
   LogicalResult connect(const ConnectionEntry &entry);
   LogicalResult tie(const TensorName &alias, const TensorName &parameter);
-  LogicalResult checkReached();
   LogicalResult optimizer();
   LogicalResult data();
   void setRoles();
@@ -304,35 +303,21 @@ LogicalResult ProgramBuilder::tie(const TensorName &alias,
     if (!get(name.module).lookupSymbol<nn::ParameterOp>(name.tensor))
       return emitError(loc) << "module '" << name.module
                             << "' has no parameter '" << name.tensor << "'";
+  auto typeOf = [&](const TensorName &name) {
+    return get(name.module)
+        .lookupSymbol<nn::ParameterOp>(name.tensor)
+        .getType();
+  };
+  if (typeOf(alias) != typeOf(parameter))
+    return emitError(loc) << "is a " << typeOf(alias) << ", but '"
+                          << parameter.module << "." << parameter.tensor
+                          << "' a " << typeOf(parameter)
+                          << "; expected one shape and type";
   auto symbol = [&](const TensorName &name) {
     return SymbolRefAttr::get(&context, name.module,
                               FlatSymbolRefAttr::get(&context, name.tensor));
   };
   dist::TieOp::create(builder, loc, symbol(alias), symbol(parameter));
-  return success();
-}
-
-/// Weights that no loss depends on would be reported as trained, and never
-/// change.
-LogicalResult ProgramBuilder::checkReached() {
-  if (recipe.losses.empty())
-    return success();
-  llvm::SetVector<StringRef> reached;
-  for (const LossEntry &loss : recipe.losses)
-    reached.insert(loss.value.module);
-  for (size_t i = 0; i < reached.size(); ++i)
-    for (auto edge : program->getOps<dist::EdgeOp>())
-      if (edge.getTarget() == reached[i])
-        reached.insert(edge.getSource());
-  for (const ModuleEntry &entry : recipe.modules) {
-    auto parameters = get(entry.name).getOps<nn::ParameterOp>();
-    if (!reached.contains(entry.name) &&
-        llvm::any_of(parameters, [](auto p) { return p.getTrainable(); }))
-      return emitError(at("modules." + entry.name))
-             << "no loss depends on this module, so its weights would never "
-                "change; connect an output of it, freeze it (\"freeze\": "
-                "[\"*\"]) or leave it out";
-  }
   return success();
 }
 
@@ -478,7 +463,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
   if (failed(optimizer()) || failed(data()) ||
       failed(checkInputs(*program, recipe,
                          [&](const Twine &key) { return at(key); })) ||
-      failed(checkReached()))
+      failed(checkReached(*program, recipe,
+                          [&](const Twine &key) { return at(key); })))
     return {};
   builder.setInsertionPointToEnd(program->getBody());
   dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,

@@ -40,6 +40,13 @@ applyGroups(mlir::ModuleOp program, const OptimizerEntry &optimizer,
 llvm::LogicalResult buildLoss(mlir::Location location, dist::ModuleOp module,
                               const LossEntry &loss);
 
+/// Some loss depends, over the edges, on every module with weights that train:
+/// others would be reported as trained, and never change. Else one error at
+/// `locate("modules.NAME")`. A program without losses holds.
+llvm::LogicalResult
+checkReached(mlir::ModuleOp program, const Recipe &recipe,
+             llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
+
 /// Makes the sender of an edge pick the rows that `index` names: output
 /// [.., d] is flattened to rows, those at the index input's positions are the new output, zeros where
 /// the index is out of range. `rows` are the dims of the receiver's input without its

@@ -24,7 +24,7 @@ std::string printSeconds(double seconds) {
   if (seconds >= 1)
     return formatv("{0:f3} s", seconds);
   return seconds >= 1e-3 ? formatv("{0:f3} ms", 1e3 * seconds)
-                         : formatv("{0:f3} us", 1e6 * seconds);
+                         : formatv("{0:f1} µs", 1e6 * seconds);
 }
 
 std::string printBytes(double bytes) {

@@ -10,6 +10,7 @@
 
 #include "passes/shard/PadVocabulary.h"
 #include "passes/shard/Localize.h"
+#include "passes/shard/Pipeline.h"
 
 using namespace mlir;
 using namespace dt;
@@ -55,6 +56,10 @@ private:
 } // namespace
 
 bool Padding::addParameter(nn::ParameterOp parameter, unsigned dim) {
+  // A copy elsewhere cannot be padded.
+  if (auto hint = parameter->getAttrOfType<StringAttr>(kCutHintAttr);
+      hint && hint == "whole")
+    return false;
   auto [it, added] = parameters.insert({parameter, dim});
   if (!added)
     return it->second == dim;

@@ -65,6 +65,9 @@ struct Assembly {
 
 Config readConfig(const nlohmann::json &plan, const ShardOptions &options) {
   size_t slash = options.pattern.find_last_of('/');
+  if (!plan.contains("data"))
+    throw Error("--data: the program's recipe has no \"data\", so it does not "
+                "say how samples become tensors; --batch takes ready ones");
   Config config = Config::parse(plan, "plan.json",
                                 {".", slash == std::string::npos
                                           ? "."

@@ -7,6 +7,8 @@
 #include "tools/dt-opt/Output.h"
 
 #include "tools/dt-opt/Build.h"
+#include "tools/dt-opt/Diagnostics.h"
+#include "tools/dt-opt/Input.h"
 #include "tools/dt-opt/Report.h"
 
 #include "codegen/Emit.h"
@@ -116,8 +118,10 @@ LogicalResult dt::writeReport(const ProgramReport &report,
 
 LogicalResult dt::emitProgram(const std::string &bytecode,
                               const DialectRegistry &registry,
-                              const OutputOptions &options) {
+                              const OutputOptions &options,
+                              Diagnostics &diagnostics) {
   MLIRContext context(registry);
+  diagnostics.attach(context, isImported(options.input));
   auto program = parseSourceString<mlir::ModuleOp>(bytecode, &context);
   if (!program)
     return failure();

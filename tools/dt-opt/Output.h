@@ -17,6 +17,7 @@
 
 namespace dt {
 
+class Diagnostics;
 struct ProgramReport;
 
 enum class Emit { None, Mlir, Plan, PlanModel, Memory, Timeline, Cpp, Exe };
@@ -59,7 +60,8 @@ llvm::LogicalResult emitTimeline(mlir::ModuleOp program,
 /// timeline of its schedules. Errors are printed.
 llvm::LogicalResult emitProgram(const std::string &bytecode,
                                 const mlir::DialectRegistry &registry,
-                                const OutputOptions &options);
+                                const OutputOptions &options,
+                                Diagnostics &diagnostics);
 
 } // namespace dt
 

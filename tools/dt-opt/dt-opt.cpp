@@ -283,7 +283,8 @@ LogicalResult compile(StringRef input, StringRef output,
   if (emitOption == Emit::PlanModel)
     return dt::writePlanModel(collected.planModel, options);
   return dt::isReport(emitOption) ? dt::writeReport(collected.report, options)
-                                  : dt::emitProgram(bytes, registry, options);
+                                  : dt::emitProgram(bytes, registry, options,
+                                                    diagnostics);
 }
 
 /// Plugins' passes must be known before the options are made of them: when the

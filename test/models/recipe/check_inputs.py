@@ -103,6 +103,7 @@ CASES = [
     (("inputs", "labels", "ignore"), 5, 'inputs.labels: error: marks what is no target by 5 ("ignore"), but the loss leaves out -100 ("ignore_index"); expected one number in both'),
     (("losses", 0, "ignore_index"), -1, 'inputs.labels: error: marks what is no target by -100 ("ignore"), but the loss leaves out -1'),
     (("data", "segments", "pair", "tokens"), ["<bos>", {"token": "<image>", "count": 3, "of": "image"}, {"text": "text"}], "inputs.labels: error: no token of its segments is a target"),
+    (("tie",), {"llm.head": "llm.table"}, "tie.llm.head: error: is a 'tensor<4x10xf32>', but 'llm.table' a 'tensor<10x4xf32>'; expected one shape and type"),
     (("modules", "llm", "dims"), {"sek": 12}, "modules.llm.dims.sek: error: no input of 'llm.onnx' has this dim; did you mean 'seq'?"),
 ]
 
@@ -126,7 +127,10 @@ def main():
         weightless = copy.deepcopy(RECIPE)
         for loss in weightless["losses"]:
             loss["weight"] = 0
-        special = [(RECIPE, None), (fixed, None), (unreached, "modules.llm: error: no loss depends on this module"), (frozen, None), (weightless, "losses: every weight is 0")]
+        exported_so = copy.deepcopy(RECIPE)
+        exported_so["dims"]["batch"], exported_so["batch"]["micro"] = 6, 4
+        special = [(RECIPE, None), (fixed, None), (unreached, "modules.llm: error: no loss depends on this module"), (frozen, None), (weightless, "losses: every weight is 0"),
+                   (exported_so, "inputs.llm.ids: error: makes a row a sample, 4 in a batch, but 'ids' of module 'llm' always has 6")]
         for recipe, expected in special + [(changed(path, to), text) for path, to, text in CASES]:
             done = run(sys.argv[1], recipe, folder)
             lines = done.stderr.splitlines()
