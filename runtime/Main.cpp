@@ -15,7 +15,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 namespace dt::rt {
@@ -99,20 +98,6 @@ int runRanks(const ProgramInfo &program, const char *directory,
   return code;
 }
 
-/// The folder above the one that the program runs from, if that is a program's:
-/// a folder that was moved or copied goes with its own weights. Else the one
-/// that the sources were built from.
-std::string homeOf(const char *directory) {
-  std::error_code none;
-  std::filesystem::path above =
-      std::filesystem::read_symlink("/proc/self/exe", none)
-          .parent_path()
-          .parent_path();
-  bool isProgram = std::filesystem::exists(above / "plan.json", none) &&
-                   std::filesystem::exists(above / "main.cpp", none);
-  return isProgram ? above.string() : directory;
-}
-
 } // namespace
 
 void expectPossible(const ProgramInfo &program, const Options &options) {
@@ -147,7 +132,7 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
       return *code;
     restartWithWaitPolicy(argv);
     installStopSignals();
-    return runRanks(program, homeOf(directory).c_str(), options, hooks);
+    return runRanks(program, directory, options, hooks);
   } catch (const std::exception &e) {
     if (launchedRank() == 0)
       std::fprintf(stderr, "error: %s\n", e.what());

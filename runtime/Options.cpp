@@ -169,9 +169,12 @@ static size_t distance(const std::string &a, const std::string &b) {
 
 /// "; did you mean '--steps'?" for the nearest flag, or "".
 static std::string nearestFlag(const std::string &flag,
-                               const std::map<std::string, Setter> &setters) {
-  std::vector<std::string> known{"--resume", "--new-data", "--help"};
+                               const std::map<std::string, Setter> &setters,
+                               const std::map<std::string, bool *> &switches) {
+  std::vector<std::string> known;
   for (auto &[name, setter] : setters)
+    known.push_back(name);
+  for (auto &[name, given] : switches)
     known.push_back(name);
   auto nearer = [&](const std::string &a, const std::string &b) {
     return distance(flag, a) < distance(flag, b);
@@ -185,6 +188,10 @@ static std::string nearestFlag(const std::string &flag,
 Options parseOptions(int argc, const char *const *argv) {
   Options options;
   std::map<std::string, Setter> setters = settersFor(options);
+  std::map<std::string, bool *> switches{{"--resume", &options.resume},
+                                         {"--new-data", &options.newData},
+                                         {"--help", &options.help},
+                                         {"-h", &options.help}};
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i], value;
     size_t equals =
@@ -194,18 +201,16 @@ Options parseOptions(int argc, const char *const *argv) {
       value = flag.substr(equals + 1);
       flag.resize(equals);
     }
-    bool *given = flag == "--resume"                 ? &options.resume
-                  : flag == "--new-data"             ? &options.newData
-                  : flag == "--help" || flag == "-h" ? &options.help
-                                                     : nullptr;
-    if (given && !inlined) {
-      *given = true;
+    auto given = switches.find(flag);
+    if (given != switches.end() && !inlined) {
+      *given->second = true;
       continue;
     }
     auto setter = setters.find(flag);
     if (setter == setters.end())
       throw Error("unknown flag '" + std::string(argv[i]) +
-                  "' (--help lists them)" + nearestFlag(flag, setters));
+                  "' (--help lists them)" +
+                  nearestFlag(flag, setters, switches));
     if (!inlined) {
       if (++i == argc)
         throw Error(flag + " needs a value");

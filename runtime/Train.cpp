@@ -16,6 +16,7 @@
 #include "runtime/Metrics.h"
 #include "runtime/Outputs.h"
 #include "runtime/Profile.h"
+#include "runtime/ProgramFiles.h"
 #include "runtime/Progress.h"
 #include "runtime/Recorder.h"
 #include "runtime/Safetensors.h"
@@ -32,7 +33,6 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <unistd.h>
@@ -40,18 +40,6 @@
 namespace dt::rt {
 
 namespace {
-
-nlohmann::json readPlan(const std::string &directory) {
-  std::string path = directory + "/plan.json";
-  std::ifstream stream(path);
-  if (!stream)
-    throw Error(path +
-                ": cannot open (does --program name the program's directory?)");
-  nlohmann::json plan = nlohmann::json::parse(stream, nullptr, false);
-  if (!plan.is_object())
-    throw Error(path + ": not a JSON object");
-  return plan;
-}
 
 bool onAnyRank(Comm &comm, bool mine) {
   int64_t value = mine, any = 0;
@@ -416,7 +404,8 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   installStopSignals();
   comm.expectRanks(int(program.ranks.size));
   comm.agree(failureOf([&] { checkTargets(options, comm); }));
-  std::string home = options.program.empty() ? directory : options.program;
+  std::string home =
+      options.program.empty() ? findProgram(directory) : options.program;
   Trainer::Settings settings = settingsOf(program, options);
   if (!options.profile.empty()) {
     Waits waits(board, {Awaited::Hook}); // tasks, in its own order

@@ -227,10 +227,11 @@ LogicalResult InputChecker::checkRange(const InputEntry &entry, Value value) {
                    .asConstant();
       where = "rows of a table";
     } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
-      if (use.get() == loss.getLabels() && failed(checkIgnored(entry, loss)))
+      if (use.get() != loss.getLabels())
+        continue;
+      if (failed(checkIgnored(entry, loss)))
         return failure();
-      if (use.get() == loss.getLabels())
-        most = nn::getShape(loss.getLogits()).back().asConstant();
+      most = nn::getShape(loss.getLogits()).back().asConstant();
       where = "classes of a loss";
     } else if (isa<nn::CastOp, nn::ReshapeOp, nn::TransposeOp>(user) &&
                seen.insert(user).second &&

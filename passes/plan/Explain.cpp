@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/Explain.h"
+#include "passes/picture/Units.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -17,24 +18,10 @@ using namespace llvm;
 
 namespace dt::plan {
 
+using picture::printBytes;
+using picture::printTime;
+
 namespace {
-
-/// Steps of large models take seconds, those of small ones microseconds.
-std::string printSeconds(double seconds) {
-  if (seconds >= 1)
-    return formatv("{0:f3} s", seconds);
-  return seconds >= 1e-3 ? formatv("{0:f3} ms", 1e3 * seconds)
-                         : formatv("{0:f1} µs", 1e6 * seconds);
-}
-
-std::string printBytes(double bytes) {
-  for (const char *unit : {"B", "KiB", "MiB"}) {
-    if (bytes < 1024)
-      return formatv("{0:f1} {1}", bytes, unit);
-    bytes /= 1024;
-  }
-  return formatv("{0:f1} GiB", bytes);
-}
 
 /// Names of losses beside their shares, in the order of printing.
 std::vector<std::pair<const char *, double>> listLosses(const Losses &l) {
@@ -55,7 +42,7 @@ std::string compare(const Prediction &a, const Prediction &b) {
   llvm::sort(more, std::greater<>());
   std::string text;
   for (auto &[seconds, name] : more)
-    text += (text.empty() ? "" : ", ") + name + " +" + printSeconds(seconds);
+    text += (text.empty() ? "" : ", ") + name + " +" + printTime(seconds);
   return text.empty() ? "nowhere by more than 1 %" : text;
 }
 
@@ -311,8 +298,8 @@ void printText(raw_ostream &os, const Explanation &e,
   os << formatv("{0}: step {1}, MFU {2:f1} %, ceiling {3:f2} (no plan is "
                 "faster by more), bubble {4:f1} % wall, {5:f1} % span; figures "
                 "rest on the {6}{7}\n",
-                e.plan.policy, printSeconds(p.step), 100 * p.mfu,
-                p.getCeiling(), 100 * p.wallBubble, 100 * p.spanBubble,
+                e.plan.policy, printTime(p.step), 100 * p.mfu, p.getCeiling(),
+                100 * p.wallBubble, 100 * p.spanBubble,
                 p.costs == "model"     ? "cost model"
                 : p.costs == "profile" ? "profile"
                                        : "profile where it has them, else on "
@@ -342,7 +329,7 @@ void printText(raw_ostream &os, const Explanation &e,
         unit.name, unit.device, unit.ranks, layout.tp, layout.dp, layout.pp,
         layout.vpp, getName(layout.save),
         formatv("{0:f1} to {1:f0}", unit.items, unit.mostItems).str(),
-        printSeconds(unit.seconds),
+        printTime(unit.seconds),
         printBytes(unit.memory.total()) + " " + printBytes(unit.capacity),
         100 * p.busy[u], unit.boundBy, unit.costs);
   }
@@ -360,7 +347,7 @@ void printText(raw_ostream &os, const Explanation &e,
   for (const Explanation::Other &other : e.others)
     if (other.error.empty())
       os << formatv("  {0,-16} {1,11}  x{2:f2}  {3}{4}\n", other.policy,
-                    printSeconds(other.predicted.step),
+                    printTime(other.predicted.step),
                     other.predicted.step / p.step, other.loses,
                     other.notExecutable.empty()
                         ? ""
@@ -375,7 +362,7 @@ void printText(raw_ostream &os, const Explanation &e,
     os << "\nwhat would pay to have\n";
   for (const Explanation::Relaxation &relaxation : e.relaxations)
     os << formatv("  {0,-46} {1,11}  {2:f1} %\n", relaxation.what,
-                  printSeconds(relaxation.step),
+                  printTime(relaxation.step),
                   100 * (relaxation.step / p.step - 1));
 }
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tools/dt-opt/Build.h"
+#include "tools/dt-opt/Diagnostics.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -20,13 +21,9 @@
 
 using namespace llvm;
 namespace sys = llvm::sys;
+using dt::fail;
 
 namespace {
-
-LogicalResult fail(const Twine &message) {
-  errs() << "error: " << message << "\n";
-  return failure();
-}
 
 /// The initial cache of programs that link this build's runtime; empty where
 /// this executable stands outside of its build.

@@ -43,6 +43,11 @@ std::string dt::describe(const Diagnostic &diagnostic) {
                          ": " + diagnostic.str());
 }
 
+LogicalResult dt::fail(const llvm::Twine &message) {
+  llvm::errs() << "error: " << message << "\n";
+  return failure();
+}
+
 LogicalResult dt::Diagnostics::open(StringRef file) {
   if (file.empty())
     return success();

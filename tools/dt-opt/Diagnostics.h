@@ -24,6 +24,9 @@ namespace dt {
 /// names come from files that anyone may have written.
 std::string describe(const mlir::Diagnostic &diagnostic);
 
+/// Prints "error: message", of what has no place in a file.
+llvm::LogicalResult fail(const llvm::Twine &message);
+
 /// Outlives the contexts that it is attached to.
 class Diagnostics {
 public:

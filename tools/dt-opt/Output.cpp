@@ -22,13 +22,9 @@
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
+using dt::fail;
 
 namespace {
-
-LogicalResult fail(const llvm::Twine &message) {
-  llvm::errs() << "error: " << message << "\n";
-  return failure();
-}
 
 /// Collects costs and memory from the IR as it is where the pass stands.
 struct CollectReport

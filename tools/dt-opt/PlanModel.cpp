@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tools/dt-opt/Diagnostics.h"
 #include "tools/dt-opt/Output.h"
 
 #include "passes/parallel/LayerWork.h"
@@ -18,13 +19,9 @@
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
+using dt::fail;
 
 namespace {
-
-LogicalResult fail(const llvm::Twine &message) {
-  llvm::errs() << "error: " << message << "\n";
-  return failure();
-}
 
 struct DescribeModel
     : PassWrapper<DescribeModel, OperationPass<mlir::ModuleOp>> {

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tools/dt-opt/Help.h"
+#include "tools/dt-opt/Diagnostics.h"
 #include "tools/dt-opt/Input.h"
 #include "tools/dt-opt/Output.h"
 #include "tools/dt-opt/Phases.h"
@@ -31,6 +32,7 @@
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
+using dt::fail;
 
 namespace {
 
@@ -109,11 +111,6 @@ llvm::cl::opt<std::string>
     remarksOption("remarks", llvm::cl::cat(emitOptions),
                   llvm::cl::value_desc("file"),
                   llvm::cl::desc("Write remarks to a file instead of stderr"));
-
-LogicalResult fail(const llvm::Twine &message) {
-  llvm::errs() << "error: " << message << "\n";
-  return failure();
-}
 
 bool plansItself() { return planOption == "auto"; }
 

@@ -1,0 +1,28 @@
+//===- ProgramFiles.h - Where a program's files are -------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Weights, plan and graphs lie beside a program's sources (docs/program.md).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef RUNTIME_PROGRAMFILES_H
+#define RUNTIME_PROGRAMFILES_H
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+namespace dt::rt {
+
+/// The folder above the one that the program runs from, if a program lies
+/// there: one that was moved or copied has its own weights. Else `built`, which
+/// the sources were compiled in.
+std::string findProgram(const std::string &built);
+
+/// plan.json of such a folder. Throws Error.
+nlohmann::json readPlan(const std::string &folder);
+
+} // namespace dt::rt
+
+#endif // RUNTIME_PROGRAMFILES_H
