@@ -1,26 +1,17 @@
-//===- Import.cpp - ONNX graph -> nn module ---------------------*- C++ -*-===//
+//===- Importer.cpp - One graph on its way into IR ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Walks the nodes in order and applies each one's rule (Rules*.cpp). Values
-// stay symbolic until an operator on data needs them.
-//
 //===----------------------------------------------------------------------===//
 
-#include "models/import/Import.h"
+#include "models/import/Importer.h"
 
-#include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
-#include "models/import/NodeImporter.h"
-#include "models/import/Parameters.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Path.h"
-#include <map>
 
 using namespace mlir;
 using namespace dt;
@@ -53,84 +44,12 @@ std::string identifier(StringRef text) {
     out = "m" + out;
   return out;
 }
-
-class Importer {
-public:
-  Importer(MLIRContext &context, StringRef path, const ImportOptions &options)
-      : context(context), options(options), path(path.str()), b(&context),
-        rules(makeRules()) {}
-
-  OwningOpRef<ModuleOp> run();
-  /// How far a run came that failed at a node; -1: at something else.
-  int64_t nodesDone() const { return atNode ? done : -1; }
-  const llvm::StringSet<> &getSymbols() const { return symbols; }
-  bool countsRows(StringRef symbol) const { return ofRows.contains(symbol); }
-
-private:
-  using Scope = llvm::StringMap<GraphValue>;
-
-  LogicalResult error(const Twine &text) {
-    return emitError(UnknownLoc::get(&context)) << path << ": " << text.str();
-  }
-  LogicalResult nodeError(const onnx::Node &node, const Twine &reason) {
-    atNode = true;
-    return error("node '" + node.name + "' (" + node.op + "): " + reason);
-  }
-  Location locationOf(const onnx::Node &node);
-
-  FailureOr<DimExpr> dimOf(const onnx::ValueInfo &v, size_t axis);
-  LogicalResult importInputs(func::FuncOp function);
-  LogicalResult importInitializers(const onnx::Graph &graph);
-  LogicalResult declareParameter(const onnx::Tensor &t);
-  LogicalResult importNodes(const onnx::Graph &graph);
-  LogicalResult importNode(const onnx::Node &node);
-  void noteLimits(const onnx::Node &node, const NodeImporter &n);
-  LogicalResult importIf(const onnx::Node &node);
-  LogicalResult importOutputs(const onnx::Graph &graph, func::FuncOp function);
-  LogicalResult checkPrecision();
-  LogicalResult checkWeights();
-  LogicalResult refuseFolded();
-  LogicalResult reportShared();
-  LogicalResult checkSizes(func::FuncOp function);
-  void declareDims(dist::ModuleOp module);
-  void eraseDead(Block &block);
-
-  /// The value of that name where `node` uses it; reads a parameter at its
-  /// first use. Null for a name that stands for nothing.
-  GraphValue *find(const std::string &name);
-
-  MLIRContext &context;
-  const ImportOptions &options;
-  std::string path;
-  int64_t done = 0; ///< nodes that are imported
-  bool atNode = false;
-  OpBuilder b;
-  RuleTable rules;
-  onnx::Model model;
-  std::unique_ptr<ParameterUses> uses;
-  Scope values;
-  /// Initializers that are nn.parameters (others are symbolic values).
-  llvm::StringMap<const onnx::Tensor *> parameters, initializers;
-  llvm::StringSet<> symbols, ofRows; ///< all; those of an input's first axis
-  /// Of symbols: the largest value, and which node says so.
-  llvm::StringMap<std::pair<int64_t, std::string>> limits;
-  struct Remark {
-    const onnx::Node *first = nullptr;
-    size_t nodes = 0;
-  };
-  std::map<std::string, Remark> remarks;
-  OpBuilder parameterBuilder{&context};
-};
 } // namespace
 
-/// "node 'x'" of a location that locationOf made.
-static std::string nameOf(Location loc) {
-  if (auto fused = dyn_cast<FusedLoc>(loc))
-    loc = fused.getLocations().front();
-  if (auto name = dyn_cast<NameLoc>(loc))
-    return "node '" + name.getName().str() + "'";
-  return "a node";
-}
+Importer::Importer(MLIRContext &context, StringRef path,
+                   const ImportOptions &options)
+    : context(context), options(options), path(path.str()), b(&context),
+      rules(makeRules()) {}
 
 Location Importer::locationOf(const onnx::Node &node) {
   Location name = NameLoc::get(b.getStringAttr(node.name));
@@ -287,104 +206,6 @@ GraphValue *Importer::find(const std::string &name) {
   return &v;
 }
 
-static std::string shapeOf(const onnx::Tensor &t) {
-  return "[" +
-         llvm::join(llvm::map_range(
-                        t.dims, [](int64_t d) { return std::to_string(d); }),
-                    ", ") +
-         "]";
-}
-
-/// Names the first few; the weights that are left would train alone.
-LogicalResult Importer::refuseFolded() {
-  constexpr size_t shown = 3;
-  ArrayRef<ParameterUses::Folded> folded = uses->folded();
-  int64_t lost = 0, left = 0;
-  for (const ParameterUses::Folded &f : folded)
-    lost += f.tensor->numElements();
-  for (const onnx::Tensor &t : model.graph.initializers)
-    left += uses->isTrainable(t) ? t.numElements() : 0;
-  const ParameterUses::Folded &first = folded[0];
-  std::string others;
-  for (const ParameterUses::Folded &f : folded.drop_front().take_front(shown))
-    others += (others.empty() ? " (as do '" : ", '") + f.name + "'";
-  if (folded.size() > shown + 1)
-    others += " and " + std::to_string(folded.size() - shown - 1) + " more";
-  others += others.empty() ? "" : ")";
-  return nodeError(
-      *first.user,
-      "uses '" + first.name + "' " + shapeOf(*first.tensor) +
-          ", a constant that looks like a weight which the exporter folded" +
-          others + ": only " + Twine(left) + " of " + Twine(left + lost) +
-          " numbers would train; export the model with models/export, or say "
-          "which initializers train: --trainable=PATTERN, in a recipe the "
-          "module's \"trainable\"");
-}
-
-/// Half precision is refused before an operator is named that happens to be the
-/// first with it.
-LogicalResult Importer::checkPrecision() {
-  auto isHalf = [](onnx::ElementType type) {
-    return type == onnx::ElementType::Float16 ||
-           type == onnx::ElementType::BFloat16;
-  };
-  auto refuse = [&](StringRef what, StringRef name, onnx::ElementType type,
-                    size_t more) {
-    return error(what + " '" + name + "'" +
-                 (more ? " and " + std::to_string(more) + " more are "
-                       : std::string(" is ")) +
-                 onnx::elementName(type) +
-                 ", but training computes in float32; export the model in "
-                 "float32 (PyTorch: model.float())");
-  };
-  const onnx::Tensor *first = nullptr;
-  size_t count = 0;
-  for (const onnx::Tensor &t : model.graph.initializers)
-    if (isHalf(t.type) && uses->isParameter(t) && count++ == 0)
-      first = &t;
-  if (first)
-    return refuse("weight", first->name, first->type, count - 1);
-  for (const onnx::ValueInfo &v : model.graph.inputs)
-    if (isHalf(v.type))
-      return refuse("input", v.name, v.type, 0);
-  return success();
-}
-
-LogicalResult Importer::checkWeights() {
-  if (!uses->folded().empty())
-    return refuseFolded();
-  std::vector<std::string> unmatched = uses->unmatched();
-  if (unmatched.empty())
-    return success();
-  std::vector<std::string> names = uses->candidates();
-  return error("no weight matches '" + unmatched[0] + "' (trainable); " +
-               (names.empty() ? "the graph has none that can train"
-                              : "there are " + std::to_string(names.size()) +
-                                    ", e.g. '" + names[0] + "'"));
-}
-
-/// A matrix read in two places is tied; a vector is more likely two equal ones
-/// that an exporter merged.
-LogicalResult Importer::reportShared() {
-  for (const ParameterUses::Shared &s : uses->shared()) {
-    std::string both = "'" + s.first->name + "' (" + s.first->op + ", in " +
-                       s.firstScope + ") and '" + s.second->name + "' (" +
-                       s.second->op + ", in " + s.secondScope + ")";
-    if (s.tensor->dims.size() == 1)
-      return nodeError(*s.second,
-                       "uses parameter '" + s.tensor->name + "', which node '" +
-                           s.first->name + "' in " + s.firstScope +
-                           " uses too: the exporter has merged parameters "
-                           "that were equal; export the model with "
-                           "models/export");
-    if (s.tensor->dims.size() > 1)
-      emitRemark(locationOf(*s.second))
-          << path << ": parameter '" << s.tensor->name
-          << "' is taken as tied: used by " << both;
-  }
-  return success();
-}
-
 //===----------------------------------------------------------------------===//
 // Nodes
 //===----------------------------------------------------------------------===//
@@ -522,63 +343,6 @@ LogicalResult Importer::importOutputs(const onnx::Graph &graph,
   return success();
 }
 
-/// A size that is no symbol of an input depends on data: the number of places
-/// that a NonZero found. It may be a dim of a result, or a number in one
-/// (`Shape` of the places).
-LogicalResult Importer::checkSizes(func::FuncOp function) {
-  auto check = [&](Operation *at, const DimExpr &size, StringRef what) {
-    for (const std::string &s : size.symbols())
-      if (!symbols.contains(s))
-        return error(nameOf(at->getLoc()) + ": its result's " + what + " " +
-                     size.str() + " depends on data" +
-                     (StringRef(s).starts_with("nonzero.")
-                          ? ": how many places a NonZero finds is not known "
-                            "at compile time"
-                          : ""));
-    return success();
-  };
-  // Floats of 16 bits have no arithmetic here; products have float's only.
-  auto checkElement = [&](Operation *op, Type type,
-                          StringRef what) -> LogicalResult {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    Type element = tensor ? tensor.getElementType() : Type();
-    bool product =
-        isa<nn::MatmulOp, nn::LinearOp, nn::ConvOp, nn::AttentionOp>(op);
-    if (!isa_and_nonnull<FloatType>(element) || element.isF32() ||
-        (element.isF64() && !product))
-      return success();
-    std::string name = element.isF16()    ? "float16"
-                       : element.isBF16() ? "bfloat16"
-                                          : "float64";
-    return error(nameOf(op->getLoc()) + ": its " + what + " is " + name +
-                 (element.isF64() ? ", in which products are not computed"
-                                  : ", which is not computed with") +
-                 "; export the model in float32 (PyTorch: model.float())");
-  };
-  WalkResult result = function.walk([&](Operation *op) {
-    if (auto size = dyn_cast<nn::SizeOp>(op)) {
-      std::optional<DimExpr> value = DimExpr::parse(size.getExpr());
-      if (value && failed(check(op->getParentOp(), *value, "value")))
-        return WalkResult::interrupt();
-    }
-    // What a function takes may be read without a result of that type.
-    if (!isa<func::ReturnOp>(op))
-      for (Value operand : op->getOperands())
-        if (isa<BlockArgument>(operand) &&
-            failed(checkElement(op, operand.getType(), "input")))
-          return WalkResult::interrupt();
-    for (Type type : op->getResultTypes())
-      if (failed(checkElement(op, type, "result")))
-        return WalkResult::interrupt();
-      else if (isa<RankedTensorType>(type))
-        for (const DimExpr &d : nn::getShape(type))
-          if (failed(check(op, d, "size")))
-            return WalkResult::interrupt();
-    return WalkResult::advance();
-  });
-  return failure(result.wasInterrupted());
-}
-
 void Importer::eraseDead(Block &block) {
   Operation *op = block.getTerminator();
   while (op) {
@@ -629,88 +393,4 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (failed(checkSizes(function)) || failed(verify(*top)))
     return {};
   return top;
-}
-
-namespace {
-/// Keeps errors back until it is known what else there is to say.
-class HeldErrors {
-public:
-  explicit HeldErrors(MLIRContext &context)
-      : handler(&context, [this](Diagnostic &d) {
-          if (d.getSeverity() != DiagnosticSeverity::Error)
-            return failure();
-          errors.emplace_back(d.getLocation(), d.str());
-          return success();
-        }) {}
-
-  std::vector<std::pair<Location, std::string>> errors;
-
-private:
-  ScopedDiagnosticHandler handler;
-};
-} // namespace
-
-/// Whether a graph that stopped behind `done` nodes gets further with `size`
-/// for `dims`: one size is often a multiple of another, which a name does not
-/// say.
-static bool getsFurther(MLIRContext &context, StringRef path,
-                        ImportOptions options, int64_t done, int64_t size,
-                        ArrayRef<StringRef> dims) {
-  for (StringRef dim : dims)
-    options.dims[dim] = size;
-  options.seenDims = nullptr;
-  options.fixed = nullptr;
-  ScopedDiagnosticHandler silent(&context, [](Diagnostic &) {});
-  Importer importer(context, path, options);
-  return importer.run() || importer.nodesDone() > done;
-}
-
-/// "; with a number for 'seq' it is handled: --dims=…", or "". Dims of first
-/// axes, which mostly count items, come last.
-static std::string adviseDims(MLIRContext &context, StringRef path,
-                              const ImportOptions &options,
-                              const Importer &stopped) {
-  SmallVector<StringRef> all = llvm::to_vector(stopped.getSymbols().keys());
-  llvm::sort(all, [&](StringRef l, StringRef r) {
-    return std::pair(stopped.countsRows(l), l) <
-           std::pair(stopped.countsRows(r), r);
-  });
-  if (all.empty() || stopped.nodesDone() < 0)
-    return "";
-  // Each try is an import: a file with many dims is not to cost one for each.
-  constexpr size_t mostAlone = 8;
-  SmallVector<SmallVector<StringRef>> choices;
-  if (all.size() > 1 && all.size() <= mostAlone)
-    for (StringRef dim : all)
-      choices.push_back({dim});
-  choices.push_back(all);
-  for (const SmallVector<StringRef> &dims : choices)
-    for (int64_t size : {64, 1024}) // multiples of most, within most tables
-      if (getsFurther(context, path, options, stopped.nodesDone(), size, dims))
-        return "; with a number for '" + llvm::join(dims, "' and '") +
-               "' it is handled: --dims=" + llvm::join(dims, "=NUMBER,") +
-               "=NUMBER, in a recipe \"dims\"";
-  return "";
-}
-
-OwningOpRef<ModuleOp> models::importOnnx(MLIRContext &context, StringRef path,
-                                         const ImportOptions &options) {
-  loadImportDialects(context);
-  Importer importer(context, path, options);
-  std::vector<std::pair<Location, std::string>> errors;
-  {
-    HeldErrors held(context);
-    if (OwningOpRef<ModuleOp> module = importer.run())
-      return module;
-    errors = std::move(held.errors);
-  }
-  std::string advice = adviseDims(context, path, options, importer);
-  for (auto &[location, text] : errors)
-    emitError(location) << text << advice;
-  return {};
-}
-
-void models::loadImportDialects(MLIRContext &context) {
-  context.loadDialect<nn::NNDialect, dist::DistDialect, func::FuncDialect,
-                      arith::ArithDialect, math::MathDialect>();
 }
