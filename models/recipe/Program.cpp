@@ -18,6 +18,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
+#include <functional>
+
 using namespace mlir;
 
 namespace dt::models {
@@ -39,8 +41,6 @@ private:
   LogicalResult bindDims(const ModuleEntry &entry, dist::ModuleOp module);
   LogicalResult checkDims(const ModuleEntry &entry);
   LogicalResult checkDims();
-  LogicalResult freeze(const ModuleEntry &entry, dist::ModuleOp module);
-  LogicalResult initialise(const ModuleEntry &entry, dist::ModuleOp module);
   LogicalResult connect(const ConnectionEntry &entry);
   LogicalResult tie(const TensorName &alias, const TensorName &parameter);
   LogicalResult optimizer();
@@ -60,6 +60,10 @@ private:
     return NameLoc::get(StringAttr::get(
         &context, recipe.path + (key.isTriviallyEmpty() ? "" : ": ") + key));
   }
+
+  std::function<Location(const Twine &)> locate = [this](const Twine &key) {
+    return at(key);
+  };
 
   MLIRContext &context;
   const Recipe &recipe;
@@ -132,10 +136,9 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   builder.insert(module);
   if (entry.split)
     module->setAttr(dist::kSplitAttr, builder.getUnitAttr());
-  if (failed(checkDims(entry)) || failed(bindDims(entry, module)) ||
-      failed(freeze(entry, module)))
+  if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();
-  return initialise(entry, module);
+  return setWeights(module, entry, locate);
 }
 
 LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
@@ -201,60 +204,6 @@ LogicalResult ProgramBuilder::checkDims() {
       return emitError(at("dims." + dim.first))
              << "no graph has an input with this dim"
              << didYouMean(dim.first, llvm::to_vector(known.keys()));
-  return success();
-}
-
-LogicalResult ProgramBuilder::freeze(const ModuleEntry &entry,
-                                     dist::ModuleOp module) {
-  for (auto [i, pattern] : llvm::enumerate(entry.freeze)) {
-    bool found = false;
-    for (auto parameter : module.getOps<nn::ParameterOp>()) {
-      if (!matchesPattern(pattern, parameter.getSymName()))
-        continue;
-      found = true;
-      parameter.setTrainable(false);
-    }
-    if (!found)
-      return emitError(
-                 at("modules." + entry.name + ".freeze[" + Twine(i) + "]"))
-             << "no parameter of '" << entry.onnx << "' matches '" << pattern
-             << "'"
-             << (StringRef(pattern).starts_with(entry.name + ".")
-                     ? "; patterns here have no '" + entry.name + ".' in front"
-                     : std::string());
-  }
-  return success();
-}
-
-LogicalResult ProgramBuilder::initialise(const ModuleEntry &entry,
-                                         dist::ModuleOp module) {
-  std::vector<bool> used(entry.init.size());
-  for (auto parameter : module.getOps<nn::ParameterOp>()) {
-    auto missing = dyn_cast<nn::InitAttr>(parameter.getSource());
-    auto inFile = dyn_cast<nn::OnnxAttr>(parameter.getSource());
-    const InitEntry *rule = nullptr;
-    for (auto [i, init] : llvm::enumerate(entry.init)) {
-      if (!matchesPattern(init.pattern, parameter.getSymName()))
-        continue;
-      used[i] = true;
-      if (!rule && (missing || init.replace))
-        rule = &init;
-    }
-    if (missing && !rule)
-      return emitError(at("modules." + entry.name + ".init"))
-             << "'" << entry.onnx << "' has no value for '"
-             << parameter.getSymName() << "' and no rule gives one";
-    if (!rule)
-      continue;
-    parameter.setSourceAttr(nn::InitAttr::get(
-        &context, rule->rule, missing ? missing.getFile() : inFile.getFile(),
-        missing ? missing.getInitializer() : inFile.getInitializer()));
-  }
-  for (auto [i, init] : llvm::enumerate(entry.init))
-    if (!used[i])
-      return emitError(at("modules." + entry.name + ".init[" + Twine(i) + "]"))
-             << "no parameter of '" << entry.onnx << "' matches '"
-             << init.pattern << "'";
   return success();
 }
 
@@ -350,7 +299,7 @@ LogicalResult ProgramBuilder::optimizer() {
       return emitError(at("optimizer.no_decay[" + Twine(i) + "]"))
              << "no parameter \"module.name\" matches '" << pattern << "'";
   }
-  return applyGroups(*program, o, [&](const Twine &key) { return at(key); });
+  return applyGroups(*program, o, locate);
 }
 
 LogicalResult ProgramBuilder::data() {
@@ -461,10 +410,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
                          loss)))
       return {};
   if (failed(optimizer()) || failed(data()) ||
-      failed(checkInputs(*program, recipe,
-                         [&](const Twine &key) { return at(key); })) ||
-      failed(checkReached(*program, recipe,
-                          [&](const Twine &key) { return at(key); })))
+      failed(checkInputs(*program, recipe, locate)) ||
+      failed(checkReached(*program, recipe, locate)))
     return {};
   builder.setInsertionPointToEnd(program->getBody());
   dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,

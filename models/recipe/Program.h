@@ -26,6 +26,13 @@ namespace dt::models {
 mlir::OwningOpRef<mlir::ModuleOp> buildProgram(mlir::MLIRContext &context,
                                                const Recipe &recipe);
 
+/// Freezes the parameters that match `freeze`, and gives rules for their values
+/// to those that match `init`. Error if a pattern matches none, or a parameter
+/// without a value in the file has no rule.
+llvm::LogicalResult
+setWeights(dist::ModuleOp module, const ModuleEntry &entry,
+           llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
+
 /// Marks the parameters of the optimizer's groups; the first group whose
 /// pattern matches a parameter has it. `at` gives the location of a key. Error
 /// if a group has no parameter.
