@@ -187,9 +187,16 @@ LogicalResult InputChecker::checkType(const InputEntry &entry,
   }
   if (same)
     return success();
+  bool labels = llvm::any_of(argument.getUsers(), [&](Operation *user) {
+    auto loss = dyn_cast<nn::CrossEntropyOp>(user);
+    return loss && loss.getLabels() == argument;
+  });
   return error(entry) << "makes " << made << "], but '" << name
                       << "' of module '" << module.getSymName() << "' is "
-                      << (taken.empty() ? "one number" : taken + "]");
+                      << (taken.empty() ? "one number" : taken + "]")
+                      << (labels ? ", the logits' shape without its last axis, "
+                                   "which counts classes"
+                                 : "");
 }
 
 /// Positions that are no targets are those that the loss leaves out, and some

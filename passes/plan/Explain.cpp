@@ -61,7 +61,7 @@ std::string workOf(const PolicyInput &input, const Plan &plan, int u,
     return "its work, recomputation included";
   ModuleCost::Bounds bounds = cost.bounds(0, layers, options, part);
   if (bounds.launch > std::max(bounds.compute, bounds.bandwidth))
-    return "its work: launching kernels";
+    return "its work: starting operators";
   return bounds.compute >= bounds.bandwidth ? "its work: computing"
                                             : "its work: memory bandwidth";
 }
@@ -174,7 +174,7 @@ Expected<Plan> planWith(const ExplainOptions &options, StringRef policy,
   return options.plan ? options.plan(policy, input) : makePlan(policy, input);
 }
 
-/// Steps of the policy's plans in a world where one constraint is looser.
+/// Steps of the policy's plans on another cluster or with another batch.
 std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
                                            const Plan &chosen,
                                            const ExplainOptions &options) {
@@ -190,11 +190,13 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
     else
       consumeError(plan.takeError());
     // A search may miss what is there already.
-    auto same = simulateStep(costs, chosen, batch);
-    if (same)
-      step = std::min(step, same->predicted.step * scale);
-    else
-      consumeError(same.takeError());
+    if (chosen.ranks <= cluster.getNumDevices()) {
+      auto same = simulateStep(costs, chosen, batch);
+      if (same)
+        step = std::min(step, same->predicted.step * scale);
+      else
+        consumeError(same.takeError());
+    }
     if (std::isfinite(step))
       result.push_back({what, step});
   };
@@ -214,6 +216,14 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
     node.network.bandwidth *= 2;
   if (now.getNode(now.getNumDevices() - 1) > 0)
     replan("twice the bandwidth between nodes", other, input.batch, 1);
+  if (int64_t half = now.getNumDevices() / 2) {
+    auto part = now.take(half);
+    if (part)
+      replan(formatv("half of the devices ({0})", half).str(), *part,
+             input.batch, 1);
+    else
+      consumeError(part.takeError());
+  }
   std::vector<Sample> twice = input.batch;
   twice.insert(twice.end(), input.batch.begin(), input.batch.end());
   replan("twice the batch (seconds for as many samples)", now, twice, 0.5);
@@ -359,7 +369,7 @@ void printText(raw_ostream &os, const Explanation &e,
                   "to {3:f3})\n",
                   e.spread.seeds, e.spread.mean, e.spread.least, e.spread.most);
   if (!e.relaxations.empty())
-    os << "\nwhat would pay to have\n";
+    os << "\nwhat another cluster or batch would give\n";
   for (const Explanation::Relaxation &relaxation : e.relaxations)
     os << formatv("  {0,-46} {1,11}  {2:f1} %\n", relaxation.what,
                   printTime(relaxation.step),

@@ -5,7 +5,7 @@
 // A plan that nobody understands is not trusted. For a plan: its units and what
 // bounds each, where device time goes, the best plan of every other policy and
 // where that loses, the ratio to DistTrain's plan under other data seeds, and
-// which constraint would pay most to relax. As text, as JSON (`predicted` of
+// what another cluster or batch would give. As text, as JSON (`predicted` of
 // the plan file) and as a page with the timeline.
 //
 //===----------------------------------------------------------------------===//

@@ -264,7 +264,7 @@ void PlanPage::addOthers() {
 }
 
 void PlanPage::addRelaxations() {
-  page.heading("What would pay to have");
+  page.heading("What another cluster or batch would give");
   HtmlTable table;
   table.head = {"with", "step", "change"};
   for (const Explanation::Relaxation &relaxation : e.relaxations)

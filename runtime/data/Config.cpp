@@ -228,6 +228,19 @@ void readTokenizer(Config &config, const JsonView &data) {
   }
 }
 
+void readPad(Config &config, const JsonView &data) {
+  if (data.has("pad")) {
+    config.pad = specialToken(config, data.at("pad"));
+    return;
+  }
+  auto found =
+      std::find(config.special.begin(), config.special.end(), "<pad>");
+  if (found == config.special.end())
+    data.fail("\"special\" has no \"<pad>\"; expected it there, or the token "
+              "that fills up sequences as \"pad\"");
+  config.pad = int32_t(found - config.special.begin());
+}
+
 void readText(Config &config, const JsonView &data) {
   JsonView length = data.at("sequence");
   if (length.raw().is_string()) {
@@ -248,12 +261,7 @@ void readText(Config &config, const JsonView &data) {
         name.fail("special tokens must differ and not begin with \"text\"");
       config.special.push_back(name.text());
     }
-  if (data.has("pad"))
-    config.pad = specialToken(config, data.at("pad"));
-  else {
-    nlohmann::json pad = "<pad>";
-    config.pad = specialToken(config, {pad, "data.pad"});
-  }
+  readPad(config, data);
   readTokenizer(config, data);
   readSegments(config, data);
   config.cut = data.has("long") && data.at("long").choice({"drop", "cut"}) == 1;
@@ -339,6 +347,8 @@ Config Config::parse(const nlohmann::json &document, const std::string &where,
   readData(config, root, itemMax);
   if (root.has("inputs"))
     readInputs(config, root.at("inputs"));
+  if (config.sequence)
+    checkSegments(config, root.at("data").at("segments"));
   config.key = indexKey(config, complete);
   return config;
 }

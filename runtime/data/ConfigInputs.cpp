@@ -313,3 +313,54 @@ void data::readInputs(Config &config, const JsonView &inputs) {
   for (InputEntry &entry : config.inputs)
     resolve(config, entry, inputs.at(entry.name));
 }
+
+namespace {
+/// What a segment holds however long its texts are.
+void checkSegment(const Config &config, const SegmentKind &segment,
+                  const JsonView &view) {
+  int64_t fixed = 0;
+  std::vector<int64_t> positions(segment.parts.size(), 0);
+  for (const TemplateElement &element : segment.tokens) {
+    int64_t tokens = element.textPart >= 0 ? 0 : element.count;
+    fixed += tokens;
+    if (element.ofPart >= 0)
+      positions[size_t(element.ofPart)] += tokens;
+  }
+  if (fixed > config.sequence && !config.cut)
+    view.at("tokens").fail(std::to_string(fixed) +
+                           " tokens without any text, but \"sequence\" is " +
+                           std::to_string(config.sequence));
+  std::vector<int64_t> pictures(config.pictures.size(), 0);
+  for (size_t i = 0; i < segment.parts.size(); ++i) {
+    if (segment.parts[i] == textKind)
+      continue;
+    const PictureKind &kind = config.pictures[size_t(segment.parts[i])];
+    if (kind.indexWidth >= 0 && positions[i] > kind.indexWidth)
+      view.at("tokens").fail(std::to_string(positions[i]) +
+                             " positions are of one \"" + kind.name +
+                             "\", but an index input of it has a \"width\" "
+                             "of " +
+                             std::to_string(kind.indexWidth));
+    if (++pictures[size_t(segment.parts[i])] > kind.max)
+      view.at("parts").fail(
+          "more than " + std::to_string(kind.max) + " of \"" + kind.name +
+          "\", " +
+          (kind.ragged ? "the \"max\" of a sample in items"
+                       : "which is not in items: one a sample"));
+  }
+}
+} // namespace
+
+void data::checkSegments(const Config &config, const JsonView &segments) {
+  std::vector<bool> occurs(config.pictures.size(), false);
+  for (const SegmentKind &segment : config.segments) {
+    checkSegment(config, segment, segments.at(segment.name));
+    for (int part : segment.parts)
+      if (part != textKind)
+        occurs[size_t(part)] = true;
+  }
+  for (size_t i = 0; i < occurs.size(); ++i)
+    if (!occurs[i])
+      segments.fail("no segment has the part \"" + config.pictures[i].name +
+                    "\", a kind in data.pictures");
+}

@@ -19,6 +19,11 @@ namespace dt::rt::data {
 /// needsLabel. Throws Error.
 void readInputs(Config &config, const JsonView &inputs);
 
+/// Templates of which every sample would be broken: more fixed tokens than the
+/// sequence, more positions of a picture than an index input has room for, more
+/// pictures than a sample may have, or none where each has one. Throws Error.
+void checkSegments(const Config &config, const JsonView &segments);
+
 } // namespace dt::rt::data
 
 #endif // DT_RUNTIME_DATA_CONFIGINPUTS_H

@@ -95,7 +95,7 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
       {"/data/special/0", "\"<bos>\"",
        "r.json: data.special[1]: special tokens must differ"},
       {"/data/special/0", "\"<fill>\"",
-       "data.pad: \"<pad>\" is not in data.special"},
+       "r.json: data: \"special\" has no \"<pad>\""},
       {"/data/tokenizer/kind", "\"bpe\"",
        "r.json: data.tokenizer.kind: \"bpe\" is not one of words, bytes"},
       {"/data/tokenizer/vocabulary/1", "\"cat\"",
@@ -129,6 +129,19 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
       {"/data/segments/caption/tokens/2/count", "2",
        "only a token has a count"},
       {"/data/segments/caption/tokens/1/loss", "1", "expected true or false"},
+      {"/data/segments/caption/tokens/1/count", "5",
+       "r.json: data.segments.caption.tokens: 5 positions are of one "
+       "\"image\", but an index input of it has a \"width\" of 4"},
+      {"/data/sequence", "5",
+       "r.json: data.segments.caption.tokens: 6 tokens without any text, but "
+       "\"sequence\" is 5"},
+      {"/data/segments/draw/parts",
+       R"(["text", "target", "target", "target", "target", "target"])",
+       "r.json: data.segments.draw.parts: more than 4 of \"target\", the "
+       "\"max\" of a sample in items"},
+      {"/data/segments/draw", "",
+       "r.json: data.segments: no segment has the part \"target\", a kind in "
+       "data.pictures"},
       {"/data/limits", R"({"pixels": -1})", "data.limits.pixels"},
       {"/inputs/labels", "{}",
        "r.json: inputs.labels: expected one of the keys tokens"},

@@ -37,10 +37,17 @@ void print(const Diagnostic &diagnostic, llvm::raw_ostream &os) {
 std::string dt::describe(const Diagnostic &diagnostic) {
   static constexpr StringLiteral kinds[] = {"note", "warning", "error",
                                             "remark"};
-  std::string place = getPlace(diagnostic.getLocation());
+  std::string place = getPlace(diagnostic.getLocation()),
+              text = diagnostic.str();
+  // A place that has a name is the recipe's key: the op that came of it says
+  // nothing more.
+  if (diagnostic.getLocation()->findInstanceOf<NameLoc>() &&
+      StringRef(text).starts_with("'dist."))
+    if (StringRef rest = StringRef(text).split("' op ").second; !rest.empty())
+      text = rest.str();
   return models::oneLine(place + (place.empty() ? "" : ": ") +
                          kinds[unsigned(diagnostic.getSeverity())].str() +
-                         ": " + diagnostic.str());
+                         ": " + text);
 }
 
 LogicalResult dt::fail(const llvm::Twine &message) {

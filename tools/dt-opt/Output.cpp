@@ -94,6 +94,31 @@ bool dt::isReport(Emit emit) {
   return emit == Emit::Plan || emit == Emit::Memory;
 }
 
+LogicalResult dt::checkEnding(Emit emit, StringRef output) {
+  auto check = [&](StringRef name, ArrayRef<StringRef> endings,
+                   StringRef list) -> LogicalResult {
+    static constexpr StringLiteral formats[] = {".json", ".svg", ".html",
+                                                ".htm",  ".pdf", ".png",
+                                                ".jpg",  ".csv", ".md"};
+    StringRef ending = llvm::sys::path::extension(output);
+    if (!llvm::is_contained(formats, ending) ||
+        llvm::is_contained(endings, ending))
+      return success();
+    return fail(output + ": --emit=" + name + " cannot be written as '" +
+                ending + "'; expected " + list + ", or text by another name");
+  };
+  switch (emit) {
+  case Emit::Plan:
+    return check("plan", {".json", ".html"}, ".json or .html");
+  case Emit::Memory:
+    return check("memory", {".json", ".svg", ".html"}, ".json, .svg or .html");
+  case Emit::Timeline:
+    return check("timeline", {".svg", ".html"}, ".svg or .html");
+  default:
+    return success();
+  }
+}
+
 void dt::addReport(OpPassManager &pm, ProgramReport &report) {
   pm.addPass(std::make_unique<CollectReport>(&report));
 }
@@ -107,6 +132,10 @@ LogicalResult dt::writeReport(const ProgramReport &report,
   auto file = openOutputFile(options.output, &message);
   if (!file)
     return fail(message);
+  if (options.target == "cuda" && report.plan && report.plan->ranks > 1)
+    llvm::errs() << "warning: --target=cuda: a program of "
+                 << report.plan->ranks
+                 << " ranks cannot be emitted yet; this is its plan\n";
   printReport(report, options, file->os());
   file->keep();
   return success();

@@ -36,6 +36,10 @@ struct OutputOptions {
   std::string plan; ///< --plan, for errors
 };
 
+/// What an output can be written as follows from its file's ending. Another
+/// kind of picture or table is an error, which is printed.
+llvm::LogicalResult checkEnding(Emit emit, llvm::StringRef output);
+
 /// Fills `report`, which must outlive `pm`, from what stands there after the
 /// passes in `pm`.
 void addReport(mlir::OpPassManager &pm, ProgramReport &report);

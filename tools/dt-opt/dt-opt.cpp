@@ -153,6 +153,8 @@ LogicalResult checkOptions(StringRef output) {
   bool directory = emitOption == Emit::Cpp || emitOption == Emit::Exe;
   if (directory && output == "-")
     return fail("--emit=cpp and --emit=exe need -o DIRECTORY");
+  if (failed(dt::checkEnding(emitOption, output)))
+    return failure();
   for (auto *option : {&fromOption, &toOption}) {
     if (option->empty())
       continue;

@@ -65,7 +65,7 @@ cl::opt<std::string> traceFile("trace",
 
 cl::opt<bool> explained("explain",
                         cl::desc("say why: units, losses, other policies, what "
-                                 "would pay to have"),
+                                 "another cluster or batch would give"),
                         cl::cat(category));
 cl::opt<std::string> htmlFile("html",
                               cl::desc("write explanation and timeline of the "
