@@ -298,6 +298,20 @@ void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
                layout, reader);
 }
 
+/// Before anything else is compared: what another model's checkpoint differs in
+/// besides does not matter.
+void expectOurModel(const Trainer &trainer, const std::string &folder,
+                    const PieceReader &reader) {
+  const ProgramInfo &program = trainer.program();
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const TensorInfo &tensor =
+        program.parameters[trainer.ownership().original(i)].tensor;
+    if (!reader.has(tensor.name))
+      throw Error(folder + ": the checkpoint is another model's: it has no '" +
+                  tensor.name + "'");
+  }
+}
+
 /// What belongs to something else is refused: an older one would too. Appends
 /// to `warnings` what of the schedule differs.
 void expectOurs(const Trainer &trainer, const WholeCheckpoint &found,
@@ -343,8 +357,9 @@ LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
   for (const std::string &line : found.damage)
     out.warnings.push_back(line + "; resuming from " + found.folder);
   comm.agree(failureOf([&] {
-    expectOurs(trainer, found, dataHash, otherData, out.warnings);
     PieceReader reader(found.files());
+    expectOurModel(trainer, found.folder, reader);
+    expectOurs(trainer, found, dataHash, otherData, out.warnings);
     const ProgramInfo &program = trainer.program();
     for (size_t i = 0; i < program.parameters.size; ++i)
       if (trainer.placement().at(size_t(program.parameters[i].module)).runs())

@@ -61,10 +61,26 @@ nn::DimExpr overItems(dist::ModuleOp module, const nn::DimExpr &dim) {
 
 LogicalResult verifyEdgeTypes(EdgeOp edge, dist::ModuleOp from, Type output,
                               dist::ModuleOp to, Type input) {
+  auto print = [](dist::ModuleOp module, Type type) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor) {
+      os << type;
+      return text;
+    }
+    nn::Shape shape = nn::getShape(tensor);
+    for (nn::DimExpr &dim : shape)
+      dim = overItems(module, dim);
+    os << nn::shapeToString(shape) << " of " << tensor.getElementType();
+    return text;
+  };
   auto mismatch = [&]() {
-    return edge.emitOpError("connects ")
-           << output << " of " << edge.getSourceAttr() << " to " << input << " of "
-           << edge.getTargetAttr() << "; element types and dims must be equal";
+    return edge.emitOpError("connects '")
+           << edge.getOutput() << "' of '" << edge.getSource() << "', "
+           << print(from, output) << ", to '" << edge.getInput() << "' of '"
+           << edge.getTarget() << "', " << print(to, input)
+           << "; element types and dims must be equal";
   };
   auto source = dyn_cast<RankedTensorType>(output);
   auto target = dyn_cast<RankedTensorType>(input);

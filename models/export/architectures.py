@@ -330,6 +330,7 @@ def fixed_grid(net):
 
 
 CLIP_VISION = VISION | {"projection_dim": 32}
+LLAMA4_VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 28, "patch_size": 7, "vision_output_dim": 32, "projector_input_dim": 32, "projector_output_dim": 32}
 IMAGES_AND_TEXT = {
     "CLIP": lambda: pairs(hf.CLIPModel, hf.CLIPConfig(text_config=TEXT | SPECIAL, vision_config=CLIP_VISION, projection_dim=32), "clip_contrastive"),
     "SigLIP": lambda: pairs(hf.SiglipModel, hf.SiglipConfig(text_config=TEXT | {"max_position_embeddings": 16, "projection_size": 32}, vision_config=VISION), "sigmoid_contrastive"),
@@ -338,6 +339,7 @@ IMAGES_AND_TEXT = {
     "PaliGemma": paligemma,
     "SmolVLM": smolvlm,
     "Gemma 3": gemma3,
+    "Llama 4 (vision)": lambda: dense(hf.Llama4VisionModel(hf.Llama4VisionConfig(**LLAMA4_VISION)), ["last_hidden_state"], side=28),
     "Qwen2-VL": qwen2_vl,
     "Qwen2.5-VL": qwen2_5_vl,
 }  # fmt: skip

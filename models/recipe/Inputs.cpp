@@ -276,12 +276,28 @@ LogicalResult InputChecker::checkUsed() {
   return success();
 }
 
+/// Nothing compares the rows of a graph without a dim that counts items with the
+/// samples of a step.
+void warnUncounted(mlir::ModuleOp program, const Recipe &recipe,
+                   llvm::function_ref<Location(const Twine &)> locate) {
+  auto counts = [](nn::DimOp dim) { return dim.getItem().has_value(); };
+  for (auto module : program.getOps<dist::ModuleOp>())
+    if (recipe.globalBatch > 1 && module.getForward().getNumArguments() &&
+        llvm::none_of(module.getOps<nn::DimOp>(), counts))
+      emitWarning(locate("modules." + module.getSymName()))
+          << "no input has a dim that counts items: the graph runs once a step "
+             "on the rows that it was exported with, and batch.global, "
+          << recipe.globalBatch << ", is only what samples/s are computed from";
+}
+
 } // namespace
 
 LogicalResult checkInputs(mlir::ModuleOp program, const Recipe &recipe,
                           llvm::function_ref<Location(const Twine &)> locate) {
-  if (!recipe.config)
+  if (!recipe.config) {
+    warnUncounted(program, recipe, locate);
     return success();
+  }
   return InputChecker(program, recipe, locate).check();
 }
 

@@ -209,8 +209,10 @@ double JsonReader::number(double low, double high) const {
     return result;
   std::string range;
   if (std::isfinite(low) && std::isfinite(high))
-    range = " between " + OrderedJson(low).dump() + " and " +
-            OrderedJson(high).dump();
+    range = " from " + OrderedJson(low).dump() + " to " +
+            (high == std::nextafter(std::ceil(high), low)
+                 ? "below " + OrderedJson(std::ceil(high)).dump()
+                 : OrderedJson(high).dump());
   else if (std::isfinite(low))
     range = " of at least " + OrderedJson(low).dump();
   fail("expected a number" + range + ", not " + typeName());

@@ -249,9 +249,14 @@ LogicalResult ProgramBuilder::tie(const TensorName &alias,
                                   const TensorName &parameter) {
   Location loc = at("tie." + alias.module + "." + alias.tensor);
   for (const TensorName &name : {alias, parameter})
-    if (!get(name.module).lookupSymbol<nn::ParameterOp>(name.tensor))
+    if (!get(name.module).lookupSymbol<nn::ParameterOp>(name.tensor)) {
+      std::vector<StringRef> names;
+      for (auto parameter : get(name.module).getOps<nn::ParameterOp>())
+        names.push_back(parameter.getSymName());
       return emitError(loc) << "module '" << name.module
-                            << "' has no parameter '" << name.tensor << "'";
+                            << "' has no parameter '" << name.tensor << "'"
+                            << didYouMean(name.tensor, names);
+    }
   auto typeOf = [&](const TensorName &name) {
     return get(name.module)
         .lookupSymbol<nn::ParameterOp>(name.tensor)

@@ -99,7 +99,12 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
   os << "\nOf one rank: parameters in elements, FLOPs of a step, bytes of a "
         "microbatch, how many of these stand at once,\nand what a replica "
         "sends on of each; all at the bounds of a part.\nBytes of ranks are "
-        "estimates, --emit=memory has them as they will be allocated.\n\n";
+        "estimates, --emit=memory has them as they will be allocated.\n";
+  for (const ModuleReport &m : report.modules)
+    if (m.wholeBatch)
+      os << m.name << " compares the whole batch: it is on the ranks of what it "
+                      "takes, and no plan names it.\n";
+  os << "\n";
   printRanks(report, os);
   os << llvm::formatv("\nschedule {0}, {1} microbatches: bubble {2:f1} % at "
                       "nominal rates\n",

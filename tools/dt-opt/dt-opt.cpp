@@ -16,6 +16,7 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
+#include "models/recipe/JsonReader.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/parallel/Pipeline.h"
 #include "passes/plan/Shipped.h"
@@ -286,6 +287,28 @@ LogicalResult compile(StringRef input, StringRef output,
                                                     diagnostics);
 }
 
+/// LLVM's own error does not say what there is.
+LogicalResult checkEmit(ArrayRef<char *> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    StringRef value = arguments[i];
+    value.consume_front("-");
+    if (!value.consume_front("-emit"))
+      continue;
+    if (value.empty() && i + 1 < arguments.size())
+      value = arguments[i + 1];
+    else if (!value.consume_front("="))
+      continue; // a longer name
+    std::vector<StringRef> names;
+    for (unsigned n = 0; n < emitOption.getParser().getNumOptions(); ++n)
+      names.push_back(emitOption.getParser().getOption(n));
+    if (!llvm::is_contained(names, value))
+      return fail("--emit: '" + value + "' is not one of " +
+                  llvm::join(names, ", ") +
+                  dt::models::didYouMean(value, names));
+  }
+  return success();
+}
+
 /// Plugins' passes must be known before the options are made of them: when the
 /// option itself is read it is too late for flags and --help (and MLIR goes on
 /// without a plugin that it cannot load).
@@ -312,12 +335,13 @@ int main(int argc, char **argv) {
   DialectRegistry registry;
   dt::registerDialects(registry);
   dt::registerPasses();
-  if (failed(loadPassPlugins(ArrayRef<char *>(argv, argc).drop_front())))
+  ArrayRef<char *> arguments = ArrayRef<char *>(argv, argc).drop_front();
+  if (failed(loadPassPlugins(arguments)))
     return 1;
   dt::hideForeignOptions({&emitOptions, &dt::getImportOptions()});
   registerCLIOptions("dt-opt", registry);
   dt::sortOptions();
-  if (failed(dt::checkOptionNames(ArrayRef<char *>(argv, argc).drop_front())))
+  if (failed(dt::checkOptionNames(arguments)) || failed(checkEmit(arguments)))
     return 1;
   auto [input, output] = parseCLIOptions(argc, argv, dt::getHelpHeader());
   return failed(compile(input, output, registry));

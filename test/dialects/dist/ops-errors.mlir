@@ -68,7 +68,7 @@ dist.module @m {
 dist.module @n {
   func.func @forward(%a: tensor<3xf32> {nn.name = "x"}) -> (tensor<3xf32> {nn.name = "y"}) { return %a : tensor<3xf32> }
 }
-// expected-error @+1 {{'dist.edge' op connects 'tensor<2xf32>' of @m to 'tensor<3xf32>' of @n; element types and dims must be equal}}
+// expected-error @+1 {{'dist.edge' op connects 'y' of 'm', [2] of f32, to 'x' of 'n', [3] of f32; element types and dims must be equal}}
 dist.edge @m "y" to @n "x"
 
 // -----
@@ -116,7 +116,7 @@ dist.module @b {
   nn.dim @n of "target" max 6
   func.func @forward(%a: tensor<?xf32, #nn.dims<n>> {nn.name = "x"}) -> (tensor<?xf32, #nn.dims<n>> {nn.name = "y"}) { return %a : tensor<?xf32, #nn.dims<n>> }
 }
-// expected-error @+1 {{to 'tensor<?xf32, #nn.dims<n>>' of @b; element types and dims must be equal}}
+// expected-error @+1 {{connects 'y' of 'a', [image] of f32, to 'x' of 'b', [target] of f32; element types and dims must be equal}}
 dist.edge @a "y" to @b "x"
 
 // -----
