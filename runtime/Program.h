@@ -181,9 +181,9 @@ struct EdgeInfo {
   BufferInfo produced, consumed;
 };
 
-struct Fault;           // runtime/Fault.h
-struct TensorParallel;  // runtime/Collectives.h
-class GradientListener; // runtime/Collectives.h
+struct Fault;           // runtime/data/Fault.h
+struct TensorParallel;  // runtime/comm/Collectives.h
+class GradientListener; // runtime/comm/Collectives.h
 
 /// What a generated function gets. `arena`, `parameters`, `gradients` are the
 /// module's regions on this rank (64-byte aligned; device memory in a CUDA

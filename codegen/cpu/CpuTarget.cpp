@@ -57,13 +57,13 @@ class CpuTarget final : public Target {
 public:
   StringRef extension() const override { return "cpp"; }
   ArrayRef<StringLiteral> includes() const override {
-    static const StringLiteral paths[] = {"runtime/Collectives.h", "runtime/Program.h",       "runtime/Scalar.h",     "runtime/cpu/Attention.h", "runtime/cpu/Check.h",
-                                          "runtime/cpu/Conv.h",      "runtime/cpu/Matmul.h", "runtime/cpu/Memory.h",
-                                          "runtime/cpu/vecmath.h"};
+    static const StringLiteral paths[] = {"runtime/comm/Collectives.h", "runtime/Program.h",       "runtime/device/Scalar.h",     "runtime/device/cpu/Attention.h", "runtime/device/cpu/Check.h",
+                                          "runtime/device/cpu/Conv.h",      "runtime/device/cpu/Matmul.h", "runtime/device/cpu/Memory.h",
+                                          "runtime/device/cpu/vecmath.h"};
     return paths;
   }
   bool simdLoops() const override { return true; }
-  bool wantsRuntimeFile(StringRef path) const override { return !path.starts_with("cuda/"); }
+  bool wantsRuntimeFile(StringRef path) const override { return !path.starts_with("device/cuda/"); }
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const override;
 
   LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder, NameScope &names, KernelBody &body) const override {

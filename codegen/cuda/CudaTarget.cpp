@@ -21,8 +21,8 @@ class CudaTarget final : public Target {
 public:
   StringRef extension() const override { return "cu"; }
   ArrayRef<StringLiteral> includes() const override {
-    static const StringLiteral paths[] = {"runtime/Collectives.h", "runtime/Program.h", "runtime/Scalar.h", "runtime/cuda/Calls.h",
-                                          "runtime/cuda/Launch.h", "runtime/cuda/vecmath.h"};
+    static const StringLiteral paths[] = {"runtime/comm/Collectives.h", "runtime/Program.h", "runtime/device/Scalar.h", "runtime/device/cuda/Calls.h",
+                                          "runtime/device/cuda/Launch.h", "runtime/device/cuda/vecmath.h"};
     return paths;
   }
   StringRef kernelSpecifier() const override { return "__global__"; }
@@ -37,8 +37,8 @@ public:
   LogicalResult supports(rt::ProgramOp program, StringRef plan) const override;
   bool wantsRuntimeFile(StringRef path) const override {
     // Of the CPU's files the headers with shapes only.
-    if (path.starts_with("cpu/"))
-      return path == "cpu/Attention.h" || path == "cpu/Conv.h" || path == "cpu/Matmul.h";
+    if (path.starts_with("device/cpu/"))
+      return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" || path == "device/cpu/Matmul.h";
     return true;
   }
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const override;

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One op a function of runtime/Collectives.h, attributes named as there; called by
+// One op a function of runtime/comm/Collectives.h, attributes named as there; called by
 // all ranks of the module's group in the same order. An axis is `over` n with
 // `stride` s: ranks that differ only in (rank / s) mod n (docs/sharding.md).
 //

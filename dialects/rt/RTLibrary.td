@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One op a function of runtime/cpu/*.h, attributes named as there. Sizes of 0 are
+// One op a function of runtime/device/cpu/*.h, attributes named as there. Sizes of 0 are
 // allowed everywhere: the callee does nothing (or what beta says).
 //
 //===----------------------------------------------------------------------===//
@@ -15,7 +15,7 @@ include "dialects/rt/RTBase.td"
 def RT_MatmulOp : RT_Op<"matmul"> {
   let summary = "c[i] = op(a[i]) op(b[i]) + bias + beta c[i]";
   let description = [{
-    runtime/cpu/Matmul.h. op(a) is m x k, op(b) is k x n; strides in elements, those of 0 mean dense (ld*) or the same matrix for all (stride_a, stride_b). `accumulate`: beta = 1, else 0.
+    runtime/device/cpu/Matmul.h. op(a) is m x k, op(b) is k x n; strides in elements, those of 0 mean dense (ld*) or the same matrix for all (stride_a, stride_b). `accumulate`: beta = 1, else 0.
   }];
   let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, Optional<RT_BufferType>:$bias, RT_InOut<"c">:$c,
                        RT_Dim:$batch, RT_Dim:$m, RT_Dim:$n, RT_Dim:$k, UnitAttr:$trans_a, UnitAttr:$trans_b,
@@ -32,17 +32,17 @@ class RT_ConvLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, tr
   let hasVerifier = 1;
 }
 def RT_ConvOp : RT_ConvLike<"conv"> {
-  let summary = "convForward of runtime/cpu/Conv.h";
+  let summary = "convForward of runtime/device/cpu/Conv.h";
   let arguments = !con((ins RT_In<"x">:$x, RT_In<"w">:$w, Optional<RT_BufferType>:$bias, RT_Out<"y">:$y), shape);
   let assemblyFormat = "$x `,` $w (`bias` $bias^)? `to` $y attr-dict `:` type(operands)";
 }
 def RT_ConvDxOp : RT_ConvLike<"conv_dx"> {
-  let summary = "convBackwardData of runtime/cpu/Conv.h (also the transposed convolution)";
+  let summary = "convBackwardData of runtime/device/cpu/Conv.h (also the transposed convolution)";
   let arguments = !con((ins RT_In<"dy">:$dy, RT_In<"w">:$w, Optional<RT_BufferType>:$bias, RT_Out<"dx">:$dx), shape);
   let assemblyFormat = "$dy `,` $w (`bias` $bias^)? `to` $dx attr-dict `:` type(operands)";
 }
 def RT_ConvDwOp : RT_ConvLike<"conv_dw"> {
-  let summary = "convBackwardWeights of runtime/cpu/Conv.h; `accumulate`: adds to dw and db";
+  let summary = "convBackwardWeights of runtime/device/cpu/Conv.h; `accumulate`: adds to dw and db";
   let arguments = !con((ins RT_In<"x">:$x, RT_In<"dy">:$dy, RT_InOut<"dw">:$dw, Optional<RT_BufferType>:$db), shape, (ins UnitAttr:$accumulate));
   let assemblyFormat = "$x `,` $dy `to` $dw (`bias` $db^)? attr-dict `:` type(operands)";
 }
@@ -57,12 +57,12 @@ class RT_AttentionLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemoni
   let hasVerifier = 1;
 }
 def RT_AttentionOp : RT_AttentionLike<"attention"> {
-  let summary = "attentionForward of runtime/cpu/Attention.h";
+  let summary = "attentionForward of runtime/device/cpu/Attention.h";
   let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_Out<"o">:$o, RT_Out<"lse">:$lse), shape);
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `to` $o `,` $lse attr-dict `:` type(operands)";
 }
 def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
-  let summary = "attentionBackward of runtime/cpu/Attention.h";
+  let summary = "attentionBackward of runtime/device/cpu/Attention.h";
   let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_In<"o">:$o, RT_In<"lse">:$lse, RT_In<"do">:$dout,
                             RT_Out<"dq">:$dq, RT_Out<"dk">:$dk, RT_Out<"dv">:$dv_), shape);
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
@@ -71,7 +71,7 @@ def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
 def RT_CheckIndicesOp : RT_Op<"check_indices", [MemoryEffects<[MemWrite]>]> {
   let summary = "reports the first index from data that is out of range";
   let description = [{
-    runtime/Fault.h. Looks at every `stride`-th element of `indices` from `offset` on. Right are 0 to `extent` - 1, with `wrap` also -`extent` to -1, and `ignored`. Of the first other one the task's fault record
+    runtime/data/Fault.h. Looks at every `stride`-th element of `indices` from `offset` on. Right are 0 to `extent` - 1, with `wrap` also -`extent` to -1, and `ignored`. Of the first other one the task's fault record
     takes down the value, its row (elements a row: `row`), and what the attributes say: `op` that uses it, `input` of the module that it comes from (if that is one), `item` that a row is about (the symbol that counts rows).
     `block` [chunk, over, stride]: indices count from the begin of this rank's block of `chunk` rows (on the axis of `over` ranks with `stride`), and negative ones from the end have been turned round already.
     Whoever uses the index clamps it.

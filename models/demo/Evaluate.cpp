@@ -8,7 +8,7 @@
 
 #include "Evaluate.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Index.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 
 #include "Grid.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <ft2build.h>
 #include FT_FREETYPE_H

@@ -6,7 +6,7 @@
 
 #include "History.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <nlohmann/json.hpp>
 

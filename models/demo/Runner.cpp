@@ -6,7 +6,7 @@
 
 #include "Runner.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <cstring>
 

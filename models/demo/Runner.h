@@ -12,7 +12,7 @@
 #ifndef DT_DEMO_RUNNER_H
 #define DT_DEMO_RUNNER_H
 
-#include "runtime/Evaluation.h"
+#include "runtime/step/Evaluation.h"
 #include "runtime/data/Assemble.h"
 
 #include <map>

@@ -14,10 +14,10 @@
 #include "Grid.h"
 #include "History.h"
 
-#include "runtime/Error.h"
-#include "runtime/Progress.h"
-#include "runtime/Train.h"
-#include "runtime/mpi/Launch.h"
+#include "runtime/base/Error.h"
+#include "runtime/observe/Progress.h"
+#include "runtime/train/Train.h"
+#include "runtime/comm/mpi/Launch.h"
 
 #include <algorithm>
 #include <cmath>

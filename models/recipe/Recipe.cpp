@@ -7,7 +7,7 @@
 #include "models/import/Pattern.h"
 #include "models/recipe/RecipeParser.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Config.h"
 
 #include "llvm/ADT/STLExtras.h"

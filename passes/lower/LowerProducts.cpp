@@ -14,7 +14,7 @@ namespace {
 
 DimExpr product(ArrayRef<DimExpr> dims) { return nn::getNumElements(dims); }
 
-/// One product; sizes as in runtime/cpu/Matmul.h, operands dense.
+/// One product; sizes as in runtime/device/cpu/Matmul.h, operands dense.
 struct Product {
   Value a, b, bias;
   DimExpr batch = 1, m = 1, n = 1, k = 1;

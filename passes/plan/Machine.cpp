@@ -6,7 +6,7 @@
 
 #include "passes/plan/Machine.h"
 
-#include "runtime/Cores.h"
+#include "runtime/base/Cores.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -8,8 +8,8 @@
 
 #include "runtime/data/Assemble.h"
 
-#include "runtime/Error.h"
-#include "runtime/Philox.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/Philox.h"
 
 #include <cmath>
 #include <cstring>

@@ -8,7 +8,7 @@
 
 #include "runtime/data/Assignment.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Cut.h"
 #include "runtime/data/Sequence.h"

@@ -8,7 +8,7 @@
 
 #include "runtime/data/Binding.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Cut.h"
 
 using namespace dt::rt;

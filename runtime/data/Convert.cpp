@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/data/Convert.h"
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <cstring>
 

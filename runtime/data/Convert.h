@@ -11,7 +11,7 @@
 #ifndef DT_RUNTIME_DATA_CONVERT_H
 #define DT_RUNTIME_DATA_CONVERT_H
 
-#include "runtime/Safetensors.h"
+#include "runtime/base/Safetensors.h"
 
 namespace dt::rt {
 

@@ -9,7 +9,7 @@
 
 #include "runtime/data/Cut.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/reorder/Partition.h"
 
 #include <algorithm>

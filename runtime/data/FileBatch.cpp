@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Error.h"
-#include "runtime/Safetensors.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/Safetensors.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/Cut.h"

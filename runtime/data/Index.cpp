@@ -9,10 +9,10 @@
 
 #include "runtime/data/Index.h"
 
-#include "runtime/Activity.h"
-#include "runtime/Cores.h"
-#include "runtime/Files.h"
-#include "runtime/Stop.h"
+#include "runtime/base/Activity.h"
+#include "runtime/base/Cores.h"
+#include "runtime/base/Files.h"
+#include "runtime/base/Stop.h"
 
 #include <nlohmann/json.hpp>
 

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Files.h"
+#include "runtime/base/Files.h"
 #include "runtime/data/Index.h"
 #include "runtime/data/Json.h"
 

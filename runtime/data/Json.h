@@ -10,7 +10,7 @@
 #ifndef DT_RUNTIME_DATA_JSON_H
 #define DT_RUNTIME_DATA_JSON_H
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <nlohmann/json.hpp>
 

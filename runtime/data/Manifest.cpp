@@ -8,7 +8,7 @@
 
 #include "runtime/data/Manifest.h"
 
-#include "runtime/Philox.h"
+#include "runtime/base/Philox.h"
 
 #include <algorithm>
 

@@ -10,7 +10,7 @@
 
 #include "runtime/data/Index.h"
 
-#include "runtime/Files.h"
+#include "runtime/base/Files.h"
 
 #include <algorithm>
 #include <cerrno>

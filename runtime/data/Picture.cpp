@@ -10,7 +10,7 @@
 
 #include "runtime/data/Picture.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <algorithm>
 #include <cmath>

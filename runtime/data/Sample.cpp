@@ -9,7 +9,7 @@
 
 #include "runtime/data/Sample.h"
 
-#include "runtime/Files.h"
+#include "runtime/base/Files.h"
 #include "runtime/data/DecodeMemory.h"
 #include "runtime/data/Tar.h"
 

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Activity.h"
-#include "runtime/Error.h"
+#include "runtime/base/Activity.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Assemble.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Binding.h"

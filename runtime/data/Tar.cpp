@@ -9,8 +9,8 @@
 
 #include "runtime/data/Tar.h"
 
-#include "runtime/Activity.h"
-#include "runtime/Error.h"
+#include "runtime/base/Activity.h"
+#include "runtime/base/Error.h"
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -11,7 +11,7 @@
 #ifndef DT_RUNTIME_DATA_TAR_H
 #define DT_RUNTIME_DATA_TAR_H
 
-#include "runtime/Files.h"
+#include "runtime/base/Files.h"
 
 #include <cstdint>
 #include <string>

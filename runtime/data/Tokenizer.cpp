@@ -8,7 +8,7 @@
 
 #include "runtime/data/Tokenizer.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Tar.h"
 
 #include <fstream>

@@ -9,7 +9,7 @@
 
 #include "test/data/Fixture.h"
 
-#include "runtime/Philox.h"
+#include "runtime/base/Philox.h"
 #include "runtime/data/Assemble.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Index.h"

@@ -10,7 +10,7 @@
 #ifndef DT_TEST_DATA_FIXTURE_H
 #define DT_TEST_DATA_FIXTURE_H
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Config.h"
 #include "runtime/data/Picture.h"
 #include "runtime/data/Tar.h"

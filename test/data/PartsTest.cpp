@@ -10,8 +10,8 @@
 #include "test/data/Fixture.h"
 #include "test/data/TestProgram.h"
 
-#include "runtime/Device.h"
-#include "runtime/Safetensors.h"
+#include "runtime/device/Device.h"
+#include "runtime/base/Safetensors.h"
 #include "runtime/data/BatchSource.h"
 
 #include <cstring>

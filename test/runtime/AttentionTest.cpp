@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/cpu/Attention.h"
+#include "runtime/device/cpu/Attention.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

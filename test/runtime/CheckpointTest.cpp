@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Checkpoint.h"
-#include "runtime/CheckpointFolder.h"
-#include "runtime/Pieces.h"
+#include "runtime/save/Checkpoint.h"
+#include "runtime/save/CheckpointFolder.h"
+#include "runtime/state/Pieces.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Comm.h"
+#include "runtime/comm/Comm.h"
 #include "test/runtime/TestSupport.h"
 
 using namespace dt::rt;

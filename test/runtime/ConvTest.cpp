@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/cpu/Conv.h"
+#include "runtime/device/cpu/Conv.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

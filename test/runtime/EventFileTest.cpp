@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/EventFile.h"
+#include "runtime/observe/EventFile.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Export.h"
+#include "runtime/save/Export.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

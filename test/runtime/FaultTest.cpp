@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Fault.h"
-#include "runtime/Evaluation.h"
-#include "runtime/Train.h"
-#include "runtime/cpu/Check.h"
+#include "runtime/data/Fault.h"
+#include "runtime/step/Evaluation.h"
+#include "runtime/train/Train.h"
+#include "runtime/device/cpu/Check.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

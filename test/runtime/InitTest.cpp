@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Init.h"
+#include "runtime/state/Init.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

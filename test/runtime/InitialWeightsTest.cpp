@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/InitialWeights.h"
-#include "runtime/Checkpoint.h"
+#include "runtime/save/InitialWeights.h"
+#include "runtime/save/Checkpoint.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Layout.h"
-#include "runtime/Pieces.h"
+#include "runtime/state/Layout.h"
+#include "runtime/state/Pieces.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

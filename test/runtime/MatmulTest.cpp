@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/cpu/Matmul.h"
+#include "runtime/device/cpu/Matmul.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Optimizer.h"
-#include "runtime/Device.h"
+#include "runtime/step/Optimizer.h"
+#include "runtime/device/Device.h"
 #include "test/runtime/TestSupport.h"
 
 #include <cmath>

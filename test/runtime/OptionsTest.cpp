@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Options.h"
+#include "runtime/base/Options.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Evaluation.h"
-#include "runtime/Safetensors.h"
-#include "runtime/Train.h"
+#include "runtime/step/Evaluation.h"
+#include "runtime/base/Safetensors.h"
+#include "runtime/train/Train.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

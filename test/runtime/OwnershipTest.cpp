@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Ownership.h"
-#include "runtime/Layout.h"
+#include "runtime/state/Ownership.h"
+#include "runtime/state/Layout.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

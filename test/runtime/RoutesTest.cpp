@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Routes.h"
+#include "runtime/step/Routes.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

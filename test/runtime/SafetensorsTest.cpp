@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Safetensors.h"
+#include "runtime/base/Safetensors.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Simulate.h"
-#include "runtime/Error.h"
+#include "runtime/observe/Simulate.h"
+#include "runtime/base/Error.h"
 
 #include <gtest/gtest.h>
 

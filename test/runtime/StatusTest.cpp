@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Activity.h"
-#include "runtime/Watchdog.h"
+#include "runtime/base/Activity.h"
+#include "runtime/comm/Watchdog.h"
 
 #include <gtest/gtest.h>
 

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Train.h"
-#include "runtime/Evaluation.h"
-#include "runtime/Stop.h"
+#include "runtime/train/Train.h"
+#include "runtime/step/Evaluation.h"
+#include "runtime/base/Stop.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

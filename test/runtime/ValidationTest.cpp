@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/CheckpointFolder.h"
-#include "runtime/Train.h"
+#include "runtime/save/CheckpointFolder.h"
+#include "runtime/train/Train.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/cpu/vecmath.h"
+#include "runtime/device/cpu/vecmath.h"
 
 #include <gtest/gtest.h>
 

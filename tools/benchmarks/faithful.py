@@ -30,7 +30,7 @@ import batches  # noqa: E402
 import models  # noqa: E402
 from cpu import run  # noqa: E402
 
-WARMUP = 3  # as in runtime/Report.cpp
+WARMUP = 3  # as in runtime/observe/Report.cpp
 GPT2 = {"layers": 6, "width": 256, "vocabulary": 4096}
 TOKENS = 128
 SAMPLES = {"gpt2": 8, "demo": 24}

@@ -6,7 +6,7 @@
 # the demo's encoder and language model on samples with 0 to 8 pictures.
 # Every run reports its measured step beside the step that the schedule gives if
 # each task takes the processor time it took in that run, on this machine's cores
-# (runtime/Report.h): the ratio says what messages, collectives and waiting cost
+# (runtime/observe/Report.h): the ratio says what messages, collectives and waiting cost
 # beyond what is modelled. Beside it stands one process with as many threads as the
 # machine has cores for the two ranks. Runs take turns, so that whatever else the
 # machine does meets all of them; a figure is the median over rounds.
@@ -32,7 +32,7 @@ import batches  # noqa: E402
 import models  # noqa: E402
 from cpu import run  # noqa: E402
 
-WARMUP = 3  # as in runtime/Report.cpp
+WARMUP = 3  # as in runtime/observe/Report.cpp
 GPT2 = {"layers": 4, "width": 256, "vocabulary": 4096}
 SAMPLES, TOKENS = 8, 128
 SKEWED, SKEWED_TOKENS, PICTURES = 32, 80, 8  # samples, tokens of one, most pictures in one

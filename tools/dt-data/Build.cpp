@@ -10,7 +10,7 @@
 
 #include "tools/dt-data/Build.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Tar.h"
 #include "runtime/data/Tokenizer.h"
 

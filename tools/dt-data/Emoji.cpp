@@ -8,7 +8,7 @@
 
 #include "tools/dt-data/Emoji.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <ft2build.h>
 #include FT_FREETYPE_H

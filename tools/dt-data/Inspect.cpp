@@ -9,7 +9,7 @@
 
 #include "tools/dt-data/Inspect.h"
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Index.h"
 
 #include <nlohmann/json.hpp>

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Cores.h"
-#include "runtime/Error.h"
+#include "runtime/base/Cores.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Index.h"
 #include "tools/dt-data/Build.h"
 #include "tools/dt-data/Inspect.h"

@@ -6,8 +6,8 @@
 
 #include "tools/dt-opt/RankState.h"
 
-#include "runtime/Error.h"
-#include "runtime/Ownership.h"
+#include "runtime/base/Error.h"
+#include "runtime/state/Ownership.h"
 
 using namespace dt;
 

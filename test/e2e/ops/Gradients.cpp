@@ -9,8 +9,8 @@
 
 #include "ModuleCheck.h"
 
-#include "runtime/Error.h"
-#include "runtime/Init.h"
+#include "runtime/base/Error.h"
+#include "runtime/state/Init.h"
 
 #include <cstdio>
 #include <cstring>

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Checkpoint.h"
+#include "runtime/save/Checkpoint.h"
 #include "test/fuzz/readers/Fuzz.h"
 #include "test/runtime/SmallProgram.h"
 

@@ -11,7 +11,7 @@
 #ifndef DT_TEST_FUZZ_READERS_FUZZ_H
 #define DT_TEST_FUZZ_READERS_FUZZ_H
 
-#include "runtime/Error.h"
+#include "runtime/base/Error.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Safetensors.h"
+#include "runtime/base/Safetensors.h"
 #include "test/fuzz/readers/Fuzz.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Collectives become calls in the forms of runtime/Collectives.h. What a rank keeps by its place is a kernel that reads the place.
+// Collectives become calls in the forms of runtime/comm/Collectives.h. What a rank keeps by its place is a kernel that reads the place.
 // RUN: dt-opt %s --lower-nn-to-rt --cse | FileCheck %s
 
 // Straight into the result.

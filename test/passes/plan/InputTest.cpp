@@ -9,7 +9,7 @@
 #include "passes/plan/Data.h"
 #include "passes/plan/Machine.h"
 #include "passes/plan/Shipped.h"
-#include "runtime/Cores.h"
+#include "runtime/base/Cores.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"

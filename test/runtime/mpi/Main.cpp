@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/mpi/Launch.h"
+#include "runtime/comm/mpi/Launch.h"
 #include "test/runtime/mpi/Ranks.h"
 
 #include <cstdlib>

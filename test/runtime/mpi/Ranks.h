@@ -10,7 +10,7 @@
 #ifndef DT_TEST_RUNTIME_MPI_RANKS_H
 #define DT_TEST_RUNTIME_MPI_RANKS_H
 
-#include "runtime/Comm.h"
+#include "runtime/comm/Comm.h"
 
 #include <gtest/gtest.h>
 

@@ -7,12 +7,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/Train.h"
-#include "runtime/Checkpoint.h"
-#include "runtime/Evaluation.h"
-#include "runtime/Init.h"
-#include "runtime/Optimizer.h"
-#include "runtime/Pieces.h"
+#include "runtime/train/Train.h"
+#include "runtime/save/Checkpoint.h"
+#include "runtime/step/Evaluation.h"
+#include "runtime/state/Init.h"
+#include "runtime/step/Optimizer.h"
+#include "runtime/state/Pieces.h"
 #include "test/runtime/SmallProgram.h"
 #include "test/runtime/mpi/Ranks.h"
 

@@ -1,0 +1,370 @@
+//===- Safetensors.cpp - reading and writing safetensors ------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/base/Safetensors.h"
+#include "runtime/base/Activity.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <set>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace dt::rt {
+
+namespace {
+
+struct TypeName {
+  const char *name;
+  DType type;
+};
+constexpr TypeName kTypes[] = {
+    {"F32", DType::F32},   {"F64", DType::F64}, {"F16", DType::F16},
+    {"BF16", DType::BF16}, {"I64", DType::I64}, {"I32", DType::I32},
+    {"I8", DType::I8},     {"U8", DType::U8},   {"BOOL", DType::Bool}};
+
+constexpr uint64_t kMaxHeader = 100u << 20; // as the reference implementation
+
+/// Parses and refuses a name given twice, which plain parsing would silently
+/// merge.
+nlohmann::json parseHeader(const char *begin, const char *end,
+                           const std::string &file) {
+  std::vector<std::set<std::string>> open; // names in the objects around
+  std::string duplicate;
+  auto callback = [&](int depth, nlohmann::json::parse_event_t event,
+                      nlohmann::json &value) {
+    if (depth > 4)
+      throw Error(file + ": header is nested too deeply");
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start)
+      open.emplace_back();
+    else if (event == Event::object_end)
+      open.pop_back();
+    else if (event == Event::key && duplicate.empty() &&
+             !open.back().insert(value.get<std::string>()).second)
+      duplicate = (depth == 1 ? "tensor '" : "the key '") +
+                  value.get<std::string>() + "'";
+    return true;
+  };
+  nlohmann::json header;
+  try {
+    header = nlohmann::json::parse(begin, end, callback);
+  } catch (const nlohmann::json::exception &) {
+    throw Error(file + ": header is not valid JSON");
+  }
+  if (!duplicate.empty())
+    throw Error(file + ": " + duplicate + " appears twice");
+  if (!header.is_object())
+    throw Error(file + ": header is not a JSON object");
+  return header;
+}
+
+/// A list of non-negative numbers.
+bool readNumbers(const nlohmann::json &value, std::vector<int64_t> &numbers) {
+  if (!value.is_array() || value.size() > 32)
+    return false;
+  for (const nlohmann::json &v : value) {
+    if (!v.is_number_unsigned() || v.get<uint64_t>() > uint64_t(INT64_MAX))
+      return false;
+    numbers.push_back(v.get<int64_t>());
+  }
+  return true;
+}
+
+/// `begin`: of the data in the file.
+TensorPlace readEntry(const nlohmann::json &entry, uint64_t begin,
+                      uint64_t dataSize, const std::string &where) {
+  if (!entry.is_object() || !entry.contains("dtype") ||
+      !entry.contains("shape") || !entry.contains("data_offsets"))
+    throw Error(where +
+                ": expected an object with dtype, shape and data_offsets");
+  TensorPlace place;
+  const nlohmann::json &type = entry["dtype"];
+  auto known = std::find_if(
+      std::begin(kTypes), std::end(kTypes), [&](const TypeName &t) {
+        return type.is_string() &&
+               type.get_ref<const std::string &>() == t.name;
+      });
+  if (known == std::end(kTypes))
+    throw Error(
+        where + ": dtype " +
+        type.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
+        " is not supported");
+  place.type = known->type;
+  std::vector<int64_t> offsets;
+  if (!readNumbers(entry["shape"], place.shape))
+    throw Error(where + ": shape is not a list of non-negative integers");
+  if (!readNumbers(entry["data_offsets"], offsets) || offsets.size() != 2)
+    throw Error(where +
+                ": data_offsets is not a pair of non-negative integers");
+  if (offsets[0] > offsets[1] || uint64_t(offsets[1]) > dataSize)
+    throw Error(where + ": data_offsets lie outside of the file");
+  int64_t count = elementCount(place.shape);
+  if (count < 0 || count > INT64_MAX / 8 ||
+      count * int64_t(sizeOf(place.type)) != offsets[1] - offsets[0])
+    throw Error(where + ": data_offsets do not fit shape " +
+                shapeText(place.shape) + " of " + known->name);
+  place.offset = begin + uint64_t(offsets[0]);
+  place.size = size_t(offsets[1] - offsets[0]);
+  return place;
+}
+
+/// Tensors with data, in the order of the file.
+std::vector<std::pair<const TensorPlace *, const std::string *>>
+orderOf(const std::map<std::string, TensorPlace> &table) {
+  std::vector<std::pair<const TensorPlace *, const std::string *>> order;
+  for (const auto &[name, place] : table)
+    if (place.size)
+      order.push_back({&place, &name});
+  std::sort(order.begin(), order.end(),
+            [](auto &a, auto &b) { return a.first->offset < b.first->offset; });
+  return order;
+}
+
+/// Every byte from `begin` to `end` belongs to exactly one tensor, as the
+/// format demands.
+void checkLayout(const std::map<std::string, TensorPlace> &table,
+                 uint64_t begin, uint64_t end, const std::string &file) {
+  uint64_t at = begin;
+  for (auto &[place, name] : orderOf(table)) {
+    if (place->offset != at)
+      throw Error(file + ": tensor '" + *name +
+                  (place->offset < at ? "' overlaps another"
+                                      : "' leaves a gap before it"));
+    at += place->size;
+  }
+  if (at != end)
+    throw Error(file + ": " + std::to_string(end - at) +
+                " bytes at the end belong to no tensor");
+}
+
+/// Throws Error unless a file of `length` bytes can have a header of so many.
+void checkHeaderSize(uint64_t size, uint64_t length, const std::string &file) {
+  if (size > kMaxHeader || size > length - 8)
+    throw Error(file + ": not a safetensors file (header of " +
+                std::to_string(size) + " bytes in a file of " +
+                std::to_string(length) + ")");
+}
+
+SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
+                             const std::string &file) {
+  SafetensorsHeader out;
+  nlohmann::json header = parseHeader(text, text + size, file);
+  uint64_t begin = 8 + size;
+  for (auto &[name, entry] : header.items())
+    if (name == "__metadata__") {
+      for (auto &[key, note] : entry.items())
+        if (note.is_string())
+          out.notes[key] = note.get<std::string>();
+    } else {
+      out.table.emplace(name, readEntry(entry, begin, length - begin,
+                                        file + ": tensor '" + name + "'"));
+    }
+  checkLayout(out.table, begin, length, file);
+  return out;
+}
+
+/// Opens a regular file that may be one of this format.
+Descriptor openFile(const std::string &path, uint64_t &length) {
+  Activity activity("opening", path);
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info;
+  if (!file || ::fstat(file.get(), &info) < 0)
+    failedCall(path, "open");
+  if (!S_ISREG(info.st_mode) || info.st_size < 8)
+    throw Error(path + ": not a safetensors file (shorter than 8 bytes)");
+  length = uint64_t(info.st_size);
+  return file;
+}
+
+} // namespace
+
+const char *dtypeName(DType type) {
+  for (const TypeName &t : kTypes)
+    if (t.type == type)
+      return t.name;
+  return "?";
+}
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+int64_t elementCount(const std::vector<int64_t> &shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    if (extent < 0 || __builtin_mul_overflow(count, extent, &count))
+      return -1;
+  return count;
+}
+
+bool isSafetensors(const std::string &path) {
+  try {
+    uint64_t length, size;
+    char first;
+    Descriptor file = openFile(path, length);
+    readAll(file.get(), &size, 8, 0, path);
+    if (size > kMaxHeader || size > length - 8 || size == 0)
+      return false;
+    readAll(file.get(), &first, 1, 8, path);
+    return first == '{';
+  } catch (const Error &) {
+    return false;
+  }
+}
+
+SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
+  uint64_t length, size;
+  descriptor = openFile(path, length);
+  readAll(descriptor.get(), &size, 8, 0, path);
+  checkHeaderSize(size, length, path);
+  text.resize(size);
+  readAll(descriptor.get(), text.data(), size, 8, path);
+  header = readHeader(text.data(), size, length, path);
+}
+
+void SafetensorsReader::read(const TensorPlace &tensor, uint64_t from,
+                             size_t bytes, void *to) const {
+  readAll(descriptor.get(), to, bytes, tensor.offset + from, file);
+}
+
+uint64_t SafetensorsReader::hash() const {
+  constexpr size_t block = 1 << 20; // a multiple of the words that are hashed
+  std::vector<std::byte> buffer(block);
+  uint64_t hash = hashBytes(text.data(), text.size());
+  for (auto &[place, name] : orderOf(header.table))
+    for (uint64_t at = 0; at < place->size; at += block) {
+      size_t bytes = size_t(std::min<uint64_t>(block, place->size - at));
+      read(*place, at, bytes, buffer.data());
+      hash = hashBytes(buffer.data(), bytes, hash);
+    }
+  return hash;
+}
+
+SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
+  uint64_t bytes;
+  Descriptor d = openFile(path, bytes);
+  length = bytes;
+  void *mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, d.get(), 0);
+  if (mapped == MAP_FAILED)
+    failedCall(path, "map");
+  memory = static_cast<const std::byte *>(mapped);
+  try {
+    parse();
+  } catch (...) {
+    ::munmap(const_cast<std::byte *>(memory), length);
+    throw;
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  ::munmap(const_cast<std::byte *>(memory), length);
+}
+
+void SafetensorsFile::parse() {
+  uint64_t size;
+  std::memcpy(&size, memory, 8);
+  checkHeaderSize(size, length, file);
+  SafetensorsHeader header = readHeader(
+      reinterpret_cast<const char *>(memory) + 8, size, length, file);
+  notes = std::move(header.notes);
+  for (auto &[name, place] : header.table)
+    table.emplace(name, TensorView{place.type, place.shape,
+                                   memory + place.offset, place.size});
+}
+
+const TensorView *SafetensorsFile::find(const std::string &name) const {
+  auto found = table.find(name);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+const TensorView &
+SafetensorsFile::get(const std::string &name, DType type,
+                     const std::vector<int64_t> &shape) const {
+  const TensorView *view = find(name);
+  if (!view)
+    throw Error(file + ": tensor '" + name + "' is missing");
+  if (view->type != type || view->shape != shape)
+    throw Error(file + ": tensor '" + name + "' is " + dtypeName(view->type) +
+                " " + shapeText(view->shape) + ", expected " + dtypeName(type) +
+                " " + shapeText(shape));
+  return *view;
+}
+
+void SafetensorsWriter::addEntry(Entry entry) {
+  entry.size = size_t(elementCount(entry.shape)) * sizeOf(entry.type);
+  entries.push_back(std::move(entry));
+}
+
+void SafetensorsWriter::add(const std::string &name, DType type,
+                            const std::vector<int64_t> &shape,
+                            const void *data) {
+  addEntry({name, type, shape, data, {}, 0});
+}
+
+void SafetensorsWriter::add(const std::string &name, DType type,
+                            const std::vector<int64_t> &shape,
+                            std::vector<std::byte> bytes) {
+  addEntry({name, type, shape, nullptr, std::move(bytes), 0});
+}
+
+uint64_t SafetensorsWriter::write(const std::string &path) const {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!notes.empty())
+    header["__metadata__"] = notes;
+  size_t offset = 0;
+  for (const Entry &e : entries) {
+    header[e.name] = {{"dtype", dtypeName(e.type)},
+                      {"shape", e.shape},
+                      {"data_offsets", {offset, offset + e.size}}};
+    offset += e.size;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 8 + 63) / 64 * 64 - 8,
+              ' '); // data begin aligned, as the format advises
+  Descriptor d(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!d)
+    failedCall(path, "create");
+  uint64_t size = text.size();
+  writeAll(d.get(), &size, 8, path);
+  writeAll(d.get(), text.data(), text.size(), path);
+  uint64_t hash = hashBytes(text.data(), text.size());
+  for (const Entry &e : entries) {
+    const void *data = e.data ? e.data : e.owned.data();
+    writeAll(d.get(), data, e.size, path);
+    hash = hashBytes(data, e.size, hash);
+  }
+  Activity activity("writing", path);
+  if (::fsync(d.get()) < 0)
+    failedCall(path, "sync");
+  if (::close(d.release()) < 0)
+    failedCall(path, "write");
+  return hash;
+}
+
+uint64_t hashBytes(const void *data, size_t size, uint64_t hash) {
+  const char *p = static_cast<const char *>(data);
+  for (; size >= 8; p += 8, size -= 8) {
+    uint64_t word;
+    std::memcpy(&word, p, 8);
+    hash = (hash ^ word) * 0x100000001B3ull;
+    hash ^= hash >> 29; // words, unlike bytes, need the high bits mixed down
+  }
+  for (; size; ++p, --size)
+    hash = (hash ^ uint8_t(*p)) * 0x100000001B3ull;
+  return hash;
+}
+
+} // namespace dt::rt

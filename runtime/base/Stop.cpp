@@ -1,0 +1,169 @@
+//===- Stop.cpp - being asked to end ------------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/base/Stop.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
+
+namespace dt::rt {
+
+namespace {
+
+std::atomic<bool> requested{false};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+
+sigset_t stopSet() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (int signal : kSignals)
+    ::sigaddset(&set, signal);
+  return set;
+}
+
+/// As if nobody listened.
+[[noreturn]] void endBySignal(int signal) {
+  std::signal(signal, SIG_DFL);
+  sigset_t set = stopSet();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  std::raise(signal);
+  ::_exit(128 + signal);
+}
+
+[[noreturn]] void listen() {
+  sigset_t set = stopSet();
+  for (int interrupts = 0;;) {
+    int signal = 0;
+    if (::sigwait(&set, &signal) != 0)
+      continue;
+    if (signal == SIGINT && ++interrupts == 2)
+      endBySignal(signal);
+    requested = true;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Mapped files. Everything here runs inside a signal handler.
+//===----------------------------------------------------------------------===//
+
+int ownRank = -1;
+bool (*claimWord)() = nullptr;
+
+uintptr_t hexadecimal(const char *&at) {
+  uintptr_t value = 0;
+  for (;; ++at) {
+    int digit = *at >= '0' && *at <= '9'   ? *at - '0'
+                : *at >= 'a' && *at <= 'f' ? *at - 'a' + 10
+                                           : -1;
+    if (digit < 0)
+      return value;
+    value = value << 4 | uintptr_t(digit);
+  }
+}
+
+/// If a line of /proc/self/maps ("BEGIN-END … PATH") has the address, its path.
+const char *pathIn(const char *line, uintptr_t address) {
+  uintptr_t begin = hexadecimal(line);
+  if (*line++ != '-')
+    return nullptr;
+  uintptr_t end = hexadecimal(line);
+  const char *path = std::strchr(line, '/');
+  return address >= begin && address < end && path ? path : nullptr;
+}
+
+/// Of the mapping at an address; empty if there is none.
+void findMapping(uintptr_t address, char *path, size_t size) {
+  static char text[1 << 13];
+  path[0] = 0;
+  int file = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  size_t have = 0;
+  for (ssize_t n;
+       (n = ::read(file, text + have, sizeof text - 1 - have)) > 0;) {
+    have += size_t(n);
+    text[have] = 0;
+    char *line = text;
+    for (char *end; (end = std::strchr(line, '\n')); line = end + 1) {
+      *end = 0;
+      if (const char *found = pathIn(line, address)) {
+        std::strncpy(path, found, size - 1);
+        path[size - 1] = 0;
+        ::close(file);
+        return;
+      }
+    }
+    have -= size_t(line - text);
+    std::memmove(text, line, have);
+  }
+  ::close(file);
+}
+
+void append(char *line, size_t size, const char *text) {
+  std::strncat(line, text, size - std::strlen(line) - 1);
+}
+
+void onBusError(int, siginfo_t *info, void *) {
+  static char path[4096], line[4400];
+  findMapping(reinterpret_cast<uintptr_t>(info->si_addr), path, sizeof path);
+  line[0] = 0;
+  append(line, sizeof line, "error: ");
+  if (ownRank >= 0) {
+    char digits[16];
+    int at = sizeof digits - 1, value = ownRank;
+    digits[at] = 0;
+    do
+      digits[--at] = char('0' + value % 10);
+    while (value /= 10);
+    append(line, sizeof line, "rank ");
+    append(line, sizeof line, digits + at);
+    append(line, sizeof line, ": ");
+  }
+  append(line, sizeof line, path[0] ? path : "a mapped file");
+  append(line, sizeof line,
+         ": its bytes are not there: the file became shorter while it was in "
+         "use, or its disk is full or fails\n");
+  if (!claimWord || claimWord())
+    (void)!::write(STDERR_FILENO, line, std::strlen(line));
+  ::_exit(1);
+}
+
+} // namespace
+
+void holdStopSignals() {
+  sigset_t set = stopSet();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // A shell that starts a program in the background lets it ignore SIGINT.
+  for (int signal : kSignals)
+    std::signal(signal, SIG_DFL);
+}
+
+void installStopSignals() {
+  holdStopSignals();
+  static std::once_flag once;
+  std::call_once(once, [] { std::thread(listen).detach(); });
+}
+
+bool isStopRequested() { return requested; }
+void requestStop() { requested = true; }
+void clearStopRequest() { requested = false; }
+
+void explainBusErrors(int rank, bool (*claim)()) {
+  ownRank = rank;
+  claimWord = claim;
+  struct sigaction action{};
+  action.sa_sigaction = onBusError;
+  action.sa_flags = SA_SIGINFO | SA_RESETHAND;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+} // namespace dt::rt

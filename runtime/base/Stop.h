@@ -1,0 +1,55 @@
+//===- Stop.h - being asked to end --------------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// SIGTERM, SIGINT and SIGUSR1 ask a program to finish its step, save and end
+// with code 0, whichever process of a run gets them and how often. A second
+// SIGINT ends it at once. They are held from the first line of main() on
+// (launchRanks) and taken by a thread that does nothing else.
+//
+// No thread that computes runs a signal handler: oneDNN's generated code keeps
+// data far below its stack pointer, and the system puts a handler's frame
+// there. What comes back from a handler computes with other pointers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_STOP_H
+#define DT_RUNTIME_STOP_H
+
+#include "runtime/base/Error.h"
+
+namespace dt::rt {
+
+/// From now on signals wait for installStopSignals(), in this thread, in those
+/// that it starts, and in the program that takes this one's place.
+void holdStopSignals();
+/// Holds them, and from now on they ask, also those that have waited. To be
+/// called before other threads are started; may be called again.
+void installStopSignals();
+
+/// This process was asked by a signal, or by requestStop().
+bool isStopRequested();
+void requestStop();
+/// Forgets it: for tests.
+void clearStopRequest();
+
+/// Thrown by work before the first step when the process was asked to end.
+class Stopped : public Error {
+public:
+  Stopped() : Error("stopped before the first step") {}
+};
+inline void throwIfStopped() {
+  if (isStopRequested())
+    throw Stopped();
+}
+
+/// Access to a mapped file that became shorter, or whose disk is full, ends the
+/// process by SIGBUS. From now on it says which file first, then ends with code
+/// 1. `rank`: -1: there is one only. `claim`: false if somebody has said why
+/// the run ends already; called inside a signal handler; may be null.
+void explainBusErrors(int rank, bool (*claim)() = nullptr);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_STOP_H

@@ -1,0 +1,41 @@
+//===- Agreement.h - errors that all ranks learn of -------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_AGREEMENT_H
+#define DT_RUNTIME_AGREEMENT_H
+
+#include "runtime/comm/Comm.h"
+
+#include <exception>
+#include <new>
+#include <string>
+
+namespace dt::rt {
+
+/// What `body` throws, as a line; empty: nothing. All kinds of exceptions: a
+/// rank that goes its own way leaves the others waiting.
+template <typename Body> std::string failureOf(Body body) {
+  try {
+    body();
+  } catch (const std::bad_alloc &) {
+    return "out of memory";
+  } catch (const std::exception &e) {
+    return *e.what() ? e.what() : "unknown error";
+  }
+  return {};
+}
+
+/// The text of the first rank that has one, on all ranks.
+inline std::string firstOf(Comm &comm, const std::string &mine) {
+  for (const std::string &text : comm.allGatherText(mine))
+    if (!text.empty())
+      return text;
+  return {};
+}
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_AGREEMENT_H

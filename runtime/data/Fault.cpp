@@ -1,0 +1,63 @@
+//===- Fault.cpp - what is said of an index out of range ------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/data/Fault.h"
+#include "runtime/data/BatchSource.h"
+
+#include <cstring>
+
+namespace dt::rt {
+
+namespace {
+
+/// "sample 'a/0017'", "image 3": the item of the part that the row is about;
+/// "row 3" where rows are no items.
+std::string itemOf(const Fault &fault, const ModuleInfo &module,
+                   const Part *part,
+                   const std::function<std::string(int64_t)> &nameOf) {
+  int64_t row = fault.place / (fault.check.row > 0 ? fault.check.row : 1);
+  size_t symbol = size_t(fault.check.symbol);
+  if (fault.check.symbol < 0 || symbol >= module.symbols.size ||
+      !module.symbols[symbol].item)
+    return "element " + std::to_string(fault.place);
+  const char *item = module.symbols[symbol].item;
+  if (!part || symbol >= part->items.size() ||
+      size_t(row) >= part->items[symbol].size())
+    return std::string(item) + " " + std::to_string(row) + " of a microbatch";
+  int64_t place = part->items[symbol][size_t(row)];
+  bool sample = std::strcmp(item, "sample") == 0;
+  if (sample && nameOf)
+    return "sample '" + nameOf(place) + "'";
+  return std::string(item) + " " + std::to_string(place);
+}
+
+} // namespace
+
+std::string
+describeFault(const Fault &fault, const ProgramInfo &program, const Part *part,
+              const std::function<std::string(int64_t)> &nameOf) {
+  const IndexCheck &c = fault.check;
+  const ModuleInfo &module = program.modules[size_t(c.module)];
+  int64_t value = fault.value;
+  if (c.local && c.wrap && value < 0)
+    value -= c.extent;
+  const char *name = module.origin ? module.origin : module.name;
+  std::string text = c.input ? std::string("input '") + name + "." + c.input
+                             : std::string("module '") + name;
+  text += "', " + itemOf(fault, module, part, nameOf) + ": ";
+  if (c.extent == 0)
+    return text + "there are no " + c.what + ", and number " +
+           std::to_string(value) + " is asked for";
+  text += std::to_string(value) + " is none of the " +
+          std::to_string(c.extent) + " " + c.what + " (" +
+          std::to_string(c.wrap ? -c.extent : 0) + " to " +
+          std::to_string(c.extent - 1);
+  if (c.ignores)
+    text += ", or " + std::to_string(c.ignored);
+  return text + ")";
+}
+
+} // namespace dt::rt

@@ -1,0 +1,310 @@
+//===- Attention.cpp - softmax attention for generated code -----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Scores of a tile of queries against all keys that any of them sees lie in a
+// thread's scratch; products are sgemm calls of one thread. Forward is parallel
+// over (batch, head, tile); backward over (batch, key/value head), so that
+// every sum into dk and dv is made by one thread in a fixed order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cpu/Attention.h"
+#include "runtime/device/cpu/Dnnl.h"
+#include "runtime/device/cpu/vecmath.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dt::rt {
+
+namespace {
+
+constexpr int64_t kTile = 64; ///< queries a tile
+constexpr float kPreciseLse =
+    1e3f; ///< above, the rounding of the log-sum-exp itself would show
+constexpr float kMinusInf = -kInf;
+
+void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+          const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+          float *c, int64_t ldc) {
+  if (m == 0 || n == 0)
+    return;
+  if (k == 0) { // a leading dim of 0 is refused: heads of size 0
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        c[i * ldc + j] = beta == 0 ? 0.f : beta * c[i * ldc + j];
+    return;
+  }
+  // A leading dim is checked even where one row makes it meaningless.
+  lda = std::max(lda, ta ? m : k), ldb = std::max(ldb, tb ? k : n),
+  ldc = std::max(ldc, n);
+  if (dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb,
+                 beta, c, ldc) != dnnl_success)
+    libraryFailure("dnnl_sgemm", "invalid arguments in attention");
+}
+
+/// A tile of queries of one head.
+struct Tile {
+  const AttentionShape &s;
+  const void *mask;
+  int64_t batch, head, first, count;
+
+  /// Keys that query `first + i` may see by the causal rule: [0, keysOf(i)).
+  int64_t keysOf(int64_t i) const {
+    return s.causal ? std::clamp<int64_t>(first + i + (s.s - s.t) + 1, 0, s.s)
+                    : s.s;
+  }
+  int64_t keys() const { return keysOf(count - 1); }
+
+  /// Puts the mask on a row of scores: additive values added, hidden keys at
+  /// -inf.
+  void maskRow(int64_t i, float *x, int64_t width) const {
+    int64_t visible = keysOf(i);
+    if (s.mask != MaskKind::None) {
+      int64_t offset = batch * s.maskB + head * s.maskH + (first + i) * s.maskT,
+              step = s.maskS;
+      if (s.mask == MaskKind::Additive) {
+        const float *m = static_cast<const float *>(mask) + offset;
+#pragma omp simd
+        for (int64_t j = 0; j < visible; ++j)
+          x[j] += m[j * step];
+      } else {
+        const uint8_t *m = static_cast<const uint8_t *>(mask) + offset;
+#pragma omp simd
+        for (int64_t j = 0; j < visible; ++j)
+          x[j] = m[j * step] ? x[j] : kMinusInf;
+      }
+    }
+    std::fill(x + visible, x + width, kMinusInf);
+  }
+};
+
+/// What a row in which all keys are hidden has for probabilities, before those
+/// of a mean are added.
+float hiddenShare(const AttentionShape &s) {
+  return s.emptyRow == EmptyRow::NaN && s.s > 0 ? kNaN : 0.f;
+}
+
+/// In lanes of its own making: clang takes a reduction(max) of floats only with
+/// -ffast-math.
+float maxOf(const float *x, int64_t n) {
+  constexpr int64_t kLanes = 16;
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, kMinusInf);
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes)
+#pragma omp simd
+    for (int64_t l = 0; l < kLanes; ++l)
+      lanes[l] = x[j + l] > lanes[l] ? x[j + l] : lanes[l];
+  for (; j < n; ++j)
+    lanes[0] = x[j] > lanes[0] ? x[j] : lanes[0];
+  return *std::max_element(lanes, lanes + kLanes);
+}
+
+/// x = exp(x - m); returns the sum.
+float expRow(float *x, int64_t n, float m) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; ++j) {
+    float e = dt::rt::exp(x[j] - m);
+    x[j] = e;
+    sum += e;
+  }
+  return sum;
+}
+
+float dot(const float *a, const float *b, int64_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; ++j)
+    sum += a[j] * b[j];
+  return sum;
+}
+
+void axpy(float alpha, const float *x, float *y, int64_t n) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j)
+    y[j] += alpha * x[j];
+}
+
+struct Head {
+  const float *q, *k, *v;
+};
+
+/// Empty tensors may have no address, and moving a null pointer is undefined.
+template <typename T> T *at(T *base, int64_t offset) {
+  return base ? base + offset : nullptr;
+}
+
+Head headOf(const float *q, const float *k, const float *v,
+            const AttentionShape &s, int64_t b, int64_t h) {
+  int64_t kv = h / (s.h / s.hk);
+  return {at(q, b * s.qb + h * s.qh), at(k, b * s.kb + kv * s.kh),
+          at(v, b * s.vb + kv * s.vh)};
+}
+
+void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
+                 Scratch &scratch) {
+  const AttentionShape &s = tile.s;
+  scratch.reset();
+  int64_t width = tile.keys();
+  float *x = scratch.floats(tile.count * std::max<int64_t>(width, 1));
+  float *inverse = scratch.floats(tile.count);
+  gemm(false, true, tile.count, width, s.d, s.scale, head.q + tile.first * s.qt,
+       s.qt, head.k, s.ks, 0, x, width);
+  for (int64_t i = 0; i < tile.count; ++i) {
+    float *row = x + i * width;
+    tile.maskRow(i, row, width);
+    float m = maxOf(row, width);
+    bool empty = m == kMinusInf;
+    float sum = expRow(row, width, empty ? 0.f : m);
+    lse[tile.first + i] = empty ? kMinusInf : m + std::log(sum);
+    inverse[i] = empty ? 0.f : 1 / sum;
+  }
+  float *out = o + tile.first * s.ot;
+  if (width > 0)
+    gemm(false, false, tile.count, s.dv, width, 1, x, width, head.v, s.vs, 0,
+         out, s.ot);
+  for (int64_t i = 0; i < tile.count; ++i) {
+    float *row = out + i * s.ot;
+    if (lse[tile.first + i] != kMinusInf) {
+      for (int64_t j = 0; j < s.dv; ++j)
+        row[j] *= inverse[i];
+      continue;
+    }
+    std::fill_n(row, s.dv, hiddenShare(s));
+    if (s.emptyRow == EmptyRow::Mean)
+      for (int64_t j = 0; j < s.s; ++j)
+        axpy(1.f / float(s.s), head.v + j * s.vs, row, s.dv);
+  }
+}
+
+/// Gradient pointers of one (batch, head): dk, dv are those of its key/value
+/// head.
+struct Gradients {
+  const float *o, *doutput, *lse;
+  float *dq, *dk, *dv;
+};
+
+/// A query that sees no key and takes the mean: p = 1 / s for all keys, visible
+/// or not.
+void backwardEmptyRow(const AttentionShape &s, const Head &head,
+                      const Gradients &g, int64_t i, float *p) {
+  const float *doi = g.doutput + i * s.ot, *qi = head.q + i * s.qt;
+  float delta = dot(doi, g.o + i * s.ot, s.dv), share = 1.f / float(s.s);
+  for (int64_t j = 0; j < s.s; ++j)
+    p[j] = (dot(doi, head.v + j * s.vs, s.dv) - delta) * share * s.scale;
+  for (int64_t j = 0; j < s.s; ++j) {
+    axpy(p[j], head.k + j * s.ks, g.dq + i * s.qt, s.d);
+    axpy(p[j], qi, g.dk + j * s.ks, s.d);
+    axpy(share, doi, g.dv + j * s.vs, s.dv);
+  }
+}
+
+/// Probabilities of a tile from its masked scores, in place.
+void recomputeRows(const Tile &tile, const float *lse, float *x,
+                   int64_t width) {
+  for (int64_t i = 0; i < tile.count; ++i) {
+    float *row = x + i * width, l = lse[tile.first + i];
+    tile.maskRow(i, row, width);
+    if (std::fabs(l) <= kPreciseLse) {
+      expRow(row, width, l);
+      continue;
+    }
+    if (l == kMinusInf) {
+      std::fill_n(row, width, hiddenShare(tile.s));
+      continue;
+    }
+    float sum = expRow(row, width, maxOf(row, width));
+    for (int64_t j = 0; j < width; ++j)
+      row[j] /= sum;
+  }
+}
+
+void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
+                  Scratch &scratch) {
+  const AttentionShape &s = tile.s;
+  scratch.reset();
+  int64_t width = tile.keys(), n = tile.count;
+  const float *q = head.q + tile.first * s.qt,
+              *doutput = g.doutput + tile.first * s.ot;
+  float *dq = g.dq + tile.first * s.qt;
+  if (width > 0) {
+    float *p = scratch.floats(n * width), *ds = scratch.floats(n * width);
+    gemm(false, true, n, width, s.d, s.scale, q, s.qt, head.k, s.ks, 0, p,
+         width);
+    gemm(false, true, n, width, s.dv, 1, doutput, s.ot, head.v, s.vs, 0, ds,
+         width);
+    recomputeRows(tile, g.lse, p, width);
+    gemm(true, false, width, s.dv, n, 1, p, width, doutput, s.ot, 1, g.dv,
+         s.vs);
+    for (int64_t i = 0; i < n; ++i) {
+      float delta =
+          dot(doutput + i * s.ot, g.o + (tile.first + i) * s.ot, s.dv);
+      float *pi = p + i * width, *dsi = ds + i * width;
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j)
+        dsi[j] = pi[j] * (dsi[j] - delta) * s.scale;
+    }
+    gemm(false, false, n, s.d, width, 1, ds, width, head.k, s.ks, 0, dq, s.qt);
+    gemm(true, false, width, s.d, n, 1, ds, width, q, s.qt, 1, g.dk, s.ks);
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      std::fill_n(dq + i * s.qt, s.d, hiddenShare(s));
+  }
+  if (s.emptyRow != EmptyRow::Mean)
+    return;
+  for (int64_t i = tile.first; i < tile.first + n; ++i)
+    if (g.lse[i] == kMinusInf)
+      backwardEmptyRow(s, head, g, i, scratch.floats(s.s));
+}
+
+} // namespace
+
+void attentionForward(const float *q, const float *k, const float *v,
+                      const void *mask, float *o, float *lse,
+                      const AttentionShape &s) {
+  int64_t tiles = (s.t + kTile - 1) / kTile, work = s.b * s.h * tiles;
+  // Tiles differ in cost when causal: deal them out one by one, in a fixed way.
+#pragma omp parallel for schedule(static, 1)
+  for (int64_t i = 0; i < work; ++i) {
+    int64_t b = i / (s.h * tiles), h = i / tiles % s.h,
+            first = i % tiles * kTile;
+    Tile tile{s, mask, b, h, first, std::min(kTile, s.t - first)};
+    forwardTile(tile, headOf(q, k, v, s, b, h), o + b * s.ob + h * s.oh,
+                lse + (b * s.h + h) * s.t, threadScratch());
+  }
+}
+
+void attentionBackward(const float *q, const float *k, const float *v,
+                       const void *mask, const float *o, const float *lse,
+                       const float *doutput, float *dq, float *dk, float *dv,
+                       const AttentionShape &s) {
+  int64_t group = s.h / s.hk;
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < s.b * s.hk; ++i) {
+    int64_t b = i / s.hk, kv = i % s.hk;
+    float *dki = at(dk, b * s.kb + kv * s.kh),
+          *dvi = at(dv, b * s.vb + kv * s.vh);
+    for (int64_t j = 0; j < s.s; ++j) {
+      std::fill_n(dki + j * s.ks, s.d, 0.f);
+      std::fill_n(dvi + j * s.vs, s.dv, 0.f);
+    }
+    for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+      int64_t row = b * s.ob + h * s.oh;
+      Gradients g{at(o, row),
+                  at(doutput, row),
+                  at(lse, (b * s.h + h) * s.t),
+                  at(dq, b * s.qb + h * s.qh),
+                  dki,
+                  dvi};
+      for (int64_t first = 0; first < s.t; first += kTile) {
+        Tile tile{s, mask, b, h, first, std::min(kTile, s.t - first)};
+        backwardTile(tile, headOf(q, k, v, s, b, h), g, threadScratch());
+      }
+    }
+  }
+}
+
+} // namespace dt::rt

@@ -1,0 +1,155 @@
+//===- Device.cpp - memory and bulk work on the CPU -------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The host's implementation of Device.h: plain memory, OpenMP loops.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/Device.h"
+#include "runtime/base/Error.h"
+#include "runtime/data/Fault.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <sys/mman.h>
+#include <vector>
+
+namespace dt::rt::device {
+
+namespace {
+
+constexpr size_t kHugePage = 2u << 20;
+/// Elements a chunk of the norm: fixed, so that the sum does not depend on the
+/// thread count.
+constexpr size_t kNormChunk = 16384;
+
+double chunkSumOfSquares(const float *values, size_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (size_t i = 0; i < n; ++i)
+    sum += double(values[i]) * double(values[i]);
+  return sum;
+}
+
+} // namespace
+
+void initialize(int threads) {
+  if (threads > 0)
+    omp_set_num_threads(threads);
+}
+
+const char *describe() {
+  static const std::string text =
+      "cpu, " + std::to_string(omp_get_max_threads()) + " threads";
+  return text.c_str();
+}
+
+void *stream() { return nullptr; }
+void synchronize() {}
+
+Fault *faultRecord() {
+  static Fault record{};
+  return &record;
+}
+
+void *allocate(size_t bytes, const char *what) {
+  size_t align = bytes >= kHugePage ? kHugePage : 64;
+  size_t size = (std::max<size_t>(bytes, 1) + align - 1) / align * align;
+  void *memory = std::aligned_alloc(align, size);
+  if (!memory)
+    throw Error("not enough memory: " + std::to_string(bytes) + " bytes for " +
+                what);
+  if (align == kHugePage)
+    ::madvise(memory, size,
+              MADV_HUGEPAGE); // a hint: fewer page faults and TLB misses
+  zero(memory, size);
+  return memory;
+}
+
+void release(void *memory) { std::free(memory); }
+
+void copyToDevice(void *device, const void *host, size_t bytes) {
+  copy(device, host, bytes);
+}
+void copyToHost(void *host, const void *device, size_t bytes) {
+  copy(host, device, bytes);
+}
+
+void copy(void *to, const void *from, size_t bytes) {
+  if (bytes)
+    std::memcpy(to, from, bytes);
+}
+
+void zero(void *memory, size_t bytes) {
+  constexpr size_t kChunk = 1u << 20;
+  char *p = static_cast<char *>(memory);
+  int64_t chunks = int64_t((bytes + kChunk - 1) / kChunk);
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (int64_t i = 0; i < chunks; ++i)
+    std::memset(p + i * kChunk, 0, std::min(kChunk, bytes - i * kChunk));
+}
+
+void accumulate(float *sum, const float *values, size_t n) {
+#pragma omp parallel for simd schedule(static) if (n >= 32768)
+  for (size_t i = 0; i < n; ++i)
+    sum[i] += values[i];
+}
+
+double sumOfSquares(const float *values, size_t n) {
+  int64_t chunks = int64_t((n + kNormChunk - 1) / kNormChunk);
+  static thread_local std::vector<double>
+      sums; // grows to the largest run and stays
+  sums.resize(std::max<size_t>(sums.size(), chunks));
+  double *partial = sums.data();
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (int64_t i = 0; i < chunks; ++i)
+    partial[i] = chunkSumOfSquares(values + i * kNormChunk,
+                                   std::min(kNormChunk, n - i * kNormChunk));
+  double sum = 0;
+  for (int64_t i = 0; i < chunks; ++i)
+    sum += partial[i];
+  return sum;
+}
+
+void adamw(float *p, const float *g, float *m, float *v, size_t n,
+           const AdamWStep &step) {
+  // PyTorch's fp32 kernels round the same scalars once.
+  const AdamWScalars s(step);
+  float scale = s.scale, keep = s.keep, weight1 = s.weight1, beta2 = s.beta2,
+        weight2 = s.weight2, stepSize = s.stepSize, perRoot = s.perRoot,
+        eps = s.eps;
+#pragma omp parallel for simd schedule(static) if (n >= 32768)
+  for (size_t i = 0; i < n; ++i) {
+    float gi = g[i] * scale;
+    float mi = m[i] + (gi - m[i]) * weight1;
+    float vi = v[i] * beta2 + gi * gi * weight2;
+    m[i] = mi, v[i] = vi;
+    p[i] = p[i] * keep - stepSize * (mi / (std::sqrt(vi) * perRoot + eps));
+  }
+}
+
+void sgd(float *p, const float *g, float *buffer, size_t n,
+         const SgdStep &step) {
+  float scale = float(step.gradientScale), decay = float(step.weightDecay),
+        lr = float(step.lr);
+  float momentum = step.first ? 0.f : float(step.momentum);
+  bool hasBuffer = buffer && step.momentum != 0;
+#pragma omp parallel for simd schedule(static) if (n >= 32768)
+  for (size_t i = 0; i < n; ++i) {
+    float gi = g[i] * scale + decay * p[i];
+    if (hasBuffer) {
+      gi = momentum * buffer[i] + gi;
+      buffer[i] = gi;
+    }
+    p[i] -= lr * gi;
+  }
+}
+
+} // namespace dt::rt::device

@@ -1,0 +1,214 @@
+//===- Device.cu - memory, norm and optimizer on the GPU -------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// runtime/device/Device.h for CUDA. One stream for everything: order on it is the order of
+// the calls. The optimizer computes in the same order of operations as the CPU's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/Device.h"
+#include "runtime/base/Error.h"
+#include "runtime/device/cuda/Launch.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace dt::rt {
+
+namespace {
+
+cudaStream_t theStream = nullptr;
+std::string description = "cuda";
+
+struct Block {
+  void *data = nullptr;
+  size_t bytes = 0;
+};
+Block scratchBlocks[4];
+
+constexpr int kThreads = 256;
+constexpr unsigned kSumBlocks = 1024; ///< fixed, so that the order of additions is
+
+/// Adds `value` over the block in a fixed tree; thread 0 has the sum.
+__device__ double blockSum(double value) {
+  __shared__ double part[kThreads];
+  part[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (int(threadIdx.x) < half)
+      part[threadIdx.x] += part[threadIdx.x + half];
+    __syncthreads();
+  }
+  return part[0];
+}
+
+__global__ void accumulateKernel(float *sum, const float *values, size_t n) {
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads)
+    sum[i] += values[i];
+}
+
+__global__ void squaresKernel(const float *values, size_t n, double *sums) {
+  double sum = 0;
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads)
+    sum += double(values[i]) * double(values[i]);
+  sum = blockSum(sum);
+  if (threadIdx.x == 0)
+    sums[blockIdx.x] = sum;
+}
+
+/// The lines of cpu/Device.cpp.
+__global__ void adamwKernel(float *p, const float *g, float *m, float *v, size_t n, device::AdamWScalars s) {
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads) {
+    float gi = g[i] * s.scale;
+    float mi = m[i] + (gi - m[i]) * s.weight1;
+    float vi = v[i] * s.beta2 + gi * gi * s.weight2;
+    m[i] = mi;
+    v[i] = vi;
+    p[i] = p[i] * s.keep - s.stepSize * (mi / (sqrtf(vi) * s.perRoot + s.eps));
+  }
+}
+
+__global__ void sgdKernel(float *p, const float *g, float *buffer, size_t n, float lr, float momentum,
+                          float weightDecay, float gradientScale, bool first) {
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads) {
+    float step = g[i] * gradientScale + weightDecay * p[i];
+    if (momentum != 0) {
+      step = first ? step : momentum * buffer[i] + step;
+      buffer[i] = step;
+    }
+    p[i] -= lr * step;
+  }
+}
+
+} // namespace
+
+void cuda::fail(const char *call, const char *reason) {
+  std::fprintf(stderr, "error: CUDA: %s: %s\n", call, reason);
+  // Handlers would use the device again.
+  std::_Exit(1);
+}
+
+void cuda::failLaunch(const char *kernel, cudaError_t status) {
+  fail((std::string("kernel ") + kernel).c_str(), cudaGetErrorString(status));
+}
+
+void *cuda::scratch(int purpose, size_t bytes) {
+  Block &block = scratchBlocks[purpose];
+  if (block.bytes < bytes) {
+    // What is queued may still read the old block; cudaFree waits for it.
+    check(cudaFree(block.data), "cudaFree");
+    check(cudaMalloc(&block.data, bytes), "cudaMalloc of scratch");
+    block.bytes = bytes;
+  }
+  return block.data;
+}
+
+const void *cuda::constantBytes(const void *host, size_t bytes) {
+  static std::map<const void *, void *> copies;
+  void *&copy = copies[host];
+  if (!copy) {
+    check(cudaMalloc(&copy, bytes), "cudaMalloc of a table");
+    // On the stream of its readers, which does not wait for the default stream: cudaMemcpy may return before its
+    // copy from pageable memory is on the device.
+    check(cudaMemcpyAsync(copy, host, bytes, cudaMemcpyHostToDevice, theStream), "cudaMemcpy of a table");
+    check(cudaStreamSynchronize(theStream), "cudaMemcpy of a table");
+  }
+  return copy;
+}
+
+namespace device {
+
+void initialize(int) {
+  int count = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0)
+    throw Error(std::string("no usable GPU: ") + cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status));
+  cudaDeviceProp properties;
+  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  cuda::check(cudaSetDevice(0), "cudaSetDevice");
+  cuda::check(cudaStreamCreateWithFlags(&theStream, cudaStreamNonBlocking), "cudaStreamCreate");
+  description = std::string("cuda, ") + properties.name;
+}
+
+const char *describe() { return description.c_str(); }
+void *stream() { return theStream; }
+Fault *faultRecord() {
+  static Fault *record = [] {
+    void *memory = nullptr;
+    cuda::check(cudaHostAlloc(&memory, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
+    return new (memory) Fault{};
+  }();
+  return record;
+}
+
+void synchronize() { cuda::check(cudaStreamSynchronize(theStream), "cudaStreamSynchronize"); }
+
+void *allocate(size_t bytes, const char *what) {
+  void *memory = nullptr;
+  cudaError_t status = cudaMalloc(&memory, bytes ? bytes : 1);
+  if (status != cudaSuccess)
+    throw Error("cannot allocate " + std::to_string(bytes) + " bytes on the GPU for " + what + ": " +
+                cudaGetErrorString(status));
+  zero(memory, bytes);
+  return memory;
+}
+
+void release(void *memory) { cuda::check(cudaFree(memory), "cudaFree"); }
+
+void copyToDevice(void *to, const void *host, size_t bytes) {
+  if (bytes)
+    cuda::check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, theStream), "cudaMemcpy to the device");
+}
+
+void copyToHost(void *host, const void *from, size_t bytes) {
+  if (bytes)
+    cuda::check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, theStream), "cudaMemcpy to the host");
+  synchronize();
+}
+
+void copy(void *to, const void *from, size_t bytes) {
+  if (bytes)
+    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, theStream), "cudaMemcpy");
+}
+
+void zero(void *memory, size_t bytes) {
+  if (bytes)
+    cuda::check(cudaMemsetAsync(memory, 0, bytes, theStream), "cudaMemset");
+}
+
+void accumulate(float *sum, const float *values, size_t n) {
+  if (n)
+    cuda::launch("sum", accumulateKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, sum, values, n);
+}
+
+double sumOfSquares(const float *values, size_t n) {
+  auto *sums = static_cast<double *>(cuda::scratch(3, kSumBlocks * sizeof(double)));
+  cuda::launch("sum of squares", squaresKernel, kSumBlocks, kThreads, 0, theStream, values, n, sums);
+  std::vector<double> host(kSumBlocks);
+  copyToHost(host.data(), sums, kSumBlocks * sizeof(double));
+  double sum = 0;
+  for (double part : host)
+    sum += part;
+  return sum;
+}
+
+void adamw(float *p, const float *g, float *m, float *v, size_t n, const AdamWStep &s) {
+  if (n == 0)
+    return;
+  cuda::launch("AdamW", adamwKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, p, g, m, v, n, AdamWScalars(s));
+}
+
+void sgd(float *p, const float *g, float *buffer, size_t n, const SgdStep &s) {
+  if (n == 0)
+    return;
+  cuda::launch("SGD", sgdKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, p, g, buffer, n, float(s.lr),
+               float(s.momentum), float(s.weightDecay), float(s.gradientScale), s.first);
+}
+
+} // namespace device
+} // namespace dt::rt

@@ -1,0 +1,233 @@
+//===- CollectiveTraffic.cpp - what collectives must move -----------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/observe/CollectiveTraffic.h"
+#include "runtime/comm/Comm.h"
+#include "runtime/step/Routes.h"
+#include "runtime/step/Transfers.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace dt::rt {
+
+namespace {
+
+constexpr size_t kLine = 64; ///< offsets of parameters are multiples
+
+class Expectation {
+public:
+  Expectation(const ProgramInfo &program, const Placement &placement,
+              const Ownership &ownership, const Batch &batch)
+      : program(program), placement(placement), ownership(ownership),
+        batch(batch) {}
+
+  std::map<std::string, uint64_t> run() {
+    for (const TaskRow &row : program.ranks[size_t(placement.rank())].rows) {
+      addFunction(row);
+      addGather(row);
+    }
+    for (const TieGroup &tie : ownership.ties())
+      addTie(tie);
+    for (size_t m = 0; m < program.modules.size; ++m) {
+      if (!placement.at(m).runs())
+        continue;
+      addPartial(m);
+      if (!program.modules[m].wholeBatch && placement.replicas(m) > 1)
+        addReplicas(m);
+    }
+    if (program.ranks.size > 1) {
+      // Whether to go on and the manifest's hash; denominators; loss terms,
+      // norm, stop.
+      size_t losses = program.losses.size;
+      bytes["scalars"] += sizeof(double) * (5 + losses + (losses + 3));
+    }
+    return std::move(bytes);
+  }
+
+private:
+  TaskFn functionOf(const TaskRow &row) const {
+    switch (row.kind) {
+    case TaskKind::Denominator:
+      return program.losses[row.index].denominator;
+    case TaskKind::Forward:
+      return program.modules[row.index].forward;
+    case TaskKind::Backward:
+      return program.modules[row.index].backward;
+    case TaskKind::BackwardInput:
+      return program.modules[row.index].backwardInput;
+    case TaskKind::BackwardWeight:
+      return program.modules[row.index].backwardWeight;
+    default:
+      return nullptr;
+    }
+  }
+
+  /// What the row's function gives, by the compiler's table.
+  void addFunction(const TaskRow &row) {
+    TaskFn function = functionOf(row);
+    if (!function)
+      return;
+    size_t module = row.kind == TaskKind::Denominator
+                        ? size_t(program.losses[row.index].module)
+                        : row.index;
+    const Part &part = batch.part(program, module, row.microbatch, row.piece);
+    for (const CollectiveInfo &c : program.collectives) {
+      if (c.function != function)
+        continue;
+      int64_t elements = 0;
+      for (const SizeTerm &term : c.elements) {
+        int64_t product = term.factor;
+        for (int32_t symbol : term.symbols)
+          product *= part.dims[size_t(symbol)];
+        elements += product;
+      }
+      bytes[collectiveLabel(program.modules[module].name, c.kind, c.over,
+                            c.stride)] += uint64_t(elements) * sizeOf(c.type);
+    }
+  }
+
+  /// This rank's chunk of what messages brought one of its parts, once however
+  /// many messages that were.
+  void addGather(const TaskRow &row) {
+    if (row.kind != TaskKind::Receive ||
+        !gathered.insert({row.index, row.microbatch, row.piece, row.gradient})
+             .second)
+      return;
+    const EdgeInfo &edge = program.edges[row.index];
+    size_t module = size_t(row.gradient ? edge.from : edge.to);
+    const ModuleInfo &info = program.modules[module];
+    int64_t tp = placement.tp(module), place = placement.at(module).tp;
+    if (tp == 1)
+      return;
+    EdgeShape shape = edgeShape(program, edge);
+    int symbol = row.gradient ? shape.producerSymbol : shape.consumerSymbol;
+    const Items &items = itemsOf(
+        batch.assignment, module, info.wholeBatch ? 0 : row.microbatch,
+        placement.at(module).replica * piecesOf(info) + row.piece, symbol);
+    int64_t count = int64_t(items.size()), own = 0;
+    for (int64_t i = 0; i < count; ++i)
+      own += row.gradient
+                 ? i * tp / count == place
+                 : place * count / tp <= i && i < (place + 1) * count / tp;
+    const TensorInfo &tensor =
+        row.gradient ? edge.consumed.tensor
+                     : info.inputs[size_t(edge.toInput)].buffer.tensor;
+    const Part &part = batch.part(program, module, row.microbatch, row.piece);
+    uint64_t item = sizeOf(tensor.type);
+    for (int32_t d = 0; d < tensor.rank; ++d) {
+      const Extent &e = tensor.shape[d];
+      item *= d == 0 && symbol >= 0 ? uint64_t(e.scale)
+              : e.symbol < 0
+                  ? uint64_t(e.offset)
+                  : uint64_t(e.scale * part.dims[size_t(e.symbol)] + e.offset);
+    }
+    bytes["gather " + Transfers::label(program, row.index, row.gradient)] +=
+        uint64_t(own) * item;
+  }
+
+  static size_t endOf(const ParameterInfo &p) {
+    return p.offset + partElements(p) * sizeof(float);
+  }
+  static size_t roundUp(size_t value) {
+    return (value + kLine - 1) / kLine * kLine;
+  }
+  /// Parameters of a module whose gradients are summed.
+  std::vector<const ParameterInfo *> updatedOf(size_t module,
+                                               bool withTied) const {
+    std::set<size_t> tied;
+    for (const TieGroup &tie : ownership.ties())
+      tied.insert(tie.rows.begin(), tie.rows.end());
+    std::vector<const ParameterInfo *> list;
+    for (size_t p = 0; p < program.parameters.size; ++p)
+      if (size_t(program.parameters[p].module) == module &&
+          ownership.updated(p) && (withTied || !tied.count(p)))
+        list.push_back(&program.parameters[p]);
+    return list;
+  }
+
+  /// Partial sums, each with the padding behind it.
+  void addPartial(size_t m) {
+    for (const ParameterInfo *p : updatedOf(m, true))
+      for (const CutInfo &axis : p->partial)
+        if (axis.over > 1)
+          bytes[collectiveLabel(program.modules[m].name,
+                                CollectiveKind::AllReduce, axis.over,
+                                axis.stride)] += roundUp(endOf(*p)) - p->offset;
+  }
+
+  /// Sums over replicas: all of the gradients, whoever gets what; back come,
+  /// with ZeRO, parameters by lines of every replica.
+  void addReplicas(size_t m) {
+    const ModuleInfo &module = program.modules[m];
+    size_t lines = kLine * size_t(placement.replicas(m)), run = 0, end = 0;
+    uint64_t gradients = 0, parameters = 0;
+    auto close = [&] {
+      gradients += run;
+      parameters += module.zero > 0
+                        ? (run - run % lines) / size_t(placement.replicas(m))
+                        : 0;
+      run = 0;
+    };
+    for (const ParameterInfo *p : updatedOf(m, false)) {
+      if (p->offset != end)
+        close();
+      end = std::min(roundUp(endOf(*p)), module.trainableBytes);
+      run += end - p->offset;
+    }
+    close();
+    bytes[std::string("gradients ") + module.name] += gradients;
+    bytes[std::string("parameters ") + module.name] += parameters;
+  }
+
+  /// Every part of a tied tensor that another rank has as well.
+  void addTie(const TieGroup &tie) {
+    const ParameterInfo &original = program.parameters[tie.rows[0]];
+    std::set<int64_t> mine, theirs;
+    for (size_t row : tie.rows) {
+      size_t m = size_t(program.parameters[row].module);
+      for (int32_t d = 0; d < placement.replicas(m); ++d)
+        for (int32_t t = 0; t < placement.tp(m); ++t)
+          (placement.rankOf(m, d, t) == placement.rank() ? mine : theirs)
+              .insert(canonicalPlace(original, t));
+    }
+    for (int64_t part : mine)
+      if (theirs.count(part))
+        bytes["tied gradients"] += partElements(original) * sizeof(float);
+  }
+
+  const ProgramInfo &program;
+  const Placement &placement;
+  const Ownership &ownership;
+  const Batch &batch;
+  std::set<std::tuple<uint16_t, uint32_t, int16_t, bool>> gathered;
+  std::map<std::string, uint64_t> bytes;
+};
+
+} // namespace
+
+std::map<std::string, uint64_t> expectedCollectives(const ProgramInfo &program,
+                                                    const Placement &placement,
+                                                    const Ownership &ownership,
+                                                    const Batch &batch) {
+  return Expectation(program, placement, ownership, batch).run();
+}
+
+const char *axisOf(const std::string &label) {
+  auto begins = [&](const char *with) { return label.rfind(with, 0) == 0; };
+  if (begins("gather "))
+    return "edges";
+  if (begins("gradients ") || begins("parameters "))
+    return "dp";
+  if (label == "tied gradients")
+    return "ties";
+  if (label == "scalars")
+    return "world";
+  return label.find(" over ") == std::string::npos ? "control" : "tp";
+}
+
+} // namespace dt::rt

@@ -1,0 +1,50 @@
+//===- Metrics.h - numbers of a run, for other tools ------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_METRICS_H
+#define DT_RUNTIME_METRICS_H
+
+#include "runtime/observe/EventFile.h"
+#include "runtime/base/Files.h"
+#include "runtime/step/Trainer.h"
+#include "runtime/step/Validation.h"
+
+namespace dt::rt {
+
+/// --metrics: a JSON object a step: step (of steps done), loss, a field a term,
+/// lr, grad_norm, seconds, samples_per_second, tokens_per_second where the data
+/// knows tokens, and milliseconds a module; and one a validation: step,
+/// validation_loss, a field a term, validation_seconds. --tensorboard: the same
+/// numbers but for times as events (EventFile.h).
+class Metrics {
+public:
+  /// An empty path: nothing is written there. Of what the file has, lines of
+  /// steps up to `first` stay (a resumed run; 0: a new one): a run that was
+  /// killed has written steps that are done again, maybe half a line. Until
+  /// these lines are safe in a new file the old one stays as it is. Throws
+  /// SystemError.
+  Metrics(const ProgramInfo &program, const std::string &path,
+          const std::string &events, int64_t first);
+  /// `tokens`: of the step's batch; 0: unknown.
+  void step(int64_t step, const StepResult &result, double seconds,
+            int64_t tokens, const std::vector<double> &moduleSeconds);
+  void validation(int64_t step, const ValidationResult &result);
+  /// Why something could not be written; nothing is written after it.
+  const std::string &failure() const {
+    return file.failure().empty() ? events.failure() : file.failure();
+  }
+
+private:
+  void write(int64_t step, const nlohmann::ordered_json &line);
+
+  const ProgramInfo &program;
+  FileWriter file;
+  EventFile events;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_METRICS_H

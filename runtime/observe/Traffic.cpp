@@ -1,0 +1,207 @@
+//===- Traffic.cpp - how many bytes ranks sent ----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/observe/Traffic.h"
+#include "runtime/observe/CollectiveTraffic.h"
+#include "runtime/base/Files.h"
+#include "runtime/save/Outputs.h"
+#include "runtime/step/Routes.h"
+#include "runtime/base/Safetensors.h"
+#include "runtime/step/Transfers.h"
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+
+namespace dt::rt {
+
+namespace {
+
+class Expectation {
+public:
+  Expectation(const ProgramInfo &program, const Placement &placement,
+              const Batch &batch, const EdgeInfo &edge)
+      : program(program), placement(placement), batch(batch), edge(edge),
+        shape(edgeShape(program, edge)), from(size_t(edge.from)),
+        to(size_t(edge.to)) {}
+
+  /// Bytes sent from this rank, forward or back.
+  uint64_t bytes(bool gradient) const {
+    uint64_t sum = 0;
+    for (size_t k = 0; k < batch.assignment.modules[from].size(); ++k)
+      sum += bytesOf(int64_t(k), gradient);
+    return sum;
+  }
+
+private:
+  uint64_t bytesOf(int64_t microbatch, bool gradient) const {
+    std::map<int64_t, int> owners; // item -> rank it leaves from
+    const ModuleInfo &producer = program.modules[from],
+                     &consumer = program.modules[to];
+    for (int32_t a = 0; a < partsOf(producer); ++a) {
+      const Items &items =
+          itemsOf(batch.assignment, from, microbatch, a, shape.producerSymbol);
+      int64_t count = int64_t(items.size());
+      for (int64_t i = 0; i < count; ++i)
+        owners[items[size_t(i)]] =
+            placement.rankOf(from, a / piecesOf(producer),
+                             int32_t(i * placement.tp(from) / count));
+    }
+    int64_t items = 0;
+    for (int32_t b = 0; b < partsOf(consumer); ++b) {
+      const Items &list =
+          itemsOf(batch.assignment, to, consumer.wholeBatch ? 0 : microbatch, b,
+                  shape.consumerSymbol);
+      int64_t count = int64_t(list.size()), tp = placement.tp(to);
+      for (int64_t j = 0, t = 0; j < count; ++j) {
+        while ((t + 1) * count / tp <= j)
+          ++t;
+        auto owner = owners.find(list[size_t(j)]);
+        if (owner == owners.end())
+          continue;
+        int receiver = placement.rankOf(to, b / piecesOf(consumer), int32_t(t));
+        if (gradient && consumer.wholeBatch &&
+            gradientSource(consumer, owner->second) != b)
+          continue;
+        int sender = gradient ? receiver : owner->second;
+        if (sender == placement.rank() && receiver != owner->second)
+          ++items;
+      }
+    }
+    return items ? uint64_t(items) * itemBytes(microbatch, gradient) : 0;
+  }
+
+  uint64_t itemBytes(int64_t microbatch, bool gradient) const {
+    size_t module = gradient ? to : from;
+    const TensorInfo &tensor =
+        gradient
+            ? edge.produced.tensor
+            : program.modules[module].outputs[size_t(edge.fromOutput)].tensor;
+    const Part &part = batch.part(program, module, microbatch, 0);
+    std::vector<int64_t> extents = dt::rt::shapeOf(tensor, part.dims.data());
+    if (shape.consumerSymbol >= 0)
+      extents[0] = tensor.shape[0].scale;
+    return uint64_t(elementCount(extents)) * sizeOf(tensor.type);
+  }
+
+  const ProgramInfo &program;
+  const Placement &placement;
+  const Batch &batch;
+  const EdgeInfo &edge;
+  EdgeShape shape;
+  size_t from, to;
+};
+
+} // namespace
+
+std::vector<uint64_t> expectedMessages(const ProgramInfo &program,
+                                       const Placement &placement,
+                                       const Batch &batch) {
+  std::vector<uint64_t> out;
+  for (const EdgeInfo &edge : program.edges) {
+    Expectation expectation(program, placement, batch, edge);
+    out.push_back(expectation.bytes(false));
+    out.push_back(edge.gradient ? expectation.bytes(true) : 0);
+  }
+  return out;
+}
+
+TrafficReport::TrafficReport(const Trainer &trainer, std::string path)
+    : trainer(trainer), path(std::move(path)),
+      expected(2 * trainer.program().edges.size),
+      before(trainer.comm().traffic()) {}
+
+void TrafficReport::addStep(const Batch &batch) {
+  if (path.empty())
+    return;
+  std::vector<uint64_t> step =
+      expectedMessages(trainer.program(), trainer.placement(), batch);
+  for (size_t i = 0; i < step.size(); ++i)
+    expected[i] += step[i];
+  for (auto &[label, bytes] : expectedCollectives(
+           trainer.program(), trainer.placement(), trainer.ownership(), batch))
+    collectives[label] += bytes;
+  ++steps;
+}
+
+/// Of all ranks.
+struct TrafficReport::Sums {
+  std::vector<uint64_t> edges;
+  std::map<std::string, uint64_t> collectives;
+  std::map<std::string, Traffic> counted;
+
+  void add(const nlohmann::json &rank) {
+    edges.resize(rank["expected"].size());
+    for (size_t i = 0; i < edges.size(); ++i)
+      edges[i] += rank["expected"][i].get<uint64_t>();
+    for (auto &[label, bytes] : rank["collectives"].items())
+      collectives[label] += bytes.get<uint64_t>();
+    for (auto &[label, traffic] : rank["traffic"].items()) {
+      counted[label].bytes += traffic[0].get<uint64_t>();
+      counted[label].calls += traffic[1].get<uint64_t>();
+    }
+  }
+};
+
+void TrafficReport::writeFile(Sums &sums) const {
+  using Json = nlohmann::ordered_json;
+  Json edges = Json::array(), list = Json::array();
+  for (size_t i = 0; i < sums.edges.size(); ++i) {
+    std::string label = Transfers::label(trainer.program(), i / 2, i % 2 == 1);
+    edges.push_back({{"edge", label.substr(label.find(' ') + 1)},
+                     {"direction", i % 2 ? "gradient" : "forward"},
+                     {"bytes", sums.counted[label].bytes},
+                     {"messages", sums.counted[label].calls},
+                     {"expected", sums.edges[i]}});
+    sums.counted.erase(label);
+  }
+  for (auto &[label, bytes] : sums.collectives)
+    if (bytes)
+      sums.counted[label]; // also what nobody sent
+  Traffic control;
+  for (auto &[label, counted] : sums.counted) {
+    std::string axis = axisOf(label);
+    if (axis == "control") {
+      control.bytes += counted.bytes;
+      control.calls += counted.calls;
+      continue;
+    }
+    list.push_back({{"axis", axis},
+                    {"name", label},
+                    {"bytes", counted.bytes},
+                    {"calls", counted.calls},
+                    {"expected", sums.collectives[label]}});
+  }
+  Json file = {
+      {"steps", steps},
+      {"edges", edges},
+      {"collectives", list},
+      {"control", {{"bytes", control.bytes}, {"calls", control.calls}}}};
+  writeWhole(path, file.dump(1) + "\n");
+}
+
+void TrafficReport::write() {
+  if (path.empty())
+    return;
+  nlohmann::json mine = {{"expected", expected},
+                         {"collectives", collectives},
+                         {"traffic", nlohmann::json::object()}};
+  for (auto &[label, counted] : trainer.comm().traffic()) {
+    const Traffic &start = before[label];
+    if (counted.calls > start.calls)
+      mine["traffic"][label] = {counted.bytes - start.bytes,
+                                counted.calls - start.calls};
+  }
+  std::vector<std::string> all = trainer.comm().allGatherText(mine.dump());
+  onFirstRank(trainer.comm(), {}, [&] {
+    Sums sums;
+    for (const std::string &text : all)
+      sums.add(nlohmann::json::parse(text));
+    writeFile(sums);
+  });
+}
+
+} // namespace dt::rt

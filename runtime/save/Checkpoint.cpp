@@ -1,0 +1,376 @@
+//===- Checkpoint.cpp - saving and resuming -------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/save/Checkpoint.h"
+#include "runtime/base/Activity.h"
+#include "runtime/comm/Agreement.h"
+#include "runtime/save/CheckpointFolder.h"
+#include "runtime/device/Device.h"
+#include "runtime/state/Pieces.h"
+#include "runtime/save/Schedule.h"
+#include "runtime/save/WholeCheckpoint.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+namespace dt::rt {
+
+namespace {
+
+/// A trained parameter's value, or the optimizer's state of it, that is not a
+/// number ends the run sooner or later. (State may be infinite: it only keeps
+/// its element from moving.)
+void expectFiniteValues(const std::byte *data, int64_t count, bool state,
+                        const std::string &name, int64_t step) {
+  for (int64_t i = 0; i < count; ++i) {
+    float value;
+    std::memcpy(&value, data + size_t(i) * sizeof(float), sizeof value);
+    if (std::isnan(value) || (!state && std::isinf(value)))
+      throw Error("'" + name + "' is " + (std::isnan(value) ? "nan" : "inf") +
+                  " after step " + std::to_string(step) +
+                  ": the state is not saved");
+  }
+}
+
+/// What this rank owns, copied.
+PieceWriter snapshot(const Trainer &trainer, int64_t step) {
+  PieceWriter writer;
+  const ProgramInfo &program = trainer.program();
+  const Ownership &ownership = trainer.ownership();
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const ParameterInfo &p = program.parameters[i];
+    size_t module = size_t(p.module);
+    if (ownership.owned(i).empty())
+      continue;
+    Layout layout(p, trainer.placement().at(module).tp);
+    const Region &region = trainer.regions().at(module);
+    bool updated = ownership.updated(i);
+    for (const OwnedPiece &piece : ownership.owned(i)) {
+      int64_t count = piece.end - piece.begin;
+      const std::byte *copy = writer.add(
+          p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
+          region.parameters + p.offset +
+              size_t(piece.begin) * sizeOf(p.tensor.type));
+      if (updated && p.tensor.type == DType::F32)
+        expectFiniteValues(copy, count, false, p.tensor.name, step);
+      for (int k = 0; updated && k < trainer.optimizer().moments(); ++k) {
+        std::string name = trainer.optimizer().momentName(k) +
+                           std::string(".") + p.tensor.name;
+        copy = writer.add(name, DType::F32, layout, piece.begin, piece.end,
+                          region.moments[k] + piece.moment);
+        expectFiniteValues(copy, count, true, name, step);
+      }
+    }
+  }
+  return writer;
+}
+
+} // namespace
+
+void expectFinite(const Trainer &trainer, int64_t step) {
+  const ProgramInfo &program = trainer.program();
+  std::vector<std::byte> copy;
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const ParameterInfo &p = program.parameters[i];
+    if (!trainer.ownership().updated(i) || p.tensor.type != DType::F32)
+      continue;
+    for (const OwnedPiece &piece : trainer.ownership().owned(i)) {
+      copy.resize(size_t(piece.end - piece.begin) * sizeof(float));
+      device::copyToHost(copy.data(),
+                         trainer.regions().parameter(p) +
+                             size_t(piece.begin) * sizeof(float),
+                         copy.size());
+      expectFiniteValues(copy.data(), piece.end - piece.begin, false,
+                         p.tensor.name, step);
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+struct CheckpointWriter::Job {
+  int64_t step;
+  CheckpointFacts facts;
+  int rank, ranks;
+  std::string folder;
+  PieceWriter pieces;
+};
+
+CheckpointWriter::CheckpointWriter(const Trainer &trainer,
+                                   std::string directory, int64_t keep,
+                                   int64_t resumed)
+    : trainer(trainer), directory(std::move(directory)), keep(keep),
+      resumed(resumed) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  giveUp = true;
+  if (thread.joinable())
+    thread.join();
+}
+
+void CheckpointWriter::finish() {
+  std::string what = settle();
+  if (!what.empty())
+    throw CommonError(what);
+}
+
+/// Parts are written without waiting for anybody, so first everybody learns how
+/// these went; only then is it certain that rank 0's thread, which waits for
+/// all parts, comes to an end.
+std::string CheckpointWriter::settle() {
+  if (!job)
+    return {};
+  Waits waits(trainer.comm().board(), {Awaited::Own});
+  std::unique_lock<std::mutex> lock(mutex);
+  done.wait(lock, [&] { return partDone; });
+  std::string mine = failure;
+  lock.unlock();
+  Comm &comm = trainer.comm();
+  std::string what = firstOf(comm, mine);
+  giveUp = !what.empty();
+  thread.join();
+  std::string whole = firstOf(comm, failure);
+  if (what.empty())
+    what = whole;
+  if (!what.empty() && comm.rank() == 0) {
+    std::error_code ignored; // the next run tries again
+    std::filesystem::remove_all(job->folder, ignored);
+  }
+  job.reset();
+  giveUp = hasFailed = partDone = false;
+  failure.clear();
+  return what;
+}
+
+void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
+  finish();
+  Comm &comm = trainer.comm();
+  std::string folder = checkpointPath(directory, step) + ".tmp";
+  std::shared_ptr<Job> next;
+  std::string wrong = failureOf([&] {
+    if (comm.rank() == 0) {
+      Activity activity("writing", folder);
+      std::error_code ignored;
+      std::filesystem::remove_all(folder, ignored); // the rest of a failure
+      makeFolders(folder);
+    }
+    next = std::make_shared<Job>(Job{step, facts, comm.rank(), comm.size(),
+                                     folder, snapshot(trainer, step)});
+  });
+  wrong = firstOf(comm, wrong);
+  if (!wrong.empty()) {
+    std::error_code ignored;
+    if (comm.rank() == 0)
+      std::filesystem::remove_all(folder, ignored);
+    throw CommonError(wrong);
+  }
+  job = next;
+  thread = std::thread([this, next] { run(*next); });
+}
+
+void CheckpointWriter::note(const std::string &what) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (failure.empty())
+    failure = what;
+  hasFailed = hasFailed || !what.empty();
+}
+
+/// The writer thread. It says how it went through files, since only the main
+/// thread may talk to other ranks.
+void CheckpointWriter::run(Job &job) {
+  std::string wrong = failureOf([&] { write(job); });
+  note(wrong);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    partDone = true;
+  }
+  done.notify_all();
+  job.pieces = PieceWriter(); // the copy is not needed any more
+  if (job.rank == 0 && wrong.empty())
+    note(failureOf([&] { commit(job); }));
+}
+
+void CheckpointWriter::write(Job &job) {
+  std::string path = job.folder + "/" + rankFile(job.rank);
+  uint64_t hash = job.pieces.write(path);
+  writeWhole(job.folder + "/" + rankFile(job.rank, ".ok"), hexText(hash));
+}
+
+void CheckpointWriter::commit(const Job &job) {
+  CheckpointIndex index;
+  index.step = job.step;
+  index.seed = hexText(trainer.settings().seed);
+  index.plan = hexText(trainer.program().planHash);
+  index.data = hexText(job.facts.dataHash);
+  index.validation = job.facts.validation;
+  index.schedule = scheduleOf(trainer);
+  for (int r = 0; r < job.ranks; ++r) {
+    std::string ok = job.folder + "/" + rankFile(r, ".ok");
+    std::error_code ignored;
+    AwaitsWriter awaits(r);
+    while (!std::filesystem::exists(ok, ignored)) {
+      if (giveUp)
+        return; // who failed says why
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    std::string hash = readText(ok, 64);
+    if (!isHex(hash))
+      throw Error(ok + ": has no hash");
+    index.files[rankFile(r)] = hash;
+  }
+  Activity activity("writing", job.folder);
+  for (int r = 0; r < job.ranks; ++r)
+    std::filesystem::remove(job.folder + "/" + rankFile(r, ".ok"));
+  writeWhole(job.folder + "/index.json", index.text());
+  commitCheckpoint(directory, job.step);
+  if (job.facts.best)
+    markBest(directory, job.step);
+  removeOldCheckpoints(directory, keep, resumed);
+}
+
+void saveCheckpoint(const Trainer &trainer, const std::string &directory,
+                    int64_t step, uint64_t dataHash, int64_t keep) {
+  CheckpointWriter writer(trainer, directory, keep);
+  writer.save(step, {dataHash, nullptr, false});
+  writer.finish();
+}
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+void expectNoCheckpoints(const std::string &directory) {
+  std::vector<int64_t> steps = checkpointSteps(directory);
+  if (!steps.empty())
+    throw Error(checkpointPath(directory, steps.back()) +
+                ": a checkpoint of an earlier run; continue it with --resume, "
+                "or give another --checkpoint folder");
+}
+
+namespace {
+
+/// Moments of a parameter into the ranges that this rank updates.
+void loadMoment(Trainer &trainer, size_t index, int moment,
+                const std::string &name, const Layout &layout,
+                const PieceReader &reader) {
+  const ParameterInfo &p = trainer.program().parameters[index];
+  std::vector<float> values;
+  size_t module = size_t(p.module), first = p.offset / sizeof(float);
+  for (const UpdateRange &u : trainer.ownership().updates(module)) {
+    size_t begin = std::max(u.range.begin, first),
+           end = std::min(u.range.end(), first + size_t(layout.partElements()));
+    if (begin >= end)
+      continue;
+    values.resize(end - begin);
+    reader.part(name, DType::F32, layout, int64_t(begin - first),
+                int64_t(end - first), values.data());
+    device::copyToDevice(trainer.regions().at(module).moments[moment] +
+                             u.moment + (begin - u.range.begin),
+                         values.data(), values.size() * sizeof(float));
+  }
+}
+
+void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
+  const ProgramInfo &program = trainer.program();
+  const ParameterInfo &p = program.parameters[index];
+  std::string name =
+      program.parameters[trainer.ownership().original(index)].tensor.name;
+  Layout layout(p, trainer.placement().at(size_t(p.module)).tp);
+  std::vector<std::byte> part(size_t(layout.partElements()) *
+                              sizeOf(p.tensor.type));
+  reader.part(name, p.tensor.type, layout, 0, layout.partElements(),
+              part.data());
+  device::copyToDevice(trainer.regions().parameter(p), part.data(),
+                       part.size());
+  for (int i = 0;
+       trainer.ownership().updated(index) && i < trainer.optimizer().moments();
+       ++i)
+    loadMoment(trainer, index, i,
+               trainer.optimizer().momentName(i) + std::string(".") + name,
+               layout, reader);
+}
+
+/// Before anything else is compared: what another model's checkpoint differs in
+/// besides does not matter.
+void expectOurModel(const Trainer &trainer, const std::string &folder,
+                    const PieceReader &reader) {
+  const ProgramInfo &program = trainer.program();
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const TensorInfo &tensor =
+        program.parameters[trainer.ownership().original(i)].tensor;
+    if (!reader.has(tensor.name))
+      throw Error(folder + ": the checkpoint is another model's: it has no '" +
+                  tensor.name + "'");
+  }
+}
+
+/// What belongs to something else is refused: an older one would too. Appends
+/// to `warnings` what of the schedule differs.
+void expectOurs(const Trainer &trainer, const WholeCheckpoint &found,
+                uint64_t dataHash, bool otherData,
+                std::vector<std::string> &warnings) {
+  const CheckpointIndex &index = found.index;
+  std::string another =
+      found.folder + ": the checkpoint was made with another ";
+  if (index.seed != hexText(trainer.settings().seed))
+    throw Error(another + "seed");
+  // Older programs did not look at batch files.
+  if (dataHash && index.data != hexText(dataHash) && index.data != hexText(0)) {
+    if (!otherData)
+      throw Error(another + "data set; --new-data goes on with this one");
+    warnings.push_back(another + "data set; step " +
+                       std::to_string(index.step) + " goes on with this one");
+  }
+  nlohmann::json schedule = scheduleOf(trainer);
+  if (index.schedule.is_null())
+    return;
+  if (index.schedule.value("optimizer", nlohmann::json()) !=
+      schedule["optimizer"])
+    throw Error(found.folder + ": the checkpoint was made with the optimizer " +
+                index.schedule.value("optimizer", nlohmann::json()).dump() +
+                ", this program has " + schedule["optimizer"].dump());
+  std::string changes = changesOf(index.schedule, schedule);
+  if (!changes.empty())
+    warnings.push_back(
+        "the schedule is not the one that the checkpoint was made with: " +
+        changes);
+}
+
+} // namespace
+
+LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
+                                  const std::string &directory,
+                                  uint64_t dataHash, bool otherData,
+                                  bool best) {
+  Comm &comm = trainer.comm();
+  WholeCheckpoint found = best ? bestCheckpoint(comm, directory)
+                               : newestCheckpoint(comm, directory);
+  LoadedCheckpoint out{found.index.step, found.damaged, found.newer, {}};
+  for (const std::string &line : found.damage)
+    out.warnings.push_back(line + "; resuming from " + found.folder);
+  comm.agree(failureOf([&] {
+    PieceReader reader(found.files());
+    expectOurModel(trainer, found.folder, reader);
+    expectOurs(trainer, found, dataHash, otherData, out.warnings);
+    const ProgramInfo &program = trainer.program();
+    for (size_t i = 0; i < program.parameters.size; ++i)
+      if (trainer.placement().at(size_t(program.parameters[i].module)).runs())
+        loadParameter(trainer, i, reader);
+  }));
+  return out;
+}
+
+int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
+                       uint64_t dataHash) {
+  return resumeCheckpoint(trainer, directory, dataHash).step;
+}
+
+} // namespace dt::rt

@@ -1,0 +1,120 @@
+//===- Checkpoint.h - saving and resuming -----------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A checkpoint is a folder `step-N` in the checkpoint directory:
+//   rank-R.safetensors  what rank R owns of the parameters ("module.parameter")
+//                       and of the optimizer's state ("exp_avg.<parameter>",
+//                       "exp_avg_sq.<parameter>" of AdamW,
+//                       "momentum.<parameter>" of SGD), as Pieces.h says
+//   index.json          step, seed, schedule, plan and data hashes, hash of
+//                       each file
+// All ranks write into `step-N.tmp`; each ends with `rank-R.ok`. Rank 0 waits
+// for all of these, writes the index, syncs and renames: a folder without .tmp
+// is whole. Writing happens on a thread of its own from a copy of the state.
+// A checkpoint can be loaded under any plan of the same program.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_CHECKPOINT_H
+#define DT_RUNTIME_CHECKPOINT_H
+
+#include "runtime/step/Trainer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace dt::rt {
+
+/// What a checkpoint remembers beside the state.
+struct CheckpointFacts {
+  uint64_t dataHash = 0;
+  nlohmann::json validation; ///< as CheckpointIndex has it
+  bool best = false;         ///< of all that were validated
+};
+
+constexpr int64_t kKept = 2; ///< checkpoints, unless somebody says otherwise
+
+class CheckpointWriter {
+public:
+  /// Keeps the `keep` newest checkpoints, the best, and the one of step
+  /// `resumed`.
+  CheckpointWriter(const Trainer &trainer, std::string directory,
+                   int64_t keep = kKept, int64_t resumed = -1);
+  /// Gives up what is not written yet.
+  ~CheckpointWriter();
+
+  /// Copies the state after `step` steps and begins to write it; settles an
+  /// earlier one first. All ranks call it. Throws CommonError, also if a
+  /// trained parameter is not finite: such a state is never saved.
+  void save(int64_t step, const CheckpointFacts &facts);
+  /// Whether this rank knows that what is being written has failed; to be asked
+  /// between steps.
+  bool failed() const { return hasFailed; }
+  /// Returns when the last one is there, or empty. All ranks call it and get
+  /// the same: why it could not be written. What there is of it is removed.
+  std::string settle();
+  /// The same; throws CommonError.
+  void finish();
+
+private:
+  struct Job;
+  void run(Job &job);
+  void write(Job &job);
+  void commit(const Job &job);
+  void note(const std::string &what);
+
+  const Trainer &trainer;
+  std::string directory;
+  int64_t keep, resumed;
+  std::shared_ptr<Job>
+      job; ///< what is being written; null on all ranks or none
+  std::thread thread;
+  std::atomic<bool> giveUp{false}, hasFailed{false};
+  std::mutex mutex;
+  std::condition_variable done;
+  bool partDone = false; ///< this rank's part is written, or has failed
+  std::string failure;
+};
+
+/// Saves and waits.
+void saveCheckpoint(const Trainer &trainer, const std::string &directory,
+                    int64_t step, uint64_t dataHash, int64_t keep = kKept);
+
+/// What was loaded, the same on all ranks.
+struct LoadedCheckpoint {
+  int64_t step = 0;
+  std::vector<int64_t> damaged; ///< newer ones, which could not be loaded
+  std::vector<int64_t> newer;   ///< than the best, if that was asked for
+  /// A line each: why, and what of the schedule differs from the program's.
+  std::vector<std::string> warnings;
+};
+
+/// Loads the newest checkpoint that is whole, or the best. All ranks call it.
+/// Throws CommonError if there is none, if a file cannot be read (which is no
+/// damage: it may go well next time), or if it belongs to another program, seed
+/// or data (`dataHash` 0: nobody asks; `otherData`: a warning says so).
+LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
+                                  const std::string &directory,
+                                  uint64_t dataHash, bool otherData = false,
+                                  bool best = false);
+/// Returns the step only.
+int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
+                       uint64_t dataHash);
+
+/// Throws Error if the directory has checkpoints: steps of another run would
+/// pass for this one's.
+void expectNoCheckpoints(const std::string &directory);
+
+/// What a rank has of all trained parameters: throws Error, which names one, if
+/// a value is not finite. `step`: steps done, for the message.
+void expectFinite(const Trainer &trainer, int64_t step);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_CHECKPOINT_H

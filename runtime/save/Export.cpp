@@ -1,0 +1,427 @@
+//===- Export.cpp - trained weights back into ONNX files --------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Field numbers are those of onnx.proto: ModelProto.graph = 7,
+// GraphProto.initializer = 5, TensorProto {dims = 1, data_type = 2, float_data
+// = 4, int32_data = 5, string_data = 6, int64_data = 7, name = 8, raw_data = 9,
+// double_data = 10, uint64_data = 11, external_data = 13, data_location = 14},
+// StringStringEntryProto {key = 1, value = 2}.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/save/Export.h"
+#include "runtime/base/Files.h"
+#include "runtime/save/Outputs.h"
+#include "runtime/base/Protobuf.h"
+#include "runtime/base/Safetensors.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <unistd.h>
+
+namespace dt::rt {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kInlineLimit =
+    1500u * 1000 * 1000;      // protobuf messages end at 2 GB
+constexpr int kFloatType = 1; // TensorProto.FLOAT
+
+using namespace protobuf;
+
+struct Field {
+  uint32_t number;
+  int wire;
+  uint64_t value = 0; ///< of a varint
+  std::string_view whole,
+      body; ///< with and without its header; body of Bytes only
+};
+
+/// Iterates over the fields of one message; throws on anything malformed.
+class Reader {
+public:
+  Reader(std::string_view message, const std::string &file)
+      : rest(message), file(file) {}
+
+  bool next(Field &field) {
+    if (rest.empty())
+      return false;
+    std::string_view start = rest;
+    uint64_t tag = varint();
+    field = {uint32_t(tag >> 3), int(tag & 7), 0, {}, {}};
+    size_t length = 0;
+    switch (field.wire) {
+    case Varint:
+      field.value = varint();
+      break;
+    case Fixed64:
+      length = 8;
+      break;
+    case Fixed32:
+      length = 4;
+      break;
+    case Bytes:
+      length = varint();
+      break;
+    default:
+      fail();
+    }
+    if (length > rest.size() || tag >> 3 == 0 || tag >> 32)
+      fail();
+    field.body = rest.substr(0, length);
+    rest.remove_prefix(length);
+    field.whole = start.substr(0, start.size() - rest.size());
+    return true;
+  }
+
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64 && !rest.empty(); shift += 7) {
+      uint8_t byte = rest.front();
+      rest.remove_prefix(1);
+      value |= uint64_t(byte & 127) << shift;
+      if (byte < 128)
+        return value;
+    }
+    fail();
+  }
+
+  bool done() const { return rest.empty(); }
+
+private:
+  [[noreturn]] void fail() const {
+    throw Error(file + ": not a valid ONNX file");
+  }
+  std::string_view rest;
+  const std::string &file;
+};
+
+/// What the output is made of, in order: bytes of the source, own bytes, or a
+/// parameter's value.
+struct Piece {
+  std::string_view source;
+  std::string own;
+  const ParameterInfo *parameter = nullptr;
+  size_t size = 0;
+};
+using Pieces = std::vector<Piece>;
+
+void append(Pieces &pieces, std::string_view source) {
+  pieces.push_back({source, {}, nullptr, source.size()});
+}
+void append(Pieces &pieces, std::string own) {
+  size_t size = own.size();
+  pieces.push_back({{}, std::move(own), nullptr, size});
+}
+size_t sizeOf(const Pieces &pieces) {
+  size_t size = 0;
+  for (const Piece &piece : pieces)
+    size += piece.size;
+  return size;
+}
+
+/// What is known of an initializer before its value is replaced.
+struct TensorFacts {
+  std::string name;
+  int64_t type = 0;
+  std::vector<int64_t> dims;
+  std::string location; ///< of external data
+};
+
+TensorFacts readTensor(std::string_view message, const std::string &file) {
+  TensorFacts facts;
+  Field field;
+  for (Reader reader(message, file); reader.next(field);) {
+    if (field.number == 8 && field.wire == Bytes)
+      facts.name = field.body;
+    else if (field.number == 2 && field.wire == Varint)
+      facts.type = int64_t(field.value);
+    else if (field.number == 1 && field.wire == Varint)
+      facts.dims.push_back(int64_t(field.value));
+    else if (field.number == 1 && field.wire == Bytes)
+      for (Reader packed(field.body, file); !packed.done();)
+        facts.dims.push_back(int64_t(packed.varint()));
+    else if (field.number == 13 && field.wire == Bytes) {
+      Field entry;
+      std::string key, value;
+      for (Reader pair(field.body, file); pair.next(entry);)
+        (entry.number == 1 ? key : value) = entry.body;
+      if (key == "location")
+        facts.location = value;
+    }
+  }
+  return facts;
+}
+
+bool holdsValue(uint32_t number) {
+  return (number >= 4 && number <= 7) || (number >= 9 && number <= 11) ||
+         number == 13 || number == 14;
+}
+
+/// One ONNX file on its way to `target`.
+class FileExport {
+public:
+  FileExport(const Trainer &trainer, const WholeParameters *values,
+             const fs::path &source, const fs::path &target)
+      : trainer(trainer), values(values), source(source.string()),
+        sourceDirectory(source.parent_path()), target(target) {
+    content = readText(this->source, SIZE_MAX);
+  }
+
+  void add(const std::string &initializer, const ParameterInfo *parameter) {
+    replace[initializer] = parameter;
+  }
+
+  /// Throws Error if the file cannot be exported; writes nothing.
+  void check() {
+    model();
+    for (auto &[name, parameter] : replace)
+      if (!seen.count(name))
+        throw Error(source + ": initializer '" + name + "' is not in the file");
+    for (const std::string &location : locations) {
+      externalPath(location);
+      std::error_code error;
+      if (!fs::is_regular_file(sourceDirectory / location, error))
+        throw Error(source + ": external data '" + location +
+                    "': no such file");
+    }
+    if (fs::is_directory(target))
+      throw Error(target.string() + ": is a folder, expected a file");
+  }
+
+  /// Everything under temporary names, to be put in place together.
+  void write(std::vector<Replacement> &out) {
+    size_t bytes = 0;
+    for (auto &[name, parameter] : replace)
+      bytes += size_t(trainer.elements(*parameter)) * sizeof(float);
+    external = bytes > kInlineLimit;
+    Pieces pieces = model();
+    for (auto &[name, parameter] : replace)
+      if (!seen.count(name))
+        throw Error(source + ": initializer '" + name + "' is not in the file");
+    makeFolders(target.parent_path().string());
+    if (external)
+      writePieces(outside, out.emplace_back(target.string() + ".data"));
+    copyExternal(out);
+    writePieces(pieces, out.emplace_back(target.string()));
+  }
+
+private:
+  Pieces model() {
+    Pieces pieces;
+    Field field;
+    for (Reader reader(content, source); reader.next(field);) {
+      if (field.number != 7 || field.wire != Bytes) {
+        append(pieces, field.whole);
+        continue;
+      }
+      nest(pieces, 7, graph(field.body));
+    }
+    return pieces;
+  }
+
+  Pieces graph(std::string_view message) {
+    Pieces pieces;
+    Field field;
+    for (Reader reader(message, source); reader.next(field);) {
+      const ParameterInfo *parameter = nullptr;
+      TensorFacts facts;
+      if (field.number == 5 && field.wire == Bytes) {
+        facts = readTensor(field.body, source);
+        auto found = replace.find(facts.name);
+        parameter = found == replace.end() ? nullptr : found->second;
+        if (!parameter && !facts.location.empty())
+          locations.insert(facts.location);
+      }
+      if (parameter)
+        nest(pieces, 5, tensor(field.body, facts, *parameter));
+      else
+        append(pieces, field.whole);
+    }
+    return pieces;
+  }
+
+  Pieces tensor(std::string_view message, const TensorFacts &facts,
+                const ParameterInfo &parameter) {
+    seen.insert(facts.name);
+    if (facts.type != kFloatType || parameter.tensor.type != DType::F32 ||
+        elementCount(facts.dims) != trainer.elements(parameter))
+      throw Error(source + ": initializer '" + facts.name + "' is not F32 " +
+                  shapeText(wholeShape(parameter)) +
+                  " as when the program was made");
+    Pieces pieces;
+    Field field;
+    for (Reader reader(message, source); reader.next(field);)
+      if (!holdsValue(field.number))
+        append(pieces, field.whole);
+    size_t bytes = size_t(trainer.elements(parameter)) * sizeof(float);
+    Piece value{{}, {}, &parameter, bytes};
+    if (!external) {
+      append(pieces, header(9, Bytes) + varintBytes(bytes));
+      pieces.push_back(value);
+      return pieces;
+    }
+    auto entry = [&](const char *key, const std::string &text) {
+      append(pieces,
+             lengthField(13, lengthField(1, key) + lengthField(2, text)));
+    };
+    entry("location", target.filename().string() + ".data");
+    entry("offset", std::to_string(sizeOf(outside)));
+    entry("length", std::to_string(bytes));
+    append(pieces, varintField(14, 1)); // EXTERNAL
+    outside.push_back(value);
+    return pieces;
+  }
+
+  static void nest(Pieces &pieces, uint32_t number, Pieces inner) {
+    append(pieces, header(number, Bytes) + varintBytes(sizeOf(inner)));
+    std::move(inner.begin(), inner.end(), std::back_inserter(pieces));
+  }
+
+  void writePieces(const Pieces &pieces, const Replacement &to) const {
+    FileWriter file(to.temporary());
+    for (const Piece &piece : pieces) {
+      if (piece.parameter) {
+        std::vector<std::byte> value = values->get(*piece.parameter);
+        file.write(value.data(), value.size());
+      } else if (piece.own.empty()) {
+        file.write(piece.source.data(), piece.source.size());
+      } else {
+        file.write(piece.own.data(), piece.own.size());
+      }
+    }
+    file.close(true);
+  }
+
+  fs::path externalPath(const std::string &location) const {
+    fs::path path(location);
+    if (path.is_absolute() ||
+        std::find(path.begin(), path.end(), "..") != path.end())
+      throw Error(source + ": external data '" + location +
+                  "' lies outside of the model's folder");
+    return path;
+  }
+
+  /// Other initializers may still point to files beside the source.
+  void copyExternal(std::vector<Replacement> &out) const {
+    for (const std::string &location : locations) {
+      fs::path path = externalPath(location), to = target.parent_path() / path;
+      makeFolders(to.parent_path().string());
+      out.emplace_back(to.string());
+      std::error_code error;
+      fs::copy_file(sourceDirectory / path, out.back().temporary(),
+                    fs::copy_options::overwrite_existing, error);
+      if (error)
+        throw Error(source + ": external data '" + location +
+                    "': " + error.message());
+      syncPath(out.back().temporary());
+    }
+  }
+
+  const Trainer &trainer;
+  const WholeParameters *values; ///< null: only checked
+  std::string source;
+  fs::path sourceDirectory, target;
+  std::string content;
+  std::map<std::string, const ParameterInfo *> replace;
+  std::set<std::string> seen, locations;
+  Pieces outside;
+  bool external = false;
+};
+
+using FileExports = std::map<std::string, std::unique_ptr<FileExport>>;
+
+FileExports filesOf(const Trainer &trainer, const WholeParameters *values,
+                    const std::string &onnxDirectory,
+                    const std::string &target) {
+  const ProgramInfo &program = trainer.program();
+  FileExports files;
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    // A copy's references are those of a tensor that files know.
+    const ParameterInfo &original =
+        program.parameters[trainer.ownership().original(i)];
+    for (const OnnxRef &ref : program.parameters[i].onnx) {
+      std::unique_ptr<FileExport> &file = files[ref.file];
+      if (!file)
+        file = std::make_unique<FileExport>(trainer, values,
+                                            fs::path(onnxDirectory) / ref.file,
+                                            fs::path(target) / ref.file);
+      file->add(ref.initializer, &original);
+    }
+  }
+  return files;
+}
+
+/// Puts all files in place, or, if one cannot be, the earlier ones back.
+void commitAll(std::vector<Replacement> &files) {
+  struct Change {
+    std::string path, before; ///< before: empty if it could not be kept
+    bool fresh;
+  };
+  std::vector<Change> done;
+  try {
+    for (Replacement &file : files) {
+      std::string before = file.path() + ".old.tmp";
+      ::unlink(before.c_str());
+      if (::link(file.path().c_str(), before.c_str()) != 0)
+        before.clear();
+      done.push_back(
+          {file.path(), before, ::access(file.path().c_str(), F_OK) != 0});
+      file.commit();
+    }
+  } catch (...) {
+    for (const Change &change : done)
+      if (change.fresh)
+        ::unlink(change.path.c_str());
+      else if (!change.before.empty()) {
+        std::rename(change.before.c_str(), change.path.c_str());
+        // Renaming to another name of the same file does nothing.
+        ::unlink(change.before.c_str());
+      }
+    throw;
+  }
+  for (const Change &change : done)
+    if (!change.before.empty())
+      ::unlink(change.before.c_str());
+}
+
+void expectOther(const std::string &onnxDirectory, const std::string &target) {
+  std::error_code error;
+  if (fs::equivalent(onnxDirectory, target, error))
+    throw Error(
+        target +
+        ": this is the program's own folder, choose another for --export");
+}
+
+} // namespace
+
+void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
+                 const std::string &target) {
+  onFirstRank(trainer.comm(), {}, [&] {
+    expectFolder("--export", target);
+    expectOther(onnxDirectory, target);
+    for (auto &[name, file] : filesOf(trainer, nullptr, onnxDirectory, target))
+      file->check();
+  });
+}
+
+void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
+                const std::string &target) {
+  checkExport(trainer, onnxDirectory, target);
+  WholeParameters values(trainer, target + "/weights");
+  onFirstRank(trainer.comm(), {}, [&] {
+    std::vector<Replacement> files;
+    for (auto &[name, file] : filesOf(trainer, &values, onnxDirectory, target))
+      file->write(files);
+    commitAll(files);
+    syncPath(target);
+  });
+}
+
+} // namespace dt::rt

@@ -1,0 +1,35 @@
+//===- Export.h - trained weights back into ONNX files ----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Copies the ONNX files a program was made from and replaces the contents of
+// the initializers that are parameters. A program links no ONNX library, and a
+// generic rewrite would lose what it does not know; so this walks the protobuf
+// wire format and leaves every other byte as it is.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_EXPORT_H
+#define DT_RUNTIME_EXPORT_H
+
+#include "runtime/step/Trainer.h"
+
+namespace dt::rt {
+
+/// Throws CommonError unless exportOnnx can be expected to go well: the folder
+/// takes files, the sources are there and have the parameters. Makes the
+/// folder. All ranks call it.
+void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
+                 const std::string &target);
+
+/// Writes each file that a parameter refers to from `onnxDirectory` to `target`
+/// (created if needed). Weights are inside the file; if a file's would
+/// exceed 1.5 GB they go to `<file>.data` beside it. All ranks call it, rank 0
+/// writes. Files appear when all are complete, else the earlier ones stay.
+/// Throws CommonError naming file and initializer.
+void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
+                const std::string &target);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_EXPORT_H

@@ -1,0 +1,332 @@
+//===- Outputs.cpp - dumps of the first step ------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/save/Outputs.h"
+#include "runtime/comm/Agreement.h"
+#include "runtime/device/Device.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+namespace dt::rt {
+
+namespace {
+
+/// The axis whose extent counts items; -1 if there is none. Throws where rows of
+/// several parts have no place in the whole.
+int itemAxis(const TensorInfo &tensor, const ModuleInfo &module) {
+  int found = -1;
+  for (int32_t i = 0; i < tensor.rank; ++i) {
+    const Extent &extent = tensor.shape[i];
+    if (extent.symbol < 0 || !module.symbols[size_t(extent.symbol)].item)
+      continue;
+    std::string problem;
+    if (found >= 0)
+      problem = "two of its axes count items";
+    else if (extent.offset != 0)
+      problem = "axis " + std::to_string(i) + " has the size " +
+                std::to_string(extent.scale) + "*" +
+                module.symbols[size_t(extent.symbol)].name +
+                (extent.offset < 0 ? " - " : " + ") +
+                std::to_string(std::abs(extent.offset));
+    if (!problem.empty())
+      throw CommonError(std::string("--save-outputs: output '") + tensor.name +
+                        "' of module '" + module.origin +
+                        "' cannot be joined from several parts of the batch: " +
+                        problem + "; compile it with one microbatch and dp=1");
+    found = i;
+  }
+  return found;
+}
+
+/// Values of a module's symbols for the global batch; the module runs here.
+std::vector<int64_t> totalDims(const ModuleInfo &module, size_t index,
+                               const Batch &batch) {
+  std::vector<int64_t> total(module.symbols.size, 0);
+  for (size_t s = 0; s < total.size(); ++s) {
+    if (!module.symbols[s].item) {
+      total[s] = batch.modules[index][0].dims[s];
+      continue;
+    }
+    for (auto &microbatch : batch.assignment.modules[index])
+      for (size_t r = 0; r < (module.wholeBatch ? 1 : microbatch.size()); ++r)
+        total[s] += int64_t(microbatch[r].symbols[s].size());
+  }
+  return total;
+}
+
+std::vector<int64_t> readNumbers(const TensorView &view) {
+  std::vector<int64_t> list(view.size / sizeof(int64_t));
+  if (!list.empty())
+    std::memcpy(list.data(), view.data, list.size() * sizeof(int64_t));
+  return list;
+}
+
+/// Puts rows of items into [outer][items of the batch][unit].
+void place(const std::vector<int64_t> &items, const TensorView &rows,
+           size_t outer, size_t unit, std::vector<std::byte> &whole) {
+  size_t total = whole.size() / std::max<size_t>(outer, 1),
+         own = items.size() * unit;
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t i = 0; i < items.size(); ++i) {
+      size_t to = o * total + size_t(items[i]) * unit,
+             from = o * own + i * unit;
+      if (size_t(items[i] + 1) * unit <= total && from + unit <= rows.size)
+        std::memcpy(whole.data() + to, rows.data + from, unit);
+    }
+}
+
+} // namespace
+
+RankFile::~RankFile() {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+}
+
+std::vector<std::string> rankFiles(const std::string &path, int ranks) {
+  std::vector<std::string> list;
+  for (int r = 0; r < ranks; ++r)
+    list.push_back(path + ".rank-" + std::to_string(r));
+  return list;
+}
+
+void onFirstRank(Comm &comm, const std::string &failure,
+                 const std::function<void()> &body) {
+  comm.agree(failure);
+  std::string error;
+  if (comm.rank() == 0)
+    error = failureOf(body);
+  comm.agree(error);
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs
+//===----------------------------------------------------------------------===//
+
+OutputCollector::OutputCollector(const Trainer &trainer, const Batch &batch)
+    : trainer(trainer) {
+  const ProgramInfo &program = trainer.program();
+  std::set<std::string> names;
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    const ModuleInfo &module = program.modules[m];
+    std::vector<int64_t> total;
+    if (trainer.placement().at(m).runs())
+      total = totalDims(module, m, batch);
+    size_t parts = batch.assignment.modules[m].size() *
+                   (module.wholeBatch ? 1 : size_t(partsOf(module)));
+    for (size_t o = 0; o < module.outputs.size; ++o) {
+      const TensorInfo &tensor = module.outputs[o].tensor;
+      std::string name = std::string(module.origin) + "." + tensor.name;
+      if (module.outputs[o].cut)
+        continue;
+      int axis = parts == 1 ? -1 : itemAxis(tensor, module);
+      if ((axis < 0 && parts != 1) || !names.insert(name).second)
+        continue;
+      Output output{name, int(m), int(o), tensor.type, axis, {}, {}};
+      if (!total.empty() || module.symbols.empty())
+        output.shape = shapeOf(tensor, total.data());
+      outputs.push_back(std::move(output));
+    }
+  }
+}
+
+void OutputCollector::add(const TaskRow &row, const Part &part) {
+  if (row.kind != TaskKind::Forward || !trainer.placement().counts(row.index))
+    return;
+  for (Output &output : outputs) {
+    if (output.module != row.index)
+      continue;
+    Block block;
+    block.bytes = trainer.output(output.module, output.index, part, row.slot);
+    block.items = {0};
+    if (output.axis >= 0) {
+      const ModuleInfo &module = trainer.program().modules[row.index];
+      block.items = part.items[size_t(module.outputs[size_t(output.index)]
+                                          .tensor.shape[output.axis]
+                                          .symbol)];
+    }
+    output.blocks.push_back(std::move(block));
+  }
+}
+
+void OutputCollector::writeBlocks(const std::string &path) const {
+  SafetensorsWriter writer;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!outputs[o].blocks.empty())
+      writer.add(std::to_string(o) + ".shape", DType::I64,
+                 {int64_t(outputs[o].shape.size())}, outputs[o].shape.data());
+    for (size_t b = 0; b < outputs[o].blocks.size(); ++b) {
+      const Block &block = outputs[o].blocks[b];
+      std::string key = std::to_string(o) + "." + std::to_string(b);
+      writer.add(key + ".items", DType::I64, {int64_t(block.items.size())},
+                 block.items.data());
+      writer.add(key + ".bytes", DType::U8, {int64_t(block.bytes.size())},
+                 block.bytes.data());
+    }
+  }
+  writer.write(path);
+}
+
+/// Output `number` of the global batch from all ranks' blocks; nothing if no rank
+/// has any.
+std::optional<std::vector<std::byte>> OutputCollector::whole(
+    const Output &output, size_t number, std::vector<int64_t> &shape,
+    const std::vector<std::unique_ptr<SafetensorsFile>> &files) const {
+  std::vector<std::byte> out;
+  bool found = false;
+  size_t outer = 1, unit = sizeOf(output.type);
+  for (auto &file : files) {
+    std::string prefix = std::to_string(number) + ".";
+    const TensorView *extents = file->find(prefix + "shape");
+    if (!extents)
+      continue;
+    if (!found) {
+      found = true;
+      shape = readNumbers(*extents);
+      out.resize(size_t(elementCount(shape)) * unit);
+      if (output.axis < 0) // the only part
+        unit = out.size();
+      const TensorInfo &tensor = trainer.program()
+                                     .modules[size_t(output.module)]
+                                     .outputs[size_t(output.index)]
+                                     .tensor;
+      for (int i = 0; output.axis >= 0 && i < int(shape.size()); ++i)
+        if (i < output.axis)
+          outer *= size_t(shape[size_t(i)]);
+        else
+          unit *= size_t(i > output.axis ? shape[size_t(i)]
+                                         : tensor.shape[i].scale);
+    }
+    for (size_t b = 0;; ++b) {
+      std::string key = prefix + std::to_string(b);
+      const TensorView *items = file->find(key + ".items"),
+                       *bytes = file->find(key + ".bytes");
+      if (!items || !bytes)
+        break;
+      place(readNumbers(*items), *bytes, outer, unit, out);
+    }
+  }
+  return found ? std::optional(std::move(out)) : std::nullopt;
+}
+
+void OutputCollector::join(const std::vector<std::string> &paths,
+                           const std::string &path,
+                           const StepResult &result) const {
+  const ProgramInfo &program = trainer.program();
+  SafetensorsWriter writer;
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  for (const std::string &file : paths)
+    files.push_back(std::make_unique<SafetensorsFile>(file));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    std::vector<int64_t> shape;
+    if (auto bytes = whole(outputs[o], o, shape, files))
+      writer.add(outputs[o].name, outputs[o].type, shape, std::move(*bytes));
+  }
+  std::vector<float> losses = {float(result.loss)};
+  losses.insert(losses.end(), result.terms.begin(), result.terms.end());
+  writer.add("loss", DType::F32, {}, &losses[0]);
+  for (size_t l = 0; l < program.losses.size; ++l)
+    writer.add(std::string("loss.") + program.losses[l].name, DType::F32, {},
+               &losses[l + 1]);
+  writer.write(path);
+}
+
+void OutputCollector::write(const std::string &path,
+                            const StepResult &result) const {
+  Comm &comm = trainer.comm();
+  std::vector<std::string> paths = rankFiles(path, comm.size());
+  RankFile own(paths[size_t(comm.rank())]);
+  std::string failure = failureOf([&] { writeBlocks(own.path); });
+  onFirstRank(comm, failure, [&] {
+    Replacement replacement(path);
+    join(paths, replacement.temporary(), result);
+    replacement.commit();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters and their gradients
+//===----------------------------------------------------------------------===//
+
+/// This rank's pieces of all parameters (or gradients, of those that have one).
+static void writePieces(const Trainer &trainer, bool gradients,
+                        const std::string &path) {
+  const ProgramInfo &program = trainer.program();
+  PieceWriter writer;
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    const ParameterInfo &p = program.parameters[i];
+    size_t module = size_t(p.module);
+    if (trainer.ownership().owned(i).empty() ||
+        (gradients && !trainer.ownership().updated(i)))
+      continue;
+    Layout layout(p, trainer.placement().at(module).tp);
+    const std::byte *base = gradients ? trainer.regions().at(module).gradients
+                                      : trainer.regions().at(module).parameters;
+    for (const OwnedPiece &piece : trainer.ownership().owned(i))
+      writer.add(p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
+                 base + p.offset + size_t(piece.begin) * sizeOf(p.tensor.type));
+  }
+  writer.write(path);
+}
+
+void writeGradients(const Trainer &trainer, const std::string &path) {
+  Comm &comm = trainer.comm();
+  std::vector<std::string> paths = rankFiles(path, comm.size());
+  RankFile own(paths[size_t(comm.rank())]);
+  std::string failure =
+      failureOf([&] { writePieces(trainer, true, own.path); });
+  onFirstRank(comm, failure, [&] {
+    PieceReader reader(paths);
+    SafetensorsWriter writer;
+    for (const std::string &name : reader.names()) {
+      std::vector<int64_t> shape = reader.shapeOf(name);
+      writer.add(name, DType::F32, shape,
+                 reader.whole(name, DType::F32, shape));
+    }
+    Replacement replacement(path);
+    writer.write(replacement.temporary());
+    replacement.commit();
+  });
+}
+
+WholeParameters::WholeParameters(const Trainer &trainer,
+                                 const std::string &path)
+    : trainer(trainer) {
+  Comm &comm = trainer.comm();
+  if (comm.size() == 1)
+    return;
+  std::vector<std::string> paths = rankFiles(path, comm.size());
+  own = std::make_unique<RankFile>(paths[size_t(comm.rank())]);
+  std::string failure =
+      failureOf([&] { writePieces(trainer, false, own->path); });
+  onFirstRank(comm, failure,
+              [&] { reader = std::make_unique<PieceReader>(paths); });
+}
+
+WholeParameters::~WholeParameters() = default;
+
+std::vector<std::byte>
+WholeParameters::get(const ParameterInfo &parameter) const {
+  if (reader)
+    return reader->whole(parameter.tensor.name, parameter.tensor.type,
+                         wholeShape(parameter));
+  Layout layout(parameter, 0);
+  size_t size = sizeOf(parameter.tensor.type);
+  std::vector<std::byte> part(size_t(layout.partElements()) * size),
+      whole(size_t(layout.wholeElements()) * size);
+  device::copyToHost(part.data(), trainer.regions().parameter(parameter),
+                     part.size());
+  for (const Layout::Run &run : layout.runs())
+    std::memcpy(whole.data() + size_t(run.whole) * size,
+                part.data() + size_t(run.part) * size,
+                size_t(run.count) * size);
+  return whole;
+}
+
+} // namespace dt::rt

@@ -1,0 +1,249 @@
+//===- Ownership.cpp - which rank reduces, updates and saves what ---------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/state/Ownership.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace dt::rt {
+
+namespace {
+
+constexpr size_t kLine = 16; ///< floats in 64 bytes, the unit of offsets
+
+size_t roundUp(size_t value, size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+} // namespace
+
+size_t partElements(const ParameterInfo &p) {
+  size_t count = 1;
+  for (int32_t i = 0; i < p.tensor.rank; ++i)
+    count *= size_t(p.tensor.shape[i].offset);
+  return count;
+}
+
+Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
+    : program(program), placement(placement), modules(program.modules.size),
+      pieces(program.parameters.size), isUpdated(program.parameters.size),
+      isTied(program.parameters.size), originals(program.parameters.size) {
+  findTies();
+  for (size_t m = 0; m < program.modules.size; ++m)
+    if (placement.at(m).runs())
+      planModule(m);
+  for (size_t p = 0; p < program.parameters.size; ++p)
+    findOwned(p);
+}
+
+FloatRange Ownership::rangeOf(size_t p) const {
+  const ParameterInfo &info = program.parameters[p];
+  return {info.offset / sizeof(float), partElements(info)};
+}
+
+void Ownership::findTies() {
+  std::map<size_t, TieGroup> groups;
+  for (size_t p = 0; p < originals.size(); ++p) {
+    size_t root = p;
+    for (size_t hops = 0; program.parameters[root].tied >= 0; ++hops) {
+      if (hops > originals.size() ||
+          size_t(program.parameters[root].tied) >= originals.size())
+        throw Error(std::string("parameter '") +
+                    program.parameters[p].tensor.name +
+                    "' is tied in a circle");
+      root = size_t(program.parameters[root].tied);
+    }
+    originals[p] = root;
+    if (root == p)
+      continue;
+    TieGroup &group = groups[root];
+    if (group.rows.empty())
+      group.rows.push_back(root);
+    group.rows.push_back(p);
+  }
+  for (size_t p = 0; p < originals.size(); ++p)
+    isUpdated[p] =
+        program.parameters[p].trainable && program.parameters[p].hasGradient;
+  for (auto &[root, group] : groups) {
+    bool any = std::any_of(group.rows.begin(), group.rows.end(),
+                           [&](size_t p) { return isUpdated[p]; });
+    for (size_t p : group.rows) {
+      isTied[p] = true;
+      isUpdated[p] = any;
+      if (any && !program.parameters[p].trainable)
+        throw Error(std::string("parameter '") +
+                    program.parameters[p].tensor.name +
+                    "': a copy of it trains, it does not");
+    }
+    if (any)
+      tieGroups.push_back(std::move(group));
+  }
+}
+
+/// Neighbouring parameters whose gradients go the same way are one run; padding
+/// between them is zero everywhere and stays zero.
+void Ownership::planModule(size_t m) {
+  Module &out = modules[m];
+  std::vector<FloatRange> runs, updated;
+  std::vector<size_t> ends; // of parameters, ascending
+  for (size_t p = 0; p < program.parameters.size; ++p) {
+    if (size_t(program.parameters[p].module) != m || !isUpdated[p])
+      continue;
+    FloatRange range = rangeOf(p);
+    if (isTied[p]) {
+      updated.push_back(range);
+      continue;
+    }
+    range.count = std::min(roundUp(range.count, kLine),
+                           program.modules[m].trainableBytes / sizeof(float) -
+                               range.begin);
+    ends.push_back(range.end());
+    if (!runs.empty() && runs.back().end() == range.begin)
+      runs.back().count += range.count;
+    else
+      runs.push_back(range);
+  }
+  for (const FloatRange &run : runs) {
+    std::vector<FloatRange> own = reduceRun(out, m, run, ends);
+    updated.insert(updated.end(), own.begin(), own.end());
+  }
+  std::sort(updated.begin(), updated.end(),
+            [](auto &a, auto &b) { return a.begin < b.begin; });
+  addUpdates(out, m, updated);
+}
+
+/// Buckets of a run; returns what this rank updates of it. A bucket ends where
+/// a parameter does, so that it need not wait for a part of the next one; with
+/// blocks, at the last whole line of every replica before that.
+std::vector<FloatRange>
+Ownership::reduceRun(Module &out, size_t m, FloatRange run,
+                     const std::vector<size_t> &ends) const {
+  size_t replicas = size_t(placement.replicas(m)),
+         replica = size_t(placement.at(m).replica);
+  if (program.modules[m].wholeBatch || replicas == 1)
+    return {run};
+  bool zero = program.modules[m].zero > 0;
+  size_t unit = zero ? kLine * replicas : kLine; // blocks are whole lines
+  size_t most =
+      std::max(unit, program.bucketBytes / sizeof(float) / unit * unit);
+  std::vector<FloatRange> own;
+  for (size_t at = run.begin; at < run.end();) {
+    size_t limit = std::min(at + most, run.end());
+    auto next = std::upper_bound(ends.begin(), ends.end(), limit);
+    size_t end = next == ends.begin() ? at : *std::prev(next);
+    size_t count = end > at ? end - at : 0;
+    if (zero && run.end() - at >= unit)
+      count = count / unit * unit; // the rest begins the next bucket
+    if (count == 0)                // a parameter larger than a bucket
+      count = limit - at;
+    if (zero && count >= unit)
+      count = count / unit * unit;
+    Bucket bucket{{at, count}, zero && count % unit == 0, out.sumFloats};
+    out.buckets.push_back(bucket);
+    size_t block = count / replicas;
+    out.sumFloats += bucket.scatter ? block : 0;
+    own.push_back(bucket.scatter ? FloatRange{at + replica * block, block}
+                                 : bucket.range);
+    at += count;
+  }
+  return own;
+}
+
+/// Cuts ranges where the rule changes and gives each its place among the
+/// moments.
+void Ownership::addUpdates(Module &out, size_t m,
+                           const std::vector<FloatRange> &ranges) {
+  size_t next = 0; // parameters and ranges both ascend
+  std::vector<size_t> rows;
+  for (size_t p = 0; p < program.parameters.size; ++p)
+    if (size_t(program.parameters[p].module) == m && isUpdated[p])
+      rows.push_back(p);
+  for (const FloatRange &range : ranges) {
+    while (next < rows.size() &&
+           roundUp(rangeOf(rows[next]).end(), kLine) <= range.begin)
+      ++next;
+    for (size_t i = next; i < rows.size(); ++i) {
+      FloatRange parameter = rangeOf(rows[i]);
+      size_t begin = std::max(range.begin, parameter.begin),
+             end = std::min(range.end(), parameter.end());
+      if (parameter.begin >= range.end())
+        break;
+      if (begin >= end)
+        continue;
+      const ParameterInfo &p = program.parameters[originals[rows[i]]];
+      UpdateRule rule{p.decay, p.lrFactor, p.weightDecay};
+      size_t moment = out.momentFloats;
+      std::vector<UpdateRange> &list = out.updates;
+      if (!list.empty() && list.back().rule == rule &&
+          roundUp(list.back().range.end(), kLine) == begin) {
+        moment = list.back().moment + (begin - list.back().range.begin);
+        list.back().range.count = end - list.back().range.begin;
+      } else {
+        list.push_back({{begin, end - begin}, rule, moment});
+      }
+      out.momentFloats = roundUp(moment + (end - begin), kLine);
+    }
+  }
+}
+
+void Ownership::findOwned(size_t p) {
+  const ParameterInfo &info = program.parameters[p];
+  size_t m = size_t(info.module);
+  const Placement::Place &place = placement.at(m);
+  if (originals[p] != p || !place.runs() ||
+      canonicalPlace(info, place.tp) != place.tp)
+    return;
+  FloatRange range = rangeOf(p);
+  // Without a gradient, and where all replicas update alike: the first.
+  if (!isUpdated[p]) {
+    if (place.replica == 0)
+      pieces[p].push_back({0, int64_t(range.count), 0});
+    return;
+  }
+  std::vector<FloatRange> shared;
+  for (const Bucket &bucket : modules[m].buckets)
+    if (bucket.scatter)
+      shared.push_back(bucket.range);
+  auto scattered = [&](size_t at) {
+    auto next = std::upper_bound(
+        shared.begin(), shared.end(), at,
+        [](size_t value, const FloatRange &r) { return value < r.begin; });
+    return next != shared.begin() && at < std::prev(next)->end();
+  };
+  for (const UpdateRange &update : modules[m].updates) {
+    size_t begin = std::max(update.range.begin, range.begin),
+           end = std::min(update.range.end(), range.end());
+    // A merged update may hold blocks of several buckets: look at each bucket's
+    // share on its own.
+    for (size_t at = begin; at < end;) {
+      bool own = scattered(at);
+      size_t stop = end;
+      for (const FloatRange &s : shared) {
+        if (s.begin > at)
+          stop = std::min(stop, s.begin);
+        if (s.end() > at)
+          stop = std::min(stop, s.end());
+      }
+      if (own || place.replica == 0) {
+        OwnedPiece piece{int64_t(at - range.begin), int64_t(stop - range.begin),
+                         update.moment + (at - update.range.begin)};
+        if (!pieces[p].empty() && pieces[p].back().end == piece.begin &&
+            pieces[p].back().moment +
+                    size_t(piece.begin - pieces[p].back().begin) ==
+                piece.moment)
+          pieces[p].back().end = piece.end;
+        else
+          pieces[p].push_back(piece);
+      }
+      at = stop;
+    }
+  }
+}
+
+} // namespace dt::rt

@@ -1,0 +1,127 @@
+//===- Ownership.h - which rank reduces, updates and saves what -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// From the tables alone: how a module's flat gradient region is cut into
+// buckets, which elements this rank's optimizer updates (all, or with
+// ModuleInfo::zero its share of each bucket), and which it counts in the global
+// norm and writes into checkpoints. Every element of every parameter is counted
+// by exactly one rank of the world.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_OWNERSHIP_H
+#define DT_RUNTIME_OWNERSHIP_H
+
+#include "runtime/state/Placement.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace dt::rt {
+
+/// A range of a module's regions, in floats.
+struct FloatRange {
+  size_t begin = 0, count = 0;
+  size_t end() const { return begin + count; }
+};
+
+/// Gradients that are summed over the replicas at once; a module's ascend, as
+/// parameters do in the order in which a backward function is done with them.
+/// `scatter`: replica r
+/// gets the sum of the r-th of as many equal blocks, and gives back updated
+/// parameters; else all get all.
+struct Bucket {
+  FloatRange range;
+  bool scatter;
+  size_t sum; ///< where this rank's block of a scattered bucket is summed, in
+              ///< floats of the module's sums
+};
+
+/// How the optimizer treats parameters (ParameterInfo).
+struct UpdateRule {
+  bool decay;
+  double lrFactor = 1, weightDecay = -1;
+  bool operator==(const UpdateRule &o) const {
+    return decay == o.decay && lrFactor == o.lrFactor &&
+           weightDecay == o.weightDecay;
+  }
+};
+
+/// What this rank's optimizer updates; `moment` is where the range begins in
+/// the module's moments, in floats.
+struct UpdateRange {
+  FloatRange range;
+  UpdateRule rule;
+  size_t moment;
+};
+
+/// Elements [begin, end) of a parameter's part that this rank counts and saves,
+/// and where their moments are (if it has any).
+struct OwnedPiece {
+  int64_t begin, end;
+  size_t moment;
+};
+
+/// A tensor with several copies in the program: rows of the parameter table,
+/// the first being the one that files know.
+struct TieGroup {
+  std::vector<size_t> rows;
+};
+
+class Ownership {
+public:
+  Ownership(const ProgramInfo &program, const Placement &placement);
+
+  const std::vector<Bucket> &buckets(size_t module) const {
+    return modules[module].buckets;
+  }
+  const std::vector<UpdateRange> &updates(size_t module) const {
+    return modules[module].updates;
+  }
+  /// Of one moment.
+  size_t momentFloats(size_t module) const {
+    return modules[module].momentFloats;
+  }
+  /// Blocks of scattered buckets while they are being summed.
+  size_t sumFloats(size_t module) const { return modules[module].sumFloats; }
+  /// Empty for parameters of modules that this rank does not run.
+  const std::vector<OwnedPiece> &owned(size_t parameter) const {
+    return pieces[parameter];
+  }
+  /// Whether the optimizer changes it, this copy or another.
+  bool updated(size_t parameter) const { return isUpdated[parameter]; }
+  /// The row that files know: its own, or the one it is a copy of.
+  size_t original(size_t parameter) const { return originals[parameter]; }
+  const std::vector<TieGroup> &ties() const { return tieGroups; }
+
+private:
+  struct Module {
+    std::vector<Bucket> buckets;
+    std::vector<UpdateRange> updates;
+    size_t momentFloats = 0, sumFloats = 0;
+  };
+  void findTies();
+  void planModule(size_t module);
+  std::vector<FloatRange> reduceRun(Module &out, size_t module, FloatRange run,
+                                    const std::vector<size_t> &ends) const;
+  void addUpdates(Module &out, size_t module,
+                  const std::vector<FloatRange> &ranges);
+  void findOwned(size_t parameter);
+  FloatRange rangeOf(size_t parameter) const;
+
+  const ProgramInfo &program;
+  const Placement &placement;
+  std::vector<Module> modules;
+  std::vector<std::vector<OwnedPiece>> pieces;
+  std::vector<char> isUpdated, isTied;
+  std::vector<size_t> originals;
+  std::vector<TieGroup> tieGroups;
+};
+
+/// Elements of the part that a rank stores.
+size_t partElements(const ParameterInfo &parameter);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_OWNERSHIP_H

@@ -1,0 +1,85 @@
+//===- Pieces.h - tensors that several ranks have parts of ------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A safetensors file a rank. What is a whole tensor is stored as such; of a
+// piece the header's note "pieces" says what it is of: {key: {"tensor",
+// "whole": shape in files, "padded", "cuts": [[dim, chunk, over, place]],
+// "flat": [a, b) in the part that the cuts give}}. The files of all ranks
+// together hold every element once, so they can be read under any other plan.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_PIECES_H
+#define DT_RUNTIME_PIECES_H
+
+#include "runtime/state/Layout.h"
+#include "runtime/base/Safetensors.h"
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dt::rt {
+
+/// Takes copies of what is added, so the state may change before `write`.
+class PieceWriter {
+public:
+  /// Elements [begin, end) of the part with this layout; `device` points to the
+  /// first. Returns the copy, which lives until this writer does.
+  const std::byte *add(const std::string &name, DType type,
+                       const Layout &layout, int64_t begin, int64_t end,
+                       const void *device);
+  /// Returns the hash of the file. Throws Error.
+  uint64_t write(const std::string &path);
+
+private:
+  SafetensorsWriter writer;
+  nlohmann::json notes = nlohmann::json::object();
+};
+
+class PieceReader {
+public:
+  /// `name`: of all of them together, for errors; without it that of the ranks'
+  /// files. Throws Error if a file is not what it should be.
+  explicit PieceReader(const std::vector<std::string> &paths,
+                       const std::string &name = "");
+
+  bool has(const std::string &name) const { return pieces.count(name) > 0; }
+  std::vector<std::string> names() const;
+  /// The whole tensor; throws Error if it is missing, of another type or shape,
+  /// or if an element is in no piece.
+  std::vector<std::byte> whole(const std::string &name, DType type,
+                               const std::vector<int64_t> &shape) const;
+  /// Elements [begin, end) of the part that `layout` makes of the tensor, into
+  /// `out`; padding becomes 0. Reads the bytes of these elements only (and
+  /// short gaps between them). Throws Error as whole().
+  void part(const std::string &name, DType type, const Layout &layout,
+            int64_t begin, int64_t end, void *out) const;
+  /// Its shape and type, as the first piece says. Throws if it is missing.
+  std::vector<int64_t> shapeOf(const std::string &name) const;
+  DType typeOf(const std::string &name) const;
+
+private:
+  struct Piece {
+    const SafetensorsReader *file;
+    const TensorPlace *place;
+    std::vector<int64_t> whole, padded;
+    std::vector<Layout::Cut> cuts;
+    int64_t begin, end;
+  };
+  const std::vector<Piece> &get(const std::string &name) const;
+  /// The layout of a piece of a tensor with this type and shape.
+  Layout layoutOf(const Piece &piece, const std::string &name, DType type,
+                  const std::vector<int64_t> &shape) const;
+
+  std::string where; ///< for errors
+  std::vector<std::unique_ptr<SafetensorsReader>> files;
+  std::map<std::string, std::vector<Piece>> pieces;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_PIECES_H

@@ -1,0 +1,73 @@
+//===- Regions.h - the memory of a rank -------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Every module that a rank runs has regions of its own, so that which modules
+// share a rank is not in the generated code. Scratch is one for all of them,
+// since tasks run one after another.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_REGIONS_H
+#define DT_RUNTIME_REGIONS_H
+
+#include "runtime/state/Ownership.h"
+
+#include <vector>
+
+namespace dt::rt {
+
+/// Device memory, 64-byte aligned; null for modules of other ranks.
+struct Region {
+  std::byte *arena = nullptr;
+  std::byte *parameters = nullptr;
+  std::byte *gradients = nullptr;         ///< ModuleInfo::trainableBytes
+  float *moments[2] = {nullptr, nullptr}; ///< Ownership::momentFloats each
+  float *sums = nullptr;                  ///< Ownership::sumFloats
+};
+
+/// Bytes that a module has on this rank; of both moments.
+struct RegionBytes {
+  size_t arena = 0, parameters = 0, gradients = 0, moments = 0, sums = 0;
+};
+
+class Regions {
+public:
+  /// Throws Error where there is not enough memory.
+  Regions(const ProgramInfo &program, const Placement &placement,
+          const Ownership &ownership, int moments);
+  ~Regions();
+  Regions(const Regions &) = delete;
+  Regions &operator=(const Regions &) = delete;
+
+  const Region &at(size_t module) const { return regions[module]; }
+  std::byte *scratch() const { return scratchMemory; }
+  size_t scratchBytes() const { return scratchSize; }
+  /// Zeros for modules of other ranks.
+  const RegionBytes &bytes(size_t module) const { return sizes[module]; }
+
+  std::byte *parameter(const ParameterInfo &p) const {
+    return at(size_t(p.module)).parameters + p.offset;
+  }
+  float *gradient(const ParameterInfo &p) const {
+    return reinterpret_cast<float *>(at(size_t(p.module)).gradients + p.offset);
+  }
+  /// A tensor of a module in a slot.
+  std::byte *address(size_t module, const BufferInfo &buffer,
+                     int64_t slot) const {
+    return at(module).arena + buffer.offset + size_t(slot) * buffer.slotStride;
+  }
+
+private:
+  std::byte *allocate(size_t bytes, const char *what, size_t &sum);
+
+  std::vector<Region> regions;
+  std::byte *scratchMemory = nullptr;
+  std::vector<void *> owned;
+  std::vector<RegionBytes> sizes;
+  size_t scratchSize = 0;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_REGIONS_H

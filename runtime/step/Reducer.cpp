@@ -1,0 +1,239 @@
+//===- Reducer.cpp - sums of gradients over ranks -------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/step/Reducer.h"
+#include "runtime/base/Clock.h"
+#include "runtime/device/Device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+namespace dt::rt {
+
+namespace {
+
+bool sameAxes(const Span<CutInfo> &a, const Span<CutInfo> &b) {
+  bool same = a.size == b.size;
+  for (size_t i = 0; same && i < a.size; ++i)
+    same = a[i].over == b[i].over && a[i].stride == b[i].stride;
+  return same;
+}
+
+} // namespace
+
+Reducer::Reducer(
+    const ProgramInfo &program, const Placement &placement,
+    const Ownership &ownership, const Regions &regions, Comm &comm,
+    const std::vector<std::shared_ptr<TensorParallel>> &tensorParallel)
+    : program(program), placement(placement), ownership(ownership),
+      regions(regions), comm(comm), tensorParallel(tensorParallel),
+      replicas(program.modules.size), updated(program.modules.size),
+      begun(program.modules.size) {
+  for (size_t p = 0; p < program.parameters.size; ++p)
+    if (ownership.updated(p))
+      updated[size_t(program.parameters[p].module)].push_back(
+          &program.parameters[p]);
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    labels.push_back(std::string("gradients ") + program.modules[m].name);
+    if (program.modules[m].wholeBatch || placement.replicas(m) == 1)
+      continue;
+    for (int32_t t = 0; t < placement.tp(m); ++t) {
+      Group *group = comm.group(placement.peers(m, t), labels[m]);
+      if (placement.at(m).runs() && placement.at(m).tp == t)
+        replicas[m] = group;
+    }
+  }
+  makeTies();
+}
+
+/// Ranks with equal indices on the axes that cut the tensor hold the same part.
+/// Its gradient counts once a replica: on the other axes (and ranks of a
+/// whole-batch module) all have the same.
+void Reducer::makeTies() {
+  for (const TieGroup &tie : ownership.ties()) {
+    const ParameterInfo &original = program.parameters[tie.rows[0]];
+    std::map<int64_t, std::set<int>> holders;
+    std::map<int64_t, std::vector<Tie::Copy>> own;
+    for (size_t row : tie.rows) {
+      size_t m = size_t(program.parameters[row].module);
+      for (int32_t d = 0; d < placement.replicas(m); ++d)
+        for (int32_t t = 0; t < placement.tp(m); ++t) {
+          int64_t part = canonicalPlace(original, t);
+          int rank = placement.rankOf(m, d, t);
+          holders[part].insert(rank);
+          if (rank == placement.rank())
+            own[part].push_back(
+                {row, part == t && (d == 0 || !program.modules[m].wholeBatch)});
+        }
+    }
+    for (auto &[part, ranks] : holders) {
+      Group *group = comm.group(std::vector<int>(ranks.begin(), ranks.end()));
+      if (!own[part].empty())
+        ties.push_back({group, own[part]});
+    }
+  }
+}
+
+void Reducer::beginStep() {
+  std::fill(begun.begin(), begun.end(), Begun());
+  running.clear();
+  ended = 0;
+  spent = 0;
+}
+
+/// On other devices a function returns before its work is done.
+GradientListener *Reducer::during(size_t m, bool last) {
+  if (!replicas[m] || device::stream())
+    return nullptr;
+  current = m;
+  currentIsLast = last;
+  return this;
+}
+
+void Reducer::ready(size_t, size_t end) {
+  double cpu = threadSeconds() - comm.blocking().cpu;
+  comm.poll();
+  if (currentIsLast)
+    advance(current, end / sizeof(float));
+  poll();
+  spent += threadSeconds() - comm.blocking().cpu - cpu;
+}
+
+double Reducer::takeSpent() {
+  double taken = spent;
+  spent = 0;
+  return taken;
+}
+
+void Reducer::begin(size_t m) {
+  if (begun[m].all || !placement.at(m).runs())
+    return;
+  begun[m].all = true;
+  size_t end = program.modules[m].trainableBytes / sizeof(float);
+  advance(m, end);
+  sumPartial(m, end);
+}
+
+/// Begins the buckets whose gradients, the first `complete` floats of the
+/// region, are there.
+void Reducer::advance(size_t m, size_t complete) {
+  if (!replicas[m])
+    return;
+  const std::vector<Bucket> &buckets = ownership.buckets(m);
+  for (size_t &next = begun[m].buckets;
+       next < buckets.size() && buckets[next].range.end() <= complete; ++next) {
+    sumPartial(m, buckets[next].range.end());
+    start(m, buckets[next]);
+  }
+}
+
+void Reducer::start(size_t m, const Bucket &bucket) {
+  const Region &region = regions.at(m);
+  float *data =
+      reinterpret_cast<float *>(region.gradients) + bucket.range.begin;
+  Sum sum{m, bucket.range.count * sizeof(float), now(), 0, {}, data, data, 0};
+  if (bucket.scatter) {
+    sum.count = bucket.range.count / size_t(placement.replicas(m));
+    sum.to = data + size_t(placement.at(m).replica) * sum.count;
+    sum.from = region.sums + bucket.sum;
+    sum.request =
+        replicas[m]->ireduceScatter(DType::F32, data, region.sums + bucket.sum,
+                                    int64_t(sum.count), labels[m].c_str());
+  } else {
+    sum.request =
+        replicas[m]->iallReduce(Reduction::Sum, DType::F32, data, data,
+                                int64_t(bucket.range.count), labels[m].c_str());
+  }
+  running.push_back(std::move(sum));
+}
+
+void Reducer::end(Sum &sum) {
+  sum.request.wait();
+  device::copy(sum.to, sum.from, sum.count * sizeof(float));
+  sum.end = now();
+}
+
+void Reducer::poll() {
+  while (ended < running.size() && running[ended].request.test())
+    end(running[ended++]);
+}
+
+/// Of parameters that begin before `end` floats. Neighbours with the same
+/// partial axes are summed together, with the padding behind each.
+void Reducer::sumPartial(size_t m, size_t end) {
+  auto padded = [](const ParameterInfo &p) {
+    return (p.offset + partElements(p) * sizeof(float) + 63) / 64 * 64;
+  };
+  const std::vector<const ParameterInfo *> &rows = updated[m];
+  size_t &i = begun[m].partial;
+  while (i < rows.size() && rows[i]->offset < end * sizeof(float)) {
+    const ParameterInfo *first = rows[i], *last = first;
+    for (++i; i < rows.size() && rows[i]->offset < end * sizeof(float) &&
+              rows[i]->offset == padded(*last) &&
+              sameAxes(rows[i]->partial, first->partial);
+         ++i)
+      last = rows[i];
+    float *data = regions.gradient(*first);
+    for (const CutInfo &axis : first->partial)
+      allReduce(tensorParallel[m].get(), Reduction::Sum, DType::F32, data, data,
+                int64_t((padded(*last) - first->offset) / sizeof(float)),
+                axis.over, axis.stride);
+  }
+}
+
+void Reducer::sumTie(const Tie &tie) const {
+  size_t count = partElements(program.parameters[tie.copies[0].parameter]);
+  float *sum = regions.gradient(program.parameters[tie.copies[0].parameter]);
+  if (!tie.copies[0].counts)
+    device::zero(sum, count * sizeof(float));
+  for (size_t i = 1; i < tie.copies.size(); ++i) {
+    if (!tie.copies[i].counts)
+      continue;
+    const float *other =
+        regions.gradient(program.parameters[tie.copies[i].parameter]);
+    device::accumulate(sum, other, count);
+  }
+  if (tie.group->size() > 1)
+    tie.group->allReduce(Reduction::Sum, DType::F32, sum, sum, int64_t(count),
+                         "tied gradients");
+  for (size_t i = 1; i < tie.copies.size(); ++i)
+    device::copy(regions.gradient(program.parameters[tie.copies[i].parameter]),
+                 sum, count * sizeof(float));
+}
+
+void Reducer::finish() {
+  for (size_t m = 0; m < program.modules.size; ++m)
+    begin(m);
+  while (ended < running.size())
+    end(running[ended++]);
+  for (const Tie &tie : ties)
+    sumTie(tie);
+}
+
+void Reducer::gatherParameters() {
+  std::vector<Request> pending;
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    if (!replicas[m])
+      continue;
+    std::string label = std::string("parameters ") + program.modules[m].name;
+    auto *parameters = reinterpret_cast<float *>(regions.at(m).parameters);
+    size_t replica = size_t(placement.at(m).replica),
+           count = size_t(placement.replicas(m));
+    for (const Bucket &bucket : ownership.buckets(m)) {
+      if (!bucket.scatter)
+        continue;
+      float *data = parameters + bucket.range.begin;
+      size_t block = bucket.range.count / count;
+      pending.push_back(replicas[m]->iallGather(
+          data + replica * block, block * sizeof(float), data, label.c_str()));
+    }
+  }
+  waitAll(pending);
+}
+
+} // namespace dt::rt

@@ -1,0 +1,468 @@
+//===- Trainer.cpp - the state of a program and its step ------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/step/Trainer.h"
+#include "runtime/base/Activity.h"
+#include "runtime/comm/Agreement.h"
+#include "runtime/device/Device.h"
+#include "runtime/base/Error.h"
+#include "runtime/data/Fault.h"
+#include "runtime/state/Init.h"
+#include "runtime/step/Reducer.h"
+#include "runtime/base/Safetensors.h"
+#include "runtime/step/StepScalars.h"
+#include "runtime/step/Transfers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dt::rt {
+
+namespace {
+
+bool goesBack(TaskKind kind) {
+  return kind == TaskKind::Backward || kind == TaskKind::BackwardInput ||
+         kind == TaskKind::BackwardWeight;
+}
+
+bool runsFunction(TaskKind kind) {
+  return goesBack(kind) || kind == TaskKind::Forward ||
+         kind == TaskKind::Denominator;
+}
+
+/// Whether losses follow from what a row does.
+bool leadsToLosses(const TaskRow &row) {
+  return row.kind != TaskKind::Reduce && !goesBack(row.kind) && !row.gradient;
+}
+
+} // namespace
+
+std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
+  std::vector<int64_t> shape(size_t(tensor.rank));
+  for (int32_t i = 0; i < tensor.rank; ++i) {
+    const Extent &e = tensor.shape[i];
+    shape[size_t(i)] =
+        e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset;
+  }
+  return shape;
+}
+
+std::vector<int64_t> wholeShape(const ParameterInfo &p) {
+  const Span<int64_t> &list = p.unpadded.empty() ? p.whole : p.unpadded;
+  return list.empty() ? shapeOf(p.tensor, nullptr)
+                      : std::vector<int64_t>(list.begin(), list.end());
+}
+
+Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
+                 Comm &comm)
+    : info(program), options(settings), ranks(comm),
+      places(program, comm.rank(), comm.size()), owners(program, places),
+      updater(settings.optimizer),
+      memory((device::initialize(settings.threads), program), places, owners,
+             updater.moments()) {
+  std::vector<Group *> groups(info.modules.size);
+  tensorParallel.resize(info.modules.size);
+  for (size_t m = 0; m < info.modules.size; ++m)
+    for (int32_t d = 0; d < places.replicas(m); ++d) {
+      std::vector<int> members = places.replicaRanks(m, d);
+      Group *group = comm.group(members);
+      auto parallel = makeTensorParallel(comm, members, info.modules[m].name);
+      if (places.at(m).replica == d) {
+        groups[m] = group;
+        tensorParallel[m] = parallel;
+      }
+    }
+  transfers = std::make_unique<Transfers>(info, places, memory, comm, groups);
+  reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
+                                      tensorParallel);
+  scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm);
+  seeds.resize(info.losses.size);
+  findLastBackwards();
+}
+
+/// Input halves add to no gradient of a parameter.
+void Trainer::findLastBackwards() {
+  const Span<TaskRow> &rows = info.ranks[size_t(places.rank())].rows;
+  endsBackward.assign(rows.size, false);
+  std::vector<char> seen(info.modules.size);
+  for (size_t i = rows.size; i-- > 0;)
+    if (goesBack(rows[i].kind) && !seen[rows[i].index]) {
+      seen[rows[i].index] = true;
+      endsBackward[i] = rows[i].kind != TaskKind::BackwardInput;
+    }
+}
+
+Trainer::~Trainer() = default;
+
+bool StepResult::finite() const {
+  return std::isfinite(loss) && std::isfinite(norm) &&
+         std::all_of(terms.begin(), terms.end(),
+                     [](double term) { return std::isfinite(term); });
+}
+
+int64_t Trainer::elements(const ParameterInfo &parameter) const {
+  return elementCount(wholeShape(parameter));
+}
+
+void Trainer::initializeParameters(const std::string &weightsFile) {
+  std::unique_ptr<SafetensorsFile> file;
+  std::vector<std::byte> host;
+  for (size_t i = 0; i < info.parameters.size; ++i) {
+    const ParameterInfo &p = info.parameters[i],
+                        &original = info.parameters[owners.original(i)];
+    const Placement::Place &place = places.at(size_t(p.module));
+    if (!place.runs())
+      continue;
+    Layout layout(p, place.tp);
+    host.assign(size_t(layout.partElements()) * sizeOf(p.tensor.type), {});
+    const char *name = original.tensor.name;
+    if (original.init) {
+      if (p.tensor.type != DType::F32)
+        throw Error(std::string("parameter '") + name +
+                    "': init rules make F32 only");
+      auto *values = reinterpret_cast<float *>(host.data());
+      for (const Layout::Run &run : layout.runs())
+        initialize(values + run.part, run.whole, run.count, layout.whole(),
+                   original.init, name, options.seed);
+    } else {
+      if (!file)
+        file = std::make_unique<SafetensorsFile>(weightsFile);
+      const TensorView &view = file->get(name, p.tensor.type, layout.whole());
+      layout.extract(view.data, host.data(), sizeOf(p.tensor.type));
+    }
+    device::copyToDevice(memory.parameter(p), host.data(), host.size());
+    progressed();
+  }
+}
+
+int Trainer::moduleIndex(const std::string &name) const {
+  for (size_t m = 0; m < info.modules.size; ++m)
+    if (name == info.modules[m].name)
+      return int(m);
+  throw Error("module '" + name + "' is not in the program");
+}
+
+//===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+const Part *Trainer::partOf(const TaskRow &row, const Batch &batch) const {
+  if (!runsFunction(row.kind))
+    return nullptr;
+  size_t module = row.kind == TaskKind::Denominator
+                      ? size_t(info.losses[row.index].module)
+                      : row.index;
+  return &batch.part(info, module, row.microbatch, row.piece);
+}
+
+void checkPart(const ModuleInfo &m, const Part &part) {
+  std::string where = std::string("module '") + m.name + "': ";
+  if (part.dims.size() != m.symbols.size || part.inputs.size() != m.inputs.size)
+    throw Error(where + "the batch does not fit the program's tables");
+  for (size_t s = 0; s < m.symbols.size; ++s)
+    if (part.dims[s] < 0 || part.dims[s] > m.symbols[s].max)
+      throw Error(where + "dim '" + m.symbols[s].name + "' is " +
+                  std::to_string(part.dims[s]) + ", at most " +
+                  std::to_string(m.symbols[s].max) + " fit");
+  for (size_t i = 0; i < m.inputs.size; ++i) {
+    const TensorInfo &tensor = m.inputs[i].buffer.tensor;
+    if (m.inputs[i].fromModule >= 0 && part.inputs[i].size == 0)
+      continue;
+    std::vector<int64_t> shape = shapeOf(tensor, part.dims.data());
+    if (part.inputs[i].size !=
+        size_t(elementCount(shape)) * sizeOf(tensor.type))
+      throw Error(where + "input '" + tensor.name + "' has " +
+                  std::to_string(part.inputs[i].size) + " bytes, expected " +
+                  dtypeName(tensor.type) + " " + shapeText(shape));
+  }
+}
+
+void Trainer::checkBatch(const Batch &batch) const {
+  if (batch.modules.size() != info.modules.size)
+    throw Error("the batch does not fit the program's modules");
+  for (size_t m = 0; m < info.modules.size; ++m) {
+    const ModuleInfo &module = info.modules[m];
+    if (!places.at(m).runs())
+      continue;
+    if (batch.modules[m].size() !=
+        size_t(microbatchesOf(info, module) * piecesOf(module)))
+      throw Error(std::string("module '") + module.name +
+                  "': the batch has the wrong number of parts");
+    for (const Part &part : batch.modules[m])
+      checkPart(module, part);
+  }
+}
+
+void Trainer::upload(size_t module, int32_t input, const Part &part,
+                     const TaskRow &row) {
+  const InputBytes &bytes = part.inputs[size_t(input)];
+  const BufferInfo &buffer = info.modules[module].inputs[size_t(input)].buffer;
+  if (bytes.size)
+    device::copyToDevice(
+        memory.address(module, buffer,
+                       buffer.received ? row.received : row.slot),
+        bytes.data, bytes.size);
+}
+
+void Trainer::run(TaskFn function, size_t module, const Part &part,
+                  const TaskRow &row, int64_t step) {
+  const Region &region = memory.at(module);
+  TaskContext context{};
+  context.arena = region.arena;
+  context.scratch = memory.scratch();
+  context.parameters = region.parameters;
+  context.gradients = region.gradients;
+  context.dims = part.dims.data();
+  context.slot = row.slot;
+  context.received = row.received;
+  context.microbatch = int32_t(row.microbatch);
+  context.seeds = seeds.data();
+  context.step = step;
+  context.seed = options.seed;
+  context.stream = device::stream();
+  context.group = tensorParallel[module].get();
+  if (goesBack(row.kind))
+    context.listener = reducer->during(
+        module, endsBackward[size_t(
+                    &row - info.ranks[size_t(places.rank())].rows.begin())]);
+  context.fault = device::faultRecord();
+  function(context);
+  // A device is not there yet: what it notes is seen later, at the latest before
+  // the update.
+  checkFault(context.stream ? nullptr : &part);
+}
+
+void Trainer::checkFault(const Part *part) const {
+  Fault &fault = *device::faultRecord();
+  if (!fault.found)
+    return;
+  std::string text =
+      describeFault(fault, info, part,
+                    current ? current->nameOf : decltype(Batch::nameOf)());
+  fault.found = 0;
+  throw Error(text);
+}
+
+std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
+                                       int slot) const {
+  const BufferInfo &buffer =
+      info.modules[size_t(module)].outputs[size_t(index)];
+  std::vector<std::byte> bytes(
+      size_t(elementCount(shapeOf(buffer.tensor, part.dims.data()))) *
+      sizeOf(buffer.tensor.type));
+  device::copyToHost(bytes.data(), memory.address(size_t(module), buffer, slot),
+                     bytes.size());
+  return bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// The step
+//===----------------------------------------------------------------------===//
+
+void Trainer::runForward(const TaskRow &row, const Part &part, int64_t step) {
+  const ModuleInfo &module = info.modules[row.index];
+  for (size_t i = 0; i < module.inputs.size; ++i)
+    if (module.inputs[i].fromModule < 0)
+      upload(row.index, int32_t(i), part, row);
+  run(module.forward, row.index, part, row, step);
+  for (size_t l = 0; l < info.losses.size; ++l)
+    if (info.losses[l].module == row.index)
+      scalars->numerator(
+          l, row,
+          memory.address(row.index, info.losses[l].numerator, row.slot));
+}
+
+void Trainer::runDenominator(const TaskRow &row, const Part &part,
+                             int64_t step) {
+  const LossInfo &loss = info.losses[row.index];
+  size_t module = size_t(loss.module);
+  for (int32_t input : loss.denominatorInputs)
+    upload(module, input, part, row);
+  run(loss.denominator, module, part, row, step);
+  scalars->denominator(row.index, row,
+                       memory.address(module, loss.denominatorOut, row.slot));
+}
+
+uint64_t Trainer::runRow(const TaskRow &row, const Part *part, int64_t step) {
+  const ModuleInfo &module =
+      info.modules[part && row.kind != TaskKind::Denominator ? row.index : 0];
+  switch (row.kind) {
+  case TaskKind::Denominator:
+    runDenominator(row, *part, step);
+    break;
+  case TaskKind::Forward:
+    runForward(row, *part, step);
+    break;
+  case TaskKind::Backward:
+    run(module.backward, row.index, *part, row, step);
+    break;
+  case TaskKind::BackwardInput:
+    run(module.backwardInput, row.index, *part, row, step);
+    break;
+  case TaskKind::BackwardWeight:
+    run(module.backwardWeight, row.index, *part, row, step);
+    break;
+  case TaskKind::Receive:
+    transfers->receive(row);
+    break;
+  case TaskKind::Send:
+    return transfers->send(row);
+  case TaskKind::Copy:
+    transfers->copy(row);
+    break;
+  case TaskKind::Reduce:
+    reducer->begin(row.index);
+    break;
+  }
+  return 0;
+}
+
+/// Walks this rank's rows. Seeds need the denominators of all ranks, so these
+/// are exchanged after the last Denominator row; also where a rank has none.
+void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
+                      bool forwardOnly) {
+  StepObserver nobody;
+  StepObserver &watch = observer ? *observer : nobody;
+  bool seeded = false, times = watch.wantsTimes();
+  int32_t number = -1;
+  for (const TaskRow &row : info.ranks[size_t(places.rank())].rows) {
+    ++number;
+    if (forwardOnly && !leadsToLosses(row))
+      continue;
+    const Blocking &blocked = ranks.blocking();
+    double wait = now(), cpu = threadSeconds() - blocked.cpu;
+    watch.enters(number, true);
+    if (ranks.size() > 1)
+      transfers->poll(), reducer->poll();
+    if (row.kind != TaskKind::Denominator && !seeded) {
+      seeds = scalars->makeSeeds();
+      seeded = true;
+    }
+    const Part *part = partOf(row, batch);
+    if (part)
+      transfers->prepare(row);
+    watch.enters(number, false);
+    double begin = now();
+    size_t calls = blocked.collectives.size();
+    uint64_t sent = runRow(row, part, step);
+    if (times)
+      device::synchronize();
+    watch.rowDone(number, row, part,
+                  {wait,
+                   begin,
+                   now(),
+                   threadSeconds() - blocked.cpu - cpu - reducer->takeSpent(),
+                   sent,
+                   {blocked.collectives.begin() + ptrdiff_t(calls),
+                    blocked.collectives.end()}});
+  }
+  watch.enters(-1, true);
+  if (!seeded)
+    seeds = scalars->makeSeeds();
+}
+
+void Trainer::update(const StepResult &result, int64_t step) {
+  double scale = updater.scaleFor(result.norm);
+  for (size_t m = 0; m < info.modules.size; ++m) {
+    const Region &region = memory.at(m);
+    for (const UpdateRange &u : owners.updates(m)) {
+      float *moments[2];
+      for (int i = 0; i < 2; ++i)
+        moments[i] = region.moments[i] ? region.moments[i] + u.moment : nullptr;
+      updater.update(
+          reinterpret_cast<float *>(region.parameters) + u.range.begin,
+          reinterpret_cast<const float *>(region.gradients) + u.range.begin,
+          moments[0], moments[1], u.range.count, u.rule, step, result.lr,
+          scale);
+    }
+  }
+}
+
+/// All ranks have the same batch, or none goes on.
+void Trainer::beginRows(const Batch &batch, StepObserver *observer) {
+  std::string failure;
+  current = &batch;
+  try {
+    checkBatch(batch);
+  } catch (const Error &e) {
+    failure = e.what();
+  }
+  if (observer)
+    observer->enters(-1, true);
+  ranks.clearCollectives();
+  scalars->agree(batch.hash, failure);
+  transfers->beginStep(batch);
+}
+
+StepResult Trainer::step(const Batch &batch, int64_t step,
+                         StepObserver *observer, StepWishes wishes) {
+  beginRows(batch, observer);
+  for (size_t m = 0; m < info.modules.size; ++m)
+    if (places.at(m).runs())
+      device::zero(memory.at(m).gradients, info.modules[m].trainableBytes);
+  reducer->beginStep();
+  runRows(batch, step, observer);
+  return finishStep(step, observer, wishes);
+}
+
+/// A schedule without the rows that go back is in the order of one that has
+/// them, so what it waits for comes. Slots are written again no earlier than in
+/// a step: their last reader is a forward function now. What is sent is no
+/// traffic of the training's.
+LossSums Trainer::evaluate(const Batch &batch, int64_t step,
+                           StepObserver *observer) {
+  std::map<std::string, Traffic> before = ranks.traffic();
+  beginRows(batch, observer);
+  runRows(batch, step, observer, /*forwardOnly=*/true);
+  transfers->finish();
+  device::synchronize();
+  checkFault(nullptr);
+  LossSums sums = scalars->lossSums();
+  ranks.restoreTraffic(std::move(before));
+  return sums;
+}
+
+/// Reductions, scalars, update. Whatever is left to wait for is waited for
+/// here.
+StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
+                               const StepWishes &wishes) {
+  double before = ranks.blocking().cpu;
+  reducer->finish();
+  StepResult result;
+  scalars->finish(result, wishes);
+  checkFault(nullptr);
+  if (observer)
+    observer->gradientsDone(result);
+  result.lr = learningRate(options.optimizer, step, options.totalSteps);
+  // The same on all ranks. What is left is the state before the step.
+  if (result.finite())
+    update(result, step);
+  reducer->gatherParameters();
+  transfers->finish();
+  if (observer) {
+    for (const Reducer::Sum &sum : reducer->sums())
+      observer->reduced(sum.module, sum.bytes, sum.begin, sum.end);
+    observer->exchanged(ranks.blocking().cpu - before);
+    observer->enters(-1, false);
+  }
+  return result;
+}
+
+const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
+  Waits waits(trainer.comm().board(), {Awaited::Own});
+  const Batch *batch = nullptr;
+  std::string failure = failureOf([&] { batch = &source.next(step); });
+  if (!batch)
+    trainer.stepFailed(failure);
+  return *batch;
+}
+
+void Trainer::stepFailed(const std::string &failure) {
+  scalars->agree(0, failure.empty() ? "the step failed" : failure);
+  throw CommonError(failure);
+}
+
+} // namespace dt::rt

@@ -1,0 +1,394 @@
+//===- Transfers.cpp - messages between modules ---------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/step/Transfers.h"
+#include "runtime/device/Device.h"
+#include "runtime/base/Error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dt::rt {
+
+namespace {
+
+int64_t microbatchIn(const ModuleInfo &module, int64_t microbatch) {
+  return module.wholeBatch ? 0 : microbatch;
+}
+
+size_t bytesOf(const TensorInfo &tensor, const int64_t *dims,
+               int32_t firstDim) {
+  size_t bytes = sizeOf(tensor.type);
+  for (int32_t i = firstDim; i < tensor.rank; ++i) {
+    const Extent &e = tensor.shape[i];
+    bytes *=
+        size_t(e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset);
+  }
+  return bytes;
+}
+
+/// The same items in two blocks.
+void copyRuns(const std::byte *from, const std::vector<ItemRun> &fromRuns,
+              std::byte *to, const std::vector<ItemRun> &toRuns, size_t unit) {
+  size_t i = 0, j = 0;
+  int64_t doneI = 0, doneJ = 0; // items of the current runs
+  while (i < fromRuns.size() && j < toRuns.size()) {
+    int64_t count =
+        std::min(fromRuns[i].count - doneI, toRuns[j].count - doneJ);
+    device::copy(to + size_t(toRuns[j].first + doneJ) * unit,
+                 from + size_t(fromRuns[i].first + doneI) * unit,
+                 size_t(count) * unit);
+    doneI += count, doneJ += count;
+    if (doneI == fromRuns[i].count)
+      ++i, doneI = 0;
+    if (doneJ == toRuns[j].count)
+      ++j, doneJ = 0;
+  }
+}
+
+} // namespace
+
+std::string Transfers::label(const ProgramInfo &program, size_t edge,
+                             bool gradient) {
+  const EdgeInfo &e = program.edges[edge];
+  const ModuleInfo &from = program.modules[size_t(e.from)],
+                   &to = program.modules[size_t(e.to)];
+  return std::string(gradient ? "gradient " : "forward ") + from.name + "." +
+         from.outputs[size_t(e.fromOutput)].tensor.name + " -> " + to.name +
+         "." + to.inputs[size_t(e.toInput)].buffer.tensor.name;
+}
+
+Transfers::Transfers(const ProgramInfo &program, const Placement &placement,
+                     const Regions &regions, Comm &comm,
+                     const std::vector<Group *> &groups)
+    : program(program), placement(placement), regions(regions), comm(comm),
+      groups(groups) {
+  for (size_t e = 0; e < program.edges.size; ++e) {
+    shapes.push_back(edgeShape(program, program.edges[e]));
+    for (bool gradient : {false, true})
+      labels.push_back(label(program, e, gradient));
+  }
+}
+
+void Transfers::beginStep(const Batch &of) { batch = &of; }
+
+//===----------------------------------------------------------------------===//
+// Who and what
+//===----------------------------------------------------------------------===//
+
+Transfers::End Transfers::endOf(size_t index, bool gradient,
+                                bool sending) const {
+  const EdgeInfo &edge = program.edges[index];
+  bool producer = sending != gradient;
+  size_t module = size_t(producer ? edge.from : edge.to);
+  const ModuleInfo &info = program.modules[module];
+  const BufferInfo *buffer =
+      gradient   ? (producer ? &edge.consumed : &edge.produced)
+      : producer ? &info.outputs[size_t(edge.fromOutput)]
+                 : &info.inputs[size_t(edge.toInput)].buffer;
+  return {&edge, shapes[index], module, buffer, producer};
+}
+
+int32_t Transfers::partOf(size_t module, const TaskRow &row) const {
+  const ModuleInfo &info = program.modules[module];
+  int32_t replica = placement.at(module).replica;
+  return info.wholeBatch ? replica : replica * piecesOf(info) + row.piece;
+}
+
+int64_t Transfers::numberOf(const TaskRow &row, bool sends) const {
+  const EdgeInfo &edge = program.edges[row.index];
+  int32_t from = piecesOf(program.modules[size_t(edge.from)]),
+          to = piecesOf(program.modules[size_t(edge.to)]);
+  bool producer = sends != row.gradient;
+  int32_t own = row.piece, other = row.peer % (producer ? to : from);
+  return (int64_t(row.microbatch) * from + (producer ? own : other)) * to +
+         (producer ? other : own);
+}
+
+bool Transfers::meet(const TaskRow &sends, const TaskRow &receives) const {
+  return sends.index == receives.index && sends.gradient == receives.gradient &&
+         numberOf(sends, true) == numberOf(receives, false);
+}
+
+const Items &Transfers::items(const EdgeInfo &edge, const EdgeShape &shape,
+                              bool producer, int64_t microbatch,
+                              int32_t part) const {
+  size_t module = size_t(producer ? edge.from : edge.to);
+  return itemsOf(batch->assignment, module,
+                 microbatchIn(program.modules[module], microbatch), part,
+                 producer ? shape.producerSymbol : shape.consumerSymbol);
+}
+
+size_t Transfers::itemBytes(const End &end, const TaskRow &row) const {
+  const TensorInfo &tensor = end.buffer->tensor;
+  const int64_t *dims =
+      batch->part(program, end.module, row.microbatch, row.piece).dims.data();
+  bool cut =
+      (end.producer ? end.shape.producerSymbol : end.shape.consumerSymbol) >= 0;
+  return cut ? bytesOf(tensor, dims, 1) * size_t(tensor.shape[0].scale)
+             : bytesOf(tensor, dims, 0);
+}
+
+template <typename Body>
+void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
+  const EdgeInfo &edge = *own.edge;
+  const Placement::Place &place = placement.at(own.module);
+  const ModuleInfo &consumer = program.modules[size_t(edge.to)];
+  size_t other = size_t(own.producer ? edge.to : edge.from);
+  RouteEnd mine{&items(edge, own.shape, own.producer, row.microbatch,
+                       partOf(own.module, row)),
+                placement.tp(own.module), place.tp};
+  RouteEnd theirs{
+      &items(edge, own.shape, !own.producer, row.microbatch, row.peer),
+      placement.tp(other), 0};
+  int32_t replica = row.peer / piecesOf(program.modules[other]);
+  for (int32_t t = 0; t < theirs.tp; ++t) {
+    int rank = placement.rankOf(other, replica, t);
+    // All ranks of a whole-batch module have the gradient; one gives it.
+    if (row.gradient && consumer.wholeBatch &&
+        gradientSource(consumer, own.producer ? placement.rank() : rank) !=
+            (own.producer ? replica : place.replica))
+      continue;
+    theirs.place = t;
+    Route route = own.producer ? routeOf(mine, theirs) : routeOf(theirs, mine);
+    if (route.items)
+      body(rank, own.producer ? route.producer : route.consumer, route.items);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+void Transfers::receive(const TaskRow &row) {
+  End end = endOf(row.index, row.gradient, false);
+  arrivals.push_back({row, end, {}});
+  Arrival &arrival = arrivals.back();
+  std::byte *block = regions.address(end.module, *end.buffer, row.slot);
+  size_t unit = itemBytes(end, row);
+  int tag = comm.tag(row.index, int(program.edges.size), numberOf(row, false),
+                     row.gradient);
+  forRoutes(end, row,
+            [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
+              Incoming part;
+              part.runs = runs;
+              if (rank == placement.rank()) {
+                receiveFromSelf(arrival, part);
+                arrival.parts.push_back(std::move(part));
+                return;
+              }
+              std::byte *to = block + size_t(runs[0].first) * unit;
+              if (runs.size() > 1) {
+                part.packed.resize(size_t(count) * unit);
+                to = part.packed.data();
+              }
+              part.request = comm.irecv(to, size_t(count) * unit, rank, tag);
+              arrival.parts.push_back(std::move(part));
+            });
+}
+
+uint64_t Transfers::send(const TaskRow &row) {
+  uint64_t sent = 0;
+  End end = endOf(row.index, row.gradient, true);
+  const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
+  size_t unit = itemBytes(end, row);
+  int tag = comm.tag(row.index, int(program.edges.size), numberOf(row, true),
+                     row.gradient);
+  const std::string &name = labels[2 * size_t(row.index) + row.gradient];
+  forRoutes(
+      end, row, [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
+        if (rank == placement.rank())
+          return sendToSelf(row, end, runs, unit);
+        Departure out;
+        out.module = end.module;
+        out.gradient = row.gradient;
+        out.received = end.buffer->received;
+        out.slot = row.slot;
+        const std::byte *from = block + size_t(runs[0].first) * unit;
+        if (runs.size() > 1) {
+          out.slot = -1;
+          for (const ItemRun &run : runs) {
+            const std::byte *at = block + size_t(run.first) * unit;
+            out.packed.insert(out.packed.end(), at,
+                              at + size_t(run.count) * unit);
+          }
+          from = out.packed.data();
+        }
+        out.request =
+            comm.isend(from, size_t(count) * unit, rank, tag, name.c_str());
+        departures.push_back(std::move(out));
+        sent += uint64_t(count) * unit;
+      });
+  return sent;
+}
+
+void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
+  part.self = true;
+  for (auto it = stashes.begin(); it != stashes.end(); ++it) {
+    if (!meet(it->row, arrival.row))
+      continue;
+    size_t unit = itemBytes(arrival.end, arrival.row), at = 0;
+    std::byte *block = addressOf(arrival);
+    for (const ItemRun &run : part.runs) {
+      size_t bytes = size_t(run.count) * unit;
+      device::copyToDevice(block + size_t(run.first) * unit,
+                           it->packed.data() + at, bytes);
+      at += bytes;
+    }
+    part.here = true;
+    stashes.erase(it);
+    return;
+  }
+}
+
+void Transfers::sendToSelf(const TaskRow &row, const End &end,
+                           const std::vector<ItemRun> &runs, size_t unit) {
+  const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
+  for (Arrival &arrival : arrivals) {
+    if (!meet(row, arrival.row))
+      continue;
+    std::byte *target = addressOf(arrival);
+    for (Incoming &part : arrival.parts) {
+      if (!part.self || part.here)
+        continue;
+      copyRuns(block, runs, target, part.runs, unit);
+      part.here = true;
+      return;
+    }
+  }
+  Stash stash{row, {}};
+  for (const ItemRun &run : runs) {
+    size_t at = stash.packed.size(), bytes = size_t(run.count) * unit;
+    stash.packed.resize(at + bytes);
+    device::copyToHost(stash.packed.data() + at,
+                       block + size_t(run.first) * unit, bytes);
+  }
+  stashes.push_back(std::move(stash));
+}
+
+void Transfers::copy(const TaskRow &row) {
+  End from = endOf(row.index, row.gradient, true),
+      to = endOf(row.index, row.gradient, false);
+  const Items &source = items(*from.edge, from.shape, from.producer,
+                              row.microbatch, partOf(from.module, row));
+  if (source != items(*from.edge, from.shape, to.producer, row.microbatch,
+                      partOf(to.module, row)))
+    throw Error(
+        "step cannot run: " + labels[2 * size_t(row.index) + row.gradient] +
+        " is a copy, but its ends have different items");
+  device::copy(regions.address(to.module, *to.buffer, row.peer),
+               regions.address(from.module, *from.buffer, row.slot),
+               source.size() * itemBytes(from, row));
+}
+
+void Transfers::prepare(const TaskRow &row) {
+  if (row.kind == TaskKind::Denominator)
+    return;
+  bool forward = row.kind == TaskKind::Forward;
+  auto meets = [&](size_t module, bool received, int slot) {
+    return module == row.index && slot == (received ? row.received : row.slot);
+  };
+  std::list<Arrival> ready;
+  for (auto it = arrivals.begin(); it != arrivals.end();) {
+    auto next = std::next(it);
+    if (it->row.gradient != forward &&
+        meets(it->end.module, it->end.buffer->received, it->row.slot))
+      ready.splice(ready.end(), arrivals, it);
+    it = next;
+  }
+  for (Arrival &arrival : ready)
+    complete(arrival);
+  if (placement.tp(row.index) > 1)
+    for (auto it = ready.begin(); it != ready.end(); ++it) {
+      bool first = true; // of the messages from several parts
+      for (auto before = ready.begin(); before != it; ++before)
+        first &= before->row.index != it->row.index ||
+                 before->row.microbatch != it->row.microbatch;
+      if (first)
+        gather(*it);
+    }
+  // Forward writes outputs, Backward and its first half gradients of edges.
+  auto writes = [&](bool gradient) {
+    return gradient ? !forward && row.kind != TaskKind::BackwardWeight
+                    : forward;
+  };
+  for (auto it = departures.begin(); it != departures.end();)
+    if (writes(it->gradient) && meets(it->module, it->received, it->slot)) {
+      it->request.wait();
+      it = departures.erase(it);
+    } else {
+      ++it;
+    }
+}
+
+/// Messages of an arrival are there: packed ones are put in place.
+void Transfers::complete(Arrival &arrival) {
+  std::byte *block = addressOf(arrival);
+  size_t unit = itemBytes(arrival.end, arrival.row);
+  for (Incoming &part : arrival.parts) {
+    part.request.wait();
+    if (part.self && !part.here)
+      throw Error("step cannot run: what reads " +
+                  labels[2 * arrival.row.index + arrival.row.gradient] +
+                  " comes before what sends it");
+    if (part.packed.empty())
+      continue;
+    const std::byte *from = part.packed.data();
+    for (const ItemRun &run : part.runs) {
+      std::memcpy(block + size_t(run.first) * unit, from,
+                  size_t(run.count) * unit);
+      from += size_t(run.count) * unit;
+    }
+  }
+  arrival.parts.clear();
+}
+
+/// Every rank of the replica has its chunk; afterwards all have all.
+void Transfers::gather(const Arrival &arrival) {
+  const End &end = arrival.end;
+  const Placement::Place &place = placement.at(end.module);
+  int64_t tp = placement.tp(end.module);
+  int64_t count =
+      int64_t(items(*end.edge, end.shape, end.producer, arrival.row.microbatch,
+                    partOf(end.module, arrival.row))
+                  .size());
+  if (count == 0)
+    return;
+  size_t unit = itemBytes(end, arrival.row);
+  std::byte *block = addressOf(arrival);
+  std::vector<size_t> sizes;
+  ItemRun own{0, 0};
+  for (int64_t t = 0; t < tp; ++t) {
+    ItemRun chunk =
+        end.producer ? leavingFrom(count, tp, t) : arrivingAt(count, tp, t);
+    sizes.push_back(size_t(chunk.count) * unit);
+    if (t == place.tp)
+      own = chunk;
+  }
+  const std::byte *mine = block + size_t(own.first) * unit;
+  std::vector<std::byte> chunk(mine, mine + size_t(own.count) * unit);
+  std::string name =
+      "gather " + labels[2 * arrival.row.index + arrival.row.gradient];
+  groups[end.module]->allGatherV(chunk.data(), block, sizes, name.c_str());
+}
+
+void Transfers::poll() {
+  comm.poll();
+  for (auto it = departures.begin(); it != departures.end();)
+    it = it->request.test() ? departures.erase(it) : std::next(it);
+}
+
+void Transfers::finish() {
+  for (Arrival &arrival : arrivals)
+    complete(arrival);
+  arrivals.clear();
+  stashes.clear();
+  for (Departure &departure : departures)
+    departure.request.wait();
+  departures.clear();
+}
+
+} // namespace dt::rt

@@ -1,0 +1,126 @@
+//===- Transfers.h - messages between modules -------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What the rows Receive, Send and Copy do. Which rows of a tensor go where is
+// computed on both ends (Routes.h); a message has the rows of one (edge,
+// microbatch, direction, pair of parts, pair of ranks). Where they lie together
+// they go straight from and into the arena, else through a packed copy.
+// Messages between ranks are host memory: programs for other devices have one
+// rank.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_TRANSFERS_H
+#define DT_RUNTIME_TRANSFERS_H
+
+#include "runtime/comm/Comm.h"
+#include "runtime/state/Regions.h"
+#include "runtime/step/Routes.h"
+#include "runtime/data/BatchSource.h"
+
+#include <list>
+
+namespace dt::rt {
+
+class Transfers {
+public:
+  /// `groups`: per module the tensor-parallel group of this rank's replica;
+  /// null where the module is not on this rank.
+  Transfers(const ProgramInfo &program, const Placement &placement,
+            const Regions &regions, Comm &comm,
+            const std::vector<Group *> &groups);
+
+  /// `batch` must live until finish().
+  void beginStep(const Batch &batch);
+  void receive(const TaskRow &row);
+  /// Returns the bytes for other ranks.
+  uint64_t send(const TaskRow &row);
+  void copy(const TaskRow &row);
+  /// Before a module's function runs: waits for what it reads, gathers it over
+  /// the tensor-parallel group, and waits for sends of what it may overwrite.
+  void prepare(const TaskRow &row);
+  /// Moves messages on.
+  void poll();
+  /// Ends everything that is under way.
+  void finish();
+
+  /// Key of an edge's bytes in Comm::traffic.
+  static std::string label(const ProgramInfo &program, size_t edge,
+                           bool gradient);
+
+private:
+  /// One direction of an edge on this rank.
+  struct End {
+    const EdgeInfo *edge;
+    EdgeShape shape;
+    size_t module;
+    const BufferInfo *buffer;
+    bool producer; ///< of the forward direction
+  };
+  struct Incoming {
+    Request request;
+    std::vector<ItemRun> runs;
+    std::vector<std::byte> packed;   ///< empty: it came into place
+    bool self = false, here = false; ///< from this rank; has come
+  };
+  struct Arrival {
+    TaskRow row;
+    End end;
+    std::vector<Incoming> parts;
+  };
+  struct Departure {
+    size_t module;
+    bool gradient;
+    bool received; ///< which kind of slot
+    int slot;      ///< -1: packed, the slot is free
+    Request request;
+    std::vector<std::byte> packed;
+  };
+  /// From this rank to itself, sent before it was asked for.
+  struct Stash {
+    TaskRow row;
+    std::vector<std::byte> packed;
+  };
+
+  End endOf(size_t edge, bool gradient, bool sending) const;
+  const Items &items(const EdgeInfo &edge, const EdgeShape &shape,
+                     bool producer, int64_t microbatch, int32_t part) const;
+  /// The part of `module` on this rank that a row is about.
+  int32_t partOf(size_t module, const TaskRow &row) const;
+  size_t itemBytes(const End &end, const TaskRow &row) const;
+  /// A number for a row's message, the same on both ends: by microbatch, then
+  /// by the pieces of both.
+  int64_t numberOf(const TaskRow &row, bool sends) const;
+  /// Whether a rank's row that sends is the other end of one that receives.
+  bool meet(const TaskRow &sends, const TaskRow &receives) const;
+  /// For every rank of the other end's part that there is a message with:
+  /// `body(rank, route)`.
+  template <typename Body>
+  void forRoutes(const End &own, const TaskRow &row, Body body) const;
+  std::byte *addressOf(const Arrival &arrival) const {
+    return regions.address(arrival.end.module, *arrival.end.buffer,
+                           arrival.row.slot);
+  }
+  void receiveFromSelf(Arrival &arrival, Incoming &part);
+  void sendToSelf(const TaskRow &row, const End &end,
+                  const std::vector<ItemRun> &runs, size_t unit);
+  void complete(Arrival &arrival);
+  void gather(const Arrival &arrival);
+
+  const ProgramInfo &program;
+  const Placement &placement;
+  const Regions &regions;
+  Comm &comm;
+  std::vector<Group *> groups;
+  std::vector<EdgeShape> shapes;
+  std::vector<std::string> labels; ///< [2 * edge + gradient]
+  const Batch *batch = nullptr;
+  std::list<Arrival> arrivals;
+  std::list<Departure> departures;
+  std::list<Stash> stashes;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_TRANSFERS_H

@@ -1,0 +1,148 @@
+//===- Main.cpp - a training program from its first line to its code ------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Flags, ranks, who watches them, and which of them says what went wrong.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/base/Error.h"
+#include "runtime/base/Stop.h"
+#include "runtime/observe/Trace.h"
+#include "runtime/train/Train.h"
+#include "runtime/comm/Watchdog.h"
+#include "runtime/comm/mpi/Launch.h"
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+namespace dt::rt {
+
+namespace {
+
+/// "rank 4 (llm stage 1, replica 0) at step 17, llm.1 forward 2".
+std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
+                         int32_t row) {
+  std::string text = "rank " + std::to_string(rank), runs;
+  for (const ModuleInfo &m : program.modules)
+    for (size_t i = 0; i < m.ranks.size; ++i)
+      if (m.ranks[i] == rank)
+        runs += (runs.empty() ? "" : "; ") + std::string(m.unit) + " stage " +
+                std::to_string(m.stage) + ", replica " +
+                std::to_string(i / size_t(m.tp));
+  text += " (" + runs + ") at step " + std::to_string(step);
+  if (row < 0 || size_t(rank) >= program.ranks.size ||
+      size_t(row) >= program.ranks[size_t(rank)].rows.size)
+    return text;
+  return text + ", " +
+         nameOf(program.ranks[size_t(rank)].rows[size_t(row)], program);
+}
+
+StatusBoard *boardInUse = nullptr;
+bool claimWord() { return boardInUse->claimReport(); }
+
+/// The status board, from before ranks know each other, and who looks at it.
+struct Watch {
+  Watch(const ProgramInfo &program, double stall) {
+    bool alone = launchedRanks() == 1;
+    if (!alone)
+      std::signal(SIGUSR2,
+                  SIG_IGN); // that the launcher is gone is seen anyway
+    board =
+        alone ? std::make_unique<StatusBoard>()
+              : std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
+    boardInUse = board.get();
+    explainBusErrors(alone ? -1 : launchedRank(), claimWord);
+    dog = std::make_unique<Watchdog>(
+        *board,
+        [&program](int rank, int64_t step, int32_t row) {
+          return describeRank(program, rank, step, row);
+        },
+        stall);
+  }
+  ~Watch() { explainBusErrors(-1); }
+  /// Says what went wrong, unless it is that another rank is gone.
+  void say(const std::exception &e) {
+    dog->check();
+    board->report(std::string("error: ") + e.what(), 1);
+  }
+  std::unique_ptr<StatusBoard> board;
+  std::unique_ptr<Watchdog> dog;
+};
+
+/// An Error that all ranks have is said by the first; of another, the rank
+/// that has it speaks and takes the others down.
+int runRanks(const ProgramInfo &program, const char *directory,
+             const Options &options, const TrainHooks &hooks) {
+  Watch watch(program, options.stall);
+  std::unique_ptr<Comm> comm = Comm::start(
+      watch.board.get(), [&](int group, const std::vector<int> &ranks) {
+        watch.dog->addGroup(group, ranks);
+      });
+  int code = 0;
+  try {
+    runTraining(program, directory, options, *comm, hooks, watch.board.get());
+  } catch (const CommonError &e) {
+    if (comm->rank() == 0)
+      watch.say(e);
+    code = 1;
+  } catch (const std::exception &e) { // also bad_alloc, filesystem
+    watch.say(e);
+    if (comm->size() > 1)
+      comm->abort(1);
+    return 1;
+  }
+  comm->finish();
+  watch.board->leave();
+  return code;
+}
+
+} // namespace
+
+void expectPossible(const ProgramInfo &program, const Options &options) {
+  int planned = int(program.ranks.size);
+  if (options.ranks && options.ranks != planned)
+    throw Error("--ranks " + std::to_string(options.ranks) +
+                ": the plan of this program has " + std::to_string(planned) +
+                (planned == 1 ? " rank" : " ranks"));
+  expectThreads("--threads", options.threads);
+  expectThreads("--workers", options.workers);
+}
+
+int trainMain(const ProgramInfo &program, const char *directory, int argc,
+              char **argv, const TrainHooks &hooks) {
+  try {
+    if (argc == 1) {
+      if (launchedRank() == 0)
+        std::fprintf(stderr,
+                     "error: nothing to do: give --data or --batch, and "
+                     "--steps unless the recipe says how many\n"
+                     "usage: %s [flags]\n%s",
+                     argv[0], optionsHelp());
+      return 1;
+    }
+    Options options = parseOptions(argc, argv);
+    if (options.help) {
+      std::printf("usage: %s [flags]\n%s", argv[0], optionsHelp());
+      return 0;
+    }
+    expectPossible(program, options);
+    if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
+      return *code;
+    restartWithWaitPolicy(argv);
+    installStopSignals();
+    return runRanks(program, directory, options, hooks);
+  } catch (const std::exception &e) {
+    if (launchedRank() == 0)
+      std::fprintf(stderr, "error: %s\n", e.what());
+  }
+  return 1;
+}
+
+int trainMain(const ProgramInfo &program, const char *directory, int argc,
+              char **argv) {
+  return trainMain(program, directory, argc, argv, {});
+}
+
+} // namespace dt::rt

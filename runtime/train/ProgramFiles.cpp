@@ -1,0 +1,39 @@
+//===- ProgramFiles.cpp - Where a program's files are -----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/train/ProgramFiles.h"
+#include "runtime/base/Error.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace dt::rt {
+
+std::string findProgram(const std::string &built) {
+  std::error_code none;
+  std::filesystem::path above =
+      std::filesystem::read_symlink("/proc/self/exe", none)
+          .parent_path()
+          .parent_path();
+  bool isProgram = std::filesystem::exists(above / "plan.json", none) &&
+                   std::filesystem::exists(above / "main.cpp", none);
+  return isProgram ? above.string() : built;
+}
+
+nlohmann::json readPlan(const std::string &folder) {
+  std::string path = folder + "/plan.json";
+  std::ifstream stream(path);
+  if (!stream)
+    throw Error(path +
+                ": cannot open (does --program name the program's directory?)");
+  nlohmann::json plan = nlohmann::json::parse(stream, nullptr, false);
+  if (!plan.is_object())
+    throw Error(path + ": not a JSON object");
+  return plan;
+}
+
+} // namespace dt::rt

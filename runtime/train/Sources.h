@@ -1,0 +1,30 @@
+//===- Sources.h - where a run's batches come from --------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_SOURCES_H
+#define DT_RUNTIME_SOURCES_H
+
+#include "runtime/comm/Comm.h"
+#include "runtime/base/Options.h"
+#include "runtime/data/BatchSource.h"
+
+#include <memory>
+#include <string>
+
+namespace dt::rt {
+
+/// Opens a batch file or shards (`path` as --batch and --data have it), to
+/// train or to validate on. All ranks call it; those that index shards together
+/// have the same error, as text. False if some process was asked to end before
+/// it was done. Throws Error.
+bool openSource(std::unique_ptr<BatchSource> &source,
+                const ProgramInfo &program, const nlohmann::json &plan,
+                const Options &options, const std::string &path, bool isBatch,
+                Comm &comm);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_SOURCES_H

@@ -1,0 +1,25 @@
+//===- Targets.h - whether what a run is to write can be written *- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Most files of a run are written after its last step. A folder that is not
+// there, or a name that is taken, must not be found out only then.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_TARGETS_H
+#define DT_RUNTIME_TARGETS_H
+
+#include "runtime/comm/Comm.h"
+#include "runtime/base/Options.h"
+
+namespace dt::rt {
+
+/// Throws Error, which names the flag, unless every file that this rank writes
+/// because of a flag can be written, and no two flags name the same. Leaves
+/// nothing behind. (--checkpoint: CheckpointFolder.h, --export: Export.h)
+void checkTargets(const Options &options, const Comm &comm);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_TARGETS_H

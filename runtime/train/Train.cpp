@@ -1,0 +1,497 @@
+//===- Train.cpp - the training loop ----------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/train/Train.h"
+#include "runtime/comm/Agreement.h"
+#include "runtime/save/Checkpoint.h"
+#include "runtime/save/CheckpointFolder.h"
+#include "runtime/device/Device.h"
+#include "runtime/base/Error.h"
+#include "runtime/save/Export.h"
+#include "runtime/base/Files.h"
+#include "runtime/save/InitialWeights.h"
+#include "runtime/observe/Metrics.h"
+#include "runtime/save/Outputs.h"
+#include "runtime/observe/Profile.h"
+#include "runtime/train/ProgramFiles.h"
+#include "runtime/observe/Progress.h"
+#include "runtime/observe/Recorder.h"
+#include "runtime/base/Safetensors.h"
+#include "runtime/train/Sources.h"
+#include "runtime/base/Stop.h"
+#include "runtime/train/Targets.h"
+#include "runtime/step/Validation.h"
+#include "runtime/comm/Watchdog.h"
+#include "runtime/comm/mpi/Launch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <unistd.h>
+
+namespace dt::rt {
+
+namespace {
+
+bool onAnyRank(Comm &comm, bool mine) {
+  int64_t value = mine, any = 0;
+  comm.world().allReduce(Reduction::Max, DType::I64, &value, &any, 1, "setup");
+  return any;
+}
+
+/// Nothing was done, so there is nothing to save.
+int64_t sayStoppedEarly(const Comm &comm) {
+  if (comm.rank() == 0)
+    std::printf("stopped before the first step\n");
+  std::fflush(stdout);
+  return 0;
+}
+
+Trainer::Settings settingsOf(const ProgramInfo &program,
+                             const Options &options) {
+  Trainer::Settings settings = Trainer::defaults(program);
+  settings.threads = options.threads;
+  settings.seed = options.seed.value_or(program.seed);
+  settings.optimizer.lr = options.lr.value_or(program.optimizer.lr);
+  settings.totalSteps =
+      options.steps >= 0 ? options.steps : program.optimizer.totalSteps;
+  return settings;
+}
+
+void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
+              const std::vector<std::string> &lines) {
+  const ProgramInfo &program = trainer.program();
+  int64_t trained = 0, all = 0;
+  for (const ParameterInfo &p : program.parameters) {
+    if (p.tied >= 0)
+      continue;
+    all += trainer.elements(p);
+    trained += p.trainable ? trainer.elements(p) : 0;
+  }
+  std::printf(
+      "%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n",
+      program.name, (long long)all, (long long)trained,
+      (long long)program.globalBatch, (long long)microbatchCount(program),
+      device::describe());
+  if (trainer.comm().size() > 1)
+    std::printf("%s; schedule %s\n", trainer.comm().describe().c_str(),
+                program.schedule ? program.schedule : "accumulate");
+  if (source && !source->summary().empty())
+    std::printf("%s\n", source->summary().c_str());
+  int64_t last = trainer.settings().totalSteps;
+  if (first)
+    std::printf("resumed at step %lld%s\n", (long long)first,
+                last > 0 && first >= last ? ", after the last one (--steps)"
+                                          : "");
+  for (const std::string &line : lines)
+    std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+/// Why a step is the last one; empty if its numbers are numbers.
+std::string notFinite(const ProgramInfo &program, const Options &options,
+                      const StepResult &result, int64_t step) {
+  if (result.finite())
+    return {};
+  std::string what = "the gradient norm";
+  double value = result.norm;
+  if (!std::isfinite(result.loss))
+    what = "the loss", value = result.loss;
+  for (size_t l = result.terms.size(); l-- > 0;)
+    if (!std::isfinite(result.terms[l]))
+      what = std::string("loss '") + program.losses[l].name + "'",
+      value = result.terms[l];
+  std::string text = "step " + std::to_string(step) + ": " + what + " is " +
+                     (std::isnan(value) ? "nan"
+                      : value > 0       ? "inf"
+                                        : "-inf");
+  std::vector<int64_t> saved;
+  if (!options.checkpoint.empty())
+    saved = checkpointSteps(options.checkpoint);
+  return saved.empty() ? text
+                       : text + "; the newest checkpoint is " +
+                             checkpointPath(options.checkpoint, saved.back());
+}
+
+/// The validation loss of the best checkpoint, on all ranks; infinite if there
+/// is none for this data.
+double bestLoss(Comm &comm, const std::string &directory, uint64_t data) {
+  double mine = std::numeric_limits<double>::infinity();
+  if (comm.rank() == 0)
+    try {
+      int64_t step = bestStep(directory);
+      nlohmann::json found =
+          step < 0 ? nlohmann::json()
+                   : readCheckpointIndex(checkpointPath(directory, step), step)
+                         .validation;
+      if (!found.is_null() && found["data"] == hexText(data))
+        mine = found["loss"];
+    } catch (const Error &) { // another will be the best
+    }
+  return comm.allGather({mine}, "setup")[0];
+}
+
+/// Steps of one run, and what it leaves.
+class TrainLoop {
+public:
+  /// `validation` may be null.
+  TrainLoop(Trainer &trainer, BatchSource &source, Validation *validation,
+            const Options &options, const TrainHooks &hooks, StatusBoard *board,
+            int64_t first, int64_t total)
+      : trainer(trainer), source(source), validation(validation),
+        options(options), hooks(hooks), board(board),
+        speaks(trainer.comm().rank() == 0), alone(trainer.comm().size() == 1),
+        recorder(trainer, options, board, bool(hooks.afterStep)),
+        metrics(trainer.program(), speaks ? options.metrics : "",
+                speaks ? options.tensorboard : "", options.resume ? first : 0),
+        progress(trainer.program(), first, total, options.logEvery),
+        checkpoints(trainer, options.checkpoint, options.keep,
+                    options.resume ? first : -1),
+        first(first), total(total), step(first),
+        report{first, total, nullptr, 0, &recorder.times()} {
+    if (validation && options.resume)
+      best = bestLoss(trainer.comm(), options.checkpoint, validation->hash());
+  }
+
+  /// Returns how many steps are done. Throws CommonError; what was saved until
+  /// then is complete.
+  int64_t run() {
+    try {
+      if (step == total)
+        validate();
+      while (step < total && !stop)
+        oneStep();
+    } catch (const CommonError &) {
+      checkpoints.settle();
+      throw;
+    }
+    if (speaks)
+      progress.finish();
+    end();
+    return step;
+  }
+  /// Of what does not keep the weights from being exported.
+  const std::string &lateFailure() const { return late; }
+
+private:
+  void oneStep() {
+    double begin = now(), cpu = threadSeconds();
+    const Batch &batch = nextBatch(trainer, source, step);
+    recorder.beginStep(batch, step, step == first);
+    // A failed write ends the run on all ranks, as a signal does.
+    bool ends =
+        isStopRequested() || checkpoints.failed() || !metrics.failure().empty();
+    result = trainer.step(batch, step, &recorder,
+                          {ends, hooks.wants && hooks.wants()});
+    device::synchronize();
+    double end = now();
+    recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
+    ++step;
+    facts = {};
+    report = {step, total, &result, end - begin, &recorder.times()};
+    metrics.step(step, result, report.seconds, batch.tokens, recorder.times());
+    if (speaks)
+      progress.step(step, result);
+    if (!result.finite())
+      failNotFinite();
+    if (hooks.afterStep) {
+      Waits waits(board, {Awaited::Hook});
+      hooks.afterStep(trainer, report);
+    }
+    stop = result.stop || (alone && isStopRequested());
+    // Who was asked to end may have little time.
+    if (step == total ||
+        (!stop && options.validateEvery && step % options.validateEvery == 0))
+      validate();
+    if (facts.best || (options.saveEvery && step % options.saveEvery == 0))
+      save();
+  }
+
+  /// A loss that is no number is no reason to end: parameters are what they
+  /// are. Sets what a checkpoint of this step is to say of it.
+  void validate() {
+    if (!validation)
+      return;
+    if (speaks)
+      progress.finish();
+    ValidationResult found = validation->run();
+    metrics.validation(step, found);
+    facts.best =
+        step > first && !(found.loss >= best) && std::isfinite(found.loss);
+    if (std::isfinite(found.loss))
+      facts.validation = {{"loss", found.loss},
+                          {"data", hexText(validation->hash())}};
+    if (facts.best)
+      best = found.loss;
+    if (speaks)
+      progress.validation(step, found.loss, found.terms, facts.best);
+  }
+
+  CheckpointFacts factsOfStep() const {
+    CheckpointFacts all = facts;
+    all.dataHash = source.hash();
+    return all;
+  }
+
+  /// The same numbers on all ranks.
+  [[noreturn]] void failNotFinite() {
+    if (speaks)
+      progress.finish();
+    checkpoints.settle();
+    throw CommonError(notFinite(trainer.program(), options, result, step));
+  }
+
+  /// Does not save over what could not be saved: the loop ends, and end() says
+  /// why.
+  void save() {
+    if (options.checkpoint.empty() || saved == step)
+      return;
+    failure = checkpoints.settle();
+    if (failure.empty()) {
+      checkpoints.save(step, factsOfStep());
+      saved = step;
+    } else {
+      stop = true;
+    }
+  }
+
+  /// After a failed write the state is saved once more: it may go well now.
+  void end() {
+    if (failure.empty())
+      failure = checkpoints.settle();
+    if (failure.empty())
+      failure = firstOf(trainer.comm(), metrics.failure());
+    if (!options.checkpoint.empty() && saved != step &&
+        (step > first || first == 0)) {
+      std::string wrong = failureOf([&] {
+        checkpoints.save(step, factsOfStep());
+        checkpoints.finish();
+      });
+      if (failure.empty() && !wrong.empty())
+        throw CommonError(wrong);
+      if (wrong.empty() && !failure.empty())
+        failure += "; the state is saved in " +
+                   checkpointPath(options.checkpoint, step);
+    }
+    if (!failure.empty())
+      throw CommonError(failure);
+    std::string text;
+    late = failureOf([&] { text = recorder.finish(); });
+    if (stop && speaks)
+      std::printf("stopped after step %lld%s%s\n", (long long)step,
+                  options.checkpoint.empty() ? "" : ", saved in ",
+                  options.checkpoint.c_str());
+    std::printf("%s", text.c_str());
+    std::fflush(stdout);
+    Waits waits(board, {Awaited::Hook});
+    if (hooks.afterTraining)
+      hooks.afterTraining(trainer, report);
+  }
+
+  Trainer &trainer;
+  BatchSource &source;
+  Validation *validation;
+  const Options &options;
+  const TrainHooks &hooks;
+  StatusBoard *board;
+  bool speaks, alone;
+  Recorder recorder;
+  Metrics metrics;
+  Progress progress;
+  CheckpointWriter checkpoints;
+  int64_t first, total, step, saved = -1;
+  CheckpointFacts facts;                                 ///< of this step
+  double best = std::numeric_limits<double>::infinity(); ///< validation loss
+  bool stop = false;
+  StepResult result;
+  StepReport report;
+  std::string failure, late; ///< the same on all ranks
+};
+
+} // namespace
+
+#ifdef __linux__
+/// OpenMP threads that sleep at once cost more than a small product; threads
+/// that spin for long steal the core of whoever else runs. A short spin is near
+/// the best in both cases. The OpenMP library reads its settings before main(),
+/// hence the second start; a setting of the user's is left alone.
+void restartWithWaitPolicy(char **argv) {
+  if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT") ||
+      ::getenv("KMP_BLOCKTIME"))
+    return;
+  ::setenv("GOMP_SPINCOUNT", "3000", 1);
+  ::setenv("KMP_BLOCKTIME", "1", 1);
+  ::execv("/proc/self/exe", argv); // on failure: go on as we are
+}
+#else
+void restartWithWaitPolicy(char **) {}
+#endif
+
+namespace {
+
+void warn(Comm &comm, const std::string &line) {
+  if (comm.rank() == 0 && !line.empty())
+    std::fprintf(stderr, "warning: %s\n", line.c_str());
+}
+
+/// The folder for this run alone, without the rests of others. Who only reads
+/// changes nothing and needs no lock.
+std::unique_ptr<FolderLock> openCheckpoints(const Options &options, Comm &comm,
+                                            bool writes) {
+  const std::string &folder = options.checkpoint;
+  std::unique_ptr<FolderLock> lock;
+  if (writes) {
+    onFirstRank(comm, {}, [&] { makeFolders(folder); });
+    lock = std::make_unique<FolderLock>(comm, folder);
+    warn(comm, lock->warning());
+  }
+  onFirstRank(comm, {}, [&] {
+    if (writes) {
+      removeUnfinished(folder);
+      expectFolder("--checkpoint", folder);
+    }
+    if (!options.resume)
+      expectNoCheckpoints(folder);
+  });
+  return lock;
+}
+
+/// Values of a new run; returns what to tell of them.
+std::vector<std::string> begin(Trainer &trainer, const Options &options,
+                               const std::string &home) {
+  trainer.comm().agree(failureOf(
+      [&] { trainer.initializeParameters(home + "/weights.safetensors"); }));
+  std::vector<WeightSource> sources;
+  for (const std::string &text : options.initFrom)
+    sources.push_back(WeightSource::parse(text));
+  return sources.empty() ? std::vector<std::string>()
+                         : initializeFrom(trainer, sources, options.initSkip);
+}
+
+/// The state of the newest checkpoint, or the best; returns how many steps are
+/// done.
+int64_t resume(Trainer &trainer, const Options &options,
+               const BatchSource *source) {
+  Comm &comm = trainer.comm();
+  LoadedCheckpoint loaded =
+      resumeCheckpoint(trainer, options.checkpoint, source ? source->hash() : 0,
+                       options.newData, options.best);
+  for (const std::string &line : loaded.warnings)
+    warn(comm, line);
+  if (source)
+    onFirstRank(comm, {}, [&] {
+      for (int64_t step : loaded.damaged)
+        setAside(options.checkpoint, step, kDamaged);
+      for (int64_t step : loaded.newer)
+        setAside(options.checkpoint, step, kNewer);
+    });
+  return loaded.step;
+}
+
+} // namespace
+
+int64_t runTraining(const ProgramInfo &program, const std::string &directory,
+                    const Options &options, Comm &comm, const TrainHooks &hooks,
+                    StatusBoard *board) {
+  installStopSignals();
+  comm.expectRanks(int(program.ranks.size));
+  comm.agree(failureOf([&] { checkTargets(options, comm); }));
+  std::string home =
+      options.program.empty() ? findProgram(directory) : options.program;
+  Trainer::Settings settings = settingsOf(program, options);
+  if (!options.profile.empty()) {
+    Waits waits(board, {Awaited::Hook}); // tasks, in its own order
+    writeProfile(program, settings, home + "/weights.safetensors", comm,
+                 options.rows.empty() ? std::vector<int64_t>{program.microBatch}
+                                      : options.rows,
+                 options.profile);
+    return 0;
+  }
+  bool wantsData = !options.data.empty() || !options.batch.empty();
+  int64_t total = settings.totalSteps;
+  bool exportOnly =
+      !wantsData && !options.exportTo.empty() && options.steps <= 0;
+  bool trains = wantsData || (total > 0 && !exportOnly);
+  nlohmann::json plan;
+  std::unique_ptr<BatchSource> source, other; // to train on, to validate on
+  bool stopped = false;
+  comm.agree(failureOf([&] {
+    plan = readPlan(home);
+    if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
+      throw Error("give --steps: the recipe's schedule has no length");
+    if (trains && !wantsData)
+      throw Error("nothing to train on: give --data or --batch");
+  }));
+  std::unique_ptr<FolderLock> lock;
+  if (!options.checkpoint.empty())
+    lock = openCheckpoints(options, comm, trains);
+  comm.agree(failureOf([&] {
+    if (trains)
+      stopped =
+          !openSource(source, program, plan, options,
+                      options.batch.empty() ? options.data : options.batch,
+                      !options.batch.empty(), comm);
+  }));
+  if (onAnyRank(comm, stopped))
+    return sayStoppedEarly(comm);
+  if (trains && !options.validate.empty()) {
+    bool isBatch = onAnyRank(comm, isSafetensors(options.validate));
+    comm.agree(failureOf([&] {
+      if (!isBatch && !plan.contains("data"))
+        throw Error("--validate " + options.validate +
+                    ": not a batch file (safetensors); this program's recipe "
+                    "has no \"data\" to read shards with");
+      stopped = !openSource(other, program, plan, options, options.validate,
+                            isBatch, comm);
+    }));
+    if (onAnyRank(comm, stopped))
+      return sayStoppedEarly(comm);
+  }
+  Trainer trainer(program, settings, comm);
+  if (!options.exportTo.empty())
+    checkExport(trainer, home + "/onnx", options.exportTo);
+  int64_t done = 0;
+  std::vector<std::string> lines;
+  if (options.resume)
+    done = resume(trainer, options, source.get());
+  else
+    lines = begin(trainer, options, home);
+  if (comm.rank() == 0)
+    logStart(trainer, source.get(), done, lines);
+  if (hooks.beforeTraining) {
+    Waits waits(board, {Awaited::Hook});
+    hooks.beforeTraining(trainer);
+  }
+  std::string late;
+  if (source) {
+    std::unique_ptr<Validation> validation;
+    if (other) {
+      validation =
+          std::make_unique<Validation>(trainer, std::move(other), board);
+      if (comm.rank() == 0)
+        std::printf("%s\n", validation->summary().c_str());
+    }
+    TrainLoop loop(trainer, *source, validation.get(), options, hooks, board,
+                   done, std::max(done, total));
+    done = loop.run();
+    late = loop.lateFailure();
+  }
+  if (!options.exportTo.empty()) {
+    if (source)
+      comm.agree(failureOf([&] { expectFinite(trainer, done); }));
+    exportOnnx(trainer, home + "/onnx", options.exportTo);
+  }
+  if (!late.empty())
+    throw CommonError(late);
+  return done;
+}
+
+} // namespace dt::rt
