@@ -31,7 +31,7 @@ struct EmitOptions {
   /// Folder that holds runtime/ (sources to copy); empty: where this build's sources or installed files are.
   std::string runtimeDirectory;
   WeightSource weights;
-  std::string plan = "{}"; ///< text of plan.json: the recipe's data sections (models/recipe/JsonAttr.h makes it from dist ops)
+  std::string plan = "{}"; ///< text of plan.json: the recipe's data sections (models/frontend/recipe/JsonAttr.h makes it from dist ops)
   std::string planSource = "the plan"; ///< for errors: where the program's plan comes from
   bool writeWeights = true; ///< false: no weights.safetensors and no onnx/ (large graphs without weights)
 };

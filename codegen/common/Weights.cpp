@@ -9,7 +9,7 @@
 
 #include "codegen/common/Directory.h"
 #include "codegen/common/ProgramTable.h"
-#include "models/onnx/Model.h"
+#include "models/frontend/onnx/Model.h"
 
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"

@@ -6,7 +6,7 @@
 
 #include "passes/parallel/CheckPlan.h"
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 #include "passes/schedule/Evaluate.h"
 #include "passes/schedule/Schedule.h"
 

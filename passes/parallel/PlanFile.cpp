@@ -6,7 +6,7 @@
 
 #include "passes/parallel/PlanFile.h"
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 #include "passes/schedule/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"

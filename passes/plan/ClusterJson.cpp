@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 #include "passes/plan/Cluster.h"
 
 #include "llvm/Support/MemoryBuffer.h"

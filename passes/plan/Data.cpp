@@ -6,7 +6,7 @@
 
 #include "passes/plan/Data.h"
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 #include "passes/plan/ModelNames.h"
 
 #include "llvm/ADT/STLExtras.h"

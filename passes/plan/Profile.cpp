@@ -6,7 +6,7 @@
 
 #include "passes/plan/Profile.h"
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 

@@ -6,7 +6,7 @@
 
 #include "passes/plan/Shipped.h"
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 #include "passes/plan/Machine.h"
 
 #include "llvm/ADT/STLExtras.h"

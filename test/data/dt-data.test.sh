@@ -50,12 +50,12 @@ refuse "expected a subcommand" "$tool"
 expect "300 documents of 119 emoji" out
 "$tool" build --from-emoji $font --sequences 300 --seed 5 -o b.tar >out
 cmp a.tar b.tar || fail "equal options gave different shards"
-cmp v "$repo/models/demo/emoji.vocabulary" || fail "the demo's vocabulary differs"
-"$tool" check a.tar --recipe "$repo/models/demo/recipe.json" >out
+cmp v "$repo/models/examples/demo/emoji.vocabulary" || fail "the demo's vocabulary differs"
+"$tool" check a.tar --recipe "$repo/models/examples/demo/recipe.json" >out
 expect "a.tar: 300 samples, 0 broken" out
-"$tool" stats a.tar --recipe "$repo/models/demo/recipe.json" >out
+"$tool" stats a.tar --recipe "$repo/models/examples/demo/recipe.json" >out
 expect "image (rows) by target (columns)" out
-"$tool" stats a.tar --recipe "$repo/models/demo/recipe.json" --samples samples.json
+"$tool" stats a.tar --recipe "$repo/models/examples/demo/recipe.json" --samples samples.json
 python3 - samples.json <<'P' || fail "samples.json"
 import json, sys
 data = json.load(open(sys.argv[1]))

@@ -22,7 +22,7 @@ def generates(*names):
 def importable():
     """Every operator with a rule, from the importer's sources."""
     names = {"If"}
-    for path in sorted((ROOT / "models/import").glob("*.cpp")):
+    for path in sorted((ROOT / "models/frontend/import").glob("*.cpp")):
         names |= set(re.findall(r'\brules\["(\w+)"\]\s*=', path.read_text()))
     assert len(names) > 100, "the importer's rules are not written as they were: registry.py looks for rules[\"Op\"] ="
     return names

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/symbolic/Simplify.h"
-#include "models/symbolic/SymbolicTensor.h"
+#include "models/frontend/symbolic/Simplify.h"
+#include "models/frontend/symbolic/SymbolicTensor.h"
 
 #include "gtest/gtest.h"
 

@@ -37,9 +37,9 @@ class Emitted:
 
     def __init__(self, model, batch, threads):
         self.program, self.batch, self.threads = OUT / model / "program", batch, threads
-        recipe = {"demo": ROOT / "models/demo/recipe.json", "gpt2": OUT / "gpt2/recipe.json"}[model]
+        recipe = {"demo": ROOT / "models/examples/demo/recipe.json", "gpt2": OUT / "gpt2/recipe.json"}[model]
         if model == "gpt2" and not (OUT / "gpt2/model.onnx").exists():
-            run([sys.executable, ROOT / "models/gpt2/write_graph.py", OUT / "gpt2"])
+            run([sys.executable, ROOT / "models/examples/gpt2/write_graph.py", OUT / "gpt2"])
         run([ROOT / "build/release/bin/dt-opt", recipe, "--emit=cpp", "--target=cpu", "-o", self.program])
         run(["cmake", "-S", self.program, "-B", OUT / model / "build", "-G", "Ninja"])
         run(["cmake", "--build", OUT / model / "build", "--target", "train"])

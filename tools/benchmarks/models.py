@@ -18,11 +18,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def gpt2(folder, sizes, samples, tokens):
-    """`sizes`: options of models/gpt2/write_graph.py, with "vocabulary"."""
+    """`sizes`: options of models/examples/gpt2/write_graph.py, with "vocabulary"."""
     options = [text for key, value in sizes.items() for text in (f"--{key}", value)]
     if not (folder / "model.onnx").exists():
-        run([sys.executable, ROOT / "models/gpt2/write_graph.py", folder, *options])
-    recipe = json.loads((ROOT / "models/gpt2/recipe.json").read_text())
+        run([sys.executable, ROOT / "models/examples/gpt2/write_graph.py", folder, *options])
+    recipe = json.loads((ROOT / "models/examples/gpt2/recipe.json").read_text())
     recipe["dims"]["seq"] = tokens
     batches.write("gpt2", folder / "batch.safetensors", samples=samples, tokens=tokens, vocabulary=sizes["vocabulary"])
     return recipe
@@ -30,8 +30,8 @@ def gpt2(folder, sizes, samples, tokens):
 
 def demo(folder):
     """Without a batch."""
-    recipe = json.loads((ROOT / "models/demo/recipe.json").read_text())
+    recipe = json.loads((ROOT / "models/examples/demo/recipe.json").read_text())
     for module in recipe["modules"].values():
-        module["onnx"] = str(ROOT / "models/demo" / module["onnx"])
-    (folder / "emoji.vocabulary").write_bytes((ROOT / "models/demo/emoji.vocabulary").read_bytes())
+        module["onnx"] = str(ROOT / "models/examples/demo" / module["onnx"])
+    (folder / "emoji.vocabulary").write_bytes((ROOT / "models/examples/demo/emoji.vocabulary").read_bytes())
     return recipe

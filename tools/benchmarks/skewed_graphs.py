@@ -13,7 +13,7 @@ import sys
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "models/demo"), str(ROOT / "models")]
+sys.path[:0] = [str(ROOT / "models/examples/demo"), str(ROOT / "models")]
 
 import models  # noqa: E402
 from export import export  # noqa: E402

@@ -26,7 +26,7 @@ class Demo(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        sys.path.insert(0, str(ROOT / "models/demo"))
+        sys.path.insert(0, str(ROOT / "models/examples/demo"))
         import models
 
         self.vision, self.llm, self.generator = models.Encoder(), models.LanguageModel(129), models.Generator()

@@ -8,8 +8,8 @@
 #include "tools/dt-opt/Bytecode.h"
 #include "tools/dt-opt/Nesting.h"
 
-#include "models/import/Import.h"
-#include "models/recipe/Program.h"
+#include "models/frontend/import/Import.h"
+#include "models/frontend/recipe/Program.h"
 
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Support/FileUtilities.h"

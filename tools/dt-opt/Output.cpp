@@ -13,7 +13,7 @@
 
 #include "codegen/Emit.h"
 #include "dialects/rt/RTOps.h"
-#include "models/recipe/JsonAttr.h"
+#include "models/frontend/recipe/JsonAttr.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/Pass.h"

@@ -9,7 +9,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/sched/SchedOps.h"
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 #include "passes/picture/Lanes.h"
 #include "passes/picture/Units.h"
 #include "passes/plan/sim/Engine.h"

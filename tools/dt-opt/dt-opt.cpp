@@ -16,7 +16,7 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
-#include "models/recipe/JsonReader.h"
+#include "models/frontend/recipe/JsonReader.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/parallel/Pipeline.h"
 #include "passes/plan/Shipped.h"

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/import/Import.h"
+#include "models/frontend/import/Import.h"
 #include "test/fuzz/readers/Context.h"
 #include "test/fuzz/readers/Fuzz.h"
 

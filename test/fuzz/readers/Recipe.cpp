@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/recipe/Recipe.h"
+#include "models/frontend/recipe/Recipe.h"
 #include "runtime/data/Config.h"
 #include "test/fuzz/readers/Refusal.h"
 

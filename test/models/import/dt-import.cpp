@@ -9,7 +9,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
-#include "models/import/Import.h"
+#include "models/frontend/import/Import.h"
 
 #include "mlir/IR/AsmState.h"
 #include "llvm/Support/CommandLine.h"

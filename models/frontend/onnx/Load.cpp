@@ -1,0 +1,372 @@
+//===- Load.cpp - Reads and checks an ONNX file -----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/frontend/onnx/Convert.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Path.h"
+#include <fstream>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <queue>
+
+using namespace dt::onnx;
+using llvm::createStringError;
+using llvm::Error;
+using llvm::Expected;
+
+namespace {
+constexpr int64_t oldestOpset = 13;
+constexpr llvm::StringRef kindKey =
+    "pkg.torch.export.graph_signature.InputSpec.kind";
+
+/// "a: Class/a.b: Class/linear: aten.linear" -> "a.b": the module an operator
+/// was traced in. The last part is the operator.
+std::string scopeOf(const ::onnx::NodeProto &node) {
+  for (const auto &p : node.metadata_props()) {
+    if (p.key() != "namespace")
+      continue;
+    llvm::StringRef modules = llvm::StringRef(p.value()).rsplit('/').first;
+    if (modules.size() == p.value().size())
+      return "";
+    return modules.rsplit('/').second.empty()
+               ? modules.split(':').first.trim().str()
+               : modules.rsplit('/').second.split(':').first.trim().str();
+  }
+  return "";
+}
+
+class Converter {
+public:
+  Converter(::onnx::ModelProto &proto, Model &model)
+      : proto(proto), model(model),
+        folder(llvm::sys::path::parent_path(model.path)) {
+    if (folder.empty())
+      folder = ".";
+  }
+
+  Error run() {
+    if (!proto.has_graph())
+      return createStringError("holds no graph (is it an ONNX model?)");
+    if (Error e = checkOpset())
+      return e;
+    if (proto.training_info_size())
+      return createStringError("holds training_info, which is not handled");
+    if (Error e = inlineFunctions(proto))
+      return e;
+    Expected<Graph> g = convert(*proto.mutable_graph(), {});
+    if (!g)
+      return g.takeError();
+    model.graph = std::move(*g);
+    return Error::success();
+  }
+
+private:
+  Error checkOpset() {
+    for (const auto &o : proto.opset_import())
+      if (o.domain().empty() || o.domain() == "ai.onnx")
+        model.opset = o.version();
+    if (model.opset < oldestOpset)
+      return createStringError("operator set " + llvm::Twine(model.opset) +
+                               " is older than " + llvm::Twine(oldestOpset) +
+                               ": export it again");
+    if (model.opset > newestOpset)
+      model.warnings.push_back("operator set " + std::to_string(model.opset) +
+                               " is newer than the newest known, " +
+                               std::to_string(newestOpset));
+    return Error::success();
+  }
+
+  Expected<ValueInfo> convert(const ::onnx::ValueInfoProto &p) {
+    ValueInfo v;
+    v.name = p.name();
+    if (!p.type().has_tensor_type())
+      return createStringError("'" + v.name + "' is not a tensor");
+    const auto &t = p.type().tensor_type();
+    v.type = static_cast<ElementType>(t.elem_type());
+    v.ranked = t.has_shape();
+    for (const auto &d : t.shape().dim()) {
+      Dim dim;
+      if (d.has_dim_value())
+        dim.size = d.dim_value();
+      else
+        dim.symbol = d.dim_param();
+      if (d.has_dim_value() && dim.size < 0)
+        return createStringError("'" + v.name + "' has a negative dim");
+      v.dims.push_back(dim);
+    }
+    return v;
+  }
+
+  Expected<Attribute> convert(::onnx::AttributeProto &p,
+                              llvm::ArrayRef<std::string> outer) {
+    Attribute a;
+    using P = ::onnx::AttributeProto;
+    switch (p.type()) {
+    case P::INT:
+      a.kind = Attribute::Kind::Int;
+      a.i = p.i();
+      return a;
+    case P::FLOAT:
+      a.kind = Attribute::Kind::Float;
+      a.f = p.f();
+      return a;
+    case P::STRING:
+      a.kind = Attribute::Kind::String;
+      a.s = p.s();
+      return a;
+    case P::INTS:
+      a.kind = Attribute::Kind::Ints;
+      a.ints.assign(p.ints().begin(), p.ints().end());
+      return a;
+    case P::FLOATS:
+      a.kind = Attribute::Kind::Floats;
+      a.floats.assign(p.floats().begin(), p.floats().end());
+      return a;
+    case P::STRINGS:
+      a.kind = Attribute::Kind::Strings;
+      a.strings.assign(p.strings().begin(), p.strings().end());
+      return a;
+    case P::TENSOR: {
+      a.kind = Attribute::Kind::Tensor;
+      Expected<Tensor> t = convertTensor(*p.mutable_t(), folder);
+      if (!t)
+        return t.takeError();
+      a.tensor = std::make_shared<Tensor>(std::move(*t));
+      return a;
+    }
+    case P::GRAPH: {
+      a.kind = Attribute::Kind::Graph;
+      Expected<Graph> g = convert(*p.mutable_g(), outer);
+      if (!g)
+        return g.takeError();
+      a.graph = std::make_shared<Graph>(std::move(*g));
+      return a;
+    }
+    default:
+      return createStringError("attribute '" + p.name() +
+                               "' has a kind that is not handled");
+    }
+  }
+
+  Expected<Node> convert(::onnx::NodeProto &p,
+                         llvm::ArrayRef<std::string> outer) {
+    Node n;
+    n.op = p.op_type();
+    n.domain = p.domain() == "ai.onnx" ? "" : p.domain();
+    n.name = p.name();
+    if (n.name.empty())
+      n.name = p.output_size() ? p.output(0) : n.op;
+    n.inputs.assign(p.input().begin(), p.input().end());
+    n.outputs.assign(p.output().begin(), p.output().end());
+    n.scope = scopeOf(p);
+    n.opset = model.opset;
+    for (::onnx::AttributeProto &a : *p.mutable_attribute()) {
+      Expected<Attribute> converted = convert(a, outer);
+      if (!converted)
+        return createStringError("node '" + n.name + "' (" + n.op +
+                                 "): " + llvm::toString(converted.takeError()));
+      n.attributes[a.name()] = std::move(*converted);
+    }
+    return n;
+  }
+
+  /// `outer`: names that a subgraph sees from around it.
+  Expected<Graph> convert(::onnx::GraphProto &p,
+                          llvm::ArrayRef<std::string> outer) {
+    Graph g;
+    if (p.sparse_initializer_size())
+      return createStringError("sparse initializers are not handled");
+    llvm::StringSet<> initialized;
+    std::vector<std::string> known = outer;
+    for (::onnx::TensorProto &t : *p.mutable_initializer()) {
+      Expected<Tensor> converted = convertTensor(t, folder);
+      if (!converted)
+        return converted.takeError();
+      if (converted->name.empty())
+        return createStringError("an initializer has no name");
+      if (!initialized.insert(converted->name).second)
+        return createStringError("initializer '" + converted->name +
+                                 "' is there twice");
+      known.push_back(converted->name);
+      g.initializers.push_back(std::move(*converted));
+    }
+    for (const auto &v : p.input()) {
+      if (initialized.count(v.name()))
+        continue; // before IR version 4 initializers had to be inputs too
+      Expected<ValueInfo> converted = convert(v);
+      if (!converted)
+        return converted.takeError();
+      known.push_back(v.name());
+      g.inputs.push_back(std::move(*converted));
+    }
+    if (Error e = convertNodes(p, known, g))
+      return std::move(e);
+    for (const auto &v : p.output()) {
+      ValueInfo info; // its declared type is not needed: it is inferred
+      info.name = v.name();
+      g.outputs.push_back(std::move(info));
+    }
+    readMarks(p, g);
+    return g;
+  }
+
+  Error convertNodes(::onnx::GraphProto &p, std::vector<std::string> &known,
+                     Graph &g) {
+    std::vector<std::string> visible = known;
+    for (const auto &n : p.node())
+      visible.insert(visible.end(), n.output().begin(), n.output().end());
+    for (::onnx::NodeProto &n : *p.mutable_node()) {
+      Expected<Node> converted = convert(n, visible);
+      if (!converted)
+        return converted.takeError();
+      g.nodes.push_back(std::move(*converted));
+    }
+    if (Error e = sortNodes(g, known))
+      return e;
+    llvm::StringSet<> defined;
+    for (const std::string &s : visible)
+      defined.insert(s);
+    for (const auto &v : p.output())
+      if (!defined.count(v.name()))
+        return createStringError("output '" + v.name() +
+                                 "' is made by no node");
+    return Error::success();
+  }
+
+  static void readMarks(const ::onnx::GraphProto &p, Graph &g) {
+    llvm::StringMap<std::string> marks;
+    llvm::StringSet<> frozen;
+    auto collect = [&](const auto &list) {
+      for (const auto &v : list)
+        for (const auto &m : v.metadata_props())
+          if (m.key() == kindKey.str())
+            marks[v.name()] = m.value();
+          else if (m.key() == "requires_grad" && m.value() == "False")
+            frozen.insert(v.name());
+    };
+    collect(p.value_info());
+    collect(p.input());
+    collect(p.initializer());
+    for (Tensor &t : g.initializers) {
+      t.mark = marks.lookup(t.name);
+      t.frozen = frozen.contains(t.name);
+    }
+  }
+
+  ::onnx::ModelProto &proto;
+  Model &model;
+  std::string folder;
+};
+
+/// Names a node uses, those of its subgraphs included.
+void collectUses(const Node &node, std::vector<std::string> &uses) {
+  for (const std::string &s : node.inputs)
+    if (!s.empty())
+      uses.push_back(s);
+  for (const auto &[name, a] : node.attributes) {
+    if (!a.graph)
+      continue;
+    llvm::StringSet<> own;
+    for (const Tensor &t : a.graph->initializers)
+      own.insert(t.name);
+    for (const ValueInfo &v : a.graph->inputs)
+      own.insert(v.name);
+    std::vector<std::string> inner;
+    for (const Node &n : a.graph->nodes) {
+      collectUses(n, inner);
+      for (const std::string &s : n.outputs)
+        own.insert(s);
+    }
+    for (const ValueInfo &v : a.graph->outputs)
+      inner.push_back(v.name);
+    for (const std::string &s : inner)
+      if (!own.count(s))
+        uses.push_back(s);
+  }
+}
+
+std::string describe(const Node &n) {
+  return "node '" + n.name + "' (" + n.op + ")";
+}
+} // namespace
+
+Error dt::onnx::sortNodes(Graph &graph, std::vector<std::string> known) {
+  llvm::StringSet<> available;
+  for (const std::string &s : known)
+    available.insert(s);
+  llvm::StringMap<size_t> producer;
+  size_t n = graph.nodes.size();
+  for (size_t i = 0; i < n; ++i)
+    for (const std::string &s : graph.nodes[i].outputs) {
+      if (s.empty())
+        continue;
+      if (available.count(s) || !producer.try_emplace(s, i).second)
+        return createStringError(describe(graph.nodes[i]) + ": defines '" + s +
+                                 "' a second time");
+    }
+  std::vector<std::vector<size_t>> users(n);
+  std::vector<size_t> waiting(n, 0);
+  for (size_t i = 0; i < n; ++i) {
+    std::vector<std::string> uses;
+    collectUses(graph.nodes[i], uses);
+    for (const std::string &s : uses) {
+      if (available.count(s))
+        continue;
+      auto it = producer.find(s);
+      if (it == producer.end())
+        return createStringError(
+            describe(graph.nodes[i]) + ": uses '" + s +
+            "', which is no input, no initializer and made by no node");
+      users[it->second].push_back(i);
+      ++waiting[i];
+    }
+  }
+  // Smallest index first: a sorted file keeps its order.
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<size_t>> ready;
+  for (size_t i = 0; i < n; ++i)
+    if (!waiting[i])
+      ready.push(i);
+  std::vector<Node> sorted;
+  while (!ready.empty()) {
+    size_t i = ready.top();
+    ready.pop();
+    for (size_t u : users[i])
+      if (--waiting[u] == 0)
+        ready.push(u);
+    sorted.push_back(std::move(graph.nodes[i]));
+  }
+  if (sorted.size() != n)
+    for (size_t i = 0; i < n; ++i)
+      if (waiting[i])
+        return createStringError(describe(graph.nodes[i]) +
+                                 ": depends on its own result");
+  graph.nodes = std::move(sorted);
+  return Error::success();
+}
+
+Expected<Model> dt::onnx::loadOnnx(llvm::StringRef path) {
+  Model model;
+  model.path = path.str();
+  auto in = [&](const llvm::Twine &reason) {
+    return createStringError(path + ": " + reason);
+  };
+  std::ifstream file(model.path, std::ios::binary);
+  if (!file)
+    return in("cannot be opened");
+  ::onnx::ModelProto proto;
+  google::protobuf::io::IstreamInputStream stream(&file);
+  google::protobuf::io::CodedInputStream coded(&stream);
+  coded.SetTotalBytesLimit(INT32_MAX);
+  if (!proto.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage() ||
+      file.bad())
+    return in("is not an ONNX model, or is cut short");
+  if (Error e = Converter(proto, model).run())
+    return in(llvm::toString(std::move(e)));
+  return model;
+}

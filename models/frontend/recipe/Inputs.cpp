@@ -1,0 +1,304 @@
+//===- Inputs.cpp - What "inputs" makes beside what graphs take -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/frontend/recipe/Inputs.h"
+#include "models/frontend/recipe/JsonReader.h"
+
+#include "dialects/nn/NNOps.h"
+#include "runtime/data/Config.h"
+
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <cmath>
+
+using namespace mlir;
+using llvm::Twine;
+
+namespace dt::models {
+
+namespace {
+
+using rt::data::Config;
+using rt::data::InputEntry;
+using rt::data::InputKind;
+
+/// Whole numbers from 0 to below `end`; 0: not known.
+struct Range {
+  int64_t end = 0;
+  const char *what = ""; ///< "tokens"
+};
+
+Range rangeOf(const InputEntry &entry, const Config &config) {
+  switch (entry.kind) {
+  case InputKind::Ids:
+  case InputKind::Labels:
+    return {config.tokenizer.size(), "tokens"};
+  case InputKind::Label:
+    return {config.labels, "classes"};
+  case InputKind::Random:
+    return {entry.below, "numbers"};
+  default:
+    return {};
+  }
+}
+
+/// Whether an element type can hold what the entry makes.
+bool fits(const InputEntry &entry, Type element) {
+  if (isa<FloatType>(element) || entry.integer())
+    return true;
+  return entry.kind == InputKind::IndexMask ||
+         (entry.kind == InputKind::Value &&
+          entry.value == std::nearbyint(entry.value));
+}
+
+std::string itemOf(const InputEntry &entry, const Config &config) {
+  return entry.item == rt::data::sampleItem
+             ? dist::kSample.str()
+             : config.pictures[size_t(entry.item)].name;
+}
+
+class InputChecker {
+public:
+  InputChecker(mlir::ModuleOp program, const Recipe &recipe,
+               llvm::function_ref<Location(const Twine &)> locate)
+      : program(program), config(*recipe.config), locate(locate),
+        used(config.inputs.size()) {}
+
+  LogicalResult check() {
+    for (auto module : program.getOps<dist::ModuleOp>()) {
+      func::FuncOp forward = module.getForward();
+      for (BlockArgument argument : forward.getArguments())
+        if (failed(checkArgument(module, argument)))
+          return failure();
+    }
+    return checkUsed();
+  }
+
+private:
+  LogicalResult checkArgument(dist::ModuleOp module, BlockArgument argument);
+  LogicalResult checkType(const InputEntry &entry, dist::ModuleOp module,
+                          BlockArgument argument);
+  LogicalResult checkRange(const InputEntry &entry, Value value);
+  LogicalResult checkIgnored(const InputEntry &entry, nn::CrossEntropyOp loss);
+  LogicalResult checkUsed();
+
+  bool isConnected(dist::ModuleOp module, StringRef input) {
+    return llvm::any_of(program.getOps<dist::EdgeOp>(), [&](auto edge) {
+      return edge.getTarget() == module.getSymName() &&
+             edge.getInput() == input;
+    });
+  }
+  /// As the runtime finds it (runtime/data/Binding.cpp); -1: none.
+  int find(dist::ModuleOp module, StringRef input) {
+    std::string prefix = (module.getSymName() + ".").str();
+    for (const std::string &key :
+         {prefix + input.str(), input.str(),
+          input.starts_with(prefix) ? input.drop_front(prefix.size()).str()
+                                    : input.str()})
+      if (int entry = config.findInput(key); entry >= 0)
+        return entry;
+    return -1;
+  }
+  void use(int entry) {
+    if (entry < 0 || used[size_t(entry)])
+      return;
+    used[size_t(entry)] = true;
+    const InputEntry &e = config.inputs[size_t(entry)];
+    for (int other : {e.clean, e.noise, e.time, e.index})
+      use(other);
+  }
+  InFlightDiagnostic error(const InputEntry &entry) {
+    return emitError(locate("inputs." + entry.name));
+  }
+
+  mlir::ModuleOp program;
+  const Config &config;
+  llvm::function_ref<Location(const Twine &)> locate;
+  std::vector<bool> used;
+  llvm::SmallPtrSet<Operation *, 8> seen;
+};
+
+LogicalResult InputChecker::checkArgument(dist::ModuleOp module,
+                                          BlockArgument argument) {
+  StringRef name = dist::ModuleOp::getArgumentName(module.getForward(),
+                                                   argument.getArgNumber());
+  if (isConnected(module, name))
+    return success();
+  int found = find(module, name);
+  if (found < 0) {
+    std::vector<StringRef> keys;
+    for (const InputEntry &entry : config.inputs)
+      keys.push_back(entry.name);
+    std::string key = (module.getSymName() + "." + name).str();
+    return emitError(locate("inputs"))
+           << "module '" << module.getSymName() << "' takes '" << name
+           << "', which is neither connected nor described; expected the key '"
+           << key << "'" << didYouMean(key, keys);
+  }
+  use(found);
+  const InputEntry &entry = config.inputs[size_t(found)];
+  seen.clear();
+  if (failed(checkType(entry, module, argument)))
+    return failure();
+  return checkRange(entry, argument);
+}
+
+/// The size of axis 0 is the part's, so only what it counts is looked at.
+LogicalResult InputChecker::checkType(const InputEntry &entry,
+                                      dist::ModuleOp module,
+                                      BlockArgument argument) {
+  auto type = cast<RankedTensorType>(argument.getType());
+  StringRef name = dist::ModuleOp::getArgumentName(module.getForward(),
+                                                   argument.getArgNumber());
+  if (!fits(entry, type.getElementType()))
+    return error(entry) << "makes floats, but '" << name << "' of module '"
+                        << module.getSymName() << "' is of "
+                        << type.getElementType();
+  nn::Shape shape = nn::getShape(type);
+  std::string item = itemOf(entry, config), made = "[" + item, taken;
+  for (int64_t extent : entry.shape)
+    made += ", " + std::to_string(extent);
+  bool same = shape.size() == entry.shape.size() + 1;
+  for (auto [axis, dim] : llvm::enumerate(shape)) {
+    std::optional<int64_t> number = dim.asConstant();
+    auto symbols = dim.symbols();
+    auto counted = symbols.size() == 1
+                       ? module.lookupSymbol<nn::DimOp>(symbols[0])
+                       : nn::DimOp();
+    std::string text = number ? std::to_string(*number) : dim.str();
+    if (counted && counted.getItem() && dim == nn::DimExpr::symbol(symbols[0]))
+      text = counted.getItem()->str();
+    if (axis == 0 && number && item == dist::kSample &&
+        *number != config.globalBatch)
+      return error(entry) << "makes a row a sample, " << config.globalBatch
+                          << " in a batch, but '" << name << "' of module '"
+                          << module.getSymName() << "' always has " << *number
+                          << "; export the graph with a name for that dim, or "
+                             "set batch.global to it";
+    taken += (axis ? ", " : "[") + text;
+    if (axis == 0)
+      same &= !counted || !counted.getItem() || *counted.getItem() == item;
+    else if (number && axis <= entry.shape.size())
+      same &= *number == entry.shape[axis - 1];
+  }
+  if (same)
+    return success();
+  bool labels = llvm::any_of(argument.getUsers(), [&](Operation *user) {
+    auto loss = dyn_cast<nn::CrossEntropyOp>(user);
+    return loss && loss.getLabels() == argument;
+  });
+  return error(entry) << "makes " << made << "], but '" << name
+                      << "' of module '" << module.getSymName() << "' is "
+                      << (taken.empty() ? "one number" : taken + "]")
+                      << (labels ? ", the logits' shape without its last axis, "
+                                   "which counts classes"
+                                 : "");
+}
+
+/// Positions that are no targets are those that the loss leaves out, and some
+/// are left.
+LogicalResult InputChecker::checkIgnored(const InputEntry &entry,
+                                         nn::CrossEntropyOp loss) {
+  if (entry.kind != InputKind::Labels)
+    return success();
+  if (entry.ignore != int64_t(loss.getIgnoreIndex()))
+    return error(entry) << "marks what is no target by " << entry.ignore
+                        << " (\"ignore\"), but the loss leaves out "
+                        << int64_t(loss.getIgnoreIndex())
+                        << " (\"ignore_index\"); expected one number in both";
+  for (auto [segment, isMeant] : llvm::zip(config.segments, entry.segments))
+    if (isMeant && llvm::any_of(segment.tokens, [](const auto &element) {
+          return element.loss;
+        }))
+      return success();
+  return error(entry) << "no token of its segments is a target; expected "
+                         "\"loss\": true in \"data.segments\"";
+}
+
+/// Follows what keeps the numbers to tables and losses.
+LogicalResult InputChecker::checkRange(const InputEntry &entry, Value value) {
+  Range range = rangeOf(entry, config);
+  if (range.end <= 0)
+    return success();
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    std::optional<int64_t> most;
+    const char *where = "";
+    if (auto gather = dyn_cast<nn::GatherOp>(user)) {
+      if (use.get() == gather.getIndices() && !gather.getZeroOutOfRange())
+        most = nn::getShape(gather.getInput())[size_t(gather.getAxis())]
+                   .asConstant();
+      where = "rows of a table";
+    } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
+      if (use.get() != loss.getLabels())
+        continue;
+      if (failed(checkIgnored(entry, loss)))
+        return failure();
+      most = nn::getShape(loss.getLogits()).back().asConstant();
+      where = "classes of a loss";
+    } else if (isa<nn::CastOp, nn::ReshapeOp, nn::TransposeOp>(user) &&
+               seen.insert(user).second &&
+               isa<IntegerType>(getElementTypeOrSelf(user->getResult(0)))) {
+      if (failed(checkRange(entry, user->getResult(0))))
+        return failure();
+    }
+    if (most && *most < range.end)
+      return error(entry) << "may be any of " << range.end << " " << range.what
+                          << ", but goes to the " << *most << " " << where;
+  }
+  return success();
+}
+
+LogicalResult InputChecker::checkUsed() {
+  for (auto [entry, isUsed] : llvm::zip(config.inputs, used)) {
+    if (isUsed)
+      continue;
+    std::vector<std::string> names, open;
+    for (auto module : program.getOps<dist::ModuleOp>())
+      for (unsigned i = 0; i < module.getForward().getNumArguments(); ++i) {
+        StringRef name =
+            dist::ModuleOp::getArgumentName(module.getForward(), i);
+        if (isConnected(module, name))
+          continue;
+        names.push_back(name.str());
+        open.push_back((module.getSymName() + "." + name).str());
+        names.push_back(open.back());
+      }
+    std::vector<StringRef> known(names.begin(), names.end());
+    return error(entry) << "no module takes it; their inputs are "
+                        << llvm::join(open, ", ")
+                        << didYouMean(entry.name, known);
+  }
+  return success();
+}
+
+/// Nothing compares the rows of a graph without a dim that counts items with the
+/// samples of a step.
+void warnUncounted(mlir::ModuleOp program, const Recipe &recipe,
+                   llvm::function_ref<Location(const Twine &)> locate) {
+  auto counts = [](nn::DimOp dim) { return dim.getItem().has_value(); };
+  for (auto module : program.getOps<dist::ModuleOp>())
+    if (recipe.globalBatch > 1 && module.getForward().getNumArguments() &&
+        llvm::none_of(module.getOps<nn::DimOp>(), counts))
+      emitWarning(locate("modules." + module.getSymName()))
+          << "no input has a dim that counts items: the graph runs once a step "
+             "on the rows that it was exported with, and batch.global, "
+          << recipe.globalBatch << ", is only what samples/s are computed from";
+}
+
+} // namespace
+
+LogicalResult checkInputs(mlir::ModuleOp program, const Recipe &recipe,
+                          llvm::function_ref<Location(const Twine &)> locate) {
+  if (!recipe.config) {
+    warnUncounted(program, recipe, locate);
+    return success();
+  }
+  return InputChecker(program, recipe, locate).check();
+}
+
+} // namespace dt::models

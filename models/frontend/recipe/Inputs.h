@@ -1,0 +1,32 @@
+//===- Inputs.h - What "inputs" makes beside what graphs take ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Types, shapes and ranges of raw inputs are known when the graphs are: what
+// cannot fit is said before anything is built. The runtime checks every batch
+// again (runtime/data/ShardBatch.cpp), since only it knows the sizes of a part.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MODELS_RECIPE_INPUTS_H
+#define MODELS_RECIPE_INPUTS_H
+
+#include "dialects/dist/DistOps.h"
+#include "models/frontend/recipe/Recipe.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace dt::models {
+
+/// Every input that no edge feeds has an entry of `inputs` (of a recipe with
+/// `data`), which makes its element type, its items along axis 0, its sizes,
+/// and no index or label beyond the table or the classes it goes to; every
+/// entry feeds an input, or is part of one that does. Else one error at
+/// `locate("inputs.NAME")`.
+llvm::LogicalResult
+checkInputs(mlir::ModuleOp program, const Recipe &recipe,
+            llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
+
+} // namespace dt::models
+
+#endif // MODELS_RECIPE_INPUTS_H

@@ -1,0 +1,469 @@
+//===- Recipe.cpp - Reading and checking of recipes -------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/frontend/import/Pattern.h"
+#include "models/frontend/recipe/RecipeParser.h"
+
+#include "runtime/base/Error.h"
+#include "runtime/data/Config.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace llvm;
+
+namespace dt::models {
+
+namespace {
+
+// The keys of each object; getRecipeKeys() gives them to the schema's test.
+const StringRef kTopKeys[] = {
+    "modules", "connections", "items",      "dims",  "inputs", "tie",
+    "losses",  "optimizer",   "batch_norm", "batch", "data",   "seed"};
+const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
+                                 "init", "dims", "split"};
+const StringRef kSplits[] = {"auto"};
+const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
+const StringRef kConnectionKeys[] = {"from", "gather"};
+const StringRef kItemKeys[] = {"of", "max"};
+const StringRef kBatchKeys[] = {"global", "micro"};
+const StringRef kLossKinds[] = {"cross_entropy", "mse", "clip_contrastive",
+                                "sigmoid_contrastive", "graph_output"};
+const StringRef kCrossEntropyKeys[] = {
+    "name", "kind", "weight", "over", "logits", "labels", "ignore_index"};
+const StringRef kMseKeys[] = {"name", "kind",   "weight",
+                              "over", "output", "target"};
+const StringRef kContrastiveKeys[] = {"name", "kind", "weight", "over",
+                                      "logits"};
+const StringRef kGraphOutputKeys[] = {"name", "kind", "weight", "over",
+                                      "output"};
+const StringRef kOptimizerKinds[] = {"adamw", "sgd"};
+const StringRef kAdamKeys[] = {
+    "kind",   "lr",     "betas",    "eps",   "weight_decay", "no_decay", "clip",
+    "warmup", "groups", "schedule", "steps", "decay_from",   "final"};
+const StringRef kSgdKeys[] = {
+    "kind", "lr",     "momentum", "weight_decay", "no_decay",   "groups",
+    "clip", "warmup", "schedule", "steps",        "decay_from", "final"};
+const StringRef kGroupKeys[] = {"match", "lr_factor", "weight_decay"};
+const StringRef kSchedules[] = {"constant", "linear", "cosine"};
+const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
+                            "head"};
+
+/// torch.nn.init's names, with numbers in parentheses where a rule takes some.
+const StringRef kRules[] = {
+    "zeros",          "ones",         "constant",        "normal",
+    "uniform",        "trunc_normal", "kaiming_uniform", "kaiming_normal",
+    "xavier_uniform", "xavier_normal"};
+
+} // namespace
+
+bool isName(StringRef name) {
+  return !name.empty() && !isDigit(name[0]) &&
+         all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
+}
+
+void RecipeParser::parse() {
+  top.keys(kTopKeys);
+  if (!top.ok())
+    return;
+  items();
+  modules();
+  dims();
+  connections();
+  ties();
+  losses();
+  if (top.has("optimizer"))
+    optimizer(top.at("optimizer"), recipe.optimizer);
+  rest();
+}
+
+void RecipeParser::items() {
+  if (!top.has("items"))
+    return;
+  for (auto &[name, reader] : top.at("items").entries()) {
+    reader.keys(kItemKeys);
+    if (!isName(name) || name == "sample")
+      reader.fail("an item kind is named with letters, digits and '_', and not "
+                  "'sample', which always exists");
+    if (reader.has("of") && reader.at("of").string() != "sample")
+      reader.at("of").fail("expected \"sample\"");
+    recipe.items.push_back({name, reader.at("max").integer(1)});
+  }
+}
+
+void RecipeParser::pattern(JsonReader reader, StringRef pattern) {
+  auto glob = GlobPattern::create(pattern, kMostSubPatterns);
+  if (!glob)
+    reader.fail("'" + pattern +
+                "' is no pattern: " + toString(glob.takeError()));
+}
+
+std::vector<std::string> RecipeParser::patterns(JsonReader reader) {
+  std::vector<std::string> list;
+  for (JsonReader element : reader.list()) {
+    list.push_back(element.string());
+    pattern(element, list.back());
+  }
+  return list;
+}
+
+void RecipeParser::rule(JsonReader reader) {
+  std::string text = reader.string();
+  auto [name, arguments] = StringRef(text).split('(');
+  if (!reader.ok())
+    return;
+  if (!is_contained(kRules, name.trim()))
+    return reader.fail("'" + name + "' is no rule; expected one of " +
+                       join(ArrayRef<StringRef>(kRules), ", ") +
+                       didYouMean(name, kRules));
+  if (!StringRef(text).contains('('))
+    return;
+  if (!arguments.consume_back(")"))
+    return reader.fail("'" + text + "' has no closing parenthesis");
+  SmallVector<StringRef> numbers;
+  arguments.split(numbers, ',', -1, false);
+  double value;
+  for (StringRef number : numbers)
+    if (number.trim().getAsDouble(value))
+      return reader.fail("'" + number + "' in the rule is no number");
+}
+
+ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
+  reader.keys(kModuleKeys);
+  if (!isName(name))
+    reader.fail("a module is named with letters, digits and '_'");
+  ModuleEntry entry;
+  entry.name = name;
+  entry.onnx = reader.at("onnx").string();
+  if (reader.has("role"))
+    entry.role = kRoles[reader.at("role").choice(kRoles)].str();
+  if (reader.has("split")) {
+    reader.at("split").choice(kSplits);
+    entry.split = true;
+    if (reader.has("role"))
+      reader.at("role").fail(
+          "a module with \"split\" has no role; those of the "
+          "modules found in it follow from their place");
+  }
+  if (reader.has("trainable"))
+    entry.trainable = patterns(reader.at("trainable"));
+  if (reader.has("freeze"))
+    entry.freeze = patterns(reader.at("freeze"));
+  if (reader.has("init"))
+    for (JsonReader element : reader.at("init").list()) {
+      element.keys(kInitKeys);
+      InitEntry init;
+      init.pattern = element.at("pattern").string();
+      init.rule = element.at("rule").string();
+      rule(element.at("rule"));
+      init.replace = element.has("replace") && element.at("replace").flag();
+      pattern(element.has("pattern") ? element.at("pattern") : element,
+              init.pattern);
+      entry.init.push_back(init);
+    }
+  if (reader.has("dims"))
+    for (auto &[dim, value] : reader.at("dims").entries())
+      entry.dims.emplace_back(dim, binding(value));
+  return entry;
+}
+
+void RecipeParser::modules() {
+  for (auto &[name, reader] : top.at("modules").entries())
+    recipe.modules.push_back(module(name, reader));
+  if (top.ok() && recipe.modules.empty())
+    top.at("modules").fail("expected at least one module");
+}
+
+DimBinding RecipeParser::binding(JsonReader reader) {
+  if (reader.raw().is_number())
+    return reader.integer(1);
+  if (!reader.raw().is_string()) {
+    reader.fail("expected a number or an item kind");
+    return int64_t(1);
+  }
+  std::string kind = reader.string();
+  SmallVector<StringRef> known = {"sample"};
+  for (const ItemEntry &item : recipe.items)
+    known.push_back(item.name);
+  if (!is_contained(known, StringRef(kind)))
+    reader.fail("'" + kind + "' is no item kind; expected a number or one of " +
+                join(known, ", ") + didYouMean(kind, known));
+  return kind;
+}
+
+void RecipeParser::dims() {
+  if (!top.has("dims"))
+    return;
+  for (auto &[name, reader] : top.at("dims").entries()) {
+    DimBinding value = binding(reader);
+    auto [prefix, rest] = StringRef(name).split('.');
+    auto *entry = find_if(recipe.modules, [&, prefix = prefix](auto &m) {
+                    return m.name == prefix;
+                  }).operator->();
+    bool ofModule =
+        !rest.empty() && entry != recipe.modules.data() + recipe.modules.size();
+    if (ofModule)
+      entry->dims.emplace_back(rest.str(), value);
+    else
+      recipe.dims.emplace_back(name, value);
+  }
+}
+
+TensorName RecipeParser::tensor(JsonReader reader, StringRef name,
+                                const Recipe *recipe) {
+  auto [module, rest] = name.split('.');
+  if (module.empty() || rest.empty()) {
+    reader.fail("expected \"module.tensor\", not \"" + name + "\"");
+    return {};
+  }
+  if (recipe) {
+    SmallVector<StringRef> known;
+    for (const ModuleEntry &entry : recipe->modules)
+      known.push_back(entry.name);
+    if (!is_contained(known, module))
+      reader.fail("there is no module '" + module + "'" +
+                  didYouMean(module, known));
+  }
+  return {module.str(), rest.str()};
+}
+
+void RecipeParser::connections() {
+  if (!top.has("connections"))
+    return;
+  for (auto &[name, reader] : top.at("connections").entries()) {
+    ConnectionEntry entry;
+    entry.input = tensor(reader, name, &recipe);
+    JsonReader from = reader;
+    if (reader.raw().is_object()) {
+      reader.keys(kConnectionKeys);
+      from = reader.at("from");
+      if (reader.has("gather"))
+        entry.gather = reader.at("gather").string();
+    }
+    entry.output = tensor(from, from.string(), &recipe);
+    if (top.ok() && entry.input.module == entry.output.module)
+      reader.fail("connects module '" + entry.input.module + "' to itself");
+    recipe.connections.push_back(entry);
+  }
+}
+
+void RecipeParser::ties() {
+  if (!top.has("tie"))
+    return;
+  for (auto &[name, reader] : top.at("tie").entries())
+    recipe.tie.emplace_back(tensor(reader, name, &recipe),
+                            tensor(reader, reader.string(), &recipe));
+}
+
+LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
+  LossEntry entry;
+  if (!reader.raw().is_object()) {
+    reader.fail("expected an object");
+    return entry;
+  }
+  entry.kind = LossKind(reader.at("kind").choice(kLossKinds));
+  StringRef value = "logits";
+  switch (entry.kind) {
+  case LossKind::CrossEntropy:
+    reader.keys(kCrossEntropyKeys);
+    entry.target =
+        reader.has("labels") ? reader.at("labels").string() : "labels";
+    if (reader.has("ignore_index"))
+      entry.ignoreIndex = reader.at("ignore_index").integer();
+    break;
+  case LossKind::Mse:
+    reader.keys(kMseKeys);
+    entry.target =
+        reader.has("target") ? reader.at("target").string() : "target";
+    value = "output";
+    break;
+  case LossKind::ClipContrastive:
+  case LossKind::SigmoidContrastive:
+    reader.keys(kContrastiveKeys);
+    break;
+  case LossKind::GraphOutput:
+    reader.keys(kGraphOutputKeys);
+    value = "output";
+    break;
+  }
+  JsonReader valueReader = reader.at(value);
+  entry.value = tensor(valueReader, valueReader.string(), recipe);
+  entry.name = reader.has("name") ? reader.at("name").string() : "loss";
+  if (!isName(entry.name))
+    reader.fail("a loss is named with letters, digits and '_'");
+  if (reader.has("weight"))
+    entry.weight = reader.at("weight").number();
+  if (reader.has("over") && reader.at("over").string() != "global")
+    reader.at("over").fail("expected \"global\"");
+  return entry;
+}
+
+void RecipeParser::losses() {
+  JsonReader list = top.at("losses");
+  llvm::StringSet<> names;
+  for (JsonReader reader : list.list()) {
+    recipe.losses.push_back(loss(reader, &recipe));
+    if (top.ok() && !names.insert(recipe.losses.back().name).second)
+      reader.fail("a second loss named '" + recipe.losses.back().name + "'");
+  }
+  if (top.ok() && !recipe.losses.empty() &&
+      llvm::all_of(recipe.losses, [](auto &loss) { return loss.weight == 0; }))
+    list.fail("every weight is 0, so nothing trains");
+  if (top.ok() && recipe.losses.empty())
+    list.fail("expected at least one loss");
+}
+
+void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
+  if (!reader.raw().is_object())
+    return reader.fail("expected an object");
+  entry.sgd =
+      reader.has("kind") && reader.at("kind").choice(kOptimizerKinds) == 1;
+  reader.keys(entry.sgd ? ArrayRef<StringRef>(kSgdKeys) : kAdamKeys);
+  auto number = [&](StringRef key, double &field, double high) {
+    if (reader.has(key))
+      field = reader.at(key).number(0, high);
+  };
+  double infinity = std::numeric_limits<double>::infinity();
+  number("lr", entry.lr, infinity);
+  number("eps", entry.eps, infinity);
+  number("momentum", entry.momentum, infinity);
+  number("weight_decay", entry.weightDecay, infinity);
+  number("clip", entry.clip, infinity);
+  number("decay_from", entry.decayFrom, 1);
+  number("final", entry.finalFraction, infinity);
+  if (reader.has("betas")) {
+    std::vector<JsonReader> betas = reader.at("betas").list();
+    if (reader.ok() && betas.size() != 2)
+      reader.at("betas").fail("expected two numbers");
+    if (!reader.ok())
+      return;
+    double below1 = std::nextafter(1.0, 0.0);
+    entry.beta1 = betas[0].number(0, below1);
+    entry.beta2 = betas[1].number(0, below1);
+  }
+  if (reader.has("warmup"))
+    entry.warmup = reader.at("warmup").integer(0);
+  if (reader.has("steps"))
+    entry.totalSteps = reader.at("steps").integer(0);
+  if (reader.has("schedule"))
+    entry.schedule = kSchedules[reader.at("schedule").choice(kSchedules)].str();
+  if (reader.has("no_decay"))
+    entry.noDecay = patterns(reader.at("no_decay"));
+  if (reader.has("groups"))
+    for (JsonReader element : reader.at("groups").list())
+      entry.groups.push_back(group(element));
+}
+
+GroupEntry RecipeParser::group(JsonReader reader) {
+  GroupEntry entry;
+  if (!reader.raw().is_object()) {
+    reader.fail("expected an object");
+    return entry;
+  }
+  reader.keys(kGroupKeys);
+  entry.match = reader.at("match").string();
+  pattern(reader.at("match"), entry.match);
+  double infinity = std::numeric_limits<double>::infinity();
+  if (reader.has("lr_factor"))
+    entry.lrFactor = reader.at("lr_factor").number(0, infinity);
+  if (reader.has("weight_decay"))
+    entry.weightDecay = reader.at("weight_decay").number(0, infinity);
+  return entry;
+}
+
+void RecipeParser::rest() {
+  if (top.has("batch_norm")) {
+    top.at("batch_norm").choice({"local"});
+    recipe.batchNorm = "local";
+  }
+  if (top.has("batch")) {
+    JsonReader batch = top.at("batch");
+    batch.keys(kBatchKeys);
+    recipe.globalBatch = batch.at("global").integer(1);
+    recipe.microBatch =
+        batch.has("micro") ? batch.at("micro").integer(1) : recipe.globalBatch;
+    if (top.ok() && recipe.microBatch > recipe.globalBatch)
+      batch.at("micro").fail("expected at most batch.global");
+  }
+  if (top.has("seed"))
+    recipe.seed = top.at("seed").integer(0);
+}
+
+namespace {
+
+/// `data` and `inputs` belong to the runtime: its own reader checks them, so
+/// that what compiles also runs.
+Error readDataSections(const OrderedJson &json, Recipe &recipe) {
+  if (json.contains("inputs"))
+    recipe.inputs = nlohmann::json(json["inputs"]);
+  if (!json.contains("data"))
+    return Error::success();
+  try {
+    std::vector<std::string> folders = {recipe.directory};
+    nlohmann::json plain =
+        rt::data::inlineVocabulary(nlohmann::json(json), folders);
+    recipe.config = std::make_shared<const rt::data::Config>(
+        rt::data::Config::parse(plain, recipe.path, folders));
+    recipe.data = plain["data"];
+  } catch (const rt::Error &error) {
+    return createStringError(error.what());
+  }
+  return Error::success();
+}
+
+} // namespace
+
+Expected<Recipe> parseRecipe(StringRef text, StringRef path) {
+  Expected<OrderedJson> json = parseJson(text, path);
+  if (!json)
+    return json.takeError();
+  Recipe recipe;
+  recipe.path = path.str();
+  StringRef parent = sys::path::parent_path(path);
+  recipe.directory = parent.empty() ? "." : parent.str();
+  std::string error;
+  RecipeParser(JsonReader(&*json, "", &error), recipe).parse();
+  if (!error.empty())
+    return createStringError(path + ": " + error);
+  if (Error dataError = readDataSections(*json, recipe))
+    return std::move(dataError);
+  return recipe;
+}
+
+Expected<Recipe> readRecipe(StringRef path) {
+  auto buffer = MemoryBuffer::getFile(path);
+  if (!buffer)
+    return createStringError(path + ": " + buffer.getError().message());
+  return parseRecipe((*buffer)->getBuffer(), path);
+}
+
+std::vector<std::string> getRecipeKeys() {
+  std::vector<std::string> result;
+  auto add = [&](StringRef prefix, ArrayRef<StringRef> keys) {
+    for (StringRef key : keys)
+      result.push_back((prefix + key).str());
+  };
+  add("", kTopKeys);
+  add("modules.*.", kModuleKeys);
+  add("modules.*.init[].", kInitKeys);
+  add("connections.*.", kConnectionKeys);
+  add("items.*.", kItemKeys);
+  add("batch.", kBatchKeys);
+  for (ArrayRef<StringRef> keys :
+       {ArrayRef<StringRef>(kCrossEntropyKeys), ArrayRef<StringRef>(kMseKeys)})
+    add("losses[].", keys);
+  add("optimizer.", kAdamKeys);
+  add("optimizer.", kSgdKeys);
+  sort(result);
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+} // namespace dt::models

@@ -1,0 +1,57 @@
+//===- RecipeParser.h - The parts of a recipe, one by one -------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Reads the sections of a recipe into a Recipe. The command line has no recipe
+// but says losses and an optimizer in the same words (RecipeOptions.cpp), hence
+// the static functions.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_MODELS_RECIPE_RECIPEPARSER_H
+#define DT_MODELS_RECIPE_RECIPEPARSER_H
+
+#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/recipe/Recipe.h"
+
+namespace dt::models {
+
+/// Names become IR symbols and C identifiers, and a dot separates them from
+/// what they hold.
+bool isName(llvm::StringRef name);
+
+/// Errors go to the reader that `top` is of.
+class RecipeParser {
+public:
+  RecipeParser(JsonReader top, Recipe &recipe) : top(top), recipe(recipe) {}
+
+  void parse();
+
+  static void optimizer(JsonReader reader, OptimizerEntry &entry);
+  static GroupEntry group(JsonReader reader);
+  static LossEntry loss(JsonReader reader, const Recipe *recipe);
+  static void pattern(JsonReader reader, llvm::StringRef pattern);
+  static std::vector<std::string> patterns(JsonReader reader);
+  static void rule(JsonReader reader);
+
+private:
+  void items();
+  void modules();
+  void dims();
+  void connections();
+  void ties();
+  void losses();
+  void rest();
+
+  ModuleEntry module(const std::string &name, JsonReader reader);
+  DimBinding binding(JsonReader reader);
+  static TensorName tensor(JsonReader reader, llvm::StringRef name,
+                           const Recipe *recipe);
+
+  JsonReader top;
+  Recipe &recipe;
+};
+
+} // namespace dt::models
+
+#endif // DT_MODELS_RECIPE_RECIPEPARSER_H

@@ -1,0 +1,82 @@
+//===- Weights.cpp - What a recipe says of a module's weights ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/frontend/recipe/Program.h"
+
+#include "dialects/nn/NNOps.h"
+#include "models/frontend/import/Pattern.h"
+
+using namespace mlir;
+using llvm::Twine;
+
+namespace dt::models {
+
+using Locate = llvm::function_ref<Location(const Twine &)>;
+
+static LogicalResult freeze(dist::ModuleOp module, const ModuleEntry &entry,
+                            Locate locate) {
+  for (auto [i, pattern] : llvm::enumerate(entry.freeze)) {
+    bool found = false;
+    for (auto parameter : module.getOps<nn::ParameterOp>()) {
+      if (!matchesPattern(pattern, parameter.getSymName()))
+        continue;
+      found = true;
+      parameter.setTrainable(false);
+    }
+    if (!found)
+      return emitError(
+                 locate("modules." + entry.name + ".freeze[" + Twine(i) + "]"))
+             << "no parameter of '" << entry.onnx << "' matches '" << pattern
+             << "'"
+             << (StringRef(pattern).starts_with(entry.name + ".")
+                     ? "; patterns here have no '" + entry.name + ".' in front"
+                     : std::string());
+  }
+  return success();
+}
+
+static LogicalResult initialise(dist::ModuleOp module, const ModuleEntry &entry,
+                                Locate locate) {
+  MLIRContext *context = module.getContext();
+  std::vector<bool> used(entry.init.size());
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    auto missing = dyn_cast<nn::InitAttr>(parameter.getSource());
+    auto inFile = dyn_cast<nn::OnnxAttr>(parameter.getSource());
+    const InitEntry *rule = nullptr;
+    for (auto [i, init] : llvm::enumerate(entry.init)) {
+      if (!matchesPattern(init.pattern, parameter.getSymName()))
+        continue;
+      used[i] = true;
+      if (!rule && (missing || init.replace))
+        rule = &init;
+    }
+    if (missing && !rule)
+      return emitError(locate("modules." + entry.name + ".init"))
+             << "'" << entry.onnx << "' has no value for '"
+             << parameter.getSymName() << "' and no rule gives one";
+    if (!rule)
+      continue;
+    parameter.setSourceAttr(nn::InitAttr::get(
+        context, rule->rule, missing ? missing.getFile() : inFile.getFile(),
+        missing ? missing.getInitializer() : inFile.getInitializer()));
+  }
+  for (auto [i, init] : llvm::enumerate(entry.init))
+    if (!used[i])
+      return emitError(
+                 locate("modules." + entry.name + ".init[" + Twine(i) + "]"))
+             << "no parameter of '" << entry.onnx << "' matches '"
+             << init.pattern << "'";
+  return success();
+}
+
+LogicalResult setWeights(dist::ModuleOp module, const ModuleEntry &entry,
+                         Locate locate) {
+  if (failed(freeze(module, entry, locate)))
+    return failure();
+  return initialise(module, entry, locate);
+}
+
+} // namespace dt::models
