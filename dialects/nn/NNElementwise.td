@@ -88,6 +88,9 @@ def NN_FloorOp : NN_Unary<"floor", "largest integer not above", [NN_ZeroGradient
 def NN_CeilOp : NN_Unary<"ceil", "smallest integer not below", [NN_ZeroGradient]>;
 def NN_RoundOp : NN_Unary<"round", "nearest integer, ties to even", [NN_ZeroGradient]>;
 def NN_SignOp : NN_Unary<"sign", "-1, 0 or 1", [NN_ZeroGradient]>;
+def NN_StopGradientOp : NN_Unary<"stop_gradient", "x, through which no gradient goes", [NN_ZeroGradient]> {
+  let description = [{ PyTorch's `detach`. It has no meaning behind the phase *differentiate*, which replaces it by its operand. }];
+}
 
 class NN_Predicate<string mnemonic, string what> : NN_Elementwise<mnemonic, [NN_ZeroGradient]> {
   let summary = what;

@@ -245,6 +245,7 @@ Value HardSigmoidOp::buildScalar(OpBuilder &b, ValueRange e) {
   return s.make<arith::MinimumFOp>(above, s.number(type, 1));
 }
 
+Value StopGradientOp::buildScalar(OpBuilder &, ValueRange e) { return e[0]; }
 Value FloorOp::buildScalar(OpBuilder &b, ValueRange e) {
   return Scalars(b, *this).make<math::FloorOp>(e[0]);
 }

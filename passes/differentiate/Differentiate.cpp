@@ -46,4 +46,8 @@ void DifferentiatePass::runOnOperation() {
     if (failed(differentiator.differentiateStage(stage)))
       return signalPassFailure();
   differentiator.cleanUp();
+  getOperation().walk([](nn::StopGradientOp op) {
+    op.replaceAllUsesWith(op.getInput());
+    op.erase();
+  });
 }

@@ -18,15 +18,29 @@ using namespace dt;
 namespace {
 struct MarkUntouchedPass
     : differentiate::impl::MarkUntouchedBase<MarkUntouchedPass> {
+  void tell(ArrayRef<StringRef> untouched) {
+    constexpr size_t shown = 3;
+    if (untouched.empty())
+      return;
+    std::string names = llvm::join(untouched.take_front(shown), "', '");
+    getOperation().emitRemark()
+        << "no loss depends on " << untouched.size()
+        << " of the weights that train: '" << names
+        << (untouched.size() > shown ? "', …" : "'");
+  }
   void runOnOperation() override {
     llvm::DenseSet<StringRef> touched;
     getOperation().walk(
         [&](nn::AccumulateOp op) { touched.insert(op.getParameter()); });
+    SmallVector<StringRef> untouched;
     for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
       parameter->removeAttr(nn::kNoGradientAttr);
-      if (parameter.getTrainable() && !touched.contains(parameter.getSymName()))
-        parameter->setAttr(nn::kNoGradientAttr, UnitAttr::get(&getContext()));
+      if (!parameter.getTrainable() || touched.contains(parameter.getSymName()))
+        continue;
+      parameter->setAttr(nn::kNoGradientAttr, UnitAttr::get(&getContext()));
+      untouched.push_back(parameter.getSymName());
     }
+    tell(untouched);
   }
 };
 } // namespace

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace dt::rt {
 
@@ -192,6 +193,7 @@ Options parseOptions(int argc, const char *const *argv) {
                                          {"--new-data", &options.newData},
                                          {"--help", &options.help},
                                          {"-h", &options.help}};
+  std::set<std::string> seen;
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i], value;
     size_t equals =
@@ -216,10 +218,15 @@ Options parseOptions(int argc, const char *const *argv) {
         throw Error(flag + " needs a value");
       value = argv[i];
     }
+    if (!seen.insert(flag).second && flag != "--init-from" &&
+        flag != "--init-skip")
+      throw Error(flag + " stands twice");
     setter->second(value);
   }
   if (!options.help)
     checkTogether(options);
+  if (seen.count("--keep") && options.checkpoint.empty())
+    throw Error("--keep needs --checkpoint DIR");
   return options;
 }
 

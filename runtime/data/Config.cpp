@@ -43,8 +43,11 @@ int Config::findInput(const std::string &name) const {
 namespace {
 constexpr int64_t maxSide = 16384, maxSequence = 1 << 24, maxCount = 1 << 20;
 
+enum class Bounds { Unit, AboveZero };
+
+/// Means are of pictures from 0 to 1.
 std::vector<float> perChannel(const JsonView &view, int channels,
-                              bool positive) {
+                              Bounds bounds) {
   std::vector<float> out;
   if (view.raw().is_array())
     for (const JsonView &v : view.list())
@@ -54,8 +57,11 @@ std::vector<float> perChannel(const JsonView &view, int channels,
   if (out.size() != 1 && out.size() != size_t(channels))
     view.fail("expected a number or " + std::to_string(channels) + " numbers");
   for (float v : out)
-    if (positive && !(v > 0))
+    if (bounds == Bounds::AboveZero && !(v > 0))
       view.fail("expected numbers above 0");
+    else if (bounds == Bounds::Unit && !(v >= 0 && v <= 1))
+      view.fail("expected numbers from 0 to 1: pictures are divided by 255 "
+                "before");
   return out;
 }
 
@@ -108,9 +114,9 @@ void readPictures(Config &config, const JsonView &data,
           view.at("channels").fail("expected 1 or 3");
       }
       if (view.has("mean"))
-        kind.mean = perChannel(view.at("mean"), kind.channels, false);
+        kind.mean = perChannel(view.at("mean"), kind.channels, Bounds::Unit);
       if (view.has("std"))
-        kind.std = perChannel(view.at("std"), kind.channels, true);
+        kind.std = perChannel(view.at("std"), kind.channels, Bounds::AboveZero);
       auto ragged = itemMax.find(kind.name);
       kind.ragged = ragged != itemMax.end();
       kind.max = kind.ragged ? ragged->second : 1;
@@ -212,6 +218,9 @@ void readTokenizer(Config &config, const JsonView &data) {
   int32_t first = int32_t(config.special.size());
   if (kind == 1) {
     view.only({"kind"});
+    if (data.has("unknown"))
+      data.at("unknown").fail("goes with a tokenizer of words; all bytes are "
+                              "known");
     config.tokenizer = Tokenizer::bytes(first);
     return;
   }
@@ -219,6 +228,8 @@ void readTokenizer(Config &config, const JsonView &data) {
   std::vector<std::string> words;
   for (const JsonView &word : view.at("vocabulary").list())
     words.push_back(word.text());
+  if (words.empty())
+    view.at("vocabulary").fail("expected at least one word");
   int32_t unknown =
       data.has("unknown") ? specialToken(config, data.at("unknown")) : -1;
   try {
@@ -226,6 +237,19 @@ void readTokenizer(Config &config, const JsonView &data) {
   } catch (const Error &error) {
     view.at("vocabulary").fail(error.what());
   }
+  auto matches = [&](size_t i) {
+    try {
+      return config.tokenizer.encode(words[i]) ==
+             std::vector<int32_t>{first + int32_t(i)};
+    } catch (const Error &) {
+      return false;
+    }
+  };
+  for (size_t i = 0; i < words.size(); ++i)
+    if (!matches(i))
+      view.at("vocabulary").fail("'" + words[i] +
+                                 "' can match no text: words are lower case, "
+                                 "one run of letters and digits or one sign");
 }
 
 void readPad(Config &config, const JsonView &data) {

@@ -315,38 +315,60 @@ void data::readInputs(Config &config, const JsonView &inputs) {
 }
 
 namespace {
+/// "image.1": the part's name in templates.
+std::string nameOfPart(const Config &config, const SegmentKind &segment,
+                       size_t part) {
+  auto end = segment.parts.begin() + int64_t(part);
+  auto before = std::count(segment.parts.begin(), end, *end);
+  std::string name =
+      *end == textKind ? "text" : config.pictures[size_t(*end)].name;
+  return before ? name + "." + std::to_string(before) : name;
+}
+
 /// What a segment holds however long its texts are.
 void checkSegment(const Config &config, const SegmentKind &segment,
                   const JsonView &view) {
   int64_t fixed = 0;
   std::vector<int64_t> positions(segment.parts.size(), 0);
+  std::vector<bool> marked(segment.parts.size(), false);
   for (const TemplateElement &element : segment.tokens) {
     int64_t tokens = element.textPart >= 0 ? 0 : element.count;
     fixed += tokens;
-    if (element.ofPart >= 0)
+    if (element.ofPart >= 0) {
       positions[size_t(element.ofPart)] += tokens;
+      marked[size_t(element.ofPart)] = true;
+    }
   }
   if (fixed > config.sequence && !config.cut)
     view.at("tokens").fail(std::to_string(fixed) +
                            " tokens without any text, but \"sequence\" is " +
                            std::to_string(config.sequence));
-  std::vector<int64_t> pictures(config.pictures.size(), 0);
-  for (size_t i = 0; i < segment.parts.size(); ++i) {
-    if (segment.parts[i] == textKind)
-      continue;
-    const PictureKind &kind = config.pictures[size_t(segment.parts[i])];
-    if (kind.indexWidth >= 0 && positions[i] > kind.indexWidth)
-      view.at("tokens").fail(std::to_string(positions[i]) +
-                             " positions are of one \"" + kind.name +
-                             "\", but an index input of it has a \"width\" "
-                             "of " +
-                             std::to_string(kind.indexWidth));
-    if (++pictures[size_t(segment.parts[i])] > kind.max)
+  for (size_t k = 0; k < config.pictures.size(); ++k) {
+    const PictureKind &kind = config.pictures[k];
+    if (std::count(segment.parts.begin(), segment.parts.end(), int(k)) >
+        kind.max)
       view.at("parts").fail(
           "more than " + std::to_string(kind.max) + " of \"" + kind.name +
           "\", " +
           (kind.ragged ? "the \"max\" of a sample in items"
                        : "which is not in items: one a sample"));
+  }
+  for (size_t i = 0; i < segment.parts.size(); ++i) {
+    if (segment.parts[i] == textKind)
+      continue;
+    const PictureKind &kind = config.pictures[size_t(segment.parts[i])];
+    if (kind.indexWidth < 0)
+      continue;
+    if (!marked[i])
+      view.at("tokens").fail(
+          "no token is \"of\" the part \"" + nameOfPart(config, segment, i) +
+          "\", so an index input of it would hold padding only");
+    if (positions[i] > kind.indexWidth)
+      view.at("tokens").fail(std::to_string(positions[i]) +
+                             " positions are of one \"" + kind.name +
+                             "\", but an index input of it has a \"width\" "
+                             "of " +
+                             std::to_string(kind.indexWidth));
   }
 }
 } // namespace

@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Files.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Convert.h"
@@ -24,6 +25,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace dt::rt {
 
@@ -60,8 +62,13 @@ public:
   const Batch &next(int64_t) override { return batch; }
   uint64_t hash() const override { return fingerprint; }
   std::string summary() const override {
+    std::string unused;
+    for (auto &[name, tensor] : file.tensors())
+      if (!taken.count(name))
+        unused += (unused.empty() ? "" : ", ") + printable(name);
     return "batch of " + std::to_string(program.globalBatch) +
-           " samples from " + file.path();
+           " samples from " + file.path() +
+           (unused.empty() ? "" : "\nnot used of it: " + unused);
   }
 
 private:
@@ -109,7 +116,8 @@ private:
       owners; ///< kind -> sample of each item
   std::vector<std::vector<std::byte>> storage;
   Batch batch;
-  uint64_t fingerprint = 0; ///< of the file
+  std::set<std::string> taken; ///< names in the file
+  uint64_t fingerprint = 0;    ///< of the file
 };
 
 std::pair<std::string, const TensorView *>
@@ -144,6 +152,7 @@ void FileBatch::readInputs() {
       if (module.inputs[i].fromModule >= 0)
         continue;
       auto [name, tensorView] = findTensor(module.origin, tensor.name);
+      taken.insert(name);
       std::string where = file.path() + ": tensor '" + name + "'";
       if (tensorView->shape.size() != size_t(tensor.rank))
         throw Error(where + " has shape " + shapeText(tensorView->shape) +
@@ -335,6 +344,7 @@ void FileBatch::findOwners() {
         file.find(name) ? file.find(name) : file.find("in." + name);
     if (owners.count(kind) || !view)
       continue;
+    taken.insert(file.find(name) ? name : "in." + name);
     std::string where = file.path() + ": tensor '" + name + "'";
     if (isFloat(view->type) || view->shape != std::vector<int64_t>{count})
       throw Error(where + " should be integers of shape " + shapeText({count}));

@@ -160,7 +160,7 @@ private:
         throw Error("cls: expected a whole number");
       out.label = checkLabel(std::strtoll(digits.c_str(), nullptr, 10));
     }
-    if (segment.empty() && out.label < 0)
+    if (segment.empty() && (out.label < 0 || !config.needsLabel))
       throw Error("no segments: neither JSON with \"segments\" nor png, jpg, "
                   "txt or cls that the recipe takes");
     if (!segment.empty())

@@ -158,6 +158,9 @@ std::string ShardBatch::summary() const {
   std::string text = std::to_string(dataSet.size()) + " samples in " +
                      std::to_string(dataSet.shards()) + " shard" +
                      (dataSet.shards() == 1 ? "" : "s");
+  if (dataSet.size() < config.globalBatch)
+    text += ", fewer than the " + std::to_string(config.globalBatch) +
+            " of a step: samples repeat within it";
   if (dataSet.broken())
     text += ", " + std::to_string(dataSet.broken()) + " broken ones left out";
   for (const std::string &file : dataSet.leftOut())

@@ -6,6 +6,7 @@
 
 #include "runtime/save/Checkpoint.h"
 #include "runtime/base/Activity.h"
+#include "runtime/base/Files.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/save/CheckpointFolder.h"
 #include "runtime/device/Device.h"
@@ -18,6 +19,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 namespace dt::rt {
 
@@ -312,6 +314,30 @@ void expectOurModel(const Trainer &trainer, const std::string &folder,
   }
 }
 
+/// "c: the checkpoint has 'a', which this program does not"; "" if all is taken.
+std::string surplusOf(const Trainer &trainer, const std::string &folder,
+                      const PieceReader &reader) {
+  const ProgramInfo &program = trainer.program();
+  std::set<std::string> known;
+  for (const ParameterInfo &p : program.parameters) {
+    std::string name = p.tensor.name;
+    if (p.tied < 0)
+      known.insert(name);
+    for (int i = 0; i < trainer.optimizer().moments(); ++i)
+      known.insert(trainer.optimizer().momentName(i) + std::string(".") + name);
+  }
+  std::string first;
+  size_t more = 0;
+  for (const std::string &name : reader.names())
+    if (!known.count(name))
+      first.empty() ? first = name : (++more, first);
+  if (first.empty())
+    return "";
+  return folder + ": the checkpoint has '" + printable(first) + "'" +
+         (more ? " and " + std::to_string(more) + " more tensors" : "") +
+         ", which this program does not; other weights were tied, or frozen";
+}
+
 /// What belongs to something else is refused: an older one would too. Appends
 /// to `warnings` what of the schedule differs.
 void expectOurs(const Trainer &trainer, const WholeCheckpoint &found,
@@ -359,6 +385,9 @@ LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
   comm.agree(failureOf([&] {
     PieceReader reader(found.files());
     expectOurModel(trainer, found.folder, reader);
+    if (std::string line = surplusOf(trainer, found.folder, reader);
+        !line.empty())
+      out.warnings.push_back(line);
     expectOurs(trainer, found, dataHash, otherData, out.warnings);
     const ProgramInfo &program = trainer.program();
     for (size_t i = 0; i < program.parameters.size; ++i)

@@ -217,6 +217,24 @@ private:
   std::vector<size_t> numbers; ///< of targets, by original row
 };
 
+/// "n.running_mean" where "n.weight" was taken: of one layer.
+std::vector<std::string> besideChosen(const std::vector<std::string> &unused,
+                                      const Choice &choice) {
+  auto layerOf = [](const std::string &name) {
+    size_t dot = name.rfind('.');
+    return dot == std::string::npos ? std::string() : name.substr(0, dot);
+  };
+  std::set<std::string> layers;
+  for (const std::string &name : choice)
+    if (!name.empty())
+      layers.insert(layerOf(name));
+  std::vector<std::string> beside;
+  for (const std::string &name : unused)
+    if (name.find('.') != std::string::npos && layers.count(layerOf(name)))
+      beside.push_back(name);
+  return beside;
+}
+
 /// This rank's part of a parameter, converted.
 void load(Trainer &trainer, size_t row, const std::string &tensor,
           const PieceReader &reader) {
@@ -274,6 +292,11 @@ Opened open(Matcher &matcher, const WeightSource &source,
   if (!unused.empty())
     lines.push_back("not used of it: " + std::to_string(unused.size()) + " (" +
                     listed(unused) + ")");
+  if (std::vector<std::string> beside = besideChosen(unused, out.choice);
+      !beside.empty())
+    lines.push_back("warning: " + listed(beside) +
+                    " stand beside weights that were taken, but train not: "
+                    "buffers are as the ONNX file has them");
   return out;
 }
 

@@ -65,7 +65,10 @@ std::string changesOf(const nlohmann::json &before,
   for (auto &[key, ignored] : keys.items()) {
     if (key == "steps" && value(after, key) == "0")
       continue; // no step follows, only what is written at the end
-    if (value(before, key) != value(after, key))
+    if (key == "groups" && value(before, key) != value(after, key))
+      text += std::string(text.empty() ? "" : ", ") +
+              "the rates and decays of parameters (optimizer.groups)";
+    else if (value(before, key) != value(after, key))
       text += (text.empty() ? "" : ", ") + key + " " + value(before, key) +
               " -> " + value(after, key);
   }

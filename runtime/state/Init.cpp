@@ -87,19 +87,33 @@ Sampler resolve(const std::string &text, const std::vector<int64_t> &shape,
     return count(0, 0), Sampler{Draw::Constant, n == "ones" ? 1.0 : 0.0, 0};
   if (n == "constant")
     return count(1, 1), Sampler{Draw::Constant, rule.arguments[0], 0};
-  if (n == "normal")
-    return count(0, 2),
-           Sampler{Draw::Normal, rule.argument(0, 0), rule.argument(1, 1)};
-  if (n == "uniform")
-    return count(0, 2),
-           Sampler{Draw::Uniform, rule.argument(0, 0), rule.argument(1, 1)};
+  auto expect = [&](bool holds, const char *what) {
+    if (!holds)
+      fail(parameter, text, what);
+  };
+  if (n == "normal") {
+    count(0, 2);
+    expect(rule.argument(1, 1) >= 0, "has a negative std");
+    return {Draw::Normal, rule.argument(0, 0), rule.argument(1, 1)};
+  }
+  if (n == "uniform") {
+    count(0, 2);
+    expect(rule.argument(0, 0) <= rule.argument(1, 1),
+           "has its low end above its high end");
+    return {Draw::Uniform, rule.argument(0, 0), rule.argument(1, 1)};
+  }
   if (n == "trunc_normal") {
     bool only = rule.arguments.size() == 1; // trunc_normal(std)
     count(0, 4);
     double mean = only ? 0 : rule.argument(0, 0),
-           std = only ? rule.arguments[0] : rule.argument(1, 1);
-    return {Draw::Truncated, mean, std, rule.argument(2, -2),
-            rule.argument(3, 2)};
+           std = only ? rule.arguments[0] : rule.argument(1, 1),
+           low = rule.argument(2, -2), high = rule.argument(3, 2);
+    expect(std > 0, "needs a std above 0");
+    expect(low < high, "has its low end above its high end");
+    // Beyond that nothing is left of the distribution in double.
+    expect(low < mean + 8 * std && high > mean - 8 * std,
+           "has bounds more than 8 std away from the mean");
+    return {Draw::Truncated, mean, std, low, high};
   }
   if (n == "kaiming_uniform") {
     count(0, 1);

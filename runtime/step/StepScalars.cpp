@@ -187,9 +187,11 @@ void StepScalars::finish(StepResult &result, const StepWishes &wishes) const {
   mine.push_back(wishes.pause ? 1 : 0);
   std::vector<double> all = addRanks(mine);
   result.terms.assign(program.losses.size, 0);
+  result.empty.assign(program.losses.size, false);
   result.loss = 0;
   for (size_t l = 0; l < program.losses.size; ++l) {
     result.terms[l] = termOf(all[l], denominators[l]);
+    result.empty[l] = denominators[l] == 0;
     result.loss += double(program.losses[l].weight) * result.terms[l];
   }
   result.norm = std::sqrt(all[program.losses.size]);

@@ -45,6 +45,7 @@ struct StepWishes {
 struct StepResult {
   double loss = 0;
   std::vector<double> terms; ///< per loss, without its weight
+  std::vector<bool> empty;   ///< per loss: its denominator was 0
   double norm = 0;           ///< of all gradients, before clipping
   double lr = 0;
   bool stop = false;  ///< some rank was asked to end

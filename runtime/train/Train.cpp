@@ -74,7 +74,7 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
     if (p.tied >= 0)
       continue;
     all += trainer.elements(p);
-    trained += p.trainable ? trainer.elements(p) : 0;
+    trained += p.hasGradient ? trainer.elements(p) : 0;
   }
   std::printf(
       "%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n",
@@ -198,8 +198,10 @@ private:
     facts = {};
     report = {step, total, &result, end - begin, &recorder.times()};
     metrics.step(step, result, report.seconds, batch.tokens, recorder.times());
-    if (speaks)
+    if (speaks) {
+      warnEmpty();
       progress.step(step, result);
+    }
     if (!result.finite())
       failNotFinite();
     if (hooks.afterStep) {
@@ -213,6 +215,20 @@ private:
       validate();
     if (facts.best || (options.saveEvery && step % options.saveEvery == 0))
       save();
+  }
+
+  /// Once a loss: a batch may have nothing of one, all batches should not.
+  void warnEmpty() {
+    warned.resize(result.empty.size());
+    for (size_t l = 0; l < result.empty.size(); ++l)
+      if (result.empty[l] && !warned[l]) {
+        warned[l] = true;
+        progress.finish();
+        std::fprintf(stderr,
+                     "warning: loss '%s' is 0 in step %lld, because nothing of "
+                     "the batch counts for it (labels that are all ignored)\n",
+                     trainer.program().losses[l].name, (long long)step);
+      }
   }
 
   /// A loss that is no number is no reason to end: parameters are what they
@@ -312,6 +328,7 @@ private:
   double best = std::numeric_limits<double>::infinity(); ///< validation loss
   bool stop = false;
   StepResult result;
+  std::vector<bool> warned; ///< of losses
   StepReport report;
   std::string failure, late; ///< the same on all ranks
 };

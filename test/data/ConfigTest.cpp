@@ -139,6 +139,15 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
        R"(["text", "target", "target", "target", "target", "target"])",
        "r.json: data.segments.draw.parts: more than 4 of \"target\", the "
        "\"max\" of a sample in items"},
+      {"/data/segments/draw/parts", R"(["text", "target", "target"])",
+       "r.json: data.segments.draw.tokens: no token is \"of\" the part "
+       "\"target.1\", so an index input of it would hold padding only"},
+      {"/data/pictures/image/mean", "127.5",
+       "r.json: data.pictures.image.mean: expected numbers from 0 to 1"},
+      {"/data/tokenizer/vocabulary", "[]",
+       "r.json: data.tokenizer.vocabulary: expected at least one word"},
+      {"/data/tokenizer/vocabulary/0", "\"Cat\"",
+       "r.json: data.tokenizer.vocabulary: 'Cat' can match no text"},
       {"/data/segments/draw", "",
        "r.json: data.segments: no segment has the part \"target\", a kind in "
        "data.pictures"},

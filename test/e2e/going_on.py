@@ -229,11 +229,12 @@ def two_ranks(runner, work, name, want):
 def wrong(runner, work):
     """A group that no parameter has."""
     for groups, key, what in (
-        ([{"match": "model.*.ln1.weight"}], "[0].match: ", "no parameter \"module.name\" matches 'model.*.ln1.weight'; the nearest are 'model.transformer.h.0.ln_1.weight'"),
-        ([{"match": "*.bias"}, {"match": "model.*.ln_1.bias"}], "[1].match: ", "an earlier group has all that 'model.*.ln_1.bias' matches"),
+        ([{"match": "model.*.ln1.weight", "lr_factor": 0}], "[0].match: ", "no parameter \"module.name\" matches 'model.*.ln1.weight'; the nearest are 'model.transformer.h.0.ln_1.weight'"),
+        ([{"match": "*.bias", "lr_factor": 0}, {"match": "model.*.ln_1.bias", "lr_factor": 0}], "[1].match: ", "an earlier group has all that 'model.*.ln_1.bias' matches"),
         ([{"match": "*", "lr": 1}], "[0]", "'lr'"),
         ([{"match": "*", "lr_factor": -1}], "[0].lr_factor: ", "expected a number of at least 0"),
         ([{"lr_factor": 1}], "[0]", "match"),
+        ([{"match": "*"}], "[0]", "expected lr_factor, weight_decay or both"),
         ([7], "[0]: ", "expected an object"),
     ):
         folder = pathlib.Path(tempfile.mkdtemp(dir=work)) / "wrong"

@@ -168,6 +168,196 @@ class Exporting(unittest.TestCase):
         self.refused(Loop().eval(), (torch.randn(3, 4),), "Loop cannot be exported.*static shape of 3.*a loop or a list over the dim")
 
 
+class Parts(nn.Module):
+    """Two layers, an embedding and a buffer, put together by `compute(self, x)`."""
+
+    def __init__(self, compute):
+        super().__init__()
+        self.first, self.second, self.table = nn.Linear(4, 4), nn.Linear(4, 4), nn.Embedding(6, 4, padding_idx=1)
+        self.register_buffer("mean", torch.ones(4))
+        self.compute = compute
+
+    def forward(self, x):
+        return self.compute(self, x)
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return -gradient
+
+
+def marked(proto):
+    """Inputs of the nodes where the gradient stops."""
+    nodes = [n for n in proto.graph.node if any(p.key == "distrain.stop_gradient" and p.value == "1" for p in n.metadata_props)]
+    assert all(n.op_type == "Identity" and not n.domain for n in nodes)
+    assert {o.domain for o in proto.opset_import} == {""}
+    return [n.input[0] for n in nodes]
+
+
+def fixed(proto):
+    """Parameters that the file says do not train."""
+    return {v.name for v in proto.graph.value_info for p in v.metadata_props if p.key == "requires_grad" and p.value == "False"}
+
+
+def detached_in_place(m, x):
+    y = torch.relu(m.first(x))
+    y.detach_()
+    return y * m.second(x)
+
+
+def without_gradient(m, x):
+    with torch.no_grad():
+        y = torch.relu(m.first(x))
+        left, right = y.view(-1, 2, 2)[:, 0], m.first(y).chunk(2, -1)[1]
+    return m.second(y) + torch.cat([left, right], -1)
+
+
+def switched(m, x):
+    torch.set_grad_enabled(False)
+    y = m.first(x)
+    torch.set_grad_enabled(True)
+    with torch.no_grad(), torch.enable_grad():
+        return m.second(y) + m.first(x)
+
+
+@torch.no_grad()
+def teacher(m, x):
+    return nn.functional.layer_norm(m.first(x), (4,))
+
+
+def inferred(m, x):
+    with torch.inference_mode():
+        y = m.first(x)
+    return m.second(y)
+
+
+def constants(m, x):
+    with torch.no_grad():
+        turns = torch.arange(4).float().cos() * m.mean
+        turns *= 2
+    mask = (x.detach() > 0).float()
+    return m.first(x) * mask * turns * m.mean.data * torch.ones(4).detach()
+
+
+def overwritten(m, x):
+    y = m.first(x)
+    with torch.no_grad():
+        y[:, 0] = 0
+    return y
+
+
+def moving_average(m, x):
+    y = m.first(x)
+    with torch.no_grad():
+        m.mean.mul_(0.9).add_(0.1 * y.mean(0))
+    return y + m.mean
+
+
+def hooked(m, x):
+    y = m.first(x)
+    y.register_hook(lambda gradient: 2 * gradient)
+    return y
+
+
+class Gradients(unittest.TestCase):
+    """What autograd does beside the forward pass."""
+
+    def stops(self, compute, count, without=()):
+        module, inputs = Parts(compute).eval(), (torch.randn(3, 4),)
+        proto = exported(module, inputs)
+        self.assertEqual(len(marked(proto)), count)
+        self.assertEqual(fixed(proto), set(without))
+        check(module, proto, (torch.randn(5, 4),))
+        return proto
+
+    def refused(self, compute, pattern, change=None, inputs=None):
+        module = Parts(compute).eval()
+        if change:
+            change(module)
+        with self.assertRaisesRegex(ExportError, pattern) as caught:
+            exported(module, inputs or (torch.randn(3, 4),))
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_detach(self):
+        first, second = {"first.weight", "first.bias"}, {"second.weight"}
+        self.assertEqual(marked(self.stops(lambda m, x: m.first(x).detach() * m.second(x), 1, first)), ["linear"])
+        self.stops(lambda m, x: torch.detach(m.first(x)) + m.first(x), 1)
+        self.stops(detached_in_place, 1, first)
+        self.stops(lambda m, x: m.first(x) * m.second.weight.data.sum(), 1, second)
+        self.assertEqual(self.stops(lambda m, x: m.first(x).detach(), 1, first).graph.node[-1].output[0], "y")
+
+    def test_regions_without_gradient(self):
+        first = {"first.weight", "first.bias"}
+        self.stops(without_gradient, 3, first)
+        self.stops(switched, 1)
+        self.stops(lambda m, x: m.second(teacher(m, x)), 1, first)
+        self.stops(inferred, 1, first)
+
+    def test_constants_and_masks_have_no_marks(self):
+        self.stops(constants, 0)
+
+    def test_what_is_frozen_has_no_marks(self):
+        module = Parts(lambda m, ids: m.second(m.table(ids)) + m.first.weight.detach().sum()).eval()
+        module.table.weight.requires_grad = module.first.weight.requires_grad = False
+        self.assertEqual(marked(exported(module, (torch.tensor([1, 2, 3]),))), [])
+
+    def test_padding_rows(self):
+        module, inputs = Parts(lambda m, ids: m.second(m.table(ids))).eval(), (torch.tensor([[1, 2], [3, 1]]),)
+        proto = exported(module, inputs)
+        where = next(n for n in proto.graph.node if n.op_type == "Where")
+        (rows,) = marked(proto)
+        self.assertEqual(where.input[2], rows)
+        self.assertEqual(next(n.op_type for n in proto.graph.node if n.output[0] == rows), "Gather")
+        check(module, proto, inputs)
+
+    def test_models(self):
+        for name, count in (("Llama 3", 0), ("BERT", 1), ("RoBERTa", 2)):
+            with self.subTest(name):
+                model = architectures.make(name)
+                inputs = tuple(model.inputs.values())
+                proto = export(model.module.eval(), inputs, pathlib.Path(FOLDER.name) / "model.onnx", dynamic_shapes=model.dims, input_names=list(model.inputs), output_names=model.outputs)
+                self.assertEqual(len(marked(proto)), count)
+                self.assertEqual(fixed(proto), set())
+                check(model.module, proto, inputs)
+
+    def test_gradients_that_code_defines_are_refused(self):
+        plain, end = (lambda m, x: m.first(x)), "the gradient that it defines has no ONNX form$"
+        self.refused(lambda m, x: Reversed.apply(m.first(x)), rf"^forward calls the autograd function 'Reversed' \(export_test.py:\d+\): {end}")
+        self.refused(hooked, rf"^forward registers a backward hook \(export_test.py:\d+\): {end}")
+        self.refused(plain, f"^parameter 'first.weight' has a backward hook: {end}", lambda m: m.first.weight.register_hook(lambda g: 2 * g))
+        self.refused(plain, f"^module 'second' has a backward hook: {end}", lambda m: m.second.register_full_backward_hook(lambda *_: None))
+
+    def test_embeddings_with_gradients_of_their_own_are_refused(self):
+        for setting in ({"sparse": True}, {"scale_grad_by_freq": True}, {"max_norm": 1.0}):
+            with self.subTest(setting):
+                change = lambda m: setattr(m, "table", nn.Embedding(6, 4, **setting))  # noqa: B023, E731
+                self.refused(lambda m, ids: m.table(ids), f"^the embedding 'table.weight' has {next(iter(setting))} ", change, (torch.tensor([1, 2, 3]),))
+
+    def test_changes_in_place_are_refused(self):
+        self.refused(overwritten, r"^forward changes a value in place without gradients.*\(export_test.py:\d+\)")
+        self.refused(lambda m, x: (m.first.weight.data.clamp_(0), m.first(x))[1], r"^forward changes '\.data' of a tensor \(export_test.py:\d+\)")
+
+    def test_checkpointing(self):
+        for reentrant in (True, False):
+            self.stops(lambda m, x: torch.utils.checkpoint.checkpoint(m.first, x, use_reentrant=reentrant), 0)  # noqa: B023
+
+    def test_buffers_that_change(self):
+        class Normalized(Small):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(8)
+
+        for module, names in ((Parts(moving_average).eval(), "1 buffers \\('mean'\\)"), (Normalized().train(), "3 buffers \\('norm.running_mean', .*\\)")):
+            with self.assertWarnsRegex(UserWarning, f"^forward changes {names}: training leaves them as they are in the file$"):
+                proto = exported(module, (torch.randn(3, 4),))
+            check(module, proto, (torch.randn(5, 4),))
+
+
 class Checking(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(0)

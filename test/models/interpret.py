@@ -294,6 +294,7 @@ class Interpreter:
     nn_floor = lambda self, op, x: np.floor(x)
     nn_ceil = lambda self, op, x: np.ceil(x)
     nn_round = lambda self, op, x: np.rint(x)
+    nn_stop_gradient = lambda self, op, x: x
     nn_sign = lambda self, op, x: np.sign(x)
     nn_is_nan = lambda self, op, x: np.isnan(x)
     nn_is_inf = lambda self, op, x: np.isinf(x)

@@ -310,6 +310,8 @@ LogicalResult castLike(NodeImporter &n) { return castTo(n, n.element(1)); }
 LogicalResult identity(NodeImporter &n) {
   if (!n.has(0))
     return n.fail("input 0 is missing");
+  if (n.node.stopsGradient && !n.symbolic(0) && n.isFloat(0))
+    return n.set(0, n.make<nn::StopGradientOp>(n.value(0)));
   n.output(0) = *n.input(0);
   return success();
 }

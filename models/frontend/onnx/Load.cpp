@@ -165,6 +165,9 @@ private:
     n.inputs.assign(p.input().begin(), p.input().end());
     n.outputs.assign(p.output().begin(), p.output().end());
     n.scope = scopeOf(p);
+    n.stopsGradient = llvm::any_of(p.metadata_props(), [](const auto &entry) {
+      return entry.key() == "distrain.stop_gradient";
+    });
     n.opset = model.opset;
     for (::onnx::AttributeProto &a : *p.mutable_attribute()) {
       Expected<Attribute> converted = convert(a, outer);

@@ -87,6 +87,8 @@ struct Node {
   /// Path of the module the exporter traced it in ("layers.0.mlp"), without
   /// the operator itself; empty if unknown.
   std::string scope;
+  /// models/export marks an Identity so where PyTorch's autograd stops.
+  bool stopsGradient = false;
   /// Version of the operator set that gives `op` its meaning.
   int64_t opset = 0;
 };

@@ -66,7 +66,7 @@ public:
   InputChecker(mlir::ModuleOp program, const Recipe &recipe,
                llvm::function_ref<Location(const Twine &)> locate)
       : program(program), config(*recipe.config), locate(locate),
-        used(config.inputs.size()) {}
+        used(config.inputs.size()), padded(config.inputs.size()) {}
 
   LogicalResult check() {
     for (auto module : program.getOps<dist::ModuleOp>()) {
@@ -75,6 +75,7 @@ public:
         if (failed(checkArgument(module, argument)))
           return failure();
     }
+    warnSegments();
     return checkUsed();
   }
 
@@ -85,6 +86,8 @@ private:
   LogicalResult checkRange(const InputEntry &entry, Value value);
   LogicalResult checkIgnored(const InputEntry &entry, nn::CrossEntropyOp loss);
   LogicalResult checkUsed();
+  void warnSegments();
+  void warnUnshifted(const InputEntry &entry);
 
   bool isConnected(dist::ModuleOp module, StringRef input) {
     return llvm::any_of(program.getOps<dist::EdgeOp>(), [&](auto edge) {
@@ -103,6 +106,11 @@ private:
         return entry;
     return -1;
   }
+  bool isMasked(int index) {
+    return llvm::any_of(config.inputs, [&](const InputEntry &entry) {
+      return entry.kind == InputKind::IndexMask && entry.index == index;
+    });
+  }
   void use(int entry) {
     if (entry < 0 || used[size_t(entry)])
       return;
@@ -119,8 +127,19 @@ private:
   const Config &config;
   llvm::function_ref<Location(const Twine &)> locate;
   std::vector<bool> used;
+  std::vector<bool> padded; ///< an index whose padding a graph may look up
   llvm::SmallPtrSet<Operation *, 8> seen;
 };
+
+/// Positions out of range are zeros there, as in a connection's "gather".
+bool givesZeros(Value index) {
+  return llvm::any_of(index.getUsers(), [](Operation *user) {
+    if (isa<nn::CastOp, nn::ReshapeOp>(user))
+      return givesZeros(user->getResult(0));
+    auto gather = dyn_cast<nn::GatherOp>(user);
+    return gather && gather.getZeroOutOfRange();
+  });
+}
 
 LogicalResult InputChecker::checkArgument(dist::ModuleOp module,
                                           BlockArgument argument) {
@@ -140,6 +159,8 @@ LogicalResult InputChecker::checkArgument(dist::ModuleOp module,
            << key << "'" << didYouMean(key, keys);
   }
   use(found);
+  if (!givesZeros(argument))
+    padded[size_t(found)] = true;
   const InputEntry &entry = config.inputs[size_t(found)];
   seen.clear();
   if (failed(checkType(entry, module, argument)))
@@ -229,7 +250,13 @@ LogicalResult InputChecker::checkRange(const InputEntry &entry, Value value) {
     std::optional<int64_t> most;
     const char *where = "";
     if (auto gather = dyn_cast<nn::GatherOp>(user)) {
-      if (use.get() == gather.getIndices() && !gather.getZeroOutOfRange())
+      bool looksUp =
+          use.get() == gather.getIndices() && !gather.getZeroOutOfRange();
+      if (looksUp && entry.kind == InputKind::Labels && entry.ignore < 0)
+        return error(entry) << "holds " << entry.ignore
+                            << " where nothing is a target, but goes to rows "
+                               "of a table; expected {\"tokens\": \"ids\"}";
+      if (looksUp)
         most = nn::getShape(gather.getInput())[size_t(gather.getAxis())]
                    .asConstant();
       where = "rows of a table";
@@ -238,6 +265,7 @@ LogicalResult InputChecker::checkRange(const InputEntry &entry, Value value) {
         continue;
       if (failed(checkIgnored(entry, loss)))
         return failure();
+      warnUnshifted(entry);
       most = nn::getShape(loss.getLogits()).back().asConstant();
       where = "classes of a loss";
     } else if (isa<nn::CastOp, nn::ReshapeOp, nn::TransposeOp>(user) &&
@@ -251,6 +279,53 @@ LogicalResult InputChecker::checkRange(const InputEntry &entry, Value value) {
                           << ", but goes to the " << *most << " " << where;
   }
   return success();
+}
+
+/// What reaches the loss by reshapes and casts only was not shifted on the way.
+void InputChecker::warnUnshifted(const InputEntry &entry) {
+  bool own = entry.kind == InputKind::Ids ||
+             (entry.kind == InputKind::Labels && entry.shift == 0);
+  if (own)
+    emitWarning(locate("inputs." + entry.name))
+        << "each label is the token at its own place, and the graph does not "
+           "shift them: a model that sees the token learns to copy it; a "
+           "language model takes {\"tokens\": \"labels\"} with \"shift\": 1";
+}
+
+/// Templates that leave out what a sample has.
+void InputChecker::warnSegments() {
+  for (const rt::data::SegmentKind &segment : config.segments) {
+    auto warn = [&] {
+      return emitWarning(
+          locate("data.segments." + segment.name + ".tokens"));
+    };
+    for (auto [i, part] : llvm::enumerate(segment.parts)) {
+      int64_t positions = 0;
+      bool isText = false, taken = false;
+      for (const rt::data::TemplateElement &element : segment.tokens) {
+        taken |= element.textPart == int(i);
+        if (element.ofPart != int(i))
+          continue;
+        isText |= element.textPart >= 0;
+        positions += element.count;
+      }
+      if (part == rt::data::textKind) {
+        if (!taken)
+          warn() << "no token takes the text of part " << i
+                 << ": it is left out";
+        continue;
+      }
+      for (auto [e, entry] : llvm::enumerate(config.inputs))
+        if (entry.kind == InputKind::Index && entry.picture == part &&
+            padded[e] && !isMasked(int(e)) && entry.shape[0] > positions &&
+            !isText)
+          warn() << positions << " positions are of one \""
+                 << config.pictures[size_t(part)].name << "\", but inputs."
+                 << entry.name << " has a width of " << entry.shape[0]
+                 << ": the rest is its \"pad\", " << entry.pad
+                 << ", which the graph takes for a position";
+    }
+  }
 }
 
 LogicalResult InputChecker::checkUsed() {
@@ -269,6 +344,12 @@ LogicalResult InputChecker::checkUsed() {
         names.push_back(open.back());
       }
     std::vector<StringRef> known(names.begin(), names.end());
+    for (auto edge : program.getOps<dist::EdgeOp>())
+      if (entry.name == edge.getInput() ||
+          entry.name == (edge.getTarget() + "." + edge.getInput()).str())
+        return error(entry) << "is connected (connections." << edge.getTarget()
+                            << "." << edge.getInput()
+                            << ") and described here too; expected one of them";
     return error(entry) << "no module takes it; their inputs are "
                         << llvm::join(open, ", ")
                         << didYouMean(entry.name, known);
@@ -282,7 +363,8 @@ void warnUncounted(mlir::ModuleOp program, const Recipe &recipe,
                    llvm::function_ref<Location(const Twine &)> locate) {
   auto counts = [](nn::DimOp dim) { return dim.getItem().has_value(); };
   for (auto module : program.getOps<dist::ModuleOp>())
-    if (recipe.globalBatch > 1 && module.getForward().getNumArguments() &&
+    if (recipe.globalBatch > 1 && recipe.microBatch == recipe.globalBatch &&
+        module.getForward().getNumArguments() &&
         llvm::none_of(module.getOps<nn::DimOp>(), counts))
       emitWarning(locate("modules." + module.getSymName()))
           << "no input has a dim that counts items: the graph runs once a step "

@@ -337,7 +337,7 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   number("weight_decay", entry.weightDecay, infinity);
   number("clip", entry.clip, infinity);
   number("decay_from", entry.decayFrom, 1);
-  number("final", entry.finalFraction, infinity);
+  number("final", entry.finalFraction, 1);
   if (reader.has("betas")) {
     std::vector<JsonReader> betas = reader.at("betas").list();
     if (reader.ok() && betas.size() != 2)
@@ -354,6 +354,12 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
     entry.totalSteps = reader.at("steps").integer(0);
   if (reader.has("schedule"))
     entry.schedule = kSchedules[reader.at("schedule").choice(kSchedules)].str();
+  for (StringRef key : {"decay_from", "final"})
+    if (reader.has(key) && entry.schedule == "constant")
+      reader.at(key).fail("goes with \"schedule\": \"linear\" or \"cosine\"");
+  if (entry.totalSteps && entry.warmup > entry.totalSteps)
+    reader.at("warmup").fail("expected at most optimizer.steps, " +
+                             Twine(entry.totalSteps));
   if (reader.has("no_decay"))
     entry.noDecay = patterns(reader.at("no_decay"));
   if (reader.has("groups"))
@@ -368,6 +374,8 @@ GroupEntry RecipeParser::group(JsonReader reader) {
     return entry;
   }
   reader.keys(kGroupKeys);
+  if (!reader.has("lr_factor") && !reader.has("weight_decay"))
+    reader.fail("expected lr_factor, weight_decay or both");
   entry.match = reader.at("match").string();
   pattern(reader.at("match"), entry.match);
   double infinity = std::numeric_limits<double>::infinity();

@@ -8,6 +8,8 @@
 
 #include "dialects/nn/NNOps.h"
 #include "models/frontend/import/Pattern.h"
+#include "runtime/base/Error.h"
+#include "runtime/state/Init.h"
 
 using namespace mlir;
 using llvm::Twine;
@@ -38,10 +40,22 @@ static LogicalResult freeze(dist::ModuleOp module, const ModuleEntry &entry,
   return success();
 }
 
+static LogicalResult checkRule(nn::ParameterOp parameter, const InitEntry &init,
+                               llvm::function_ref<Location()> locate) {
+  try {
+    rt::checkInitRule(
+        init.rule, cast<RankedTensorType>(parameter.getType()).getShape().vec(),
+        parameter.getSymName().str());
+  } catch (const rt::Error &error) {
+    return emitError(locate()) << error.what();
+  }
+  return success();
+}
+
 static LogicalResult initialise(dist::ModuleOp module, const ModuleEntry &entry,
                                 Locate locate) {
   MLIRContext *context = module.getContext();
-  std::vector<bool> used(entry.init.size());
+  std::vector<bool> used(entry.init.size()), applies(entry.init.size());
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     auto missing = dyn_cast<nn::InitAttr>(parameter.getSource());
     auto inFile = dyn_cast<nn::OnnxAttr>(parameter.getSource());
@@ -59,6 +73,12 @@ static LogicalResult initialise(dist::ModuleOp module, const ModuleEntry &entry,
              << parameter.getSymName() << "' and no rule gives one";
     if (!rule)
       continue;
+    applies[size_t(rule - entry.init.data())] = true;
+    if (failed(checkRule(parameter, *rule, [&] {
+          return locate("modules." + entry.name + ".init[" +
+                        Twine(rule - entry.init.data()) + "]");
+        })))
+      return failure();
     parameter.setSourceAttr(nn::InitAttr::get(
         context, rule->rule, missing ? missing.getFile() : inFile.getFile(),
         missing ? missing.getInitializer() : inFile.getInitializer()));
@@ -69,6 +89,12 @@ static LogicalResult initialise(dist::ModuleOp module, const ModuleEntry &entry,
                  locate("modules." + entry.name + ".init[" + Twine(i) + "]"))
              << "no parameter of '" << entry.onnx << "' matches '"
              << init.pattern << "'";
+  for (auto [i, init] : llvm::enumerate(entry.init))
+    if (!applies[i])
+      emitWarning(locate("modules." + entry.name + ".init[" + Twine(i) + "]"))
+          << "does nothing: what '" << init.pattern
+          << "' matches has a value in the file (\"replace\": true takes the "
+             "rule nevertheless) or an earlier rule";
   return success();
 }
 

@@ -513,6 +513,17 @@ dist.module @m {
     return %1 : tensor<4xf32>
   }
 
+// None through stop_gradient, which is gone then.
+// CHECK-LABEL: func.func @detached.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[V1:.*]] = nn.mul %[[DY]], %[[X]]
+// CHECK-NEXT: return %[[V1]]
+  func.func @detached(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.detached"}]}) {
+    %0 = nn.stop_gradient %x : tensor<4xf32>
+    %1 = nn.mul %0, %x : tensor<4xf32>, tensor<4xf32>
+    return %1 : tensor<4xf32>
+  }
+
 // x - n y: n is a whole number, found again from the result.
 // CHECK-LABEL: func.func @mod.bwd(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[Y:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
