@@ -141,8 +141,9 @@ private:
     int picture = config.findPicture("image");
     for (const char *name : {"png", "jpg", "jpeg"})
       if (int member = find(name); member >= 0 && picture >= 0) {
+        if (!segment.empty())
+          throw Error("two pictures; a KEY.json says which is which");
         segment.push_back({picture, {}, member});
-        break;
       }
     if (int text = find("txt"); text >= 0 && config.sequence) {
       segment.push_back({textKind, content(text), -1});

@@ -325,7 +325,7 @@ LogicalResult dt::emitTimeline(mlir::ModuleOp program,
   };
   auto solutions = program.getOps<sched::SolutionOp>();
   if (solutions.empty())
-    return fail("the program has no sched.problem; a recipe needs a plan "
+    return fail("there is no schedule to draw; a recipe needs a plan "
                 "(--plan)");
   StringRef file = options.output;
   if (isPicture(file) && std::next(solutions.begin()) != solutions.end())
