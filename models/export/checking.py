@@ -81,7 +81,7 @@ def run_onnx(proto, inputs):
 def run_module(module, inputs):
     """Outputs of the module as it was exported, in order; its state (statistics of BatchNorm) stays as it was."""
     values = _call(copy.deepcopy(module), inputs)
-    return [v.numpy() for v in (values if isinstance(values, (tuple, list)) else (values,))]
+    return [v.detach().numpy() for v in (values if isinstance(values, (tuple, list)) else (values,))]
 
 
 def _compare(module, proto, inputs, tolerance, moved):

@@ -30,6 +30,7 @@ import torch
 from onnxscript import optimizer
 
 from .adapting import traceable
+from .gradients import ExportError, mark_stops, refuse_hooks, settle_stops, warn_of_state, watched
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 # Ours, beside it: "False" at a parameter that the module itself keeps fixed.
@@ -43,10 +44,6 @@ LEFTOVERS = {"SplitToSequence", "SequenceAt", "SequenceConstruct", "ConcatFromSe
 
 # Ops that draw numbers: a program that trains has no use for those of one export.
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-
-
-class ExportError(RuntimeError):
-    """The graph that came out would not train as the module does."""
 
 
 def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=None, output_names=None, weights=True, buffers=None, opset=20):
@@ -73,13 +70,16 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
         raise ExportError(f"output_names has more names ({len(output_names)}) than the module has outputs ({len(model.graph.outputs)})")
     for name, tensor in (buffers or {}).items():
         model.graph.initializers[name].const_value = ir.tensor(tensor, name=name)
+    mark_stops(model, program.exported_program, module)
+    warn_of_state(program.exported_program)
     _merge_tied(model.graph, module)
     _drop_idle_squeezes(model.graph)
     _training_batch_norm(model.graph, module)
     with _opaque(model.graph, module):
         optimizer.optimize_ir(model)
     common_passes.TopologicalSortPass()(model)
-    _check(model.graph, module)
+    unreached = settle_stops(model)
+    _check(model.graph, module, unreached)
     _strip_traces(model.graph)
     if not weights:
         _strip_weights(model.graph)
@@ -92,6 +92,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
 
 def _check_request(module, example_inputs, dynamic_shapes, input_names, output_names):
     """Refuses what PyTorch's exporter would take in silence, and write something else than was meant."""
+    refuse_hooks(module)
     for name, p in module.named_parameters():
         if p.is_floating_point() and p.dtype != torch.float32:
             raise ExportError(f"parameter '{name}' is {str(p.dtype).removeprefix('torch.')}, and parameters must be float32: call module.float()")
@@ -140,7 +141,7 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, op
         if any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
             dynamic_shapes = (dynamic_shapes,)
     try:
-        with traceable(module), _silence():
+        with traceable(module), watched(module), _silence():
             return torch.onnx.export(
                 module,
                 tuple(example_inputs),
@@ -188,6 +189,8 @@ def _why(error, module):
     """One line: the innermost cause of an error of PyTorch's exporter, and what may be done about it."""
     while error.__cause__ is not None:
         error = error.__cause__
+    if isinstance(error, ExportError):
+        return str(error)
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")] or [type(error).__name__]
     said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     advice = next((text for sign, text in ADVICE.items() if sign in str(error).lower()), "")
@@ -243,7 +246,7 @@ def _opaque(graph, module):
             graph.register_initializer(value)
 
 
-def _check(graph, module):
+def _check(graph, module, unreached):
     """Refuses a graph in which a use of a weight is lost or hidden; marks what does not train."""
     left = sorted({n.op_type for n in graph if n.op_type in LEFTOVERS})
     if left:
@@ -259,7 +262,7 @@ def _check(graph, module):
                 raise ExportError(f"parameter '{name}' has lost its PARAMETER mark")
             if tuple(value.shape) != tuple(parameters[name].shape):
                 raise ExportError(f"parameter '{name}' has changed its shape to {list(value.shape)}")
-            if not parameters[name].requires_grad:
+            if not parameters[name].requires_grad or name in unreached:
                 value.metadata_props[REQUIRES_GRAD] = "False"
         elif value.metadata_props.get(KIND) is None and tensor.size > MAX_CONSTANT:
             raise ExportError(f"constant '{name}' of shape {list(value.shape)} has {tensor.size} elements: a folded weight or a large table")
