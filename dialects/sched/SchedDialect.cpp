@@ -6,7 +6,7 @@
 
 #include "dialects/sched/SchedOps.h"
 
-#include "passes/schedule/Slots.h"
+#include "passes/scheduler/core/Slots.h"
 
 #include "llvm/ADT/StringMap.h"
 

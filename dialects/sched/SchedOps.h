@@ -10,7 +10,7 @@
 #ifndef DIALECTS_SCHED_SCHEDOPS_H
 #define DIALECTS_SCHED_SCHEDOPS_H
 
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"

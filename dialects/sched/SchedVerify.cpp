@@ -9,8 +9,8 @@
 
 #include "dialects/sched/SchedOps.h"
 
-#include "passes/schedule/Communicate.h"
-#include "passes/schedule/Slots.h"
+#include "passes/scheduler/messages/Communicate.h"
+#include "passes/scheduler/core/Slots.h"
 
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringSet.h"

@@ -13,7 +13,7 @@
 #define PASSES_LOWER_RANKROWS_H
 
 #include "passes/lower/StepPlan.h"
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 namespace dt::lower {
 

@@ -6,7 +6,7 @@
 
 #include "dialects/sched/SchedOps.h"
 #include "passes/lower/RankRows.h"
-#include "passes/schedule/Graph.h"
+#include "passes/scheduler/core/Graph.h"
 
 using namespace mlir;
 using namespace dt;

@@ -6,7 +6,7 @@
 
 #include "passes/parallel/CheckPlan.h"
 #include "passes/parallel/Passes.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 using namespace mlir;
 

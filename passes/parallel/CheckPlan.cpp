@@ -7,8 +7,8 @@
 #include "passes/parallel/CheckPlan.h"
 
 #include "models/frontend/recipe/JsonReader.h"
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -7,7 +7,7 @@
 #include "passes/parallel/CheckPlan.h"
 #include "passes/parallel/Passes.h"
 #include "passes/parallel/StageEmit.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"

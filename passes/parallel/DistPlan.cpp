@@ -10,8 +10,8 @@
 #include "passes/parallel/Passes.h"
 #include "passes/parallel/PlanSearch.h"
 #include "passes/parallel/TargetSpec.h"
-#include "passes/plan/Explain.h"
-#include "passes/plan/Shipped.h"
+#include "passes/planner/explain/Explain.h"
+#include "passes/planner/describe/Shipped.h"
 
 #include "mlir/Pass/PassManager.h"
 

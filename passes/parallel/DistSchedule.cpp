@@ -10,8 +10,8 @@
 #include "passes/parallel/Costs.h"
 #include "passes/parallel/Memory.h"
 #include "passes/parallel/Passes.h"
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "mlir/IR/Verifier.h"
 

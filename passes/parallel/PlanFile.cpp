@@ -7,7 +7,7 @@
 #include "passes/parallel/PlanFile.h"
 
 #include "models/frontend/recipe/JsonReader.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

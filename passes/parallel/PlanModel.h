@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The planner (passes/plan) knows no IR. Here its description of a model is
+// The planner (passes/planner) knows no IR. Here its description of a model is
 // made from the functions that will run: layers are the pieces between which a
 // module may be cut into stages, their operations have the figures of the nn
 // cost interface. Items of one kind are alike in a compiled program, so an item
@@ -14,7 +14,7 @@
 #define PASSES_PARALLEL_PLANMODEL_H
 
 #include "dialects/dist/DistOps.h"
-#include "passes/plan/Data.h"
+#include "passes/planner/describe/Data.h"
 
 namespace dt::parallel {
 

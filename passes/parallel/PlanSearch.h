@@ -14,7 +14,7 @@
 #define PASSES_PARALLEL_PLANSEARCH_H
 
 #include "passes/parallel/PlanModel.h"
-#include "passes/plan/Explain.h"
+#include "passes/planner/explain/Explain.h"
 
 namespace dt::parallel {
 

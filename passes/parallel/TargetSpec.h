@@ -10,7 +10,7 @@
 #ifndef PASSES_PARALLEL_TARGETSPEC_H
 #define PASSES_PARALLEL_TARGETSPEC_H
 
-#include "passes/plan/Cluster.h"
+#include "passes/planner/hardware/Cluster.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -8,7 +8,7 @@
 #define PASSES_PICTURE_LANES_H
 
 #include "passes/picture/Timeline.h"
-#include "passes/schedule/Evaluate.h"
+#include "passes/scheduler/core/Evaluate.h"
 
 namespace dt::picture {
 

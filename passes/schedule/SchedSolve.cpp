@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/schedule/Passes.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 using namespace mlir;
 

@@ -96,7 +96,7 @@ class Runner:
 
     def choose_plan(self, case, folder):
         """What the planner says for two cores, its costs from measurements if the case wants them."""
-        command = [self.dt_opt, self.recipe(case, case["micro"], folder), "--plan=auto", f"--cluster={ROOT / 'passes/plan/clusters/cpu-2.json'}"]
+        command = [self.dt_opt, self.recipe(case, case["micro"], folder), "--plan=auto", f"--cluster={ROOT / 'passes/planner/hardware/clusters/cpu-2.json'}"]
         if case.get("profile"):
             profile = [ROOT / "tools/dt-profile", folder / "recipe.json", "-o", folder / "profile.json", "--rows", f"1,{case['micro']}", "--dt-opt", self.dt_opt]
             profile += ["--runtime", self.runtime]

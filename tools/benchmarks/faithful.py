@@ -35,7 +35,7 @@ GPT2 = {"layers": 6, "width": 256, "vocabulary": 4096}
 TOKENS = 128
 SAMPLES = {"gpt2": 8, "demo": 24}
 ROWS = {"gpt2": "1,2,4", "demo": "2,3,6"}  # samples of the profile's parts
-CLUSTER = ROOT / "passes/plan/clusters/cpu-2.json"
+CLUSTER = ROOT / "passes/planner/hardware/clusters/cpu-2.json"
 
 # name, model, samples of a microbatch, units, schedule. `cuts`: layers before each
 # stage but the first. AUTO: the planner's choice.

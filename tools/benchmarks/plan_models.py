@@ -6,7 +6,7 @@
 # the planner sees of each at one size; `plan-model` makes figures of tokens of
 # that, which a fourth size has to confirm. mllm-*.json put them together.
 # ===-----------------------------------------------------------------------===
-"""tools/plan-models: writes the networks of passes/plan/models."""
+"""tools/plan-models: writes the networks of passes/planner/models."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 #define TOOLS_DT_OPT_MEASUREDTRACE_H
 
 #include "passes/picture/Timeline.h"
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"

@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Of a plan that a policy chose the planner has made the page
-// (passes/plan/ExplainHtml.cpp). This one is for plans that were given, and for
+// (passes/planner/explain/ExplainHtml.cpp). This one is for plans that were given, and for
 // programs of one rank without a plan.
 //
 //===----------------------------------------------------------------------===//
@@ -14,8 +14,8 @@
 #include "passes/picture/Lanes.h"
 #include "passes/picture/Page.h"
 #include "passes/picture/Units.h"
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
 

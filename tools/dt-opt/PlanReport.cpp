@@ -11,7 +11,7 @@
 
 #include "passes/parallel/Memory.h"
 #include "passes/parallel/Passes.h"
-#include "passes/schedule/Communicate.h"
+#include "passes/scheduler/messages/Communicate.h"
 
 using namespace mlir;
 

@@ -12,7 +12,7 @@
 #define TOOLS_DT_OPT_REPORT_H
 
 #include "dialects/nn/DimExpr.h"
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -12,9 +12,9 @@
 #include "models/frontend/recipe/JsonReader.h"
 #include "passes/picture/Lanes.h"
 #include "passes/picture/Units.h"
-#include "passes/plan/sim/Engine.h"
-#include "passes/schedule/Communicate.h"
-#include "passes/schedule/Draw.h"
+#include "passes/planner/step/Engine.h"
+#include "passes/scheduler/messages/Communicate.h"
+#include "passes/scheduler/core/Draw.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/FileUtilities.h"

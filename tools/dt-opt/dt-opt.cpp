@@ -19,7 +19,7 @@
 #include "models/frontend/recipe/JsonReader.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/parallel/Pipeline.h"
-#include "passes/plan/Shipped.h"
+#include "passes/planner/describe/Shipped.h"
 #include "passes/schedule/Pipeline.h"
 
 #include "mlir/Pass/PassManager.h"

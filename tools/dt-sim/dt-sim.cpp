@@ -7,9 +7,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Explain.h"
-#include "passes/plan/Shipped.h"
-#include "passes/plan/policies/Policy.h"
+#include "passes/planner/explain/Explain.h"
+#include "passes/planner/describe/Shipped.h"
+#include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"

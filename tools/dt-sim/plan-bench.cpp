@@ -9,9 +9,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Architectures.h"
-#include "passes/plan/Explain.h"
-#include "passes/plan/Shipped.h"
+#include "passes/planner/describe/Architectures.h"
+#include "passes/planner/explain/Explain.h"
+#include "passes/planner/describe/Shipped.h"
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
 

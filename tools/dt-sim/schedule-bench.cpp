@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/schedule/Published.h"
+#include "test/passes/scheduler/Published.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -12,9 +12,9 @@
 #ifndef PASSES_PLAN_COST_H
 #define PASSES_PLAN_COST_H
 
-#include "passes/plan/Cluster.h"
-#include "passes/plan/Model.h"
-#include "passes/plan/Profile.h"
+#include "passes/planner/hardware/Cluster.h"
+#include "passes/planner/describe/Model.h"
+#include "passes/planner/cost/Profile.h"
 
 #include <atomic>
 #include <memory>

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Cost.h"
+#include "passes/planner/cost/Cost.h"
 
 namespace dt::plan {
 

@@ -13,8 +13,8 @@
 #ifndef PASSES_PLAN_PROFILE_H
 #define PASSES_PLAN_PROFILE_H
 
-#include "passes/plan/Cluster.h"
-#include "passes/plan/Model.h"
+#include "passes/planner/hardware/Cluster.h"
+#include "passes/planner/describe/Model.h"
 
 #include "llvm/Support/Error.h"
 

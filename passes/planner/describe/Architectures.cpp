@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Architectures.h"
+#include "passes/planner/describe/Architectures.h"
 
 #include <initializer_list>
 

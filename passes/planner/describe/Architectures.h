@@ -10,7 +10,7 @@
 #ifndef PASSES_PLAN_ARCHITECTURES_H
 #define PASSES_PLAN_ARCHITECTURES_H
 
-#include "passes/plan/Model.h"
+#include "passes/planner/describe/Model.h"
 
 namespace dt::plan {
 

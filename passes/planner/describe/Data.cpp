@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Data.h"
+#include "passes/planner/describe/Data.h"
 
 #include "models/frontend/recipe/JsonReader.h"
 

@@ -13,7 +13,7 @@
 #ifndef PASSES_PLAN_DATA_H
 #define PASSES_PLAN_DATA_H
 
-#include "passes/plan/Model.h"
+#include "passes/planner/describe/Model.h"
 
 #include "llvm/ADT/ArrayRef.h"
 

@@ -8,7 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/recipe/JsonReader.h"
-#include "passes/plan/ModelNames.h"
+#include "passes/planner/describe/ModelNames.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"

@@ -10,7 +10,7 @@
 #ifndef PASSES_PLAN_MODELNAMES_H
 #define PASSES_PLAN_MODELNAMES_H
 
-#include "passes/plan/Model.h"
+#include "passes/planner/describe/Model.h"
 
 namespace dt::plan {
 

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Plan.h"
+#include "passes/planner/describe/Plan.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

@@ -10,7 +10,7 @@
 #ifndef PASSES_PLAN_PLAN_H
 #define PASSES_PLAN_PLAN_H
 
-#include "passes/plan/Cost.h"
+#include "passes/planner/cost/Cost.h"
 
 #include <optional>
 

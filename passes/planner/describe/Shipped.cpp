@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Shipped.h"
+#include "passes/planner/describe/Shipped.h"
 
 #include "models/frontend/recipe/JsonReader.h"
-#include "passes/plan/Machine.h"
+#include "passes/planner/hardware/Machine.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -23,12 +23,12 @@ struct ShippedFile {
   StringLiteral name, json;
 };
 
-// Made by CMake of passes/plan/models/*.json and passes/plan/clusters/*.json.
+// Made by CMake of passes/planner/describe/models/*.json and passes/planner/hardware/clusters/*.json.
 constexpr ShippedFile kModels[] = {
-#include "passes/plan/ShippedModels.inc"
+#include "passes/planner/describe/models.inc"
 };
 constexpr ShippedFile kClusters[] = {
-#include "passes/plan/ShippedClusters.inc"
+#include "passes/planner/hardware/clusters.inc"
 };
 constexpr StringLiteral kHere = "here";
 

@@ -4,8 +4,8 @@
 //
 // Models are full-size networks as the compiler partitions, differentiates and
 // fuses them, described at several sizes (Sizes.h): `tools/plan-models` makes
-// them of exported graphs, passes/plan/models has them. Clusters are those of
-// passes/plan/clusters. Both are compiled in, so that a name is enough wherever
+// them of exported graphs, passes/planner/describe/models has them. Clusters are those of
+// passes/planner/clusters. Both are compiled in, so that a name is enough wherever
 // the program runs.
 //
 //===----------------------------------------------------------------------===//
@@ -13,8 +13,8 @@
 #ifndef PASSES_PLAN_SHIPPED_H
 #define PASSES_PLAN_SHIPPED_H
 
-#include "passes/plan/Cluster.h"
-#include "passes/plan/Model.h"
+#include "passes/planner/hardware/Cluster.h"
+#include "passes/planner/describe/Model.h"
 
 namespace dt::plan {
 

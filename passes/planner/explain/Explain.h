@@ -13,7 +13,7 @@
 #ifndef PASSES_PLAN_EXPLAIN_H
 #define PASSES_PLAN_EXPLAIN_H
 
-#include "passes/plan/policies/Policy.h"
+#include "passes/planner/policies/Policy.h"
 
 #include "llvm/Support/raw_ostream.h"
 

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Explain.h"
+#include "passes/planner/explain/Explain.h"
 
 #include "passes/picture/Bars.h"
 #include "passes/picture/Devices.h"

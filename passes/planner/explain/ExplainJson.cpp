@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Explain.h"
+#include "passes/planner/explain/Explain.h"
 
 #include <nlohmann/json.hpp>
 

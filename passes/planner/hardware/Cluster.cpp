@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Cluster.h"
+#include "passes/planner/hardware/Cluster.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/recipe/JsonReader.h"
-#include "passes/plan/Cluster.h"
+#include "passes/planner/hardware/Cluster.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 

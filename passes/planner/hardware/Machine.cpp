@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Machine.h"
+#include "passes/planner/hardware/Machine.h"
 
 #include "runtime/base/Cores.h"
 

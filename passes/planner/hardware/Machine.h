@@ -11,7 +11,7 @@
 #ifndef PASSES_PLAN_MACHINE_H
 #define PASSES_PLAN_MACHINE_H
 
-#include "passes/plan/Cluster.h"
+#include "passes/planner/hardware/Cluster.h"
 
 namespace dt::plan {
 

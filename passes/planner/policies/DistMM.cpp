@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/policies/Policy.h"
+#include "passes/planner/policies/Policy.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

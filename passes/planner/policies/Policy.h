@@ -11,9 +11,9 @@
 #ifndef PASSES_PLAN_POLICIES_POLICY_H
 #define PASSES_PLAN_POLICIES_POLICY_H
 
-#include "passes/plan/policies/Candidates.h"
-#include "passes/plan/policies/Formulation.h"
-#include "passes/plan/sim/Step.h"
+#include "passes/planner/search/Candidates.h"
+#include "passes/planner/search/Formulation.h"
+#include "passes/planner/step/Step.h"
 
 #include "llvm/ADT/DenseMap.h"
 

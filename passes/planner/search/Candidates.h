@@ -12,7 +12,7 @@
 #ifndef PASSES_PLAN_POLICIES_CANDIDATES_H
 #define PASSES_PLAN_POLICIES_CANDIDATES_H
 
-#include "passes/plan/Plan.h"
+#include "passes/planner/describe/Plan.h"
 
 #include "llvm/ADT/ArrayRef.h"
 

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/policies/Policy.h"
+#include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -10,7 +10,7 @@
 #ifndef PASSES_PLAN_POLICIES_SEARCH_H
 #define PASSES_PLAN_POLICIES_SEARCH_H
 
-#include "passes/plan/policies/Policy.h"
+#include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/Engine.h"
-#include "passes/plan/sim/Reduce.h"
+#include "passes/planner/step/Engine.h"
+#include "passes/planner/step/Reduce.h"
 
 #include <algorithm>
 #include <cmath>

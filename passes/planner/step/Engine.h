@@ -12,7 +12,7 @@
 #ifndef PASSES_PLAN_SIM_ENGINE_H
 #define PASSES_PLAN_SIM_ENGINE_H
 
-#include "passes/schedule/Evaluate.h"
+#include "passes/scheduler/core/Evaluate.h"
 
 namespace dt::plan {
 

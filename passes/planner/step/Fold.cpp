@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/StepBuilder.h"
+#include "passes/planner/step/StepBuilder.h"
 
 namespace dt::plan {
 

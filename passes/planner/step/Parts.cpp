@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/Parts.h"
+#include "passes/planner/step/Parts.h"
 
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"

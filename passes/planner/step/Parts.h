@@ -12,8 +12,8 @@
 #ifndef PASSES_PLAN_SIM_PARTS_H
 #define PASSES_PLAN_SIM_PARTS_H
 
-#include "passes/plan/Data.h"
-#include "passes/plan/Plan.h"
+#include "passes/planner/describe/Data.h"
+#include "passes/planner/describe/Plan.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

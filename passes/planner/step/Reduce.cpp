@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/Reduce.h"
+#include "passes/planner/step/Reduce.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -7,7 +7,7 @@
 #ifndef PASSES_PLAN_SIM_REDUCE_H
 #define PASSES_PLAN_SIM_REDUCE_H
 
-#include "passes/plan/sim/Engine.h"
+#include "passes/planner/step/Engine.h"
 
 namespace dt::plan {
 

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/StepBuilder.h"
+#include "passes/planner/step/StepBuilder.h"
 
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 #include "runtime/reorder/Order.h"
 
 #include "llvm/Support/FormatVariadic.h"

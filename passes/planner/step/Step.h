@@ -12,8 +12,8 @@
 #ifndef PASSES_PLAN_SIM_STEP_H
 #define PASSES_PLAN_SIM_STEP_H
 
-#include "passes/plan/sim/Engine.h"
-#include "passes/plan/sim/Parts.h"
+#include "passes/planner/step/Engine.h"
+#include "passes/planner/step/Parts.h"
 
 #include <limits>
 #include <map>

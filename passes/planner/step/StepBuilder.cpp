@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/StepBuilder.h"
+#include "passes/planner/step/StepBuilder.h"
 
 #include <algorithm>
 #include <cmath>

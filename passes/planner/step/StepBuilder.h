@@ -7,7 +7,7 @@
 #ifndef PASSES_PLAN_SIM_STEPBUILDER_H
 #define PASSES_PLAN_SIM_STEPBUILDER_H
 
-#include "passes/plan/sim/Step.h"
+#include "passes/planner/step/Step.h"
 #include "runtime/reorder/Order.h"
 
 #include <algorithm>

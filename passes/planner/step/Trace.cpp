@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/Step.h"
+#include "passes/planner/step/Step.h"
 
 #include <nlohmann/json.hpp>
 

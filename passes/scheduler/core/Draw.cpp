@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Draw.h"
+#include "passes/scheduler/core/Draw.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"

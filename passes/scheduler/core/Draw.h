@@ -7,7 +7,7 @@
 #ifndef PASSES_SCHEDULE_DRAW_H
 #define PASSES_SCHEDULE_DRAW_H
 
-#include "passes/schedule/Evaluate.h"
+#include "passes/scheduler/core/Evaluate.h"
 
 #include "llvm/Support/raw_ostream.h"
 

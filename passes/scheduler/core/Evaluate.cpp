@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Evaluate.h"
+#include "passes/scheduler/core/Evaluate.h"
 
 #include "llvm/ADT/Twine.h"
 

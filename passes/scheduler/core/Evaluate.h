@@ -10,7 +10,7 @@
 #ifndef PASSES_SCHEDULE_EVALUATE_H
 #define PASSES_SCHEDULE_EVALUATE_H
 
-#include "passes/schedule/Graph.h"
+#include "passes/scheduler/core/Graph.h"
 
 namespace dt::schedule {
 

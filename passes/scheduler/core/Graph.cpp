@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Graph.h"
+#include "passes/scheduler/core/Graph.h"
 
 #include <algorithm>
 

@@ -12,7 +12,7 @@
 #ifndef PASSES_SCHEDULE_GRAPH_H
 #define PASSES_SCHEDULE_GRAPH_H
 
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 #include "llvm/ADT/ArrayRef.h"
 

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 #include "llvm/ADT/Twine.h"
 

@@ -28,6 +28,7 @@
 #include "llvm/Support/Error.h"
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -35,6 +36,7 @@
 namespace dt::schedule {
 
 using Time = int64_t;
+inline constexpr Time kNever = std::numeric_limits<Time>::max();
 using Bytes = int64_t;
 
 /// Values by microbatch and replica: one for all, one a microbatch (n), or one

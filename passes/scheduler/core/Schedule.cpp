@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
-#include "passes/schedule/Communicate.h"
+#include "passes/scheduler/messages/Communicate.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -17,12 +17,12 @@ namespace dt::schedule {
 
 // One declaration and one call for each file in schedules/, written by CMake.
 #define SCHEDULE(name) void add##name(Registry &registry);
-#include "passes/schedule/Schedules.inc"
+#include "passes/scheduler/Schedules.inc"
 #undef SCHEDULE
 
 Registry::Registry() {
 #define SCHEDULE(name) add##name(*this);
-#include "passes/schedule/Schedules.inc"
+#include "passes/scheduler/Schedules.inc"
 #undef SCHEDULE
   llvm::sort(entries,
              [](const Entry &a, const Entry &b) { return a.name < b.name; });

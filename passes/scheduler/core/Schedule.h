@@ -11,7 +11,7 @@
 #ifndef PASSES_SCHEDULE_SCHEDULE_H
 #define PASSES_SCHEDULE_SCHEDULE_H
 
-#include "passes/schedule/Graph.h"
+#include "passes/scheduler/core/Graph.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Slots.h"
+#include "passes/scheduler/core/Slots.h"
 
 #include "llvm/ADT/Twine.h"
 

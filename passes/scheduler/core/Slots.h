@@ -7,7 +7,7 @@
 #ifndef PASSES_SCHEDULE_SLOTS_H
 #define PASSES_SCHEDULE_SLOTS_H
 
-#include "passes/schedule/Graph.h"
+#include "passes/scheduler/core/Graph.h"
 
 namespace dt::schedule {
 

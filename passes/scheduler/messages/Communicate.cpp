@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Communicate.h"
+#include "passes/scheduler/messages/Communicate.h"
 
 #include "llvm/ADT/STLExtras.h"
 

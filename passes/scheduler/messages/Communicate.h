@@ -21,7 +21,7 @@
 #ifndef PASSES_SCHEDULE_COMMUNICATE_H
 #define PASSES_SCHEDULE_COMMUNICATE_H
 
-#include "passes/schedule/Evaluate.h"
+#include "passes/scheduler/core/Evaluate.h"
 
 #include <optional>
 

@@ -11,10 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Greedy.h"
-#include "passes/schedule/Lines.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/search/Greedy.h"
+#include "passes/scheduler/search/Lines.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include <algorithm>
 

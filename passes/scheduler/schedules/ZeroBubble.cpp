@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Search.h"
+#include "passes/scheduler/search/Search.h"
 
 namespace dt::schedule {
 

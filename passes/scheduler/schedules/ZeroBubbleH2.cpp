@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Lines.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/search/Lines.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include <algorithm>
 

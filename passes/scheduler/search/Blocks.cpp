@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Blocks.h"
+#include "passes/scheduler/search/Blocks.h"
 
 #include <algorithm>
 #include <tuple>

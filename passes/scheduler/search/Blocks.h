@@ -15,7 +15,7 @@
 #ifndef PASSES_SCHEDULE_BLOCKS_H
 #define PASSES_SCHEDULE_BLOCKS_H
 
-#include "passes/schedule/Lanes.h"
+#include "passes/scheduler/search/Lanes.h"
 
 namespace dt::schedule {
 

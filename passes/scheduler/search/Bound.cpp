@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Bound.h"
+#include "passes/scheduler/search/Bound.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -7,7 +7,7 @@
 #ifndef PASSES_SCHEDULE_BOUND_H
 #define PASSES_SCHEDULE_BOUND_H
 
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 namespace dt::schedule {
 

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Greedy.h"
+#include "passes/scheduler/search/Greedy.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,6 @@ namespace dt::schedule {
 
 namespace {
 
-constexpr Time kNever = std::numeric_limits<Time>::max();
 
 class Greedy {
 public:

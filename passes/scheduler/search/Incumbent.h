@@ -7,7 +7,7 @@
 #ifndef PASSES_SCHEDULE_INCUMBENT_H
 #define PASSES_SCHEDULE_INCUMBENT_H
 
-#include "passes/schedule/Bound.h"
+#include "passes/scheduler/search/Bound.h"
 
 #include <limits>
 #include <optional>

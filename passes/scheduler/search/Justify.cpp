@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Justify.h"
+#include "passes/scheduler/search/Justify.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/LaneSearch.h"
+#include "passes/scheduler/search/LaneSearch.h"
 
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Waves.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/search/Waves.h"
 
 #include "llvm/ADT/STLExtras.h"
 

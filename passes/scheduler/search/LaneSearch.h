@@ -7,10 +7,10 @@
 #ifndef PASSES_SCHEDULE_LANESEARCH_H
 #define PASSES_SCHEDULE_LANESEARCH_H
 
-#include "passes/schedule/Blocks.h"
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Incumbent.h"
-#include "passes/schedule/Justify.h"
+#include "passes/scheduler/search/Blocks.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/search/Incumbent.h"
+#include "passes/scheduler/search/Justify.h"
 
 #include <random>
 

@@ -4,14 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Lanes.h"
+#include "passes/scheduler/search/Lanes.h"
 
 #include <algorithm>
 #include <limits>
 
 namespace dt::schedule {
 
-static constexpr Time kNever = std::numeric_limits<Time>::max();
 
 std::optional<Lanes> Lanes::get(const Graph &graph,
                                 const std::vector<Bytes> &memory) {

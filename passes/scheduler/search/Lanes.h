@@ -16,7 +16,7 @@
 #ifndef PASSES_SCHEDULE_LANES_H
 #define PASSES_SCHEDULE_LANES_H
 
-#include "passes/schedule/Graph.h"
+#include "passes/scheduler/core/Graph.h"
 
 #include <array>
 #include <optional>

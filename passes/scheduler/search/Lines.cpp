@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Lines.h"
+#include "passes/scheduler/search/Lines.h"
 
 #include <algorithm>
 #include <map>

@@ -13,7 +13,7 @@
 #ifndef PASSES_SCHEDULE_LINES_H
 #define PASSES_SCHEDULE_LINES_H
 
-#include "passes/schedule/Graph.h"
+#include "passes/scheduler/core/Graph.h"
 
 namespace dt::schedule {
 

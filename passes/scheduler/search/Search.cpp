@@ -4,12 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Search.h"
+#include "passes/scheduler/search/Search.h"
 
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Greedy.h"
-#include "passes/schedule/LaneSearch.h"
-#include "passes/schedule/Lines.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/search/Greedy.h"
+#include "passes/scheduler/search/LaneSearch.h"
+#include "passes/scheduler/search/Lines.h"
 
 #include <algorithm>
 #include <random>

@@ -19,7 +19,7 @@
 #ifndef PASSES_SCHEDULE_SEARCH_H
 #define PASSES_SCHEDULE_SEARCH_H
 
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 namespace dt::schedule {
 

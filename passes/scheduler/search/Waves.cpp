@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Waves.h"
+#include "passes/scheduler/search/Waves.h"
 
 #include <algorithm>
 

@@ -12,7 +12,7 @@
 #ifndef PASSES_SCHEDULE_WAVES_H
 #define PASSES_SCHEDULE_WAVES_H
 
-#include "passes/schedule/Lanes.h"
+#include "passes/scheduler/search/Lanes.h"
 
 namespace dt::schedule {
 

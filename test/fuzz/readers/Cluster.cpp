@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Cluster.h"
+#include "passes/planner/hardware/Cluster.h"
 #include "test/fuzz/readers/Refusal.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Profile.h"
+#include "passes/planner/cost/Profile.h"
 #include "test/fuzz/readers/Refusal.h"
 
 using namespace dt;

@@ -8,7 +8,7 @@
 #include "passes/picture/Lanes.h"
 #include "passes/picture/Markup.h"
 #include "passes/picture/Units.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Architectures.h"
-#include "passes/plan/policies/Policy.h"
+#include "passes/planner/describe/Architectures.h"
+#include "passes/planner/policies/Policy.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 Cluster load(const std::string &name, int64_t devices) {
   return llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/plan/clusters/" + name + ".json"))
+          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/" + name + ".json"))
           .take(devices));
 }
 
@@ -280,7 +280,7 @@ TEST(Place, GroupsOverTheBorder) {
 /// the work over the devices, and idle weak devices change little.
 TEST(Place, CeilingOnTwoKinds) {
   Cluster all = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-l40s.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
   all.nodes[0].count = 4;
   all.nodes[1].count = 4;
   Model model = makeMultimodal(7);
@@ -301,7 +301,7 @@ TEST(Place, CeilingOnTwoKinds) {
 /// the best of what they find on each, and never less than on one kind alone.
 TEST(Place, PoliciesOnTwoKinds) {
   Cluster all = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-l40s.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
   all.nodes[0].count = 3;
   all.nodes[1].count = 2;
   Model model = makeMultimodal(7);
@@ -325,7 +325,7 @@ TEST(Place, PoliciesOnTwoKinds) {
 /// On two kinds of devices the units' ranks do not cross the border.
 TEST(Place, UnequalDevices) {
   Cluster all = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-l40s.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
   all.nodes[0].count = 4;
   all.nodes[1].count = 2;
   Model model = makeMultimodal(7);

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/policies/Formulation.h"
+#include "passes/planner/search/Formulation.h"
 
 #include <nlohmann/json.hpp>
 

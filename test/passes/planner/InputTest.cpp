@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Architectures.h"
-#include "passes/plan/Cost.h"
-#include "passes/plan/Data.h"
-#include "passes/plan/Machine.h"
-#include "passes/plan/Shipped.h"
+#include "passes/planner/describe/Architectures.h"
+#include "passes/planner/cost/Cost.h"
+#include "passes/planner/describe/Data.h"
+#include "passes/planner/hardware/Machine.h"
+#include "passes/planner/describe/Shipped.h"
 #include "runtime/base/Cores.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -54,7 +54,7 @@ TEST(Cluster, ShippedFiles) {
   std::error_code code;
   int files = 0;
   for (llvm::sys::fs::directory_iterator
-           it(DT_SOURCE "/passes/plan/clusters", code),
+           it(DT_SOURCE "/passes/planner/hardware/clusters", code),
        end;
        it != end && !code; it.increment(code)) {
     EXPECT_EQ(errorOf(readCluster(it->path())), "") << it->path();

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Architectures.h"
-#include "passes/plan/Explain.h"
-#include "passes/plan/Shipped.h"
+#include "passes/planner/describe/Architectures.h"
+#include "passes/planner/explain/Explain.h"
+#include "passes/planner/describe/Shipped.h"
 
 #include <nlohmann/json.hpp>
 
@@ -34,7 +34,7 @@ TEST(ModelJson, RoundTrip) {
     EXPECT_EQ(printModel(*again), text);
     // And it costs the same.
     Cluster cluster = llvm::cantFail(
-        readCluster(DT_SOURCE "/passes/plan/clusters/h100-80g.json"));
+        readCluster(DT_SOURCE "/passes/planner/hardware/clusters/h100-80g.json"));
     Costs a(cluster, model), b(cluster, *again);
     for (int m = 0; m < 3; ++m) {
       CostOptions options;
@@ -60,7 +60,7 @@ TEST(ModelJson, PartitionedRoundTrip) {
   Model again = llvm::cantFail(parseModel(text, "m.json"));
   EXPECT_EQ(printModel(again), text);
   Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
   Costs a(cluster, model), b(cluster, again);
   CostOptions options;
   options.tp = 2;
@@ -73,7 +73,7 @@ TEST(ModelJson, PartitionedRoundTrip) {
   }
   // The file beside its parts says the same.
   Model file =
-      llvm::cantFail(openModel(DT_SOURCE "/passes/plan/models/mllm-9b.json"));
+      llvm::cantFail(openModel(DT_SOURCE "/passes/planner/describe/models/mllm-9b.json"));
   EXPECT_EQ(printModel(file), text);
 }
 
@@ -168,7 +168,7 @@ TEST(Profile, IsUsedInsteadOfTheModel) {
                 llvm::cantFail(parseProfile(printProfile(profile), "p.json"))),
             printProfile(profile));
   Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
   Model model = makeMultimodal(7);
   EXPECT_FALSE(bool(profile.check(model)));
   Costs costs(cluster, model, &profile);
@@ -217,7 +217,7 @@ TEST(Profile, BackwardInOnePiece) {
     text.erase(text.find(weight), std::strlen(weight));
   Profile profile = llvm::cantFail(parseProfile(text, "p.json"));
   Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
   Model model = makeMultimodal(7);
   Costs costs(cluster, model, &profile);
   Times times = costs.get(0, 1).layer(1, {}, Moments::of(4096));
@@ -236,14 +236,14 @@ TEST(Profile, Links) {
                 llvm::cantFail(parseProfile(printProfile(profile), "p.json"))),
             printProfile(profile));
   Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
   profile.setLinks(cluster);
   Group pair = cluster.getGroup(0, 2, 1);
   EXPECT_NEAR(cluster.allReduce(pair, 30), 2 * (2e-6 + 15 / 3.0), 1e-9);
   EXPECT_NEAR(cluster.allGather(pair, 28), 1e-6 + 14 / 7.0, 1e-9);
   profile.device = "another";
   Cluster other = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
   double before = other.allReduce(pair, 30);
   profile.setLinks(other);
   EXPECT_EQ(other.allReduce(pair, 30), before);
@@ -284,7 +284,7 @@ TEST(Profile, Errors) {
 TEST(Explain, SaysWhatAndWhy) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"))
+          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"))
           .take(16));
   Model model = makeMultimodal(7);
   Costs costs(cluster, model);

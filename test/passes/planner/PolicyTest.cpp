@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/policies/Policy.h"
-#include "passes/plan/Architectures.h"
+#include "passes/planner/policies/Policy.h"
+#include "passes/planner/describe/Architectures.h"
 
 #include <nlohmann/json.hpp>
 
@@ -21,7 +21,7 @@ struct Setting {
   Setting(int64_t devices, int64_t samples, const char *data = "packed")
       : cluster(llvm::cantFail(
             llvm::cantFail(
-                readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"))
+                readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"))
                 .take(devices))),
         model(makeMultimodal(7)), costs(cluster, model),
         batch(drawBatch(*llvm::cantFail(openData(data)), 1, 0, samples)) {}
@@ -117,7 +117,7 @@ Model makeSmall() {
 TEST(Policy, OneDevice) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/plan/clusters/l40s-48g.json"))
+          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/l40s-48g.json"))
           .take(1));
   Model model = makeSmall();
   Costs costs(cluster, model);
@@ -164,7 +164,7 @@ TEST(Policy, FitsNowhere) {
 TEST(Policy, PiecesFitWhereWholePartsDoNot) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/plan/clusters/l40s-48g.json"))
+          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/l40s-48g.json"))
           .take(1));
   Model model = makeSmall();
   Costs costs(cluster, model);

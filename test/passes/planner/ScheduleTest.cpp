@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/Schedule.h"
-#include "passes/plan/Architectures.h"
-#include "passes/plan/policies/Policy.h"
+#include "passes/scheduler/core/Schedule.h"
+#include "passes/planner/describe/Architectures.h"
+#include "passes/planner/policies/Policy.h"
 
 #include <nlohmann/json.hpp>
 
@@ -21,7 +21,7 @@ namespace {
 Cluster load(int64_t devices, int pieces = 1) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"))
+          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"))
           .take(devices));
   for (NodeKind &node : cluster.nodes)
     node.pieces = pieces;
@@ -125,7 +125,7 @@ TEST(Contrast, JsonRoundTripAndErrors) {
   ASSERT_NE(at, std::string::npos);
   text.replace(at, 11, "\"width\": -1");
   EXPECT_EQ(llvm::toString(parseModel(text, "m.json").takeError()),
-            "m.json: contrast.width: expected a number between 1.0 and "
+            "m.json: contrast.width: expected a number from 1.0 to "
             "1000000000.0, not -1.0");
   model.contrast.towers = {0, 7};
   EXPECT_EQ(llvm::toString(model.check()),

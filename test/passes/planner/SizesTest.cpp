@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/Sizes.h"
-#include "passes/plan/Architectures.h"
-#include "passes/plan/Explain.h"
-#include "passes/plan/Shipped.h"
+#include "passes/planner/describe/Sizes.h"
+#include "passes/planner/describe/Architectures.h"
+#include "passes/planner/explain/Explain.h"
+#include "passes/planner/describe/Shipped.h"
 
 #include <gtest/gtest.h>
 
@@ -141,7 +141,7 @@ TEST(Sizes, CondensedCostsTheSame) {
   EXPECT_EQ(small.forward[0].count, 2);
   EXPECT_EQ(small.forward[2].count, 2);
   Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
   EXPECT_FALSE(bool(setMixedPrecision(model, "bf16")));
   EXPECT_FALSE(bool(setMixedPrecision(condensed, "bf16")));
   EXPECT_EQ(llvm::toString(setMixedPrecision(model, "bf16")),
@@ -237,7 +237,7 @@ TEST(Shipped, AsArchitectures) {
     EXPECT_EQ(parallel.forwardExchanges[1].kind, Exchange::ReduceScatter);
     // Costs follow the options; where there is no such layout, the other's.
     Cluster cluster = llvm::cantFail(
-        readCluster(DT_SOURCE "/passes/plan/clusters/a800-80g.json"));
+        readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
     ModuleCost costs(cluster, 0, llm);
     CostOptions options;
     options.tp = 8;

@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/sim/Step.h"
-#include "passes/plan/Architectures.h"
+#include "passes/planner/step/Step.h"
+#include "passes/planner/describe/Architectures.h"
 
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +24,7 @@ namespace {
 
 Cluster load(const std::string &name) {
   return llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/plan/clusters/" + name + ".json"));
+      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/" + name + ".json"));
 }
 
 /// p stages, n microbatches, times f, b, w, delay.

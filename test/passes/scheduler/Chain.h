@@ -7,7 +7,7 @@
 #ifndef TEST_PASSES_SCHEDULE_CHAIN_H
 #define TEST_PASSES_SCHEDULE_CHAIN_H
 
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 namespace dt::schedule {
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/schedule/Chain.h"
-#include "test/passes/schedule/Run.h"
+#include "test/passes/scheduler/Chain.h"
+#include "test/passes/scheduler/Run.h"
 
 using namespace dt::schedule;
 

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/schedule/Published.h"
+#include "test/passes/scheduler/Published.h"
 
-#include "test/passes/schedule/Chain.h"
+#include "test/passes/scheduler/Chain.h"
 
 #include <nlohmann/json.hpp>
 

@@ -11,7 +11,7 @@
 #ifndef TEST_PASSES_SCHEDULE_PUBLISHED_H
 #define TEST_PASSES_SCHEDULE_PUBLISHED_H
 
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Schedule.h"
 
 namespace dt::schedule {
 

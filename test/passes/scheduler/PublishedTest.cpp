@@ -8,11 +8,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/schedule/Published.h"
-#include "test/passes/schedule/Chain.h"
-#include "test/passes/schedule/Run.h"
+#include "test/passes/scheduler/Published.h"
+#include "test/passes/scheduler/Chain.h"
+#include "test/passes/scheduler/Run.h"
 
-#include "passes/schedule/Bound.h"
+#include "passes/scheduler/search/Bound.h"
 
 using namespace dt::schedule;
 

@@ -4,12 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/schedule/Rendezvous.h"
+#include "test/passes/scheduler/Rendezvous.h"
 
-#include "passes/schedule/Bound.h"
-#include "passes/schedule/Communicate.h"
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/search/Bound.h"
+#include "passes/scheduler/messages/Communicate.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "gtest/gtest.h"
 

@@ -11,7 +11,7 @@
 #ifndef TEST_PASSES_SCHEDULE_RENDEZVOUS_H
 #define TEST_PASSES_SCHEDULE_RENDEZVOUS_H
 
-#include "passes/schedule/Problem.h"
+#include "passes/scheduler/core/Problem.h"
 
 #include <set>
 #include <string>

@@ -7,8 +7,8 @@
 #ifndef TEST_PASSES_SCHEDULE_RUN_H
 #define TEST_PASSES_SCHEDULE_RUN_H
 
-#include "passes/schedule/Evaluate.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "gtest/gtest.h"
 

@@ -8,12 +8,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/schedule/Chain.h"
-#include "test/passes/schedule/Run.h"
+#include "test/passes/scheduler/Chain.h"
+#include "test/passes/scheduler/Run.h"
 
-#include "passes/schedule/Bound.h"
-#include "passes/schedule/Greedy.h"
-#include "passes/schedule/Justify.h"
+#include "passes/scheduler/search/Bound.h"
+#include "passes/scheduler/search/Greedy.h"
+#include "passes/scheduler/search/Justify.h"
 
 #include <random>
 
