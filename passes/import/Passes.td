@@ -46,17 +46,6 @@ def RaiseLosses : Pass<"nn-raise-losses", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
 
-def OutlineLayers : Pass<"nn-outline-layers", "::dt::dist::ModuleOp"> {
-  let summary = "Make one function of equal layers";
-  let description = [{
-    Ops that depend on no trained parameter (masks, positions, angles) go first; the rest is a list in which equal layers are equal subsequences: the same ops and attributes on the same types, wired alike.
-    The repetition that removes most ops is outlined into a private function that takes parameters as operands, again and again until none removes `min-ops`. Equality is structural: names and
-    scopes only choose the function's name. What calls the same function twice is several layers and stays apart: a pipeline stage may begin with any of them.
-  }];
-  let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
-  let options = [Option<"minOps", "min-ops", "unsigned", /*default=*/"6", "smallest number of ops of a layer">];
-}
-
 def VerifyImport : Pass<"nn-verify-import"> {
   let summary = "State what the import phase guarantees";
   let description = [{

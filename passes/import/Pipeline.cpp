@@ -36,9 +36,3 @@ void dt::buildImportPipeline(OpPassManager &pm) {
   functions.addPass(createCSEPass());
   pm.addPass(import::createVerifyImport());
 }
-
-void dt::buildOutlinePipeline(OpPassManager &pm) {
-  OpPassManager &modules = pm.nest<dist::ModuleOp>();
-  modules.addPass(import::createOutlineLayers());
-  modules.addNestedPass<func::FuncOp>(createCSEPass());
-}

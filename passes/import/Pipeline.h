@@ -17,10 +17,6 @@ namespace dt {
 /// function passes reach the functions inside dist.module.
 void buildImportPipeline(mlir::OpPassManager &pm);
 
-/// Equal layers become functions. Runs after the modules phase, whose analyses
-/// look at straight-line functions.
-void buildOutlinePipeline(mlir::OpPassManager &pm);
-
 void registerImportPasses();
 
 } // namespace dt

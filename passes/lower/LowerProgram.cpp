@@ -11,7 +11,7 @@
 #include "passes/lower/ParameterTable.h"
 #include "passes/lower/Passes.h"
 #include "passes/lower/RankRows.h"
-#include "passes/parallel/Passes.h"
+#include "dialects/dist/DistMarks.h"
 
 using namespace mlir;
 
@@ -108,7 +108,7 @@ private:
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
     for (auto dim : m.op.getBody().getOps<nn::DimOp>()) {
-      auto cost = dim->getAttrOfType<FloatAttr>(parallel::kCostAttr);
+      auto cost = dim->getAttrOfType<FloatAttr>(dist::kCostAttr);
       rt::SymbolOp::create(
           b, dim.getLoc(), dim.getSymNameAttr(), dim.getItemAttr(),
           b.getI64IntegerAttr(dim.getMax().value_or(0)),

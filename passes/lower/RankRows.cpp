@@ -10,7 +10,7 @@
 
 #include "passes/lower/RankRows.h"
 
-#include "passes/parallel/Passes.h"
+#include "dialects/dist/DistMarks.h"
 
 #include <map>
 #include <set>
@@ -80,7 +80,7 @@ public:
         forwardOrder(plan.modules.size()), backwards(plan.modules.size()) {
     for (const PlannedEdge &edge : plan.edges) {
       dist::EdgeOp op = edge.op;
-      auto depth = op->getAttrOfType<IntegerAttr>(parallel::kDepthAttr);
+      auto depth = op->getAttrOfType<IntegerAttr>(dist::kDepthAttr);
       depths.push_back(depth ? depth.getInt() : order.depth);
     }
   }

@@ -12,7 +12,7 @@
 
 #include "passes/modules/NarrowCut.h"
 
-#include "passes/import/OutlineSearch.h"
+#include "passes/modules/OutlineSearch.h"
 
 using namespace mlir;
 
@@ -257,7 +257,7 @@ bool hasEqualLayers(const ModuleGraph &graph, ArrayRef<size_t> ops) {
   SmallVector<Operation *> list;
   for (size_t i : ops)
     list.push_back(graph[i].op);
-  auto repetition = import::findRepetition(list, kLayerOps);
+  auto repetition = modules::findRepetition(list, kLayerOps);
   if (!repetition)
     return false;
   // The second must depend on the first: layers side by side are no stack.

@@ -7,6 +7,9 @@
 #ifndef PASSES_SCHEDULE_PASSES_H
 #define PASSES_SCHEDULE_PASSES_H
 
+#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
+#include "dialects/nn/NNOps.h"
 #include "dialects/sched/SchedOps.h"
 
 #include "mlir/Pass/Pass.h"
@@ -15,8 +18,9 @@ namespace dt::schedule {
 
 #define GEN_PASS_DECL
 #include "passes/schedule/Passes.h.inc"
-#define GEN_PASS_REGISTRATION
-#include "passes/schedule/Passes.h.inc"
+
+/// What dist-choose-brokers writes on an edge between the two.
+llvm::StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to);
 
 } // namespace dt::schedule
 

@@ -22,4 +22,24 @@ def SchedSolve : Pass<"sched-solve", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::sched::SchedDialect"];
 }
 
+def ChooseBrokers : Pass<"dist-choose-brokers", "::mlir::ModuleOp"> {
+  let summary = "Choose how rows of every edge find the replica that works on their items";
+  let description = [{
+    Writes `dist.broker` on each `dist.edge`: "copy" (both ends run on the same ranks with equal replicas: nothing is sent), "direct" (replica i to replica i: both share out the same items alike), "items" (any replica to any:
+    the manifest says which rows go, docs/parallel.md) or "all" (into a module over the whole batch: every row to each of its ranks). Schedules and tables obey it.
+  }];
+}
+
+def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {
+  let summary = "Make the step's scheduling problem and solve it";
+  let description = [{
+    One `sched.problem @step` with a stage for each module (in the order of the program) and an edge for each `dist.edge` (in their order), times from nominal costs at the bounds of parts, bytes that a forward keeps; and a
+    `sched.solution` by the schedule that `dist.plan` names. Without a plan: one rank, schedule `accumulate`.
+  }];
+  let options = [
+    Option<"planned", "planned", "bool", "false", "do nothing without dist.plan">
+  ];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::dt::sched::SchedDialect"];
+}
+
 #endif // PASSES_SCHEDULE_PASSES

@@ -1,4 +1,4 @@
-//===- Pipeline.h - The schedule phase --------------------------*- C++ -*-===//
+//===- Pipeline.h - The schedule phase  ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,11 +7,16 @@
 #ifndef PASSES_SCHEDULE_PIPELINE_H
 #define PASSES_SCHEDULE_PIPELINE_H
 
-#include "mlir/Pass/PassManager.h"
+namespace mlir {
+class OpPassManager;
+}
 
 namespace dt {
 
+/// The step of a program with a plan, and its solution.
 void buildSchedulePipeline(mlir::OpPassManager &pm);
+/// Solutions of the problems that stand in the file.
+void buildSolvePipeline(mlir::OpPassManager &pm);
 void registerSchedulePasses();
 
 } // namespace dt

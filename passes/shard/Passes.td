@@ -40,4 +40,12 @@ def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
 
+def AgreeTies : Pass<"dist-agree-ties", "::mlir::ModuleOp"> {
+  let summary = "Have copies of tied parameters cut alike over tensor-parallel ranks";
+  let description = [{
+    Right before the shard phase. Tries it on a copy of the program; parameters whose copies come out cut differently get a `dist.cut_hint`: "rows", or if that does not help "whole".
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect"];
+}
+
 #endif // PASSES_SHARD_PASSES

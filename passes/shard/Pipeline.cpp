@@ -36,3 +36,7 @@ void dt::buildShardPipeline(OpPassManager &pm) {
   modules.addPass(differentiate::createSplitBackward());
   pm.addPass(differentiate::createVerifyDifferentiated());
 }
+
+void dt::buildAgreeTies(OpPassManager &pm) {
+  pm.addPass(shard::createAgreeTies());
+}

@@ -20,6 +20,9 @@ namespace dt {
 /// be) or "whole".
 inline constexpr llvm::StringLiteral kCutHintAttr = "dist.cut_hint";
 
+/// Right before it: each module is cut by itself, but copies of one parameter
+/// must be alike.
+void buildAgreeTies(mlir::OpPassManager &pm);
 /// From whole functions to those of one rank, where a module has `dist.tp`.
 /// Anchors on the builtin module.
 void buildShardPipeline(mlir::OpPassManager &pm);

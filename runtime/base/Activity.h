@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_ACTIVITY_H
-#define DT_RUNTIME_ACTIVITY_H
+#ifndef DT_RUNTIME_BASE_ACTIVITY_H
+#define DT_RUNTIME_BASE_ACTIVITY_H
 
 #include <atomic>
 #include <cstdint>
@@ -65,4 +65,4 @@ std::string silentActivity(double seconds);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_ACTIVITY_H
+#endif // DT_RUNTIME_BASE_ACTIVITY_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CLOCK_H
-#define DT_RUNTIME_CLOCK_H
+#ifndef DT_RUNTIME_BASE_CLOCK_H
+#define DT_RUNTIME_BASE_CLOCK_H
 
 #include <chrono>
 #include <ctime>
@@ -27,4 +27,4 @@ inline double threadSeconds() {
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CLOCK_H
+#endif // DT_RUNTIME_BASE_CLOCK_H

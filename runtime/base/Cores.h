@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CORES_H
-#define DT_RUNTIME_CORES_H
+#ifndef DT_RUNTIME_BASE_CORES_H
+#define DT_RUNTIME_BASE_CORES_H
 
 #include <algorithm>
 #include <unistd.h>
@@ -29,4 +29,4 @@ inline int usableCores() {
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CORES_H
+#endif // DT_RUNTIME_BASE_CORES_H

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_ERROR_H
-#define DT_RUNTIME_ERROR_H
+#ifndef DT_RUNTIME_BASE_ERROR_H
+#define DT_RUNTIME_BASE_ERROR_H
 
 #include <stdexcept>
 #include <string>
@@ -37,4 +37,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_ERROR_H
+#endif // DT_RUNTIME_BASE_ERROR_H

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_FILES_H
-#define DT_RUNTIME_FILES_H
+#ifndef DT_RUNTIME_BASE_FILES_H
+#define DT_RUNTIME_BASE_FILES_H
 
 #include "runtime/base/Error.h"
 
@@ -135,4 +135,4 @@ bool isHex(const std::string &text);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_FILES_H
+#endif // DT_RUNTIME_BASE_FILES_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_OPTIONS_H
-#define DT_RUNTIME_OPTIONS_H
+#ifndef DT_RUNTIME_BASE_OPTIONS_H
+#define DT_RUNTIME_BASE_OPTIONS_H
 
 #include "runtime/Program.h"
 
@@ -71,4 +71,4 @@ const char *optionsHelp();
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_OPTIONS_H
+#endif // DT_RUNTIME_BASE_OPTIONS_H

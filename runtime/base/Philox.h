@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_PHILOX_H
-#define DT_RUNTIME_PHILOX_H
+#ifndef DT_RUNTIME_BASE_PHILOX_H
+#define DT_RUNTIME_BASE_PHILOX_H
 
 #include <cmath>
 #include <cstdint>
@@ -119,4 +119,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_PHILOX_H
+#endif // DT_RUNTIME_BASE_PHILOX_H

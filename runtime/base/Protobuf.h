@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_PROTOBUF_H
-#define DT_RUNTIME_PROTOBUF_H
+#ifndef DT_RUNTIME_BASE_PROTOBUF_H
+#define DT_RUNTIME_BASE_PROTOBUF_H
 
 #include <cstdint>
 #include <string>
@@ -41,4 +41,4 @@ inline std::string varintField(uint32_t number, uint64_t value) {
 
 } // namespace dt::rt::protobuf
 
-#endif // DT_RUNTIME_PROTOBUF_H
+#endif // DT_RUNTIME_BASE_PROTOBUF_H

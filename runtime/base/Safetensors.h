@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_SAFETENSORS_H
-#define DT_RUNTIME_SAFETENSORS_H
+#ifndef DT_RUNTIME_BASE_SAFETENSORS_H
+#define DT_RUNTIME_BASE_SAFETENSORS_H
 
 #include "runtime/base/Files.h"
 #include "runtime/Program.h"
@@ -146,4 +146,4 @@ uint64_t hashBytes(const void *data, size_t size,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_SAFETENSORS_H
+#endif // DT_RUNTIME_BASE_SAFETENSORS_H

@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_STOP_H
-#define DT_RUNTIME_STOP_H
+#ifndef DT_RUNTIME_BASE_STOP_H
+#define DT_RUNTIME_BASE_STOP_H
 
 #include "runtime/base/Error.h"
 
@@ -52,4 +52,4 @@ void explainBusErrors(int rank, bool (*claim)() = nullptr);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_STOP_H
+#endif // DT_RUNTIME_BASE_STOP_H

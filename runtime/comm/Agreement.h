@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_AGREEMENT_H
-#define DT_RUNTIME_AGREEMENT_H
+#ifndef DT_RUNTIME_COMM_AGREEMENT_H
+#define DT_RUNTIME_COMM_AGREEMENT_H
 
 #include "runtime/comm/Comm.h"
 
@@ -38,4 +38,4 @@ inline std::string firstOf(Comm &comm, const std::string &mine) {
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_AGREEMENT_H
+#endif // DT_RUNTIME_COMM_AGREEMENT_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_COLLECTIVES_H
-#define DT_RUNTIME_COLLECTIVES_H
+#ifndef DT_RUNTIME_COMM_COLLECTIVES_H
+#define DT_RUNTIME_COMM_COLLECTIVES_H
 
 #include "runtime/Program.h"
 
@@ -62,4 +62,4 @@ inline void gradientsReady(GradientListener *listener, size_t begin,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_COLLECTIVES_H
+#endif // DT_RUNTIME_COMM_COLLECTIVES_H

@@ -18,8 +18,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_COMM_H
-#define DT_RUNTIME_COMM_H
+#ifndef DT_RUNTIME_COMM_COMM_H
+#define DT_RUNTIME_COMM_COMM_H
 
 #include "runtime/base/Clock.h"
 #include "runtime/comm/Collectives.h"
@@ -264,4 +264,4 @@ std::string collectiveLabel(const std::string &module, CollectiveKind kind,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_COMM_H
+#endif // DT_RUNTIME_COMM_COMM_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_STATUS_H
-#define DT_RUNTIME_STATUS_H
+#ifndef DT_RUNTIME_COMM_STATUS_H
+#define DT_RUNTIME_COMM_STATUS_H
 
 #include <atomic>
 #include <cstdint>
@@ -172,4 +172,4 @@ ThreadTime timeOf(int pid, int thread);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_STATUS_H
+#endif // DT_RUNTIME_COMM_STATUS_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_WATCHDOG_H
-#define DT_RUNTIME_WATCHDOG_H
+#ifndef DT_RUNTIME_COMM_WATCHDOG_H
+#define DT_RUNTIME_COMM_WATCHDOG_H
 
 #include "runtime/comm/Status.h"
 
@@ -78,4 +78,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_WATCHDOG_H
+#endif // DT_RUNTIME_COMM_WATCHDOG_H

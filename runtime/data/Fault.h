@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_FAULT_H
-#define DT_RUNTIME_FAULT_H
+#ifndef DT_RUNTIME_DATA_FAULT_H
+#define DT_RUNTIME_DATA_FAULT_H
 
 #include "runtime/data/IndexCheck.h"
 #include "runtime/Program.h"
@@ -31,4 +31,4 @@ std::string describeFault(const Fault &fault, const ProgramInfo &program,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_FAULT_H
+#endif // DT_RUNTIME_DATA_FAULT_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_INDEXCHECK_H
-#define DT_RUNTIME_INDEXCHECK_H
+#ifndef DT_RUNTIME_DATA_INDEXCHECK_H
+#define DT_RUNTIME_DATA_INDEXCHECK_H
 
 #include <cstdint>
 
@@ -39,4 +39,4 @@ struct Fault {
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_INDEXCHECK_H
+#endif // DT_RUNTIME_DATA_INDEXCHECK_H

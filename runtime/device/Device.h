@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_DEVICE_H
-#define DT_RUNTIME_DEVICE_H
+#ifndef DT_RUNTIME_DEVICE_DEVICE_H
+#define DT_RUNTIME_DEVICE_DEVICE_H
 
 #include <cmath>
 #include <cstddef>
@@ -82,4 +82,4 @@ void sgd(float *p, const float *g, float *buffer, size_t n, const SgdStep &step)
 
 } // namespace dt::rt::device
 
-#endif // DT_RUNTIME_DEVICE_H
+#endif // DT_RUNTIME_DEVICE_DEVICE_H

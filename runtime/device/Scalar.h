@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_SCALAR_H
-#define DT_RUNTIME_SCALAR_H
+#ifndef DT_RUNTIME_DEVICE_SCALAR_H
+#define DT_RUNTIME_DEVICE_SCALAR_H
 
 #include <cstdint>
 
@@ -48,4 +48,4 @@ template <typename T> DT_SCALAR T absInt(T x) { return x < 0 ? -x : x; }
 
 #undef DT_SCALAR
 
-#endif // DT_RUNTIME_SCALAR_H
+#endif // DT_RUNTIME_DEVICE_SCALAR_H

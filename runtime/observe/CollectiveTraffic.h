@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_COLLECTIVETRAFFIC_H
-#define DT_RUNTIME_COLLECTIVETRAFFIC_H
+#ifndef DT_RUNTIME_OBSERVE_COLLECTIVETRAFFIC_H
+#define DT_RUNTIME_OBSERVE_COLLECTIVETRAFFIC_H
 
 #include "runtime/state/Ownership.h"
 #include "runtime/data/BatchSource.h"
@@ -34,4 +34,4 @@ const char *axisOf(const std::string &label);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_COLLECTIVETRAFFIC_H
+#endif // DT_RUNTIME_OBSERVE_COLLECTIVETRAFFIC_H

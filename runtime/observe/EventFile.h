@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_EVENTFILE_H
-#define DT_RUNTIME_EVENTFILE_H
+#ifndef DT_RUNTIME_OBSERVE_EVENTFILE_H
+#define DT_RUNTIME_OBSERVE_EVENTFILE_H
 
 #include "runtime/base/Files.h"
 
@@ -46,4 +46,4 @@ uint32_t crc32c(const std::string &bytes);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_EVENTFILE_H
+#endif // DT_RUNTIME_OBSERVE_EVENTFILE_H

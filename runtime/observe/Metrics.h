@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_METRICS_H
-#define DT_RUNTIME_METRICS_H
+#ifndef DT_RUNTIME_OBSERVE_METRICS_H
+#define DT_RUNTIME_OBSERVE_METRICS_H
 
 #include "runtime/observe/EventFile.h"
 #include "runtime/base/Files.h"
@@ -47,4 +47,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_METRICS_H
+#endif // DT_RUNTIME_OBSERVE_METRICS_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_PROFILE_H
-#define DT_RUNTIME_PROFILE_H
+#ifndef DT_RUNTIME_OBSERVE_PROFILE_H
+#define DT_RUNTIME_OBSERVE_PROFILE_H
 
 #include "runtime/step/Trainer.h"
 
@@ -31,4 +31,4 @@ void writeProfile(const ProgramInfo &program, const Trainer::Settings &settings,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_PROFILE_H
+#endif // DT_RUNTIME_OBSERVE_PROFILE_H

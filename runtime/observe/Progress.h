@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_PROGRESS_H
-#define DT_RUNTIME_PROGRESS_H
+#ifndef DT_RUNTIME_OBSERVE_PROGRESS_H
+#define DT_RUNTIME_OBSERVE_PROGRESS_H
 
 #include "runtime/step/Trainer.h"
 
@@ -40,4 +40,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_PROGRESS_H
+#endif // DT_RUNTIME_OBSERVE_PROGRESS_H

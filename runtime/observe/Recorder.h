@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_RECORDER_H
-#define DT_RUNTIME_RECORDER_H
+#ifndef DT_RUNTIME_OBSERVE_RECORDER_H
+#define DT_RUNTIME_OBSERVE_RECORDER_H
 
 #include "runtime/base/Options.h"
 #include "runtime/save/Outputs.h"
@@ -69,4 +69,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_RECORDER_H
+#endif // DT_RUNTIME_OBSERVE_RECORDER_H

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_REPORT_H
-#define DT_RUNTIME_REPORT_H
+#ifndef DT_RUNTIME_OBSERVE_REPORT_H
+#define DT_RUNTIME_OBSERVE_REPORT_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/state/Regions.h"
@@ -98,4 +98,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_REPORT_H
+#endif // DT_RUNTIME_OBSERVE_REPORT_H

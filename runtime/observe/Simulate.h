@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_SIMULATE_H
-#define DT_RUNTIME_SIMULATE_H
+#ifndef DT_RUNTIME_OBSERVE_SIMULATE_H
+#define DT_RUNTIME_OBSERVE_SIMULATE_H
 
 #include "runtime/Program.h"
 
@@ -52,4 +52,4 @@ simulateStep(const ProgramInfo &program, const std::vector<RowTimes> &times,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_SIMULATE_H
+#endif // DT_RUNTIME_OBSERVE_SIMULATE_H

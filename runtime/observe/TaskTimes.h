@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_TASKTIMES_H
-#define DT_RUNTIME_TASKTIMES_H
+#ifndef DT_RUNTIME_OBSERVE_TASKTIMES_H
+#define DT_RUNTIME_OBSERVE_TASKTIMES_H
 
 #include "runtime/Program.h"
 
@@ -44,4 +44,4 @@ inline double median(std::vector<double> values) {
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_TASKTIMES_H
+#endif // DT_RUNTIME_OBSERVE_TASKTIMES_H

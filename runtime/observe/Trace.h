@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_TRACE_H
-#define DT_RUNTIME_TRACE_H
+#ifndef DT_RUNTIME_OBSERVE_TRACE_H
+#define DT_RUNTIME_OBSERVE_TRACE_H
 
 #include "runtime/base/Files.h"
 #include "runtime/step/Trainer.h"
@@ -47,4 +47,4 @@ std::string nameOf(const TaskRow &row, const ProgramInfo &program);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_TRACE_H
+#endif // DT_RUNTIME_OBSERVE_TRACE_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_TRAFFIC_H
-#define DT_RUNTIME_TRAFFIC_H
+#ifndef DT_RUNTIME_OBSERVE_TRAFFIC_H
+#define DT_RUNTIME_OBSERVE_TRAFFIC_H
 
 #include "runtime/step/Trainer.h"
 
@@ -48,4 +48,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_TRAFFIC_H
+#endif // DT_RUNTIME_OBSERVE_TRAFFIC_H

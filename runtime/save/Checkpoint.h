@@ -16,8 +16,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CHECKPOINT_H
-#define DT_RUNTIME_CHECKPOINT_H
+#ifndef DT_RUNTIME_SAVE_CHECKPOINT_H
+#define DT_RUNTIME_SAVE_CHECKPOINT_H
 
 #include "runtime/step/Trainer.h"
 
@@ -117,4 +117,4 @@ void expectFinite(const Trainer &trainer, int64_t step);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CHECKPOINT_H
+#endif // DT_RUNTIME_SAVE_CHECKPOINT_H

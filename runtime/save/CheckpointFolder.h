@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CHECKPOINTFOLDER_H
-#define DT_RUNTIME_CHECKPOINTFOLDER_H
+#ifndef DT_RUNTIME_SAVE_CHECKPOINTFOLDER_H
+#define DT_RUNTIME_SAVE_CHECKPOINTFOLDER_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/base/Files.h"
@@ -112,4 +112,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CHECKPOINTFOLDER_H
+#endif // DT_RUNTIME_SAVE_CHECKPOINTFOLDER_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_EXPORT_H
-#define DT_RUNTIME_EXPORT_H
+#ifndef DT_RUNTIME_SAVE_EXPORT_H
+#define DT_RUNTIME_SAVE_EXPORT_H
 
 #include "runtime/step/Trainer.h"
 
@@ -32,4 +32,4 @@ void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_EXPORT_H
+#endif // DT_RUNTIME_SAVE_EXPORT_H

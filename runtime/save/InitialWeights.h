@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_INITIALWEIGHTS_H
-#define DT_RUNTIME_INITIALWEIGHTS_H
+#ifndef DT_RUNTIME_SAVE_INITIALWEIGHTS_H
+#define DT_RUNTIME_SAVE_INITIALWEIGHTS_H
 
 #include "runtime/step/Trainer.h"
 
@@ -44,4 +44,4 @@ initializeFrom(Trainer &trainer, const std::vector<WeightSource> &sources,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_INITIALWEIGHTS_H
+#endif // DT_RUNTIME_SAVE_INITIALWEIGHTS_H

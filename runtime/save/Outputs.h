@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_OUTPUTS_H
-#define DT_RUNTIME_OUTPUTS_H
+#ifndef DT_RUNTIME_SAVE_OUTPUTS_H
+#define DT_RUNTIME_SAVE_OUTPUTS_H
 
 #include "runtime/state/Pieces.h"
 #include "runtime/step/Trainer.h"
@@ -100,4 +100,4 @@ void onFirstRank(Comm &comm, const std::string &failure,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_OUTPUTS_H
+#endif // DT_RUNTIME_SAVE_OUTPUTS_H

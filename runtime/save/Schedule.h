@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_SCHEDULE_H
-#define DT_RUNTIME_SCHEDULE_H
+#ifndef DT_RUNTIME_SAVE_SCHEDULE_H
+#define DT_RUNTIME_SAVE_SCHEDULE_H
 
 #include "runtime/step/Trainer.h"
 
@@ -26,4 +26,4 @@ std::string changesOf(const nlohmann::json &before,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_SCHEDULE_H
+#endif // DT_RUNTIME_SAVE_SCHEDULE_H

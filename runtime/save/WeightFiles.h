@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_WEIGHTFILES_H
-#define DT_RUNTIME_WEIGHTFILES_H
+#ifndef DT_RUNTIME_SAVE_WEIGHTFILES_H
+#define DT_RUNTIME_SAVE_WEIGHTFILES_H
 
 #include "runtime/comm/Comm.h"
 
@@ -29,4 +29,4 @@ WeightFiles findWeights(Comm &comm, const std::string &path);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_WEIGHTFILES_H
+#endif // DT_RUNTIME_SAVE_WEIGHTFILES_H

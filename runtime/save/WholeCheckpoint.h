@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_WHOLECHECKPOINT_H
-#define DT_RUNTIME_WHOLECHECKPOINT_H
+#ifndef DT_RUNTIME_SAVE_WHOLECHECKPOINT_H
+#define DT_RUNTIME_SAVE_WHOLECHECKPOINT_H
 
 #include "runtime/save/CheckpointFolder.h"
 
@@ -41,4 +41,4 @@ WholeCheckpoint checkpointIn(Comm &comm, const std::string &folder);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_WHOLECHECKPOINT_H
+#endif // DT_RUNTIME_SAVE_WHOLECHECKPOINT_H

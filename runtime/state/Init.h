@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_INIT_H
-#define DT_RUNTIME_INIT_H
+#ifndef DT_RUNTIME_STATE_INIT_H
+#define DT_RUNTIME_STATE_INIT_H
 
 #include <cstdint>
 #include <string>
@@ -43,4 +43,4 @@ void checkInitRule(const std::string &rule, const std::vector<int64_t> &shape,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_INIT_H
+#endif // DT_RUNTIME_STATE_INIT_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_LAYOUT_H
-#define DT_RUNTIME_LAYOUT_H
+#ifndef DT_RUNTIME_STATE_LAYOUT_H
+#define DT_RUNTIME_STATE_LAYOUT_H
 
 #include "runtime/Program.h"
 
@@ -71,4 +71,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_LAYOUT_H
+#endif // DT_RUNTIME_STATE_LAYOUT_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_OWNERSHIP_H
-#define DT_RUNTIME_OWNERSHIP_H
+#ifndef DT_RUNTIME_STATE_OWNERSHIP_H
+#define DT_RUNTIME_STATE_OWNERSHIP_H
 
 #include "runtime/state/Placement.h"
 
@@ -124,4 +124,4 @@ size_t partElements(const ParameterInfo &parameter);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_OWNERSHIP_H
+#endif // DT_RUNTIME_STATE_OWNERSHIP_H

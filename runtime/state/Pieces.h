@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_PIECES_H
-#define DT_RUNTIME_PIECES_H
+#ifndef DT_RUNTIME_STATE_PIECES_H
+#define DT_RUNTIME_STATE_PIECES_H
 
 #include "runtime/state/Layout.h"
 #include "runtime/base/Safetensors.h"
@@ -82,4 +82,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_PIECES_H
+#endif // DT_RUNTIME_STATE_PIECES_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_PLACEMENT_H
-#define DT_RUNTIME_PLACEMENT_H
+#ifndef DT_RUNTIME_STATE_PLACEMENT_H
+#define DT_RUNTIME_STATE_PLACEMENT_H
 
 #include "runtime/Program.h"
 
@@ -64,4 +64,4 @@ int64_t canonicalPlace(const ParameterInfo &parameter, int64_t tp);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_PLACEMENT_H
+#endif // DT_RUNTIME_STATE_PLACEMENT_H

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_REGIONS_H
-#define DT_RUNTIME_REGIONS_H
+#ifndef DT_RUNTIME_STATE_REGIONS_H
+#define DT_RUNTIME_STATE_REGIONS_H
 
 #include "runtime/state/Ownership.h"
 
@@ -70,4 +70,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_REGIONS_H
+#endif // DT_RUNTIME_STATE_REGIONS_H

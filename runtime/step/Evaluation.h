@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_EVALUATION_H
-#define DT_RUNTIME_EVALUATION_H
+#ifndef DT_RUNTIME_STEP_EVALUATION_H
+#define DT_RUNTIME_STEP_EVALUATION_H
 
 #include "runtime/step/Trainer.h"
 
@@ -67,4 +67,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_EVALUATION_H
+#endif // DT_RUNTIME_STEP_EVALUATION_H

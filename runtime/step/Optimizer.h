@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_OPTIMIZER_H
-#define DT_RUNTIME_OPTIMIZER_H
+#ifndef DT_RUNTIME_STEP_OPTIMIZER_H
+#define DT_RUNTIME_STEP_OPTIMIZER_H
 
 #include "runtime/Program.h"
 #include "runtime/state/Ownership.h"
@@ -45,4 +45,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_OPTIMIZER_H
+#endif // DT_RUNTIME_STEP_OPTIMIZER_H

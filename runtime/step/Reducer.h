@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_REDUCER_H
-#define DT_RUNTIME_REDUCER_H
+#ifndef DT_RUNTIME_STEP_REDUCER_H
+#define DT_RUNTIME_STEP_REDUCER_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/state/Regions.h"
@@ -105,4 +105,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_REDUCER_H
+#endif // DT_RUNTIME_STEP_REDUCER_H

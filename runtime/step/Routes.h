@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_ROUTES_H
-#define DT_RUNTIME_ROUTES_H
+#ifndef DT_RUNTIME_STEP_ROUTES_H
+#define DT_RUNTIME_STEP_ROUTES_H
 
 #include "runtime/data/Assignment.h"
 
@@ -65,4 +65,4 @@ int32_t gradientSource(const ModuleInfo &wholeBatch, int producerRank);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_ROUTES_H
+#endif // DT_RUNTIME_STEP_ROUTES_H

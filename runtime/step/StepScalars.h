@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_STEPSCALARS_H
-#define DT_RUNTIME_STEPSCALARS_H
+#ifndef DT_RUNTIME_STEP_STEPSCALARS_H
+#define DT_RUNTIME_STEP_STEPSCALARS_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/state/Regions.h"
@@ -68,4 +68,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_STEPSCALARS_H
+#endif // DT_RUNTIME_STEP_STEPSCALARS_H

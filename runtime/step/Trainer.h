@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_TRAINER_H
-#define DT_RUNTIME_TRAINER_H
+#ifndef DT_RUNTIME_STEP_TRAINER_H
+#define DT_RUNTIME_STEP_TRAINER_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/state/Layout.h"
@@ -205,4 +205,4 @@ void checkPart(const ModuleInfo &module, const Part &part);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_TRAINER_H
+#endif // DT_RUNTIME_STEP_TRAINER_H

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_TRANSFERS_H
-#define DT_RUNTIME_TRANSFERS_H
+#ifndef DT_RUNTIME_STEP_TRANSFERS_H
+#define DT_RUNTIME_STEP_TRANSFERS_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/state/Regions.h"
@@ -123,4 +123,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_TRANSFERS_H
+#endif // DT_RUNTIME_STEP_TRANSFERS_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_VALIDATION_H
-#define DT_RUNTIME_VALIDATION_H
+#ifndef DT_RUNTIME_STEP_VALIDATION_H
+#define DT_RUNTIME_STEP_VALIDATION_H
 
 #include "runtime/step/Trainer.h"
 
@@ -51,4 +51,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_VALIDATION_H
+#endif // DT_RUNTIME_STEP_VALIDATION_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef RUNTIME_PROGRAMFILES_H
-#define RUNTIME_PROGRAMFILES_H
+#ifndef DT_RUNTIME_TRAIN_PROGRAMFILES_H
+#define DT_RUNTIME_TRAIN_PROGRAMFILES_H
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -25,4 +25,4 @@ nlohmann::json readPlan(const std::string &folder);
 
 } // namespace dt::rt
 
-#endif // RUNTIME_PROGRAMFILES_H
+#endif // DT_RUNTIME_TRAIN_PROGRAMFILES_H

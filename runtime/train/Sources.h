@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_SOURCES_H
-#define DT_RUNTIME_SOURCES_H
+#ifndef DT_RUNTIME_TRAIN_SOURCES_H
+#define DT_RUNTIME_TRAIN_SOURCES_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/base/Options.h"
@@ -27,4 +27,4 @@ bool openSource(std::unique_ptr<BatchSource> &source,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_SOURCES_H
+#endif // DT_RUNTIME_TRAIN_SOURCES_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_TARGETS_H
-#define DT_RUNTIME_TARGETS_H
+#ifndef DT_RUNTIME_TRAIN_TARGETS_H
+#define DT_RUNTIME_TRAIN_TARGETS_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/base/Options.h"
@@ -22,4 +22,4 @@ void checkTargets(const Options &options, const Comm &comm);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_TARGETS_H
+#endif // DT_RUNTIME_TRAIN_TARGETS_H

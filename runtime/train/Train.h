@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_TRAIN_H
-#define DT_RUNTIME_TRAIN_H
+#ifndef DT_RUNTIME_TRAIN_TRAIN_H
+#define DT_RUNTIME_TRAIN_TRAIN_H
 
 #include "runtime/base/Options.h"
 #include "runtime/step/Trainer.h"
@@ -65,4 +65,4 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_TRAIN_H
+#endif // DT_RUNTIME_TRAIN_TRAIN_H

@@ -6,7 +6,7 @@
 
 #include "tools/dt-opt/Diagnostics.h"
 
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"

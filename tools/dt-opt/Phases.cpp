@@ -16,9 +16,11 @@
 #include "passes/lower/Pipeline.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/optimize/Pipeline.h"
-#include "passes/parallel/Pipeline.h"
+#include "passes/outline/Pipeline.h"
+#include "passes/plan/Pipeline.h"
 #include "passes/schedule/Pipeline.h"
 #include "passes/shard/Pipeline.h"
+#include "passes/stages/Pipeline.h"
 
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Dialect/EmitC/IR/EmitC.h"
@@ -40,7 +42,6 @@ struct Phase {
   void (*registerPasses)();
 };
 
-/// Each module is cut by itself, but copies of one parameter must be alike.
 void buildShard(OpPassManager &pm) {
   buildAgreeTies(pm);
   buildShardPipeline(pm);
@@ -54,9 +55,9 @@ const Phase kPhases[] = {
      "Find item axes, cut at contrastive heads, verify separability",
      buildModulesPipeline, registerModulesPasses},
     {"outline", "dt-outline", "Equal layers become functions",
-     buildOutlinePipeline, nullptr},
+     buildOutlinePipeline, registerOutlinePasses},
     {"stages", "dt-stages", "Cut modules into the plan's pipeline stages",
-     buildCutStages, nullptr},
+     buildStagesPipeline, registerStagesPasses},
     {"differentiate", "dt-differentiate",
      "Make .fwd and .bwd of every module's forward function",
      buildDifferentiatePipeline, registerDifferentiatePasses},
@@ -66,7 +67,7 @@ const Phase kPhases[] = {
     {"optimize", "dt-optimize", "Fuse elementwise operators",
      buildOptimizePipeline, registerOptimizePasses},
     {"schedule", "dt-schedule", "Order the tasks of the plan's ranks",
-     buildStepSchedule, nullptr},
+     buildSchedulePipeline, registerSchedulePasses},
     {"lower", "dt-lower", "Buffers, kernels and library calls: nn to rt",
      buildLowerPipeline, registerLowerPasses},
 };
@@ -84,8 +85,7 @@ void registerDialects(DialectRegistry &registry) {
 void registerPasses() {
   registerTransformsPasses();
   registerCodegenPasses();
-  registerSchedulePasses();
-  registerParallelPasses();
+  registerPlanPasses();
   for (const Phase &phase : kPhases) {
     if (phase.registerPasses)
       phase.registerPasses();

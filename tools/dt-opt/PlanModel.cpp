@@ -11,7 +11,7 @@
 #include "tools/dt-opt/Diagnostics.h"
 #include "tools/dt-opt/Output.h"
 
-#include "passes/parallel/LayerWork.h"
+#include "passes/plan/LayerWork.h"
 
 #include "mlir/Pass/Pass.h"
 #include "mlir/Support/FileUtilities.h"

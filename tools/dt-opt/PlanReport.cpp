@@ -9,8 +9,9 @@
 
 #include "tools/dt-opt/Report.h"
 
-#include "passes/parallel/Memory.h"
-#include "passes/parallel/Passes.h"
+#include "dialects/dist/DistMarks.h"
+#include "dialects/sched/SchedOps.h"
+#include "passes/stages/Memory.h"
 #include "passes/scheduler/messages/Communicate.h"
 
 using namespace mlir;
@@ -39,7 +40,7 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.sub = placement.sub;
   entry.zero = placement.zero;
   entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
-  if (auto ahead = module->getAttrOfType<IntegerAttr>(parallel::kRunAheadAttr))
+  if (auto ahead = module->getAttrOfType<IntegerAttr>(dist::kRunAheadAttr))
     entry.runAhead = ahead.getInt();
   parallel::StateBytes state = parallel::getStateBytes(module);
   entry.stateBytes[0] = state.parameters;
@@ -95,11 +96,11 @@ void addPlan(mlir::ModuleOp program, ProgramReport &report) {
     auto text = plan->getAttrOfType<StringAttr>(name);
     return text ? text.str() : std::string();
   };
-  report.plan->explanation = getText(parallel::kExplanationAttr);
-  report.plan->file = getText(parallel::kPlanFileAttr);
-  report.plan->page = getText(parallel::kPlanPageAttr);
+  report.plan->explanation = getText(dist::kExplanationAttr);
+  report.plan->file = getText(dist::kPlanFileAttr);
+  report.plan->page = getText(dist::kPlanPageAttr);
   if (auto memory =
-          plan->getAttrOfType<DenseI64ArrayAttr>(parallel::kMemoryAttr))
+          plan->getAttrOfType<DenseI64ArrayAttr>(dist::kMemoryAttr))
     report.plan->memory.assign(memory.asArrayRef().begin(),
                                memory.asArrayRef().end());
   for (auto module : program.getOps<dist::ModuleOp>())

@@ -9,7 +9,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/sched/SchedOps.h"
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 #include "passes/picture/Lanes.h"
 #include "passes/picture/Units.h"
 #include "passes/planner/step/Engine.h"

@@ -16,9 +16,9 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 #include "passes/modules/Pipeline.h"
-#include "passes/parallel/Pipeline.h"
+#include "passes/plan/Pipeline.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/schedule/Pipeline.h"
 
@@ -239,7 +239,7 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
       dt::addReport(pm, report);
     if (phases && emitOption == Emit::Timeline && !imported &&
         planOption.empty())
-      dt::buildSchedulePipeline(pm); // of problems that stand in the file
+      dt::buildSolvePipeline(pm); // of problems that stand in the file
     else if (phases)
       buildPlannedPhases(pm, report);
     else if (dt::isReport(emitOption))

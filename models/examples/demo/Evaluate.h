@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_DEMO_EVALUATE_H
-#define DT_DEMO_EVALUATE_H
+#ifndef MODELS_EXAMPLES_DEMO_EVALUATE_H
+#define MODELS_EXAMPLES_DEMO_EVALUATE_H
 
 #include "Runner.h"
 
@@ -84,4 +84,4 @@ private:
 
 } // namespace dt::demo
 
-#endif // DT_DEMO_EVALUATE_H
+#endif // MODELS_EXAMPLES_DEMO_EVALUATE_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_DEMO_GRID_H
-#define DT_DEMO_GRID_H
+#ifndef MODELS_EXAMPLES_DEMO_GRID_H
+#define MODELS_EXAMPLES_DEMO_GRID_H
 
 #include "runtime/data/Picture.h"
 
@@ -27,4 +27,4 @@ void writeGrid(const std::string &path, const std::vector<Tile> &tiles,
 
 } // namespace dt::demo
 
-#endif // DT_DEMO_GRID_H
+#endif // MODELS_EXAMPLES_DEMO_GRID_H

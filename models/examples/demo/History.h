@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_DEMO_HISTORY_H
-#define DT_DEMO_HISTORY_H
+#ifndef MODELS_EXAMPLES_DEMO_HISTORY_H
+#define MODELS_EXAMPLES_DEMO_HISTORY_H
 
 #include "Evaluate.h"
 
@@ -39,4 +39,4 @@ private:
 
 } // namespace dt::demo
 
-#endif // DT_DEMO_HISTORY_H
+#endif // MODELS_EXAMPLES_DEMO_HISTORY_H

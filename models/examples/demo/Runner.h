@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_DEMO_RUNNER_H
-#define DT_DEMO_RUNNER_H
+#ifndef MODELS_EXAMPLES_DEMO_RUNNER_H
+#define MODELS_EXAMPLES_DEMO_RUNNER_H
 
 #include "runtime/step/Evaluation.h"
 #include "runtime/data/Assemble.h"
@@ -68,4 +68,4 @@ private:
 
 } // namespace dt::demo
 
-#endif // DT_DEMO_RUNNER_H
+#endif // MODELS_EXAMPLES_DEMO_RUNNER_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_IMPORT_IMPORT_H
-#define MODELS_IMPORT_IMPORT_H
+#ifndef MODELS_FRONTEND_IMPORT_IMPORT_H
+#define MODELS_FRONTEND_IMPORT_IMPORT_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -80,4 +80,4 @@ void loadImportDialects(mlir::MLIRContext &context);
 
 } // namespace dt::models
 
-#endif // MODELS_IMPORT_IMPORT_H
+#endif // MODELS_FRONTEND_IMPORT_IMPORT_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_IMPORT_IMPORTER_H
-#define MODELS_IMPORT_IMPORTER_H
+#ifndef MODELS_FRONTEND_IMPORT_IMPORTER_H
+#define MODELS_FRONTEND_IMPORT_IMPORTER_H
 
 #include "dialects/dist/DistOps.h"
 #include "models/frontend/import/Import.h"
@@ -95,4 +95,4 @@ private:
 
 } // namespace dt::models
 
-#endif // MODELS_IMPORT_IMPORTER_H
+#endif // MODELS_FRONTEND_IMPORT_IMPORTER_H

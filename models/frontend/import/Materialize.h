@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_IMPORT_MATERIALIZE_H
-#define MODELS_IMPORT_MATERIALIZE_H
+#ifndef MODELS_FRONTEND_IMPORT_MATERIALIZE_H
+#define MODELS_FRONTEND_IMPORT_MATERIALIZE_H
 
 #include "models/frontend/symbolic/SymbolicTensor.h"
 
@@ -25,4 +25,4 @@ mlir::Value materialize(mlir::OpBuilder &builder, mlir::Location loc,
 
 } // namespace dt::models
 
-#endif // MODELS_IMPORT_MATERIALIZE_H
+#endif // MODELS_FRONTEND_IMPORT_MATERIALIZE_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_IMPORT_NODEIMPORTER_H
-#define MODELS_IMPORT_NODEIMPORTER_H
+#ifndef MODELS_FRONTEND_IMPORT_NODEIMPORTER_H
+#define MODELS_FRONTEND_IMPORT_NODEIMPORTER_H
 
 #include "dialects/nn/NNOps.h"
 #include "models/frontend/import/Materialize.h"
@@ -231,4 +231,4 @@ void addLossRules(RuleTable &rules);
 
 } // namespace dt::models
 
-#endif // MODELS_IMPORT_NODEIMPORTER_H
+#endif // MODELS_FRONTEND_IMPORT_NODEIMPORTER_H

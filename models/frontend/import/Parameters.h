@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_IMPORT_PARAMETERS_H
-#define MODELS_IMPORT_PARAMETERS_H
+#ifndef MODELS_FRONTEND_IMPORT_PARAMETERS_H
+#define MODELS_FRONTEND_IMPORT_PARAMETERS_H
 
 #include "models/frontend/onnx/Model.h"
 #include "models/frontend/symbolic/SymbolicTensor.h"
@@ -95,4 +95,4 @@ private:
 
 } // namespace dt::models
 
-#endif // MODELS_IMPORT_PARAMETERS_H
+#endif // MODELS_FRONTEND_IMPORT_PARAMETERS_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_IMPORT_PATTERN_H
-#define MODELS_IMPORT_PATTERN_H
+#ifndef MODELS_FRONTEND_IMPORT_PATTERN_H
+#define MODELS_FRONTEND_IMPORT_PATTERN_H
 
 #include "llvm/ADT/StringRef.h"
 
@@ -20,4 +20,4 @@ bool matchesPattern(llvm::StringRef pattern, llvm::StringRef name);
 
 } // namespace dt::models
 
-#endif // MODELS_IMPORT_PATTERN_H
+#endif // MODELS_FRONTEND_IMPORT_PATTERN_H

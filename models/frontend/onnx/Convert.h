@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_ONNX_CONVERT_H
-#define MODELS_ONNX_CONVERT_H
+#ifndef MODELS_FRONTEND_ONNX_CONVERT_H
+#define MODELS_FRONTEND_ONNX_CONVERT_H
 
 #include "models/frontend/onnx/Model.h"
 
@@ -30,4 +30,4 @@ llvm::Error sortNodes(Graph &graph, std::vector<std::string> known);
 
 } // namespace dt::onnx
 
-#endif // MODELS_ONNX_CONVERT_H
+#endif // MODELS_FRONTEND_ONNX_CONVERT_H

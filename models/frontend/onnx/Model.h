@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_ONNX_MODEL_H
-#define MODELS_ONNX_MODEL_H
+#ifndef MODELS_FRONTEND_ONNX_MODEL_H
+#define MODELS_FRONTEND_ONNX_MODEL_H
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -127,4 +127,4 @@ llvm::Expected<Model> loadOnnx(llvm::StringRef path);
 
 } // namespace dt::onnx
 
-#endif // MODELS_ONNX_MODEL_H
+#endif // MODELS_FRONTEND_ONNX_MODEL_H

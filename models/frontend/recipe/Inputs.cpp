@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/recipe/Inputs.h"
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 
 #include "dialects/nn/NNOps.h"
 #include "runtime/data/Config.h"

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_RECIPE_INPUTS_H
-#define MODELS_RECIPE_INPUTS_H
+#ifndef MODELS_FRONTEND_RECIPE_INPUTS_H
+#define MODELS_FRONTEND_RECIPE_INPUTS_H
 
 #include "dialects/dist/DistOps.h"
 #include "models/frontend/recipe/Recipe.h"
@@ -29,4 +29,4 @@ checkInputs(mlir::ModuleOp program, const Recipe &recipe,
 
 } // namespace dt::models
 
-#endif // MODELS_RECIPE_INPUTS_H
+#endif // MODELS_FRONTEND_RECIPE_INPUTS_H

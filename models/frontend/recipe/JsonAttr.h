@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_RECIPE_JSONATTR_H
-#define MODELS_RECIPE_JSONATTR_H
+#ifndef MODELS_FRONTEND_RECIPE_JSONATTR_H
+#define MODELS_FRONTEND_RECIPE_JSONATTR_H
 
 #include "mlir/IR/Attributes.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -31,4 +31,4 @@ nlohmann::json getPlanSections(mlir::ModuleOp program);
 
 } // namespace dt::models
 
-#endif // MODELS_RECIPE_JSONATTR_H
+#endif // MODELS_FRONTEND_RECIPE_JSONATTR_H

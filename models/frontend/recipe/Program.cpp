@@ -7,7 +7,7 @@
 #include "models/frontend/recipe/Program.h"
 #include "models/frontend/recipe/Inputs.h"
 #include "models/frontend/recipe/JsonAttr.h"
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNOps.h"

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_RECIPE_PROGRAM_H
-#define MODELS_RECIPE_PROGRAM_H
+#ifndef MODELS_FRONTEND_RECIPE_PROGRAM_H
+#define MODELS_FRONTEND_RECIPE_PROGRAM_H
 
 #include "models/frontend/recipe/Recipe.h"
 
@@ -83,4 +83,4 @@ void addOutput(mlir::func::FuncOp forward, mlir::Value value,
 
 } // namespace dt::models
 
-#endif // MODELS_RECIPE_PROGRAM_H
+#endif // MODELS_FRONTEND_RECIPE_PROGRAM_H

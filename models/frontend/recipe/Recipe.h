@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_RECIPE_RECIPE_H
-#define MODELS_RECIPE_RECIPE_H
+#ifndef MODELS_FRONTEND_RECIPE_RECIPE_H
+#define MODELS_FRONTEND_RECIPE_RECIPE_H
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -143,4 +143,4 @@ parseDimsOption(llvm::StringRef text);
 
 } // namespace dt::models
 
-#endif // MODELS_RECIPE_RECIPE_H
+#endif // MODELS_FRONTEND_RECIPE_RECIPE_H

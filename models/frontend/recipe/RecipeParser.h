@@ -8,10 +8,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_MODELS_RECIPE_RECIPEPARSER_H
-#define DT_MODELS_RECIPE_RECIPEPARSER_H
+#ifndef MODELS_FRONTEND_RECIPE_RECIPEPARSER_H
+#define MODELS_FRONTEND_RECIPE_RECIPEPARSER_H
 
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 #include "models/frontend/recipe/Recipe.h"
 
 namespace dt::models {
@@ -54,4 +54,4 @@ private:
 
 } // namespace dt::models
 
-#endif // DT_MODELS_RECIPE_RECIPEPARSER_H
+#endif // MODELS_FRONTEND_RECIPE_RECIPEPARSER_H

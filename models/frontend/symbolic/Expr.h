@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_SYMBOLIC_EXPR_H
-#define MODELS_SYMBOLIC_EXPR_H
+#ifndef MODELS_FRONTEND_SYMBOLIC_EXPR_H
+#define MODELS_FRONTEND_SYMBOLIC_EXPR_H
 
 #include "dialects/nn/DimExpr.h"
 
@@ -178,4 +178,4 @@ std::string toString(const Expr &e);
 
 } // namespace dt::symbolic
 
-#endif // MODELS_SYMBOLIC_EXPR_H
+#endif // MODELS_FRONTEND_SYMBOLIC_EXPR_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_SYMBOLIC_SIMPLIFY_H
-#define MODELS_SYMBOLIC_SIMPLIFY_H
+#ifndef MODELS_FRONTEND_SYMBOLIC_SIMPLIFY_H
+#define MODELS_FRONTEND_SYMBOLIC_SIMPLIFY_H
 
 #include "models/frontend/symbolic/Expr.h"
 
@@ -58,4 +58,4 @@ private:
 
 } // namespace dt::symbolic
 
-#endif // MODELS_SYMBOLIC_SIMPLIFY_H
+#endif // MODELS_FRONTEND_SYMBOLIC_SIMPLIFY_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MODELS_SYMBOLIC_SYMBOLICTENSOR_H
-#define MODELS_SYMBOLIC_SYMBOLICTENSOR_H
+#ifndef MODELS_FRONTEND_SYMBOLIC_SYMBOLICTENSOR_H
+#define MODELS_FRONTEND_SYMBOLIC_SYMBOLICTENSOR_H
 
 #include "models/frontend/symbolic/Expr.h"
 
@@ -134,4 +134,4 @@ Result reduce(Reduction kind, const SymbolicTensor &t,
 
 } // namespace dt::symbolic
 
-#endif // MODELS_SYMBOLIC_SYMBOLICTENSOR_H
+#endif // MODELS_FRONTEND_SYMBOLIC_SYMBOLICTENSOR_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_COST_H
-#define PASSES_PLAN_COST_H
+#ifndef PASSES_PLANNER_COST_COST_H
+#define PASSES_PLANNER_COST_COST_H
 
 #include "passes/planner/hardware/Cluster.h"
 #include "passes/planner/describe/Model.h"
@@ -191,4 +191,4 @@ llvm::Error checkPrecision(const Cluster &cluster, const Model &model);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_COST_H
+#endif // PASSES_PLANNER_COST_COST_H

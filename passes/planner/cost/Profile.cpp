@@ -6,7 +6,7 @@
 
 #include "passes/planner/cost/Profile.h"
 
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_PROFILE_H
-#define PASSES_PLAN_PROFILE_H
+#ifndef PASSES_PLANNER_COST_PROFILE_H
+#define PASSES_PLANNER_COST_PROFILE_H
 
 #include "passes/planner/hardware/Cluster.h"
 #include "passes/planner/describe/Model.h"
@@ -69,4 +69,4 @@ std::string printProfile(const Profile &profile);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_PROFILE_H
+#endif // PASSES_PLANNER_COST_PROFILE_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_ARCHITECTURES_H
-#define PASSES_PLAN_ARCHITECTURES_H
+#ifndef PASSES_PLANNER_DESCRIBE_ARCHITECTURES_H
+#define PASSES_PLANNER_DESCRIBE_ARCHITECTURES_H
 
 #include "passes/planner/describe/Model.h"
 
@@ -45,4 +45,4 @@ Model makeMultimodal(int billions);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_ARCHITECTURES_H
+#endif // PASSES_PLANNER_DESCRIBE_ARCHITECTURES_H

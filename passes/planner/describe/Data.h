@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_DATA_H
-#define PASSES_PLAN_DATA_H
+#ifndef PASSES_PLANNER_DESCRIBE_DATA_H
+#define PASSES_PLANNER_DESCRIBE_DATA_H
 
 #include "passes/planner/describe/Model.h"
 
@@ -92,4 +92,4 @@ std::vector<int32_t> itemsOf(const std::vector<Sample> &samples, ItemKind kind);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_DATA_H
+#endif // PASSES_PLANNER_DESCRIBE_DATA_H

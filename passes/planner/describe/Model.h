@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_MODEL_H
-#define PASSES_PLAN_MODEL_H
+#ifndef PASSES_PLANNER_DESCRIBE_MODEL_H
+#define PASSES_PLANNER_DESCRIBE_MODEL_H
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -213,4 +213,4 @@ std::string printModel(const Model &model);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_MODEL_H
+#endif // PASSES_PLANNER_DESCRIBE_MODEL_H

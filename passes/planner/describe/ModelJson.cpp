@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 #include "passes/planner/describe/ModelNames.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_MODELNAMES_H
-#define PASSES_PLAN_MODELNAMES_H
+#ifndef PASSES_PLANNER_DESCRIBE_MODELNAMES_H
+#define PASSES_PLANNER_DESCRIBE_MODELNAMES_H
 
 #include "passes/planner/describe/Model.h"
 
@@ -24,4 +24,4 @@ inline constexpr llvm::StringRef kExchanges[] = {
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_MODELNAMES_H
+#endif // PASSES_PLANNER_DESCRIBE_MODELNAMES_H

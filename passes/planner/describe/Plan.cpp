@@ -178,7 +178,7 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
     std::vector<double> load(pp, 0);
     for (int s = 0; s < stages; ++s)
       for (int i = cuts[s]; i < cuts[s + 1]; ++i)
-        load[positionOf(s, pp, back)] += costs[i];
+        load[schedule::positionOf(s, pp, back)] += costs[i];
     return *std::max_element(load.begin(), load.end());
   };
   // The ends are what they are, layers between them count as alike: one after
@@ -190,13 +190,13 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
   std::vector<double> load(pp, between * vpp);
   std::vector<int> count(stages, 1);
   load[0] += costs.front() - between;
-  load[positionOf(stages - 1, pp, back)] += costs.back() - between;
+  load[schedule::positionOf(stages - 1, pp, back)] += costs.back() - between;
   for (int i = stages; i < layers; ++i) {
     int least = int(std::min_element(load.begin(), load.end()) - load.begin());
     load[least] += between;
     int to = -1;
     for (int s = 0; s < stages; ++s)
-      if (positionOf(s, pp, back) == least && (to < 0 || count[s] <= count[to]))
+      if (schedule::positionOf(s, pp, back) == least && (to < 0 || count[s] <= count[to]))
         to = s;
     ++count[to];
   }

@@ -7,10 +7,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_PLAN_H
-#define PASSES_PLAN_PLAN_H
+#ifndef PASSES_PLANNER_DESCRIBE_PLAN_H
+#define PASSES_PLANNER_DESCRIBE_PLAN_H
 
 #include "passes/planner/cost/Cost.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include <optional>
 
@@ -52,12 +53,6 @@ struct UnitPlan {
 
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
 };
-
-/// Pipeline position of a stage.
-inline int positionOf(int stage, int pp, bool goesBack) {
-  int at = stage % pp;
-  return goesBack && stage / pp % 2 ? pp - 1 - at : at;
-}
 
 /// Where device time goes, as shares of step x devices; with bound / step they
 /// add up to 1.
@@ -124,7 +119,7 @@ struct Plan {
   /// Whether every second round of stages goes back over the ranks, as in a V.
   bool goesBack() const { return llvm::StringRef(schedule) == "zb-v"; }
   int getPosition(const UnitPlan &unit, int stage) const {
-    return positionOf(stage, unit.pp, goesBack());
+    return schedule::positionOf(stage, unit.pp, goesBack());
   }
 };
 
@@ -152,4 +147,4 @@ std::vector<int> balancedRounds(const std::vector<double> &layerCosts, int pp,
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_PLAN_H
+#endif // PASSES_PLANNER_DESCRIBE_PLAN_H

@@ -6,7 +6,7 @@
 
 #include "passes/planner/describe/Shipped.h"
 
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 #include "passes/planner/hardware/Machine.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_SHIPPED_H
-#define PASSES_PLAN_SHIPPED_H
+#ifndef PASSES_PLANNER_DESCRIBE_SHIPPED_H
+#define PASSES_PLANNER_DESCRIBE_SHIPPED_H
 
 #include "passes/planner/hardware/Cluster.h"
 #include "passes/planner/describe/Model.h"
@@ -37,4 +37,4 @@ llvm::Expected<Cluster> openCluster(llvm::StringRef nameOrFile);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_SHIPPED_H
+#endif // PASSES_PLANNER_DESCRIBE_SHIPPED_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_SIZES_H
-#define PASSES_PLAN_SIZES_H
+#ifndef PASSES_PLANNER_DESCRIBE_SIZES_H
+#define PASSES_PLANNER_DESCRIBE_SIZES_H
 
 #include "passes/planner/describe/Model.h"
 
@@ -50,4 +50,4 @@ llvm::Error setMixedPrecision(Model &model, llvm::StringRef precision);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_SIZES_H
+#endif // PASSES_PLANNER_DESCRIBE_SIZES_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_EXPLAIN_H
-#define PASSES_PLAN_EXPLAIN_H
+#ifndef PASSES_PLANNER_EXPLAIN_EXPLAIN_H
+#define PASSES_PLANNER_EXPLAIN_EXPLAIN_H
 
 #include "passes/planner/policies/Policy.h"
 
@@ -93,4 +93,4 @@ Explanation::Spread spreadOf(const PolicyInput &input, const Plan &plan,
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_EXPLAIN_H
+#endif // PASSES_PLANNER_EXPLAIN_EXPLAIN_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_CLUSTER_H
-#define PASSES_PLAN_CLUSTER_H
+#ifndef PASSES_PLANNER_HARDWARE_CLUSTER_H
+#define PASSES_PLANNER_HARDWARE_CLUSTER_H
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -131,4 +131,4 @@ llvm::Expected<Cluster> readCluster(llvm::StringRef file);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_CLUSTER_H
+#endif // PASSES_PLANNER_HARDWARE_CLUSTER_H

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/frontend/recipe/JsonReader.h"
+#include "models/frontend/json/JsonReader.h"
 #include "passes/planner/hardware/Cluster.h"
 
 #include "llvm/Support/MemoryBuffer.h"

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_MACHINE_H
-#define PASSES_PLAN_MACHINE_H
+#ifndef PASSES_PLANNER_HARDWARE_MACHINE_H
+#define PASSES_PLANNER_HARDWARE_MACHINE_H
 
 #include "passes/planner/hardware/Cluster.h"
 
@@ -34,4 +34,4 @@ Cluster describeMachine(const Machine &machine, Cluster typical);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_MACHINE_H
+#endif // PASSES_PLANNER_HARDWARE_MACHINE_H

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_POLICIES_POLICY_H
-#define PASSES_PLAN_POLICIES_POLICY_H
+#ifndef PASSES_PLANNER_POLICIES_POLICY_H
+#define PASSES_PLANNER_POLICIES_POLICY_H
 
 #include "passes/planner/search/Candidates.h"
 #include "passes/planner/search/Formulation.h"
@@ -191,4 +191,4 @@ std::vector<Plan> disjointPlans(const PolicyInput &input);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_POLICIES_POLICY_H
+#endif // PASSES_PLANNER_POLICIES_POLICY_H

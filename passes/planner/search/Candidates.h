@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_POLICIES_CANDIDATES_H
-#define PASSES_PLAN_POLICIES_CANDIDATES_H
+#ifndef PASSES_PLANNER_SEARCH_CANDIDATES_H
+#define PASSES_PLANNER_SEARCH_CANDIDATES_H
 
 #include "passes/planner/describe/Plan.h"
 
@@ -76,4 +76,4 @@ private:
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_POLICIES_CANDIDATES_H
+#endif // PASSES_PLANNER_SEARCH_CANDIDATES_H

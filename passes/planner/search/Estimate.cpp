@@ -187,7 +187,7 @@ struct UnitPrices {
   /// Calls f(stage, position) for all stages.
   template <typename Function> void forStages(Function f) const {
     for (int s = 0; s < unit.pp * unit.vpp; ++s)
-      f(s, positionOf(s, unit.pp, back));
+      f(s, schedule::positionOf(s, unit.pp, back));
   }
 
   const UnitPlan &unit, &host;

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_POLICIES_FORMULATION_H
-#define PASSES_PLAN_POLICIES_FORMULATION_H
+#ifndef PASSES_PLANNER_SEARCH_FORMULATION_H
+#define PASSES_PLANNER_SEARCH_FORMULATION_H
 
 #include "llvm/Support/Error.h"
 
@@ -68,4 +68,4 @@ llvm::Expected<FormulaPlan> solveFormula(const FormulaProblem &problem);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_POLICIES_FORMULATION_H
+#endif // PASSES_PLANNER_SEARCH_FORMULATION_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_POLICIES_SEARCH_H
-#define PASSES_PLAN_POLICIES_SEARCH_H
+#ifndef PASSES_PLANNER_SEARCH_SEARCH_H
+#define PASSES_PLANNER_SEARCH_SEARCH_H
 
 #include "passes/planner/policies/Policy.h"
 
@@ -90,4 +90,4 @@ private:
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_POLICIES_SEARCH_H
+#endif // PASSES_PLANNER_SEARCH_SEARCH_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_SIM_ENGINE_H
-#define PASSES_PLAN_SIM_ENGINE_H
+#ifndef PASSES_PLANNER_STEP_ENGINE_H
+#define PASSES_PLANNER_STEP_ENGINE_H
 
 #include "passes/scheduler/core/Evaluate.h"
 
@@ -79,4 +79,4 @@ llvm::Expected<Simulation> simulate(const schedule::Graph &graph,
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_SIM_ENGINE_H
+#endif // PASSES_PLANNER_STEP_ENGINE_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_SIM_PARTS_H
-#define PASSES_PLAN_SIM_PARTS_H
+#ifndef PASSES_PLANNER_STEP_PARTS_H
+#define PASSES_PLANNER_STEP_PARTS_H
 
 #include "passes/planner/describe/Data.h"
 #include "passes/planner/describe/Plan.h"
@@ -93,4 +93,4 @@ Parts makeParts(const Model &model, const Plan &plan,
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_SIM_PARTS_H
+#endif // PASSES_PLANNER_STEP_PARTS_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_SIM_REDUCE_H
-#define PASSES_PLAN_SIM_REDUCE_H
+#ifndef PASSES_PLANNER_STEP_REDUCE_H
+#define PASSES_PLANNER_STEP_REDUCE_H
 
 #include "passes/planner/step/Engine.h"
 
@@ -22,4 +22,4 @@ void sumGradients(const schedule::Graph &graph, const TaskLists &lists,
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_SIM_REDUCE_H
+#endif // PASSES_PLANNER_STEP_REDUCE_H

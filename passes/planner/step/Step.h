@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_SIM_STEP_H
-#define PASSES_PLAN_SIM_STEP_H
+#ifndef PASSES_PLANNER_STEP_STEP_H
+#define PASSES_PLANNER_STEP_STEP_H
 
 #include "passes/planner/step/Engine.h"
 #include "passes/planner/step/Parts.h"
@@ -144,4 +144,4 @@ std::string printTrace(const StepResult &result);
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_SIM_STEP_H
+#endif // PASSES_PLANNER_STEP_STEP_H

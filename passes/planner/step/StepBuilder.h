@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_SIM_STEPBUILDER_H
-#define PASSES_PLAN_SIM_STEPBUILDER_H
+#ifndef PASSES_PLANNER_STEP_STEPBUILDER_H
+#define PASSES_PLANNER_STEP_STEPBUILDER_H
 
 #include "passes/planner/step/Step.h"
 #include "runtime/reorder/Order.h"
@@ -180,4 +180,4 @@ reorder::OrderProblem makeOrderProblem(const schedule::Graph &graph,
 
 } // namespace dt::plan
 
-#endif // PASSES_PLAN_SIM_STEPBUILDER_H
+#endif // PASSES_PLANNER_STEP_STEPBUILDER_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_DRAW_H
-#define PASSES_SCHEDULE_DRAW_H
+#ifndef PASSES_SCHEDULER_CORE_DRAW_H
+#define PASSES_SCHEDULER_CORE_DRAW_H
 
 #include "passes/scheduler/core/Evaluate.h"
 
@@ -23,4 +23,4 @@ void drawText(llvm::raw_ostream &os, const Graph &graph,
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_DRAW_H
+#endif // PASSES_SCHEDULER_CORE_DRAW_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_EVALUATE_H
-#define PASSES_SCHEDULE_EVALUATE_H
+#ifndef PASSES_SCHEDULER_CORE_EVALUATE_H
+#define PASSES_SCHEDULER_CORE_EVALUATE_H
 
 #include "passes/scheduler/core/Graph.h"
 
@@ -48,4 +48,4 @@ llvm::Error checkMemory(const Graph &graph, const Solution &solution);
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_EVALUATE_H
+#endif // PASSES_SCHEDULER_CORE_EVALUATE_H

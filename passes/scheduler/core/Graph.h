@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_GRAPH_H
-#define PASSES_SCHEDULE_GRAPH_H
+#ifndef PASSES_SCHEDULER_CORE_GRAPH_H
+#define PASSES_SCHEDULER_CORE_GRAPH_H
 
 #include "passes/scheduler/core/Problem.h"
 
@@ -135,4 +135,4 @@ private:
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_GRAPH_H
+#endif // PASSES_SCHEDULER_CORE_GRAPH_H

@@ -22,8 +22,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_PROBLEM_H
-#define PASSES_SCHEDULE_PROBLEM_H
+#ifndef PASSES_SCHEDULER_CORE_PROBLEM_H
+#define PASSES_SCHEDULER_CORE_PROBLEM_H
 
 #include "llvm/Support/Error.h"
 
@@ -203,4 +203,4 @@ struct Solution {
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_PROBLEM_H
+#endif // PASSES_SCHEDULER_CORE_PROBLEM_H

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_SCHEDULE_H
-#define PASSES_SCHEDULE_SCHEDULE_H
+#ifndef PASSES_SCHEDULER_CORE_SCHEDULE_H
+#define PASSES_SCHEDULER_CORE_SCHEDULE_H
 
 #include "passes/scheduler/core/Graph.h"
 
@@ -45,6 +45,13 @@ struct Traits {
   bool needsBatchSync = false;
 };
 
+/// The pipeline position of `pp` whose ranks run a stage: round and round, or
+/// there and back (Traits::goesBack).
+template <typename Int> Int positionOf(Int stage, Int pp, bool goesBack) {
+  Int i = stage % pp;
+  return goesBack && stage / pp % 2 ? pp - 1 - i : i;
+}
+
 class Registry {
 public:
   struct Entry {
@@ -76,4 +83,4 @@ llvm::Expected<Solution> solve(const Graph &graph, llvm::StringRef name,
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_SCHEDULE_H
+#endif // PASSES_SCHEDULER_CORE_SCHEDULE_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_SLOTS_H
-#define PASSES_SCHEDULE_SLOTS_H
+#ifndef PASSES_SCHEDULER_CORE_SLOTS_H
+#define PASSES_SCHEDULER_CORE_SLOTS_H
 
 #include "passes/scheduler/core/Graph.h"
 
@@ -26,4 +26,4 @@ llvm::Error checkSlots(const Graph &graph, const std::vector<Step> &program,
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_SLOTS_H
+#endif // PASSES_SCHEDULER_CORE_SLOTS_H

@@ -18,8 +18,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_COMMUNICATE_H
-#define PASSES_SCHEDULE_COMMUNICATE_H
+#ifndef PASSES_SCHEDULER_MESSAGES_COMMUNICATE_H
+#define PASSES_SCHEDULER_MESSAGES_COMMUNICATE_H
 
 #include "passes/scheduler/core/Evaluate.h"
 
@@ -73,4 +73,4 @@ Solution getTasks(const std::vector<std::vector<Step>> &programs);
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_COMMUNICATE_H
+#endif // PASSES_SCHEDULER_MESSAGES_COMMUNICATE_H

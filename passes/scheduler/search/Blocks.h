@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_BLOCKS_H
-#define PASSES_SCHEDULE_BLOCKS_H
+#ifndef PASSES_SCHEDULER_SEARCH_BLOCKS_H
+#define PASSES_SCHEDULER_SEARCH_BLOCKS_H
 
 #include "passes/scheduler/search/Lanes.h"
 
@@ -80,4 +80,4 @@ private:
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_BLOCKS_H
+#endif // PASSES_SCHEDULER_SEARCH_BLOCKS_H

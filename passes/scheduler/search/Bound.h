@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_BOUND_H
-#define PASSES_SCHEDULE_BOUND_H
+#ifndef PASSES_SCHEDULER_SEARCH_BOUND_H
+#define PASSES_SCHEDULER_SEARCH_BOUND_H
 
 #include "passes/scheduler/core/Schedule.h"
 
@@ -19,4 +19,4 @@ Time getLowerBound(const Graph &graph, const std::vector<Bytes> &memory,
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_BOUND_H
+#endif // PASSES_SCHEDULER_SEARCH_BOUND_H

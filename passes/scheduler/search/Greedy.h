@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_GREEDY_H
-#define PASSES_SCHEDULE_GREEDY_H
+#ifndef PASSES_SCHEDULER_SEARCH_GREEDY_H
+#define PASSES_SCHEDULER_SEARCH_GREEDY_H
 
 #include "passes/scheduler/core/Graph.h"
 
@@ -69,4 +69,4 @@ std::optional<Solution> runGreedy(const Graph &graph,
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_GREEDY_H
+#endif // PASSES_SCHEDULER_SEARCH_GREEDY_H

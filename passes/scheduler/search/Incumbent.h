@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_INCUMBENT_H
-#define PASSES_SCHEDULE_INCUMBENT_H
+#ifndef PASSES_SCHEDULER_SEARCH_INCUMBENT_H
+#define PASSES_SCHEDULER_SEARCH_INCUMBENT_H
 
 #include "passes/scheduler/search/Bound.h"
 
@@ -41,4 +41,4 @@ struct Incumbent {
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_INCUMBENT_H
+#endif // PASSES_SCHEDULER_SEARCH_INCUMBENT_H

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_JUSTIFY_H
-#define PASSES_SCHEDULE_JUSTIFY_H
+#ifndef PASSES_SCHEDULER_SEARCH_JUSTIFY_H
+#define PASSES_SCHEDULER_SEARCH_JUSTIFY_H
 
 #include "passes/scheduler/search/Lanes.h"
 
@@ -69,4 +69,4 @@ private:
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_JUSTIFY_H
+#endif // PASSES_SCHEDULER_SEARCH_JUSTIFY_H

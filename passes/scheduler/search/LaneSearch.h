@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_LANESEARCH_H
-#define PASSES_SCHEDULE_LANESEARCH_H
+#ifndef PASSES_SCHEDULER_SEARCH_LANESEARCH_H
+#define PASSES_SCHEDULER_SEARCH_LANESEARCH_H
 
 #include "passes/scheduler/search/Blocks.h"
 #include "passes/scheduler/core/Evaluate.h"
@@ -76,4 +76,4 @@ private:
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_LANESEARCH_H
+#endif // PASSES_SCHEDULER_SEARCH_LANESEARCH_H

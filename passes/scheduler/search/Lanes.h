@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_LANES_H
-#define PASSES_SCHEDULE_LANES_H
+#ifndef PASSES_SCHEDULER_SEARCH_LANES_H
+#define PASSES_SCHEDULER_SEARCH_LANES_H
 
 #include "passes/scheduler/core/Graph.h"
 
@@ -109,4 +109,4 @@ private:
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_LANES_H
+#endif // PASSES_SCHEDULER_SEARCH_LANES_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_LINES_H
-#define PASSES_SCHEDULE_LINES_H
+#ifndef PASSES_SCHEDULER_SEARCH_LINES_H
+#define PASSES_SCHEDULER_SEARCH_LINES_H
 
 #include "passes/scheduler/core/Graph.h"
 
@@ -49,4 +49,4 @@ Solution mergeLines(const Graph &graph, const std::vector<Line> &lines,
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_LINES_H
+#endif // PASSES_SCHEDULER_SEARCH_LINES_H

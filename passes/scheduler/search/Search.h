@@ -16,8 +16,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_SEARCH_H
-#define PASSES_SCHEDULE_SEARCH_H
+#ifndef PASSES_SCHEDULER_SEARCH_SEARCH_H
+#define PASSES_SCHEDULER_SEARCH_SEARCH_H
 
 #include "passes/scheduler/core/Schedule.h"
 
@@ -35,4 +35,4 @@ std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor);
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_SEARCH_H
+#endif // PASSES_SCHEDULER_SEARCH_SEARCH_H

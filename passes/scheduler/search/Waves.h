@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_WAVES_H
-#define PASSES_SCHEDULE_WAVES_H
+#ifndef PASSES_SCHEDULER_SEARCH_WAVES_H
+#define PASSES_SCHEDULER_SEARCH_WAVES_H
 
 #include "passes/scheduler/search/Lanes.h"
 
@@ -50,4 +50,4 @@ private:
 
 } // namespace dt::schedule
 
-#endif // PASSES_SCHEDULE_WAVES_H
+#endif // PASSES_SCHEDULER_SEARCH_WAVES_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_MPI_BELLS_H
-#define DT_RUNTIME_MPI_BELLS_H
+#ifndef DT_RUNTIME_COMM_MPI_BELLS_H
+#define DT_RUNTIME_COMM_MPI_BELLS_H
 
 #include <cstdint>
 #include <vector>
@@ -60,4 +60,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_MPI_BELLS_H
+#endif // DT_RUNTIME_COMM_MPI_BELLS_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_MPI_CALLS_H
-#define DT_RUNTIME_MPI_CALLS_H
+#ifndef DT_RUNTIME_COMM_MPI_CALLS_H
+#define DT_RUNTIME_COMM_MPI_CALLS_H
 
 #include "runtime/comm/mpi/MessageProgress.h"
 
@@ -82,4 +82,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_MPI_CALLS_H
+#endif // DT_RUNTIME_COMM_MPI_CALLS_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_MPI_LAUNCH_H
-#define DT_RUNTIME_MPI_LAUNCH_H
+#ifndef DT_RUNTIME_COMM_MPI_LAUNCH_H
+#define DT_RUNTIME_COMM_MPI_LAUNCH_H
 
 #include <optional>
 
@@ -37,4 +37,4 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_MPI_LAUNCH_H
+#endif // DT_RUNTIME_COMM_MPI_LAUNCH_H

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_MPI_MESSAGEPROGRESS_H
-#define DT_RUNTIME_MPI_MESSAGEPROGRESS_H
+#ifndef DT_RUNTIME_COMM_MPI_MESSAGEPROGRESS_H
+#define DT_RUNTIME_COMM_MPI_MESSAGEPROGRESS_H
 
 #include "runtime/comm/Comm.h"
 #include "runtime/comm/mpi/Bells.h"
@@ -81,4 +81,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_MPI_MESSAGEPROGRESS_H
+#endif // DT_RUNTIME_COMM_MPI_MESSAGEPROGRESS_H

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CPU_ATTENTION_H
-#define DT_RUNTIME_CPU_ATTENTION_H
+#ifndef DT_RUNTIME_DEVICE_CPU_ATTENTION_H
+#define DT_RUNTIME_DEVICE_CPU_ATTENTION_H
 
 #include <cstdint>
 
@@ -58,4 +58,4 @@ void attentionBackward(const float *q, const float *k, const float *v,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CPU_ATTENTION_H
+#endif // DT_RUNTIME_DEVICE_CPU_ATTENTION_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CPU_CHECK_H
-#define DT_RUNTIME_CPU_CHECK_H
+#ifndef DT_RUNTIME_DEVICE_CPU_CHECK_H
+#define DT_RUNTIME_DEVICE_CPU_CHECK_H
 
 #include "runtime/data/IndexCheck.h"
 
@@ -40,4 +40,4 @@ void checkIndices(const T *indices, int64_t n, const IndexCheck &check,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CPU_CHECK_H
+#endif // DT_RUNTIME_DEVICE_CPU_CHECK_H

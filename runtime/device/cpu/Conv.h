@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CPU_CONV_H
-#define DT_RUNTIME_CPU_CONV_H
+#ifndef DT_RUNTIME_DEVICE_CPU_CONV_H
+#define DT_RUNTIME_DEVICE_CPU_CONV_H
 
 #include <cstdint>
 
@@ -50,4 +50,4 @@ void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CPU_CONV_H
+#endif // DT_RUNTIME_DEVICE_CPU_CONV_H

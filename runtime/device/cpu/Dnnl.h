@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CPU_DNNL_H
-#define DT_RUNTIME_CPU_DNNL_H
+#ifndef DT_RUNTIME_DEVICE_CPU_DNNL_H
+#define DT_RUNTIME_DEVICE_CPU_DNNL_H
 
 #include <dnnl.hpp>
 
@@ -55,4 +55,4 @@ Scratch &threadScratch();
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CPU_DNNL_H
+#endif // DT_RUNTIME_DEVICE_CPU_DNNL_H

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CPU_MATMUL_H
-#define DT_RUNTIME_CPU_MATMUL_H
+#ifndef DT_RUNTIME_DEVICE_CPU_MATMUL_H
+#define DT_RUNTIME_DEVICE_CPU_MATMUL_H
 
 #include <cstdint>
 
@@ -35,4 +35,4 @@ void matmul(const float *a, const float *b, const float *bias, float *c,
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CPU_MATMUL_H
+#endif // DT_RUNTIME_DEVICE_CPU_MATMUL_H

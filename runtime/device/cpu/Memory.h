@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CPU_MEMORY_H
-#define DT_RUNTIME_CPU_MEMORY_H
+#ifndef DT_RUNTIME_DEVICE_CPU_MEMORY_H
+#define DT_RUNTIME_DEVICE_CPU_MEMORY_H
 
 #include <cstdint>
 
@@ -27,4 +27,4 @@ template <typename T> void copy(T *__restrict to, const T *__restrict from, int6
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CPU_MEMORY_H
+#endif // DT_RUNTIME_DEVICE_CPU_MEMORY_H

@@ -16,8 +16,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CPU_VECMATH_H
-#define DT_RUNTIME_CPU_VECMATH_H
+#ifndef DT_RUNTIME_DEVICE_CPU_VECMATH_H
+#define DT_RUNTIME_DEVICE_CPU_VECMATH_H
 
 #include "runtime/device/Scalar.h"
 
@@ -355,4 +355,4 @@ inline double fma(double x, double y, double z) {
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CPU_VECMATH_H
+#endif // DT_RUNTIME_DEVICE_CPU_VECMATH_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CUDA_CALLS_H
-#define DT_RUNTIME_CUDA_CALLS_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_CALLS_H
+#define DT_RUNTIME_DEVICE_CUDA_CALLS_H
 
 #include "runtime/device/cpu/Attention.h"
 #include "runtime/device/cpu/Conv.h"
@@ -37,4 +37,4 @@ void convBackwardWeights(const float *x, const float *dy, float *dw, float *db, 
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CUDA_CALLS_H
+#endif // DT_RUNTIME_DEVICE_CUDA_CALLS_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CUDA_CUDA_H
-#define DT_RUNTIME_CUDA_CUDA_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_CUDA_H
+#define DT_RUNTIME_DEVICE_CUDA_CUDA_H
 
 #include <cuda_runtime.h>
 
@@ -57,4 +57,4 @@ inline unsigned blocksFor(int64_t n, int threads = 256) {
 
 } // namespace dt::rt::cuda
 
-#endif // DT_RUNTIME_CUDA_CUDA_H
+#endif // DT_RUNTIME_DEVICE_CUDA_CUDA_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CUDA_LAUNCH_H
-#define DT_RUNTIME_CUDA_LAUNCH_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_LAUNCH_H
+#define DT_RUNTIME_DEVICE_CUDA_LAUNCH_H
 
 #include "runtime/data/IndexCheck.h"
 #include "runtime/device/cuda/Cuda.h"
@@ -66,4 +66,4 @@ template <typename T> void copy(T *to, const T *from, int64_t n, void *stream) {
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CUDA_LAUNCH_H
+#endif // DT_RUNTIME_DEVICE_CUDA_LAUNCH_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_CUDA_VECMATH_H
-#define DT_RUNTIME_CUDA_VECMATH_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_VECMATH_H
+#define DT_RUNTIME_DEVICE_CUDA_VECMATH_H
 
 #include <cmath>
 
@@ -68,4 +68,4 @@ __device__ inline double fma(double a, double b, double c) { return ::fma(a, b, 
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_CUDA_VECMATH_H
+#endif // DT_RUNTIME_DEVICE_CUDA_VECMATH_H

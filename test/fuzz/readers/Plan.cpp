@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/parallel/PlanFile.h"
+#include "passes/plan/PlanFile.h"
 #include "test/fuzz/readers/Refusal.h"
 
 using namespace dt;

@@ -170,7 +170,7 @@ TEST(Cuts, RoundsAreEvenByPosition) {
       for (int s = 0; s < pp * vpp; ++s) {
         EXPECT_LT(cuts[s], cuts[s + 1]);
         for (int i = cuts[s]; i < cuts[s + 1]; ++i)
-          load[positionOf(s, pp, back)] += costs[i];
+          load[schedule::positionOf(s, pp, back)] += costs[i];
       }
       EXPECT_LE(*std::max_element(load.begin(), load.end()), 81.2 / pp + 1.01);
     }

@@ -1,0 +1,232 @@
+//===- JsonReader.cpp - Typed reading of JSON with one good error ---------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/frontend/json/JsonReader.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <cmath>
+#include <set>
+
+using namespace llvm;
+
+namespace dt::models {
+
+namespace {
+const OrderedJson kNull;
+
+/// Looks at a file while it is parsed: afterwards a name that stood twice is
+/// gone, and what is too deep has overrun the stack.
+class ParseGuard {
+public:
+  using Event = OrderedJson::parse_event_t;
+
+  bool operator()(int depth, Event event, const OrderedJson &value) {
+    constexpr int kMostDepth = 64;
+    if (!wrong.empty())
+      return false;
+    if (depth >= kMostDepth)
+      wrong = "nested more than " + std::to_string(kMostDepth) + " levels deep";
+    else if (event == Event::object_start)
+      open.emplace_back();
+    else if (event == Event::object_end)
+      open.pop_back();
+    else if (event == Event::key &&
+             !open.back().insert(value.get<std::string>()).second)
+      wrong = "the key '" + value.get<std::string>() +
+              "' stands twice in an object";
+    return wrong.empty();
+  }
+
+  std::string wrong;
+
+private:
+  std::vector<std::set<std::string>> open;
+};
+} // namespace
+
+std::string oneLine(StringRef text) {
+  std::string line = text.str();
+  for (char &c : line)
+    if ((c >= 0 && c < 32) || c == 127)
+      c = '?';
+  return line;
+}
+
+Expected<OrderedJson> parseJson(StringRef text, StringRef path) {
+  ParseGuard guard;
+  auto refuse = [&](const Twine &what) {
+    return createStringError(path + ": " + oneLine(what.str()));
+  };
+  try {
+    OrderedJson json = OrderedJson::parse(
+        text.begin(), text.end(),
+        [&](int depth, ParseGuard::Event event, OrderedJson &value) {
+          return guard(depth, event, value);
+        });
+    if (!guard.wrong.empty())
+      return refuse(guard.wrong);
+    return json;
+  } catch (const OrderedJson::exception &error) {
+    // The library's text begins with its own error number.
+    StringRef what = error.what();
+    size_t end = what.find("] ");
+    return refuse("not JSON: " +
+                  what.substr(end == StringRef::npos ? 0 : end + 2));
+  }
+}
+
+std::string didYouMean(StringRef word, ArrayRef<StringRef> known) {
+  StringRef best;
+  unsigned distance = std::max<size_t>(word.size() / 3, 1) + 1;
+  for (StringRef candidate : known) {
+    unsigned d = word.edit_distance(candidate, true, distance);
+    if (d < distance) {
+      distance = d;
+      best = candidate;
+    }
+  }
+  return best.empty() ? "" : ("; did you mean '" + best + "'?").str();
+}
+
+void JsonReader::fail(const Twine &what) const {
+  if (error->empty())
+    *error = oneLine((path + (path.empty() ? "" : ": ") + what).str());
+}
+
+std::string JsonReader::typeName() const {
+  switch (value->type()) {
+  case OrderedJson::value_t::null:
+    return "null";
+  case OrderedJson::value_t::object:
+    return "an object";
+  case OrderedJson::value_t::array:
+    return "a list";
+  case OrderedJson::value_t::string:
+    return "the string \"" + value->get<std::string>().substr(0, 40) + "\"";
+  case OrderedJson::value_t::boolean:
+    return value->get<bool>() ? "true" : "false";
+  default:
+    return value->dump();
+  }
+}
+
+void JsonReader::keys(ArrayRef<StringRef> known) const {
+  if (!value->is_object())
+    return fail("expected an object, not " + typeName());
+  for (auto &entry : value->items())
+    if (!is_contained(known, StringRef(entry.key())))
+      return fail("unknown key '" + entry.key() + "'" +
+                  didYouMean(entry.key(), known) +
+                  " (keys here: " + join(known, ", ") + ")");
+}
+
+bool JsonReader::has(StringRef key) const {
+  return value->is_object() && value->contains(key.str());
+}
+
+JsonReader JsonReader::at(StringRef key) const {
+  std::string childPath = (path + (path.empty() ? "" : ".") + key).str();
+  if (!has(key)) {
+    if (!value->is_object())
+      fail("expected an object, not " + typeName());
+    else
+      fail("the key '" + key + "' is missing");
+    return child(&kNull, childPath);
+  }
+  return child(&(*value)[key.str()], childPath);
+}
+
+std::vector<std::pair<std::string, JsonReader>> JsonReader::entries() const {
+  std::vector<std::pair<std::string, JsonReader>> result;
+  if (!value->is_object()) {
+    fail("expected an object, not " + typeName());
+    return result;
+  }
+  for (auto &entry : value->items())
+    result.emplace_back(
+        entry.key(),
+        child(&entry.value(), path + (path.empty() ? "" : ".") + entry.key()));
+  return result;
+}
+
+std::vector<JsonReader> JsonReader::list() const {
+  std::vector<JsonReader> result;
+  if (!value->is_array()) {
+    fail("expected a list, not " + typeName());
+    return result;
+  }
+  for (size_t i = 0; i < value->size(); ++i)
+    result.push_back(child(&(*value)[i], path + "[" + std::to_string(i) + "]"));
+  return result;
+}
+
+std::string JsonReader::string() const {
+  if (value->is_string())
+    return value->get<std::string>();
+  fail("expected a string, not " + typeName());
+  return "";
+}
+
+std::vector<std::string> JsonReader::strings() const {
+  std::vector<std::string> result;
+  for (const JsonReader &element : list())
+    result.push_back(element.string());
+  return result;
+}
+
+bool JsonReader::flag() const {
+  if (value->is_boolean())
+    return value->get<bool>();
+  fail("expected true or false, not " + typeName());
+  return false;
+}
+
+int64_t JsonReader::integer(int64_t low) const {
+  bool fits =
+      value->is_number_integer() &&
+      !(value->is_number_unsigned() &&
+        value->get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
+  int64_t result = fits ? value->get<int64_t>() : low;
+  if (!fits || result < low) {
+    fail("expected a whole number" +
+         (low == std::numeric_limits<int64_t>::min()
+              ? ""
+              : " of at least " + std::to_string(low)) +
+         ", not " + typeName());
+    return low;
+  }
+  return result;
+}
+
+double JsonReader::number(double low, double high) const {
+  double result = value->is_number() ? value->get<double>() : NAN;
+  if (result >= low && result <= high)
+    return result;
+  std::string range;
+  if (std::isfinite(low) && std::isfinite(high))
+    range = " from " + OrderedJson(low).dump() + " to " +
+            (high == std::nextafter(std::ceil(high), low)
+                 ? "below " + OrderedJson(std::ceil(high)).dump()
+                 : OrderedJson(high).dump());
+  else if (std::isfinite(low))
+    range = " of at least " + OrderedJson(low).dump();
+  fail("expected a number" + range + ", not " + typeName());
+  return std::isfinite(low) ? low : 0;
+}
+
+size_t JsonReader::choice(ArrayRef<StringRef> names) const {
+  std::string word = string();
+  for (auto [i, name] : enumerate(names))
+    if (name == word)
+      return i;
+  fail("'" + word + "' is not one of " + join(names, ", ") +
+       didYouMean(word, names));
+  return 0;
+}
+
+} // namespace dt::models

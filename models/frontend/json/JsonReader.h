@@ -1,0 +1,88 @@
+//===- JsonReader.h - Typed reading of JSON with one good error --*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A view of a JSON value that knows its path. The first thing that is wrong is
+// kept as the error, later ones are not reported: values read after it are
+// defaults, so that the code that reads needs no checks between.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MODELS_FRONTEND_JSON_JSONREADER_H
+#define MODELS_FRONTEND_JSON_JSONREADER_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace dt::models {
+
+using OrderedJson = nlohmann::ordered_json;
+
+/// The value of a file that anyone may have written. An error is one line that
+/// begins with `path`: no JSON, a name that stands twice in an object (one of
+/// the two would be lost), a number beyond a double, or values nested deeper
+/// than any of our files (copies of values and their text are made level by
+/// level, so depth is bounded by the stack).
+llvm::Expected<OrderedJson> parseJson(llvm::StringRef text,
+                                      llvm::StringRef path);
+
+/// Text of a file as it may stand in a line that a terminal shows: control
+/// characters become '?'.
+std::string oneLine(llvm::StringRef text);
+
+class JsonReader {
+public:
+  /// `error` receives "path: what" once; empty so far.
+  JsonReader(const OrderedJson *value, std::string path, std::string *error)
+      : value(value), path(std::move(path)), error(error) {}
+
+  bool ok() const { return error->empty(); }
+  void fail(const llvm::Twine &what) const;
+  const OrderedJson &raw() const { return *value; }
+  const std::string &getPath() const { return path; }
+
+  /// An object whose keys are among these.
+  void keys(llvm::ArrayRef<llvm::StringRef> known) const;
+  bool has(llvm::StringRef key) const;
+  /// The value of a key, which must be there.
+  JsonReader at(llvm::StringRef key) const;
+  /// Entries of an object in the order of the file; none if it is not one.
+  std::vector<std::pair<std::string, JsonReader>> entries() const;
+  /// Elements of a list.
+  std::vector<JsonReader> list() const;
+
+  std::string string() const;
+  std::vector<std::string> strings() const;
+  bool flag() const;
+  int64_t integer(int64_t low = std::numeric_limits<int64_t>::min()) const;
+  double number(double low = -std::numeric_limits<double>::infinity(),
+                double high = std::numeric_limits<double>::infinity()) const;
+  /// One of `names`; its position.
+  size_t choice(llvm::ArrayRef<llvm::StringRef> names) const;
+
+private:
+  std::string typeName() const;
+  JsonReader child(const OrderedJson *json, std::string childPath) const {
+    return JsonReader(json, std::move(childPath), error);
+  }
+
+  const OrderedJson *value;
+  std::string path;
+  std::string *error;
+};
+
+/// "; did you mean 'x'?" for the nearest of `known`, or "".
+std::string didYouMean(llvm::StringRef word,
+                       llvm::ArrayRef<llvm::StringRef> known);
+
+} // namespace dt::models
+
+#endif // MODELS_FRONTEND_JSON_JSONREADER_H

@@ -1,0 +1,139 @@
+//===- ApplyPlan.cpp - A plan file as attributes ----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/CheckPlan.h"
+#include "passes/plan/Passes.h"
+#include "passes/scheduler/core/Schedule.h"
+
+using namespace mlir;
+
+namespace dt::parallel {
+#define GEN_PASS_DEF_APPLYPLAN
+#include "passes/plan/Passes.h.inc"
+
+namespace {
+
+/// Writes what a plan says on the modules of a program.
+class PlanWriter {
+public:
+  explicit PlanWriter(mlir::ModuleOp program)
+      : program(program), context(program.getContext()) {}
+
+  void write(const PlanFile &plan) {
+    schedule::Registry registry;
+    bool split = registry.find(plan.schedule)->traits.splitsBackward;
+    for (const UnitEntry &unit : plan.units)
+      place(unit, split);
+    for (auto edge : program.getOps<dist::EdgeOp>()) {
+      auto depth = plan.receiveDepths.find(
+          (edge.getTarget() + "." + edge.getInput()).str());
+      if (depth != plan.receiveDepths.end() && depth->second)
+        edge->setAttr(dist::kDepthAttr, number(depth->second));
+    }
+    writePlan(plan);
+  }
+
+private:
+  IntegerAttr number(int64_t value) {
+    return Builder(context).getI64IntegerAttr(value);
+  }
+
+  void place(const UnitEntry &unit, bool split) {
+    Builder b(context);
+    auto module = program.lookupSymbol<dist::ModuleOp>(unit.name);
+    module->setAttr(dist::kUnitAttr, b.getStringAttr(unit.name));
+    module->setAttr(dist::kTpAttr, number(unit.tp));
+    module->setAttr(dist::kDpAttr, number(unit.dp));
+    if (unit.sub > 1)
+      module->setAttr(dist::kSubAttr, number(unit.sub));
+    if (unit.zero)
+      module->setAttr(dist::kZeroAttr, number(unit.zero));
+    if (unit.runAhead)
+      module->setAttr(dist::kRunAheadAttr, number(unit.runAhead));
+    if (unit.sequenceParallel)
+      module->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
+    if (!unit.save.empty())
+      module->setAttr(nn::kSaveAttr, b.getStringAttr(unit.save));
+    if (split)
+      module->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
+    auto ranks = b.getDenseI64ArrayAttr(unit.ranks);
+    if (unit.getNumStages() == 1) {
+      module->setAttr(dist::kRanksAttr, ranks);
+    } else {
+      module->setAttr(dist::kUnitRanksAttr, ranks);
+      module->setAttr(dist::kPpAttr, number(unit.pp));
+      module->setAttr(dist::kVppAttr, number(unit.vpp));
+    }
+    if (!unit.stages.empty()) {
+      SmallVector<Attribute> stages;
+      for (auto &pieces : unit.stages)
+        stages.push_back(b.getStrArrayAttr(
+            SmallVector<StringRef>(pieces.begin(), pieces.end())));
+      module->setAttr(dist::kStagesAttr, b.getArrayAttr(stages));
+    }
+    for (auto dim : module.getOps<nn::DimOp>())
+      if (dim.getItem())
+        dim.setMax(getRowsMax(unit, module, *dim.getItem()));
+  }
+
+  void writePlan(const PlanFile &plan) {
+    OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+    // Errors of later passes name the plan.
+    Location location =
+        NameLoc::get(builder.getStringAttr(plan.path), program.getLoc());
+    auto op =
+        dist::PlanOp::create(builder, location, number(plan.ranks),
+                             builder.getStringAttr(plan.schedule),
+                             FlatSymbolRefAttr::get(context, plan.pace),
+                             builder.getStringAttr(plan.reorder),
+                             number(plan.bucketBytes), number(plan.depth));
+    if (plan.memory.empty())
+      return;
+    SmallVector<int64_t> memory(plan.memory.begin(), plan.memory.end());
+    if (memory.size() == 1)
+      memory.resize(plan.ranks, memory[0]);
+    op->setAttr(dist::kMemoryAttr, builder.getDenseI64ArrayAttr(memory));
+  }
+
+  mlir::ModuleOp program;
+  MLIRContext *context;
+};
+
+struct ApplyPlanPass : impl::ApplyPlanBase<ApplyPlanPass> {
+  using ApplyPlanBase::ApplyPlanBase;
+
+  void runOnOperation() override {
+    auto plan = read();
+    llvm::Error error =
+        plan ? applyPlan(std::move(*plan), getOperation()) : plan.takeError();
+    if (!error)
+      return;
+    emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
+    signalPassFailure();
+  }
+
+private:
+  llvm::Expected<PlanFile> read() {
+    if (file.empty() == plan.empty())
+      return llvm::createStringError(
+          "dist-apply-plan: expected file=… or plan=…, one of them");
+    return plan.empty() ? readPlan(file) : parsePlanLine(plan);
+  }
+};
+
+} // namespace
+
+llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program) {
+  if (dist::getOnly<dist::PlanOp>(program))
+    return llvm::createStringError(
+        "dist-apply-plan: the program has a plan already");
+  if (llvm::Error error = completePlan(plan, program))
+    return error;
+  PlanWriter(program).write(plan);
+  return llvm::Error::success();
+}
+
+} // namespace dt::parallel

@@ -1,0 +1,376 @@
+//===- CheckPlan.cpp - Whether a plan can work for a program ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/CheckPlan.h"
+
+#include "models/frontend/json/JsonReader.h"
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using llvm::Error;
+
+namespace dt::parallel {
+
+namespace {
+
+int64_t getMicro(mlir::ModuleOp program) {
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  return batch ? int64_t(batch.getMicro()) : 1;
+}
+
+class Checker {
+public:
+  Checker(PlanFile &plan, mlir::ModuleOp program)
+      : plan(plan), program(program), micro(getMicro(program)) {}
+
+  Error run() {
+    for (auto check :
+         {&Checker::matchUnits, &Checker::assignRanks, &Checker::checkBatch,
+          &Checker::checkRows, &Checker::checkEdges, &Checker::trySchedule})
+      if (Error error = (this->*check)())
+        return error;
+    return Error::success();
+  }
+
+private:
+  Error matchUnits();
+  Error choosePace();
+  Error assignRanks();
+  Error checkRanks(const UnitEntry &unit);
+  Error checkBatch();
+  Error checkParts(const UnitEntry &unit);
+  Error checkRows();
+  Error checkRow(const UnitEntry &unit, StringRef kind, int64_t rows);
+  Error checkEdges();
+  Error checkEdge(dist::EdgeOp edge);
+  Error trySchedule();
+  schedule::Problem makeProblem();
+
+  dist::ModuleOp moduleOf(const UnitEntry &unit) {
+    return program.lookupSymbol<dist::ModuleOp>(unit.name);
+  }
+  bool isIntoHead(dist::EdgeOp edge);
+  const UnitEntry &unitOf(StringRef module) {
+    return *llvm::find_if(
+        plan.units, [&](const UnitEntry &unit) { return unit.name == module; });
+  }
+  std::vector<StringRef> getUnitNames() {
+    std::vector<StringRef> names;
+    for (const UnitEntry &unit : plan.units)
+      names.push_back(unit.name);
+    return names;
+  }
+
+  PlanFile &plan;
+  mlir::ModuleOp program;
+  int64_t micro;
+};
+
+/// Into a module over the whole batch, which is no unit of the plan.
+bool Checker::isIntoHead(dist::EdgeOp edge) {
+  return program.lookupSymbol<dist::ModuleOp>(edge.getTarget()).getWholeBatch();
+}
+
+Error Checker::matchUnits() {
+  std::vector<StringRef> modules, units = getUnitNames();
+  // What runs over the whole batch runs where its inputs are made.
+  for (auto module : program.getOps<dist::ModuleOp>())
+    if (!module.getWholeBatch())
+      modules.push_back(module.getSymName());
+  for (StringRef unit : units)
+    if (!llvm::is_contained(modules, unit))
+      return plan.error("units." + unit,
+                        "there is no module of that name" +
+                            models::didYouMean(unit, modules) +
+                            " (modules: " + llvm::join(modules, ", ") + ")");
+  for (StringRef module : modules)
+    if (!llvm::is_contained(units, module))
+      return plan.error("units", "the module '" + module + "' is missing");
+  return choosePace();
+}
+
+Error Checker::choosePace() {
+  if (!plan.pace.empty()) {
+    std::vector<StringRef> units = getUnitNames();
+    if (llvm::is_contained(units, plan.pace))
+      return Error::success();
+    return plan.error("pace", "there is no unit '" + plan.pace + "'" +
+                                  models::didYouMean(plan.pace, units));
+  }
+  // The backbone, else what works on samples, else the first.
+  auto rank = [](dist::ModuleOp module) {
+    bool samples = module.getItem().value_or("") == dist::kSample;
+    return samples ? (module.getRole() == dist::Role::backbone ? 2 : 1) : 0;
+  };
+  int best = -1;
+  for (auto module : program.getOps<dist::ModuleOp>())
+    if (!module.getWholeBatch() && rank(module) > best) {
+      best = rank(module);
+      plan.pace = module.getSymName().str();
+    }
+  return Error::success();
+}
+
+Error Checker::checkRanks(const UnitEntry &unit) {
+  std::string key = unit.at("ranks");
+  if (int64_t(unit.ranks.size()) != unit.getNumRanks())
+    return plan.error(key, "names " + Twine(unit.ranks.size()) +
+                               " ranks; tp * dp * pp = " + Twine(unit.tp) +
+                               " * " + Twine(unit.dp) + " * " + Twine(unit.pp) +
+                               " = " + Twine(unit.getNumRanks()));
+  std::vector<int64_t> sorted = unit.ranks;
+  llvm::sort(sorted);
+  for (auto [i, rank] : llvm::enumerate(sorted)) {
+    if (rank >= plan.ranks)
+      return plan.error(key, "rank " + Twine(rank) + " is not one of " +
+                                 Twine(plan.ranks) + " (from 0)");
+    if (i && rank == sorted[i - 1])
+      return plan.error(key, "rank " + Twine(rank) + " stands twice");
+  }
+  return Error::success();
+}
+
+Error Checker::assignRanks() {
+  int64_t next = 0;
+  for (UnitEntry &unit : plan.units) {
+    if (unit.ranks.empty()) {
+      if (unit.tp > plan.ranks || unit.dp > plan.ranks ||
+          unit.pp > plan.ranks || next + unit.getNumRanks() > plan.ranks)
+        return plan.error("units." + unit.name,
+                          "tp * dp * pp = " + Twine(unit.tp) + " * " +
+                              Twine(unit.dp) + " * " + Twine(unit.pp) +
+                              " ranks from rank " + Twine(next) +
+                              " on; the plan has " + Twine(plan.ranks));
+      for (int64_t i = 0; i < unit.getNumRanks(); ++i)
+        unit.ranks.push_back(next + i);
+    } else if (Error error = checkRanks(unit)) {
+      return error;
+    }
+    next = std::max(next, *llvm::max_element(unit.ranks) + 1);
+  }
+  llvm::SmallVector<bool> used(plan.ranks, false);
+  for (const UnitEntry &unit : plan.units)
+    for (int64_t rank : unit.ranks)
+      used[rank] = true;
+  auto *idle = llvm::find(used, false);
+  if (idle == used.end())
+    return Error::success();
+  return plan.error("ranks", "no unit runs on rank " +
+                                 Twine(idle - used.begin()) + " of " +
+                                 Twine(plan.ranks));
+}
+
+Error Checker::checkBatch() {
+  int64_t n = dist::getNumMicrobatches(program);
+  if (plan.microbatches && *plan.microbatches != n)
+    return plan.error("microbatches", "the recipe's batch makes " + Twine(n) +
+                                          ", not " + Twine(*plan.microbatches));
+  for (const UnitEntry &unit : plan.units)
+    if (Error error = checkParts(unit))
+      return error;
+  return Error::success();
+}
+
+/// Whether a microbatch can be cut into the unit's parts.
+Error Checker::checkParts(const UnitEntry &unit) {
+  if (unit.getNumParts() == 1)
+    return Error::success();
+  auto item = moduleOf(unit).getItem();
+  if (!item)
+    return plan.error(unit.at(unit.dp > 1 ? "dp" : "sub"),
+                      "the module works on no kind of item that could be "
+                      "cut; expected 1, not " +
+                          Twine(unit.dp > 1 ? unit.dp : unit.sub));
+  int64_t most = micro * dist::getItemMax(program, *item).value_or(1);
+  std::string shared = (Twine(most) + " " + *item +
+                        "s that a microbatch may hold: some would always be "
+                        "empty; expected at most ")
+                           .str();
+  if (unit.dp > most)
+    return plan.error(unit.at("dp"), Twine(unit.dp) + " replicas share the " +
+                                         shared + Twine(most));
+  if (unit.getNumParts() > most)
+    return plan.error(unit.at("sub"),
+                      "dp * sub = " + Twine(unit.dp) + " * " + Twine(unit.sub) +
+                          " parts share the " + shared + Twine(most / unit.dp));
+  // Pieces of items have no samples, which other kinds would be counted by.
+  if (unit.sub > 1 && *item != dist::kSample)
+    for (auto dim : moduleOf(unit).getOps<nn::DimOp>())
+      if (dim.getItem().value_or(*item) != *item)
+        return plan.error(unit.at("sub"),
+                          "the module works on " + *item + "s, but its dim '" +
+                              dim.getSymName() + "' counts " + *dim.getItem() +
+                              "s, which pieces do not have; expected 1, not " +
+                              Twine(unit.sub));
+  return Error::success();
+}
+
+Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
+  std::string key = unit.at("rows_max") + "." + kind.str();
+  auto most = dist::getItemMax(program, kind);
+  std::vector<StringRef> kinds;
+  for (auto dim : moduleOf(unit).getOps<nn::DimOp>())
+    if (dim.getItem() && !llvm::is_contained(kinds, *dim.getItem()))
+      kinds.push_back(*dim.getItem());
+  if (!most || !llvm::is_contained(kinds, kind))
+    return plan.error(key, "the module counts no such items (kinds: " +
+                               llvm::join(kinds, ", ") + ")");
+  bool own = moduleOf(unit).getItem().value_or("") == kind;
+  int64_t parts = unit.getNumParts();
+  int64_t room = own ? rows * parts : rows;
+  int64_t needed = kind == dist::kSample && own ? micro : *most;
+  if (room < needed)
+    return plan.error(key,
+                      kind == dist::kSample
+                          ? "a microbatch has " + Twine(needed) + " samples; " +
+                                Twine(parts) + " parts of " + Twine(rows) +
+                                " do not hold them"
+                          : "a sample may hold " + Twine(needed) +
+                                "; expected at least " +
+                                Twine(own ? llvm::divideCeilSigned(needed, parts) : needed) +
+                                ", not " + Twine(rows));
+  return Error::success();
+}
+
+Error Checker::checkRows() {
+  for (const UnitEntry &unit : plan.units)
+    for (auto &[kind, rows] : unit.rowsMax)
+      if (Error error = checkRow(unit, kind, rows))
+        return error;
+  return Error::success();
+}
+
+Error Checker::checkEdge(dist::EdgeOp edge) {
+  if (isIntoHead(edge))
+    return Error::success();
+  const UnitEntry &from = unitOf(edge.getSource()),
+                  &to = unitOf(edge.getTarget());
+  auto module = moduleOf(to);
+  func::FuncOp forward = module.getForward();
+  if ((from.getNumParts() == 1 && to.getNumParts() == 1) || !forward)
+    return Error::success();
+  auto argument = dist::ModuleOp::findArgument(forward, edge.getInput());
+  if (!argument)
+    return Error::success();
+  auto type = cast<RankedTensorType>(forward.getArgumentTypes()[*argument]);
+  if (type.getRank() > 0)
+    if (auto dim = nn::getShape(type)[0].asAffine();
+        dim && !dim->symbol.empty() && dim->offset == 0)
+      if (auto symbol = module.lookupSymbol<nn::DimOp>(dim->symbol);
+          symbol && symbol.getItem())
+        return Error::success();
+  const UnitEntry &cut = from.getNumParts() > 1 ? from : to;
+  bool replicas = cut.dp > 1;
+  return plan.error(cut.at(replicas ? "dp" : "sub"),
+                    "the edge into " + to.name + "." + edge.getInput() +
+                        " does not count items on its first axis, so it "
+                        "cannot be cut; expected 1, not " +
+                        Twine(replicas ? cut.dp : cut.sub));
+}
+
+Error Checker::checkEdges() {
+  std::vector<std::string> names;
+  for (auto edge : program.getOps<dist::EdgeOp>()) {
+    names.push_back((edge.getTarget() + "." + edge.getInput()).str());
+    if (Error error = checkEdge(edge))
+      return error;
+  }
+  for (auto &[name, depth] : plan.receiveDepths)
+    if (!llvm::is_contained(names, name))
+      return plan.error("edges." + name,
+                        "there is no such connection (inputs: " +
+                            llvm::join(names, ", ") + ")");
+  return Error::success();
+}
+
+/// A problem of the plan's shape, every stage alike: whether the schedule takes
+/// it depends on the shape only.
+schedule::Problem Checker::makeProblem() {
+  schedule::Problem problem;
+  problem.ranks = int(plan.ranks);
+  // More change nothing but the work.
+  problem.microbatches =
+      int(std::min<int64_t>(dist::getNumMicrobatches(program), 64));
+  llvm::StringMap<std::pair<int, int>> ends; // first and last stage
+  schedule::Registry registry;
+  bool goesBack = registry.find(plan.schedule)->traits.goesBack;
+  for (const UnitEntry &unit : plan.units) {
+    problem.units.push_back({unit.name, int(unit.runAhead)});
+    int first = int(problem.stages.size());
+    for (int64_t s = 0; s < unit.getNumStages(); ++s) {
+      schedule::Stage stage;
+      stage.name = unit.name + "." + std::to_string(s);
+      stage.unit = int(problem.units.size()) - 1;
+      stage.forward = stage.input = stage.weight = stage.activation = 1;
+      int64_t position = schedule::positionOf(s, unit.pp, goesBack);
+      for (int64_t d = 0; d < unit.dp; ++d) {
+        auto begin = unit.ranks.begin() + (position * unit.dp + d) * unit.tp;
+        stage.replicas.emplace_back(begin, begin + unit.tp);
+      }
+      problem.stages.push_back(stage);
+      if (s)
+        problem.edges.push_back(
+            {first + int(s) - 1, first + int(s), 0, true, {}, 0});
+    }
+    ends[unit.name] = {first, int(problem.stages.size()) - 1};
+  }
+  for (auto edge : program.getOps<dist::EdgeOp>())
+    if (!isIntoHead(edge))
+      problem.edges.push_back({ends[edge.getSource()].second,
+                               ends[edge.getTarget()].first,
+                               0,
+                               true,
+                               {},
+                               0});
+  return problem;
+}
+
+Error Checker::trySchedule() {
+  schedule::Registry registry;
+  // Heads run where their inputs are made, which the cut into stages says.
+  if (registry.find(plan.schedule)->traits.needsBatchSync)
+    return Error::success();
+  schedule::Problem problem = makeProblem();
+  if (Error error = problem.check())
+    return plan.error("units", toString(std::move(error)));
+  schedule::Options options;
+  options.effort = 1;
+  auto solution = schedule::solve(problem, plan.schedule, options);
+  if (solution)
+    return Error::success();
+  return plan.error("pipelines.schedule", toString(solution.takeError()));
+}
+
+} // namespace
+
+int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
+                   StringRef kind) {
+  auto given = unit.rowsMax.find(kind.str());
+  if (given != unit.rowsMax.end())
+    return given->second;
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  int64_t micro = getMicro(program);
+  int64_t most = dist::getItemMax(program, kind).value_or(1);
+  StringRef own = module.getItem().value_or("");
+  // Copies keep items with their samples, which may be unlike one another.
+  if (kind == own)
+    return llvm::divideCeilSigned(llvm::divideCeilSigned(micro, unit.dp) * most, unit.sub);
+  // Of what is inside samples: as many as the part's samples hold.
+  return own == dist::kSample ? getRowsMax(unit, module, own) * most
+                              : micro * most;
+}
+
+Error completePlan(PlanFile &plan, mlir::ModuleOp program) {
+  return Checker(plan, program).run();
+}
+
+} // namespace dt::parallel

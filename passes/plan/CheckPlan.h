@@ -1,0 +1,32 @@
+//===- CheckPlan.h - Whether a plan can work for a program ------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_CHECKPLAN_H
+#define PASSES_PLAN_CHECKPLAN_H
+
+#include "dialects/dist/DistOps.h"
+#include "passes/plan/PlanFile.h"
+
+namespace dt::parallel {
+
+/// Fills what a plan left open (ranks in order, pace) and returns the first
+/// contradiction with the program, as "file: key: what". What needs costs or
+/// cut points is told by later passes.
+llvm::Error completePlan(PlanFile &plan, mlir::ModuleOp program);
+
+/// Completes a plan and writes it as the attributes that passes obey. Error: a
+/// contradiction, or there is a plan already.
+llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program);
+
+/// The most items of `kind` in a part of a unit's module: what the plan says,
+/// else an equal share of what a microbatch may hold of the module's own kind,
+/// and what these samples may hold of the others.
+int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
+                   llvm::StringRef kind);
+
+} // namespace dt::parallel
+
+#endif // PASSES_PLAN_CHECKPLAN_H

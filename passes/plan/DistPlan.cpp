@@ -1,0 +1,284 @@
+//===- DistPlan.cpp - A plan for a cluster ----------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/modules/Pipeline.h"
+#include "passes/plan/CheckPlan.h"
+#include "passes/plan/LayerWork.h"
+#include "passes/plan/Passes.h"
+#include "passes/plan/PlanSearch.h"
+#include "passes/plan/TargetSpec.h"
+#include "passes/planner/explain/Explain.h"
+#include "passes/planner/describe/Shipped.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace dt::parallel {
+#define GEN_PASS_DEF_DISTPLAN
+#include "passes/plan/Passes.h.inc"
+
+namespace {
+
+/// Samples of a data description as the program counts them.
+class FittedData : public plan::Data {
+public:
+  FittedData(std::unique_ptr<plan::Data> data, const PlannedProgram &program)
+      : data(std::move(data)), program(program) {}
+  plan::Sample draw(uint64_t seed, uint64_t index) const override {
+    return fitToProgram({data->draw(seed, index)}, data->getKinds(),
+                        program)[0];
+  }
+  std::string describe() const override { return data->describe(); }
+
+private:
+  std::unique_ptr<plan::Data> data;
+  const PlannedProgram &program;
+};
+
+struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
+  using DistPlanBase::DistPlanBase;
+
+  void runOnOperation() override {
+    llvm::Error error = run();
+    if (!error)
+      return;
+    emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
+    signalPassFailure();
+  }
+
+private:
+  llvm::Error run();
+  llvm::Expected<plan::Cluster> readHardware();
+  bool mayBeCut();
+  llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
+  llvm::Expected<std::vector<plan::Sample>>
+  drawSamples(const PlannedProgram &program);
+  llvm::Expected<std::optional<plan::Profile>>
+  readTimes(const PlannedProgram &program);
+  /// Writes the plan file and applies it.
+  llvm::Error write(const plan::Plan &plan, const PlannedProgram &program);
+  /// What `dist.plan` tells of the plan: text, the file with figures and, if
+  /// others are compared with, a page.
+  llvm::Error addExplanation(const plan::Plan &plan,
+                             const plan::PolicyInput &input,
+                             const PlannedProgram &program);
+  /// The policy's best plan that the compiler takes.
+  llvm::Expected<plan::Plan> choose(StringRef policy,
+                                    const plan::PolicyInput &input,
+                                    const PlannedProgram &program);
+  /// The same for comparisons: what cannot be executed is priced all the same.
+  llvm::Expected<plan::Plan> compare(StringRef policy,
+                                     const plan::PolicyInput &input,
+                                     const PlannedProgram &program);
+};
+
+llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
+  if (cluster.empty())
+    return llvm::createStringError(
+        "dist-plan: a cluster is needed to plan for: " + plan::listClusters());
+  if (devices < 0)
+    return llvm::createStringError("--devices: expected at least 1, not " +
+                                   Twine(devices));
+  auto all = plan::openCluster(cluster);
+  if (!all)
+    return all.takeError();
+  auto taken = all->take(devices ? int64_t(devices) : all->getNumDevices());
+  if (!taken)
+    return llvm::createStringError("--devices: " + toString(taken.takeError()));
+  for (const plan::NodeKind &node : taken->nodes)
+    if (node.device != taken->nodes[0].device)
+      return llvm::createStringError(
+          cluster + ": a program runs on one kind of devices, these are '" +
+          taken->devices[taken->nodes[0].device].name + "' and '" +
+          taken->devices[node.device].name + "'");
+  return taken;
+}
+
+/// Whether there may be replicas is known by trying.
+bool DistPlanPass::mayBeCut() {
+  mlir::ModuleOp copy = copyProgram(getOperation(), getOperation());
+  Builder b(&getContext());
+  for (auto module : copy.getOps<dist::ModuleOp>())
+    if (!module.getWholeBatch() && module.getItem())
+      module->setAttr(dist::kDpAttr, b.getI64IntegerAttr(2));
+  OpPassManager pm(mlir::ModuleOp::getOperationName());
+  buildModulesUnderPlan(pm);
+  // What is said here would be said of a plan with replicas.
+  ScopedDiagnosticHandler silent(&getContext(),
+                                 [](Diagnostic &) { return success(); });
+  bool may = succeeded(runPipeline(pm, copy));
+  copy.erase();
+  return may;
+}
+
+/// Layers are calls only after outlining, which comes after plans: a copy shows
+/// what they will be.
+llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostRanks) {
+  llvm::Expected<PlannedProgram> result = describePartitioned(
+      getOperation(), mostRanks, [&](OpPassManager &pm, mlir::ModuleOp copy) {
+        return runPipeline(pm, copy);
+      });
+  if (result && !mayBeCut())
+    for (int64_t &replicas : result->maxReplicas)
+      replicas = 1;
+  return result;
+}
+
+llvm::Expected<std::vector<plan::Sample>>
+DistPlanPass::drawSamples(const PlannedProgram &program) {
+  if (data.empty())
+    return fullBatch(program);
+  auto opened = plan::openData(data);
+  if (!opened)
+    return opened.takeError();
+  auto seed = dist::getOnly<dist::SeedOp>(getOperation());
+  return fitToProgram(plan::drawBatch(**opened,
+                                      seed ? uint64_t(seed.getValue()) : 0, 0,
+                                      program.global),
+                      (*opened)->getKinds(), program);
+}
+
+llvm::Expected<std::optional<plan::Profile>>
+DistPlanPass::readTimes(const PlannedProgram &program) {
+  if (profile.empty())
+    return std::nullopt;
+  auto read = plan::readProfile(profile);
+  if (!read)
+    return read.takeError();
+  if (llvm::Error error = read->check(program.model))
+    return llvm::createStringError(profile + ": " + toString(std::move(error)));
+  return std::move(*read);
+}
+
+llvm::Error DistPlanPass::write(const plan::Plan &plan,
+                                const PlannedProgram &program) {
+  std::string text = printPlanFile(plan, program);
+  auto file = parsePlan(text, "--plan=auto");
+  if (!file)
+    return file.takeError();
+  if (llvm::Error error = applyPlan(std::move(*file), getOperation()))
+    return error;
+  dist::getOnly<dist::PlanOp>(getOperation())
+      ->setAttr(dist::kPlanFileAttr, StringAttr::get(&getContext(), text));
+  return llvm::Error::success();
+}
+
+llvm::Expected<plan::Plan> DistPlanPass::choose(StringRef policy,
+                                                const plan::PolicyInput &input,
+                                                const PlannedProgram &program) {
+  // What the compiler itself would say to the plan.
+  auto accepts = [&](const plan::Plan &plan) -> llvm::Error {
+    plan::Plan here = plan;
+    here.microbatches = dist::getNumMicrobatches(getOperation());
+    auto file = parsePlan(printPlanFile(here, program), "--plan=auto");
+    if (!file)
+      return file.takeError();
+    return completePlan(*file, getOperation());
+  };
+  return findExecutablePlan(policy, input, program, accepts);
+}
+
+llvm::Expected<plan::Plan>
+DistPlanPass::compare(StringRef policy, const plan::PolicyInput &input,
+                      const PlannedProgram &program) {
+  auto plan = choose(policy, input, program);
+  if (plan)
+    return plan;
+  std::string why = toString(plan.takeError());
+  auto priced = plan::makePlan(policy, input);
+  if (!priced)
+    return priced.takeError();
+  priced->notExecutable = why;
+  return priced;
+}
+
+llvm::Error DistPlanPass::addExplanation(const plan::Plan &plan,
+                                         const plan::PolicyInput &input,
+                                         const PlannedProgram &program) {
+  plan::ExplainOptions options;
+  options.others = options.relax = explain;
+  options.bounds = "that a program can run";
+  std::unique_ptr<plan::Data> drawn;
+  if (explain && !data.empty()) {
+    auto opened = plan::openData(data);
+    if (!opened)
+      return opened.takeError();
+    drawn = std::make_unique<FittedData>(std::move(*opened), program);
+    options.data = drawn.get();
+    auto seed = dist::getOnly<dist::SeedOp>(getOperation());
+    options.seed = seed ? uint64_t(seed.getValue()) : 0;
+  }
+  options.plan = [&](StringRef policy, const plan::PolicyInput &other) {
+    // A larger batch is more microbatches of the same size.
+    PlannedProgram larger = program;
+    int64_t factor = other.samples() / std::max<int64_t>(1, input.samples());
+    larger.microbatches *= std::max<int64_t>(1, factor);
+    return compare(policy, other, larger);
+  };
+  auto explanation = plan::explain(input, plan, options);
+  if (!explanation)
+    return explanation.takeError();
+  auto set = [&](StringRef name, StringRef text) {
+    dist::getOnly<dist::PlanOp>(getOperation())
+        ->setAttr(name, StringAttr::get(&getContext(), text));
+  };
+  std::string told;
+  llvm::raw_string_ostream os(told);
+  plan::printText(os, *explanation, input);
+  set(dist::kExplanationAttr, told);
+  set(dist::kPlanFileAttr, printPlanFile(plan, program, &*explanation));
+  if (!explain)
+    return llvm::Error::success();
+  std::string page;
+  llvm::raw_string_ostream pageStream(page);
+  if (llvm::Error error = plan::printHtml(pageStream, *explanation, input))
+    return error;
+  set(dist::kPlanPageAttr, page);
+  return llvm::Error::success();
+}
+
+llvm::Error DistPlanPass::run() {
+  if (dist::getOnly<dist::PlanOp>(getOperation()))
+    return llvm::createStringError("dist-plan: the program has a plan already");
+  if (policy == "layers") {
+    auto program = describe(/*mostRanks=*/0);
+    if (!program)
+      return program.takeError();
+    return write(planLayers(*program, std::max<int64_t>(1, devices)), *program);
+  }
+  auto hardware = readHardware();
+  if (!hardware)
+    return hardware.takeError();
+  auto program = describe(hardware->getNumDevices());
+  if (!program)
+    return program.takeError();
+  auto batch = drawSamples(*program);
+  if (!batch)
+    return batch.takeError();
+  if (llvm::Error error = plan::checkPrecision(*hardware, program->model))
+    return llvm::createStringError(cluster + ": " + toString(std::move(error)));
+  auto measured = readTimes(*program);
+  if (!measured)
+    return measured.takeError();
+  if (*measured)
+    (*measured)->setLinks(*hardware);
+  setTargetSpec(getOperation(), *hardware);
+  plan::Costs costs(*hardware, program->model,
+                    *measured ? &**measured : nullptr);
+  plan::PolicyInput input{costs, *batch};
+  auto best = choose(policy, input, *program);
+  if (!best)
+    return llvm::createStringError("--policy=" + policy + ": " +
+                                   toString(best.takeError()));
+  if (llvm::Error error = write(*best, *program))
+    return error;
+  return addExplanation(*best, input, *program);
+}
+
+} // namespace
+
+} // namespace dt::parallel

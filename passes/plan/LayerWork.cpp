@@ -1,0 +1,488 @@
+//===- LayerWork.cpp - Layers as they will run, for the planner -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/LayerWork.h"
+
+#include "passes/differentiate/Pipeline.h"
+#include "passes/import/Pipeline.h"
+#include "passes/optimize/Pipeline.h"
+#include "passes/outline/Pipeline.h"
+#include "passes/plan/Passes.h"
+#include "passes/plan/Pipeline.h"
+#include "passes/shard/Pipeline.h"
+#include "passes/stages/Costs.h"
+#include "passes/stages/Pipeline.h"
+
+#include "dialects/nn/NNNames.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace dt::parallel {
+
+using plan::Exchange;
+using plan::Linear;
+using plan::Op;
+using plan::RankLayer;
+using plan::Save;
+
+namespace {
+
+/// Sequence parallelism is between layers that follow one another: so many of
+/// a kind stand together to be described with it.
+constexpr int kChain = 3;
+
+/// How layers are cut, and what is saved.
+struct Layout {
+  int64_t tp = 1;
+  Save save = Save::Vjp;
+  bool sequenceParallel = false;
+};
+
+/// Layers of the stages that a module is cut into: the first of a kind stand
+/// alone (`chain` of them if so many follow one another), those that were seen
+/// before go with one another.
+std::vector<std::vector<int>> groupLayers(const plan::Module &module,
+                                          int chain) {
+  std::vector<std::vector<int>> groups;
+  std::vector<bool> seen(module.kinds.size(), false);
+  bool open = false;
+  for (size_t i = 0; i < module.layers.size();) {
+    int kind = module.layers[i], count = 0;
+    bool isNew = !seen[kind];
+    if (isNew || !open)
+      groups.emplace_back();
+    do {
+      groups.back().push_back(int(i++));
+      ++count;
+    } while (isNew && count < chain && i < module.layers.size() &&
+             module.layers[i] == kind);
+    open = !isNew;
+    seen[kind] = true;
+  }
+  return groups;
+}
+
+std::vector<std::vector<int>> groupLayers(const plan::Module &module,
+                                          const Layout &layout) {
+  return groupLayers(module, layout.sequenceParallel ? kChain : 1);
+}
+
+/// Sizes as so much for the part and so much an item more.
+class Sizes {
+public:
+  explicit Sizes(dist::ModuleOp module) {
+    auto program = module->getParentOfType<mlir::ModuleOp>();
+    StringRef own = module.getItem().value_or("");
+    for (auto dim : module.getOps<nn::DimOp>())
+      if (dim.getItem())
+        items[dim.getSymName()] =
+            *dim.getItem() == own || own != dist::kSample
+                ? 1
+                : dist::getItemMax(program, *dim.getItem()).value_or(1);
+      else
+        fixed[dim.getSymName()] = dim.getMax().value_or(0);
+  }
+
+  double ofNothing(const nn::DimExpr &size) const { return at(size, 0); }
+  double ofItem(const nn::DimExpr &size) const {
+    return at(size, 1) - at(size, 0);
+  }
+  double bytesOfItem(Type type) const {
+    return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : 0;
+  }
+
+private:
+  /// With none or all of an item's own.
+  double at(const nn::DimExpr &size, double share) const {
+    double total = 0;
+    for (const nn::DimExpr::Term &term : size.terms()) {
+      double product = double(term.coefficient);
+      for (const std::string &symbol : term.symbols) {
+        auto item = items.find(symbol);
+        product *=
+            item != items.end() ? share * item->second : fixed.lookup(symbol);
+      }
+      total += product;
+    }
+    return total;
+  }
+
+  llvm::StringMap<double> items, fixed;
+};
+
+Linear perItem(double value) { return {value, 0, 0}; }
+
+/// One function's operations and collectives, with those of what it calls.
+class FunctionReader {
+public:
+  FunctionReader(dist::ModuleOp module, const Sizes &sizes,
+                 std::vector<Op> &ops, std::vector<Exchange> &exchanges)
+      : module(module), sizes(sizes), ops(ops), exchanges(exchanges) {}
+
+  void read(StringRef name) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function || function.isExternal())
+      return;
+    for (Operation &op : function.getBody().front())
+      read(&op);
+  }
+
+  /// Of a stage of equal layers: what one of them is, and what is done beside
+  /// them as if it were each one's. Collectives beside them are at the stage's
+  /// ends.
+  void readOneLayer(StringRef name) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function || function.isExternal())
+      return;
+    llvm::StringSet<> seen;
+    for (Operation &op : function.getBody().front()) {
+      auto call = dyn_cast<func::CallOp>(op);
+      if (call ? seen.insert(call.getCallee()).second
+               : !isa<dist::AllReduceOp, dist::AllGatherOp,
+                      dist::ReduceScatterOp, dist::AllToAllOp>(op))
+        read(&op);
+    }
+  }
+
+private:
+  void read(Operation *op) {
+    if (auto call = dyn_cast<func::CallOp>(op))
+      return read(call.getCallee());
+    if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
+      return exchange(Exchange::AllReduce, reduce.getType());
+    if (auto gather = dyn_cast<dist::AllGatherOp>(op))
+      return exchange(Exchange::AllGather, gather.getType());
+    if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
+      return exchange(Exchange::ReduceScatter, scatter.getInput().getType());
+    if (auto exchanged = dyn_cast<dist::AllToAllOp>(op))
+      return exchange(Exchange::AllToAll, exchanged.getType());
+    auto model = dyn_cast<nn::CostOpInterface>(op);
+    // These are no work: the same memory, and memory that is there already.
+    if (!model || isa<nn::ReshapeOp, nn::ConstantOp>(op))
+      return;
+    Op result;
+    result.name = op->getName().stripDialect().str();
+    result.flops = perItem(sizes.ofItem(model.getFlops()));
+    result.bytes = perItem(sizes.ofItem(model.getBytes()));
+    result.fixedBytes = sizes.ofNothing(model.getBytes());
+    result.kind = kindOf(op);
+    if (result.kind == Op::Gemm)
+      setProduct(op, result);
+    if (result.flops.item + result.bytes.item + result.fixedBytes > 0)
+      ops.push_back(std::move(result));
+  }
+
+  static Op::Kind kindOf(Operation *op) {
+    if (isa<nn::LinearOp, nn::LinearDwOp>(op))
+      return Op::Gemm;
+    if (isa<nn::MatmulOp, nn::AttentionOp, nn::AttentionGradOp>(op))
+      return Op::Attention;
+    if (isa<nn::ConvOp, nn::ConvDxOp, nn::ConvDwOp>(op))
+      return Op::Convolution;
+    return Op::Stream;
+  }
+
+  /// Both kinds of products have the shapes of rows x k and rows x n, of which
+  /// one may be the weight's gradient.
+  void setProduct(Operation *op, Op &result) {
+    auto width = [&](Value value) {
+      auto dim = nn::getShape(value).back().asConstant();
+      return dim ? double(*dim) : 0;
+    };
+    result.k = width(op->getOperand(0));
+    result.n =
+        width(isa<nn::LinearOp>(op) ? op->getResult(0) : op->getOperand(1));
+    if (result.n > 0 && result.k > 0)
+      result.rows = perItem(result.flops.item / (2 * result.n * result.k));
+    else
+      result.kind = Op::Convolution; // of no known shape: by its FLOPs
+  }
+
+  void exchange(Exchange::Kind kind, Type whole) {
+    exchanges.push_back({kind, perItem(sizes.bytesOfItem(whole))});
+  }
+
+  dist::ModuleOp module;
+  const Sizes &sizes;
+  std::vector<Op> &ops;
+  std::vector<Exchange> &exchanges;
+};
+
+/// Bytes an item of residuals that a function returns.
+double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
+                        StringRef name) {
+  double bytes = 0;
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  for (unsigned i = 0; function && i < function.getNumResults(); ++i)
+    if (function.getResultAttr(i, nn::kResidualAttr))
+      bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
+  return bytes;
+}
+
+/// Bytes an item of inputs that the backward functions read again.
+double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+  double bytes = 0;
+  llvm::StringSet<> counted;
+  for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+      if (auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
+        if (counted.insert(input.getValue()).second)
+          bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
+  }
+  return bytes;
+}
+
+RankLayer readLayer(dist::ModuleOp stage) {
+  Sizes sizes(stage);
+  RankLayer layer;
+  FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
+      .read(stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward");
+  FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
+      .read("forward.bwd.input");
+  FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
+      .read("forward.bwd.weight");
+  layer.kept = perItem(getResidualBytes(stage, sizes, "forward.fwd") +
+                       getInputBytes(stage, sizes));
+  layer.keptForWeights =
+      perItem(getResidualBytes(stage, sizes, "forward.bwd.input"));
+  for (auto parameter : stage.getOps<nn::ParameterOp>())
+    layer.parameters +=
+        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+  return layer;
+}
+
+/// A stage of `count` equal layers of which each hands the next its share of
+/// the tokens. What is kept of all is shared out.
+class ChainReader {
+public:
+  ChainReader(dist::ModuleOp stage, size_t count, int64_t tp)
+      : stage(stage), sizes(stage), count(double(count)), tp(double(tp)) {}
+
+  /// Nothing, if the layers are no chain of calls or hand on whole tokens.
+  std::optional<RankLayer> read() {
+    RankLayer layer;
+    StringRef forward =
+        stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward";
+    if (!findChain(forward))
+      return std::nullopt;
+    FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
+        .readOneLayer(forward);
+    if (llvm::all_of(layer.forwardExchanges, [](const Exchange &exchange) {
+          return exchange.kind == Exchange::AllReduce;
+        }))
+      return std::nullopt;
+    FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
+        .readOneLayer("forward.bwd.input");
+    FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
+        .readOneLayer("forward.bwd.weight");
+    bool handsOn = false;
+    double residuals = getResiduals("forward.fwd", handsOn);
+    layer.kept = perItem(residuals + getInputs(handsOn));
+    layer.keptForWeights = perItem(getResiduals("forward.bwd.input", handsOn));
+    for (auto parameter : stage.getOps<nn::ParameterOp>())
+      layer.parameters +=
+          double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+    layer.parameters /= count;
+    return layer;
+  }
+
+private:
+  bool findChain(StringRef name) {
+    llvm::StringMap<double> calls;
+    if (auto function = stage.lookupSymbol<func::FuncOp>(name))
+      for (auto call : function.getOps<func::CallOp>())
+        if (++calls[call.getCallee()] == count)
+          return true;
+    return false;
+  }
+
+  /// Bytes that one layer keeps. `handsOn`: what a layer takes from the one
+  /// before is among them.
+  double getResiduals(StringRef name, bool &handsOn) {
+    auto function = stage.lookupSymbol<func::FuncOp>(name);
+    if (!function || function.isExternal())
+      return 0;
+    double bytes = 0, ofAll = 0;
+    Operation *end = function.getBody().front().getTerminator();
+    for (auto [i, value] : llvm::enumerate(end->getOperands())) {
+      if (!function.getResultAttr(i, nn::kResidualAttr))
+        continue;
+      auto call = value.getDefiningOp<func::CallOp>();
+      handsOn |= call && call.getResult(0) == value;
+      bool each = call || value.getDefiningOp<dist::SliceOp>();
+      (each ? ofAll : bytes) += sizes.bytesOfItem(value.getType());
+    }
+    return bytes + ofAll / count;
+  }
+
+  /// Of what the stage gets, a layer in its middle gets and keeps its share.
+  double getInputs(bool handsOn) {
+    double bytes = 0;
+    llvm::StringSet<> counted;
+    for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
+      auto function = stage.lookupSymbol<func::FuncOp>(name);
+      for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
+        auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
+        if (!input || function.isExternal() ||
+            !counted.insert(input.getValue()).second)
+          continue;
+        bool isCut = llvm::all_of(
+            function.getArgument(i).getUsers(),
+            [](Operation *user) { return isa<dist::SliceOp>(user); });
+        bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]) /
+                 (isCut ? tp * (handsOn ? count : 1) : 1);
+      }
+    }
+    return bytes;
+  }
+
+  dist::ModuleOp stage;
+  Sizes sizes;
+  double count, tp;
+};
+
+/// Phases from stages to optimize.
+void buildLayerWork(OpPassManager &pm) {
+  buildStagesPipeline(pm);
+  buildDifferentiatePipeline(pm);
+  buildAgreeTies(pm);
+  buildShardPipeline(pm);
+  buildOptimizePipeline(pm);
+}
+
+/// Marks every module: its stages are its kinds of layers, its halves of
+/// backward apart, `tp` ranks, a saved set.
+void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
+                const Layout &layout) {
+  Builder b(outlined.getContext());
+  for (auto [m, module] : llvm::enumerate(program.model.modules)) {
+    auto op = outlined.lookupSymbol<dist::ModuleOp>(module.name);
+    int64_t own = std::min<int64_t>(layout.tp, module.maxTP);
+    SmallVector<Attribute> stages;
+    for (const std::vector<int> &group : groupLayers(module, layout)) {
+      SmallVector<StringRef> names;
+      for (int layer : group)
+        llvm::append_range(names, program.pieces[m][layer]);
+      stages.push_back(b.getStrArrayAttr(names));
+    }
+    if (!llvm::is_contained(program.pieces[m], std::vector<std::string>()))
+      op->setAttr(dist::kStagesAttr, b.getArrayAttr(stages));
+    op->setAttr(dist::kUnitAttr, b.getStringAttr(module.name));
+    op->setAttr(dist::kTpAttr, b.getI64IntegerAttr(own));
+    op->setAttr(dist::kRanksAttr,
+                b.getDenseI64ArrayAttr(llvm::to_vector(llvm::seq(own))));
+    op->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
+    if (layout.sequenceParallel)
+      op->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
+    op->setAttr(nn::kSaveAttr, b.getStringAttr(plan::getName(layout.save)));
+  }
+}
+
+/// What became of the marked modules. Layers that sequence parallelism makes no
+/// difference to stand beside others as they are; where it makes none to any
+/// there is nothing to describe.
+void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
+                const Layout &layout) {
+  for (plan::Module &module : program.model.modules) {
+    if (layout.tp > module.maxTP)
+      continue;
+    std::vector<std::vector<int>> groups = groupLayers(module, layout);
+    std::vector<RankLayer> layers(module.kinds.size());
+    std::vector<bool> seen(module.kinds.size(), false);
+    bool any = !layout.sequenceParallel;
+    for (auto stage : optimized.getOps<dist::ModuleOp>()) {
+      dist::Placement place(stage);
+      if (place.unit != module.name || place.stage >= int64_t(groups.size()))
+        continue;
+      const std::vector<int> &group = groups[place.stage];
+      int kind = module.layers[group.front()];
+      if (seen[kind])
+        continue;
+      std::optional<RankLayer> chained;
+      if (group.size() > 1)
+        chained = ChainReader(stage, group.size(), layout.tp).read();
+      any |= chained.has_value();
+      // A chain that is none was described alone.
+      auto alone = module.partitioned.find({int(layout.tp), layout.save});
+      if (chained)
+        layers[kind] = std::move(*chained);
+      else if (group.size() == 1)
+        layers[kind] = readLayer(stage);
+      else if (alone != module.partitioned.end())
+        layers[kind] = alone->second[kind];
+      else
+        continue;
+      seen[kind] = true;
+    }
+    if (any && llvm::all_of(seen, [](bool s) { return s; }))
+      module
+          .partitioned[{int(layout.tp), layout.save, layout.sequenceParallel}] =
+          std::move(layers);
+  }
+}
+
+bool hasChains(const PlannedProgram &program) {
+  return llvm::any_of(program.model.modules, [](const plan::Module &module) {
+    return std::adjacent_find(module.layers.begin(), module.layers.end()) !=
+           module.layers.end();
+  });
+}
+
+} // namespace
+
+mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside) {
+  OpBuilder builder = OpBuilder::atBlockEnd(inside.getBody());
+  auto copy = mlir::ModuleOp::create(builder, program.getLoc());
+  builder.setInsertionPointToEnd(copy.getBody());
+  for (Operation &op : *program.getBody())
+    if (!isa<mlir::ModuleOp>(op))
+      builder.clone(op);
+  return copy;
+}
+
+llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
+                                                   int64_t mostTP, Runner run) {
+  mlir::ModuleOp outlined = copyProgram(program, program);
+  llvm::scope_exit erase([&] { outlined.erase(); });
+  OpPassManager outline(mlir::ModuleOp::getOperationName());
+  buildOutlinePipeline(outline);
+  if (failed(run(outline, outlined)))
+    return llvm::createStringError(
+        "dist-plan: layers of the program cannot be found");
+  mlir::ModuleOp described = copyProgram(outlined, program);
+  llvm::Expected<PlannedProgram> result = describeProgram(described);
+  described.erase();
+  if (!result)
+    return result;
+  int64_t most = 1;
+  for (const plan::Module &module : result->model.modules)
+    most = std::max<int64_t>(most, module.maxTP);
+  ScopedDiagnosticHandler silent(program.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  for (int64_t tp = 1; tp <= std::min(most, mostTP); tp *= 2)
+    for (bool sequenceParallel : {false, true})
+      for (Save save : {Save::None, Save::Vjp, Save::All}) {
+        if (sequenceParallel && (tp == 1 || !hasChains(*result)))
+          continue;
+        Layout layout{tp, save, sequenceParallel};
+        mlir::ModuleOp copy = copyProgram(outlined, program);
+        markLayers(copy, *result, layout);
+        OpPassManager pm(mlir::ModuleOp::getOperationName());
+        buildLayerWork(pm);
+        if (succeeded(run(pm, copy)))
+          readLayers(copy, *result, layout);
+        copy.erase();
+      }
+  return result;
+}
+
+} // namespace dt::parallel

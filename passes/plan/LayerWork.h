@@ -1,0 +1,42 @@
+//===- LayerWork.h - Layers as they will run, for the planner ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What a layer costs is read off the functions that will run: cut for a degree
+// of tensor parallelism, differentiated for a saved set, fused. Each layer is
+// made a stage of its own for that, so that its functions are its own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_LAYERWORK_H
+#define PASSES_PLAN_LAYERWORK_H
+
+#include "passes/plan/PlanModel.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace mlir {
+class OpPassManager;
+}
+
+namespace dt::parallel {
+
+/// Runs a pipeline on a module inside the program that a pass works on.
+using Runner = llvm::function_ref<mlir::LogicalResult(mlir::OpPassManager &,
+                                                      mlir::ModuleOp)>;
+
+/// A copy of a program inside of `inside`, for pipelines to work on.
+mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside);
+
+/// What describeProgram() says of a program as the phase modules leaves it,
+/// with every layer as the phases from stages to optimize make it for TP
+/// degrees 1, 2, 4, … up to `mostTP` and every saved set; with sequence
+/// parallelism too, where layers follow one another. What a phase refuses
+/// is left to be priced by rule: its error comes when the program itself gets
+/// there.
+llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
+                                                   int64_t mostTP, Runner run);
+
+} // namespace dt::parallel
+
+#endif // PASSES_PLAN_LAYERWORK_H

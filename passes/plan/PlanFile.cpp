@@ -1,0 +1,401 @@
+//===- PlanFile.cpp - Reading plan files ------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/PlanFile.h"
+
+#include "models/frontend/json/JsonReader.h"
+#include "passes/scheduler/core/Schedule.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace llvm;
+
+namespace dt::parallel {
+
+using models::JsonReader;
+using models::OrderedJson;
+
+namespace {
+
+/// More ranks, microbatches or stages than this are a mistake in a file.
+constexpr int64_t kMost = int64_t(1) << 20, kMostStages = 1024;
+
+constexpr StringRef kTopKeys[] = {
+    "version", "recipe_hash",   "ranks",     "microbatches", "pace",
+    "units",   "edges",         "pipelines", "reorder",      "bucket_bytes",
+    "memory",  "receive_depth", "predicted"};
+constexpr StringRef kUnitKeys[] = {
+    "tp",       "dp",        "pp",   "vpp",  "ranks",  "rows_max",
+    "sub",      "run_ahead", "save", "zero", "stages", "sequence_parallel",
+    "predicted"};
+constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
+constexpr StringRef kEdgeKeys[] = {"receive_depth"};
+
+int64_t count(const JsonReader &json, int64_t low = 1) {
+  int64_t value = json.integer(low);
+  if (value > kMost)
+    json.fail("expected at most " + Twine(kMost) + ", not " + Twine(value));
+  return std::min(value, kMost);
+}
+
+/// [3, 4, 5] or "3-5".
+std::vector<int64_t> rankList(const JsonReader &json) {
+  std::vector<int64_t> ranks;
+  if (!json.raw().is_string()) {
+    for (const JsonReader &rank : json.list())
+      ranks.push_back(count(rank, 0));
+    if (json.ok() && ranks.empty())
+      json.fail("expected at least one rank");
+    return ranks;
+  }
+  std::string text = json.string();
+  auto [first, last] = StringRef(text).split('-');
+  int64_t a, b;
+  if (first.getAsInteger(10, a) || last.getAsInteger(10, b) || a < 0 || b < a ||
+      b > kMost) {
+    json.fail("expected a list of ranks or a range like \"3-10\", not \"" +
+              text + "\"");
+    return ranks;
+  }
+  for (; a <= b; ++a)
+    ranks.push_back(a);
+  return ranks;
+}
+
+class PlanParser {
+public:
+  PlanParser(JsonReader top, PlanFile &plan) : top(top), plan(plan) {}
+
+  void parse() {
+    top.keys(kTopKeys);
+    if (!top.ok())
+      return;
+    if (top.at("version").integer() != 1 && top.ok())
+      top.at("version").fail("expected 1, the only version that there is");
+    plan.ranks = count(top.at("ranks"));
+    if (top.has("microbatches"))
+      plan.microbatches = count(top.at("microbatches"));
+    if (top.has("pace"))
+      plan.pace = top.at("pace").string();
+    if (top.has("pace") && plan.pace.empty())
+      top.at("pace").fail("expected the name of a unit");
+    for (auto &[name, json] : top.at("units").entries())
+      plan.units.push_back(unit(name, json));
+    if (top.ok() && plan.units.empty())
+      top.at("units").fail("expected at least one unit");
+    pipelines();
+    edges();
+    rest();
+  }
+
+private:
+  UnitEntry unit(const std::string &name, const JsonReader &json);
+  void stages(const JsonReader &json, UnitEntry &entry);
+  void pipelines();
+  void pipeline(const JsonReader &json, StringSet<> &named);
+  void edges();
+  void rest();
+  void checkUnitName(const JsonReader &json, StringRef name);
+
+  JsonReader top;
+  PlanFile &plan;
+};
+
+UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
+  UnitEntry entry;
+  entry.name = name;
+  json.keys(kUnitKeys);
+  auto read = [&](StringRef key, int64_t &value, int64_t low = 1) {
+    if (json.has(key))
+      value = count(json.at(key), low);
+  };
+  read("tp", entry.tp);
+  read("dp", entry.dp);
+  read("pp", entry.pp);
+  read("vpp", entry.vpp);
+  read("sub", entry.sub);
+  read("run_ahead", entry.runAhead, 0);
+  if (json.has("zero")) {
+    entry.zero = json.at("zero").integer(0);
+    if (entry.zero > 1)
+      json.at("zero").fail("expected 0 or 1 (optimizer state sharded), not " +
+                           Twine(entry.zero));
+  }
+  if (json.has("ranks"))
+    entry.ranks = rankList(json.at("ranks"));
+  if (json.has("rows_max"))
+    for (auto &[kind, rows] : json.at("rows_max").entries())
+      entry.rowsMax[kind] = count(rows);
+  static constexpr StringRef saves[] = {"vjp", "all", "none"};
+  if (json.has("save"))
+    entry.save = saves[json.at("save").choice(saves)].str();
+  if (json.has("sequence_parallel"))
+    entry.sequenceParallel = json.at("sequence_parallel").flag();
+  if (json.ok() && entry.getNumStages() > kMostStages)
+    json.fail("expected at most " + Twine(kMostStages) +
+              " stages, not pp * vpp = " + Twine(entry.getNumStages()));
+  if (json.has("stages"))
+    stages(json.at("stages"), entry);
+  return entry;
+}
+
+void PlanParser::stages(const JsonReader &json, UnitEntry &entry) {
+  for (const JsonReader &stage : json.list()) {
+    entry.stages.push_back(stage.strings());
+    if (json.ok() && entry.stages.back().empty())
+      stage.fail("expected at least one piece");
+  }
+  if (json.ok() && int64_t(entry.stages.size()) != entry.getNumStages())
+    json.fail("expected pp * vpp = " + Twine(entry.getNumStages()) +
+              " stages, not " + Twine(entry.stages.size()));
+}
+
+void PlanParser::checkUnitName(const JsonReader &json, StringRef name) {
+  std::vector<StringRef> known;
+  for (const UnitEntry &unit : plan.units)
+    known.push_back(unit.name);
+  if (!is_contained(known, name))
+    json.fail("there is no unit '" + name + "'" +
+              models::didYouMean(name, known) +
+              " (units: " + join(known, ", ") + ")");
+}
+
+void PlanParser::pipeline(const JsonReader &json, StringSet<> &named) {
+  json.keys(kPipelineKeys);
+  for (const JsonReader &unit : json.at("units").list()) {
+    std::string name = unit.string();
+    checkUnitName(unit, name);
+    if (!named.insert(name).second)
+      unit.fail("'" + name + "' is in two pipelines");
+  }
+  JsonReader at = json.at("schedule");
+  std::string schedule = at.string();
+  if (!json.ok())
+    return;
+  schedule::Registry registry;
+  const schedule::Registry::Entry *entry = registry.find(schedule);
+  if (!entry)
+    return at.fail("no schedule '" + schedule + "'; expected one of " +
+                   registry.getNames());
+  if (!plan.schedule.empty() && plan.schedule != schedule)
+    return at.fail("pipelines run in one schedule; this is '" + schedule +
+                   "', another has '" + plan.schedule + "'");
+  plan.schedule = schedule;
+  if (json.has("w_split") &&
+      json.at("w_split").flag() != entry->traits.splitsBackward && json.ok())
+    json.at("w_split").fail("the schedule '" + schedule + "' " +
+                            (entry->traits.splitsBackward
+                                 ? "splits backwards; expected true"
+                                 : "does not split backwards; expected false"));
+}
+
+void PlanParser::pipelines() {
+  StringSet<> named;
+  if (top.has("pipelines"))
+    for (const JsonReader &json : top.at("pipelines").list())
+      pipeline(json, named);
+  if (plan.schedule.empty())
+    plan.schedule = plan.ranks > 1 ? "1f1b" : "accumulate";
+}
+
+void PlanParser::edges() {
+  if (!top.has("edges"))
+    return;
+  for (auto &[name, json] : top.at("edges").entries()) {
+    json.keys(kEdgeKeys);
+    plan.receiveDepths[name] =
+        json.has("receive_depth") ? count(json.at("receive_depth")) : 0;
+  }
+}
+
+void PlanParser::rest() {
+  static constexpr StringRef reorders[] = {"none", "intra", "inter", "both"};
+  if (top.has("reorder"))
+    plan.reorder = reorders[top.at("reorder").choice(reorders)].str();
+  if (top.has("bucket_bytes"))
+    plan.bucketBytes = top.at("bucket_bytes").integer(1);
+  if (top.has("receive_depth"))
+    plan.depth = count(top.at("receive_depth"));
+  if (!top.has("memory"))
+    return;
+  JsonReader memory = top.at("memory");
+  if (memory.raw().is_array())
+    for (const JsonReader &bytes : memory.list())
+      plan.memory.push_back(bytes.integer(1));
+  else
+    plan.memory.push_back(memory.integer(1));
+  if (memory.raw().is_array() && int64_t(plan.memory.size()) != plan.ranks)
+    memory.fail("expected bytes of every rank (" + Twine(plan.ranks) +
+                " numbers) or one number for all, not " +
+                Twine(plan.memory.size()) + " numbers");
+}
+
+Expected<PlanFile> parse(const OrderedJson &json, StringRef path) {
+  PlanFile plan;
+  plan.path = path.str();
+  std::string error;
+  PlanParser(JsonReader(&json, "", &error), plan).parse();
+  if (!error.empty())
+    return createStringError(path + ": " + error);
+  return plan;
+}
+
+} // namespace
+
+Error PlanFile::error(const Twine &key, const Twine &what) const {
+  return createStringError(path + ": " + key + ": " + what);
+}
+
+Expected<PlanFile> parsePlan(StringRef text, StringRef path) {
+  Expected<OrderedJson> json = models::parseJson(text, path);
+  if (!json)
+    return json.takeError();
+  return parse(*json, path);
+}
+
+Expected<PlanFile> readPlan(StringRef path) {
+  auto buffer = MemoryBuffer::getFile(path);
+  if (!buffer)
+    return createStringError(
+        "--plan: '" + path + "': " + buffer.getError().message() +
+        " (a plan is a file, auto, or a line: 'MODULE:tp=2,dp=2; "
+        "schedule=1f1b')");
+  return parsePlan((*buffer)->getBuffer(), path);
+}
+
+//===----------------------------------------------------------------------===//
+// Plans in one line
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A value as it would stand in the file; a number that is no number is told
+/// there.
+OrderedJson valueOf(StringRef text) {
+  int64_t number;
+  if (!text.getAsInteger(10, number))
+    return number;
+  if (text == "true" || text == "false")
+    return text == "true";
+  return text.str();
+}
+
+/// "3-5" stays a range, "3" is one rank, "3+5" are two.
+OrderedJson ranksOf(StringRef text) {
+  if (text.contains('-'))
+    return text.str();
+  OrderedJson list = OrderedJson::array();
+  SmallVector<StringRef> parts;
+  text.split(parts, '+');
+  for (StringRef part : parts)
+    list.push_back(valueOf(part));
+  return list;
+}
+
+Error lineError(const Twine &what) {
+  return createStringError(models::oneLine(("--plan: " + what).str()));
+}
+
+Error addUnit(StringRef name, StringRef text, OrderedJson &units) {
+  OrderedJson unit = OrderedJson::object();
+  SmallVector<StringRef> settings;
+  text.split(settings, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef setting : settings) {
+    auto [key, value] = setting.split('=');
+    if (value.empty())
+      return lineError("units." + name + ": expected key=value, not '" +
+                       setting + "'");
+    StringRef rows = key;
+    bool ofRows = rows.consume_front("rows_max.");
+    if (key == "rows_max")
+      return lineError("units." + name +
+                       ".rows_max: expected rows_max.KIND=" + value);
+    if (ofRows
+            ? unit.contains("rows_max") && unit["rows_max"].contains(rows.str())
+            : unit.contains(key.str()))
+      return lineError("units." + name + "." + key + ": stands twice");
+    if (key == "ranks")
+      unit["ranks"] = ranksOf(value);
+    else if (ofRows)
+      unit["rows_max"][rows.str()] = valueOf(value);
+    else
+      unit[key.str()] = valueOf(value);
+  }
+  if (units.contains(name.str()))
+    return lineError("units." + name + ": stands twice");
+  units[name.str()] = unit;
+  return Error::success();
+}
+
+int64_t numberOr(const OrderedJson &object, const char *key, int64_t other) {
+  if (!object.contains(key) || !object[key].is_number_integer())
+    return other;
+  return std::clamp<int64_t>(object[key].get<int64_t>(), 1, 1 << 10);
+}
+
+/// Ranks that the units need if those without a list follow one another.
+int64_t countRanks(const OrderedJson &units) {
+  int64_t most = 0;
+  for (auto &[name, unit] : units.items()) {
+    std::string error;
+    int64_t next = most + numberOr(unit, "tp", 1) * numberOr(unit, "dp", 1) *
+                              numberOr(unit, "pp", 1);
+    if (unit.contains("ranks")) {
+      next = 0;
+      for (int64_t rank : rankList(JsonReader(&unit["ranks"], "", &error)))
+        next = std::max(next, rank + 1);
+    }
+    most = std::max(most, next);
+  }
+  return most;
+}
+
+} // namespace
+
+Expected<PlanFile> parsePlanLine(StringRef line) {
+  OrderedJson json = {{"version", 1}}, units = OrderedJson::object();
+  OrderedJson schedule;
+  std::string compact = line.str(); // blanks are for the reader
+  llvm::erase_if(compact, [](char c) { return llvm::isSpace(c); });
+  SmallVector<StringRef> parts;
+  StringRef(compact).split(parts, ';', -1, /*KeepEmpty=*/false);
+  for (StringRef part : parts) {
+    size_t colon = part.find(':'), equal = part.find('=');
+    if (colon != StringRef::npos && colon < equal) {
+      if (Error error = addUnit(part.take_front(colon),
+                                part.drop_front(colon + 1), units))
+        return std::move(error);
+      continue;
+    }
+    if (equal == StringRef::npos)
+      return lineError("expected unit:key=value,… or key=value, not '" + part +
+                       "'");
+    StringRef key = part.take_front(equal), value = part.drop_front(equal + 1);
+    if (is_contained({"version", "units", "pipelines", "edges"}, key))
+      return lineError(key + ": goes into a plan file, not into one line");
+    if (key == "schedule" ? !schedule.is_null() : json.contains(key.str()))
+      return lineError(key + ": stands twice");
+    if (key == "schedule")
+      schedule = value.str();
+    else
+      json[key.str()] = valueOf(value);
+  }
+  json["units"] = units;
+  if (!json.contains("ranks"))
+    json["ranks"] = std::max<int64_t>(countRanks(units), 1);
+  if (!schedule.is_null())
+    json["pipelines"].push_back(
+        OrderedJson({{"units", OrderedJson::array()}, {"schedule", schedule}}));
+  return parse(json, "--plan");
+}
+
+} // namespace dt::parallel

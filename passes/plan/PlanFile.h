@@ -1,0 +1,78 @@
+//===- PlanFile.h - What a plan file says -----------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A plan as it stands in its file (docs/plan.md, docs/plan.schema.json),
+// checked for what can be seen without a program: keys, types, counts,
+// schedules. What a program must have for the plan to work is the business of
+// CheckPlan.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_PLANFILE_H
+#define PASSES_PLAN_PLANFILE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dt::parallel {
+
+struct UnitEntry {
+  std::string name;
+  int64_t tp = 1, dp = 1, pp = 1, vpp = 1;
+  /// As given, rank of (pp, dp, tp) at (pp * DP + dp) * TP + tp; empty: in
+  /// order, until assignRanks() has filled them.
+  std::vector<int64_t> ranks;
+  /// Items of each kind in a part, where the plan says so.
+  std::map<std::string, int64_t> rowsMax;
+  int64_t sub = 1, runAhead = 0, zero = 0;
+  bool sequenceParallel = false;
+  std::string save; ///< empty: as the program says
+  /// Pieces of every stage; empty: the compiler cuts.
+  std::vector<std::vector<std::string>> stages;
+
+  int64_t getNumStages() const { return pp * vpp; }
+  int64_t getNumRanks() const { return tp * dp * pp; }
+  /// Parts that a microbatch is cut into.
+  int64_t getNumParts() const { return dp * sub; }
+  /// "units.llm.tp" for messages.
+  std::string at(llvm::StringRef key) const {
+    return "units." + name + "." + key.str();
+  }
+};
+
+struct PlanFile {
+  std::string path; ///< for messages
+  int64_t ranks = 0;
+  std::optional<int64_t> microbatches;
+  std::string pace; ///< empty: the backbone
+  std::vector<UnitEntry> units;
+  std::string schedule; ///< of all pipelines
+  /// By "module.input": microbatches whose messages are posted ahead.
+  std::map<std::string, int64_t> receiveDepths;
+  std::string reorder = "none";
+  /// Bytes of a rank: none, one for all, or one a rank.
+  std::vector<int64_t> memory;
+  int64_t bucketBytes = 4 << 20, depth = 2;
+
+  /// "plan.json: units.llm.tp: what" as an error.
+  llvm::Error error(const llvm::Twine &key, const llvm::Twine &what) const;
+};
+
+/// Reads a file. Errors name file and key.
+llvm::Expected<PlanFile> readPlan(llvm::StringRef path);
+llvm::Expected<PlanFile> parsePlan(llvm::StringRef json, llvm::StringRef path);
+/// A plan in one line: "llm:tp=2,dp=2;vision:dp=3,ranks=0-2;schedule=gpipe".
+/// Keys are those of the file; `schedule`, `ranks`, `reorder`, … of the plan
+/// stand alone. Errors name `--plan` and the key.
+llvm::Expected<PlanFile> parsePlanLine(llvm::StringRef line);
+
+} // namespace dt::parallel
+
+#endif // PASSES_PLAN_PLANFILE_H

@@ -1,0 +1,468 @@
+//===- PlanModel.cpp - A program as the planner sees it ---------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/PlanModel.h"
+
+#include "passes/stages/StageCuts.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace dt::parallel {
+
+using plan::LayerKind;
+using plan::Linear;
+using plan::Op;
+using plan::Save;
+
+namespace {
+
+/// Heads and widths of more than this are not cut finer.
+constexpr int kMostTP = 64;
+/// Gradients read what came in and what the forward made, and write as much.
+constexpr double kStreamBackward = 1.5, kAttentionBackward = 2.5,
+                 kProductBackward = 2;
+
+bool isView(Operation *op) {
+  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
+             nn::CastOp>(op);
+}
+
+Linear perItem(double value) { return {value, 0, 0}; }
+
+/// Ops of one layer of the planner, in order, with what they call.
+class LayerBuilder {
+public:
+  LayerBuilder(dist::ModuleOp module, Costs &costs)
+      : module(module), costs(costs) {}
+
+  void add(Operation *op) {
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
+        for (Operation &inner : callee.getBody().front().without_terminator())
+          add(&inner);
+      flush();
+      for (Value operand : call.getOperands())
+        addParameter(operand);
+      return;
+    }
+    for (Value operand : op->getOperands())
+      addParameter(operand);
+    auto model = dyn_cast<nn::CostOpInterface>(op);
+    if (isView(op) || !model)
+      return follow(op);
+    double flops = costs.atBounds(model.getFlops()),
+           bytes = costs.atBounds(model.getBytes());
+    if (isa<nn::LinearOp, nn::ConvOp>(op))
+      addProduct(op, flops, bytes);
+    else if (isa<nn::MatmulOp, nn::AttentionOp>(op))
+      addAttention(op, flops, bytes);
+    else
+      addStream(op, bytes);
+  }
+
+  LayerKind finish(double input, double output) {
+    kind.output = perItem(output);
+    kind.keptSequence[int(Save::None)] = perItem(input);
+    flush();
+    return kind;
+  }
+  /// 0: it has no heads.
+  int64_t getHeads() const { return heads; }
+  int64_t getWidths() const { return widths; }
+
+private:
+  /// A function may be called again: its values are others then.
+  void flush() {
+    for (auto [value, saves] : kept)
+      for (Save save : {Save::Vjp, Save::All})
+        if (saves >> int(save) & 1)
+          (cut.contains(value) ? kind.keptSplit : kind.keptSequence)[int(save)]
+              .item += costs.bytesOf(value.getType());
+    kept.clear();
+    cut.clear();
+  }
+  void keep(Value value, bool vjp) {
+    if (isa<RankedTensorType>(value.getType()))
+      kept[value] |= 1u << int(Save::All) | (vjp ? 1u << int(Save::Vjp) : 0);
+  }
+  bool isCut(Operation *op) {
+    return llvm::any_of(op->getOperands(),
+                        [&](Value value) { return cut.contains(value); });
+  }
+  /// Views and elementwise ops go on as what they take.
+  void follow(Operation *op) {
+    if (isCut(op))
+      cut.insert(op->result_begin(), op->result_end());
+  }
+  void addParameter(Value value) {
+    auto read = value.getDefiningOp<nn::ReadOp>();
+    if (!read || !parameters.insert(read->getAttr("parameter")).second)
+      return;
+    auto type = cast<RankedTensorType>(read.getType());
+    if (type.hasStaticShape())
+      kind.parameters += double(type.getNumElements());
+  }
+  void addProduct(Operation *op, double flops, double bytes);
+  void handOn(Value result, bool sums);
+  void addAttention(Operation *op, double flops, double bytes);
+  void addStream(Operation *op, double bytes);
+
+  dist::ModuleOp module;
+  Costs &costs;
+  LayerKind kind;
+  int64_t heads = 0, widths = 0;
+  llvm::MapVector<Value, unsigned> kept;
+  llvm::DenseSet<Value> cut; ///< divided by tensor parallelism
+  llvm::DenseSet<Attribute> parameters;
+};
+
+/// A product after a cut one sums over ranks; others are cut in their columns.
+void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
+  Op product;
+  product.name = op->getName().stripDialect().str();
+  double weight = costs.bytesOf(op->getOperand(1).getType());
+  product.bytes = perItem(std::max(0.0, bytes - weight));
+  product.fixedBytes = weight;
+  Value result = op->getResult(0);
+  keep(op->getOperand(0), true);
+  keep(result, false);
+  bool sums = isCut(op);
+  product.split = sums ? Op::Depth : Op::Columns;
+  if (isa<nn::ConvOp>(op)) { // in channels
+    product.kind = Op::Convolution;
+    product.flops = perItem(flops);
+    for (std::vector<Op> *ops : {&kind.forward, &kind.input, &kind.weight})
+      ops->push_back(product);
+    return handOn(result, sums);
+  }
+  nn::Shape out = nn::getShape(cast<RankedTensorType>(result.getType())),
+            in = nn::getShape(
+                cast<RankedTensorType>(op->getOperand(0).getType()));
+  product.kind = Op::Gemm;
+  product.n = costs.atBounds(out.back());
+  product.k = costs.atBounds(in.back());
+  product.rows = perItem(flops / std::max(1.0, 2 * product.n * product.k));
+  widths = std::gcd(widths, int64_t(sums ? product.k : product.n));
+  kind.forward.push_back(product);
+  Op input = product;
+  std::swap(input.n, input.k);
+  input.split = sums ? Op::Columns : Op::Depth;
+  kind.input.push_back(input);
+  kind.weight.push_back(product);
+  handOn(result, sums);
+}
+
+/// What was cut is divided; where a cut input was summed over, ranks meet.
+void LayerBuilder::handOn(Value result, bool sums) {
+  if (!sums) {
+    cut.insert(result);
+    return;
+  }
+  ++kind.forwardReduces;
+  ++kind.backwardReduces;
+  kind.reduced.item =
+      std::max(kind.reduced.item, costs.bytesOf(result.getType()));
+}
+
+/// Products of activations; of attention the scores stay in the kernel.
+void LayerBuilder::addAttention(Operation *op, double flops, double bytes) {
+  Op attention;
+  attention.name = op->getName().stripDialect().str();
+  attention.kind = Op::Attention;
+  bool fused = isa<nn::AttentionOp>(op);
+  attention.split = fused || isCut(op) ? Op::Heads : Op::Whole;
+  attention.flops = perItem(flops);
+  attention.bytes = perItem(bytes);
+  kind.forward.push_back(attention);
+  double factor = fused ? kAttentionBackward : kProductBackward;
+  attention.flops.item *= factor;
+  attention.bytes.item *= kProductBackward;
+  kind.input.push_back(attention);
+  // Keys and values of all tokens: where these are divided over ranks.
+  for (unsigned i = 1; i < (fused ? 3u : 2u); ++i)
+    kind.exchanged.item += costs.bytesOf(op->getOperand(i).getType());
+  for (Value value : op->getOperands())
+    keep(value, true);
+  for (Value value : op->getResults())
+    keep(value, fused);
+  follow(op);
+  if (!fused)
+    return;
+  cut.insert(op->result_begin(), op->result_end());
+  // [items, tokens, heads, width]
+  for (unsigned i : {0u, 1u}) {
+    auto type = cast<RankedTensorType>(op->getOperand(i).getType());
+    if (type.getRank() == 4 && !type.isDynamicDim(2))
+      heads = std::gcd(heads, type.getDimSize(2));
+  }
+}
+
+void LayerBuilder::addStream(Operation *op, double bytes) {
+  if (bytes <= 0)
+    return;
+  bool norm = isa<nn::LayerNormOp, nn::RmsNormOp, nn::GroupNormOp>(op);
+  Op stream;
+  stream.name = op->getName().stripDialect().str();
+  // Groups of channels are divided as the channels are.
+  bool divided = (!norm || isa<nn::GroupNormOp>(op)) && isCut(op);
+  stream.split = divided ? Op::Heads : Op::Sequence;
+  stream.bytes = perItem(bytes);
+  stream.cheap = !norm;
+  kind.forward.push_back(stream);
+  stream.cheap = false;
+  stream.bytes.item *= kStreamBackward;
+  kind.input.push_back(stream);
+  if (norm)
+    keep(op->getOperand(0), true);
+  for (Value value : op->getResults())
+    keep(value, false);
+  if (divided)
+    cut.insert(op->result_begin(), op->result_end());
+}
+
+int getElementSize(dist::ModuleOp module) {
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    return int(nn::getElementBytes(
+        cast<RankedTensorType>(parameter.getType()).getElementType()));
+  return 4;
+}
+
+/// Bytes a parameter, of which only some may be trained.
+void addState(dist::ModuleOp module, plan::Module &result) {
+  double all = 0, trained = 0;
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    double count =
+        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+    all += count;
+    trained += parameter.getTrainable() ? count : 0;
+  }
+  auto optimizer = dist::getOnly<dist::OptimizerOp>(
+      module->getParentOfType<mlir::ModuleOp>());
+  int moments = 0;
+  if (optimizer)
+    moments = optimizer.getKind() == dist::OptimizerKind::adamw ? 2
+              : optimizer.getMomentum().isZero()                ? 0
+                                                                : 1;
+  double size = getElementSize(module), share = all > 0 ? trained / all : 0;
+  result.trainable = trained > 0;
+  result.weightBytes = size;
+  result.gradientBytes = size * share;
+  result.optimizerBytes = size * share * moments;
+}
+
+/// One module: its pieces become layers; where a stage must not begin, the
+/// piece belongs to the layer before.
+class ModuleBuilder {
+public:
+  ModuleBuilder(dist::ModuleOp module) : module(module), cuts(module, 2) {}
+
+  plan::Module build(std::vector<std::vector<std::string>> &names) {
+    result.name = module.getSymName().str();
+    result.precision = "f32";
+    std::vector<StageCuts::Piece> pieces = cuts.getPieces();
+    for (size_t i = 0, end; i < pieces.size(); i = end) {
+      end = i + 1;
+      while (end < pieces.size() && !pieces[end].mayBegin)
+        ++end;
+      addLayer(llvm::ArrayRef(pieces).slice(i, end - i),
+               end < pieces.size() ? pieces[end].bytes : 0);
+      names.emplace_back();
+      for (size_t p = i; p < end; ++p)
+        names.back().push_back(pieces[p].name);
+    }
+    if (pieces.empty()) { // hands on parameters, or less: no work, but a place
+      names.emplace_back();
+      result.layers = {0};
+      result.kinds.emplace_back();
+      result.kinds[0].name = "empty";
+    }
+    // Where layers differ in heads, those of some are cut and others' are not.
+    int64_t divisor = heads && heads == mostHeads ? heads : widths;
+    result.maxTP = 1;
+    while (result.maxTP < kMostTP && divisor > 0 &&
+           divisor % (2 * result.maxTP) == 0)
+      result.maxTP *= 2;
+    addState(module, result);
+    return std::move(result);
+  }
+
+private:
+  void addLayer(llvm::ArrayRef<StageCuts::Piece> pieces, double output);
+
+  dist::ModuleOp module;
+  StageCuts cuts;
+  plan::Module result;
+  int64_t heads = 0, mostHeads = 0, widths = 0;
+};
+
+void ModuleBuilder::addLayer(llvm::ArrayRef<StageCuts::Piece> pieces,
+                             double output) {
+  LayerBuilder builder(module, cuts.getCosts());
+  for (size_t i = pieces.front().begin; i < pieces.back().end; ++i)
+    builder.add(cuts.getPlaced()[i]);
+  LayerKind kind = builder.finish(pieces.front().bytes, output);
+  heads = std::gcd(heads, builder.getHeads());
+  mostHeads = std::max(mostHeads, builder.getHeads());
+  widths = std::gcd(widths, builder.getWidths());
+  // "h.3" is one of the kind "h".
+  llvm::StringRef first = pieces.front().name;
+  kind.name = pieces.size() == 1 && first.contains('.')
+                  ? first.rsplit('.').first.str()
+                  : first.str();
+  auto alike = [&](const LayerKind &other) {
+    return other.name == kind.name && other.parameters == kind.parameters &&
+           other.forward.size() == kind.forward.size() &&
+           other.output.item == kind.output.item;
+  };
+  auto known = llvm::find_if(result.kinds, alike);
+  // The last layer of a stack hands on less: a kind of its own, by number.
+  if (known == result.kinds.end() &&
+      llvm::any_of(result.kinds, [&](const LayerKind &other) {
+        return other.name == kind.name;
+      }))
+    kind.name = first.str();
+  result.layers.push_back(int(known - result.kinds.begin()));
+  if (known == result.kinds.end())
+    result.kinds.push_back(std::move(kind));
+}
+
+/// Items one by one: of the module's own kind one, of others as many as it may
+/// hold.
+void setOneItem(dist::ModuleOp module) {
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  StringRef own = module.getItem().value_or("");
+  for (auto dim : module.getOps<nn::DimOp>())
+    if (dim.getItem())
+      dim.setMax(*dim.getItem() == own || own != dist::kSample
+                     ? 1
+                     : dist::getItemMax(program, *dim.getItem()).value_or(1));
+}
+
+llvm::Error fail(dist::ModuleOp module, const Twine &what) {
+  return llvm::createStringError("module '" + module.getSymName() +
+                                 "': " + what);
+}
+
+class ProgramBuilder {
+public:
+  explicit ProgramBuilder(mlir::ModuleOp program) : program(program) {}
+
+  llvm::Expected<PlannedProgram> build() {
+    if (auto batch = dist::getOnly<dist::BatchOp>(program)) {
+      result.global = batch.getGlobal();
+      result.micro = batch.getMicro();
+    }
+    result.microbatches = dist::getNumMicrobatches(program);
+    for (auto item : program.getOps<dist::ItemOp>())
+      result.kinds.emplace_back(item.getName().str(), item.getMax());
+    llvm::sort(result.kinds);
+    result.model.items.clear();
+    for (auto &[name, most] : result.kinds)
+      result.model.items.push_back(name);
+    for (auto module : program.getOps<dist::ModuleOp>())
+      if (llvm::Error error = add(module))
+        return std::move(error);
+    for (auto edge : program.getOps<dist::EdgeOp>())
+      addEdge(edge);
+    plan::spreadGradients(result.model);
+    if (llvm::Error error = result.model.check())
+      return std::move(error);
+    return std::move(result);
+  }
+
+private:
+  llvm::Error add(dist::ModuleOp module);
+  void addEdge(dist::EdgeOp edge);
+
+  mlir::ModuleOp program;
+  PlannedProgram result;
+  llvm::StringMap<int> numbers;
+  int paceRank = -1;
+};
+
+llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
+  if (module.getWholeBatch()) {
+    result.needsBatchSync = true;
+    return llvm::Error::success();
+  }
+  func::FuncOp forward = module.getForward();
+  if (!forward || !forward.getBody().hasOneBlock())
+    return fail(module, "there is no function @forward to plan");
+  setOneItem(module);
+  std::vector<std::vector<std::string>> names;
+  plan::Module entry = ModuleBuilder(module).build(names);
+  auto item = module.getItem();
+  int64_t most = item ? dist::getItemMax(program, *item).value_or(1) : 0;
+  if (item && *item != dist::kSample) {
+    auto kind = llvm::find_if(
+        result.kinds, [&](auto &known) { return known.first == *item; });
+    entry.item = plan::ItemKind(1 + (kind - result.kinds.begin()));
+  }
+  result.maxReplicas.push_back(item ? std::max<int64_t>(1, result.micro * most)
+                                    : 1);
+  // The backbone, else what works on samples, else the first: as CheckPlan.
+  bool samples = item.value_or("") == dist::kSample;
+  int rank = samples ? (module.getRole() == dist::Role::backbone ? 2 : 1) : 0;
+  if (rank > paceRank) {
+    paceRank = rank;
+    result.model.pace = int(result.model.modules.size());
+  }
+  numbers[module.getSymName()] = int(result.model.modules.size());
+  result.model.modules.push_back(std::move(entry));
+  result.pieces.push_back(std::move(names));
+  return llvm::Error::success();
+}
+
+void ProgramBuilder::addEdge(dist::EdgeOp edge) {
+  auto from = numbers.find(edge.getSource()),
+       to = numbers.find(edge.getTarget());
+  if (from == numbers.end())
+    return;
+  auto source = program.lookupSymbol<dist::ModuleOp>(edge.getSource()),
+       target = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
+  Costs costs(source);
+  func::FuncOp forward = source.getForward();
+  double bytes = 0;
+  if (auto i = dist::ModuleOp::findResult(forward, edge.getOutput()))
+    bytes = costs.bytesOf(forward.getResultTypes()[*i]);
+  if (to == numbers.end()) { // the whole batch's
+    plan::Contrast &contrast = result.model.contrast;
+    if (!llvm::is_contained(contrast.towers, from->second))
+      contrast.towers.push_back(from->second);
+    contrast.width =
+        std::max({1.0, contrast.width, bytes / double(getElementSize(source))});
+    return;
+  }
+  result.model.edges.push_back({from->second, to->second, perItem(bytes)});
+  // What does not count items on its first axis cannot be cut over replicas.
+  func::FuncOp into = target.getForward();
+  auto argument = dist::ModuleOp::findArgument(into, edge.getInput());
+  bool counts = false;
+  if (argument)
+    if (auto type =
+            dyn_cast<RankedTensorType>(into.getArgumentTypes()[*argument]);
+        type && type.getRank() > 0)
+      if (auto dim = nn::getShape(type)[0].asAffine();
+          dim && !dim->symbol.empty() && dim->offset == 0) {
+        auto symbol = target.lookupSymbol<nn::DimOp>(dim->symbol);
+        counts = symbol && symbol.getItem();
+      }
+  if (!counts)
+    result.maxReplicas[from->second] = result.maxReplicas[to->second] = 1;
+}
+
+} // namespace
+
+llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program) {
+  return ProgramBuilder(program).build();
+}
+
+} // namespace dt::parallel

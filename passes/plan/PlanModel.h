@@ -1,0 +1,51 @@
+//===- PlanModel.h - A program as the planner sees it -----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The planner (passes/planner) knows no IR. Here its description of a model is
+// made from the functions that will run: layers are the pieces between which a
+// module may be cut into stages, their operations have the figures of the nn
+// cost interface. Items of one kind are alike in a compiled program, so an item
+// counts as one token and all figures are per item.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_PLANMODEL_H
+#define PASSES_PLAN_PLANMODEL_H
+
+#include "dialects/dist/DistOps.h"
+#include "passes/planner/describe/Data.h"
+
+namespace dt::parallel {
+
+struct PlannedProgram {
+  plan::Model model;
+  /// By module and layer: the pieces of a stage list (docs/plan.md) that the
+  /// layer is.
+  std::vector<std::vector<std::vector<std::string>>> pieces;
+  /// By module: most replicas that a microbatch's items suffice for.
+  std::vector<int64_t> maxReplicas;
+  /// Kinds of items beside samples, by name, and most of a sample.
+  std::vector<std::pair<std::string, int64_t>> kinds;
+  int64_t global = 1, micro = 1, microbatches = 1;
+  /// A loss over the whole batch: schedules must wait for it.
+  bool needsBatchSync = false;
+};
+
+/// `program` is one whose layers are calls, as the outline phase leaves them;
+/// bounds of its dims are changed (to one item). Error: what a plan cannot be
+/// made for, by module.
+llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program);
+
+/// A step's samples as the program counts them: one token an item, no more
+/// items than its bounds allow. `names` are the samples' kinds of items; those
+/// that the program calls otherwise stand for its others, in order.
+std::vector<plan::Sample> fitToProgram(const std::vector<plan::Sample> &samples,
+                                       llvm::ArrayRef<std::string> names,
+                                       const PlannedProgram &program);
+/// Samples with as many items as they may have.
+std::vector<plan::Sample> fullBatch(const PlannedProgram &program);
+
+} // namespace dt::parallel
+
+#endif // PASSES_PLAN_PLANMODEL_H

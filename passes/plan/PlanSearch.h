@@ -1,0 +1,41 @@
+//===- PlanSearch.h - Plans that a program can run --------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Policies plan for clusters and may choose what a compiled program does not
+// do: another number of microbatches than the recipe's, more replicas than a
+// microbatch has items, sequences cut over ranks of a context group. Here a
+// policy's plan is brought into the program's bounds, and for `joint` every
+// small layout is tried beside it; all are timed by the planner's simulator.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_PLANSEARCH_H
+#define PASSES_PLAN_PLANSEARCH_H
+
+#include "passes/plan/PlanModel.h"
+#include "passes/planner/explain/Explain.h"
+
+namespace dt::parallel {
+
+/// The best plan of a policy that `accepts` (the compiler's own checks) takes,
+/// with its predictions. Error: nothing fits, or nothing can be executed, with
+/// the first reason.
+llvm::Expected<plan::Plan>
+findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
+                   const PlannedProgram &program,
+                   llvm::function_ref<llvm::Error(const plan::Plan &)> accepts);
+
+/// Every kind of layer in stages of its own, all on the same ranks: what is run
+/// to measure them (policy "layers"). Of many equal layers the first two are
+/// stages, the others one together.
+plan::Plan planLayers(const PlannedProgram &program, int64_t ranks);
+
+/// The plan file (docs/plan.md): the planner's, with stages by the names of
+/// their pieces; `explanation`, if there is one, under `predicted`.
+std::string printPlanFile(const plan::Plan &plan, const PlannedProgram &program,
+                          const plan::Explanation *explanation = nullptr);
+
+} // namespace dt::parallel
+
+#endif // PASSES_PLAN_PLANSEARCH_H

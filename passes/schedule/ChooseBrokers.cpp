@@ -1,0 +1,52 @@
+//===- ChooseBrokers.cpp - How rows of an edge find their replica ---------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Which items a part has is known at run time only, but which parts may have
+// items in common is not: it follows from where the two modules run and what
+// they count. Said on the edge, so that schedules, tables and people see the
+// same.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/Passes.h"
+
+#include "dialects/dist/DistOps.h"
+
+using namespace mlir;
+
+namespace dt::schedule {
+#define GEN_PASS_DEF_CHOOSEBROKERS
+#include "passes/schedule/Passes.h.inc"
+
+StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to) {
+  if (to.getWholeBatch())
+    return dist::kBrokerAll;
+  dist::Placement a(from), b(to);
+  if (a.ranks == b.ranks && a.tp == b.tp)
+    return dist::kBrokerCopy;
+  bool samples = from.getItem().value_or("") == dist::kSample &&
+                 to.getItem().value_or("") == dist::kSample;
+  // Replica i has replica i's items if both share out the same ones alike.
+  if (a.dp == b.dp && (a.dp == 1 || a.unit == b.unit || samples))
+    return dist::kBrokerDirect;
+  return dist::kBrokerItems;
+}
+
+namespace {
+struct ChooseBrokersPass : impl::ChooseBrokersBase<ChooseBrokersPass> {
+  void runOnOperation() override {
+    mlir::ModuleOp program = getOperation();
+    auto moduleOf = [&](StringRef name) {
+      return program.lookupSymbol<dist::ModuleOp>(name);
+    };
+    for (auto edge : program.getOps<dist::EdgeOp>())
+      edge->setAttr(dist::kBrokerAttr,
+                    StringAttr::get(&getContext(),
+                                    chooseBroker(moduleOf(edge.getSource()),
+                                                 moduleOf(edge.getTarget()))));
+  }
+};
+} // namespace
+
+} // namespace dt::schedule

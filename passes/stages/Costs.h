@@ -1,0 +1,59 @@
+//===- Costs.h - Nominal times of functions ---------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What balances stages and orders tasks before anything has been measured: each
+// op takes the longer of its arithmetic and its memory traffic at nominal
+// rates, at the bounds of ragged dims. Only ratios matter.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_STAGES_COSTS_H
+#define PASSES_STAGES_COSTS_H
+
+#include "dialects/dist/DistOps.h"
+
+namespace dt::parallel {
+
+/// Nominal rates: 10 GFLOP/s and 10 GB/s of a rank, messages at 1 GB/s and
+/// 10 us.
+inline constexpr int64_t kFlopsPerNs = 10, kBytesPerNs = 10;
+inline constexpr int64_t kMessageBytesPerNs = 1, kMessageNs = 10000;
+
+struct Cost {
+  double flops = 0, ns = 0;
+  Cost &operator+=(const Cost &other) {
+    flops += other.flops;
+    ns += other.ns;
+    return *this;
+  }
+};
+
+/// Costs of ops and functions of one module; a function is looked at once.
+class Costs {
+public:
+  explicit Costs(dist::ModuleOp module) : module(module) {}
+  /// As if there were no items of this kind.
+  Costs(dist::ModuleOp module, llvm::StringRef without)
+      : module(module), without(without) {}
+
+  /// Of an op, with what it calls.
+  Cost of(mlir::Operation *op);
+  Cost of(mlir::func::FuncOp function);
+  /// Bytes of a tensor, or any polynomial, at the bounds of the module's dims;
+  /// 0 where a dim has none.
+  double bytesOf(mlir::Type type);
+  double atBounds(const nn::DimExpr &size);
+
+private:
+  dist::ModuleOp module;
+  std::string without;
+  llvm::DenseMap<mlir::Operation *, Cost> functions;
+};
+
+/// A double as an integer of a scheduling problem.
+int64_t toTime(double ns);
+
+} // namespace dt::parallel
+
+#endif // PASSES_STAGES_COSTS_H

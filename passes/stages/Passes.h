@@ -1,0 +1,23 @@
+//===- Passes.h - The stages phase  -------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_STAGES_PASSES_H
+#define PASSES_STAGES_PASSES_H
+
+#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
+#include "dialects/nn/NNOps.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace dt::parallel {
+
+#define GEN_PASS_DECL
+#include "passes/stages/Passes.h.inc"
+
+} // namespace dt::parallel
+
+#endif // PASSES_STAGES_PASSES_H

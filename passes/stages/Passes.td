@@ -1,0 +1,24 @@
+//===- Passes.td - The pass of the stages phase ---------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_STAGES_PASSES
+#define PASSES_STAGES_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
+  let summary = "Cut modules into pipeline stages";
+  let description = [{
+    A module with `dist.pp`, `dist.vpp` (or `dist.stages`: which pieces go together) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. Every value that crosses becomes a
+    `dist.edge` from the stage that makes it to each stage that uses it; raw inputs go where they are used; what is cheap and comes from raw inputs or constants only, and what has no items, is computed again in each stage.
+    Stages are balanced by nominal time and bytes that cross. A parameter that several stages read gets one `nn.parameter` each, joined by `dist.tie`. Losses follow their numerator.
+
+    Modules that run over the whole batch then get their ranks: those of the modules that feed them.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
+#endif // PASSES_STAGES_PASSES

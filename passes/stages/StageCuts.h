@@ -1,0 +1,84 @@
+//===- StageCuts.h - Where a module is cut into stages ----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// @forward is a list of ops, some of them calls of layers. What does work and
+// is not cheap to do again is *placed* in one stage; the rest is *free*: every
+// stage that needs it has it (arguments, parameters) or computes it again
+// (constants, what has no items, what comes cheaply from raw inputs).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_STAGES_STAGECUTS_H
+#define PASSES_STAGES_STAGECUTS_H
+
+#include "passes/stages/Costs.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace dt::parallel {
+
+class StageCuts {
+public:
+  /// `parts`: that a microbatch is cut into; if there are several,
+  /// values that cross must have their items first.
+  StageCuts(dist::ModuleOp module, int64_t parts);
+
+  /// Chooses cuts for `stages` stages: the dearest stage, with its messages, is
+  /// as cheap as can be, and then fewest bytes cross. Emits an error if there
+  /// are too few places to cut at.
+  mlir::LogicalResult balance(int64_t stages);
+  /// Cuts as the plan says: names of pieces ("embed", "layers.0", "layers.1-3",
+  /// "head") for every stage.
+  mlir::LogicalResult assign(mlir::ArrayAttr stages);
+
+  /// The stage of a placed op, or -1 if it is free.
+  int64_t getStage(mlir::Operation *op) const;
+  bool isFree(mlir::Value value) const;
+  Cost getCost(int64_t stage) const;
+  /// Values that go from earlier stages to `stage` or later ones.
+  llvm::ArrayRef<mlir::Value> getCrossing(int64_t stage) const {
+    return crossing[cuts[stage]];
+  }
+  Costs &getCosts() { return costs; }
+
+  /// What a plan names: placed ops `begin` to `end`.
+  struct Piece {
+    std::string name;
+    size_t begin, end;
+    bool mayBegin; ///< whether a stage may begin here
+    double bytes;  ///< that cross into it
+  };
+  std::vector<Piece> getPieces() const;
+  llvm::ArrayRef<mlir::Operation *> getPlaced() const { return placed; }
+
+private:
+  void classify();
+  void namePieces();
+  void findCrossing();
+  bool mayCross(mlir::Value value) const;
+  double getMessageTime(size_t cut);
+  bool fits(double limit, int64_t stages, std::vector<size_t> *chosen);
+  mlir::LogicalResult setCuts(llvm::ArrayRef<size_t> inner);
+  mlir::LogicalResult parsePieces(mlir::StringRef text,
+                                  std::vector<size_t> &pieces);
+
+  dist::ModuleOp module;
+  mlir::func::FuncOp forward;
+  int64_t parts;
+  Costs costs;
+  std::vector<mlir::Operation *> placed; ///< in order
+  llvm::DenseMap<mlir::Operation *, size_t> indexOf;
+  /// Names of pieces and where each begins in `placed`.
+  std::vector<std::pair<std::string, size_t>> pieces;
+  /// Before placed op i: what crosses, whether it may, its bytes.
+  std::vector<llvm::SmallVector<mlir::Value>> crossing;
+  std::vector<bool> legal;
+  std::vector<double> bytes, prefix, message;
+  /// Stage s is placed[cuts[s]] to placed[cuts[s + 1]].
+  std::vector<size_t> cuts;
+};
+
+} // namespace dt::parallel
+
+#endif // PASSES_STAGES_STAGECUTS_H

@@ -1,0 +1,80 @@
+# ===- check_includes.py - which folder may include which ---------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# check_includes.py ROOT: every #include of the C++ sources and .td files between
+# two of the folders below must be one that docs/architecture.md allows.
+# ===-----------------------------------------------------------------------===
+"""Fails if an arrow between two folders points up."""
+
+import pathlib
+import re
+import sys
+
+RUNTIME = ["Program.h", "base", "reorder", "data", "device", "comm", "state", "step", "save", "observe", "train"]
+PHASES = ["import", "modules", "outline", "stages", "differentiate", "shard", "optimize", "schedule", "lower"]
+LIBRARIES = ["models/frontend/json", "passes/scheduler", "passes/picture", "passes/planner"]
+DIALECTS = ["dialects/nn", "dialects/dist", "dialects/sched", "dialects/rt"]
+FRONT_END = ["models/frontend/symbolic", "models/frontend/onnx", "models/frontend/import", "models/frontend/recipe"]
+ALL_PHASES = [f"passes/{phase}" for phase in PHASES]
+
+
+def chain(folders, below=()):
+    """Each may include those before it, and those below all of them."""
+    return {folder: set(folders[:i]) | set(below) for i, folder in enumerate(folders)}
+
+
+ALLOWED = chain([f"runtime/{folder}" for folder in RUNTIME])
+ALLOWED |= chain(LIBRARIES, {"runtime/base", "runtime/reorder"})
+ALLOWED |= {
+    "dialects/nn": set(),
+    "dialects/dist": {"dialects/nn"},
+    "dialects/sched": {"passes/scheduler"},
+    "dialects/rt": {"dialects/nn", "dialects/dist"},
+}
+ALLOWED |= chain(FRONT_END, {"dialects/nn", "dialects/dist", "models/frontend/json"})
+ALLOWED["models/frontend/recipe"] |= {"runtime/base", "runtime/data", "runtime/state"}
+ALLOWED |= chain(ALL_PHASES, {*DIALECTS, "passes/scheduler"})
+# The planner prices layers as they will run: it compiles copies.
+ALLOWED["passes/plan"] = {*ALL_PHASES, *DIALECTS, *LIBRARIES}
+ALLOWED |= chain(["codegen", "codegen/common", "codegen/cpu"], {*DIALECTS, "runtime/Program.h", "models/frontend/onnx"})
+ALLOWED["codegen/cuda"] = ALLOWED["codegen/cpu"]
+ANYTHING = ("tools", "test", "models/examples")
+
+
+def folder_of(path):
+    """The name of `path`'s folder in ALLOWED; None: above all of them."""
+    if path.startswith(ANYTHING):
+        return None
+    parts = path.split("/")
+    for n in range(min(3, len(parts)), 0, -1):
+        if (name := "/".join(parts[:n])) in ALLOWED:
+            return name
+    return ""
+
+
+def includes(text):
+    return re.findall(r'^(?:#include|include) "((?:dialects|passes|codegen|runtime|models|tools|test)/[^"]+)"', text, re.M)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    wrong, arrows = [], 0
+    for top in ("dialects", "passes", "codegen", "runtime", "models"):
+        for file in sorted(root.glob(f"{top}/**/*")):
+            if file.suffix not in (".h", ".cpp", ".cu", ".td"):
+                continue
+            path = file.relative_to(root).as_posix()
+            own = folder_of(path)
+            if own == "":
+                wrong.append(f"{path}: no folder of docs/architecture.md")
+            for target in includes(file.read_text()) if own else []:
+                other = folder_of(target)
+                arrows += 1
+                if other != own and other not in ALLOWED[own]:
+                    wrong.append(f"{path} includes {target}: {own} may not include {other or 'tools, tests or examples'}")
+    print("\n".join(wrong) if wrong else f"{arrows} includes, none points up")
+    sys.exit(1 if wrong else 0)
+
+
+main()
