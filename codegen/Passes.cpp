@@ -1,4 +1,5 @@
-//===- Passes.cpp - code generation as passes ------------------------------===//
+//===- Passes.cpp - code generation as passes
+//------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -37,10 +38,13 @@ struct PrintProgram : impl::PrintProgramBase<PrintProgram> {
       signalPassFailure();
   }
   /// Printing loads emitc, which a pass may do only if it says so.
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<emitc::EmitCDialect>(); }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<emitc::EmitCDialect>();
+  }
 };
 
-struct EmitProgramDirectory : impl::EmitProgramDirectoryBase<EmitProgramDirectory> {
+struct EmitProgramDirectory
+    : impl::EmitProgramDirectoryBase<EmitProgramDirectory> {
   using EmitProgramDirectoryBase::EmitProgramDirectoryBase;
   void runOnOperation() override {
     EmitOptions options;
@@ -52,7 +56,9 @@ struct EmitProgramDirectory : impl::EmitProgramDirectoryBase<EmitProgramDirector
     if (failed(emitProgram(getOperation(), options)))
       signalPassFailure();
   }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<emitc::EmitCDialect>(); }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<emitc::EmitCDialect>();
+  }
 };
 
 } // namespace

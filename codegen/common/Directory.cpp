@@ -1,4 +1,5 @@
-//===- Directory.cpp - writes the emitted directory ------------------------===//
+//===- Directory.cpp - writes the emitted directory
+//------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -22,7 +23,8 @@ namespace dt::codegen {
 
 namespace {
 
-/// Lists the entries that belong to the program; its presence says that a directory is one.
+/// Lists the entries that belong to the program; its presence says that a
+/// directory is one.
 constexpr StringLiteral kManifest = ".generated";
 
 llvm::Error error(const llvm::Twine &what, std::error_code code) {
@@ -60,7 +62,8 @@ llvm::Error copyFile(StringRef from, StringRef to) {
   return llvm::Error::success();
 }
 
-/// The first folder that holds runtime sources: given, installed beside this program, or this build's.
+/// The first folder that holds runtime sources: given, installed beside this
+/// program, or this build's.
 llvm::Expected<std::string> findRuntime(StringRef given) {
   SmallVector<std::string> places;
   if (!given.empty()) {
@@ -68,20 +71,24 @@ llvm::Expected<std::string> findRuntime(StringRef given) {
   } else {
     static int anchor;
     std::string program = fs::getMainExecutable(nullptr, &anchor);
-    places.push_back(inFolder(path::parent_path(path::parent_path(program)), "share/distrain"));
+    places.push_back(inFolder(path::parent_path(path::parent_path(program)),
+                              "share/distrain"));
     places.push_back(DT_SOURCE_DIRECTORY);
   }
   for (const std::string &place : places)
     for (const std::string &folder : {place, inFolder(place, "runtime")})
       if (fs::exists(inFolder(folder, "Program.h")))
         return folder;
-  return llvm::createStringError("no runtime sources in '" + llvm::join(places, "' or '") +
+  return llvm::createStringError("no runtime sources in '" +
+                                 llvm::join(places, "' or '") +
                                  "'; say where with --runtime-dir");
 }
 
-llvm::Error copyTree(StringRef from, StringRef to, llvm::function_ref<bool(StringRef)> wanted) {
+llvm::Error copyTree(StringRef from, StringRef to,
+                     llvm::function_ref<bool(StringRef)> wanted) {
   std::error_code code;
-  for (fs::recursive_directory_iterator it(from, code), end; it != end && !code; it.increment(code)) {
+  for (fs::recursive_directory_iterator it(from, code), end; it != end && !code;
+       it.increment(code)) {
     StringRef file = it->path();
     StringRef relative = file.drop_front(from.size()).ltrim('/');
     if (it->type() == fs::file_type::directory_file || !wanted(relative))
@@ -92,25 +99,33 @@ llvm::Error copyTree(StringRef from, StringRef to, llvm::function_ref<bool(Strin
   return code ? error(from, code) : llvm::Error::success();
 }
 
-llvm::Error copyRuntime(StringRef folder, const Target &target, const EmitOptions &options) {
+llvm::Error copyRuntime(StringRef folder, const Target &target,
+                        const EmitOptions &options) {
   auto runtime = findRuntime(options.runtimeDirectory);
   if (!runtime)
     return runtime.takeError();
   auto wanted = [&](StringRef file) {
     StringRef extension = path::extension(file);
-    bool source = extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cmake" ||
+    bool source = extension == ".h" || extension == ".cpp" ||
+                  extension == ".cu" || extension == ".cmake" ||
                   path::filename(file) == "CMakeLists.txt";
-    return source && !path::stem(file).ends_with("Test") && target.wantsRuntimeFile(file);
+    return source && !path::stem(file).ends_with("Test") &&
+           target.wantsRuntimeFile(file);
   };
-  if (llvm::Error failure = copyTree(*runtime, inFolder(folder, "runtime"), wanted))
+  if (llvm::Error failure =
+          copyTree(*runtime, inFolder(folder, "runtime"), wanted))
     return failure;
   // Machines with a GPU tend to have little else.
-  if (target.extension() == "cu" && fs::exists(StringRef(DT_JSON_DIRECTORY "/nlohmann/json.hpp")))
-    return copyTree(DT_JSON_DIRECTORY "/nlohmann", inFolder(folder, "third_party/nlohmann"), [](StringRef) { return true; });
+  if (target.extension() == "cu" &&
+      fs::exists(StringRef(DT_JSON_DIRECTORY "/nlohmann/json.hpp")))
+    return copyTree(DT_JSON_DIRECTORY "/nlohmann",
+                    inFolder(folder, "third_party/nlohmann"),
+                    [](StringRef) { return true; });
   return llvm::Error::success();
 }
 
-llvm::Error copyModels(rt::ProgramOp program, StringRef folder, const EmitOptions &options) {
+llvm::Error copyModels(rt::ProgramOp program, StringRef folder,
+                       const EmitOptions &options) {
   llvm::StringSet<> done;
   llvm::Error failure = llvm::Error::success();
   program.walk([&](rt::ParameterDeclOp decl) {
@@ -120,10 +135,13 @@ llvm::Error copyModels(rt::ProgramOp program, StringRef folder, const EmitOption
         file = onnx.getFile();
       else if (auto init = dyn_cast<nn::InitAttr>(attribute))
         file = init.getFile();
-      std::string from = path::is_absolute(file) ? file.str() : inFolder(options.modelDirectory, file);
+      std::string from = path::is_absolute(file)
+                             ? file.str()
+                             : inFolder(options.modelDirectory, file);
       if (file.empty() || !done.insert(file).second || !fs::exists(from))
         continue;
-      if (llvm::Error e = copyFile(from, inFolder(inFolder(folder, "onnx"), onnxFileName(file)))) {
+      if (llvm::Error e = copyFile(
+              from, inFolder(inFolder(folder, "onnx"), onnxFileName(file)))) {
         failure = llvm::joinErrors(std::move(failure), std::move(e));
         return WalkResult::interrupt();
       }
@@ -134,66 +152,83 @@ llvm::Error copyModels(rt::ProgramOp program, StringRef folder, const EmitOption
 }
 
 std::string readme(rt::ProgramOp program, ArrayRef<GeneratedFile> files) {
-  std::string text = "# " + program.getSymName().str() + "\n\nA training program written by DistTrain.\n\n"
-                     "    cmake -S . -B build && cmake --build build -j\n    build/train --help\n\n"
+  std::string text = "# " + program.getSymName().str() +
+                     "\n\nA training program written by DistTrain.\n\n"
+                     "    cmake -S . -B build && cmake --build build -j\n    "
+                     "build/train --help\n\n"
                      "| file | what |\n| --- | --- |\n"
-                     "| program.cpp | tables: parameters, modules, losses, the tasks of a step |\n";
+                     "| program.cpp | tables: parameters, modules, losses, the "
+                     "tasks of a step |\n";
   for (auto module : program.getBody().getOps<rt::ModuleOp>())
-    text += "| " + identifier(module.getSymName()) + ".h, " + identifier(module.getSymName()) +
-            "* | module " + module.getSymName().str() + ": named buffers; functions; kernels |\n";
-  return text + "| runtime/ | data, step loop, optimizer, checkpoints, library calls |\n"
-                "| weights.safetensors | initial values that the ONNX files held, as module.parameter |\n"
+    text += "| " + identifier(module.getSymName()) + ".h, " +
+            identifier(module.getSymName()) + "* | module " +
+            module.getSymName().str() +
+            ": named buffers; functions; kernels |\n";
+  return text + "| runtime/ | data, step loop, optimizer, checkpoints, library "
+                "calls |\n"
+                "| weights.safetensors | initial values that the ONNX files "
+                "held, as module.parameter |\n"
                 "| plan.json | how samples become tensors |\n"
                 "| onnx/ | the graphs, for --export |\n";
 }
 
-llvm::Error fill(StringRef folder, rt::ProgramOp program, const Target &target, ArrayRef<GeneratedFile> files,
-                 const EmitOptions &options) {
+llvm::Error fill(StringRef folder, rt::ProgramOp program, const Target &target,
+                 ArrayRef<GeneratedFile> files, const EmitOptions &options) {
   for (const GeneratedFile &file : files)
     if (llvm::Error failure = writeFile(inFolder(folder, file.path), file.text))
       return failure;
-  if (llvm::Error failure = writeFile(inFolder(folder, "plan.json"), options.plan + "\n"))
+  if (llvm::Error failure =
+          writeFile(inFolder(folder, "plan.json"), options.plan + "\n"))
     return failure;
-  if (llvm::Error failure = writeFile(inFolder(folder, "README.md"), readme(program, files)))
+  if (llvm::Error failure =
+          writeFile(inFolder(folder, "README.md"), readme(program, files)))
     return failure;
   if (llvm::Error failure = copyRuntime(folder, target, options))
     return failure;
   if (options.writeWeights) {
-    if (llvm::Error failure = writeWeights(program, inFolder(folder, "weights.safetensors"), options))
+    if (llvm::Error failure = writeWeights(
+            program, inFolder(folder, "weights.safetensors"), options))
       return failure;
     if (llvm::Error failure = copyModels(program, folder, options))
       return failure;
   }
   std::string entries;
   std::error_code code;
-  for (fs::directory_iterator it(folder, code), end; it != end && !code; it.increment(code))
+  for (fs::directory_iterator it(folder, code), end; it != end && !code;
+       it.increment(code))
     entries += path::filename(it->path()).str() + "\n";
   if (code)
     return error(folder, code);
   return writeFile(inFolder(folder, kManifest), entries);
 }
 
-/// Files that say what they said before keep their time, so that a build after emitting again compiles only what changed.
+/// Files that say what they said before keep their time, so that a build after
+/// emitting again compiles only what changed.
 void keepTimes(StringRef fresh, StringRef directory) {
   std::error_code code;
-  for (fs::recursive_directory_iterator it(fresh, code), end; it != end && !code; it.increment(code)) {
-    std::string before = inFolder(directory, StringRef(it->path()).drop_front(fresh.size()).ltrim('/'));
+  for (fs::recursive_directory_iterator it(fresh, code), end;
+       it != end && !code; it.increment(code)) {
+    std::string before = inFolder(
+        directory, StringRef(it->path()).drop_front(fresh.size()).ltrim('/'));
     fs::file_status status;
     if (it->type() != fs::file_type::regular_file || fs::status(before, status))
       continue;
-    auto now = llvm::MemoryBuffer::getFile(it->path()), old = llvm::MemoryBuffer::getFile(before);
+    auto now = llvm::MemoryBuffer::getFile(it->path()),
+         old = llvm::MemoryBuffer::getFile(before);
     if (!now || !old || (*now)->getBuffer() != (*old)->getBuffer())
       continue;
     int file;
     if (fs::openFileForWrite(it->path(), file, fs::CD_OpenExisting))
       continue;
     // A time that cannot be set costs a compilation and nothing else.
-    (void)fs::setLastAccessAndModificationTime(file, status.getLastModificationTime());
+    (void)fs::setLastAccessAndModificationTime(
+        file, status.getLastModificationTime());
     (void)llvm::sys::Process::SafelyCloseFileDescriptor(file);
   }
 }
 
-/// Puts `fresh` in the place of `directory`; entries that are not the old program's move into it.
+/// Puts `fresh` in the place of `directory`; entries that are not the old
+/// program's move into it.
 llvm::Error replace(StringRef fresh, StringRef directory) {
   if (!fs::exists(directory)) {
     std::error_code code = fs::rename(fresh, directory);
@@ -201,13 +236,15 @@ llvm::Error replace(StringRef fresh, StringRef directory) {
   }
   llvm::StringSet<> owned;
   owned.insert(kManifest);
-  if (auto buffer = llvm::MemoryBuffer::getFile(inFolder(directory, kManifest))) {
+  if (auto buffer =
+          llvm::MemoryBuffer::getFile(inFolder(directory, kManifest))) {
     SmallVector<StringRef> entries;
     (*buffer)->getBuffer().split(entries, '\n', -1, false);
     for (StringRef entry : entries)
       owned.insert(entry);
   }
-  std::string old = directory.str() + ".old-" + std::to_string(llvm::sys::Process::getProcessId());
+  std::string old = directory.str() + ".old-" +
+                    std::to_string(llvm::sys::Process::getProcessId());
   if (std::error_code code = fs::rename(directory, old))
     return error(directory, code);
   if (std::error_code code = fs::rename(fresh, directory)) {
@@ -215,11 +252,13 @@ llvm::Error replace(StringRef fresh, StringRef directory) {
     return error(directory, code);
   }
   std::error_code code;
-  for (fs::directory_iterator it(old, code), end; it != end && !code; it.increment(code)) {
+  for (fs::directory_iterator it(old, code), end; it != end && !code;
+       it.increment(code)) {
     std::string name = path::filename(it->path()).str();
     if (owned.contains(name) || fs::exists(inFolder(directory, name)))
       continue;
-    if (std::error_code moved = fs::rename(it->path(), inFolder(directory, name)))
+    if (std::error_code moved =
+            fs::rename(it->path(), inFolder(directory, name)))
       return error(it->path() + " (left there)", moved);
   }
   if (code)
@@ -232,34 +271,45 @@ llvm::Error checkReplaceable(StringRef directory) {
   if (!fs::exists(directory))
     return llvm::Error::success();
   if (!fs::is_directory(directory))
-    return llvm::createStringError(directory + ": is a file, expected a directory");
+    return llvm::createStringError(directory +
+                                   ": is a file, expected a directory");
   std::error_code code;
-  bool empty = fs::directory_iterator(directory, code) == fs::directory_iterator();
+  bool empty =
+      fs::directory_iterator(directory, code) == fs::directory_iterator();
   if (code)
     return error(directory, code);
   if (!empty && !fs::exists(inFolder(directory, kManifest)))
-    return llvm::createStringError(directory + ": is not empty and holds no program of this compiler; choose another directory");
+    return llvm::createStringError(directory +
+                                   ": is not empty and holds no program of "
+                                   "this compiler; choose another directory");
   return llvm::Error::success();
 }
 
 } // namespace
 
-LogicalResult writeDirectory(ModuleOp module, rt::ProgramOp program, const Target &target, ArrayRef<GeneratedFile> files,
+LogicalResult writeDirectory(ModuleOp module, rt::ProgramOp program,
+                             const Target &target,
+                             ArrayRef<GeneratedFile> files,
                              const EmitOptions &options) {
   llvm::SmallString<256> directory(options.directory);
   fs::make_absolute(directory);
   path::remove_dots(directory, /*remove_dot_dot=*/true);
   while (directory.size() > 1 && directory.back() == '/')
     directory.pop_back();
-  auto fail = [&](llvm::Error e) { return module.emitError() << llvm::toString(std::move(e)); };
+  auto fail = [&](llvm::Error e) {
+    return module.emitError() << llvm::toString(std::move(e));
+  };
   if (llvm::Error failure = checkReplaceable(directory))
     return fail(std::move(failure));
-  if (std::error_code code = fs::create_directories(path::parent_path(directory)))
+  if (std::error_code code =
+          fs::create_directories(path::parent_path(directory)))
     return fail(error(path::parent_path(directory), code));
   llvm::SmallString<256> fresh;
-  if (std::error_code code = fs::createUniqueDirectory(directory + ".new", fresh))
+  if (std::error_code code =
+          fs::createUniqueDirectory(directory + ".new", fresh))
     return fail(error(directory, code));
-  // createUniqueDirectory prefixes the system's temporary folder only for relative names; ours is absolute.
+  // createUniqueDirectory prefixes the system's temporary folder only for
+  // relative names; ours is absolute.
   llvm::Error failure = fill(fresh, program, target, files, options);
   if (!failure) {
     fs::setPermissions(fresh, fs::perms(0755));

@@ -19,14 +19,19 @@ struct GeneratedFile {
   std::string text;
 };
 
-/// Writes everything into a folder beside options.directory and renames it when it is
-/// complete. What a program written before left there is replaced; other entries (a
-/// build folder, checkpoints) move along. A directory that holds something else is refused.
-mlir::LogicalResult writeDirectory(mlir::ModuleOp module, rt::ProgramOp program, const Target &target,
-                                   llvm::ArrayRef<GeneratedFile> files, const EmitOptions &options);
+/// Writes everything into a folder beside options.directory and renames it when
+/// it is complete. What a program written before left there is replaced; other
+/// entries (a build folder, checkpoints) move along. A directory that holds
+/// something else is refused.
+mlir::LogicalResult writeDirectory(mlir::ModuleOp module, rt::ProgramOp program,
+                                   const Target &target,
+                                   llvm::ArrayRef<GeneratedFile> files,
+                                   const EmitOptions &options);
 
-/// weights.safetensors: the parameters whose values ONNX files hold, under "module.parameter".
-llvm::Error writeWeights(rt::ProgramOp program, llvm::StringRef path, const EmitOptions &options);
+/// weights.safetensors: the parameters whose values ONNX files hold, under
+/// "module.parameter".
+llvm::Error writeWeights(rt::ProgramOp program, llvm::StringRef path,
+                         const EmitOptions &options);
 
 } // namespace dt::codegen
 

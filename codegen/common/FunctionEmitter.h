@@ -12,11 +12,13 @@
 namespace dt::codegen {
 
 /// Fields that an argument of a function has in its struct.
-llvm::SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &scope);
+llvm::SmallVector<std::string> argumentNames(rt::FuncOp function,
+                                             NameScope &scope);
 
 class FunctionEmitter {
 public:
-  FunctionEmitter(ModuleEmitter &owner, rt::FuncOp function, llvm::StringRef type)
+  FunctionEmitter(ModuleEmitter &owner, rt::FuncOp function,
+                  llvm::StringRef type)
       : owner(owner), function(function), bytes(function), type(type.str()) {}
 
   /// Emits the class at the end of the module's functions file.
@@ -28,16 +30,24 @@ private:
   mlir::LogicalResult emitKernelCall(rt::KernelOp kernel);
   mlir::LogicalResult emitCall(rt::CallOp call);
   mlir::LogicalResult emitMatmul(rt::MatmulOp op);
-  mlir::LogicalResult emitConv(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers);
-  mlir::LogicalResult emitAttention(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange buffers, mlir::Value mask);
+  mlir::LogicalResult emitConv(mlir::Operation *op, llvm::StringRef callee,
+                               mlir::ValueRange buffers);
+  mlir::LogicalResult emitAttention(mlir::Operation *op, llvm::StringRef callee,
+                                    mlir::ValueRange buffers, mlir::Value mask);
   mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
-  /// `dt::rt::callee(context.group, before…, dtype, in, out, sizes…, over, stride)`.
-  mlir::LogicalResult emitCollective(mlir::Operation *op, llvm::StringRef callee, llvm::StringRef before,
+  /// `dt::rt::callee(context.group, before…, dtype, in, out, sizes…, over,
+  /// stride)`.
+  mlir::LogicalResult emitCollective(mlir::Operation *op,
+                                     llvm::StringRef callee,
+                                     llvm::StringRef before,
                                      llvm::ArrayRef<std::string> sizes);
-  mlir::LogicalResult emitParts(mlir::Operation *op, llvm::StringRef callee, mlir::Value part);
+  mlir::LogicalResult emitParts(mlir::Operation *op, llvm::StringRef callee,
+                                mlir::Value part);
   /// `dt::rt::callee(buffers…, extra…)`; a null buffer is nullptr.
-  mlir::LogicalResult libraryCall(llvm::StringRef callee, mlir::ValueRange buffers, llvm::ArrayRef<std::string> extra);
+  mlir::LogicalResult libraryCall(llvm::StringRef callee,
+                                  mlir::ValueRange buffers,
+                                  llvm::ArrayRef<std::string> extra);
   /// A buffer as an EmitC value: a field or an address computed from one.
   mlir::Value value(mlir::Value buffer);
   std::string text(mlir::Value buffer) { return texts.lookup(buffer); }
@@ -50,8 +60,10 @@ private:
   std::string type;
   NameScope fields;
   llvm::DenseMap<mlir::Value, std::string> texts;
-  llvm::DenseMap<mlir::Value, mlir::Type> fieldTypes; ///< of buffers that are fields
-  llvm::DenseMap<mlir::Value, std::string> plainNames; ///< for the kernels' pointers
+  llvm::DenseMap<mlir::Value, mlir::Type>
+      fieldTypes; ///< of buffers that are fields
+  llvm::DenseMap<mlir::Value, std::string>
+      plainNames; ///< for the kernels' pointers
 };
 
 } // namespace dt::codegen

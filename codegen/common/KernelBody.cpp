@@ -1,4 +1,5 @@
-//===- KernelBody.cpp - scalar code of rt.kernel as EmitC ------------------===//
+//===- KernelBody.cpp - scalar code of rt.kernel as EmitC
+//------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -25,7 +26,8 @@ struct KernelBody::Tree {
   explicit Tree(Location loc) : loc(loc) {}
   Location loc;
   SmallVector<Value> leaves;
-  DenseMap<Value, unsigned> leafOf; ///< source value (for a load: its result) -> leaf
+  DenseMap<Value, unsigned>
+      leafOf; ///< source value (for a load: its result) -> leaf
   Block *body = nullptr;
   OpBuilder *builder = nullptr;
 };
@@ -38,7 +40,10 @@ bool KernelBody::canInline(Operation *op) {
 }
 
 static Value castTo(OpBuilder &b, Type type, Value value) {
-  return value.getType() == type ? value : emitc::CastOp::create(b, value.getLoc(), type, value).getResult();
+  return value.getType() == type
+             ? value
+             : emitc::CastOp::create(b, value.getLoc(), type, value)
+                   .getResult();
 }
 
 Value KernelBody::subscript(Value buffer, ValueRange indices) {
@@ -48,16 +53,19 @@ Value KernelBody::subscript(Value buffer, ValueRange indices) {
   std::string at = "0";
   for (auto [dim, index] : llvm::zip(shape, indices)) {
     std::string next = *text(index);
-    std::string scaled = at == "0" ? "0" : atom(at) + " * " + atom(dimText(dim));
+    std::string scaled =
+        at == "0" ? "0" : atom(at) + " * " + atom(dimText(dim));
     if (dim == nn::DimExpr(1))
       scaled = at;
     at = scaled == "0" ? next : next == "0" ? scaled : scaled + " + " + next;
   }
   Location loc = buffer.getLoc();
   Type element = type.getElementType();
-  auto pointer = emitc::LiteralOp::create(b, loc, emitc::PointerType::get(element), texts.lookup(buffer));
+  auto pointer = emitc::LiteralOp::create(
+      b, loc, emitc::PointerType::get(element), texts.lookup(buffer));
   auto place = emitc::LiteralOp::create(b, loc, b.getI64Type(), at);
-  return emitc::SubscriptOp::create(b, loc, emitc::LValueType::get(element), pointer, ValueRange(place.getResult()));
+  return emitc::SubscriptOp::create(b, loc, emitc::LValueType::get(element),
+                                    pointer, ValueRange(place.getResult()));
 }
 
 LogicalResult KernelBody::collect(Value value, Tree &tree) {
@@ -69,7 +77,8 @@ LogicalResult KernelBody::collect(Value value, Tree &tree) {
     return success();
   };
   if (auto known = texts.find(value); known != texts.end())
-    return leaf(emitc::LiteralOp::create(b, tree.loc, scalarType(value.getType()), atom(known->second)));
+    return leaf(emitc::LiteralOp::create(
+        b, tree.loc, scalarType(value.getType()), atom(known->second)));
   if (auto known = values.find(value); known != values.end())
     return leaf(known->second);
   Operation *op = value.getDefiningOp();
@@ -94,7 +103,8 @@ Value KernelBody::make(Value value, Tree &tree) {
     auto lvalue = dyn_cast<emitc::LValueType>(argument.getType());
     if (!lvalue)
       return argument;
-    Value loaded = emitc::LoadOp::create(inner, tree.loc, lvalue.getValueType(), argument);
+    Value loaded =
+        emitc::LoadOp::create(inner, tree.loc, lvalue.getValueType(), argument);
     return castTo(inner, scalarType(value.getType()), loaded);
   }
   Operation *op = value.getDefiningOp();
@@ -104,15 +114,19 @@ Value KernelBody::make(Value value, Tree &tree) {
     if (!operands.back())
       return {};
   }
-  // An operation of an expression has one use: what is read twice, such as a variable, is loaded twice.
+  // An operation of an expression has one use: what is read twice, such as a
+  // variable, is loaded twice.
   if (repeatsOperands(op))
     for (Value operand : op->getOperands())
       operands.push_back(make(operand, tree));
   Value result = convertScalar(inner, op, operands);
   if (!result)
     op->emitOpError("has no C++ form");
-  else if (isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op) && result.getType().getIntOrFloatBitWidth() < 32)
-    result = emitc::CastOp::create(inner, tree.loc, result.getType(), result); // C++ computes it as an int, which does not wrap around
+  else if (isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op) &&
+           result.getType().getIntOrFloatBitWidth() < 32)
+    result = emitc::CastOp::create(
+        inner, tree.loc, result.getType(),
+        result); // C++ computes it as an int, which does not wrap around
   return result;
 }
 
@@ -123,8 +137,10 @@ FailureOr<Value> KernelBody::expression(Value value, bool noInline) {
   bool isLeaf = tree.leafOf.count(value);
   if (isLeaf && !isa<emitc::LValueType>(tree.leaves[0].getType()) && !noInline)
     return tree.leaves[0];
-  // A leaf printed twice would be an expression evaluated twice: leaves are literals, variables and memory.
-  auto op = emitc::ExpressionOp::create(b, tree.loc, scalarType(value.getType()), tree.leaves, noInline);
+  // A leaf printed twice would be an expression evaluated twice: leaves are
+  // literals, variables and memory.
+  auto op = emitc::ExpressionOp::create(
+      b, tree.loc, scalarType(value.getType()), tree.leaves, noInline);
   tree.body = &op.createBody();
   OpBuilder inner = OpBuilder::atBlockEnd(tree.body);
   tree.builder = &inner;
@@ -133,7 +149,8 @@ FailureOr<Value> KernelBody::expression(Value value, bool noInline) {
     op.erase();
     return failure();
   }
-  // An expression needs an operation: a constant or variable alone is cast to its own type.
+  // An expression needs an operation: a constant or variable alone is cast to
+  // its own type.
   if (isa<BlockArgument>(root))
     root = emitc::CastOp::create(inner, tree.loc, root.getType(), root);
   emitc::YieldOp::create(inner, tree.loc, root);
@@ -154,7 +171,9 @@ LogicalResult KernelBody::flushLoads() {
     std::function<bool(Operation *)> reads = [&](Operation *o) {
       if (!o || values.count(o->getResult(0)) || texts.count(o->getResult(0)))
         return false;
-      return isa<rt::LoadOp>(o) || llvm::any_of(o->getOperands(), [&](Value v) { return reads(v.getDefiningOp()); });
+      return isa<rt::LoadOp>(o) || llvm::any_of(o->getOperands(), [&](Value v) {
+               return reads(v.getDefiningOp());
+             });
     };
     return reads(op);
   };
@@ -178,14 +197,17 @@ FailureOr<std::string> KernelBody::text(Value value, StringRef wanted) {
   if (failed(result))
     return failure();
   std::string name = names.unique(wanted);
-  line(value.getLoc(), ("const " + cTypeName(value.getType()) + " " + name + " = {};").str(), *result);
+  line(value.getLoc(),
+       ("const " + cTypeName(value.getType()) + " " + name + " = {};").str(),
+       *result);
   texts[value] = name;
   return name;
 }
 
 Value KernelBody::variable(Location loc, Type type, StringRef init) {
-  return emitc::VariableOp::create(b, loc, emitc::LValueType::get(type),
-                                   emitc::OpaqueAttr::get(b.getContext(), init));
+  return emitc::VariableOp::create(
+      b, loc, emitc::LValueType::get(type),
+      emitc::OpaqueAttr::get(b.getContext(), init));
 }
 
 //===----------------------------------------------------------------------===//
@@ -193,7 +215,8 @@ Value KernelBody::variable(Location loc, Type type, StringRef init) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult KernelBody::emit(Block &block) {
-  Operation *end = block.mightHaveTerminator() ? block.getTerminator() : nullptr;
+  Operation *end =
+      block.mightHaveTerminator() ? block.getTerminator() : nullptr;
   for (Operation &op : block)
     if (&op != end && failed(visit(&op)))
       return failure();
@@ -202,7 +225,8 @@ LogicalResult KernelBody::emit(Block &block) {
 
 /// Index arithmetic stays text.
 bool KernelBody::visitIndex(Operation *op) {
-  if (op->getNumResults() != 1 || !op->getResult(0).getType().isIndex() || op->getNumOperands() == 0)
+  if (op->getNumResults() != 1 || !op->getResult(0).getType().isIndex() ||
+      op->getNumOperands() == 0)
     return false;
   SmallVector<std::string> x;
   for (Value operand : op->getOperands()) {
@@ -249,7 +273,8 @@ LogicalResult KernelBody::visit(Operation *op) {
     return success();
   Value result = op->getResult(0);
   if (!scalarType(result.getType()))
-    return op->emitOpError() << "makes a " << result.getType() << ", for which code generation has no C++ type";
+    return op->emitOpError() << "makes a " << result.getType()
+                             << ", for which code generation has no C++ type";
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     texts[result] = constantText(constant.getValue());
     return success();
@@ -258,7 +283,8 @@ LogicalResult KernelBody::visit(Operation *op) {
     texts[result] = dimText(rt::getDim(size.getExprAttr()));
     return success();
   }
-  if (auto cast = dyn_cast<arith::IndexCastOp>(op); cast && texts.count(cast.getIn()) && result.getType().isInteger(64)) {
+  if (auto cast = dyn_cast<arith::IndexCastOp>(op);
+      cast && texts.count(cast.getIn()) && result.getType().isInteger(64)) {
     texts[result] = texts.lookup(cast.getIn());
     return success();
   }
@@ -266,7 +292,8 @@ LogicalResult KernelBody::visit(Operation *op) {
     return success();
   if (repeatsOperands(op))
     for (Value operand : op->getOperands())
-      if (Operation *def = operand.getDefiningOp(); def && waiting.contains(def) && failed(materialize(def)))
+      if (Operation *def = operand.getDefiningOp();
+          def && waiting.contains(def) && failed(materialize(def)))
         return failure();
   if (result.getType().isIndex())
     return success(succeeded(text(result, "row")));
@@ -286,14 +313,17 @@ LogicalResult KernelBody::visitStore(rt::StoreOp store) {
     return failure();
   Value place = subscript(store.getBuffer(), store.getIndices());
   // Memory of unsigned elements; scalars have no sign.
-  *value = castTo(b, cast<emitc::LValueType>(place.getType()).getValueType(), *value);
+  *value = castTo(b, cast<emitc::LValueType>(place.getType()).getValueType(),
+                  *value);
   emitc::AssignOp::create(b, store.getLoc(), place, *value);
   return success();
 }
 
-emitc::ForOp KernelBody::openLoop(Location loc, StringRef lower, StringRef upper, StringRef step) {
+emitc::ForOp KernelBody::openLoop(Location loc, StringRef lower,
+                                  StringRef upper, StringRef step) {
   Type type = b.getI64Type();
-  Value from = emitc::LiteralOp::create(b, loc, type, lower), to = emitc::LiteralOp::create(b, loc, type, atom(upper)),
+  Value from = emitc::LiteralOp::create(b, loc, type, lower),
+        to = emitc::LiteralOp::create(b, loc, type, atom(upper)),
         by = emitc::LiteralOp::create(b, loc, type, step);
   auto loop = emitc::ForOp::create(b, loc, from, to, by);
   b.setInsertionPointToStart(loop.getBody());
@@ -302,7 +332,8 @@ emitc::ForOp KernelBody::openLoop(Location loc, StringRef lower, StringRef upper
 
 std::string KernelBody::nameLoopVariable(emitc::ForOp loop, StringRef wanted) {
   std::string name = names.unique(wanted);
-  line(loop.getLoc(), "const int64_t " + name + " = {};", loop.getInductionVar());
+  line(loop.getLoc(), "const int64_t " + name + " = {};",
+       loop.getInductionVar());
   return name;
 }
 
@@ -310,7 +341,8 @@ std::string KernelBody::nameLoopVariable(emitc::ForOp loop, StringRef wanted) {
 static StringRef reductionOperator(scf::ForOp loop, unsigned i) {
   Value yielded = loop.getBody()->getTerminator()->getOperand(i);
   Operation *op = yielded.getDefiningOp();
-  if (!op || !llvm::is_contained(op->getOperands(), loop.getRegionIterArgs()[i]) ||
+  if (!op ||
+      !llvm::is_contained(op->getOperands(), loop.getRegionIterArgs()[i]) ||
       !loop.getRegionIterArgs()[i].hasOneUse())
     return "";
   return llvm::StringSwitch<StringRef>(op->getName().getStringRef())
@@ -324,12 +356,15 @@ static StringRef reductionOperator(scf::ForOp loop, unsigned i) {
       .Default("");
 }
 
-LogicalResult KernelBody::assignYields(Operation *yield, ArrayRef<Value> variables) {
-  // With several variables one may read another: compute all before assigning any.
+LogicalResult KernelBody::assignYields(Operation *yield,
+                                       ArrayRef<Value> variables) {
+  // With several variables one may read another: compute all before assigning
+  // any.
   bool several = variables.size() > 1;
   SmallVector<Value> next;
   for (Value operand : yield->getOperands()) {
-    FailureOr<Value> value = expression(operand, several && !texts.count(operand));
+    FailureOr<Value> value =
+        expression(operand, several && !texts.count(operand));
     if (failed(value))
       return failure();
     next.push_back(*value);
@@ -342,7 +377,8 @@ LogicalResult KernelBody::assignYields(Operation *yield, ArrayRef<Value> variabl
 LogicalResult KernelBody::visitFor(scf::ForOp loop) {
   Location loc = loop.getLoc();
   SmallVector<std::string> bounds;
-  for (Value bound : {loop.getLowerBound(), loop.getUpperBound(), loop.getStep()}) {
+  for (Value bound :
+       {loop.getLowerBound(), loop.getUpperBound(), loop.getStep()}) {
     FailureOr<std::string> boundText = text(bound, "bound");
     if (failed(boundText))
       return failure();
@@ -355,7 +391,8 @@ LogicalResult KernelBody::visitFor(scf::ForOp loop) {
     Type type = scalarType(init.getType());
     if (!type)
       return loop.emitOpError() << "carries a " << init.getType();
-    FailureOr<Value> start = texts.count(init) ? FailureOr<Value>(Value()) : expression(init);
+    FailureOr<Value> start =
+        texts.count(init) ? FailureOr<Value>(Value()) : expression(init);
     if (failed(start))
       return failure();
     variables.push_back(variable(loc, type, *start ? "" : texts[init]));
@@ -372,7 +409,8 @@ LogicalResult KernelBody::visitFor(scf::ForOp loop) {
   OpBuilder::InsertionGuard guard(b);
   emitc::ForOp cLoop = openLoop(loc, bounds[0], bounds[1], bounds[2]);
   texts[loop.getInductionVar()] = nameLoopVariable(cLoop, "r");
-  for (auto [argument, result, variable] : llvm::zip(loop.getRegionIterArgs(), loop.getResults(), variables)) {
+  for (auto [argument, result, variable] :
+       llvm::zip(loop.getRegionIterArgs(), loop.getResults(), variables)) {
     values[argument] = variable;
     values[result] = variable;
   }
@@ -393,7 +431,9 @@ LogicalResult KernelBody::visitIf(scf::IfOp op) {
     variables.push_back(variable(loc, scalarType(result.getType()), ""));
     values[result] = variables.back();
   }
-  auto branch = emitc::IfOp::create(b, loc, *condition, /*addThenBlock=*/true, /*addElseBlock=*/!op.getElseRegion().empty());
+  auto branch =
+      emitc::IfOp::create(b, loc, *condition, /*addThenBlock=*/true,
+                          /*addElseBlock=*/!op.getElseRegion().empty());
   auto fill = [&](Region &from, Region &to) -> LogicalResult {
     OpBuilder::InsertionGuard guard(b);
     if (to.front().empty())
@@ -404,13 +444,16 @@ LogicalResult KernelBody::visitIf(scf::IfOp op) {
       return failure();
     if (failed(assignYields(from.front().getTerminator(), variables)))
       return failure();
-    if (to.front().empty() || !to.front().back().hasTrait<OpTrait::IsTerminator>())
+    if (to.front().empty() ||
+        !to.front().back().hasTrait<OpTrait::IsTerminator>())
       emitc::YieldOp::create(b, loc);
     return success();
   };
   if (failed(fill(op.getThenRegion(), branch.getThenRegion())))
     return failure();
-  return op.getElseRegion().empty() ? success() : fill(op.getElseRegion(), branch.getElseRegion());
+  return op.getElseRegion().empty()
+             ? success()
+             : fill(op.getElseRegion(), branch.getElseRegion());
 }
 
 } // namespace dt::codegen

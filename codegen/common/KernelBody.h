@@ -2,11 +2,12 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Turns arith, math, scf and rt.load/rt.store into EmitC. EmitC prints a variable for
-// every value; so that a person can read the result, values with one use become part
-// of the expression that uses them (emitc.expression), and indices, which are values
-// that EmitC would name v1, v2, ..., are kept as text ("row * 64 + column"). The body
-// is the same for all targets; only loop pragmas differ.
+// Turns arith, math, scf and rt.load/rt.store into EmitC. EmitC prints a
+// variable for every value; so that a person can read the result, values with
+// one use become part of the expression that uses them (emitc.expression), and
+// indices, which are values that EmitC would name v1, v2, ..., are kept as text
+// ("row * 64 + column"). The body is the same for all targets; only loop
+// pragmas differ.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,19 +33,25 @@ std::string constantText(mlir::Attribute value);
 class KernelBody {
 public:
   /// Emits at `builder`. With `simd`, rt.simd loops get `#pragma omp simd`.
-  KernelBody(mlir::OpBuilder &builder, NameScope &names, bool simd) : b(builder), names(names), simd(simd) {}
+  KernelBody(mlir::OpBuilder &builder, NameScope &names, bool simd)
+      : b(builder), names(names), simd(simd) {}
 
   /// What buffers and indices are called.
-  void bind(mlir::Value value, llvm::StringRef text) { texts[value] = text.str(); }
-  /// All ops of a block but its terminator. Fails with an error at the op that has no C++ form.
+  void bind(mlir::Value value, llvm::StringRef text) {
+    texts[value] = text.str();
+  }
+  /// All ops of a block but its terminator. Fails with an error at the op that
+  /// has no C++ form.
   mlir::LogicalResult emit(mlir::Block &block);
 
-  /// `for (int64_t n = lower; n < upper; n += step)`; the builder is left inside. `named` gets the
-  /// loop variable under the wanted name as text.
-  mlir::emitc::ForOp openLoop(mlir::Location loc, llvm::StringRef lower, llvm::StringRef upper, llvm::StringRef step);
+  /// `for (int64_t n = lower; n < upper; n += step)`; the builder is left
+  /// inside. `named` gets the loop variable under the wanted name as text.
+  mlir::emitc::ForOp openLoop(mlir::Location loc, llvm::StringRef lower,
+                              llvm::StringRef upper, llvm::StringRef step);
   /// Gives the loop's variable a name inside the loop, where the builder is.
   std::string nameLoopVariable(mlir::emitc::ForOp loop, llvm::StringRef wanted);
-  void line(mlir::Location loc, llvm::StringRef text, mlir::ValueRange args = {});
+  void line(mlir::Location loc, llvm::StringRef text,
+            mlir::ValueRange args = {});
 
 private:
   /// An expression while it is built: leaves are operands of emitc.expression.
@@ -54,7 +61,8 @@ private:
   mlir::LogicalResult visitStore(rt::StoreOp store);
   mlir::LogicalResult visitFor(mlir::scf::ForOp loop);
   mlir::LogicalResult visitIf(mlir::scf::IfOp op);
-  mlir::LogicalResult assignYields(mlir::Operation *yield, llvm::ArrayRef<mlir::Value> variables);
+  mlir::LogicalResult assignYields(mlir::Operation *yield,
+                                   llvm::ArrayRef<mlir::Value> variables);
   bool visitIndex(mlir::Operation *op);
   /// Whether the value can wait and be printed where it is used.
   static bool canInline(mlir::Operation *op);
@@ -63,27 +71,35 @@ private:
   mlir::LogicalResult materialize(mlir::Operation *op);
 
   /// The value as one EmitC value that may be used once.
-  mlir::FailureOr<mlir::Value> expression(mlir::Value value, bool noInline = false);
+  mlir::FailureOr<mlir::Value> expression(mlir::Value value,
+                                          bool noInline = false);
   mlir::LogicalResult collect(mlir::Value value, Tree &tree);
   mlir::Value make(mlir::Value value, Tree &tree);
   mlir::Value subscript(mlir::Value buffer, mlir::ValueRange indices);
   /// The value as text; named by a constant of its own if it has none yet.
-  mlir::FailureOr<std::string> text(mlir::Value value, llvm::StringRef wanted = "at");
-  mlir::Value variable(mlir::Location loc, mlir::Type type, llvm::StringRef init);
+  mlir::FailureOr<std::string> text(mlir::Value value,
+                                    llvm::StringRef wanted = "at");
+  mlir::Value variable(mlir::Location loc, mlir::Type type,
+                       llvm::StringRef init);
 
   mlir::OpBuilder &b;
   NameScope &names;
   bool simd;
   llvm::DenseMap<mlir::Value, std::string> texts;
-  llvm::DenseMap<mlir::Value, mlir::Value> values; ///< EmitC values, or lvalues that no longer change
-  llvm::SetVector<mlir::Operation *> waiting;      ///< ops that will be printed where they are used
+  llvm::DenseMap<mlir::Value, mlir::Value>
+      values; ///< EmitC values, or lvalues that no longer change
+  llvm::SetVector<mlir::Operation *>
+      waiting; ///< ops that will be printed where they are used
 };
 
-/// The EmitC form of a scalar op on converted operands; null if there is none. Creates
-/// only ops that may stand in an expression, and uses each operand once: an op that names
-/// operands twice (below) gets all of them a second time behind the first.
-mlir::Value convertScalar(mlir::OpBuilder &b, mlir::Operation *op, mlir::ValueRange operands);
-/// Whether the C++ form names an operand twice, so that operands must be variables.
+/// The EmitC form of a scalar op on converted operands; null if there is none.
+/// Creates only ops that may stand in an expression, and uses each operand
+/// once: an op that names operands twice (below) gets all of them a second time
+/// behind the first.
+mlir::Value convertScalar(mlir::OpBuilder &b, mlir::Operation *op,
+                          mlir::ValueRange operands);
+/// Whether the C++ form names an operand twice, so that operands must be
+/// variables.
 bool repeatsOperands(mlir::Operation *op);
 
 } // namespace dt::codegen

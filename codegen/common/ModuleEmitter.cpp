@@ -1,4 +1,5 @@
-//===- ModuleEmitter.cpp - header and kernels of a module ------------------===//
+//===- ModuleEmitter.cpp - header and kernels of a module
+//------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -13,8 +14,10 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-ModuleEmitter::ModuleEmitter(rt::ModuleOp module, const Target &target, OpBuilder &builder, NameScope &scope)
-    : module(module), target(target), b(builder), loc(module.getLoc()), scope(scope) {
+ModuleEmitter::ModuleEmitter(rt::ModuleOp module, const Target &target,
+                             OpBuilder &builder, NameScope &scope)
+    : module(module), target(target), b(builder), loc(module.getLoc()),
+      scope(scope) {
   names.module = scope.unique(module.getSymName());
   names.type = typeIdentifier(names.module);
 }
@@ -23,7 +26,9 @@ ModuleEmitter::ModuleEmitter(rt::ModuleOp module, const Target &target, OpBuilde
 // Pieces of C++
 //===----------------------------------------------------------------------===//
 
-Type ModuleEmitter::opaque(StringRef text) const { return emitc::OpaqueType::get(b.getContext(), text); }
+Type ModuleEmitter::opaque(StringRef text) const {
+  return emitc::OpaqueType::get(b.getContext(), text);
+}
 
 Type ModuleEmitter::pointer(Type element, bool isConst) const {
   if (!isConst)
@@ -44,11 +49,16 @@ emitc::FileOp ModuleEmitter::file(StringRef id, StringRef comment) {
   return result;
 }
 
-void ModuleEmitter::include(StringRef path) { emitc::IncludeOp::create(b, loc, b.getStringAttr(path)); }
+void ModuleEmitter::include(StringRef path) {
+  emitc::IncludeOp::create(b, loc, b.getStringAttr(path));
+}
 
-void ModuleEmitter::field(StringRef name, Type type, StringRef comment, StringRef init) {
-  Attribute value = init.empty() ? Attribute() : emitc::OpaqueAttr::get(b.getContext(), init);
-  emitc::FieldOp::create(b, loc, b.getStringAttr(name), TypeAttr::get(type), value);
+void ModuleEmitter::field(StringRef name, Type type, StringRef comment,
+                          StringRef init) {
+  Attribute value =
+      init.empty() ? Attribute() : emitc::OpaqueAttr::get(b.getContext(), init);
+  emitc::FieldOp::create(b, loc, b.getStringAttr(name), TypeAttr::get(type),
+                         value);
   if (!comment.empty())
     line(("//< " + comment).str());
 }
@@ -62,7 +72,8 @@ emitc::ClassOp ModuleEmitter::openClass(StringRef name, StringRef comment) {
   return op;
 }
 
-emitc::FuncOp ModuleEmitter::openFunction(StringRef name, FunctionType type, ArrayRef<StringRef> specifiers) {
+emitc::FuncOp ModuleEmitter::openFunction(StringRef name, FunctionType type,
+                                          ArrayRef<StringRef> specifiers) {
   auto op = emitc::FuncOp::create(b, loc, name, type);
   if (!specifiers.empty())
     op.setSpecifiersAttr(b.getStrArrayAttr(specifiers));
@@ -76,14 +87,19 @@ emitc::FuncOp ModuleEmitter::openFunction(StringRef name, FunctionType type, Arr
 
 void ModuleEmitter::emitSizes() {
   OpBuilder::InsertionGuard guard(b);
-  openClass(names.type + "Sizes", ("Sizes of one part of the batch in " + module.getSymName()).str());
+  openClass(names.type + "Sizes",
+            ("Sizes of one part of the batch in " + module.getSymName()).str());
   for (auto symbol : module.getBody().getOps<rt::SymbolOp>()) {
-    std::string what = symbol.getItem() ? ("number of items '" + *symbol.getItem() + "'").str() : "fixed by the data";
-    field(identifier(symbol.getSymName()), b.getI64Type(), what + ", at most " + std::to_string(symbol.getMax()));
+    std::string what =
+        symbol.getItem() ? ("number of items '" + *symbol.getItem() + "'").str()
+                         : "fixed by the data";
+    field(identifier(symbol.getSymName()), b.getI64Type(),
+          what + ", at most " + std::to_string(symbol.getMax()));
   }
 }
 
-LogicalResult ModuleEmitter::emitPointers(StringRef type, StringRef comment, bool gradients) {
+LogicalResult ModuleEmitter::emitPointers(StringRef type, StringRef comment,
+                                          bool gradients) {
   OpBuilder::InsertionGuard guard(b);
   openClass(names.type + type.str(), comment);
   for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
@@ -91,8 +107,11 @@ LogicalResult ModuleEmitter::emitPointers(StringRef type, StringRef comment, boo
       continue;
     auto buffer = cast<rt::BufferType>(decl.getType());
     if (cTypeName(buffer.getElementType()).empty())
-      return decl.emitOpError() << "has elements of type " << buffer.getElementType() << ", which has no C++ type here";
-    field(names.parameters[decl.getSymName()], pointer(buffer.getElementType(), !gradients),
+      return decl.emitOpError()
+             << "has elements of type " << buffer.getElementType()
+             << ", which has no C++ type here";
+    field(names.parameters[decl.getSymName()],
+          pointer(buffer.getElementType(), !gradients),
           shapeText(buffer.getShape()));
   }
   return success();
@@ -100,50 +119,68 @@ LogicalResult ModuleEmitter::emitPointers(StringRef type, StringRef comment, boo
 
 LogicalResult ModuleEmitter::emitHeader() {
   OpBuilder::InsertionGuard guard(b);
-  header = file(names.module + ".h", ("Module " + module.getSymName() + ": its buffers and functions.").str());
+  header = file(
+      names.module + ".h",
+      ("Module " + module.getSymName() + ": its buffers and functions.").str());
   line("#pragma once");
   for (StringRef path : target.includes())
     include(path);
   llvm::StringSet<> seen;
   for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
     if (!seen.insert(identifier(symbol.getSymName())).second)
-      return symbol.emitOpError("has the same C++ name as another symbol of its module");
+      return symbol.emitOpError(
+          "has the same C++ name as another symbol of its module");
   NameScope parameterScope, bufferScope;
   for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>())
-    names.parameters[decl.getSymName()] = parameterScope.unique(decl.getSymName());
+    names.parameters[decl.getSymName()] =
+        parameterScope.unique(decl.getSymName());
   for (auto decl : module.getBody().getOps<rt::BufferDeclOp>())
     names.buffers[decl.getSymName()] = bufferScope.unique(decl.getSymName());
 
   emitSizes();
   if (failed(emitPointers("Parameters", "Parameters by name", false)) ||
-      failed(emitPointers("Gradients", "Gradient sums of the parameters that train", true)))
+      failed(emitPointers("Gradients",
+                          "Gradient sums of the parameters that train", true)))
     return failure();
   {
     OpBuilder::InsertionGuard inner(b);
-    openClass(names.type + "Arena", "Tensors that outlive a task, in the task's slot");
+    openClass(names.type + "Arena",
+              "Tensors that outlive a task, in the task's slot");
     for (auto decl : module.getBody().getOps<rt::BufferDeclOp>()) {
       auto buffer = cast<rt::BufferType>(decl.getType());
       if (cTypeName(buffer.getElementType()).empty())
-        return decl.emitOpError() << "has elements of type " << buffer.getElementType() << ", which has no C++ type here";
-      field(names.buffers[decl.getSymName()], pointer(buffer.getElementType(), false), shapeText(buffer.getShape()));
+        return decl.emitOpError()
+               << "has elements of type " << buffer.getElementType()
+               << ", which has no C++ type here";
+      field(names.buffers[decl.getSymName()],
+            pointer(buffer.getElementType(), false),
+            shapeText(buffer.getShape()));
     }
   }
   {
     OpBuilder::InsertionGuard inner(b);
-    openClass(names.type + "Context", "All that a function of the module may need");
+    openClass(names.type + "Context",
+              "All that a function of the module may need");
     field("size", opaque(names.type + "Sizes"), "");
     field("parameters", opaque(names.type + "Parameters"), "");
     field("gradients", opaque(names.type + "Gradients"), "");
     field("arena", opaque(names.type + "Arena"), "");
-    field("scratch", emitc::PointerType::get(opaque("std::byte")), "shared by all tasks");
-    field("seeds", emitc::PointerType::get(opaque("const float")), "per loss: its weight / the step's denominator");
+    field("scratch", emitc::PointerType::get(opaque("std::byte")),
+          "shared by all tasks");
+    field("seeds", emitc::PointerType::get(opaque("const float")),
+          "per loss: its weight / the step's denominator");
     field("stream", emitc::PointerType::get(opaque("void")), "null on the CPU");
-    field("listener", emitc::PointerType::get(opaque("dt::rt::GradientListener")), "sums gradients over replicas, or null");
-    field("fault", emitc::PointerType::get(opaque("dt::rt::Fault")), "takes down an index that is out of range");
-    field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")), "the ranks of this replica");
+    field("listener",
+          emitc::PointerType::get(opaque("dt::rt::GradientListener")),
+          "sums gradients over replicas, or null");
+    field("fault", emitc::PointerType::get(opaque("dt::rt::Fault")),
+          "takes down an index that is out of range");
+    field("group", emitc::PointerType::get(opaque("dt::rt::TensorParallel")),
+          "the ranks of this replica");
   }
   line("");
-  line((names.type + "Context " + names.module + "_context(const dt::rt::TaskContext &task);"));
+  line((names.type + "Context " + names.module +
+        "_context(const dt::rt::TaskContext &task);"));
   line("");
   return success();
 }
@@ -152,29 +189,39 @@ void ModuleEmitter::emitContextFunction() {
   OpBuilder::InsertionGuard guard(b);
   line("");
   Type context = opaque(names.type + "Context");
-  openFunction(names.module + "_context", b.getFunctionType(opaque("const dt::rt::TaskContext&"), context));
+  openFunction(
+      names.module + "_context",
+      b.getFunctionType(opaque("const dt::rt::TaskContext&"), context));
   auto argument = b.getInsertionBlock()->getArgument(0);
   line("const dt::rt::TaskContext &task = {};", argument);
   line(names.type + "Context context;");
-  for (auto [i, symbol] : llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
-    line("context.size." + identifier(symbol.getSymName()) + " = task.dims[" + std::to_string(i) + "];");
+  for (auto [i, symbol] :
+       llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
+    line("context.size." + identifier(symbol.getSymName()) + " = task.dims[" +
+         std::to_string(i) + "];");
   auto place = [&](StringRef target, Type element, const Twine &address) {
-    line((target + " = reinterpret_cast<" + cTypeName(element) + " *>(" + address + ");").str());
+    line((target + " = reinterpret_cast<" + cTypeName(element) + " *>(" +
+          address + ");")
+             .str());
   };
   for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
     Type element = cast<rt::BufferType>(decl.getType()).getElementType();
     std::string name = names.parameters[decl.getSymName()];
-    place("context.parameters." + name, element, "task.parameters + " + Twine(decl.getOffset()));
+    place("context.parameters." + name, element,
+          "task.parameters + " + Twine(decl.getOffset()));
     if (decl.getTrainable())
-      place("context.gradients." + name, element, "task.gradients + " + Twine(decl.getOffset()));
+      place("context.gradients." + name, element,
+            "task.gradients + " + Twine(decl.getOffset()));
   }
   for (auto decl : module.getBody().getOps<rt::BufferDeclOp>()) {
     auto type = cast<rt::BufferType>(decl.getType());
     std::string address = "task.arena + " + std::to_string(decl.getOffset());
     if (decl.getStride())
-      address += std::string(decl.getReceived() ? " + task.received" : " + task.slot") + " * int64_t(" +
-                 std::to_string(decl.getStride()) + ")";
-    place("context.arena." + names.buffers[decl.getSymName()], type.getElementType(), address);
+      address += std::string(decl.getReceived() ? " + task.received"
+                                                : " + task.slot") +
+                 " * int64_t(" + std::to_string(decl.getStride()) + ")";
+    place("context.arena." + names.buffers[decl.getSymName()],
+          type.getElementType(), address);
   }
   line("context.scratch = task.scratch;");
   line("context.seeds = task.seeds;");
@@ -190,7 +237,8 @@ void ModuleEmitter::emitContextFunction() {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-KernelOperands::KernelOperands(rt::KernelOp kernel, const rt::BufferBytes &bytes) {
+KernelOperands::KernelOperands(rt::KernelOp kernel,
+                               const rt::BufferBytes &bytes) {
   for (auto [i, operand] : llvm::enumerate(kernel.getBuffers())) {
     auto known = llvm::find(values, operand);
     operandOf.push_back(known - values.begin());
@@ -205,7 +253,8 @@ KernelOperands::KernelOperands(rt::KernelOp kernel, const rt::BufferBytes &bytes
   for (unsigned i = 0; i < values.size(); ++i) {
     bool alone = true;
     for (unsigned j = 0; j < values.size(); ++j)
-      if (i != j && (written[i] || written[j]) && bytes.mayShare(values[i], values[j]))
+      if (i != j && (written[i] || written[j]) &&
+          bytes.mayShare(values[i], values[j]))
         alone = false;
     restricted.push_back(alone);
   }
@@ -220,7 +269,8 @@ SmallVector<std::string> kernelSymbols(rt::KernelOp kernel) {
   llvm::for_each(kernel.getBoundExprs(), add);
   for (Value argument : kernel.getBufferArgs())
     llvm::for_each(cast<rt::BufferType>(argument.getType()).getShape(), add);
-  kernel.getBody().walk([&](rt::SizeOp size) { add(rt::getDim(size.getExprAttr())); });
+  kernel.getBody().walk(
+      [&](rt::SizeOp size) { add(rt::getDim(size.getExprAttr())); });
   SmallVector<std::string> result;
   for (auto &entry : used)
     result.push_back(entry.getKey().str());
@@ -236,24 +286,31 @@ nn::DimExpr numPoints(rt::KernelOp kernel) {
 }
 
 /// Same code, whatever name and buffers.
-static bool sameKernel(rt::KernelOp a, const KernelOperands &x, rt::KernelOp c, const KernelOperands &y) {
-  return a.getBounds() == c.getBounds() && x.operandOf == y.operandOf && x.restricted == y.restricted &&
-         OperationEquivalence::isRegionEquivalentTo(&a.getBody(), &c.getBody(), OperationEquivalence::IgnoreLocations);
+static bool sameKernel(rt::KernelOp a, const KernelOperands &x, rt::KernelOp c,
+                       const KernelOperands &y) {
+  return a.getBounds() == c.getBounds() && x.operandOf == y.operandOf &&
+         x.restricted == y.restricted &&
+         OperationEquivalence::isRegionEquivalentTo(
+             &a.getBody(), &c.getBody(), OperationEquivalence::IgnoreLocations);
 }
 
-FailureOr<std::string> ModuleEmitter::kernelFunction(rt::KernelOp kernel, const KernelOperands &operands, StringRef function,
-                                                     ArrayRef<std::string> bufferNames) {
+FailureOr<std::string> ModuleEmitter::kernelFunction(
+    rt::KernelOp kernel, const KernelOperands &operands, StringRef function,
+    ArrayRef<std::string> bufferNames) {
   for (const EmittedKernel &other : emittedKernels)
     if (sameKernel(kernel, operands, other.op, other.operands))
       return other.name;
-  std::string name = scope.unique((names.module + "." + function + "." + kernel.getName()).str());
+  std::string name = scope.unique(
+      (names.module + "." + function + "." + kernel.getName()).str());
   emittedKernels.push_back({kernel, operands, name});
   if (failed(emitKernel(kernel, operands, name, bufferNames)))
     return failure();
   return name;
 }
 
-LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel, const KernelOperands &operands, StringRef name,
+LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
+                                        const KernelOperands &operands,
+                                        StringRef name,
                                         ArrayRef<std::string> bufferNames) {
   OpBuilder::InsertionGuard guard(b);
   SmallVector<std::string> symbols = kernelSymbols(kernel);
@@ -262,7 +319,8 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel, const KernelOperand
   for (auto [value, written] : llvm::zip(operands.values, operands.written)) {
     Type element = cast<rt::BufferType>(value.getType()).getElementType();
     if (cTypeName(element).empty())
-      return kernel.emitOpError() << "works on elements of type " << element << ", which has no C++ type here";
+      return kernel.emitOpError() << "works on elements of type " << element
+                                  << ", which has no C++ type here";
     types.push_back(pointer(element, !written));
   }
   types.append(symbols.size(), b.getI64Type());
@@ -273,30 +331,39 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel, const KernelOperand
 
   b.setInsertionPointToEnd(&header.getBodyRegion().front());
   auto prototype = emitc::FuncOp::create(b, loc, name, type);
-  prototype.setSpecifiersAttr(specifiers.empty() ? ArrayAttr() : b.getStrArrayAttr(specifiers));
+  prototype.setSpecifiersAttr(
+      specifiers.empty() ? ArrayAttr() : b.getStrArrayAttr(specifiers));
   SymbolTable::setSymbolVisibility(prototype, SymbolTable::Visibility::Private);
 
   b.setInsertionPointToEnd(&kernels.getBodyRegion().front());
   line("");
-  line("// [" + llvm::join(llvm::map_range(kernel.getBoundExprs(), [](const nn::DimExpr &d) { return d.str(); }), ", ") +
+  line("// [" +
+       llvm::join(llvm::map_range(kernel.getBoundExprs(),
+                                  [](const nn::DimExpr &d) { return d.str(); }),
+                  ", ") +
        "] " + kernel.getName().str());
   openFunction(name, type, specifiers);
   NameScope local;
-  for (auto [symbol, argument] : llvm::zip(symbols, b.getInsertionBlock()->getArguments().drop_front(operands.values.size()))) {
+  for (auto [symbol, argument] :
+       llvm::zip(symbols, b.getInsertionBlock()->getArguments().drop_front(
+                              operands.values.size()))) {
     local.reserve(identifier(symbol));
     line("const int64_t " + identifier(symbol) + " = {};", argument);
   }
   KernelBody body(b, local, target.simdLoops());
   SmallVector<std::string> pointers;
   for (unsigned i = 0; i < operands.values.size(); ++i) {
-    Type element = cast<rt::BufferType>(operands.values[i].getType()).getElementType();
+    Type element =
+        cast<rt::BufferType>(operands.values[i].getType()).getElementType();
     pointers.push_back(local.unique(bufferNames[i]));
-    line((Twine(operands.written[i] ? "" : "const ") + cTypeName(element) + " *" +
-          (operands.restricted[i] ? "__restrict " : "") + "const " + pointers.back() + " = {};")
+    line((Twine(operands.written[i] ? "" : "const ") + cTypeName(element) +
+          " *" + (operands.restricted[i] ? "__restrict " : "") + "const " +
+          pointers.back() + " = {};")
              .str(),
          b.getInsertionBlock()->getArgument(i));
   }
-  for (auto [argument, operand] : llvm::zip(kernel.getBufferArgs(), operands.operandOf))
+  for (auto [argument, operand] :
+       llvm::zip(kernel.getBufferArgs(), operands.operandOf))
     body.bind(argument, pointers[operand]);
   Block *block = b.getInsertionBlock();
   if (failed(target.emitPoints(kernel, b, local, body)))
@@ -319,7 +386,8 @@ std::string ModuleEmitter::constantTable(rt::ConstantOp constant) {
   auto flat = elements.reshape(RankedTensorType::get({count}, element));
   b.setInsertionPointToEnd(&functions.getBodyRegion().front());
   auto type = emitc::ArrayType::get({count}, element);
-  emitc::GlobalOp::create(b, loc, b.getStringAttr(name), TypeAttr::get(type), flat, UnitAttr(), b.getUnitAttr(), b.getUnitAttr());
+  emitc::GlobalOp::create(b, loc, b.getStringAttr(name), TypeAttr::get(type),
+                          flat, UnitAttr(), b.getUnitAttr(), b.getUnitAttr());
 
   return name;
 }
@@ -331,13 +399,16 @@ LogicalResult ModuleEmitter::emit() {
   std::string extension = ("." + target.extension()).str();
   {
     OpBuilder::InsertionGuard inner(b);
-    kernels = file(names.module + "_kernels" + extension, ("Kernels of module " + module.getSymName() + ".").str());
+    kernels = file(names.module + "_kernels" + extension,
+                   ("Kernels of module " + module.getSymName() + ".").str());
     include(names.module + ".h");
     sources.push_back(names.module + "_kernels" + extension);
   }
   {
     OpBuilder::InsertionGuard inner(b);
-    functions = file(names.module + extension, ("Functions of module " + module.getSymName() + ".").str());
+    functions =
+        file(names.module + extension,
+             ("Functions of module " + module.getSymName() + ".").str());
     include(names.module + ".h");
     sources.push_back(names.module + extension);
     emitContextFunction();

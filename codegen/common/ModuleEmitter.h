@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A module becomes three files: a header with structs that name its sizes, parameters
-// and arena tensors; its kernels; its functions. An rt.func is a struct whose fields
-// are all buffers that it works on and whose method run() is the code, so that calls
-// read as a list of named buffers.
+// A module becomes three files: a header with structs that name its sizes,
+// parameters and arena tensors; its kernels; its functions. An rt.func is a
+// struct whose fields are all buffers that it works on and whose method run()
+// is the code, so that calls read as a list of named buffers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,26 +19,30 @@ namespace dt::codegen {
 
 /// C++ names of a module's things; program tables use them too.
 struct ModuleNames {
-  std::string module;  ///< identifier, also the stem of the files
-  std::string type;    ///< prefix of types
+  std::string module; ///< identifier, also the stem of the files
+  std::string type;   ///< prefix of types
   llvm::StringMap<std::string> parameters, buffers; ///< symbol -> field
   /// Callee and kind of a stage -> function.
   llvm::StringMap<std::string> stages;
 };
 
-/// Distinct operands of a kernel and, for each body argument, which of them it is.
+/// Distinct operands of a kernel and, for each body argument, which of them it
+/// is.
 struct KernelOperands {
   KernelOperands(rt::KernelOp kernel, const rt::BufferBytes &bytes);
   llvm::SmallVector<mlir::Value> values;
   llvm::SmallVector<unsigned> operandOf;
   llvm::SmallVector<bool> written;
-  llvm::SmallVector<bool> restricted; ///< what is written through one of them nobody else touches
+  llvm::SmallVector<bool>
+      restricted; ///< what is written through one of them nobody else touches
 };
 
 class ModuleEmitter {
 public:
-  /// Adds files to `builder`'s module. `scope` has the names of all modules' globals.
-  ModuleEmitter(rt::ModuleOp module, const Target &target, mlir::OpBuilder &builder, NameScope &scope);
+  /// Adds files to `builder`'s module. `scope` has the names of all modules'
+  /// globals.
+  ModuleEmitter(rt::ModuleOp module, const Target &target,
+                mlir::OpBuilder &builder, NameScope &scope);
 
   mlir::LogicalResult emit();
   const ModuleNames &getNames() const { return names; }
@@ -49,24 +53,31 @@ private:
   friend class FunctionEmitter;
   mlir::LogicalResult emitHeader();
   void emitSizes();
-  mlir::LogicalResult emitPointers(llvm::StringRef type, llvm::StringRef comment, bool gradients);
+  mlir::LogicalResult emitPointers(llvm::StringRef type,
+                                   llvm::StringRef comment, bool gradients);
   void emitContextFunction();
   mlir::LogicalResult emitStage(rt::StageOp stage);
   mlir::LogicalResult emitFunctions();
   /// The function of a kernel, emitted once for equal kernels.
-  mlir::FailureOr<std::string> kernelFunction(rt::KernelOp kernel, const KernelOperands &operands, llvm::StringRef function,
-                                              llvm::ArrayRef<std::string> bufferNames);
-  mlir::LogicalResult emitKernel(rt::KernelOp kernel, const KernelOperands &operands, llvm::StringRef name,
+  mlir::FailureOr<std::string>
+  kernelFunction(rt::KernelOp kernel, const KernelOperands &operands,
+                 llvm::StringRef function,
+                 llvm::ArrayRef<std::string> bufferNames);
+  mlir::LogicalResult emitKernel(rt::KernelOp kernel,
+                                 const KernelOperands &operands,
+                                 llvm::StringRef name,
                                  llvm::ArrayRef<std::string> bufferNames);
   std::string constantTable(rt::ConstantOp constant);
 
   mlir::emitc::FileOp file(llvm::StringRef id, llvm::StringRef comment);
   void include(llvm::StringRef path);
   void line(llvm::StringRef text, mlir::ValueRange args = {});
-  void field(llvm::StringRef name, mlir::Type type, llvm::StringRef comment, llvm::StringRef init = "");
+  void field(llvm::StringRef name, mlir::Type type, llvm::StringRef comment,
+             llvm::StringRef init = "");
   mlir::emitc::ClassOp openClass(llvm::StringRef name, llvm::StringRef comment);
-  mlir::emitc::FuncOp openFunction(llvm::StringRef name, mlir::FunctionType type,
-                                   llvm::ArrayRef<llvm::StringRef> specifiers = {});
+  mlir::emitc::FuncOp
+  openFunction(llvm::StringRef name, mlir::FunctionType type,
+               llvm::ArrayRef<llvm::StringRef> specifiers = {});
   mlir::Type opaque(llvm::StringRef text) const;
   mlir::Type pointer(mlir::Type element, bool isConst) const;
 

@@ -1,4 +1,5 @@
-//===- Names.cpp - from names in models to names in C++ --------------------===//
+//===- Names.cpp - from names in models to names in C++
+//--------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -16,23 +17,50 @@ namespace dt::codegen {
 /// Keywords of C++20 and names that emitted code or the runtime's macros use.
 static bool isReserved(StringRef name) {
   static const StringSet<> words = {
-      "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
-      "char8_t", "char16_t", "char32_t", "class", "compl", "concept", "const", "consteval", "constexpr", "constinit",
-      "const_cast", "continue", "co_await", "co_return", "co_yield", "decltype", "default", "delete", "do", "double",
-      "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-      "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
-      "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "return", "short",
-      "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
-      "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual",
-      "void", "volatile", "wchar_t", "while", "xor", "xor_eq", "main", "std", "dt", "asm", "linux", "unix", "NULL",
-      "INFINITY", "NAN", "EOF", "errno", "assert", "int8_t", "int32_t", "int64_t", "uint8_t", "uint32_t", "uint64_t",
-      "size_t"};
+      "alignas",       "alignof",     "and",
+      "and_eq",        "asm",         "auto",
+      "bitand",        "bitor",       "bool",
+      "break",         "case",        "catch",
+      "char",          "char8_t",     "char16_t",
+      "char32_t",      "class",       "compl",
+      "concept",       "const",       "consteval",
+      "constexpr",     "constinit",   "const_cast",
+      "continue",      "co_await",    "co_return",
+      "co_yield",      "decltype",    "default",
+      "delete",        "do",          "double",
+      "dynamic_cast",  "else",        "enum",
+      "explicit",      "export",      "extern",
+      "false",         "float",       "for",
+      "friend",        "goto",        "if",
+      "inline",        "int",         "long",
+      "mutable",       "namespace",   "new",
+      "noexcept",      "not",         "not_eq",
+      "nullptr",       "operator",    "or",
+      "or_eq",         "private",     "protected",
+      "public",        "register",    "reinterpret_cast",
+      "requires",      "return",      "short",
+      "signed",        "sizeof",      "static",
+      "static_assert", "static_cast", "struct",
+      "switch",        "template",    "this",
+      "thread_local",  "throw",       "true",
+      "try",           "typedef",     "typeid",
+      "typename",      "union",       "unsigned",
+      "using",         "virtual",     "void",
+      "volatile",      "wchar_t",     "while",
+      "xor",           "xor_eq",      "main",
+      "std",           "dt",          "asm",
+      "linux",         "unix",        "NULL",
+      "INFINITY",      "NAN",         "EOF",
+      "errno",         "assert",      "int8_t",
+      "int32_t",       "int64_t",     "uint8_t",
+      "uint32_t",      "uint64_t",    "size_t"};
   return words.contains(name);
 }
 
 /// What EmitC calls its values (v1, i2 of a loop): ours must differ.
 static bool looksGenerated(StringRef name) {
-  return name.size() > 1 && isLower(name[0]) && name.drop_front().find_if_not(isDigit) == StringRef::npos;
+  return name.size() > 1 && isLower(name[0]) &&
+         name.drop_front().find_if_not(isDigit) == StringRef::npos;
 }
 
 std::string identifier(StringRef name) {
@@ -50,7 +78,8 @@ std::string identifier(StringRef name) {
     result = "x";
   if (isDigit(result[0]))
     result = "n" + result;
-  // An underscore and a capital is reserved, an underscore alone only globally; drop both.
+  // An underscore and a capital is reserved, an underscore alone only globally;
+  // drop both.
   if (result[0] == '_')
     result = identifier(StringRef(result).drop_front());
   if (isReserved(result) || looksGenerated(result))
@@ -106,13 +135,15 @@ std::string atom(StringRef text) {
 }
 
 std::string quoted(StringRef text) {
-  // Octal escapes end after three digits, whatever follows; no trigraph survives.
+  // Octal escapes end after three digits, whatever follows; no trigraph
+  // survives.
   std::string result = "\"";
   for (unsigned char c : text) {
     if (isPrint(c) && c != '"' && c != '\\' && c != '?')
       result += char(c);
     else {
-      const char digits[] = {'\\', char('0' + (c >> 6)), char('0' + (c >> 3 & 7)), char('0' + (c & 7))};
+      const char digits[] = {'\\', char('0' + (c >> 6)),
+                             char('0' + (c >> 3 & 7)), char('0' + (c & 7))};
       result.append(digits, 4);
     }
   }

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Emitted programs are read by people, so names of modules, layers and parameters
-// survive into the source. The rules are in docs/names.md.
+// Emitted programs are read by people, so names of modules, layers and
+// parameters survive into the source. The rules are in docs/names.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,8 @@ std::string identifier(llvm::StringRef name);
 /// "llm.layer.fwd" -> "LlmLayerFwd".
 std::string typeIdentifier(llvm::StringRef name);
 
-/// Text of a size as C++: the symbol `s` reads as `prefix` followed by its identifier.
+/// Text of a size as C++: the symbol `s` reads as `prefix` followed by its
+/// identifier.
 std::string dimText(const nn::DimExpr &dim, llvm::StringRef prefix = "");
 /// For comments: "2*40, 64".
 std::string shapeText(llvm::ArrayRef<nn::DimExpr> shape);
@@ -31,7 +32,8 @@ std::string atom(llvm::StringRef text);
 /// A C++ string literal with quotes.
 std::string quoted(llvm::StringRef text);
 
-/// Identifiers of one scope: the first of equal ones keeps its name, later ones get a number.
+/// Identifiers of one scope: the first of equal ones keeps its name, later ones
+/// get a number.
 class NameScope {
 public:
   std::string unique(llvm::StringRef wanted);

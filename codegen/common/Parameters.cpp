@@ -18,7 +18,8 @@ namespace dt::codegen {
 
 std::string onnxFileName(StringRef file) {
   SmallVector<std::string> parts;
-  for (auto it = llvm::sys::path::begin(file), end = llvm::sys::path::end(file); it != end; ++it)
+  for (auto it = llvm::sys::path::begin(file), end = llvm::sys::path::end(file);
+       it != end; ++it)
     if (*it != ".." && *it != "." && *it != "/")
       parts.push_back(it->str());
   return llvm::join(parts, "/");
@@ -27,7 +28,9 @@ std::string onnxFileName(StringRef file) {
 SmallVector<int64_t> fileShape(const ParameterRow &row) {
   rt::ParameterDeclOp decl = row.decl;
   if (auto layout = decl.getLayout())
-    return SmallVector<int64_t>(layout->getUnpadded().empty() ? layout->getShape() : layout->getUnpadded());
+    return SmallVector<int64_t>(layout->getUnpadded().empty()
+                                    ? layout->getShape()
+                                    : layout->getUnpadded());
   SmallVector<int64_t> shape;
   for (const nn::DimExpr &dim : cast<rt::BufferType>(decl.getType()).getShape())
     shape.push_back(dim.asConstant().value_or(-1));
@@ -36,16 +39,19 @@ SmallVector<int64_t> fileShape(const ParameterRow &row) {
 
 FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program) {
   std::vector<ParameterRow> rows;
-  for (auto [m, module] : llvm::enumerate(program.getBody().getOps<rt::ModuleOp>()))
+  for (auto [m, module] :
+       llvm::enumerate(program.getBody().getOps<rt::ModuleOp>()))
     for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
       if (decl.getIndex() < 0 || decl.getIndex() > (1 << 24))
         return decl.emitOpError("has an index out of range"), failure();
       if (size_t(decl.getIndex()) >= rows.size())
         rows.resize(decl.getIndex() + 1);
       ParameterRow &row = rows[decl.getIndex()];
-      if (row.decl && (row.decl.getOffset() != decl.getOffset() || row.decl.getType() != decl.getType() ||
-                       row.module != int64_t(m))) {
-        InFlightDiagnostic diagnostic = decl.emitOpError("is tied to a parameter of another module, offset or type");
+      if (row.decl &&
+          (row.decl.getOffset() != decl.getOffset() ||
+           row.decl.getType() != decl.getType() || row.module != int64_t(m))) {
+        InFlightDiagnostic diagnostic = decl.emitOpError(
+            "is tied to a parameter of another module, offset or type");
         diagnostic.attachNote(row.decl.getLoc()) << "this one";
         return failure();
       }
@@ -67,9 +73,12 @@ FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program) {
     }
   for (auto [i, row] : llvm::enumerate(rows)) {
     if (!row.decl)
-      return program.emitOpError() << "has no parameter with index " << i, failure();
+      return program.emitOpError() << "has no parameter with index " << i,
+             failure();
     if (i && rows[i - 1].module > row.module)
-      return row.decl.emitOpError("stands before parameters of an earlier module"), failure();
+      return row.decl.emitOpError(
+                 "stands before parameters of an earlier module"),
+             failure();
   }
   return rows;
 }

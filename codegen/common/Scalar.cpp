@@ -1,10 +1,11 @@
-//===- Scalar.cpp - arith and math ops as EmitC ----------------------------===//
+//===- Scalar.cpp - arith and math ops as EmitC
+//----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One op at a time. Elementary functions are the runtime's vecmath, which vectorises;
-// what it does not have is the C++ library's. Signless integers are signed in C++, so
-// unsigned forms cast.
+// One op at a time. Elementary functions are the runtime's vecmath, which
+// vectorises; what it does not have is the C++ library's. Signless integers are
+// signed in C++, so unsigned forms cast.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +24,8 @@ Type scalarType(Type type) {
   MLIRContext *context = type.getContext();
   if (type.isIndex())
     return IntegerType::get(context, 64);
-  if (type.isF32() || type.isF64() || type.isInteger(1) || type.isInteger(8) || type.isInteger(16) ||
-      type.isInteger(32) || type.isInteger(64))
+  if (type.isF32() || type.isF64() || type.isInteger(1) || type.isInteger(8) ||
+      type.isInteger(16) || type.isInteger(32) || type.isInteger(64))
     return type;
   return {};
 }
@@ -74,7 +75,8 @@ static std::string floatText(const llvm::APFloat &value, bool isDouble) {
     return "dt::rt::kNaN";
   if (value.isInfinity())
     return value.isNegative() ? "(-dt::rt::kInf)" : "dt::rt::kInf";
-  double number = isDouble ? value.convertToDouble() : double(value.convertToFloat());
+  double number =
+      isDouble ? value.convertToDouble() : double(value.convertToFloat());
   std::string text;
   for (int digits = isDouble ? 15 : 6; digits <= 17; ++digits) {
     text.clear();
@@ -101,40 +103,53 @@ std::string constantText(Attribute value) {
   int64_t number = integer.getValue().getSExtValue();
   if (number == std::numeric_limits<int64_t>::min())
     return "INT64_MIN";
-  return number < 0 ? "(" + std::to_string(number) + ")" : std::to_string(number);
+  return number < 0 ? "(" + std::to_string(number) + ")"
+                    : std::to_string(number);
 }
 
 namespace {
 
 Value call(OpBuilder &b, Operation *op, StringRef name, ValueRange operands) {
-  return emitc::CallOpaqueOp::create(b, op->getLoc(), TypeRange(scalarType(op->getResult(0).getType())), name, operands)
+  return emitc::CallOpaqueOp::create(
+             b, op->getLoc(), TypeRange(scalarType(op->getResult(0).getType())),
+             name, operands)
       .getResult(0);
 }
 
 Value castTo(OpBuilder &b, Location loc, Type type, Value value) {
-  return value.getType() == type ? value : emitc::CastOp::create(b, loc, type, value).getResult();
+  return value.getType() == type
+             ? value
+             : emitc::CastOp::create(b, loc, type, value).getResult();
 }
 
 Type unsignedOf(Type type) {
-  return IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth(), IntegerType::Unsigned);
+  return IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth(),
+                          IntegerType::Unsigned);
 }
 
 /// The op on operands seen as unsigned, with the result seen as signed again.
-template <typename Op> Value onUnsigned(OpBuilder &b, Operation *op, ValueRange x) {
+template <typename Op>
+Value onUnsigned(OpBuilder &b, Operation *op, ValueRange x) {
   Type type = scalarType(op->getResult(0).getType()), u = unsignedOf(type);
   Location loc = op->getLoc();
-  return castTo(b, loc, type, Op::create(b, loc, u, castTo(b, loc, u, x[0]), castTo(b, loc, u, x[1])));
+  return castTo(
+      b, loc, type,
+      Op::create(b, loc, u, castTo(b, loc, u, x[0]), castTo(b, loc, u, x[1])));
 }
 
 template <typename Op> Value binary(OpBuilder &b, Operation *op, ValueRange x) {
-  return Op::create(b, op->getLoc(), scalarType(op->getResult(0).getType()), x[0], x[1]);
+  return Op::create(b, op->getLoc(), scalarType(op->getResult(0).getType()),
+                    x[0], x[1]);
 }
 
-Value compare(OpBuilder &b, Location loc, emitc::CmpPredicate predicate, Value x, Value y) {
+Value compare(OpBuilder &b, Location loc, emitc::CmpPredicate predicate,
+              Value x, Value y) {
   return emitc::CmpOp::create(b, loc, b.getI1Type(), predicate, x, y);
 }
 
-Value negate(OpBuilder &b, Location loc, Value x) { return emitc::LogicalNotOp::create(b, loc, b.getI1Type(), x); }
+Value negate(OpBuilder &b, Location loc, Value x) {
+  return emitc::LogicalNotOp::create(b, loc, b.getI1Type(), x);
+}
 
 Value convertCmpF(OpBuilder &b, arith::CmpFOp op, ValueRange x) {
   using P = arith::CmpFPredicate;
@@ -164,13 +179,18 @@ Value convertCmpF(OpBuilder &b, arith::CmpFOp op, ValueRange x) {
   case P::ULE:
     return negate(b, loc, is(C::gt));
   case P::ONE:
-    return emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt), compare(b, loc, C::gt, x[2], x[3]));
+    return emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt),
+                                      compare(b, loc, C::gt, x[2], x[3]));
   case P::UEQ:
-    return negate(b, loc, emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt), compare(b, loc, C::gt, x[2], x[3])));
+    return negate(
+        b, loc,
+        emitc::LogicalOrOp::create(b, loc, b.getI1Type(), is(C::lt),
+                                   compare(b, loc, C::gt, x[2], x[3])));
   case P::ORD:
   case P::UNO: {
-    Value either = emitc::LogicalOrOp::create(b, loc, b.getI1Type(), compare(b, loc, C::ne, x[0], x[2]),
-                                              compare(b, loc, C::ne, x[1], x[3]));
+    Value either = emitc::LogicalOrOp::create(
+        b, loc, b.getI1Type(), compare(b, loc, C::ne, x[0], x[2]),
+        compare(b, loc, C::ne, x[1], x[3]));
     return op.getPredicate() == P::UNO ? either : negate(b, loc, either);
   }
   case P::AlwaysFalse:
@@ -186,7 +206,8 @@ Value convertCmpI(OpBuilder &b, arith::CmpIOp op, ValueRange x) {
   Location loc = op.getLoc();
   auto asUnsigned = [&](C predicate) {
     Type u = unsignedOf(x[0].getType());
-    return compare(b, loc, predicate, castTo(b, loc, u, x[0]), castTo(b, loc, u, x[1]));
+    return compare(b, loc, predicate, castTo(b, loc, u, x[0]),
+                   castTo(b, loc, u, x[1]));
   };
   switch (op.getPredicate()) {
   case P::eq:
@@ -214,40 +235,66 @@ Value convertCmpI(OpBuilder &b, arith::CmpIOp op, ValueRange x) {
 }
 
 /// One of two integers, by a comparison.
-Value pick(OpBuilder &b, Operation *op, ValueRange x, emitc::CmpPredicate predicate, bool isUnsigned) {
+Value pick(OpBuilder &b, Operation *op, ValueRange x,
+           emitc::CmpPredicate predicate, bool isUnsigned) {
   Location loc = op->getLoc();
   Value l = x[0], r = x[1];
   if (isUnsigned)
-    l = castTo(b, loc, unsignedOf(l.getType()), l), r = castTo(b, loc, unsignedOf(r.getType()), r);
-  return emitc::ConditionalOp::create(b, loc, x[0].getType(), compare(b, loc, predicate, l, r), x[2], x[3]);
+    l = castTo(b, loc, unsignedOf(l.getType()), l),
+    r = castTo(b, loc, unsignedOf(r.getType()), r);
+  return emitc::ConditionalOp::create(
+      b, loc, x[0].getType(), compare(b, loc, predicate, l, r), x[2], x[3]);
 }
 
-/// Functions of one name for both float types. Generated files include no header of
-/// the standard library for them: that would be most of their compile time.
+/// Functions of one name for both float types. Generated files include no
+/// header of the standard library for them: that would be most of their compile
+/// time.
 StringRef functionOf(Operation *op) {
   static const llvm::StringMap<StringRef> names = {
-      {"math.exp", "dt::rt::exp"},                   {"math.expm1", "dt::rt::expm1"},
-      {"math.log", "dt::rt::log"},                   {"math.log1p", "dt::rt::log1p"},
-      {"math.tanh", "dt::rt::tanh"},                 {"math.erf", "dt::rt::erf"},
-      {"math.sin", "dt::rt::sin"},                   {"math.cos", "dt::rt::cos"},
-      {"math.sqrt", "dt::rt::sqrt"},                 {"math.rsqrt", "dt::rt::rsqrt"},
-      {"math.absf", "dt::rt::abs"},                  {"math.floor", "dt::rt::floor"},
-      {"math.ceil", "dt::rt::ceil"},                 {"math.roundeven", "dt::rt::round"},
-      {"math.powf", "dt::rt::pow"},                  {"arith.maximumf", "dt::rt::maximum"},
-      {"arith.minimumf", "dt::rt::minimum"},         {"arith.maxnumf", "dt::rt::maxnum"},
-      {"arith.minnumf", "dt::rt::minnum"},           {"arith.remf", "dt::rt::fmod"},
-      {"math.round", "dt::rt::roundAway"},           {"math.trunc", "dt::rt::trunc"},
-      {"math.exp2", "dt::rt::exp2"},                 {"math.log2", "dt::rt::log2"},
-      {"math.log10", "dt::rt::log10"},               {"math.tan", "dt::rt::tan"},
-      {"math.asin", "dt::rt::asin"},                 {"math.acos", "dt::rt::acos"},
-      {"math.atan", "dt::rt::atan"},                 {"math.atan2", "dt::rt::atan2"},
-      {"math.sinh", "dt::rt::sinh"},                 {"math.cosh", "dt::rt::cosh"},
-      {"math.asinh", "dt::rt::asinh"},               {"math.acosh", "dt::rt::acosh"},
-      {"math.atanh", "dt::rt::atanh"},               {"math.erfc", "dt::rt::erfc"},
-      {"math.cbrt", "dt::rt::cbrt"},                 {"math.copysign", "dt::rt::copysign"},
-      {"math.fma", "dt::rt::fma"},                   {"math.isnan", "dt::rt::isNaN"},
-      {"math.isinf", "dt::rt::isInf"},               {"math.isfinite", "dt::rt::isFinite"},
-      {"arith.floordivsi", "dt::rt::floorDiv"},      {"arith.ceildivsi", "dt::rt::ceilDiv"},
+      {"math.exp", "dt::rt::exp"},
+      {"math.expm1", "dt::rt::expm1"},
+      {"math.log", "dt::rt::log"},
+      {"math.log1p", "dt::rt::log1p"},
+      {"math.tanh", "dt::rt::tanh"},
+      {"math.erf", "dt::rt::erf"},
+      {"math.sin", "dt::rt::sin"},
+      {"math.cos", "dt::rt::cos"},
+      {"math.sqrt", "dt::rt::sqrt"},
+      {"math.rsqrt", "dt::rt::rsqrt"},
+      {"math.absf", "dt::rt::abs"},
+      {"math.floor", "dt::rt::floor"},
+      {"math.ceil", "dt::rt::ceil"},
+      {"math.roundeven", "dt::rt::round"},
+      {"math.powf", "dt::rt::pow"},
+      {"arith.maximumf", "dt::rt::maximum"},
+      {"arith.minimumf", "dt::rt::minimum"},
+      {"arith.maxnumf", "dt::rt::maxnum"},
+      {"arith.minnumf", "dt::rt::minnum"},
+      {"arith.remf", "dt::rt::fmod"},
+      {"math.round", "dt::rt::roundAway"},
+      {"math.trunc", "dt::rt::trunc"},
+      {"math.exp2", "dt::rt::exp2"},
+      {"math.log2", "dt::rt::log2"},
+      {"math.log10", "dt::rt::log10"},
+      {"math.tan", "dt::rt::tan"},
+      {"math.asin", "dt::rt::asin"},
+      {"math.acos", "dt::rt::acos"},
+      {"math.atan", "dt::rt::atan"},
+      {"math.atan2", "dt::rt::atan2"},
+      {"math.sinh", "dt::rt::sinh"},
+      {"math.cosh", "dt::rt::cosh"},
+      {"math.asinh", "dt::rt::asinh"},
+      {"math.acosh", "dt::rt::acosh"},
+      {"math.atanh", "dt::rt::atanh"},
+      {"math.erfc", "dt::rt::erfc"},
+      {"math.cbrt", "dt::rt::cbrt"},
+      {"math.copysign", "dt::rt::copysign"},
+      {"math.fma", "dt::rt::fma"},
+      {"math.isnan", "dt::rt::isNaN"},
+      {"math.isinf", "dt::rt::isInf"},
+      {"math.isfinite", "dt::rt::isFinite"},
+      {"arith.floordivsi", "dt::rt::floorDiv"},
+      {"arith.ceildivsi", "dt::rt::ceilDiv"},
       {"math.absi", "dt::rt::absInt"}};
   auto it = names.find(op->getName().getStringRef());
   return it == names.end() ? "" : it->second;
@@ -257,7 +304,8 @@ StringRef functionOf(Operation *op) {
 Value convertCast(OpBuilder &b, Operation *op, Value x) {
   Type to = scalarType(op->getResult(0).getType());
   Location loc = op->getLoc();
-  bool fromUnsigned = isa<arith::ExtUIOp, arith::UIToFPOp, arith::IndexCastUIOp>(op);
+  bool fromUnsigned =
+      isa<arith::ExtUIOp, arith::UIToFPOp, arith::IndexCastUIOp>(op);
   if (fromUnsigned && !x.getType().isInteger(1))
     return castTo(b, loc, to, castTo(b, loc, unsignedOf(x.getType()), x));
   if (isa<arith::FPToUIOp>(op))
@@ -266,8 +314,10 @@ Value convertCast(OpBuilder &b, Operation *op, Value x) {
   if (isa<arith::ExtSIOp, arith::SIToFPOp>(op) && x.getType().isInteger(1))
     return emitc::UnaryMinusOp::create(b, loc, to, castTo(b, loc, to, x));
   if (isa<arith::TruncIOp>(op) && to.isInteger(1)) {
-    Value one = emitc::ConstantOp::create(b, loc, x.getType(), b.getIntegerAttr(x.getType(), 1));
-    return castTo(b, loc, to, emitc::BitwiseAndOp::create(b, loc, x.getType(), x, one));
+    Value one = emitc::ConstantOp::create(b, loc, x.getType(),
+                                          b.getIntegerAttr(x.getType(), 1));
+    return castTo(b, loc, to,
+                  emitc::BitwiseAndOp::create(b, loc, x.getType(), x, one));
   }
   return castTo(b, loc, to, x);
 }
@@ -277,10 +327,11 @@ Value convertCast(OpBuilder &b, Operation *op, Value x) {
 bool repeatsOperands(Operation *op) {
   if (auto cmp = dyn_cast<arith::CmpFOp>(op)) {
     auto p = cmp.getPredicate();
-    return p == arith::CmpFPredicate::ONE || p == arith::CmpFPredicate::UEQ || p == arith::CmpFPredicate::ORD ||
-           p == arith::CmpFPredicate::UNO;
+    return p == arith::CmpFPredicate::ONE || p == arith::CmpFPredicate::UEQ ||
+           p == arith::CmpFPredicate::ORD || p == arith::CmpFPredicate::UNO;
   }
-  return isa<arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp>(op);
+  return isa<arith::MaxSIOp, arith::MinSIOp, arith::MaxUIOp, arith::MinUIOp>(
+      op);
 }
 
 Value convertScalar(OpBuilder &b, Operation *op, ValueRange x) {
@@ -290,32 +341,58 @@ Value convertScalar(OpBuilder &b, Operation *op, ValueRange x) {
   if (StringRef function = functionOf(op); !function.empty())
     return call(b, op, function, x);
   return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case<arith::AddFOp, arith::AddIOp>([&](Operation *o) { return binary<emitc::AddOp>(b, o, x); })
-      .Case<arith::SubFOp, arith::SubIOp>([&](Operation *o) { return binary<emitc::SubOp>(b, o, x); })
-      .Case<arith::MulFOp, arith::MulIOp>([&](Operation *o) { return binary<emitc::MulOp>(b, o, x); })
-      .Case<arith::DivFOp, arith::DivSIOp>([&](Operation *o) { return binary<emitc::DivOp>(b, o, x); })
-      .Case<arith::RemSIOp>([&](Operation *o) { return binary<emitc::RemOp>(b, o, x); })
-      .Case<arith::DivUIOp>([&](Operation *o) { return onUnsigned<emitc::DivOp>(b, o, x); })
-      .Case<arith::RemUIOp>([&](Operation *o) { return onUnsigned<emitc::RemOp>(b, o, x); })
-      .Case<arith::AndIOp>([&](Operation *o) { return binary<emitc::BitwiseAndOp>(b, o, x); })
-      .Case<arith::OrIOp>([&](Operation *o) { return binary<emitc::BitwiseOrOp>(b, o, x); })
-      .Case<arith::XOrIOp>([&](Operation *o) { return binary<emitc::BitwiseXorOp>(b, o, x); })
-      .Case<arith::ShLIOp>([&](Operation *o) { return binary<emitc::BitwiseLeftShiftOp>(b, o, x); })
-      .Case<arith::ShRSIOp>([&](Operation *o) { return binary<emitc::BitwiseRightShiftOp>(b, o, x); })
-      .Case<arith::ShRUIOp>([&](Operation *o) { return onUnsigned<emitc::BitwiseRightShiftOp>(b, o, x); })
-      .Case<arith::MaxSIOp>([&](Operation *o) { return pick(b, o, x, C::gt, false); })
-      .Case<arith::MinSIOp>([&](Operation *o) { return pick(b, o, x, C::lt, false); })
-      .Case<arith::MaxUIOp>([&](Operation *o) { return pick(b, o, x, C::gt, true); })
-      .Case<arith::MinUIOp>([&](Operation *o) { return pick(b, o, x, C::lt, true); })
-      .Case<arith::CmpFOp>([&](arith::CmpFOp o) { return convertCmpF(b, o, x); })
-      .Case<arith::CmpIOp>([&](arith::CmpIOp o) { return convertCmpI(b, o, x); })
-      .Case<arith::NegFOp>(
-          [&](Operation *o) { return emitc::UnaryMinusOp::create(b, o->getLoc(), x[0].getType(), x[0]); })
-      .Case<arith::SelectOp>([&](arith::SelectOp o) {
-        return emitc::ConditionalOp::create(b, o.getLoc(), x[1].getType(), x[0], x[1], x[2]);
+      .Case<arith::AddFOp, arith::AddIOp>(
+          [&](Operation *o) { return binary<emitc::AddOp>(b, o, x); })
+      .Case<arith::SubFOp, arith::SubIOp>(
+          [&](Operation *o) { return binary<emitc::SubOp>(b, o, x); })
+      .Case<arith::MulFOp, arith::MulIOp>(
+          [&](Operation *o) { return binary<emitc::MulOp>(b, o, x); })
+      .Case<arith::DivFOp, arith::DivSIOp>(
+          [&](Operation *o) { return binary<emitc::DivOp>(b, o, x); })
+      .Case<arith::RemSIOp>(
+          [&](Operation *o) { return binary<emitc::RemOp>(b, o, x); })
+      .Case<arith::DivUIOp>(
+          [&](Operation *o) { return onUnsigned<emitc::DivOp>(b, o, x); })
+      .Case<arith::RemUIOp>(
+          [&](Operation *o) { return onUnsigned<emitc::RemOp>(b, o, x); })
+      .Case<arith::AndIOp>(
+          [&](Operation *o) { return binary<emitc::BitwiseAndOp>(b, o, x); })
+      .Case<arith::OrIOp>(
+          [&](Operation *o) { return binary<emitc::BitwiseOrOp>(b, o, x); })
+      .Case<arith::XOrIOp>(
+          [&](Operation *o) { return binary<emitc::BitwiseXorOp>(b, o, x); })
+      .Case<arith::ShLIOp>([&](Operation *o) {
+        return binary<emitc::BitwiseLeftShiftOp>(b, o, x);
       })
-      .Case<arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::FPToUIOp, arith::ExtFOp, arith::TruncFOp,
-            arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::IndexCastOp, arith::IndexCastUIOp>(
+      .Case<arith::ShRSIOp>([&](Operation *o) {
+        return binary<emitc::BitwiseRightShiftOp>(b, o, x);
+      })
+      .Case<arith::ShRUIOp>([&](Operation *o) {
+        return onUnsigned<emitc::BitwiseRightShiftOp>(b, o, x);
+      })
+      .Case<arith::MaxSIOp>(
+          [&](Operation *o) { return pick(b, o, x, C::gt, false); })
+      .Case<arith::MinSIOp>(
+          [&](Operation *o) { return pick(b, o, x, C::lt, false); })
+      .Case<arith::MaxUIOp>(
+          [&](Operation *o) { return pick(b, o, x, C::gt, true); })
+      .Case<arith::MinUIOp>(
+          [&](Operation *o) { return pick(b, o, x, C::lt, true); })
+      .Case<arith::CmpFOp>(
+          [&](arith::CmpFOp o) { return convertCmpF(b, o, x); })
+      .Case<arith::CmpIOp>(
+          [&](arith::CmpIOp o) { return convertCmpI(b, o, x); })
+      .Case<arith::NegFOp>([&](Operation *o) {
+        return emitc::UnaryMinusOp::create(b, o->getLoc(), x[0].getType(),
+                                           x[0]);
+      })
+      .Case<arith::SelectOp>([&](arith::SelectOp o) {
+        return emitc::ConditionalOp::create(b, o.getLoc(), x[1].getType(), x[0],
+                                            x[1], x[2]);
+      })
+      .Case<arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::FPToUIOp,
+            arith::ExtFOp, arith::TruncFOp, arith::ExtSIOp, arith::ExtUIOp,
+            arith::TruncIOp, arith::IndexCastOp, arith::IndexCastUIOp>(
           [&](Operation *o) { return convertCast(b, o, x[0]); })
       .Default([](Operation *) { return Value(); });
 }

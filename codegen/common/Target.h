@@ -2,9 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Kernel bodies, functions and tables are the same for all targets. A target says
-// how the points of a kernel are walked, how a kernel is started, and what the
-// directory needs to build.
+// Kernel bodies, functions and tables are the same for all targets. A target
+// says how the points of a kernel are walked, how a kernel is started, and what
+// the directory needs to build.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,23 +27,37 @@ public:
   virtual llvm::ArrayRef<llvm::StringLiteral> includes() const = 0;
   /// "__global__ " in front of kernel functions, or nothing.
   virtual llvm::StringRef kernelSpecifier() const { return ""; }
-  /// Emits the loops (or the index computation) of a kernel and in them its body, in which
-  /// buffers are bound already.
-  virtual mlir::LogicalResult emitPoints(rt::KernelOp kernel, mlir::OpBuilder &builder, NameScope &names,
+  /// Emits the loops (or the index computation) of a kernel and in them its
+  /// body, in which buffers are bound already.
+  virtual mlir::LogicalResult emitPoints(rt::KernelOp kernel,
+                                         mlir::OpBuilder &builder,
+                                         NameScope &names,
                                          KernelBody &body) const = 0;
   virtual bool simdLoops() const { return false; }
-  /// Text that starts the kernel function `callee`, up to its arguments; sizes read as `size.x`. Nothing: a plain call.
-  virtual std::string launch(rt::KernelOp kernel, llvm::StringRef callee) const { return ""; }
-  /// An error if programs for this target cannot do what `program` says. `plan`: where its plan comes from.
-  virtual llvm::LogicalResult supports(rt::ProgramOp program, llvm::StringRef plan) const { return llvm::success(); }
+  /// Text that starts the kernel function `callee`, up to its arguments; sizes
+  /// read as `size.x`. Nothing: a plain call.
+  virtual std::string launch(rt::KernelOp kernel,
+                             llvm::StringRef callee) const {
+    return "";
+  }
+  /// An error if programs for this target cannot do what `program` says.
+  /// `plan`: where its plan comes from.
+  virtual llvm::LogicalResult supports(rt::ProgramOp program,
+                                       llvm::StringRef plan) const {
+    return llvm::success();
+  }
   /// Last arguments of library calls: "context.stream" or nothing.
   virtual llvm::StringRef lastCallArgument() const { return ""; }
   /// The address of a table of constants called `name`.
-  virtual std::string constantAddress(llvm::StringRef name) const { return name.str(); }
+  virtual std::string constantAddress(llvm::StringRef name) const {
+    return name.str();
+  }
 
-  /// What the emitted CMakeLists.txt says; `sources` are the generated ones. Without `ranks` (the program has one)
-  /// MPI is not looked for.
-  virtual std::string cmakeLists(llvm::StringRef program, llvm::ArrayRef<std::string> sources, bool ranks) const = 0;
+  /// What the emitted CMakeLists.txt says; `sources` are the generated ones.
+  /// Without `ranks` (the program has one) MPI is not looked for.
+  virtual std::string cmakeLists(llvm::StringRef program,
+                                 llvm::ArrayRef<std::string> sources,
+                                 bool ranks) const = 0;
   /// Folders of runtime/ of other targets, which are not copied.
   virtual bool wantsRuntimeFile(llvm::StringRef path) const = 0;
 };
@@ -53,7 +67,8 @@ std::unique_ptr<Target> createTarget(llvm::StringRef name);
 std::unique_ptr<Target> createCpuTarget();
 std::unique_ptr<Target> createCudaTarget();
 
-/// The line of the emitted CMakeLists.txt that leaves MPI out; nothing for several ranks.
+/// The line of the emitted CMakeLists.txt that leaves MPI out; nothing for
+/// several ranks.
 std::string mpiSetting(bool ranks);
 
 /// Number of points of a kernel.

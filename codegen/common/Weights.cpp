@@ -1,9 +1,11 @@
-//===- Weights.cpp - initial values as safetensors -------------------------===//
+//===- Weights.cpp - initial values as safetensors
+//-------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Written parameter by parameter: sizes follow from types, so the header is known
-// before any value is read, and only one tensor is in memory beside the ONNX file.
+// Written parameter by parameter: sizes follow from types, so the header is
+// known before any value is read, and only one tensor is in memory beside the
+// ONNX file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,9 +45,11 @@ StringRef safetensorsType(Type element) {
 /// Reads initializers from the models themselves; a file is parsed once.
 class OnnxSource {
 public:
-  explicit OnnxSource(std::string directory) : directory(std::move(directory)) {}
+  explicit OnnxSource(std::string directory)
+      : directory(std::move(directory)) {}
 
-  llvm::Expected<std::string> operator()(StringRef file, StringRef initializer) {
+  llvm::Expected<std::string> operator()(StringRef file,
+                                         StringRef initializer) {
     llvm::SmallString<256> path(file);
     if (llvm::sys::path::is_relative(file)) {
       path = directory;
@@ -56,16 +60,19 @@ public:
       auto model = onnx::loadOnnx(path);
       if (!model)
         return model.takeError();
-      it = models.emplace(path.str().str(), Loaded{std::move(*model), {}}).first;
+      it =
+          models.emplace(path.str().str(), Loaded{std::move(*model), {}}).first;
       for (const onnx::Tensor &tensor : it->second.model.graph.initializers)
         it->second.byName[tensor.name] = &tensor;
     }
     const onnx::Tensor *tensor = it->second.byName.lookup(initializer);
     if (!tensor)
-      return llvm::createStringError(path + ": has no initializer '" + initializer + "'");
+      return llvm::createStringError(path + ": has no initializer '" +
+                                     initializer + "'");
     if (tensor->where == onnx::Tensor::Where::Absent)
       return llvm::createStringError(path + ": initializer '" + initializer +
-                                     "' has no values (its external file does not exist); give it a rule under "
+                                     "' has no values (its external file does "
+                                     "not exist); give it a rule under "
                                      "modules.*.init in the recipe");
     return tensor->read();
   }
@@ -88,7 +95,8 @@ nn::OnnxAttr originOf(const ParameterRow &row) {
 }
 
 int64_t bytesOf(const ParameterRow &row) {
-  Type element = cast<rt::BufferType>(rt::ParameterDeclOp(row.decl).getType()).getElementType();
+  Type element = cast<rt::BufferType>(rt::ParameterDeclOp(row.decl).getType())
+                     .getElementType();
   int64_t bytes = nn::getElementBytes(element);
   for (int64_t dim : fileShape(row))
     bytes = dim < 0 || bytes < 0 ? -1 : bytes * dim;
@@ -102,13 +110,15 @@ llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
     auto type = cast<rt::BufferType>(rt::ParameterDeclOp(row->decl).getType());
     int64_t bytes = bytesOf(*row);
     if (bytes < 0)
-      return llvm::createStringError("parameter '" + row->name + "' has no constant shape");
+      return llvm::createStringError("parameter '" + row->name +
+                                     "' has no constant shape");
     llvm::json::Array shape;
     for (int64_t dim : fileShape(*row))
       shape.push_back(dim);
-    object[row->name] = llvm::json::Object{{"dtype", safetensorsType(type.getElementType())},
-                                           {"shape", std::move(shape)},
-                                           {"data_offsets", llvm::json::Array{at, at + bytes}}};
+    object[row->name] =
+        llvm::json::Object{{"dtype", safetensorsType(type.getElementType())},
+                           {"shape", std::move(shape)},
+                           {"data_offsets", llvm::json::Array{at, at + bytes}}};
     at += bytes;
   }
   std::string text;
@@ -119,7 +129,8 @@ llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
 
 } // namespace
 
-llvm::Error writeWeights(rt::ProgramOp program, StringRef path, const EmitOptions &options) {
+llvm::Error writeWeights(rt::ProgramOp program, StringRef path,
+                         const EmitOptions &options) {
   auto rows = collectParameters(program);
   if (failed(rows))
     return llvm::createStringError("the parameter table is not valid");
@@ -128,7 +139,9 @@ llvm::Error writeWeights(rt::ProgramOp program, StringRef path, const EmitOption
     if (!row.fromFile)
       continue;
     if (!originOf(row))
-      return llvm::createStringError("parameter '" + row.name + "' has neither a rule nor a place in an ONNX file");
+      return llvm::createStringError(
+          "parameter '" + row.name +
+          "' has neither a rule nor a place in an ONNX file");
     wanted.push_back(&row);
   }
   auto text = header(wanted);
@@ -153,8 +166,10 @@ llvm::Error writeWeights(rt::ProgramOp program, StringRef path, const EmitOption
     if (!bytes)
       return bytes.takeError();
     if (int64_t(bytes->size()) != bytesOf(*row))
-      return llvm::createStringError(origin.getFile() + ": initializer '" + origin.getInitializer() + "' has " +
-                                     llvm::Twine(bytes->size()) + " bytes, expected " + llvm::Twine(bytesOf(*row)));
+      return llvm::createStringError(
+          origin.getFile() + ": initializer '" + origin.getInitializer() +
+          "' has " + llvm::Twine(bytes->size()) + " bytes, expected " +
+          llvm::Twine(bytesOf(*row)));
     os << *bytes;
   }
   os.close();

@@ -1,10 +1,12 @@
-//===- CpuTarget.cpp - OpenMP loops for kernels ----------------------------===//
+//===- CpuTarget.cpp - OpenMP loops for kernels
+//----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The outer bounds of a kernel are shared among threads, the innermost is a simd loop
-// unless the body has loops of its own (which say themselves that they are simd). A
-// parallel region costs some microseconds, so small kernels run in one thread.
+// The outer bounds of a kernel are shared among threads, the innermost is a
+// simd loop unless the body has loops of its own (which say themselves that
+// they are simd). A parallel region costs some microseconds, so small kernels
+// run in one thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +23,8 @@ namespace {
 
 /// Elements below which one thread is faster.
 constexpr int64_t kParallelWork = 16384;
-/// Fewer outer points than this leave cores without work: then the innermost bound is shared.
+/// Fewer outer points than this leave cores without work: then the innermost
+/// bound is shared.
 constexpr int64_t kFewPoints = 8;
 
 /// Loop trips of a body of one point, as far as sizes say.
@@ -39,7 +42,8 @@ nn::DimExpr tripsOf(Block &block) {
     if (auto n = size(loop.getUpperBound()))
       inside = inside * *n;
     // Larger by the constant, or at all if symbols stand in it.
-    if (!inside.isConstant() || (most.isConstant() && inside.constant() > most.constant()))
+    if (!inside.isConstant() ||
+        (most.isConstant() && inside.constant() > most.constant()))
       most = inside;
   }
   return most;
@@ -57,16 +61,23 @@ class CpuTarget final : public Target {
 public:
   StringRef extension() const override { return "cpp"; }
   ArrayRef<StringLiteral> includes() const override {
-    static const StringLiteral paths[] = {"runtime/comm/Collectives.h", "runtime/Program.h",       "runtime/device/Scalar.h",     "runtime/device/cpu/Attention.h", "runtime/device/cpu/Check.h",
-                                          "runtime/device/cpu/Conv.h",      "runtime/device/cpu/Matmul.h", "runtime/device/cpu/Memory.h",
-                                          "runtime/device/cpu/vecmath.h"};
+    static const StringLiteral paths[] = {
+        "runtime/comm/Collectives.h",  "runtime/Program.h",
+        "runtime/device/Scalar.h",     "runtime/device/cpu/Attention.h",
+        "runtime/device/cpu/Check.h",  "runtime/device/cpu/Conv.h",
+        "runtime/device/cpu/Matmul.h", "runtime/device/cpu/Memory.h",
+        "runtime/device/cpu/vecmath.h"};
     return paths;
   }
   bool simdLoops() const override { return true; }
-  bool wantsRuntimeFile(StringRef path) const override { return !path.starts_with("device/cuda/"); }
-  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const override;
+  bool wantsRuntimeFile(StringRef path) const override {
+    return !path.starts_with("device/cuda/");
+  }
+  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
+                         bool ranks) const override;
 
-  LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder, NameScope &names, KernelBody &body) const override {
+  LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder,
+                           NameScope &names, KernelBody &body) const override {
     nn::Shape bounds = kernel.getBoundExprs();
     unsigned rank = bounds.size();
     if (rank == 0)
@@ -75,22 +86,32 @@ public:
     std::optional<std::string> parallel = parallelClause(kernel);
     Location loc = kernel.getLoc();
 
-    // Loops [0, shared) are one parallel loop, unless few points make the innermost the parallel one.
+    // Loops [0, shared) are one parallel loop, unless few points make the
+    // innermost the parallel one.
     unsigned shared = ownLoops ? rank : std::max(1u, rank - 1);
     nn::DimExpr outer(1);
     for (unsigned i = 0; i + 1 < rank; ++i)
       outer = outer * bounds[i];
-    bool shareInner = !ownLoops && (rank == 1 || (outer.isConstant() && outer.constant() < kFewPoints));
+    bool shareInner =
+        !ownLoops &&
+        (rank == 1 || (outer.isConstant() && outer.constant() < kFewPoints));
     SmallVector<emitc::ForOp> loops;
-    auto open = [&](unsigned i) { loops.push_back(body.openLoop(loc, "0", dimText(bounds[i]), "1")); };
+    auto open = [&](unsigned i) {
+      loops.push_back(body.openLoop(loc, "0", dimText(bounds[i]), "1"));
+    };
     auto nameUpTo = [&](unsigned end, unsigned from) {
       for (unsigned i = from; i < end; ++i)
-        body.bind(kernel.getIndices()[i], body.nameLoopVariable(loops[i], std::string(1, "ijklmnop"[i % 8])));
+        body.bind(
+            kernel.getIndices()[i],
+            body.nameLoopVariable(loops[i], std::string(1, "ijklmnop"[i % 8])));
     };
     if (!shareInner) {
       if (parallel)
-        body.line(loc, "#pragma omp parallel for schedule(static)" +
-                           (shared > 1 ? " collapse(" + std::to_string(shared) + ")" : std::string()) + *parallel);
+        body.line(loc,
+                  "#pragma omp parallel for schedule(static)" +
+                      (shared > 1 ? " collapse(" + std::to_string(shared) + ")"
+                                  : std::string()) +
+                      *parallel);
     } else {
       shared = rank - 1;
     }
@@ -98,8 +119,10 @@ public:
       open(i);
     nameUpTo(shared, 0);
     if (shared < rank) {
-      body.line(loc, shareInner && parallel ? "#pragma omp parallel for simd schedule(static)" + *parallel
-                                            : std::string("#pragma omp simd"));
+      body.line(loc, shareInner && parallel
+                         ? "#pragma omp parallel for simd schedule(static)" +
+                               *parallel
+                         : std::string("#pragma omp simd"));
       open(rank - 1);
       nameUpTo(rank, rank - 1);
     }
@@ -107,10 +130,13 @@ public:
   }
 };
 
-std::string CpuTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const {
+std::string CpuTarget::cmakeLists(StringRef program,
+                                  ArrayRef<std::string> sources,
+                                  bool ranks) const {
   return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
 cmake_minimum_required(VERSION 3.18)
-project()cmake" + program.str() + R"cmake( LANGUAGES CXX)
+project()cmake" +
+         program.str() + R"cmake( LANGUAGES CXX)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -121,7 +147,8 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-)cmake" + mpiSetting(ranks) + R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
+)cmake" + mpiSetting(ranks) +
+         R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
 if(DT_RUNTIME_LIBRARY)
   include(${DT_RUNTIME_LIBRARY})
 else()
@@ -129,7 +156,8 @@ else()
 endif()
 # All but main(), for programs that train and do something of their own besides.
 add_library(program STATIC
-  )cmake" + llvm::join(sources, "\n  ") + R"cmake()
+  )cmake" +
+         llvm::join(sources, "\n  ") + R"cmake()
 target_include_directories(program PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(program PUBLIC dt_runtime)
 
@@ -141,6 +169,8 @@ target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOUR
 
 } // namespace
 
-std::unique_ptr<Target> createCpuTarget() { return std::make_unique<CpuTarget>(); }
+std::unique_ptr<Target> createCpuTarget() {
+  return std::make_unique<CpuTarget>();
+}
 
 } // namespace dt::codegen

@@ -1,9 +1,10 @@
-//===- CudaTarget.cpp - __global__ functions for kernels -------------------===//
+//===- CudaTarget.cpp - __global__ functions for kernels
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A thread a point: the flattened number of the thread gives the indices, the last
-// bound fastest, so that neighbours read neighbouring memory.
+// A thread a point: the flattened number of the thread gives the indices, the
+// last bound fastest, so that neighbours read neighbouring memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +22,10 @@ class CudaTarget final : public Target {
 public:
   StringRef extension() const override { return "cu"; }
   ArrayRef<StringLiteral> includes() const override {
-    static const StringLiteral paths[] = {"runtime/comm/Collectives.h", "runtime/Program.h", "runtime/device/Scalar.h", "runtime/device/cuda/Calls.h",
-                                          "runtime/device/cuda/Launch.h", "runtime/device/cuda/vecmath.h"};
+    static const StringLiteral paths[] = {
+        "runtime/comm/Collectives.h",   "runtime/Program.h",
+        "runtime/device/Scalar.h",      "runtime/device/cuda/Calls.h",
+        "runtime/device/cuda/Launch.h", "runtime/device/cuda/vecmath.h"};
     return paths;
   }
   StringRef kernelSpecifier() const override { return "__global__"; }
@@ -32,23 +35,30 @@ public:
   }
   std::string launch(rt::KernelOp kernel, StringRef callee) const override {
     std::string points = dimText(numPoints(kernel), "size.");
-    return ("dt::rt::cuda::launch(\"" + callee + "\", " + callee + ", dt::rt::cuda::gridFor(" + points + "), 256, 0, context.stream").str();
+    return ("dt::rt::cuda::launch(\"" + callee + "\", " + callee +
+            ", dt::rt::cuda::gridFor(" + points + "), 256, 0, context.stream")
+        .str();
   }
   LogicalResult supports(rt::ProgramOp program, StringRef plan) const override;
   bool wantsRuntimeFile(StringRef path) const override {
     // Of the CPU's files the headers with shapes only.
     if (path.starts_with("device/cpu/"))
-      return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" || path == "device/cpu/Matmul.h";
+      return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" ||
+             path == "device/cpu/Matmul.h";
     return true;
   }
-  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const override;
+  std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
+                         bool ranks) const override;
 
-  LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder, NameScope &names, KernelBody &body) const override {
+  LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder,
+                           NameScope &names, KernelBody &body) const override {
     nn::Shape bounds = kernel.getBoundExprs();
     Location loc = kernel.getLoc();
     std::string point = names.unique("point");
-    body.line(loc, "const int64_t " + point + " = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;");
-    body.line(loc, "if (" + point + " >= " + dimText(numPoints(kernel)) + ") return;");
+    body.line(loc, "const int64_t " + point +
+                       " = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;");
+    body.line(loc, "if (" + point + " >= " + dimText(numPoints(kernel)) +
+                       ") return;");
     std::string inner = "1";
     SmallVector<std::string> lines;
     for (unsigned i = bounds.size(); i-- > 0;) {
@@ -58,7 +68,8 @@ public:
       if (i > 0)
         at += " % " + atom(dimText(bounds[i]));
       lines.push_back("const int64_t " + name + " = " + at + ";");
-      inner = inner == "1" ? dimText(bounds[i]) : atom(inner) + " * " + atom(dimText(bounds[i]));
+      inner = inner == "1" ? dimText(bounds[i])
+                           : atom(inner) + " * " + atom(dimText(bounds[i]));
     }
     for (const std::string &text : llvm::reverse(lines))
       body.line(loc, text);
@@ -67,26 +78,33 @@ public:
 };
 
 /// Messages are packed with memcpy and handed to MPI: both want host memory.
-LogicalResult CudaTarget::supports(rt::ProgramOp program, StringRef plan) const {
+LogicalResult CudaTarget::supports(rt::ProgramOp program,
+                                   StringRef plan) const {
   auto refuse = [&](const Twine &what) {
-    return program.emitError() << "target cuda: " << plan << " " << what
-                               << ", but a CUDA program sends no messages yet: it runs on one rank, with no unit in pieces "
-                                  "('sub'); take such a plan, none, or target cpu";
+    return program.emitError()
+           << "target cuda: " << plan << " " << what
+           << ", but a CUDA program sends no messages yet: it runs on one "
+              "rank, with no unit in pieces "
+              "('sub'); take such a plan, none, or target cpu";
   };
   auto ranks = program.getBody().getOps<rt::RankOp>();
   if (int64_t n = std::distance(ranks.begin(), ranks.end()); n > 1)
     return refuse("has " + Twine(n) + " ranks");
   for (auto module : program.getBody().getOps<rt::ModuleOp>())
     if (module.getSub() > 1)
-      return refuse("cuts module '" + module.getSymName() + "' into " + Twine(module.getSub()) + " pieces");
+      return refuse("cuts module '" + module.getSymName() + "' into " +
+                    Twine(module.getSub()) + " pieces");
   WalkResult walk = program.walk([&](rt::TaskOp task) {
-    bool message = task.getKind() == rt::TaskKind::receive || task.getKind() == rt::TaskKind::send;
+    bool message = task.getKind() == rt::TaskKind::receive ||
+                   task.getKind() == rt::TaskKind::send;
     return message ? WalkResult::interrupt() : WalkResult::advance();
   });
   return walk.wasInterrupted() ? refuse("sends messages") : success();
 }
 
-std::string CudaTarget::cmakeLists(StringRef program, ArrayRef<std::string> sources, bool ranks) const {
+std::string CudaTarget::cmakeLists(StringRef program,
+                                   ArrayRef<std::string> sources,
+                                   bool ranks) const {
   return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
 cmake_minimum_required(VERSION 3.20)
 if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
@@ -95,7 +113,8 @@ endif()
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80 90)
 endif()
-project()cmake" + program.str() + R"cmake( LANGUAGES C CXX CUDA)
+project()cmake" +
+         program.str() + R"cmake( LANGUAGES C CXX CUDA)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -117,10 +136,12 @@ else()
   set(DT_SHARDS OFF CACHE BOOL "")
 endif()
 set(DT_RUNTIME_TARGET cuda CACHE STRING "")
-)cmake" + mpiSetting(ranks) + R"cmake(add_subdirectory(runtime)
+)cmake" + mpiSetting(ranks) +
+         R"cmake(add_subdirectory(runtime)
 # All but main(), for programs that train and do something of their own besides.
 add_library(program STATIC
-  )cmake" + llvm::join(sources, "\n  ") + R"cmake()
+  )cmake" +
+         llvm::join(sources, "\n  ") + R"cmake()
 target_include_directories(program PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(program PUBLIC dt_runtime)
 
@@ -132,6 +153,8 @@ target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOUR
 
 } // namespace
 
-std::unique_ptr<Target> createCudaTarget() { return std::make_unique<CudaTarget>(); }
+std::unique_ptr<Target> createCudaTarget() {
+  return std::make_unique<CudaTarget>();
+}
 
 } // namespace dt::codegen

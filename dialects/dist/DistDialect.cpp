@@ -112,12 +112,15 @@ Value buildElementCount(OpBuilder &builder, Location loc,
     total = size(count.str());
   else
     for (const nn::DimExpr::Term &term : count.terms()) {
-      Value product = arith::ConstantIndexOp::create(inner, loc, term.coefficient);
+      Value product =
+          arith::ConstantIndexOp::create(inner, loc, term.coefficient);
       for (const std::string &symbol : term.symbols)
         product = arith::MulIOp::create(inner, loc, product, size(symbol));
-      total = total ? arith::AddIOp::create(inner, loc, total, product) : product;
+      total =
+          total ? arith::AddIOp::create(inner, loc, total, product) : product;
     }
-  Value whole = arith::IndexCastOp::create(inner, loc, inner.getI64Type(), total);
+  Value whole =
+      arith::IndexCastOp::create(inner, loc, inner.getI64Type(), total);
   Value number = arith::SIToFPOp::create(inner, loc, inner.getF32Type(), whole);
   nn::YieldOp::create(inner, loc, number);
   return op.getResult();

@@ -1,4 +1,5 @@
-//===- DistOps.h - The dist dialect ------------------------------*- C++ -*-===//
+//===- DistOps.h - The dist dialect ------------------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -55,7 +56,8 @@ inline constexpr llvm::StringLiteral kMemoryPriceAttr = "dist.memory_price";
 /// The plan's unit that the module is a stage of (string), and which.
 inline constexpr llvm::StringLiteral kUnitAttr = "dist.unit";
 inline constexpr llvm::StringLiteral kStageAttr = "dist.stage";
-/// Replicas (integer) and their ranks (array): replica d's are d * tp and so on.
+/// Replicas (integer) and their ranks (array): replica d's are d * tp and so
+/// on.
 inline constexpr llvm::StringLiteral kDpAttr = "dist.dp";
 /// Pieces of a replica's share of a microbatch (integer); 1 without it.
 inline constexpr llvm::StringLiteral kSubAttr = "dist.sub";

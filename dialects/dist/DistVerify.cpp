@@ -1,4 +1,5 @@
-//===- DistVerify.cpp - What makes a program of modules well-formed --------===//
+//===- DistVerify.cpp - What makes a program of modules well-formed
+//--------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/dist/DistOps.h"
 #include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 
 #include "dialects/nn/NNOps.h"
 
@@ -22,14 +23,17 @@ namespace {
 
 /// An op of the same kind and name earlier in the block is a mistake.
 template <typename OpT> LogicalResult verifyFirst(OpT op) {
-  for (Operation *other = op->getPrevNode(); other; other = other->getPrevNode())
-    if (auto same = dyn_cast<OpT>(other); same && same.getName() == op.getName())
+  for (Operation *other = op->getPrevNode(); other;
+       other = other->getPrevNode())
+    if (auto same = dyn_cast<OpT>(other);
+        same && same.getName() == op.getName())
       return op.emitOpError("is the second one named '") << op.getName() << "'";
   return success();
 }
 
 template <typename OpT> LogicalResult verifyOnly(OpT op) {
-  for (Operation *other = op->getPrevNode(); other; other = other->getPrevNode())
+  for (Operation *other = op->getPrevNode(); other;
+       other = other->getPrevNode())
     if (isa<OpT>(other))
       return op.emitOpError("stands twice; a program has one");
   return success();
@@ -208,8 +212,8 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
   if (name != kNoDecayAttr)
     return verifyShardAttribute(op, attribute);
   if (!isa<nn::ParameterOp>(op) || !isa<UnitAttr>(attribute.getValue()))
-    return op->emitOpError("'") << kNoDecayAttr
-                                << "' is a unit attribute of nn.parameter";
+    return op->emitOpError("'")
+           << kNoDecayAttr << "' is a unit attribute of nn.parameter";
   return success();
 }
 
@@ -276,10 +280,9 @@ LogicalResult PlanOp::verifySymbolUses(SymbolTableCollection &) {
     known |= module.getSymName() == getPace() || placement.unit == getPace();
     for (int64_t rank : placement.ranks)
       if (rank >= static_cast<int64_t>(getRanks())) {
-        InFlightDiagnostic diagnostic = emitOpError("has ")
-                                        << getRanks() << " ranks, but @"
-                                        << module.getSymName() << " runs on "
-                                        << rank;
+        InFlightDiagnostic diagnostic =
+            emitOpError("has ") << getRanks() << " ranks, but @"
+                                << module.getSymName() << " runs on " << rank;
         diagnostic.attachNote(module.getLoc()) << "this module";
         return diagnostic;
       }
@@ -297,21 +300,23 @@ LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
     return failure();
   if (source == target)
     return emitOpError("connects a module to itself");
-  for (Operation *op = getOperation()->getPrevNode(); op; op = op->getPrevNode())
-    if (auto other = dyn_cast<EdgeOp>(op);
-        other && other.getTarget() == getTarget() && other.getInput() == getInput())
+  for (Operation *op = getOperation()->getPrevNode(); op;
+       op = op->getPrevNode())
+    if (auto other = dyn_cast<EdgeOp>(op); other &&
+                                           other.getTarget() == getTarget() &&
+                                           other.getInput() == getInput())
       return emitOpError("is the second one into '") << getInput() << "'";
   auto from = source.getForward(), to = target.getForward();
   if (!from || !to)
     return success(); // after differentiation
   auto result = dist::ModuleOp::findResult(from, getOutput());
   if (!result)
-    return emitOpError("takes '") << getOutput() << "', which is no output of "
-                                  << getSourceAttr();
+    return emitOpError("takes '")
+           << getOutput() << "', which is no output of " << getSourceAttr();
   auto argument = dist::ModuleOp::findArgument(to, getInput());
   if (!argument)
-    return emitOpError("feeds '") << getInput() << "', which is no input of "
-                                  << getTargetAttr();
+    return emitOpError("feeds '")
+           << getInput() << "', which is no input of " << getTargetAttr();
   return verifyEdgeTypes(*this, source, from.getResultTypes()[*result], target,
                          to.getArgumentTypes()[*argument]);
 }
@@ -319,8 +324,8 @@ LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
 LogicalResult TieOp::verifySymbolUses(SymbolTableCollection &tables) {
   Operation *program = (*this)->getParentOp();
   auto lookup = [&](SymbolRefAttr name) {
-    auto op = dyn_cast_or_null<nn::ParameterOp>(
-        tables.lookupSymbolIn(program, name));
+    auto op =
+        dyn_cast_or_null<nn::ParameterOp>(tables.lookupSymbolIn(program, name));
     if (!op)
       emitOpError("names the parameter ") << name << ", which does not exist";
     return op;
@@ -332,8 +337,8 @@ LogicalResult TieOp::verifySymbolUses(SymbolTableCollection &tables) {
   if (alias == parameter)
     return emitOpError("ties a parameter to itself");
   if (alias.getType() != parameter.getType())
-    return emitOpError("ties ") << alias.getType() << " to "
-                                << parameter.getType();
+    return emitOpError("ties ")
+           << alias.getType() << " to " << parameter.getType();
   for (auto other : cast<mlir::ModuleOp>(program).getOps<TieOp>()) {
     if (other != *this && other.getAlias() == getAlias())
       return emitOpError("ties ") << getAlias() << " a second time";
@@ -364,9 +369,9 @@ LogicalResult LossOp::verifySymbolUses(SymbolTableCollection &tables) {
   if (auto forward = module.getForward()) {
     auto result = dist::ModuleOp::findResult(forward, getNumerator());
     if (!result || !isF32Scalar(forward.getResultTypes()[*result]))
-      return emitOpError("needs '") << getNumerator() << "' to be an output of "
-                                    << getModuleAttr()
-                                    << " of type tensor<f32>";
+      return emitOpError("needs '")
+             << getNumerator() << "' to be an output of " << getModuleAttr()
+             << " of type tensor<f32>";
   }
   if (!getDenominator())
     return success();
@@ -377,8 +382,8 @@ LogicalResult LossOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto function = dyn_cast<func::FuncOp>(symbol);
   if (function && (function.getNumResults() != 1 ||
                    !isF32Scalar(function.getResultTypes()[0])))
-    return emitOpError("needs @") << *getDenominator()
-                                  << " to give one tensor<f32>";
+    return emitOpError("needs @")
+           << *getDenominator() << " to give one tensor<f32>";
   return success();
 }
 
@@ -387,8 +392,8 @@ LogicalResult OptimizerOp::verify() {
   if (failed(verifyNotNegative(*this, "lr", value(getLr()))) ||
       failed(verifyNotNegative(*this, "eps", value(getEps()))) ||
       failed(verifyNotNegative(*this, "momentum", value(getMomentum()))) ||
-      failed(verifyNotNegative(*this, "weight_decay",
-                               value(getWeightDecay()))) ||
+      failed(
+          verifyNotNegative(*this, "weight_decay", value(getWeightDecay()))) ||
       failed(verifyNotNegative(*this, "clip", value(getClip()))) ||
       failed(verifyNotNegative(*this, "final_fraction",
                                value(getFinalFraction()))))

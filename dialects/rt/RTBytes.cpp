@@ -21,7 +21,8 @@ Value dt::rt::getViewedBuffer(Value buffer) {
 //===----------------------------------------------------------------------===//
 
 BufferBytes::BufferBytes(FuncOp function) : function(function) {
-  Operation *table = SymbolTable::getNearestSymbolTable(function->getParentOp());
+  Operation *table =
+      SymbolTable::getNearestSymbolTable(function->getParentOp());
   if (!table || table->getNumRegions() == 0 || table->getRegion(0).empty())
     return;
   Region &body = table->getRegion(0);
@@ -218,13 +219,12 @@ LogicalResult dt::rt::verifySharedBytes(Operation *op,
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value other = op->getOperand(i);
       if (i == w || !isa<BufferType>(other.getType()) ||
-          !bytes.mayShare(target, other) ||
-          allowsSharing(op, i, w, bytes))
+          !bytes.mayShare(target, other) || allowsSharing(op, i, w, bytes))
         continue;
       InFlightDiagnostic diagnostic =
-          op->emitOpError() << "writes operand " << w
-                            << ", which shares bytes with operand " << i
-                            << " that it reads at other points or times";
+          op->emitOpError()
+          << "writes operand " << w << ", which shares bytes with operand " << i
+          << " that it reads at other points or times";
       diagnostic.attachNote(other.getLoc()) << "operand " << i << " is this";
       return diagnostic;
     }

@@ -9,8 +9,8 @@
 
 #include "dialects/sched/SchedOps.h"
 
-#include "passes/scheduler/messages/Communicate.h"
 #include "passes/scheduler/core/Slots.h"
+#include "passes/scheduler/messages/Communicate.h"
 
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringSet.h"

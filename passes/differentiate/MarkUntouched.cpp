@@ -23,10 +23,9 @@ struct MarkUntouchedPass
     if (untouched.empty())
       return;
     std::string names = llvm::join(untouched.take_front(shown), "', '");
-    getOperation().emitRemark()
-        << "no loss depends on " << untouched.size()
-        << " of the weights that train: '" << names
-        << (untouched.size() > shown ? "', …" : "'");
+    getOperation().emitRemark() << "no loss depends on " << untouched.size()
+                                << " of the weights that train: '" << names
+                                << (untouched.size() > shown ? "', …" : "'");
   }
   void runOnOperation() override {
     llvm::DenseSet<StringRef> touched;

@@ -195,9 +195,8 @@ Value MaskParts::buildNumbers(PatternRewriter &rewriter, Location loc,
     Value mask = part.numbers;
     if (!mask) {
       Value kept = part.replaces && sum ? sum : number(0.0);
-      mask = nn::WhereOp::create(rewriter, loc,
-                                 visibleOf(rewriter, loc, part), kept,
-                                 number(part.hidden));
+      mask = nn::WhereOp::create(rewriter, loc, visibleOf(rewriter, loc, part),
+                                 kept, number(part.hidden));
     }
     bool adds = sum && !part.replaces;
     sum = adds ? Value(nn::AddOp::create(rewriter, loc, sum, mask)) : mask;

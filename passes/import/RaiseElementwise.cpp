@@ -125,7 +125,8 @@ bool isScaled(Value v, Value x, double c) {
   return p.factors.size() == 1 && p.factors[0] == x && p.isNumber(c);
 }
 
-/// Which power of x a factor is, or 0: x itself, or x to a number that is whole.
+/// Which power of x a factor is, or 0: x itself, or x to a number that is
+/// whole.
 int powerOf(Value factor, Value x) {
   if (factor == x)
     return 1;

@@ -116,13 +116,13 @@ struct CrossEntropy : OpRewritePattern<nn::MulOp> {
     index = throughReshapes(index);
     Value labels;
     if (auto clamp = matchWithSplat<nn::MaxOp>(index);
-        clamp && clamp->second == 0 && countOf(clamp->first) == countOf(index)) {
+        clamp && clamp->second == 0 &&
+        countOf(clamp->first) == countOf(index)) {
       labels = index; // of the others no class is looked at
     } else if (auto where = index.getDefiningOp<nn::WhereOp>()) {
       Condition own = readCondition(where.getCondition());
       for (bool first : {true, false}) {
-        Value kept =
-            throughReshapes(first ? where.getLhs() : where.getRhs());
+        Value kept = throughReshapes(first ? where.getLhs() : where.getRhs());
         Condition needed{own.value, own.holds == first};
         if (countOf(kept) != countOf(index) ||
             countOf(own.value) != countOf(index) ||

@@ -62,7 +62,8 @@ bool halvesEqual(Value v, int depth = 0) {
   return false;
 }
 
-/// Elements [begin, begin + count) of the last axis, step 1: the input, or null.
+/// Elements [begin, begin + count) of the last axis, step 1: the input, or
+/// null.
 Value matchLastSlice(Value v, int64_t begin, int64_t count) {
   auto slice = v.getDefiningOp<nn::SliceOp>();
   if (!slice ||

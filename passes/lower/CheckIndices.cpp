@@ -3,8 +3,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Where indices come from data, or are generated for an axis that may be empty,
-// an rt.check_indices stands before the kernel that uses them. It says as much as the function knows: which input of the
-// module they are, and which item a row of them is about.
+// an rt.check_indices stands before the kernel that uses them. It says as much
+// as the function knows: which input of the module they are, and which item a
+// row of them is about.
 //
 //===----------------------------------------------------------------------===//
 
@@ -119,7 +120,7 @@ void FunctionLowering::checkIndices(Operation *op, Value indices,
       rt::getDimAttr(b.getContext(), range.extent),
       range.wrap ? b.getUnitAttr() : UnitAttr(),
       range.ignored ? b.getI64IntegerAttr(*range.ignored) : IntegerAttr(),
-      block, b.getI64IntegerAttr(range.offset), b.getI64IntegerAttr(range.stride),
-      b.getStringAttr(what), origin.input(bool(block)), item,
-      rt::getDimAttr(b.getContext(), row));
+      block, b.getI64IntegerAttr(range.offset),
+      b.getI64IntegerAttr(range.stride), b.getStringAttr(what),
+      origin.input(bool(block)), item, rt::getDimAttr(b.getContext(), row));
 }

@@ -218,7 +218,9 @@ Value FunctionLowering::takeOver(Value operand, Value result) {
       !buffer.getDefiningOp<rt::AllocOp>())
     return nullptr;
   // Values that are views of it may have other users.
-  auto inside = [&](auto &entry) { return rt::getViewedBuffer(entry.second) == buffer; };
+  auto inside = [&](auto &entry) {
+    return rt::getViewedBuffer(entry.second) == buffer;
+  };
   return llvm::count_if(buffers, inside) == 1 ? buffer : nullptr;
 }
 
@@ -269,14 +271,14 @@ LogicalResult FunctionLowering::lowerCall(func::CallOp call) {
     Value argument = d.buffer;
     // The callee's arguments are different memory: of a gradient that it gets
     // twice it adds to one, and the other sum comes from a local.
-    bool twice = d.add && llvm::any_of(arguments, [&](Value other) {
-                   return rt::getViewedBuffer(other) ==
-                          rt::getViewedBuffer(d.buffer);
-                 });
+    bool twice =
+        d.add && llvm::any_of(arguments, [&](Value other) {
+          return rt::getViewedBuffer(other) == rt::getViewedBuffer(d.buffer);
+        });
     if (twice) {
       auto type = cast<rt::BufferType>(d.buffer.getType());
-      argument = temporary(type.getElementType(), type.getShape(),
-                           "gradient", call.getLoc());
+      argument = temporary(type.getElementType(), type.getShape(), "gradient",
+                           call.getLoc());
       later.push_back({argument, d.buffer});
     }
     if (adds(i) && (twice || !d.add))

@@ -11,7 +11,6 @@
 #include "passes/lower/ParameterTable.h"
 #include "passes/lower/Passes.h"
 #include "passes/lower/RankRows.h"
-#include "dialects/dist/DistMarks.h"
 
 using namespace mlir;
 

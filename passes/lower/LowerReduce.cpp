@@ -96,10 +96,10 @@ struct Combiner {
       return k.number(type, max ? -inf : inf);
     }
     unsigned bits = type.getIntOrFloatBitWidth();
-    APInt least = isUnsigned ? APInt::getMinValue(bits)
-                             : APInt::getSignedMinValue(bits);
-    APInt most = isUnsigned ? APInt::getMaxValue(bits)
-                            : APInt::getSignedMaxValue(bits);
+    APInt least =
+        isUnsigned ? APInt::getMinValue(bits) : APInt::getSignedMinValue(bits);
+    APInt most =
+        isUnsigned ? APInt::getMaxValue(bits) : APInt::getSignedMaxValue(bits);
     return k.make<arith::ConstantOp>(
         k.b.getIntegerAttr(type, max ? least : most));
   }
@@ -249,8 +249,7 @@ LogicalResult lowerArgMax(nn::ArgMaxOp op, FunctionLowering &f) {
       Shape{all[1]}, {first, zero},
       [&](ValueRange i, ValueRange carried) {
         Value v = element(i[0]);
-        Value better =
-            op.getMin() ? less(v, carried[0]) : less(carried[0], v);
+        Value better = op.getMin() ? less(v, carried[0]) : less(carried[0], v);
         if (op.getLast())
           better = k.make<arith::OrIOp>(better, k.equal(v, carried[0]));
         return SmallVector<Value>{k.select(better, v, carried[0]),

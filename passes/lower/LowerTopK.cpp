@@ -82,9 +82,9 @@ void TopK::countPlaces() {
   Value place = k.fold(Shape{in[1]}, zero, [&](ValueRange j, ValueRange count) {
     Value other = k.load(x, {k.index(0), j[0], k.index(2)});
     // Of equals the lower index comes first.
-    Value notAfter = k.make<arith::XOrIOp>(
-        order.before(k, mine, other),
-        k.make<arith::ConstantOp>(k.b.getBoolAttr(true)));
+    Value notAfter =
+        k.make<arith::XOrIOp>(order.before(k, mine, other),
+                              k.make<arith::ConstantOp>(k.b.getBoolAttr(true)));
     Value first = k.make<arith::OrIOp>(order.before(k, other, mine),
                                        k.both(notAfter, k.less(j[0], i)));
     return SmallVector<Value>{k.add(count[0], k.select(first, one, zero))};
@@ -116,7 +116,8 @@ void TopK::keepList() {
         count, {v, k.make<arith::IndexCastOp>(k.b.getI64Type(), i), no},
         [&](ValueRange t, ValueRange c) {
           Value there = k.load(y, entry(t[0])), place = k.load(at, entry(t[0]));
-          Value moves = k.make<arith::OrIOp>(c[2], order.before(k, c[0], there));
+          Value moves =
+              k.make<arith::OrIOp>(c[2], order.before(k, c[0], there));
           k.store(k.select(moves, c[0], there), y, entry(t[0]));
           k.store(k.select(moves, c[1], place), at, entry(t[0]));
           return SmallVector<Value>{k.select(moves, there, c[0]),

@@ -121,19 +121,18 @@ LogicalResult verifyStage(rt::StageOp stage, SymbolTableCollection &tables) {
       return int64_t(decl.getOffset()) +
              bytes.getMax(type.getNumBytes()).value_or(INT32_MAX);
     };
-    return a == b || (int64_t(a.getOffset()) < end(b) &&
-                      int64_t(b.getOffset()) < end(a));
+    return a == b ||
+           (int64_t(a.getOffset()) < end(b) && int64_t(b.getOffset()) < end(a));
   };
   for (unsigned w = 0; w < decls.size(); ++w)
     for (unsigned i = 0; i < decls.size(); ++i) {
       if (i == w || function.getAccess(w) == "in" ||
           !shares(decls[w], decls[i]))
         continue;
-      InFlightDiagnostic diagnostic =
-          stage.emitOpError()
-          << "writes @" << decls[w].getSymName()
-          << ", which shares bytes with argument " << i << ", @"
-          << decls[i].getSymName();
+      InFlightDiagnostic diagnostic = stage.emitOpError()
+                                      << "writes @" << decls[w].getSymName()
+                                      << ", which shares bytes with argument "
+                                      << i << ", @" << decls[i].getSymName();
       diagnostic.attachNote(function.getLoc()) << "in this function";
       return diagnostic;
     }

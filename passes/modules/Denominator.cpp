@@ -4,8 +4,8 @@
 //
 // A guard such as max(count, 1) is not a part of the sum: parts that have one
 // item each would count it again. It is taken off here, and only in forms that
-// the runtime can apply to the sum; everything else stays, and then the value is
-// no sum over items and the loss is not split.
+// the runtime can apply to the sum; everything else stays, and then the value
+// is no sum over items and the loss is not split.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,8 +50,8 @@ bool keepsCounts(nn::CastOp op) {
   Type from = elementOf(op.getInput()), to = elementOf(op.getResult());
   unsigned width = to.getIntOrFloatBitWidth();
   if (isa<FloatType>(to))
-    return width >= 32 && (!isa<FloatType>(from) ||
-                           width >= from.getIntOrFloatBitWidth());
+    return width >= 32 &&
+           (!isa<FloatType>(from) || width >= from.getIntOrFloatBitWidth());
   return isa<IntegerType>(from) && width > 1 &&
          width >= from.getIntOrFloatBitWidth();
 }
@@ -102,10 +102,10 @@ bool isSameCount(Value a, Value b) {
   // What is below a sum may differ in type only where it is whole.
   if (elementOf(a) != elementOf(b) && !(isWhole(a) && isWhole(b)))
     return false;
-  return llvm::all_of(llvm::zip(x->getOperands(), y->getOperands()),
-                      [](auto pair) {
-                        return isSameCount(std::get<0>(pair), std::get<1>(pair));
-                      });
+  return llvm::all_of(
+      llvm::zip(x->getOperands(), y->getOperands()), [](auto pair) {
+        return isSameCount(std::get<0>(pair), std::get<1>(pair));
+      });
 }
 
 /// A number on either side of an op of two scalars.
@@ -129,8 +129,8 @@ std::optional<Denominator> readChoice(arith::SelectOp op) {
   auto number = numberOf(op.getTrueValue());
   auto size = readScalar(op.getFalseValue());
   auto a = readSize(test.getLhs()), b = readSize(test.getRhs());
-  bool tested = size && a && b &&
-                (*a - *b == size->count || *b - *a == size->count);
+  bool tested =
+      size && a && b && (*a - *b == size->count || *b - *a == size->count);
   if (!tested || !number || *number <= 0 || *number > 1 || size->plus != 0 ||
       std::isfinite(size->atLeast) || size->scale != 1 || !isNatural(*size))
     return std::nullopt;
@@ -321,8 +321,8 @@ Denominator readDenominator(Value value) {
   if (moves || (cast && keepsCounts(cast)))
     inner = readDenominator(op->getOperand(0));
   else if (auto generate = dyn_cast_or_null<nn::GenerateOp>(op))
-    inner = readScalar(
-        generate.getBody().front().getTerminator()->getOperand(0));
+    inner =
+        readScalar(generate.getBody().front().getTerminator()->getOperand(0));
   else if (auto where = dyn_cast_or_null<nn::WhereOp>(op))
     inner = readChoice(where);
   else if (op)
@@ -337,10 +337,9 @@ Denominator readDenominator(Value value) {
 bool isNatural(const Denominator &denominator) {
   if (denominator.value)
     return isWhole(denominator.value);
-  return llvm::all_of(denominator.count.terms(),
-                      [](const nn::DimExpr::Term &term) {
-                        return term.coefficient >= 0;
-                      });
+  return llvm::all_of(
+      denominator.count.terms(),
+      [](const nn::DimExpr::Term &term) { return term.coefficient >= 0; });
 }
 
 std::optional<bool> readZeroTest(Value condition,
@@ -361,9 +360,10 @@ std::optional<bool> readZeroTest(Value condition,
     if (!number || !isOne(test->getOperand(i)))
       continue;
     Denominator tested = readDenominator(test->getOperand(i));
-    bool same = denominator.value
-                    ? tested.value && isSameCount(tested.value, denominator.value)
-                    : !tested.value && tested.count == denominator.count;
+    bool same =
+        denominator.value
+            ? tested.value && isSameCount(tested.value, denominator.value)
+            : !tested.value && tested.count == denominator.count;
     if (!same || tested.plus != 0 || tested.scale != 1 ||
         std::isfinite(tested.atLeast))
       continue;

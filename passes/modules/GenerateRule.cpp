@@ -118,8 +118,9 @@ ItemState transferGenerate(nn::GenerateOp op, const ItemAnalysis &analysis) {
     bool sums = size && isSumOverItems(*size, [&](StringRef s) {
                   return analysis.isItem(s);
                 });
-    return sums ? ItemState::sum()
-                : ItemState::coupled(op, "is not linear in the number of items");
+    return sums
+               ? ItemState::sum()
+               : ItemState::coupled(op, "is not linear in the number of items");
   }
   if (counts)
     return ItemState::coupled(op, "depends on the number of items");

@@ -49,14 +49,16 @@ ItemAnalysis::ItemAnalysis(dist::ModuleOp module, bool localStatistics)
       symbols.insert(dim.getSymName());
   func::FuncOp forward = module.getForward();
   auto program = module->getParentOfType<mlir::ModuleOp>();
-  llvm::StringSet<> indices = program ? declaredIndices(program) : llvm::StringSet<>();
+  llvm::StringSet<> indices =
+      program ? declaredIndices(program) : llvm::StringSet<>();
   for (BlockArgument argument : forward.getArguments()) {
     SmallVector<int64_t> axes = getItemAxes(argument.getType());
     ItemState state;
     if (axes.size() == 1)
       state = ItemState::perItem(axes[0]);
     else if (!axes.empty())
-      state = ItemState::coupled(forward, "an input has two axes of items", true);
+      state =
+          ItemState::coupled(forward, "an input has two axes of items", true);
     StringRef plain =
         dist::ModuleOp::getArgumentName(forward, argument.getArgNumber());
     std::string full = (module.getExternalName() + "." + plain).str();
@@ -88,7 +90,8 @@ void ItemAnalysis::visitCall(func::CallOp call) {
   if (!callee || !callee.getBody().hasOneBlock() ||
       !active.insert(callee).second) {
     for (Value result : call.getResults())
-      states[result] = ItemState::coupled(call, "is not known to treat items alone");
+      states[result] =
+          ItemState::coupled(call, "is not known to treat items alone");
     return;
   }
   for (auto [argument, operand] :

@@ -35,17 +35,17 @@ struct ItemState {
   /// PerItem, integers: positions that the recipe declares as an index, so
   /// that the data path rebases them for every part.
   bool declaredIndex = false;
-  /// PerItem, integers: the element is a row of the item itself, where all items have
-  /// `ownRange` rows together, item by item; `leads`: the first of an index tuple
-  /// (last axis) is.
-  /// Good for one thing, too: to pick these rows. As a value it would differ from part
-  /// to part.
+  /// PerItem, integers: the element is a row of the item itself, where all
+  /// items have `ownRange` rows together, item by item; `leads`: the first of
+  /// an index tuple (last axis) is. Good for one thing, too: to pick these
+  /// rows. As a value it would differ from part to part.
   bool isOwnNumber = false, leadsWithOwnNumber = false;
   nn::DimExpr ownRange = 0;
   bool hasOwnNumber() const { return isOwnNumber || leadsWithOwnNumber; }
   /// PerItem, integers: counts what came before in the part (a running sum over
-  /// items). Good for one thing: to fill places in order with rows of items, for
-  /// the places and the rows of a part are those of its samples. `culprit` is the sum.
+  /// items). Good for one thing: to fill places in order with rows of items,
+  /// for the places and the rows of a part are those of its samples. `culprit`
+  /// is the sum.
   bool isRunningCount = false;
   /// Coupled: where, and why.
   mlir::Operation *culprit = nullptr;

@@ -45,7 +45,8 @@ ItemState aligned(Operation *op, States operands) {
   if (!result)
     return {};
   result->declaredIndex = index;
-  bool same = isa<nn::CastOp>(op) && getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
+  bool same = isa<nn::CastOp>(op) &&
+              getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
   result->isOwnNumber &= same;
   result->leadsWithOwnNumber &= same;
   return *result;
@@ -227,7 +228,8 @@ bool keepsRunningCount(Operation *op) {
 /// Whether numbers of rows become something else than rows picked by them.
 bool losesOwnNumber(Operation *op, States operands, const ItemState &result) {
   for (auto [i, state] : llvm::enumerate(operands))
-    if (state.hasOwnNumber() && !result.hasOwnNumber() && !(i == 1 && picksItems(op, operands)))
+    if (state.hasOwnNumber() && !result.hasOwnNumber() &&
+        !(i == 1 && picksItems(op, operands)))
       return true;
   return false;
 }
@@ -431,7 +433,8 @@ SmallVector<ItemState> transferItems(Operation *op, States operands,
                 (state.is(kPerItem) ? axes.size() == 1 && axes[0] == state.axis
                                     : axes.empty());
     if (!fits && state.is(kInvariant) && axes.size() == 1)
-      result = ItemState::coupled(op, "gives items rows by their place in the batch");
+      result = ItemState::coupled(
+          op, "gives items rows by their place in the batch");
     else if (!fits)
       result = ItemState::coupled(op, "combines every item with every other",
                                   axes.size() > 1);

@@ -18,7 +18,8 @@ inline constexpr auto kInvariant = ItemState::Invariant;
 inline constexpr auto kPerItem = ItemState::PerItem;
 inline constexpr auto kSum = ItemState::Sum;
 
-inline constexpr char kNumberInPart[] = "depends on the number of the item in its part";
+inline constexpr char kNumberInPart[] =
+    "depends on the number of the item in its part";
 
 inline int64_t rankOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType()).getRank();

@@ -36,7 +36,8 @@ int64_t tupleOf(Value indices) {
 } // namespace
 
 bool picksItems(Operation *op, States operands) {
-  if (!isa<nn::GatherOp, nn::GatherNdOp, nn::ScatterNdOp>(op) || !operands[0].is(kPerItem))
+  if (!isa<nn::GatherOp, nn::GatherNdOp, nn::ScatterNdOp>(op) ||
+      !operands[0].is(kPerItem))
     return false;
   int64_t axis = operands[0].axis;
   if (auto gather = dyn_cast<nn::GatherOp>(op))
@@ -128,8 +129,8 @@ ItemState scatterNd(nn::ScatterNdOp op, States operands) {
   }
   int64_t shift = rankOf(op.getIndices()) - 1 - *tuple;
   if (!index.is(kInvariant) ||
-      (updates.is(kPerItem) && (updates.axis != data.axis + shift ||
-                                updates.major != data.major)))
+      (updates.is(kPerItem) &&
+       (updates.axis != data.axis + shift || updates.major != data.major)))
     return ItemState::coupled(op, kUndeclared);
   return ItemState::perItem(data.axis, data.major);
 }

@@ -239,7 +239,7 @@ size_t countDisjoint(ArrayRef<size_t> starts, size_t length) {
 } // namespace
 
 std::optional<Repetition> modules::findRepetition(ArrayRef<Operation *> list,
-                                                 unsigned minOps) {
+                                                  unsigned minOps) {
   Fingerprints fingerprints;
   SmallVector<unsigned> text;
   for (Operation *op : list)

@@ -14,8 +14,8 @@ class OpPassManager;
 namespace dt {
 
 /// From modules as the recipe has them to modules that can be run a part at a
-/// time. Anchors on the builtin module. Works on straight-line functions, so it runs before layers are
-/// outlined.
+/// time. Anchors on the builtin module. Works on straight-line functions, so it
+/// runs before layers are outlined.
 void buildModulesPipeline(mlir::OpPassManager &pm);
 
 /// What changes once a plan is known, which names the modules that are there

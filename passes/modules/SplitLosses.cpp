@@ -4,9 +4,9 @@
 //
 // A graph that computes its loss ends in a quotient: a sum over items, divided
 // by a count. Parts of a batch need both apart, because their counts differ.
-// Whatever else is between the sum and the loss (a condition, a bound, a sign) is
-// kept: with the numerator if it knows no items, on the denominator's sum if the
-// runtime can apply it there. Anything else is not split.
+// Whatever else is between the sum and the loss (a condition, a bound, a sign)
+// is kept: with the numerator if it knows no items, on the denominator's sum if
+// the runtime can apply it there. Anything else is not split.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,8 +55,10 @@ llvm::DenseSet<Value> receivedBy(Value value) {
   llvm::DenseSet<Value> received;
   Block *body = value.getParentBlock();
   auto forward = dyn_cast<func::FuncOp>(body->getParentOp());
-  auto module = forward ? forward->getParentOfType<dist::ModuleOp>() : dist::ModuleOp();
-  auto program = module ? module->getParentOfType<mlir::ModuleOp>() : mlir::ModuleOp();
+  auto module =
+      forward ? forward->getParentOfType<dist::ModuleOp>() : dist::ModuleOp();
+  auto program =
+      module ? module->getParentOfType<mlir::ModuleOp>() : mlir::ModuleOp();
   if (!program)
     return received;
   for (auto edge : program.getOps<dist::EdgeOp>())
@@ -109,7 +111,9 @@ void Splitter::leaf(Value value, LossTerm outer) {
   if (state.is(ItemState::Coupled))
     return fail(state.culprit, state.reason);
   if (state.is(ItemState::Invariant))
-    return fail(op, "adds to the loss what depends on no item: parts would count it again");
+    return fail(
+        op,
+        "adds to the loss what depends on no item: parts would count it again");
   if (state.is(ItemState::PerItem) && outer.denominator.value)
     return fail(op, "is not summed over items");
   outer.numerator = value;
@@ -126,7 +130,8 @@ void Splitter::quotient(nn::DivOp op, LossTerm outer) {
     return walk(op.getLhs(), outer);
   }
   if (!isData(op.getRhs(), received))
-    return fail(op, "divides by what depends on parameters or on another module");
+    return fail(op,
+                "divides by what depends on parameters or on another module");
   if (outer.isDivided())
     return fail(op, "divides a loss a second time");
   Denominator d = readDenominator(op.getRhs());
@@ -167,8 +172,8 @@ void Splitter::product(nn::MulOp op, LossTerm outer) {
 }
 
 /// where(c, x, 0): a condition that knows no items is kept; one that says
-/// whether the denominator is 0 is what the runtime does anyway. No other can be
-/// known to a part.
+/// whether the denominator is 0 is what the runtime does anyway. No other can
+/// be known to a part.
 void Splitter::choice(nn::WhereOp op, LossTerm outer) {
   for (unsigned i : {1, 2}) {
     if (splatOf(op->getOperand(i)) != 0.0)
@@ -188,7 +193,8 @@ void Splitter::choice(nn::WhereOp op, LossTerm outer) {
       bool same = term.isDivided() && d.plus == 0 && d.atLeast <= 1 &&
                   readZeroTest(condition, d) == (i == 2);
       if (!same)
-        return fail(op, "keeps or drops the loss by a condition on the whole batch");
+        return fail(
+            op, "keeps or drops the loss by a condition on the whole batch");
       d.atLeast = Denominator().atLeast; // a count of 0 gives 0
     }
     return;
@@ -222,7 +228,8 @@ void Splitter::walk(Value value, LossTerm outer) {
   if (auto div = dyn_cast<nn::DivOp>(op))
     return quotient(div, outer);
   if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
-    bool trivial = nn::getNumElements(nn::getShape(reduce.getInput())) == nn::DimExpr(1);
+    bool trivial =
+        nn::getNumElements(nn::getShape(reduce.getInput())) == nn::DimExpr(1);
     if (trivial)
       return walk(reduce.getInput(), outer);
     if (reduce.getKind() == nn::ReduceKind::mean)
@@ -258,8 +265,8 @@ Value TermBuilder::sum(OpBuilder &builder, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   Location loc = loss.getLoc();
   if (!type.getElementType().isF32())
-    value = nn::CastOp::create(builder, loc,
-                               nn::withElementType(type, builder.getF32Type()), value);
+    value = nn::CastOp::create(
+        builder, loc, nn::withElementType(type, builder.getF32Type()), value);
   SmallVector<int64_t> axes(type.getRank());
   std::iota(axes.begin(), axes.end(), 0);
   return axes.empty() ? value
@@ -341,9 +348,9 @@ void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total) {
     numerator = nn::MulOp::create(b, loc, numerator, number(term.weight));
   std::string output = "loss." + name;
   unsigned position = forward.getNumResults();
-  (void)forward.insertResult(
-      position, numerator.getType(),
-      b.getDictionaryAttr(b.getNamedAttr(nn::kNameAttr, b.getStringAttr(output))));
+  (void)forward.insertResult(position, numerator.getType(),
+                             b.getDictionaryAttr(b.getNamedAttr(
+                                 nn::kNameAttr, b.getStringAttr(output))));
   Operation *terminator = forward.getBody().front().getTerminator();
   terminator->insertOperands(position, numerator);
   FlatSymbolRefAttr symbol;
@@ -375,7 +382,8 @@ struct SplitLossesPass : impl::SplitLossesBase<SplitLossesPass> {
     func::FuncOp forward = module.getForward();
     if (!forward || module.getWholeBatch())
       return;
-    unsigned position = *dist::ModuleOp::findResult(forward, loss.getNumerator());
+    unsigned position =
+        *dist::ModuleOp::findResult(forward, loss.getNumerator());
     Operation *terminator = forward.getBody().front().getTerminator();
     ItemAnalysis analysis(module, takesLocalStatistics(getOperation()));
     LossSplit split = splitLoss(terminator->getOperand(position), analysis);

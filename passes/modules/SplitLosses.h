@@ -12,8 +12,9 @@
 
 namespace dt::modules {
 
-/// What a term is multiplied with or divided by: a number that depends on no item
-/// (but may be learned); or a condition without which (`unless`: with which) it is 0.
+/// What a term is multiplied with or divided by: a number that depends on no
+/// item (but may be learned); or a condition without which (`unless`: with
+/// which) it is 0.
 struct LossStep {
   enum Kind { Times, Over, When, Unless };
   Kind kind;

@@ -47,18 +47,24 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
     return success();
   }
 
-  /// What the graph cannot show is said: that each sample has as many places as rows.
+  /// What the graph cannot show is said: that each sample has as many places as
+  /// rows.
   void remarkFills(func::FuncOp forward, const ItemAnalysis &analysis) {
-    forward.walk([&](nn::GatherOp op) {
-      if (analysis.get(op.getIndices()).isRunningCount)
-        op.emitRemark() << describe(op) << " fills places in order: each sample is taken to have "
-                                           "as many places as it has rows to fill them with";
-    });
+    forward.walk(
+        [&](nn::GatherOp op) {
+          if (analysis.get(op.getIndices()).isRunningCount)
+            op.emitRemark()
+                << describe(op)
+                << " fills places in order: each sample is taken to have "
+                   "as many places as it has rows to fill them with";
+        });
   }
 
   /// An input of rank 2 or more with numbers only has the items of a whole
-  /// batch in it; smaller ones (a scalar, a table of positions) are the same for all parts.
-  LogicalResult verifyInputs(dist::ModuleOp module, const ItemAnalysis &analysis) {
+  /// batch in it; smaller ones (a scalar, a table of positions) are the same
+  /// for all parts.
+  LogicalResult verifyInputs(dist::ModuleOp module,
+                             const ItemAnalysis &analysis) {
     func::FuncOp forward = module.getForward();
     for (BlockArgument argument : forward.getArguments()) {
       auto type = cast<RankedTensorType>(argument.getType());
@@ -66,7 +72,8 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
         continue;
       return module.emitError()
              << "input '"
-             << dist::ModuleOp::getArgumentName(forward, argument.getArgNumber())
+             << dist::ModuleOp::getArgumentName(forward,
+                                                argument.getArgNumber())
              << "' of module '" << module.getExternalName()
              << "' has the fixed dim " << nn::getShape(type)[0].str()
              << " where items should be counted (" << type << ")" << kCut;
@@ -87,18 +94,19 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
     StringRef name = dist::ModuleOp::getResultName(module.getForward(), index);
     const ItemState &state = analysis.get(value);
     for (auto loss : getOperation().getOps<dist::LossOp>()) {
-      if (loss.getModule() != module.getSymName() || loss.getNumerator() != name)
+      if (loss.getModule() != module.getSymName() ||
+          loss.getNumerator() != name)
         continue;
       if (!loss.getDenominator())
         if (LossSplit split = splitLoss(value, analysis); split.culprit)
-          return emitCoupled(module, ItemState::coupled(split.culprit, split.reason),
+          return emitCoupled(module,
+                             ItemState::coupled(split.culprit, split.reason),
                              "loss '" + loss.getName() + "'");
       if (state.is(ItemState::Coupled))
         return emitCoupled(module, state, "loss '" + loss.getName() + "'");
       if (!state.is(ItemState::Sum))
-        return loss.emitError()
-               << "the numerator of loss '" << loss.getName()
-               << "' is not a sum over items" << kCut;
+        return loss.emitError() << "the numerator of loss '" << loss.getName()
+                                << "' is not a sum over items" << kCut;
     }
     for (auto edge : getOperation().getOps<dist::EdgeOp>()) {
       if (edge.getSource() != module.getSymName() || edge.getOutput() != name)
@@ -106,14 +114,16 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
       if (state.is(ItemState::Coupled))
         return emitCoupled(module, state, "output '" + name + "'");
       if (state.hasOwnNumber())
-        return emitCoupled(module, ItemState::coupled(value.getDefiningOp(), kNumberInPart), "output '" + name + "'");
+        return emitCoupled(
+            module, ItemState::coupled(value.getDefiningOp(), kNumberInPart),
+            "output '" + name + "'");
       bool leading = state.is(ItemState::PerItem) && state.axis == 0 &&
                      state.major == nn::DimExpr(1);
       if (!leading && !state.is(ItemState::Invariant))
-        return edge.emitError() << "output '" << name << "' of module '"
-                                << module.getExternalName()
-                                << "' does not have its items on the first axis"
-                                << kCut;
+        return edge.emitError()
+               << "output '" << name << "' of module '"
+               << module.getExternalName()
+               << "' does not have its items on the first axis" << kCut;
     }
     markUnjoined(module, index, value, analysis);
     return success();
@@ -123,17 +133,19 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   void markUnjoined(dist::ModuleOp module, unsigned index, Value value,
                     const ItemAnalysis &analysis) {
     const ItemState &state = analysis.get(value);
-    bool joins = state.is(ItemState::PerItem) && state.major == nn::DimExpr(1) && !state.hasOwnNumber();
+    bool joins = state.is(ItemState::PerItem) &&
+                 state.major == nn::DimExpr(1) && !state.hasOwnNumber();
     if (joins || analysis.getItemAxes(value.getType()).empty())
       return;
     func::FuncOp forward = module.getForward();
     forward.setResultAttr(index, dist::kUnjoinedAttr,
                           UnitAttr::get(&getContext()));
-    module.emitWarning()
-        << "output '" << dist::ModuleOp::getResultName(forward, index)
-        << "' of module '" << module.getExternalName()
-        << "' is not made of one item's rows after another's; the batch is cut, "
-           "so --save-outputs leaves it out";
+    module.emitWarning() << "output '"
+                         << dist::ModuleOp::getResultName(forward, index)
+                         << "' of module '" << module.getExternalName()
+                         << "' is not made of one item's rows after another's; "
+                            "the batch is cut, "
+                            "so --save-outputs leaves it out";
   }
 };
 

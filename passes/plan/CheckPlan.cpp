@@ -229,15 +229,15 @@ Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
   int64_t room = own ? rows * parts : rows;
   int64_t needed = kind == dist::kSample && own ? micro : *most;
   if (room < needed)
-    return plan.error(key,
-                      kind == dist::kSample
-                          ? "a microbatch has " + Twine(needed) + " samples; " +
-                                Twine(parts) + " parts of " + Twine(rows) +
-                                " do not hold them"
-                          : "a sample may hold " + Twine(needed) +
-                                "; expected at least " +
-                                Twine(own ? llvm::divideCeilSigned(needed, parts) : needed) +
-                                ", not " + Twine(rows));
+    return plan.error(
+        key,
+        kind == dist::kSample
+            ? "a microbatch has " + Twine(needed) + " samples; " +
+                  Twine(parts) + " parts of " + Twine(rows) +
+                  " do not hold them"
+            : "a sample may hold " + Twine(needed) + "; expected at least " +
+                  Twine(own ? llvm::divideCeilSigned(needed, parts) : needed) +
+                  ", not " + Twine(rows));
   return Error::success();
 }
 
@@ -363,7 +363,8 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   StringRef own = module.getItem().value_or("");
   // Copies keep items with their samples, which may be unlike one another.
   if (kind == own)
-    return llvm::divideCeilSigned(llvm::divideCeilSigned(micro, unit.dp) * most, unit.sub);
+    return llvm::divideCeilSigned(llvm::divideCeilSigned(micro, unit.dp) * most,
+                                  unit.sub);
   // Of what is inside samples: as many as the part's samples hold.
   return own == dist::kSample ? getRowsMax(unit, module, own) * most
                               : micro * most;

@@ -10,8 +10,8 @@
 #include "passes/plan/Passes.h"
 #include "passes/plan/PlanSearch.h"
 #include "passes/plan/TargetSpec.h"
-#include "passes/planner/explain/Explain.h"
 #include "passes/planner/describe/Shipped.h"
+#include "passes/planner/explain/Explain.h"
 
 #include "mlir/Pass/PassManager.h"
 

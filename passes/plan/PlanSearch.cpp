@@ -164,7 +164,8 @@ std::optional<std::string> Finder::makeExecutable(Plan &plan) {
     unit.firstRank = place[unit.firstRank];
   plan.ranks = place.back();
   int64_t replicas = plan.units[input.model().pace].dp;
-  plan.micro = llvm::divideCeilSigned(llvm::divideCeilSigned(input.samples(), plan.microbatches), replicas);
+  plan.micro = llvm::divideCeilSigned(
+      llvm::divideCeilSigned(input.samples(), plan.microbatches), replicas);
   plan.sequenceParallel =
       plan.sequenceParallel && runsSequenceParallel(plan, input.model());
   return std::nullopt;

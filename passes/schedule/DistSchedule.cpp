@@ -7,11 +7,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/stages/Costs.h"
-#include "passes/stages/Memory.h"
 #include "passes/schedule/Passes.h"
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "passes/stages/Costs.h"
+#include "passes/stages/Memory.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -137,8 +137,9 @@ void setItemCosts(dist::ModuleOp module, const Tasks &tasks, double ns) {
   // Whole units of 1/256 ns, which is what the runtime counts in.
   auto set = [&](nn::DimOp dim, double all) {
     double one = std::max(0.0, all) / double(*dim.getMax());
-    dim->setAttr(dist::kCostAttr, Builder(module.getContext())
-                                .getF64FloatAttr(std::round(256 * one) / 256));
+    dim->setAttr(dist::kCostAttr,
+                 Builder(module.getContext())
+                     .getF64FloatAttr(std::round(256 * one) / 256));
   };
   double left = ns;
   for (auto [kind, dim] : kinds) {
@@ -195,7 +196,8 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
 ArrayAttr ProblemBuilder::getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
                                     dist::ModuleOp to) {
   auto broker = edge->getAttrOfType<StringAttr>(dist::kBrokerAttr);
-  if ((broker ? broker.getValue() : chooseBroker(from, to)) != dist::kBrokerItems)
+  if ((broker ? broker.getValue() : chooseBroker(from, to)) !=
+      dist::kBrokerItems)
     return {};
   SmallVector<Attribute> routes;
   for (int64_t i = 0; i < dist::Placement(from).dp; ++i)

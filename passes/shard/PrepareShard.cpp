@@ -62,8 +62,7 @@ static void joinForwards(dist::ModuleOp module) {
     auto saving = symbols.lookup<func::FuncOp>(
         (call.getCallee() + nn::kForwardSuffix).str());
     auto equal = [](TypeRange a, TypeRange b) { return llvm::equal(a, b); };
-    if (!saving ||
-        !equal(saving.getArgumentTypes(), call.getOperandTypes()) ||
+    if (!saving || !equal(saving.getArgumentTypes(), call.getOperandTypes()) ||
         saving.getNumResults() < call.getNumResults() ||
         !equal(saving.getResultTypes().take_front(call.getNumResults()),
                call.getResultTypes()))

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/scheduler/core/Schedule.h"
 #include "passes/stages/Passes.h"
 #include "passes/stages/StageEmit.h"
-#include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"

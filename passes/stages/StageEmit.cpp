@@ -156,7 +156,8 @@ void Emitter::createModule(size_t index, ArrayRef<int64_t> ranks) {
   stage.module.setWholeBatch(module.getWholeBatch());
   stage.module.setOrigin(module.getExternalName());
   for (NamedAttribute attribute : module->getDiscardableAttrs())
-    if (!llvm::is_contained({dist::kPpAttr, dist::kVppAttr, dist::kStagesAttr, dist::kUnitRanksAttr},
+    if (!llvm::is_contained({dist::kPpAttr, dist::kVppAttr, dist::kStagesAttr,
+                             dist::kUnitRanksAttr},
                             attribute.getName()))
       stage.module->setDiscardableAttr(attribute.getName(),
                                        attribute.getValue());

@@ -26,11 +26,11 @@ struct Options {
   int workers = 1;    ///< --workers N: decoding threads
   std::string checkpoint; ///< --checkpoint DIR
   int64_t saveEvery =
-      0; ///< --save-every K steps (0: only at the end and on Ctrl-C)
-  int64_t keep = 2;        ///< --keep K newest checkpoints
-  bool resume = false;     ///< --resume: continue from the newest checkpoint
-  bool best = false;       ///< --resume=best: from the best one
-  bool newData = false;    ///< --new-data: resume with other data
+      0;            ///< --save-every K steps (0: only at the end and on Ctrl-C)
+  int64_t keep = 2; ///< --keep K newest checkpoints
+  bool resume = false;  ///< --resume: continue from the newest checkpoint
+  bool best = false;    ///< --resume=best: from the best one
+  bool newData = false; ///< --new-data: resume with other data
   /// --init-from [MODULE=]PATH, each: initial weights (InitialWeights.h)
   std::vector<std::string> initFrom;
   std::vector<std::string> initSkip; ///< --init-skip PATTERN, each
@@ -38,7 +38,7 @@ struct Options {
   int64_t validateEvery = 0; ///< --validate-every N steps (0: at the end only)
   std::string metrics;       ///< --metrics F.jsonl
   std::string tensorboard;   ///< --tensorboard DIR
-  std::string trace;       ///< --trace F.json (Chrome, Perfetto)
+  std::string trace;         ///< --trace F.json (Chrome, Perfetto)
   std::string saveOutputs; ///< --save-outputs F.safetensors: of the first step
   std::string
       saveGradients; ///< --save-gradients F.safetensors: of the first step

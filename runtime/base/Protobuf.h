@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // ONNX files and TensorBoard's events are protobuf messages. A program passes
-// most of the former through as they are and writes a few fields of plain types,
-// so it is built without libprotobuf.
+// most of the former through as they are and writes a few fields of plain
+// types, so it is built without libprotobuf.
 //
 //===----------------------------------------------------------------------===//
 

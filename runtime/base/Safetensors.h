@@ -12,8 +12,8 @@
 #ifndef DT_RUNTIME_BASE_SAFETENSORS_H
 #define DT_RUNTIME_BASE_SAFETENSORS_H
 
-#include "runtime/base/Files.h"
 #include "runtime/Program.h"
+#include "runtime/base/Files.h"
 
 #include <map>
 #include <string>

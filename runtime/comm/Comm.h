@@ -22,8 +22,8 @@
 #define DT_RUNTIME_COMM_COMM_H
 
 #include "runtime/base/Clock.h"
-#include "runtime/comm/Collectives.h"
 #include "runtime/base/Error.h"
+#include "runtime/comm/Collectives.h"
 #include "runtime/comm/Status.h"
 
 #include <functional>

@@ -247,9 +247,10 @@ void readTokenizer(Config &config, const JsonView &data) {
   };
   for (size_t i = 0; i < words.size(); ++i)
     if (!matches(i))
-      view.at("vocabulary").fail("'" + words[i] +
-                                 "' can match no text: words are lower case, "
-                                 "one run of letters and digits or one sign");
+      view.at("vocabulary")
+          .fail("'" + words[i] +
+                "' can match no text: words are lower case, "
+                "one run of letters and digits or one sign");
 }
 
 void readPad(Config &config, const JsonView &data) {
@@ -257,8 +258,7 @@ void readPad(Config &config, const JsonView &data) {
     config.pad = specialToken(config, data.at("pad"));
     return;
   }
-  auto found =
-      std::find(config.special.begin(), config.special.end(), "<pad>");
+  auto found = std::find(config.special.begin(), config.special.end(), "<pad>");
   if (found == config.special.end())
     data.fail("\"special\" has no \"<pad>\"; expected it there, or the token "
               "that fills up sequences as \"pad\"");

@@ -347,11 +347,11 @@ void checkSegment(const Config &config, const SegmentKind &segment,
     const PictureKind &kind = config.pictures[k];
     if (std::count(segment.parts.begin(), segment.parts.end(), int(k)) >
         kind.max)
-      view.at("parts").fail(
-          "more than " + std::to_string(kind.max) + " of \"" + kind.name +
-          "\", " +
-          (kind.ragged ? "the \"max\" of a sample in items"
-                       : "which is not in items: one a sample"));
+      view.at("parts").fail("more than " + std::to_string(kind.max) + " of \"" +
+                            kind.name + "\", " +
+                            (kind.ragged
+                                 ? "the \"max\" of a sample in items"
+                                 : "which is not in items: one a sample"));
   }
   for (size_t i = 0; i < segment.parts.size(); ++i) {
     if (segment.parts[i] == textKind)

@@ -36,9 +36,9 @@ std::string itemOf(const Fault &fault, const ModuleInfo &module,
 
 } // namespace
 
-std::string
-describeFault(const Fault &fault, const ProgramInfo &program, const Part *part,
-              const std::function<std::string(int64_t)> &nameOf) {
+std::string describeFault(const Fault &fault, const ProgramInfo &program,
+                          const Part *part,
+                          const std::function<std::string(int64_t)> &nameOf) {
   const IndexCheck &c = fault.check;
   const ModuleInfo &module = program.modules[size_t(c.module)];
   int64_t value = fault.value;

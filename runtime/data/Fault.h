@@ -14,8 +14,8 @@
 #ifndef DT_RUNTIME_DATA_FAULT_H
 #define DT_RUNTIME_DATA_FAULT_H
 
-#include "runtime/data/IndexCheck.h"
 #include "runtime/Program.h"
+#include "runtime/data/IndexCheck.h"
 
 #include <functional>
 #include <string>

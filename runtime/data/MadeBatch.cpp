@@ -14,7 +14,6 @@ namespace dt::rt {
 
 namespace {
 
-
 bool namesMask(const std::string &name) {
   return name.find("mask") != std::string::npos;
 }

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What C++ has no operator for and both targets need. Free of branches, so that loops
-// around them vectorise.
+// What C++ has no operator for and both targets need. Free of branches, so that
+// loops around them vectorise.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,8 @@
 #define DT_SCALAR inline
 #endif
 
-// EmitC writes these names into tables of constants; <cmath> is too long for them.
+// EmitC writes these names into tables of constants; <cmath> is too long for
+// them.
 #ifndef INFINITY
 #define INFINITY (__builtin_inff())
 #endif
@@ -32,15 +33,25 @@ constexpr float kInf = __builtin_inff();
 constexpr float kNaN = __builtin_nanf("");
 
 /// Rounded down and up; `/` rounds toward zero.
-template <typename T> DT_SCALAR T floorDiv(T a, T b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-template <typename T> DT_SCALAR T ceilDiv(T a, T b) { return a / b + (a % b != 0 && (a < 0) == (b < 0)); }
+template <typename T> DT_SCALAR T floorDiv(T a, T b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+template <typename T> DT_SCALAR T ceilDiv(T a, T b) {
+  return a / b + (a % b != 0 && (a < 0) == (b < 0));
+}
 
 /// IEEE 754 maximumNumber, minimumNumber: NaN counts as missing.
-template <typename T> DT_SCALAR T maxnum(T a, T b) { return a < b || a != a ? b : a; }
-template <typename T> DT_SCALAR T minnum(T a, T b) { return a > b || a != a ? b : a; }
+template <typename T> DT_SCALAR T maxnum(T a, T b) {
+  return a < b || a != a ? b : a;
+}
+template <typename T> DT_SCALAR T minnum(T a, T b) {
+  return a > b || a != a ? b : a;
+}
 
 template <typename T> DT_SCALAR bool isNaN(T x) { return x != x; }
-template <typename T> DT_SCALAR bool isInf(T x) { return x == kInf || x == -kInf; }
+template <typename T> DT_SCALAR bool isInf(T x) {
+  return x == kInf || x == -kInf;
+}
 template <typename T> DT_SCALAR bool isFinite(T x) { return x - x == 0; }
 template <typename T> DT_SCALAR T absInt(T x) { return x < 0 ? -x : x; }
 

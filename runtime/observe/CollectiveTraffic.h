@@ -11,8 +11,8 @@
 #ifndef DT_RUNTIME_OBSERVE_COLLECTIVETRAFFIC_H
 #define DT_RUNTIME_OBSERVE_COLLECTIVETRAFFIC_H
 
-#include "runtime/state/Ownership.h"
 #include "runtime/data/BatchSource.h"
+#include "runtime/state/Ownership.h"
 
 #include <map>
 #include <string>

@@ -7,8 +7,8 @@
 #ifndef DT_RUNTIME_OBSERVE_METRICS_H
 #define DT_RUNTIME_OBSERVE_METRICS_H
 
-#include "runtime/observe/EventFile.h"
 #include "runtime/base/Files.h"
+#include "runtime/observe/EventFile.h"
 #include "runtime/step/Trainer.h"
 #include "runtime/step/Validation.h"
 

@@ -5,12 +5,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/observe/Profile.h"
-#include "runtime/comm/Agreement.h"
 #include "runtime/base/Clock.h"
-#include "runtime/device/Device.h"
 #include "runtime/base/Files.h"
-#include "runtime/observe/TaskTimes.h"
+#include "runtime/comm/Agreement.h"
 #include "runtime/data/MadeBatch.h"
+#include "runtime/device/Device.h"
+#include "runtime/observe/TaskTimes.h"
 
 #include <nlohmann/json.hpp>
 

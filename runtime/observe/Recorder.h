@@ -11,11 +11,11 @@
 #define DT_RUNTIME_OBSERVE_RECORDER_H
 
 #include "runtime/base/Options.h"
-#include "runtime/save/Outputs.h"
-#include "runtime/observe/Report.h"
 #include "runtime/comm/Status.h"
+#include "runtime/observe/Report.h"
 #include "runtime/observe/Trace.h"
 #include "runtime/observe/Traffic.h"
+#include "runtime/save/Outputs.h"
 
 #include <memory>
 #include <string>

@@ -15,9 +15,9 @@
 #define DT_RUNTIME_OBSERVE_REPORT_H
 
 #include "runtime/comm/Comm.h"
-#include "runtime/state/Regions.h"
-#include "runtime/observe/Simulate.h"
 #include "runtime/data/BatchSource.h"
+#include "runtime/observe/Simulate.h"
+#include "runtime/state/Regions.h"
 
 #include <string>
 #include <vector>

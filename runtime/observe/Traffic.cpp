@@ -5,11 +5,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/observe/Traffic.h"
-#include "runtime/observe/CollectiveTraffic.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Safetensors.h"
+#include "runtime/observe/CollectiveTraffic.h"
 #include "runtime/save/Outputs.h"
 #include "runtime/step/Routes.h"
-#include "runtime/base/Safetensors.h"
 #include "runtime/step/Transfers.h"
 
 #include <nlohmann/json.hpp>

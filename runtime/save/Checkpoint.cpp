@@ -8,11 +8,11 @@
 #include "runtime/base/Activity.h"
 #include "runtime/base/Files.h"
 #include "runtime/comm/Agreement.h"
-#include "runtime/save/CheckpointFolder.h"
 #include "runtime/device/Device.h"
-#include "runtime/state/Pieces.h"
+#include "runtime/save/CheckpointFolder.h"
 #include "runtime/save/Schedule.h"
 #include "runtime/save/WholeCheckpoint.h"
+#include "runtime/state/Pieces.h"
 
 #include <algorithm>
 #include <chrono>
@@ -314,7 +314,8 @@ void expectOurModel(const Trainer &trainer, const std::string &folder,
   }
 }
 
-/// "c: the checkpoint has 'a', which this program does not"; "" if all is taken.
+/// "c: the checkpoint has 'a', which this program does not"; "" if all is
+/// taken.
 std::string surplusOf(const Trainer &trainer, const std::string &folder,
                       const PieceReader &reader) {
   const ProgramInfo &program = trainer.program();

@@ -17,8 +17,8 @@
 #ifndef DT_RUNTIME_SAVE_CHECKPOINTFOLDER_H
 #define DT_RUNTIME_SAVE_CHECKPOINTFOLDER_H
 
-#include "runtime/comm/Comm.h"
 #include "runtime/base/Files.h"
+#include "runtime/comm/Comm.h"
 
 #include <nlohmann/json.hpp>
 

@@ -12,9 +12,9 @@
 
 #include "runtime/save/Export.h"
 #include "runtime/base/Files.h"
-#include "runtime/save/Outputs.h"
 #include "runtime/base/Protobuf.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/save/Outputs.h"
 
 #include <algorithm>
 #include <cstdio>

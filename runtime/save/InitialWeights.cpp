@@ -7,10 +7,10 @@
 #include "runtime/save/InitialWeights.h"
 #include "runtime/base/Activity.h"
 #include "runtime/comm/Agreement.h"
-#include "runtime/device/Device.h"
-#include "runtime/state/Pieces.h"
-#include "runtime/save/WeightFiles.h"
 #include "runtime/data/Convert.h"
+#include "runtime/device/Device.h"
+#include "runtime/save/WeightFiles.h"
+#include "runtime/state/Pieces.h"
 
 #include <algorithm>
 #include <cctype>
@@ -294,9 +294,9 @@ Opened open(Matcher &matcher, const WeightSource &source,
                     listed(unused) + ")");
   if (std::vector<std::string> beside = besideChosen(unused, out.choice);
       !beside.empty())
-    lines.push_back("warning: " + listed(beside) +
-                    " stand beside weights that were taken, but train not: "
-                    "buffers are as the ONNX file has them");
+    lines.push_back(
+        "warning: left out beside weights that were taken: " + listed(beside) +
+        "; buffers stay as the ONNX file has them");
   return out;
 }
 

@@ -18,8 +18,8 @@ namespace dt::rt {
 
 namespace {
 
-/// The axis whose extent counts items; -1 if there is none. Throws where rows of
-/// several parts have no place in the whole.
+/// The axis whose extent counts items; -1 if there is none. Throws where rows
+/// of several parts have no place in the whole.
 int itemAxis(const TensorInfo &tensor, const ModuleInfo &module) {
   int found = -1;
   for (int32_t i = 0; i < tensor.rank; ++i) {
@@ -173,8 +173,8 @@ void OutputCollector::writeBlocks(const std::string &path) const {
   writer.write(path);
 }
 
-/// Output `number` of the global batch from all ranks' blocks; nothing if no rank
-/// has any.
+/// Output `number` of the global batch from all ranks' blocks; nothing if no
+/// rank has any.
 std::optional<std::vector<std::byte>> OutputCollector::whole(
     const Output &output, size_t number, std::vector<int64_t> &shape,
     const std::vector<std::unique_ptr<SafetensorsFile>> &files) const {

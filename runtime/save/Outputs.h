@@ -31,12 +31,12 @@ struct RankFile {
 
 /// Joins the parts' outputs to those of the global batch: rows of items are put
 /// where the items stand in the batch. The only part there is is written as it
-/// is. Of several parts, an output without an item axis is left out, as one that
-/// is cut inside a tensor-parallel group is.
+/// is. Of several parts, an output without an item axis is left out, as one
+/// that is cut inside a tensor-parallel group is.
 class OutputCollector {
 public:
-  /// Throws CommonError if parts cannot be joined: where an axis has rows beside
-  /// those of items, or two axes count items.
+  /// Throws CommonError if parts cannot be joined: where an axis has rows
+  /// beside those of items, or two axes count items.
   OutputCollector(const Trainer &trainer, const Batch &batch);
 
   void add(const TaskRow &row, const Part &part);
@@ -55,7 +55,7 @@ private:
     std::string name;
     int module, index;
     DType type;
-    int axis; ///< -1: no item axis, or one part only
+    int axis;                   ///< -1: no item axis, or one part only
     std::vector<int64_t> shape; ///< where this rank runs the module
     std::vector<Block> blocks;
   };

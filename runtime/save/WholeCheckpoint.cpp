@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/WholeCheckpoint.h"
-#include "runtime/comm/Agreement.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/comm/Agreement.h"
 
 #include <algorithm>
 #include <functional>

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/state/Pieces.h"
-#include "runtime/device/Device.h"
 #include "runtime/base/Error.h"
+#include "runtime/device/Device.h"
 
 #include <algorithm>
 #include <cstring>

@@ -13,8 +13,8 @@
 #ifndef DT_RUNTIME_STATE_PIECES_H
 #define DT_RUNTIME_STATE_PIECES_H
 
-#include "runtime/state/Layout.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/state/Layout.h"
 
 #include <nlohmann/json.hpp>
 

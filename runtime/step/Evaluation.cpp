@@ -5,10 +5,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Evaluation.h"
-#include "runtime/device/Device.h"
 #include "runtime/base/Error.h"
-#include "runtime/data/Fault.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/data/Fault.h"
+#include "runtime/device/Device.h"
 
 #include <algorithm>
 

@@ -60,8 +60,8 @@ private:
   /// First cell of each loss, and their number: one for each of its module's
   /// parts on a rank.
   std::vector<size_t> starts;
-  std::byte *cells; ///< [2][cell] floats: denominators, numerators
-  std::vector<double> sumsBelow;    ///< of denominators
+  std::byte *cells;              ///< [2][cell] floats: denominators, numerators
+  std::vector<double> sumsBelow; ///< of denominators
   std::vector<double> denominators; ///< with guards
   std::vector<float> seeds;
 };

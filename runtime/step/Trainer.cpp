@@ -6,13 +6,13 @@
 
 #include "runtime/step/Trainer.h"
 #include "runtime/base/Activity.h"
-#include "runtime/comm/Agreement.h"
-#include "runtime/device/Device.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Safetensors.h"
+#include "runtime/comm/Agreement.h"
 #include "runtime/data/Fault.h"
+#include "runtime/device/Device.h"
 #include "runtime/state/Init.h"
 #include "runtime/step/Reducer.h"
-#include "runtime/base/Safetensors.h"
 #include "runtime/step/StepScalars.h"
 #include "runtime/step/Transfers.h"
 
@@ -230,8 +230,8 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
                     &row - info.ranks[size_t(places.rank())].rows.begin())]);
   context.fault = device::faultRecord();
   function(context);
-  // A device is not there yet: what it notes is seen later, at the latest before
-  // the update.
+  // A device is not there yet: what it notes is seen later, at the latest
+  // before the update.
   checkFault(context.stream ? nullptr : &part);
 }
 
@@ -239,9 +239,8 @@ void Trainer::checkFault(const Part *part) const {
   Fault &fault = *device::faultRecord();
   if (!fault.found)
     return;
-  std::string text =
-      describeFault(fault, info, part,
-                    current ? current->nameOf : decltype(Batch::nameOf)());
+  std::string text = describeFault(
+      fault, info, part, current ? current->nameOf : decltype(Batch::nameOf)());
   fault.found = 0;
   throw Error(text);
 }

@@ -11,13 +11,13 @@
 #ifndef DT_RUNTIME_STEP_TRAINER_H
 #define DT_RUNTIME_STEP_TRAINER_H
 
-#include "runtime/comm/Comm.h"
-#include "runtime/state/Layout.h"
-#include "runtime/step/Optimizer.h"
-#include "runtime/state/Ownership.h"
 #include "runtime/Program.h"
-#include "runtime/state/Regions.h"
+#include "runtime/comm/Comm.h"
 #include "runtime/data/BatchSource.h"
+#include "runtime/state/Layout.h"
+#include "runtime/state/Ownership.h"
+#include "runtime/state/Regions.h"
+#include "runtime/step/Optimizer.h"
 
 #include <memory>
 #include <string>

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Transfers.h"
-#include "runtime/device/Device.h"
 #include "runtime/base/Error.h"
+#include "runtime/device/Device.h"
 
 #include <algorithm>
 #include <cstring>

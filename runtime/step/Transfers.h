@@ -15,9 +15,9 @@
 #define DT_RUNTIME_STEP_TRANSFERS_H
 
 #include "runtime/comm/Comm.h"
+#include "runtime/data/BatchSource.h"
 #include "runtime/state/Regions.h"
 #include "runtime/step/Routes.h"
-#include "runtime/data/BatchSource.h"
 
 #include <list>
 

@@ -8,10 +8,10 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/Stop.h"
-#include "runtime/observe/Trace.h"
-#include "runtime/train/Train.h"
 #include "runtime/comm/Watchdog.h"
 #include "runtime/comm/mpi/Launch.h"
+#include "runtime/observe/Trace.h"
+#include "runtime/train/Train.h"
 
 #include <csignal>
 #include <cstdio>

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/train/Sources.h"
-#include "runtime/comm/Agreement.h"
 #include "runtime/base/Stop.h"
+#include "runtime/comm/Agreement.h"
 #ifndef DT_RUNTIME_NO_SHARDS
 #include "runtime/data/Index.h"
 #endif

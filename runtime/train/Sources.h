@@ -7,8 +7,8 @@
 #ifndef DT_RUNTIME_TRAIN_SOURCES_H
 #define DT_RUNTIME_TRAIN_SOURCES_H
 
-#include "runtime/comm/Comm.h"
 #include "runtime/base/Options.h"
+#include "runtime/comm/Comm.h"
 #include "runtime/data/BatchSource.h"
 
 #include <memory>

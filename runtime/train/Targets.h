@@ -10,8 +10,8 @@
 #ifndef DT_RUNTIME_TRAIN_TARGETS_H
 #define DT_RUNTIME_TRAIN_TARGETS_H
 
-#include "runtime/comm/Comm.h"
 #include "runtime/base/Options.h"
+#include "runtime/comm/Comm.h"
 
 namespace dt::rt {
 

@@ -55,7 +55,8 @@ TEST(Ranges, DecideWithUnboundSizes) {
 
 /// A batch may have no images, but where there is an element there is one.
 TEST(Ranges, SizesMayBeZero) {
-  Ranges none({}), some({DimExpr(4) * sym("images")}), two({sym("n") - DimExpr(1)});
+  Ranges none({}), some({DimExpr(4) * sym("images")}),
+      two({sym("n") - DimExpr(1)});
   Expr images = symbol("images");
   EXPECT_NE(toString(none.simplify(maximum(images, integer(1)))), "images");
   EXPECT_EQ(toString(some.simplify(maximum(images, integer(1)))), "images");

@@ -19,9 +19,9 @@
 #ifndef DT_TEST_RUNTIME_SMALLPROGRAM_H
 #define DT_TEST_RUNTIME_SMALLPROGRAM_H
 
-#include "runtime/comm/Collectives.h"
 #include "runtime/Program.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/comm/Collectives.h"
 #include "test/runtime/TestSupport.h"
 
 #include <memory>

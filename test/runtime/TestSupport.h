@@ -7,9 +7,9 @@
 #ifndef DT_TEST_RUNTIME_TESTSUPPORT_H
 #define DT_TEST_RUNTIME_TESTSUPPORT_H
 
-#include "runtime/comm/Comm.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Philox.h"
+#include "runtime/comm/Comm.h"
 
 #include <gtest/gtest.h>
 

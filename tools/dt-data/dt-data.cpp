@@ -165,9 +165,8 @@ int run(Options &o) {
     throw Error("dt-data: expected a subcommand: build, vocabulary, index, "
                 "check or stats (--help)");
   rt::data::Config config = rt::data::Config::load(o.recipe);
-  int workers = o.workers
-                    ? int(std::min(o.workers.getValue(), 64u))
-                    : rt::usableCores();
+  int workers =
+      o.workers ? int(std::min(o.workers.getValue(), 64u)) : rt::usableCores();
   if (o.index)
     return !indexShards(config, shards, workers);
   if (o.check)

@@ -80,7 +80,8 @@ LogicalResult emitDirectory(mlir::ModuleOp program,
   emit.modelDirectory = parent.empty() ? "." : parent.str();
   emit.plan = planOf(program);
   if (!options.plan.empty())
-    emit.planSource = options.plan == "auto" ? "the plan that --plan=auto chose" : "plan '" + options.plan + "'";
+    emit.planSource = options.plan == "auto" ? "the plan that --plan=auto chose"
+                                             : "plan '" + options.plan + "'";
   if (failed(dt::codegen::emitProgram(program, emit)))
     return failure();
   return options.emit == dt::Emit::Exe

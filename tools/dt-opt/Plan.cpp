@@ -102,8 +102,9 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
         "estimates, --emit=memory has them as they will be allocated.\n";
   for (const ModuleReport &m : report.modules)
     if (m.wholeBatch)
-      os << m.name << " compares the whole batch: it is on the ranks of what it "
-                      "takes, and no plan names it.\n";
+      os << m.name
+         << " compares the whole batch: it is on the ranks of what it "
+            "takes, and no plan names it.\n";
   os << "\n";
   printRanks(report, os);
   os << llvm::formatv("\nschedule {0}, {1} microbatches: bubble {2:f1} % at "

@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Of a plan that a policy chose the planner has made the page
-// (passes/planner/explain/ExplainHtml.cpp). This one is for plans that were given, and for
-// programs of one rank without a plan.
+// (passes/planner/explain/ExplainHtml.cpp). This one is for plans that were
+// given, and for programs of one rank without a plan.
 //
 //===----------------------------------------------------------------------===//
 

@@ -11,8 +11,8 @@
 
 #include "dialects/dist/DistMarks.h"
 #include "dialects/sched/SchedOps.h"
-#include "passes/stages/Memory.h"
 #include "passes/scheduler/messages/Communicate.h"
+#include "passes/stages/Memory.h"
 
 using namespace mlir;
 
@@ -99,8 +99,7 @@ void addPlan(mlir::ModuleOp program, ProgramReport &report) {
   report.plan->explanation = getText(dist::kExplanationAttr);
   report.plan->file = getText(dist::kPlanFileAttr);
   report.plan->page = getText(dist::kPlanPageAttr);
-  if (auto memory =
-          plan->getAttrOfType<DenseI64ArrayAttr>(dist::kMemoryAttr))
+  if (auto memory = plan->getAttrOfType<DenseI64ArrayAttr>(dist::kMemoryAttr))
     report.plan->memory.assign(memory.asArrayRef().begin(),
                                memory.asArrayRef().end());
   for (auto module : program.getOps<dist::ModuleOp>())

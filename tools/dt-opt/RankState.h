@@ -3,8 +3,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Which replica keeps what of the optimizer's state is said by the runtime
-// (runtime/state/Ownership.h), so that the rule is in one place only. Its headers and
-// those of the rt dialect share a namespace: nothing here knows either.
+// (runtime/state/Ownership.h), so that the rule is in one place only. Its
+// headers and those of the rt dialect share a namespace: nothing here knows
+// either.
 //
 //===----------------------------------------------------------------------===//
 

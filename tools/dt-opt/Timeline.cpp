@@ -13,8 +13,8 @@
 #include "passes/picture/Lanes.h"
 #include "passes/picture/Units.h"
 #include "passes/planner/step/Engine.h"
-#include "passes/scheduler/messages/Communicate.h"
 #include "passes/scheduler/core/Draw.h"
+#include "passes/scheduler/messages/Communicate.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/FileUtilities.h"

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tools/dt-opt/Help.h"
 #include "tools/dt-opt/Diagnostics.h"
+#include "tools/dt-opt/Help.h"
 #include "tools/dt-opt/Input.h"
 #include "tools/dt-opt/Output.h"
 #include "tools/dt-opt/Phases.h"
@@ -282,9 +282,9 @@ LogicalResult compile(StringRef input, StringRef output,
                                output.str(), timesOption,  planOption};
   if (emitOption == Emit::PlanModel)
     return dt::writePlanModel(collected.planModel, options);
-  return dt::isReport(emitOption) ? dt::writeReport(collected.report, options)
-                                  : dt::emitProgram(bytes, registry, options,
-                                                    diagnostics);
+  return dt::isReport(emitOption)
+             ? dt::writeReport(collected.report, options)
+             : dt::emitProgram(bytes, registry, options, diagnostics);
 }
 
 /// LLVM's own error does not say what there is.

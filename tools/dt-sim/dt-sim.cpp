@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/explain/Explain.h"
 #include "passes/planner/describe/Shipped.h"
+#include "passes/planner/explain/Explain.h"
 #include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/StringExtras.h"

@@ -11,8 +11,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/describe/Architectures.h"
-#include "passes/planner/explain/Explain.h"
 #include "passes/planner/describe/Shipped.h"
+#include "passes/planner/explain/Explain.h"
 
 #include <cstdio>
 #include <string>

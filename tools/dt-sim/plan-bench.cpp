@@ -10,8 +10,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/describe/Architectures.h"
-#include "passes/planner/explain/Explain.h"
 #include "passes/planner/describe/Shipped.h"
+#include "passes/planner/explain/Explain.h"
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
 

@@ -12,8 +12,8 @@
 #ifndef MODELS_EXAMPLES_DEMO_RUNNER_H
 #define MODELS_EXAMPLES_DEMO_RUNNER_H
 
-#include "runtime/step/Evaluation.h"
 #include "runtime/data/Assemble.h"
+#include "runtime/step/Evaluation.h"
 
 #include <map>
 #include <string>

@@ -15,9 +15,9 @@
 #include "History.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/comm/mpi/Launch.h"
 #include "runtime/observe/Progress.h"
 #include "runtime/train/Train.h"
-#include "runtime/comm/mpi/Launch.h"
 
 #include <algorithm>
 #include <cmath>

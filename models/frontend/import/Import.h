@@ -17,8 +17,8 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,8 +45,8 @@ struct ImportOptions {
   /// `dims` is looked up by either name. Two dims may get one name: then they
   /// are one size.
   llvm::StringMap<std::string> rename;
-  /// Symbols (after `rename`) that may be 0, because they count items of which a
-  /// part may have none. All others are taken to be at least 1 where a size
+  /// Symbols (after `rename`) that may be 0, because they count items of which
+  /// a part may have none. All others are taken to be at least 1 where a size
   /// depends on it.
   llvm::StringSet<> maybeEmpty;
   /// If given, gets the names of all symbolic dims of the graph's inputs, those

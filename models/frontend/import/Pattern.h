@@ -14,8 +14,8 @@ namespace dt::models {
 /// Of the alternatives that braces in a pattern stand for.
 inline constexpr size_t kMostSubPatterns = 1024;
 
-/// Whether a pattern of a recipe (freeze, trainable, groups, …) covers the name;
-/// a pattern that is none covers nothing.
+/// Whether a pattern of a recipe (freeze, trainable, groups, …) covers the
+/// name; a pattern that is none covers nothing.
 bool matchesPattern(llvm::StringRef pattern, llvm::StringRef name);
 
 } // namespace dt::models

@@ -31,7 +31,8 @@ LogicalResult checkInside(NodeImporter &n, const SymbolicTensor *indices,
                   n.node.inputs[0] + "', which has " + Twine(*size) +
                   " elements");
   };
-  if (std::optional<symbolic::TableData> all = symbolic::evaluateAll(*indices)) {
+  if (std::optional<symbolic::TableData> all =
+          symbolic::evaluateAll(*indices)) {
     for (size_t i = first; i < all->ints.size(); i += stride)
       if (int64_t v = all->ints[i]; v < -*size || v >= *size)
         return fail("index " + Twine(v) + " (element " + Twine(i) +
@@ -49,8 +50,8 @@ LogicalResult checkInside(NodeImporter &n, const SymbolicTensor *indices,
 /// The same for tuples: element j of each is for axis `begin` + j.
 LogicalResult checkTuples(NodeImporter &n, const SymbolicTensor *indices,
                           int64_t begin) {
-  std::optional<int64_t> k =
-      indices && indices->rank() ? indices->shape.back().asConstant()
+  std::optional<int64_t> k = indices && indices->rank()
+                                 ? indices->shape.back().asConstant()
                                  : std::nullopt;
   for (int64_t j = 0; k && j < *k && begin + j < n.rank(0); ++j)
     if (failed(checkInside(n, indices, begin + j, j, *k)))

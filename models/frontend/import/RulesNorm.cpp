@@ -231,8 +231,8 @@ LogicalResult meanVarianceNormalization(NodeImporter &n) {
       n.make<nn::SubOp>({x, n.reduce(nn::ReduceKind::mean, x, axes, true)});
   Value var = n.reduce(nn::ReduceKind::mean,
                        n.make<nn::MulOp>({centred, centred}), axes, true);
-  // The language adds 1e-9 to the deviation, not to the variance. The root has no
-  // slope at 0.
+  // The language adds 1e-9 to the deviation, not to the variance. The root has
+  // no slope at 0.
   Type element = n.element(0);
   Value none = n.compare(nn::Compare::eq, var, n.number(0, element));
   Value deviation = n.make<nn::SqrtOp>(

@@ -106,8 +106,7 @@ LogicalResult reduceLogSumExp(NodeImporter &n) {
     return failure();
   // Of infinities alone the maximum is no number to subtract.
   Type element = cast<RankedTensorType>(m.getType()).getElementType();
-  m = n.make<nn::WhereOp>(
-      {n.make<nn::IsInfOp>(m), n.number(0, element), m});
+  m = n.make<nn::WhereOp>({n.make<nn::IsInfOp>(m), n.number(0, element), m});
   Value e = n.make<nn::ExpOp>(n.make<nn::SubOp>({x, m}));
   Value y = n.make<nn::LogOp>(n.reduce(nn::ReduceKind::sum, e, r->axes, true));
   y = n.castTo(n.make<nn::AddOp>({y, m}), n.element(0));
@@ -207,8 +206,8 @@ bool foldTopK(NodeImporter &n, const SymbolicTensor &t, int64_t axis, int64_t k,
     }
   }
   symbolic::Result v = symbolic::literal(shape, t.element, std::move(values));
-  symbolic::Result i = symbolic::literal(shape, symbolic::Element::Int64,
-                                         std::move(indices));
+  symbolic::Result i =
+      symbolic::literal(shape, symbolic::Element::Int64, std::move(indices));
   return v && i && succeeded(n.set(0, *v)) && succeeded(n.set(1, *i));
 }
 
@@ -225,9 +224,10 @@ LogicalResult topK(NodeImporter &n) {
     return n.fail("K is " + Twine(*k) + ", but axis " + Twine(*axis) + " has " +
                   size.str() + " elements");
   if (!(k && from) && *taken != size)
-    return n.fail("takes " + taken->str() + " of " + size.str() +
-                  " elements along axis " + Twine(*axis) +
-                  ": both must be numbers, or equal (bind the dim to a number)");
+    return n.fail(
+        "takes " + taken->str() + " of " + size.str() +
+        " elements along axis " + Twine(*axis) +
+        ": both must be numbers, or equal (bind the dim to a number)");
   bool smallest = !n.intAttr("largest", 1);
   if (const SymbolicTensor *t = n.symbolic(0); t && k)
     if (foldTopK(n, *t, *axis, *k, smallest))
@@ -237,10 +237,10 @@ LogicalResult topK(NodeImporter &n) {
     return failure();
   Shape shape = n.shape(0);
   shape[*axis] = *taken;
-  auto op = nn::TopKOp::create(
-      n.b, n.loc, nn::makeTensorType(shape, n.element(0)),
-      nn::makeTensorType(shape, n.b.getI64Type()), x,
-      static_cast<uint64_t>(*axis), smallest);
+  auto op =
+      nn::TopKOp::create(n.b, n.loc, nn::makeTensorType(shape, n.element(0)),
+                         nn::makeTensorType(shape, n.b.getI64Type()), x,
+                         static_cast<uint64_t>(*axis), smallest);
   if (failed(n.set(0, op.getValues())))
     return failure();
   return n.wants(1) ? n.set(1, op.getIndices()) : success();

@@ -319,7 +319,8 @@ LogicalResult constantOfShape(NodeImporter &n) {
 LogicalResult range(NodeImporter &n) {
   const SymbolicTensor *a = n.symbolic(0), *b = n.symbolic(1),
                        *d = n.symbolic(2);
-  symbolic::Result r = a && b && d ? symbolic::range(*a, *b, *d, n.least) : std::nullopt;
+  symbolic::Result r =
+      a && b && d ? symbolic::range(*a, *b, *d, n.least) : std::nullopt;
   if (!r)
     return n.fail("start, limit and delta must be known at compile time");
   return n.set(0, *r);

@@ -55,7 +55,8 @@ struct Tensor {
   uint64_t externalOffset = 0;
   /// "PARAMETER" or "BUFFER" if the exporter said so, else empty.
   std::string mark;
-  bool frozen = false; ///< a parameter that the exported module itself keeps fixed (requires_grad is False)
+  bool frozen = false; ///< a parameter that the exported module itself keeps
+                       ///< fixed (requires_grad is False)
 
   int64_t numElements() const;
   /// The elements' bytes, from wherever they are.

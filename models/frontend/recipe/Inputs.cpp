@@ -296,8 +296,7 @@ void InputChecker::warnUnshifted(const InputEntry &entry) {
 void InputChecker::warnSegments() {
   for (const rt::data::SegmentKind &segment : config.segments) {
     auto warn = [&] {
-      return emitWarning(
-          locate("data.segments." + segment.name + ".tokens"));
+      return emitWarning(locate("data.segments." + segment.name + ".tokens"));
     };
     for (auto [i, part] : llvm::enumerate(segment.parts)) {
       int64_t positions = 0;
@@ -357,8 +356,8 @@ LogicalResult InputChecker::checkUsed() {
   return success();
 }
 
-/// Nothing compares the rows of a graph without a dim that counts items with the
-/// samples of a step.
+/// Nothing compares the rows of a graph without a dim that counts items with
+/// the samples of a step.
 void warnUncounted(mlir::ModuleOp program, const Recipe &recipe,
                    llvm::function_ref<Location(const Twine &)> locate) {
   auto counts = [](nn::DimOp dim) { return dim.getItem().has_value(); };

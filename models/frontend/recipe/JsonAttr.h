@@ -1,4 +1,5 @@
-//===- JsonAttr.h - JSON as attributes, and a plan's data sections -*- C++ -*-===//
+//===- JsonAttr.h - JSON as attributes, and a plan's data sections -*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

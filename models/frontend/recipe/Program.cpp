@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/recipe/Program.h"
+#include "models/frontend/json/JsonReader.h"
 #include "models/frontend/recipe/Inputs.h"
 #include "models/frontend/recipe/JsonAttr.h"
-#include "models/frontend/json/JsonReader.h"
 
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNOps.h"
@@ -253,9 +253,9 @@ LogicalResult ProgramBuilder::tie(const TensorName &alias,
       std::vector<StringRef> names;
       for (auto parameter : get(name.module).getOps<nn::ParameterOp>())
         names.push_back(parameter.getSymName());
-      return emitError(loc) << "module '" << name.module
-                            << "' has no parameter '" << name.tensor << "'"
-                            << didYouMean(name.tensor, names);
+      return emitError(loc)
+             << "module '" << name.module << "' has no parameter '"
+             << name.tensor << "'" << didYouMean(name.tensor, names);
     }
   auto typeOf = [&](const TensorName &name) {
     return get(name.module)

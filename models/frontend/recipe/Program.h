@@ -1,4 +1,5 @@
-//===- Program.h - From recipe to IR -----------------------------*- C++ -*-===//
+//===- Program.h - From recipe to IR -----------------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -21,8 +22,8 @@
 namespace dt::models {
 
 /// The program of a recipe: one dist.module a graph, edges, losses, optimizer,
-/// batch and data. One error is emitted, that names the key, if the recipe does not fit the
-/// graphs; null then.
+/// batch and data. One error is emitted, that names the key, if the recipe does
+/// not fit the graphs; null then.
 mlir::OwningOpRef<mlir::ModuleOp> buildProgram(mlir::MLIRContext &context,
                                                const Recipe &recipe);
 
@@ -55,9 +56,10 @@ checkReached(mlir::ModuleOp program, const Recipe &recipe,
              llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
 /// Makes the sender of an edge pick the rows that `index` names: output
-/// [.., d] is flattened to rows, those at the index input's positions are the new output, zeros where
-/// the index is out of range. `rows` are the dims of the receiver's input without its
-/// last, in symbols of the sender. Returns the new output's name.
+/// [.., d] is flattened to rows, those at the index input's positions are the
+/// new output, zeros where the index is out of range. `rows` are the dims of
+/// the receiver's input without its last, in symbols of the sender. Returns the
+/// new output's name.
 llvm::FailureOr<std::string> buildGather(mlir::Location location,
                                          dist::ModuleOp sender,
                                          llvm::StringRef output,

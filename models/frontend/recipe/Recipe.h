@@ -1,10 +1,12 @@
-//===- Recipe.h - What a recipe says -----------------------------*- C++ -*-===//
+//===- Recipe.h - What a recipe says -----------------------------*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A recipe (JSON; docs/recipe.md, docs/recipe.schema.json) names the ONNX files of a model,
-// how they are connected, and how they are trained. Here it is read and checked
-// as far as that is possible without the graphs; Program.h makes IR of it.
+// A recipe (JSON; docs/recipe.md, docs/recipe.schema.json) names the ONNX files
+// of a model, how they are connected, and how they are trained. Here it is read
+// and checked as far as that is possible without the graphs; Program.h makes IR
+// of it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,13 +48,15 @@ using DimBinding = std::variant<int64_t, std::string>;
 
 struct ModuleEntry {
   std::string name;
-  std::string onnx; ///< relative to the recipe
-  std::string role; ///< "encoder", ...; empty: from its place in the graph
+  std::string onnx;   ///< relative to the recipe
+  std::string role;   ///< "encoder", ...; empty: from its place in the graph
   bool split = false; ///< the graph may hold several modules, to be found
-  std::optional<std::vector<std::string>> trainable; ///< patterns; absent: as the file says
+  std::optional<std::vector<std::string>>
+      trainable; ///< patterns; absent: as the file says
   std::vector<std::string> freeze;
   std::vector<InitEntry> init;
-  std::vector<std::pair<std::string, DimBinding>> dims; ///< those of this module only
+  std::vector<std::pair<std::string, DimBinding>>
+      dims; ///< those of this module only
 };
 
 struct ConnectionEntry {
@@ -110,11 +114,15 @@ struct Recipe {
   std::vector<std::pair<TensorName, TensorName>> tie; ///< alias, parameter
   std::vector<LossEntry> losses;
   OptimizerEntry optimizer;
-  std::string batchNorm; ///< "local", or empty: training form is an error if the batch is cut
+  std::string batchNorm; ///< "local", or empty: training form is an error if
+                         ///< the batch is cut
   int64_t globalBatch = 1, microBatch = 1;
   int64_t seed = 0;
-  nlohmann::json data, inputs; ///< null when absent; docs/data.md. Vocabularies are lists.
-  std::shared_ptr<const rt::data::Config> config; ///< `data` and what goes with it, as the runtime reads it; null without
+  nlohmann::json data,
+      inputs; ///< null when absent; docs/data.md. Vocabularies are lists.
+  std::shared_ptr<const rt::data::Config>
+      config; ///< `data` and what goes with it, as the runtime reads it; null
+              ///< without
 };
 
 /// Reads and checks a recipe. The error is one line that begins with the file
@@ -130,7 +138,8 @@ std::vector<std::string> getRecipeKeys();
 /// "cross_entropy:logits" or "mse:output:target" as on the command line.
 llvm::Expected<LossEntry> parseLossOption(llvm::StringRef text,
                                           llvm::StringRef module);
-/// "adamw:lr=1e-3,weight_decay=0.1" as on the command line; keys as in a recipe.
+/// "adamw:lr=1e-3,weight_decay=0.1" as on the command line; keys as in a
+/// recipe.
 llvm::Expected<OptimizerEntry> parseOptimizerOption(llvm::StringRef text);
 /// "normal(0, 0.02)" or "pattern:rule" as on the command line.
 llvm::Expected<InitEntry> parseInitOption(llvm::StringRef text);

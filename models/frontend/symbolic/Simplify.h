@@ -3,9 +3,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // With 0 <= d_i < dim_i comparisons are decided, divisions of a reshape cancel
-// and masks shrink to what they say. Conditions refine the ranges in the branches
-// they guard. A symbol may be 0 (a batch without images), unless an element of
-// the tensor proves more: where there is one no dim is 0.
+// and masks shrink to what they say. Conditions refine the ranges in the
+// branches they guard. A symbol may be 0 (a batch without images), unless an
+// element of the tensor proves more: where there is one no dim is 0.
 //
 //===----------------------------------------------------------------------===//
 

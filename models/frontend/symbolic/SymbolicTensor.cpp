@@ -263,8 +263,7 @@ SymbolicTensor dt::symbolic::fromDims(llvm::ArrayRef<DimExpr> dims) {
 
 Result dt::symbolic::range(const SymbolicTensor &start,
                            const SymbolicTensor &limit,
-                           const SymbolicTensor &delta,
-                           const Least &least) {
+                           const SymbolicTensor &delta, const Least &least) {
   if (typeOf(start.element) == Type::Float) {
     std::optional<double> a = asFloat(start.value), b = asFloat(limit.value),
                           d = asFloat(delta.value);

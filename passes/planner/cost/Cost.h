@@ -12,9 +12,9 @@
 #ifndef PASSES_PLANNER_COST_COST_H
 #define PASSES_PLANNER_COST_COST_H
 
-#include "passes/planner/hardware/Cluster.h"
-#include "passes/planner/describe/Model.h"
 #include "passes/planner/cost/Profile.h"
+#include "passes/planner/describe/Model.h"
+#include "passes/planner/hardware/Cluster.h"
 
 #include <atomic>
 #include <memory>

@@ -13,8 +13,8 @@
 #ifndef PASSES_PLANNER_COST_PROFILE_H
 #define PASSES_PLANNER_COST_PROFILE_H
 
-#include "passes/planner/hardware/Cluster.h"
 #include "passes/planner/describe/Model.h"
+#include "passes/planner/hardware/Cluster.h"
 
 #include "llvm/Support/Error.h"
 

@@ -196,7 +196,8 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
     load[least] += between;
     int to = -1;
     for (int s = 0; s < stages; ++s)
-      if (schedule::positionOf(s, pp, back) == least && (to < 0 || count[s] <= count[to]))
+      if (schedule::positionOf(s, pp, back) == least &&
+          (to < 0 || count[s] <= count[to]))
         to = s;
     ++count[to];
   }

@@ -23,7 +23,8 @@ struct ShippedFile {
   StringLiteral name, json;
 };
 
-// Made by CMake of passes/planner/describe/models/*.json and passes/planner/hardware/clusters/*.json.
+// Made by CMake of passes/planner/describe/models/*.json and
+// passes/planner/hardware/clusters/*.json.
 constexpr ShippedFile kModels[] = {
 #include "passes/planner/describe/models.inc"
 };

@@ -4,17 +4,17 @@
 //
 // Models are full-size networks as the compiler partitions, differentiates and
 // fuses them, described at several sizes (Sizes.h): `tools/plan-models` makes
-// them of exported graphs, passes/planner/describe/models has them. Clusters are those of
-// passes/planner/clusters. Both are compiled in, so that a name is enough wherever
-// the program runs.
+// them of exported graphs, passes/planner/describe/models has them. Clusters
+// are those of passes/planner/clusters. Both are compiled in, so that a name is
+// enough wherever the program runs.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef PASSES_PLANNER_DESCRIBE_SHIPPED_H
 #define PASSES_PLANNER_DESCRIBE_SHIPPED_H
 
-#include "passes/planner/hardware/Cluster.h"
 #include "passes/planner/describe/Model.h"
+#include "passes/planner/hardware/Cluster.h"
 
 namespace dt::plan {
 

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/scheduler/search/Lines.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "passes/scheduler/search/Lines.h"
 
 namespace dt::schedule {
 

@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/scheduler/search/Lines.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "passes/scheduler/search/Lines.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"

@@ -12,9 +12,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Greedy.h"
 #include "passes/scheduler/search/Lines.h"
-#include "passes/scheduler/core/Schedule.h"
 
 #include <algorithm>
 

@@ -15,7 +15,6 @@ namespace dt::schedule {
 
 namespace {
 
-
 class Greedy {
 public:
   Greedy(const Graph &graph, const std::vector<Bytes> &memory,

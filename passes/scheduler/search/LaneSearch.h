@@ -7,8 +7,8 @@
 #ifndef PASSES_SCHEDULER_SEARCH_LANESEARCH_H
 #define PASSES_SCHEDULER_SEARCH_LANESEARCH_H
 
-#include "passes/scheduler/search/Blocks.h"
 #include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/search/Blocks.h"
 #include "passes/scheduler/search/Incumbent.h"
 #include "passes/scheduler/search/Justify.h"
 

@@ -11,7 +11,6 @@
 
 namespace dt::schedule {
 
-
 std::optional<Lanes> Lanes::get(const Graph &graph,
                                 const std::vector<Bytes> &memory) {
   const Problem &problem = graph.getProblem();

@@ -8,8 +8,8 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/Cores.h"
 #include "runtime/base/Error.h"
-#include "runtime/comm/Status.h"
 #include "runtime/base/Stop.h"
+#include "runtime/comm/Status.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -19,7 +19,8 @@ template <typename T> void fill(T *to, T value, int64_t n) {
 }
 
 /// to[i] = from[i], i < n; the arrays do not overlap.
-template <typename T> void copy(T *__restrict to, const T *__restrict from, int64_t n) {
+template <typename T>
+void copy(T *__restrict to, const T *__restrict from, int64_t n) {
 #pragma omp parallel for simd schedule(static) if (n > 65536)
   for (int64_t i = 0; i < n; ++i)
     to[i] = from[i];

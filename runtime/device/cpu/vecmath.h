@@ -8,8 +8,8 @@
 // would break masks of -inf. Accuracy: about 2 ulp of the true value (sin and
 // cos: |x| up to 2^30); infinities and NaN behave as in libm. The double
 // versions are libm's, by builtins: <cmath> takes longer to parse than most
-// generated files take to compile. Polynomials: S. Moshier's Cephes (exp, log, tanh) and N.
-// Juffa's erf.
+// generated files take to compile. Polynomials: S. Moshier's Cephes (exp, log,
+// tanh) and N. Juffa's erf.
 //
 // Compile with -fno-trapping-math (lets selects become blends) and
 // -fno-math-errno.
@@ -350,8 +350,12 @@ inline double fma(double x, double y, double z) {
 
 // Reductions of loops. OpenMP's own max begins with the smallest finite number
 // where a row may be all -infinity (masks), and drops NaN.
-#pragma omp declare reduction(largest : float, double : omp_out = maximum(omp_out, omp_in)) initializer(omp_priv = -__builtin_inff())
-#pragma omp declare reduction(smallest : float, double : omp_out = minimum(omp_out, omp_in)) initializer(omp_priv = __builtin_inff())
+#pragma omp declare reduction(largest : float,                                 \
+                                  double : omp_out = maximum(omp_out, omp_in)) \
+    initializer(omp_priv = -__builtin_inff())
+#pragma omp declare reduction(smallest : float,                                \
+                                  double : omp_out = minimum(omp_out, omp_in)) \
+    initializer(omp_priv = __builtin_inff())
 
 } // namespace dt::rt
 

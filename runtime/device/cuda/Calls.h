@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The calls of runtime/cpu with a stream: shapes and meaning are the same, pointers
-// are device memory. Nothing waits for the device.
+// The calls of runtime/cpu with a stream: shapes and meaning are the same,
+// pointers are device memory. Nothing waits for the device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,24 +16,29 @@
 
 namespace dt::rt {
 
-/// cublasLtMatmul in float32 (no TF32), with its bias epilogue. See runtime/device/cpu/Matmul.h.
-void matmul(const float *a, const float *b, const float *bias, float *c, const MatmulShape &shape, float beta,
-            void *stream);
+/// cublasLtMatmul in float32 (no TF32), with its bias epilogue. See
+/// runtime/device/cpu/Matmul.h.
+void matmul(const float *a, const float *b, const float *bias, float *c,
+            const MatmulShape &shape, float beta, void *stream);
 
 /// See runtime/device/cpu/Attention.h.
-void attentionForward(const float *q, const float *k, const float *v, const void *mask, float *o, float *lse,
+void attentionForward(const float *q, const float *k, const float *v,
+                      const void *mask, float *o, float *lse,
                       const AttentionShape &shape, void *stream);
-void attentionBackward(const float *q, const float *k, const float *v, const void *mask, const float *o,
-                       const float *lse, const float *doutput, float *dq, float *dk, float *dv,
+void attentionBackward(const float *q, const float *k, const float *v,
+                       const void *mask, const float *o, const float *lse,
+                       const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &shape, void *stream);
 
 /// Convolutions as patches times weights: right for every shape, made for patch
-/// embeddings only (each patch matrix is written out). See runtime/device/cpu/Conv.h.
-void convForward(const float *x, const float *w, const float *bias, float *y, const ConvShape &shape, void *stream);
-void convBackwardData(const float *dy, const float *w, const float *bias, float *dx, const ConvShape &shape,
-                      void *stream);
-void convBackwardWeights(const float *x, const float *dy, float *dw, float *db, const ConvShape &shape, float beta,
-                         void *stream);
+/// embeddings only (each patch matrix is written out). See
+/// runtime/device/cpu/Conv.h.
+void convForward(const float *x, const float *w, const float *bias, float *y,
+                 const ConvShape &shape, void *stream);
+void convBackwardData(const float *dy, const float *w, const float *bias,
+                      float *dx, const ConvShape &shape, void *stream);
+void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta, void *stream);
 
 } // namespace dt::rt
 

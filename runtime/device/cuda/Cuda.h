@@ -2,8 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What the CUDA half of the runtime shares. A CUDA failure in the middle of a step
-// cannot be undone, so it ends the program with one line that names the call.
+// What the CUDA half of the runtime shares. A CUDA failure in the middle of a
+// step cannot be undone, so it ends the program with one line that names the
+// call.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,31 +29,35 @@ inline void check(cudaError_t status, const char *call) {
 /// Ends the program: "CUDA: kernel <name>: <reason>".
 [[noreturn]] void failLaunch(const char *kernel, cudaError_t status);
 
-/// Every kernel starts here. What CUDA refuses (too many blocks or too much shared memory, no code for
-/// this GPU, a fault of work before) ends the program with the kernel's name: nothing runs on with
-/// results that were never computed.
+/// Every kernel starts here. What CUDA refuses (too many blocks or too much
+/// shared memory, no code for this GPU, a fault of work before) ends the
+/// program with the kernel's name: nothing runs on with results that were never
+/// computed.
 template <typename... Parameters, typename... Arguments>
-void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks, unsigned threads, size_t sharedBytes,
-            void *stream, Arguments... arguments) {
+void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
+            unsigned threads, size_t sharedBytes, void *stream,
+            Arguments... arguments) {
   cudaLaunchConfig_t configuration{};
   configuration.gridDim = dim3(blocks);
   configuration.blockDim = dim3(threads);
   configuration.dynamicSmemBytes = sharedBytes;
   configuration.stream = static_cast<cudaStream_t>(stream);
-  cudaError_t status = cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...);
+  cudaError_t status = cudaLaunchKernelEx(
+      &configuration, kernel, static_cast<Parameters>(arguments)...);
   if (status != cudaSuccess)
     failLaunch(name, status);
 }
 
-/// Scratch on the device that only grows. One block a purpose (0 cuBLASLt, 1 and 2
-/// convolution, 3 reductions); valid until the next request for the same purpose on the stream.
+/// Scratch on the device that only grows. One block a purpose (0 cuBLASLt, 1
+/// and 2 convolution, 3 reductions); valid until the next request for the same
+/// purpose on the stream.
 void *scratch(int purpose, size_t bytes);
 
-/// Blocks of `threads` for n elements, at least one and within the grid's limit:
-/// kernels stride over what is left.
+/// Blocks of `threads` for n elements, at least one and within the grid's
+/// limit: kernels stride over what is left.
 inline unsigned blocksFor(int64_t n, int threads = 256) {
   int64_t blocks = (n + threads - 1) / threads;
-  return unsigned(blocks < 1 ? 1 : blocks > (1 << 20) ? (1 << 20) : blocks);
+  return unsigned(blocks<1 ? 1 : blocks>(1 << 20) ? (1 << 20) : blocks);
 }
 
 } // namespace dt::rt::cuda

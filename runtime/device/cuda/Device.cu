@@ -1,14 +1,16 @@
-//===- Device.cu - memory, norm and optimizer on the GPU -------------------===//
+//===- Device.cu - memory, norm and optimizer on the GPU
+//-------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// runtime/device/Device.h for CUDA. One stream for everything: order on it is the order of
-// the calls. The optimizer computes in the same order of operations as the CPU's.
+// runtime/device/Device.h for CUDA. One stream for everything: order on it is
+// the order of the calls. The optimizer computes in the same order of
+// operations as the CPU's.
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/device/Device.h"
 #include "runtime/base/Error.h"
+#include "runtime/device/Device.h"
 #include "runtime/device/cuda/Launch.h"
 
 #include <cstdio>
@@ -32,7 +34,8 @@ struct Block {
 Block scratchBlocks[4];
 
 constexpr int kThreads = 256;
-constexpr unsigned kSumBlocks = 1024; ///< fixed, so that the order of additions is
+constexpr unsigned kSumBlocks =
+    1024; ///< fixed, so that the order of additions is
 
 /// Adds `value` over the block in a fixed tree; thread 0 has the sum.
 __device__ double blockSum(double value) {
@@ -48,13 +51,15 @@ __device__ double blockSum(double value) {
 }
 
 __global__ void accumulateKernel(float *sum, const float *values, size_t n) {
-  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads)
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
+       i += size_t(gridDim.x) * kThreads)
     sum[i] += values[i];
 }
 
 __global__ void squaresKernel(const float *values, size_t n, double *sums) {
   double sum = 0;
-  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads)
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
+       i += size_t(gridDim.x) * kThreads)
     sum += double(values[i]) * double(values[i]);
   sum = blockSum(sum);
   if (threadIdx.x == 0)
@@ -62,8 +67,10 @@ __global__ void squaresKernel(const float *values, size_t n, double *sums) {
 }
 
 /// The lines of cpu/Device.cpp.
-__global__ void adamwKernel(float *p, const float *g, float *m, float *v, size_t n, device::AdamWScalars s) {
-  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads) {
+__global__ void adamwKernel(float *p, const float *g, float *m, float *v,
+                            size_t n, device::AdamWScalars s) {
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
+       i += size_t(gridDim.x) * kThreads) {
     float gi = g[i] * s.scale;
     float mi = m[i] + (gi - m[i]) * s.weight1;
     float vi = v[i] * s.beta2 + gi * gi * s.weight2;
@@ -73,9 +80,11 @@ __global__ void adamwKernel(float *p, const float *g, float *m, float *v, size_t
   }
 }
 
-__global__ void sgdKernel(float *p, const float *g, float *buffer, size_t n, float lr, float momentum,
-                          float weightDecay, float gradientScale, bool first) {
-  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n; i += size_t(gridDim.x) * kThreads) {
+__global__ void sgdKernel(float *p, const float *g, float *buffer, size_t n,
+                          float lr, float momentum, float weightDecay,
+                          float gradientScale, bool first) {
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
+       i += size_t(gridDim.x) * kThreads) {
     float step = g[i] * gradientScale + weightDecay * p[i];
     if (momentum != 0) {
       step = first ? step : momentum * buffer[i] + step;
@@ -113,9 +122,11 @@ const void *cuda::constantBytes(const void *host, size_t bytes) {
   void *&copy = copies[host];
   if (!copy) {
     check(cudaMalloc(&copy, bytes), "cudaMalloc of a table");
-    // On the stream of its readers, which does not wait for the default stream: cudaMemcpy may return before its
-    // copy from pageable memory is on the device.
-    check(cudaMemcpyAsync(copy, host, bytes, cudaMemcpyHostToDevice, theStream), "cudaMemcpy of a table");
+    // On the stream of its readers, which does not wait for the default stream:
+    // cudaMemcpy may return before its copy from pageable memory is on the
+    // device.
+    check(cudaMemcpyAsync(copy, host, bytes, cudaMemcpyHostToDevice, theStream),
+          "cudaMemcpy of a table");
     check(cudaStreamSynchronize(theStream), "cudaMemcpy of a table");
   }
   return copy;
@@ -127,11 +138,15 @@ void initialize(int) {
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0)
-    throw Error(std::string("no usable GPU: ") + cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status));
+    throw Error(
+        std::string("no usable GPU: ") +
+        cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status));
   cudaDeviceProp properties;
-  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  cuda::check(cudaGetDeviceProperties(&properties, 0),
+              "cudaGetDeviceProperties");
   cuda::check(cudaSetDevice(0), "cudaSetDevice");
-  cuda::check(cudaStreamCreateWithFlags(&theStream, cudaStreamNonBlocking), "cudaStreamCreate");
+  cuda::check(cudaStreamCreateWithFlags(&theStream, cudaStreamNonBlocking),
+              "cudaStreamCreate");
   description = std::string("cuda, ") + properties.name;
 }
 
@@ -140,19 +155,23 @@ void *stream() { return theStream; }
 Fault *faultRecord() {
   static Fault *record = [] {
     void *memory = nullptr;
-    cuda::check(cudaHostAlloc(&memory, sizeof(Fault), cudaHostAllocMapped), "cudaHostAlloc");
+    cuda::check(cudaHostAlloc(&memory, sizeof(Fault), cudaHostAllocMapped),
+                "cudaHostAlloc");
     return new (memory) Fault{};
   }();
   return record;
 }
 
-void synchronize() { cuda::check(cudaStreamSynchronize(theStream), "cudaStreamSynchronize"); }
+void synchronize() {
+  cuda::check(cudaStreamSynchronize(theStream), "cudaStreamSynchronize");
+}
 
 void *allocate(size_t bytes, const char *what) {
   void *memory = nullptr;
   cudaError_t status = cudaMalloc(&memory, bytes ? bytes : 1);
   if (status != cudaSuccess)
-    throw Error("cannot allocate " + std::to_string(bytes) + " bytes on the GPU for " + what + ": " +
+    throw Error("cannot allocate " + std::to_string(bytes) +
+                " bytes on the GPU for " + what + ": " +
                 cudaGetErrorString(status));
   zero(memory, bytes);
   return memory;
@@ -162,18 +181,24 @@ void release(void *memory) { cuda::check(cudaFree(memory), "cudaFree"); }
 
 void copyToDevice(void *to, const void *host, size_t bytes) {
   if (bytes)
-    cuda::check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, theStream), "cudaMemcpy to the device");
+    cuda::check(
+        cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, theStream),
+        "cudaMemcpy to the device");
 }
 
 void copyToHost(void *host, const void *from, size_t bytes) {
   if (bytes)
-    cuda::check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, theStream), "cudaMemcpy to the host");
+    cuda::check(
+        cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, theStream),
+        "cudaMemcpy to the host");
   synchronize();
 }
 
 void copy(void *to, const void *from, size_t bytes) {
   if (bytes)
-    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, theStream), "cudaMemcpy");
+    cuda::check(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, theStream),
+        "cudaMemcpy");
 }
 
 void zero(void *memory, size_t bytes) {
@@ -183,12 +208,15 @@ void zero(void *memory, size_t bytes) {
 
 void accumulate(float *sum, const float *values, size_t n) {
   if (n)
-    cuda::launch("sum", accumulateKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, sum, values, n);
+    cuda::launch("sum", accumulateKernel, cuda::blocksFor(int64_t(n)), kThreads,
+                 0, theStream, sum, values, n);
 }
 
 double sumOfSquares(const float *values, size_t n) {
-  auto *sums = static_cast<double *>(cuda::scratch(3, kSumBlocks * sizeof(double)));
-  cuda::launch("sum of squares", squaresKernel, kSumBlocks, kThreads, 0, theStream, values, n, sums);
+  auto *sums =
+      static_cast<double *>(cuda::scratch(3, kSumBlocks * sizeof(double)));
+  cuda::launch("sum of squares", squaresKernel, kSumBlocks, kThreads, 0,
+               theStream, values, n, sums);
   std::vector<double> host(kSumBlocks);
   copyToHost(host.data(), sums, kSumBlocks * sizeof(double));
   double sum = 0;
@@ -197,17 +225,20 @@ double sumOfSquares(const float *values, size_t n) {
   return sum;
 }
 
-void adamw(float *p, const float *g, float *m, float *v, size_t n, const AdamWStep &s) {
+void adamw(float *p, const float *g, float *m, float *v, size_t n,
+           const AdamWStep &s) {
   if (n == 0)
     return;
-  cuda::launch("AdamW", adamwKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, p, g, m, v, n, AdamWScalars(s));
+  cuda::launch("AdamW", adamwKernel, cuda::blocksFor(int64_t(n)), kThreads, 0,
+               theStream, p, g, m, v, n, AdamWScalars(s));
 }
 
 void sgd(float *p, const float *g, float *buffer, size_t n, const SgdStep &s) {
   if (n == 0)
     return;
-  cuda::launch("SGD", sgdKernel, cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, p, g, buffer, n, float(s.lr),
-               float(s.momentum), float(s.weightDecay), float(s.gradientScale), s.first);
+  cuda::launch("SGD", sgdKernel, cuda::blocksFor(int64_t(n)), kThreads, 0,
+               theStream, p, g, buffer, n, float(s.lr), float(s.momentum),
+               float(s.weightDecay), float(s.gradientScale), s.first);
 }
 
 } // namespace device

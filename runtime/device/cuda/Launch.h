@@ -16,27 +16,37 @@ namespace dt::rt {
 
 namespace cuda {
 
-/// Device copy of a table of constants, made once; complete when this returns, whatever stream reads it.
+/// Device copy of a table of constants, made once; complete when this returns,
+/// whatever stream reads it.
 const void *constantBytes(const void *host, size_t bytes);
 template <typename T, size_t N> const T *constant(const T (&host)[N]) {
   return static_cast<const T *>(constantBytes(host, sizeof host));
 }
 
 /// Blocks of 256 threads, one thread a point.
-inline unsigned gridFor(int64_t points) { return points < 1 ? 1 : unsigned((points + 255) / 256); }
+inline unsigned gridFor(int64_t points) {
+  return points < 1 ? 1 : unsigned((points + 255) / 256);
+}
 
 template <typename T> __global__ void fillKernel(T *to, T value, int64_t n) {
-  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n; i += int64_t(gridDim.x) * blockDim.x)
+  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
+       i += int64_t(gridDim.x) * blockDim.x)
     to[i] = value;
 }
 
-/// The record lies in host memory that the device sees; the first to come writes it.
-template <typename T> __global__ void checkKernel(const T *indices, int64_t n, IndexCheck check, Fault *fault) {
+/// The record lies in host memory that the device sees; the first to come
+/// writes it.
+template <typename T>
+__global__ void checkKernel(const T *indices, int64_t n, IndexCheck check,
+                            Fault *fault) {
   int64_t low = check.wrap && !check.local ? -check.extent : 0;
-  int64_t i = check.offset + (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) * check.stride;
+  int64_t i = check.offset +
+              (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) * check.stride;
   for (; i < n; i += int64_t(gridDim.x) * blockDim.x * check.stride) {
     int64_t v = indices[i] + check.base;
-    if ((v >= low && v < check.extent) || (check.ignores && v == check.ignored) || atomicCAS_system(&fault->found, 0, 1))
+    if ((v >= low && v < check.extent) ||
+        (check.ignores && v == check.ignored) ||
+        atomicCAS_system(&fault->found, 0, 1))
       continue;
     fault->check = check;
     fault->value = v;
@@ -46,21 +56,28 @@ template <typename T> __global__ void checkKernel(const T *indices, int64_t n, I
 
 } // namespace cuda
 
-/// As runtime/device/cpu/Check.h; the record is written when the stream gets there.
+/// As runtime/device/cpu/Check.h; the record is written when the stream gets
+/// there.
 template <typename T>
-void checkIndices(const T *indices, int64_t n, const IndexCheck &check, Fault *fault, void *stream) {
+void checkIndices(const T *indices, int64_t n, const IndexCheck &check,
+                  Fault *fault, void *stream) {
   if (fault && n > 0)
-    cuda::checkKernel<<<cuda::blocksFor(n), 256, 0, static_cast<cudaStream_t>(stream)>>>(indices, n, check, fault);
+    cuda::checkKernel<<<cuda::blocksFor(n), 256, 0,
+                        static_cast<cudaStream_t>(stream)>>>(indices, n, check,
+                                                             fault);
 }
 
 template <typename T> void fill(T *to, T value, int64_t n, void *stream) {
   if (n > 0)
-    cuda::launch("fill", cuda::fillKernel<T>, cuda::blocksFor(n), 256, 0, stream, to, value, n);
+    cuda::launch("fill", cuda::fillKernel<T>, cuda::blocksFor(n), 256, 0,
+                 stream, to, value, n);
 }
 
 template <typename T> void copy(T *to, const T *from, int64_t n, void *stream) {
   if (n > 0)
-    cuda::check(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+    cuda::check(cudaMemcpyAsync(to, from, n * sizeof(T),
+                                cudaMemcpyDeviceToDevice,
+                                static_cast<cudaStream_t>(stream)),
                 "cudaMemcpy");
 }
 

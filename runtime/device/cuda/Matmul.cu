@@ -1,11 +1,12 @@
-//===- Matmul.cu - matrix products by cuBLASLt -----------------------------===//
+//===- Matmul.cu - matrix products by cuBLASLt
+//-----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// cuBLASLt is column-major: a row-major C = A B is its C^T = B^T A^T, so operands
-// swap and no data moves. The bias of a row-major column is then the bias of its
-// row, which is what the epilogue adds. Descriptors and the chosen algorithm are
-// cached by shape.
+// cuBLASLt is column-major: a row-major C = A B is its C^T = B^T A^T, so
+// operands swap and no data moves. The bias of a row-major column is then the
+// bias of its row, which is what the epilogue adds. Descriptors and the chosen
+// algorithm are cached by shape.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,12 +40,18 @@ cublasLtHandle_t handle() {
 }
 
 /// A matrix as cuBLASLt sees it: `rows` x `columns` column-major.
-cublasLtMatrixLayout_t layout(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride) {
+cublasLtMatrixLayout_t layout(int64_t rows, int64_t columns, int64_t ld,
+                              int64_t batch, int64_t stride) {
   cublasLtMatrixLayout_t l;
-  check(cublasLtMatrixLayoutCreate(&l, CUDA_R_32F, rows, columns, ld), "cublasLtMatrixLayoutCreate");
+  check(cublasLtMatrixLayoutCreate(&l, CUDA_R_32F, rows, columns, ld),
+        "cublasLtMatrixLayoutCreate");
   int32_t count = int32_t(batch);
-  check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "batch count");
-  check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+  check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                         &count, sizeof count),
+        "batch count");
+  check(cublasLtMatrixLayoutSetAttribute(
+            l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+            sizeof stride),
         "batch stride");
   return l;
 }
@@ -60,45 +67,73 @@ int64_t leading(int64_t ld, int64_t dense) { return ld ? ld : dense; }
 
 Product create(const MatmulShape &s, bool bias, float beta) {
   Product p;
-  check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-  cublasOperation_t opA = s.transB ? CUBLAS_OP_T : CUBLAS_OP_N, opB = s.transA ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &opA, sizeof opA), "transpose");
-  check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &opB, sizeof opB), "transpose");
+  check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  cublasOperation_t opA = s.transB ? CUBLAS_OP_T : CUBLAS_OP_N,
+                    opB = s.transA ? CUBLAS_OP_T : CUBLAS_OP_N;
+  check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA,
+                                       &opA, sizeof opA),
+        "transpose");
+  check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB,
+                                       &opB, sizeof opB),
+        "transpose");
   if (bias) {
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "epilogue");
+    check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                         &epilogue, sizeof epilogue),
+          "epilogue");
   }
   int64_t rowB = s.transB ? s.k : s.n, rowA = s.transA ? s.m : s.k;
-  p.a = layout(rowB, s.transB ? s.n : s.k, leading(s.ldb, rowB), s.batch, s.strideB);
-  p.b = layout(rowA, s.transA ? s.k : s.m, leading(s.lda, rowA), s.batch, s.strideA);
+  p.a = layout(rowB, s.transB ? s.n : s.k, leading(s.ldb, rowB), s.batch,
+               s.strideB);
+  p.b = layout(rowA, s.transA ? s.k : s.m, leading(s.lda, rowA), s.batch,
+               s.strideA);
   p.c = layout(s.n, s.m, leading(s.ldc, s.n), s.batch, s.strideC);
 
   cublasLtMatmulPreference_t preference;
-  check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+  check(cublasLtMatmulPreferenceCreate(&preference),
+        "cublasLtMatmulPreferenceCreate");
   size_t workspace = kWorkspace;
-  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                             sizeof workspace),
+  check(cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+            sizeof workspace),
         "workspace");
   // Views begin anywhere: promise no more than the alignment of a float.
   uint32_t alignment = 4;
-  for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment), "alignment");
+  for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    check(cublasLtMatmulPreferenceSetAttribute(preference, attribute,
+                                               &alignment, sizeof alignment),
+          "alignment");
   cublasLtMatmulHeuristicResult_t result;
   int found = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(handle(), p.desc, p.a, p.b, p.c, p.c, preference, 1, &result, &found),
+  check(cublasLtMatmulAlgoGetHeuristic(handle(), p.desc, p.a, p.b, p.c, p.c,
+                                       preference, 1, &result, &found),
         "cublasLtMatmulAlgoGetHeuristic");
   if (found == 0)
-    cuda::fail("cublasLtMatmulAlgoGetHeuristic", "no algorithm for this product");
+    cuda::fail("cublasLtMatmulAlgoGetHeuristic",
+               "no algorithm for this product");
   p.algo = result.algo;
   cublasLtMatmulPreferenceDestroy(preference);
   return p;
 }
 
 Product &productFor(const MatmulShape &s, bool bias, float beta) {
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int>;
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         int64_t, int64_t, int64_t, int64_t, int>;
   static std::map<Key, Product> cache;
-  Key key{s.batch, s.m, s.n, s.k, s.strideA, s.strideB, s.strideC, s.lda, s.ldb, s.ldc,
+  Key key{s.batch,
+          s.m,
+          s.n,
+          s.k,
+          s.strideA,
+          s.strideB,
+          s.strideC,
+          s.lda,
+          s.ldb,
+          s.ldc,
           s.transA * 8 + s.transB * 4 + bias * 2 + (beta != 0)};
   auto it = cache.find(key);
   if (it == cache.end())
@@ -107,32 +142,40 @@ Product &productFor(const MatmulShape &s, bool bias, float beta) {
 }
 
 /// c = bias + beta * c, for products over nothing.
-__global__ void biasKernel(const float *bias, float *c, MatmulShape s, float beta) {
+__global__ void biasKernel(const float *bias, float *c, MatmulShape s,
+                           float beta) {
   int64_t ldc = s.ldc ? s.ldc : s.n, n = s.batch * s.m * s.n;
-  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n; i += int64_t(gridDim.x) * blockDim.x) {
-    float *element = c + i / (s.m * s.n) * s.strideC + i / s.n % s.m * ldc + i % s.n;
-    *element = (bias ? bias[i % s.n] : 0.f) + (beta != 0 ? beta * *element : 0.f);
+  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    float *element =
+        c + i / (s.m * s.n) * s.strideC + i / s.n % s.m * ldc + i % s.n;
+    *element =
+        (bias ? bias[i % s.n] : 0.f) + (beta != 0 ? beta * *element : 0.f);
   }
 }
 
 } // namespace
 
-void matmul(const float *a, const float *b, const float *bias, float *c, const MatmulShape &s, float beta,
-            void *stream) {
+void matmul(const float *a, const float *b, const float *bias, float *c,
+            const MatmulShape &s, float beta, void *stream) {
   if (s.batch == 0 || s.m == 0 || s.n == 0)
     return;
   auto queue = static_cast<cudaStream_t>(stream);
   if (s.k == 0) {
-    cuda::launch("bias of an empty product", biasKernel, cuda::blocksFor(s.batch * s.m * s.n), 256, 0, stream, bias, c, s,
-                 beta);
+    cuda::launch("bias of an empty product", biasKernel,
+                 cuda::blocksFor(s.batch * s.m * s.n), 256, 0, stream, bias, c,
+                 s, beta);
     return;
   }
   Product &p = productFor(s, bias != nullptr, beta);
   if (bias)
-    check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "bias");
+    check(cublasLtMatmulDescSetAttribute(
+              p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+          "bias");
   const float one = 1;
-  check(cublasLtMatmul(handle(), p.desc, &one, b, p.a, a, p.b, &beta, c, p.c, c, p.c, &p.algo,
-                       cuda::scratch(0, kWorkspace), kWorkspace, queue),
+  check(cublasLtMatmul(handle(), p.desc, &one, b, p.a, a, p.b, &beta, c, p.c, c,
+                       p.c, &p.algo, cuda::scratch(0, kWorkspace), kWorkspace,
+                       queue),
         "cublasLtMatmul");
 }
 

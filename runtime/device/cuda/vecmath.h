@@ -1,9 +1,10 @@
-//===- vecmath.h - elementary functions of generated GPU kernels -*- C++ -*-===//
+//===- vecmath.h - elementary functions of generated GPU kernels -*- C++
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The names of runtime/device/cpu/vecmath.h for device code, so that a kernel's body is the
-// same text for both targets.
+// The names of runtime/device/cpu/vecmath.h for device code, so that a kernel's
+// body is the same text for both targets.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +15,8 @@
 
 namespace dt::rt {
 
-#define DT_UNARY(NAME, F32, F64)                                                                                       \
-  __device__ inline float NAME(float x) { return F32; }                                                                \
+#define DT_UNARY(NAME, F32, F64)                                               \
+  __device__ inline float NAME(float x) { return F32; }                        \
   __device__ inline double NAME(double x) { return F64; }
 DT_UNARY(exp, ::expf(x), ::exp(x))
 DT_UNARY(expm1, ::expm1f(x), ::expm1(x))
@@ -48,12 +49,19 @@ DT_UNARY(asinh, ::asinhf(x), ::asinh(x))
 DT_UNARY(acosh, ::acoshf(x), ::acosh(x))
 DT_UNARY(atanh, ::atanhf(x), ::atanh(x))
 DT_UNARY(sigmoid, 1.0f / (1.0f + ::expf(-x)), 1.0 / (1.0 + ::exp(-x)))
-DT_UNARY(softplus, ::log1pf(::expf(-::fabsf(x))) + (x > 0 ? x : 0.0f), ::log1p(::exp(-::fabs(x))) + (x > 0 ? x : 0.0))
-DT_UNARY(sign, (x > 0 ? 1.0f : x < 0 ? -1.0f : x), (x > 0 ? 1.0 : x < 0 ? -1.0 : x))
+DT_UNARY(softplus, ::log1pf(::expf(-::fabsf(x))) + (x > 0 ? x : 0.0f),
+         ::log1p(::exp(-::fabs(x))) + (x > 0 ? x : 0.0))
+DT_UNARY(sign,
+         (x > 0   ? 1.0f
+          : x < 0 ? -1.0f
+                  : x),
+         (x > 0   ? 1.0
+          : x < 0 ? -1.0
+                  : x))
 #undef DT_UNARY
 
-#define DT_BINARY(NAME, F32, F64)                                                                                      \
-  __device__ inline float NAME(float a, float b) { return F32; }                                                       \
+#define DT_BINARY(NAME, F32, F64)                                              \
+  __device__ inline float NAME(float a, float b) { return F32; }               \
   __device__ inline double NAME(double a, double b) { return F64; }
 DT_BINARY(pow, ::powf(a, b), ::pow(a, b))
 DT_BINARY(maximum, (a > b || a != a ? a : b), (a > b || a != a ? a : b))
@@ -63,8 +71,12 @@ DT_BINARY(atan2, ::atan2f(a, b), ::atan2(a, b))
 DT_BINARY(copysign, ::copysignf(a, b), ::copysign(a, b))
 #undef DT_BINARY
 
-__device__ inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-__device__ inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
+__device__ inline float fma(float a, float b, float c) {
+  return ::fmaf(a, b, c);
+}
+__device__ inline double fma(double a, double b, double c) {
+  return ::fma(a, b, c);
+}
 
 } // namespace dt::rt
 

@@ -133,8 +133,7 @@ static const Case kNorms[] = {
      "([a bc d], [bc]) -> ([a bc d]) b:group c:replicate d:replicate"},
     {"nn.top_k %a0 {axis = 1 : i64} : (tensor<2x4x3xf32>) -> "
      "(tensor<2x2x3xf32>, tensor<2x2x3xi64>)",
-     "2x4x3xf32",
-     "([a b c]) -> ([a d c], [a d c]) b:replicate d:replicate"},
+     "2x4x3xf32", "([a b c]) -> ([a d c], [a d c]) b:replicate d:replicate"},
     {"nn.softmax %a0 {axis = 1 : i64} : tensor<2x4xf32>", "2x4xf32",
      "([a b]) -> ([a b]) b:replicate"},
     {"nn.reduce sum %a0 {axes = array<i64: 1>, keepdims} : tensor<2x4xf32>",

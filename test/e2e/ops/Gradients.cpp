@@ -26,7 +26,8 @@ void initializeParameters(Run &run, const std::string &directory) {
   SafetensorsFile weights(directory + "/weights.safetensors");
   for (const ParameterInfo &p : kProgram.parameters) {
     std::vector<int64_t> shape = shapeOf(p.tensor, nullptr);
-    std::byte *value = run.modules[size_t(p.module)]->parameters.data + p.offset;
+    std::byte *value =
+        run.modules[size_t(p.module)]->parameters.data + p.offset;
     std::vector<std::byte> bytes(elementCount(shape) * sizeOf(p.tensor.type));
     if (p.init)
       initialize(reinterpret_cast<float *>(value), shape, p.init, p.tensor.name,

@@ -20,9 +20,9 @@
 #ifndef TEST_E2E_OPS_MODULECHECK_H
 #define TEST_E2E_OPS_MODULECHECK_H
 
-#include "runtime/comm/Comm.h"
 #include "runtime/Program.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/comm/Comm.h"
 
 #include <algorithm>
 #include <cstdlib>

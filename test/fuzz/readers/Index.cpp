@@ -8,8 +8,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/data/Index.h"
-#include "test/data/Fixture.h"
 #include "test/fuzz/readers/Fuzz.h"
+#include "test/runtime/data/Fixture.h"
 
 using namespace dt;
 using namespace dt::rt::data;

@@ -130,7 +130,8 @@ struct Small {
     model.modules = {makeTransformer("llm", ItemKind::Sample, shape)};
     cluster = llvm::cantFail(
         llvm::cantFail(
-            readCluster(DT_SOURCE "/passes/planner/hardware/clusters/l40s-48g.json"))
+            readCluster(DT_SOURCE
+                        "/passes/planner/hardware/clusters/l40s-48g.json"))
             .take(2));
     // Nothing is worth sending.
     cluster.nodes[0].inside = cluster.nodes[0].reduce = {1, 1e6};
@@ -170,7 +171,8 @@ TEST(Candidates, TheSimplestMustFit) {
 TEST(Candidates, EveryPolicySettlesOnTheSimplest) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"))
+          readCluster(DT_SOURCE
+                      "/passes/planner/hardware/clusters/a800-80g.json"))
           .take(24));
   Model model = makeMultimodal(7);
   Costs costs(cluster, model);

@@ -15,8 +15,9 @@ namespace {
 
 Cluster load(const std::string &name, int64_t devices) {
   return llvm::cantFail(
-      llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/" + name + ".json"))
+      llvm::cantFail(readCluster(DT_SOURCE
+                                 "/passes/planner/hardware/clusters/" +
+                                 name + ".json"))
           .take(devices));
 }
 
@@ -279,8 +280,8 @@ TEST(Place, GroupsOverTheBorder) {
 /// No plan beats all devices at the work that suits them; on one kind that is
 /// the work over the devices, and idle weak devices change little.
 TEST(Place, CeilingOnTwoKinds) {
-  Cluster all = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
+  Cluster all = llvm::cantFail(readCluster(
+      DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
   all.nodes[0].count = 4;
   all.nodes[1].count = 4;
   Model model = makeMultimodal(7);
@@ -300,8 +301,8 @@ TEST(Place, CeilingOnTwoKinds) {
 /// Whatever comes first in the file: policies that know one kind of device have
 /// the best of what they find on each, and never less than on one kind alone.
 TEST(Place, PoliciesOnTwoKinds) {
-  Cluster all = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
+  Cluster all = llvm::cantFail(readCluster(
+      DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
   all.nodes[0].count = 3;
   all.nodes[1].count = 2;
   Model model = makeMultimodal(7);
@@ -324,8 +325,8 @@ TEST(Place, PoliciesOnTwoKinds) {
 
 /// On two kinds of devices the units' ranks do not cross the border.
 TEST(Place, UnequalDevices) {
-  Cluster all = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
+  Cluster all = llvm::cantFail(readCluster(
+      DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
   all.nodes[0].count = 4;
   all.nodes[1].count = 2;
   Model model = makeMultimodal(7);

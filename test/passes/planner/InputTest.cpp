@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Architectures.h"
 #include "passes/planner/cost/Cost.h"
+#include "passes/planner/describe/Architectures.h"
 #include "passes/planner/describe/Data.h"
-#include "passes/planner/hardware/Machine.h"
 #include "passes/planner/describe/Shipped.h"
+#include "passes/planner/hardware/Machine.h"
 #include "runtime/base/Cores.h"
 
 #include "llvm/ADT/STLExtras.h"

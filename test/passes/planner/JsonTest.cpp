@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/describe/Architectures.h"
-#include "passes/planner/explain/Explain.h"
 #include "passes/planner/describe/Shipped.h"
+#include "passes/planner/explain/Explain.h"
 
 #include <nlohmann/json.hpp>
 
@@ -33,8 +33,8 @@ TEST(ModelJson, RoundTrip) {
     ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
     EXPECT_EQ(printModel(*again), text);
     // And it costs the same.
-    Cluster cluster = llvm::cantFail(
-        readCluster(DT_SOURCE "/passes/planner/hardware/clusters/h100-80g.json"));
+    Cluster cluster = llvm::cantFail(readCluster(
+        DT_SOURCE "/passes/planner/hardware/clusters/h100-80g.json"));
     Costs a(cluster, model), b(cluster, *again);
     for (int m = 0; m < 3; ++m) {
       CostOptions options;
@@ -72,8 +72,8 @@ TEST(ModelJson, PartitionedRoundTrip) {
               b.get(0, m).kept(0, 3, options, part));
   }
   // The file beside its parts says the same.
-  Model file =
-      llvm::cantFail(openModel(DT_SOURCE "/passes/planner/describe/models/mllm-9b.json"));
+  Model file = llvm::cantFail(
+      openModel(DT_SOURCE "/passes/planner/describe/models/mllm-9b.json"));
   EXPECT_EQ(printModel(file), text);
 }
 
@@ -284,7 +284,8 @@ TEST(Profile, Errors) {
 TEST(Explain, SaysWhatAndWhy) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"))
+          readCluster(DT_SOURCE
+                      "/passes/planner/hardware/clusters/a800-80g.json"))
           .take(16));
   Model model = makeMultimodal(7);
   Costs costs(cluster, model);

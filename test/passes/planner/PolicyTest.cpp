@@ -21,7 +21,8 @@ struct Setting {
   Setting(int64_t devices, int64_t samples, const char *data = "packed")
       : cluster(llvm::cantFail(
             llvm::cantFail(
-                readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"))
+                readCluster(DT_SOURCE
+                            "/passes/planner/hardware/clusters/a800-80g.json"))
                 .take(devices))),
         model(makeMultimodal(7)), costs(cluster, model),
         batch(drawBatch(*llvm::cantFail(openData(data)), 1, 0, samples)) {}
@@ -117,7 +118,8 @@ Model makeSmall() {
 TEST(Policy, OneDevice) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/l40s-48g.json"))
+          readCluster(DT_SOURCE
+                      "/passes/planner/hardware/clusters/l40s-48g.json"))
           .take(1));
   Model model = makeSmall();
   Costs costs(cluster, model);
@@ -164,7 +166,8 @@ TEST(Policy, FitsNowhere) {
 TEST(Policy, PiecesFitWhereWholePartsDoNot) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/l40s-48g.json"))
+          readCluster(DT_SOURCE
+                      "/passes/planner/hardware/clusters/l40s-48g.json"))
           .take(1));
   Model model = makeSmall();
   Costs costs(cluster, model);

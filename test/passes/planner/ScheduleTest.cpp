@@ -21,7 +21,8 @@ namespace {
 Cluster load(int64_t devices, int pieces = 1) {
   Cluster cluster = llvm::cantFail(
       llvm::cantFail(
-          readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"))
+          readCluster(DT_SOURCE
+                      "/passes/planner/hardware/clusters/a800-80g.json"))
           .take(devices));
   for (NodeKind &node : cluster.nodes)
     node.pieces = pieces;

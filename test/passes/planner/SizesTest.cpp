@@ -6,8 +6,8 @@
 
 #include "passes/planner/describe/Sizes.h"
 #include "passes/planner/describe/Architectures.h"
-#include "passes/planner/explain/Explain.h"
 #include "passes/planner/describe/Shipped.h"
+#include "passes/planner/explain/Explain.h"
 
 #include <gtest/gtest.h>
 
@@ -236,8 +236,8 @@ TEST(Shipped, AsArchitectures) {
     EXPECT_EQ(parallel.forwardExchanges[0].kind, Exchange::AllGather);
     EXPECT_EQ(parallel.forwardExchanges[1].kind, Exchange::ReduceScatter);
     // Costs follow the options; where there is no such layout, the other's.
-    Cluster cluster = llvm::cantFail(
-        readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+    Cluster cluster = llvm::cantFail(readCluster(
+        DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
     ModuleCost costs(cluster, 0, llm);
     CostOptions options;
     options.tp = 8;

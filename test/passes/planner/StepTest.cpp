@@ -23,8 +23,8 @@ using Json = nlohmann::json;
 namespace {
 
 Cluster load(const std::string &name) {
-  return llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/" + name + ".json"));
+  return llvm::cantFail(readCluster(
+      DT_SOURCE "/passes/planner/hardware/clusters/" + name + ".json"));
 }
 
 /// p stages, n microbatches, times f, b, w, delay.

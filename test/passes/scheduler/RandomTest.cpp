@@ -6,10 +6,10 @@
 
 #include "test/passes/scheduler/Rendezvous.h"
 
-#include "passes/scheduler/search/Bound.h"
-#include "passes/scheduler/messages/Communicate.h"
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "passes/scheduler/messages/Communicate.h"
+#include "passes/scheduler/search/Bound.h"
 
 #include "gtest/gtest.h"
 

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/data/Fixture.h"
+#include "test/runtime/data/Fixture.h"
 
 #include "runtime/data/Index.h"
 

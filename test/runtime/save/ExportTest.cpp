@@ -97,7 +97,8 @@ TEST_F(ExportTest, Errors) {
   EXPECT_ERROR(exportOnnx(trainer, source, target),
                "initializer 'u' is not in the file");
   writeFile(source + "/head.onnx", head("table.bin"));
-  writeFile(source + "/sub/tower.onnx", tower(std::string(24, 'o')).substr(0, 30));
+  writeFile(source + "/sub/tower.onnx",
+            tower(std::string(24, 'o')).substr(0, 30));
   EXPECT_ERROR(exportOnnx(trainer, source, target),
                "tower.onnx: not a valid ONNX file");
   writeFile(source + "/sub/tower.onnx",

@@ -10,7 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/mpi/Launch.h"
-#include "test/runtime/mpi/Ranks.h"
+#include "test/runtime/comm/mpi/Ranks.h"
 
 #include <cstdlib>
 #include <unistd.h>

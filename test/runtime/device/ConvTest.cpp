@@ -69,7 +69,8 @@ void check(const ConvShape &s) {
   convForward(x.data(), w.data(), b.data(), y.data(), s);
   convBackwardData(dy.data(), w.data(), bc.data(), dx.data(), s);
   convBackwardWeights(x.data(), dy.data(), dw.data(), db.data(), s, 1);
-  // Each sum's products, counted from the largest; what is expected is float too.
+  // Each sum's products, counted from the largest; what is expected is float
+  // too.
   double taps = 2 * double(nw) / double(s.o), places = 2 * double(s.n * outs),
          products = 2 * double(nw) / double(s.c / s.groups);
   EXPECT_LT(relativeError(y, ey), sumLimit(taps));

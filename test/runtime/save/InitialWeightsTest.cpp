@@ -83,6 +83,19 @@ TEST_F(InitialWeights, OfAnothersFile) {
                          "not used of it: 1 (rotary.inv_freq)"}));
 }
 
+/// Buffers are no parameters; one beside weights that were taken is named.
+TEST_F(InitialWeights, BuffersAreTheFiles) {
+  std::string path = write("bn.safetensors", [&](SafetensorsWriter &f) {
+    f.add("head.u", DType::F32, {2}, two.data());
+    f.add("head.running_mean", DType::F32, {2}, two.data());
+    f.add("other.bias", DType::F32, {2}, two.data());
+  });
+  take({from(path)}, 1);
+  EXPECT_TRUE(saidThat("warning: left out beside weights that were taken: "
+                       "head.running_mean; buffers stay as the ONNX file has "
+                       "them"));
+}
+
 TEST_F(InitialWeights, WhatIsMissingStaysAsItBegins) {
   std::string path = write("part.safetensors", [&](SafetensorsWriter &f) {
     f.add("head.u", DType::F32, {2}, two.data());

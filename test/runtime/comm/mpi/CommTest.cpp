@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/runtime/mpi/Ranks.h"
+#include "test/runtime/comm/mpi/Ranks.h"
 
 #include <cstring>
 #include <set>

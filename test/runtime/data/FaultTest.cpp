@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/data/Fault.h"
+#include "runtime/device/cpu/Check.h"
 #include "runtime/step/Evaluation.h"
 #include "runtime/train/Train.h"
-#include "runtime/device/cpu/Check.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

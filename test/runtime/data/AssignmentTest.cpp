@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/data/Fixture.h"
-#include "test/data/TestProgram.h"
+#include "test/runtime/data/Fixture.h"
+#include "test/runtime/data/TestProgram.h"
 
 #include "runtime/data/BatchSource.h"
 

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Several ranks: test/runtime/mpi.
+// Several ranks: test/runtime/comm/mpi.
 //
 //===----------------------------------------------------------------------===//
 

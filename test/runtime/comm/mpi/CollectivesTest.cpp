@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/runtime/mpi/Ranks.h"
+#include "test/runtime/comm/mpi/Ranks.h"
 
 #include <numeric>
 

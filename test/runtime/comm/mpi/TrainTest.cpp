@@ -9,12 +9,12 @@
 
 #include "runtime/train/Train.h"
 #include "runtime/save/Checkpoint.h"
-#include "runtime/step/Evaluation.h"
 #include "runtime/state/Init.h"
-#include "runtime/step/Optimizer.h"
 #include "runtime/state/Pieces.h"
+#include "runtime/step/Evaluation.h"
+#include "runtime/step/Optimizer.h"
 #include "test/runtime/SmallProgram.h"
-#include "test/runtime/mpi/Ranks.h"
+#include "test/runtime/comm/mpi/Ranks.h"
 
 #include <cmath>
 #include <memory>
@@ -349,7 +349,8 @@ TEST(RanksTrain, Files) {
         std::vector<float> u(view.size / 4), v(u.size());
         std::memcpy(u.data(), view.data, view.size);
         std::memcpy(v.data(), other.data, other.size);
-        EXPECT_LT(relativeError(u, v), 2 * sumLimit(3 * kImages)) << nameOf(plan) << " " << tensor;
+        EXPECT_LT(relativeError(u, v), 2 * sumLimit(3 * kImages))
+            << nameOf(plan) << " " << tensor;
       }
     }
     EXPECT_FALSE(std::filesystem::exists(name + ".outputs.rank-0"));

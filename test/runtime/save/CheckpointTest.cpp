@@ -78,6 +78,19 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
   EXPECT_ERROR(loadCheckpoint(seeded, directory, 7), "another seed");
 }
 
+/// A parameter that was one and is a copy now: the other's value counts.
+TEST_F(CheckpointTest, SaysWhatItLeavesOut) {
+  saveCheckpoint(trainer, directory, 1, 7);
+  EXPECT_TRUE(resumeCheckpoint(trainer, directory, 7).warnings.empty());
+  SmallProgram other(2);
+  other.parameters[2].tied = 1;
+  Trainer tied(other.info, Trainer::defaults(other.info), solo());
+  std::vector<std::string> said = resumeCheckpoint(tied, directory, 7).warnings;
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("the checkpoint has '"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("which this program does not"), std::string::npos);
+}
+
 /// Two checkpoints, the newer one with `change` made to it.
 class DamageTest : public CheckpointTest {
 protected:

@@ -70,6 +70,8 @@ TEST(Options, Errors) {
   EXPECT_ERROR(parse({"--batch=a", "--validate-every=2"}),
                "--validate-every goes with --validate");
   EXPECT_ERROR(parse({"--data", "a", "--batch", "b"}), "exclude each other");
+  EXPECT_ERROR(parse({"--steps=2", "--steps", "3"}), "--steps stands twice");
+  EXPECT_ERROR(parse({"--keep=3"}), "--keep needs --checkpoint");
 }
 
 } // namespace

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/data/Fixture.h"
+#include "test/runtime/data/Fixture.h"
 
 using namespace dt;
 using namespace dt::rt::data;

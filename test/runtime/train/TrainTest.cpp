@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/train/Train.h"
-#include "runtime/step/Evaluation.h"
 #include "runtime/base/Stop.h"
+#include "runtime/step/Evaluation.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>

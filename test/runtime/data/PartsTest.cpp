@@ -7,12 +7,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/data/Fixture.h"
-#include "test/data/TestProgram.h"
+#include "test/runtime/data/Fixture.h"
+#include "test/runtime/data/TestProgram.h"
 
-#include "runtime/device/Device.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/data/BatchSource.h"
+#include "runtime/device/Device.h"
 
 #include <cstring>
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/step/Evaluation.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/step/Evaluation.h"
 #include "runtime/train/Train.h"
 #include "test/runtime/SmallProgram.h"
 
