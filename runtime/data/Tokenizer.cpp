@@ -109,7 +109,8 @@ std::vector<std::string> data::splitWords(const std::string &text) {
 std::vector<std::string> data::readVocabulary(const std::string &path) {
   std::ifstream in(path);
   if (!in)
-    throw Error(path + ": cannot be read (the vocabulary of the tokenizer)");
+    throw Error(path +
+                ": cannot be read (data.tokenizer.vocabulary of the recipe)");
   std::vector<std::string> words;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line.back() == '\r')

@@ -327,16 +327,16 @@ std::string surplusOf(const Trainer &trainer, const std::string &folder,
     for (int i = 0; i < trainer.optimizer().moments(); ++i)
       known.insert(trainer.optimizer().momentName(i) + std::string(".") + name);
   }
-  std::string first;
-  size_t more = 0;
+  std::vector<std::string> surplus;
   for (const std::string &name : reader.names())
     if (!known.count(name))
-      first.empty() ? first = name : (++more, first);
-  if (first.empty())
+      surplus.push_back(name);
+  if (surplus.empty())
     return "";
-  return folder + ": the checkpoint has '" + printable(first) + "'" +
+  size_t more = surplus.size() - 1;
+  return folder + ": the checkpoint has '" + printable(surplus[0]) + "'" +
          (more ? " and " + std::to_string(more) + " more tensors" : "") +
-         ", which this program does not; other weights were tied, or frozen";
+         ", which this program does not: other weights are tied now";
 }
 
 /// What belongs to something else is refused: an older one would too. Appends
