@@ -1,5 +1,4 @@
-//===- Passes.cpp - code generation as passes
-//------------------------------===//
+//===- Passes.cpp - code generation as passes -----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

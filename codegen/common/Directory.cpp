@@ -1,5 +1,4 @@
-//===- Directory.cpp - writes the emitted directory
-//------------------------===//
+//===- Directory.cpp - writes the emitted directory -----------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Emit.cpp - rt to sources
-//--------------------------------------------===//
+//===- Emit.cpp - rt to sources -------------------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- FunctionEmitter.cpp - one rt.func as a struct with run()
-//------------===//
+//===- FunctionEmitter.cpp - one rt.func as a struct with run() -----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

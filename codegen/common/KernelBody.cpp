@@ -1,5 +1,4 @@
-//===- KernelBody.cpp - scalar code of rt.kernel as EmitC
-//------------------===//
+//===- KernelBody.cpp - scalar code of rt.kernel as EmitC -----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

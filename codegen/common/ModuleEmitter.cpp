@@ -1,5 +1,4 @@
-//===- ModuleEmitter.cpp - header and kernels of a module
-//------------------===//
+//===- ModuleEmitter.cpp - header and kernels of a module -----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

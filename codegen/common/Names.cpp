@@ -1,5 +1,4 @@
-//===- Names.cpp - from names in models to names in C++
-//--------------------===//
+//===- Names.cpp - from names in models to names in C++ -------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

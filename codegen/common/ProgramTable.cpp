@@ -1,5 +1,4 @@
-//===- ProgramTable.cpp - rt.program as kProgram
-//---------------------------===//
+//===- ProgramTable.cpp - rt.program as kProgram --------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Scalar.cpp - arith and math ops as EmitC
-//----------------------------===//
+//===- Scalar.cpp - arith and math ops as EmitC ---------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

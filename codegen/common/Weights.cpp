@@ -1,5 +1,4 @@
-//===- Weights.cpp - initial values as safetensors
-//-------------------------===//
+//===- Weights.cpp - initial values as safetensors ------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- CpuTarget.cpp - OpenMP loops for kernels
-//----------------------------===//
+//===- CpuTarget.cpp - OpenMP loops for kernels ---------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

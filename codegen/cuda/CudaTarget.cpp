@@ -1,5 +1,4 @@
-//===- CudaTarget.cpp - __global__ functions for kernels
-//-------------------===//
+//===- CudaTarget.cpp - __global__ functions for kernels ------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- DistOps.h - The dist dialect ------------------------------*- C++
-//-*-===//
+//===- DistOps.h - The dist dialect -----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- DistVerify.cpp - What makes a program of modules well-formed
-//--------===//
+//===- DistVerify.cpp - What makes a program of modules well-formed -------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

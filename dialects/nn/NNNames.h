@@ -1,5 +1,4 @@
-//===- NNNames.h - Names of attributes that phases hand on --------*- C++
-//-*-===//
+//===- NNNames.h - Names of attributes that phases hand on ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

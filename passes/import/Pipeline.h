@@ -1,5 +1,4 @@
-//===- Pipeline.h - The import phase ------------------------------*- C++
-//-*-===//
+//===- Pipeline.h - The import phase ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- LowerToRT.cpp - Functions over tensors become functions over buffers
-//-===//
+//===- LowerToRT.cpp - Functions over tensors to functions over buffers ---===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Activity.h - who reads and writes files, and how far ------*- C++
-//-*-===//
+//===- Activity.h - who reads and writes files, and how far -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Stop.h - being asked to end --------------------------------*- C++
-//-*-===//
+//===- Stop.h - being asked to end ------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

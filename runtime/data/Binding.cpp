@@ -1,4 +1,4 @@
-//===- Binding.cpp - a program's tables against the data sections -*- C++ -*-=//
+//===- Binding.cpp - a program's tables against the data sections ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Pattern.cpp - which files are shards ----------------------*- C++
-//-*-===//
+//===- Pattern.cpp - which files are shards ---------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Targets.h - whether what a run is to write can be written *- C++ -*-===//
+//===- Targets.h - whether what a run is to write can be written ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

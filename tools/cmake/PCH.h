@@ -1,5 +1,4 @@
-//===- PCH.h - The one precompiled header ------------------------*- C++
-//-*-===//
+//===- PCH.h - The one precompiled header -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- dt-data.cpp - build, index, check and describe tar shards *- C++ -*-===//
+//===- dt-data.cpp - build, index, check and describe tar shards ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

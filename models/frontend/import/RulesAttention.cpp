@@ -1,5 +1,4 @@
-//===- RulesAttention.cpp - Attention and rotary embedding (operator set 23)
-//----===//
+//===- RulesAttention.cpp - Attention and rotary embedding ----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

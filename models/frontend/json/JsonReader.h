@@ -1,5 +1,4 @@
-//===- JsonReader.h - Typed reading of JSON with one good error --*- C++
-//-*-===//
+//===- JsonReader.h - Typed reading of JSON with one good error -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- Groups.cpp - Parameters with an optimizer of their own -----*- C++ -*-=//
+//===- Groups.cpp - Parameters with an optimizer of their own ---*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- JsonAttr.h - JSON as attributes, and a plan's data sections -*- C++
-//-*-===//
+//===- JsonAttr.h - JSON as attributes, and a plan's data sections --------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Program.h - From recipe to IR -----------------------------*- C++
-//-*-===//
+//===- Program.h - From recipe to IR ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Recipe.h - What a recipe says -----------------------------*- C++
-//-*-===//
+//===- Recipe.h - What a recipe says ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,4 +1,4 @@
-//===- RecipeOptions.cpp - Losses and optimizers on a command line -*- C++ -*-//
+//===- RecipeOptions.cpp - Losses and optimizers on a command line --------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

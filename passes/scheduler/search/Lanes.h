@@ -1,4 +1,4 @@
-//===- Lanes.h - Orders from sequences of forwards and gradients *- C++ -*-===//
+//===- Lanes.h - Orders from sequences of forwards and gradients ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

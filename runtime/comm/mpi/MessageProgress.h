@@ -1,5 +1,4 @@
-//===- MessageProgress.h - moving messages on while a rank computes ----*- C++
-//-*-===//
+//===- MessageProgress.h - messages move on while a rank computes ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Attention.cu - softmax attention on the GPU
-//-------------------------===//
+//===- Attention.cu - softmax attention on the GPU ------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

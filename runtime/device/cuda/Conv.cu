@@ -1,5 +1,4 @@
-//===- Conv.cu - convolutions as products on the GPU
-//-----------------------===//
+//===- Conv.cu - convolutions as products on the GPU ----------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Device.cu - memory, norm and optimizer on the GPU
-//-------------------===//
+//===- Device.cu - memory, norm and optimizer on the GPU ------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Matmul.cu - matrix products by cuBLASLt
-//-----------------------------===//
+//===- Matmul.cu - matrix products by cuBLASLt ----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

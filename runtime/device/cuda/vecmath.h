@@ -1,5 +1,4 @@
-//===- vecmath.h - elementary functions of generated GPU kernels -*- C++
-//-*-===//
+//===- vecmath.h - elementary functions of generated GPU kernels ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
