@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/ModuleEmitter.h"
+#include "codegen/common/FunctionEmitter.h"
 
 #include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/StringExtras.h"
@@ -417,6 +418,78 @@ LogicalResult ModuleEmitter::emit() {
   for (auto stage : module.getBody().getOps<rt::StageOp>())
     if (failed(emitStage(stage)))
       return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// All functions of a module
+//===----------------------------------------------------------------------===//
+
+LogicalResult ModuleEmitter::emitFunctions() {
+  // Callees first; IR that came through the verifier has no recursion,
+  // hand-written IR may.
+  llvm::StringMap<int> state;
+  std::function<LogicalResult(rt::FuncOp)> visit =
+      [&](rt::FuncOp function) -> LogicalResult {
+    int &mine = state[function.getSymName()];
+    if (mine == 2)
+      return success();
+    if (mine == 1)
+      return function.emitOpError("calls itself");
+    mine = 1;
+    for (auto call : function.getBody().getOps<rt::CallOp>()) {
+      auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
+          call, call.getCalleeAttr());
+      if (failed(visit(callee)))
+        return failure();
+    }
+    std::string type =
+        scope.unique(names.type + typeIdentifier(function.getSymName()));
+    functionTypes[function.getSymName()] = type;
+    if (failed(FunctionEmitter(*this, function, type).emit()))
+      return failure();
+    state[function.getSymName()] = 2;
+    return success();
+  };
+  for (auto function : module.getBody().getOps<rt::FuncOp>())
+    if (failed(visit(function)))
+      return failure();
+  return success();
+}
+
+LogicalResult ModuleEmitter::emitStage(rt::StageOp stage) {
+  OpBuilder::InsertionGuard guard(b);
+  rt::FuncOp callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
+      stage, stage.getCalleeAttr());
+  StringRef kind = rt::stringifyStageKind(stage.getKind());
+  std::string name = scope.unique(
+      (names.module + "." +
+       (stage.getKind() == rt::StageKind::denominator ? stage.getCallee()
+                                                      : kind))
+          .str());
+  names.stages[(kind + "@" + stage.getCallee()).str()] = name;
+  FunctionType type =
+      b.getFunctionType(opaque("const dt::rt::TaskContext&"), {});
+
+  b.setInsertionPointToEnd(&header.getBodyRegion().front());
+  line("void " + name + "(const dt::rt::TaskContext &task);");
+
+  b.setInsertionPointToEnd(&functions.getBodyRegion().front());
+  line("");
+  openFunction(name, type);
+  Value task = b.getInsertionBlock()->getArgument(0);
+  line("const " + names.type + "Context context = " + names.module +
+           "_context({});",
+       task);
+  NameScope local;
+  SmallVector<std::string> fields = argumentNames(callee, local);
+  std::string call = functionTypes[callee.getSymName()] + "{.context = context";
+  for (auto [field, symbol] :
+       llvm::zip(fields, stage.getBuffers().getAsRange<FlatSymbolRefAttr>()))
+    call += ",\n      ." + field + " = context.arena." +
+            names.buffers[symbol.getValue()];
+  line(call + ",\n      .scratch = context.scratch}.run();");
+  emitc::ReturnOp::create(b, loc, Value());
   return success();
 }
 

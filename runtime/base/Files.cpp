@@ -329,4 +329,14 @@ bool isHex(const std::string &text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+std::string listed(const std::vector<std::string> &names) {
+  constexpr size_t most = 8;
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < most; ++i)
+    text += (i ? ", " : "") + printable(names[i]);
+  if (names.size() > most)
+    text += " and " + std::to_string(names.size() - most) + " more";
+  return text;
+}
+
 } // namespace dt::rt

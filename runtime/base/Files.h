@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace dt::rt {
 
@@ -128,6 +129,8 @@ bool endsWith(const std::string &text, const std::string &end);
 /// Anybody's text as it may stand in a line: without control characters, so
 /// that a name from a file cannot write to a terminal; cut after 200 bytes.
 std::string printable(const std::string &text);
+/// The first eight names, printable, and how many more there are.
+std::string listed(const std::vector<std::string> &names);
 
 /// Sixteen hexadecimal digits, and back (false: something else).
 std::string hexText(uint64_t value);

@@ -33,6 +33,20 @@ int Config::findPicture(const std::string &name) const {
   return -1;
 }
 
+SegmentKind::Use SegmentKind::useOf(size_t part) const {
+  Use use;
+  for (const TemplateElement &element : tokens) {
+    bool text = element.textPart >= 0;
+    use.taken |= element.textPart == int(part);
+    if (element.ofPart != int(part))
+      continue;
+    use.marked = true;
+    use.open |= text;
+    use.positions += text ? 0 : element.count;
+  }
+  return use;
+}
+
 int Config::findInput(const std::string &name) const {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].name == name)

@@ -53,6 +53,15 @@ struct SegmentKind {
   std::string name;
   std::vector<int> parts; ///< number of the picture kind, or textKind
   std::vector<TemplateElement> tokens;
+
+  /// What the template makes of a part.
+  struct Use {
+    bool taken = false;    ///< a text: its tokens stand somewhere
+    bool marked = false;   ///< a picture: some tokens are "of" it
+    bool open = false;     ///< tokens of a text among these: as many as it has
+    int64_t positions = 0; ///< the others of these
+  };
+  Use useOf(size_t part) const;
 };
 constexpr int textKind = -1;
 constexpr int sampleItem = -1;

@@ -329,16 +329,8 @@ std::string nameOfPart(const Config &config, const SegmentKind &segment,
 void checkSegment(const Config &config, const SegmentKind &segment,
                   const JsonView &view) {
   int64_t fixed = 0;
-  std::vector<int64_t> positions(segment.parts.size(), 0);
-  std::vector<bool> marked(segment.parts.size(), false);
-  for (const TemplateElement &element : segment.tokens) {
-    int64_t tokens = element.textPart >= 0 ? 0 : element.count;
-    fixed += tokens;
-    if (element.ofPart >= 0) {
-      positions[size_t(element.ofPart)] += tokens;
-      marked[size_t(element.ofPart)] = true;
-    }
-  }
+  for (const TemplateElement &element : segment.tokens)
+    fixed += element.textPart >= 0 ? 0 : element.count;
   if (fixed > config.sequence && !config.cut)
     view.at("tokens").fail(std::to_string(fixed) +
                            " tokens without any text, but \"sequence\" is " +
@@ -359,12 +351,13 @@ void checkSegment(const Config &config, const SegmentKind &segment,
     const PictureKind &kind = config.pictures[size_t(segment.parts[i])];
     if (kind.indexWidth < 0)
       continue;
-    if (!marked[i])
+    SegmentKind::Use use = segment.useOf(i);
+    if (!use.marked)
       view.at("tokens").fail(
           "no token is \"of\" the part \"" + nameOfPart(config, segment, i) +
           "\", so an index input of it would hold padding only");
-    if (positions[i] > kind.indexWidth)
-      view.at("tokens").fail(std::to_string(positions[i]) +
+    if (use.positions > kind.indexWidth)
+      view.at("tokens").fail(std::to_string(use.positions) +
                              " positions are of one \"" + kind.name +
                              "\", but an index input of it has a \"width\" "
                              "of " +

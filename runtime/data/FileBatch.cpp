@@ -61,13 +61,13 @@ public:
   const Batch &next(int64_t) override { return batch; }
   uint64_t hash() const override { return fingerprint; }
   std::string summary() const override {
-    std::string unused;
+    std::vector<std::string> unused;
     for (auto &[name, tensor] : file.tensors())
       if (!taken.count(name))
-        unused += (unused.empty() ? "" : ", ") + printable(name);
+        unused.push_back(name);
     return "batch of " + std::to_string(program.globalBatch) +
            " samples from " + file.path() +
-           (unused.empty() ? "" : "\nnot used of it: " + unused);
+           (unused.empty() ? "" : "\nnot used of it: " + listed(unused));
   }
 
 private:

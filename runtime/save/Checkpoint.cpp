@@ -333,10 +333,8 @@ std::string surplusOf(const Trainer &trainer, const std::string &folder,
       surplus.push_back(name);
   if (surplus.empty())
     return "";
-  size_t more = surplus.size() - 1;
-  return folder + ": the checkpoint has '" + printable(surplus[0]) + "'" +
-         (more ? " and " + std::to_string(more) + " more tensors" : "") +
-         ", which this program does not: other weights are tied now";
+  return folder + ": the checkpoint has '" + listed(surplus) +
+         "', which this program does not: other weights are tied now";
 }
 
 /// What belongs to something else is refused: an older one would too. Appends

@@ -23,17 +23,6 @@ namespace dt::rt {
 
 namespace {
 
-constexpr size_t kMostNames = 8; ///< in a line
-
-std::string listed(const std::vector<std::string> &names) {
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < kMostNames; ++i)
-    text += (i ? ", " : "") + printable(names[i]);
-  if (names.size() > kMostNames)
-    text += " and " + std::to_string(names.size() - kMostNames) + " more";
-  return text;
-}
-
 /// What follows the module in "module.parameter".
 std::string plainName(const ProgramInfo &program, const ParameterInfo &p) {
   std::string name = p.tensor.name,

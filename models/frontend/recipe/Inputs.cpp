@@ -299,26 +299,18 @@ void InputChecker::warnSegments() {
       return emitWarning(locate("data.segments." + segment.name + ".tokens"));
     };
     for (auto [i, part] : llvm::enumerate(segment.parts)) {
-      int64_t positions = 0;
-      bool isText = false, taken = false;
-      for (const rt::data::TemplateElement &element : segment.tokens) {
-        taken |= element.textPart == int(i);
-        if (element.ofPart != int(i))
-          continue;
-        isText |= element.textPart >= 0;
-        positions += element.count;
-      }
+      rt::data::SegmentKind::Use use = segment.useOf(i);
       if (part == rt::data::textKind) {
-        if (!taken)
+        if (!use.taken)
           warn() << "no token takes the text of part " << i
                  << ": it is left out";
         continue;
       }
       for (auto [e, entry] : llvm::enumerate(config.inputs))
         if (entry.kind == InputKind::Index && entry.picture == part &&
-            padded[e] && !isMasked(int(e)) && entry.shape[0] > positions &&
-            !isText)
-          warn() << positions << " positions are of one \""
+            padded[e] && !isMasked(int(e)) && entry.shape[0] > use.positions &&
+            !use.open)
+          warn() << use.positions << " positions are of one \""
                  << config.pictures[size_t(part)].name << "\", but inputs."
                  << entry.name << " has a width of " << entry.shape[0]
                  << ": the rest is its \"pad\", " << entry.pad

@@ -1,0 +1,231 @@
+//===- LibraryCalls.cpp - Calls of runtime functions ----------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Products, convolutions, attention, checks of indices and collectives: how the
+// attributes of an op become the arguments that runtime/ declares.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/common/FunctionEmitter.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+LogicalResult FunctionEmitter::libraryCall(StringRef callee, ValueRange buffers,
+                                           ArrayRef<std::string> extra) {
+  OpBuilder &b = owner.b;
+  SmallVector<Value> operands;
+  SmallVector<Attribute> args;
+  auto literal = [&](StringRef text) {
+    args.push_back(emitc::OpaqueAttr::get(b.getContext(), text));
+  };
+  for (Value buffer : buffers) {
+    if (!buffer) {
+      literal("nullptr");
+      continue;
+    }
+    args.push_back(b.getIndexAttr(operands.size()));
+    operands.push_back(value(buffer));
+  }
+  for (const std::string &text : extra)
+    literal(text);
+  if (!owner.target.lastCallArgument().empty())
+    literal(owner.target.lastCallArgument());
+  emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(),
+                              ("dt::rt::" + callee).str(), operands,
+                              b.getArrayAttr(args));
+  return success();
+}
+
+LogicalResult FunctionEmitter::emitMatmul(rt::MatmulOp op) {
+  SmallVector<std::string> fields;
+  auto add = [&](StringRef name, StringAttr dim, bool always = false) {
+    std::string text = size(dim);
+    if (always || text != "0")
+      fields.push_back(("." + name + " = " + text).str());
+  };
+  add("batch", op.getBatchAttr(), true);
+  add("m", op.getMAttr(), true);
+  add("n", op.getNAttr(), true);
+  add("k", op.getKAttr(), true);
+  if (op.getTransA())
+    fields.push_back(".transA = true");
+  if (op.getTransB())
+    fields.push_back(".transB = true");
+  add("strideA", op.getStrideAAttr());
+  add("strideB", op.getStrideBAttr());
+  add("strideC", op.getStrideCAttr());
+  add("lda", op.getLdaAttr());
+  add("ldb", op.getLdbAttr());
+  add("ldc", op.getLdcAttr());
+  return libraryCall(
+      "matmul", {op.getA(), op.getB(), op.getBias(), op.getC()},
+      {"{" + llvm::join(fields, ", ") + "}", op.getAccumulate() ? "1" : "0"});
+}
+
+template <typename Range> static std::string braces(Range &&values) {
+  SmallVector<std::string> texts;
+  for (auto value : values)
+    texts.push_back(std::to_string(value));
+  return "{" + llvm::join(texts, ", ") + "}";
+}
+
+LogicalResult FunctionEmitter::emitConv(Operation *op, StringRef callee,
+                                        ValueRange buffers) {
+  auto number = [&](StringRef name) {
+    return std::to_string(op->getAttrOfType<IntegerAttr>(name).getInt());
+  };
+  auto numbers = [&](StringRef name) {
+    return braces(op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef());
+  };
+  SmallVector<std::string> in;
+  for (StringAttr dim :
+       op->getAttrOfType<ArrayAttr>("in").getAsRange<StringAttr>())
+    in.push_back(size(dim));
+  std::string shape = "{.n = " + size(op->getAttrOfType<StringAttr>("n")) +
+                      ", .c = " + number("c") + ", .o = " + number("o") +
+                      ", .groups = " + number("groups") +
+                      ", .dims = " + std::to_string(in.size()) + ", .in = {" +
+                      llvm::join(in, ", ") +
+                      "}, .kernel = " + numbers("kernel") +
+                      ", .stride = " + numbers("strides") +
+                      ", .dilation = " + numbers("dilations") +
+                      ", .padBegin = " + numbers("pad_begin") +
+                      ", .padEnd = " + numbers("pad_end") + "}";
+  SmallVector<std::string> extra = {shape};
+  if (isa<rt::ConvDwOp>(op))
+    extra.push_back(op->hasAttr("accumulate") ? "1" : "0");
+  return libraryCall(callee, buffers, extra);
+}
+
+LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee,
+                                             ValueRange buffers, Value mask) {
+  SmallVector<std::string> fields;
+  for (StringRef name : {"b", "t", "s", "h", "hk", "d", "dv"})
+    fields.push_back(
+        ("." + name + " = " + size(op->getAttrOfType<StringAttr>(name))).str());
+  auto strides = [&](StringRef attribute, ArrayRef<StringRef> names) {
+    for (auto [dim, name] : llvm::zip(
+             op->getAttrOfType<ArrayAttr>(attribute).getAsRange<StringAttr>(),
+             names))
+      fields.push_back(("." + name + " = " + size(dim)).str());
+  };
+  strides("q_strides", {"qb", "qt", "qh"});
+  strides("k_strides", {"kb", "ks", "kh"});
+  strides("v_strides", {"vb", "vs", "vh"});
+  strides("o_strides", {"ob", "ot", "oh"});
+  auto scale = op->getAttrOfType<FloatAttr>("scale");
+  fields.push_back(".scale = " + constantText(owner.b.getF32FloatAttr(
+                                     scale.getValueAsDouble())));
+  fields.push_back(op->hasAttr("causal") ? ".causal = true"
+                                         : ".causal = false");
+  static constexpr StringRef emptyRows[] = {"Mean", "Zero", "NaN"};
+  auto emptyRow = op->getAttrOfType<rt::EmptyRowAttr>("empty_row").getValue();
+  fields.push_back((".emptyRow = dt::rt::EmptyRow::" +
+                    emptyRows[static_cast<uint32_t>(emptyRow)])
+                       .str());
+  if (mask) {
+    Type element = cast<rt::BufferType>(mask.getType()).getElementType();
+    fields.push_back(element.isF32() ? ".mask = dt::rt::MaskKind::Additive"
+                                     : ".mask = dt::rt::MaskKind::Boolean");
+    strides("mask_strides", {"maskB", "maskH", "maskT", "maskS"});
+  } else {
+    fields.push_back(".mask = dt::rt::MaskKind::None");
+  }
+  return libraryCall(callee, buffers, {"{" + llvm::join(fields, ", ") + "}"});
+}
+
+LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
+  auto module = function->getParentOfType<rt::ModuleOp>();
+  auto modules =
+      module->getParentOfType<rt::ProgramOp>().getBody().getOps<rt::ModuleOp>();
+  int64_t index = std::distance(modules.begin(), llvm::find(modules, module)),
+          symbol = -1;
+  for (auto [i, known] :
+       llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
+    if (op.getItem() && known.getSymName() == *op.getItem())
+      symbol = i;
+  SmallVector<std::string> fields{".what = " + quoted(op.getOp()),
+                                  ".input = " + (op.getInput()
+                                                     ? quoted(*op.getInput())
+                                                     : std::string("nullptr")),
+                                  ".extent = " + size(op.getExtentAttr())};
+  if (op.getWrap())
+    fields.push_back(".wrap = true");
+  if (op.getIgnored())
+    fields.push_back(".ignores = true, .ignored = " +
+                     std::to_string(int64_t(*op.getIgnored())));
+  if (auto block = op.getBlock())
+    fields.push_back(
+        ".local = true, .base = dt::rt::placeOnAxis(context.group, " +
+        std::to_string((*block)[1]) + ", " + std::to_string((*block)[2]) +
+        ") * " + std::to_string((*block)[0]));
+  if (op.getOffset() != 0)
+    fields.push_back(".offset = " + std::to_string(op.getOffset()));
+  fields.push_back(".stride = " + std::to_string(op.getStride()));
+  fields.push_back(".row = " + size(op.getRowAttr()));
+  fields.push_back(".module = " + std::to_string(index) +
+                   ", .symbol = " + std::to_string(symbol));
+  std::string count =
+      size(cast<rt::BufferType>(op.getIndices().getType()).getNumElements());
+  return libraryCall(
+      "checkIndices", op.getIndices(),
+      {count, "{" + llvm::join(fields, ", ") + "}", "context.fault"});
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+static std::string axisText(Operation *op) {
+  auto number = [&](StringRef name) {
+    return std::to_string(op->getAttrOfType<IntegerAttr>(name).getInt());
+  };
+  return number("over") + ", " + number("stride");
+}
+
+LogicalResult FunctionEmitter::emitRankPlace(rt::RankPlaceOp op) {
+  return libraryCall(
+      "fill", op.getBuffer(),
+      {"dt::rt::placeOnAxis(context.group, " + axisText(op) + ")", "1"});
+}
+
+LogicalResult FunctionEmitter::emitCollective(Operation *op, StringRef callee,
+                                              StringRef before,
+                                              ArrayRef<std::string> sizes) {
+  OpBuilder &b = owner.b;
+  SmallVector<Attribute> args;
+  auto literal = [&](StringRef text) {
+    args.push_back(emitc::OpaqueAttr::get(b.getContext(), text));
+  };
+  literal("context.group");
+  if (!before.empty())
+    literal(before);
+  literal(dtypeText(
+      cast<rt::BufferType>(op->getOperand(0).getType()).getElementType()));
+  args.push_back(b.getIndexAttr(0));
+  args.push_back(b.getIndexAttr(1));
+  for (const std::string &text : sizes)
+    literal(text);
+  literal(axisText(op));
+  emitc::CallOpaqueOp::create(
+      b, owner.loc, TypeRange(), ("dt::rt::" + callee).str(),
+      ValueRange{value(op->getOperand(0)), value(op->getOperand(1))},
+      b.getArrayAttr(args));
+  return success();
+}
+
+LogicalResult FunctionEmitter::emitParts(Operation *op, StringRef callee,
+                                         Value part) {
+  nn::DimExpr chunk = rt::getDim(op->getAttrOfType<StringAttr>("chunk"));
+  nn::DimExpr count = cast<rt::BufferType>(part.getType()).getNumElements();
+  nn::DimExpr outer = count.exactDiv(chunk).value_or(
+      0); // a chunk of 0 has no elements in any row
+  return emitCollective(op, callee, "", {size(outer), size(chunk)});
+}
+
+} // namespace dt::codegen

@@ -1,0 +1,276 @@
+//===- TrainLoop.cpp - steps of one run, and what they leave ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/train/TrainLoop.h"
+#include "runtime/base/Error.h"
+#include "runtime/base/Files.h"
+#include "runtime/base/Stop.h"
+#include "runtime/comm/Agreement.h"
+#include "runtime/comm/Watchdog.h"
+#include "runtime/device/Device.h"
+#include "runtime/observe/Metrics.h"
+#include "runtime/observe/Progress.h"
+#include "runtime/observe/Recorder.h"
+#include "runtime/save/Checkpoint.h"
+#include "runtime/save/CheckpointFolder.h"
+#include "runtime/step/Validation.h"
+
+#include <cmath>
+#include <limits>
+
+namespace dt::rt {
+
+namespace {
+
+/// Why a step is the last one; empty if its numbers are numbers.
+std::string notFinite(const ProgramInfo &program, const Options &options,
+                      const StepResult &result, int64_t step) {
+  if (result.finite())
+    return {};
+  std::string what = "the gradient norm";
+  double value = result.norm;
+  if (!std::isfinite(result.loss))
+    what = "the loss", value = result.loss;
+  for (size_t l = result.terms.size(); l-- > 0;)
+    if (!std::isfinite(result.terms[l]))
+      what = std::string("loss '") + program.losses[l].name + "'",
+      value = result.terms[l];
+  std::string text = "step " + std::to_string(step) + ": " + what + " is " +
+                     (std::isnan(value) ? "nan"
+                      : value > 0       ? "inf"
+                                        : "-inf");
+  std::vector<int64_t> saved;
+  if (!options.checkpoint.empty())
+    saved = checkpointSteps(options.checkpoint);
+  return saved.empty() ? text
+                       : text + "; the newest checkpoint is " +
+                             checkpointPath(options.checkpoint, saved.back());
+}
+
+/// The validation loss of the best checkpoint, on all ranks; infinite if there
+/// is none for this data.
+double bestLoss(Comm &comm, const std::string &directory, uint64_t data) {
+  double mine = std::numeric_limits<double>::infinity();
+  if (comm.rank() == 0)
+    try {
+      int64_t step = bestStep(directory);
+      nlohmann::json found =
+          step < 0 ? nlohmann::json()
+                   : readCheckpointIndex(checkpointPath(directory, step), step)
+                         .validation;
+      if (!found.is_null() && found["data"] == hexText(data))
+        mine = found["loss"];
+    } catch (const Error &) { // another will be the best
+    }
+  return comm.allGather({mine}, "setup")[0];
+}
+
+/// Steps of one run, and what it leaves.
+class TrainLoop {
+public:
+  /// `validation` may be null.
+  TrainLoop(Trainer &trainer, BatchSource &source, Validation *validation,
+            const Options &options, const TrainHooks &hooks, StatusBoard *board,
+            int64_t first, int64_t total)
+      : trainer(trainer), source(source), validation(validation),
+        options(options), hooks(hooks), board(board),
+        speaks(trainer.comm().rank() == 0), alone(trainer.comm().size() == 1),
+        recorder(trainer, options, board, bool(hooks.afterStep)),
+        metrics(trainer.program(), speaks ? options.metrics : "",
+                speaks ? options.tensorboard : "", options.resume ? first : 0),
+        progress(trainer.program(), first, total, options.logEvery),
+        checkpoints(trainer, options.checkpoint, options.keep,
+                    options.resume ? first : -1),
+        first(first), total(total), step(first),
+        report{first, total, nullptr, 0, &recorder.times()} {
+    if (validation && options.resume)
+      best = bestLoss(trainer.comm(), options.checkpoint, validation->hash());
+  }
+
+  /// Returns how many steps are done. Throws CommonError; what was saved until
+  /// then is complete.
+  int64_t run() {
+    try {
+      if (step == total)
+        validate();
+      while (step < total && !stop)
+        oneStep();
+    } catch (const CommonError &) {
+      checkpoints.settle();
+      throw;
+    }
+    if (speaks)
+      progress.finish();
+    end();
+    return step;
+  }
+  /// Of what does not keep the weights from being exported.
+  const std::string &lateFailure() const { return late; }
+
+private:
+  void oneStep() {
+    double begin = now(), cpu = threadSeconds();
+    const Batch &batch = nextBatch(trainer, source, step);
+    recorder.beginStep(batch, step, step == first);
+    // A failed write ends the run on all ranks, as a signal does.
+    bool ends =
+        isStopRequested() || checkpoints.failed() || !metrics.failure().empty();
+    result = trainer.step(batch, step, &recorder,
+                          {ends, hooks.wants && hooks.wants()});
+    device::synchronize();
+    double end = now();
+    recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
+    ++step;
+    facts = {};
+    report = {step, total, &result, end - begin, &recorder.times()};
+    metrics.step(step, result, report.seconds, batch.tokens, recorder.times());
+    if (speaks) {
+      warnEmpty();
+      progress.step(step, result);
+    }
+    if (!result.finite())
+      failNotFinite();
+    if (hooks.afterStep) {
+      Waits waits(board, {Awaited::Hook});
+      hooks.afterStep(trainer, report);
+    }
+    stop = result.stop || (alone && isStopRequested());
+    // Who was asked to end may have little time.
+    if (step == total ||
+        (!stop && options.validateEvery && step % options.validateEvery == 0))
+      validate();
+    if (facts.best || (options.saveEvery && step % options.saveEvery == 0))
+      save();
+  }
+
+  /// Once a loss: a batch may have nothing of one, all batches should not.
+  void warnEmpty() {
+    warned.resize(result.empty.size());
+    for (size_t l = 0; l < result.empty.size(); ++l)
+      if (result.empty[l] && !warned[l]) {
+        warned[l] = true;
+        progress.finish();
+        std::fprintf(stderr,
+                     "warning: loss '%s' is 0 in step %lld, because nothing of "
+                     "the batch counts for it (labels that are all ignored)\n",
+                     trainer.program().losses[l].name, (long long)step);
+      }
+  }
+
+  /// A loss that is no number is no reason to end: parameters are what they
+  /// are. Sets what a checkpoint of this step is to say of it.
+  void validate() {
+    if (!validation)
+      return;
+    if (speaks)
+      progress.finish();
+    ValidationResult found = validation->run();
+    metrics.validation(step, found);
+    facts.best =
+        step > first && !(found.loss >= best) && std::isfinite(found.loss);
+    if (std::isfinite(found.loss))
+      facts.validation = {{"loss", found.loss},
+                          {"data", hexText(validation->hash())}};
+    if (facts.best)
+      best = found.loss;
+    if (speaks)
+      progress.validation(step, found.loss, found.terms, facts.best);
+  }
+
+  CheckpointFacts factsOfStep() const {
+    CheckpointFacts all = facts;
+    all.dataHash = source.hash();
+    return all;
+  }
+
+  /// The same numbers on all ranks.
+  [[noreturn]] void failNotFinite() {
+    if (speaks)
+      progress.finish();
+    checkpoints.settle();
+    throw CommonError(notFinite(trainer.program(), options, result, step));
+  }
+
+  /// Does not save over what could not be saved: the loop ends, and end() says
+  /// why.
+  void save() {
+    if (options.checkpoint.empty() || saved == step)
+      return;
+    failure = checkpoints.settle();
+    if (failure.empty()) {
+      checkpoints.save(step, factsOfStep());
+      saved = step;
+    } else {
+      stop = true;
+    }
+  }
+
+  /// After a failed write the state is saved once more: it may go well now.
+  void end() {
+    if (failure.empty())
+      failure = checkpoints.settle();
+    if (failure.empty())
+      failure = firstOf(trainer.comm(), metrics.failure());
+    if (!options.checkpoint.empty() && saved != step &&
+        (step > first || first == 0)) {
+      std::string wrong = failureOf([&] {
+        checkpoints.save(step, factsOfStep());
+        checkpoints.finish();
+      });
+      if (failure.empty() && !wrong.empty())
+        throw CommonError(wrong);
+      if (wrong.empty() && !failure.empty())
+        failure += "; the state is saved in " +
+                   checkpointPath(options.checkpoint, step);
+    }
+    if (!failure.empty())
+      throw CommonError(failure);
+    std::string text;
+    late = failureOf([&] { text = recorder.finish(); });
+    if (stop && speaks)
+      std::printf("stopped after step %lld%s%s\n", (long long)step,
+                  options.checkpoint.empty() ? "" : ", saved in ",
+                  options.checkpoint.c_str());
+    std::printf("%s", text.c_str());
+    std::fflush(stdout);
+    Waits waits(board, {Awaited::Hook});
+    if (hooks.afterTraining)
+      hooks.afterTraining(trainer, report);
+  }
+
+  Trainer &trainer;
+  BatchSource &source;
+  Validation *validation;
+  const Options &options;
+  const TrainHooks &hooks;
+  StatusBoard *board;
+  bool speaks, alone;
+  Recorder recorder;
+  Metrics metrics;
+  Progress progress;
+  CheckpointWriter checkpoints;
+  int64_t first, total, step, saved = -1;
+  CheckpointFacts facts;                                 ///< of this step
+  double best = std::numeric_limits<double>::infinity(); ///< validation loss
+  bool stop = false;
+  StepResult result;
+  std::vector<bool> warned; ///< of losses
+  StepReport report;
+  std::string failure, late; ///< the same on all ranks
+};
+
+} // namespace
+
+LoopEnd runLoop(Trainer &trainer, BatchSource &source, Validation *validation,
+                const Options &options, const TrainHooks &hooks,
+                StatusBoard *board, int64_t first, int64_t total) {
+  TrainLoop loop(trainer, source, validation, options, hooks, board, first,
+                 total);
+  int64_t done = loop.run();
+  return {done, loop.lateFailure()};
+}
+
+} // namespace dt::rt
