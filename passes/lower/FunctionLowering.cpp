@@ -13,6 +13,8 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
 
+#include "passes/lower/LowerInterfaces.cpp.inc"
+
 namespace {
 bool isParamGrad(func::FuncOp function, unsigned result) {
   return bool(function.getResultAttr(result, nn::kParamGradAttr));
@@ -337,10 +339,9 @@ LogicalResult FunctionLowering::lower(Operation *op) {
   }
   if (isa<nn::ScalarOpInterface>(op))
     return lowerScalarOp(op, *this);
-  const Lowerings::Function *lowering = lowerings.find(op);
-  if (!lowering)
-    return op->emitOpError("has no lowering to rt");
-  return (*lowering)(op, *this);
+  if (auto lowering = dyn_cast<LoweringOpInterface>(op))
+    return lowering.lowerToRT(*this);
+  return op->emitOpError("has no lowering to rt");
 }
 
 LogicalResult FunctionLowering::run() {

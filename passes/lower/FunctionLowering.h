@@ -18,7 +18,6 @@
 #include "passes/lower/KernelBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include <functional>
 
 namespace dt::lower {
 
@@ -37,42 +36,10 @@ struct IndexRange {
   static IndexRange ofBlock(mlir::DictionaryAttr block);
 };
 
-/// Which function lowers an op, by op name.
-class Lowerings {
-public:
-  using Function =
-      std::function<llvm::LogicalResult(mlir::Operation *, FunctionLowering &)>;
-  template <typename OpTy>
-  void add(llvm::LogicalResult (*lower)(OpTy, FunctionLowering &)) {
-    table[OpTy::getOperationName()] = [lower](mlir::Operation *op,
-                                              FunctionLowering &f) {
-      return lower(llvm::cast<OpTy>(op), f);
-    };
-  }
-  const Function *find(mlir::Operation *op) const {
-    auto it = table.find(op->getName().getStringRef());
-    return it == table.end() ? nullptr : &it->second;
-  }
-
-private:
-  llvm::StringMap<Function> table;
-};
-
-void addCollectiveLowerings(Lowerings &);
-void addElementwiseLowerings(Lowerings &);
-void addIndexingLowerings(Lowerings &);
-void addMovementLowerings(Lowerings &);
-void addNormLowerings(Lowerings &);
-void addPoolLowerings(Lowerings &);
-void addProductLowerings(Lowerings &);
-void addReduceLowerings(Lowerings &);
-void addSoftmaxLowerings(Lowerings &);
-void addTopKLowerings(Lowerings &);
-
 class FunctionLowering {
 public:
-  FunctionLowering(mlir::func::FuncOp source, const Lowerings &lowerings)
-      : source(source), lowerings(lowerings), b(source.getContext()) {}
+  explicit FunctionLowering(mlir::func::FuncOp source)
+      : source(source), b(source.getContext()) {}
 
   /// Replaces the function by an rt.func of the same name.
   llvm::LogicalResult run();
@@ -127,7 +94,6 @@ private:
   void addInto(mlir::Value from, mlir::Value to, mlir::Location loc);
 
   mlir::func::FuncOp source;
-  const Lowerings &lowerings;
   mlir::OpBuilder b;
   rt::FuncOp target;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;
@@ -141,6 +107,40 @@ llvm::LogicalResult lowerScalarOp(mlir::Operation *op, FunctionLowering &f);
 /// A readable name for what an op makes: its mnemonic, after the location's
 /// name where that is one.
 std::string describe(mlir::Operation *op);
+
+} // namespace dt::lower
+
+#include "passes/lower/LowerInterfaces.h.inc"
+
+namespace dt::lower {
+
+/// Makes `lower` the lowering of OpTy.
+template <typename OpTy, llvm::LogicalResult (*lower)(OpTy, FunctionLowering &)>
+struct LoweringModel
+    : LoweringOpInterface::ExternalModel<LoweringModel<OpTy, lower>, OpTy> {
+  llvm::LogicalResult lowerToRT(mlir::Operation *op,
+                                FunctionLowering &f) const {
+    return lower(llvm::cast<OpTy>(op), f);
+  }
+};
+template <typename OpTy, llvm::LogicalResult (*lower)(OpTy, FunctionLowering &)>
+void attachLowering(mlir::MLIRContext *context) {
+  OpTy::template attachInterface<LoweringModel<OpTy, lower>>(*context);
+}
+
+// One function a family, all in Lower*.cpp: attach the lowerings of its ops.
+void attachCollectiveLowerings(mlir::MLIRContext *context);
+void attachElementwiseLowerings(mlir::MLIRContext *context);
+void attachIndexingLowerings(mlir::MLIRContext *context);
+void attachMovementLowerings(mlir::MLIRContext *context);
+void attachNormLowerings(mlir::MLIRContext *context);
+void attachPoolLowerings(mlir::MLIRContext *context);
+void attachProductLowerings(mlir::MLIRContext *context);
+void attachReduceLowerings(mlir::MLIRContext *context);
+void attachSoftmaxLowerings(mlir::MLIRContext *context);
+void attachTopKLowerings(mlir::MLIRContext *context);
+/// Has all of them attached when the dialects are loaded.
+void registerLoweringModels(mlir::DialectRegistry &registry);
 
 } // namespace dt::lower
 

@@ -213,12 +213,12 @@ LogicalResult lowerRank(dist::RankOp op, FunctionLowering &f) {
 
 } // namespace
 
-void dt::lower::addCollectiveLowerings(Lowerings &lowerings) {
-  lowerings.add<dist::AllReduceOp>(lowerAllReduce);
-  lowerings.add<dist::AllGatherOp>(lowerAllGather);
-  lowerings.add<dist::ReduceScatterOp>(lowerReduceScatter);
-  lowerings.add<dist::AllToAllOp>(lowerAllToAll);
-  lowerings.add<dist::SliceOp>(lowerShardSlice);
-  lowerings.add<dist::PartialOp>(lowerPartial);
-  lowerings.add<dist::RankOp>(lowerRank);
+void dt::lower::attachCollectiveLowerings(MLIRContext *context) {
+  attachLowering<dist::AllReduceOp, lowerAllReduce>(context);
+  attachLowering<dist::AllGatherOp, lowerAllGather>(context);
+  attachLowering<dist::ReduceScatterOp, lowerReduceScatter>(context);
+  attachLowering<dist::AllToAllOp, lowerAllToAll>(context);
+  attachLowering<dist::SliceOp, lowerShardSlice>(context);
+  attachLowering<dist::PartialOp, lowerPartial>(context);
+  attachLowering<dist::RankOp, lowerRank>(context);
 }

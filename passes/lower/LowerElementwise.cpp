@@ -159,9 +159,9 @@ LogicalResult dt::lower::lowerScalarOp(Operation *op, FunctionLowering &f) {
                           });
 }
 
-void dt::lower::addElementwiseLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::FusedOp>(lowerFused);
-  lowerings.add<nn::BroadcastOp>(lowerBroadcast);
-  lowerings.add<nn::GenerateOp>(lowerGenerate);
-  lowerings.add<nn::ConstantOp>(lowerConstant);
+void dt::lower::attachElementwiseLowerings(MLIRContext *context) {
+  attachLowering<nn::FusedOp, lowerFused>(context);
+  attachLowering<nn::BroadcastOp, lowerBroadcast>(context);
+  attachLowering<nn::GenerateOp, lowerGenerate>(context);
+  attachLowering<nn::ConstantOp, lowerConstant>(context);
 }

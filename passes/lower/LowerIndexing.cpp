@@ -294,11 +294,11 @@ LogicalResult lowerScatterNd(nn::ScatterNdOp op, FunctionLowering &f) {
 
 } // namespace
 
-void dt::lower::addIndexingLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::GatherOp>(lowerGather);
-  lowerings.add<nn::GatherGradOp>(lowerGatherGrad);
-  lowerings.add<nn::GatherElementsOp>(lowerGatherElements);
-  lowerings.add<nn::GatherElementsGradOp>(lowerGatherElementsGrad);
-  lowerings.add<nn::GatherNdOp>(lowerGatherNd);
-  lowerings.add<nn::ScatterNdOp>(lowerScatterNd);
+void dt::lower::attachIndexingLowerings(MLIRContext *context) {
+  attachLowering<nn::GatherOp, lowerGather>(context);
+  attachLowering<nn::GatherGradOp, lowerGatherGrad>(context);
+  attachLowering<nn::GatherElementsOp, lowerGatherElements>(context);
+  attachLowering<nn::GatherElementsGradOp, lowerGatherElementsGrad>(context);
+  attachLowering<nn::GatherNdOp, lowerGatherNd>(context);
+  attachLowering<nn::ScatterNdOp, lowerScatterNd>(context);
 }

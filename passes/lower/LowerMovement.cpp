@@ -238,9 +238,9 @@ LogicalResult lowerConcat(nn::ConcatOp op, FunctionLowering &f) {
 
 } // namespace
 
-void dt::lower::addMovementLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::TransposeOp>(lowerTranspose);
-  lowerings.add<nn::SliceOp>(lowerSlice);
-  lowerings.add<nn::PadOp>(lowerPad);
-  lowerings.add<nn::ConcatOp>(lowerConcat);
+void dt::lower::attachMovementLowerings(MLIRContext *context) {
+  attachLowering<nn::TransposeOp, lowerTranspose>(context);
+  attachLowering<nn::SliceOp, lowerSlice>(context);
+  attachLowering<nn::PadOp, lowerPad>(context);
+  attachLowering<nn::ConcatOp, lowerConcat>(context);
 }

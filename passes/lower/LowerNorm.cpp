@@ -257,48 +257,45 @@ LogicalResult lowerDscaleOfChannels(Operation *op, FunctionLowering &f,
   return success();
 }
 
+/// RMS norms take no mean off.
+template <typename OpTy> NormShape shapeOf(OpTy op) {
+  return lastAxes(op, !llvm::is_one_of<OpTy, nn::RmsNormOp, nn::RmsNormDxOp,
+                                       nn::RmsNormDscaleOp>::value);
+}
+NormShape shapeOf(nn::GroupNormOp op) { return groups(op); }
+NormShape shapeOf(nn::GroupNormDxOp op) { return groups(op); }
+NormShape shapeOf(nn::GroupNormDscaleOp op) { return groups(op); }
+
+template <typename OpTy> LogicalResult lowerNorm(OpTy op, FunctionLowering &f) {
+  Value bias;
+  if constexpr (!std::is_same_v<OpTy, nn::RmsNormOp>)
+    bias = op.getBias();
+  return lowerForward(op, f, op.getInput(), op.getScale(), bias, shapeOf(op));
+}
+template <typename OpTy>
+LogicalResult lowerNormDx(OpTy op, FunctionLowering &f) {
+  return lowerDx(op, f, op.getInput(), op.getScale(), op.getGrad(),
+                 shapeOf(op));
+}
+template <typename OpTy>
+LogicalResult lowerNormDscale(OpTy op, FunctionLowering &f) {
+  return lowerDscaleOfRows(op, f, op.getInput(), op.getGrad(), shapeOf(op));
+}
+LogicalResult lowerGroupNormDscale(nn::GroupNormDscaleOp op,
+                                   FunctionLowering &f) {
+  return lowerDscaleOfChannels(op, f, op.getInput(), op.getGrad(), shapeOf(op));
+}
+
 } // namespace
 
-void dt::lower::addNormLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::LayerNormOp>(+[](nn::LayerNormOp op, FunctionLowering &f) {
-    return lowerForward(op, f, op.getInput(), op.getScale(), op.getBias(),
-                        lastAxes(op, true));
-  });
-  lowerings.add<nn::RmsNormOp>(+[](nn::RmsNormOp op, FunctionLowering &f) {
-    return lowerForward(op, f, op.getInput(), op.getScale(), Value(),
-                        lastAxes(op, false));
-  });
-  lowerings.add<nn::GroupNormOp>(+[](nn::GroupNormOp op, FunctionLowering &f) {
-    return lowerForward(op, f, op.getInput(), op.getScale(), op.getBias(),
-                        groups(op));
-  });
-  lowerings.add<nn::LayerNormDxOp>(
-      +[](nn::LayerNormDxOp op, FunctionLowering &f) {
-        return lowerDx(op, f, op.getInput(), op.getScale(), op.getGrad(),
-                       lastAxes(op, true));
-      });
-  lowerings.add<nn::RmsNormDxOp>(+[](nn::RmsNormDxOp op, FunctionLowering &f) {
-    return lowerDx(op, f, op.getInput(), op.getScale(), op.getGrad(),
-                   lastAxes(op, false));
-  });
-  lowerings.add<nn::GroupNormDxOp>(
-      +[](nn::GroupNormDxOp op, FunctionLowering &f) {
-        return lowerDx(op, f, op.getInput(), op.getScale(), op.getGrad(),
-                       groups(op));
-      });
-  lowerings.add<nn::LayerNormDscaleOp>(
-      +[](nn::LayerNormDscaleOp op, FunctionLowering &f) {
-        return lowerDscaleOfRows(op, f, op.getInput(), op.getGrad(),
-                                 lastAxes(op, true));
-      });
-  lowerings.add<nn::RmsNormDscaleOp>(
-      +[](nn::RmsNormDscaleOp op, FunctionLowering &f) {
-        return lowerDscaleOfRows(op, f, op.getInput(), op.getGrad(),
-                                 lastAxes(op, false));
-      });
-  lowerings.add<nn::GroupNormDscaleOp>(
-      +[](nn::GroupNormDscaleOp op, FunctionLowering &f) {
-        return lowerDscaleOfChannels(op, f, op.getInput(), op.getGrad(),
-                                     groups(op));
-      });
+void dt::lower::attachNormLowerings(MLIRContext *context) {
+  attachLowering<nn::LayerNormOp, lowerNorm>(context);
+  attachLowering<nn::RmsNormOp, lowerNorm>(context);
+  attachLowering<nn::GroupNormOp, lowerNorm>(context);
+  attachLowering<nn::LayerNormDxOp, lowerNormDx>(context);
+  attachLowering<nn::RmsNormDxOp, lowerNormDx>(context);
+  attachLowering<nn::GroupNormDxOp, lowerNormDx>(context);
+  attachLowering<nn::LayerNormDscaleOp, lowerNormDscale>(context);
+  attachLowering<nn::RmsNormDscaleOp, lowerNormDscale>(context);
+  attachLowering<nn::GroupNormDscaleOp, lowerGroupNormDscale>(context);
 }

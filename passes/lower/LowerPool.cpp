@@ -203,7 +203,7 @@ LogicalResult lowerPoolDx(nn::PoolDxOp op, FunctionLowering &f) {
 
 } // namespace
 
-void dt::lower::addPoolLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::PoolOp>(lowerPool);
-  lowerings.add<nn::PoolDxOp>(lowerPoolDx);
+void dt::lower::attachPoolLowerings(MLIRContext *context) {
+  attachLowering<nn::PoolOp, lowerPool>(context);
+  attachLowering<nn::PoolDxOp, lowerPoolDx>(context);
 }

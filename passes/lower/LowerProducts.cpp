@@ -328,14 +328,14 @@ LogicalResult lowerRotary(nn::RotaryOp op, FunctionLowering &f) {
 
 } // namespace
 
-void dt::lower::addProductLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::LinearOp>(lowerLinear);
-  lowerings.add<nn::LinearDwOp>(lowerLinearDw);
-  lowerings.add<nn::MatmulOp>(lowerMatmul);
-  lowerings.add<nn::ConvOp>(lowerConv);
-  lowerings.add<nn::ConvDxOp>(lowerConvDx);
-  lowerings.add<nn::ConvDwOp>(lowerConvDw);
-  lowerings.add<nn::AttentionOp>(lowerAttention);
-  lowerings.add<nn::AttentionGradOp>(lowerAttentionGrad);
-  lowerings.add<nn::RotaryOp>(lowerRotary);
+void dt::lower::attachProductLowerings(MLIRContext *context) {
+  attachLowering<nn::LinearOp, lowerLinear>(context);
+  attachLowering<nn::LinearDwOp, lowerLinearDw>(context);
+  attachLowering<nn::MatmulOp, lowerMatmul>(context);
+  attachLowering<nn::ConvOp, lowerConv>(context);
+  attachLowering<nn::ConvDxOp, lowerConvDx>(context);
+  attachLowering<nn::ConvDwOp, lowerConvDw>(context);
+  attachLowering<nn::AttentionOp, lowerAttention>(context);
+  attachLowering<nn::AttentionGradOp, lowerAttentionGrad>(context);
+  attachLowering<nn::RotaryOp, lowerRotary>(context);
 }

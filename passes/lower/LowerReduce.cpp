@@ -263,8 +263,8 @@ LogicalResult lowerArgMax(nn::ArgMaxOp op, FunctionLowering &f) {
 
 } // namespace
 
-void dt::lower::addReduceLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::ReduceOp>(lowerReduce);
-  lowerings.add<nn::CumsumOp>(lowerCumsum);
-  lowerings.add<nn::ArgMaxOp>(lowerArgMax);
+void dt::lower::attachReduceLowerings(MLIRContext *context) {
+  attachLowering<nn::ReduceOp, lowerReduce>(context);
+  attachLowering<nn::CumsumOp, lowerCumsum>(context);
+  attachLowering<nn::ArgMaxOp, lowerArgMax>(context);
 }

@@ -196,11 +196,11 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
 
 } // namespace
 
-void dt::lower::addSoftmaxLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::SoftmaxOp>(lowerSoftmax<nn::SoftmaxOp>);
-  lowerings.add<nn::LogSoftmaxOp>(lowerSoftmax<nn::LogSoftmaxOp>);
-  lowerings.add<nn::SoftmaxGradOp>(lowerSoftmaxGrad<nn::SoftmaxGradOp>);
-  lowerings.add<nn::LogSoftmaxGradOp>(lowerSoftmaxGrad<nn::LogSoftmaxGradOp>);
-  lowerings.add<nn::CrossEntropyOp>(lowerCrossEntropy);
-  lowerings.add<nn::CrossEntropyGradOp>(lowerCrossEntropyGrad);
+void dt::lower::attachSoftmaxLowerings(MLIRContext *context) {
+  attachLowering<nn::SoftmaxOp, lowerSoftmax>(context);
+  attachLowering<nn::LogSoftmaxOp, lowerSoftmax>(context);
+  attachLowering<nn::SoftmaxGradOp, lowerSoftmaxGrad>(context);
+  attachLowering<nn::LogSoftmaxGradOp, lowerSoftmaxGrad>(context);
+  attachLowering<nn::CrossEntropyOp, lowerCrossEntropy>(context);
+  attachLowering<nn::CrossEntropyGradOp, lowerCrossEntropyGrad>(context);
 }

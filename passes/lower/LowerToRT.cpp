@@ -19,17 +19,6 @@ namespace {
 
 struct LowerToRT : impl::LowerToRTBase<LowerToRT> {
   void runOnOperation() override {
-    Lowerings lowerings;
-    addCollectiveLowerings(lowerings);
-    addElementwiseLowerings(lowerings);
-    addIndexingLowerings(lowerings);
-    addMovementLowerings(lowerings);
-    addNormLowerings(lowerings);
-    addPoolLowerings(lowerings);
-    addProductLowerings(lowerings);
-    addReduceLowerings(lowerings);
-    addTopKLowerings(lowerings);
-    addSoftmaxLowerings(lowerings);
     SmallVector<func::FuncOp> functions;
     getOperation().walk([&](func::FuncOp f) { functions.push_back(f); });
     for (func::FuncOp f : functions) {
@@ -37,7 +26,7 @@ struct LowerToRT : impl::LowerToRTBase<LowerToRT> {
         f.emitOpError("cannot be lowered: it has no body");
         return signalPassFailure();
       }
-      if (failed(FunctionLowering(f, lowerings).run()))
+      if (failed(FunctionLowering(f).run()))
         return signalPassFailure();
     }
     getOperation().walk([&](rt::FuncOp f) { removeUnused(f); });
@@ -62,4 +51,22 @@ struct LowerToRT : impl::LowerToRTBase<LowerToRT> {
 };
 
 } // namespace
+
+void registerLoweringModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, nn::NNDialect *) {
+    attachElementwiseLowerings(context);
+    attachIndexingLowerings(context);
+    attachMovementLowerings(context);
+    attachNormLowerings(context);
+    attachPoolLowerings(context);
+    attachProductLowerings(context);
+    attachReduceLowerings(context);
+    attachSoftmaxLowerings(context);
+    attachTopKLowerings(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, dist::DistDialect *) {
+    attachCollectiveLowerings(context);
+  });
+}
+
 } // namespace dt::lower

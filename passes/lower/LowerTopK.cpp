@@ -155,6 +155,6 @@ LogicalResult lowerTopK(nn::TopKOp op, FunctionLowering &f) {
 
 } // namespace
 
-void dt::lower::addTopKLowerings(Lowerings &lowerings) {
-  lowerings.add<nn::TopKOp>(lowerTopK);
+void dt::lower::attachTopKLowerings(MLIRContext *context) {
+  attachLowering<nn::TopKOp, lowerTopK>(context);
 }

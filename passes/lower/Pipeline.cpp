@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/lower/Pipeline.h"
+#include "passes/lower/FunctionLowering.h"
 #include "passes/lower/Passes.h"
 
 #include "mlir/Transforms/Passes.h"
@@ -21,3 +22,7 @@ void dt::buildLowerPipeline(OpPassManager &pm) {
 }
 
 void dt::registerLowerPasses() { lower::registerLowerPasses(); }
+
+void dt::registerLoweringModels(DialectRegistry &registry) {
+  lower::registerLoweringModels(registry);
+}

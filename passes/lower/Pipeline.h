@@ -15,6 +15,8 @@ namespace dt {
 
 void buildLowerPipeline(mlir::OpPassManager &pm);
 void registerLowerPasses();
+/// How ops of nn and dist are lowered: without it the phase finds no way.
+void registerLoweringModels(mlir::DialectRegistry &registry);
 
 } // namespace dt
 

@@ -80,6 +80,7 @@ void registerDialects(DialectRegistry &registry) {
                   emitc::EmitCDialect, DLTIDialect>();
   registry.insert<rt::RTDialect, sched::SchedDialect>();
   registerShardModels(registry);
+  registerLoweringModels(registry);
 }
 
 void registerPasses() {
