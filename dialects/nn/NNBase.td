@@ -66,6 +66,11 @@ def NN_FloatTensor : RankedTensorOf<[AnyFloat]>;
 def NN_IntTensor : RankedTensorOf<[I32, I64]>;
 def NN_BoolTensor : RankedTensorOf<[I1]>;
 
+/// Its derivative is zero wherever it exists: gradients stop here.
+def NN_ZeroGradient : NativeOpTrait<"ZeroGradient"> { let cppNamespace = "::dt::nn"; }
+/// Cheap enough to be computed again in the backward function instead of being kept.
+def NN_Recomputable : NativeOpTrait<"Recomputable"> { let cppNamespace = "::dt::nn"; }
+
 class NN_Op<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic, traits>;
 /// An op without effects whose result types follow from its operands and attributes.
 class NN_PureOp<string mnemonic, list<Trait> traits = []> : NN_Op<mnemonic, traits # [Pure]>;
@@ -91,5 +96,17 @@ def NN_InferTypes : TraitList<[
     }]>
 ]>;
 class NN_InferredOp<string mnemonic, list<Trait> traits = []> : NN_PureOp<mnemonic, traits # [NN_InferTypes]>;
+
+defvar NN_Priced = [DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>,
+                    DeclareOpInterfaceMethods<PrecisionOpInterface, ["getPrecisionRule"]>];
+class NN_SmoothOp<string mnemonic, list<Trait> traits = []>
+    : NN_InferredOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>] # NN_Priced>;
+/// The same with the result type given (and verified), where operands do not determine it.
+class NN_SmoothTypedOp<string mnemonic, list<Trait> traits = []>
+    : NN_PureOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>] # NN_Priced>;
+class NN_GradOp<string mnemonic, list<Trait> traits = []>
+    : NN_InferredOp<mnemonic, traits # NN_Priced>;
+class NN_GradTypedOp<string mnemonic, list<Trait> traits = []>
+    : NN_PureOp<mnemonic, traits # NN_Priced>;
 
 #endif // DIALECTS_NN_NNBASE

@@ -1,4 +1,4 @@
-//===- NNElementwise.td - Elementwise operators ------------------------------===//
+//===- Elementwise.td - Elementwise operators -----------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,15 +7,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DIALECTS_NN_NNELEMENTWISE
-#define DIALECTS_NN_NNELEMENTWISE
+#ifndef DIALECTS_NN_OPS_ELEMENTWISE
+#define DIALECTS_NN_OPS_ELEMENTWISE
 
 include "dialects/nn/NNBase.td"
-
-/// Its derivative is zero wherever it exists: gradients stop here.
-def NN_ZeroGradient : NativeOpTrait<"ZeroGradient"> { let cppNamespace = "::dt::nn"; }
-/// Cheap enough to be computed again in the backward function instead of being kept.
-def NN_Recomputable : NativeOpTrait<"Recomputable"> { let cppNamespace = "::dt::nn"; }
 
 /// Linear in all floating-point operands together, in each alone, in the first, in the last: partial sums pass through.
 def NN_LinearJointly : NativeOpTrait<"LinearJointly"> { let cppNamespace = "::dt::nn"; }
@@ -25,7 +20,6 @@ def NN_LinearLast : NativeOpTrait<"LinearLast"> { let cppNamespace = "::dt::nn";
 
 class NN_Elementwise<string mnemonic, list<Trait> traits = []>
     : NN_InferredOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, CostOpInterface, ShardingOpInterface, PrecisionOpInterface]>;
-
 class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Elementwise<mnemonic, traits> {
   let summary = what;
   let arguments = (ins NN_FloatTensor:$input);
@@ -33,7 +27,6 @@ class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Eleme
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
 class NN_SmoothUnary<string mnemonic, string what, list<Trait> traits = []> : NN_Unary<mnemonic, what, [DeclareOpInterfaceMethods<VjpOpInterface>] # traits>;
-
 def NN_NegOp : NN_SmoothUnary<"neg", "-x", [NN_LinearJointly]> { let hasFolder = 1; }
 def NN_AbsOp : NN_SmoothUnary<"abs", "|x|; gradient 0 at 0">;
 def NN_ExpOp : NN_SmoothUnary<"exp", "exp(x)">;
@@ -106,6 +99,15 @@ def NN_NotOp : NN_Elementwise<"not", [NN_ZeroGradient]> {
   let results = (outs NN_BoolTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
+def NN_CastOp : NN_PureOp<"cast", [NN_Recomputable, NN_LinearFirst, DeclareOpInterfaceMethods<ScalarOpInterface>, DeclareOpInterfaceMethods<VjpOpInterface>,
+                              CostOpInterface, ShardingOpInterface, PrecisionOpInterface]> {
+  let summary = "element type conversion; float to integer truncates, anything to bool is != 0";
+  let arguments = (ins NN_Tensor:$input);
+  let results = (outs NN_Tensor:$result);
+  let hasFolder = 1;
+  let hasVerifier = 1;
+  let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
+}
 
 class NN_Binary<string mnemonic, string what, list<Trait> traits = [DeclareOpInterfaceMethods<VjpOpInterface>]> : NN_Elementwise<mnemonic, traits> {
   let summary = what;
@@ -144,14 +146,5 @@ def NN_WhereOp : NN_Elementwise<"where", [NN_LinearJointly, DeclareOpInterfaceMe
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$condition `,` $lhs `,` $rhs attr-dict `:` type($condition) `,` type($lhs) `,` type($rhs)";
 }
-def NN_CastOp : NN_PureOp<"cast", [NN_Recomputable, NN_LinearFirst, DeclareOpInterfaceMethods<ScalarOpInterface>, DeclareOpInterfaceMethods<VjpOpInterface>,
-                              CostOpInterface, ShardingOpInterface, PrecisionOpInterface]> {
-  let summary = "element type conversion; float to integer truncates, anything to bool is != 0";
-  let arguments = (ins NN_Tensor:$input);
-  let results = (outs NN_Tensor:$result);
-  let hasFolder = 1;
-  let hasVerifier = 1;
-  let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
-}
 
-#endif // DIALECTS_NN_NNELEMENTWISE
+#endif // DIALECTS_NN_OPS_ELEMENTWISE

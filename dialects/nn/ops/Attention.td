@@ -1,0 +1,53 @@
+//===- Attention.td - Attention and rotary position embedding -------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_OPS_ATTENTION
+#define DIALECTS_NN_OPS_ATTENTION
+
+include "dialects/nn/NNBase.td"
+
+def NN_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>, I32EnumAttrCase<"nan", 2>]> {
+  let cppNamespace = "::dt::nn";
+}
+def NN_AttentionOp : NN_SmoothOp<"attention"> {
+  let summary = "scaled dot-product attention";
+  let description = [{
+    query [b, t, h, d], key [b, s, k, d], value [b, s, k, e] with h a multiple of k (grouped queries: head i uses KV head i / (h/k)); heads stand where the projections write them, so no transpose
+    surrounds it. `mask` broadcasts to [b, h, t, s]: bool (true = visible) or float (added to the scores). `causal`: key j is visible to query i when j <= i + s - t. Results: output [b, t, h, e] and the
+    log-sum-exp of the scores [b, h, t], which the gradient uses instead of the probabilities. `empty_row`: what a query gets whose scores are all hidden (a bool mask, `causal`, or
+    additive values of -inf). `mean` of all values is what one mask of the lowest finite number gives in softmax, `nan` what -inf gives, `zero` what -inf gives behind an IsNaN guard. A float mask is added as it is:
+    finite values never hide a key.
+  }];
+  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row);
+  let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
+  let hasVerifier = 1;
+  let assemblyFormat = "$query `,` $key `,` $value (`mask` $mask^)? attr-dict `:` type(operands)";
+}
+def NN_AttentionGradOp : NN_GradOp<"attention_grad"> {
+  let summary = "gradients of attention's query, key and value";
+  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask, NN_FloatTensor:$result, NN_FloatTensor:$lse, NN_FloatTensor:$grad,
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row);
+  let results = (outs NN_FloatTensor:$dquery, NN_FloatTensor:$dkey, NN_FloatTensor:$dvalue);
+  let assemblyFormat = "$query `,` $key `,` $value (`mask` $mask^)? `of` $result `,` $lse `,` $grad attr-dict `:` type(operands)";
+}
+
+def NN_RotaryStyle : I32EnumAttr<"RotaryStyle", "which elements of a head turn together", [I32EnumAttrCase<"half", 0>, I32EnumAttrCase<"interleaved", 1>]> {
+  let cppNamespace = "::dt::nn";
+}
+def NN_RotaryOp : NN_SmoothOp<"rotary", [NN_Recomputable]> {
+  let summary = "rotary position embedding";
+  let description = [{
+    input [b, t, h, d]; cos, sin [t, r] or [b, t, r] with r the number of turned pairs (2r <= d; elements from 2r on pass through). style half: pairs (i, i + r); interleaved: (2i, 2i + 1).
+    `inverse` turns back, which is the gradient.
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$cos, NN_FloatTensor:$sin, DefaultValuedAttr<NN_RotaryStyle, "RotaryStyle::half">:$style, UnitAttr:$inverse);
+  let results = (outs NN_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$input `,` $cos `,` $sin attr-dict `:` type(operands)";
+}
+
+#endif // DIALECTS_NN_OPS_ATTENTION
