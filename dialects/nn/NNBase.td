@@ -74,15 +74,12 @@ def NN_Recomputable : NativeOpTrait<"Recomputable"> { let cppNamespace = "::dt::
 class NN_Op<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic, traits>;
 /// An op without effects whose result types follow from its operands and attributes.
 class NN_PureOp<string mnemonic, list<Trait> traits = []> : NN_Op<mnemonic, traits # [Pure]>;
+
 /// MLIR's InferTypeOpAdaptor for text too: while an op is parsed, result types are inferred when the attributes of its dictionary are not yet
-/// properties, and inference would read nulls.
-def NN_InferTypes : TraitList<[
+/// properties, and inference would read nulls. `call` infers them, of `location`, `operands`, `adaptor` and `types`.
+class NN_InferTypesBy<string call, code declaration = ""> : TraitList<[
   DeclareOpInterfaceMethods<InferTypeOpInterface>,
-  NativeOpTrait<"InferTypeOpAdaptor", [],
-    [{
-      static ::llvm::LogicalResult inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location, Adaptor adaptor,
-                                                    ::llvm::SmallVectorImpl<::mlir::Type> &types);
-    }],
+  NativeOpTrait<"InferTypeOpAdaptor", [], declaration,
     [{
       ::llvm::LogicalResult $cppClass::inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location, ::mlir::ValueRange operands,
           ::mlir::DictionaryAttr attributes, ::mlir::OpaqueProperties properties, ::mlir::RegionRange regions, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
@@ -91,22 +88,42 @@ def NN_InferTypes : TraitList<[
         $cppClass::Adaptor adaptor(operands, attributes, ::mlir::OpaqueProperties(&stored), regions);
         if (::mlir::failed(adaptor.verify(location.value_or(::mlir::UnknownLoc::get(context)))))
           return ::mlir::failure();
-        return $cppClass::inferReturnTypes(context, location, adaptor, types);
+        return }] # call # [{;
       }
     }]>
 ]>;
-class NN_InferredOp<string mnemonic, list<Trait> traits = []> : NN_PureOp<mnemonic, traits # [NN_InferTypes]>;
+/// The op's .cpp has a function of the adaptor.
+def NN_InferTypes : NN_InferTypesBy<"$cppClass::inferReturnTypes(context, location, adaptor, types)", [{
+  static ::llvm::LogicalResult inferReturnTypes(::mlir::MLIRContext *context, std::optional<::mlir::Location> location, Adaptor adaptor,
+                                                ::llvm::SmallVectorImpl<::mlir::Type> &types);
+}]>;
+/// The operands alone say it (NNInference.h).
+class NN_InferTypesOf<string function> : NN_InferTypesBy<"::dt::nn::" # function # "(location, operands, types)">;
+def NN_TypeOfFirst : NN_InferTypesOf<"typeOfFirst">;
+def NN_TypeOfBoth : NN_InferTypesOf<"typeOfBoth">;
+/// The result type is given (and verified), where operands do not determine it.
+def NN_TypeGiven : TraitList<[]>;
 
-defvar NN_Priced = [DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>,
-                    DeclareOpInterfaceMethods<PrecisionOpInterface, ["getPrecisionRule"]>];
-class NN_SmoothOp<string mnemonic, list<Trait> traits = []>
-    : NN_InferredOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>] # NN_Priced>;
-/// The same with the result type given (and verified), where operands do not determine it.
-class NN_SmoothTypedOp<string mnemonic, list<Trait> traits = []>
-    : NN_PureOp<mnemonic, traits # [DeclareOpInterfaceMethods<VjpOpInterface>] # NN_Priced>;
-class NN_GradOp<string mnemonic, list<Trait> traits = []>
-    : NN_InferredOp<mnemonic, traits # NN_Priced>;
-class NN_GradTypedOp<string mnemonic, list<Trait> traits = []>
-    : NN_PureOp<mnemonic, traits # NN_Priced>;
+// What an op says of itself beside its types; each answer is a short method in its .cpp.
+defvar NN_Smooth = DeclareOpInterfaceMethods<VjpOpInterface>;
+defvar NN_Priced = DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
+defvar NN_Sharded = DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>;
+defvar NN_Rounded = DeclareOpInterfaceMethods<PrecisionOpInterface, ["getPrecisionRule"]>;
+
+// The result is a tensor of floats, or of what was moved, if the operator says nothing else.
+class NN_SmoothOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes>
+    : NN_PureOp<mnemonic, traits # [NN_Smooth, NN_Priced, NN_Sharded, NN_Rounded, type]> {
+  let results = (outs NN_FloatTensor:$result);
+}
+class NN_GradOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes>
+    : NN_PureOp<mnemonic, traits # [NN_Priced, NN_Sharded, NN_Rounded, type]> {
+  let results = (outs NN_FloatTensor:$result);
+}
+/// Elements go elsewhere as they are: nothing is computed or rounded.
+class NN_MovementOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes>
+    : NN_PureOp<mnemonic, traits # [NN_Smooth, CostOpInterface, NN_Sharded, PrecisionOpInterface, type]> {
+  let results = (outs NN_Tensor:$result);
+  let extraClassDeclaration = "::dt::nn::DimExpr getFlops() { return 0; }";
+}
 
 #endif // DIALECTS_NN_NNBASE

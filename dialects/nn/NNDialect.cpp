@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/nn/NNOps.h"
+#include "dialects/nn/NNInference.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FoldInterfaces.h"
@@ -122,32 +122,4 @@ DimsAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                          << "' is a number: write it into the type";
   }
   return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Symbols
-//===----------------------------------------------------------------------===//
-
-static LogicalResult verifyParameter(Operation *op, FlatSymbolRefAttr name,
-                                     Type type, SymbolTableCollection &tables) {
-  auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(op, name);
-  if (!parameter)
-    return op->emitOpError() << "names no nn.parameter: " << name;
-  if (parameter.getType() != type) {
-    InFlightDiagnostic diagnostic = op->emitOpError()
-                                    << "has type " << type << " but " << name
-                                    << " is " << parameter.getType();
-    diagnostic.attachNote(parameter.getLoc()) << "declared here";
-    return diagnostic;
-  }
-  return success();
-}
-
-LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyParameter(*this, getParameterAttr(), getType(), tables);
-}
-
-LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyParameter(*this, getParameterAttr(), getGrad().getType(),
-                         tables);
 }

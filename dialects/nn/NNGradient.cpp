@@ -25,19 +25,18 @@ Value GradientBuilder::zeros(Type tensor) {
   return type.getRank() ? make<BroadcastOp>(type, zero).getResult() : zero;
 }
 
-/// An nn.generate with an empty body; the builder is left inside it.
-static GenerateOp openGenerate(GradientBuilder &g, RankedTensorType type) {
-  auto op = g.make<GenerateOp>(type);
-  Block *body = g.b.createBlock(&op.getBody());
+GenerateOp GradientBuilder::openGenerate(RankedTensorType type) {
+  auto op = make<GenerateOp>(type);
+  Block *body = b.createBlock(&op.getBody());
   for (int64_t i = 0; i < type.getRank(); ++i)
-    body->addArgument(g.b.getIndexType(), g.loc);
+    body->addArgument(b.getIndexType(), loc);
   return op;
 }
 
-static Value symbolicIndex(GradientBuilder &g, const DimExpr &expr) {
+Value GradientBuilder::index(const DimExpr &expr) {
   if (auto c = expr.asConstant())
-    return g.make<arith::ConstantOp>(g.b.getIndexAttr(*c));
-  return g.make<SizeOp>(g.b.getIndexType(), g.b.getStringAttr(expr.str()));
+    return make<arith::ConstantOp>(b.getIndexAttr(*c));
+  return make<SizeOp>(b.getIndexType(), b.getStringAttr(expr.str()));
 }
 
 Value GradientBuilder::size(const DimExpr &expr, Type element) {
@@ -49,9 +48,8 @@ Value GradientBuilder::size(const DimExpr &expr, Type element) {
     return make<ConstantOp>(type, DenseElementsAttr::get(type, value));
   }
   OpBuilder::InsertionGuard guard(b);
-  auto op = openGenerate(*this, type);
-  Value v =
-      make<arith::IndexCastOp>(b.getI64Type(), symbolicIndex(*this, expr));
+  auto op = openGenerate(type);
+  Value v = make<arith::IndexCastOp>(b.getI64Type(), index(expr));
   if (isa<FloatType>(element))
     v = make<arith::SIToFPOp>(element, v);
   else if (element != v.getType())
@@ -63,12 +61,12 @@ Value GradientBuilder::size(const DimExpr &expr, Type element) {
 Value GradientBuilder::sequence(const DimExpr &first, int64_t step,
                                 const DimExpr &count) {
   OpBuilder::InsertionGuard guard(b);
-  auto op = openGenerate(*this, makeTensorType({count}, b.getI64Type()));
+  auto op = openGenerate(makeTensorType({count}, b.getI64Type()));
   Value i = op.getBody().front().getArgument(0);
   if (step != 1)
-    i = make<arith::MulIOp>(i, symbolicIndex(*this, step));
+    i = make<arith::MulIOp>(i, index(step));
   if (first != DimExpr(0))
-    i = make<arith::AddIOp>(i, symbolicIndex(*this, first));
+    i = make<arith::AddIOp>(i, index(first));
   make<YieldOp>(make<arith::IndexCastOp>(b.getI64Type(), i).getResult());
   return op;
 }
@@ -111,6 +109,12 @@ Value GradientBuilder::sumRows(Value grad, Type target) {
   auto axes = llvm::to_vector(
       llvm::seq<int64_t>(0, getShape(grad).size() - want.size()));
   return reshape(sum(grad, axes), want);
+}
+
+Value GradientBuilder::sumChannels(Value grad) {
+  SmallVector<int64_t> axes{0};
+  axes.append(llvm::to_vector(llvm::seq<int64_t>(2, getShape(grad).size())));
+  return sum(grad, axes);
 }
 
 Value dt::nn::placeBack(GradientBuilder &g, Value grad, Type whole,

@@ -15,6 +15,10 @@
 
 namespace dt::nn {
 
+/// What buildVjp takes and gives, an element an operand.
+using Wanted = llvm::ArrayRef<bool>;
+using Gradients = llvm::SmallVectorImpl<mlir::Value>;
+
 class GradientBuilder {
 public:
   GradientBuilder(mlir::OpBuilder &builder, mlir::Operation *op)
@@ -66,6 +70,13 @@ public:
   mlir::Value sumTo(mlir::Value grad, mlir::Type target);
   /// Sums over all axes but the last ones that `target` has (a bias).
   mlir::Value sumRows(mlir::Value grad, mlir::Type target);
+  /// Sums over all axes but that of channels, the second.
+  mlir::Value sumChannels(mlir::Value grad);
+
+  /// An nn.generate with an empty body; the builder is left inside it.
+  GenerateOp openGenerate(mlir::RankedTensorType type);
+  /// A size as an index, inside such a body.
+  mlir::Value index(const DimExpr &expr);
 
   mlir::OpBuilder &b;
   mlir::Location loc;

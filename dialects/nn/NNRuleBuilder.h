@@ -11,9 +11,13 @@
 
 namespace dt::nn {
 
+/// Factors of a rule, by number.
+using Letters = llvm::SmallVector<unsigned>;
+
 class RuleBuilder {
 public:
-  using Letters = llvm::SmallVector<unsigned>;
+  /// One list after the other.
+  static Letters join(Letters a, llvm::ArrayRef<unsigned> b);
   explicit RuleBuilder(mlir::Operation *op);
 
   unsigned factor(const DimExpr &size, FactorKind kind = FactorKind::pass) {
@@ -38,6 +42,8 @@ public:
     rule.linear.push_back(std::move(group));
   }
   ShardingRule finish();
+  /// Of a product of operands 0 and 1, to which a bias, operand 2, is added.
+  ShardingRule finishProduct(mlir::Value bias = {});
 
   ShardingRule rule;
 
@@ -47,6 +53,11 @@ private:
                llvm::ArrayRef<unsigned> list);
   mlir::Operation *op;
 };
+
+/// All values have one shape; one axis stays whole. `linear`: operand in which
+/// the op is linear, if any.
+ShardingRule wholeAxisRule(mlir::Operation *op, int64_t axis,
+                           std::optional<unsigned> linear = {});
 
 } // namespace dt::nn
 

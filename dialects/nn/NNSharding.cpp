@@ -21,8 +21,12 @@ size_t RuleBuilder::rankOf(Value v) {
   return type ? type.getRank() : 0;
 }
 
-RuleBuilder::Letters RuleBuilder::letters(ArrayRef<DimExpr> dims,
-                                          FactorKind kind) {
+Letters RuleBuilder::join(Letters a, ArrayRef<unsigned> b) {
+  a.append(b.begin(), b.end());
+  return a;
+}
+
+Letters RuleBuilder::letters(ArrayRef<DimExpr> dims, FactorKind kind) {
   Letters list;
   for (const DimExpr &d : dims)
     list.push_back(factor(d, kind));
@@ -59,6 +63,14 @@ ShardingRule RuleBuilder::finish() {
       rule.factors[f].kind = FactorKind::sum;
   }
   return std::move(rule);
+}
+
+ShardingRule RuleBuilder::finishProduct(Value bias) {
+  if (bias)
+    rule.addends.push_back(2);
+  for (unsigned i : {0, 1})
+    linear(bias ? Letters{i, 2} : Letters{i});
+  return finish();
 }
 
 //===----------------------------------------------------------------------===//
@@ -118,7 +130,7 @@ std::string ShardingRule::str() const {
 }
 
 //===----------------------------------------------------------------------===//
-// Elementwise
+// Rules that several families share
 //===----------------------------------------------------------------------===//
 
 static void addElementwiseLinearity(Operation *op, ShardingRule &rule) {
@@ -152,16 +164,17 @@ ShardingRule dt::nn::elementwiseShardingRule(Operation *op) {
   return b.finish();
 }
 
-DimExpr dt::nn::elementwiseFlops(Operation *op) {
-  return op->getNumResults() ? getNumElements(getShape(op->getResult(0)))
-                             : DimExpr(0);
-}
-
-PrecisionRule PrecisionRule::anyNarrow(Operation *op, bool sumsInFull) {
-  PrecisionRule rule{{}, {}, sumsInFull};
-  for (Value v : op->getOperands())
-    rule.operands.push_back(isa<FloatType>(getElementTypeOrSelf(v.getType())));
-  for (Value v : op->getResults())
-    rule.results.push_back(isa<FloatType>(getElementTypeOrSelf(v.getType())));
-  return rule;
+ShardingRule dt::nn::wholeAxisRule(Operation *op, int64_t axis,
+                                   std::optional<unsigned> linear) {
+  RuleBuilder b(op);
+  Shape x = getShape(op->getOperand(0));
+  auto list = b.letters(x);
+  int64_t i = axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis;
+  b.rule.factors[list[i]].kind = FactorKind::replicate;
+  for (unsigned k = 0; k < op->getNumOperands(); ++k)
+    b.operand(k, list);
+  b.result(0, list);
+  if (linear)
+    b.linear({*linear});
+  return b.finish();
 }

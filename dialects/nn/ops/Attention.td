@@ -38,14 +38,13 @@ def NN_AttentionGradOp : NN_GradOp<"attention_grad"> {
 def NN_RotaryStyle : I32EnumAttr<"RotaryStyle", "which elements of a head turn together", [I32EnumAttrCase<"half", 0>, I32EnumAttrCase<"interleaved", 1>]> {
   let cppNamespace = "::dt::nn";
 }
-def NN_RotaryOp : NN_SmoothOp<"rotary", [NN_Recomputable]> {
+def NN_RotaryOp : NN_SmoothOp<"rotary", [NN_Recomputable], NN_TypeOfFirst> {
   let summary = "rotary position embedding";
   let description = [{
     input [b, t, h, d]; cos, sin [t, r] or [b, t, r] with r the number of turned pairs (2r <= d; elements from 2r on pass through). style half: pairs (i, i + r); interleaved: (2i, 2i + 1).
     `inverse` turns back, which is the gradient.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$cos, NN_FloatTensor:$sin, DefaultValuedAttr<NN_RotaryStyle, "RotaryStyle::half">:$style, UnitAttr:$inverse);
-  let results = (outs NN_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = "$input `,` $cos `,` $sin attr-dict `:` type(operands)";
 }

@@ -10,7 +10,7 @@
 include "dialects/nn/NNBase.td"
 
 def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_ZeroGradient, CostOpInterface,
-                                         DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>, AllTypesMatch<["value", "result"]>]> {
+                                         NN_Sharded, AllTypesMatch<["value", "result"]>]> {
   let summary = "a tensor known at compile time (at most 64 Ki elements; splats of any static size)";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs NN_Tensor:$result);
@@ -18,7 +18,7 @@ def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_Zer
   let hasVerifier = 1;
   let assemblyFormat = "attr-dict $value";
 }
-def NN_GenerateOp : NN_PureOp<"generate", [IsolatedFromAbove, NN_Recomputable, NN_ZeroGradient, SingleBlock, CostOpInterface, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
+def NN_GenerateOp : NN_PureOp<"generate", [IsolatedFromAbove, NN_Recomputable, NN_ZeroGradient, SingleBlock, CostOpInterface, NN_Sharded]> {
   let summary = "a tensor whose element is a function of its indices";
   let description = [{
     The region has one `index` argument a dim, holds arith/math ops (and `nn.size` for symbols) and yields the element. Masks, position ids and ranges end here: nothing of their size is

@@ -18,15 +18,20 @@ def NN_LinearEach : NativeOpTrait<"LinearEach"> { let cppNamespace = "::dt::nn";
 def NN_LinearFirst : NativeOpTrait<"LinearFirst"> { let cppNamespace = "::dt::nn"; }
 def NN_LinearLast : NativeOpTrait<"LinearLast"> { let cppNamespace = "::dt::nn"; }
 
-class NN_Elementwise<string mnemonic, list<Trait> traits = []>
-    : NN_InferredOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, CostOpInterface, ShardingOpInterface, PrecisionOpInterface]>;
-class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Elementwise<mnemonic, traits> {
+/// Result types: bools of the operand's shape; the common shape of all operands, with the first's elements, or with those of the last two.
+def NN_BoolsOfFirst : NN_InferTypesOf<"boolsOfFirst">;
+def NN_BroadcastOfFirst : NN_InferTypesOf<"broadcastOfFirst">;
+def NN_BroadcastOfBoth : NN_InferTypesOf<"broadcastOfBoth">;
+
+class NN_Elementwise<string mnemonic, list<Trait> traits, Trait type>
+    : NN_PureOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, CostOpInterface, ShardingOpInterface, PrecisionOpInterface, type]>;
+class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Elementwise<mnemonic, traits, NN_TypeOfFirst> {
   let summary = what;
   let arguments = (ins NN_FloatTensor:$input);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
-class NN_SmoothUnary<string mnemonic, string what, list<Trait> traits = []> : NN_Unary<mnemonic, what, [DeclareOpInterfaceMethods<VjpOpInterface>] # traits>;
+class NN_SmoothUnary<string mnemonic, string what, list<Trait> traits = []> : NN_Unary<mnemonic, what, [NN_Smooth] # traits>;
 def NN_NegOp : NN_SmoothUnary<"neg", "-x", [NN_LinearJointly]> { let hasFolder = 1; }
 def NN_AbsOp : NN_SmoothUnary<"abs", "|x|; gradient 0 at 0">;
 def NN_ExpOp : NN_SmoothUnary<"exp", "exp(x)">;
@@ -56,18 +61,16 @@ def NN_GeluOp : NN_SmoothUnary<"gelu", "Gaussian error linear unit"> {
   let description = [{ `tanh` selects the tanh approximation (GPT-2), otherwise x/2 * (1 + erf(x / sqrt 2)). }];
   let arguments = (ins NN_FloatTensor:$input, UnitAttr:$tanh);
 }
-def NN_GeluGradOp : NN_Elementwise<"gelu_grad", [NN_LinearLast]> {
-  let summary = "dy * gelu'(x)";
-  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, UnitAttr:$tanh);
-  let results = (outs NN_FloatTensor:$result);
-  let assemblyFormat = "$input `,` $grad attr-dict `:` type($input)  `,` type($grad)";
-}
-def NN_SiluGradOp : NN_Elementwise<"silu_grad", [NN_LinearLast]> {
-  let summary = "dy * silu'(x)";
+class NN_UnaryGrad<string mnemonic, string what> : NN_Elementwise<mnemonic, [NN_LinearLast], NN_BroadcastOfFirst> {
+  let summary = what;
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input `,` $grad attr-dict `:` type($input)  `,` type($grad)";
 }
+def NN_GeluGradOp : NN_UnaryGrad<"gelu_grad", "dy * gelu'(x)"> {
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, UnitAttr:$tanh);
+}
+def NN_SiluGradOp : NN_UnaryGrad<"silu_grad", "dy * silu'(x)">;
 def NN_LeakyReluOp : NN_SmoothUnary<"leaky_relu", "x if x >= 0 else alpha * x"> {
   let arguments = (ins NN_FloatTensor:$input, F64Attr:$alpha);
 }
@@ -85,7 +88,7 @@ def NN_StopGradientOp : NN_Unary<"stop_gradient", "x, through which no gradient 
   let description = [{ PyTorch's `detach`. It has no meaning behind the phase *differentiate*, which replaces it by its operand. }];
 }
 
-class NN_Predicate<string mnemonic, string what> : NN_Elementwise<mnemonic, [NN_ZeroGradient]> {
+class NN_Predicate<string mnemonic, string what> : NN_Elementwise<mnemonic, [NN_ZeroGradient], NN_BoolsOfFirst> {
   let summary = what;
   let arguments = (ins NN_FloatTensor:$input);
   let results = (outs NN_BoolTensor:$result);
@@ -93,14 +96,10 @@ class NN_Predicate<string mnemonic, string what> : NN_Elementwise<mnemonic, [NN_
 }
 def NN_IsNanOp : NN_Predicate<"is_nan", "true where x is not a number">;
 def NN_IsInfOp : NN_Predicate<"is_inf", "true where x is an infinity">;
-def NN_NotOp : NN_Elementwise<"not", [NN_ZeroGradient]> {
-  let summary = "logical negation";
+def NN_NotOp : NN_Predicate<"not", "logical negation"> {
   let arguments = (ins NN_BoolTensor:$input);
-  let results = (outs NN_BoolTensor:$result);
-  let assemblyFormat = "$input attr-dict `:` type($input)";
 }
-def NN_CastOp : NN_PureOp<"cast", [NN_Recomputable, NN_LinearFirst, DeclareOpInterfaceMethods<ScalarOpInterface>, DeclareOpInterfaceMethods<VjpOpInterface>,
-                              CostOpInterface, ShardingOpInterface, PrecisionOpInterface]> {
+def NN_CastOp : NN_Elementwise<"cast", [NN_LinearFirst, NN_Smooth], NN_TypeGiven> {
   let summary = "element type conversion; float to integer truncates, anything to bool is != 0";
   let arguments = (ins NN_Tensor:$input);
   let results = (outs NN_Tensor:$result);
@@ -109,20 +108,20 @@ def NN_CastOp : NN_PureOp<"cast", [NN_Recomputable, NN_LinearFirst, DeclareOpInt
   let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
 }
 
-class NN_Binary<string mnemonic, string what, list<Trait> traits = [DeclareOpInterfaceMethods<VjpOpInterface>]> : NN_Elementwise<mnemonic, traits> {
+class NN_Binary<string mnemonic, string what, list<Trait> traits = [NN_Smooth]> : NN_Elementwise<mnemonic, traits, NN_BroadcastOfBoth> {
   let summary = what;
   let description = [{ Operands have one element type and broadcast; integers wrap. }];
   let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
 }
-def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, NN_LinearJointly, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
-def NN_SubOp : NN_Binary<"sub", "x - y", [NN_LinearJointly, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
-def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, NN_LinearEach, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
-def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says", [NN_LinearFirst, DeclareOpInterfaceMethods<VjpOpInterface>]> { let hasFolder = 1; }
+def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, NN_LinearJointly, NN_Smooth]> { let hasFolder = 1; }
+def NN_SubOp : NN_Binary<"sub", "x - y", [NN_LinearJointly, NN_Smooth]> { let hasFolder = 1; }
+def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, NN_LinearEach, NN_Smooth]> { let hasFolder = 1; }
+def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says", [NN_LinearFirst, NN_Smooth]> { let hasFolder = 1; }
 def NN_PowOp : NN_Binary<"pow", "x to the power of y; y not differentiated unless x > 0">;
-def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
-def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, DeclareOpInterfaceMethods<VjpOpInterface>]>;
+def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, NN_Smooth]>;
+def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, NN_Smooth]>;
 def NN_ModOp : NN_Binary<"mod", "remainder; sign of the divisor, with `fmod` that of the dividend"> {
   let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$fmod);
 }
@@ -134,13 +133,13 @@ def NN_Compare : I32EnumAttr<"Compare", "how two numbers are compared", [
   I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>, I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]> {
   let cppNamespace = "::dt::nn";
 }
-def NN_CmpOp : NN_Elementwise<"cmp", [NN_ZeroGradient]> {
+def NN_CmpOp : NN_Elementwise<"cmp", [NN_ZeroGradient], NN_InferTypes> {
   let summary = "comparison; floats ordered (false when either is not a number, `ne` true)";
   let arguments = (ins NN_Compare:$predicate, NN_Tensor:$lhs, NN_Tensor:$rhs);
   let results = (outs NN_BoolTensor:$result);
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
 }
-def NN_WhereOp : NN_Elementwise<"where", [NN_LinearJointly, DeclareOpInterfaceMethods<VjpOpInterface>]> {
+def NN_WhereOp : NN_Elementwise<"where", [NN_LinearJointly, NN_Smooth], NN_BroadcastOfBoth> {
   let summary = "lhs where the condition holds, rhs elsewhere";
   let arguments = (ins NN_BoolTensor:$condition, NN_Tensor:$lhs, NN_Tensor:$rhs);
   let results = (outs NN_Tensor:$result);

@@ -9,38 +9,33 @@
 
 include "dialects/nn/NNBase.td"
 
-def NN_GatherOp : NN_SmoothOp<"gather"> {
+def NN_GatherOp : NN_MovementOp<"gather"> {
   let summary = "input's slices along `axis` at `indices` (ONNX Gather; an embedding is axis 0)";
   let description = [{
     Result dims: input's before the axis, those of the indices, input's after it. Negative indices count from the end. With `zero_out_of_range` an index outside [0, size) gives zeros (no wrap-around).
   }];
   let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range);
-  let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
-def NN_GatherGradOp : NN_GradTypedOp<"gather_grad"> {
+def NN_GatherGradOp : NN_GradOp<"gather_grad", [], NN_TypeGiven> {
   let summary = "zeros of the result's shape with the slices of `grad` added at `indices` along `axis`, in index order";
   let arguments = (ins NN_FloatTensor:$grad, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range);
-  let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$grad `at` $indices attr-dict `:` functional-type(operands, results)";
 }
-def NN_GatherElementsOp : NN_SmoothOp<"gather_elements"> {
+def NN_GatherElementsOp : NN_MovementOp<"gather_elements"> {
   let summary = "result[.., i, ..] = input[.., indices[.., i, ..], ..] along `axis`";
   let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis);
-  let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
-def NN_GatherElementsGradOp : NN_GradTypedOp<"gather_elements_grad"> {
+def NN_GatherElementsGradOp : NN_GradOp<"gather_elements_grad", [], NN_TypeGiven> {
   let summary = "gradient of gather_elements' input";
   let arguments = (ins NN_FloatTensor:$grad, NN_IntTensor:$indices, I64Attr:$axis);
-  let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$grad `at` $indices attr-dict `:` functional-type(operands, results)";
 }
-def NN_GatherNdOp : NN_SmoothOp<"gather_nd"> {
+def NN_GatherNdOp : NN_MovementOp<"gather_nd"> {
   let summary = "slices of input at index tuples (ONNX GatherND)";
   let description = [{ indices [..., k]: the last axis addresses the k axes of the input after the `batch_dims` first ones, which both share. }];
   let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, DefaultValuedOptionalAttr<I64Attr, "0">:$batch_dims);
-  let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
 
@@ -48,7 +43,7 @@ def NN_ScatterKind : I32EnumAttr<"ScatterKind", "how an update meets what is the
   I32EnumAttrCase<"set", 0>, I32EnumAttrCase<"add", 1>, I32EnumAttrCase<"mul", 2>, I32EnumAttrCase<"max", 3>, I32EnumAttrCase<"min", 4>]> {
   let cppNamespace = "::dt::nn";
 }
-def NN_ScatterNdOp : NN_SmoothOp<"scatter_nd"> {
+def NN_ScatterNdOp : NN_SmoothOp<"scatter_nd", [], NN_TypeOfFirst> {
   let summary = "input with slices at index tuples replaced by updates, or combined with them (ONNX ScatterND)";
   let description = [{
     indices [..., k], updates [..., input dims after k]. Updates come in index order: a place named twice keeps the last with `set`, and combines all otherwise. On bool `add` and `max` are or, `mul` and

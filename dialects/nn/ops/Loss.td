@@ -13,13 +13,11 @@ def NN_CrossEntropyOp : NN_SmoothOp<"cross_entropy"> {
   let summary = "-log softmax(logits)[label], 0 where the label is `ignore_index`";
   let description = [{ logits [..., v], labels [...] (class index); result [...] a loss a row. Sums and means are explicit ops around it. Labels outside [0, v) other than `ignore_index` count as ignored. }];
   let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels, DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
-  let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$logits `,` $labels attr-dict `:` type(operands)";
 }
-def NN_CrossEntropyGradOp : NN_GradOp<"cross_entropy_grad"> {
+def NN_CrossEntropyGradOp : NN_GradOp<"cross_entropy_grad", [], NN_TypeOfFirst> {
   let summary = "gradient of the logits: (softmax(logits) - onehot(label)) * dy a row";
   let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels, NN_FloatTensor:$grad, DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
-  let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$logits `,` $labels `,` $grad attr-dict `:` type(operands)";
 }
 

@@ -9,32 +9,29 @@
 
 include "dialects/nn/NNBase.td"
 
-def NN_SliceOp : NN_SmoothTypedOp<"slice", [NN_Recomputable]> {
+def NN_SliceOp : NN_MovementOp<"slice", [NN_Recomputable], NN_TypeGiven> {
   let summary = "elements starts[i], starts[i] + steps[i], … of each axis";
   let description = [{
     A step may be negative. The result's dims say how many elements are taken; where the input's dim is not a number, starts count from its begin, or with `from_end` (a bool an axis) back from its end.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$steps, DefaultValuedAttr<DenseBoolArrayAttr, "{}">:$from_end);
-  let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
   let hasVerifier = 1;
   let assemblyFormat = "$input $starts `step` $steps attr-dict `:` type($input) `to` type($result)";
 }
-def NN_PadOp : NN_SmoothTypedOp<"pad"> {
+def NN_PadOp : NN_MovementOp<"pad", [], NN_TypeGiven> {
   let summary = "places the input into a tensor of `value`";
   let description = [{
     Element i of an axis goes to low + i * (interior + 1). The result's dims are given; negative `low` is not allowed. With `reverse` (a bool an axis) the input's order on it is turned (gradient of a slice with a
     negative step).
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$interior, DefaultValuedAttr<DenseBoolArrayAttr, "{}">:$reverse, DefaultValuedAttr<F64Attr, "0.0">:$value);
-  let results = (outs NN_Tensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = "$input `low` $low `interior` $interior attr-dict `:` type($input) `to` type($result)";
 }
-def NN_ConcatOp : NN_SmoothOp<"concat"> {
+def NN_ConcatOp : NN_MovementOp<"concat"> {
   let summary = "inputs one after another along `axis`";
   let arguments = (ins Variadic<NN_Tensor>:$inputs, I64Attr:$axis);
-  let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
   let assemblyFormat = "$inputs attr-dict `:` type($inputs)";
 }

@@ -21,13 +21,13 @@ def NN_ReduceOp : NN_SmoothOp<"reduce"> {
   let hasFolder = 1;
   let assemblyFormat = "$kind $input attr-dict `:` type($input)";
 }
-def NN_ArgMaxOp : NN_InferredOp<"arg_max", [NN_ZeroGradient, CostOpInterface, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
+def NN_ArgMaxOp : NN_PureOp<"arg_max", [NN_ZeroGradient, CostOpInterface, NN_Sharded, NN_InferTypes]> {
   let summary = "index of the largest element along `axis` (smallest with `min`; last of equals with `last`)";
   let arguments = (ins NN_Tensor:$input, I64Attr:$axis, UnitAttr:$keepdims, UnitAttr:$min, UnitAttr:$last);
   let results = (outs RankedTensorOf<[I64]>:$result);
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
-def NN_TopKOp : NN_SmoothTypedOp<"top_k"> {
+def NN_TopKOp : NN_SmoothOp<"top_k", [], NN_TypeGiven> {
   let summary = "the k largest elements along `axis` in order, and where they were (`smallest`: the smallest)";
   let description = [{
     Both results have the input's dims, but k along `axis`, which is the number of elements taken; where it is the size of the axis, this is a sort. Of equal elements the one with the lower index comes
@@ -38,7 +38,7 @@ def NN_TopKOp : NN_SmoothTypedOp<"top_k"> {
   let hasVerifier = 1;
   let assemblyFormat = "$input attr-dict `:` functional-type(operands, results)";
 }
-def NN_CumsumOp : NN_SmoothOp<"cumsum"> {
+def NN_CumsumOp : NN_SmoothOp<"cumsum", [], NN_TypeOfFirst> {
   let summary = "running sum along `axis`";
   let arguments = (ins NN_Tensor:$input, I64Attr:$axis, UnitAttr:$exclusive, UnitAttr:$reverse);
   let results = (outs NN_Tensor:$result);

@@ -9,26 +9,24 @@
 
 include "dialects/nn/NNBase.td"
 
-class NN_MovementTyped<string mnemonic, string what> : NN_SmoothTypedOp<mnemonic, [NN_Recomputable]> {
+class NN_View<string mnemonic, string what> : NN_MovementOp<mnemonic, [NN_Recomputable], NN_TypeGiven> {
   let summary = what;
   let arguments = (ins NN_Tensor:$input);
-  let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
 }
-def NN_ReshapeOp : NN_MovementTyped<"reshape", "same elements in row-major order, other dims"> {
+def NN_ReshapeOp : NN_View<"reshape", "same elements in row-major order, other dims"> {
   let description = [{ Costs nothing. `getReassociation` (NNShape.h) tells which dims split and merge; where it cannot, the rule for sharding treats dims as opaque. }];
   let hasFolder = 1;
   let hasVerifier = 1;
   let hasCanonicalizeMethod = 1;
 }
-def NN_BroadcastOp : NN_MovementTyped<"broadcast", "repeats along dims of size 1 (and new leading dims), as ONNX Expand"> {
+def NN_BroadcastOp : NN_View<"broadcast", "repeats along dims of size 1 (and new leading dims), as ONNX Expand"> {
   let hasFolder = 1;
   let hasVerifier = 1;
 }
-def NN_TransposeOp : NN_SmoothOp<"transpose", [NN_Recomputable]> {
+def NN_TransposeOp : NN_MovementOp<"transpose", [NN_Recomputable]> {
   let summary = "result axis i is input axis permutation[i]";
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$permutation);
-  let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
   let hasCanonicalizeMethod = 1;
   let assemblyFormat = "$input $permutation attr-dict `:` type($input)";

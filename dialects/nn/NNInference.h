@@ -1,0 +1,58 @@
+//===- NNInference.h - What result types are made of ------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What a result looks like follows from the operands' symbolic shapes; an
+// impossible combination is reported at the op, with both shapes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_NNINFERENCE_H
+#define DIALECTS_NN_NNINFERENCE_H
+
+#include "dialects/nn/NNOps.h"
+
+namespace dt::nn {
+
+using MaybeLoc = std::optional<mlir::Location>;
+using Types = llvm::SmallVectorImpl<mlir::Type>;
+
+llvm::LogicalResult fail(MaybeLoc loc, const llvm::Twine &what);
+
+mlir::Type elementOf(mlir::Value tensor);
+/// What scalar code has for an element: unsigned ones are signless integers.
+mlir::Type scalarOf(mlir::Value tensor);
+
+/// An axis of the tensor, counted from its begin.
+llvm::LogicalResult checkAxis(MaybeLoc loc, int64_t axis, mlir::Value tensor);
+llvm::LogicalResult sameTypes(MaybeLoc loc, mlir::Value a, mlir::Value b);
+/// The last two operands have one element type.
+llvm::LogicalResult sameElements(MaybeLoc loc, mlir::ValueRange operands);
+/// The same for a verifier, of an operand and a result.
+llvm::LogicalResult verifySameElement(mlir::Operation *op, mlir::Value a,
+                                      mlir::Value b);
+
+/// One tensor of the operands' common shape.
+llvm::LogicalResult inferBroadcast(MaybeLoc loc, mlir::ValueRange operands,
+                                   mlir::Type element, Types &out);
+
+// Result types by operands alone (NN_InferTypesOf in NNBase.td).
+/// The first operand's type.
+llvm::LogicalResult typeOfFirst(MaybeLoc loc, mlir::ValueRange operands,
+                                Types &out);
+/// The type that both operands have.
+llvm::LogicalResult typeOfBoth(MaybeLoc loc, mlir::ValueRange operands,
+                               Types &out);
+/// Bools of the first operand's shape.
+llvm::LogicalResult boolsOfFirst(MaybeLoc loc, mlir::ValueRange operands,
+                                 Types &out);
+/// The operands' common shape, with the first one's elements.
+llvm::LogicalResult broadcastOfFirst(MaybeLoc loc, mlir::ValueRange operands,
+                                     Types &out);
+/// The operands' common shape, with the elements that the last two have.
+llvm::LogicalResult broadcastOfBoth(MaybeLoc loc, mlir::ValueRange operands,
+                                    Types &out);
+
+} // namespace dt::nn
+
+#endif // DIALECTS_NN_NNINFERENCE_H
