@@ -71,6 +71,9 @@ def NN_ZeroGradient : NativeOpTrait<"ZeroGradient"> { let cppNamespace = "::dt::
 /// Cheap enough to be computed again in the backward function instead of being kept.
 def NN_Recomputable : NativeOpTrait<"Recomputable"> { let cppNamespace = "::dt::nn"; }
 
+/// Integers: a count stays one behind it.
+def NN_KeepsCount : NativeOpTrait<"KeepsCount"> { let cppNamespace = "::dt::nn"; }
+
 class NN_Op<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic, traits>;
 /// An op without effects whose result types follow from its operands and attributes.
 class NN_PureOp<string mnemonic, list<Trait> traits = []> : NN_Op<mnemonic, traits # [Pure]>;
@@ -108,11 +111,17 @@ def NN_TypeGiven : TraitList<[]>;
 defvar NN_Smooth = DeclareOpInterfaceMethods<VjpOpInterface>;
 defvar NN_Priced = DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 defvar NN_Sharded = DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>;
+defvar NN_Items = DeclareOpInterfaceMethods<ItemOpInterface, ["inferItems"]>;
 defvar NN_Rounded = DeclareOpInterfaceMethods<PrecisionOpInterface, ["getPrecisionRule"]>;
+
+/// What cost models take the op for (Work in NNSharding.h).
+class NN_Work<string kind> {
+  code declaration = " ::dt::nn::Work getWork() { return ::dt::nn::Work::" # kind # "; }";
+}
 
 // The result is a tensor of floats, or of what was moved, if the operator says nothing else.
 class NN_SmoothOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes>
-    : NN_PureOp<mnemonic, traits # [NN_Smooth, NN_Priced, NN_Sharded, NN_Rounded, type]> {
+    : NN_PureOp<mnemonic, traits # [NN_Smooth, NN_Priced, NN_Items, NN_Sharded, NN_Rounded, type]> {
   let results = (outs NN_FloatTensor:$result);
 }
 class NN_GradOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes>
@@ -120,10 +129,11 @@ class NN_GradOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferT
   let results = (outs NN_FloatTensor:$result);
 }
 /// Elements go elsewhere as they are: nothing is computed or rounded.
-class NN_MovementOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes>
-    : NN_PureOp<mnemonic, traits # [NN_Smooth, CostOpInterface, NN_Sharded, PrecisionOpInterface, type]> {
+class NN_MovementOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes, string work = "Stream">
+    : NN_PureOp<mnemonic, traits # [NN_Smooth, CostOpInterface, NN_Items, NN_Sharded, PrecisionOpInterface, type]> {
   let results = (outs NN_Tensor:$result);
-  let extraClassDeclaration = "::dt::nn::DimExpr getFlops() { return 0; }";
+  code declarations = "::dt::nn::DimExpr getFlops() { return 0; }" # NN_Work<work>.declaration;
+  let extraClassDeclaration = declarations;
 }
 
 #endif // DIALECTS_NN_NNBASE

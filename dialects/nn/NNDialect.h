@@ -8,6 +8,7 @@
 #define DIALECTS_NN_NNDIALECT_H
 
 #include "dialects/nn/DimExpr.h"
+#include "dialects/nn/NNItems.h"
 #include "dialects/nn/NNShape.h"
 #include "dialects/nn/NNSharding.h"
 
@@ -33,6 +34,10 @@ class ZeroGradient : public mlir::OpTrait::TraitBase<ConcreteOp, ZeroGradient> {
 template <typename ConcreteOp>
 class Recomputable : public mlir::OpTrait::TraitBase<ConcreteOp, Recomputable> {
 };
+
+/// Integers: a count stays one behind it.
+template <typename ConcreteOp>
+class KeepsCount : public mlir::OpTrait::TraitBase<ConcreteOp, KeepsCount> {};
 
 /// The properties of an op under construction: those already set, and of the
 /// rest what the attribute dictionary has.

@@ -49,7 +49,34 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
     InterfaceMethod<"Bytes that must move between memory and the core: operands read, results written, once each.",
       "::dt::nn::DimExpr", "getBytes", (ins), "", [{
         return ::dt::nn::operandAndResultBytes($_op.getOperation());
-      }]>
+      }]>,
+    InterfaceMethod<"What a cost model takes the op for; by default it streams its operands and results.",
+      "::dt::nn::Work", "getWork", (ins), "", [{ return ::dt::nn::Work::Stream; }]>
+  ];
+}
+
+def ItemOpInterface : OpInterface<"ItemOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{
+    How an op treats the items (samples, images) of a batch: whether it may be cut into parts. An op without this interface counts as mixing them.
+  }];
+  let methods = [
+    InterfaceMethod<"State of the results from those of the operands (NNItems.h). By default that of an elementwise op.",
+      "::dt::nn::ItemState", "inferItems", (ins "::dt::nn::ItemStates":$operands, "const ::dt::nn::ItemContext &":$context), "", [{
+        return ::dt::nn::elementwiseItems($_op.getOperation(), operands);
+      }]>,
+    InterfaceMethod<"Whether operand 1 has indices that pick items, not what lies inside of them.",
+      "bool", "picksItems", (ins "::dt::nn::ItemStates":$operands), "", [{ return false; }]>
+  ];
+}
+
+def OnnxOpInterface : OpInterface<"OnnxOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{
+    An op that is an ONNX operator as it stands: its operands are the node's inputs in order, its attributes have the names that the node's have. It needs no import rule.
+  }];
+  let methods = [
+    StaticInterfaceMethod<"The operator: \"Sigmoid\", of a domain \"domain::Name\".", "::llvm::StringRef", "getOnnxName">
   ];
 }
 

@@ -22,6 +22,9 @@ using Shape = llvm::SmallVector<DimExpr, 4>;
 /// Dims of a ranked tensor, numbers and expressions alike.
 Shape getShape(mlir::Type tensor);
 inline Shape getShape(mlir::Value v) { return getShape(v.getType()); }
+inline int64_t getRank(mlir::Value v) {
+  return mlir::cast<mlir::RankedTensorType>(v.getType()).getRank();
+}
 
 /// tensor<…, #nn.dims<…>> with these dims.
 mlir::RankedTensorType makeTensorType(llvm::ArrayRef<DimExpr> shape,

@@ -133,24 +133,31 @@ std::string ShardingRule::str() const {
 // Rules that several families share
 //===----------------------------------------------------------------------===//
 
-static void addElementwiseLinearity(Operation *op, ShardingRule &rule) {
-  SmallVector<unsigned> floats;
+SmallVector<SmallVector<unsigned>> dt::nn::getLinearGroups(Operation *op,
+                                                           bool exact) {
+  auto counts = [&](Value v) {
+    Type element = getElementTypeOrSelf(v.getType());
+    return exact ? isa<IntegerType>(element) && !element.isInteger(1)
+                 : isa<FloatType>(element);
+  };
+  SmallVector<unsigned> numbers;
   for (auto [i, v] : llvm::enumerate(op->getOperands()))
-    if (isa<FloatType>(getElementTypeOrSelf(v.getType())))
-      floats.push_back(i);
+    if (counts(v))
+      numbers.push_back(i);
+  SmallVector<SmallVector<unsigned>> groups;
   // Partial sums of integers or of what was rounded are no sums.
-  if (floats.empty() ||
-      !isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())))
-    return;
+  if (numbers.empty() || !counts(op->getResult(0)))
+    return groups;
   if (op->hasTrait<LinearJointly>())
-    rule.linear.push_back(floats);
+    groups.push_back(numbers);
   if (op->hasTrait<LinearEach>())
-    for (unsigned i : floats)
-      rule.linear.push_back({i});
-  if (op->hasTrait<LinearFirst>())
-    rule.linear.push_back({floats.front()});
-  if (op->hasTrait<LinearLast>())
-    rule.linear.push_back({floats.back()});
+    for (unsigned i : numbers)
+      groups.push_back({i});
+  if (op->hasTrait<LinearFirst>() && !exact)
+    groups.push_back({numbers.front()});
+  if (op->hasTrait<LinearLast>() && !exact)
+    groups.push_back({numbers.back()});
+  return groups;
 }
 
 ShardingRule dt::nn::elementwiseShardingRule(Operation *op) {
@@ -160,7 +167,7 @@ ShardingRule dt::nn::elementwiseShardingRule(Operation *op) {
     b.operand(i, list);
   for (unsigned i = 0; i < op->getNumResults(); ++i)
     b.result(i, list);
-  addElementwiseLinearity(op, b.rule);
+  b.rule.linear = getLinearGroups(op);
   return b.finish();
 }
 

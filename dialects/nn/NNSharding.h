@@ -58,6 +58,33 @@ ShardingRule elementwiseShardingRule(mlir::Operation *op);
 /// One operation an element of the first result.
 DimExpr elementwiseFlops(mlir::Operation *op);
 
+/// What a cost model takes an op for.
+struct Work {
+  enum Kind : uint8_t {
+    None,        ///< the same memory, or memory that is there already
+    View,        ///< elements elsewhere, or as another type
+    Stream,      ///< as long as its bytes take
+    Norm,        ///< statistics over rows
+    Product,     ///< [rows, k] by [k, n]; operand 1 is the weight, or the
+                 ///< gradient of which the weight's is made
+    Convolution, ///< operand 1 as of a product
+    Batched,     ///< products of activations by activations
+    Attention    ///< the same, and the scores stay inside
+  };
+  Work(Kind kind, DimExpr k = 0, DimExpr n = 0)
+      : kind(kind), k(std::move(k)), n(std::move(n)) {}
+  bool isDear() const { return kind >= Product; }
+
+  Kind kind;
+  DimExpr k, n; ///< of a product
+};
+
+/// Groups of operands in all of which the op is linear together, by its traits
+/// LinearJointly, LinearEach, LinearFirst and LinearLast; `exact`: of integers,
+/// which add and multiply without loss.
+llvm::SmallVector<llvm::SmallVector<unsigned>>
+getLinearGroups(mlir::Operation *op, bool exact = false);
+
 /// Which operands and results may be 16-bit floats.
 struct PrecisionRule {
   llvm::SmallVector<bool> operands, results;

@@ -25,11 +25,12 @@ namespace {
 
 bool isScalar(Type type) { return type.isIntOrIndexOrFloat(); }
 
-/// An op of another dialect is scalar code in the body of an op of nn (a fill
-/// rule, a fused body).
+/// An op of another dialect is an operator of a plugin, which says what it
+/// costs, or scalar code in the body of an op of nn (a fill rule, a fused
+/// body).
 LogicalResult verifyDialect(Operation *op) {
   StringRef dialect = op->getName().getDialectNamespace();
-  if (isa<ModuleOp>(op) ||
+  if (isa<ModuleOp, nn::CostOpInterface>(op) ||
       llvm::is_contained(ArrayRef<StringRef>{"nn", "dist", "func"}, dialect))
     return success();
   Operation *parent = op->getParentOp();

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/Denominator.h"
+#include "dialects/nn/NNNumbers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -45,22 +46,11 @@ bool isOne(Value value) {
   return nn::getNumElements(nn::getShape(value)) == nn::DimExpr(1);
 }
 
-/// The cast changes no number that a count can be.
-bool keepsCounts(nn::CastOp op) {
-  Type from = elementOf(op.getInput()), to = elementOf(op.getResult());
-  unsigned width = to.getIntOrFloatBitWidth();
-  if (isa<FloatType>(to))
-    return width >= 32 &&
-           (!isa<FloatType>(from) || width >= from.getIntOrFloatBitWidth());
-  return isa<IntegerType>(from) && width > 1 &&
-         width >= from.getIntOrFloatBitWidth();
-}
-
 /// Through what moves elements or converts them without loss.
 Value stripped(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     auto cast = dyn_cast<nn::CastOp>(op);
-    if (!isa<nn::ReshapeOp>(op) && !(cast && keepsCounts(cast)))
+    if (!isa<nn::ReshapeOp>(op) && !(cast && nn::keepsCounts(cast)))
       break;
     value = op->getOperand(0);
   }
@@ -71,11 +61,11 @@ Value stripped(Value value) {
 bool isWhole(Value value) {
   if (elementOf(value).isInteger(1))
     return true;
-  if (auto number = splatOf(value))
+  if (auto number = nn::splatOf(value))
     return *number >= 0 && *number == std::floor(*number);
   Operation *op = value.getDefiningOp();
   if (auto cast = dyn_cast_or_null<nn::CastOp>(op))
-    return keepsCounts(cast) && isWhole(cast.getInput());
+    return nn::keepsCounts(cast) && isWhole(cast.getInput());
   if (auto reduce = dyn_cast_or_null<nn::ReduceOp>(op))
     return reduce.getKind() == nn::ReduceKind::sum &&
            isWhole(reduce.getInput());
@@ -128,7 +118,7 @@ std::optional<Denominator> readChoice(arith::SelectOp op) {
     return std::nullopt;
   auto number = numberOf(op.getTrueValue());
   auto size = readScalar(op.getFalseValue());
-  auto a = readSize(test.getLhs()), b = readSize(test.getRhs());
+  auto a = nn::readSize(test.getLhs()), b = nn::readSize(test.getRhs());
   bool tested =
       size && a && b && (*a - *b == size->count || *b - *a == size->count);
   if (!tested || !number || *number <= 0 || *number > 1 || size->plus != 0 ||
@@ -139,7 +129,7 @@ std::optional<Denominator> readChoice(arith::SelectOp op) {
 
 /// The same for what a generate's region computes of sizes.
 std::optional<Denominator> readScalar(Value scalar) {
-  if (auto size = readSize(scalar)) {
+  if (auto size = nn::readSize(scalar)) {
     Denominator d;
     for (const nn::DimExpr::Term &term : size->terms())
       if (term.symbols.empty())
@@ -180,7 +170,7 @@ std::optional<Denominator> readGuard(Operation *op) {
   if (!isa<nn::MaxOp, nn::AddOp, nn::SubOp, nn::MulOp, nn::DivOp>(op))
     return std::nullopt;
   for (unsigned i : {0, 1}) {
-    auto number = splatOf(op->getOperand(i));
+    auto number = nn::splatOf(op->getOperand(i));
     if (!number || !isOne(op->getOperand(1 - i)))
       continue;
     Value inner = op->getOperand(1 - i);
@@ -203,7 +193,7 @@ std::optional<Denominator> readGuard(Operation *op) {
 /// where(count == 0, 1, count) is max(count, 1).
 std::optional<Denominator> readChoice(nn::WhereOp op) {
   for (unsigned i : {1, 2}) {
-    auto number = splatOf(op->getOperand(i));
+    auto number = nn::splatOf(op->getOperand(i));
     Value inner = op->getOperand(3 - i);
     if (!number || *number <= 0 || *number > 1 || !isOne(inner))
       continue;
@@ -253,72 +243,13 @@ std::optional<bool> testsZero(nn::Compare predicate, double number) {
 
 } // namespace
 
-std::optional<double> splatOf(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (isa_and_nonnull<nn::ReshapeOp, nn::BroadcastOp>(op))
-    return splatOf(op->getOperand(0));
-  if (auto cast = dyn_cast_or_null<nn::CastOp>(op)) {
-    auto number = splatOf(cast.getInput());
-    Type to = elementOf(cast.getResult());
-    if (number && to.isInteger(1))
-      return *number != 0;
-    if (number && !isa<FloatType>(to))
-      number = std::trunc(*number);
-    bool exact = number && (keepsCounts(cast) ||
-                            (isa<IntegerType>(to) && std::abs(*number) < 128));
-    return exact ? number : std::nullopt;
-  }
-  auto constant = dyn_cast_or_null<nn::ConstantOp>(op);
-  auto elements =
-      constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : nullptr;
-  if (!elements || !elements.isSplat())
-    return std::nullopt;
-  if (isa<FloatType>(elements.getElementType()))
-    return elements.getSplatValue<APFloat>().convertToDouble();
-  APInt number = elements.getSplatValue<APInt>();
-  bool isSigned = number.getBitWidth() > 1 &&
-                  !elements.getElementType().isUnsignedInteger();
-  return isSigned ? double(number.getSExtValue())
-                  : double(number.getZExtValue());
-}
-
-std::optional<nn::DimExpr> readSize(Value scalar) {
-  Operation *op = scalar.getDefiningOp();
-  APInt number;
-  if (!op)
-    return std::nullopt;
-  if (matchPattern(scalar, m_ConstantInt(&number)))
-    return nn::DimExpr(number.getSExtValue());
-  if (auto size = dyn_cast<nn::SizeOp>(op))
-    return nn::DimExpr::parse(size.getExpr());
-  if (isa<arith::IndexCastOp, arith::ExtSIOp, arith::SIToFPOp>(op))
-    return readSize(op->getOperand(0));
-  if (!isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op))
-    return std::nullopt;
-  auto a = readSize(op->getOperand(0)), b = readSize(op->getOperand(1));
-  if (!a || !b)
-    return std::nullopt;
-  return isa<arith::AddIOp>(op)   ? *a + *b
-         : isa<arith::SubIOp>(op) ? *a - *b
-                                  : *a * *b;
-}
-
-bool isSumOverItems(const nn::DimExpr &count,
-                    llvm::function_ref<bool(StringRef)> isItem) {
-  return llvm::all_of(count.terms(), [&](const nn::DimExpr::Term &term) {
-    return llvm::count_if(term.symbols, [&](const std::string &symbol) {
-             return isItem(symbol);
-           }) == 1;
-  });
-}
-
 Denominator readDenominator(Value value) {
   Operation *op = value.getDefiningOp();
   std::optional<Denominator> inner;
   auto cast = dyn_cast_or_null<nn::CastOp>(op);
   bool moves = isa_and_nonnull<nn::ReshapeOp, nn::BroadcastOp>(op) &&
                isOne(op->getOperand(0));
-  if (moves || (cast && keepsCounts(cast)))
+  if (moves || (cast && nn::keepsCounts(cast)))
     inner = readDenominator(op->getOperand(0));
   else if (auto generate = dyn_cast_or_null<nn::GenerateOp>(op))
     inner =
@@ -356,7 +287,7 @@ std::optional<bool> readZeroTest(Value condition,
   if (!test || !isNatural(denominator))
     return std::nullopt;
   for (unsigned i : {0, 1}) {
-    auto number = splatOf(test->getOperand(1 - i));
+    auto number = nn::splatOf(test->getOperand(1 - i));
     if (!number || !isOne(test->getOperand(i)))
       continue;
     Denominator tested = readDenominator(test->getOperand(i));

@@ -40,16 +40,6 @@ bool isNatural(const Denominator &denominator);
 std::optional<bool> readZeroTest(mlir::Value condition,
                                  const Denominator &denominator);
 
-/// The number that all elements of a constant are, after casts.
-std::optional<double> splatOf(mlir::Value value);
-
-/// The size that a scalar of a generate's region is, through casts.
-std::optional<nn::DimExpr> readSize(mlir::Value scalar);
-
-/// Every term counts items of one kind: parts' sizes add up to the whole's.
-bool isSumOverItems(const nn::DimExpr &count,
-                    llvm::function_ref<bool(llvm::StringRef)> isItem);
-
 } // namespace dt::modules
 
 #endif // PASSES_MODULES_DENOMINATOR_H

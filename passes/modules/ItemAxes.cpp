@@ -106,13 +106,81 @@ void ItemAnalysis::visitCall(func::CallOp call) {
   active.erase(callee);
 }
 
+/// What a running count may go through on its way to be an index.
+static bool keepsRunningCount(Operation *op) {
+  return op->hasTrait<nn::KeepsCount>() &&
+         getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
+}
+
+static bool picksItems(Operation *op, nn::ItemStates operands) {
+  auto rule = dyn_cast<nn::ItemOpInterface>(op);
+  return rule && rule.picksItems(operands);
+}
+
+/// Whether numbers of rows become something else than rows picked by them.
+static bool losesOwnNumber(Operation *op, nn::ItemStates operands,
+                           const ItemState &result) {
+  for (auto [i, state] : llvm::enumerate(operands))
+    if (state.hasOwnNumber() && !result.hasOwnNumber() &&
+        !(i == 1 && picksItems(op, operands)))
+      return true;
+  return false;
+}
+
+SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
+                                              nn::ItemStates operands) const {
+  SmallVector<ItemState> results(op->getNumResults());
+  if (results.empty())
+    return results;
+  auto *coupled = llvm::find_if(
+      operands, [](const ItemState &s) { return s.is(ItemState::Coupled); });
+  if (coupled != operands.end()) {
+    llvm::fill(results, *coupled);
+    return results;
+  }
+  auto *count = llvm::find_if(
+      operands, [](const ItemState &s) { return s.isRunningCount; });
+  bool counts = count != operands.end();
+  if (counts && !keepsRunningCount(op) &&
+      !(picksItems(op, operands) && count == &operands[1])) {
+    llvm::fill(results, ItemState::coupled(count->culprit,
+                                           "works along the axis of items"));
+    return results;
+  }
+  ItemState state;
+  if (auto rule = dyn_cast<nn::ItemOpInterface>(op))
+    state = rule.inferItems(operands, *this);
+  else if (!nn::allAre(operands, ItemState::Invariant))
+    state = ItemState::coupled(op, "is not known to treat items alone");
+  if (!state.is(ItemState::Coupled) && losesOwnNumber(op, operands, state))
+    state = ItemState::coupled(op, nn::kNumberInPart);
+  if (counts && state.is(ItemState::PerItem) && keepsRunningCount(op)) {
+    state.isRunningCount = true;
+    state.culprit = count->culprit;
+  }
+  for (auto [result, value] : llvm::zip(results, op->getResults())) {
+    SmallVector<int64_t> axes = getItemAxes(value.getType());
+    result = state;
+    bool fits = state.is(ItemState::Coupled) ||
+                (state.is(ItemState::PerItem)
+                     ? axes.size() == 1 && axes[0] == state.axis
+                     : axes.empty());
+    if (!fits && state.is(ItemState::Invariant) && axes.size() == 1)
+      result = ItemState::coupled(
+          op, "gives items rows by their place in the batch");
+    else if (!fits)
+      result = ItemState::coupled(op, nn::kEveryWithEvery, axes.size() > 1);
+  }
+  return results;
+}
+
 void ItemAnalysis::visit(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return visitCall(call);
   SmallVector<ItemState> operands;
   for (Value operand : op->getOperands())
     operands.push_back(states.lookup(operand));
-  SmallVector<ItemState> results = transferItems(op, operands, *this);
+  SmallVector<ItemState> results = transfer(op, operands);
   for (auto [result, state] : llvm::zip(op->getResults(), results))
     states[result] = state;
 }

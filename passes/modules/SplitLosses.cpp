@@ -12,6 +12,7 @@
 
 #include "passes/modules/SplitLosses.h"
 #include "dialects/dist/DistMarks.h"
+#include "dialects/nn/NNNumbers.h"
 #include "passes/modules/Passes.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -95,8 +96,8 @@ private:
     result.reason = reason.str();
   }
   bool isSum(const nn::DimExpr &count) const {
-    return isSumOverItems(count,
-                          [&](StringRef s) { return analysis.isItem(s); });
+    return nn::isSumOverItems(count,
+                              [&](StringRef s) { return analysis.isItem(s); });
   }
 
   const ItemAnalysis &analysis;
@@ -121,7 +122,7 @@ void Splitter::leaf(Value value, LossTerm outer) {
 }
 
 void Splitter::quotient(nn::DivOp op, LossTerm outer) {
-  if (auto number = splatOf(op.getRhs()); number && *number != 0) {
+  if (auto number = nn::splatOf(op.getRhs()); number && *number != 0) {
     outer.weight /= *number;
     return walk(op.getLhs(), outer);
   }
@@ -159,7 +160,7 @@ void Splitter::mean(nn::ReduceOp op, LossTerm outer) {
 
 void Splitter::product(nn::MulOp op, LossTerm outer) {
   for (unsigned i : {0, 1}) {
-    if (auto number = splatOf(op.getOperand(i))) {
+    if (auto number = nn::splatOf(op.getOperand(i))) {
       outer.weight *= *number;
       return walk(op.getOperand(1 - i), outer);
     }
@@ -176,7 +177,7 @@ void Splitter::product(nn::MulOp op, LossTerm outer) {
 /// be known to a part.
 void Splitter::choice(nn::WhereOp op, LossTerm outer) {
   for (unsigned i : {1, 2}) {
-    if (splatOf(op->getOperand(i)) != 0.0)
+    if (nn::splatOf(op->getOperand(i)) != 0.0)
       continue;
     Value kept = op->getOperand(3 - i), condition = op.getCondition();
     if (analysis.get(condition).is(ItemState::Invariant)) {

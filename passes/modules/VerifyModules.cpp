@@ -8,7 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistMarks.h"
-#include "passes/modules/ItemRules.h"
+#include "passes/modules/ItemAxes.h"
 #include "passes/modules/Passes.h"
 #include "passes/modules/SplitLosses.h"
 
@@ -115,7 +115,8 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
         return emitCoupled(module, state, "output '" + name + "'");
       if (state.hasOwnNumber())
         return emitCoupled(
-            module, ItemState::coupled(value.getDefiningOp(), kNumberInPart),
+            module,
+            ItemState::coupled(value.getDefiningOp(), nn::kNumberInPart),
             "output '" + name + "'");
       bool leading = state.is(ItemState::PerItem) && state.axis == 0 &&
                      state.major == nn::DimExpr(1);

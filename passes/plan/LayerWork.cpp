@@ -165,41 +165,42 @@ private:
     if (auto exchanged = dyn_cast<dist::AllToAllOp>(op))
       return exchange(Exchange::AllToAll, exchanged.getType());
     auto model = dyn_cast<nn::CostOpInterface>(op);
-    // These are no work: the same memory, and memory that is there already.
-    if (!model || isa<nn::ReshapeOp, nn::ConstantOp>(op))
+    if (!model)
+      return;
+    nn::Work work = model.getWork();
+    if (work.kind == nn::Work::None)
       return;
     Op result;
     result.name = op->getName().stripDialect().str();
     result.flops = perItem(sizes.ofItem(model.getFlops()));
     result.bytes = perItem(sizes.ofItem(model.getBytes()));
     result.fixedBytes = sizes.ofNothing(model.getBytes());
-    result.kind = kindOf(op);
+    result.kind = kindOf(work.kind);
     if (result.kind == Op::Gemm)
-      setProduct(op, result);
+      setProduct(work, result);
     if (result.flops.item + result.bytes.item + result.fixedBytes > 0)
       ops.push_back(std::move(result));
   }
 
-  static Op::Kind kindOf(Operation *op) {
-    if (isa<nn::LinearOp, nn::LinearDwOp>(op))
+  static Op::Kind kindOf(nn::Work::Kind kind) {
+    switch (kind) {
+    case nn::Work::Product:
       return Op::Gemm;
-    if (isa<nn::MatmulOp, nn::AttentionOp, nn::AttentionGradOp>(op))
+    case nn::Work::Batched:
+    case nn::Work::Attention:
       return Op::Attention;
-    if (isa<nn::ConvOp, nn::ConvDxOp, nn::ConvDwOp>(op))
+    case nn::Work::Convolution:
       return Op::Convolution;
-    return Op::Stream;
+    default:
+      return Op::Stream;
+    }
   }
 
-  /// Both kinds of products have the shapes of rows x k and rows x n, of which
-  /// one may be the weight's gradient.
-  void setProduct(Operation *op, Op &result) {
-    auto width = [&](Value value) {
-      auto dim = nn::getShape(value).back().asConstant();
-      return dim ? double(*dim) : 0;
-    };
-    result.k = width(op->getOperand(0));
-    result.n =
-        width(isa<nn::LinearOp>(op) ? op->getResult(0) : op->getOperand(1));
+  /// Rows x k by k x n; one of them may be the weight's gradient.
+  void setProduct(const nn::Work &work, Op &result) {
+    auto n = work.n.asConstant(), k = work.k.asConstant();
+    result.n = double(n.value_or(0));
+    result.k = double(k.value_or(0));
     if (result.n > 0 && result.k > 0)
       result.rows = perItem(result.flops.item / (2 * result.n * result.k));
     else

@@ -30,11 +30,6 @@ constexpr int kMostTP = 64;
 constexpr double kStreamBackward = 1.5, kAttentionBackward = 2.5,
                  kProductBackward = 2;
 
-bool isView(Operation *op) {
-  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
-             nn::CastOp>(op);
-}
-
 Linear perItem(double value) { return {value, 0, 0}; }
 
 /// Ops of one layer of the planner, in order, with what they call.
@@ -56,16 +51,25 @@ public:
     for (Value operand : op->getOperands())
       addParameter(operand);
     auto model = dyn_cast<nn::CostOpInterface>(op);
-    if (isView(op) || !model)
+    if (!model)
       return follow(op);
     double flops = costs.atBounds(model.getFlops()),
            bytes = costs.atBounds(model.getBytes());
-    if (isa<nn::LinearOp, nn::ConvOp>(op))
-      addProduct(op, flops, bytes);
-    else if (isa<nn::MatmulOp, nn::AttentionOp>(op))
-      addAttention(op, flops, bytes);
-    else
-      addStream(op, bytes);
+    nn::Work work = model.getWork();
+    switch (work.kind) {
+    case nn::Work::None:
+    case nn::Work::View:
+      return follow(op);
+    case nn::Work::Product:
+    case nn::Work::Convolution:
+      return addProduct(op, work, flops, bytes);
+    case nn::Work::Batched:
+    case nn::Work::Attention:
+      return addAttention(op, work, flops, bytes);
+    case nn::Work::Norm:
+    case nn::Work::Stream:
+      return addStream(op, work, bytes);
+    }
   }
 
   LayerKind finish(double input, double output) {
@@ -110,10 +114,12 @@ private:
     if (type.hasStaticShape())
       kind.parameters += double(type.getNumElements());
   }
-  void addProduct(Operation *op, double flops, double bytes);
+  void addProduct(Operation *op, const nn::Work &work, double flops,
+                  double bytes);
   void handOn(Value result, bool sums);
-  void addAttention(Operation *op, double flops, double bytes);
-  void addStream(Operation *op, double bytes);
+  void addAttention(Operation *op, const nn::Work &work, double flops,
+                    double bytes);
+  void addStream(Operation *op, const nn::Work &work, double bytes);
 
   dist::ModuleOp module;
   Costs &costs;
@@ -125,7 +131,8 @@ private:
 };
 
 /// A product after a cut one sums over ranks; others are cut in their columns.
-void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
+void LayerBuilder::addProduct(Operation *op, const nn::Work &work, double flops,
+                              double bytes) {
   Op product;
   product.name = op->getName().stripDialect().str();
   double weight = costs.bytesOf(op->getOperand(1).getType());
@@ -136,19 +143,16 @@ void LayerBuilder::addProduct(Operation *op, double flops, double bytes) {
   keep(result, false);
   bool sums = isCut(op);
   product.split = sums ? Op::Depth : Op::Columns;
-  if (isa<nn::ConvOp>(op)) { // in channels
+  if (work.kind == nn::Work::Convolution) { // in channels
     product.kind = Op::Convolution;
     product.flops = perItem(flops);
     for (std::vector<Op> *ops : {&kind.forward, &kind.input, &kind.weight})
       ops->push_back(product);
     return handOn(result, sums);
   }
-  nn::Shape out = nn::getShape(cast<RankedTensorType>(result.getType())),
-            in = nn::getShape(
-                cast<RankedTensorType>(op->getOperand(0).getType()));
   product.kind = Op::Gemm;
-  product.n = costs.atBounds(out.back());
-  product.k = costs.atBounds(in.back());
+  product.n = costs.atBounds(work.n);
+  product.k = costs.atBounds(work.k);
   product.rows = perItem(flops / std::max(1.0, 2 * product.n * product.k));
   widths = std::gcd(widths, int64_t(sums ? product.k : product.n));
   kind.forward.push_back(product);
@@ -173,11 +177,12 @@ void LayerBuilder::handOn(Value result, bool sums) {
 }
 
 /// Products of activations; of attention the scores stay in the kernel.
-void LayerBuilder::addAttention(Operation *op, double flops, double bytes) {
+void LayerBuilder::addAttention(Operation *op, const nn::Work &work,
+                                double flops, double bytes) {
   Op attention;
   attention.name = op->getName().stripDialect().str();
   attention.kind = Op::Attention;
-  bool fused = isa<nn::AttentionOp>(op);
+  bool fused = work.kind == nn::Work::Attention;
   attention.split = fused || isCut(op) ? Op::Heads : Op::Whole;
   attention.flops = perItem(flops);
   attention.bytes = perItem(bytes);
@@ -205,14 +210,23 @@ void LayerBuilder::addAttention(Operation *op, double flops, double bytes) {
   }
 }
 
-void LayerBuilder::addStream(Operation *op, double bytes) {
+/// Groups of channels are divided as the channels are.
+static bool worksOnGroups(Operation *op) {
+  auto sharding = dyn_cast<nn::ShardingOpInterface>(op);
+  return sharding &&
+         llvm::any_of(sharding.getShardingRule().factors, [](auto &factor) {
+           return factor.kind == nn::FactorKind::group;
+         });
+}
+
+void LayerBuilder::addStream(Operation *op, const nn::Work &work,
+                             double bytes) {
   if (bytes <= 0)
     return;
-  bool norm = isa<nn::LayerNormOp, nn::RmsNormOp, nn::GroupNormOp>(op);
+  bool norm = work.kind == nn::Work::Norm;
   Op stream;
   stream.name = op->getName().stripDialect().str();
-  // Groups of channels are divided as the channels are.
-  bool divided = (!norm || isa<nn::GroupNormOp>(op)) && isCut(op);
+  bool divided = (!norm || worksOnGroups(op)) && isCut(op);
   stream.split = divided ? Op::Heads : Op::Sequence;
   stream.bytes = perItem(bytes);
   stream.cheap = !norm;

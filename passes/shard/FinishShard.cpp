@@ -115,7 +115,8 @@ struct FinishShardPass : shard::impl::FinishShardBase<FinishShardPass> {
     for (Dialect *dialect : getContext().getLoadedDialects())
       dialect->getCanonicalizationPatterns(patterns);
     for (RegisteredOperationName op : getContext().getRegisteredOperations())
-      if (isa<nn::NNDialect, dist::DistDialect>(op.getDialect()))
+      if (isa<nn::NNDialect, dist::DistDialect>(op.getDialect()) ||
+          op.hasInterface<nn::ShardingOpInterface>())
         op.getCanonicalizationPatterns(patterns, &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

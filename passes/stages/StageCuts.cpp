@@ -30,10 +30,11 @@ constexpr double kWorkFactor = 3, kMessageFactor = 2;
 /// Of two ways to cut, the one that sends less may be this much dearer.
 constexpr double kSlack = 1.05;
 
-bool isView(Operation *op) {
-  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
-             nn::CastOp>(op);
+nn::Work::Kind workOf(Operation *op) {
+  auto model = dyn_cast<nn::CostOpInterface>(op);
+  return model ? model.getWork().kind : nn::Work::Stream;
 }
+bool isView(Operation *op) { return workOf(op) <= nn::Work::View; }
 
 } // namespace
 
@@ -70,8 +71,7 @@ void StageCuts::classify() {
       origins[result] = origin;
     bool dependsOnItems = origin & (kRaw | kEdge);
     // Products would be dear to do again.
-    bool cheap = !isa<func::CallOp, nn::LinearOp, nn::MatmulOp, nn::ConvOp,
-                      nn::AttentionOp>(op);
+    bool cheap = !isa<func::CallOp>(op) && workOf(&op) < nn::Work::Product;
     bool again = !dependsOnItems || (origin == kRaw && cheap) ||
                  (!(origin & kParameter) && isView(&op));
     // A call has no effect of its own that would be seen.

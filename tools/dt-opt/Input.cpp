@@ -180,6 +180,7 @@ dt::readInput(StringRef path, const DialectRegistry &registry,
     return file;
   }
   MLIRContext context(registry);
+  context.loadAllAvailableDialects(); // plugins bring operators
   diagnostics.attach(context, /*named=*/true);
   auto program = importFile(context, path);
   if (!program)

@@ -24,6 +24,7 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
+#include "mlir/Tools/Plugins/DialectPlugin.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
@@ -309,21 +310,38 @@ LogicalResult checkEmit(ArrayRef<char *> arguments) {
   return success();
 }
 
-/// Plugins' passes must be known before the options are made of them: when the
-/// option itself is read it is too late for flags and --help (and MLIR goes on
-/// without a plugin that it cannot load).
-LogicalResult loadPassPlugins(ArrayRef<char *> arguments) {
+/// The files that an option names, however it is written.
+std::vector<std::string> valuesOf(StringRef option,
+                                  ArrayRef<char *> arguments) {
+  std::vector<std::string> values;
   for (size_t i = 0; i < arguments.size(); ++i) {
     StringRef argument = StringRef(arguments[i]).ltrim('-');
-    if (!argument.consume_front("load-pass-plugin"))
+    if (!argument.consume_front(option))
       continue;
     if (argument.empty() && i + 1 < arguments.size())
       argument = arguments[i + 1];
     argument.consume_front("=");
-    auto plugin = PassPlugin::load(argument.str());
+    values.push_back(argument.str());
+  }
+  return values;
+}
+
+/// Plugins' passes and dialects must be known before the options are made of
+/// them: when the option itself is read it is too late for flags and --help
+/// (and MLIR goes on without a plugin that it cannot load).
+LogicalResult loadPlugins(ArrayRef<char *> arguments,
+                          DialectRegistry &registry) {
+  for (const std::string &file : valuesOf("load-pass-plugin", arguments)) {
+    auto plugin = PassPlugin::load(file);
     if (!plugin)
       return fail("--load-pass-plugin: " + toString(plugin.takeError()));
     plugin->registerPassRegistryCallbacks();
+  }
+  for (const std::string &file : valuesOf("load-dialect-plugin", arguments)) {
+    auto plugin = DialectPlugin::load(file);
+    if (!plugin)
+      return fail("--load-dialect-plugin: " + toString(plugin.takeError()));
+    plugin->registerDialectRegistryCallbacks(registry);
   }
   return success();
 }
@@ -336,7 +354,7 @@ int main(int argc, char **argv) {
   dt::registerDialects(registry);
   dt::registerPasses();
   ArrayRef<char *> arguments = ArrayRef<char *>(argv, argc).drop_front();
-  if (failed(loadPassPlugins(arguments)))
+  if (failed(loadPlugins(arguments, registry)))
     return 1;
   dt::hideForeignOptions({&emitOptions, &dt::getImportOptions()});
   registerCLIOptions("dt-opt", registry);

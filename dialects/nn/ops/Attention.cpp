@@ -199,6 +199,13 @@ ShardingRule AttentionOp::getShardingRule() {
   return b.finish();
 }
 
+ItemState AttentionOp::inferItems(ItemStates operands, const ItemContext &) {
+  SmallVector<ItemState> moved(operands);
+  if (Value mask = getMask(); mask && moved[3].is(ItemState::PerItem))
+    moved[3].axis += 4 - getRank(mask); // masks broadcast to [b, h, t, s]
+  return leadingItems(*this, moved, moved.size());
+}
+
 LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
                                                 Adaptor op, Types &out) {
   for (Value v : {op.getQuery(), op.getKey(), op.getValue()})
@@ -274,4 +281,11 @@ ShardingRule RotaryOp::getShardingRule() {
   b.result(0, b.join(list, {d}));
   b.linear({0});
   return b.finish();
+}
+
+ItemState RotaryOp::inferItems(ItemStates operands, const ItemContext &) {
+  for (auto [operand, state] : llvm::zip(getOperands(), operands))
+    if (state.is(ItemState::PerItem) && getRank(operand) == 2)
+      return ItemState::coupled(*this, "turns by angles of another item");
+  return leadingItems(*this, operands, 3);
 }

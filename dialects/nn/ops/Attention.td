@@ -25,6 +25,7 @@ def NN_AttentionOp : NN_SmoothOp<"attention"> {
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"Attention">.declaration;
   let assemblyFormat = "$query `,` $key `,` $value (`mask` $mask^)? attr-dict `:` type(operands)";
 }
 def NN_AttentionGradOp : NN_GradOp<"attention_grad"> {
@@ -32,6 +33,7 @@ def NN_AttentionGradOp : NN_GradOp<"attention_grad"> {
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask, NN_FloatTensor:$result, NN_FloatTensor:$lse, NN_FloatTensor:$grad,
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row);
   let results = (outs NN_FloatTensor:$dquery, NN_FloatTensor:$dkey, NN_FloatTensor:$dvalue);
+  let extraClassDeclaration = NN_Work<"Attention">.declaration;
   let assemblyFormat = "$query `,` $key `,` $value (`mask` $mask^)? `of` $result `,` $lse `,` $grad attr-dict `:` type(operands)";
 }
 

@@ -172,6 +172,10 @@ ShardingRule ConvOp::getShardingRule() {
   return b.finishProduct(getBias());
 }
 
+ItemState ConvOp::inferItems(ItemStates operands, const ItemContext &) {
+  return leadingItems(*this, operands, 1);
+}
+
 LogicalResult ConvDxOp::verify() {
   if (failed(verifyWindow(*this, getGrad())))
     return failure();
@@ -209,6 +213,10 @@ ShardingRule ConvDxOp::getShardingRule() {
   f.setWeight(b.rule.operands[1], getWeight());
   f.setImage(b.rule.results[0], getResult(), f.c);
   return b.finishProduct();
+}
+
+ItemState ConvDxOp::inferItems(ItemStates operands, const ItemContext &) {
+  return leadingItems(*this, operands, 1);
 }
 
 LogicalResult ConvDwOp::verify() {
@@ -287,6 +295,10 @@ ShardingRule PoolOp::getShardingRule() {
   if (getKind() != PoolKind::max)
     b.linear({0});
   return b.finish();
+}
+
+ItemState PoolOp::inferItems(ItemStates operands, const ItemContext &) {
+  return leadingItems(*this, operands, 1);
 }
 
 DimExpr PoolDxOp::getFlops() {

@@ -14,6 +14,7 @@ def NN_ConvOp : NN_SmoothOp<"conv"> {
   let summary = "convolution over 1 to 3 spatial axes";
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedOptionalAttr<I64Attr, "1">:$groups);
+  let extraClassDeclaration = NN_Work<"Convolution">.declaration;
   let assemblyFormat = "$input `,` $weight (`,` $bias^)? attr-dict `:` type(operands)";
 }
 def NN_ConvDxOp : NN_SmoothOp<"conv_dx", [], NN_TypeGiven> {
@@ -21,6 +22,7 @@ def NN_ConvDxOp : NN_SmoothOp<"conv_dx", [], NN_TypeGiven> {
   let arguments = (ins NN_FloatTensor:$grad, NN_FloatTensor:$weight,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedOptionalAttr<I64Attr, "1">:$groups);
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"Convolution">.declaration;
   let assemblyFormat = "$grad `,` $weight attr-dict `:` functional-type(operands, results)";
 }
 def NN_ConvDwOp : NN_GradOp<"conv_dw", [], NN_TypeGiven> {
@@ -28,6 +30,7 @@ def NN_ConvDwOp : NN_GradOp<"conv_dw", [], NN_TypeGiven> {
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, DefaultValuedOptionalAttr<I64Attr, "1">:$groups);
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"Convolution">.declaration;
   let assemblyFormat = "$input `,` $grad attr-dict `:` functional-type(operands, results)";
 }
 

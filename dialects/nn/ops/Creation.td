@@ -9,16 +9,17 @@
 
 include "dialects/nn/NNBase.td"
 
-def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_ZeroGradient, CostOpInterface,
+def NN_ConstantOp : NN_PureOp<"constant", [ConstantLike, NN_Recomputable, NN_ZeroGradient, CostOpInterface, ItemOpInterface,
                                          NN_Sharded, AllTypesMatch<["value", "result"]>]> {
   let summary = "a tensor known at compile time (at most 64 Ki elements; splats of any static size)";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"None">.declaration;
   let assemblyFormat = "attr-dict $value";
 }
-def NN_GenerateOp : NN_PureOp<"generate", [IsolatedFromAbove, NN_Recomputable, NN_ZeroGradient, SingleBlock, CostOpInterface, NN_Sharded]> {
+def NN_GenerateOp : NN_PureOp<"generate", [IsolatedFromAbove, NN_Recomputable, NN_ZeroGradient, SingleBlock, CostOpInterface, NN_Items, NN_Sharded]> {
   let summary = "a tensor whose element is a function of its indices";
   let description = [{
     The region has one `index` argument a dim, holds arith/math ops (and `nn.size` for symbols) and yields the element. Masks, position ids and ranges end here: nothing of their size is

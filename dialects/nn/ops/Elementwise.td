@@ -24,14 +24,17 @@ def NN_BroadcastOfFirst : NN_InferTypesOf<"broadcastOfFirst">;
 def NN_BroadcastOfBoth : NN_InferTypesOf<"broadcastOfBoth">;
 
 class NN_Elementwise<string mnemonic, list<Trait> traits, Trait type>
-    : NN_PureOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, CostOpInterface, ShardingOpInterface, PrecisionOpInterface, type]>;
-class NN_Unary<string mnemonic, string what, list<Trait> traits = []> : NN_Elementwise<mnemonic, traits, NN_TypeOfFirst> {
+    : NN_PureOp<mnemonic, traits # [NN_Recomputable, DeclareOpInterfaceMethods<ScalarOpInterface>, CostOpInterface, ItemOpInterface, ShardingOpInterface, PrecisionOpInterface, type]>;
+/// `onnx`: the operator of ONNX that it is; it needs no import rule then.
+class NN_Unary<string mnemonic, string what, list<Trait> traits = [], string onnx = "">
+    : NN_Elementwise<mnemonic, traits # !if(!empty(onnx), [], [OnnxOpInterface]), NN_TypeOfFirst> {
   let summary = what;
+  let extraClassDeclaration = !if(!empty(onnx), "", "static ::llvm::StringRef getOnnxName() { return \"" # onnx # "\"; }");
   let arguments = (ins NN_FloatTensor:$input);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
-class NN_SmoothUnary<string mnemonic, string what, list<Trait> traits = []> : NN_Unary<mnemonic, what, [NN_Smooth] # traits>;
+class NN_SmoothUnary<string mnemonic, string what, list<Trait> traits = [], string onnx = ""> : NN_Unary<mnemonic, what, [NN_Smooth] # traits, onnx>;
 def NN_NegOp : NN_SmoothUnary<"neg", "-x", [NN_LinearJointly]> { let hasFolder = 1; }
 def NN_AbsOp : NN_SmoothUnary<"abs", "|x|; gradient 0 at 0">;
 def NN_ExpOp : NN_SmoothUnary<"exp", "exp(x)">;
@@ -52,9 +55,9 @@ def NN_AsinhOp : NN_SmoothUnary<"asinh", "inverse hyperbolic sine">;
 def NN_AcoshOp : NN_SmoothUnary<"acosh", "inverse hyperbolic cosine">;
 def NN_AtanhOp : NN_SmoothUnary<"atanh", "inverse hyperbolic tangent">;
 def NN_ErfOp : NN_SmoothUnary<"erf", "error function">;
-def NN_SigmoidOp : NN_SmoothUnary<"sigmoid", "1 / (1 + exp(-x))">;
+def NN_SigmoidOp : NN_SmoothUnary<"sigmoid", "1 / (1 + exp(-x))", [], "Sigmoid">;
 def NN_SiluOp : NN_SmoothUnary<"silu", "x * sigmoid(x)">;
-def NN_SoftplusOp : NN_SmoothUnary<"softplus", "log(1 + exp(x))">;
+def NN_SoftplusOp : NN_SmoothUnary<"softplus", "log(1 + exp(x))", [], "Softplus">;
 def NN_ReluOp : NN_SmoothUnary<"relu", "max(x, 0); gradient 0 at 0">;
 
 def NN_GeluOp : NN_SmoothUnary<"gelu", "Gaussian error linear unit"> {
@@ -99,12 +102,13 @@ def NN_IsInfOp : NN_Predicate<"is_inf", "true where x is an infinity">;
 def NN_NotOp : NN_Predicate<"not", "logical negation"> {
   let arguments = (ins NN_BoolTensor:$input);
 }
-def NN_CastOp : NN_Elementwise<"cast", [NN_LinearFirst, NN_Smooth], NN_TypeGiven> {
+def NN_CastOp : NN_Elementwise<"cast", [NN_LinearFirst, NN_KeepsCount, NN_Smooth], NN_TypeGiven> {
   let summary = "element type conversion; float to integer truncates, anything to bool is != 0";
   let arguments = (ins NN_Tensor:$input);
   let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"View">.declaration # "::dt::nn::ItemState inferItems(::dt::nn::ItemStates operands, const ::dt::nn::ItemContext &context);";
   let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
 }
 
@@ -115,13 +119,13 @@ class NN_Binary<string mnemonic, string what, list<Trait> traits = [NN_Smooth]> 
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
 }
-def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, NN_LinearJointly, NN_Smooth]> { let hasFolder = 1; }
-def NN_SubOp : NN_Binary<"sub", "x - y", [NN_LinearJointly, NN_Smooth]> { let hasFolder = 1; }
-def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, NN_LinearEach, NN_Smooth]> { let hasFolder = 1; }
+def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, NN_LinearJointly, NN_KeepsCount, NN_Smooth]> { let hasFolder = 1; }
+def NN_SubOp : NN_Binary<"sub", "x - y", [NN_LinearJointly, NN_KeepsCount, NN_Smooth]> { let hasFolder = 1; }
+def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, NN_LinearEach, NN_KeepsCount, NN_Smooth]> { let hasFolder = 1; }
 def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says", [NN_LinearFirst, NN_Smooth]> { let hasFolder = 1; }
 def NN_PowOp : NN_Binary<"pow", "x to the power of y; y not differentiated unless x > 0">;
-def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, NN_Smooth]>;
-def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, NN_Smooth]>;
+def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, NN_KeepsCount, NN_Smooth]>;
+def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, NN_KeepsCount, NN_Smooth]>;
 def NN_ModOp : NN_Binary<"mod", "remainder; sign of the divisor, with `fmod` that of the dividend"> {
   let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$fmod);
 }
@@ -139,7 +143,7 @@ def NN_CmpOp : NN_Elementwise<"cmp", [NN_ZeroGradient], NN_InferTypes> {
   let results = (outs NN_BoolTensor:$result);
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
 }
-def NN_WhereOp : NN_Elementwise<"where", [NN_LinearJointly, NN_Smooth], NN_BroadcastOfBoth> {
+def NN_WhereOp : NN_Elementwise<"where", [NN_LinearJointly, NN_KeepsCount, NN_Smooth], NN_BroadcastOfBoth> {
   let summary = "lhs where the condition holds, rhs elsewhere";
   let arguments = (ins NN_BoolTensor:$condition, NN_Tensor:$lhs, NN_Tensor:$rhs);
   let results = (outs NN_Tensor:$result);

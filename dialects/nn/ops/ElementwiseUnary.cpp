@@ -289,3 +289,14 @@ LogicalResult CastOp::buildVjp(OpBuilder &builder, ValueRange grads,
     result[0] = g.make<CastOp>(getInput().getType(), grads[0]);
   return success();
 }
+
+/// As an integer the number of a row stays one.
+ItemState CastOp::inferItems(ItemStates operands, const ItemContext &) {
+  ItemState result = elementwiseItems(*this, operands);
+  if (result.is(ItemState::PerItem) &&
+      getElementTypeOrSelf(getType()).isIntOrIndex()) {
+    result.isOwnNumber = operands[0].isOwnNumber;
+    result.leadsWithOwnNumber = operands[0].leadsWithOwnNumber;
+  }
+  return result;
+}

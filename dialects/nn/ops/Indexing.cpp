@@ -62,6 +62,52 @@ ShardingRule GatherOp::getShardingRule() {
   return lookupRule(*this, getAxis(), false);
 }
 
+/// Whether own numbers count the rows of `value` along `axis`, so that each
+/// picks from its item.
+static bool walksOver(const ItemState &index, const ItemState &data,
+                      Value value, int64_t axis) {
+  return data.major == DimExpr(1) && index.major == DimExpr(1) &&
+         getShape(value)[axis] == index.ownRange;
+}
+
+static constexpr llvm::StringLiteral kUndeclared =
+    "picks among all items by positions that the recipe's "
+    "`inputs` does not declare as an index";
+
+static int64_t tupleOf(Value indices) {
+  return getShape(indices).back().asConstant().value_or(0);
+}
+
+bool GatherOp::picksItems(ItemStates operands) {
+  return operands[0].is(ItemState::PerItem) &&
+         operands[0].axis == int64_t(getAxis());
+}
+
+ItemState GatherOp::inferItems(ItemStates operands, const ItemContext &) {
+  const ItemState &data = operands[0], &index = operands[1];
+  int64_t axis = getAxis(), width = getRank(getIndices());
+  if (data.is(ItemState::Sum) || index.is(ItemState::Sum))
+    return data.is(ItemState::Sum) && index.is(ItemState::Invariant)
+               ? data
+               : ItemState::coupled(*this, kNotLinearInSum);
+  if (picksItems(operands))
+    return index.declaredIndex ||
+                   (index.isOwnNumber &&
+                    walksOver(index, data, getInput(), axis)) ||
+                   (index.isRunningCount && data.major == DimExpr(1))
+               ? ItemState::perItem(axis + index.axis, index.major)
+               : ItemState::coupled(*this, kUndeclared);
+  if (data.is(ItemState::PerItem) && index.is(ItemState::PerItem))
+    return ItemState::coupled(*this, "picks from every item for every other",
+                              true);
+  if (data.is(ItemState::PerItem))
+    return ItemState::perItem(
+        data.axis < axis ? data.axis : data.axis + width - 1, data.major);
+  return index.is(ItemState::PerItem)
+             ? ItemState::perItem(axis + index.axis, index.major)
+             : ItemState();
+}
+
 DimExpr GatherGradOp::getFlops() { return perElement(getGrad(), 1); }
 PrecisionRule GatherGradOp::getPrecisionRule() { return sumsUp(*this); }
 ShardingRule GatherGradOp::getShardingRule() {
@@ -131,6 +177,16 @@ LogicalResult GatherElementsOp::buildVjp(OpBuilder &builder, ValueRange grads,
 
 ShardingRule GatherElementsOp::getShardingRule() {
   return elementsRule(*this, getAxis(), false);
+}
+
+ItemState GatherElementsOp::inferItems(ItemStates operands,
+                                       const ItemContext &) {
+  if (anyIs(operands, ItemState::Sum))
+    return ItemState::coupled(*this, kNotLinearInSum);
+  for (const ItemState &state : operands)
+    if (state.is(ItemState::PerItem) && state.axis == int64_t(getAxis()))
+      return ItemState::coupled(*this, kUndeclared);
+  return alignItems(*this, operands);
 }
 
 DimExpr GatherElementsGradOp::getFlops() { return perElement(getGrad(), 1); }
@@ -231,6 +287,43 @@ ShardingRule GatherNdOp::getShardingRule() {
   b.result(0, f.taken);
   b.linear({0});
   return b.finish();
+}
+
+bool GatherNdOp::picksItems(ItemStates operands) {
+  int64_t batch = getBatchDims(), axis = operands[0].axis;
+  return operands[0].is(ItemState::PerItem) && axis >= batch &&
+         axis < batch + tupleOf(getIndices());
+}
+
+ItemState GatherNdOp::inferItems(ItemStates operands, const ItemContext &) {
+  const ItemState &data = operands[0], &index = operands[1];
+  if (anyIs(operands, ItemState::Sum))
+    return ItemState::coupled(*this, kNotLinearInSum);
+  int64_t batch = getBatchDims(), width = getRank(getIndices());
+  auto tuple = getShape(getIndices()).back().asConstant();
+  if (!tuple)
+    return ItemState::coupled(*this, "has index tuples of unknown size");
+  if (!data.is(ItemState::PerItem))
+    return index.is(ItemState::PerItem)
+               ? ItemState::perItem(index.axis, index.major)
+               : ItemState();
+  if (data.axis < batch)
+    return index.is(ItemState::PerItem) && index.axis == data.axis &&
+                   index.major == data.major
+               ? ItemState::perItem(data.axis, data.major)
+               : ItemState::coupled(*this, kUndeclared);
+  if (data.axis < batch + *tuple) {
+    bool own = data.axis == batch &&
+               walksOver(index, data, getInput(), batch) &&
+               (index.leadsWithOwnNumber || (*tuple == 1 && index.isOwnNumber));
+    return own || (index.declaredIndex && *tuple == 1)
+               ? ItemState::perItem(index.axis, index.major)
+               : ItemState::coupled(*this, kUndeclared);
+  }
+  if (index.is(ItemState::PerItem))
+    return ItemState::coupled(*this, "picks from every item for every other",
+                              true);
+  return ItemState::perItem(width - 1 + data.axis - batch - *tuple, data.major);
 }
 
 namespace {
@@ -350,4 +443,32 @@ ShardingRule ScatterNdOp::getShardingRule() {
   if (adds || kind == ScatterKind::set)
     b.linear({0, 2});
   return b.finish();
+}
+
+bool ScatterNdOp::picksItems(ItemStates operands) {
+  return operands[0].is(ItemState::PerItem) &&
+         operands[0].axis < tupleOf(getIndices());
+}
+
+ItemState ScatterNdOp::inferItems(ItemStates operands, const ItemContext &) {
+  const ItemState &data = operands[0], &index = operands[1],
+                  &updates = operands[2];
+  if (anyIs(operands, ItemState::Sum))
+    return ItemState::coupled(*this, kNotLinearInSum);
+  auto tuple = getShape(getIndices()).back().asConstant();
+  if (!data.is(ItemState::PerItem) || !tuple)
+    return ItemState::coupled(*this, "writes items into what belongs to none");
+  if (data.axis < *tuple) {
+    bool own = data.axis == 0 && walksOver(index, data, getInput(), 0) &&
+               (index.leadsWithOwnNumber || (*tuple == 1 && index.isOwnNumber));
+    return own || (index.declaredIndex && *tuple == 1)
+               ? ItemState::perItem(data.axis, data.major)
+               : ItemState::coupled(*this, kUndeclared);
+  }
+  int64_t shift = getRank(getIndices()) - 1 - *tuple;
+  if (!index.is(ItemState::Invariant) ||
+      (updates.is(ItemState::PerItem) &&
+       (updates.axis != data.axis + shift || updates.major != data.major)))
+    return ItemState::coupled(*this, kUndeclared);
+  return ItemState::perItem(data.axis, data.major);
 }

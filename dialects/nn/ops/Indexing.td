@@ -14,6 +14,7 @@ def NN_GatherOp : NN_MovementOp<"gather"> {
   let description = [{
     Result dims: input's before the axis, those of the indices, input's after it. Negative indices count from the end. With `zero_out_of_range` an index outside [0, size) gives zeros (no wrap-around).
   }];
+  let extraClassDeclaration = declarations # "bool picksItems(::dt::nn::ItemStates operands);";
   let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range);
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
@@ -35,6 +36,7 @@ def NN_GatherElementsGradOp : NN_GradOp<"gather_elements_grad", [], NN_TypeGiven
 def NN_GatherNdOp : NN_MovementOp<"gather_nd"> {
   let summary = "slices of input at index tuples (ONNX GatherND)";
   let description = [{ indices [..., k]: the last axis addresses the k axes of the input after the `batch_dims` first ones, which both share. }];
+  let extraClassDeclaration = declarations # "bool picksItems(::dt::nn::ItemStates operands);";
   let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, DefaultValuedOptionalAttr<I64Attr, "0">:$batch_dims);
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
@@ -49,6 +51,7 @@ def NN_ScatterNdOp : NN_SmoothOp<"scatter_nd", [], NN_TypeOfFirst> {
     indices [..., k], updates [..., input dims after k]. Updates come in index order: a place named twice keeps the last with `set`, and combines all otherwise. On bool `add` and `max` are or, `mul` and
     `min` are and. Of the equals that are the largest (smallest) at a place, the input's among them, each gets an equal share of the gradient, as in PyTorch's scatter_reduce.
   }];
+  let extraClassDeclaration = "bool picksItems(::dt::nn::ItemStates operands);";
   let arguments = (ins NN_ScatterKind:$kind, NN_Tensor:$input, NN_IntTensor:$indices, NN_Tensor:$updates);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$kind $input `at` $indices `,` $updates attr-dict `:` type(operands)";

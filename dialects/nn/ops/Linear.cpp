@@ -65,6 +65,22 @@ ShardingRule LinearOp::getShardingRule() {
   return b.finishProduct(getBias());
 }
 
+ItemState LinearOp::inferItems(ItemStates operands, const ItemContext &) {
+  if (!allAre(operands.drop_front(), ItemState::Invariant))
+    return ItemState::coupled(*this, "has weights that depend on items", true);
+  const ItemState &state = operands[0];
+  if (state.is(ItemState::Sum))
+    return getBias()
+               ? ItemState::coupled(*this, "adds a bias to a sum over items")
+               : state;
+  return itemsBesideAxis(*this, state, getRank(getInput()) - 1);
+}
+
+Work LinearOp::getWork() {
+  return {Work::Product, getShape(getInput()).back(),
+          getShape(getResult()).back()};
+}
+
 LogicalResult LinearDwOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
                                            Adaptor op, Types &out) {
   Shape x = getShape(op.getInput()), dy = getShape(op.getGrad());
@@ -91,6 +107,11 @@ ShardingRule LinearDwOp::getShardingRule() {
   b.operand(1, b.join(rows, {out}));
   b.result(0, getInOut() ? Letters{in, out} : Letters{out, in});
   return b.finishProduct();
+}
+
+Work LinearDwOp::getWork() {
+  return {Work::Product, getShape(getInput()).back(),
+          getShape(getGrad()).back()};
 }
 
 LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
@@ -160,4 +181,41 @@ ShardingRule MatmulOp::getShardingRule() {
   b.operand(1, b.join(batch, getTransB() ? Letters{n, k} : Letters{k, n}));
   b.result(0, b.join(batch, {m, n}));
   return b.finishProduct();
+}
+
+ItemState MatmulOp::inferItems(ItemStates operands, const ItemContext &) {
+  int64_t rank = getRank(getResult());
+  std::optional<int64_t> axis;
+  unsigned contracted = 0, given = 0;
+  DimExpr major = 1;
+  for (auto [i, state] : llvm::enumerate(operands)) {
+    if (state.is(ItemState::Sum))
+      return operands[1 - i].is(ItemState::Invariant)
+                 ? ItemState::sum()
+                 : ItemState::coupled(*this, kNotLinearInSum);
+    if (state.is(ItemState::Invariant))
+      continue;
+    ++given;
+    major = state.major;
+    int64_t own = getRank(getOperand(i));
+    // From the right: 0 is the last axis. lhs [m, k], rhs [k, n].
+    int64_t fromRight = own - 1 - state.axis;
+    bool swapped = i == 0 ? getTransA() : getTransB();
+    int64_t inner = (i == 0) != swapped ? 0 : 1;
+    if (fromRight == inner) {
+      ++contracted;
+      continue;
+    }
+    int64_t place = fromRight > 1 ? fromRight : (i == 0 ? 1 : 0);
+    if (axis && *axis != rank - 1 - place)
+      return ItemState::coupled(*this, "compares every item with every other",
+                                true);
+    axis = rank - 1 - place;
+  }
+  if (contracted == 0)
+    return axis ? ItemState::perItem(*axis, major) : ItemState();
+  if (contracted == given && !axis)
+    return ItemState::sum();
+  return ItemState::coupled(
+      *this, "sums over items what other items are multiplied with", true);
 }

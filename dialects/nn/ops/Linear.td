@@ -16,17 +16,20 @@ def NN_LinearOp : NN_SmoothOp<"linear"> {
     Transpose stands between a parameter and its product.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias, UnitAttr:$in_out);
+  let extraClassDeclaration = "::dt::nn::Work getWork();";
   let assemblyFormat = "$input `,` $weight (`,` $bias^)? attr-dict `:` type(operands)";
 }
 def NN_LinearDwOp : NN_GradOp<"linear_dw"> {
   let summary = "gradient of linear's weight: sum over rows of dy^T x ([out, in]; transposed with `in_out`)";
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, UnitAttr:$in_out);
+  let extraClassDeclaration = "::dt::nn::Work getWork();";
   let assemblyFormat = "$input `,` $grad attr-dict `:` type(operands)";
 }
 def NN_MatmulOp : NN_SmoothOp<"matmul"> {
   let summary = "batched matrix product; leading axes broadcast";
   let description = [{ lhs [..., m, k] ([..., k, m] with `trans_a`), rhs [..., k, n] ([..., n, k] with `trans_b`). Ranks are at least 2. }];
   let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs, UnitAttr:$trans_a, UnitAttr:$trans_b);
+  let extraClassDeclaration = NN_Work<"Batched">.declaration;
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type(operands)";
 }
 

@@ -57,6 +57,26 @@ ShardingRule CrossEntropyOp::getShardingRule() {
   return crossEntropyRule(*this);
 }
 
+ItemState CrossEntropyOp::inferItems(ItemStates operands, const ItemContext &) {
+  for (const ItemState &state : operands)
+    if (state.is(ItemState::Sum))
+      return ItemState::coupled(*this, kNotLinearInSum);
+  if (operands[0].is(ItemState::PerItem) &&
+      operands[0].axis == getRank(getLogits()) - 1)
+    return ItemState::coupled(*this, "takes items as classes", true);
+  if (operands[0].is(ItemState::PerItem) &&
+      operands[1].is(ItemState::PerItem) &&
+      operands[0].axis != operands[1].axis)
+    return ItemState::coupled(*this, kEveryWithEvery, true);
+  if (operands[0].is(ItemState::PerItem) &&
+      operands[1].is(ItemState::PerItem) &&
+      operands[0].major != operands[1].major)
+    return ItemState::coupled(*this, kOtherOrder);
+  const ItemState &result =
+      operands[0].is(ItemState::PerItem) ? operands[0] : operands[1];
+  return result.asNumber();
+}
+
 DimExpr CrossEntropyGradOp::getFlops() { return perElement(getLogits(), 6); }
 PrecisionRule CrossEntropyGradOp::getPrecisionRule() {
   return sumsInFull(*this);

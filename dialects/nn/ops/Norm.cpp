@@ -112,6 +112,23 @@ ShardingRule LayerNormOp::getShardingRule() {
   return rowRule(*this, getAxes());
 }
 
+/// Norms over the last axes.
+static ItemState rowNormItems(Operation *op, ItemStates operands,
+                              int64_t axes) {
+  if (!allAre(operands.drop_front(), ItemState::Invariant))
+    return ItemState::coupled(op, "has a scale that depends on items");
+  const ItemState &state = operands[0];
+  bool beside = state.is(ItemState::PerItem) &&
+                state.axis < getRank(op->getOperand(0)) - axes;
+  return beside || state.is(ItemState::Invariant)
+             ? state
+             : ItemState::coupled(op, "normalises over items");
+}
+
+ItemState LayerNormOp::inferItems(ItemStates operands, const ItemContext &) {
+  return rowNormItems(*this, operands, getAxes());
+}
+
 DimExpr LayerNormDxOp::getFlops() { return perElement(getInput(), 14); }
 PrecisionRule LayerNormDxOp::getPrecisionRule() {
   return fullParameters(*this);
@@ -147,6 +164,10 @@ LogicalResult RmsNormOp::buildVjp(OpBuilder &builder, ValueRange grads,
 DimExpr RmsNormOp::getFlops() { return perElement(getInput(), 4); }
 PrecisionRule RmsNormOp::getPrecisionRule() { return fullParameters(*this); }
 ShardingRule RmsNormOp::getShardingRule() { return rowRule(*this, getAxes()); }
+
+ItemState RmsNormOp::inferItems(ItemStates operands, const ItemContext &) {
+  return rowNormItems(*this, operands, getAxes());
+}
 
 DimExpr RmsNormDxOp::getFlops() { return perElement(getInput(), 9); }
 PrecisionRule RmsNormDxOp::getPrecisionRule() { return fullParameters(*this); }
@@ -229,6 +250,10 @@ DimExpr GroupNormOp::getFlops() { return perElement(getInput(), 7); }
 PrecisionRule GroupNormOp::getPrecisionRule() { return fullParameters(*this); }
 ShardingRule GroupNormOp::getShardingRule() {
   return groupNormRule(*this, getGroups());
+}
+
+ItemState GroupNormOp::inferItems(ItemStates operands, const ItemContext &) {
+  return leadingItems(*this, operands, 1);
 }
 
 DimExpr GroupNormDxOp::getFlops() { return perElement(getInput(), 14); }

@@ -23,6 +23,7 @@ def NN_LayerNormOp : NN_SmoothOp<"layer_norm", [NN_Recomputable, AttrSizedOperan
   let summary = "(x - mean) / sqrt(var + eps) * scale + bias over the last axes";
   let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, Optional<NN_FloatTensor>:$bias, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"Norm">.declaration;
   let assemblyFormat = "$input (`scale` $scale^)? (`bias` $bias^)? attr-dict `:` type(operands)";
 }
 def NN_LayerNormDxOp : NN_NormDx<"layer_norm_dx", "gradient of layer_norm's input"> {
@@ -35,6 +36,7 @@ def NN_RmsNormOp : NN_SmoothOp<"rms_norm", [NN_Recomputable], NN_TypeOfFirst> {
   let summary = "x / sqrt(mean(x^2) + eps) * scale over the last axes";
   let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, F64Attr:$eps, DefaultValuedOptionalAttr<I64Attr, "1">:$axes);
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"Norm">.declaration;
   let assemblyFormat = "$input (`scale` $scale^)? attr-dict `:` type(operands)";
 }
 def NN_RmsNormDxOp : NN_NormDx<"rms_norm_dx", "gradient of rms_norm's input"> {
@@ -49,6 +51,7 @@ def NN_GroupNormOp : NN_SmoothOp<"group_norm", [NN_Recomputable, AttrSizedOperan
   let summary = "normalisation of each group of channels of a sample";
   let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$scale, Optional<NN_FloatTensor>:$bias, F64Attr:$eps, I64Attr:$groups);
   let hasVerifier = 1;
+  let extraClassDeclaration = NN_Work<"Norm">.declaration;
   let assemblyFormat = "$input (`scale` $scale^)? (`bias` $bias^)? attr-dict `:` type(operands)";
 }
 def NN_GroupNormDxOp : NN_NormDx<"group_norm_dx", "gradient of group_norm's input"> {

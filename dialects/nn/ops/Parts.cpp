@@ -99,6 +99,17 @@ ShardingRule SliceOp::getShardingRule() {
   return b.finish();
 }
 
+ItemState SliceOp::inferItems(ItemStates operands, const ItemContext &) {
+  ItemState state = operands[0];
+  if (!state.is(ItemState::PerItem))
+    return state;
+  Shape from = getShape(getInput()), to = getShape(getResult());
+  if (from[state.axis] != to[state.axis] || getSteps()[state.axis] != 1)
+    return ItemState::coupled(*this, "takes some of the items");
+  state.leadsWithOwnNumber &= from.back() == to.back();
+  return state;
+}
+
 LogicalResult PadOp::verify() {
   Shape in = getShape(getInput()), out = getShape(getResult());
   size_t rank = in.size();
@@ -155,6 +166,20 @@ ShardingRule PadOp::getShardingRule() {
   if (getValue().isZero())
     b.linear({0});
   return b.finish();
+}
+
+ItemState PadOp::inferItems(ItemStates operands, const ItemContext &) {
+  ItemState state = operands[0];
+  if (state.is(ItemState::Sum))
+    return getValue().isZero()
+               ? state
+               : ItemState::coupled(*this, "pads a sum over items");
+  if (!state.is(ItemState::PerItem))
+    return state;
+  if (getShape(getInput())[state.axis] != getShape(getResult())[state.axis])
+    return ItemState::coupled(*this, "adds rows to the items");
+  state.isOwnNumber = state.leadsWithOwnNumber = false;
+  return state;
 }
 
 LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
@@ -232,4 +257,32 @@ ShardingRule ConcatOp::getShardingRule() {
   }
   b.linear(all);
   return b.finish();
+}
+
+ItemState ConcatOp::inferItems(ItemStates operands, const ItemContext &) {
+  if (allAre(operands, ItemState::Sum))
+    return ItemState::sum();
+  if (allAre(operands, ItemState::Invariant)) // a table of angles
+    return ItemState();
+  if (!allAre(operands, ItemState::PerItem))
+    return ItemState::coupled(*this, "joins items with other values");
+  int64_t axis = getAxis();
+  ItemState result = operands[0];
+  for (const ItemState &state : operands) {
+    if (state.axis != result.axis || state.major != result.major)
+      return ItemState::coupled(*this, "joins items in different orders");
+    result.declaredIndex &= state.declaredIndex;
+  }
+  result.isOwnNumber = false;
+  result.leadsWithOwnNumber = operands[0].isOwnNumber &&
+                              axis == getRank(getResult()) - 1 &&
+                              axis != result.axis;
+  if (axis != result.axis)
+    return result;
+  DimExpr size = getShape(getOperand(0))[axis];
+  for (Value operand : getInputs())
+    if (getShape(operand)[axis] != size || result.major != DimExpr(1))
+      return ItemState::coupled(*this, "joins items along their own axis");
+  result.major = int64_t(getInputs().size());
+  return result;
 }

@@ -9,7 +9,7 @@
 
 include "dialects/nn/NNBase.td"
 
-def NN_SliceOp : NN_MovementOp<"slice", [NN_Recomputable], NN_TypeGiven> {
+def NN_SliceOp : NN_MovementOp<"slice", [NN_Recomputable], NN_TypeGiven, "View"> {
   let summary = "elements starts[i], starts[i] + steps[i], … of each axis";
   let description = [{
     A step may be negative. The result's dims say how many elements are taken; where the input's dim is not a number, starts count from its begin, or with `from_end` (a bool an axis) back from its end.

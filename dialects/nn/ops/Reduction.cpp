@@ -164,6 +164,34 @@ ShardingRule ReduceOp::getShardingRule() {
                      linear);
 }
 
+ItemState ReduceOp::inferItems(ItemStates operands,
+                               const ItemContext &context) {
+  ItemState state = operands[0];
+  bool mean = getKind() == ReduceKind::mean;
+  bool linear = getKind() == ReduceKind::sum || mean;
+  if (state.is(ItemState::Sum) && !linear)
+    return ItemState::coupled(*this, kNotLinearInSum);
+  if (!state.is(ItemState::PerItem))
+    return state;
+  ArrayRef<int64_t> axes = getAxes();
+  if (!llvm::is_contained(axes, state.axis)) {
+    if (!getKeepdims())
+      state.axis -=
+          llvm::count_if(axes, [&](int64_t a) { return a < state.axis; });
+    return state.asNumber();
+  }
+  if (getKind() == ReduceKind::sum)
+    return ItemState::sum();
+  bool statistics = mean && int64_t(axes.size()) < getRank(getInput());
+  if (statistics && context.takesLocalStatistics())
+    return {};
+  return ItemState::coupled(
+      *this, statistics ? "takes a mean over all items (batch normalisation in "
+                          "training form? the recipe may say \"batch_norm\": "
+                          "\"local\")"
+                        : "combines all items");
+}
+
 LogicalResult ArgMaxOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
                                          Adaptor op, Types &out) {
   return reducedType(loc, op.getInput(), int64_t(op.getAxis()),
@@ -176,6 +204,14 @@ ShardingRule ArgMaxOp::getShardingRule() {
   axis += axis < 0 ? static_cast<int64_t>(getShape(getInput()).size()) : 0;
   return reducedRule(*this, {axis}, getKeepdims(), FactorKind::replicate,
                      false);
+}
+
+ItemState ArgMaxOp::inferItems(ItemStates operands, const ItemContext &) {
+  ItemState state = itemsBesideAxis(*this, operands[0], getAxis());
+  if (!state.is(ItemState::PerItem))
+    return state;
+  bool drops = !getKeepdims() && state.axis > int64_t(getAxis());
+  return ItemState::perItem(state.axis - drops, state.major);
 }
 
 LogicalResult TopKOp::verify() {
@@ -227,6 +263,14 @@ ShardingRule TopKOp::getShardingRule() {
   return b.finish();
 }
 
+/// Indices are places along the axis, whatever the input's numbers are.
+ItemState TopKOp::inferItems(ItemStates operands, const ItemContext &) {
+  ItemState state = itemsBesideAxis(*this, operands[0], getAxis());
+  return state.is(ItemState::PerItem)
+             ? ItemState::perItem(state.axis, state.major)
+             : state;
+}
+
 LogicalResult CumsumOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                  Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, *this);
@@ -240,4 +284,20 @@ DimExpr CumsumOp::getFlops() { return perElement(getInput(), 1); }
 PrecisionRule CumsumOp::getPrecisionRule() { return sumsUp(*this); }
 ShardingRule CumsumOp::getShardingRule() {
   return wholeAxisRule(*this, getAxis(), 0);
+}
+
+ItemState CumsumOp::inferItems(ItemStates operands, const ItemContext &) {
+  const ItemState &state = operands[0];
+  bool counts = state.is(ItemState::PerItem) &&
+                state.axis == int64_t(getAxis()) && state.major == DimExpr(1) &&
+                getElementTypeOrSelf(getType()).isInteger();
+  if (!counts) {
+    ItemState result = itemsBesideAxis(*this, state, getAxis());
+    result.isOwnNumber = result.leadsWithOwnNumber = false;
+    return result;
+  }
+  ItemState result = ItemState::perItem(state.axis);
+  result.isRunningCount = true;
+  result.culprit = *this;
+  return result;
 }

@@ -21,7 +21,7 @@ def NN_ReduceOp : NN_SmoothOp<"reduce"> {
   let hasFolder = 1;
   let assemblyFormat = "$kind $input attr-dict `:` type($input)";
 }
-def NN_ArgMaxOp : NN_PureOp<"arg_max", [NN_ZeroGradient, CostOpInterface, NN_Sharded, NN_InferTypes]> {
+def NN_ArgMaxOp : NN_PureOp<"arg_max", [NN_ZeroGradient, CostOpInterface, NN_Items, NN_Sharded, NN_InferTypes]> {
   let summary = "index of the largest element along `axis` (smallest with `min`; last of equals with `last`)";
   let arguments = (ins NN_Tensor:$input, I64Attr:$axis, UnitAttr:$keepdims, UnitAttr:$min, UnitAttr:$last);
   let results = (outs RankedTensorOf<[I64]>:$result);

@@ -25,6 +25,10 @@ ShardingRule SoftmaxOp::getShardingRule() {
   return wholeAxisRule(*this, getAxis());
 }
 
+ItemState SoftmaxOp::inferItems(ItemStates operands, const ItemContext &) {
+  return itemsBesideAxis(*this, operands[0], getAxis());
+}
+
 LogicalResult LogSoftmaxOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                      Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, *this);
@@ -37,6 +41,10 @@ DimExpr LogSoftmaxOp::getFlops() { return perElement(getInput(), 4); }
 PrecisionRule LogSoftmaxOp::getPrecisionRule() { return sumsInFull(*this); }
 ShardingRule LogSoftmaxOp::getShardingRule() {
   return wholeAxisRule(*this, getAxis());
+}
+
+ItemState LogSoftmaxOp::inferItems(ItemStates operands, const ItemContext &) {
+  return itemsBesideAxis(*this, operands[0], getAxis());
 }
 
 DimExpr SoftmaxGradOp::getFlops() { return perElement(getGrad(), 4); }

@@ -115,6 +115,31 @@ ShardingRule ReshapeOp::getShardingRule() {
   return b.finish();
 }
 
+static DimExpr outerSize(Value value, int64_t axis) {
+  return getNumElements(ArrayRef(getShape(value)).take_front(axis));
+}
+
+/// Row-major order is kept, hence what stands outside the item stays outside.
+ItemState ReshapeOp::inferItems(ItemStates operands,
+                                const ItemContext &context) {
+  ItemState state = operands[0];
+  if (!state.is(ItemState::PerItem))
+    return state;
+  SmallVector<int64_t> axes = context.getItemAxes(getType());
+  if (axes.size() != 1)
+    return ItemState::coupled(*this, "spreads the items over axes");
+  DimExpr outer = outerSize(getInput(), state.axis) * state.major;
+  auto major = outer.exactDiv(outerSize(getResult(), axes[0]));
+  if (!major)
+    return ItemState::coupled(*this, "changes the order of items");
+  state.axis = axes[0];
+  state.major = *major;
+  Shape from = getShape(getInput()), to = getShape(getResult());
+  state.leadsWithOwnNumber &=
+      !from.empty() && !to.empty() && from.back() == to.back();
+  return state;
+}
+
 LogicalResult BroadcastOp::verify() {
   Shape in = getShape(getInput()), out = getShape(getResult());
   std::optional<Shape> together = broadcastShapes({in, out});
@@ -148,6 +173,22 @@ ShardingRule BroadcastOp::getShardingRule() {
   b.result(0, list);
   b.linear({0});
   return b.finish();
+}
+
+ItemState BroadcastOp::inferItems(ItemStates operands,
+                                  const ItemContext &context) {
+  const ItemState &state = operands[0];
+  SmallVector<int64_t> axes = context.getItemAxes(getType());
+  if (state.is(ItemState::Sum))
+    return axes.empty()
+               ? state
+               : ItemState::coupled(*this, "gives every item a sum over items");
+  if (axes.size() > 1)
+    return ItemState::coupled(*this, "repeats every item for every other",
+                              true);
+  if (state.is(ItemState::PerItem))
+    return state.onAxis(axes[0]);
+  return axes.empty() ? ItemState() : ItemState::perItem(axes[0]);
 }
 
 LogicalResult TransposeOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
@@ -216,4 +257,14 @@ ShardingRule TransposeOp::getShardingRule() {
   b.result(0, moved);
   b.linear({0});
   return b.finish();
+}
+
+ItemState TransposeOp::inferItems(ItemStates operands, const ItemContext &) {
+  ItemState state = operands[0];
+  if (!state.is(ItemState::PerItem))
+    return state;
+  state.axis =
+      llvm::find(getPermutation(), state.axis) - getPermutation().begin();
+  state.leadsWithOwnNumber = false;
+  return state;
 }

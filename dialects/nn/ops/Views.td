@@ -9,12 +9,12 @@
 
 include "dialects/nn/NNBase.td"
 
-class NN_View<string mnemonic, string what> : NN_MovementOp<mnemonic, [NN_Recomputable], NN_TypeGiven> {
+class NN_View<string mnemonic, string what, string work = "View", list<Trait> traits = []> : NN_MovementOp<mnemonic, [NN_Recomputable] # traits, NN_TypeGiven, work> {
   let summary = what;
   let arguments = (ins NN_Tensor:$input);
   let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
 }
-def NN_ReshapeOp : NN_View<"reshape", "same elements in row-major order, other dims"> {
+def NN_ReshapeOp : NN_View<"reshape", "same elements in row-major order, other dims", "None", [NN_KeepsCount]> {
   let description = [{ Costs nothing. `getReassociation` (NNShape.h) tells which dims split and merge; where it cannot, the rule for sharding treats dims as opaque. }];
   let hasFolder = 1;
   let hasVerifier = 1;
@@ -24,7 +24,7 @@ def NN_BroadcastOp : NN_View<"broadcast", "repeats along dims of size 1 (and new
   let hasFolder = 1;
   let hasVerifier = 1;
 }
-def NN_TransposeOp : NN_MovementOp<"transpose", [NN_Recomputable]> {
+def NN_TransposeOp : NN_MovementOp<"transpose", [NN_Recomputable], NN_InferTypes, "View"> {
   let summary = "result axis i is input axis permutation[i]";
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$permutation);
   let hasFolder = 1;

@@ -36,6 +36,15 @@ RuleTable makeRules() {
   return rules;
 }
 
+/// Ops of all dialects that say which operator they are.
+llvm::StringMap<OperationName> findNamedOps(MLIRContext &context) {
+  llvm::StringMap<OperationName> result;
+  for (RegisteredOperationName op : context.getRegisteredOperations())
+    if (auto *named = op.getInterface<nn::OnnxOpInterface>())
+      result.try_emplace(named->getOnnxName(), op);
+  return result;
+}
+
 std::string identifier(StringRef text) {
   std::string out;
   for (char c : text)
@@ -49,7 +58,7 @@ std::string identifier(StringRef text) {
 Importer::Importer(MLIRContext &context, StringRef path,
                    const ImportOptions &options)
     : context(context), options(options), path(path.str()), b(&context),
-      rules(makeRules()) {}
+      rules(makeRules()), namedOps(findNamedOps(context)) {}
 
 Location Importer::locationOf(const onnx::Node &node) {
   Location name = NameLoc::get(b.getStringAttr(node.name));
@@ -260,14 +269,17 @@ static bool changesNothing(StringRef name) {
 }
 
 LogicalResult Importer::importNode(const onnx::Node &node) {
-  if (!node.domain.empty())
-    return nodeError(node, "operators of domain '" + node.domain +
-                               "' are not handled");
-  if (node.op == "If")
+  if (node.domain.empty() && node.op == "If")
     return importIf(node);
-  auto rule = rules.find(node.op);
-  if (rule == rules.end())
-    return nodeError(node, "this operator is not handled");
+  std::string name =
+      node.domain.empty() ? node.op : node.domain + "::" + node.op;
+  auto rule = rules.find(name);
+  auto namedOp = namedOps.find(name);
+  if (rule == rules.end() && namedOp == namedOps.end())
+    return nodeError(node, node.domain.empty()
+                               ? Twine("this operator is not handled")
+                               : "operators of domain '" + node.domain +
+                                     "' are not handled");
   std::vector<GraphValue *> inputs;
   for (const std::string &name : node.inputs) {
     if (auto t = initializers.find(name); t != initializers.end()) {
@@ -281,7 +293,9 @@ LogicalResult Importer::importNode(const onnx::Node &node) {
                  [this](StringRef symbol) -> int64_t {
                    return !options.maybeEmpty.contains(symbol);
                  });
-  if (failed(rule->second(n)) || !n.reason().empty())
+  bool known = rule != rules.end();
+  if (failed(known ? rule->second(n) : n.importAs(namedOp->second)) ||
+      !n.reason().empty())
     return nodeError(node,
                      n.reason().empty() ? "cannot be imported" : n.reason());
   // A newer operator set may have attributes that rules do not know.

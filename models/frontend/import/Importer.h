@@ -77,6 +77,9 @@ private:
   bool atNode = false;
   mlir::OpBuilder b;
   RuleTable rules;
+  /// Beside the rules: ops that say which operator they are, by its name
+  /// ("Sigmoid", "domain::Name").
+  llvm::StringMap<mlir::OperationName> namedOps;
   onnx::Model model;
   std::unique_ptr<ParameterUses> uses;
   Scope values;

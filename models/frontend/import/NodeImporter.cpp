@@ -304,6 +304,46 @@ Operation *NodeImporter::makeOp(StringRef name, ValueRange operands,
   return nullptr;
 }
 
+/// Null for tensors and graphs.
+static Attribute toAttribute(Builder &b, const onnx::Attribute &a) {
+  switch (a.kind) {
+  case onnx::Attribute::Kind::Int:
+    return b.getI64IntegerAttr(a.i);
+  case onnx::Attribute::Kind::Float:
+    return b.getF64FloatAttr(a.f);
+  case onnx::Attribute::Kind::String:
+    return b.getStringAttr(a.s);
+  case onnx::Attribute::Kind::Ints:
+    return b.getDenseI64ArrayAttr(a.ints);
+  case onnx::Attribute::Kind::Floats:
+    return b.getDenseF64ArrayAttr(a.floats);
+  default:
+    return {};
+  }
+}
+
+LogicalResult NodeImporter::importAs(OperationName op) {
+  SmallVector<Value> operands;
+  for (size_t i = 0; i < numInputs(); ++i)
+    operands.push_back(value(i));
+  SmallVector<NamedAttribute> attributes;
+  for (const auto &[name, given] : node.attributes) {
+    Attribute value = toAttribute(b, *attribute(name));
+    if (!value || !llvm::is_contained(op.getAttributeNames(), name))
+      return fail("attribute '" + name + "' is not handled");
+    attributes.push_back(named(name, value));
+  }
+  Operation *made = makeOp(op.getStringRef(), operands, attributes);
+  if (!made)
+    return failure();
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (wants(i) &&
+        (i >= made->getNumResults() || failed(set(i, made->getResult(i)))))
+      return fail("has " + Twine(made->getNumResults()) + " outputs, not " +
+                  Twine(node.outputs.size()));
+  return success();
+}
+
 Value NodeImporter::reshape(Value v, const Shape &shape) {
   if (!v || nn::getShape(v) == shape)
     return v;

@@ -184,6 +184,10 @@ public:
     return op ? op->getResult(0) : Value();
   }
 
+  /// The op with this name, which takes the node's inputs in order and its
+  /// attributes by name (OnnxOpInterface); sets all results.
+  LogicalResult importAs(mlir::OperationName op);
+
   Value reshape(Value v, const Shape &shape);
   Value broadcast(Value v, const Shape &shape);
   Value transpose(Value v, llvm::ArrayRef<int64_t> permutation);

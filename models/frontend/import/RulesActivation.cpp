@@ -120,8 +120,6 @@ template <typename OpT> LogicalResult softmax(NodeImporter &n) {
 } // namespace
 
 void models::addActivationRules(RuleTable &rules) {
-  rules["Sigmoid"] = plain<nn::SigmoidOp>;
-  rules["Softplus"] = plain<nn::SoftplusOp>;
   rules["Relu"] = relu;
   rules["Gelu"] = gelu;
   rules["LeakyRelu"] = leakyRelu;
