@@ -1,0 +1,141 @@
+# ===- check_scan.py - an operator of a plugin, from ONNX to training ----------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A model with the operator of Scan.cpp, once forwards and once backwards, trains
+# as NumPy says: on one rank, cut over two by its sharding rule, as replicas, and
+# in microbatches. Without the plugin the node is refused.
+# ===-----------------------------------------------------------------------===
+"""check_scan.py --dt-opt PATH --plugin PATH: exit code 0 when all plans train alike."""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from train_model import build, prebuilt  # noqa: E402
+
+SAMPLES, TOKENS, IN, WIDTH, OUT, STEPS, RATE = 4, 6, 5, 16, 3, 3, 0.05
+PLANS = {None: 1, "m:tp=2": 2, "m:tp=2,dp=2": 4, "m:dp=2": 2}
+
+
+def initial():
+    random = np.random.default_rng(0)
+    draw = lambda *shape: random.standard_normal(shape).astype(np.float32) * 0.3
+    return {"w1": draw(IN, WIDTH), "forget": random.uniform(0.2, 0.9, WIDTH).astype(np.float32), "recall": random.uniform(0.2, 0.9, WIDTH).astype(np.float32), "w2": draw(WIDTH, OUT)}
+
+
+def batch():
+    random = np.random.default_rng(1)
+    return {"x": random.standard_normal((SAMPLES, TOKENS, IN)).astype(np.float32), "target": random.standard_normal((SAMPLES, TOKENS, OUT)).astype(np.float32)}
+
+
+def scan(x, decay, reverse):
+    y, state = np.zeros_like(x), np.zeros_like(x[:, 0])
+    for t in range(x.shape[1])[:: -1 if reverse else 1]:
+        y[:, t] = state = decay * state + x[:, t]
+    return y
+
+
+def scan_gradient(dy, y, decay, reverse):
+    """By the chain rule, a token at a time."""
+    order = list(range(dy.shape[1]))[:: -1 if reverse else 1]
+    dx, d_decay, d_state = np.zeros_like(dy), np.zeros_like(decay), np.zeros_like(dy[:, 0])
+    for place in reversed(range(len(order))):
+        d_state = d_state + dy[:, order[place]]
+        dx[:, order[place]] = d_state
+        if place:
+            d_decay += (d_state * y[:, order[place - 1]]).sum(0)
+        d_state = decay * d_state
+    return dx, d_decay
+
+
+def expected():
+    w, data, losses = {k: v.astype(np.float64) for k, v in initial().items()}, batch(), []
+    for _ in range(STEPS):
+        h = data["x"] @ w["w1"]
+        a = scan(h, w["forget"], False)
+        b = scan(a, w["recall"], True)
+        error = b @ w["w2"] - data["target"]
+        losses.append((error**2).mean())
+        d_out = 2 * error / error.size
+        d_a, d_recall = scan_gradient(d_out @ w["w2"].T, b, w["recall"], True)
+        d_h, d_forget = scan_gradient(d_a, a, w["forget"], False)
+        gradients = {"w1": np.einsum("bti,btc->ic", data["x"], d_h), "forget": d_forget, "recall": d_recall, "w2": np.einsum("btc,bto->co", b, d_out)}
+        w = {k: v - RATE * gradients[k] for k, v in w.items()}
+    return losses
+
+
+def save_model(folder):
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"]),
+        helper.make_node("Scan", ["h", "forget"], ["a"], domain="example"),
+        helper.make_node("Scan", ["a", "recall"], ["b"], domain="example", reverse=1),
+        helper.make_node("MatMul", ["b", "w2"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(v, k) for k, v in initial().items()]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", TOKENS, IN])], [helper.make_empty_tensor_value_info("y")], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("example", 1)], ir_version=10), folder / "m.onnx")
+    recipe = {
+        "modules": {"m": {"onnx": "m.onnx"}},
+        "dims": {"batch": "sample"},
+        "losses": [{"name": "fit", "kind": "mse", "output": "m.y", "target": "target"}],
+        "batch": {"global": SAMPLES, "micro": 2},
+        "optimizer": {"kind": "sgd", "lr": RATE},
+    }
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+
+
+def run(*command, cwd=None):
+    return subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+def check_plan(options, folder, plan, ranks):
+    out = folder / f"out-{ranks}-{'tp' if plan and 'tp' in plan else 'dp'}"
+    flags = [f"--load-dialect-plugin={options.plugin}", *([f"--plan={plan}"] if plan else [])]
+    done = run(options.dt_opt, folder / "recipe.json", *flags, "--emit=cpp", "-o", out)
+    if done.returncode:
+        sys.exit(f"{plan}: dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
+    if plan and "tp=2" in plan:
+        cut = run(options.dt_opt, folder / "recipe.json", *flags, "--emit=mlir", "--to=shard").stdout
+        local = f"x{TOKENS}x{WIDTH // 2}xf32"
+        if not any("example.scan" in line and local in line for line in cut.splitlines()):
+            sys.exit(f"{plan}: no rank has {local} of the operator")
+    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt))
+    metrics = out / "metrics.jsonl"
+    done = run(out / "build/train", "--batch", folder / "batch.safetensors", "--steps", STEPS, "--threads", 1, "--metrics", metrics, *(["--ranks", ranks] if ranks > 1 else []), cwd=folder)
+    if done.returncode:
+        sys.exit(f"{plan}: train ended with {done.returncode}: {done.stderr[-2000:]}")
+    losses = [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
+    wanted = expected()
+    if len(losses) != STEPS or not np.allclose(losses, wanted, rtol=1e-5):
+        sys.exit(f"{plan}: losses {losses}, expected {wanted}")
+    print(f"{plan or 'one rank'}: {losses}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
+    parser.add_argument("--plugin", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        save_model(folder)
+        save_file(batch(), folder / "batch.safetensors")
+        done = run(options.dt_opt, folder / "recipe.json", "--emit=plan")
+        if done.returncode != 1 or "operators of domain 'example' are not handled" not in done.stderr:
+            sys.exit(f"without the plugin: {done.returncode}, {done.stderr[-500:]}")
+        for plan, ranks in PLANS.items():
+            check_plan(options, folder, plan, ranks)
+
+
+main()
