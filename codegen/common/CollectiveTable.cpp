@@ -2,9 +2,12 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
+// The bytes that a step's tensor-parallel collectives must move are a function
+// of the dims of its parts. This is that function: CollectiveInfo.
+//
 //===----------------------------------------------------------------------===//
 
-#include "codegen/common/CollectiveTable.h"
+#include "codegen/common/Tables.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -18,7 +21,8 @@ namespace dt::codegen {
 
 namespace {
 
-/// Kind, element type, over, stride.
+/// The kind's name (rows are in alphabetical order), element type, over,
+/// stride.
 using Exchange = std::tuple<std::string, std::string, int64_t, int64_t>;
 struct Amount {
   nn::DimExpr elements;
@@ -41,11 +45,14 @@ public:
 private:
   void add(Operation *op, Amounts &sum) {
     TypeSwitch<Operation *>(op)
-        .Case<rt::AllReduceOp>([&](auto o) { add("AllReduce", o, sum); })
-        .Case<rt::AllGatherOp>([&](auto o) { add("AllGather", o, sum); })
+        .Case<rt::AllReduceOp>(
+            [&](auto o) { add(rt::CollectiveKind::AllReduce, o, sum); })
+        .Case<rt::AllGatherOp>(
+            [&](auto o) { add(rt::CollectiveKind::AllGather, o, sum); })
         .Case<rt::ReduceScatterOp>(
-            [&](auto o) { add("ReduceScatter", o, sum); })
-        .Case<rt::AllToAllOp>([&](auto o) { add("AllToAll", o, sum); })
+            [&](auto o) { add(rt::CollectiveKind::ReduceScatter, o, sum); })
+        .Case<rt::AllToAllOp>(
+            [&](auto o) { add(rt::CollectiveKind::AllToAll, o, sum); })
         .Case<rt::CallOp>([&](rt::CallOp call) {
           auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
               call, call.getCalleeAttr());
@@ -54,11 +61,12 @@ private:
             add(exchange, amount, sum);
         });
   }
-  template <typename OpTy> void add(StringRef kind, OpTy op, Amounts &sum) {
+  template <typename OpTy>
+  void add(rt::CollectiveKind kind, OpTy op, Amounts &sum) {
     auto in = cast<rt::BufferType>(op.getIn().getType());
     int64_t over = op.getOver(), stride = op.getStride();
     if (over > 1) // else a copy
-      add({kind.str(), dtypeText(in.getElementType()), over, stride},
+      add({enumText(kind), dtypeText(in.getElementType()), over, stride},
           {in.getNumElements(), 1}, sum);
   }
   static void add(const Exchange &exchange, const Amount &amount,
@@ -73,59 +81,64 @@ private:
 
 } // namespace
 
-FailureOr<std::vector<std::string>> collectiveRows(
-    rt::ProgramOp program, ArrayRef<ModuleNames> names,
-    function_ref<std::string(StringRef, StringRef, ArrayRef<std::string>)>
-        array) {
-  std::vector<std::string> rows;
-  std::map<std::string, std::string> factors, sizes; // contents -> array
-  auto shared = [&](auto &known, StringRef type, StringRef name,
-                    ArrayRef<std::string> content) {
-    std::string &table = known[llvm::join(content, ",")];
-    if (table.empty())
-      table = array(type, name, content);
-    return table;
-  };
-  for (auto [module, name] :
-       llvm::zip(program.getBody().getOps<rt::ModuleOp>(), names)) {
-    Counter counter;
-    SmallVector<std::string> symbols;
-    for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
-      symbols.push_back(symbol.getSymName().str());
-    for (auto stage : module.getBody().getOps<rt::StageOp>()) {
-      auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
-          stage, stage.getCalleeAttr());
-      std::string function = name.stages.lookup(
-          (rt::stringifyStageKind(stage.getKind()) + "@" + stage.getCallee())
-              .str());
-      for (auto &[exchange, amount] : counter.of(callee)) {
-        SmallVector<std::string> terms;
-        for (const nn::DimExpr::Term &term : amount.elements.terms()) {
-          SmallVector<std::string> indices;
-          for (const std::string &symbol : term.symbols) {
-            auto found = llvm::find(symbols, symbol);
-            if (found == symbols.end())
-              return stage.emitOpError()
-                         << "calls a function that exchanges '" << symbol
-                         << "' elements, which is no rt.symbol of the module",
-                     failure();
-            indices.push_back(std::to_string(found - symbols.begin()));
-          }
-          terms.push_back("{" + std::to_string(term.coefficient) + ", " +
-                          shared(factors, "int32_t", "kFactors", indices) +
-                          "}");
-        }
-        auto &[kind, type, over, stride] = exchange;
-        rows.push_back(
-            "{.function = " + function + ", .kind = dt::rt::CollectiveKind::" +
-            kind + ", .type = " + type + ", .over = " + std::to_string(over) +
-            ", .stride = " + std::to_string(stride) +
-            ", .calls = " + std::to_string(amount.calls) + ", .elements = " +
-            shared(sizes, "dt::rt::SizeTerm", "kElements", terms) + "}");
-      }
+/// The sum of the terms: their array.
+static FailureOr<std::string> elements(TableWriter &writer, rt::StageOp stage,
+                                       const nn::DimExpr &sum,
+                                       ArrayRef<std::string> symbols) {
+  SmallVector<std::string> terms;
+  for (const nn::DimExpr::Term &term : sum.terms()) {
+    SmallVector<int64_t> indices;
+    for (const std::string &symbol : term.symbols) {
+      auto found = llvm::find(symbols, symbol);
+      if (found == symbols.end())
+        return stage.emitOpError()
+                   << "calls a function that exchanges '" << symbol
+                   << "' elements, which is no rt.symbol of the module",
+               failure();
+      indices.push_back(found - symbols.begin());
+    }
+    rows::SizeTerm row;
+    row.factor = term.coefficient;
+    row.symbols = writer.shared("int32_t", "kFactors", numberTexts(indices));
+    terms.push_back(listText(row));
+  }
+  return writer.shared<rows::SizeTerm>("kElements", terms);
+}
+
+static LogicalResult addRows(TableWriter &writer, rt::ModuleOp module,
+                             const ModuleNames &name,
+                             SmallVectorImpl<std::string> &table) {
+  Counter counter;
+  SmallVector<std::string> symbols = symbolsOf(module);
+  for (auto stage : module.getBody().getOps<rt::StageOp>()) {
+    auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
+        stage, stage.getCalleeAttr());
+    for (auto &[exchange, amount] : counter.of(callee)) {
+      auto sum = elements(writer, stage, amount.elements, symbols);
+      if (failed(sum))
+        return failure();
+      auto &[kind, type, over, stride] = exchange;
+      rows::CollectiveInfo row;
+      row.function = name.getFunction(stage.getKind(), stage.getCallee());
+      row.kind = kind;
+      row.type = type;
+      row.over = over;
+      row.stride = stride;
+      row.calls = amount.calls;
+      row.elements = *sum;
+      table.push_back(fieldsText(row));
     }
   }
-  return rows;
+  return success();
+}
+
+FailureOr<std::string> writeCollectives(TableWriter &writer) {
+  SmallVector<std::string> table;
+  for (auto [module, name] :
+       llvm::zip(writer.program.getBody().getOps<rt::ModuleOp>(), writer.names))
+    if (failed(addRows(writer, module, name, table)))
+      return failure();
+  return writer.array<rows::CollectiveInfo>("kCollectives", table);
 }
 
 } // namespace dt::codegen

@@ -105,8 +105,9 @@ llvm::Error copyRuntime(StringRef folder, const Target &target,
     return runtime.takeError();
   auto wanted = [&](StringRef file) {
     StringRef extension = path::extension(file);
-    bool source = extension == ".h" || extension == ".cpp" ||
-                  extension == ".cu" || extension == ".cmake" ||
+    bool source = extension == ".h" || extension == ".def" ||
+                  extension == ".cpp" || extension == ".cu" ||
+                  extension == ".cmake" ||
                   path::filename(file) == "CMakeLists.txt";
     return source && !path::stem(file).ends_with("Test") &&
            target.wantsRuntimeFile(file);

@@ -290,9 +290,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::RankPlaceOp>(
           [&](rt::RankPlaceOp place) { return emitRankPlace(place); })
       .Case<rt::AllReduceOp>([&](rt::AllReduceOp reduce) {
-        std::string kind = rt::stringifyReduction(reduce.getKind()).str();
-        kind[0] = llvm::toUpper(kind[0]);
-        return emitCollective(reduce, "allReduce", "dt::rt::Reduction::" + kind,
+        return emitCollective(reduce, "allReduce", enumText(reduce.getKind()),
                               count(reduce.getIn()));
       })
       .Case<rt::AllGatherOp>([&](rt::AllGatherOp gather) {

@@ -461,13 +461,11 @@ LogicalResult ModuleEmitter::emitStage(rt::StageOp stage) {
   OpBuilder::InsertionGuard guard(b);
   rt::FuncOp callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
       stage, stage.getCalleeAttr());
-  StringRef kind = rt::stringifyStageKind(stage.getKind());
-  std::string name = scope.unique(
-      (names.module + "." +
-       (stage.getKind() == rt::StageKind::denominator ? stage.getCallee()
-                                                      : kind))
-          .str());
-  names.stages[(kind + "@" + stage.getCallee()).str()] = name;
+  StringRef own = stage.getKind() == rt::TaskKind::Denominator
+                      ? stage.getCallee()
+                      : rt::textOf(stage.getKind());
+  std::string name = scope.unique((names.module + "." + own).str());
+  names.stages[{stage.getKind(), stage.getCallee().str()}] = name;
   FunctionType type =
       b.getFunctionType(opaque("const dt::rt::TaskContext&"), {});
 

@@ -15,6 +15,8 @@
 #include "codegen/common/Target.h"
 #include "dialects/rt/RTBytes.h"
 
+#include <map>
+
 namespace dt::codegen {
 
 /// C++ names of a module's things; program tables use them too.
@@ -22,8 +24,14 @@ struct ModuleNames {
   std::string module; ///< identifier, also the stem of the files
   std::string type;   ///< prefix of types
   llvm::StringMap<std::string> parameters, buffers; ///< symbol -> field
-  /// Callee and kind of a stage -> function.
-  llvm::StringMap<std::string> stages;
+  /// Kind and callee of a stage -> function.
+  std::map<std::pair<rt::TaskKind, std::string>, std::string> stages;
+
+  /// The function of a stage; empty: there is no such stage.
+  std::string getFunction(rt::TaskKind kind, llvm::StringRef callee) const {
+    auto it = stages.find({kind, callee.str()});
+    return it == stages.end() ? std::string() : it->second;
+  }
 };
 
 /// Distinct operands of a kernel and, for each body argument, which of them it

@@ -11,6 +11,7 @@
 #define CODEGEN_COMMON_NAMES_H
 
 #include "dialects/nn/DimExpr.h"
+#include "runtime/Enums.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/StringSet.h"
 #include <string>
@@ -29,6 +30,12 @@ std::string dimText(const nn::DimExpr &dim, llvm::StringRef prefix = "");
 std::string shapeText(llvm::ArrayRef<nn::DimExpr> shape);
 /// The text in parentheses unless it is one token.
 std::string atom(llvm::StringRef text);
+/// A case of an enum of runtime/Enums.h: "dt::rt::Reduction::Sum".
+template <typename E> std::string enumText(E value) {
+  using Table = rt::EnumTable<E>;
+  return std::string("dt::rt::") + Table::name +
+         "::" + Table::cases[size_t(value)].name;
+}
 /// A C++ string literal with quotes.
 std::string quoted(llvm::StringRef text);
 

@@ -94,8 +94,8 @@ LogicalResult CudaTarget::supports(rt::ProgramOp program,
       return refuse("cuts module '" + module.getSymName() + "' into " +
                     Twine(module.getSub()) + " pieces");
   WalkResult walk = program.walk([&](rt::TaskOp task) {
-    bool message = task.getKind() == rt::TaskKind::receive ||
-                   task.getKind() == rt::TaskKind::send;
+    bool message = task.getKind() == rt::TaskKind::Receive ||
+                   task.getKind() == rt::TaskKind::Send;
     return message ? WalkResult::interrupt() : WalkResult::advance();
   });
   return walk.wasInterrupted() ? refuse("sends messages") : success();

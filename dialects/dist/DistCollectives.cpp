@@ -298,7 +298,7 @@ static nn::ShardingRule sameDims(Operation *op, bool linear) {
 }
 
 nn::ShardingRule AllReduceOp::getShardingRule() {
-  return sameDims(*this, getKind() == Reduction::sum);
+  return sameDims(*this, getKind() == rt::Reduction::Sum);
 }
 nn::ShardingRule PartialOp::getShardingRule() { return sameDims(*this, true); }
 

@@ -12,6 +12,7 @@
 #define DIALECTS_DIST_DISTCOLLECTIVES
 
 include "dialects/dist/DistBase.td"
+include "dialects/dist/RuntimeEnums.td"
 include "dialects/nn/NNInterfaces.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
@@ -53,17 +54,14 @@ class Dist_AxisOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic, 
 class Dist_Collective<string mnemonic, list<Trait> traits = []>
     : Dist_AxisOp<mnemonic, traits # [DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]>;
 
-def Dist_Reduction : I32EnumAttr<"Reduction", "how ranks' values are combined", [I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>, I32EnumAttrCase<"min", 2>]> {
-  let cppNamespace = "::dt::dist";
-}
-
 def Dist_AllReduceOp : Dist_Collective<"all_reduce", [SameOperandsAndResultType]> {
   let summary = "partial values become the whole on every rank of the axis";
+  let description = [{ `kind`: Reduction of runtime/Enums.h. }];
   let arguments = (ins Dist_Reduction:$kind, AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
   let results = (outs AnyRankedTensor:$result);
   let hasFolder = 1;
   let hasCanonicalizeMethod = 1;
-  let assemblyFormat = "$kind $input `over` $over `stride` $stride attr-dict `:` type($input)";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) $input `over` $over `stride` $stride attr-dict `:` type($input)";
 }
 def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
   let summary = "parts along `axis` become the whole on every rank";

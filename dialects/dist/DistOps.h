@@ -21,6 +21,8 @@
 #include "mlir/IR/RegionKindInterface.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include "dialects/dist/RuntimeEnums.h"
+
 #include "dialects/dist/DistDialect.h.inc"
 #include "dialects/dist/DistEnums.h.inc"
 #define GET_ATTRDEF_CLASSES

@@ -111,25 +111,18 @@ def Dist_LossOp : Dist_TopOp<"loss", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let assemblyFormat = "$name `in` $module `numerator` $numerator (`denominator` $denominator^)? `weight` $weight attr-dict";
 }
 
-def Dist_OptimizerKind : I32EnumAttr<"OptimizerKind", "update rule", [I32EnumAttrCase<"adamw", 0>, I32EnumAttrCase<"sgd", 1>]> {
-  let cppNamespace = "::dt::dist";
-}
-def Dist_ScheduleKind : I32EnumAttr<"ScheduleKind", "course of the learning rate", [
-  I32EnumAttrCase<"constant", 0>, I32EnumAttrCase<"linear", 1>, I32EnumAttrCase<"cosine", 2>]> {
-  let cppNamespace = "::dt::dist";
-}
 def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
   let summary = "how parameters are updated";
   let description = [{
-    PyTorch's AdamW and SGD; the fields mean what those of `dt::rt::OptimizerInfo` (runtime/Program.h) mean. `total_steps` 0: the number of steps given to the program.
+    PyTorch's AdamW and SGD; the fields mean what those of `dt::rt::OptimizerInfo` (runtime/Tables.def) mean. Kinds (adamw, sgd) and schedules (constant, linear, cosine) are those of runtime/Enums.h. `total_steps` 0: the number of steps given to the program.
   }];
   let arguments = (ins Dist_OptimizerKind:$kind, F64Attr:$lr,
     DefaultValuedAttr<F64Attr, "0.9">:$beta1, DefaultValuedAttr<F64Attr, "0.999">:$beta2, DefaultValuedAttr<F64Attr, "1.0e-8">:$eps,
     DefaultValuedAttr<F64Attr, "0.0">:$momentum, DefaultValuedAttr<F64Attr, "0.0">:$weight_decay, DefaultValuedAttr<F64Attr, "0.0">:$clip,
-    DefaultValuedAttr<I64Attr, "0">:$warmup, DefaultValuedAttr<Dist_ScheduleKind, "ScheduleKind::constant">:$schedule, DefaultValuedAttr<I64Attr, "0">:$total_steps,
+    DefaultValuedAttr<I64Attr, "0">:$warmup, DefaultValuedAttr<Dist_ScheduleKind, "::dt::rt::ScheduleKind::Constant">:$schedule, DefaultValuedAttr<I64Attr, "0">:$total_steps,
     DefaultValuedAttr<F64Attr, "0.0">:$decay_from, DefaultValuedAttr<F64Attr, "0.0">:$final_fraction);
   let hasVerifier = 1;
-  let assemblyFormat = "$kind `lr` $lr (`schedule` $schedule^)? attr-dict";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) `lr` $lr (`schedule` custom<RuntimeEnum>($schedule)^)? attr-dict";
 }
 
 def Dist_BatchOp : Dist_TopOp<"batch"> {

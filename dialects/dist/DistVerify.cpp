@@ -261,9 +261,9 @@ LogicalResult BatchOp::verify() {
 LogicalResult PlanOp::verify() {
   if (static_cast<int64_t>(getRanks()) < 1)
     return emitOpError("needs at least 1 rank");
-  if (!llvm::is_contained({"none", "intra", "inter", "both"}, getReorder()))
+  if (!rt::fromText<rt::Reorder>(getReorder()))
     return emitOpError("reorder '")
-           << getReorder() << "' is none of none, intra, inter, both";
+           << getReorder() << "' is none of " << listTexts<rt::Reorder>();
   if (static_cast<int64_t>(getBucket()) < 1)
     return emitOpError("needs a bucket of at least 1 byte");
   if (static_cast<int64_t>(getDepth()) < 1)

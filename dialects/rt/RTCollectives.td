@@ -11,11 +11,8 @@
 #ifndef DIALECTS_RT_RTCOLLECTIVES
 #define DIALECTS_RT_RTCOLLECTIVES
 
+include "dialects/dist/RuntimeEnums.td"
 include "dialects/rt/RTBase.td"
-
-def RT_Reduction : I32EnumAttr<"Reduction", "how ranks' values are combined", [I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>, I32EnumAttrCase<"min", 2>]> {
-  let cppNamespace = "::dt::rt";
-}
 
 class RT_Collective<string mnemonic> : RT_Op<mnemonic> {
   dag axis = (ins I64Attr:$over, I64Attr:$stride);
@@ -23,8 +20,9 @@ class RT_Collective<string mnemonic> : RT_Op<mnemonic> {
 }
 def RT_AllReduceOp : RT_Collective<"all_reduce"> {
   let summary = "out = the combination over the axis; `out` may be `in`";
-  let arguments = !con((ins RT_Reduction:$kind, RT_In<"in">:$in, RT_Out<"out">:$out), axis);
-  let assemblyFormat = "$kind $in `to` $out `over` $over `stride` $stride attr-dict `:` type(operands)";
+  let description = [{ `kind`: Reduction of runtime/Enums.h. }];
+  let arguments = !con((ins Dist_Reduction:$kind, RT_In<"in">:$in, RT_Out<"out">:$out), axis);
+  let assemblyFormat = "custom<RuntimeEnum>($kind) $in `to` $out `over` $over `stride` $stride attr-dict `:` type(operands)";
 }
 def RT_AllGatherOp : RT_Collective<"all_gather"> {
   let summary = "`in` is [outer][chunk], `out` [outer][over][chunk]";

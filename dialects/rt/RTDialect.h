@@ -7,6 +7,7 @@
 #ifndef DIALECTS_RT_RTDIALECT_H
 #define DIALECTS_RT_RTDIALECT_H
 
+#include "dialects/dist/RuntimeEnums.h"
 #include "dialects/nn/NNDialect.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

@@ -30,8 +30,8 @@ BufferDeclOp findBuffer(Operation *from, dt::rt::ModuleOp module,
 llvm::SmallPtrSet<Operation *, 2> getLastFunctions(dt::rt::ModuleOp module) {
   llvm::SmallPtrSet<Operation *, 2> functions;
   for (auto stage : module.getBody().getOps<StageOp>())
-    if (stage.getKind() == StageKind::backward ||
-        stage.getKind() == StageKind::backward_weight)
+    if (stage.getKind() == TaskKind::Backward ||
+        stage.getKind() == TaskKind::BackwardWeight)
       functions.insert(module.lookupSymbol(stage.getCallee()));
   return functions;
 }
@@ -92,9 +92,9 @@ LogicalResult ProgramOp::verifyRegions() {
   auto pace = lookupSymbol<dt::rt::ModuleOp>(getPaceAttr().getAttr());
   if (!pace)
     return emitOpError() << "names no rt.module as pace: " << getPaceAttr();
-  if (!llvm::is_contained({"none", "intra", "inter", "both"}, getReorder()))
-    return emitOpError() << "reorder '" << getReorder()
-                         << "' is none of none, intra, inter, both";
+  if (!fromText<Reorder>(getReorder()))
+    return emitOpError() << "reorder '" << getReorder() << "' is none of "
+                         << listTexts<Reorder>();
   if (int64_t(getBucket()) < 1)
     return emitOpError("needs a bucket of at least 1 byte");
   int64_t next = 0;
@@ -248,11 +248,10 @@ LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
 
 /// Whether the module has the function that a row wants to run.
 static bool hasStage(dt::rt::ModuleOp module, TaskKind kind) {
-  if (kind == TaskKind::reduce)
+  if (kind == TaskKind::Reduce)
     return true;
-  return llvm::any_of(module.getBody().getOps<StageOp>(), [&](StageOp stage) {
-    return uint32_t(stage.getKind()) == uint32_t(kind);
-  });
+  return llvm::any_of(module.getBody().getOps<StageOp>(),
+                      [&](StageOp stage) { return stage.getKind() == kind; });
 }
 
 LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
@@ -263,8 +262,8 @@ LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
       int64_t(getPiece()) < 0)
     return emitOpError("has a number out of range");
   TaskKind kind = getKind();
-  bool moves = kind == TaskKind::receive || kind == TaskKind::send ||
-               kind == TaskKind::copy;
+  bool moves = kind == TaskKind::Receive || kind == TaskKind::Send ||
+               kind == TaskKind::Copy;
   if (moves != bool(getEdgeAttr()) || moves == bool(getSubjectAttr()))
     return emitOpError(moves ? "needs an edge and no subject"
                              : "needs a subject and no edge");
@@ -276,14 +275,14 @@ LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
     auto all = program.getBody().getOps<EdgeOp>();
     EdgeOp edge = *std::next(all.begin(), *getEdge());
     // The end that this rank is on: a gradient goes from target to source.
-    bool source = (kind == TaskKind::receive) == getGradient();
+    bool source = (kind == TaskKind::Receive) == getGradient();
     return verifyPiece(tables.lookupSymbolIn(
         program, source ? edge.getSourceAttr().getAttr()
                         : edge.getTargetAttr().getAttr()));
   }
   Operation *subject =
       tables.lookupSymbolIn(program, getSubjectAttr().getAttr());
-  if (kind == TaskKind::denominator) {
+  if (kind == TaskKind::Denominator) {
     auto loss = dyn_cast_or_null<LossOp>(subject);
     if (!loss)
       return emitOpError() << "is about no rt.loss: " << getSubjectAttr();

@@ -1,4 +1,4 @@
-//===- RTProgram.td - The tables of runtime/Program.h as IR ------------------===//
+//===- RTProgram.td - The tables of runtime/Tables.def as IR -----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -86,15 +86,15 @@ def RT_OutputOp : RT_Op<"output"> {
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer);
   let assemblyFormat = "$name $buffer attr-dict";
 }
-def RT_StageKind : I32EnumAttr<"StageKind", "when a stage function runs", [
-  I32EnumAttrCase<"denominator", 0>, I32EnumAttrCase<"forward", 1>, I32EnumAttrCase<"backward", 2>, I32EnumAttrCase<"backward_input", 3>, I32EnumAttrCase<"backward_weight", 4>]> {
-  let cppNamespace = "::dt::rt";
+def RT_StageKind : Dist_RuntimeEnum<"TaskKind", "when a stage function runs"> {
+  let predicate = And<[Dist_TaskKind.predicate, CPred<"::dt::rt::runsFunction(::llvm::cast<::dt::rt::TaskKindAttr>($_self).getValue())">]>;
 }
 def RT_StageOp : RT_Op<"stage", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a TaskFn: calls `callee` with the module's buffers in the task's slot";
-  let description = [{ `rt.stage forward @forward.fwd [@input_ids, @hidden, @saved0]`: one buffer_decl an argument; the callee's scratch is the rank's. }];
+  let description = [{ `rt.stage forward @forward.fwd [@input_ids, @hidden, @saved0]`: one buffer_decl an argument; the callee's scratch is the rank's. `kind`: a task's that runs a function (denominator, forward, backward,
+    backward_input, backward_weight). }];
   let arguments = (ins RT_StageKind:$kind, FlatSymbolRefAttr:$callee, ArrayAttr:$buffers);
-  let assemblyFormat = "$kind $callee $buffers attr-dict";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) $callee $buffers attr-dict";
 }
 def RT_EdgeOp : RT_Op<"edge", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "EdgeInfo: output `output` of `source` is input `input` of `target` (indices)";
@@ -120,24 +120,19 @@ def RT_RankOp : RT_Op<"rank", [HasParent<"ProgramOp">, NoTerminator, SingleBlock
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$rank attr-dict-with-keyword $body";
 }
-def RT_TaskKind : I32EnumAttr<"TaskKind", "what a row does", [
-  I32EnumAttrCase<"denominator", 0>, I32EnumAttrCase<"forward", 1>, I32EnumAttrCase<"backward", 2>, I32EnumAttrCase<"backward_input", 3>, I32EnumAttrCase<"backward_weight", 4>,
-  I32EnumAttrCase<"receive", 5>, I32EnumAttrCase<"send", 6>, I32EnumAttrCase<"copy", 7>, I32EnumAttrCase<"reduce", 8>]> {
-  let cppNamespace = "::dt::rt";
-}
 def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "TaskRow: `rt.task forward @llm microbatch 0 slot 1 received 0`";
   let description = [{
-    The subject is the loss for a denominator and the module for what computes and for `reduce`; rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
+    `kind`: TaskKind of runtime/Enums.h (the table in docs/program.md). The subject is the loss for a denominator and the module for what computes and for `reduce`; rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
     `piece`: of the replica's share of the microbatch.
   }];
-  let arguments = (ins RT_TaskKind:$kind, OptionalAttr<FlatSymbolRefAttr>:$subject, OptionalAttr<I64Attr>:$edge, I64Attr:$microbatch, I64Attr:$slot, DefaultValuedAttr<I64Attr, "0">:$received,
+  let arguments = (ins Dist_TaskKind:$kind, OptionalAttr<FlatSymbolRefAttr>:$subject, OptionalAttr<I64Attr>:$edge, I64Attr:$microbatch, I64Attr:$slot, DefaultValuedAttr<I64Attr, "0">:$received,
                        DefaultValuedAttr<I64Attr, "0">:$peer, UnitAttr:$gradient, DefaultValuedAttr<I64Attr, "0">:$piece);
   let extraClassDeclaration = [{
     /// That the module at this end of a row has the row's piece.
     ::llvm::LogicalResult verifyPiece(::mlir::Operation *module);
   }];
-  let assemblyFormat = "$kind ($subject^)? (`edge` $edge^)? `microbatch` $microbatch (`piece` $piece^)? `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? attr-dict";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) ($subject^)? (`edge` $edge^)? `microbatch` $microbatch (`piece` $piece^)? `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? attr-dict";
 }
 
 #endif // DIALECTS_RT_RTPROGRAM

@@ -122,15 +122,15 @@ private:
     for (auto &[name, d] : m.outputs)
       rt::OutputOp::create(b, m.op.getLoc(), b.getStringAttr(name),
                            ref(m.declarations[d].name));
-    writeStage(m, rt::StageKind::forward, m.forward, m.forwardBuffers);
-    writeStage(m, rt::StageKind::backward, m.backward, m.backwardBuffers);
-    writeStage(m, rt::StageKind::backward_input, m.backwardInput,
+    writeStage(m, rt::TaskKind::Forward, m.forward, m.forwardBuffers);
+    writeStage(m, rt::TaskKind::Backward, m.backward, m.backwardBuffers);
+    writeStage(m, rt::TaskKind::BackwardInput, m.backwardInput,
                m.backwardInputBuffers);
-    writeStage(m, rt::StageKind::backward_weight, m.backwardWeight,
+    writeStage(m, rt::TaskKind::BackwardWeight, m.backwardWeight,
                m.backwardWeightBuffers);
     for (PlannedLoss &loss : plan.losses)
       if (&plan.modules[loss.module] == &m)
-        writeStage(m, rt::StageKind::denominator, loss.denominator,
+        writeStage(m, rt::TaskKind::Denominator, loss.denominator,
                    loss.denominatorBuffers);
     for (auto f :
          llvm::make_early_inc_range(m.op.getBody().getOps<rt::FuncOp>())) {
@@ -231,10 +231,10 @@ private:
     for (const Row &row : rows) {
       FlatSymbolRefAttr subject;
       IntegerAttr edge;
-      if (row.kind == rt::TaskKind::denominator)
+      if (row.kind == rt::TaskKind::Denominator)
         subject = ref(plan.losses[row.index].op.getName());
-      else if (row.kind == rt::TaskKind::receive ||
-               row.kind == rt::TaskKind::send || row.kind == rt::TaskKind::copy)
+      else if (row.kind == rt::TaskKind::Receive ||
+               row.kind == rt::TaskKind::Send || row.kind == rt::TaskKind::Copy)
         edge = b.getI64IntegerAttr(row.index);
       else
         subject = ref(plan.modules[row.index].op.getSymName());
@@ -248,7 +248,7 @@ private:
     }
   }
 
-  void writeStage(PlannedModule &m, rt::StageKind kind, rt::FuncOp callee,
+  void writeStage(PlannedModule &m, rt::TaskKind kind, rt::FuncOp callee,
                   ArrayRef<unsigned> buffers) {
     if (!callee)
       return;
@@ -285,8 +285,7 @@ private:
   void writeOptimizer(dist::OptimizerOp op) {
     auto number = [&](double v) { return b.getF64FloatAttr(v); };
     NamedAttrList fields;
-    fields.append("kind",
-                  b.getStringAttr(dist::stringifyOptimizerKind(op.getKind())));
+    fields.append("kind", b.getStringAttr(rt::textOf(op.getKind())));
     fields.append("lr", number(op.getLr().convertToDouble()));
     fields.append("beta1", number(op.getBeta1().convertToDouble()));
     fields.append("beta2", number(op.getBeta2().convertToDouble()));
@@ -295,8 +294,7 @@ private:
     fields.append("weightDecay", number(op.getWeightDecay().convertToDouble()));
     fields.append("clipNorm", number(op.getClip().convertToDouble()));
     fields.append("warmupSteps", b.getI64IntegerAttr(op.getWarmup()));
-    fields.append("schedule", b.getStringAttr(dist::stringifyScheduleKind(
-                                  op.getSchedule())));
+    fields.append("schedule", b.getStringAttr(rt::textOf(op.getSchedule())));
     fields.append("totalSteps", b.getI64IntegerAttr(op.getTotalSteps()));
     fields.append("decayFrom", number(op.getDecayFrom().convertToDouble()));
     fields.append("finalFraction",

@@ -118,7 +118,7 @@ private:
   void postAll(unsigned module, int64_t mb, bool gradient);
   void postAhead(unsigned module, int64_t next);
   void send(const Message &message) {
-    rows.push_back({TaskKind::send, message.edge, message.microbatch, 0, 0,
+    rows.push_back({TaskKind::Send, message.edge, message.microbatch, 0, 0,
                     message.peer, message.gradient, message.piece});
   }
 
@@ -251,7 +251,7 @@ void RankBuilder::add(TaskKind kind, unsigned module, int64_t mb) {
 
 void RankBuilder::post(const Message &message) {
   if (posted.insert(message).second)
-    rows.push_back({TaskKind::receive, message.edge, message.microbatch, 0, 0,
+    rows.push_back({TaskKind::Receive, message.edge, message.microbatch, 0, 0,
                     message.peer, message.gradient, message.piece});
 }
 
@@ -270,7 +270,7 @@ void RankBuilder::begin() {
     for (int64_t mb = 0; mb < microbatches; ++mb)
       for (int64_t p = 0; p < m.place.sub; ++p)
         rows.push_back(
-            {TaskKind::denominator, unsigned(i), mb, 0, 0, 0, false, p});
+            {TaskKind::Denominator, unsigned(i), mb, 0, 0, 0, false, p});
   }
   for (unsigned m = 0; m < plan.modules.size(); ++m) {
     if (plan.modules[m].wholeBatch)
@@ -299,14 +299,14 @@ void RankBuilder::addCopies(unsigned module, int64_t mb, bool gradient) {
   for (unsigned e : gradient ? m.in : m.out)
     if (copies[e] && (!gradient || plan.edges[e].produced))
       for (int64_t p = 0; p < m.place.sub; ++p)
-        rows.push_back({TaskKind::copy, e, mb, 0, 0, 0, gradient, p});
+        rows.push_back({TaskKind::Copy, e, mb, 0, 0, 0, gradient, p});
   auto it = sends.find({{module, mb}, gradient});
   if (it != sends.end())
     llvm::for_each(it->second, [&](const Message &m) { send(m); });
 }
 
 void RankBuilder::addForward(unsigned module, int64_t mb) {
-  add(TaskKind::forward, module, mb);
+  add(TaskKind::Forward, module, mb);
   postAll(module, mb, true);
   std::vector<int64_t> &mine = forwardOrder[module];
   postAhead(module, llvm::find(mine, mb) - mine.begin() + 1);
@@ -323,13 +323,13 @@ LogicalResult RankBuilder::addBackward(Kind kind, unsigned module, int64_t mb) {
                             "is not split");
   // A half that a module does not have is no work: there is no row.
   if (m.backward)
-    add(TaskKind::backward, module, mb);
+    add(TaskKind::Backward, module, mb);
   else if (m.backwardInput && kind != Kind::Weight)
-    add(TaskKind::backward_input, module, mb);
+    add(TaskKind::BackwardInput, module, mb);
   if (kind != Kind::Weight)
     addCopies(module, mb, true);
   if (m.backwardWeight && kind != Kind::Input)
-    add(TaskKind::backward_weight, module, mb);
+    add(TaskKind::BackwardWeight, module, mb);
   if (--backwards[module] == 0 && hasGradients(m))
     complete.push_back(module);
   return success();
@@ -338,7 +338,7 @@ LogicalResult RankBuilder::addBackward(Kind kind, unsigned module, int64_t mb) {
 /// Behind the messages that follow the last backward.
 void RankBuilder::reduce() {
   for (unsigned module : complete)
-    rows.push_back({TaskKind::reduce, module, 0});
+    rows.push_back({TaskKind::Reduce, module, 0});
   complete.clear();
 }
 

@@ -72,28 +72,28 @@ private:
                  : Key{module, received, row.microbatch, row.piece};
     };
     switch (row.kind) {
-    case TaskKind::denominator:
-    case TaskKind::reduce:
+    case TaskKind::Denominator:
+    case TaskKind::Reduce:
       return;
-    case TaskKind::forward:
-    case TaskKind::backward:
-    case TaskKind::backward_input:
-    case TaskKind::backward_weight:
+    case TaskKind::Forward:
+    case TaskKind::Backward:
+    case TaskKind::BackwardInput:
+    case TaskKind::BackwardWeight:
       f(part(row.index, false), &row.slot);
       if (!plan.modules[row.index].in.empty())
         f(part(row.index, true), &row.received);
       return;
-    case TaskKind::receive:
-    case TaskKind::send:
-    case TaskKind::copy:
+    case TaskKind::Receive:
+    case TaskKind::Send:
+    case TaskKind::Copy:
       break;
     }
     const PlannedEdge &edge = plan.edges[row.index];
-    if (row.kind == TaskKind::copy) {
+    if (row.kind == TaskKind::Copy) {
       // From `slot` to `peer`.
       f(part(edge.from, false), row.gradient ? &row.peer : &row.slot);
       f(part(edge.to, !row.gradient), row.gradient ? &row.slot : &row.peer);
-    } else if (row.kind == TaskKind::receive) {
+    } else if (row.kind == TaskKind::Receive) {
       f(part(row.gradient ? edge.from : edge.to, !row.gradient), &row.slot);
     } else {
       f(part(row.gradient ? edge.to : edge.from, false), &row.slot);

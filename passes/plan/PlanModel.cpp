@@ -262,9 +262,9 @@ void addState(dist::ModuleOp module, plan::Module &result) {
       module->getParentOfType<mlir::ModuleOp>());
   int moments = 0;
   if (optimizer)
-    moments = optimizer.getKind() == dist::OptimizerKind::adamw ? 2
-              : optimizer.getMomentum().isZero()                ? 0
-                                                                : 1;
+    moments = optimizer.getKind() == rt::OptimizerKind::AdamW ? 2
+              : optimizer.getMomentum().isZero()              ? 0
+                                                              : 1;
   double size = getElementSize(module), share = all > 0 ? trained / all : 0;
   result.trainable = trained > 0;
   result.weightBytes = size;

@@ -285,7 +285,7 @@ std::optional<Strategy> CutFinder::cutFactor(const Relation &r,
   State absent = kPartial;
   if (r.kind == FactorKind::max || r.kind == FactorKind::min) {
     s.reduce =
-        r.kind == FactorKind::max ? dist::Reduction::max : dist::Reduction::min;
+        r.kind == FactorKind::max ? rt::Reduction::Max : rt::Reduction::Min;
     absent = kWhole;
   }
   for (auto [v, dims] : llvm::zip(step.operands, rule.operands)) {

@@ -160,7 +160,7 @@ void Emitter::emitConversion(const Conversion &c, Location loc) {
     result = dist::SliceOp::create(builder, loc, to, from, cut(c.to).dim,
                                    cut(c.to).chunk, over, stride);
   else if (c.from == kPartial && c.to == kWhole)
-    result = dist::AllReduceOp::create(builder, loc, to, dist::Reduction::sum,
+    result = dist::AllReduceOp::create(builder, loc, to, rt::Reduction::Sum,
                                        from, over, stride);
   else if (c.from == kPartial)
     result = dist::ReduceScatterOp::create(

@@ -58,7 +58,7 @@ public:
   Value like(Value v, Type type) {
     return nn::ReshapeOp::create(builder, loc, type, v);
   }
-  Value allReduce(dist::Reduction kind, Value v, const Axis &axis) {
+  Value allReduce(rt::Reduction kind, Value v, const Axis &axis) {
     return dist::AllReduceOp::create(builder, loc, v.getType(), kind, v,
                                      axis.over, axis.stride);
   }
@@ -208,10 +208,10 @@ struct RowScores {
                                             labels.clipped, -100)
                      .getResult();
     Value block = m.make<nn::AddOp>(loss, picked);
-    Value top = m.allReduce(dist::Reduction::max, block, cut.axis);
+    Value top = m.allReduce(rt::Reduction::Max, block, cut.axis);
     Value part =
         nn::ExpOp::create(m.builder, m.loc, m.make<nn::SubOp>(block, top));
-    Value total = m.allReduce(dist::Reduction::sum, part, cut.axis);
+    Value total = m.allReduce(rt::Reduction::Sum, part, cut.axis);
     sum = m.make<nn::AddOp>(top, nn::LogOp::create(m.builder, m.loc, total));
   }
 };

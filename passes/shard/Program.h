@@ -85,7 +85,7 @@ struct Strategy {
   int64_t chunk = 0;
   /// Operands that are partial sums, if the op is linear in them.
   bool linear = false;
-  std::optional<dist::Reduction> reduce;
+  std::optional<rt::Reduction> reduce;
   double flops = 0; ///< of one rank
   unsigned factorClass = 0;
 };

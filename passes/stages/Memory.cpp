@@ -24,7 +24,7 @@ StateBytes getStateBytes(dist::ModuleOp module) {
   auto optimizer = dist::getOnly<dist::OptimizerOp>(program);
   int64_t moments = 0;
   if (optimizer)
-    moments = optimizer.getKind() == dist::OptimizerKind::adamw
+    moments = optimizer.getKind() == rt::OptimizerKind::AdamW
                   ? 2
                   : (optimizer.getMomentum().isZero() ? 0 : 1);
   dist::Placement placement(module);

@@ -17,8 +17,6 @@
 
 namespace dt::rt {
 
-enum class Reduction : uint8_t { Sum, Max, Min };
-
 /// This rank's place on an axis.
 int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride);
 

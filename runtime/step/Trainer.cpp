@@ -28,11 +28,6 @@ bool goesBack(TaskKind kind) {
          kind == TaskKind::BackwardWeight;
 }
 
-bool runsFunction(TaskKind kind) {
-  return goesBack(kind) || kind == TaskKind::Forward ||
-         kind == TaskKind::Denominator;
-}
-
 /// Whether losses follow from what a row does.
 bool leadsToLosses(const TaskRow &row) {
   return row.kind != TaskKind::Reduce && !goesBack(row.kind) && !row.gradient;
@@ -176,7 +171,7 @@ void checkPart(const ModuleInfo &m, const Part &part) {
         size_t(elementCount(shape)) * sizeOf(tensor.type))
       throw Error(where + "input '" + tensor.name + "' has " +
                   std::to_string(part.inputs[i].size) + " bytes, expected " +
-                  dtypeName(tensor.type) + " " + shapeText(shape));
+                  textOf(tensor.type) + " " + shapeText(shape));
   }
 }
 

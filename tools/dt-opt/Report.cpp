@@ -177,13 +177,13 @@ private:
       return addMessage(task);
     std::string module = task.getSubject()->str();
     StringAttr denominator;
-    if (task.getKind() == rt::TaskKind::denominator)
+    if (task.getKind() == rt::TaskKind::Denominator)
       if (auto loss = program.lookupSymbol<rt::LossOp>(*task.getSubject())) {
         module = loss.getModule().str();
         if (auto callee = loss.getDenominatorAttr())
           denominator = callee.getAttr();
       }
-    report.rows.push_back((rt::stringifyTaskKind(task.getKind()) + " " +
+    report.rows.push_back((Twine(rt::textOf(task.getKind())) + " " +
                            *task.getSubject() + " " + placeOf(task))
                               .str());
     auto op = program.lookupSymbol<rt::ModuleOp>(module);
@@ -209,8 +209,8 @@ private:
       return program.lookupSymbol<rt::ModuleOp>(name);
     };
     rt::ModuleOp from = find(edge.getSource()), to = find(edge.getTarget());
-    bool back = task.getGradient(), copy = task.getKind() == rt::TaskKind::copy;
-    report.rows.push_back((rt::stringifyTaskKind(task.getKind()) + " " +
+    bool back = task.getGradient(), copy = task.getKind() == rt::TaskKind::Copy;
+    report.rows.push_back((Twine(rt::textOf(task.getKind())) + " " +
                            edge.getSource() + " to " + edge.getTarget() + " " +
                            placeOf(task) + (back ? " gradient" : ""))
                               .str());
@@ -224,7 +224,7 @@ private:
                           back ? edge.getProducedAttr()
                                : (*std::next(inputs.begin(), edge.getInput()))
                                      .getBufferAttr();
-    bool sends = task.getKind() == rt::TaskKind::send;
+    bool sends = task.getKind() == rt::TaskKind::Send;
     if (copy || sends != back)
       use(from, atSource, task.getSlot());
     if (copy || sends == back)

@@ -281,13 +281,12 @@ LogicalResult ProgramBuilder::optimizer() {
   auto n = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
   dist::OptimizerOp::create(
       builder, at("optimizer"),
-      dist::OptimizerKindAttr::get(&context, o.sgd
-                                                 ? dist::OptimizerKind::sgd
-                                                 : dist::OptimizerKind::adamw),
+      rt::OptimizerKindAttr::get(&context, o.sgd ? rt::OptimizerKind::SGD
+                                                 : rt::OptimizerKind::AdamW),
       f(o.lr), f(o.beta1), f(o.beta2), f(o.eps), f(o.momentum),
       f(o.weightDecay), f(o.clip), n(o.warmup),
-      dist::ScheduleKindAttr::get(&context,
-                                  *dist::symbolizeScheduleKind(o.schedule)),
+      rt::ScheduleKindAttr::get(&context,
+                                *rt::fromText<rt::ScheduleKind>(o.schedule)),
       n(o.totalSteps), f(o.decayFrom), f(o.finalFraction));
   for (auto [i, pattern] : llvm::enumerate(o.noDecay)) {
     bool found = false;

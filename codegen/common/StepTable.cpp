@@ -1,0 +1,53 @@
+//===- StepTable.cpp - what every rank does in a step as rows ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/common/Tables.h"
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+static int64_t subjectOf(const TableWriter &writer, rt::TaskOp task) {
+  if (task.getEdge())
+    return *task.getEdge();
+  return task.getKind() == rt::TaskKind::Denominator
+             ? writer.lossIndex(*task.getSubject())
+             : writer.moduleIndex(*task.getSubject());
+}
+
+/// There are many rows: what has the default is left out where it can be.
+static std::string taskRow(const TableWriter &writer, rt::TaskOp task) {
+  rows::TaskRow row;
+  row.kind = task.getKind();
+  row.index = subjectOf(writer, task);
+  row.microbatch = task.getMicrobatch();
+  row.slot = task.getSlot();
+  if (task.getReceived())
+    row.received = task.getReceived();
+  if (task.getEdge())
+    row.peer = task.getPeer();
+  if (task.getGradient())
+    row.gradient = true;
+  if (task.getPiece())
+    row.piece = task.getPiece();
+  return listText(row);
+}
+
+std::string writeRanks(TableWriter &writer) {
+  SmallVector<std::string> table;
+  for (auto rank : writer.program.getBody().getOps<rt::RankOp>()) {
+    SmallVector<std::string> tasks;
+    for (auto task : rank.getBody().getOps<rt::TaskOp>())
+      tasks.push_back(taskRow(writer, task));
+    rows::RankInfo row;
+    row.rows = writer.shared<rows::TaskRow>(
+        "kRows" + std::to_string(rank.getRank()), tasks);
+    table.push_back(listText(row));
+  }
+  return writer.array<rows::RankInfo>("kRanks", table);
+}
+
+} // namespace dt::codegen

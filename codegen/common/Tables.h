@@ -1,0 +1,74 @@
+//===- Tables.h - the emitted program's tables ------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Tables are aggregates of runtime/Program.h, made as text by Rows.h, as opaque
+// initial values of emitc.global: EmitC has no attribute for structs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_COMMON_TABLES_H
+#define CODEGEN_COMMON_TABLES_H
+
+#include "codegen/common/ModuleEmitter.h"
+#include "codegen/common/Rows.h"
+
+namespace dt::codegen {
+
+/// What all tables are written with: constant arrays, and the index of each
+/// thing in its table.
+class TableWriter {
+public:
+  TableWriter(rt::ProgramOp program, llvm::ArrayRef<ModuleNames> names,
+              mlir::OpBuilder &builder);
+
+  /// `static const type name[] = {rows}`; gives what refers to it in a Span.
+  std::string array(llvm::StringRef type, llvm::StringRef name,
+                    llvm::ArrayRef<std::string> rows);
+  template <typename Row>
+  std::string array(llvm::StringRef name, llvm::ArrayRef<std::string> rows) {
+    return array(Row::kType, name, rows);
+  }
+  /// The same, but equal arrays of a type are one; `name` is the first one's.
+  std::string shared(llvm::StringRef type, llvm::StringRef name,
+                     llvm::ArrayRef<std::string> rows);
+  template <typename Row>
+  std::string shared(llvm::StringRef name, llvm::ArrayRef<std::string> rows) {
+    return shared(Row::kType, name, rows);
+  }
+
+  /// A TensorInfo and a BufferInfo; `symbols` are those of the module.
+  std::string tensor(llvm::StringRef label, mlir::Type type,
+                     llvm::ArrayRef<std::string> symbols);
+  std::string buffer(llvm::StringRef label, rt::BufferDeclOp decl,
+                     llvm::ArrayRef<std::string> symbols);
+
+  /// Index of a module, -1: there is none; of a loss.
+  int64_t moduleIndex(llvm::StringRef name) const;
+  int64_t lossIndex(llvm::StringRef name) const { return losses.lookup(name); }
+
+  rt::ProgramOp program;
+  llvm::ArrayRef<ModuleNames> names; ///< by module
+  mlir::OpBuilder &builder;
+  std::string written; ///< text of all arrays: what the plan hash is over
+
+private:
+  NameScope scope;
+  llvm::StringMap<std::string> known; ///< type and contents -> array
+  llvm::StringMap<int64_t> modules, losses;
+};
+
+llvm::SmallVector<std::string> symbolsOf(rt::ModuleOp module);
+llvm::SmallVector<std::string> numberTexts(llvm::ArrayRef<int64_t> values);
+
+// Each writes a table and gives what refers to it.
+mlir::FailureOr<std::string> writeParameters(TableWriter &writer);
+mlir::FailureOr<std::string> writeModules(TableWriter &writer);
+std::string writeEdges(TableWriter &writer);
+mlir::FailureOr<std::string> writeLosses(TableWriter &writer);
+std::string writeRanks(TableWriter &writer);
+mlir::FailureOr<std::string> writeCollectives(TableWriter &writer);
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_COMMON_TABLES_H

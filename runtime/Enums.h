@@ -1,0 +1,162 @@
+//===- Enums.h - enums of the tables and of the IR --------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The enums of the emitted tables (Tables.def) and of the calls in generated
+// code. They are described here only: the compiler's IR has the same types
+// (dialects/dist/RuntimeEnums.h) and reads and prints the texts of this file.
+// Numbers are given by the order; IR and emitted programs depend on it.
+//
+// A case is CASE(name in C++, text in IR, flags and files).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_ENUMS_H
+#define DT_RUNTIME_ENUMS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+namespace dt::rt {
+
+struct EnumCase {
+  const char *name, *text;
+};
+
+/// Of each enum below: its `name` and its `cases`, by number.
+template <typename E> struct EnumTable;
+
+/// The number of cases.
+template <typename E>
+inline constexpr size_t kCases = std::size(EnumTable<E>::cases);
+
+template <typename E> constexpr const char *textOf(E value) {
+  return EnumTable<E>::cases[size_t(value)].text;
+}
+
+template <typename E>
+constexpr std::optional<E> fromText(std::string_view text) {
+  for (size_t i = 0; i < kCases<E>; ++i)
+    if (text == EnumTable<E>::cases[i].text)
+      return E(i);
+  return std::nullopt;
+}
+
+#define DT_CASE_NAME(name, text) name,
+#define DT_CASE_ROW(name, text) {#name, text},
+#define DT_ENUM(Enum, CASES)                                                   \
+  enum class Enum : uint8_t { CASES(DT_CASE_NAME) };                           \
+  template <> struct EnumTable<Enum> {                                         \
+    static constexpr const char *name = #Enum;                                 \
+    static constexpr EnumCase cases[] = {CASES(DT_CASE_ROW)};                  \
+  };
+
+/// An element's type; the texts are those of safetensors.
+#define DT_CASES(CASE)                                                         \
+  CASE(F32, "F32")                                                             \
+  CASE(F64, "F64")                                                             \
+  CASE(F16, "F16")                                                             \
+  CASE(BF16, "BF16")                                                           \
+  CASE(I64, "I64")                                                             \
+  CASE(I32, "I32")                                                             \
+  CASE(I8, "I8")                                                               \
+  CASE(U8, "U8")                                                               \
+  CASE(Bool, "BOOL")
+DT_ENUM(DType, DT_CASES)
+#undef DT_CASES
+
+/// What a row of a rank's step does (TaskRow).
+#define DT_CASES(CASE)                                                         \
+  CASE(Denominator, "denominator")                                             \
+  CASE(Forward, "forward")                                                     \
+  CASE(Backward, "backward")                                                   \
+  CASE(BackwardInput, "backward_input")                                        \
+  CASE(BackwardWeight, "backward_weight")                                      \
+  CASE(Receive, "receive")                                                     \
+  CASE(Send, "send")                                                           \
+  CASE(Copy, "copy")                                                           \
+  CASE(Reduce, "reduce")
+DT_ENUM(TaskKind, DT_CASES)
+#undef DT_CASES
+
+/// What the ranks of an axis do together.
+#define DT_CASES(CASE)                                                         \
+  CASE(AllReduce, "all_reduce")                                                \
+  CASE(AllGather, "all_gather")                                                \
+  CASE(ReduceScatter, "reduce_scatter")                                        \
+  CASE(AllToAll, "all_to_all")
+DT_ENUM(CollectiveKind, DT_CASES)
+#undef DT_CASES
+
+/// How an all-reduce combines the ranks' values.
+#define DT_CASES(CASE)                                                         \
+  CASE(Sum, "sum")                                                             \
+  CASE(Max, "max")                                                             \
+  CASE(Min, "min")
+DT_ENUM(Reduction, DT_CASES)
+#undef DT_CASES
+
+/// How microbatches are formed (docs/parallel.md); the value of --reorder.
+#define DT_CASES(CASE)                                                         \
+  CASE(None, "none")                                                           \
+  CASE(Intra, "intra")                                                         \
+  CASE(Inter, "inter")                                                         \
+  CASE(Both, "both")
+DT_ENUM(Reorder, DT_CASES)
+#undef DT_CASES
+
+#define DT_CASES(CASE)                                                         \
+  CASE(AdamW, "adamw")                                                         \
+  CASE(SGD, "sgd")
+DT_ENUM(OptimizerKind, DT_CASES)
+#undef DT_CASES
+
+/// The course of the learning rate.
+#define DT_CASES(CASE)                                                         \
+  CASE(Constant, "constant")                                                   \
+  CASE(Linear, "linear")                                                       \
+  CASE(Cosine, "cosine")
+DT_ENUM(ScheduleKind, DT_CASES)
+#undef DT_CASES
+
+#undef DT_ENUM
+#undef DT_CASE_ROW
+#undef DT_CASE_NAME
+
+/// Whether rows of this kind run a function of the module (rt.stage).
+constexpr bool runsFunction(TaskKind kind) {
+  switch (kind) {
+  case TaskKind::Denominator:
+  case TaskKind::Forward:
+  case TaskKind::Backward:
+  case TaskKind::BackwardInput:
+  case TaskKind::BackwardWeight:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/// Bytes of one element; Bool is one byte.
+constexpr size_t sizeOf(DType type) {
+  switch (type) {
+  case DType::F64:
+  case DType::I64:
+    return 8;
+  case DType::F32:
+  case DType::I32:
+    return 4;
+  case DType::F16:
+  case DType::BF16:
+    return 2;
+  default:
+    return 1;
+  }
+}
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_ENUMS_H
