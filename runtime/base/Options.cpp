@@ -61,14 +61,8 @@ std::vector<int64_t> ascending(const std::string &flag,
 }
 
 Reorder reorderMode(const std::string &value) {
-  if (value == "none")
-    return Reorder::None;
-  if (value == "intra")
-    return Reorder::Intra;
-  if (value == "inter")
-    return Reorder::Inter;
-  if (value == "both")
-    return Reorder::Both;
+  if (std::optional<Reorder> mode = fromText<Reorder>(value))
+    return *mode;
   bad("--reorder", value, "none, intra, inter or both");
 }
 

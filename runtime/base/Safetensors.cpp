@@ -22,15 +22,6 @@ namespace dt::rt {
 
 namespace {
 
-struct TypeName {
-  const char *name;
-  DType type;
-};
-constexpr TypeName kTypes[] = {
-    {"F32", DType::F32},   {"F64", DType::F64}, {"F16", DType::F16},
-    {"BF16", DType::BF16}, {"I64", DType::I64}, {"I32", DType::I32},
-    {"I8", DType::I8},     {"U8", DType::U8},   {"BOOL", DType::Bool}};
-
 constexpr uint64_t kMaxHeader = 100u << 20; // as the reference implementation
 
 /// Parses and refuses a name given twice, which plain parsing would silently
@@ -88,17 +79,15 @@ TensorPlace readEntry(const nlohmann::json &entry, uint64_t begin,
                 ": expected an object with dtype, shape and data_offsets");
   TensorPlace place;
   const nlohmann::json &type = entry["dtype"];
-  auto known = std::find_if(
-      std::begin(kTypes), std::end(kTypes), [&](const TypeName &t) {
-        return type.is_string() &&
-               type.get_ref<const std::string &>() == t.name;
-      });
-  if (known == std::end(kTypes))
+  std::optional<DType> known;
+  if (type.is_string())
+    known = fromText<DType>(type.get_ref<const std::string &>());
+  if (!known)
     throw Error(
         where + ": dtype " +
         type.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
         " is not supported");
-  place.type = known->type;
+  place.type = *known;
   std::vector<int64_t> offsets;
   if (!readNumbers(entry["shape"], place.shape))
     throw Error(where + ": shape is not a list of non-negative integers");
@@ -111,7 +100,7 @@ TensorPlace readEntry(const nlohmann::json &entry, uint64_t begin,
   if (count < 0 || count > INT64_MAX / 8 ||
       count * int64_t(sizeOf(place.type)) != offsets[1] - offsets[0])
     throw Error(where + ": data_offsets do not fit shape " +
-                shapeText(place.shape) + " of " + known->name);
+                shapeText(place.shape) + " of " + textOf(*known));
   place.offset = begin + uint64_t(offsets[0]);
   place.size = size_t(offsets[1] - offsets[0]);
   return place;
@@ -186,13 +175,6 @@ Descriptor openFile(const std::string &path, uint64_t &length) {
 }
 
 } // namespace
-
-const char *dtypeName(DType type) {
-  for (const TypeName &t : kTypes)
-    if (t.type == type)
-      return t.name;
-  return "?";
-}
 
 std::string shapeText(const std::vector<int64_t> &shape) {
   std::string text = "[";
@@ -296,8 +278,8 @@ SafetensorsFile::get(const std::string &name, DType type,
   if (!view)
     throw Error(file + ": tensor '" + name + "' is missing");
   if (view->type != type || view->shape != shape)
-    throw Error(file + ": tensor '" + name + "' is " + dtypeName(view->type) +
-                " " + shapeText(view->shape) + ", expected " + dtypeName(type) +
+    throw Error(file + ": tensor '" + name + "' is " + textOf(view->type) +
+                " " + shapeText(view->shape) + ", expected " + textOf(type) +
                 " " + shapeText(shape));
   return *view;
 }
@@ -325,7 +307,7 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
     header["__metadata__"] = notes;
   size_t offset = 0;
   for (const Entry &e : entries) {
-    header[e.name] = {{"dtype", dtypeName(e.type)},
+    header[e.name] = {{"dtype", textOf(e.type)},
                       {"shape", e.shape},
                       {"data_offsets", {offset, offset + e.size}}};
     offset += e.size;

@@ -21,8 +21,6 @@
 
 namespace dt::rt {
 
-/// "F32", "BOOL", ... as in the header.
-const char *dtypeName(DType type);
 /// "[3, 40]".
 std::string shapeText(const std::vector<int64_t> &shape);
 /// Product of the extents; -1 if one is negative or the product does not fit.

@@ -39,8 +39,8 @@ private:
 struct TensorParallel {
   int rank, size;
   struct Axis {
-    Group *group;          ///< the ranks of the axis that this one is on
-    std::string labels[4]; ///< by CollectiveKind
+    Group *group; ///< the ranks of the axis that this one is on
+    std::string labels[kCases<CollectiveKind>];
     const char *label(CollectiveKind kind) const {
       return labels[size_t(kind)].c_str();
     }
@@ -170,16 +170,14 @@ void allToAll(TensorParallel *group, DType type, const void *in, void *out,
 
 std::string collectiveLabel(const std::string &module, CollectiveKind kind,
                             int64_t over, int64_t stride) {
-  static const char *names[] = {".all_reduce", ".all_gather", ".reduce_scatter",
-                                ".all_to_all"};
-  return module + names[size_t(kind)] + " over " + std::to_string(over) +
+  return module + "." + textOf(kind) + " over " + std::to_string(over) +
          " stride " + std::to_string(stride);
 }
 
 static TensorParallel::Axis makeAxis(Group *group, const std::string &label,
                                      int64_t over, int64_t stride) {
   TensorParallel::Axis axis{group, {}};
-  for (size_t kind = 0; kind < 4; ++kind)
+  for (size_t kind = 0; kind < kCases<CollectiveKind>; ++kind)
     axis.labels[kind] =
         collectiveLabel(label, CollectiveKind(kind), over, stride);
   return axis;

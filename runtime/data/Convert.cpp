@@ -94,8 +94,8 @@ std::vector<std::byte> convert(const TensorView &from, DType to,
   }
   bool toFloat = to == DType::F32 || to == DType::F64;
   if ((isFloat(from.type) && !toFloat) || (isFloat(to) && !toFloat))
-    throw Error(where + " is " + dtypeName(from.type) + ", expected " +
-                dtypeName(to));
+    throw Error(where + " is " + textOf(from.type) + ", expected " +
+                textOf(to));
   for (size_t i = 0; i < count; ++i) {
     const std::byte *p = from.data + i * sizeOf(from.type);
     std::byte *q = bytes.data() + i * sizeOf(to);

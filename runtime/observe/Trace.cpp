@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -19,11 +20,11 @@ namespace {
 
 constexpr double kShortWait = 20e-6; ///< seconds; shorter ones are not shown
 
-const char *verb(TaskKind kind) {
-  static const char *const names[] = {
-      "denominator", "forward", "backward", "backward input", "backward weight",
-      "receive",     "send",    "copy",     "reduce"};
-  return names[int(kind)];
+/// "backward input": the text in words.
+std::string verb(TaskKind kind) {
+  std::string text = textOf(kind);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
 }
 
 } // namespace
@@ -48,8 +49,7 @@ std::string nameOf(const TaskRow &row, const ProgramInfo &program) {
   default:
     name = program.modules[row.index].name;
   }
-  name +=
-      std::string(" ") + verb(row.kind) + " " + std::to_string(row.microbatch);
+  name += " " + verb(row.kind) + " " + std::to_string(row.microbatch);
   return row.piece ? name + " piece " + std::to_string(row.piece) : name;
 }
 

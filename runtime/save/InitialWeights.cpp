@@ -118,7 +118,7 @@ public:
         continue;
       DType type = reader.typeOf(choice[t]);
       if (type != program.parameters[targets[t].row].tensor.type)
-        ++counts[dtypeName(type)];
+        ++counts[textOf(type)];
     }
     std::string text;
     for (auto &[type, count] : counts)
@@ -190,9 +190,9 @@ private:
            (p.tensor.type == DType::F32 && isFloat(type))))
         continue;
       if (++count == 1)
-        first = where + ": tensor '" + choice[t] + "' is " + dtypeName(type) +
+        first = where + ": tensor '" + choice[t] + "' is " + textOf(type) +
                 " " + shapeText(shape) + ", parameter '" + nameOf(t) + "' " +
-                dtypeName(p.tensor.type) + " " + shapeText(wholeShape(p)) +
+                textOf(p.tensor.type) + " " + shapeText(wholeShape(p)) +
                 " (--init-skip '" + nameOf(t) +
                 "' keeps the program's own value)";
     }

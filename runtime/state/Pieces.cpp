@@ -169,8 +169,8 @@ Layout PieceReader::layoutOf(const Piece &piece, const std::string &name,
                              const std::vector<int64_t> &shape) const {
   std::string at = piece.file->path() + ": tensor '" + name + "'";
   if (piece.place->type != type || piece.whole != shape)
-    throw Error(at + " is " + dtypeName(piece.place->type) + " " +
-                shapeText(piece.whole) + ", expected " + dtypeName(type) + " " +
+    throw Error(at + " is " + textOf(piece.place->type) + " " +
+                shapeText(piece.whole) + ", expected " + textOf(type) + " " +
                 shapeText(shape));
   // Padding is at most a group's ranks in a dim; a larger one is damage.
   for (size_t d = 0; d < piece.padded.size() && d < shape.size(); ++d)
