@@ -28,6 +28,13 @@ void SchedDialect::initialize() {
 
 namespace {
 
+// The kinds of the IR are those of the library, by number.
+static_assert(unsigned(TaskKind::F) == unsigned(schedule::Kind::Forward));
+static_assert(unsigned(TaskKind::B) == unsigned(schedule::Kind::Backward));
+static_assert(unsigned(TaskKind::I) == unsigned(schedule::Kind::Input));
+static_assert(unsigned(TaskKind::W) == unsigned(schedule::Kind::Weight));
+static_assert(unsigned(TaskKind::S) == unsigned(schedule::Kind::Sync));
+
 schedule::Table getTable(std::optional<ArrayRef<int64_t>> values) {
   return values ? schedule::Table(
                       std::vector<int64_t>(values->begin(), values->end()))

@@ -24,20 +24,6 @@ StringRef getName(Assign assign) {
                                      : "items";
 }
 
-StringRef getName(Reorder reorder) {
-  switch (reorder) {
-  case Reorder::None:
-    return "none";
-  case Reorder::Intra:
-    return "intra";
-  case Reorder::Inter:
-    return "inter";
-  case Reorder::Both:
-    return "both";
-  }
-  return "none";
-}
-
 namespace {
 
 Error wrong(const Twine &what) {
@@ -274,7 +260,7 @@ std::string printPlan(const Plan &plan, const Model &model) {
   }
   json["pipelines"] =
       Json::array({Json{{"units", names}, {"schedule", plan.schedule}}});
-  json["reorder"] = getName(plan.reorder).str();
+  json["reorder"] = rt::textOf(plan.reorder);
   if (!plan.predicted.room.empty())
     json["memory"] = getMemory(plan);
   const Prediction &p = plan.predicted;

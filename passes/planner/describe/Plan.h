@@ -12,6 +12,7 @@
 
 #include "passes/planner/cost/Cost.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "runtime/Enums.h"
 
 #include <optional>
 
@@ -25,8 +26,7 @@ enum class Assign {
 };
 llvm::StringRef getName(Assign assign);
 
-enum class Reorder { None, Intra, Inter, Both };
-llvm::StringRef getName(Reorder reorder);
+using rt::Reorder;
 
 struct UnitPlan {
   int module = 0;

@@ -325,7 +325,7 @@ void printText(raw_ostream &os, const Explanation &e,
   os << formatv("schedule {0}, {1} microbatches, items assigned by {2}, "
                 "reorder {3}\n\n",
                 e.plan.schedule, e.plan.microbatches, getName(e.plan.assign),
-                getName(e.plan.reorder));
+                rt::textOf(e.plan.reorder));
   os << formatv("{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} "
                 "{9,11} {10,21} {11,6}  {12}\n",
                 "unit", "device", "devices", "TP", "DP", "PP", "VPP", "save",

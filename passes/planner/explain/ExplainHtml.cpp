@@ -116,7 +116,7 @@ std::string PlanPage::subtitle() const {
          std::to_string(cluster.getNumDevices()) + " devices of " +
          cluster.name + ". Schedule " + e.plan.schedule +
          ", items assigned by " + plan::getName(e.plan.assign).str() +
-         ", reorder " + plan::getName(e.plan.reorder).str() +
+         ", reorder " + rt::textOf(e.plan.reorder) +
          ". Predicted; figures rest on " + costs + "." +
          (e.plan.notExecutable.empty()
               ? ""
