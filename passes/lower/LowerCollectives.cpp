@@ -88,8 +88,7 @@ LogicalResult lowerAllReduce(dist::AllReduceOp op, FunctionLowering &f) {
     f.alias(op.getResult(), out);
   else
     out = f.destination(op.getResult()).buffer;
-  rt::AllReduceOp::create(f.builder(), op.getLoc(),
-                          static_cast<rt::Reduction>(op.getKind()), in, out,
+  rt::AllReduceOp::create(f.builder(), op.getLoc(), op.getKind(), in, out,
                           op.getOver(), op.getStride());
   return success();
 }

@@ -190,7 +190,7 @@ private:
     if (!op)
       return;
     for (auto stage : op.getBody().getOps<rt::StageOp>()) {
-      if (uint32_t(stage.getKind()) != uint32_t(task.getKind()) ||
+      if (stage.getKind() != task.getKind() ||
           (denominator && stage.getCalleeAttr().getAttr() != denominator))
         continue;
       for (auto buffer : stage.getBuffers().getAsRange<FlatSymbolRefAttr>()) {
