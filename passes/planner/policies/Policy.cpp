@@ -197,18 +197,6 @@ Expected<Candidates> named(Expected<Candidates> found, StringRef policy) {
   return found;
 }
 
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> result;
-  for (int64_t d = 1; d * d <= n; ++d)
-    if (n % d == 0) {
-      result.push_back(d);
-      if (d * d != n)
-        result.push_back(n / d);
-    }
-  llvm::sort(result);
-  return result;
-}
-
 std::vector<int> tensorSizes(const PolicyInput &input, int module) {
   std::vector<int> result;
   // A TP group is inside a node, and all of a node's devices are in one.

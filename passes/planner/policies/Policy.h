@@ -144,8 +144,6 @@ std::vector<int> tensorSizes(const PolicyInput &input, int module);
 /// as long as kernels may gain by it: up to 16384 tokens.
 std::vector<int64_t> microSizes(const PolicyInput &input,
                                 llvm::ArrayRef<int64_t> few);
-/// Divisors, ascending.
-std::vector<int64_t> divisors(int64_t n);
 
 /// Seconds of a step: fill, steady state with uneven parts, gradients. For
 /// ranking; infinite if memory cannot suffice.

@@ -18,8 +18,6 @@ using namespace llvm;
 
 namespace dt::plan {
 
-namespace {
-
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> low, high;
   for (int64_t d = 1; d * d <= n; ++d)
@@ -31,6 +29,8 @@ std::vector<int64_t> divisors(int64_t n) {
   low.insert(low.end(), high.rbegin(), high.rend());
   return low;
 }
+
+namespace {
 
 Error wrong(const Twine &what) {
   return createStringError(inconvertibleErrorCode(), what);

@@ -24,6 +24,9 @@
 
 namespace dt::plan {
 
+/// Divisors, ascending.
+std::vector<int64_t> divisors(int64_t n);
+
 /// A unit as the formulation sees it. Times in any one unit, bytes in any one.
 struct FormulaUnit {
   std::string name;
