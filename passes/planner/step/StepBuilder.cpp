@@ -16,12 +16,6 @@ namespace dt::plan {
 
 namespace {
 
-/// Nanoseconds; what is beyond all that schedules take (hours) is an error of
-/// theirs.
-Time toTime(double seconds) {
-  return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
-}
-
 /// The slowest kind of node that a range of ranks lies on.
 int slowestNode(const Cluster &cluster, const UnitPlan &unit,
                 const std::string &precision) {

@@ -17,6 +17,12 @@
 
 namespace dt::plan {
 
+/// Nanoseconds; what is beyond all that schedules take (hours) is an error of
+/// theirs.
+inline Time toTime(double seconds) {
+  return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
+}
+
 /// With `fold`, replicas that do the same are one: of each class the slowest
 /// part of every microbatch stands for all. Exact where data are uniform, a
 /// little pessimistic else; the schedule of a folded problem holds for all

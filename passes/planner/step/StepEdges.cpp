@@ -14,16 +14,6 @@
 
 namespace dt::plan {
 
-namespace {
-
-/// Nanoseconds; what is beyond all that schedules take (hours) is an error of
-/// theirs.
-Time toTime(double seconds) {
-  return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
-}
-
-} // namespace
-
 double StepBuilder::nicsOf(int u) const {
   const NodeKind &node = costs.cluster.nodes[nodeOf(u)];
   const UnitPlan &unit = plan.units[plan.getHost(u)];
