@@ -7,6 +7,7 @@
 #include "passes/planner/cost/Profile.h"
 
 #include "models/frontend/json/JsonReader.h"
+#include "passes/planner/describe/ModelNames.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -21,7 +22,6 @@ namespace {
 using models::JsonReader;
 using models::OrderedJson;
 
-constexpr StringRef kSaves[] = {"none", "vjp", "all"};
 constexpr double kMostSeconds = 1e6;
 
 ProfilePoint readPoint(const JsonReader &json) {

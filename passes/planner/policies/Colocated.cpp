@@ -17,7 +17,7 @@ using namespace llvm;
 namespace dt::plan {
 
 std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
-  constexpr Save kSaves[] = {Save::All, Save::Vjp, Save::None};
+  constexpr Save kTried[] = {Save::All, Save::Vjp, Save::None};
   const Model &model = input.model();
   int layers = int(model.modules[model.pace].layers.size());
   std::vector<Plan> plans;
@@ -25,7 +25,7 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
   for (int tp : tensorSizes(input, model.pace))
     for (int pp = 1; pp <= std::min(layers, 16); ++pp)
       for (int64_t micro : micros)
-        for (Save save : kSaves)
+        for (Save save : kTried)
           for (int code = 0; code < 12; ++code) {
             int otherTP = 1 << code % 4;
             int64_t dp = std::min(input.gpus() / (int64_t(tp) * pp),
@@ -45,7 +45,7 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
               valid &= own <= model.modules[m].maxTP && plan.ranks % own == 0;
               if (!valid)
                 break;
-              Save kept = pace ? save : kSaves[code / 4];
+              Save kept = pace ? save : kTried[code / 4];
               plan.units.push_back(makeUnit(input, int(m), own,
                                             pace ? dp : plan.ranks / own,
                                             pace ? pp : 1, 1, kept));
