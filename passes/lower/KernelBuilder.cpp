@@ -255,3 +255,11 @@ std::pair<Value, Value> ColumnBlocks::range(KernelBuilder &k, Value i) {
     n = k.min(n, k.sub(k.constant(*all), begin));
   return {begin, n};
 }
+
+Shape dt::lower::aroundAxis(const Shape &shape, int64_t axis) {
+  if (axis < 0)
+    axis += shape.size();
+  ArrayRef<nn::DimExpr> dims(shape);
+  return {nn::getNumElements(dims.take_front(axis)), shape[axis],
+          nn::getNumElements(dims.drop_front(axis + 1))};
+}

@@ -107,6 +107,9 @@ struct ColumnBlocks {
   std::pair<mlir::Value, mlir::Value> range(KernelBuilder &k, mlir::Value i);
 };
 
+/// [outer, n, inner] with the axis, from the end if negative, in the middle.
+Shape aroundAxis(const Shape &shape, int64_t axis);
+
 } // namespace dt::lower
 
 #endif // PASSES_LOWER_KERNELBUILDER_H

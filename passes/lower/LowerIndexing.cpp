@@ -36,15 +36,6 @@ Type scalarOf(Value tensor) {
       cast<RankedTensorType>(tensor.getType()).getElementType());
 }
 
-/// [outer, n, inner] with the axis in the middle.
-Shape aroundAxis(const Shape &shape, int64_t axis) {
-  if (axis < 0)
-    axis += shape.size();
-  ArrayRef<DimExpr> dims(shape);
-  return {nn::getNumElements(dims.take_front(axis)), shape[axis],
-          nn::getNumElements(dims.drop_front(axis + 1))};
-}
-
 //===----------------------------------------------------------------------===//
 // Gather
 //===----------------------------------------------------------------------===//

@@ -192,15 +192,6 @@ LogicalResult lowerReduce(nn::ReduceOp op, FunctionLowering &f) {
   return success();
 }
 
-/// [outer, n, inner] with the op's axis in the middle.
-Shape aroundAxis(const Shape &shape, int64_t axis) {
-  if (axis < 0)
-    axis += shape.size();
-  ArrayRef<DimExpr> dims(shape);
-  return {nn::getNumElements(dims.take_front(axis)), shape[axis],
-          nn::getNumElements(dims.drop_front(axis + 1))};
-}
-
 LogicalResult lowerCumsum(nn::CumsumOp op, FunctionLowering &f) {
   Shape all = aroundAxis(nn::getShape(op.getInput()), op.getAxis());
   Destination d = f.destination(op.getResult());
