@@ -8,13 +8,12 @@
 #define PASSES_LOWER_LAYOUT_H
 
 #include "dialects/nn/NNOps.h"
+#include "dialects/rt/RTOps.h"
 
 namespace dt::lower {
 
-constexpr int64_t kAlignment = 64; ///< bytes
-
 inline int64_t alignUp(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + rt::kAlignment - 1) / rt::kAlignment * rt::kAlignment;
 }
 
 /// Disjoint ranges for blocks that live at once. Largest first, each at the
