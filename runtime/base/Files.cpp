@@ -339,4 +339,10 @@ std::string listed(const std::vector<std::string> &names) {
   return text;
 }
 
+std::string hostName() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
 } // namespace dt::rt

@@ -136,6 +136,9 @@ std::string listed(const std::vector<std::string> &names);
 std::string hexText(uint64_t value);
 bool isHex(const std::string &text);
 
+/// Of this machine, for reports.
+std::string hostName();
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_BASE_FILES_H

@@ -187,12 +187,7 @@ std::string dump(const Json &json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Processes of one machine, and among them those that share cores.
-std::string hostOf() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
+/// Among the processes of one machine those that share cores.
 std::string coresOf() {
   std::string text;
 #ifdef __linux__
@@ -265,7 +260,7 @@ private:
     for (size_t i = 0; i < have.size(); ++i)
       if (!have[i])
         missing.push_back(i);
-    mine["host"] = hostOf(), mine["cores"] = coresOf();
+    mine["host"] = hostName(), mine["cores"] = coresOf();
     mine["shards"] = files.count(), mine["missing"] = missing;
     std::vector<Json> all = exchange(mine);
     const Json &own = all[size_t(peers.rank())];

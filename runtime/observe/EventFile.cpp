@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/observe/EventFile.h"
+#include "runtime/base/Files.h"
 #include "runtime/base/Protobuf.h"
 
 #include <array>
@@ -72,8 +73,7 @@ uint32_t crc32c(const std::string &bytes) {
 
 void EventFile::open(const std::string &folder, int64_t first) {
   makeFolders(folder);
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
+  std::string host = hostName();
   int64_t microseconds =
       std::chrono::duration_cast<std::chrono::microseconds>(
           std::chrono::system_clock::now().time_since_epoch())

@@ -40,12 +40,6 @@ double RunReport::collectiveOf(const std::vector<float> &all) const {
 
 namespace {
 
-std::string hostName() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/CheckpointFolder.h"
+#include "runtime/base/Files.h"
 #include "runtime/base/Safetensors.h"
 
 #include <algorithm>
@@ -330,10 +331,8 @@ void FolderLock::take(const std::string &path) {
   case Locked::Yes:
     break;
   }
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
   std::string text =
-      "process " + std::to_string(::getpid()) + " on " + host + "\n";
+      "process " + std::to_string(::getpid()) + " on " + hostName() + "\n";
   // A full disk, which the removal of unfinished checkpoints may mend, must not
   // keep from that.
   if (::ftruncate(file.get(), 0) == 0 &&
