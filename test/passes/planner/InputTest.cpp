@@ -10,6 +10,7 @@
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/hardware/Machine.h"
 #include "runtime/base/Cores.h"
+#include "test/passes/planner/Errors.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -28,10 +29,6 @@ namespace {
 const char *kCluster =
     R"({"version": 1, "devices": {"d": {"flops": {"bf16": 1e12}, "memory": 1e9, "bandwidth": 1e11}},
  "nodes": [{"device": "d", "devices": 8, "count": 2, "inside": {"latency": 0, "bandwidth": 1e9}, "network": {"latency": 0, "bandwidth": 1e9}}]})";
-
-template <typename T> std::string errorOf(llvm::Expected<T> value) {
-  return value ? "" : llvm::toString(value.takeError());
-}
 
 std::string clusterError(const std::string &from, const std::string &to) {
   std::string text = kCluster;

@@ -7,6 +7,7 @@
 #include "passes/planner/describe/Architectures.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
+#include "test/passes/planner/Errors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,10 +19,6 @@ using namespace dt::plan;
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-template <typename T> std::string errorOf(llvm::Expected<T> value) {
-  return value ? "" : llvm::toString(value.takeError());
-}
 
 TEST(ModelJson, RoundTrip) {
   for (int billions : {7, 70}) {

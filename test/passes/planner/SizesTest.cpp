@@ -8,16 +8,13 @@
 #include "passes/planner/describe/Architectures.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
+#include "test/passes/planner/Errors.h"
 
 #include <gtest/gtest.h>
 
 using namespace dt::plan;
 
 namespace {
-
-template <typename T> std::string errorOf(llvm::Expected<T> value) {
-  return value ? "" : llvm::toString(value.takeError());
-}
 
 /// One layer whose figures at t tokens are polynomials: what a compiler would
 /// say of items of that size.
