@@ -90,6 +90,10 @@ public:
   /// The same of one layer of a kind.
   double keptByKind(int kind, const CostOptions &options,
                     const Moments &part) const;
+  /// What a layer of a kind needs at once while its backward runs, beyond what
+  /// is kept: its results are there in full, whatever was saved.
+  double workspace(int kind, const CostOptions &options,
+                   const Moments &part) const;
   /// What a layer's weight gradients still need once its input gradients are
   /// done: inputs and output gradients of its products with weights.
   double keptForWeights(int kind, const CostOptions &options,

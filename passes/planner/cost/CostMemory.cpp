@@ -60,6 +60,13 @@ double ModuleCost::keptForWeights(const RankLayer *layer, int index,
   return bytes / options.cp;
 }
 
+double ModuleCost::workspace(int kind, const CostOptions &options,
+                             const Moments &part) const {
+  CostOptions all = options;
+  all.save = Save::All;
+  return keptByKind(kind, all, part) - keptByKind(kind, options, part);
+}
+
 double ModuleCost::kept(int begin, int end, const CostOptions &options,
                         const Moments &part) const {
   double bytes = 0;

@@ -204,12 +204,8 @@ private:
     int node = input.costs.cluster.getNodeKind(unit.firstRank);
     const ModuleCost &cost = input.costs.get(node, u);
     double most = 0;
-    for (size_t kind = 0; kind < cost.getModule().kinds.size(); ++kind) {
-      double kept = cost.keptByKind(int(kind), options, part);
-      CostOptions all = options;
-      all.save = Save::All;
-      most = std::max(most, cost.keptByKind(int(kind), all, part) - kept);
-    }
+    for (size_t kind = 0; kind < cost.getModule().kinds.size(); ++kind)
+      most = std::max(most, cost.workspace(int(kind), options, part));
     if (most / unit.sub < input.costs.cluster.getMemory(node) / 16)
       return;
     for (int sub : {2 * unit.sub, 4 * unit.sub})

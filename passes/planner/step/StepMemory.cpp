@@ -61,16 +61,14 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   auto look = [&](int u, int begin, int end) {
     const Module &module = costs.model.modules[u];
     Moments piece = largest[u] * (1 / piecesOf(u, largest[u]));
-    CostOptions kept = plan.getOptions(u), all = kept;
-    all.save = Save::All;
+    CostOptions options = plan.getOptions(u);
     std::vector<uint8_t> seen(module.kinds.size(), 0);
     for (int i = begin; i < end; ++i) {
       int kind = module.layers[i];
       if (seen[kind]++)
         continue;
-      const ModuleCost &cost = costs.get(nodeOf(u), u);
-      most = std::max(most, cost.keptByKind(kind, all, piece) -
-                                cost.keptByKind(kind, kept, piece));
+      most = std::max(most,
+                      costs.get(nodeOf(u), u).workspace(kind, options, piece));
     }
   };
   look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
