@@ -120,13 +120,6 @@ void LayoutAttr::print(AsmPrinter &printer) const {
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-template <typename OpT> static LogicalResult verifyRanks(OpT op) {
-  if (static_cast<int64_t>(op.getOver()) < 1 ||
-      static_cast<int64_t>(op.getStride()) < 1)
-    return op.emitOpError("needs ranks and a stride of at least 1");
-  return success();
-}
-
 /// `part` is `whole` with dim `axis` cut.
 static LogicalResult verifyCut(Operation *op, Value whole, Value part,
                                uint64_t axis, uint64_t chunk, uint64_t over) {
@@ -151,29 +144,29 @@ static LogicalResult verifyCut(Operation *op, Value whole, Value part,
   return success();
 }
 
-LogicalResult AllReduceOp::verify() { return verifyRanks(*this); }
-LogicalResult PartialOp::verify() { return verifyRanks(*this); }
-LogicalResult RankOp::verify() { return verifyRanks(*this); }
+LogicalResult AllReduceOp::verify() { return verifyAxis(*this); }
+LogicalResult PartialOp::verify() { return verifyAxis(*this); }
+LogicalResult RankOp::verify() { return verifyAxis(*this); }
 LogicalResult AllGatherOp::verify() {
-  if (failed(verifyRanks(*this)))
+  if (failed(verifyAxis(*this)))
     return failure();
   return verifyCut(*this, getResult(), getInput(), getAxis(), getChunk(),
                    getOver());
 }
 LogicalResult ReduceScatterOp::verify() {
-  if (failed(verifyRanks(*this)))
+  if (failed(verifyAxis(*this)))
     return failure();
   return verifyCut(*this, getInput(), getResult(), getAxis(), getChunk(),
                    getOver());
 }
 LogicalResult SliceOp::verify() {
-  if (failed(verifyRanks(*this)))
+  if (failed(verifyAxis(*this)))
     return failure();
   return verifyCut(*this, getInput(), getResult(), getAxis(), getChunk(),
                    getOver());
 }
 LogicalResult AllToAllOp::verify() {
-  if (failed(verifyRanks(*this)))
+  if (failed(verifyAxis(*this)))
     return failure();
   auto in = cast<RankedTensorType>(getInput().getType());
   auto out = cast<RankedTensorType>(getResult().getType());

@@ -100,6 +100,14 @@ int64_t getNumMicrobatches(mlir::ModuleOp program);
 mlir::Value buildElementCount(mlir::OpBuilder &builder, mlir::Location loc,
                               const nn::DimExpr &count);
 
+/// Of a collective, `over` ranks with a `stride`.
+template <typename OpT> mlir::LogicalResult verifyAxis(OpT op) {
+  if (static_cast<int64_t>(op.getOver()) < 1 ||
+      static_cast<int64_t>(op.getStride()) < 1)
+    return op.emitOpError("needs ranks and a stride of at least 1");
+  return mlir::success();
+}
+
 } // namespace dt::dist
 
 #endif // DIALECTS_DIST_DISTOPS_H

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/dist/DistOps.h"
 #include "dialects/rt/RTOps.h"
 
 using namespace mlir;
@@ -11,13 +12,6 @@ using namespace dt::rt;
 using dt::nn::DimExpr;
 
 static BufferType bufferOf(Value v) { return cast<BufferType>(v.getType()); }
-
-template <typename OpTy> static LogicalResult verifyAxis(OpTy op) {
-  if (static_cast<int64_t>(op.getOver()) < 1 ||
-      static_cast<int64_t>(op.getStride()) < 1)
-    return op.emitOpError("needs ranks and a stride of at least 1");
-  return success();
-}
 
 /// Numbers that are added or compared; one type on both sides.
 template <typename OpTy> static LogicalResult verifyNumbers(OpTy op) {
@@ -31,7 +25,7 @@ template <typename OpTy> static LogicalResult verifyNumbers(OpTy op) {
 /// `whole` has `over` times the elements of `part`, in rows of over * chunk.
 template <typename OpTy>
 static LogicalResult verifyParts(OpTy op, Value whole, Value part) {
-  if (failed(verifyAxis(op)) ||
+  if (failed(dt::dist::verifyAxis(op)) ||
       failed(verifyDim(op, "chunk", op.getChunkAttr())))
     return failure();
   BufferType a = bufferOf(whole), b = bufferOf(part);
@@ -59,7 +53,8 @@ static LogicalResult verifySame(Operation *op, Value in, Value out) {
 }
 
 LogicalResult AllReduceOp::verify() {
-  return failure(failed(verifyAxis(*this)) || failed(verifyNumbers(*this)) ||
+  return failure(failed(dt::dist::verifyAxis(*this)) ||
+                 failed(verifyNumbers(*this)) ||
                  failed(verifySame(*this, getIn(), getOut())));
 }
 LogicalResult AllGatherOp::verify() {
@@ -70,7 +65,8 @@ LogicalResult ReduceScatterOp::verify() {
                  failed(verifyParts(*this, getIn(), getOut())));
 }
 LogicalResult AllToAllOp::verify() {
-  if (failed(verifyAxis(*this)) || failed(verifySame(*this, getIn(), getOut())))
+  if (failed(dt::dist::verifyAxis(*this)) ||
+      failed(verifySame(*this, getIn(), getOut())))
     return failure();
   DimExpr n = bufferOf(getIn()).getNumElements();
   if (!n.exactDiv(DimExpr(getOver())))
@@ -79,7 +75,7 @@ LogicalResult AllToAllOp::verify() {
   return success();
 }
 LogicalResult RankPlaceOp::verify() {
-  if (failed(verifyAxis(*this)))
+  if (failed(dt::dist::verifyAxis(*this)))
     return failure();
   BufferType type = bufferOf(getBuffer());
   if (!type.getElementType().isInteger(64) ||
