@@ -94,6 +94,12 @@ int64_t getNumMicrobatches(mlir::ModuleOp program) {
   return (batch.getGlobal() + batch.getMicro() - 1) / batch.getMicro();
 }
 
+SymbolRefAttr getParameterPath(ModuleOp module, StringRef parameter) {
+  return SymbolRefAttr::get(
+      module.getContext(), module.getSymName(),
+      FlatSymbolRefAttr::get(module.getContext(), parameter));
+}
+
 Value buildElementCount(OpBuilder &builder, Location loc,
                         const nn::DimExpr &count) {
   auto type = RankedTensorType::get({}, builder.getF32Type());

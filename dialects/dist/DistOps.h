@@ -96,6 +96,10 @@ template <typename OpT> OpT getOnly(mlir::ModuleOp program) {
 /// Microbatches of a step; 1 without dist.batch.
 int64_t getNumMicrobatches(mlir::ModuleOp program);
 
+/// @module::@parameter, as dist.tie names it.
+mlir::SymbolRefAttr getParameterPath(ModuleOp module,
+                                     llvm::StringRef parameter);
+
 /// tensor<f32> with the value of a size expression at run time.
 mlir::Value buildElementCount(mlir::OpBuilder &builder, mlir::Location loc,
                               const nn::DimExpr &count);

@@ -282,9 +282,7 @@ void Mover::eraseArguments() {
 
 void Mover::moveTies(StringRef parameter) {
   auto of = [&](dist::ModuleOp owner) {
-    return SymbolRefAttr::get(
-        program.getContext(), owner.getSymName(),
-        FlatSymbolRefAttr::get(program.getContext(), parameter));
+    return dist::getParameterPath(owner, parameter);
   };
   for (auto tie : program.getOps<dist::TieOp>()) {
     if (tie.getAlias() == of(module))

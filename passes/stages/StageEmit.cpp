@@ -55,11 +55,6 @@ private:
   Operation *getTerminator() {
     return forward.getBody().front().getTerminator();
   }
-  SymbolRefAttr pathOf(dist::ModuleOp owner, StringRef parameter) {
-    return SymbolRefAttr::get(
-        program.getContext(), owner.getSymName(),
-        FlatSymbolRefAttr::get(program.getContext(), parameter));
-  }
 
   dist::ModuleOp module;
   mlir::ModuleOp program;
@@ -290,9 +285,10 @@ void Emitter::copyParameters() {
       insertParameter(stages[i].module, parameter);
       owner.try_emplace(name, i);
       if (owner[name] != i)
-        dist::TieOp::create(builder, parameter.getLoc(),
-                            pathOf(stages[i].module, name),
-                            pathOf(stages[owner[name]].module, name));
+        dist::TieOp::create(
+            builder, parameter.getLoc(),
+            dist::getParameterPath(stages[i].module, name),
+            dist::getParameterPath(stages[owner[name]].module, name));
     }
     if (!owner.contains(name)) { // nobody reads it, but it is the model's
       insertParameter(stages[0].module, parameter);
@@ -309,7 +305,7 @@ void Emitter::moveTies() {
     if (path.getRootReference() != module.getSymNameAttr())
       return path;
     StringRef name = path.getLeafReference();
-    return pathOf(stages[owner.lookup(name)].module, name);
+    return dist::getParameterPath(stages[owner.lookup(name)].module, name);
   };
   llvm::DenseMap<SymbolRefAttr, SymbolRefAttr> target;
   for (dist::TieOp tie : ties) {
