@@ -126,18 +126,18 @@ DT_ENUM(ScheduleKind, DT_CASES)
 #undef DT_CASE_ROW
 #undef DT_CASE_NAME
 
+/// A backward of a module, or a half of one.
+constexpr bool goesBack(TaskKind kind) {
+  return kind == TaskKind::Backward || kind == TaskKind::BackwardInput ||
+         kind == TaskKind::BackwardWeight;
+}
+/// A forward or a backward.
+constexpr bool computes(TaskKind kind) {
+  return kind == TaskKind::Forward || goesBack(kind);
+}
 /// Whether rows of this kind run a function of the module (rt.stage).
 constexpr bool runsFunction(TaskKind kind) {
-  switch (kind) {
-  case TaskKind::Denominator:
-  case TaskKind::Forward:
-  case TaskKind::Backward:
-  case TaskKind::BackwardInput:
-  case TaskKind::BackwardWeight:
-    return true;
-  default:
-    return false;
-  }
+  return kind == TaskKind::Denominator || computes(kind);
 }
 
 /// Bytes of one element; Bool is one byte.

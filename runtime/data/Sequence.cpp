@@ -15,13 +15,6 @@
 
 namespace dt::rt {
 
-namespace {
-bool computes(TaskKind kind) {
-  return kind == TaskKind::Forward || kind == TaskKind::Backward ||
-         kind == TaskKind::BackwardInput || kind == TaskKind::BackwardWeight;
-}
-} // namespace
-
 Sequence::Sequence(const ProgramInfo &program)
     : program(program), microbatches(int32_t(microbatchCount(program))) {
   for (const RankInfo &rank : program.ranks) {

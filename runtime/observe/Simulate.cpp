@@ -23,11 +23,6 @@ struct RowRef {
 /// Edge, microbatch, gradient, part that sends, part that receives.
 using MessageKey = std::tuple<int, uint32_t, bool, int, int>;
 
-bool computes(TaskKind kind) {
-  return kind == TaskKind::Forward || kind == TaskKind::Backward ||
-         kind == TaskKind::BackwardInput || kind == TaskKind::BackwardWeight;
-}
-
 /// Replica of a module on a rank, or -1. Every rank of a whole-batch module is
 /// one.
 int replicaOf(const ModuleInfo &module, int rank) {

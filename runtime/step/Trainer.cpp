@@ -23,11 +23,6 @@ namespace dt::rt {
 
 namespace {
 
-bool goesBack(TaskKind kind) {
-  return kind == TaskKind::Backward || kind == TaskKind::BackwardInput ||
-         kind == TaskKind::BackwardWeight;
-}
-
 /// Whether losses follow from what a row does.
 bool leadsToLosses(const TaskRow &row) {
   return row.kind != TaskKind::Reduce && !goesBack(row.kind) && !row.gradient;
