@@ -24,7 +24,7 @@ std::unique_ptr<Target> createTarget(StringRef name) {
 }
 
 /// The only program of a module; an error if there is none or several.
-static rt::ProgramOp findProgram(ModuleOp module) {
+static rt::ProgramOp findProgramOp(ModuleOp module) {
   auto programs = module.getOps<rt::ProgramOp>();
   if (programs.empty() || std::next(programs.begin()) != programs.end()) {
     module.emitError(
@@ -72,7 +72,7 @@ convert(rt::ProgramOp program, const Target &target,
 
 FailureOr<OwningOpRef<ModuleOp>> convertToEmitC(ModuleOp module,
                                                 StringRef targetName) {
-  rt::ProgramOp program = findProgram(module);
+  rt::ProgramOp program = findProgramOp(module);
   auto target = findTarget(module, targetName);
   SmallVector<std::string> sources;
   if (!program || !target || failed(target->supports(program, "the plan")))
@@ -151,7 +151,7 @@ static bool hasManyRanks(rt::ProgramOp program) {
 }
 
 LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
-  rt::ProgramOp program = findProgram(module);
+  rt::ProgramOp program = findProgramOp(module);
   auto target = findTarget(module, options.target);
   if (!program || !target ||
       failed(target->supports(program, options.planSource)))

@@ -14,10 +14,10 @@
 
 namespace dt::nn {
 
-/// Name of a stage function's argument or result.
+/// Name of a module function's argument or result.
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 
-// Marks for the differentiation of a stage function.
+// Marks for the differentiation of a module function.
 /// Argument (unit): its gradient goes back over an edge.
 inline constexpr llvm::StringLiteral kWantsGradAttr = "nn.wants_grad";
 /// Result: where its gradients come from, an array of dictionaries with `edge`

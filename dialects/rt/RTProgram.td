@@ -86,7 +86,7 @@ def RT_OutputOp : RT_Op<"output"> {
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer);
   let assemblyFormat = "$name $buffer attr-dict";
 }
-def RT_StageKind : Dist_RuntimeEnum<"TaskKind", "when a stage function runs"> {
+def RT_StageKind : Dist_RuntimeEnum<"TaskKind", "when a module function runs"> {
   let predicate = And<[Dist_TaskKind.predicate, CPred<"::dt::rt::runsFunction(::llvm::cast<::dt::rt::TaskKindAttr>($_self).getValue())">]>;
 }
 def RT_StageOp : RT_Op<"stage", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {

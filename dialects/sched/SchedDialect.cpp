@@ -29,16 +29,16 @@ void SchedDialect::initialize() {
 namespace {
 
 // The kinds of the IR are those of the library, by number.
-static_assert(unsigned(TaskKind::F) == unsigned(schedule::Kind::Forward));
-static_assert(unsigned(TaskKind::B) == unsigned(schedule::Kind::Backward));
-static_assert(unsigned(TaskKind::I) == unsigned(schedule::Kind::Input));
-static_assert(unsigned(TaskKind::W) == unsigned(schedule::Kind::Weight));
-static_assert(unsigned(TaskKind::S) == unsigned(schedule::Kind::Sync));
+static_assert(unsigned(TaskKind::F) == unsigned(scheduler::Kind::Forward));
+static_assert(unsigned(TaskKind::B) == unsigned(scheduler::Kind::Backward));
+static_assert(unsigned(TaskKind::I) == unsigned(scheduler::Kind::Input));
+static_assert(unsigned(TaskKind::W) == unsigned(scheduler::Kind::Weight));
+static_assert(unsigned(TaskKind::S) == unsigned(scheduler::Kind::Sync));
 
-schedule::Table getTable(std::optional<ArrayRef<int64_t>> values) {
-  return values ? schedule::Table(
+scheduler::Table getTable(std::optional<ArrayRef<int64_t>> values) {
+  return values ? scheduler::Table(
                       std::vector<int64_t>(values->begin(), values->end()))
-                : schedule::Table(0);
+                : scheduler::Table(0);
 }
 
 int at(Attribute list, unsigned index) {
@@ -53,8 +53,8 @@ template <typename OpT> llvm::StringMap<int> number(ProblemOp problem) {
   return numbers;
 }
 
-schedule::Stage getStage(StageOp op, const llvm::StringMap<int> &units) {
-  schedule::Stage stage;
+scheduler::Stage getStage(StageOp op, const llvm::StringMap<int> &units) {
+  scheduler::Stage stage;
   stage.name = op.getSymName().str();
   stage.unit = units.lookup(op.getUnit());
   for (Attribute replica : op.getReplicas()) {
@@ -75,10 +75,10 @@ schedule::Stage getStage(StageOp op, const llvm::StringMap<int> &units) {
 }
 
 template <typename OpT>
-schedule::Step getMessage(OpT op, schedule::Step::Action action,
-                          const schedule::Problem &problem,
-                          const llvm::StringMap<int> &stages) {
-  schedule::Step step;
+scheduler::Instruction getMessage(OpT op, scheduler::Instruction::Action action,
+                                  const scheduler::Problem &problem,
+                                  const llvm::StringMap<int> &stages) {
+  scheduler::Instruction step;
   step.action = action;
   int from = stages.lookup(op.getSource()), to = stages.lookup(op.getTarget());
   if (op.getGradient())
@@ -95,8 +95,8 @@ schedule::Step getMessage(OpT op, schedule::Step::Action action,
 
 } // namespace
 
-schedule::Problem ProblemOp::getProblem() {
-  schedule::Problem problem;
+scheduler::Problem ProblemOp::getProblem() {
+  scheduler::Problem problem;
   problem.ranks = int(getRanks());
   problem.microbatches = int(getMicrobatches());
   if (auto memory = getMemory())
@@ -110,7 +110,7 @@ schedule::Problem ProblemOp::getProblem() {
   for (auto stage : getOps<StageOp>())
     problem.stages.push_back(getStage(stage, units));
   for (auto op : getOps<EdgeOp>()) {
-    schedule::Edge edge;
+    scheduler::Edge edge;
     edge.from = stages.lookup(op.getSource());
     edge.to = stages.lookup(op.getTarget());
     edge.latency = op.getLatency();
@@ -126,26 +126,26 @@ schedule::Problem ProblemOp::getProblem() {
   return problem;
 }
 
-std::vector<std::vector<schedule::Step>>
+std::vector<std::vector<scheduler::Instruction>>
 SolutionOp::getPrograms(ProblemOp problemOp) {
-  using schedule::Step;
-  schedule::Problem problem = problemOp.getProblem();
+  using scheduler::Instruction;
+  scheduler::Problem problem = problemOp.getProblem();
   llvm::StringMap<int> stages = number<StageOp>(problemOp);
-  std::vector<std::vector<Step>> programs(problem.ranks);
+  std::vector<std::vector<Instruction>> programs(problem.ranks);
   for (auto rank : getOps<RankOp>())
     for (Operation &op : *rank.getBody().begin()) {
-      Step step;
+      Instruction step;
       if (auto run = dyn_cast<RunOp>(op))
-        step.task = {schedule::Kind(run.getKind()),
+        step.task = {scheduler::Kind(run.getKind()),
                      stages.lookup(run.getStage()), int(run.getMicrobatch()),
                      int(run.getReplica())};
       else if (auto send = dyn_cast<SendOp>(op))
-        step = getMessage(send, Step::Send, problem, stages);
+        step = getMessage(send, Instruction::Send, problem, stages);
       else if (auto receive = dyn_cast<ReceiveOp>(op))
-        step = getMessage(receive, Step::Receive, problem, stages);
+        step = getMessage(receive, Instruction::Receive, problem, stages);
       else
-        step =
-            getMessage(cast<ExchangeOp>(op), Step::Exchange, problem, stages);
+        step = getMessage(cast<ExchangeOp>(op), Instruction::Exchange, problem,
+                          stages);
       programs[rank.getRank()].push_back(step);
     }
   return programs;
@@ -154,7 +154,7 @@ SolutionOp::getPrograms(ProblemOp problemOp) {
 namespace {
 
 /// The how-manieth of the edges between its two stages an edge is.
-int64_t getOrdinal(const schedule::Problem &problem, int edge) {
+int64_t getOrdinal(const scheduler::Problem &problem, int edge) {
   int64_t ordinal = 0;
   for (int e = 0; e < edge; ++e)
     ordinal += problem.edges[e].from == problem.edges[edge].from &&
@@ -163,13 +163,13 @@ int64_t getOrdinal(const schedule::Problem &problem, int edge) {
 }
 
 void buildStep(OpBuilder &builder, Location loc,
-               const schedule::Problem &problem, const schedule::Step &step,
-               int slot) {
+               const scheduler::Problem &problem,
+               const scheduler::Instruction &step, int slot) {
   MLIRContext *context = builder.getContext();
   auto symbol = [&](int stage) {
     return FlatSymbolRefAttr::get(context, problem.stages[stage].name);
   };
-  if (step.action == schedule::Step::Run) {
+  if (step.action == scheduler::Instruction::Run) {
     RunOp::create(builder, loc,
                   TaskKindAttr::get(context, TaskKind(step.task.kind)),
                   symbol(step.task.stage),
@@ -178,8 +178,8 @@ void buildStep(OpBuilder &builder, Location loc,
                   slot < 0 ? IntegerAttr() : builder.getI64IntegerAttr(slot));
     return;
   }
-  const schedule::Message &message = step.message;
-  const schedule::Edge &edge = problem.edges[message.edge];
+  const scheduler::Message &message = step.message;
+  const scheduler::Edge &edge = problem.edges[message.edge];
   auto from = symbol(message.gradient ? edge.to : edge.from),
        to = symbol(message.gradient ? edge.from : edge.to);
   auto create = [&](auto op) {
@@ -191,9 +191,9 @@ void buildStep(OpBuilder &builder, Location loc,
         builder.getI64IntegerAttr(getOrdinal(problem, message.edge)),
         StringAttr());
   };
-  if (step.action == schedule::Step::Send)
+  if (step.action == scheduler::Instruction::Send)
     create(SendOp());
-  else if (step.action == schedule::Step::Receive)
+  else if (step.action == scheduler::Instruction::Receive)
     create(ReceiveOp());
   else
     create(ExchangeOp());
@@ -202,12 +202,12 @@ void buildStep(OpBuilder &builder, Location loc,
 } // namespace
 
 SolutionOp buildSolution(OpBuilder &builder, ProblemOp problemOp,
-                         const schedule::Solution &solution, StringRef name) {
+                         const scheduler::Solution &solution, StringRef name) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointAfter(problemOp);
   Location loc = problemOp.getLoc();
-  schedule::Problem problem = problemOp.getProblem();
-  schedule::Graph graph(problem);
+  scheduler::Problem problem = problemOp.getProblem();
+  scheduler::TaskGraph graph(problem);
   auto op = SolutionOp::create(
       builder, loc, FlatSymbolRefAttr::get(problemOp.getSymNameAttr()),
       builder.getStringAttr(name));
@@ -218,7 +218,7 @@ SolutionOp buildSolution(OpBuilder &builder, ProblemOp problemOp,
     OpBuilder::InsertionGuard guard(builder);
     builder.createBlock(&rankOp.getBody());
     std::vector<int> slots =
-        schedule::assignSlots(graph, solution.programs[rank]);
+        scheduler::assignSlots(graph, solution.programs[rank]);
     for (size_t i = 0; i < solution.programs[rank].size(); ++i)
       buildStep(builder, loc, problem, solution.programs[rank][i], slots[i]);
   }

@@ -32,7 +32,7 @@ namespace dt::sched {
 
 /// Writes a solution with its programs behind `problem`.
 SolutionOp buildSolution(mlir::OpBuilder &builder, ProblemOp problem,
-                         const schedule::Solution &solution,
+                         const scheduler::Solution &solution,
                          llvm::StringRef schedule);
 
 } // namespace dt::sched

@@ -48,7 +48,7 @@ def Sched_ProblemOp : Sched_Op<"problem", [Symbol, SymbolTable, IsolatedFromAbov
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     /// The same as the scheduling library wants it. The op must have been verified.
-    ::dt::schedule::Problem getProblem();
+    ::dt::scheduler::Problem getProblem();
   }];
 }
 
@@ -102,7 +102,7 @@ def Sched_SolutionOp : Sched_Op<"solution", [NoTerminator, SingleBlock, NoRegion
   let assemblyFormat = "`of` $problem (`schedule` $schedule^)? attr-dict-with-keyword $body";
   let extraClassDeclaration = [{
     /// Every rank's list. The op must have been verified.
-    std::vector<std::vector<::dt::schedule::Step>> getPrograms(::dt::sched::ProblemOp problem);
+    std::vector<std::vector<::dt::scheduler::Instruction>> getPrograms(::dt::sched::ProblemOp problem);
   }];
 }
 

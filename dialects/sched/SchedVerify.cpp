@@ -123,7 +123,7 @@ LogicalResult verifyRun(RunOp run, ProblemOp problem) {
 
 /// What both ends of a message must agree on beside its key.
 using RowsOfMessage =
-    std::map<schedule::Message, std::pair<StringAttr, Operation *>>;
+    std::map<scheduler::Message, std::pair<StringAttr, Operation *>>;
 
 template <typename OpT> LogicalResult verifyMessage(OpT op, ProblemOp problem) {
   if (failed(checkSymbol<StageOp>(op, problem, op.getSource(), "stage")) ||
@@ -149,17 +149,18 @@ LogicalResult verifyStep(Operation &op, ProblemOp problem) {
 
 /// The row expressions of a message are equal on both ends (V7), and slots
 /// hold.
-LogicalResult
-verifyAttributes(SolutionOp solution, const schedule::Graph &graph,
-                 const std::vector<std::vector<schedule::Step>> &programs) {
+LogicalResult verifyAttributes(
+    SolutionOp solution, const scheduler::TaskGraph &graph,
+    const std::vector<std::vector<scheduler::Instruction>> &programs) {
   RowsOfMessage rows;
   for (auto rank : solution.getOps<RankOp>()) {
-    const std::vector<schedule::Step> &program = programs[rank.getRank()];
+    const std::vector<scheduler::Instruction> &program =
+        programs[rank.getRank()];
     std::vector<int> slots;
     for (auto [step, op] : llvm::zip(program, *rank.getBody().begin())) {
       auto slot = op.getAttrOfType<IntegerAttr>("slot");
       slots.push_back(slot ? int(slot.getInt()) : -1);
-      if (step.action == schedule::Step::Run)
+      if (step.action == scheduler::Instruction::Run)
         continue;
       auto text = op.getAttrOfType<StringAttr>("rows");
       auto [it, first] = rows.insert({step.message, {text, &op}});
@@ -173,7 +174,7 @@ verifyAttributes(SolutionOp solution, const schedule::Graph &graph,
         return failure();
       }
     }
-    if (llvm::Error error = schedule::checkSlots(graph, program, slots))
+    if (llvm::Error error = scheduler::checkSlots(graph, program, slots))
       return rank.emitOpError()
              << rank.getRank() << ": " << toString(std::move(error));
   }
@@ -203,10 +204,11 @@ LogicalResult SolutionOp::verifySymbolUses(SymbolTableCollection &tables) {
       if (failed(verifyStep(step, problemOp)))
         return failure();
   }
-  schedule::Problem problem = problemOp.getProblem();
-  schedule::Graph graph(problem);
-  std::vector<std::vector<schedule::Step>> programs = getPrograms(problemOp);
-  if (llvm::Error error = schedule::verify(graph, programs))
+  scheduler::Problem problem = problemOp.getProblem();
+  scheduler::TaskGraph graph(problem);
+  std::vector<std::vector<scheduler::Instruction>> programs =
+      getPrograms(problemOp);
+  if (llvm::Error error = scheduler::verify(graph, programs))
     return emitOpError() << "is refused: " << toString(std::move(error));
   return verifyAttributes(*this, graph, programs);
 }

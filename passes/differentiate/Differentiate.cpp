@@ -24,8 +24,8 @@ struct DifferentiatePass
 };
 } // namespace
 
-/// Stage functions: @forward, and any other that carries marks.
-static bool isStage(func::FuncOp function) {
+/// Module functions: @forward, and any other that carries marks.
+static bool isModuleFunction(func::FuncOp function) {
   if (function.isExternal())
     return false;
   if (function.getName() == "forward")
@@ -38,12 +38,12 @@ static bool isStage(func::FuncOp function) {
 
 void DifferentiatePass::runOnOperation() {
   Differentiator differentiator(getOperation());
-  SmallVector<func::FuncOp> stages;
+  SmallVector<func::FuncOp> moduleFunctions;
   for (auto function : getOperation().getOps<func::FuncOp>())
-    if (isStage(function))
-      stages.push_back(function);
-  for (func::FuncOp stage : stages)
-    if (failed(differentiator.differentiateStage(stage)))
+    if (isModuleFunction(function))
+      moduleFunctions.push_back(function);
+  for (func::FuncOp function : moduleFunctions)
+    if (failed(differentiator.differentiateModule(function)))
       return signalPassFailure();
   differentiator.cleanUp();
   getOperation().walk([](nn::StopGradientOp op) {

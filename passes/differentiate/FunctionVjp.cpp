@@ -31,7 +31,7 @@ FailureOr<Save> getSaveMode(func::FuncOp function) {
     return Save::vjp;
   if (text && text.getValue() == "all")
     return Save::all;
-  // A module that saves nothing computes its stage again, once: the layers
+  // A module that saves nothing computes its function again, once: the layers
   // inside that second run keep what they need.
   if (text && text.getValue() == "none")
     return ofModule && function.isPrivate() ? Save::vjp : Save::none;
@@ -247,7 +247,7 @@ void JointBuilder::returnGradients() {
       continue;
     Value grad = take(arg, arg.getLoc());
     // Whoever is at the other end of an edge counts on a gradient.
-    if (!grad && joint.isStage)
+    if (!grad && joint.isModuleFunction)
       grad = nn::GradientBuilder(builder, joint.function).zeros(arg.getType());
     if (!grad)
       continue;
@@ -287,7 +287,7 @@ FailureOr<const FunctionVjp *> Differentiator::differentiateCallee(
   copy.setName(freeName(function.getName(), ".joint"));
   symbols.insert(copy);
   Joint joint;
-  joint.isStage = false;
+  joint.isModuleFunction = false;
   joint.save = *save;
   SmallVector<unsigned> counts(gradients.begin(), gradients.end());
   if (failed(JointBuilder(*this, copy, wanted, joint).build(counts)))
@@ -306,7 +306,7 @@ FailureOr<const FunctionVjp *> Differentiator::differentiateCallee(
   return &(memo[key] = pair);
 }
 
-/// Names on the arguments and results of a stage's backward function.
+/// Names on the arguments and results of a module's backward function.
 static void nameBackward(const FunctionVjp &pair, ArrayRef<Attribute> sources,
                          ArrayRef<StringAttr> outputNames) {
   func::FuncOp backward = pair.backward;
@@ -334,7 +334,7 @@ static void nameBackward(const FunctionVjp &pair, ArrayRef<Attribute> sources,
   }
 }
 
-LogicalResult Differentiator::differentiateStage(func::FuncOp function) {
+LogicalResult Differentiator::differentiateModule(func::FuncOp function) {
   MLIRContext *context = function.getContext();
   FailureOr<Save> save = getSaveMode(function);
   if (failed(save))
@@ -361,7 +361,7 @@ LogicalResult Differentiator::differentiateStage(func::FuncOp function) {
     }
   }
   Joint joint;
-  joint.isStage = true;
+  joint.isModuleFunction = true;
   joint.save = *save;
   std::string base = function.getName().str();
   if (failed(JointBuilder(*this, function, wanted, joint).build(counts)))

@@ -29,8 +29,8 @@ enum class Save : uint8_t { vjp, all, none };
 mlir::FailureOr<Save> getSaveMode(mlir::func::FuncOp function);
 
 /// What an operand of the backward function is, seen from the call. A
-/// gradient's index is that of its result (a stage's: its number among all
-/// gradients, of which a result may have several).
+/// gradient's index is that of its result (a module function's: its number
+/// among all gradients, of which a result may have several).
 struct Source {
   enum Kind : uint8_t { argument, result, residual, gradient } kind;
   unsigned index;
@@ -55,7 +55,7 @@ struct Joint {
   llvm::SmallVector<unsigned> gradientOf;
   /// Argument of each gradient that is returned, and its kind.
   llvm::SmallVector<std::pair<unsigned, Want>> outputs;
-  bool isStage;
+  bool isModuleFunction;
   Save save;
 };
 
@@ -70,15 +70,15 @@ public:
       : symbols(module), activity(tables) {}
 
   /// A function of the module with its marks (NNNames.h).
-  mlir::LogicalResult differentiateStage(mlir::func::FuncOp function);
+  mlir::LogicalResult differentiateModule(mlir::func::FuncOp function);
   /// A callee. `gradients`: which results have one.
   mlir::FailureOr<const FunctionVjp *>
   differentiateCallee(mlir::func::FuncOp function, llvm::ArrayRef<Want> wanted,
                       llvm::ArrayRef<bool> gradients);
 
-  /// After the stages: calls of which only the results proper are used go back
-  /// to the plain functions (a stage that saves nothing); functions that nobody
-  /// calls any more are erased.
+  /// After the module functions: calls of which only the results proper are
+  /// used go back to the plain functions (a module that saves nothing);
+  /// functions that nobody calls any more are erased.
   void cleanUp();
 
   mlir::SymbolTableCollection tables;

@@ -32,9 +32,9 @@ struct Node {
   Flags variedArguments; ///< fed by an edge whose source varies
 };
 
-class ModuleGraph {
+class GradientGraph {
 public:
-  ModuleGraph(ModuleOp program, SymbolTableCollection &tables)
+  GradientGraph(ModuleOp program, SymbolTableCollection &tables)
       : program(program), activity(tables) {}
 
   LogicalResult build();
@@ -60,7 +60,7 @@ struct MarkWantedPass : differentiate::impl::MarkWantedBase<MarkWantedPass> {
 
 } // namespace
 
-LogicalResult ModuleGraph::build() {
+LogicalResult GradientGraph::build() {
   for (auto module : program.getOps<dist::ModuleOp>())
     nodes[module.getSymNameAttr()] = {module, module.getForward(), {}, {}, {}};
   llvm::DenseMap<Node *, unsigned> waiting;
@@ -88,7 +88,7 @@ LogicalResult ModuleGraph::build() {
   return success();
 }
 
-void ModuleGraph::findVaried() {
+void GradientGraph::findVaried() {
   for (Node *node : order) {
     if (!node->forward)
       continue;
@@ -106,8 +106,8 @@ void ModuleGraph::findVaried() {
   }
 }
 
-void ModuleGraph::seedLosses(Node &node,
-                             std::vector<SmallVector<Attribute>> &sources) {
+void GradientGraph::seedLosses(Node &node,
+                               std::vector<SmallVector<Attribute>> &sources) {
   Builder b(program.getContext());
   for (auto loss : program.getOps<dist::LossOp>()) {
     if (loss.getModuleAttr().getAttr() != node.module.getSymNameAttr())
@@ -118,8 +118,8 @@ void ModuleGraph::seedLosses(Node &node,
   }
 }
 
-void ModuleGraph::seedEdges(Node &node,
-                            std::vector<SmallVector<Attribute>> &sources) {
+void GradientGraph::seedEdges(Node &node,
+                              std::vector<SmallVector<Attribute>> &sources) {
   Builder b(program.getContext());
   for (dist::EdgeOp edge : node.out) {
     Node &target = nodes[edge.getTargetAttr().getAttr()];
@@ -133,8 +133,8 @@ void ModuleGraph::seedEdges(Node &node,
   }
 }
 
-void ModuleGraph::mark(Node &node,
-                       std::vector<SmallVector<Attribute>> &sources) {
+void GradientGraph::mark(Node &node,
+                         std::vector<SmallVector<Attribute>> &sources) {
   Builder b(program.getContext());
   Flags varied = activity.variedResults(node.forward, node.variedArguments);
   Flags seeded;
@@ -152,7 +152,7 @@ void ModuleGraph::mark(Node &node,
       node.forward.setArgAttr(i, nn::kWantsGradAttr, b.getUnitAttr());
 }
 
-void ModuleGraph::markWanted() {
+void GradientGraph::markWanted() {
   for (Node *node : llvm::reverse(order)) {
     if (!node->forward)
       continue;
@@ -178,7 +178,7 @@ static void followTies(ModuleOp program, SymbolTableCollection &tables) {
 void MarkWantedPass::runOnOperation() {
   SymbolTableCollection tables;
   followTies(getOperation(), tables);
-  ModuleGraph graph(getOperation(), tables);
+  GradientGraph graph(getOperation(), tables);
   if (failed(graph.build()))
     return signalPassFailure();
   graph.findVaried();

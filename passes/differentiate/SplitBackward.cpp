@@ -74,9 +74,10 @@ private:
 /// hence works on a copy.
 class FunctionSplitter {
 public:
-  FunctionSplitter(ModuleSplitter &parent, func::FuncOp whole, bool isStage)
+  FunctionSplitter(ModuleSplitter &parent, func::FuncOp whole,
+                   bool isModuleFunction)
       : parent(parent), whole(whole), work(whole.clone()), body(work.front()),
-        isStage(isStage), saved(work, [](Operation *op) {
+        isModuleFunction(isModuleFunction), saved(work, [](Operation *op) {
           return op->hasTrait<nn::Recomputable>();
         }) {
     // For look-ups of symbols; gone at the end.
@@ -106,7 +107,7 @@ private:
   ModuleSplitter &parent;
   func::FuncOp whole, work;
   Block &body;
-  bool isStage;
+  bool isModuleFunction;
   ValueSet needed; ///< by the input half
   llvm::DenseSet<Operation *> inputOps;
   SmallVector<Operation *> weightOps;
@@ -223,7 +224,7 @@ void FunctionSplitter::findExtras() {
     results.insert(body.getTerminator()->getOperand(i));
   for (Operation &op : body)
     for (Value v : op.getResults())
-      if (saved.keeps(v) && (isStage || !results.contains(v)))
+      if (saved.keeps(v) && (isModuleFunction || !results.contains(v)))
         extras.push_back(v);
 }
 
@@ -251,7 +252,7 @@ void FunctionSplitter::copyArgument(func::FuncOp half, unsigned i,
   unsigned from = argument.getArgNumber();
   if (DictionaryAttr attrs = work.getArgAttrDict(from))
     half.setArgAttrs(i, attrs);
-  if (!isStage || !work.getArgAttr(from, nn::kResidualAttr))
+  if (!isModuleFunction || !work.getArgAttr(from, nn::kResidualAttr))
     return;
   int64_t index = 0;
   for (unsigned k = 0; k < from; ++k)
@@ -286,8 +287,8 @@ void FunctionSplitter::makeInput() {
   for (auto [k, i] : llvm::enumerate(halves.inputResults))
     if (DictionaryAttr attrs = work.getResultAttrDict(i))
       halves.input.setResultAttrs(k, attrs);
-  for (unsigned k = halves.inputResults.size(); isStage && k < returned.size();
-       ++k)
+  for (unsigned k = halves.inputResults.size();
+       isModuleFunction && k < returned.size(); ++k)
     halves.input.setResultAttr(k, nn::kResidualAttr, builder.getUnitAttr());
 }
 
@@ -299,7 +300,8 @@ SmallVector<Value> FunctionSplitter::listWeightArguments() {
   };
   // A gradient that nobody uses still arrives.
   auto takes = [&](BlockArgument a) {
-    return saved.needs(a) || (isStage && isGradient(a) && !needed.contains(a));
+    return saved.needs(a) ||
+           (isModuleFunction && isGradient(a) && !needed.contains(a));
   };
   auto addArguments = [&](bool gradients) {
     for (BlockArgument a : body.getArguments())
@@ -317,7 +319,8 @@ SmallVector<Value> FunctionSplitter::listWeightArguments() {
     addResult(halves.inputResults.size() + k, v);
   for (auto [k, i] : llvm::enumerate(halves.inputResults)) {
     Value v = body.getTerminator()->getOperand(i);
-    if (!isStage && saved.keeps(v) && !llvm::is_contained(arguments, v))
+    if (!isModuleFunction && saved.keeps(v) &&
+        !llvm::is_contained(arguments, v))
       addResult(k, v);
   }
   addArguments(true);
@@ -339,7 +342,7 @@ void FunctionSplitter::makeWeight() {
     mapping.map(v, halves.weight.getArgument(i));
     if (auto a = dyn_cast<BlockArgument>(v)) {
       copyArgument(halves.weight, i, a);
-    } else if (isStage) {
+    } else if (isModuleFunction) {
       halves.weight.setArgAttr(i, nn::kResidualAttr, builder.getUnitAttr());
       halves.weight.setArgAttr(i, nn::kResidualIndexAttr,
                                builder.getI64IntegerAttr(next++));
@@ -394,7 +397,8 @@ const Halves *ModuleSplitter::findHalves(func::CallOp call) {
     return &it->second;
   if (!inProgress.insert(callee).second)
     return nullptr; // calls itself
-  Halves halves = FunctionSplitter(*this, callee, /*isStage=*/false).split();
+  Halves halves =
+      FunctionSplitter(*this, callee, /*isModuleFunction=*/false).split();
   inProgress.erase(callee);
   return &(layers[callee] = halves);
 }
@@ -412,13 +416,13 @@ void ModuleSplitter::insert(func::FuncOp half, func::FuncOp whole) {
 }
 
 void ModuleSplitter::run() {
-  SmallVector<func::FuncOp> stages;
+  SmallVector<func::FuncOp> moduleFunctions;
   for (auto f : module.getOps<func::FuncOp>())
     if (!f.isPrivate() && !f.isExternal() &&
         f.getName().ends_with(nn::kBackwardSuffix))
-      stages.push_back(f);
-  for (func::FuncOp f : stages) {
-    FunctionSplitter(*this, f, /*isStage=*/true).split();
+      moduleFunctions.push_back(f);
+  for (func::FuncOp f : moduleFunctions) {
+    FunctionSplitter(*this, f, /*isModuleFunction=*/true).split();
     symbols.erase(f);
   }
   // Layers may call each other.

@@ -105,7 +105,7 @@ void Splitter::listInputs() {
         continue;
       // The caller of a layer has the layer's results anyway.
       unsigned result = llvm::find(results, v) - results.begin();
-      if (!joint.isStage && result < joint.numResults) {
+      if (!joint.isModuleFunction && result < joint.numResults) {
         add(Source::result, result, v);
         continue;
       }
@@ -113,7 +113,7 @@ void Splitter::listInputs() {
       residuals.push_back(v);
     }
   for (unsigned i = 0; i < joint.gradientOf.size(); ++i)
-    add(Source::gradient, joint.isStage ? i : joint.gradientOf[i],
+    add(Source::gradient, joint.isModuleFunction ? i : joint.gradientOf[i],
         body.getArgument(joint.numArguments + i));
 }
 
@@ -175,7 +175,7 @@ void Splitter::finishForward(StringRef name) {
   attrs.resize(joint.numResults);
   Builder b(function.getContext());
   DictionaryAttr mark;
-  if (joint.isStage)
+  if (joint.isModuleFunction)
     mark =
         b.getDictionaryAttr(b.getNamedAttr(nn::kResidualAttr, b.getUnitAttr()));
   attrs.resize(results.size(), mark);

@@ -147,7 +147,7 @@ private:
       return;
     OpBuilder::InsertionGuard guard(b);
     int64_t begin = 0;
-    ArrayRef<ParameterRow> rows = parameters.getModule(index);
+    ArrayRef<ParameterEntry> rows = parameters.getModule(index);
     for (auto [i, row] : llvm::enumerate(rows)) {
       if (!row.trainable || !row.gradient)
         break;
@@ -166,9 +166,9 @@ private:
   }
 
   void writeParameter(nn::ParameterOp p) {
-    const ParameterRow &row = parameters.get(p);
+    const ParameterEntry &row = parameters.get(p);
     // A copy begins as its owner does.
-    const ParameterRow &first =
+    const ParameterEntry &first =
         row.copyOf >= 0 ? parameters.get(row.copyOf) : row;
     nn::ParameterOp owner = first.owner;
     std::string init = first.getInit();

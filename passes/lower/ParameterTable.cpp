@@ -10,13 +10,13 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
 
-std::string ParameterRow::getInit() const {
+std::string ParameterEntry::getInit() const {
   nn::ParameterOp p = owner;
   auto rule = dyn_cast<nn::InitAttr>(p.getSource());
   return rule ? rule.getRule().str() : "";
 }
 
-ArrayAttr ParameterRow::getOnnx(Builder &b) const {
+ArrayAttr ParameterEntry::getOnnx(Builder &b) const {
   SmallVector<Attribute> refs;
   for (nn::ParameterOp p : all) {
     if (auto file = dyn_cast<nn::OnnxAttr>(p.getSource()))
@@ -47,7 +47,7 @@ LogicalResult ParameterTable::findAliases(ModuleOp program) {
 
 /// The module's rows, in its order.
 LogicalResult ParameterTable::collect(dist::ModuleOp module,
-                                      std::vector<ParameterRow> &found) {
+                                      std::vector<ParameterEntry> &found) {
   llvm::DenseMap<Operation *, unsigned> known;
   for (auto p : module.getBody().getOps<nn::ParameterOp>()) {
     if (!nn::getNumBytes(p.getType()).asConstant())
@@ -55,7 +55,7 @@ LogicalResult ParameterTable::collect(dist::ModuleOp module,
     auto [it, fresh] = known.insert({getOwner(p), found.size()});
     if (fresh)
       found.emplace_back();
-    ParameterRow &row = found[it->second];
+    ParameterEntry &row = found[it->second];
     row.all.insert(p == getOwner(p) ? row.all.begin() : row.all.end(), p);
     row.owner = row.all.front();
     row.trainable |= p.getTrainable();
@@ -69,16 +69,16 @@ LogicalResult ParameterTable::joinCopies() {
   llvm::DenseMap<Operation *, unsigned> owners;
   for (auto [i, row] : llvm::enumerate(rows))
     owners.insert({row.owner, i});
-  for (ParameterRow &row : rows) {
+  for (ParameterEntry &row : rows) {
     auto it = owners.find(getOwner(row.owner));
     if (it == owners.end() || it->second == unsigned(row.index))
       continue;
     row.copyOf = it->second;
-    ParameterRow &owner = rows[it->second];
+    ParameterEntry &owner = rows[it->second];
     owner.trainable |= row.trainable;
     owner.gradient |= row.gradient;
   }
-  for (ParameterRow &row : rows)
+  for (ParameterEntry &row : rows)
     if (row.copyOf >= 0) {
       row.trainable = rows[row.copyOf].trainable;
       row.gradient = rows[row.copyOf].gradient;
@@ -87,7 +87,7 @@ LogicalResult ParameterTable::joinCopies() {
 }
 
 /// What trains first; of that, what a backward function is done with first.
-void ParameterTable::sortModule(MutableArrayRef<ParameterRow> rows,
+void ParameterTable::sortModule(MutableArrayRef<ParameterEntry> rows,
                                 rt::FuncOp lastBackward) {
   llvm::DenseMap<Operation *, int64_t> place;
   llvm::MapVector<StringAttr, Operation *> uses;
@@ -96,18 +96,19 @@ void ParameterTable::sortModule(MutableArrayRef<ParameterRow> rows,
       place.insert({&op, place.size() + 1});
     uses = rt::getLastGradientUses(lastBackward);
   }
-  for (ParameterRow &row : rows)
+  for (ParameterEntry &row : rows)
     for (nn::ParameterOp p : row.all)
       if (Operation *use = uses.lookup(p.getSymNameAttr());
           use && place.lookup(use) > place.lookup(row.lastUse))
         row.lastUse = use;
-  llvm::stable_sort(rows, [&](const ParameterRow &a, const ParameterRow &b) {
-    auto key = [&](const ParameterRow &row) {
-      return std::make_tuple(!row.trainable, !row.gradient,
-                             place.lookup(row.lastUse));
-    };
-    return key(a) < key(b);
-  });
+  llvm::stable_sort(rows,
+                    [&](const ParameterEntry &a, const ParameterEntry &b) {
+                      auto key = [&](const ParameterEntry &row) {
+                        return std::make_tuple(!row.trainable, !row.gradient,
+                                               place.lookup(row.lastUse));
+                      };
+                      return key(a) < key(b);
+                    });
 }
 
 LogicalResult ParameterTable::run(const StepPlan &plan) {
@@ -131,7 +132,7 @@ LogicalResult ParameterTable::run(const StepPlan &plan) {
     sortModule(MutableArrayRef(rows).slice(begin, end - begin),
                m.lastBackward());
     int64_t offset = 0, trainableEnd = 0;
-    for (ParameterRow &row : llvm::make_range(first, last)) {
+    for (ParameterEntry &row : llvm::make_range(first, last)) {
       row.offset = offset;
       offset += alignUp(*nn::getNumBytes(row.owner.getType()).asConstant());
       if (row.trainable)
@@ -147,7 +148,7 @@ LogicalResult ParameterTable::run(const StepPlan &plan) {
     for (nn::ParameterOp p : row.all)
       indexOf[p] = i;
   }
-  for (ParameterRow &row : rows)
+  for (ParameterEntry &row : rows)
     if (row.copyOf >= 0)
       row.copyOf = place[row.copyOf];
   return success();

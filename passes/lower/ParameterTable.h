@@ -13,7 +13,7 @@ namespace dt::lower {
 
 /// A row of the program's parameter table: the names that one module has for
 /// one parameter.
-struct ParameterRow {
+struct ParameterEntry {
   nn::ParameterOp owner;
   llvm::SmallVector<nn::ParameterOp> all; ///< the owner first
   int64_t index = 0, offset = 0;
@@ -37,12 +37,12 @@ class ParameterTable {
 public:
   mlir::LogicalResult run(const StepPlan &plan);
 
-  const ParameterRow &get(nn::ParameterOp p) const {
+  const ParameterEntry &get(nn::ParameterOp p) const {
     return rows[indexOf.lookup(p)];
   }
-  const ParameterRow &get(int row) const { return rows[row]; }
+  const ParameterEntry &get(int row) const { return rows[row]; }
   /// Rows of a module, in order.
-  llvm::ArrayRef<ParameterRow> getModule(unsigned module) const {
+  llvm::ArrayRef<ParameterEntry> getModule(unsigned module) const {
     return llvm::ArrayRef(rows).slice(module ? ends[module - 1] : 0,
                                       ends[module] -
                                           (module ? ends[module - 1] : 0));
@@ -58,13 +58,13 @@ private:
     return it == aliases.end() ? p : it->second;
   }
   mlir::LogicalResult collect(dist::ModuleOp module,
-                              std::vector<ParameterRow> &found);
+                              std::vector<ParameterEntry> &found);
   mlir::LogicalResult joinCopies();
-  static void sortModule(llvm::MutableArrayRef<ParameterRow> rows,
+  static void sortModule(llvm::MutableArrayRef<ParameterEntry> rows,
                          rt::FuncOp lastBackward);
 
   llvm::DenseMap<mlir::Operation *, nn::ParameterOp> aliases;
-  std::vector<ParameterRow> rows;
+  std::vector<ParameterEntry> rows;
   llvm::DenseMap<mlir::Operation *, unsigned> indexOf;
   std::vector<int64_t> bytes, trainable;
   std::vector<size_t> ends; ///< of each module's rows

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/rt/RTBytes.h"
-#include "passes/lower/Layout.h"
+#include "passes/lower/OffsetAllocator.h"
 #include "passes/lower/Passes.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -32,19 +32,19 @@ public:
         return failure();
     for (auto kernel : function.getBody().getOps<rt::KernelOp>())
       reuseDying(kernel);
-    Layout layout;
+    OffsetAllocator allocator;
     for (unsigned i = 0; i < locals.size(); ++i)
       if (locals[i].owner == i)
         locals[i].block =
-            layout.add(locals[i].bytes, locals[i].first, locals[i].last);
-    layout.place();
+            allocator.add(locals[i].bytes, locals[i].first, locals[i].last);
+    allocator.place();
     OpBuilder b(function.getContext());
     for (Local &local : locals) {
       unsigned owner = ownerOf(index[local.alloc]);
       local.alloc.setOffsetAttr(
-          b.getI64IntegerAttr(layout.offset(locals[owner].block)));
+          b.getI64IntegerAttr(allocator.offset(locals[owner].block)));
     }
-    function.setScratchBytesAttr(b.getI64IntegerAttr(layout.bytes()));
+    function.setScratchBytesAttr(b.getI64IntegerAttr(allocator.bytes()));
     return success();
   }
 

@@ -19,8 +19,8 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
 using rt::TaskKind;
-using schedule::Kind;
-using schedule::Step;
+using scheduler::Instruction;
+using scheduler::Kind;
 
 namespace {
 
@@ -62,9 +62,9 @@ std::vector<bool> findCopies(const StepPlan &plan, const StepOrder &order) {
         from.wholeBatch == to.wholeBatch && from.place.tp == to.place.tp &&
         from.place.ranks == to.place.ranks && hasEqualPieces(from, to));
   }
-  for (const std::vector<Step> &program : order.programs)
-    for (const Step &step : program)
-      if (step.action != Step::Run)
+  for (const std::vector<Instruction> &program : order.programs)
+    for (const Instruction &step : program)
+      if (step.action != Instruction::Run)
         copies[step.message.edge] = false;
   return copies;
 }
@@ -107,13 +107,13 @@ private:
   std::vector<int64_t> findFedReplicas(const PlannedModule &source,
                                        const PlannedModule &head) const;
   void begin();
-  LogicalResult addTask(const schedule::Task &task);
+  LogicalResult addTask(const scheduler::Task &task);
   void addForward(unsigned module, int64_t mb);
   LogicalResult addBackward(Kind kind, unsigned module, int64_t mb);
   void reduce();
   void addCopies(unsigned module, int64_t mb, bool gradient);
   void add(TaskKind kind, unsigned module, int64_t mb);
-  std::vector<Message> cut(const schedule::Message &message, bool sends) const;
+  std::vector<Message> cut(const scheduler::Message &message, bool sends) const;
   void post(const Message &message);
   void postAll(unsigned module, int64_t mb, bool gradient);
   void postAhead(unsigned module, int64_t next);
@@ -137,8 +137,8 @@ private:
 };
 
 void RankBuilder::collect() {
-  for (const Step &step : order.programs[rank]) {
-    if (step.action == Step::Run) {
+  for (const Instruction &step : order.programs[rank]) {
+    if (step.action == Instruction::Run) {
       unsigned module = step.task.stage;
       if (step.task.kind == Kind::Forward)
         forwardOrder[module].push_back(step.task.microbatch);
@@ -147,8 +147,8 @@ void RankBuilder::collect() {
         ++backwards[module];
       continue;
     }
-    const schedule::Message &m = step.message;
-    if (step.action == Step::Send)
+    const scheduler::Message &m = step.message;
+    if (step.action == Instruction::Send)
       continue;
     const PlannedEdge &edge = plan.edges[m.edge];
     llvm::append_range(
@@ -164,7 +164,7 @@ void RankBuilder::collect() {
 
 /// Replicas with the same ranks, of modules that are else placed differently.
 void RankBuilder::collectLocal() {
-  for (const schedule::Message &m : order.local) {
+  for (const scheduler::Message &m : order.local) {
     unsigned source = plan.edges[m.edge].from, target = plan.edges[m.edge].to;
     if (m.gradient)
       std::swap(source, target);
@@ -229,7 +229,7 @@ RankBuilder::findFedReplicas(const PlannedModule &source,
 
 /// A message of the schedule as those between the pieces of its ends, with this
 /// rank at one of them. Both ends have them in the same order.
-std::vector<RankBuilder::Message> RankBuilder::cut(const schedule::Message &m,
+std::vector<RankBuilder::Message> RankBuilder::cut(const scheduler::Message &m,
                                                    bool sends) const {
   const PlannedEdge &edge = plan.edges[m.edge];
   int64_t from = plan.modules[m.gradient ? edge.to : edge.from].place.sub,
@@ -342,7 +342,7 @@ void RankBuilder::reduce() {
   complete.clear();
 }
 
-LogicalResult RankBuilder::addTask(const schedule::Task &task) {
+LogicalResult RankBuilder::addTask(const scheduler::Task &task) {
   PlannedModule &m = plan.modules[task.stage];
   if (task.kind != Kind::Forward && task.kind != Kind::Sync)
     return addBackward(task.kind, task.stage, task.microbatch);
@@ -358,17 +358,17 @@ LogicalResult RankBuilder::addTask(const schedule::Task &task) {
 FailureOr<std::vector<Row>> RankBuilder::run() {
   collect();
   begin();
-  for (const Step &step : order.programs[rank]) {
-    if (step.action == Step::Run) {
+  for (const Instruction &step : order.programs[rank]) {
+    if (step.action == Instruction::Run) {
       reduce();
       if (failed(addTask(step.task)))
         return failure();
       continue;
     }
-    if (step.action != Step::Send)
+    if (step.action != Instruction::Send)
       llvm::for_each(cut(step.message, false),
                      [&](const Message &m) { post(m); });
-    if (step.action != Step::Receive)
+    if (step.action != Instruction::Receive)
       llvm::for_each(cut(step.message, true),
                      [&](const Message &m) { send(m); });
   }
@@ -387,7 +387,7 @@ dt::lower::makeRows(StepPlan &plan, const StepOrder &order) {
         RankBuilder(plan, order, copies, rank).run();
     if (failed(rows))
       return failure();
-    assignSlots(plan, *rows);
+    assignRowSlots(plan, *rows);
     ranks.push_back(std::move(*rows));
   }
   for (PlannedModule &m : plan.modules)

@@ -29,9 +29,9 @@ struct Row {
 
 /// A step's schedule in terms of the plan: stages are indices of modules.
 struct StepOrder {
-  std::vector<std::vector<schedule::Step>> programs;
+  std::vector<std::vector<scheduler::Instruction>> programs;
   /// Messages whose two ends have the same ranks; the programs have none.
-  std::vector<schedule::Message> local;
+  std::vector<scheduler::Message> local;
   std::string name;
   /// Microbatches whose forward messages are posted, of edges that do not say.
   int64_t depth = 2;
@@ -44,7 +44,7 @@ mlir::FailureOr<StepOrder> readOrder(const StepPlan &plan);
 
 /// Fills the slots of a rank's rows and raises the modules' numbers of slots to
 /// what these rows need.
-void assignSlots(StepPlan &plan, std::vector<Row> &rows);
+void assignRowSlots(StepPlan &plan, std::vector<Row> &rows);
 
 /// Rows of every rank. Sets the modules' numbers of slots.
 mlir::FailureOr<std::vector<std::vector<Row>>> makeRows(StepPlan &plan,

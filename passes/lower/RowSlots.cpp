@@ -119,6 +119,6 @@ private:
 
 } // namespace
 
-void dt::lower::assignSlots(StepPlan &plan, std::vector<Row> &rows) {
+void dt::lower::assignRowSlots(StepPlan &plan, std::vector<Row> &rows) {
   SlotAssigner(plan, rows).run();
 }

@@ -6,13 +6,13 @@
 
 #include "dialects/sched/SchedOps.h"
 #include "passes/lower/RankRows.h"
-#include "passes/scheduler/core/Graph.h"
+#include "passes/scheduler/core/TaskGraph.h"
 
 using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
-using schedule::Kind;
-using schedule::Step;
+using scheduler::Instruction;
+using scheduler::Kind;
 
 //===----------------------------------------------------------------------===//
 // Without a schedule
@@ -27,7 +27,7 @@ public:
   explicit OneRank(const StepPlan &plan)
       : plan(plan), isTower(plan.modules.size()) {}
 
-  std::vector<Step> run() {
+  std::vector<Instruction> run() {
     bool anyHead = false;
     for (unsigned i = plan.modules.size(); i-- > 0;) {
       anyHead |= plan.modules[i].wholeBatch;
@@ -51,7 +51,7 @@ public:
 
 private:
   void add(Kind kind, unsigned module, int64_t mb) {
-    Step step;
+    Instruction step;
     step.task = {kind, int(module), int(mb), 0};
     steps.push_back(step);
   }
@@ -68,7 +68,7 @@ private:
 
   const StepPlan &plan;
   std::vector<bool> isTower; ///< a whole-batch module depends on it
-  std::vector<Step> steps;
+  std::vector<Instruction> steps;
 };
 
 //===----------------------------------------------------------------------===//
@@ -98,9 +98,9 @@ public:
     StepOrder order;
     order.programs = solution.getPrograms(op);
     order.name = solution.getSchedule().value_or("").str();
-    for (std::vector<Step> &program : order.programs)
-      for (Step &step : program)
-        if (step.action == Step::Run)
+    for (std::vector<Instruction> &program : order.programs)
+      for (Instruction &step : program)
+        if (step.action == Instruction::Run)
           step.task.stage = modules[step.task.stage];
     order.local = findLocal();
     return order;
@@ -116,7 +116,7 @@ private:
       return op.emitOpError()
              << "has " << problem.stages.size() << " stages; the program has "
              << plan.modules.size() << " modules";
-    for (const schedule::Stage &stage : problem.stages) {
+    for (const scheduler::Stage &stage : problem.stages) {
       int index = plan.findModule(stage.name);
       if (index < 0)
         return op.emitOpError()
@@ -149,9 +149,9 @@ private:
     return success();
   }
 
-  std::vector<schedule::Message> findLocal() {
-    schedule::Graph graph(problem);
-    std::vector<schedule::Message> local;
+  std::vector<scheduler::Message> findLocal() {
+    scheduler::TaskGraph graph(problem);
+    std::vector<scheduler::Message> local;
     for (int node = 0; node < graph.getNumNodes(); ++node) {
       int place = graph.getPlaceOf(node);
       for (const auto &dependence : graph.getPredecessors(node)) {
@@ -161,9 +161,10 @@ private:
             problem.stages[b.stage].batchSync ||
             graph.getRanks(place) != graph.getRanks(other))
           continue;
-        local.push_back({dependence.edge,
-                         graph.getSlotOf(node) == schedule::Graph::kGradient,
-                         graph.getMicrobatchOf(node), a.replica, b.replica});
+        local.push_back(
+            {dependence.edge,
+             graph.getSlotOf(node) == scheduler::TaskGraph::kGradient,
+             graph.getMicrobatchOf(node), a.replica, b.replica});
       }
     }
     llvm::sort(local);
@@ -174,7 +175,7 @@ private:
   const StepPlan &plan;
   sched::SolutionOp solution;
   sched::ProblemOp op;
-  schedule::Problem problem;
+  scheduler::Problem problem;
   std::vector<int> modules; ///< of stages
 };
 

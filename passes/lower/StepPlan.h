@@ -14,7 +14,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/rt/RTOps.h"
-#include "passes/lower/Layout.h"
+#include "passes/lower/OffsetAllocator.h"
 
 namespace dt::lower {
 

@@ -116,7 +116,7 @@ void ArenaPicture::drawHead() {
 }
 
 void ArenaPicture::drawAxis() {
-  Unit unit = getByteUnit(bytes);
+  AxisUnit unit = getByteUnit(bytes);
   Ticks ticks = getTicks(bytes / unit.size, 8);
   svg.rect(kArenaLeft, top, kArenaPlot, kArenaHeight, "track");
   for (int i = 0; double(i) * ticks.step * unit.size <= bytes * 1.000001; ++i) {

@@ -20,12 +20,12 @@ namespace dt::picture {
 
 namespace {
 
-using schedule::Graph;
-using schedule::Kind;
-using schedule::Problem;
-using schedule::Solution;
-using schedule::Stage;
-using schedule::Task;
+using scheduler::Kind;
+using scheduler::Problem;
+using scheduler::Solution;
+using scheduler::Stage;
+using scheduler::Task;
+using scheduler::TaskGraph;
 
 BarKind kindOf(Kind kind) {
   switch (kind) {
@@ -71,7 +71,8 @@ std::string describe(const Problem &problem, const Task &task,
 }
 
 /// Stages of a rank: "llm.0 (replica 2 of 4)", "vision[1], llm[0]".
-std::string describeStages(const Graph &graph, int rank, bool withReplicas) {
+std::string describeStages(const TaskGraph &graph, int rank,
+                           bool withReplicas) {
   std::string text;
   for (int place : graph.getPlacesOfRank(rank)) {
     auto [stage, replica] = graph.getPlaceInfo(place);
@@ -89,12 +90,12 @@ std::string describeStages(const Graph &graph, int rank, bool withReplicas) {
 
 /// What a rank does, without who it is.
 using Work =
-    std::vector<std::tuple<int, int, int, schedule::Time, schedule::Time>>;
+    std::vector<std::tuple<int, int, int, scheduler::Time, scheduler::Time>>;
 
 class ChartMaker {
 public:
-  ChartMaker(const Graph &graph, const Solution &solution,
-             const schedule::Timeline &timeline,
+  ChartMaker(const TaskGraph &graph, const Solution &solution,
+             const scheduler::Timeline &timeline,
              const std::vector<std::vector<int64_t>> &ranksOf, bool folded)
       : graph(graph), problem(graph.getProblem()), solution(solution),
         timeline(timeline), ranksOf(ranksOf), folded(folded) {}
@@ -112,7 +113,7 @@ private:
   Work workOf(int rank) const {
     Work work;
     for (const Task &task : solution.ranks[rank]) {
-      Graph::Node node = graph.getNode(task);
+      TaskGraph::Node node = graph.getNode(task);
       work.emplace_back(int(task.kind), task.stage, task.microbatch,
                         timeline.start[node], timeline.end[node]);
     }
@@ -120,7 +121,7 @@ private:
   }
 
   void group() {
-    std::map<std::pair<Work, schedule::Bytes>, size_t> known;
+    std::map<std::pair<Work, scheduler::Bytes>, size_t> known;
     for (int rank = 0; rank < int(solution.ranks.size()); ++rank) {
       auto [at, fresh] =
           known.insert({{workOf(rank), timeline.peak[rank]}, classes.size()});
@@ -148,7 +149,7 @@ private:
     single = single && !folded;
     lane.runs = describeStages(graph, rank, single);
     for (const Task &task : solution.ranks[rank]) {
-      Graph::Node node = graph.getNode(task);
+      TaskGraph::Node node = graph.getNode(task);
       lane.bars.push_back({kindOf(task.kind), problem.stages[task.stage].unit,
                            double(timeline.start[node]),
                            double(timeline.end[node]), task.microbatch,
@@ -157,24 +158,24 @@ private:
     lane.busy = double(timeline.busy[rank]);
     lane.peak = timeline.peak[rank];
     for (auto [time, bytes] :
-         schedule::getMemoryCurve(graph, solution, timeline, rank))
+         scheduler::getMemoryCurve(graph, solution, timeline, rank))
       lane.memory.emplace_back(double(time), bytes);
     return lane;
   }
 
   /// What travels between lanes: one line for all replicas that are one lane.
   void addMessages(TimelineChart &chart) const {
-    std::map<std::tuple<size_t, size_t, schedule::Time, schedule::Time>, bool>
+    std::map<std::tuple<size_t, size_t, scheduler::Time, scheduler::Time>, bool>
         drawn;
-    for (Graph::Node node = 0; node < graph.getNumNodes(); ++node) {
+    for (TaskGraph::Node node = 0; node < graph.getNumNodes(); ++node) {
       if (!graph.exists(node) || timeline.start[node] < 0)
         continue;
-      for (const Graph::Dependence &before : graph.getPredecessors(node)) {
+      for (const TaskGraph::Dependence &before : graph.getPredecessors(node)) {
         if (before.edge < 0 || timeline.end[before.node] < 0)
           continue;
         size_t from = laneOf[rankOf(before.node)], to = laneOf[rankOf(node)];
-        schedule::Time start = timeline.end[before.node],
-                       end = start + before.latency;
+        scheduler::Time start = timeline.end[before.node],
+                        end = start + before.latency;
         if (from == to || !drawn.insert({{from, to, start, end}, true}).second)
           continue;
         chart.messages.push_back(
@@ -183,26 +184,26 @@ private:
     }
   }
 
-  int rankOf(Graph::Node node) const {
+  int rankOf(TaskGraph::Node node) const {
     return graph.getRanks(graph.getPlaceOf(node)).front();
   }
 
-  std::string nameMessage(const Graph::Dependence &before,
-                          Graph::Node node) const {
-    auto stage = [&](Graph::Node of) {
+  std::string nameMessage(const TaskGraph::Dependence &before,
+                          TaskGraph::Node node) const {
+    auto stage = [&](TaskGraph::Node of) {
       return problem.stages[graph.getPlaceInfo(graph.getPlaceOf(of)).stage]
           .name;
     };
-    bool gradient = graph.getSlotOf(node) == Graph::kGradient;
+    bool gradient = graph.getSlotOf(node) == TaskGraph::kGradient;
     return (gradient ? "gradients from " : "activations from ") +
            stage(before.node) + " to " + stage(node) + ", microbatch " +
            std::to_string(graph.getMicrobatchOf(node));
   }
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const Problem &problem;
   const Solution &solution;
-  const schedule::Timeline &timeline;
+  const scheduler::Timeline &timeline;
   const std::vector<std::vector<int64_t>> &ranksOf;
   bool folded;
   std::vector<std::vector<int>> classes; ///< ranks of the problem, by lane
@@ -225,8 +226,8 @@ std::vector<std::string> nameUnits(const Problem &problem) {
   return names;
 }
 
-TimelineChart makeChart(const Graph &graph, const Solution &solution,
-                        const schedule::Timeline &timeline, std::string title,
+TimelineChart makeChart(const TaskGraph &graph, const Solution &solution,
+                        const scheduler::Timeline &timeline, std::string title,
                         const std::vector<std::vector<int64_t>> &ranksOf,
                         bool folded) {
   TimelineChart chart;
@@ -235,7 +236,7 @@ TimelineChart makeChart(const Graph &graph, const Solution &solution,
   return chart;
 }
 
-std::string describeBubble(const schedule::Timeline &timeline) {
+std::string describeBubble(const scheduler::Timeline &timeline) {
   return "Bubble " + printShare(timeline.getWallBubble()) +
          ": the share of all ranks' time, from 0 to the end of the last task, "
          "in which a rank has no task. Of the rank with the longest span, "

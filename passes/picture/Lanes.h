@@ -13,19 +13,19 @@
 namespace dt::picture {
 
 /// Names of the problem's units as people know them.
-std::vector<std::string> nameUnits(const schedule::Problem &problem);
+std::vector<std::string> nameUnits(const scheduler::Problem &problem);
 
 /// The chart of a solution: a lane for all ranks that do exactly the same at
 /// the same time. `ranksOf`: by rank of the problem the ranks that it stands
 /// for; empty: itself. `folded`: its replicas stand for several.
-TimelineChart makeChart(const schedule::Graph &graph,
-                        const schedule::Solution &solution,
-                        const schedule::Timeline &timeline, std::string title,
+TimelineChart makeChart(const scheduler::TaskGraph &graph,
+                        const scheduler::Solution &solution,
+                        const scheduler::Timeline &timeline, std::string title,
                         const std::vector<std::vector<int64_t>> &ranksOf = {},
                         bool folded = false);
 
 /// What the bubble of a timeline is, in words, with its figures.
-std::string describeBubble(const schedule::Timeline &timeline);
+std::string describeBubble(const scheduler::Timeline &timeline);
 
 } // namespace dt::picture
 

@@ -165,7 +165,7 @@ void TimelinePicture::drawLegends() {
 }
 
 void TimelinePicture::drawAxis(double bottom) {
-  Unit unit = chart.nanoseconds ? getTimeUnit(chart.end) : Unit{"", 1};
+  AxisUnit unit = chart.nanoseconds ? getTimeUnit(chart.end) : AxisUnit{"", 1};
   Ticks ticks = getTicks(chart.end / unit.size, 10);
   std::string name = chart.nanoseconds ? unit.name : "time units";
   svg.text(left - 14, top - 7, name, "tick", "end");

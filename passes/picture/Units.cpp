@@ -32,15 +32,15 @@ std::string threeDigits(double value) {
 }
 
 /// The largest unit of which `value` has at least one, else the smallest.
-Unit unitOf(double value, ArrayRef<Unit> units) {
-  for (const Unit &unit : reverse(units))
+AxisUnit unitOf(double value, ArrayRef<AxisUnit> units) {
+  for (const AxisUnit &unit : reverse(units))
     if (value >= 0.9995 * unit.size)
       return unit;
   return units.front();
 }
 
-std::string print(double value, ArrayRef<Unit> units) {
-  Unit unit = unitOf(std::abs(value), units);
+std::string print(double value, ArrayRef<AxisUnit> units) {
+  AxisUnit unit = unitOf(std::abs(value), units);
   // Of the smallest there are no parts.
   std::string text = unit.size == 1 && value == std::floor(value)
                          ? fixed(value, 0)
@@ -50,37 +50,37 @@ std::string print(double value, ArrayRef<Unit> units) {
 
 } // namespace
 
-Unit getTimeUnit(double end) {
-  static const Unit units[] = {
+AxisUnit getTimeUnit(double end) {
+  static const AxisUnit units[] = {
       {"ns", 1}, {"\u00b5s", 1e3}, {"ms", 1e6}, {"s", 1e9}};
   return unitOf(end, units);
 }
 
-Unit getByteUnit(double most) {
-  static const Unit units[] = {{"B", 1},
-                               {"KiB", 1024.},
-                               {"MiB", 1024. * 1024},
-                               {"GiB", 1024. * 1024 * 1024},
-                               {"TiB", 1024. * 1024 * 1024 * 1024}};
+AxisUnit getByteUnit(double most) {
+  static const AxisUnit units[] = {{"B", 1},
+                                   {"KiB", 1024.},
+                                   {"MiB", 1024. * 1024},
+                                   {"GiB", 1024. * 1024 * 1024},
+                                   {"TiB", 1024. * 1024 * 1024 * 1024}};
   return unitOf(most, units);
 }
 
 std::string printTime(double seconds) {
-  Unit unit = getTimeUnit(std::abs(seconds) * 1e9);
+  AxisUnit unit = getTimeUnit(std::abs(seconds) * 1e9);
   return seconds == 0
              ? "0 s"
              : threeDigits(seconds * 1e9 / unit.size) + " " + unit.name;
 }
 
 std::string printBytes(double bytes) {
-  Unit unit = getByteUnit(std::abs(bytes));
+  AxisUnit unit = getByteUnit(std::abs(bytes));
   return (unit.size == 1 ? fixed(bytes, 0) : threeDigits(bytes / unit.size)) +
          " " + unit.name;
 }
 
 std::string printCount(double count) {
-  static const Unit units[] = {{"", 1},    {"k", 1e3},  {"M", 1e6},
-                               {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
+  static const AxisUnit units[] = {{"", 1},    {"k", 1e3},  {"M", 1e6},
+                                   {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
   return print(count, units);
 }
 

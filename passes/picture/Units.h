@@ -28,13 +28,13 @@ std::string printRanges(const std::vector<int64_t> &numbers,
                         const char *separator = ", ");
 
 /// What an axis counts, and its size in figures of the data.
-struct Unit {
+struct AxisUnit {
   std::string name;
   double size = 1;
 };
 /// The unit for times up to `end` nanoseconds, and for bytes up to `most`.
-Unit getTimeUnit(double end);
-Unit getByteUnit(double most);
+AxisUnit getTimeUnit(double end);
+AxisUnit getByteUnit(double most);
 
 /// Marks of an axis from 0 to `end`: round numbers, about `count` of them.
 struct Ticks {

@@ -10,7 +10,7 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::plan {
 #define GEN_PASS_DEF_APPLYPLAN
 #include "passes/plan/Passes.h.inc"
 
@@ -23,7 +23,7 @@ public:
       : program(program), context(program.getContext()) {}
 
   void write(const PlanFile &plan) {
-    schedule::Registry registry;
+    scheduler::Registry registry;
     bool split = registry.find(plan.schedule)->traits.splitsBackward;
     for (const UnitEntry &unit : plan.units)
       place(unit, split);
@@ -136,4 +136,4 @@ llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program) {
   return llvm::Error::success();
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

@@ -18,7 +18,7 @@
 using namespace mlir;
 using llvm::Error;
 
-namespace dt::parallel {
+namespace dt::plan {
 
 namespace {
 
@@ -53,7 +53,7 @@ private:
   Error checkEdges();
   Error checkEdge(dist::EdgeOp edge);
   Error trySchedule();
-  schedule::Problem makeProblem();
+  scheduler::Problem makeProblem();
 
   dist::ModuleOp moduleOf(const UnitEntry &unit) {
     return program.lookupSymbol<dist::ModuleOp>(unit.name);
@@ -294,24 +294,24 @@ Error Checker::checkEdges() {
 
 /// A problem of the plan's shape, every stage alike: whether the schedule takes
 /// it depends on the shape only.
-schedule::Problem Checker::makeProblem() {
-  schedule::Problem problem;
+scheduler::Problem Checker::makeProblem() {
+  scheduler::Problem problem;
   problem.ranks = int(plan.ranks);
   // More change nothing but the work.
   problem.microbatches =
       int(std::min<int64_t>(dist::getNumMicrobatches(program), 64));
   llvm::StringMap<std::pair<int, int>> ends; // first and last stage
-  schedule::Registry registry;
+  scheduler::Registry registry;
   bool goesBack = registry.find(plan.schedule)->traits.goesBack;
   for (const UnitEntry &unit : plan.units) {
     problem.units.push_back({unit.name, int(unit.runAhead)});
     int first = int(problem.stages.size());
     for (int64_t s = 0; s < unit.getNumStages(); ++s) {
-      schedule::Stage stage;
+      scheduler::Stage stage;
       stage.name = unit.name + "." + std::to_string(s);
       stage.unit = int(problem.units.size()) - 1;
       stage.forward = stage.input = stage.weight = stage.activation = 1;
-      int64_t position = schedule::positionOf(s, unit.pp, goesBack);
+      int64_t position = scheduler::positionOf(s, unit.pp, goesBack);
       for (int64_t d = 0; d < unit.dp; ++d) {
         auto begin = unit.ranks.begin() + (position * unit.dp + d) * unit.tp;
         stage.replicas.emplace_back(begin, begin + unit.tp);
@@ -335,16 +335,16 @@ schedule::Problem Checker::makeProblem() {
 }
 
 Error Checker::trySchedule() {
-  schedule::Registry registry;
+  scheduler::Registry registry;
   // Heads run where their inputs are made, which the cut into stages says.
   if (registry.find(plan.schedule)->traits.needsBatchSync)
     return Error::success();
-  schedule::Problem problem = makeProblem();
+  scheduler::Problem problem = makeProblem();
   if (Error error = problem.check())
     return plan.error("units", toString(std::move(error)));
-  schedule::Options options;
+  scheduler::SolveOptions options;
   options.effort = 1;
-  auto solution = schedule::solve(problem, plan.schedule, options);
+  auto solution = scheduler::solve(problem, plan.schedule, options);
   if (solution)
     return Error::success();
   return plan.error("pipelines.schedule", toString(solution.takeError()));
@@ -374,4 +374,4 @@ Error completePlan(PlanFile &plan, mlir::ModuleOp program) {
   return Checker(plan, program).run();
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

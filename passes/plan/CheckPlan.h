@@ -10,7 +10,7 @@
 #include "dialects/dist/DistOps.h"
 #include "passes/plan/PlanFile.h"
 
-namespace dt::parallel {
+namespace dt::plan {
 
 /// Fills what a plan left open (ranks in order, pace) and returns the first
 /// contradiction with the program, as "file: key: what". What needs costs or
@@ -27,6 +27,6 @@ llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program);
 int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
                    llvm::StringRef kind);
 
-} // namespace dt::parallel
+} // namespace dt::plan
 
 #endif // PASSES_PLAN_CHECKPLAN_H

@@ -13,14 +13,14 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::plan {
 #define GEN_PASS_DEF_DESCRIBELAYERS
 #include "passes/plan/Passes.h.inc"
 
 namespace {
 
-using plan::Op;
-using plan::RankLayer;
+using planner::Op;
+using planner::RankLayer;
 
 /// "linear 2x: 1024 FLOPs, 96 bytes; …", equal names together.
 std::string list(const std::vector<Op> &ops) {
@@ -43,11 +43,11 @@ std::string list(const std::vector<Op> &ops) {
   return text.empty() ? "nothing" : text;
 }
 
-std::string list(const std::vector<plan::Exchange> &exchanges) {
+std::string list(const std::vector<planner::Exchange> &exchanges) {
   const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
                          "all_to_all"};
   std::string text;
-  for (const plan::Exchange &exchange : exchanges)
+  for (const planner::Exchange &exchange : exchanges)
     text += llvm::formatv("{0}{1} of {2:f0} bytes", text.empty() ? "" : "; ",
                           names[exchange.kind], exchange.bytes.item);
   return text.empty() ? "nothing" : text;
@@ -57,10 +57,10 @@ struct DescribeLayersPass : impl::DescribeLayersBase<DescribeLayersPass> {
   using DescribeLayersBase::DescribeLayersBase;
 
   void runOnOperation() override {
-    std::optional<plan::Save> set;
-    for (plan::Save known :
-         {plan::Save::None, plan::Save::Vjp, plan::Save::All})
-      if (plan::getName(known) == save)
+    std::optional<planner::Save> set;
+    for (planner::Save known :
+         {planner::Save::None, planner::Save::Vjp, planner::Save::All})
+      if (planner::getName(known) == save)
         set = known;
     if (!set || tp < 1 || !llvm::isPowerOf2_64(uint64_t(tp)))
       return fail(set ? "tp: expected a power of two, not " + Twine(tp)
@@ -71,7 +71,7 @@ struct DescribeLayersPass : impl::DescribeLayersBase<DescribeLayersPass> {
         });
     if (!program)
       return fail(toString(program.takeError()));
-    for (const plan::Module &module : program->model.modules)
+    for (const planner::Module &module : program->model.modules)
       describe(module, *set);
   }
 
@@ -82,7 +82,7 @@ private:
     signalPassFailure();
   }
 
-  void describe(const plan::Module &module, plan::Save set) {
+  void describe(const planner::Module &module, planner::Save set) {
     auto op = getOperation().lookupSymbol<dist::ModuleOp>(module.name);
     auto layers = module.partitioned.find({int(tp), set});
     if (layers == module.partitioned.end()) {
@@ -105,4 +105,4 @@ private:
 
 } // namespace
 
-} // namespace dt::parallel
+} // namespace dt::plan

@@ -6,9 +6,9 @@
 
 #include "passes/modules/Pipeline.h"
 #include "passes/plan/CheckPlan.h"
+#include "passes/plan/ExecutablePlan.h"
 #include "passes/plan/LayerWork.h"
 #include "passes/plan/Passes.h"
-#include "passes/plan/PlanSearch.h"
 #include "passes/plan/TargetSpec.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
@@ -17,25 +17,25 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::plan {
 #define GEN_PASS_DEF_DISTPLAN
 #include "passes/plan/Passes.h.inc"
 
 namespace {
 
 /// Samples of a data description as the program counts them.
-class FittedData : public plan::Data {
+class FittedData : public planner::Data {
 public:
-  FittedData(std::unique_ptr<plan::Data> data, const PlannedProgram &program)
+  FittedData(std::unique_ptr<planner::Data> data, const PlannedProgram &program)
       : data(std::move(data)), program(program) {}
-  plan::Sample draw(uint64_t seed, uint64_t index) const override {
+  planner::Sample draw(uint64_t seed, uint64_t index) const override {
     return fitToProgram({data->draw(seed, index)}, data->getKinds(),
                         program)[0];
   }
   std::string describe() const override { return data->describe(); }
 
 private:
-  std::unique_ptr<plan::Data> data;
+  std::unique_ptr<planner::Data> data;
   const PlannedProgram &program;
 };
 
@@ -52,44 +52,45 @@ struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
 
 private:
   llvm::Error run();
-  llvm::Expected<plan::Cluster> readHardware();
+  llvm::Expected<planner::Cluster> readHardware();
   bool mayBeCut();
   llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
-  llvm::Expected<std::vector<plan::Sample>>
+  llvm::Expected<std::vector<planner::Sample>>
   drawSamples(const PlannedProgram &program);
-  llvm::Expected<std::optional<plan::Profile>>
+  llvm::Expected<std::optional<planner::Profile>>
   readTimes(const PlannedProgram &program);
   /// Writes the plan file and applies it.
-  llvm::Error write(const plan::Plan &plan, const PlannedProgram &program);
+  llvm::Error write(const planner::Plan &plan, const PlannedProgram &program);
   /// What `dist.plan` tells of the plan: text, the file with figures and, if
   /// others are compared with, a page.
-  llvm::Error addExplanation(const plan::Plan &plan,
-                             const plan::PolicyInput &input,
+  llvm::Error addExplanation(const planner::Plan &plan,
+                             const planner::PolicyInput &input,
                              const PlannedProgram &program);
   /// The policy's best plan that the compiler takes.
-  llvm::Expected<plan::Plan> choose(StringRef policy,
-                                    const plan::PolicyInput &input,
-                                    const PlannedProgram &program);
+  llvm::Expected<planner::Plan> choose(StringRef policy,
+                                       const planner::PolicyInput &input,
+                                       const PlannedProgram &program);
   /// The same for comparisons: what cannot be executed is priced all the same.
-  llvm::Expected<plan::Plan> compare(StringRef policy,
-                                     const plan::PolicyInput &input,
-                                     const PlannedProgram &program);
+  llvm::Expected<planner::Plan> compare(StringRef policy,
+                                        const planner::PolicyInput &input,
+                                        const PlannedProgram &program);
 };
 
-llvm::Expected<plan::Cluster> DistPlanPass::readHardware() {
+llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
   if (cluster.empty())
     return llvm::createStringError(
-        "dist-plan: a cluster is needed to plan for: " + plan::listClusters());
+        "dist-plan: a cluster is needed to plan for: " +
+        planner::listClusters());
   if (devices < 0)
     return llvm::createStringError("--devices: expected at least 1, not " +
                                    Twine(devices));
-  auto all = plan::openCluster(cluster);
+  auto all = planner::openCluster(cluster);
   if (!all)
     return all.takeError();
   auto taken = all->take(devices ? int64_t(devices) : all->getNumDevices());
   if (!taken)
     return llvm::createStringError("--devices: " + toString(taken.takeError()));
-  for (const plan::NodeKind &node : taken->nodes)
+  for (const planner::NodeKind &node : taken->nodes)
     if (node.device != taken->nodes[0].device)
       return llvm::createStringError(
           cluster + ": a program runs on one kind of devices, these are '" +
@@ -128,25 +129,25 @@ llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostRanks) {
   return result;
 }
 
-llvm::Expected<std::vector<plan::Sample>>
+llvm::Expected<std::vector<planner::Sample>>
 DistPlanPass::drawSamples(const PlannedProgram &program) {
   if (data.empty())
     return fullBatch(program);
-  auto opened = plan::openData(data);
+  auto opened = planner::openData(data);
   if (!opened)
     return opened.takeError();
   auto seed = dist::getOnly<dist::SeedOp>(getOperation());
-  return fitToProgram(plan::drawBatch(**opened,
-                                      seed ? uint64_t(seed.getValue()) : 0, 0,
-                                      program.global),
+  return fitToProgram(planner::drawBatch(**opened,
+                                         seed ? uint64_t(seed.getValue()) : 0,
+                                         0, program.global),
                       (*opened)->getKinds(), program);
 }
 
-llvm::Expected<std::optional<plan::Profile>>
+llvm::Expected<std::optional<planner::Profile>>
 DistPlanPass::readTimes(const PlannedProgram &program) {
   if (profile.empty())
     return std::nullopt;
-  auto read = plan::readProfile(profile);
+  auto read = planner::readProfile(profile);
   if (!read)
     return read.takeError();
   if (llvm::Error error = read->check(program.model))
@@ -154,7 +155,7 @@ DistPlanPass::readTimes(const PlannedProgram &program) {
   return std::move(*read);
 }
 
-llvm::Error DistPlanPass::write(const plan::Plan &plan,
+llvm::Error DistPlanPass::write(const planner::Plan &plan,
                                 const PlannedProgram &program) {
   std::string text = printPlanFile(plan, program);
   auto file = parsePlan(text, "--plan=auto");
@@ -167,12 +168,12 @@ llvm::Error DistPlanPass::write(const plan::Plan &plan,
   return llvm::Error::success();
 }
 
-llvm::Expected<plan::Plan> DistPlanPass::choose(StringRef policy,
-                                                const plan::PolicyInput &input,
-                                                const PlannedProgram &program) {
+llvm::Expected<planner::Plan>
+DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
+                     const PlannedProgram &program) {
   // What the compiler itself would say to the plan.
-  auto accepts = [&](const plan::Plan &plan) -> llvm::Error {
-    plan::Plan here = plan;
+  auto accepts = [&](const planner::Plan &plan) -> llvm::Error {
+    planner::Plan here = plan;
     here.microbatches = dist::getNumMicrobatches(getOperation());
     auto file = parsePlan(printPlanFile(here, program), "--plan=auto");
     if (!file)
@@ -182,29 +183,29 @@ llvm::Expected<plan::Plan> DistPlanPass::choose(StringRef policy,
   return findExecutablePlan(policy, input, program, accepts);
 }
 
-llvm::Expected<plan::Plan>
-DistPlanPass::compare(StringRef policy, const plan::PolicyInput &input,
+llvm::Expected<planner::Plan>
+DistPlanPass::compare(StringRef policy, const planner::PolicyInput &input,
                       const PlannedProgram &program) {
   auto plan = choose(policy, input, program);
   if (plan)
     return plan;
   std::string why = toString(plan.takeError());
-  auto priced = plan::makePlan(policy, input);
+  auto priced = planner::makePlan(policy, input);
   if (!priced)
     return priced.takeError();
   priced->notExecutable = why;
   return priced;
 }
 
-llvm::Error DistPlanPass::addExplanation(const plan::Plan &plan,
-                                         const plan::PolicyInput &input,
+llvm::Error DistPlanPass::addExplanation(const planner::Plan &plan,
+                                         const planner::PolicyInput &input,
                                          const PlannedProgram &program) {
-  plan::ExplainOptions options;
+  planner::ExplainOptions options;
   options.others = options.relax = explain;
   options.bounds = "that a program can run";
-  std::unique_ptr<plan::Data> drawn;
+  std::unique_ptr<planner::Data> drawn;
   if (explain && !data.empty()) {
-    auto opened = plan::openData(data);
+    auto opened = planner::openData(data);
     if (!opened)
       return opened.takeError();
     drawn = std::make_unique<FittedData>(std::move(*opened), program);
@@ -212,14 +213,14 @@ llvm::Error DistPlanPass::addExplanation(const plan::Plan &plan,
     auto seed = dist::getOnly<dist::SeedOp>(getOperation());
     options.seed = seed ? uint64_t(seed.getValue()) : 0;
   }
-  options.plan = [&](StringRef policy, const plan::PolicyInput &other) {
+  options.plan = [&](StringRef policy, const planner::PolicyInput &other) {
     // A larger batch is more microbatches of the same size.
     PlannedProgram larger = program;
     int64_t factor = other.samples() / std::max<int64_t>(1, input.samples());
     larger.microbatches *= std::max<int64_t>(1, factor);
     return compare(policy, other, larger);
   };
-  auto explanation = plan::explain(input, plan, options);
+  auto explanation = planner::explain(input, plan, options);
   if (!explanation)
     return explanation.takeError();
   auto set = [&](StringRef name, StringRef text) {
@@ -228,14 +229,14 @@ llvm::Error DistPlanPass::addExplanation(const plan::Plan &plan,
   };
   std::string told;
   llvm::raw_string_ostream os(told);
-  plan::printText(os, *explanation, input);
+  planner::printText(os, *explanation, input);
   set(dist::kExplanationAttr, told);
   set(dist::kPlanFileAttr, printPlanFile(plan, program, &*explanation));
   if (!explain)
     return llvm::Error::success();
   std::string page;
   llvm::raw_string_ostream pageStream(page);
-  if (llvm::Error error = plan::printHtml(pageStream, *explanation, input))
+  if (llvm::Error error = planner::printHtml(pageStream, *explanation, input))
     return error;
   set(dist::kPlanPageAttr, page);
   return llvm::Error::success();
@@ -259,7 +260,7 @@ llvm::Error DistPlanPass::run() {
   auto batch = drawSamples(*program);
   if (!batch)
     return batch.takeError();
-  if (llvm::Error error = plan::checkPrecision(*hardware, program->model))
+  if (llvm::Error error = planner::checkPrecision(*hardware, program->model))
     return llvm::createStringError(cluster + ": " + toString(std::move(error)));
   auto measured = readTimes(*program);
   if (!measured)
@@ -267,9 +268,9 @@ llvm::Error DistPlanPass::run() {
   if (*measured)
     (*measured)->setLinks(*hardware);
   setTargetSpec(getOperation(), *hardware);
-  plan::Costs costs(*hardware, program->model,
-                    *measured ? &**measured : nullptr);
-  plan::PolicyInput input{costs, *batch};
+  planner::Costs costs(*hardware, program->model,
+                       *measured ? &**measured : nullptr);
+  planner::PolicyInput input{costs, *batch};
   auto best = choose(policy, input, *program);
   if (!best)
     return llvm::createStringError("--policy=" + policy + ": " +
@@ -281,4 +282,4 @@ llvm::Error DistPlanPass::run() {
 
 } // namespace
 
-} // namespace dt::parallel
+} // namespace dt::plan

@@ -13,7 +13,7 @@
 #include "passes/plan/Passes.h"
 #include "passes/plan/Pipeline.h"
 #include "passes/shard/Pipeline.h"
-#include "passes/stages/Costs.h"
+#include "passes/stages/NominalCosts.h"
 #include "passes/stages/Pipeline.h"
 
 #include "dialects/nn/NNNames.h"
@@ -25,13 +25,13 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::plan {
 
-using plan::Exchange;
-using plan::Linear;
-using plan::Op;
-using plan::RankLayer;
-using plan::Save;
+using planner::Exchange;
+using planner::Linear;
+using planner::Op;
+using planner::RankLayer;
+using planner::Save;
 
 namespace {
 
@@ -40,7 +40,7 @@ namespace {
 constexpr int kChain = 3;
 
 /// How layers are cut, and what is saved.
-struct Layout {
+struct Variant {
   int64_t tp = 1;
   Save save = Save::Vjp;
   bool sequenceParallel = false;
@@ -49,7 +49,7 @@ struct Layout {
 /// Layers of the stages that a module is cut into: the first of a kind stand
 /// alone (`chain` of them if so many follow one another), those that were seen
 /// before go with one another.
-std::vector<std::vector<int>> groupLayers(const plan::Module &module,
+std::vector<std::vector<int>> groupLayers(const planner::Module &module,
                                           int chain) {
   std::vector<std::vector<int>> groups;
   std::vector<bool> seen(module.kinds.size(), false);
@@ -70,8 +70,8 @@ std::vector<std::vector<int>> groupLayers(const plan::Module &module,
   return groups;
 }
 
-std::vector<std::vector<int>> groupLayers(const plan::Module &module,
-                                          const Layout &layout) {
+std::vector<std::vector<int>> groupLayers(const planner::Module &module,
+                                          const Variant &layout) {
   return groupLayers(module, layout.sequenceParallel ? kChain : 1);
 }
 
@@ -363,7 +363,7 @@ void buildLayerWork(OpPassManager &pm) {
 /// Marks every module: its stages are its kinds of layers, its halves of
 /// backward apart, `tp` ranks, a saved set.
 void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
-                const Layout &layout) {
+                const Variant &layout) {
   Builder b(outlined.getContext());
   for (auto [m, module] : llvm::enumerate(program.model.modules)) {
     auto op = outlined.lookupSymbol<dist::ModuleOp>(module.name);
@@ -384,7 +384,7 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
     op->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
     if (layout.sequenceParallel)
       op->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
-    op->setAttr(nn::kSaveAttr, b.getStringAttr(plan::getName(layout.save)));
+    op->setAttr(nn::kSaveAttr, b.getStringAttr(planner::getName(layout.save)));
   }
 }
 
@@ -392,8 +392,8 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
 /// difference to stand beside others as they are; where it makes none to any
 /// there is nothing to describe.
 void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
-                const Layout &layout) {
-  for (plan::Module &module : program.model.modules) {
+                const Variant &layout) {
+  for (planner::Module &module : program.model.modules) {
     if (layout.tp > module.maxTP)
       continue;
     std::vector<std::vector<int>> groups = groupLayers(module, layout);
@@ -432,7 +432,7 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
 }
 
 bool hasChains(const PlannedProgram &program) {
-  return llvm::any_of(program.model.modules, [](const plan::Module &module) {
+  return llvm::any_of(program.model.modules, [](const planner::Module &module) {
     return std::adjacent_find(module.layers.begin(), module.layers.end()) !=
            module.layers.end();
   });
@@ -465,7 +465,7 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   if (!result)
     return result;
   int64_t most = 1;
-  for (const plan::Module &module : result->model.modules)
+  for (const planner::Module &module : result->model.modules)
     most = std::max<int64_t>(most, module.maxTP);
   ScopedDiagnosticHandler silent(program.getContext(),
                                  [](Diagnostic &) { return success(); });
@@ -474,7 +474,7 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
       for (Save save : {Save::None, Save::Vjp, Save::All}) {
         if (sequenceParallel && (tp == 1 || !hasChains(*result)))
           continue;
-        Layout layout{tp, save, sequenceParallel};
+        Variant layout{tp, save, sequenceParallel};
         mlir::ModuleOp copy = copyProgram(outlined, program);
         markLayers(copy, *result, layout);
         OpPassManager pm(mlir::ModuleOp::getOperationName());
@@ -486,4 +486,4 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   return result;
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

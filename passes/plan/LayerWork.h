@@ -19,7 +19,7 @@ namespace mlir {
 class OpPassManager;
 }
 
-namespace dt::parallel {
+namespace dt::plan {
 
 /// Runs a pipeline on a module inside the program that a pass works on.
 using Runner = llvm::function_ref<mlir::LogicalResult(mlir::OpPassManager &,
@@ -37,6 +37,6 @@ mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside);
 llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
                                                    int64_t mostTP, Runner run);
 
-} // namespace dt::parallel
+} // namespace dt::plan
 
 #endif // PASSES_PLAN_LAYERWORK_H

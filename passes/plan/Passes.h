@@ -14,11 +14,11 @@
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Pass/Pass.h"
 
-namespace dt::parallel {
+namespace dt::plan {
 
 #define GEN_PASS_DECL
 #include "passes/plan/Passes.h.inc"
 
-} // namespace dt::parallel
+} // namespace dt::plan
 
 #endif // PASSES_PLAN_PASSES_H

@@ -11,12 +11,12 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::plan {
 #define GEN_PASS_REGISTRATION
 #include "passes/plan/Passes.h.inc"
-} // namespace dt::parallel
+} // namespace dt::plan
 
-void dt::registerPlanPasses() { parallel::registerPlanPasses(); }
+void dt::registerPlanPasses() { plan::registerPlanPasses(); }
 
 /// "llm:tp=2; vision:" is a plan, "plans/llm.json" a file.
 static bool isPlanLine(llvm::StringRef plan) {
@@ -25,18 +25,18 @@ static bool isPlanLine(llvm::StringRef plan) {
 }
 
 void dt::buildApplyPlan(OpPassManager &pm, llvm::StringRef plan) {
-  parallel::ApplyPlanOptions options;
+  plan::ApplyPlanOptions options;
   (isPlanLine(plan) ? options.plan : options.file) = plan.str();
-  pm.addPass(parallel::createApplyPlan(options));
+  pm.addPass(plan::createApplyPlan(options));
 }
 
 void dt::buildPlan(OpPassManager &pm, const PlanRequest &request) {
-  parallel::DistPlanOptions options;
+  plan::DistPlanOptions options;
   options.cluster = request.cluster;
   options.policy = request.policy;
   options.data = request.data;
   options.profile = request.profile;
   options.devices = request.devices;
   options.explain = request.explain;
-  pm.addPass(parallel::createDistPlan(options));
+  pm.addPass(plan::createDistPlan(options));
 }

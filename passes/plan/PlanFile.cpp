@@ -19,7 +19,7 @@
 
 using namespace llvm;
 
-namespace dt::parallel {
+namespace dt::plan {
 
 using models::JsonReader;
 using models::OrderedJson;
@@ -181,8 +181,8 @@ void PlanParser::pipeline(const JsonReader &json, StringSet<> &named) {
   std::string schedule = at.string();
   if (!json.ok())
     return;
-  schedule::Registry registry;
-  const schedule::Registry::Entry *entry = registry.find(schedule);
+  scheduler::Registry registry;
+  const scheduler::Registry::Entry *entry = registry.find(schedule);
   if (!entry)
     return at.fail("no schedule '" + schedule + "'; expected one of " +
                    registry.getNames());
@@ -398,4 +398,4 @@ Expected<PlanFile> parsePlanLine(StringRef line) {
   return parse(json, "--plan");
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

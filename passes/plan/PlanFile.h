@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace dt::parallel {
+namespace dt::plan {
 
 struct UnitEntry {
   std::string name;
@@ -73,6 +73,6 @@ llvm::Expected<PlanFile> parsePlan(llvm::StringRef json, llvm::StringRef path);
 /// stand alone. Errors name `--plan` and the key.
 llvm::Expected<PlanFile> parsePlanLine(llvm::StringRef line);
 
-} // namespace dt::parallel
+} // namespace dt::plan
 
 #endif // PASSES_PLAN_PLANFILE_H

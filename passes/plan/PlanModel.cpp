@@ -15,12 +15,12 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::plan {
 
-using plan::LayerKind;
-using plan::Linear;
-using plan::Op;
-using plan::Save;
+using planner::LayerKind;
+using planner::Linear;
+using planner::Op;
+using planner::Save;
 
 namespace {
 
@@ -35,7 +35,7 @@ Linear perItem(double value) { return {value, 0, 0}; }
 /// Ops of one layer of the planner, in order, with what they call.
 class LayerBuilder {
 public:
-  LayerBuilder(dist::ModuleOp module, Costs &costs)
+  LayerBuilder(dist::ModuleOp module, stages::NominalCosts &costs)
       : module(module), costs(costs) {}
 
   void add(Operation *op) {
@@ -122,7 +122,7 @@ private:
   void addStream(Operation *op, const nn::Work &work, double bytes);
 
   dist::ModuleOp module;
-  Costs &costs;
+  stages::NominalCosts &costs;
   LayerKind kind;
   int64_t heads = 0, widths = 0;
   llvm::MapVector<Value, unsigned> kept;
@@ -250,7 +250,7 @@ int getElementSize(dist::ModuleOp module) {
 }
 
 /// Bytes a parameter, of which only some may be trained.
-void addState(dist::ModuleOp module, plan::Module &result) {
+void addState(dist::ModuleOp module, planner::Module &result) {
   double all = 0, trained = 0;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     double count =
@@ -278,10 +278,10 @@ class ModuleBuilder {
 public:
   ModuleBuilder(dist::ModuleOp module) : module(module), cuts(module, 2) {}
 
-  plan::Module build(std::vector<std::vector<std::string>> &names) {
+  planner::Module build(std::vector<std::vector<std::string>> &names) {
     result.name = module.getSymName().str();
     result.precision = "f32";
-    std::vector<StageCuts::Piece> pieces = cuts.getPieces();
+    std::vector<stages::StageCuts::Piece> pieces = cuts.getPieces();
     for (size_t i = 0, end; i < pieces.size(); i = end) {
       end = i + 1;
       while (end < pieces.size() && !pieces[end].mayBegin)
@@ -309,15 +309,15 @@ public:
   }
 
 private:
-  void addLayer(llvm::ArrayRef<StageCuts::Piece> pieces, double output);
+  void addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces, double output);
 
   dist::ModuleOp module;
-  StageCuts cuts;
-  plan::Module result;
+  stages::StageCuts cuts;
+  planner::Module result;
   int64_t heads = 0, mostHeads = 0, widths = 0;
 };
 
-void ModuleBuilder::addLayer(llvm::ArrayRef<StageCuts::Piece> pieces,
+void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
                              double output) {
   LayerBuilder builder(module, cuts.getCosts());
   for (size_t i = pieces.front().begin; i < pieces.back().end; ++i)
@@ -386,7 +386,7 @@ public:
         return std::move(error);
     for (auto edge : program.getOps<dist::EdgeOp>())
       addEdge(edge);
-    plan::spreadGradients(result.model);
+    planner::spreadGradients(result.model);
     if (llvm::Error error = result.model.check())
       return std::move(error);
     return std::move(result);
@@ -412,13 +412,13 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
     return fail(module, "there is no function @forward to plan");
   setOneItem(module);
   std::vector<std::vector<std::string>> names;
-  plan::Module entry = ModuleBuilder(module).build(names);
+  planner::Module entry = ModuleBuilder(module).build(names);
   auto item = module.getItem();
   int64_t most = item ? dist::getItemMax(program, *item).value_or(1) : 0;
   if (item && *item != dist::kSample) {
     auto kind = llvm::find_if(
         result.kinds, [&](auto &known) { return known.first == *item; });
-    entry.item = plan::ItemKind(1 + (kind - result.kinds.begin()));
+    entry.item = planner::ItemKind(1 + (kind - result.kinds.begin()));
   }
   result.maxReplicas.push_back(item ? std::max<int64_t>(1, result.micro * most)
                                     : 1);
@@ -442,13 +442,13 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
     return;
   auto source = program.lookupSymbol<dist::ModuleOp>(edge.getSource()),
        target = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
-  Costs costs(source);
+  stages::NominalCosts costs(source);
   func::FuncOp forward = source.getForward();
   double bytes = 0;
   if (auto i = dist::ModuleOp::findResult(forward, edge.getOutput()))
     bytes = costs.bytesOf(forward.getResultTypes()[*i]);
   if (to == numbers.end()) { // the whole batch's
-    plan::Contrast &contrast = result.model.contrast;
+    planner::Contrast &contrast = result.model.contrast;
     if (!llvm::is_contained(contrast.towers, from->second))
       contrast.towers.push_back(from->second);
     contrast.width =
@@ -479,4 +479,4 @@ llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program) {
   return ProgramBuilder(program).build();
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

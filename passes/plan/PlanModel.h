@@ -16,10 +16,10 @@
 #include "dialects/dist/DistOps.h"
 #include "passes/planner/describe/Data.h"
 
-namespace dt::parallel {
+namespace dt::plan {
 
 struct PlannedProgram {
-  plan::Model model;
+  planner::Model model;
   /// By module and layer: the pieces of a stage list (docs/plan.md) that the
   /// layer is.
   std::vector<std::vector<std::vector<std::string>>> pieces;
@@ -40,12 +40,12 @@ llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program);
 /// A step's samples as the program counts them: one token an item, no more
 /// items than its bounds allow. `names` are the samples' kinds of items; those
 /// that the program calls otherwise stand for its others, in order.
-std::vector<plan::Sample> fitToProgram(const std::vector<plan::Sample> &samples,
-                                       llvm::ArrayRef<std::string> names,
-                                       const PlannedProgram &program);
+std::vector<planner::Sample>
+fitToProgram(const std::vector<planner::Sample> &samples,
+             llvm::ArrayRef<std::string> names, const PlannedProgram &program);
 /// Samples with as many items as they may have.
-std::vector<plan::Sample> fullBatch(const PlannedProgram &program);
+std::vector<planner::Sample> fullBatch(const PlannedProgram &program);
 
-} // namespace dt::parallel
+} // namespace dt::plan
 
 #endif // PASSES_PLAN_PLANMODEL_H

@@ -8,11 +8,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace dt::parallel {
+namespace dt::plan {
 
-std::vector<plan::Sample> fitToProgram(const std::vector<plan::Sample> &samples,
-                                       llvm::ArrayRef<std::string> names,
-                                       const PlannedProgram &program) {
+std::vector<planner::Sample>
+fitToProgram(const std::vector<planner::Sample> &samples,
+             llvm::ArrayRef<std::string> names, const PlannedProgram &program) {
   // By name; what is called otherwise in order.
   std::vector<size_t> sources;
   auto isKnown = [&](llvm::StringRef name) {
@@ -31,25 +31,25 @@ std::vector<plan::Sample> fitToProgram(const std::vector<plan::Sample> &samples,
       ++next;
     source = next++;
   }
-  std::vector<plan::Sample> result;
-  for (const plan::Sample &sample : samples) {
-    plan::Sample &fit = result.emplace_back();
+  std::vector<planner::Sample> result;
+  for (const planner::Sample &sample : samples) {
+    planner::Sample &fit = result.emplace_back();
     fit.tokens = 1;
     for (auto [k, source] : llvm::enumerate(sources)) {
-      size_t items = sample.get(plan::ItemKind(source + 1)).size();
-      fit.of(plan::ItemKind(k + 1))
+      size_t items = sample.get(planner::ItemKind(source + 1)).size();
+      fit.of(planner::ItemKind(k + 1))
           .assign(std::min<size_t>(items, program.kinds[k].second), 1);
     }
   }
   return result;
 }
 
-std::vector<plan::Sample> fullBatch(const PlannedProgram &program) {
-  plan::Sample sample;
+std::vector<planner::Sample> fullBatch(const PlannedProgram &program) {
+  planner::Sample sample;
   sample.tokens = 1;
   for (auto [k, kind] : llvm::enumerate(program.kinds))
-    sample.of(plan::ItemKind(k + 1)).assign(kind.second, 1);
-  return std::vector<plan::Sample>(program.global, sample);
+    sample.of(planner::ItemKind(k + 1)).assign(kind.second, 1);
+  return std::vector<planner::Sample>(program.global, sample);
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

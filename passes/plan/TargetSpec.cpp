@@ -11,14 +11,14 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::plan {
 
-void setTargetSpec(mlir::ModuleOp program, const plan::Cluster &cluster) {
+void setTargetSpec(mlir::ModuleOp program, const planner::Cluster &cluster) {
   MLIRContext *context = program.getContext();
   Builder b(context);
   SmallVector<DataLayoutEntryInterface> nodes;
   for (auto [i, node] : llvm::enumerate(cluster.nodes)) {
-    const plan::DeviceKind &device = cluster.devices[node.device];
+    const planner::DeviceKind &device = cluster.devices[node.device];
     SmallVector<DataLayoutEntryInterface> entries;
     auto add = [&](const Twine &name, Attribute value) {
       entries.push_back(DataLayoutEntryAttr::get(b.getStringAttr(name), value));
@@ -39,7 +39,7 @@ void setTargetSpec(mlir::ModuleOp program, const plan::Cluster &cluster) {
       add("network.latency", b.getF64FloatAttr(node.network.latency));
     }
     std::string name = device.name;
-    for (const plan::NodeKind &other : ArrayRef(cluster.nodes).take_front(i))
+    for (const planner::NodeKind &other : ArrayRef(cluster.nodes).take_front(i))
       if (other.device == node.device)
         name = device.name + "." + std::to_string(i);
     nodes.push_back(DataLayoutEntryAttr::get(
@@ -49,4 +49,4 @@ void setTargetSpec(mlir::ModuleOp program, const plan::Cluster &cluster) {
                    TargetSystemSpecAttr::get(context, nodes));
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

@@ -14,13 +14,13 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
-namespace dt::parallel {
+namespace dt::plan {
 
 /// Sets `dlti.target_system_spec` of the program: for each kind of node its
 /// device, how many there are, peaks by precision ("flops.bf16"), memory,
 /// bandwidths and latencies; seconds, bytes, FLOPs.
-void setTargetSpec(mlir::ModuleOp program, const plan::Cluster &cluster);
+void setTargetSpec(mlir::ModuleOp program, const planner::Cluster &cluster);
 
-} // namespace dt::parallel
+} // namespace dt::plan
 
 #endif // PASSES_PLAN_TARGETSPEC_H

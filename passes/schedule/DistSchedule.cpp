@@ -3,15 +3,15 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Comes when functions have the shapes of one rank and ops still have costs.
-// Times are nominal (Costs.h): an order of tasks needs ratios only.
+// Times are nominal (NominalCosts.h): an order of tasks needs ratios only.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/schedule/Passes.h"
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Schedule.h"
-#include "passes/stages/Costs.h"
-#include "passes/stages/Memory.h"
+#include "passes/stages/NominalCosts.h"
+#include "passes/stages/RankBytes.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -19,7 +19,7 @@ using namespace mlir;
 
 namespace dt::schedule {
 
-using namespace parallel;
+using namespace stages;
 
 #define GEN_PASS_DEF_DISTSCHEDULE
 #include "passes/schedule/Passes.h.inc"
@@ -71,7 +71,7 @@ private:
   ArrayAttr getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
                       dist::ModuleOp to);
   DenseI64ArrayAttr list(double value) {
-    return builder.getDenseI64ArrayAttr({toTime(value)});
+    return builder.getDenseI64ArrayAttr({toInteger(value)});
   }
   FlatSymbolRefAttr symbol(StringRef name) {
     return FlatSymbolRefAttr::get(program.getContext(), name);
@@ -117,7 +117,7 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
   return builder.getArrayAttr(replicas);
 }
 
-double getTime(const Tasks &tasks, Costs &costs) {
+double getTime(const Tasks &tasks, NominalCosts &costs) {
   double sum = 0;
   for (func::FuncOp f :
        {tasks.forward, tasks.backward, tasks.input, tasks.weight})
@@ -145,7 +145,7 @@ void setItemCosts(dist::ModuleOp module, const Tasks &tasks, double ns) {
   for (auto [kind, dim] : kinds) {
     if (own != dist::kSample || kind == own)
       continue;
-    Costs without(module, kind);
+    NominalCosts without(module, kind);
     double theirs = ns - getTime(tasks, without);
     set(dim, theirs);
     left -= theirs;
@@ -158,7 +158,7 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
   Tasks tasks(module);
   if (!tasks.forward)
     return module.emitOpError("has no function @forward.fwd or @forward");
-  Costs costs(module);
+  NominalCosts costs(module);
   // A task works on all pieces of a replica's share.
   double pieces = double(dist::Placement(module).sub);
   auto time = [&](func::FuncOp function) {
@@ -210,7 +210,7 @@ void ProblemBuilder::addEdge(dist::EdgeOp edge) {
   dist::ModuleOp from = moduleOf(edge.getSource()),
                  to = moduleOf(edge.getTarget());
   Tasks sender(from);
-  Costs costs(from);
+  NominalCosts costs(from);
   double bytes = 0;
   if (auto i = dist::ModuleOp::findResult(sender.forward, edge.getOutput()))
     bytes = costs.bytesOf(sender.forward.getResultTypes()[*i]) *
@@ -222,7 +222,7 @@ void ProblemBuilder::addEdge(dist::EdgeOp edge) {
       builder, edge.getLoc(), symbol(edge.getSource()),
       symbol(edge.getTarget()),
       builder.getI64IntegerAttr(
-          toTime(kMessageNs + bytes / kMessageBytesPerNs)),
+          toInteger(kMessageNs + bytes / kMessageBytesPerNs)),
       hasGradient(edge, sender) ? UnitAttr() : builder.getUnitAttr(),
       builder.getI64IntegerAttr(depth), getRoutes(edge, from, to));
 }
@@ -294,14 +294,14 @@ struct DistSchedulePass : impl::DistScheduleBase<DistSchedulePass> {
 private:
   LogicalResult solve(sched::ProblemOp op, dist::PlanOp plan) {
     StringRef name = plan ? plan.getSchedule() : StringRef("accumulate");
-    schedule::Problem problem = op.getProblem();
-    auto solution = schedule::solve(problem, name);
+    scheduler::Problem problem = op.getProblem();
+    auto solution = scheduler::solve(problem, name);
     if (!solution) {
       // A bound on waiting messages is a wish: some orders need more.
       std::string why = toString(solution.takeError());
-      for (schedule::Edge &edge : problem.edges)
+      for (scheduler::Edge &edge : problem.edges)
         edge.receiveDepth = 0;
-      solution = schedule::solve(problem, name);
+      solution = scheduler::solve(problem, name);
       if (!solution) {
         llvm::consumeError(solution.takeError());
         return (plan ? plan.emitError() : op.emitError())
@@ -312,8 +312,8 @@ private:
       op.emitRemark() << "receivers have buffers for all microbatches: " << why;
     }
     // Schedules that search keep to the bound, others may not.
-    schedule::Graph graph(problem);
-    if (llvm::Error error = schedule::checkMemory(graph, *solution))
+    scheduler::TaskGraph graph(problem);
+    if (llvm::Error error = scheduler::checkMemory(graph, *solution))
       return (plan ? plan.emitError() : op.emitError())
              << "memory: " << toString(std::move(error));
     OpBuilder builder(&getContext());

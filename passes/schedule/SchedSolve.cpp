@@ -26,8 +26,9 @@ struct SchedSolve : impl::SchedSolveBase<SchedSolve> {
           << "'";
       return signalPassFailure();
     }
-    Options options;
-    options.objective = objective == "span" ? Objective::Span : Objective::Wall;
+    scheduler::SolveOptions options;
+    options.objective = objective == "span" ? scheduler::Objective::Span
+                                            : scheduler::Objective::Wall;
     llvm::DenseSet<StringAttr> solved;
     for (auto solution : getOperation().getOps<sched::SolutionOp>())
       solved.insert(solution.getProblemAttr().getAttr());
@@ -36,8 +37,8 @@ struct SchedSolve : impl::SchedSolveBase<SchedSolve> {
              getOperation().getOps<sched::ProblemOp>())) {
       if (solved.contains(problem.getSymNameAttr()))
         continue;
-      llvm::Expected<Solution> solution =
-          solve(problem.getProblem(), schedule, options);
+      llvm::Expected<scheduler::Solution> solution =
+          scheduler::solve(problem.getProblem(), schedule, options);
       if (!solution) {
         problem.emitOpError()
             << "has no solution: " << toString(solution.takeError());

@@ -38,7 +38,8 @@ struct Relation {
 
 class CutFinder {
 public:
-  CutFinder(Program &program, const Axis &axis) : program(program), axis(axis) {
+  CutFinder(ShardProblem &program, const Axis &axis)
+      : program(program), axis(axis) {
     points.resize(program.variables.size());
     for (auto [i, v] : llvm::enumerate(program.variables)) {
       points[i].resize(v.shape.size());
@@ -52,10 +53,10 @@ public:
 
   void collect();
   void spread();
-  void findCandidates(CutInfo &info);
+  void findCandidates(CutConstraints &info);
   void addGiven(unsigned variable, const Layout &layout);
-  void classify(CutInfo &info);
-  void buildStrategies(const CutInfo &info);
+  void classify(CutConstraints &info);
+  void buildStrategies(const CutConstraints &info);
 
   std::vector<nn::ShardingRule> rules; // of relations' steps
 
@@ -69,7 +70,7 @@ private:
     return variable * kMaxCuts + cut;
   }
 
-  Program &program;
+  ShardProblem &program;
   Axis axis;
   std::vector<SmallVector<std::set<int64_t>, 4>> points;
   std::vector<Relation> relations;
@@ -171,7 +172,7 @@ void CutFinder::spread() {
 // Candidates and classes
 //===----------------------------------------------------------------------===//
 
-void CutFinder::findCandidates(CutInfo &info) {
+void CutFinder::findCandidates(CutConstraints &info) {
   for (auto [i, v] : llvm::enumerate(program.variables)) {
     for (auto [d, set] : llvm::enumerate(points[i])) {
       bool whole = false, part = false;
@@ -205,7 +206,7 @@ void CutFinder::addGiven(unsigned variable, const Layout &layout) {
     v.cuts.push_back(layout.at);
 }
 
-void CutFinder::classify(CutInfo &info) {
+void CutFinder::classify(CutConstraints &info) {
   classes.grow(program.variables.size() * kMaxCuts);
   auto forEach = [&](const Relation &r, auto &&callback) {
     for (const Place &p : r.places)
@@ -340,16 +341,16 @@ void CutFinder::addStrategies(int index) {
   }
 }
 
-void CutFinder::buildStrategies(const CutInfo &) {
+void CutFinder::buildStrategies(const CutConstraints &) {
   for (auto [i, step] : llvm::enumerate(program.steps))
     if (step.kind == Step::compute)
       addStrategies(i);
 }
 
-CutInfo
-dt::shard::findCuts(Program &program, const Axis &axis,
+CutConstraints
+dt::shard::findCuts(ShardProblem &program, const Axis &axis,
                     function_ref<const LayerLayouts *(Operation *)> layers) {
-  CutInfo info;
+  CutConstraints info;
   CutFinder finder(program, axis);
   finder.collect();
   finder.spread();

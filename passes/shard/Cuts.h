@@ -7,12 +7,12 @@
 #ifndef PASSES_SHARD_CUTS_H
 #define PASSES_SHARD_CUTS_H
 
-#include "passes/shard/Program.h"
+#include "passes/shard/ShardProblem.h"
 
 namespace dt::shard {
 
 /// What the cuts of a program have to do with one another.
-struct CutInfo {
+struct CutConstraints {
   /// Classes that some op needs whole: no parameter is cut there.
   std::vector<bool> blocked;
   /// Classes of sequence parallelism: such activations may be gathered.
@@ -24,8 +24,8 @@ struct CutInfo {
 /// Finds cut points (boundaries of factors, spread through shared factors),
 /// then the candidates of each variable, their classes, and each step's
 /// strategies. Layouts of calls are given by `layers`.
-CutInfo
-findCuts(Program &program, const Axis &axis,
+CutConstraints
+findCuts(ShardProblem &program, const Axis &axis,
          llvm::function_ref<const LayerLayouts *(mlir::Operation *)> layers);
 
 } // namespace dt::shard

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Passes.h"
-#include "passes/shard/Program.h"
+#include "passes/shard/ShardProblem.h"
 
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

@@ -14,8 +14,8 @@ namespace {
 
 class LayerFinder {
 public:
-  explicit LayerFinder(const Program &stage) : stage(stage) {
-    for (const Step &step : stage.steps)
+  explicit LayerFinder(const ShardProblem &whole) : whole(whole) {
+    for (const Step &step : whole.steps)
       if (step.kind == Step::call)
         calls[calleeOf(step)].push_back(&step);
   }
@@ -33,7 +33,7 @@ private:
   void linkByName(Layer &layer);
   int parameterOfGradient(unsigned gradient) const;
 
-  const Program &stage;
+  const ShardProblem &whole;
   llvm::MapVector<func::FuncOp, SmallVector<const Step *>> calls;
 };
 
@@ -61,7 +61,7 @@ const Step *LayerFinder::findForward(const Layer &layer,
 }
 
 int LayerFinder::parameterOfGradient(unsigned gradient) const {
-  for (const Step &step : stage.steps)
+  for (const Step &step : whole.steps)
     if (step.kind == Step::accumulate && step.operands[0] == gradient)
       return static_cast<int>(step.operands[1]);
   return -1;
@@ -113,7 +113,7 @@ Layer LayerFinder::build(Pair pair) {
   layer.outputs.assign(pair.forward.getNumResults(), false);
   for (const Step *call : forward) {
     for (auto [i, v] : llvm::enumerate(call->operands))
-      if (!stage.variables[v].parameter)
+      if (!whole.variables[v].parameter)
         layer.links.parameters[i] = false;
     for (auto [i, result] : llvm::enumerate(call->op->getResults()))
       for (Operation *user : result.getUsers()) {
@@ -150,8 +150,8 @@ std::vector<Layer> LayerFinder::run() {
   return layers;
 }
 
-std::vector<Layer> dt::shard::findLayers(const Program &stage) {
-  return LayerFinder(stage).run();
+std::vector<Layer> dt::shard::findLayers(const ShardProblem &whole) {
+  return LayerFinder(whole).run();
 }
 
 RankedTensorType dt::shard::getStream(const Layer &layer) {

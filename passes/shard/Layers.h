@@ -7,7 +7,7 @@
 #ifndef PASSES_SHARD_LAYERS_H
 #define PASSES_SHARD_LAYERS_H
 
-#include "passes/shard/Program.h"
+#include "passes/shard/ShardProblem.h"
 
 namespace dt::shard {
 
@@ -19,9 +19,9 @@ struct Layer {
   llvm::SmallVector<bool> outputs;
 };
 
-/// Layers that a stage calls: what is a parameter, what a residual, whose
-/// gradient a result is, all read off the calls.
-std::vector<Layer> findLayers(const Program &stage);
+/// Layers that a module function calls: what is a parameter, what a residual,
+/// whose gradient a result is, all read off the calls.
+std::vector<Layer> findLayers(const ShardProblem &whole);
 
 /// The type that goes from layer to layer: of the first result, if an argument
 /// that is no parameter has it too.

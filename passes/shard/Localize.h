@@ -7,7 +7,7 @@
 #ifndef PASSES_SHARD_LOCALIZE_H
 #define PASSES_SHARD_LOCALIZE_H
 
-#include "passes/shard/Program.h"
+#include "passes/shard/ShardProblem.h"
 
 namespace dt::shard {
 

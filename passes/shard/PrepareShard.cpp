@@ -6,7 +6,7 @@
 
 #include "passes/shard/PadVocabulary.h"
 #include "passes/shard/Passes.h"
-#include "passes/shard/Program.h"
+#include "passes/shard/ShardProblem.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringSet.h"

@@ -2,12 +2,12 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One axis of ranks at a time: layers, then the stage that calls them. A second
-// axis is cut in what the first has left.
+// One axis of ranks at a time: layers, then the module function that calls
+// them. A second axis is cut in what the first has left.
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/shard/Emit.h"
+#include "passes/shard/EmitLocal.h"
 #include "passes/shard/Layers.h"
 #include "passes/shard/Passes.h"
 #include "passes/shard/Pipeline.h"
@@ -46,14 +46,15 @@ public:
   void run();
 
 private:
-  SmallVector<Pair> findStages();
-  void shardStage(Pair pair);
-  void setBoundary(Program &program, const Layer &layer);
-  void setOutputs(Program &program);
-  void setPrices(Program &program) const;
-  void obeyHints(Program &program) const;
-  LayerLayouts solve(Program &program, Solution &solution);
-  void recordParameters(const Program &program, const Solution &solution);
+  SmallVector<Pair> findPairs();
+  void shardPair(Pair pair);
+  void setBoundary(ShardProblem &program, const Layer &layer);
+  void setOutputs(ShardProblem &program);
+  void setPrices(ShardProblem &program) const;
+  void obeyHints(ShardProblem &program) const;
+  LayerLayouts solve(ShardProblem &program, LayoutChoice &solution);
+  void recordParameters(const ShardProblem &program,
+                        const LayoutChoice &solution);
 
   dist::ModuleOp module;
   Axis axis;
@@ -65,8 +66,8 @@ private:
 } // namespace
 
 /// Functions that are called from outside and have something to cut.
-SmallVector<Pair> ModuleSharder::findStages() {
-  SmallVector<Pair> stages;
+SmallVector<Pair> ModuleSharder::findPairs() {
+  SmallVector<Pair> pairs;
   for (auto f : module.getOps<func::FuncOp>()) {
     if (f.isPrivate() || f.isExternal())
       continue;
@@ -76,14 +77,14 @@ SmallVector<Pair> ModuleSharder::findStages() {
       if (part)
         part.walk([&](nn::ReadOp) { reads = true; });
     if (reads && pair.forward == f)
-      stages.push_back(pair);
+      pairs.push_back(pair);
   }
-  return stages;
+  return pairs;
 }
 
 /// Storing a parameter: by its size, and by how many rows it is multiplied
 /// with, so that whether a matrix is cut does not depend on the batch.
-void ModuleSharder::setPrices(Program &program) const {
+void ModuleSharder::setPrices(ShardProblem &program) const {
   for (Variable &v : program.variables)
     if (v.parameter)
       v.price = prices.memory * program.evaluate(nn::getNumElements(v.shape));
@@ -99,20 +100,21 @@ void ModuleSharder::setPrices(Program &program) const {
     v.price *= std::max(1.0, factor);
 }
 
-LayerLayouts ModuleSharder::solve(Program &program, Solution &solution) {
+LayerLayouts ModuleSharder::solve(ShardProblem &program,
+                                  LayoutChoice &solution) {
   setPrices(program);
-  CutInfo cuts = findCuts(program, axis, [&](Operation *op) {
+  CutConstraints cuts = findCuts(program, axis, [&](Operation *op) {
     auto it = layers.find(baseName(cast<func::CallOp>(op).getCallee()));
     return it == layers.end() ? nullptr : &it->second;
   });
-  Model model(program, cuts, axis, prices);
-  solution = search(program, model, beam);
-  return emitProgram(program, model, solution, axis);
+  CostModel model(program, cuts, axis, prices);
+  solution = searchLayouts(program, model, beam);
+  return emitLocal(program, model, solution, axis);
 }
 
 /// A layer's stream is whole, or cut along its tokens; other activations are
 /// whole.
-void ModuleSharder::setBoundary(Program &program, const Layer &layer) {
+void ModuleSharder::setBoundary(ShardProblem &program, const Layer &layer) {
   RankedTensorType stream = getStream(layer);
   Layout layout;
   if (module->hasAttr(dist::kSequenceParallelAttr) && stream) {
@@ -138,7 +140,7 @@ void ModuleSharder::setBoundary(Program &program, const Layer &layer) {
 }
 
 /// What leaves the module for another one, or for the loss, is whole.
-void ModuleSharder::setOutputs(Program &program) {
+void ModuleSharder::setOutputs(ShardProblem &program) {
   auto top = module->getParentOfType<mlir::ModuleOp>();
   auto leaves = [&](StringRef name) {
     for (auto edge : top.getOps<dist::EdgeOp>())
@@ -159,8 +161,8 @@ void ModuleSharder::setOutputs(Program &program) {
     program.variables[i].settled = Layout();
 }
 
-void ModuleSharder::recordParameters(const Program &program,
-                                     const Solution &solution) {
+void ModuleSharder::recordParameters(const ShardProblem &program,
+                                     const LayoutChoice &solution) {
   MLIRContext *context = module.getContext();
   for (auto [i, v] : llvm::enumerate(program.variables)) {
     if (!v.symbol)
@@ -188,7 +190,7 @@ void ModuleSharder::recordParameters(const Program &program,
 }
 
 /// Parameters that are to be cut as their copies elsewhere are.
-void ModuleSharder::obeyHints(Program &program) const {
+void ModuleSharder::obeyHints(ShardProblem &program) const {
   for (Variable &v : program.variables) {
     auto hint =
         v.symbol
@@ -203,43 +205,43 @@ void ModuleSharder::obeyHints(Program &program) const {
   }
 }
 
-void ModuleSharder::shardStage(Pair pair) {
-  Program stage(pair, nullptr);
-  obeyHints(stage);
-  for (const Layer &layer : findLayers(stage)) {
+void ModuleSharder::shardPair(Pair pair) {
+  ShardProblem whole(pair, nullptr);
+  obeyHints(whole);
+  for (const Layer &layer : findLayers(whole)) {
     StringRef base = baseName(func::FuncOp(layer.pair.forward).getName());
     if (layers.count(base))
       continue;
-    Program program(layer.pair, &layer.links);
+    ShardProblem program(layer.pair, &layer.links);
     setBoundary(program, layer);
-    Solution solution;
+    LayoutChoice solution;
     LayerLayouts layouts = solve(program, solution);
     layers[base] = std::move(layouts);
   }
-  setOutputs(stage);
-  Solution solution;
-  solve(stage, solution);
-  recordParameters(stage, solution);
+  setOutputs(whole);
+  LayoutChoice solution;
+  solve(whole, solution);
+  recordParameters(whole, solution);
 }
 
 bool ModuleSharder::wantsSmallerAxes() {
-  for (Pair pair : findStages()) {
-    Program stage(pair, nullptr);
+  for (Pair pair : findPairs()) {
+    ShardProblem whole(pair, nullptr);
     auto none = [](Operation *) -> const LayerLayouts * { return nullptr; };
-    for (const Layer &layer : findLayers(stage)) {
-      Program program(layer.pair, &layer.links);
+    for (const Layer &layer : findLayers(whole)) {
+      ShardProblem program(layer.pair, &layer.links);
       if (findCuts(program, axis, none).wantsSmallerAxes)
         return true;
     }
-    if (findCuts(stage, axis, none).wantsSmallerAxes)
+    if (findCuts(whole, axis, none).wantsSmallerAxes)
       return true;
   }
   return false;
 }
 
 void ModuleSharder::run() {
-  for (Pair pair : findStages())
-    shardStage(pair);
+  for (Pair pair : findPairs())
+    shardPair(pair);
 }
 
 /// 4 -> 4, or 2 x 2 where that fits better: major axis first.

@@ -13,7 +13,7 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::stages {
 #define GEN_PASS_DEF_CUTSTAGES
 #include "passes/stages/Passes.h.inc"
 
@@ -93,7 +93,7 @@ private:
                                              int64_t count, int64_t pp) {
     auto given = module->getAttrOfType<DenseI64ArrayAttr>(dist::kUnitRanksAttr);
     bool goesBack = false;
-    schedule::Registry registry;
+    scheduler::Registry registry;
     if (auto plan = dist::getOnly<dist::PlanOp>(getOperation()))
       if (auto *entry = registry.find(plan.getSchedule()))
         goesBack = entry->traits.goesBack;
@@ -102,7 +102,7 @@ private:
     for (int64_t stage = 0; stage < count; ++stage) {
       ranks.emplace_back();
       for (int64_t i = 0; i < size; ++i) {
-        int64_t at = schedule::positionOf(stage, pp, goesBack) * size + i;
+        int64_t at = scheduler::positionOf(stage, pp, goesBack) * size + i;
         ranks.back().push_back(given ? given[at] : at);
       }
     }
@@ -153,4 +153,4 @@ private:
 
 } // namespace
 
-} // namespace dt::parallel
+} // namespace dt::stages

@@ -13,11 +13,11 @@
 
 #include "mlir/Pass/Pass.h"
 
-namespace dt::parallel {
+namespace dt::stages {
 
 #define GEN_PASS_DECL
 #include "passes/stages/Passes.h.inc"
 
-} // namespace dt::parallel
+} // namespace dt::stages
 
 #endif // PASSES_STAGES_PASSES_H

@@ -11,13 +11,13 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::stages {
 #define GEN_PASS_REGISTRATION
 #include "passes/stages/Passes.h.inc"
-} // namespace dt::parallel
+} // namespace dt::stages
 
-void dt::registerStagesPasses() { parallel::registerStagesPasses(); }
+void dt::registerStagesPasses() { stages::registerStagesPasses(); }
 
 void dt::buildStagesPipeline(OpPassManager &pm) {
-  pm.addPass(parallel::createCutStages());
+  pm.addPass(stages::createCutStages());
 }

@@ -17,7 +17,7 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::stages {
 
 namespace {
 
@@ -96,10 +96,10 @@ bool StageCuts::isFree(Value value) const {
   return !op || !indexOf.contains(op);
 }
 
-Cost StageCuts::getCost(int64_t stage) const {
-  Cost cost;
+NominalCost StageCuts::getCost(int64_t stage) const {
+  NominalCost cost;
   for (size_t i = cuts[stage]; i < cuts[stage + 1]; ++i)
-    cost += const_cast<Costs &>(costs).of(placed[i]);
+    cost += const_cast<NominalCosts &>(costs).of(placed[i]);
   return cost;
 }
 
@@ -317,4 +317,4 @@ LogicalResult StageCuts::assign(ArrayAttr stages) {
   return success();
 }
 
-} // namespace dt::parallel
+} // namespace dt::stages

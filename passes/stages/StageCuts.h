@@ -12,11 +12,11 @@
 #ifndef PASSES_STAGES_STAGECUTS_H
 #define PASSES_STAGES_STAGECUTS_H
 
-#include "passes/stages/Costs.h"
+#include "passes/stages/NominalCosts.h"
 
 #include "llvm/ADT/MapVector.h"
 
-namespace dt::parallel {
+namespace dt::stages {
 
 class StageCuts {
 public:
@@ -35,12 +35,12 @@ public:
   /// The stage of a placed op, or -1 if it is free.
   int64_t getStage(mlir::Operation *op) const;
   bool isFree(mlir::Value value) const;
-  Cost getCost(int64_t stage) const;
+  NominalCost getCost(int64_t stage) const;
   /// Values that go from earlier stages to `stage` or later ones.
   llvm::ArrayRef<mlir::Value> getCrossing(int64_t stage) const {
     return crossing[cuts[stage]];
   }
-  Costs &getCosts() { return costs; }
+  NominalCosts &getCosts() { return costs; }
 
   /// What a plan names: placed ops `begin` to `end`.
   struct Piece {
@@ -66,7 +66,7 @@ private:
   dist::ModuleOp module;
   mlir::func::FuncOp forward;
   int64_t parts;
-  Costs costs;
+  NominalCosts costs;
   std::vector<mlir::Operation *> placed; ///< in order
   llvm::DenseMap<mlir::Operation *, size_t> indexOf;
   /// Names of pieces and where each begins in `placed`.
@@ -79,6 +79,6 @@ private:
   std::vector<size_t> cuts;
 };
 
-} // namespace dt::parallel
+} // namespace dt::stages
 
 #endif // PASSES_STAGES_STAGECUTS_H

@@ -18,7 +18,7 @@
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::stages {
 
 namespace {
 
@@ -370,4 +370,4 @@ LogicalResult emitStages(dist::ModuleOp module, const StageCuts &cuts,
   return Emitter(module, cuts, ranks.size()).run(ranks);
 }
 
-} // namespace dt::parallel
+} // namespace dt::stages

@@ -9,7 +9,7 @@
 
 #include "passes/stages/StageCuts.h"
 
-namespace dt::parallel {
+namespace dt::stages {
 
 /// Replaces `module` by its stages and everything outside that names it.
 /// `ranks[s]`: who runs stage s.
@@ -17,6 +17,6 @@ mlir::LogicalResult
 emitStages(dist::ModuleOp module, const StageCuts &cuts,
            llvm::ArrayRef<llvm::SmallVector<int64_t>> ranks);
 
-} // namespace dt::parallel
+} // namespace dt::stages
 
 #endif // PASSES_STAGES_STAGEEMIT_H

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Files.h"
-#include "runtime/base/Activity.h"
+#include "runtime/base/FileActivity.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -78,7 +78,7 @@ int Descriptor::release() {
 void writeAll(int descriptor, const void *data, size_t size,
               const std::string &path) {
   const char *p = static_cast<const char *>(data);
-  Activity activity("writing", path);
+  FileActivity activity("writing", path);
   for (size_t unsynced = 0; size;) {
     ssize_t n = ::write(descriptor, p, std::min(size, kMostAtOnce));
     if (n < 0 && errno == EINTR)
@@ -99,7 +99,7 @@ void writeAll(int descriptor, const void *data, size_t size,
 void readAll(int descriptor, void *data, size_t size, uint64_t offset,
              const std::string &path) {
   char *p = static_cast<char *>(data);
-  Activity activity("reading", path);
+  FileActivity activity("reading", path);
   while (size) {
     ssize_t n =
         ::pread(descriptor, p, std::min(size, kMostAtOnce), off_t(offset));
@@ -118,7 +118,7 @@ void readAll(int descriptor, void *data, size_t size, uint64_t offset,
 }
 
 std::string readText(const std::string &path, size_t most) {
-  Activity activity("opening", path);
+  FileActivity activity("opening", path);
   Descriptor file(openFile(path, O_RDONLY));
   struct stat info;
   if (!file || ::fstat(file.get(), &info) < 0)
@@ -134,7 +134,7 @@ std::string readText(const std::string &path, size_t most) {
 }
 
 void syncPath(const std::string &path) {
-  Activity activity("writing", path);
+  FileActivity activity("writing", path);
   Descriptor file(openFile(path, O_RDONLY));
   // Some file systems have no fsync of folders: nothing can be done there.
   if (!file || (::fsync(file.get()) < 0 && errno != EINVAL))
@@ -142,13 +142,13 @@ void syncPath(const std::string &path) {
 }
 
 void renamePath(const std::string &from, const std::string &to) {
-  Activity activity("writing", to);
+  FileActivity activity("writing", to);
   if (::rename(from.c_str(), to.c_str()) != 0)
     failedCall(to, "rename its temporary file to it");
 }
 
 void makeFolders(const std::string &path) {
-  Activity activity("writing", path);
+  FileActivity activity("writing", path);
   std::error_code error;
   fs::create_directories(path, error);
   if (!error && !fs::is_directory(path, error) && !error)
@@ -172,7 +172,7 @@ FileWriter::~FileWriter() {
 
 void FileWriter::open(const std::string &name, bool append) {
   path = name;
-  Activity activity("writing", path);
+  FileActivity activity("writing", path);
   file = Descriptor(
       openFile(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)));
   if (!file)
@@ -200,7 +200,7 @@ void FileWriter::flush() {
 
 void FileWriter::close(bool durable) {
   flush();
-  Activity activity("writing", path);
+  FileActivity activity("writing", path);
   // Pipes and devices cannot be synced, and need not be.
   if (wrong.empty() && durable && ::fsync(file.get()) < 0 && errno != EINVAL &&
       errno != EROFS)

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Safetensors.h"
-#include "runtime/base/Activity.h"
+#include "runtime/base/FileActivity.h"
 
 #include <nlohmann/json.hpp>
 
@@ -163,7 +163,7 @@ SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
 
 /// Opens a regular file that may be one of this format.
 Descriptor openFile(const std::string &path, uint64_t &length) {
-  Activity activity("opening", path);
+  FileActivity activity("opening", path);
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
   if (!file || ::fstat(file.get(), &info) < 0)
@@ -328,7 +328,7 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
     writeAll(d.get(), data, e.size, path);
     hash = hashBytes(data, e.size, hash);
   }
-  Activity activity("writing", path);
+  FileActivity activity("writing", path);
   if (::fsync(d.get()) < 0)
     failedCall(path, "sync");
   if (::close(d.release()) < 0)

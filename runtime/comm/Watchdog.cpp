@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/Watchdog.h"
-#include "runtime/base/Activity.h"
 #include "runtime/base/Clock.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/base/Stop.h"
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 
 #include "runtime/data/Index.h"
 
-#include "runtime/base/Activity.h"
 #include "runtime/base/Cores.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/base/Files.h"
 #include "runtime/base/Stop.h"
 

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/base/Activity.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/data/Assemble.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Binding.h"
@@ -31,13 +31,13 @@ using namespace dt::rt::data;
 namespace {
 /// A step in the making or ready.
 struct StepWork {
-  enum class Stage { New, Planning, Planned };
+  enum class State { New, Planning, Planned };
   /// A sample to decode (-1: none, there is only something to assemble).
   struct Job {
     int64_t place, microbatch;
   };
   int64_t step = 0;
-  Stage stage = Stage::New;
+  State state = State::New;
   StepManifest manifest;
   std::vector<std::vector<int64_t>>
       firstItem; ///< [kind][place]: position of the sample's first item
@@ -198,8 +198,8 @@ void ShardBatch::work() {
     wake.wait(lock, [&] {
       for (auto &work : window)
         if (!work->failure && !work->cancelled &&
-            (work->stage == StepWork::Stage::New ||
-             (work->stage == StepWork::Stage::Planned &&
+            (work->state == StepWork::State::New ||
+             (work->state == StepWork::State::Planned &&
               work->nextJob < work->jobs.size()))) {
           step = work.get();
           break;
@@ -208,10 +208,10 @@ void ShardBatch::work() {
     });
     if (stop)
       return;
-    bool planning = step->stage == StepWork::Stage::New;
+    bool planning = step->state == StepWork::State::New;
     StepWork::Job job{};
     if (planning)
-      step->stage = StepWork::Stage::Planning;
+      step->state = StepWork::State::Planning;
     else
       job = step->jobs[step->nextJob++];
     ++busy;
@@ -226,7 +226,7 @@ void ShardBatch::work() {
     --busy;
     progressed();
     if (planning)
-      step->stage = StepWork::Stage::Planned;
+      step->state = StepWork::State::Planned;
     if (failure && !step->failure)
       step->failure = failure;
     done.notify_all();

@@ -9,8 +9,8 @@
 
 #include "runtime/data/Tar.h"
 
-#include "runtime/base/Activity.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/FileActivity.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -103,7 +103,7 @@ TarListing data::listTar(const std::string &path) {
                 ": not an uncompressed tar file: " + archiveError(in.get()));
   }
   TarListing listing;
-  Activity activity("reading", path);
+  FileActivity activity("reading", path);
   while (true) {
     activity.moved();
     archive_entry *entry = nullptr;
@@ -144,7 +144,7 @@ TarListing data::listTar(const std::string &path) {
 }
 
 PositionedFile::PositionedFile(const std::string &path) : path(path) {
-  Activity activity("opening", path);
+  FileActivity activity("opening", path);
   descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info;
   if (!descriptor || fstat(descriptor.get(), &info) != 0)

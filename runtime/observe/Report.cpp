@@ -232,7 +232,7 @@ nlohmann::json RunReport::tasksOf(const std::vector<RowTimes> &times) const {
 
 SimulatedStep RunReport::simulate(const std::vector<RowTimes> &times,
                                   int cores) const {
-  return simulateStep(
+  return simulateRows(
       program, times,
       [&](const TaskRow &row, int rank) {
         size_t index = size_t(&row - program.ranks[rank].rows.begin());

@@ -255,7 +255,7 @@ double SimulatedStep::bubble() const {
 }
 
 SimulatedStep
-simulateStep(const ProgramInfo &program, const std::vector<RowTimes> &times,
+simulateRows(const ProgramInfo &program, const std::vector<RowTimes> &times,
              const std::function<bool(const TaskRow &, int)> &exists,
              int cores) {
   return Simulation(program, times, exists, cores).run();

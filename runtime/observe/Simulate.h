@@ -46,7 +46,7 @@ struct SimulatedStep {
 /// step. `cores`: of the node that all ranks share; 0: a core each. Throws
 /// Error if rows wait for one another.
 SimulatedStep
-simulateStep(const ProgramInfo &program, const std::vector<RowTimes> &times,
+simulateRows(const ProgramInfo &program, const std::vector<RowTimes> &times,
              const std::function<bool(const TaskRow &, int)> &exists,
              int cores);
 

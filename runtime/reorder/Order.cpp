@@ -183,9 +183,9 @@ std::vector<Ids> starts(const OrderProblem &problem) {
 
 /// Threshold accepting: exchanges and moves of microbatches; an order that is
 /// a little longer may be taken, less and less so.
-class Search {
+class OrderSearch {
 public:
-  Search(const OrderProblem &problem, int64_t effort)
+  OrderSearch(const OrderProblem &problem, int64_t effort)
       : problem(problem), evaluator(problem), left(effort), total(effort) {}
 
   Order run() {
@@ -389,7 +389,7 @@ Ids orderByIntervals(const OrderProblem &problem) {
 Order reorder(const OrderProblem &problem, const OrderOptions &options) {
   if (problem.microbatches == 0)
     return {};
-  return Search(problem, options.effort).run();
+  return OrderSearch(problem, options.effort).run();
 }
 
 } // namespace dt::reorder

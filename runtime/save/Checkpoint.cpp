@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/Checkpoint.h"
-#include "runtime/base/Activity.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/base/Files.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/device/Device.h"
@@ -50,7 +50,7 @@ PieceWriter snapshot(const Trainer &trainer, int64_t step) {
     size_t module = size_t(p.module);
     if (ownership.owned(i).empty())
       continue;
-    Layout layout(p, trainer.placement().at(module).tp);
+    ParameterLayout layout(p, trainer.placement().at(module).tp);
     const Region &region = trainer.regions().at(module);
     bool updated = ownership.updated(i);
     for (const OwnedPiece &piece : ownership.owned(i)) {
@@ -159,7 +159,7 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
   std::shared_ptr<Job> next;
   std::string wrong = failureOf([&] {
     if (comm.rank() == 0) {
-      Activity activity("writing", folder);
+      FileActivity activity("writing", folder);
       std::error_code ignored;
       std::filesystem::remove_all(folder, ignored); // the rest of a failure
       makeFolders(folder);
@@ -228,7 +228,7 @@ void CheckpointWriter::commit(const Job &job) {
       throw Error(ok + ": has no hash");
     index.files[rankFile(r)] = hash;
   }
-  Activity activity("writing", job.folder);
+  FileActivity activity("writing", job.folder);
   for (int r = 0; r < job.ranks; ++r)
     std::filesystem::remove(job.folder + "/" + rankFile(r, ".ok"));
   writeWhole(job.folder + "/index.json", index.text());
@@ -261,7 +261,7 @@ namespace {
 
 /// Moments of a parameter into the ranges that this rank updates.
 void loadMoment(Trainer &trainer, size_t index, int moment,
-                const std::string &name, const Layout &layout,
+                const std::string &name, const ParameterLayout &layout,
                 const PieceReader &reader) {
   const ParameterInfo &p = trainer.program().parameters[index];
   std::vector<float> values;
@@ -285,7 +285,7 @@ void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
   const ParameterInfo &p = program.parameters[index];
   std::string name =
       program.parameters[trainer.ownership().original(index)].tensor.name;
-  Layout layout(p, trainer.placement().at(size_t(p.module)).tp);
+  ParameterLayout layout(p, trainer.placement().at(size_t(p.module)).tp);
   std::vector<std::byte> part(size_t(layout.partElements()) *
                               sizeOf(p.tensor.type));
   reader.part(name, p.tensor.type, layout, 0, layout.partElements(),

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/InitialWeights.h"
-#include "runtime/base/Activity.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Convert.h"
 #include "runtime/device/Device.h"
@@ -228,7 +228,7 @@ std::vector<std::string> besideChosen(const std::vector<std::string> &unused,
 void load(Trainer &trainer, size_t row, const std::string &tensor,
           const PieceReader &reader) {
   const ParameterInfo &p = trainer.program().parameters[row];
-  Layout layout(p, trainer.placement().at(size_t(p.module)).tp);
+  ParameterLayout layout(p, trainer.placement().at(size_t(p.module)).tp);
   DType type = reader.typeOf(tensor);
   size_t count = size_t(layout.partElements());
   std::vector<std::byte> part(count * sizeOf(type));

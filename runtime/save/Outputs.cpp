@@ -265,7 +265,7 @@ static void writePieces(const Trainer &trainer, bool gradients,
     if (trainer.ownership().owned(i).empty() ||
         (gradients && !trainer.ownership().updated(i)))
       continue;
-    Layout layout(p, trainer.placement().at(module).tp);
+    ParameterLayout layout(p, trainer.placement().at(module).tp);
     const std::byte *base = gradients ? trainer.regions().at(module).gradients
                                       : trainer.regions().at(module).parameters;
     for (const OwnedPiece &piece : trainer.ownership().owned(i))
@@ -316,13 +316,13 @@ WholeParameters::get(const ParameterInfo &parameter) const {
   if (reader)
     return reader->whole(parameter.tensor.name, parameter.tensor.type,
                          wholeShape(parameter));
-  Layout layout(parameter, 0);
+  ParameterLayout layout(parameter, 0);
   size_t size = sizeOf(parameter.tensor.type);
   std::vector<std::byte> part(size_t(layout.partElements()) * size),
       whole(size_t(layout.wholeElements()) * size);
   device::copyToHost(part.data(), trainer.regions().parameter(parameter),
                      part.size());
-  for (const Layout::Run &run : layout.runs())
+  for (const ParameterLayout::Run &run : layout.runs())
     std::memcpy(whole.data() + size_t(run.whole) * size,
                 part.data() + size_t(run.part) * size,
                 size_t(run.count) * size);

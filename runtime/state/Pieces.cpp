@@ -46,9 +46,9 @@ std::vector<int64_t> numbers(const nlohmann::json &object, const char *key,
   return list;
 }
 
-std::vector<Layout::Cut> readCuts(const nlohmann::json &object,
-                                  const std::string &where) {
-  std::vector<Layout::Cut> cuts;
+std::vector<ParameterLayout::Cut> readCuts(const nlohmann::json &object,
+                                           const std::string &where) {
+  std::vector<ParameterLayout::Cut> cuts;
   auto found = object.find("cuts");
   if (found == object.end() || !found->is_array() || found->size() > 32)
     throw Error(where + ": \"cuts\" is not a list");
@@ -64,7 +64,7 @@ std::vector<Layout::Cut> readCuts(const nlohmann::json &object,
 } // namespace
 
 const std::byte *PieceWriter::add(const std::string &name, DType type,
-                                  const Layout &layout, int64_t begin,
+                                  const ParameterLayout &layout, int64_t begin,
                                   int64_t end, const void *device) {
   std::vector<std::byte> bytes(size_t(end - begin) * sizeOf(type));
   const std::byte *copy = bytes.data();
@@ -74,7 +74,7 @@ const std::byte *PieceWriter::add(const std::string &name, DType type,
     return copy;
   }
   nlohmann::json cuts = nlohmann::json::array();
-  for (const Layout::Cut &cut : layout.cuts())
+  for (const ParameterLayout::Cut &cut : layout.cuts())
     cuts.push_back({cut.dim, cut.chunk, cut.over, cut.place});
   std::string key = name + "[" + std::to_string(begin) + "]";
   notes[key] = {{"tensor", name},
@@ -158,15 +158,15 @@ std::vector<std::byte>
 PieceReader::whole(const std::string &name, DType type,
                    const std::vector<int64_t> &shape) const {
   get(name);
-  Layout layout(shape, shape, {}, where + ": tensor '" + name + "'");
+  ParameterLayout layout(shape, shape, {}, where + ": tensor '" + name + "'");
   std::vector<std::byte> out(size_t(layout.wholeElements()) * sizeOf(type));
   part(name, type, layout, 0, layout.wholeElements(), out.data());
   return out;
 }
 
-Layout PieceReader::layoutOf(const Piece &piece, const std::string &name,
-                             DType type,
-                             const std::vector<int64_t> &shape) const {
+ParameterLayout PieceReader::layoutOf(const Piece &piece,
+                                      const std::string &name, DType type,
+                                      const std::vector<int64_t> &shape) const {
   std::string at = piece.file->path() + ": tensor '" + name + "'";
   if (piece.place->type != type || piece.whole != shape)
     throw Error(at + " is " + textOf(piece.place->type) + " " +
@@ -176,7 +176,7 @@ Layout PieceReader::layoutOf(const Piece &piece, const std::string &name,
   for (size_t d = 0; d < piece.padded.size() && d < shape.size(); ++d)
     if (piece.padded[d] > shape[d] + (1 << 20))
       throw Error(at + ": \"padded\" does not fit its shape");
-  Layout layout(piece.whole, piece.padded, piece.cuts, at);
+  ParameterLayout layout(piece.whole, piece.padded, piece.cuts, at);
   if (piece.end > layout.partElements())
     throw Error(at + ": \"flat\" lies outside of its part");
   return layout;
@@ -190,11 +190,12 @@ struct Stretch {
 };
 
 /// Both lists ascend in the whole too, since cuts keep the order.
-std::vector<Stretch> intersect(const std::vector<Layout::Run> &piece,
-                               const std::vector<Layout::Run> &wanted) {
+std::vector<Stretch>
+intersect(const std::vector<ParameterLayout::Run> &piece,
+          const std::vector<ParameterLayout::Run> &wanted) {
   std::vector<Stretch> out;
   for (size_t p = 0, w = 0; p < piece.size() && w < wanted.size();) {
-    const Layout::Run &a = piece[p], &b = wanted[w];
+    const ParameterLayout::Run &a = piece[p], &b = wanted[w];
     int64_t begin = std::max(a.whole, b.whole),
             end = std::min(a.whole + a.count, b.whole + b.count);
     if (begin < end)
@@ -238,14 +239,14 @@ void readStretches(const SafetensorsReader &file, const TensorPlace &place,
 } // namespace
 
 void PieceReader::part(const std::string &name, DType type,
-                       const Layout &layout, int64_t begin, int64_t end,
-                       void *out) const {
+                       const ParameterLayout &layout, int64_t begin,
+                       int64_t end, void *out) const {
   size_t size = sizeOf(type);
   std::memset(out, 0, size_t(end - begin) * size);
-  std::vector<Layout::Run> wanted = layout.runs(begin, end);
+  std::vector<ParameterLayout::Run> wanted = layout.runs(begin, end);
   std::vector<std::pair<int64_t, int64_t>> filled; // [begin, end) in the part
   for (const Piece &piece : get(name)) {
-    Layout own = layoutOf(piece, name, type, layout.whole());
+    ParameterLayout own = layoutOf(piece, name, type, layout.whole());
     std::vector<Stretch> list =
         intersect(own.runs(piece.begin, piece.end), wanted);
     readStretches(*piece.file, *piece.place, piece.begin, list, size, begin,
@@ -261,7 +262,7 @@ void PieceReader::part(const std::string &name, DType type,
       throw Error(where + ": tensor '" + name + "' has elements twice");
     have += filled[i].second - filled[i].first;
   }
-  for (const Layout::Run &run : wanted)
+  for (const ParameterLayout::Run &run : wanted)
     need += run.count;
   if (have != need)
     throw Error(where + ": tensor '" + name + "' has " + std::to_string(have) +

@@ -14,7 +14,7 @@
 #define DT_RUNTIME_STATE_PIECES_H
 
 #include "runtime/base/Safetensors.h"
-#include "runtime/state/Layout.h"
+#include "runtime/state/ParameterLayout.h"
 
 #include <nlohmann/json.hpp>
 
@@ -30,8 +30,8 @@ public:
   /// Elements [begin, end) of the part with this layout; `device` points to the
   /// first. Returns the copy, which lives until this writer does.
   const std::byte *add(const std::string &name, DType type,
-                       const Layout &layout, int64_t begin, int64_t end,
-                       const void *device);
+                       const ParameterLayout &layout, int64_t begin,
+                       int64_t end, const void *device);
   /// Returns the hash of the file. Throws Error.
   uint64_t write(const std::string &path);
 
@@ -56,7 +56,7 @@ public:
   /// Elements [begin, end) of the part that `layout` makes of the tensor, into
   /// `out`; padding becomes 0. Reads the bytes of these elements only (and
   /// short gaps between them). Throws Error as whole().
-  void part(const std::string &name, DType type, const Layout &layout,
+  void part(const std::string &name, DType type, const ParameterLayout &layout,
             int64_t begin, int64_t end, void *out) const;
   /// Its shape and type, as the first piece says. Throws if it is missing.
   std::vector<int64_t> shapeOf(const std::string &name) const;
@@ -67,13 +67,13 @@ private:
     const SafetensorsReader *file;
     const TensorPlace *place;
     std::vector<int64_t> whole, padded;
-    std::vector<Layout::Cut> cuts;
+    std::vector<ParameterLayout::Cut> cuts;
     int64_t begin, end;
   };
   const std::vector<Piece> &get(const std::string &name) const;
   /// The layout of a piece of a tensor with this type and shape.
-  Layout layoutOf(const Piece &piece, const std::string &name, DType type,
-                  const std::vector<int64_t> &shape) const;
+  ParameterLayout layoutOf(const Piece &piece, const std::string &name,
+                           DType type, const std::vector<int64_t> &shape) const;
 
   std::string where; ///< for errors
   std::vector<std::unique_ptr<SafetensorsReader>> files;

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Trainer.h"
-#include "runtime/base/Activity.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Fault.h"
@@ -106,7 +106,7 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
     const Placement::Place &place = places.at(size_t(p.module));
     if (!place.runs())
       continue;
-    Layout layout(p, place.tp);
+    ParameterLayout layout(p, place.tp);
     host.assign(size_t(layout.partElements()) * sizeOf(p.tensor.type), {});
     const char *name = original.tensor.name;
     if (original.init) {
@@ -114,7 +114,7 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
         throw Error(std::string("parameter '") + name +
                     "': init rules make F32 only");
       auto *values = reinterpret_cast<float *>(host.data());
-      for (const Layout::Run &run : layout.runs())
+      for (const ParameterLayout::Run &run : layout.runs())
         initialize(values + run.part, run.whole, run.count, layout.whole(),
                    original.init, name, options.seed);
     } else {

@@ -14,8 +14,8 @@
 #include "runtime/Program.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/data/BatchSource.h"
-#include "runtime/state/Layout.h"
 #include "runtime/state/Ownership.h"
+#include "runtime/state/ParameterLayout.h"
 #include "runtime/state/Regions.h"
 #include "runtime/step/Optimizer.h"
 

@@ -13,7 +13,7 @@
 
 namespace dt::rt {
 
-std::string findProgram(const std::string &built) {
+std::string findProgramFolder(const std::string &built) {
   std::error_code none;
   std::filesystem::path above =
       std::filesystem::read_symlink("/proc/self/exe", none)
@@ -24,7 +24,7 @@ std::string findProgram(const std::string &built) {
   return isProgram ? above.string() : built;
 }
 
-nlohmann::json readPlan(const std::string &folder) {
+nlohmann::json readDataSections(const std::string &folder) {
   std::string path = folder + "/plan.json";
   std::ifstream stream(path);
   if (!stream)

@@ -18,10 +18,10 @@ namespace dt::rt {
 /// The folder above the one that the program runs from, if a program lies
 /// there: one that was moved or copied has its own weights. Else `built`, which
 /// the sources were compiled in.
-std::string findProgram(const std::string &built);
+std::string findProgramFolder(const std::string &built);
 
 /// plan.json of such a folder. Throws Error.
-nlohmann::json readPlan(const std::string &folder);
+nlohmann::json readDataSections(const std::string &folder);
 
 } // namespace dt::rt
 

@@ -179,7 +179,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   comm.expectRanks(int(program.ranks.size));
   comm.agree(failureOf([&] { checkTargets(options, comm); }));
   std::string home =
-      options.program.empty() ? findProgram(directory) : options.program;
+      options.program.empty() ? findProgramFolder(directory) : options.program;
   Trainer::Settings settings = settingsOf(program, options);
   if (!options.profile.empty()) {
     Waits waits(board, {Awaited::Hook}); // tasks, in its own order
@@ -198,7 +198,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   std::unique_ptr<BatchSource> source, other; // to train on, to validate on
   bool stopped = false;
   comm.agree(failureOf([&] {
-    plan = readPlan(home);
+    plan = readDataSections(home);
     if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
       throw Error("give --steps: the recipe's schedule has no length");
     if (trains && !wantsData)

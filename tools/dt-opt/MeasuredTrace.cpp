@@ -49,7 +49,7 @@ struct Step {
 
 class TraceReader {
 public:
-  TraceReader(const schedule::Problem &problem, StringRef file)
+  TraceReader(const scheduler::Problem &problem, StringRef file)
       : problem(problem), file(file) {}
 
   Error read(const Json &json);
@@ -67,7 +67,7 @@ private:
   static BarKind kindOf(StringRef verb);
   std::string stagesOf(int rank) const;
 
-  const schedule::Problem &problem;
+  const scheduler::Problem &problem;
   StringRef file;
   std::vector<Event> events; ///< without those of whole steps
   std::map<int64_t, Step> steps;
@@ -148,7 +148,7 @@ Error TraceReader::addBar(const Event &event, double begin, Lane &lane) const {
   Bar bar{BarKind::Message,  0,  event.start - begin,
           event.end - begin, -1, event.name};
   if (!event.module.empty()) {
-    auto stage = find_if(problem.stages, [&](const schedule::Stage &known) {
+    auto stage = find_if(problem.stages, [&](const scheduler::Stage &known) {
       return known.name == event.module;
     });
     if (stage == problem.stages.end())
@@ -169,7 +169,7 @@ Error TraceReader::addBar(const Event &event, double begin, Lane &lane) const {
 
 std::string TraceReader::stagesOf(int rank) const {
   std::string text;
-  for (const schedule::Stage &stage : problem.stages)
+  for (const scheduler::Stage &stage : problem.stages)
     if (any_of(stage.replicas, [&](const std::vector<int> &ranks) {
           return is_contained(ranks, rank);
         }))
@@ -233,7 +233,7 @@ Expected<TimelineChart> TraceReader::draw() {
 } // namespace
 
 Expected<TimelineChart> readTrace(const nlohmann::json &json,
-                                  const schedule::Problem &problem,
+                                  const scheduler::Problem &problem,
                                   StringRef file) {
   TraceReader reader(problem, file);
   if (Error error = reader.read(json))

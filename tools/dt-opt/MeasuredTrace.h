@@ -22,7 +22,7 @@ namespace dt {
 /// the program's: errors name the file and what it says that the program has
 /// not.
 llvm::Expected<picture::TimelineChart>
-readTrace(const nlohmann::json &json, const schedule::Problem &problem,
+readTrace(const nlohmann::json &json, const scheduler::Problem &problem,
           llvm::StringRef file);
 
 } // namespace dt

@@ -37,13 +37,13 @@ struct DescribeModel
     if (!dt::dist::getOnly<dt::dist::BatchOp>(getOperation()))
       return stop("expected a program that trains: a recipe, or an ONNX file "
                   "with --loss");
-    auto program = dt::parallel::describePartitioned(
+    auto program = dt::plan::describePartitioned(
         getOperation(), mostTP, [&](OpPassManager &pm, mlir::ModuleOp copy) {
           return runPipeline(pm, copy);
         });
     if (!program)
       return stop(toString(program.takeError()));
-    *json = dt::plan::printModel(program->model);
+    *json = dt::planner::printModel(program->model);
     markAllAnalysesPreserved();
   }
 
@@ -64,7 +64,7 @@ void dt::addPlanModel(OpPassManager &pm, int64_t mostTP, std::string &json) {
 }
 
 LogicalResult dt::writePlanModel(StringRef json, const OutputOptions &options) {
-  auto model = plan::parseModel(json, options.input);
+  auto model = planner::parseModel(json, options.input);
   if (!model)
     return fail(toString(model.takeError()));
   // A recipe is called after its folder if it is only called a recipe.
@@ -76,7 +76,7 @@ LogicalResult dt::writePlanModel(StringRef json, const OutputOptions &options) {
   auto file = openOutputFile(options.output, &message);
   if (!file)
     return fail(message);
-  file->os() << plan::printModel(*model) << "\n";
+  file->os() << planner::printModel(*model) << "\n";
   file->keep();
   return success();
 }

@@ -96,9 +96,9 @@ picture::DeviceBlock makeDevices(const PageUnit &unit) {
 }
 
 /// Ranks of the stages of a unit.
-std::vector<int> getRanks(const schedule::Problem &problem, int unit) {
+std::vector<int> getRanks(const scheduler::Problem &problem, int unit) {
   std::set<int> ranks;
-  for (const schedule::Stage &stage : problem.stages)
+  for (const scheduler::Stage &stage : problem.stages)
     for (const std::vector<int> &replica : stage.replicas)
       if (stage.unit == unit)
         ranks.insert(replica.begin(), replica.end());
@@ -148,13 +148,13 @@ private:
   const ProgramReport &report;
   picture::Page page;
   std::vector<PageUnit> units;
-  std::unique_ptr<schedule::Graph> graph;
-  std::optional<schedule::Timeline> timeline;
+  std::unique_ptr<scheduler::TaskGraph> graph;
+  std::optional<scheduler::Timeline> timeline;
 };
 
 void PlanPageWriter::evaluate() {
-  graph = std::make_unique<schedule::Graph>(report.plan->steps->problem);
-  auto result = schedule::evaluate(*graph, report.plan->steps->solution);
+  graph = std::make_unique<scheduler::TaskGraph>(report.plan->steps->problem);
+  auto result = scheduler::evaluate(*graph, report.plan->steps->solution);
   if (result)
     timeline = std::move(*result);
   else // verified, so there is one
@@ -260,8 +260,8 @@ void PlanPageWriter::addWork() {
 
 /// Shares of all ranks' time until the last task ends.
 void PlanPageWriter::addTimeWork() {
-  const schedule::Solution &solution = report.plan->steps->solution;
-  const schedule::Problem &problem = report.plan->steps->problem;
+  const scheduler::Solution &solution = report.plan->steps->solution;
+  const scheduler::Problem &problem = report.plan->steps->problem;
   BarChart bars;
   bars.label = "shares of ranks' time";
   bars.parts = picture::nameUnits(problem);
@@ -273,7 +273,7 @@ void PlanPageWriter::addTimeWork() {
     std::vector<double> values(bars.parts.size(), 0);
     double all = double(timeline->wall) * double(ranks.size());
     for (int rank : ranks)
-      for (const schedule::Task &task : solution.ranks[size_t(rank)]) {
+      for (const scheduler::Task &task : solution.ranks[size_t(rank)]) {
         auto node = graph->getNode(task);
         values[size_t(problem.stages[size_t(task.stage)].unit)] +=
             double(timeline->end[node] - timeline->start[node]) / all;
@@ -318,20 +318,20 @@ void PlanPageWriter::addFlops() {
 void PlanPageWriter::addSchedules() {
   struct Row {
     std::string name;
-    schedule::Timeline timeline;
+    scheduler::Timeline timeline;
   };
   std::vector<Row> rows = {{report.plan->schedule, *timeline}};
-  schedule::Options options;
+  scheduler::SolveOptions options;
   options.communicate = false;
   options.effort = 200000;
-  const schedule::Registry registry;
-  for (const schedule::Registry::Entry &entry : registry.getEntries()) {
+  const scheduler::Registry registry;
+  for (const scheduler::Registry::Entry &entry : registry.getEntries()) {
     if (entry.name == report.plan->schedule)
       continue;
-    auto solution = schedule::solve(*graph, entry.name, options);
+    auto solution = scheduler::solve(*graph, entry.name, options);
     auto result =
-        solution ? schedule::evaluate(*graph, *solution)
-                 : llvm::Expected<schedule::Timeline>(solution.takeError());
+        solution ? scheduler::evaluate(*graph, *solution)
+                 : llvm::Expected<scheduler::Timeline>(solution.takeError());
     if (result)
       rows.push_back({entry.name, std::move(*result)});
     else
@@ -347,8 +347,8 @@ void PlanPageWriter::addSchedules() {
   for (const Row &row : rows) {
     if (row.name == report.plan->schedule)
       table.chosen = table.rows.size();
-    schedule::Bytes most = 0;
-    for (schedule::Bytes bytes : row.timeline.peak)
+    scheduler::Bytes most = 0;
+    for (scheduler::Bytes bytes : row.timeline.peak)
       most = std::max(most, bytes);
     table.rows.push_back(
         {row.name, printTime(double(row.timeline.wall) * kNano),

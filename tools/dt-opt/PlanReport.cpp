@@ -12,7 +12,7 @@
 #include "dialects/dist/DistMarks.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/scheduler/messages/Communicate.h"
-#include "passes/stages/Memory.h"
+#include "passes/stages/RankBytes.h"
 
 using namespace mlir;
 
@@ -22,7 +22,7 @@ namespace {
 
 /// Bytes of a module's output at the bounds of its dims.
 double getOutputBytes(dist::ModuleOp module, StringRef output,
-                      parallel::Costs &costs) {
+                      stages::NominalCosts &costs) {
   for (StringRef name : {"forward.fwd", "forward"})
     if (auto function = module.lookupSymbol<func::FuncOp>(name))
       if (auto i = dist::ModuleOp::findResult(function, output))
@@ -42,18 +42,18 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
   if (auto ahead = module->getAttrOfType<IntegerAttr>(dist::kRunAheadAttr))
     entry.runAhead = ahead.getInt();
-  parallel::StateBytes state = parallel::getStateBytes(module);
+  stages::StateBytes state = stages::getStateBytes(module);
   entry.stateBytes[0] = state.parameters;
   entry.stateBytes[1] = state.gradients;
   entry.stateBytes[2] = state.optimizer;
-  parallel::Costs costs(module);
-  entry.slotBytes = parallel::toTime(parallel::getSlotBytes(module, costs));
+  stages::NominalCosts costs(module);
+  entry.slotBytes = stages::toInteger(stages::getSlotBytes(module, costs));
   double sent = 0;
   for (auto edge : program.getOps<dist::EdgeOp>())
     if (edge.getSource() == module.getSymName())
       sent += double(placement.sub) *
               getOutputBytes(module, edge.getOutput(), costs);
-  entry.sentBytes = parallel::toTime(sent);
+  entry.sentBytes = stages::toInteger(sent);
 }
 
 void addSchedule(mlir::ModuleOp program, ProgramReport &report) {
@@ -69,9 +69,9 @@ void addSchedule(mlir::ModuleOp program, ProgramReport &report) {
     }
   auto steps = std::make_shared<ScheduleReport>();
   steps->problem = problemOp.getProblem();
-  steps->solution = schedule::getTasks(solution.getPrograms(problemOp));
-  schedule::Graph graph(steps->problem);
-  auto timeline = schedule::evaluate(graph, steps->solution);
+  steps->solution = scheduler::getTasks(solution.getPrograms(problemOp));
+  scheduler::TaskGraph graph(steps->problem);
+  auto timeline = scheduler::evaluate(graph, steps->solution);
   if (!timeline) // verified, so there is one
     return llvm::consumeError(timeline.takeError());
   report.plan->wall = timeline->wall;

@@ -39,7 +39,7 @@ struct ModuleReport {
   /// Most items of each kind in a part.
   std::map<std::string, int64_t> rowsMax;
   std::string save = "vjp";
-  /// Buffers between tasks, all slots; largest scratch of its stage functions.
+  /// Buffers between tasks, all slots; largest scratch of its module functions.
   int64_t bufferBytes = 0, scratchBytes = 0;
 
   // With a plan; sizes and FLOPs are then those of one rank.
@@ -60,8 +60,8 @@ struct ModuleReport {
 
 /// A step as it was scheduled.
 struct ScheduleReport {
-  schedule::Problem problem;
-  schedule::Solution solution;
+  scheduler::Problem problem;
+  scheduler::Solution solution;
 };
 
 /// What dist.plan says, and what its schedule is expected to take.

@@ -32,17 +32,18 @@ using namespace mlir;
 namespace {
 
 using Json = nlohmann::json;
-using dt::schedule::Graph;
-using dt::schedule::Problem;
-using dt::schedule::Solution;
-using dt::schedule::Timeline;
+using dt::scheduler::Problem;
+using dt::scheduler::Solution;
+using dt::scheduler::TaskGraph;
+using dt::scheduler::Timeline;
 
 /// Times of a run's tasks (train --report) in the place of nominal ones.
 class MeasuredTimes {
 public:
   static llvm::Expected<MeasuredTimes> read(Json json, StringRef file);
   /// Fills `options` and the problem's tables.
-  llvm::Error apply(Problem &problem, dt::plan::EngineOptions &options) const;
+  llvm::Error apply(Problem &problem,
+                    dt::planner::EngineOptions &options) const;
   double getStep() const { return step; }
   int getCores() const { return cores; }
 
@@ -64,7 +65,7 @@ int64_t nanoseconds(double seconds) {
 }
 
 /// Of ranks that do a task together the slowest counts.
-void raise(dt::schedule::Table &table, size_t at, double seconds) {
+void raise(dt::scheduler::Table &table, size_t at, double seconds) {
   table.values[at] = std::max(table.values[at], nanoseconds(seconds));
 }
 
@@ -134,22 +135,22 @@ llvm::Error MeasuredTimes::addTask(const Json &task, Problem &problem) const {
 }
 
 llvm::Error MeasuredTimes::apply(Problem &problem,
-                                 dt::plan::EngineOptions &options) const {
-  for (dt::schedule::Stage &stage : problem.stages) {
+                                 dt::planner::EngineOptions &options) const {
+  for (dt::scheduler::Stage &stage : problem.stages) {
     size_t count = size_t(problem.microbatches) * stage.replicas.size();
     for (auto *table : {&stage.forward, &stage.input, &stage.weight})
       table->values.assign(count, 0);
   }
   // What messages take of ranks is in the tasks around them.
-  for (dt::schedule::Edge &edge : problem.edges) {
+  for (dt::scheduler::Edge &edge : problem.edges) {
     edge.latency = 0;
-    for (dt::schedule::Route &route : edge.routes)
+    for (dt::scheduler::Route &route : edge.routes)
       route.latency = 0;
   }
   for (const Json &task : tasks)
     if (llvm::Error error = addTask(task, problem))
       return error;
-  for (dt::schedule::Stage &stage : problem.stages)
+  for (dt::scheduler::Stage &stage : problem.stages)
     if (stage.batchSync) // there and back in one
       for (size_t i = 0; i < stage.forward.values.size(); ++i)
         stage.forward.values[i] += stage.input.values[i];
@@ -161,7 +162,7 @@ llvm::Error MeasuredTimes::apply(Problem &problem,
     options.optimizer.push_back(nanoseconds(tail));
   }
   // The norm is everybody's: updates begin when all have come so far.
-  dt::plan::Reduction norm;
+  dt::planner::GradientReduction norm;
   for (int rank = 0; rank < problem.ranks; ++rank)
     norm.ranks.push_back(rank);
   options.reductions.push_back(norm);
@@ -174,19 +175,19 @@ llvm::Error MeasuredTimes::apply(Problem &problem,
 struct Expectation {
   Timeline timeline;
   /// Of measured times: the simulator's step, with its end.
-  std::optional<dt::plan::Simulation> step;
+  std::optional<dt::planner::Simulation> step;
   std::string told; ///< empty: nominal times
 };
 
 /// By the planner's simulator at measured times.
-llvm::Expected<Expectation> simulate(const Graph &graph,
-                                     const Solution &solution,
-                                     const MeasuredTimes &times,
-                                     const dt::plan::EngineOptions &options) {
-  auto step = dt::plan::simulate(graph, solution, options);
+llvm::Expected<Expectation>
+simulate(const TaskGraph &graph, const Solution &solution,
+         const MeasuredTimes &times,
+         const dt::planner::EngineOptions &options) {
+  auto step = dt::planner::simulate(graph, solution, options);
   if (!step)
     return step.takeError();
-  auto timeline = dt::schedule::evaluate(graph, solution);
+  auto timeline = dt::scheduler::evaluate(graph, solution);
   if (!timeline)
     return timeline.takeError();
   timeline->start = step->start;
@@ -202,9 +203,9 @@ llvm::Expected<Expectation> simulate(const Graph &graph,
 }
 
 /// At the times of the problem.
-llvm::Expected<Expectation> atNominalTimes(const Graph &graph,
+llvm::Expected<Expectation> atNominalTimes(const TaskGraph &graph,
                                            const Solution &solution) {
-  auto timeline = dt::schedule::evaluate(graph, solution);
+  auto timeline = dt::scheduler::evaluate(graph, solution);
   if (!timeline) // the op has been verified, so there is one
     return timeline.takeError();
   return Expectation{std::move(*timeline), std::nullopt, ""};
@@ -225,7 +226,7 @@ void write(const dt::picture::TimelineChart &chart, StringRef file,
 
 /// The optimizer's time of every rank behind the tasks.
 void addEnd(dt::picture::TimelineChart &chart,
-            const dt::plan::Simulation &step) {
+            const dt::planner::Simulation &step) {
   for (dt::picture::Lane &lane : chart.lanes) {
     size_t rank = size_t(lane.ranks.front());
     if (step.done[rank] > step.reduced[rank])
@@ -236,7 +237,7 @@ void addEnd(dt::picture::TimelineChart &chart,
   chart.end = std::max(chart.end, double(step.step));
 }
 
-dt::picture::TimelineChart makePicture(const Graph &graph,
+dt::picture::TimelineChart makePicture(const TaskGraph &graph,
                                        const Solution &solution,
                                        const Expectation &expected,
                                        const std::string &title,
@@ -274,7 +275,7 @@ llvm::Error drawTrace(const Json &json, const Problem &problem,
 llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
                  const dt::OutputOptions &options, llvm::raw_ostream &os) {
   Problem problem = problemOp.getProblem();
-  dt::plan::EngineOptions engine;
+  dt::planner::EngineOptions engine;
   std::optional<MeasuredTimes> times;
   if (!options.times.empty()) {
     auto json = readObject(options.times);
@@ -289,8 +290,8 @@ llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
       return error;
     times = std::move(*read);
   }
-  Graph graph(problem);
-  Solution solution = dt::schedule::getTasks(op.getPrograms(problemOp));
+  TaskGraph graph(problem);
+  Solution solution = dt::scheduler::getTasks(op.getPrograms(problemOp));
   std::string title =
       (problemOp.getSymName() + ": " + op.getSchedule().value_or("given"))
           .str();
@@ -302,12 +303,12 @@ llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
   auto program = problemOp->getParentOfType<mlir::ModuleOp>();
   bool nanoseconds = times || dt::dist::getOnly<dt::dist::PlanOp>(program);
   if (!isPicture(options.output)) {
-    auto print = [&](dt::schedule::Time time) {
+    auto print = [&](dt::scheduler::Time time) {
       return nanoseconds ? dt::picture::printTime(double(time) * 1e-9)
                          : std::to_string(time);
     };
     os << title << (times ? ": " + expected->told : "") << "\n";
-    dt::schedule::drawText(os, graph, solution, expected->timeline, print);
+    dt::scheduler::drawText(os, graph, solution, expected->timeline, print);
     return llvm::Error::success();
   }
   write(makePicture(graph, solution, *expected, title, nanoseconds),

@@ -72,7 +72,7 @@ llvm::cl::opt<std::string> planOption(
     llvm::cl::desc("With --emit: who runs what (docs/plan.md); a file, 'auto', "
                    "or e.g. 'llm:tp=2,dp=2;vision:dp=3;schedule=1f1b'"));
 const std::string clusterHelp =
-    "With --plan=auto: the hardware:\n" + dt::plan::listClusters();
+    "With --plan=auto: the hardware:\n" + dt::planner::listClusters();
 llvm::cl::opt<std::string> clusterOption("cluster", llvm::cl::cat(emitOptions),
                                          llvm::cl::value_desc("name|file.json"),
                                          llvm::cl::desc(clusterHelp));
@@ -133,7 +133,7 @@ LogicalResult checkPlanner() {
     return success();
   if (clusterOption.empty() && policyOption != "layers")
     return fail("--plan=auto needs the hardware: --cluster=" +
-                dt::plan::listClusters());
+                dt::planner::listClusters());
   return success();
 }
 

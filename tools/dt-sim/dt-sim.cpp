@@ -21,7 +21,7 @@
 #include <chrono>
 
 using namespace llvm;
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 

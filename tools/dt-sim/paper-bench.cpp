@@ -17,7 +17,7 @@
 #include <cstdio>
 #include <string>
 
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 

@@ -25,7 +25,7 @@
 #include <string>
 #include <tuple>
 
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 

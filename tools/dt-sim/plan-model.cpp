@@ -18,7 +18,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 

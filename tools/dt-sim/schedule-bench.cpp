@@ -17,7 +17,7 @@
 #include <ctime>
 #include <fstream>
 
-using namespace dt::schedule;
+using namespace dt::scheduler;
 
 namespace {
 
@@ -56,14 +56,14 @@ struct Row {
 };
 
 Row solve(const Pipeline &pipeline, Objective objective, int64_t effort = 0) {
-  Options options;
+  SolveOptions options;
   options.effort = effort;
   options.objective = objective;
   options.communicate = false;
   Row row;
   Problem problem = pipeline.makeProblem();
   double begin = now();
-  auto solution = dt::schedule::solve(problem, pipeline.getOwn(), options);
+  auto solution = dt::scheduler::solve(problem, pipeline.getOwn(), options);
   row.seconds = now() - begin;
   if (!solution) {
     row.count.error = llvm::toString(solution.takeError());

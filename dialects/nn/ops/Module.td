@@ -25,7 +25,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
 }
 def NN_ReadOp : NN_Op<"read", [MemoryEffects<[MemRead]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>, NN_Recomputable]> {
   let summary = "current value of a parameter";
-  let description = [{ Reads of one parameter in one function may be merged: nothing in a stage function writes parameters. }];
+  let description = [{ Reads of one parameter in one function may be merged: nothing in a module function writes parameters. }];
   let arguments = (ins FlatSymbolRefAttr:$parameter);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";

@@ -14,7 +14,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
                        const Profile *profile)
@@ -88,7 +88,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op,
   return rate;
 }
 
-double ModuleCost::Rate::at(const Moments &part) const {
+double ModuleCost::Rate::at(const TokenSums &part) const {
   double seconds = compute.at(part);
   if (product && seconds <= 0)
     return 0;
@@ -131,7 +131,7 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
 }
 
 double ModuleCost::exposed(const std::vector<Rate> &list, double collectives,
-                           const Moments &part) const {
+                           const TokenSums &part) const {
   int pieces = cluster.nodes[node].pieces;
   if (pieces < 2 || collectives <= 0)
     return collectives;
@@ -155,7 +155,7 @@ double ModuleCost::exposed(const std::vector<Rate> &list, double collectives,
 /// Keys and values of the other ranks of a CP group; tokens to experts and
 /// back.
 double ModuleCost::exchange(const LayerKind &kind, const CostOptions &options,
-                            const Moments &part, bool backward) const {
+                            const TokenSums &part, bool backward) const {
   double seconds = 0;
   // Back, what was gathered is scattered too.
   if (options.cp > 1)
@@ -193,21 +193,22 @@ double interpolate(const std::vector<ProfilePoint> &points, double tokens,
 } // namespace
 
 Times ModuleCost::layer(int index, const CostOptions &options,
-                        const Moments &part) const {
+                        const TokenSums &part) const {
   if (part.empty())
     return {};
   return layer(ratesOf(index, options), index, options, part);
 }
 
-ModuleCost::Layout ModuleCost::getLayout(const CostOptions &options) const {
-  Layout layout{options, {}};
+ModuleCost::RatedOptions
+ModuleCost::getRatedOptions(const CostOptions &options) const {
+  RatedOptions layout{options, {}};
   for (size_t kind = 0; kind < description.kinds.size(); ++kind)
     layout.rates.push_back(&ratesOf(int(kind), options));
   return layout;
 }
 
-ModuleCost::Price ModuleCost::price(int index, const Layout &layout,
-                                    const Moments &part) const {
+ModuleCost::Price ModuleCost::price(int index, const RatedOptions &layout,
+                                    const TokenSums &part) const {
   if (part.empty())
     return {};
   const CostOptions &options = layout.options;
@@ -218,7 +219,8 @@ ModuleCost::Price ModuleCost::price(int index, const Layout &layout,
 }
 
 Times ModuleCost::layer(const Rates &known, int index,
-                        const CostOptions &options, const Moments &part) const {
+                        const CostOptions &options,
+                        const TokenSums &part) const {
   Times times = modelled(known, index, options, part);
   if (profiles[index])
     times = measuredTimes(index, options, part, times);
@@ -228,7 +230,7 @@ Times ModuleCost::layer(const Rates &known, int index,
 
 /// The model's times, scaled by what was measured over what it says there.
 Times ModuleCost::measuredTimes(int index, const CostOptions &options,
-                                const Moments &part, const Times &now) const {
+                                const TokenSums &part, const Times &now) const {
   // The nearest measured TP: the largest up to this one, else the smallest.
   const auto &all = profiles[index]->points;
   auto it = all.upper_bound(options.tp);
@@ -285,7 +287,7 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
 }
 
 Times ModuleCost::modelled(int index, const CostOptions &options,
-                           const Moments &part) const {
+                           const TokenSums &part) const {
   if (part.empty())
     return {};
   return modelled(ratesOf(index, options), index, options, part);
@@ -293,7 +295,7 @@ Times ModuleCost::modelled(int index, const CostOptions &options,
 
 Times ModuleCost::modelled(const Rates &known, int index,
                            const CostOptions &options,
-                           const Moments &part) const {
+                           const TokenSums &part) const {
   auto sum = [&](const std::vector<Rate> &list) {
     double time = 0;
     for (const Rate &rate : list)
@@ -339,7 +341,7 @@ const RankLayer *ModuleCost::partitioned(int kind,
 
 double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
                             const Group &group, const CostOptions &options,
-                            const Moments &part) const {
+                            const TokenSums &part) const {
   double seconds = 0;
   for (const Exchange &exchange : exchanges) {
     double bytes = exchange.bytes.at(part) / options.cp;
@@ -361,7 +363,7 @@ double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
 
 /// Recomputation of everything repeats the forward's messages too.
 void ModuleCost::addMessages(const Rates &known, int index,
-                             const CostOptions &options, const Moments &part,
+                             const CostOptions &options, const TokenSums &part,
                              Times &times) const {
   const LayerKind &kind = description.kinds[index];
   if (const RankLayer *layer = known.layer) {
@@ -398,7 +400,7 @@ void ModuleCost::addMessages(const Rates &known, int index,
 }
 
 Times ModuleCost::layers(int begin, int end, const CostOptions &options,
-                         const Moments &part) const {
+                         const TokenSums &part) const {
   Times times;
   // Equal layers follow one another: each kind is priced once a run.
   for (int i = begin; i < end;) {
@@ -413,7 +415,7 @@ Times ModuleCost::layers(int begin, int end, const CostOptions &options,
 
 ModuleCost::Bounds ModuleCost::bounds(int begin, int end,
                                       const CostOptions &options,
-                                      const Moments &part) const {
+                                      const TokenSums &part) const {
   Bounds sum;
   for (int i = begin; i < end; ++i) {
     const Rates &known = ratesOf(description.layers[i], options);
@@ -451,4 +453,4 @@ Error checkPrecision(const Cluster &cluster, const Model &model) {
   return Error::success();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -19,7 +19,7 @@
 #include <atomic>
 #include <memory>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Seconds: forward, gradients of inputs (recomputation included), of weights.
 /// `reduce` and `again` say how much of these three together is communication
@@ -64,40 +64,42 @@ public:
              const Profile *profile = nullptr);
 
   /// Times of one layer of a kind; nothing for a part without items.
-  Times layer(int kind, const CostOptions &options, const Moments &part) const;
+  Times layer(int kind, const CostOptions &options,
+              const TokenSums &part) const;
   /// A layout whose rates were looked up, for many prices.
-  struct Layout {
+  struct RatedOptions {
     CostOptions options;
     std::vector<const Rates *> rates; ///< by kind of layer
   };
-  Layout getLayout(const CostOptions &options) const;
+  RatedOptions getRatedOptions(const CostOptions &options) const;
   /// What a layer takes and keeps, as layer(), keptByKind() and
   /// keptForWeights() say.
   struct Price {
     Times times;
     double kept = 0, keptForWeights = 0;
   };
-  Price price(int kind, const Layout &layout, const Moments &part) const;
+  Price price(int kind, const RatedOptions &layout,
+              const TokenSums &part) const;
   /// Of layers [begin, end) of the module.
   Times layers(int begin, int end, const CostOptions &options,
-               const Moments &part) const;
-  Times module(const CostOptions &options, const Moments &part) const {
+               const TokenSums &part) const;
+  Times module(const CostOptions &options, const TokenSums &part) const {
     return layers(0, int(description.layers.size()), options, part);
   }
   /// Bytes on a rank that layers keep from forward to backward.
   double kept(int begin, int end, const CostOptions &options,
-              const Moments &part) const;
+              const TokenSums &part) const;
   /// The same of one layer of a kind.
   double keptByKind(int kind, const CostOptions &options,
-                    const Moments &part) const;
+                    const TokenSums &part) const;
   /// What a layer of a kind needs at once while its backward runs, beyond what
   /// is kept: its results are there in full, whatever was saved.
   double workspace(int kind, const CostOptions &options,
-                   const Moments &part) const;
+                   const TokenSums &part) const;
   /// What a layer's weight gradients still need once its input gradients are
   /// done: inputs and output gradients of its products with weights.
   double keptForWeights(int kind, const CostOptions &options,
-                        const Moments &part) const;
+                        const TokenSums &part) const;
   /// Bytes on a rank of weights, gradients and optimizer state; `dp` > 1
   /// shards the state (ZeRO-1), `ep` divides what experts hold.
   double state(int begin, int end, int tp, int64_t dp, int ep = 1) const;
@@ -121,31 +123,32 @@ public:
     double compute = 0, bandwidth = 0, launch = 0;
   };
   Bounds bounds(int begin, int end, const CostOptions &options,
-                const Moments &part) const;
+                const TokenSums &part) const;
 
 private:
   /// Computation alone, and what a TP group (and CP, EP) exchanges.
   Times modelled(int kind, const CostOptions &options,
-                 const Moments &part) const;
+                 const TokenSums &part) const;
   Times layer(const Rates &known, int kind, const CostOptions &options,
-              const Moments &part) const;
+              const TokenSums &part) const;
   Times modelled(const Rates &known, int kind, const CostOptions &options,
-                 const Moments &part) const;
-  Times measuredTimes(int kind, const CostOptions &options, const Moments &part,
-                      const Times &modelled) const;
+                 const TokenSums &part) const;
+  Times measuredTimes(int kind, const CostOptions &options,
+                      const TokenSums &part, const Times &modelled) const;
   double exchange(const LayerKind &kind, const CostOptions &options,
-                  const Moments &part, bool backward) const;
+                  const TokenSums &part, bool backward) const;
   void addMessages(const Rates &known, int kind, const CostOptions &options,
-                   const Moments &part, Times &times) const;
+                   const TokenSums &part, Times &times) const;
   /// Of a layer that is cut as `layer`, or by rule.
   double keptByKind(const RankLayer *layer, int kind,
-                    const CostOptions &options, const Moments &part) const;
+                    const CostOptions &options, const TokenSums &part) const;
   double keptForWeights(const RankLayer *layer, int kind,
-                        const CostOptions &options, const Moments &part) const;
+                        const CostOptions &options,
+                        const TokenSums &part) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
   double exchange(const std::vector<Exchange> &exchanges, const Group &group,
-                  const CostOptions &options, const Moments &part) const;
+                  const CostOptions &options, const TokenSums &part) const;
 
   /// An operation at a layout: seconds of computing (`least` of them with any
   /// part) and of moving bytes.
@@ -154,7 +157,7 @@ private:
     double least = 0, fixedBytes = 0, launch = 0;
     bool product = false, cheap = false;
     bool cut = false; ///< a product that is divided over the TP group
-    double at(const Moments &part) const;
+    double at(const TokenSums &part) const;
   };
   struct Rates {
     int tp, cp, ep;
@@ -174,7 +177,7 @@ private:
   /// What collectives of a TP group add to the products that they may hide
   /// behind.
   double exposed(const std::vector<Rate> &list, double collectives,
-                 const Moments &part) const;
+                 const TokenSums &part) const;
   /// Of a kind of layer; made once for a layout (by two threads at once:
   /// twice).
   const Rates &ratesOf(int kind, const CostOptions &options) const;
@@ -193,6 +196,6 @@ private:
 /// Error if the device has no rate for a module's precision.
 llvm::Error checkPrecision(const Cluster &cluster, const Model &model);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_COST_COST_H

@@ -6,16 +6,16 @@
 
 #include "passes/planner/cost/Cost.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
 double ModuleCost::keptByKind(int index, const CostOptions &options,
-                              const Moments &part) const {
+                              const TokenSums &part) const {
   return keptByKind(partitioned(index, options), index, options, part);
 }
 
 double ModuleCost::keptByKind(const RankLayer *layer, int index,
                               const CostOptions &options,
-                              const Moments &part) const {
+                              const TokenSums &part) const {
   if (!description.hasBackward() || part.empty())
     return 0;
   if (layer)
@@ -30,13 +30,13 @@ double ModuleCost::keptByKind(const RankLayer *layer, int index,
 }
 
 double ModuleCost::keptForWeights(int index, const CostOptions &options,
-                                  const Moments &part) const {
+                                  const TokenSums &part) const {
   return keptForWeights(partitioned(index, options), index, options, part);
 }
 
 double ModuleCost::keptForWeights(const RankLayer *layer, int index,
                                   const CostOptions &options,
-                                  const Moments &part) const {
+                                  const TokenSums &part) const {
   if (!description.trainable || part.empty())
     return 0;
   if (layer)
@@ -61,14 +61,14 @@ double ModuleCost::keptForWeights(const RankLayer *layer, int index,
 }
 
 double ModuleCost::workspace(int kind, const CostOptions &options,
-                             const Moments &part) const {
+                             const TokenSums &part) const {
   CostOptions all = options;
   all.save = Save::All;
   return keptByKind(kind, all, part) - keptByKind(kind, options, part);
 }
 
 double ModuleCost::kept(int begin, int end, const CostOptions &options,
-                        const Moments &part) const {
+                        const TokenSums &part) const {
   double bytes = 0;
   for (int i = begin; i < end;) {
     int kind = description.layers[i], run = i;
@@ -117,4 +117,4 @@ double ModuleCost::state(int begin, int end, int tp, int64_t dp, int ep) const {
   return bytes;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -15,7 +15,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -184,4 +184,4 @@ std::string printProfile(const Profile &profile) {
   return json.dump(1);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -21,7 +21,7 @@
 #include <map>
 #include <optional>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// One measurement: a part of `rows` equal items that hold `tokens` together.
 /// Without the collectives of a TP group.
@@ -30,7 +30,7 @@ struct ProfilePoint {
   double forward = 0, backward = 0; ///< seconds
   /// Of weight gradients; not set: `backward` has both.
   std::optional<double> weight;
-  Moments getPart() const {
+  TokenSums getPart() const {
     return {rows, tokens, rows > 0 ? tokens * tokens / rows : 0};
   }
 };
@@ -67,6 +67,6 @@ llvm::Expected<Profile> parseProfile(llvm::StringRef json,
 llvm::Expected<Profile> readProfile(llvm::StringRef file);
 std::string printProfile(const Profile &profile);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_COST_PROFILE_H

@@ -10,7 +10,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -324,4 +324,4 @@ Model makeMultimodal(int billions) {
   return model;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -12,7 +12,7 @@
 
 #include "passes/planner/describe/Model.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
 struct TransformerShape {
   int layers = 12, hidden = 768, ffn = 3072, heads = 12, kvHeads = 0;
@@ -43,6 +43,6 @@ Module makeUNet(llvm::StringRef name, ItemKind item, const UNetShape &shape);
 /// or 70 billion parameters, Stable Diffusion 2.1.
 Model makeMultimodal(int billions);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_DESCRIBE_ARCHITECTURES_H

@@ -16,7 +16,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 Data::~Data() = default;
 
@@ -278,17 +278,17 @@ std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
   return result;
 }
 
-Moments momentsOf(const Sample &sample, ItemKind kind) {
+TokenSums momentsOf(const Sample &sample, ItemKind kind) {
   if (kind == ItemKind::Sample)
-    return Moments::of(sample.tokens);
-  Moments sum;
+    return TokenSums::of(sample.tokens);
+  TokenSums sum;
   for (int32_t tokens : sample.get(kind))
-    sum += Moments::of(tokens);
+    sum += TokenSums::of(tokens);
   return sum;
 }
 
-Moments momentsOf(const std::vector<Sample> &samples, ItemKind kind) {
-  Moments sum;
+TokenSums momentsOf(const std::vector<Sample> &samples, ItemKind kind) {
+  TokenSums sum;
   for (const Sample &sample : samples)
     sum += momentsOf(sample, kind);
   return sum;
@@ -307,4 +307,4 @@ std::vector<int32_t> itemsOf(const std::vector<Sample> &samples,
   return result;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

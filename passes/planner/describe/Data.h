@@ -19,7 +19,7 @@
 
 #include <memory>
 
-namespace dt::plan {
+namespace dt::planner {
 
 struct Sample {
   int32_t tokens = 0; ///< that the backbone works on, images included
@@ -85,11 +85,11 @@ std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
                               int64_t batch);
 
 /// Work of a sample in a module that counts `kind`.
-Moments momentsOf(const Sample &sample, ItemKind kind);
-Moments momentsOf(const std::vector<Sample> &samples, ItemKind kind);
+TokenSums momentsOf(const Sample &sample, ItemKind kind);
+TokenSums momentsOf(const std::vector<Sample> &samples, ItemKind kind);
 /// Tokens of every item of a kind, in the order of samples.
 std::vector<int32_t> itemsOf(const std::vector<Sample> &samples, ItemKind kind);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_DESCRIBE_DATA_H

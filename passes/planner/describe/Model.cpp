@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 StringRef getName(Save save) {
   return save == Save::None ? "none" : save == Save::Vjp ? "vjp" : "all";
@@ -28,7 +28,7 @@ double Module::getParameters() const {
 
 namespace {
 
-double flopsOf(const Op &op, const Moments &part) {
+double flopsOf(const Op &op, const TokenSums &part) {
   if (op.kind == Op::Gemm)
     return 2 * op.rows.at(part) * op.n * op.k * op.count;
   return op.kind == Op::Stream ? 0 : op.flops.at(part);
@@ -111,7 +111,8 @@ Error checkModule(const Module &module) {
 
 } // namespace
 
-const std::vector<RankLayer> *Module::getPartitioned(LayerLayout layout) const {
+const std::vector<RankLayer> *
+Module::getPartitioned(LayerVariant layout) const {
   auto it = partitioned.find(layout);
   if (it == partitioned.end() && layout.sequenceParallel) {
     layout.sequenceParallel = false;
@@ -174,7 +175,7 @@ void spreadGradients(Model &model) {
         model.modules[edge.to].inputGradient = true;
 }
 
-double Model::getFlops(int index, const Moments &part) const {
+double Model::getFlops(int index, const TokenSums &part) const {
   const Module &module = modules[index];
   double sum = 0;
   for (int layer : module.layers) {
@@ -191,4 +192,4 @@ double Model::getFlops(int index, const Moments &part) const {
   return sum;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -26,18 +26,18 @@
 #include <tuple>
 #include <vector>
 
-namespace dt::plan {
+namespace dt::planner {
 
-struct Moments {
+struct TokenSums {
   double items = 0, tokens = 0, squares = 0;
-  static Moments of(double tokens) { return {1, tokens, tokens * tokens}; }
-  Moments &operator+=(const Moments &other) {
+  static TokenSums of(double tokens) { return {1, tokens, tokens * tokens}; }
+  TokenSums &operator+=(const TokenSums &other) {
     items += other.items;
     tokens += other.tokens;
     squares += other.squares;
     return *this;
   }
-  friend Moments operator*(Moments m, double factor) {
+  friend TokenSums operator*(TokenSums m, double factor) {
     return {m.items * factor, m.tokens * factor, m.squares * factor};
   }
   bool empty() const { return items <= 0; }
@@ -46,7 +46,7 @@ struct Moments {
 /// A figure that grows with a part: so much an item, a token, a token squared.
 struct Linear {
   double item = 0, token = 0, square = 0;
-  double at(const Moments &m) const {
+  double at(const TokenSums &m) const {
     return item * m.items + token * m.tokens + square * m.squares;
   }
 };
@@ -123,13 +123,13 @@ enum class ItemKind : int { Sample = 0, Image = 1, Target = 2 };
 inline constexpr int kMostItemKinds = 16;
 
 /// What layers are described for.
-struct LayerLayout {
+struct LayerVariant {
   int tp = 1;
   Save save = Save::Vjp;
   /// Between layers that follow one another a rank has its share of the tokens
   /// (arXiv 2205.05198); layers that do not are in such a layout as in others.
   bool sequenceParallel = false;
-  friend bool operator<(const LayerLayout &a, const LayerLayout &b) {
+  friend bool operator<(const LayerVariant &a, const LayerVariant &b) {
     return std::tie(a.tp, a.sequenceParallel, a.save) <
            std::tie(b.tp, b.sequenceParallel, b.save);
   }
@@ -143,7 +143,7 @@ struct Module {
   std::vector<int> layers; ///< kinds in the order of the module
   /// By layout, then by kind. Where there is one it is priced in place of the
   /// kind in `kinds`, whose work is divided by rule.
-  std::map<LayerLayout, std::vector<RankLayer>> partitioned;
+  std::map<LayerVariant, std::vector<RankLayer>> partitioned;
   bool trainable = true;
   /// Whether a gradient must come out of its inputs: something trainable feeds
   /// it.
@@ -155,7 +155,7 @@ struct Module {
 
   /// The layers of a layout; without sequence parallelism if they know none.
   /// Null: divided by rule.
-  const std::vector<RankLayer> *getPartitioned(LayerLayout layout) const;
+  const std::vector<RankLayer> *getPartitioned(LayerVariant layout) const;
   double getParameters() const;
   bool hasBackward() const { return trainable || inputGradient; }
 };
@@ -193,7 +193,7 @@ struct Model {
   llvm::Error check() const;
   /// FLOPs of one pass over a part: forward, input and weight gradients as the
   /// module's training asks for; no recomputation (model FLOPs).
-  double getFlops(int module, const Moments &part) const;
+  double getFlops(int module, const TokenSums &part) const;
 };
 
 /// Sets inputGradient of all modules: a gradient must reach whatever is trained
@@ -211,6 +211,6 @@ llvm::Expected<Model> parseModel(llvm::StringRef json, llvm::StringRef file,
 llvm::Expected<Model> readModel(llvm::StringRef file);
 std::string printModel(const Model &model);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_DESCRIBE_MODEL_H

@@ -19,7 +19,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -179,7 +179,7 @@ void readPartitioned(const JsonReader &json, Module &module) {
     table.push_back(readOp(op));
   for (const JsonReader &layout : json.at("layouts").list()) {
     layout.keys({"tp", "save", "sequence_parallel", "kinds"});
-    LayerLayout key;
+    LayerVariant key;
     key.tp = small(layout.at("tp"), 1);
     key.save = Save(layout.at("save").choice(kSaves));
     if (layout.has("sequence_parallel"))
@@ -353,4 +353,4 @@ Expected<Model> readModel(StringRef file) {
   return parseModel((*buffer)->getBuffer(), file, readPart);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

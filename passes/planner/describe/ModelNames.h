@@ -12,7 +12,7 @@
 
 #include "passes/planner/describe/Model.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
 inline constexpr llvm::StringRef kKinds[] = {"gemm", "attention", "convolution",
                                              "stream"};
@@ -22,6 +22,6 @@ inline constexpr llvm::StringRef kSaves[] = {"none", "vjp", "all"};
 inline constexpr llvm::StringRef kExchanges[] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_DESCRIBE_MODELNAMES_H

@@ -14,7 +14,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -239,4 +239,4 @@ std::string printModel(const Model &model) {
   return text;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -16,7 +16,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 StringRef getName(Assign assign) {
   return assign == Assign::Given     ? "given"
@@ -164,7 +164,7 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
     std::vector<double> load(pp, 0);
     for (int s = 0; s < stages; ++s)
       for (int i = cuts[s]; i < cuts[s + 1]; ++i)
-        load[schedule::positionOf(s, pp, back)] += costs[i];
+        load[scheduler::positionOf(s, pp, back)] += costs[i];
     return *std::max_element(load.begin(), load.end());
   };
   // The ends are what they are, layers between them count as alike: one after
@@ -176,13 +176,13 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
   std::vector<double> load(pp, between * vpp);
   std::vector<int> count(stages, 1);
   load[0] += costs.front() - between;
-  load[schedule::positionOf(stages - 1, pp, back)] += costs.back() - between;
+  load[scheduler::positionOf(stages - 1, pp, back)] += costs.back() - between;
   for (int i = stages; i < layers; ++i) {
     int least = int(std::min_element(load.begin(), load.end()) - load.begin());
     load[least] += between;
     int to = -1;
     for (int s = 0; s < stages; ++s)
-      if (schedule::positionOf(s, pp, back) == least &&
+      if (scheduler::positionOf(s, pp, back) == least &&
           (to < 0 || count[s] <= count[to]))
         to = s;
     ++count[to];
@@ -278,4 +278,4 @@ std::string printPlan(const Plan &plan, const Model &model) {
   return json.dump(1);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

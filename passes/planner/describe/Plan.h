@@ -16,7 +16,7 @@
 
 #include <optional>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// How items find their ranks.
 enum class Assign {
@@ -119,7 +119,7 @@ struct Plan {
   /// Whether every second round of stages goes back over the ranks, as in a V.
   bool goesBack() const { return llvm::StringRef(schedule) == "zb-v"; }
   int getPosition(const UnitPlan &unit, int stage) const {
-    return schedule::positionOf(stage, unit.pp, goesBack());
+    return scheduler::positionOf(stage, unit.pp, goesBack());
   }
 };
 
@@ -145,6 +145,6 @@ std::vector<int> balancedCuts(const std::vector<double> &layerCosts, int stages,
 std::vector<int> balancedRounds(const std::vector<double> &layerCosts, int pp,
                                 int vpp, bool back);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_DESCRIBE_PLAN_H

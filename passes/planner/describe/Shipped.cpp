@@ -15,7 +15,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -106,4 +106,4 @@ Expected<Cluster> openCluster(StringRef name) {
   return unknown("cluster", name, known);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

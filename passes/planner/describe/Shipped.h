@@ -16,7 +16,7 @@
 #include "passes/planner/describe/Model.h"
 #include "passes/planner/hardware/Cluster.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// DistTrain's "mllm-9b", "mllm-15b", "mllm-72b" and their parts, in order.
 std::vector<std::string> getShippedModels();
@@ -35,6 +35,6 @@ std::string listClusters();
 /// (docs/cluster.schema.json). Errors as openModel()'s.
 llvm::Expected<Cluster> openCluster(llvm::StringRef nameOrFile);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_DESCRIBE_SHIPPED_H

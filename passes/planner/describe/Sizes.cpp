@@ -14,7 +14,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -275,7 +275,7 @@ private:
                              "+ {3} t^2",
                              to.name, line.item, line.token, line.square));
       for (size_t i = 0; i < at.size(); ++i) {
-        double says = line.at(Moments::of(tokens(i))), is = read(i);
+        double says = line.at(TokenSums::of(tokens(i))), is = read(i);
         if (std::fabs(says - is) > kTolerance * std::max(says, is))
           return wrong(formatv("{0}: {1} at {2} tokens, where the other sizes "
                                "say {3}",
@@ -417,4 +417,4 @@ Error setMixedPrecision(Model &model, StringRef precision) {
   return Error::success();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -17,7 +17,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
 struct SizedModel {
   double tokens; ///< of every item
@@ -48,6 +48,6 @@ void condense(Model &model);
 /// still written in 32 bits. Error: it is not of 32 bits.
 llvm::Error setMixedPrecision(Model &model, llvm::StringRef precision);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_DESCRIBE_SIZES_H

@@ -16,7 +16,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 using picture::printBytes;
 using picture::printTime;
@@ -48,7 +48,7 @@ std::string compare(const Prediction &a, const Prediction &b) {
 
 /// What most of a unit's own work is bound by, at the mean part.
 std::string workOf(const PolicyInput &input, const Plan &plan, int u,
-                   const Moments &part) {
+                   const TokenSums &part) {
   const UnitPlan &layout = plan.units[u];
   int node = input.costs.cluster.getNodeKind(layout.firstRank);
   const ModuleCost &cost = input.costs.get(node, u);
@@ -68,7 +68,8 @@ std::string workOf(const PolicyInput &input, const Plan &plan, int u,
 
 /// What keeps a unit from being faster.
 std::string boundOf(const PolicyInput &input, const Plan &plan,
-                    const Explanation::Unit &unit, int u, const Moments &part) {
+                    const Explanation::Unit &unit, int u,
+                    const TokenSums &part) {
   // What shares ranks with others takes turns: their ranks are as busy as all
   // of them together.
   std::vector<double> busy(plan.units.size(), 0);
@@ -111,7 +112,7 @@ StringRef nameOf(const Plan &plan) {
 
 std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
                                              const Plan &plan,
-                                             const StepResult &result,
+                                             const PlannedStep &result,
                                              const Parts &parts) {
   std::vector<Explanation::Unit> units;
   for (size_t u = 0; u < plan.units.size(); ++u) {
@@ -122,8 +123,8 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     unit.device = devicesOf(input.costs.cluster, layout);
     unit.ranks = layout.getRanks();
     unit.firstRank = layout.firstRank;
-    Moments sum;
-    for (const Moments &part : parts.modules[u].moments) {
+    TokenSums sum;
+    for (const TokenSums &part : parts.modules[u].moments) {
       sum += part;
       unit.mostItems = std::max(unit.mostItems, part.items);
       unit.mostTokens = std::max(unit.mostTokens, part.tokens);
@@ -150,7 +151,7 @@ double fillOf(const PolicyInput &input, const Plan &plan) {
   };
   mean.tokens = int32_t(perSample(ItemKind::Sample).tokens);
   for (size_t k = 1; k <= input.costs.model.items.size(); ++k) {
-    Moments own = perSample(ItemKind(k));
+    TokenSums own = perSample(ItemKind(k));
     int items = int(std::lround(own.items));
     if (items > 0)
       mean.of(ItemKind(k)).assign(items, int32_t(own.tokens / items));
@@ -376,4 +377,4 @@ void printText(raw_ostream &os, const Explanation &e,
                   100 * (relaxation.step / p.step - 1));
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

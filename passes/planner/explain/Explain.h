@@ -19,7 +19,7 @@
 
 #include <functional>
 
-namespace dt::plan {
+namespace dt::planner {
 
 struct Explanation {
   struct Unit {
@@ -28,7 +28,7 @@ struct Explanation {
     /// Items of a part: mean and most; tokens of the fullest part.
     double items = 0, mostItems = 0, mostTokens = 0;
     double seconds = 0; ///< of a microbatch in the slowest stage, on average
-    StepResult::Memory memory;
+    PlannedStep::Memory memory;
     double capacity = 0;        ///< bytes a plan may use
     std::string boundBy, costs; ///< costs: model or profile
   };
@@ -91,6 +91,6 @@ Explanation::Spread spreadOf(const PolicyInput &input, const Plan &plan,
                              const Plan &base, const Data &data, uint64_t first,
                              int seeds);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_EXPLAIN_EXPLAIN_H

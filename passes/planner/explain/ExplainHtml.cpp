@@ -20,7 +20,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -35,7 +35,7 @@ std::string times(double ratio) { return "\u00d7" + printCount(ratio); }
 
 /// Ranks of the plan by rank of the simulated problem: it stands for all from
 /// its first one to the next one's.
-std::vector<std::vector<int64_t>> ranksOf(const StepResult &step,
+std::vector<std::vector<int64_t>> ranksOf(const PlannedStep &step,
                                           const Plan &plan) {
   int64_t end = 0;
   for (const UnitPlan &unit : plan.units)
@@ -60,7 +60,7 @@ std::vector<std::vector<int64_t>> ranksOf(const StepResult &step,
 class PlanPage {
 public:
   PlanPage(raw_ostream &os, const Explanation &e, const PolicyInput &input,
-           const StepResult &step)
+           const PlannedStep &step)
       : e(e), p(e.plan.predicted), input(input), step(step),
         page(os, input.model().name.empty()
                      ? "Plan by " + e.plan.policy
@@ -102,7 +102,7 @@ private:
   const Explanation &e;
   const Prediction &p;
   const PolicyInput &input;
-  const StepResult &step;
+  const PlannedStep &step;
   picture::Page page;
 };
 
@@ -115,7 +115,7 @@ std::string PlanPage::subtitle() const {
   return std::to_string(e.plan.ranks) + " of " +
          std::to_string(cluster.getNumDevices()) + " devices of " +
          cluster.name + ". Schedule " + e.plan.schedule +
-         ", items assigned by " + plan::getName(e.plan.assign).str() +
+         ", items assigned by " + planner::getName(e.plan.assign).str() +
          ", reorder " + rt::textOf(e.plan.reorder) +
          ". Predicted; figures rest on " + costs + "." +
          (e.plan.notExecutable.empty()
@@ -194,7 +194,7 @@ void PlanPage::addUnits() {
         {unit.name, unit.device, unit.boundBy, std::to_string(unit.ranks),
          std::to_string(layout.tp), std::to_string(layout.dp),
          std::to_string(layout.pp), std::to_string(layout.vpp),
-         plan::getName(layout.save).str(), printCount(unit.items),
+         planner::getName(layout.save).str(), printCount(unit.items),
          printCount(unit.mostItems), printTime(unit.seconds),
          printShare(p.busy[u]), unit.costs});
   }
@@ -294,9 +294,9 @@ void PlanPage::addTail(picture::Lane &lane) const {
 }
 
 void PlanPage::addTimeline() {
-  schedule::Graph graph(step.problem);
+  scheduler::TaskGraph graph(step.problem);
   const Simulation &sim = step.simulation;
-  schedule::Timeline timeline;
+  scheduler::Timeline timeline;
   timeline.start = sim.start;
   timeline.end = sim.end;
   timeline.busy = sim.busy;
@@ -339,7 +339,7 @@ void PlanPage::addMemory() {
   bars.parts = {"parameters, gradients, optimizer", "activations",
                 "workspace of a layer", "message buffers", "checkpoint"};
   for (const Explanation::Unit &unit : e.units) {
-    const StepResult::Memory &m = unit.memory;
+    const PlannedStep::Memory &m = unit.memory;
     if (m.total() > 0)
       bars.rows.push_back(
           {unit.name,
@@ -372,4 +372,4 @@ Error printHtml(raw_ostream &os, const Explanation &e, const PolicyInput &input,
   return Error::success();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -10,7 +10,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -23,7 +23,7 @@ Json print(const Losses &l) {
 }
 
 Json print(const Explanation::Unit &unit) {
-  const StepResult::Memory &m = unit.memory;
+  const PlannedStep::Memory &m = unit.memory;
   return {{"costs", unit.costs},
           {"device", unit.device},
           {"items_mean", unit.items},
@@ -80,4 +80,4 @@ std::string printJson(const Explanation &e, const Model &model) {
   return json.dump(1);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 int64_t Cluster::getNumDevices() const {
   int64_t sum = 0;
@@ -184,4 +184,4 @@ Expected<Cluster> Cluster::take(int64_t wanted) const {
   return result;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// alpha-beta: a message of b bytes takes latency + b / bandwidth.
 struct Link {
@@ -129,6 +129,6 @@ llvm::Expected<Cluster> parseCluster(llvm::StringRef json,
                                      llvm::StringRef file);
 llvm::Expected<Cluster> readCluster(llvm::StringRef file);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_HARDWARE_CLUSTER_H

@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -159,4 +159,4 @@ Expected<Cluster> readCluster(StringRef file) {
   return parseCluster((*buffer)->getBuffer(), file);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

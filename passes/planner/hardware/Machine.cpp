@@ -18,7 +18,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -100,4 +100,4 @@ Cluster describeMachine(const Machine &machine, Cluster typical) {
   return cluster;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -13,7 +13,7 @@
 
 #include "passes/planner/hardware/Cluster.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
 struct Machine {
   int cores = 1;               ///< that this process may run on
@@ -32,6 +32,6 @@ Machine getThisMachine();
 /// Cluster::assumed says where the figures come from.
 Cluster describeMachine(const Machine &machine, Cluster typical);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_HARDWARE_MACHINE_H

@@ -8,13 +8,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Search.h"
+#include "passes/planner/search/PlanSearch.h"
 
 #include <algorithm>
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
   constexpr Save kTried[] = {Save::All, Save::Vjp, Save::None};
@@ -81,7 +81,7 @@ std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
 
 Expected<Candidates> planBubble(const PolicyInput &input) {
   // All of it before and after the backbone's is the least that can be done.
-  Search search(input, 4 * input.simulations);
+  PlanSearch search(input, 4 * input.simulations);
   for (const char *schedule : {"nested", "phased"})
     search.tryBest({{schedule, colocatedPlans(input, schedule)}},
                    input.simulations / 2);
@@ -90,4 +90,4 @@ Expected<Candidates> planBubble(const PolicyInput &input) {
   return named(search.finish(4), "bubble");
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

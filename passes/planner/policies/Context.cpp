@@ -8,13 +8,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Search.h"
+#include "passes/planner/search/PlanSearch.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -73,7 +73,7 @@ Expected<Candidates> planContext(const PolicyInput &input) {
       // And where nothing fits unless tokens or experts are divided.
       llvm::append_range(plans, uniformPlans(input, cp, ep));
     }
-  Search search(input, 3 * input.simulations);
+  PlanSearch search(input, 3 * input.simulations);
   search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   search.branch("all", "zero bubble", 4,
                 [&](const Plan &plan) { return splitBackwards(input, plan); });
@@ -94,4 +94,4 @@ Expected<Candidates> planContext(const PolicyInput &input) {
   return found;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -18,7 +18,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -38,7 +38,8 @@ public:
         items(input.cache->getTotal(input.costs, input.batch, module).items) {
     int layers = int(input.model().modules[module].layers.size());
     const ModuleCost &cost = input.costs.get(node, module);
-    Moments largest = input.cache->getLargest(input.costs, input.batch, module);
+    TokenSums largest =
+        input.cache->getLargest(input.costs, input.batch, module);
     for (Save save : {Save::All, Save::Vjp, Save::None})
       for (int tp : tensorSizes(input, module)) {
         if (input.costs.cluster.nodes[node].devices % tp)
@@ -151,7 +152,7 @@ public:
   std::optional<Plan> make(const Backbone &layout, int64_t micro,
                            int64_t most) const {
     // The others' need grows with DP: a few steps of bisection.
-    std::optional<Layout> best;
+    std::optional<UnitSizes> best;
     int64_t low = 1, high = most;
     while (low <= high) {
       int64_t dp = best || low == 1 ? (low + high + 1) / 2 : low;
@@ -178,12 +179,12 @@ private:
 
   /// What all units have for a backbone of so many replicas; nothing if there
   /// are too few devices.
-  struct Layout {
+  struct UnitSizes {
     int64_t microbatches;
     SmallVector<Sized, 4> units;
   };
-  std::optional<Layout> size(const Backbone &layout, int64_t micro,
-                             int64_t dp) const {
+  std::optional<UnitSizes> size(const Backbone &layout, int64_t micro,
+                                int64_t dp) const {
     const Model &model = input.model();
     int64_t n = (input.samples() + dp * micro - 1) / (dp * micro);
     if (layout.vpp > 1 && n > layout.pp)
@@ -207,7 +208,7 @@ private:
             ? std::min<int64_t>(n, layout.pp + (uneven > 1.02 ? 2 : 0))
             : n;
     SmallVector<int64_t, 4> used(capacity.size(), 0);
-    Layout result{n, {}};
+    UnitSizes result{n, {}};
     for (size_t m = 0; m < model.modules.size(); ++m) {
       Sized one = int(m) == model.pace
                       ? Sized{layout.tp, layout.pp, dp, layout.save}
@@ -222,7 +223,7 @@ private:
   }
 
   std::optional<Plan> toPlan(const Backbone &layout, int64_t micro,
-                             const Layout &sizes) const {
+                             const UnitSizes &sizes) const {
     Plan plan;
     plan.micro = micro;
     plan.microbatches = sizes.microbatches;
@@ -306,4 +307,4 @@ std::vector<Plan> disjointPlans(const PolicyInput &input) {
   return plans;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -18,7 +18,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -29,7 +29,7 @@ bool smallestReplica(const PolicyInput &input, int module, Save save, int &tp,
   const ModuleCost &cost = input.costs.get(0, module);
   int layers = int(input.model().modules[module].layers.size());
   double memory = input.costs.cluster.getMemory(0);
-  Moments part = meanPart(input, module, input.samples(), 1);
+  TokenSums part = meanPart(input, module, input.samples(), 1);
   int64_t best = 0;
   for (int p = 1; p <= layers; ++p)
     for (int t : tensorSizes(input, module)) {
@@ -121,4 +121,4 @@ Expected<Candidates> planDistMM(const PolicyInput &input) {
   return search(input, std::move(plans));
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

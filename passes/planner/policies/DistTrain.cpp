@@ -22,7 +22,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -42,7 +42,7 @@ FormulaUnit describe(const PolicyInput &input, int module, Save save,
   const ModuleCost &cost = input.costs.get(0, module);
   int layers = int(description.layers.size());
   // The mean sample: the formulation knows no other.
-  Moments part = meanPart(input, module, input.samples(), 1);
+  TokenSums part = meanPart(input, module, input.samples(), 1);
   FormulaUnit unit;
   unit.name = description.name;
   unit.layers = equal ? repeatedLayers(description) : layers;
@@ -228,4 +228,4 @@ Expected<Candidates> planDistTrain(const PolicyInput &input) {
   return Candidates(std::move(*plan));
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

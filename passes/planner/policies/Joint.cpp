@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Search.h"
+#include "passes/planner/search/PlanSearch.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -18,7 +18,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -199,7 +199,7 @@ private:
   /// Smaller pieces only pay where what a layer needs at once matters.
   void varyPieces(const Plan &plan, int u) {
     const UnitPlan &unit = plan.units[u];
-    Moments part = meanPart(input, u, plan.microbatches, unit.dp);
+    TokenSums part = meanPart(input, u, plan.microbatches, unit.dp);
     CostOptions options = plan.getOptions(u);
     int node = input.costs.cluster.getNodeKind(unit.firstRank);
     const ModuleCost &cost = input.costs.get(node, u);
@@ -297,7 +297,7 @@ std::vector<Plan> byItems(std::vector<Plan> plans) {
 Expected<Candidates> planJoint(const PolicyInput &input) {
   // Simulations of small clusters are cheap.
   int budget = input.simulations * (input.gpus() <= 256 ? 10 : 1);
-  Search search(input, budget);
+  PlanSearch search(input, budget);
   // The published plan, item by item.
   if (auto published = findDistTrain(input))
     search.tryBest({{"disjoint 1f1b", byItems({*published})}}, 1);
@@ -317,7 +317,7 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
     }
     disjoint.push_back(std::move(plan));
   }
-  std::vector<Search::Family> families;
+  std::vector<PlanSearch::Family> families;
   auto add = [&](const char *name, std::vector<Plan> plans) {
     families.push_back({name, std::move(plans)});
   };
@@ -343,4 +343,4 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
   return found;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 ArrayRef<Policy> getPolicies() {
   static constexpr Policy policies[] = {
@@ -225,9 +225,10 @@ std::vector<int64_t> microSizes(const PolicyInput &input,
   return result;
 }
 
-Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
-                 int64_t dp) {
-  const Moments &sum = input.cache->getTotal(input.costs, input.batch, module);
+TokenSums meanPart(const PolicyInput &input, int module, int64_t microbatches,
+                   int64_t dp) {
+  const TokenSums &sum =
+      input.cache->getTotal(input.costs, input.batch, module);
   return sum * (1 / (double(microbatches) * double(dp)));
 }
 
@@ -271,4 +272,4 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
   return unit;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

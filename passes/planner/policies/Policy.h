@@ -20,7 +20,7 @@
 #include <map>
 #include <tuple>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Sums over the layers before each of a module: seconds and kept bytes of so
 /// many mean samples.
@@ -46,10 +46,10 @@ public:
   double getUnevenness(const Costs &costs, const std::vector<Sample> &batch,
                        int64_t microbatches, int64_t dp, bool balanced);
   /// Of all items of a module, and of its largest.
-  const Moments &getTotal(const Costs &costs, const std::vector<Sample> &batch,
-                          int module);
-  Moments getLargest(const Costs &costs, const std::vector<Sample> &batch,
-                     int module);
+  const TokenSums &getTotal(const Costs &costs,
+                            const std::vector<Sample> &batch, int module);
+  TokenSums getLargest(const Costs &costs, const std::vector<Sample> &batch,
+                       int module);
 
   /// Cuts of a backbone around what runs inside its end stages, by its TP,
   /// saved set and stages: empty until who asks has made them.
@@ -70,7 +70,7 @@ private:
   std::map<int64_t, std::vector<int64_t>> loads;
   double load = 0; ///< of all samples
   llvm::DenseMap<std::pair<int64_t, int64_t>, double> drawn;
-  std::map<int, Moments> largest, totals;
+  std::map<int, TokenSums> largest, totals;
 };
 
 struct PolicyInput {
@@ -124,8 +124,8 @@ llvm::Expected<Candidates> planContext(const PolicyInput &input);
 
 /// Sums of a module's items over the batch, on one replica of `dp` in one of
 /// `microbatches`.
-Moments meanPart(const PolicyInput &input, int module, int64_t microbatches,
-                 int64_t dp);
+TokenSums meanPart(const PolicyInput &input, int module, int64_t microbatches,
+                   int64_t dp);
 
 /// A unit with cuts by layer cost at the mean part (`even`: by count); `back`:
 /// for a schedule whose second rounds go back.
@@ -187,6 +187,6 @@ llvm::Expected<Plan> findDistTrain(const PolicyInput &input);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_POLICIES_POLICY_H

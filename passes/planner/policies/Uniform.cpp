@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Search.h"
+#include "passes/planner/search/PlanSearch.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -16,7 +16,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -214,11 +214,11 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
 } // namespace
 
 Expected<Candidates> planHomogeneous(const PolicyInput &input) {
-  Search search(input, 4 * input.simulations);
+  PlanSearch search(input, 4 * input.simulations);
   search.tryBest({{"uniform", uniformPlans(input)}}, input.simulations);
   search.tryBest({{"replicated", replicatedPlans(input)}},
                  input.simulations / 4);
   return named(search.finish(4), "homogeneous");
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

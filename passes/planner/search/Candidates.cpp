@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 Complexity getComplexity(const Plan &plan) {
   Complexity result;
@@ -101,4 +101,4 @@ Plan Candidates::choose() const {
   return plan;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

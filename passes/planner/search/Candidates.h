@@ -18,7 +18,7 @@
 
 #include <array>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// A plan may be slower by this share of the fastest plan's step if it is
 /// simpler.
@@ -74,6 +74,6 @@ private:
   std::vector<Plan> plans;
 };
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_SEARCH_CANDIDATES_H

@@ -18,7 +18,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 const LayerPrices &PriceCache::get(const Costs &costs,
                                    const std::vector<Sample> &batch, int node,
@@ -33,8 +33,8 @@ const LayerPrices &PriceCache::get(const Costs &costs,
   LayerPrices &result = *known;
   const Module &module = costs.model.modules[m];
   const ModuleCost &cost = costs.get(node, m);
-  Moments part = getTotal(costs, batch, m) *
-                 (std::ldexp(1.0, power) / double(batch.size()));
+  TokenSums part = getTotal(costs, batch, m) *
+                   (std::ldexp(1.0, power) / double(batch.size()));
   std::vector<double> seconds, bytes;
   for (size_t kind = 0; kind < module.kinds.size(); ++kind) {
     seconds.push_back(cost.layer(int(kind), options, part).total());
@@ -80,19 +80,19 @@ const std::vector<int> &PriceCache::getCuts(const Costs &costs,
   return *known;
 }
 
-Moments PriceCache::getLargest(const Costs &costs,
-                               const std::vector<Sample> &batch, int module) {
+TokenSums PriceCache::getLargest(const Costs &costs,
+                                 const std::vector<Sample> &batch, int module) {
   auto [it, isNew] = largest.try_emplace(module);
   if (isNew)
     for (int32_t tokens : itemsOf(batch, costs.model.modules[module].item))
       if (tokens > it->second.tokens)
-        it->second = Moments::of(tokens);
+        it->second = TokenSums::of(tokens);
   return it->second;
 }
 
-const Moments &PriceCache::getTotal(const Costs &costs,
-                                    const std::vector<Sample> &batch,
-                                    int module) {
+const TokenSums &PriceCache::getTotal(const Costs &costs,
+                                      const std::vector<Sample> &batch,
+                                      int module) {
   auto [it, isNew] = totals.try_emplace(module);
   if (isNew)
     it->second = momentsOf(batch, costs.model.modules[module].item);
@@ -187,7 +187,7 @@ struct UnitPrices {
   /// Calls f(stage, position) for all stages.
   template <typename Function> void forStages(Function f) const {
     for (int s = 0; s < unit.pp * unit.vpp; ++s)
-      f(s, schedule::positionOf(s, unit.pp, back));
+      f(s, scheduler::positionOf(s, unit.pp, back));
   }
 
   const UnitPlan &unit, &host;
@@ -254,7 +254,7 @@ double shareOfLargest(const PolicyInput &input, const Plan &plan,
   const ItemCost &cost = input.costs.items[u];
   double mean = cost.at(input.cache->getTotal(input.costs, input.batch, u)) /
                 (double(plan.microbatches) * double(prices.host.dp));
-  Moments largest = input.cache->getLargest(input.costs, input.batch, u);
+  TokenSums largest = input.cache->getLargest(input.costs, input.batch, u);
   return mean > 0 ? cost.at(largest) / mean : 0;
 }
 
@@ -402,4 +402,4 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   return fill + steady * double(plan.microbatches - 1) + phased + reduce + item;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -16,7 +16,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> low, high;
@@ -353,4 +353,4 @@ Expected<FormulaPlan> solveFormula(const FormulaProblem &problem) {
   return plan;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Divisors, ascending.
 std::vector<int64_t> divisors(int64_t n);
@@ -69,6 +69,6 @@ bool fitsMemory(const FormulaProblem &problem, const FormulaPlan &plan);
 /// The optimum, or an error that says which unit does not fit and by how much.
 llvm::Expected<FormulaPlan> solveFormula(const FormulaProblem &problem);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_SEARCH_FORMULATION_H

@@ -12,7 +12,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {
   const Model &model = input.model();
@@ -75,4 +75,4 @@ bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {
   return plan.ranks <= input.gpus();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

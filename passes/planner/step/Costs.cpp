@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
     : cluster(cluster), model(model), profile(profile),
@@ -25,7 +25,8 @@ Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
   for (size_t m = 0; m < modules; ++m) {
     CostOptions options;
     auto nanoseconds = [&](double tokens) {
-      return 1e9 * get(0, int(m)).module(options, Moments::of(tokens)).total();
+      return 1e9 *
+             get(0, int(m)).module(options, TokenSums::of(tokens)).total();
     };
     // Through three points far enough apart to see the square.
     double a = 512, b = 2048, c = 8192;
@@ -53,7 +54,7 @@ StringRef Costs::getSource(int module) const {
   return whole ? "profile" : isMeasured(module) ? "profile and model" : "model";
 }
 
-double Costs::workOn(int node, int module, const Moments &all,
+double Costs::workOn(int node, int module, const TokenSums &all,
                      double count) const {
   std::lock_guard<std::mutex> lock(mutex);
   auto [known, isNew] = works.try_emplace(
@@ -63,7 +64,7 @@ double Costs::workOn(int node, int module, const Moments &all,
   return known->second;
 }
 
-double Costs::priceWork(int node, int module, const Moments &all,
+double Costs::priceWork(int node, int module, const TokenSums &all,
                         double count) const {
   if (all.empty())
     return 0;
@@ -72,14 +73,14 @@ double Costs::priceWork(int node, int module, const Moments &all,
     CostOptions options;
     options.tp = tp;
     options.save = Save::All;
-    Moments piece = all * (1 / count);
+    TokenSums piece = all * (1 / count);
     Times times = get(node, module).module(options, piece);
     best = std::min(best, times.total() * count * tp);
   }
   return best;
 }
 
-double Costs::work(int module, const Moments &all, double count) const {
+double Costs::work(int module, const TokenSums &all, double count) const {
   double best = all.empty() ? 0 : INFINITY;
   for (size_t node = 0; node < cluster.nodes.size(); ++node)
     best = std::min(best, workOn(int(node), module, all, count));
@@ -144,4 +145,4 @@ double Costs::workBound(const std::vector<Sample> &batch) const {
   return bound(price);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -13,15 +13,15 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
-using schedule::Graph;
-using schedule::Kind;
-using schedule::Solution;
-using schedule::Task;
-using Node = Graph::Node;
+using scheduler::Kind;
+using scheduler::Solution;
+using scheduler::Task;
+using scheduler::TaskGraph;
+using Node = TaskGraph::Node;
 
 /// Ranks that share cores. All that run go on at the same rate, so a clock of
 /// work done by each says when the next one ends: a task that starts at clock c
@@ -74,7 +74,7 @@ private:
 
 class Engine {
 public:
-  Engine(const Graph &graph, const Solution &solution,
+  Engine(const TaskGraph &graph, const Solution &solution,
          const EngineOptions &options)
       : graph(graph), solution(solution), options(options),
         problem(graph.getProblem()) {}
@@ -122,7 +122,7 @@ private:
   bool isReady(Node node) const;
   void begin(Node node, Time now);
   void taskEnded(Node node, Time now);
-  Time send(Node node, const Graph::Dependence &to, Time now);
+  Time send(Node node, const TaskGraph::Dependence &to, Time now);
   void watch(int group, Time now);
   void finish();
   void optimize();
@@ -134,13 +134,13 @@ private:
     return options.width.empty() ? 1 : options.width[rank];
   }
   Node weightOf(Node node) const {
-    return node - graph.getSlotOf(node) + Graph::kWeight;
+    return node - graph.getSlotOf(node) + TaskGraph::kWeight;
   }
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const Solution &solution;
   const EngineOptions &options;
-  const schedule::Problem &problem;
+  const scheduler::Problem &problem;
   Simulation result;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events;
   Moment current; ///< of the event at hand
@@ -193,7 +193,7 @@ void Engine::prepare() {
       if (seen[node]++)
         continue;
       ++left;
-      if (graph.getSlotOf(node) == Graph::kWeight)
+      if (graph.getSlotOf(node) == TaskGraph::kWeight)
         ++inbox[node].waiting; // for its input gradient
       else
         inbox[node].waiting += int(graph.getPredecessors(node).size());
@@ -224,9 +224,9 @@ void Engine::runFree() {
     result.start[node] = inbox[node].time;
     result.end[node] = end;
     --left;
-    for (const Graph::Dependence &to : graph.getSuccessors(node))
+    for (const TaskGraph::Dependence &to : graph.getSuccessors(node))
       release(to.node, end + to.latency);
-    if (graph.getSlotOf(node) == Graph::kGradient && !merged[node])
+    if (graph.getSlotOf(node) == TaskGraph::kGradient && !merged[node])
       release(weightOf(node), end);
     for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
       result.busy[rank] += duration;
@@ -286,7 +286,7 @@ void Engine::watch(int group, Time now) {
 }
 
 /// When what a task sends arrives; its NICs are taken.
-Time Engine::send(Node node, const Graph::Dependence &to, Time now) {
+Time Engine::send(Node node, const TaskGraph::Dependence &to, Time now) {
   Time arrives = now + to.latency;
   Time overhead = to.edge >= 0 && size_t(to.edge) < options.overhead.size()
                       ? options.overhead[to.edge]
@@ -318,9 +318,9 @@ void Engine::taskEnded(Node node, Time now) {
     idle[rank] = 1;
     result.busy[rank] += now - result.start[node];
   }
-  if (graph.getSlotOf(node) == Graph::kGradient && !merged[node])
+  if (graph.getSlotOf(node) == TaskGraph::kGradient && !merged[node])
     --inbox[weightOf(node)].waiting;
-  for (const Graph::Dependence &to : graph.getSuccessors(node)) {
+  for (const TaskGraph::Dependence &to : graph.getSuccessors(node)) {
     // Only the last arrival matters: the others are no events.
     Inbox &own = inbox[to.node];
     if (Time arrives = send(node, to, now); arrives > now)
@@ -431,7 +431,8 @@ Expected<Simulation> Engine::run() {
         return createStringError(
             inconvertibleErrorCode(),
             "the schedule never comes to '" +
-                schedule::getName(problem, solution.ranks[rank][cursor[rank]]) +
+                scheduler::getName(problem,
+                                   solution.ranks[rank][cursor[rank]]) +
                 "' on rank " + std::to_string(rank));
   finish();
   return std::move(result);
@@ -458,9 +459,9 @@ double Simulation::getSpanBubble() const {
   return longest > 0 ? 1 - double(work) / double(longest) : 0;
 }
 
-Expected<Simulation> simulate(const Graph &graph, const Solution &solution,
+Expected<Simulation> simulate(const TaskGraph &graph, const Solution &solution,
                               const EngineOptions &options) {
   return Engine(graph, solution, options).run();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

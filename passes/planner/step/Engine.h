@@ -5,7 +5,7 @@
 // Runs a schedule (passes/schedule) on hardware that is shared: messages queue
 // for NICs, ranks on one machine share its cores, replicas wait for one another
 // to reduce gradients, the optimizer for everybody. Without any of that it is
-// the longest path that schedule::evaluate computes, to the last digit.
+// the longest path that scheduler::evaluate computes, to the last digit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,12 +14,12 @@
 
 #include "passes/scheduler/core/Evaluate.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
-using schedule::Time;
+using scheduler::Time;
 
 /// Gradients of some ranks that are summed, and what follows from it.
-struct Reduction {
+struct GradientReduction {
   std::string name;
   std::vector<int> ranks;
   /// Stages whose weight gradients must be done; empty: all of the ranks' work.
@@ -49,7 +49,7 @@ struct EngineOptions {
   /// By edge of the problem: the part of a message's latency that occupies no
   /// NIC (wire, software; all of it inside a node). The rest is time on NICs.
   std::vector<Time> overhead;
-  std::vector<Reduction> reductions;
+  std::vector<GradientReduction> reductions;
   /// After all reductions of a rank: its share of the optimizer, and of
   /// bringing together what replicas have updated.
   std::vector<Time> optimizer;
@@ -73,10 +73,10 @@ struct Simulation {
 };
 
 /// Error if the lists wait for one another, naming a task that never starts.
-llvm::Expected<Simulation> simulate(const schedule::Graph &graph,
-                                    const schedule::Solution &solution,
+llvm::Expected<Simulation> simulate(const scheduler::TaskGraph &graph,
+                                    const scheduler::Solution &solution,
                                     const EngineOptions &options = {});
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_STEP_ENGINE_H

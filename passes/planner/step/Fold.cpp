@@ -11,11 +11,12 @@
 
 #include "passes/planner/step/StepBuilder.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
-schedule::Solution
-StepBuilder::expand(const schedule::Problem &problem, const StepBuilder &folded,
-                    const schedule::Solution &solution) const {
+scheduler::Solution
+StepBuilder::expand(const scheduler::Problem &problem,
+                    const StepBuilder &folded,
+                    const scheduler::Solution &solution) const {
   // Which replica of a stage a rank runs, and whose list it takes.
   std::vector<std::vector<std::pair<int, int>>> replicas(ranks);
   std::vector<int> source(ranks, -1);
@@ -30,13 +31,13 @@ StepBuilder::expand(const schedule::Problem &problem, const StepBuilder &folded,
                                                folded.classOf(info.unit, r))[0];
       }
   }
-  schedule::Solution result;
+  scheduler::Solution result;
   result.ranks.resize(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     if (source[rank] < 0)
       continue;
     result.ranks[rank] = solution.ranks[source[rank]];
-    for (schedule::Task &task : result.ranks[rank])
+    for (scheduler::Task &task : result.ranks[rank])
       for (auto [stage, replica] : replicas[rank])
         if (stage == task.stage)
           task.replica = replica;
@@ -44,4 +45,4 @@ StepBuilder::expand(const schedule::Problem &problem, const StepBuilder &folded,
   return result;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -236,7 +236,7 @@ private:
     items.replicas = int(replicas);
     items.moments.assign(size_t(parts.microbatches) * replicas, {});
     for (int k = 0; k < parts.microbatches; ++k) {
-      Moments sum;
+      TokenSums sum;
       int32_t largest = 0;
       for (int r = 0; r < dp; ++r)
         for (int32_t sample : slot(k, r)) {
@@ -252,7 +252,7 @@ private:
         continue;
       auto first = items.moments.begin() + k * replicas;
       std::fill_n(first, replicas, sum * (1 / double(replicas)));
-      Moments one = Moments::of(largest);
+      TokenSums one = TokenSums::of(largest);
       if (largest > 0 && costs[m].at(one) > costs[m].at(*first))
         *first = one;
     }
@@ -282,7 +282,7 @@ private:
     }
     for (size_t p = 0; p < items.parts.size(); ++p)
       for (int32_t item : items.parts[p]) {
-        items.moments[p] += Moments::of(items.tokens[item]);
+        items.moments[p] += TokenSums::of(items.tokens[item]);
         items.microbatch[item] = int32_t(p / replicas);
         items.replica[item] = int32_t(p % replicas);
       }
@@ -438,4 +438,4 @@ Parts makeParts(const Model &model, const Plan &plan,
   return Builder(model, plan, batch, costs, options).run();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -20,7 +20,7 @@
 #include <map>
 #include <mutex>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Cost of an item by its tokens: a + b t + c t^2, in nanoseconds.
 struct ItemCost {
@@ -28,7 +28,7 @@ struct ItemCost {
   int64_t at(double tokens) const {
     return int64_t(item + token * tokens + square * tokens * tokens);
   }
-  double at(const Moments &part) const {
+  double at(const TokenSums &part) const {
     return item * part.items + token * part.tokens + square * part.squares;
   }
 };
@@ -38,7 +38,7 @@ struct ItemCost {
 struct SampleSums {
   SampleSums(const Model &model, const std::vector<Sample> &batch,
              const std::vector<ItemCost> &costs);
-  std::vector<std::vector<Moments>> moments;
+  std::vector<std::vector<TokenSums>> moments;
   std::vector<std::vector<int64_t>> loads;
   std::vector<std::vector<int32_t>> largest; ///< tokens of the largest item
   /// The pacing unit's samples in so many parts: found before, or `make`'s.
@@ -69,14 +69,14 @@ struct Parts {
     std::vector<int32_t> tokens, owner;
     /// [microbatch * replicas + replica]: ids of items, ascending.
     std::vector<std::vector<int32_t>> parts;
-    std::vector<Moments> moments;
+    std::vector<TokenSums> moments;
     int replicas = 1;
     /// Where each item is.
     std::vector<int32_t> microbatch, replica;
   };
   std::vector<Items> modules;
 
-  const Moments &get(int module, int microbatch, int replica) const {
+  const TokenSums &get(int module, int microbatch, int replica) const {
     const Items &items = modules[module];
     return items.moments[size_t(microbatch) * items.replicas + replica];
   }
@@ -91,6 +91,6 @@ Parts makeParts(const Model &model, const Plan &plan,
                 const std::vector<ItemCost> &costs,
                 const PartsOptions &options = {});
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_STEP_PARTS_H

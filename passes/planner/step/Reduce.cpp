@@ -12,16 +12,16 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
-using schedule::Graph;
-using Node = Graph::Node;
+using scheduler::TaskGraph;
+using Node = TaskGraph::Node;
 
 /// When the first bucket of a reduction is complete on all ranks, and the last.
-static std::pair<Time, Time> completeFor(const Graph &graph,
+static std::pair<Time, Time> completeFor(const TaskGraph &graph,
                                          const TaskLists &lists,
                                          const Simulation &simulation,
-                                         const Reduction &reduction) {
+                                         const GradientReduction &reduction) {
   Time first = 0, last = 0;
   for (int rank : reduction.ranks)
     for (Node node : lists[rank]) {
@@ -37,11 +37,12 @@ static std::pair<Time, Time> completeFor(const Graph &graph,
   return {first, last};
 }
 
-void sumGradients(const Graph &graph, const TaskLists &lists,
-                  ArrayRef<Reduction> reductions, Simulation &simulation) {
+void sumGradients(const TaskGraph &graph, const TaskLists &lists,
+                  ArrayRef<GradientReduction> reductions,
+                  Simulation &simulation) {
   std::vector<std::pair<Time, Time>> complete;
   std::vector<int> order;
-  for (const Reduction &reduction : reductions) {
+  for (const GradientReduction &reduction : reductions) {
     order.push_back(int(complete.size()));
     complete.push_back(completeFor(graph, lists, simulation, reduction));
   }
@@ -63,4 +64,4 @@ void sumGradients(const Graph &graph, const TaskLists &lists,
   }
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -9,17 +9,18 @@
 
 #include "passes/planner/step/Engine.h"
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Tasks of every rank in their order.
-using TaskLists = std::vector<std::vector<schedule::Graph::Node>>;
+using TaskLists = std::vector<std::vector<scheduler::TaskGraph::Node>>;
 
 /// When reductions begin and end, from when tasks do: a rank sums its gradients
 /// in the order in which they are complete. `simulation.reduced` has been each
 /// rank's last task.
-void sumGradients(const schedule::Graph &graph, const TaskLists &lists,
-                  llvm::ArrayRef<Reduction> reductions, Simulation &simulation);
+void sumGradients(const scheduler::TaskGraph &graph, const TaskLists &lists,
+                  llvm::ArrayRef<GradientReduction> reductions,
+                  Simulation &simulation);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_STEP_REDUCE_H

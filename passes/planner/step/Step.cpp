@@ -17,7 +17,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 char DoesNotFit::ID = 0;
 
@@ -42,13 +42,13 @@ namespace {
 
 /// The order of tasks alone, of a problem that has passed check(): that of
 /// messages is for programs, not for times.
-Expected<schedule::Solution> solve(const schedule::Graph &graph,
-                                   const std::string &name,
-                                   int64_t effort = 0) {
-  schedule::Options options;
+Expected<scheduler::Solution> solve(const scheduler::TaskGraph &graph,
+                                    const std::string &name,
+                                    int64_t effort = 0) {
+  scheduler::SolveOptions options;
   options.communicate = false;
   options.effort = effort;
-  return schedule::solve(graph, name, options);
+  return scheduler::solve(graph, name, options);
 }
 
 /// Whether a schedule's order of tasks does not depend on their times.
@@ -64,15 +64,15 @@ bool searchesOrder(StringRef schedule) {
 }
 
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
-Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
+Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
                                          const Plan &plan, int64_t effort) {
-  schedule::Problem small = full;
+  scheduler::Problem small = full;
   int n = small.microbatches;
   std::map<std::vector<int>, int> rankOf; // shared ranks stay shared
   std::vector<std::vector<int64_t>> rows;
-  for (schedule::Stage &stage : small.stages) {
+  for (scheduler::Stage &stage : small.stages) {
     int replicas = int(stage.replicas.size());
-    auto slowest = [&](const schedule::Table &table) {
+    auto slowest = [&](const scheduler::Table &table) {
       std::vector<int64_t> row(n, 0);
       for (int k = 0; k < n; ++k)
         for (int r = 0; r < replicas; ++r)
@@ -88,24 +88,24 @@ Expected<std::vector<int32_t>> findOrder(const schedule::Problem &full,
     auto it = rankOf.try_emplace({stage.replicas[0][0]}, int(rankOf.size()));
     stage.replicas = {{it.first->second}};
     // Tables keep their shape, for schedules that look at the times.
-    stage.forward = schedule::Table(forward);
-    stage.input = schedule::Table(input);
-    stage.weight = schedule::Table(weight);
-    stage.activation = stage.weightActivation = schedule::Table(0);
+    stage.forward = scheduler::Table(forward);
+    stage.input = scheduler::Table(input);
+    stage.weight = scheduler::Table(weight);
+    stage.activation = stage.weightActivation = scheduler::Table(0);
   }
-  for (schedule::Edge &edge : small.edges)
+  for (scheduler::Edge &edge : small.edges)
     edge.routes.clear();
   small.ranks = int(rankOf.size());
   small.memory.clear();
   if (Error error = small.check())
     return std::move(error);
   // Where the order of tasks is searched, 1F1B's stands for it.
-  schedule::Graph graph(small);
-  auto solution = plan::solve(
+  scheduler::TaskGraph graph(small);
+  auto solution = planner::solve(
       graph, isStatic(plan.schedule) ? plan.schedule : std::string("1f1b"));
   if (!solution)
     return solution.takeError();
-  auto timeline = schedule::evaluate(graph, *solution);
+  auto timeline = scheduler::evaluate(graph, *solution);
   if (!timeline)
     return timeline.takeError();
   return reorder::reorder(
@@ -152,7 +152,7 @@ std::string namesOf(const Model &model, const Plan &plan, size_t host) {
 }
 
 Error checkMemory(const Costs &costs, const Plan &plan,
-                  const StepResult &result) {
+                  const PlannedStep &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     double has = memoryOf(costs, plan.units[u]);
     double needs = result.memory[u].total();
@@ -172,7 +172,7 @@ Error checkMemory(const Costs &costs, const Plan &plan,
 }
 
 /// Devices that a rank of the problem stands for.
-std::vector<double> devicesOf(const Plan &plan, const StepResult &result,
+std::vector<double> devicesOf(const Plan &plan, const PlannedStep &result,
                               bool shared) {
   size_t ranks = result.simulation.busy.size();
   std::vector<double> devices(ranks, double(plan.ranks) / double(ranks));
@@ -204,7 +204,7 @@ double peakOf(const Costs &costs) {
 
 /// Busy shares by unit, bubbles, and where device time goes.
 void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
-             const schedule::Graph &graph, StepResult &result) {
+             const scheduler::TaskGraph &graph, PlannedStep &result) {
   Prediction &p = result.predicted;
   const Simulation &sim = result.simulation;
   std::vector<double> devices = devicesOf(plan, result, builder.sharesRanks());
@@ -213,7 +213,7 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     busy += devices[rank] * double(sim.busy[rank]);
     all += devices[rank];
-    for (const schedule::Task &task : result.solution.ranks[rank]) {
+    for (const scheduler::Task &task : result.solution.ranks[rank]) {
       int node = graph.getNode(task);
       for (int unit : result.unitsOfRank[rank])
         if (result.problem.stages[task.stage].unit == result.problemUnit[unit])
@@ -244,7 +244,7 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
 
 void predict(const Costs &costs, const Plan &plan,
              const std::vector<Sample> &batch, const StepBuilder &builder,
-             const schedule::Graph &graph, StepResult &result) {
+             const scheduler::TaskGraph &graph, PlannedStep &result) {
   Prediction &p = result.predicted;
   p = plan.predicted;
   p.step = double(result.simulation.step) * 1e-9;
@@ -263,7 +263,7 @@ void predict(const Costs &costs, const Plan &plan,
       p.costs = "profile and model";
   }
   p.memory.clear();
-  for (const StepResult::Memory &memory : result.memory)
+  for (const PlannedStep::Memory &memory : result.memory)
     p.memory.push_back(memory.total());
   account(costs, plan, builder, graph, result);
 }
@@ -271,7 +271,7 @@ void predict(const Costs &costs, const Plan &plan,
 /// The folded problem, microbatches in the best order that was found.
 Error buildFolded(const Plan &plan, const Model &model,
                   const StepOptions &options, Parts &parts, StepBuilder &folded,
-                  schedule::Problem &problem) {
+                  scheduler::Problem &problem) {
   problem = folded.build(parts);
   if (Error error = problem.check())
     return error;
@@ -286,31 +286,31 @@ Error buildFolded(const Plan &plan, const Model &model,
 }
 
 /// The order of tasks, found on the folded problem.
-Expected<schedule::Solution> solveFolded(const Plan &plan,
-                                         const StepOptions &options,
-                                         const StepBuilder &folded,
-                                         const schedule::Problem &problem,
-                                         const std::vector<double> &less) {
+Expected<scheduler::Solution> solveFolded(const Plan &plan,
+                                          const StepOptions &options,
+                                          const StepBuilder &folded,
+                                          const scheduler::Problem &problem,
+                                          const std::vector<double> &less) {
   if (isStatic(plan.schedule))
-    return plan::solve(schedule::Graph(problem), plan.schedule,
-                       options.scheduleEffort);
-  schedule::Problem limited = problem;
+    return planner::solve(scheduler::TaskGraph(problem), plan.schedule,
+                          options.scheduleEffort);
+  scheduler::Problem limited = problem;
   folded.limitMemory(limited, less);
-  return plan::solve(schedule::Graph(limited), plan.schedule,
-                     options.scheduleEffort);
+  return planner::solve(scheduler::TaskGraph(limited), plan.schedule,
+                        options.scheduleEffort);
 }
 
 /// Why no order of tasks fits the memory: what the least demanding one lacks.
 Error explainNoOrder(const Costs &costs, const Plan &plan,
-                     const StepBuilder &folded, schedule::Problem problem,
+                     const StepBuilder &folded, scheduler::Problem problem,
                      Error why) {
   problem.memory.clear();
-  auto solution = plan::solve(schedule::Graph(problem), "1f1b");
+  auto solution = planner::solve(scheduler::TaskGraph(problem), "1f1b");
   if (!solution) {
     consumeError(solution.takeError());
     return why;
   }
-  StepResult result;
+  PlannedStep result;
   result.problem = std::move(problem);
   result.solution = std::move(*solution);
   folded.describe(result);
@@ -323,8 +323,8 @@ Error explainNoOrder(const Costs &costs, const Plan &plan,
 
 /// Whether a searched order may fit with less memory for units that are over
 /// theirs: some replica holds more than what stood for it in the search.
-bool lowerLimits(const Costs &costs, const Plan &plan, const StepResult &result,
-                 std::vector<double> &less) {
+bool lowerLimits(const Costs &costs, const Plan &plan,
+                 const PlannedStep &result, std::vector<double> &less) {
   bool any = false;
   for (size_t u = 0; u < plan.units.size() && !isStatic(plan.schedule); ++u) {
     double over = result.memory[u].total() - memoryOf(costs, plan.units[u]);
@@ -338,9 +338,9 @@ bool lowerLimits(const Costs &costs, const Plan &plan, const StepResult &result,
 
 } // namespace
 
-Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
-                                  const std::vector<Sample> &batch,
-                                  const StepOptions &options) {
+Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
+                                   const std::vector<Sample> &batch,
+                                   const StepOptions &options) {
   if (Error error = checkPlan(plan, costs.model, costs.cluster))
     return std::move(error);
   if (batch.empty())
@@ -349,13 +349,13 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
   StepBuilder folded(costs, plan, true);
   std::optional<StepBuilder> full;
-  schedule::Problem problem;
+  scheduler::Problem problem;
   if (Error error =
           buildFolded(plan, costs.model, options, parts, folded, problem))
     return std::move(error);
   bool cores = costs.cluster.nodes.front().cores > 0;
   bool fold = options.fold || (!cores && folded.isUniform(parts));
-  schedule::Problem whole;
+  scheduler::Problem whole;
   if (!fold) {
     full.emplace(costs, plan, false);
     whole = full->build(parts);
@@ -364,7 +364,7 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   }
   StepBuilder &builder = fold ? folded : *full;
   std::vector<double> less(plan.units.size(), 0);
-  StepResult result;
+  PlannedStep result;
   for (int tries = 0;; ++tries) {
     auto solution = solveFolded(plan, options, folded, problem, less);
     if (!solution)
@@ -372,7 +372,7 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
                  ? solution.takeError()
                  : explainNoOrder(costs, plan, folded, problem,
                                   solution.takeError());
-    result = StepResult();
+    result = PlannedStep();
     result.folded = fold;
     result.solution =
         fold ? std::move(*solution) : full->expand(whole, folded, *solution);
@@ -385,7 +385,7 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))
       return std::move(error);
-  schedule::Graph graph(result.problem);
+  scheduler::TaskGraph graph(result.problem);
   auto simulation =
       simulate(graph, result.solution,
                builder.getEngineOptions(result.problem, options.links));
@@ -407,17 +407,17 @@ Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
 }
 
 std::vector<std::pair<Time, int64_t>>
-getMemoryOverTime(const StepResult &result, int rank) {
-  schedule::Graph graph(result.problem);
-  schedule::Timeline timeline;
+getMemoryOverTime(const PlannedStep &result, int rank) {
+  scheduler::TaskGraph graph(result.problem);
+  scheduler::Timeline timeline;
   timeline.start = result.simulation.start;
   timeline.end = result.simulation.end;
-  StepResult::Memory always = result.held[rank];
+  PlannedStep::Memory always = result.held[rank];
   always.activations = 0;
   auto base = int64_t(always.total());
   std::vector<std::pair<Time, int64_t>> curve = {{0, base}};
   for (auto [time, bytes] :
-       schedule::getMemoryCurve(graph, result.solution, timeline, rank)) {
+       scheduler::getMemoryCurve(graph, result.solution, timeline, rank)) {
     if (curve.back().first == time)
       curve.pop_back();
     curve.emplace_back(time, base + bytes);
@@ -425,4 +425,4 @@ getMemoryOverTime(const StepResult &result, int rank) {
   return curve;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

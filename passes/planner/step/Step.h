@@ -21,7 +21,7 @@
 #include <mutex>
 #include <tuple>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Costs of all modules on every kind of node, shared by all plans.
 class Costs {
@@ -45,11 +45,11 @@ public:
   /// optimizer: no plan is faster.
   double workBound(const std::vector<Sample> &batch) const;
   /// The same for one module on one device, on a kind of node or the best.
-  double workOn(int node, int module, const Moments &all, double count) const;
-  double work(int module, const Moments &all, double count) const;
+  double workOn(int node, int module, const TokenSums &all, double count) const;
+  double work(int module, const TokenSums &all, double count) const;
 
 private:
-  double priceWork(int node, int module, const Moments &all,
+  double priceWork(int node, int module, const TokenSums &all,
                    double count) const;
 
   size_t modules;
@@ -71,7 +71,7 @@ struct StepOptions {
   /// Work of the search for an order of microbatches, and of balancing.
   int64_t orderEffort = 300000;
   PartsOptions parts;
-  /// Of schedules that search (schedule::Options::effort); 0: their own.
+  /// Of schedules that search (scheduler::SolveOptions::effort); 0: their own.
   int64_t scheduleEffort = 0;
   /// Nothing is predicted but the step's time.
   bool timeOnly = false;
@@ -79,9 +79,9 @@ struct StepOptions {
   bool requireMemory = true;
 };
 
-struct StepResult {
-  schedule::Problem problem;
-  schedule::Solution solution;
+struct PlannedStep {
+  scheduler::Problem problem;
+  scheduler::Solution solution;
   Simulation simulation;
   Prediction predicted;
   /// By rank of the problem: first rank of the plan that it stands for.
@@ -106,7 +106,7 @@ struct StepResult {
 /// Bytes that a rank of the problem holds over time: (nanoseconds, bytes from
 /// then on), ascending; `held` without its activations is there all the time.
 std::vector<std::pair<Time, int64_t>>
-getMemoryOverTime(const StepResult &result, int rank);
+getMemoryOverTime(const PlannedStep &result, int rank);
 
 /// A plan needs more memory than a device has.
 class DoesNotFit : public llvm::ErrorInfo<DoesNotFit> {
@@ -135,13 +135,13 @@ private:
 };
 
 /// DoesNotFit says the modules and the missing bytes.
-llvm::Expected<StepResult> simulateStep(const Costs &costs, const Plan &plan,
-                                        const std::vector<Sample> &batch,
-                                        const StepOptions &options = {});
+llvm::Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
+                                         const std::vector<Sample> &batch,
+                                         const StepOptions &options = {});
 
 /// Chrome trace (Perfetto reads it): a row a rank, times in microseconds.
-std::string printTrace(const StepResult &result);
+std::string printTrace(const PlannedStep &result);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_STEP_STEP_H

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -41,8 +41,8 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
                                 plan.units[plan.getHost(unit.module)],
                                 costs.model.modules[unit.module].precision));
   for (size_t u = 0; u < plan.units.size(); ++u)
-    layouts.push_back(
-        costs.get(nodeOf(int(u)), int(u)).getLayout(plan.getOptions(int(u))));
+    layouts.push_back(costs.get(nodeOf(int(u)), int(u))
+                          .getRatedOptions(plan.getOptions(int(u))));
   layOutRanks();
   stageBase.assign(plan.units.size(), -1);
   for (size_t u = 0; u < plan.units.size(); ++u)
@@ -147,7 +147,7 @@ int StepBuilder::lastStageOf(int u) const {
 }
 
 const std::vector<StepBuilder::KindPrice> &
-StepBuilder::price(int u, const Moments &part) const {
+StepBuilder::price(int u, const TokenSums &part) const {
   auto [known, isNew] =
       prices[u].try_emplace({part.items, part.tokens, part.squares});
   std::vector<KindPrice> &kinds = known->second;
@@ -155,7 +155,7 @@ StepBuilder::price(int u, const Moments &part) const {
     return kinds;
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   double pieces = piecesOf(u, part);
-  Moments piece = part * (1.0 / pieces);
+  TokenSums piece = part * (1.0 / pieces);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
     kinds[kind].add(cost.price(int(kind), layouts[u], piece), pieces);
@@ -203,7 +203,7 @@ int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
 }
 
 /// All stages of a unit: a part is priced once for all of them.
-void StepBuilder::addUnitTimes(schedule::Problem &problem, const Parts &parts,
+void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
                                int u) {
   const UnitPlan &unit = plan.units[u];
   int count = unit.pp * unit.vpp;
@@ -255,7 +255,7 @@ void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
     sum.add(kinds[kind], 1);
 }
 
-void StepBuilder::record(schedule::Stage &stage, size_t at,
+void StepBuilder::record(scheduler::Stage &stage, size_t at,
                          const UnitPlan &unit, const KindPrice &sum) {
   bool split = splitsBackward(unit.module);
   stage.forward.values[at] = toTime(sum.times.forward);
@@ -282,11 +282,11 @@ void StepBuilder::weighReplicas(const Parts &parts) {
           replicaLoads[r] += costs.items[u].at(parts.get(int(u), k, int(r)));
 }
 
-void StepBuilder::addTimes(schedule::Problem &problem, const Parts &parts) {
+void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
   work = {};
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
-    schedule::Stage &stage = problem.stages[s];
+    scheduler::Stage &stage = problem.stages[s];
     size_t count = size_t(parts.microbatches) * classes[info.unit];
     stage.forward.values.assign(count, 0);
     stage.input = stage.weight = stage.activation = stage.weightActivation =
@@ -303,7 +303,7 @@ void StepBuilder::addTimes(schedule::Problem &problem, const Parts &parts) {
   largest.assign(plan.units.size(), {});
   weighReplicas(parts);
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    for (const Moments &part : parts.modules[u].moments)
+    for (const TokenSums &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))
         largest[u] = part;
     if (!plan.units[u].inside)
@@ -311,8 +311,8 @@ void StepBuilder::addTimes(schedule::Problem &problem, const Parts &parts) {
   }
 }
 
-schedule::Problem StepBuilder::build(const Parts &parts) {
-  schedule::Problem problem;
+scheduler::Problem StepBuilder::build(const Parts &parts) {
+  scheduler::Problem problem;
   problem.ranks = ranks;
   problem.microbatches = parts.microbatches;
   std::vector<int> unitIndex(plan.units.size(), 0);
@@ -324,7 +324,7 @@ schedule::Problem StepBuilder::build(const Parts &parts) {
   }
   for (const StageInfo &info : stages) {
     const UnitPlan &unit = plan.units[info.unit];
-    schedule::Stage stage;
+    scheduler::Stage stage;
     stage.name = costs.model.modules[info.unit].name;
     if (unit.pp * unit.vpp > 1)
       stage.name += "." + std::to_string(info.index);
@@ -370,8 +370,8 @@ bool StepBuilder::isUniform(const Parts &parts) const {
     const Parts::Items &items = parts.modules[u];
     for (int k = 0; k < parts.microbatches; ++k)
       for (int r = 1; r < items.replicas; ++r) {
-        const Moments &a = parts.get(int(u), k, r - 1),
-                      &b = parts.get(int(u), k, r);
+        const TokenSums &a = parts.get(int(u), k, r - 1),
+                        &b = parts.get(int(u), k, r);
         if (classOf(int(u), r - 1) == classOf(int(u), r) &&
             (a.items != b.items || a.tokens != b.tokens ||
              a.squares != b.squares))
@@ -381,4 +381,4 @@ bool StepBuilder::isUniform(const Parts &parts) const {
   return messagesAreAlike();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

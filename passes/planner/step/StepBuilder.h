@@ -15,7 +15,7 @@
 #include <map>
 #include <tuple>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Nanoseconds; what is beyond all that schedules take (hours) is an error of
 /// theirs.
@@ -31,22 +31,22 @@ class StepBuilder {
 public:
   StepBuilder(const Costs &costs, const Plan &plan, bool fold = false);
 
-  schedule::Problem build(const Parts &parts);
-  EngineOptions getEngineOptions(const schedule::Problem &problem,
+  scheduler::Problem build(const Parts &parts);
+  EngineOptions getEngineOptions(const scheduler::Problem &problem,
                                  bool links) const;
   /// Ranks and memory, from the problem and the order of tasks.
-  void describe(StepResult &result) const;
+  void describe(PlannedStep &result) const;
   /// Tells schedules that search how much activations may take; `less` by unit:
   /// bytes that replicas hold beyond what stands for them.
-  void limitMemory(schedule::Problem &problem,
+  void limitMemory(scheduler::Problem &problem,
                    const std::vector<double> &less) const;
   /// Whether all replicas of a class have equal parts, and no class is cut: the
   /// folded problem then takes exactly as long.
   bool isUniform(const Parts &parts) const;
   /// The folded problem's order of tasks for every replica.
-  schedule::Solution expand(const schedule::Problem &problem,
-                            const StepBuilder &folded,
-                            const schedule::Solution &solution) const;
+  scheduler::Solution expand(const scheduler::Problem &problem,
+                             const StepBuilder &folded,
+                             const scheduler::Solution &solution) const;
   /// Device-seconds of the last problem: all tasks, and of them communication
   /// in TP groups and work done twice.
   struct Work {
@@ -75,16 +75,16 @@ private:
 
   void layOutRanks();
   /// By rank: what it holds all the time.
-  void holdAlways(const schedule::Problem &problem,
-                  std::vector<StepResult::Memory> &held) const;
+  void holdAlways(const scheduler::Problem &problem,
+                  std::vector<PlannedStep::Memory> &held) const;
   double workspaceOf(const StageInfo &stage) const;
   void addStages(int unit);
-  void addTimes(schedule::Problem &problem, const Parts &parts);
-  void addUnitTimes(schedule::Problem &problem, const Parts &parts, int unit);
+  void addTimes(scheduler::Problem &problem, const Parts &parts);
+  void addUnitTimes(scheduler::Problem &problem, const Parts &parts, int unit);
   void addGuest(const Parts &parts, int guest, int k, int64_t replica,
                 KindPrice &sum) const;
   bool splitsBackward(int unit) const;
-  void record(schedule::Stage &stage, size_t at, const UnitPlan &unit,
+  void record(scheduler::Stage &stage, size_t at, const UnitPlan &unit,
               const KindPrice &sum);
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
@@ -92,17 +92,17 @@ private:
   double loadOf(const StageInfo &stage, const Parts &parts, int k,
                 int64_t replica) const;
   void weighReplicas(const Parts &parts);
-  const std::vector<KindPrice> &price(int unit, const Moments &part) const;
-  void addEdges(schedule::Problem &problem, const Parts &parts);
-  void addContrast(schedule::Problem &problem, const Parts &parts);
+  const std::vector<KindPrice> &price(int unit, const TokenSums &part) const;
+  void addEdges(scheduler::Problem &problem, const Parts &parts);
+  void addContrast(scheduler::Problem &problem, const Parts &parts);
   double contrastTime(int unit, const Parts &parts) const;
-  void addPipelineEdge(schedule::Problem &problem, const Parts &parts,
+  void addPipelineEdge(scheduler::Problem &problem, const Parts &parts,
                        size_t stage);
   std::vector<std::pair<int64_t, double>>
   gatherPieces(const Parts &parts, const ModelEdge &edge, int carrier) const;
-  void addBroker(schedule::Problem &problem, const Parts &parts,
+  void addBroker(scheduler::Problem &problem, const Parts &parts,
                  const ModelEdge &edge);
-  void addEvenBroker(schedule::Problem &problem, const Parts &parts,
+  void addEvenBroker(scheduler::Problem &problem, const Parts &parts,
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
   void addReduction(EngineOptions &engine, int unit, int stage, int begin,
@@ -141,7 +141,7 @@ private:
                          klass * plan.units[unit].dp / classes[unit]);
   }
   /// Of a part: an item is in one piece.
-  double piecesOf(int unit, const Moments &part) const {
+  double piecesOf(int unit, const TokenSums &part) const {
     return std::max(1.0, std::min(double(plan.units[plan.getHost(unit)].sub),
                                   std::floor(part.items)));
   }
@@ -156,15 +156,15 @@ private:
   const Plan &plan;
   bool fold;
   std::vector<StageInfo> stages;
-  std::vector<int> nodes;                  ///< kind of node, by unit
-  std::vector<ModuleCost::Layout> layouts; ///< by unit
-  std::vector<int> stageBase;              ///< by unit; -1 inside another
-  std::vector<int64_t> classes;            ///< replicas in the problem, by unit
-  int64_t grain = 1;              ///< ranks of the plan a rank of the problem
-  int64_t shrink = 1;             ///< ranks that are one since they do the same
-  std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
-  std::vector<Moments> edgeItems; ///< by model edge: what travels in a step
-  std::vector<Moments> largest;   ///< by unit: the fullest part
+  std::vector<int> nodes;                        ///< kind of node, by unit
+  std::vector<ModuleCost::RatedOptions> layouts; ///< by unit
+  std::vector<int> stageBase;                    ///< by unit; -1 inside another
+  std::vector<int64_t> classes;  ///< replicas in the problem, by unit
+  int64_t grain = 1;             ///< ranks of the plan a rank of the problem
+  int64_t shrink = 1;            ///< ranks that are one since they do the same
+  std::vector<int64_t> rankBase; ///< by unit, if ranks are not shared
+  std::vector<TokenSums> edgeItems; ///< by model edge: what travels in a step
+  std::vector<TokenSums> largest;   ///< by unit: the fullest part
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
   mutable std::vector<
@@ -179,11 +179,11 @@ private:
 
 /// The order problem of a schedule: its tasks by start, and what each waits
 /// for. Rows are forward, input and weight times of every stage.
-reorder::OrderProblem makeOrderProblem(const schedule::Graph &graph,
-                                       const schedule::Solution &solution,
-                                       const schedule::Timeline &timeline,
+reorder::OrderProblem makeOrderProblem(const scheduler::TaskGraph &graph,
+                                       const scheduler::Solution &solution,
+                                       const scheduler::Timeline &timeline,
                                        std::vector<std::vector<int64_t>> rows);
 
-} // namespace dt::plan
+} // namespace dt::planner
 
 #endif // PASSES_PLANNER_STEP_STEPBUILDER_H

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <map>
 
-namespace dt::plan {
+namespace dt::planner {
 
 double StepBuilder::nicsOf(int u) const {
   const NodeKind &node = costs.cluster.nodes[nodeOf(u)];
@@ -37,18 +37,18 @@ StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
   return {bytes / (link.bandwidth * nics), link.latency};
 }
 
-void StepBuilder::addPipelineEdge(schedule::Problem &problem,
+void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
                                   const Parts &parts, size_t s) {
   const StageInfo &a = stages[s];
   const UnitPlan &unit = plan.units[a.unit];
   const Module &module = costs.model.modules[a.unit];
-  schedule::Edge edge;
+  scheduler::Edge edge;
   edge.from = int(s);
   edge.to = int(s + 1);
   edge.gradient = module.hasBackward();
   // The mean part: what a message of activations weighs.
-  Moments sum;
-  for (const Moments &part : parts.modules[a.unit].moments)
+  TokenSums sum;
+  for (const TokenSums &part : parts.modules[a.unit].moments)
     sum += part;
   double count =
       double(std::max<size_t>(1, parts.modules[a.unit].moments.size()));
@@ -132,7 +132,7 @@ StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
       int64_t a = carrier == edge.from ? mine : theirs,
               b = carrier == edge.from ? theirs : mine;
       pieces.emplace_back((k * senders + a) * receivers + b,
-                          edge.bytes.at(Moments::of(items.tokens[i])));
+                          edge.bytes.at(TokenSums::of(items.tokens[i])));
     }
     if (carrier == edge.from || mine + 1 == items.replicas) {
       std::sort(pieces.begin() + sorted, pieces.end());
@@ -142,7 +142,7 @@ StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
   return pieces;
 }
 
-void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
+void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
                             const ModelEdge &edge) {
   int from = lastStageOf(edge.from), to = firstStageOf(edge.to);
   if (from == to)
@@ -157,7 +157,7 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
           receivers = parts.modules[edge.to].replicas;
   std::vector<std::pair<int64_t, double>> pieces =
       gatherPieces(parts, edge, carrier);
-  schedule::Edge result;
+  scheduler::Edge result;
   result.from = from;
   result.to = to;
   result.gradient = costs.model.modules[edge.from].hasBackward();
@@ -194,7 +194,7 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
     int64_t key = messages[i].first;
     if (i > 0 && messages[i - 1].first == key)
       continue;
-    schedule::Route route;
+    scheduler::Route route;
     route.microbatch = int(key / tos / froms);
     route.from = int(key / tos % froms);
     route.to = int(key % tos);
@@ -210,9 +210,9 @@ void StepBuilder::addBroker(schedule::Problem &problem, const Parts &parts,
 
 /// Without items: one message between each pair of classes, as large as an even
 /// share.
-void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
+void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
                                 const ModelEdge &edge, int carrier) {
-  schedule::Edge result;
+  scheduler::Edge result;
   result.from = lastStageOf(edge.from);
   result.to = firstStageOf(edge.to);
   result.gradient = costs.model.modules[edge.from].hasBackward();
@@ -222,13 +222,13 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
   int64_t node = nodeOfUnit(plan.getHost(edge.from));
   bool inside = node >= 0 && node == nodeOfUnit(plan.getHost(edge.to));
   for (int k = 0; k < parts.microbatches; ++k) {
-    Moments sum;
+    TokenSums sum;
     for (int r = 0; r < items.replicas; ++r)
       sum += parts.get(carrier, k, r);
     if (sum.empty())
       continue;
     double bytes = edge.bytes.at(sum) / double(std::max(senders, receivers));
-    schedule::Route route;
+    scheduler::Route route;
     route.microbatch = k;
     route.latency = toTime(wireOf(edge.from, edge.to, bytes, inside).total());
     for (int64_t a = 0; a < classes[edge.from]; ++a)
@@ -245,7 +245,7 @@ void StepBuilder::addEvenBroker(schedule::Problem &problem, const Parts &parts,
   problem.edges.push_back(std::move(result));
 }
 
-void StepBuilder::addEdges(schedule::Problem &problem, const Parts &parts) {
+void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
   overhead.clear();
   edgeItems.clear();
   for (size_t s = 0; s + 1 < stages.size(); ++s)
@@ -253,8 +253,8 @@ void StepBuilder::addEdges(schedule::Problem &problem, const Parts &parts) {
       addPipelineEdge(problem, parts, s);
   for (const ModelEdge &edge : costs.model.edges) {
     bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
-    Moments sum;
-    for (const Moments &part :
+    TokenSums sum;
+    for (const TokenSums &part :
          parts.modules[toSamples ? edge.from : edge.to].moments)
       sum += part;
     edgeItems.push_back(sum);
@@ -270,7 +270,7 @@ double StepBuilder::contrastTime(int u, const Parts &parts) const {
   double width = costs.model.contrast.width, own = 0, others = 0;
   for (int tower : costs.model.contrast.towers) {
     double items = 0;
-    for (const Moments &part : parts.modules[tower].moments)
+    for (const TokenSums &part : parts.modules[tower].moments)
       items += part.items;
     (tower == u ? own : others) += items;
   }
@@ -288,8 +288,8 @@ double StepBuilder::contrastTime(int u, const Parts &parts) const {
 }
 
 /// The task of all ranks that hold embeddings, over the whole batch.
-void StepBuilder::addContrast(schedule::Problem &problem, const Parts &parts) {
-  schedule::Stage sync;
+void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
+  scheduler::Stage sync;
   sync.name = "contrast";
   sync.batchSync = true;
   sync.hasBackward = sync.hasWeight = false;
@@ -308,11 +308,11 @@ void StepBuilder::addContrast(schedule::Problem &problem, const Parts &parts) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   sync.replicas = {all};
-  sync.forward = schedule::Table(toTime(seconds));
+  sync.forward = scheduler::Table(toTime(seconds));
   int index = int(problem.stages.size());
   problem.stages.push_back(std::move(sync));
   for (int stage : from) {
-    schedule::Edge edge;
+    scheduler::Edge edge;
     edge.from = stage;
     edge.to = index;
     edge.gradient = problem.stages[stage].hasBackward;
@@ -367,7 +367,7 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
                                  : (module.gradientBytes + module.weightBytes +
                                     2 * module.optimizerBytes) /
                                        (device.bandwidth * device.stream));
-  Reduction reduction;
+  GradientReduction reduction;
   reduction.name = module.name;
   reduction.stages = {stage};
   if (first.cores > 0) {
@@ -387,7 +387,7 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   engine.reductions.push_back(std::move(reduction));
 }
 
-EngineOptions StepBuilder::getEngineOptions(const schedule::Problem &problem,
+EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
                                             bool links) const {
   EngineOptions engine;
   addReductions(engine);
@@ -470,4 +470,4 @@ int64_t StepBuilder::nicOfDevice(const Cluster &cluster, int64_t device) {
   return before;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -10,24 +10,24 @@
 #include <limits>
 #include <numeric>
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
-using schedule::Graph;
-using schedule::Kind;
-using schedule::Task;
+using scheduler::Kind;
+using scheduler::Task;
+using scheduler::TaskGraph;
 
 /// Most bytes of activations that a rank holds at once, by its order of tasks.
-int64_t peakOf(const schedule::Problem &problem,
+int64_t peakOf(const scheduler::Problem &problem,
                const std::vector<Task> &tasks) {
   int64_t held = 0, peak = 0;
   for (const Task &task : tasks) {
-    const schedule::Stage &stage = problem.stages[task.stage];
+    const scheduler::Stage &stage = problem.stages[task.stage];
     if (!stage.hasBackward)
       continue;
     int replicas = int(stage.replicas.size()), n = problem.microbatches;
-    auto of = [&](const schedule::Table &table) {
+    auto of = [&](const scheduler::Table &table) {
       return table.at(task.microbatch, task.replica, n, replicas);
     };
     switch (task.kind) {
@@ -60,7 +60,7 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   double most = 0;
   auto look = [&](int u, int begin, int end) {
     const Module &module = costs.model.modules[u];
-    Moments piece = largest[u] * (1 / piecesOf(u, largest[u]));
+    TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
     CostOptions options = plan.getOptions(u);
     std::vector<uint8_t> seen(module.kinds.size(), 0);
     for (int i = begin; i < end; ++i) {
@@ -77,8 +77,8 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   return most;
 }
 
-void StepBuilder::holdAlways(const schedule::Problem &problem,
-                             std::vector<StepResult::Memory> &held) const {
+void StepBuilder::holdAlways(const scheduler::Problem &problem,
+                             std::vector<PlannedStep::Memory> &held) const {
   held.assign(ranks, {});
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
@@ -123,9 +123,9 @@ void StepBuilder::holdAlways(const schedule::Problem &problem,
   }
 }
 
-void StepBuilder::limitMemory(schedule::Problem &problem,
+void StepBuilder::limitMemory(scheduler::Problem &problem,
                               const std::vector<double> &less) const {
-  std::vector<StepResult::Memory> held;
+  std::vector<PlannedStep::Memory> held;
   holdAlways(problem, held);
   problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
   for (size_t s = 0; s < stages.size(); ++s)
@@ -138,8 +138,8 @@ void StepBuilder::limitMemory(schedule::Problem &problem,
                                   held[rank].total() - less[stages[s].unit])));
 }
 
-void StepBuilder::describe(StepResult &result) const {
-  const schedule::Problem &problem = result.problem;
+void StepBuilder::describe(PlannedStep &result) const {
+  const scheduler::Problem &problem = result.problem;
   result.planRank.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
   result.memory.assign(plan.units.size(), {});
@@ -164,7 +164,7 @@ void StepBuilder::describe(StepResult &result) const {
         double(peakOf(problem, result.solution.ranks[rank]));
   // Of every unit its fullest rank, with all that the rank holds.
   for (size_t s = 0; s < stages.size(); ++s) {
-    StepResult::Memory &own = result.memory[stages[s].unit];
+    PlannedStep::Memory &own = result.memory[stages[s].unit];
     for (const std::vector<int> &replica : problem.stages[s].replicas)
       for (int rank : replica)
         if (result.held[rank].total() > own.total())
@@ -175,11 +175,11 @@ void StepBuilder::describe(StepResult &result) const {
       result.memory[guest] = result.memory[info.unit];
 }
 
-reorder::OrderProblem makeOrderProblem(const Graph &graph,
-                                       const schedule::Solution &solution,
-                                       const schedule::Timeline &timeline,
+reorder::OrderProblem makeOrderProblem(const TaskGraph &graph,
+                                       const scheduler::Solution &solution,
+                                       const scheduler::Timeline &timeline,
                                        std::vector<std::vector<int64_t>> rows) {
-  const schedule::Problem &problem = graph.getProblem();
+  const scheduler::Problem &problem = graph.getProblem();
   reorder::OrderProblem result;
   result.microbatches = problem.microbatches;
   // A backward that is not split has input and weight time together: a row of
@@ -192,14 +192,14 @@ reorder::OrderProblem makeOrderProblem(const Graph &graph,
   }
   result.durations = std::move(rows);
   // Neighbours on a rank; what each task waits for, that and messages.
-  std::vector<Graph::Node> nodes;
+  std::vector<TaskGraph::Node> nodes;
   std::vector<int> position(graph.getNumNodes(), -1),
       before = position, behind = position, waiting(graph.getNumNodes(), 0);
   std::vector<uint8_t> whole(graph.getNumNodes(), 0);
   for (const std::vector<Task> &tasks : solution.ranks) {
-    Graph::Node last = -1;
+    TaskGraph::Node last = -1;
     for (const Task &task : tasks) {
-      Graph::Node node = graph.getNode(task);
+      TaskGraph::Node node = graph.getNode(task);
       whole[node] = task.kind == Kind::Backward;
       waiting[node] = int(graph.getPredecessors(node).size()) + (last >= 0);
       before[node] = last;
@@ -211,19 +211,19 @@ reorder::OrderProblem makeOrderProblem(const Graph &graph,
   }
   result.tasks.reserve(nodes.size());
   // Dependences first: a topological order that follows the clock.
-  auto later = [&](Graph::Node a, Graph::Node b) {
+  auto later = [&](TaskGraph::Node a, TaskGraph::Node b) {
     return timeline.start[a] != timeline.start[b]
                ? timeline.start[a] > timeline.start[b]
                : a > b;
   };
-  std::vector<Graph::Node> ready;
-  for (Graph::Node node : nodes)
+  std::vector<TaskGraph::Node> ready;
+  for (TaskGraph::Node node : nodes)
     if (!waiting[node])
       ready.push_back(node);
   std::make_heap(ready.begin(), ready.end(), later);
   while (!ready.empty()) {
     std::pop_heap(ready.begin(), ready.end(), later);
-    Graph::Node node = ready.back();
+    TaskGraph::Node node = ready.back();
     ready.pop_back();
     int stage = graph.getPlaceInfo(graph.getPlaceOf(node)).stage;
     reorder::OrderProblem::Task task;
@@ -233,11 +233,11 @@ reorder::OrderProblem makeOrderProblem(const Graph &graph,
     task.waits.reserve(graph.getPredecessors(node).size() + 1);
     if (before[node] >= 0)
       task.waits.push_back({position[before[node]], 0});
-    for (const Graph::Dependence &from : graph.getPredecessors(node))
+    for (const TaskGraph::Dependence &from : graph.getPredecessors(node))
       task.waits.push_back({position[from.node], from.latency});
     position[node] = int(result.tasks.size());
     result.tasks.push_back(std::move(task));
-    auto release = [&](Graph::Node to) {
+    auto release = [&](TaskGraph::Node to) {
       if (--waiting[to] != 0)
         return;
       ready.push_back(to);
@@ -245,10 +245,10 @@ reorder::OrderProblem makeOrderProblem(const Graph &graph,
     };
     if (behind[node] >= 0)
       release(behind[node]);
-    for (const Graph::Dependence &to : graph.getSuccessors(node))
+    for (const TaskGraph::Dependence &to : graph.getSuccessors(node))
       release(to.node);
   }
   return result;
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

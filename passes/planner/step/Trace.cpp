@@ -8,12 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
-namespace dt::plan {
+namespace dt::planner {
 
-std::string printTrace(const StepResult &result) {
+std::string printTrace(const PlannedStep &result) {
   using Json = nlohmann::ordered_json;
   Json events = Json::array();
-  schedule::Graph graph(result.problem);
+  scheduler::TaskGraph graph(result.problem);
   for (int rank = 0; rank < result.problem.ranks; ++rank) {
     const std::string &unit =
         result.problem.units.empty() || result.solution.ranks[rank].empty()
@@ -30,12 +30,12 @@ std::string printTrace(const StepResult &result) {
                       {"args",
                        {{"name", unit + " rank " +
                                      std::to_string(result.planRank[rank])}}}});
-    for (const schedule::Task &task : result.solution.ranks[rank]) {
+    for (const scheduler::Task &task : result.solution.ranks[rank]) {
       int node = graph.getNode(task);
       Time start = result.simulation.start[node];
       events.push_back(
-          {{"name", schedule::getName(result.problem, task)},
-           {"cat", std::string(1, schedule::getLetter(task.kind))},
+          {{"name", scheduler::getName(result.problem, task)},
+           {"cat", std::string(1, scheduler::getLetter(task.kind))},
            {"ph", "X"},
            {"pid", 0},
            {"tid", rank},
@@ -53,4 +53,4 @@ std::string printTrace(const StepResult &result) {
   return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

@@ -14,12 +14,12 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
 /// Names of the stages that a rank runs, "llm.0 llm.2".
-std::string getRankName(const Graph &graph, int rank) {
+std::string getRankName(const TaskGraph &graph, int rank) {
   std::string name;
   for (int place : graph.getPlacesOfRank(rank)) {
     auto [stage, replica] = graph.getPlaceInfo(place);
@@ -45,13 +45,13 @@ std::string getSummary(const Timeline &timeline,
 
 } // namespace
 
-void drawText(raw_ostream &os, const Graph &graph, const Solution &solution,
+void drawText(raw_ostream &os, const TaskGraph &graph, const Solution &solution,
               const Timeline &timeline,
               llvm::function_ref<std::string(Time)> print, unsigned columns) {
   // Coarse enough for the width, no finer than two columns for the shortest
   // task.
   Time shortest = timeline.wall;
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
+  for (TaskGraph::Node node = 0; node < graph.getNumNodes(); ++node)
     if (timeline.start[node] >= 0 && timeline.end[node] > timeline.start[node])
       shortest = std::min(shortest, timeline.end[node] - timeline.start[node]);
   double wall = double(std::max<Time>(timeline.wall, 1));
@@ -65,7 +65,7 @@ void drawText(raw_ostream &os, const Graph &graph, const Solution &solution,
   for (int rank = 0; rank < int(solution.ranks.size()); ++rank) {
     std::string line(column(timeline.wall), '.');
     for (const Task &task : solution.ranks[rank]) {
-      Graph::Node node = graph.getNode(task);
+      TaskGraph::Node node = graph.getNode(task);
       size_t begin = column(timeline.start[node]),
              end = std::min(column(timeline.end[node]), line.size());
       std::string label =
@@ -82,4 +82,4 @@ void drawText(raw_ostream &os, const Graph &graph, const Solution &solution,
   os << getSummary(timeline, print ? print : number) << "\n";
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -11,16 +11,16 @@
 
 #include "llvm/Support/raw_ostream.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// A line of text a rank, at most `columns` wide; a task is its letter, its
 /// microbatch as far as there is room, and '-' to its end; idle time is '.'.
 /// `print` says a time (default: its number, which has no unit).
-void drawText(llvm::raw_ostream &os, const Graph &graph,
+void drawText(llvm::raw_ostream &os, const TaskGraph &graph,
               const Solution &solution, const Timeline &timeline,
               llvm::function_ref<std::string(Time)> print = nullptr,
               unsigned columns = 160);
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_CORE_DRAW_H

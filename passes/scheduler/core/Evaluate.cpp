@@ -12,7 +12,7 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 double Timeline::getWallBubble() const {
   Time total = 0;
@@ -37,7 +37,7 @@ namespace {
 /// One pass over a solution; see evaluate().
 class Evaluation {
 public:
-  Evaluation(const Graph &graph, const Solution &solution)
+  Evaluation(const TaskGraph &graph, const Solution &solution)
       : graph(graph), problem(graph.getProblem()), solution(solution) {}
 
   Expected<Timeline> run();
@@ -48,27 +48,27 @@ private:
   void measure();
   Error reportCycle();
   /// The gradient node of this microbatch is split in this solution.
-  bool isSplit(Graph::Node node) const {
-    return state[node - node % 3 + Graph::kGradient] & kSplit;
+  bool isSplit(TaskGraph::Node node) const {
+    return state[node - node % 3 + TaskGraph::kGradient] & kSplit;
   }
-  Time getDuration(Graph::Node node) const {
+  Time getDuration(TaskGraph::Node node) const {
     Time time = graph.getTime(node);
-    if (graph.getSlotOf(node) == Graph::kGradient && !isSplit(node) &&
+    if (graph.getSlotOf(node) == TaskGraph::kGradient && !isSplit(node) &&
         graph.exists(node + 1))
       time += graph.getTime(node + 1);
     return time;
   }
-  void start(Graph::Node node);
+  void start(TaskGraph::Node node);
 
   enum : uint8_t { kSplit = 1, kWhole = 2 };
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const Problem &problem;
   const Solution &solution;
-  std::vector<std::vector<Graph::Node>> lists;
+  std::vector<std::vector<TaskGraph::Node>> lists;
   std::vector<uint8_t> state;
   std::vector<int> waiting, cursor, listed;
-  std::vector<Graph::Node> ready;
+  std::vector<TaskGraph::Node> ready;
   std::vector<Time> earliest;
   Timeline timeline;
 };
@@ -94,7 +94,7 @@ Error Evaluation::number() {
           sync != (task.kind == Kind::Sync))
         return createStringError("rank " + Twine(rank) +
                                  ": a task that the problem does not have");
-      Graph::Node node = graph.getNode(task);
+      TaskGraph::Node node = graph.getNode(task);
       ArrayRef<int> ranks = graph.getRanks(graph.getPlaceOf(node));
       if (!graph.exists(node) ||
           ((task.kind == Kind::Input) && !graph.exists(node + 1)))
@@ -117,14 +117,14 @@ Error Evaluation::number() {
 }
 
 Error Evaluation::checkComplete() {
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node) {
+  for (TaskGraph::Node node = 0; node < graph.getNumNodes(); ++node) {
     if (!graph.exists(node))
       continue;
     if (state[node] == (kSplit | kWhole))
       return createStringError(getName(problem, graph.getTask(node, true)) +
                                ": the backward is split and not split");
     int expected = int(graph.getRanks(graph.getPlaceOf(node)).size());
-    bool weight = graph.getSlotOf(node) == Graph::kWeight;
+    bool weight = graph.getSlotOf(node) == TaskGraph::kWeight;
     if (weight && !isSplit(node))
       expected = 0;
     if (listed[node] != expected)
@@ -135,18 +135,18 @@ Error Evaluation::checkComplete() {
   return Error::success();
 }
 
-void Evaluation::start(Graph::Node node) {
+void Evaluation::start(TaskGraph::Node node) {
   Time begin = earliest[node];
   ArrayRef<int> ranks = graph.getRanks(graph.getPlaceOf(node));
   Time duration = getDuration(node), end = begin + duration;
   timeline.start[node] = begin;
   timeline.end[node] = end;
-  auto release = [&](Graph::Node next, Time time) {
+  auto release = [&](TaskGraph::Node next, Time time) {
     earliest[next] = std::max(earliest[next], time);
     if (--waiting[next] == 0)
       ready.push_back(next);
   };
-  for (const Graph::Dependence &successor : graph.getSuccessors(node))
+  for (const TaskGraph::Dependence &successor : graph.getSuccessors(node))
     release(successor.node, end + successor.latency);
   for (int rank : ranks) {
     timeline.busy[rank] += duration;
@@ -155,10 +155,10 @@ void Evaluation::start(Graph::Node node) {
       release(lists[rank][position], end);
   }
   // Inside a microbatch: gradient after forward, weight after gradient.
-  Graph::Slot slot = graph.getSlotOf(node);
-  if (slot == Graph::kForward && graph.exists(node + 1))
+  TaskGraph::Slot slot = graph.getSlotOf(node);
+  if (slot == TaskGraph::kForward && graph.exists(node + 1))
     release(node + 1, end);
-  if (slot == Graph::kGradient && isSplit(node))
+  if (slot == TaskGraph::kGradient && isSplit(node))
     release(node + 1, end);
 }
 
@@ -177,19 +177,19 @@ Expected<Timeline> Evaluation::run() {
   cursor.assign(problem.ranks, 0);
   waiting.assign(count, 0);
   size_t tasks = 0, done = 0;
-  for (Graph::Node node = 0; node < count; ++node) {
+  for (TaskGraph::Node node = 0; node < count; ++node) {
     if (!listed[node])
       continue;
     ++tasks;
     // A rank's first task does not wait for the rank.
     waiting[node] = int(graph.getPredecessors(node).size()) + listed[node] +
-                    (graph.getSlotOf(node) != Graph::kForward);
+                    (graph.getSlotOf(node) != TaskGraph::kForward);
   }
-  for (const std::vector<Graph::Node> &list : lists)
+  for (const std::vector<TaskGraph::Node> &list : lists)
     if (!list.empty() && --waiting[list[0]] == 0)
       ready.push_back(list[0]);
   while (!ready.empty()) {
-    Graph::Node node = ready.back();
+    TaskGraph::Node node = ready.back();
     ready.pop_back();
     start(node);
     ++done;
@@ -202,7 +202,7 @@ Expected<Timeline> Evaluation::run() {
 
 void Evaluation::measure() {
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    const std::vector<Graph::Node> &list = lists[rank];
+    const std::vector<TaskGraph::Node> &list = lists[rank];
     if (list.empty())
       continue;
     timeline.span[rank] =
@@ -210,12 +210,13 @@ void Evaluation::measure() {
     timeline.longestSpan = std::max(timeline.longestSpan, timeline.span[rank]);
     timeline.wall = std::max(timeline.wall, timeline.end[list.back()]);
     Bytes held = 0;
-    for (Graph::Node node : list) {
+    for (TaskGraph::Node node : list) {
       // A forward without a backward holds its activations while it runs.
-      timeline.peak[rank] = std::max(
-          timeline.peak[rank], held + (graph.getSlotOf(node) == Graph::kForward
-                                           ? graph.getActivation(node)
-                                           : 0));
+      timeline.peak[rank] =
+          std::max(timeline.peak[rank],
+                   held + (graph.getSlotOf(node) == TaskGraph::kForward
+                               ? graph.getActivation(node)
+                               : 0));
       held += graph.getMemoryChange(node, isSplit(node));
       timeline.peak[rank] = std::max(timeline.peak[rank], held);
     }
@@ -225,24 +226,25 @@ void Evaluation::measure() {
 Error Evaluation::reportCycle() {
   // From any task that never started, step to something unfinished that it
   // waits for, until a task comes again.
-  auto blocker = [&](Graph::Node node) -> Graph::Node {
-    for (const Graph::Dependence &predecessor : graph.getPredecessors(node))
+  auto blocker = [&](TaskGraph::Node node) -> TaskGraph::Node {
+    for (const TaskGraph::Dependence &predecessor : graph.getPredecessors(node))
       if (timeline.end[predecessor.node] < 0)
         return predecessor.node;
-    if (graph.getSlotOf(node) != Graph::kForward && timeline.end[node - 1] < 0)
+    if (graph.getSlotOf(node) != TaskGraph::kForward &&
+        timeline.end[node - 1] < 0)
       return node - 1;
     for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
-      Graph::Node head = lists[rank][cursor[rank]];
+      TaskGraph::Node head = lists[rank][cursor[rank]];
       if (head != node)
         return head;
     }
     return -1;
   };
-  Graph::Node node = 0;
+  TaskGraph::Node node = 0;
   while (!listed[node] || timeline.end[node] >= 0)
     ++node;
   std::vector<int> seen(graph.getNumNodes(), -1);
-  std::vector<Graph::Node> path;
+  std::vector<TaskGraph::Node> path;
   while (node >= 0 && seen[node] < 0) {
     seen[node] = int(path.size());
     path.push_back(node);
@@ -260,17 +262,17 @@ Error Evaluation::reportCycle() {
 
 } // namespace
 
-Expected<Timeline> evaluate(const Graph &graph, const Solution &solution) {
+Expected<Timeline> evaluate(const TaskGraph &graph, const Solution &solution) {
   return Evaluation(graph, solution).run();
 }
 
-std::vector<std::pair<Time, Bytes>> getMemoryCurve(const Graph &graph,
+std::vector<std::pair<Time, Bytes>> getMemoryCurve(const TaskGraph &graph,
                                                    const Solution &solution,
                                                    const Timeline &timeline,
                                                    int rank) {
   std::vector<std::pair<Time, Bytes>> changes, curve;
   for (const Task &task : solution.ranks[rank]) {
-    Graph::Node node = graph.getNode(task);
+    TaskGraph::Node node = graph.getNode(task);
     Bytes change = graph.getMemoryChange(node, task.kind == Kind::Input);
     changes.push_back(
         {change > 0 ? timeline.start[node] : timeline.end[node], change});
@@ -286,13 +288,13 @@ std::vector<std::pair<Time, Bytes>> getMemoryCurve(const Graph &graph,
   return curve;
 }
 
-Error checkMemory(const Graph &graph, const Solution &solution) {
+Error checkMemory(const TaskGraph &graph, const Solution &solution) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight(graph.getNumPlaces(), 0);
   for (int rank = 0; rank < problem.ranks; ++rank) {
     Bytes held = 0;
     for (const Task &task : solution.ranks[rank]) {
-      Graph::Node node = graph.getNode(task);
+      TaskGraph::Node node = graph.getNode(task);
       held += graph.getMemoryChange(node, task.kind == Kind::Input);
       if (!problem.memory.empty() && held > problem.memory[rank])
         return createStringError("rank " + Twine(rank) + ": " + Twine(held) +
@@ -309,11 +311,11 @@ Error checkMemory(const Graph &graph, const Solution &solution) {
             "rank " + Twine(rank) + ": " + getName(problem, task) +
             " is microbatch " + Twine(inFlight[place]) +
             " in flight; the stage has " + Twine(slots) + " slots");
-      if (graph.getSlotOf(node) == Graph::kGradient)
+      if (graph.getSlotOf(node) == TaskGraph::kGradient)
         --inFlight[place];
     }
   }
   return Error::success();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

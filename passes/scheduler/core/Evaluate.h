@@ -10,9 +10,9 @@
 #ifndef PASSES_SCHEDULER_CORE_EVALUATE_H
 #define PASSES_SCHEDULER_CORE_EVALUATE_H
 
-#include "passes/scheduler/core/Graph.h"
+#include "passes/scheduler/core/TaskGraph.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 struct Timeline {
   /// By node of the graph; tasks that are not in the solution have start -1.
@@ -34,18 +34,19 @@ struct Timeline {
 
 /// Error if a task is missing, there twice, on a wrong rank, both split and
 /// not, or if the lists wait for one another (names a cycle).
-llvm::Expected<Timeline> evaluate(const Graph &graph, const Solution &solution);
+llvm::Expected<Timeline> evaluate(const TaskGraph &graph,
+                                  const Solution &solution);
 
 /// Bytes held by a rank over time: (time, bytes from then on), times ascending.
-std::vector<std::pair<Time, Bytes>> getMemoryCurve(const Graph &graph,
+std::vector<std::pair<Time, Bytes>> getMemoryCurve(const TaskGraph &graph,
                                                    const Solution &solution,
                                                    const Timeline &timeline,
                                                    int rank);
 
 /// Error naming the rank, task and bytes where a rank holds more than the
 /// problem allows, or a stage more microbatches than it has slots.
-llvm::Error checkMemory(const Graph &graph, const Solution &solution);
+llvm::Error checkMemory(const TaskGraph &graph, const Solution &solution);
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_CORE_EVALUATE_H

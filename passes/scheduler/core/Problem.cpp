@@ -15,7 +15,7 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
@@ -189,4 +189,4 @@ std::string getName(const Problem &problem, const Message &message) {
          std::to_string(message.microbatch);
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -33,7 +33,7 @@
 #include <tuple>
 #include <vector>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 using Time = int64_t;
 inline constexpr Time kNever = std::numeric_limits<Time>::max();
@@ -185,7 +185,7 @@ private:
 std::string getName(const Problem &problem, const Message &message);
 
 /// One entry of a rank's list once messages are in it.
-struct Step {
+struct Instruction {
   enum Action : uint8_t { Run, Send, Receive, Exchange } action = Run;
   Task task;       ///< Run
   Message message; ///< the others; Exchange: the rank is on both sides
@@ -198,9 +198,9 @@ struct Solution {
   /// The one order in which messages happen, and every rank's list with its
   /// sends and receives, each a subsequence of it. Filled by communicate().
   std::vector<Message> communication;
-  std::vector<std::vector<Step>> programs;
+  std::vector<std::vector<Instruction>> programs;
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_CORE_PROBLEM_H

@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 // One declaration and one call for each file in schedules/, written by CMake.
 #define SCHEDULE(name) void add##name(Registry &registry);
@@ -48,14 +48,14 @@ std::string Registry::getNames() const {
 }
 
 Expected<Solution> solve(const Problem &problem, StringRef name,
-                         const Options &options) {
+                         const SolveOptions &options) {
   if (Error error = problem.check())
     return error;
-  return solve(Graph(problem), name, options);
+  return solve(TaskGraph(problem), name, options);
 }
 
-Expected<Solution> solve(const Graph &graph, StringRef name,
-                         const Options &options) {
+Expected<Solution> solve(const TaskGraph &graph, StringRef name,
+                         const SolveOptions &options) {
   Registry registry;
   const Registry::Entry *entry = registry.find(name);
   if (!entry)
@@ -71,4 +71,4 @@ Expected<Solution> solve(const Graph &graph, StringRef name,
   return solution;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -11,18 +11,18 @@
 #ifndef PASSES_SCHEDULER_CORE_SCHEDULE_H
 #define PASSES_SCHEDULER_CORE_SCHEDULE_H
 
-#include "passes/scheduler/core/Graph.h"
+#include "passes/scheduler/core/TaskGraph.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// What is minimised by schedules that search: the end of everything, or the
 /// longest span of a rank (Evaluate.h).
 enum class Objective { Wall, Span };
 
-struct Options {
+struct SolveOptions {
   Objective objective = Objective::Wall;
   /// Work of a search, in tasks placed; 0 is the schedule's own default. A
   /// count, not a time, so that results are the same everywhere.
@@ -32,7 +32,8 @@ struct Options {
   bool communicate = true;
 };
 
-using Solver = llvm::Expected<Solution> (*)(const Graph &, const Options &);
+using Solver = llvm::Expected<Solution> (*)(const TaskGraph &,
+                                            const SolveOptions &);
 
 /// What a schedule asks of stages.
 struct Traits {
@@ -76,11 +77,11 @@ private:
 
 /// Checks the problem, runs the schedule of that name, adds communication.
 llvm::Expected<Solution> solve(const Problem &problem, llvm::StringRef name,
-                               const Options &options = {});
+                               const SolveOptions &options = {});
 /// The same for whoever has the graph of a problem that passed check().
-llvm::Expected<Solution> solve(const Graph &graph, llvm::StringRef name,
-                               const Options &options = {});
+llvm::Expected<Solution> solve(const TaskGraph &graph, llvm::StringRef name,
+                               const SolveOptions &options = {});
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_CORE_SCHEDULE_H

@@ -15,25 +15,25 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
-bool hasSlot(const Graph &graph, const Step &step) {
-  return step.action == Step::Run &&
+bool hasSlot(const TaskGraph &graph, const Instruction &step) {
+  return step.action == Instruction::Run &&
          graph.getProblem().stages[step.task.stage].hasBackward;
 }
 
 /// Whether a task is the last one of its microbatch on its stage.
-bool isLast(const Graph &graph, const Task &task) {
+bool isLast(const TaskGraph &graph, const Task &task) {
   return task.kind == Kind::Weight || task.kind == Kind::Backward ||
          (task.kind == Kind::Input && !graph.exists(graph.getNode(task) + 1));
 }
 
 } // namespace
 
-std::vector<int> assignSlots(const Graph &graph,
-                             const std::vector<Step> &program) {
+std::vector<int> assignSlots(const TaskGraph &graph,
+                             const std::vector<Instruction> &program) {
   std::vector<int> slots(program.size(), -1);
   std::map<int, std::map<int, int>> held; // place -> slot -> microbatch
   for (size_t i = 0; i < program.size(); ++i) {
@@ -58,7 +58,8 @@ std::vector<int> assignSlots(const Graph &graph,
   return slots;
 }
 
-Error checkSlots(const Graph &graph, const std::vector<Step> &program,
+Error checkSlots(const TaskGraph &graph,
+                 const std::vector<Instruction> &program,
                  const std::vector<int> &slots) {
   const Problem &problem = graph.getProblem();
   std::map<std::pair<int, int>, int> held; // (place, slot) -> microbatch
@@ -95,4 +96,4 @@ Error checkSlots(const Graph &graph, const std::vector<Step> &program,
   return Error::success();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -19,13 +19,14 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
 class Verifier {
 public:
-  Verifier(const Graph &graph, const std::vector<std::vector<Step>> &programs)
+  Verifier(const TaskGraph &graph,
+           const std::vector<std::vector<Instruction>> &programs)
       : graph(graph), problem(graph.getProblem()), programs(programs),
         table(graph), tasks(graph.getNumNodes()) {}
 
@@ -39,9 +40,9 @@ private:
   Error reportCycle(const std::vector<SmallVector<int, 4>> &before,
                     const std::vector<bool> &done);
 
-  int getVertex(const Step &step) const {
-    return step.action == Step::Run ? graph.getNode(step.task)
-                                    : tasks + table.find(step.message);
+  int getVertex(const Instruction &step) const {
+    return step.action == Instruction::Run ? graph.getNode(step.task)
+                                           : tasks + table.find(step.message);
   }
   std::string getVertexName(int vertex) const {
     if (vertex >= tasks)
@@ -49,9 +50,9 @@ private:
     return getName(problem, graph.getTask(vertex, split[vertex]));
   }
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const Problem &problem;
-  const std::vector<std::vector<Step>> &programs;
+  const std::vector<std::vector<Instruction>> &programs;
   MessageTable table;
   int tasks;
   std::vector<bool> split;
@@ -61,8 +62,8 @@ Error Verifier::checkSteps() {
   split.assign(tasks, false);
   std::vector<int> seen(table.getEntries().size(), 0);
   for (int rank = 0; rank < int(programs.size()); ++rank)
-    for (const Step &step : programs[rank]) {
-      if (step.action == Step::Run) {
+    for (const Instruction &step : programs[rank]) {
+      if (step.action == Instruction::Run) {
         if (step.task.kind == Kind::Input)
           split[graph.getNode(step.task)] = true;
         continue;
@@ -79,10 +80,11 @@ Error Verifier::checkSteps() {
       auto action = getAction(graph, table.getEntries()[index], rank);
       if (action != step.action)
         return createStringError("V1: " + name + ": the rank " +
-                                 (!action                 ? "has no part in it"
-                                  : *action == Step::Send ? "sends it"
-                                  : *action == Step::Receive ? "receives it"
-                                                             : "does both"));
+                                 (!action ? "has no part in it"
+                                  : *action == Instruction::Send ? "sends it"
+                                  : *action == Instruction::Receive
+                                      ? "receives it"
+                                      : "does both"));
       ++seen[index];
     }
   for (size_t i = 0; i < seen.size(); ++i) {
@@ -95,14 +97,14 @@ Error Verifier::checkSteps() {
       continue;
     std::string name = getName(problem, entry.message);
     for (int rank : ranks) {
-      int count = count_if(programs[rank], [&](const Step &step) {
-        return step.action != Step::Run && step.message == entry.message;
+      int count = count_if(programs[rank], [&](const Instruction &step) {
+        return step.action != Instruction::Run && step.message == entry.message;
       });
       if (count != 1)
         return createStringError(
             "V1: " + name + ": rank " + Twine(rank) +
             (count ? " has it " + Twine(count) + " times"
-             : *getAction(graph, entry, rank) == Step::Receive
+             : *getAction(graph, entry, rank) == Instruction::Receive
                  ? Twine(" never receives it")
                  : Twine(" never sends it")));
     }
@@ -115,15 +117,15 @@ Error Verifier::checkMatching() {
   // receive: the i-th with the i-th.
   std::map<std::pair<int, int>, std::vector<int>> sends, receives;
   for (int rank = 0; rank < int(programs.size()); ++rank)
-    for (const Step &step : programs[rank]) {
-      if (step.action == Step::Run)
+    for (const Instruction &step : programs[rank]) {
+      if (step.action == Instruction::Run)
         continue;
       int index = table.find(step.message);
       const MessageTable::Entry &entry = table.getEntries()[index];
-      if (step.action != Step::Receive)
+      if (step.action != Instruction::Receive)
         for (int other : graph.getRanks(graph.getPlaceOf(entry.consumer)))
           sends[{rank, other}].push_back(index);
-      if (step.action != Step::Send)
+      if (step.action != Instruction::Send)
         for (int other : graph.getRanks(graph.getPlaceOf(entry.producer)))
           receives[{other, rank}].push_back(index);
     }
@@ -148,7 +150,7 @@ Error Verifier::checkOrder() {
     after[first].push_back(then);
   };
   std::vector<bool> present(count, false), done(count, false);
-  for (const std::vector<Step> &program : programs)
+  for (const std::vector<Instruction> &program : programs)
     for (size_t i = 0; i < program.size(); ++i) {
       present[getVertex(program[i])] = true;
       if (i)
@@ -158,12 +160,12 @@ Error Verifier::checkOrder() {
     add(table.getEntries()[i].producer, tasks + i);
     add(tasks + i, table.getEntries()[i].consumer);
   }
-  for (Graph::Node node = 0; node < tasks; ++node) {
+  for (TaskGraph::Node node = 0; node < tasks; ++node) {
     if (!present[node])
       continue;
-    for (const Graph::Dependence &dependence : graph.getPredecessors(node))
+    for (const TaskGraph::Dependence &dependence : graph.getPredecessors(node))
       add(dependence.node, node);
-    if (graph.getSlotOf(node) != Graph::kForward)
+    if (graph.getSlotOf(node) != TaskGraph::kForward)
       add(node - 1, node);
   }
   std::vector<int> waiting(count), ready;
@@ -214,10 +216,10 @@ Error Verifier::checkBuffers() {
   for (int rank = 0; rank < int(programs.size()); ++rank) {
     // What the rank has received and not used; how many messages of which
     // microbatch that is, per place, edge and direction.
-    std::map<Graph::Node, std::vector<Message>> unused;
+    std::map<TaskGraph::Node, std::vector<Message>> unused;
     std::map<std::tuple<int, int, bool>, std::map<int, int>> microbatches;
-    for (const Step &step : programs[rank]) {
-      if (step.action == Step::Run) {
+    for (const Instruction &step : programs[rank]) {
+      if (step.action == Instruction::Run) {
         auto it = unused.find(graph.getNode(step.task));
         if (it == unused.end())
           continue;
@@ -228,7 +230,7 @@ Error Verifier::checkBuffers() {
             held.erase(message.microbatch);
         }
         unused.erase(it);
-      } else if (step.action != Step::Send) {
+      } else if (step.action != Instruction::Send) {
         const MessageTable::Entry &entry =
             table.getEntries()[table.find(step.message)];
         int depth = problem.edges[step.message.edge].receiveDepth;
@@ -260,8 +262,8 @@ Error Verifier::run() {
 
 } // namespace
 
-Error verify(const Graph &graph,
-             const std::vector<std::vector<Step>> &programs) {
+Error verify(const TaskGraph &graph,
+             const std::vector<std::vector<Instruction>> &programs) {
   Solution tasks = getTasks(programs);
   Expected<Timeline> timeline = evaluate(graph, tasks);
   if (!timeline)
@@ -273,4 +275,4 @@ Error verify(const Graph &graph,
   return Error::success();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -13,22 +13,23 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-MessageTable::MessageTable(const Graph &graph) {
+MessageTable::MessageTable(const TaskGraph &graph) {
   const Problem &problem = graph.getProblem();
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node) {
+  for (TaskGraph::Node node = 0; node < graph.getNumNodes(); ++node) {
     int place = graph.getPlaceOf(node);
     if (problem.stages[graph.getPlaceInfo(place).stage].batchSync)
       continue;
-    for (const Graph::Dependence &dependence : graph.getPredecessors(node)) {
+    for (const TaskGraph::Dependence &dependence :
+         graph.getPredecessors(node)) {
       int other = graph.getPlaceOf(dependence.node);
       if (dependence.edge < 0 ||
           problem.stages[graph.getPlaceInfo(other).stage].batchSync ||
           graph.getRanks(place) == graph.getRanks(other))
         continue;
       Message message{
-          dependence.edge, graph.getSlotOf(node) == Graph::kGradient,
+          dependence.edge, graph.getSlotOf(node) == TaskGraph::kGradient,
           graph.getMicrobatchOf(node), graph.getPlaceInfo(other).replica,
           graph.getPlaceInfo(place).replica};
       entries.push_back({message, dependence.node, node});
@@ -69,18 +70,18 @@ bool isWellFormed(const Problem &problem, const Message &message) {
          message.to >= 0 && message.to < int(to->replicas.size());
 }
 
-std::optional<Step::Action>
-getAction(const Graph &graph, const MessageTable::Entry &entry, int rank) {
+std::optional<Instruction::Action>
+getAction(const TaskGraph &graph, const MessageTable::Entry &entry, int rank) {
   bool sends =
       is_contained(graph.getRanks(graph.getPlaceOf(entry.producer)), rank);
   bool receives =
       is_contained(graph.getRanks(graph.getPlaceOf(entry.consumer)), rank);
   if (sends && receives)
-    return Step::Exchange;
+    return Instruction::Exchange;
   if (sends)
-    return Step::Send;
+    return Instruction::Send;
   if (receives)
-    return Step::Receive;
+    return Instruction::Receive;
   return std::nullopt;
 }
 
@@ -90,7 +91,7 @@ namespace {
 /// another; see communicate().
 class Sorter {
 public:
-  Sorter(const Graph &graph, Solution &solution, const Timeline &timeline)
+  Sorter(const TaskGraph &graph, Solution &solution, const Timeline &timeline)
       : graph(graph), solution(solution), timeline(timeline), table(graph),
         tasks(graph.getNumNodes()) {}
 
@@ -110,7 +111,7 @@ private:
                : timeline.end[table.getEntries()[vertex - tasks].producer];
   }
 
-  const Graph &graph;
+  const TaskGraph &graph;
   Solution &solution;
   const Timeline &timeline;
   MessageTable table;
@@ -136,10 +137,10 @@ void Sorter::build() {
       addEdge(entry.consumer - 3 * depth, tasks + i);
   }
   // What is not a message: collectives of batch-syncs.
-  for (Graph::Node node = 0; node < tasks; ++node) {
+  for (TaskGraph::Node node = 0; node < tasks; ++node) {
     if (timeline.start[node] < 0)
       continue;
-    for (const Graph::Dependence &dependence : graph.getPredecessors(node))
+    for (const TaskGraph::Dependence &dependence : graph.getPredecessors(node))
       addEdge(dependence.node, node);
   }
 }
@@ -147,10 +148,10 @@ void Sorter::build() {
 void Sorter::emit(int vertex) {
   if (vertex < tasks) {
     int place = graph.getPlaceOf(vertex);
-    bool split = graph.getSlotOf(vertex) == Graph::kGradient &&
+    bool split = graph.getSlotOf(vertex) == TaskGraph::kGradient &&
                  graph.exists(vertex + 1) && timeline.start[vertex + 1] >= 0;
     for (int rank : graph.getRanks(place)) {
-      Step step;
+      Instruction step;
       step.task = graph.getTask(vertex, split);
       solution.programs[rank].push_back(step);
     }
@@ -163,7 +164,7 @@ void Sorter::emit(int vertex) {
     if (!is_contained(ranks, rank))
       ranks.push_back(rank);
   for (int rank : ranks) {
-    Step step;
+    Instruction step;
     step.action = *getAction(graph, entry, rank);
     step.message = entry.message;
     solution.programs[rank].push_back(step);
@@ -196,7 +197,7 @@ void Sorter::run() {
 
 } // namespace
 
-Error communicate(const Graph &graph, Solution &solution) {
+Error communicate(const TaskGraph &graph, Solution &solution) {
   Expected<Timeline> timeline = evaluate(graph, solution);
   if (!timeline)
     return timeline.takeError();
@@ -204,15 +205,15 @@ Error communicate(const Graph &graph, Solution &solution) {
   return Error::success();
 }
 
-Solution getTasks(const std::vector<std::vector<Step>> &programs) {
+Solution getTasks(const std::vector<std::vector<Instruction>> &programs) {
   Solution solution;
-  for (const std::vector<Step> &program : programs) {
+  for (const std::vector<Instruction> &program : programs) {
     solution.ranks.emplace_back();
-    for (const Step &step : program)
-      if (step.action == Step::Run)
+    for (const Instruction &step : program)
+      if (step.action == Instruction::Run)
         solution.ranks.back().push_back(step.task);
   }
   return solution;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -25,7 +25,7 @@
 
 #include <optional>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// All messages of a problem. Replicas with the same ranks need none, and a
 /// batch-sync is a collective of its own.
@@ -33,10 +33,10 @@ class MessageTable {
 public:
   struct Entry {
     Message message;
-    Graph::Node producer, consumer;
+    TaskGraph::Node producer, consumer;
   };
 
-  explicit MessageTable(const Graph &graph);
+  explicit MessageTable(const TaskGraph &graph);
   llvm::ArrayRef<Entry> getEntries() const { return entries; }
   /// Index of a message, or -1 if the problem has no such message.
   int find(const Message &message) const;
@@ -49,11 +49,11 @@ private:
 bool isWellFormed(const Problem &problem, const Message &message);
 
 /// What a rank does for a message: send, receive, both (Exchange), or nothing.
-std::optional<Step::Action>
-getAction(const Graph &graph, const MessageTable::Entry &entry, int rank);
+std::optional<Instruction::Action>
+getAction(const TaskGraph &graph, const MessageTable::Entry &entry, int rank);
 
 /// Fills `communication` and `programs` of a solution that evaluates.
-llvm::Error communicate(const Graph &graph, Solution &solution);
+llvm::Error communicate(const TaskGraph &graph, Solution &solution);
 
 /// Proves that the programs finish without buffering and compute what the
 /// problem says; the letters are those of the errors.
@@ -65,12 +65,12 @@ llvm::Error communicate(const Graph &graph, Solution &solution);
 ///   V6 tasks come after what they need
 ///   V7 a message that does not exist (nothing to send) is on neither side
 /// A violation of V2, V3 or V6 names the cycle.
-llvm::Error verify(const Graph &graph,
-                   const std::vector<std::vector<Step>> &programs);
+llvm::Error verify(const TaskGraph &graph,
+                   const std::vector<std::vector<Instruction>> &programs);
 
 /// The tasks of programs, without messages.
-Solution getTasks(const std::vector<std::vector<Step>> &programs);
+Solution getTasks(const std::vector<std::vector<Instruction>> &programs);
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_MESSAGES_COMMUNICATE_H

@@ -13,7 +13,7 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Lines.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
@@ -31,17 +31,17 @@ std::vector<bool> findTowers(const Problem &problem,
 
 } // namespace
 
-static llvm::Expected<Solution> solveAccumulate(const Graph &graph,
-                                                const Options &) {
+static llvm::Expected<Solution> solveAccumulate(const TaskGraph &graph,
+                                                const SolveOptions &) {
   const Problem &problem = graph.getProblem();
   std::vector<int> order = problem.getTopologicalOrder();
   std::vector<bool> tower = findTowers(problem, order);
   Solution solution;
   solution.ranks.resize(problem.ranks);
-  auto add = [&](int stage, Graph::Slot slot, int microbatch) {
+  auto add = [&](int stage, TaskGraph::Slot slot, int microbatch) {
     int replicas = int(problem.stages[stage].replicas.size());
     for (int r = 0; r < replicas; ++r) {
-      Graph::Node node =
+      TaskGraph::Node node =
           graph.getNode(graph.getPlace(stage, r), slot, microbatch);
       if (!graph.exists(node))
         continue;
@@ -56,17 +56,17 @@ static llvm::Expected<Solution> solveAccumulate(const Graph &graph,
     for (int k = begin; k < end; ++k)
       for (int stage : order)
         if (tower[stage])
-          add(stage, Graph::kForward, k);
+          add(stage, TaskGraph::kForward, k);
     for (int stage : order)
       if (problem.stages[stage].batchSync)
-        add(stage, Graph::kForward, group);
+        add(stage, TaskGraph::kForward, group);
     for (int k = begin; k < end; ++k) {
       for (int stage : order)
         if (!tower[stage] && !problem.stages[stage].batchSync)
-          add(stage, Graph::kForward, k);
+          add(stage, TaskGraph::kForward, k);
       for (auto stage = order.rbegin(); stage != order.rend(); ++stage)
         if (!problem.stages[*stage].batchSync)
-          add(*stage, Graph::kGradient, k);
+          add(*stage, TaskGraph::kGradient, k);
     }
   }
   return solution;
@@ -77,4 +77,4 @@ void addAccumulate(Registry &registry) {
                solveAccumulate);
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -17,10 +17,10 @@
 
 #include <algorithm>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solveDistMMPipe(const Graph &graph,
-                                                const Options &) {
+static llvm::Expected<Solution> solveDistMMPipe(const TaskGraph &graph,
+                                                const SolveOptions &) {
   const Problem &problem = graph.getProblem();
   bool sync = false;
   for (const Stage &stage : problem.stages)
@@ -52,4 +52,4 @@ void addDistMMPipe(Registry &registry) {
       {/*splitsBackward=*/false, /*goesBack=*/false, /*needsBatchSync=*/true});
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -11,10 +11,10 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Lines.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solveGPipe(const Graph &graph,
-                                           const Options &) {
+static llvm::Expected<Solution> solveGPipe(const TaskGraph &graph,
+                                           const SolveOptions &) {
   std::vector<Line> lines;
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
     if (graph.getProblem().stages[graph.getPlaceInfo(place).stage].batchSync)
@@ -32,4 +32,4 @@ void addGPipe(Registry &registry) {
   registry.add("gpipe", "all forwards, then all backwards", solveGPipe);
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

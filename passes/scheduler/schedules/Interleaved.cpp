@@ -22,7 +22,7 @@
 
 #include <algorithm>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
@@ -104,8 +104,8 @@ std::vector<int> getNeeds(const Problem &problem, const Virtual &unit,
 }
 
 /// Tasks of position `index` on replica `replica`.
-Line makeLine(const Graph &graph, const Virtual &unit, int index, int replica,
-              const std::vector<int> &needs) {
+Line makeLine(const TaskGraph &graph, const Virtual &unit, int index,
+              int replica, const std::vector<int> &needs) {
   const Problem &problem = graph.getProblem();
   int n = problem.microbatches, v = unit.chunks;
   int runAhead = problem.units[problem.stages[unit.stages[0]].unit].runAhead;
@@ -130,8 +130,8 @@ Line makeLine(const Graph &graph, const Virtual &unit, int index, int replica,
   };
   Line line;
   auto forward = [&](int i) {
-    line.push_back(
-        graph.getNode(place(order[i].first), Graph::kForward, order[i].second));
+    line.push_back(graph.getNode(place(order[i].first), TaskGraph::kForward,
+                                 order[i].second));
   };
   for (int i = 0; i < ahead; ++i)
     forward(i);
@@ -139,17 +139,17 @@ Line makeLine(const Graph &graph, const Virtual &unit, int index, int replica,
     if (ahead + i < int(order.size()))
       forward(ahead + i);
     line.push_back(graph.getNode(place(v - 1 - order[i].first),
-                                 Graph::kGradient, order[i].second));
+                                 TaskGraph::kGradient, order[i].second));
   }
   return line;
 }
 
 /// Most microbatches of a stage in flight in a line.
-int countInFlight(const Graph &graph, const Line &line, int stage) {
+int countInFlight(const TaskGraph &graph, const Line &line, int stage) {
   int count = 0, most = 0;
-  for (Graph::Node node : line)
+  for (TaskGraph::Node node : line)
     if (graph.getPlaceInfo(graph.getPlaceOf(node)).stage == stage) {
-      count += graph.getSlotOf(node) == Graph::kGradient ? -1 : 1;
+      count += graph.getSlotOf(node) == TaskGraph::kGradient ? -1 : 1;
       most = std::max(most, count);
     }
   return most;
@@ -157,8 +157,8 @@ int countInFlight(const Graph &graph, const Line &line, int stage) {
 
 } // namespace
 
-static llvm::Expected<Solution> solveInterleaved(const Graph &graph,
-                                                 const Options &) {
+static llvm::Expected<Solution> solveInterleaved(const TaskGraph &graph,
+                                                 const SolveOptions &) {
   const Problem &problem = graph.getProblem();
   auto units = findVirtualStages(problem);
   if (!units)
@@ -200,4 +200,4 @@ void addInterleaved(Registry &registry) {
   registry.add("interleaved", "1F1B over virtual stages", solveInterleaved);
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

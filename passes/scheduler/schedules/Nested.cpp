@@ -18,10 +18,10 @@
 
 #include <algorithm>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solveNested(const Graph &graph,
-                                            const Options &options) {
+static llvm::Expected<Solution> solveNested(const TaskGraph &graph,
+                                            const SolveOptions &options) {
   const Problem &problem = graph.getProblem();
   int backbone = findLargestUnit(graph), n = problem.microbatches;
   std::vector<int> inFlight = getInFlight(problem);
@@ -29,20 +29,20 @@ static llvm::Expected<Solution> solveNested(const Graph &graph,
   Time bestTime = 0;
   for (int ahead : {0, 1, 2, 4, n})
     for (int patience : {0, 4, 8, 12, 16}) {
-      Policy policy;
-      policy.split = false;
-      policy.patience = patience;
+      GreedyRules rules;
+      rules.split = false;
+      rules.patience = patience;
       for (int place = 0; place < graph.getNumPlaces(); ++place) {
         int stage = graph.getPlaceInfo(place).stage;
         bool main = problem.stages[stage].unit == backbone;
-        policy.filler.push_back(!main && !problem.stages[stage].batchSync);
-        policy.inFlight.push_back(
+        rules.filler.push_back(!main && !problem.stages[stage].batchSync);
+        rules.inFlight.push_back(
             problem.stages[stage].batchSync
                 ? n + 1
                 : std::min(n, inFlight[stage] + (main ? 0 : ahead)));
       }
       std::optional<Solution> solution =
-          runGreedy(graph, problem.memory, policy);
+          runGreedy(graph, problem.memory, rules);
       if (!solution)
         continue;
       auto timeline = evaluate(graph, *solution);
@@ -67,4 +67,4 @@ void addNested(Registry &registry) {
                solveNested);
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -13,10 +13,10 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Lines.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solveOneFOneB(const Graph &graph,
-                                              const Options &) {
+static llvm::Expected<Solution> solveOneFOneB(const TaskGraph &graph,
+                                              const SolveOptions &) {
   std::vector<int> inFlight = getInFlight(graph.getProblem());
   std::vector<Line> lines;
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
@@ -33,4 +33,4 @@ void addOneFOneB(Registry &registry) {
                solveOneFOneB);
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -14,10 +14,10 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Lines.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solvePhased(const Graph &graph,
-                                            const Options &) {
+static llvm::Expected<Solution> solvePhased(const TaskGraph &graph,
+                                            const SolveOptions &) {
   const Problem &problem = graph.getProblem();
   int count = int(problem.units.size());
   std::vector<int> position(count, -1), order = problem.getTopologicalOrder();
@@ -49,8 +49,8 @@ static llvm::Expected<Solution> solvePhased(const Graph &graph,
     Line line;
     appendForwards(graph, place, line);
     appendBackwards(graph, place, line);
-    for (Graph::Node node : line)
-      phases[node] = graph.getSlotOf(node) == Graph::kForward
+    for (TaskGraph::Node node : line)
+      phases[node] = graph.getSlotOf(node) == TaskGraph::kForward
                          ? position[unit]
                          : 2 * count - position[unit];
     lines.push_back(std::move(line));
@@ -65,4 +65,4 @@ void addPhased(Registry &registry) {
                solvePhased);
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

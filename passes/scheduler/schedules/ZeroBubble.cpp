@@ -13,22 +13,22 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/scheduler/search/Search.h"
+#include "passes/scheduler/search/ZeroBubbleSearch.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solveZeroBubble(const Graph &graph,
-                                                const Options &options) {
+static llvm::Expected<Solution> solveZeroBubble(const TaskGraph &graph,
+                                                const SolveOptions &options) {
   return searchZeroBubble(graph, graph.getProblem().memory, options);
 }
 
-static llvm::Expected<Solution> solveZeroBubble1P(const Graph &graph,
-                                                  const Options &options) {
+static llvm::Expected<Solution> solveZeroBubble1P(const TaskGraph &graph,
+                                                  const SolveOptions &options) {
   return searchZeroBubble(graph, getRelativeMemory(graph, 16), options);
 }
 
-static llvm::Expected<Solution> solveZeroBubble2P(const Graph &graph,
-                                                  const Options &options) {
+static llvm::Expected<Solution> solveZeroBubble2P(const TaskGraph &graph,
+                                                  const SolveOptions &options) {
   return searchZeroBubble(graph, getRelativeMemory(graph, 32), options);
 }
 
@@ -58,8 +58,8 @@ static bool goesBack(const Problem &problem) {
   return any;
 }
 
-static llvm::Expected<Solution> solveZeroBubbleV(const Graph &graph,
-                                                 const Options &options) {
+static llvm::Expected<Solution> solveZeroBubbleV(const TaskGraph &graph,
+                                                 const SolveOptions &options) {
   if (!goesBack(graph.getProblem()))
     return llvm::createStringError(
         "zb-v: expected two stages a rank that go there and back: a module's "
@@ -82,4 +82,4 @@ void addZeroBubble(Registry &registry) {
                solveZeroBubbleV, {/*splitsBackward=*/true, /*goesBack=*/true});
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

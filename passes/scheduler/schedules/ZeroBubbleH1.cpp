@@ -16,10 +16,10 @@
 
 #include <algorithm>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solveZeroBubbleH1(const Graph &graph,
-                                                  const Options &) {
+static llvm::Expected<Solution> solveZeroBubbleH1(const TaskGraph &graph,
+                                                  const SolveOptions &) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight = getInFlight(problem),
                    depths = problem.getDepths();
@@ -41,4 +41,4 @@ void addZeroBubbleH1(Registry &registry) {
                solveZeroBubbleH1, {/*splitsBackward=*/true});
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

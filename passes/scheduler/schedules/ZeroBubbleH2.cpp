@@ -14,10 +14,10 @@
 
 #include <algorithm>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-static llvm::Expected<Solution> solveZeroBubbleH2(const Graph &graph,
-                                                  const Options &) {
+static llvm::Expected<Solution> solveZeroBubbleH2(const TaskGraph &graph,
+                                                  const SolveOptions &) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight = getInFlight(problem),
                    depths = problem.getDepths();
@@ -41,4 +41,4 @@ void addZeroBubbleH2(Registry &registry) {
       solveZeroBubbleH2, {/*splitsBackward=*/true});
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <tuple>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 Blocks::Blocks(const Lanes &lanes) : lanes(lanes) {
-  const Graph &graph = *lanes.graph;
+  const TaskGraph &graph = *lanes.graph;
   int n = graph.getNumMicrobatches();
   roundOf.assign(graph.getNumPlaces(), 0);
   forward.assign(graph.getNumPlaces(), 0);
@@ -28,12 +28,14 @@ Blocks::Blocks(const Lanes &lanes) : lanes(lanes) {
     for (int k = 0; k < n; ++k) {
       activation[place] = std::max(
           activation[place],
-          graph.getActivation(graph.getNode(place, Graph::kForward, k)));
-      forward[place] += graph.getTime(graph.getNode(place, Graph::kForward, k));
+          graph.getActivation(graph.getNode(place, TaskGraph::kForward, k)));
+      forward[place] +=
+          graph.getTime(graph.getNode(place, TaskGraph::kForward, k));
       gradient[place] +=
-          graph.getTime(graph.getNode(place, Graph::kGradient, k));
+          graph.getTime(graph.getNode(place, TaskGraph::kGradient, k));
       if (lanes.split[place])
-        weight[place] += graph.getTime(graph.getNode(place, Graph::kWeight, k));
+        weight[place] +=
+            graph.getTime(graph.getNode(place, TaskGraph::kWeight, k));
     }
     weight[place] /= n;
     forward[place] /= n;
@@ -103,9 +105,9 @@ private:
 
 } // namespace
 
-Blocks::Lengths Blocks::getLengths(const BlockPolicy &policy) const {
+Blocks::Lengths Blocks::getLengths(const BlockRules &rules) const {
   Lengths lengths{forward, gradient, weight, {}};
-  if (policy.even) {
+  if (rules.even) {
     Time unit = std::max<Time>(1, work / (3 * rounds));
     for (std::vector<Time> *times :
          {&lengths.forward, &lengths.gradient, &lengths.weight})
@@ -123,7 +125,7 @@ Blocks::Lengths Blocks::getLengths(const BlockPolicy &policy) const {
     }
     lengths.there[lanes.laneOf[places[0]]] = most[0];
     for (int place : places)
-      if (policy.grid) {
+      if (rules.grid) {
         lengths.forward[place] = most[roundOf[place] % 2];
         lengths.gradient[place] = most[roundOf[place] % 2 == 0];
       }
@@ -131,26 +133,26 @@ Blocks::Lengths Blocks::getLengths(const BlockPolicy &policy) const {
   return lengths;
 }
 
-Blocks::Way Blocks::getWay(const BlockPolicy &policy, Time period) const {
-  const Graph &graph = *lanes.graph;
+Blocks::Way Blocks::getWay(const BlockRules &rules, Time period) const {
+  const TaskGraph &graph = *lanes.graph;
   Way way{std::vector<Time>(graph.getNumPlaces(), 0),
           std::vector<Time>(graph.getNumPlaces(), 0)};
   Reservations reservations(lanes.getNumLanes(), period);
-  Lengths lengths = getLengths(policy);
-  auto getHop = [&](const Graph::Dependence &d) {
-    const std::vector<Time> &times = graph.getSlotOf(d.node) == Graph::kForward
-                                         ? lengths.forward
-                                         : lengths.gradient;
-    return times[graph.getPlaceOf(d.node)] + (policy.even ? 0 : d.latency);
+  Lengths lengths = getLengths(rules);
+  auto getHop = [&](const TaskGraph::Dependence &d) {
+    const std::vector<Time> &times =
+        graph.getSlotOf(d.node) == TaskGraph::kForward ? lengths.forward
+                                                       : lengths.gradient;
+    return times[graph.getPlaceOf(d.node)] + (rules.even ? 0 : d.latency);
   };
   // Where a lane's grid begins: its first forward.
   std::vector<Time> origin(lanes.getNumLanes(), -1);
   auto reserve = [&](int place, Time ready, Time duration, bool back) {
     int lane = lanes.laneOf[place];
-    if (policy.grid && origin[lane] >= 0) {
+    if (rules.grid && origin[lane] >= 0) {
       Time time = reservations.reserveOnGrid(
           lane, ready, duration,
-          origin[lane] + (back ? lengths.there[lane] : 0), policy.grid);
+          origin[lane] + (back ? lengths.there[lane] : 0), rules.grid);
       if (time >= 0)
         return time;
     }
@@ -160,85 +162,87 @@ Blocks::Way Blocks::getWay(const BlockPolicy &policy, Time period) const {
     return time;
   };
   for (int place : lanes.order) {
-    Graph::Node node = graph.getNode(place, Graph::kForward, 0);
+    TaskGraph::Node node = graph.getNode(place, TaskGraph::kForward, 0);
     Time ready = 0;
-    for (const Graph::Dependence &d : graph.getPredecessors(node))
+    for (const TaskGraph::Dependence &d : graph.getPredecessors(node))
       ready =
           std::max(ready, way.forward[graph.getPlaceOf(d.node)] + getHop(d));
     way.forward[place] =
-        reserve(place, ready + policy.forward[roundOf[place]] * work / 384,
+        reserve(place, ready + rules.forward[roundOf[place]] * work / 384,
                 lengths.forward[place], roundOf[place] % 2);
   }
   for (auto p = lanes.order.rbegin(); p != lanes.order.rend(); ++p) {
     int place = *p;
     if (!lanes.hasBackward[place])
       continue;
-    Graph::Node node = graph.getNode(place, Graph::kGradient, 0);
+    TaskGraph::Node node = graph.getNode(place, TaskGraph::kGradient, 0);
     Time ready = way.forward[place] + lengths.forward[place];
-    for (const Graph::Dependence &d : graph.getPredecessors(node))
+    for (const TaskGraph::Dependence &d : graph.getPredecessors(node))
       ready =
           std::max(ready, way.gradient[graph.getPlaceOf(d.node)] + getHop(d));
     way.gradient[place] = reserve(
-        place, ready + policy.gradient[roundOf[place]] * work / 384,
-        lengths.gradient[place] + (policy.together ? lengths.weight[place] : 0),
+        place, ready + rules.gradient[roundOf[place]] * work / 384,
+        lengths.gradient[place] + (rules.together ? lengths.weight[place] : 0),
         roundOf[place] % 2 == 0);
   }
   return way;
 }
 
-std::vector<Blocks::Step> Blocks::getSteps(const Way &way, Time period) const {
-  std::vector<Step> steps;
-  auto add = [&](int place, Graph::Slot slot, Time time) {
+std::vector<Blocks::Reservation> Blocks::getSteps(const Way &way,
+                                                  Time period) const {
+  std::vector<Reservation> steps;
+  auto add = [&](int place, TaskGraph::Slot slot, Time time) {
     steps.push_back({time % period, int(time / period), place, slot});
   };
   for (int place : lanes.order) {
-    add(place, Graph::kForward, way.forward[place]);
+    add(place, TaskGraph::kForward, way.forward[place]);
     if (lanes.hasBackward[place])
-      add(place, Graph::kGradient, way.gradient[place]);
+      add(place, TaskGraph::kGradient, way.gradient[place]);
   }
   // Of equal times gradients go first.
-  std::sort(steps.begin(), steps.end(), [](const Step &a, const Step &b) {
-    auto key = [](const Step &s) {
-      return std::make_tuple(s.offset, s.slot != Graph::kGradient, s.cycle,
-                             s.place);
-    };
-    return key(a) < key(b);
-  });
+  std::sort(steps.begin(), steps.end(),
+            [](const Reservation &a, const Reservation &b) {
+              auto key = [](const Reservation &s) {
+                return std::make_tuple(s.offset, s.slot != TaskGraph::kGradient,
+                                       s.cycle, s.place);
+              };
+              return key(a) < key(b);
+            });
   return steps;
 }
 
 /// Whether memory holds what is between forward and gradient, if weight
 /// gradients follow at once.
-bool Blocks::fits(const std::vector<Step> &steps) const {
+bool Blocks::fits(const std::vector<Reservation> &steps) const {
   int n = lanes.graph->getNumMicrobatches();
   std::vector<Bytes> held(lanes.getNumLanes(), 0);
   // In a period in the middle: what has gone forward before it and not back.
-  for (const Step &step : steps) {
+  for (const Reservation &step : steps) {
     Bytes bytes = activation[step.place];
     if (lanes.hasBackward[step.place])
       held[lanes.laneOf[step.place]] +=
-          (step.slot == Graph::kForward ? -1 : 1) * bytes *
+          (step.slot == TaskGraph::kForward ? -1 : 1) * bytes *
           std::min(step.cycle, n);
   }
-  for (const Step &step : steps) {
+  for (const Reservation &step : steps) {
     if (!lanes.hasBackward[step.place])
       continue;
     int lane = lanes.laneOf[step.place];
     held[lane] +=
-        (step.slot == Graph::kForward ? 1 : -1) * activation[step.place];
+        (step.slot == TaskGraph::kForward ? 1 : -1) * activation[step.place];
     if (held[lane] > lanes.limit[lane])
       return false;
   }
   return true;
 }
 
-int Blocks::getPeriod(const BlockPolicy &policy, int64_t &left) const {
+int Blocks::getPeriod(const BlockRules &rules, int64_t &left) const {
   auto works = [&](int factor) {
     left -= int64_t(lanes.order.size());
     Time period = std::max<Time>(1, work * factor / 384);
-    return fits(getSteps(getWay(policy, period), period));
+    return fits(getSteps(getWay(rules, period), period));
   };
-  int low = policy.period, high = low;
+  int low = rules.period, high = low;
   for (; !works(high); high += high / 2) {
     if (high > 384 * 64)
       return 0;
@@ -251,21 +255,21 @@ int Blocks::getPeriod(const BlockPolicy &policy, int64_t &left) const {
   return high;
 }
 
-std::optional<LaneResult> Blocks::run(const BlockPolicy &policy) const {
-  Time period = work * policy.period / 384;
+std::optional<LaneResult> Blocks::run(const BlockRules &rules) const {
+  Time period = work * rules.period / 384;
   if (period <= 0)
     return std::nullopt;
-  std::vector<Step> steps = getSteps(getWay(policy, period), period);
+  std::vector<Reservation> steps = getSteps(getWay(rules, period), period);
   int cycles = 0, n = lanes.graph->getNumMicrobatches();
-  for (const Step &step : steps)
+  for (const Reservation &step : steps)
     cycles = std::max(cycles, step.cycle + n);
-  LaneRun run(lanes, policy.fill);
+  LaneRun run(lanes, rules.fill);
   for (int cycle = 0; cycle < cycles; ++cycle)
-    for (const Step &step : steps)
+    for (const Reservation &step : steps)
       if (cycle >= step.cycle && cycle < step.cycle + n &&
           !run.append(step.place, step.slot))
         return std::nullopt;
   return run.finish();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

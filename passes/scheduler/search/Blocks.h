@@ -17,10 +17,10 @@
 
 #include "passes/scheduler/search/Lanes.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-struct BlockPolicy {
-  FillPolicy fill;
+struct BlockRules {
+  FillRules fill;
   /// How much later than possible a forward or gradient comes, in 1/384 of the
   /// longest work of a lane on a microbatch: of a lane's first stages, second
   /// stages, …
@@ -41,34 +41,34 @@ class Blocks {
 public:
   explicit Blocks(const Lanes &lanes);
 
-  /// Most stages on a lane: entries of the policy's tables.
+  /// Most stages on a lane: entries of the rules' tables.
   int getNumRounds() const { return rounds; }
   /// Nothing if memory does not hold what is on the way.
-  std::optional<LaneResult> run(const BlockPolicy &policy) const;
-  /// About the least period, no less than the policy's, with which memory holds
+  std::optional<LaneResult> run(const BlockRules &rules) const;
+  /// About the least period, no less than the rules', with which memory holds
   /// what is on the way; 0: none does. Counts its work down, in tasks placed.
-  int getPeriod(const BlockPolicy &policy, int64_t &left) const;
+  int getPeriod(const BlockRules &rules, int64_t &left) const;
 
 private:
-  struct Step {
+  struct Reservation {
     Time offset; ///< in the period
     int cycle;   ///< periods before that
     int place;
-    Graph::Slot slot;
+    TaskGraph::Slot slot;
   };
   /// Start of a microbatch's forwards and gradients by place.
   struct Way {
     std::vector<Time> forward, gradient;
   };
-  /// What a policy takes tasks to be long: by place, and by lane the longest
+  /// What rules take tasks to be long: by place, and by lane the longest
   /// that goes there.
   struct Lengths {
     std::vector<Time> forward, gradient, weight, there;
   };
-  Lengths getLengths(const BlockPolicy &policy) const;
-  Way getWay(const BlockPolicy &policy, Time period) const;
-  std::vector<Step> getSteps(const Way &way, Time period) const;
-  bool fits(const std::vector<Step> &steps) const;
+  Lengths getLengths(const BlockRules &rules) const;
+  Way getWay(const BlockRules &rules, Time period) const;
+  std::vector<Reservation> getSteps(const Way &way, Time period) const;
+  bool fits(const std::vector<Reservation> &steps) const;
 
   const Lanes &lanes;
   std::vector<int> roundOf;                    ///< by place
@@ -78,6 +78,6 @@ private:
   int rounds = 1;
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_BLOCKS_H

@@ -13,13 +13,13 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
 class Bound {
 public:
-  Bound(const Graph &graph, const std::vector<Bytes> &memory,
+  Bound(const TaskGraph &graph, const std::vector<Bytes> &memory,
         Objective objective)
       : graph(graph), problem(graph.getProblem()), memory(memory),
         objective(objective) {}
@@ -40,7 +40,7 @@ private:
                : edge.latency;
   }
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const Problem &problem;
   const std::vector<Bytes> &memory;
   Objective objective;
@@ -62,8 +62,8 @@ Time Bound::get() const {
         head[rank] = std::min(head[rank], arrival[stage]);
         for (int k = 0; k < (info.batchSync ? problem.getNumGroups() : n); ++k)
           for (int slot = 0; slot < 3; ++slot) {
-            Graph::Node node =
-                graph.getNode(graph.getPlace(stage, r), Graph::Slot(slot), k);
+            TaskGraph::Node node = graph.getNode(graph.getPlace(stage, r),
+                                                 TaskGraph::Slot(slot), k);
             busy[rank] += graph.exists(node) ? graph.getTime(node) : 0;
           }
       }
@@ -131,7 +131,7 @@ Time Bound::getLeastIdle(int place, Time roundTrip) const {
   Time forward = 0, input = 0, weight = 0;
   int n = problem.microbatches;
   for (int k = 0; k < n; ++k) {
-    Graph::Node node = graph.getNode(place, Graph::kForward, k);
+    TaskGraph::Node node = graph.getNode(place, TaskGraph::kForward, k);
     forward = std::max(forward, graph.getTime(node));
     input = std::max(input, graph.getTime(node + 1));
     if (graph.exists(node + 2))
@@ -156,9 +156,9 @@ Time Bound::getLeastIdle(int place, Time roundTrip) const {
 
 } // namespace
 
-Time getLowerBound(const Graph &graph, const std::vector<Bytes> &memory,
+Time getLowerBound(const TaskGraph &graph, const std::vector<Bytes> &memory,
                    Objective objective) {
   return Bound(graph, memory, objective).get();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

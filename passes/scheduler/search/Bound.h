@@ -9,14 +9,14 @@
 
 #include "passes/scheduler/core/Schedule.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// A time that no order within `memory` (bytes per rank; empty: no bound) goes
 /// below: a rank's work, for wall time behind the first microbatch's way to it,
 /// and the idle time that memory forces on it.
-Time getLowerBound(const Graph &graph, const std::vector<Bytes> &memory,
+Time getLowerBound(const TaskGraph &graph, const std::vector<Bytes> &memory,
                    Objective objective);
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_BOUND_H

@@ -11,19 +11,19 @@
 #include <limits>
 #include <queue>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
 class Greedy {
 public:
-  Greedy(const Graph &graph, const std::vector<Bytes> &memory,
-         const Policy &policy)
-      : graph(graph), problem(graph.getProblem()), policy(policy),
-        limit(memory), bounded(!memory.empty()) {
+  Greedy(const TaskGraph &graph, const std::vector<Bytes> &memory,
+         const GreedyRules &rules)
+      : graph(graph), problem(graph.getProblem()), rules(rules), limit(memory),
+        bounded(!memory.empty()) {
     if (!bounded)
       limit.assign(problem.ranks, std::numeric_limits<Bytes>::max());
-    level = policy.level;
+    level = rules.level;
     prepare();
   }
 
@@ -39,7 +39,7 @@ private:
       if (freeAt[rank] <= time)
         events.push({time, rank});
   }
-  void start(Graph::Node node, Time now);
+  void start(TaskGraph::Node node, Time now);
   /// What a rank could do: places, or -1.
   struct Choice {
     int forward = -1, gradient = -1, weight = -1;
@@ -47,10 +47,10 @@ private:
     bool blocked = false;  ///< a forward could start but for memory
   };
   Choice look(int rank, Time now, bool filler) const;
-  Graph::Node take(int place, Graph::Slot slot) const;
+  TaskGraph::Node take(int place, TaskGraph::Slot slot) const;
   bool isHeld(int place, int rank, Time now) const;
   /// The task that `rank` starts now, or -1 to wait.
-  Graph::Node choose(int rank, Time now) const;
+  TaskGraph::Node choose(int rank, Time now) const;
   /// Whether the others of a free rank's group are free too.
   bool isFree(int place, Time now) const {
     for (int rank : graph.getRanks(place))
@@ -61,8 +61,8 @@ private:
   bool hasRoom(int place) const {
     if (!bounded)
       return true;
-    Bytes need = graph.getActivation(
-                     graph.getNode(place, Graph::kForward, next[place][0])) +
+    Bytes need = graph.getActivation(graph.getNode(place, TaskGraph::kForward,
+                                                   next[place][0])) +
                  reserve[place];
     for (int rank : graph.getRanks(place))
       if (held[rank] > limit[rank] - growth[rank] - need)
@@ -71,7 +71,7 @@ private:
   }
   /// When the next forward (gradient) of a place can start, for all that is
   /// known; kNever if not known, or none is left.
-  Time getArrival(int place, Graph::Slot slot) const {
+  Time getArrival(int place, TaskGraph::Slot slot) const {
     if (next[place][slot] == counts[place])
       return kNever;
     const Wait &wait = waits[take(place, slot)];
@@ -79,12 +79,12 @@ private:
   }
   bool mayForward(int place) const {
     int ahead = next[place][0] - next[place][1];
-    if (!policy.inFlight.empty() && ahead >= policy.inFlight[place])
+    if (!rules.inFlight.empty() && ahead >= rules.inFlight[place])
       return false;
     if (level.empty() || ahead < level[place])
       return true;
-    return !next[place][1] && !policy.warmup.empty() &&
-           ahead < policy.warmup[place];
+    return !next[place][1] && !rules.warmup.empty() &&
+           ahead < rules.warmup[place];
   }
   bool mayGradient(int place) const {
     return level.empty() || next[place][0] == counts[place] ||
@@ -95,7 +95,7 @@ private:
   bool overflows(int place) const {
     if (!isSplit(place))
       return false;
-    Bytes more = graph.getMemoryChange(take(place, Graph::kGradient), true);
+    Bytes more = graph.getMemoryChange(take(place, TaskGraph::kGradient), true);
     for (int rank : graph.getRanks(place))
       if (more > 0 && held[rank] > limit[rank] - more)
         return true;
@@ -110,9 +110,9 @@ private:
     int missing = 0;
   };
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const Problem &problem;
-  const Policy &policy;
+  const GreedyRules &rules;
   std::vector<Bytes> limit, held, reserve;
   bool bounded; ///< by memory
   /// By rank: what an input gradient may add, which forwards leave free.
@@ -142,23 +142,23 @@ void Greedy::prepare() {
     int stage = graph.getPlaceInfo(place).stage;
     counts.push_back(problem.stages[stage].batchSync ? problem.getNumGroups()
                                                      : problem.microbatches);
-    split.push_back(policy.split && graph.canSplit(stage));
+    split.push_back(rules.split && graph.canSplit(stage));
     depths.push_back(stageDepths[stage]);
-    order.push_back(policy.rank.empty() ? depths[place] : policy.rank[place]);
+    order.push_back(rules.rank.empty() ? depths[place] : rules.rank[place]);
     wake(0, place);
   }
   for (int rank = 0; rank < problem.ranks; ++rank)
     solution.ranks[rank].reserve(graph.getPlacesOfRank(rank).size() *
                                  problem.microbatches * 3);
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
-    waits[node].missing = graph.exists(node)
-                              ? int(graph.getPredecessors(node).size()) +
-                                    (graph.getSlotOf(node) != Graph::kForward)
-                              : std::numeric_limits<int>::max();
+  for (TaskGraph::Node node = 0; node < graph.getNumNodes(); ++node)
+    waits[node].missing =
+        graph.exists(node) ? int(graph.getPredecessors(node).size()) +
+                                 (graph.getSlotOf(node) != TaskGraph::kForward)
+                           : std::numeric_limits<int>::max();
   setReserves();
   idle.assign(problem.ranks, 0);
-  allowed.assign(problem.ranks, policy.target);
-  for (Graph::Node node = 0; policy.target && node < graph.getNumNodes();
+  allowed.assign(problem.ranks, rules.target);
+  for (TaskGraph::Node node = 0; rules.target && node < graph.getNumNodes();
        ++node)
     if (graph.exists(node))
       for (int rank : graph.getRanks(graph.getPlaceOf(node)))
@@ -185,9 +185,10 @@ void Greedy::setReserves() {
   for (int place = 0; place < graph.getNumPlaces(); ++place)
     for (int k = 0; isSplit(place) && k < counts[place]; ++k)
       for (int rank : graph.getRanks(place))
-        growth[rank] = std::max(
-            growth[rank], graph.getMemoryChange(
-                              graph.getNode(place, Graph::kGradient, k), true));
+        growth[rank] =
+            std::max(growth[rank],
+                     graph.getMemoryChange(
+                         graph.getNode(place, TaskGraph::kGradient, k), true));
   for (int place = 0; place < graph.getNumPlaces(); ++place)
     for (int rank : graph.getRanks(place)) {
       Bytes sum = 0;
@@ -198,65 +199,66 @@ void Greedy::setReserves() {
           continue;
         Bytes most = 0;
         for (int k = 0; k < problem.microbatches; ++k)
-          most = std::max(most, graph.getActivation(
-                                    graph.getNode(other, Graph::kForward, k)));
+          most = std::max(most, graph.getActivation(graph.getNode(
+                                    other, TaskGraph::kForward, k)));
         sum += most;
       }
       reserve[place] = std::max(reserve[place], sum);
     }
 }
 
-void Greedy::start(Graph::Node node, Time now) {
+void Greedy::start(TaskGraph::Node node, Time now) {
   int place = graph.getPlaceOf(node);
-  Graph::Slot slot = graph.getSlotOf(node);
+  TaskGraph::Slot slot = graph.getSlotOf(node);
   Time duration = graph.getTime(node);
-  if (slot == Graph::kGradient && !isSplit(place) && graph.exists(node + 1))
+  if (slot == TaskGraph::kGradient && !isSplit(place) && graph.exists(node + 1))
     duration += graph.getTime(node + 1);
   Time end = now + duration;
   ++next[place][slot];
   Task task = graph.getTask(node, isSplit(place));
   Bytes change = graph.getMemoryChange(node, isSplit(place));
   for (int rank : graph.getRanks(place)) {
-    if (policy.wall || !solution.ranks[rank].empty())
+    if (rules.wall || !solution.ranks[rank].empty())
       idle[rank] += now - freeAt[rank];
     freeAt[rank] = end;
     held[rank] += change;
     solution.ranks[rank].push_back(task);
   }
   wake(end, place);
-  auto release = [&](Graph::Node successor, Time time) {
+  auto release = [&](TaskGraph::Node successor, Time time) {
     Wait &wait = waits[successor];
     wait.arrival = std::max(wait.arrival, time);
     if (--wait.missing == 0)
       wake(std::max(wait.arrival, now), graph.getPlaceOf(successor));
   };
-  for (const Graph::Dependence &successor : graph.getSuccessors(node))
+  for (const TaskGraph::Dependence &successor : graph.getSuccessors(node))
     release(successor.node, end + successor.latency);
-  if (slot == Graph::kForward && graph.exists(node + 1))
+  if (slot == TaskGraph::kForward && graph.exists(node + 1))
     release(node + 1, end);
 }
 
 Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
   Choice choice;
-  auto better = [&](int place, int best, Graph::Slot slot) {
+  auto better = [&](int place, int best, TaskGraph::Slot slot) {
     return best < 0 || std::make_pair(order[place], next[place][slot]) <
                            std::make_pair(order[best], next[best][slot]);
   };
   for (int place : graph.getPlacesOfRank(rank)) {
-    if ((!policy.filler.empty() && policy.filler[place]) != filler ||
+    if ((!rules.filler.empty() && rules.filler[place]) != filler ||
         !isFree(place, now))
       continue;
-    Time at = mayGradient(place) ? getArrival(place, Graph::kGradient) : kNever;
+    Time at =
+        mayGradient(place) ? getArrival(place, TaskGraph::kGradient) : kNever;
     if (at > now)
       choice.soonest = std::min(choice.soonest, at);
-    else if (better(place, choice.gradient, Graph::kGradient))
+    else if (better(place, choice.gradient, TaskGraph::kGradient))
       choice.gradient = place;
-    at = mayForward(place) ? getArrival(place, Graph::kForward) : kNever;
+    at = mayForward(place) ? getArrival(place, TaskGraph::kForward) : kNever;
     if (at != kNever && !hasRoom(place))
       choice.blocked |= at <= now;
     else if (at > now)
       choice.soonest = std::min(choice.soonest, at);
-    else if (better(place, choice.forward, Graph::kForward))
+    else if (better(place, choice.forward, TaskGraph::kForward))
       choice.forward = place;
     if (isSplit(place) && next[place][2] < next[place][1] &&
         (choice.weight < 0 || next[place][2] < next[choice.weight][2]))
@@ -266,63 +268,62 @@ Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
 }
 
 bool Greedy::isHeld(int place, int rank, Time now) const {
-  if (!policy.hold || next[place][1])
+  if (!rules.hold || next[place][1])
     return false;
-  Time time = graph.getTime(take(place, Graph::kForward));
+  Time time = graph.getTime(take(place, TaskGraph::kForward));
   for (int other : graph.getPlacesOfRank(rank)) {
     if (next[other][1])
       return false;
     if (depths[other] >= depths[place] || !mayForward(other))
       continue;
-    Time at = getArrival(other, Graph::kForward);
-    if (at != kNever && (at - now) * 16 < time * policy.hold)
+    Time at = getArrival(other, TaskGraph::kForward);
+    if (at != kNever && (at - now) * 16 < time * rules.hold)
       return true;
   }
   return false;
 }
 
-Graph::Node Greedy::take(int place, Graph::Slot slot) const {
+TaskGraph::Node Greedy::take(int place, TaskGraph::Slot slot) const {
   return graph.getNode(place, slot, next[place][slot]);
 }
 
-Graph::Node Greedy::choose(int rank, Time now) const {
+TaskGraph::Node Greedy::choose(int rank, Time now) const {
   Choice main = look(rank, now, false);
-  if (main.forward >= 0 && main.gradient >= 0 && !policy.ahead.empty() &&
-      next[main.forward][0] - next[main.forward][1] <
-          policy.ahead[main.forward])
+  if (main.forward >= 0 && main.gradient >= 0 && !rules.ahead.empty() &&
+      next[main.forward][0] - next[main.forward][1] < rules.ahead[main.forward])
     main.gradient = -1;
   // Weight gradients make room first; without any, what forwards left free is
   // enough.
   if (main.gradient >= 0 && main.weight >= 0 && overflows(main.gradient))
-    return take(main.weight, Graph::kWeight);
+    return take(main.weight, TaskGraph::kWeight);
   if (main.gradient >= 0)
-    return take(main.gradient, Graph::kGradient);
-  if (main.weight >= 0 && !policy.waiting.empty() &&
-      next[main.weight][1] - next[main.weight][2] > policy.waiting[main.weight])
-    return take(main.weight, Graph::kWeight);
+    return take(main.gradient, TaskGraph::kGradient);
+  if (main.weight >= 0 && !rules.waiting.empty() &&
+      next[main.weight][1] - next[main.weight][2] > rules.waiting[main.weight])
+    return take(main.weight, TaskGraph::kWeight);
   if (main.forward >= 0 && !isHeld(main.forward, rank, now))
-    return take(main.forward, Graph::kForward);
+    return take(main.forward, TaskGraph::kForward);
   // Nothing is due: fill the gap, if the next task that is known to come leaves
   // one.
-  auto fits = [&](Graph::Node node, int patience) {
+  auto fits = [&](TaskGraph::Node node, int patience) {
     return main.soonest == kNever ||
-           (policy.target && idle[rank] + main.soonest - now > allowed[rank]) ||
+           (rules.target && idle[rank] + main.soonest - now > allowed[rank]) ||
            (main.soonest - now) * 16 >= graph.getTime(node) * patience;
   };
   if (main.weight >= 0) {
     bool tail = next[main.weight][0] == counts[main.weight];
-    Graph::Node node = take(main.weight, Graph::kWeight);
-    if (main.blocked ||
-        fits(node, tail ? policy.tailPatience : policy.patience))
+    TaskGraph::Node node = take(main.weight, TaskGraph::kWeight);
+    if (main.blocked || fits(node, tail ? rules.tailPatience : rules.patience))
       return node;
   }
-  if (policy.filler.empty())
+  if (rules.filler.empty())
     return -1;
   Choice fill = look(rank, now, true);
-  for (auto [place, slot] : {std::make_pair(fill.gradient, Graph::kGradient),
-                             std::make_pair(fill.forward, Graph::kForward),
-                             std::make_pair(fill.weight, Graph::kWeight)})
-    if (place >= 0 && fits(take(place, slot), policy.patience))
+  for (auto [place, slot] :
+       {std::make_pair(fill.gradient, TaskGraph::kGradient),
+        std::make_pair(fill.forward, TaskGraph::kForward),
+        std::make_pair(fill.weight, TaskGraph::kWeight)})
+    if (place >= 0 && fits(take(place, slot), rules.patience))
       return take(place, slot);
   return -1;
 }
@@ -332,7 +333,7 @@ Graph::Node Greedy::choose(int rank, Time now) const {
 bool Greedy::lowerLevels(Time now) {
   bool any = false;
   for (int place = 0; place < int(level.size()); ++place) {
-    Time at = getArrival(place, Graph::kGradient);
+    Time at = getArrival(place, TaskGraph::kGradient);
     if (at == kNever || mayGradient(place))
       continue;
     level[place] = next[place][0] - next[place][1];
@@ -352,7 +353,7 @@ std::optional<Solution> Greedy::run() {
       continue;
     // Tasks without duration leave the rank free at once.
     while (freeAt[rank] <= now) {
-      Graph::Node node = choose(rank, now);
+      TaskGraph::Node node = choose(rank, now);
       if (node < 0)
         break;
       start(node, now);
@@ -370,10 +371,10 @@ std::optional<Solution> Greedy::run() {
 
 } // namespace
 
-std::optional<Solution> runGreedy(const Graph &graph,
+std::optional<Solution> runGreedy(const TaskGraph &graph,
                                   const std::vector<Bytes> &memory,
-                                  const Policy &policy) {
-  return Greedy(graph, memory, policy).run();
+                                  const GreedyRules &rules) {
+  return Greedy(graph, memory, rules).run();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

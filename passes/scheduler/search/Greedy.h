@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // A list scheduler: time runs, and a rank that is free takes one of the tasks
-// that could start, by a policy. It serves schedules for which no closed order
+// that could start, by rules. It serves schedules for which no closed order
 // is known: zero bubble under a memory limit, V shape, work nested into
 // bubbles.
 //
@@ -16,13 +16,13 @@
 #ifndef PASSES_SCHEDULER_SEARCH_GREEDY_H
 #define PASSES_SCHEDULER_SEARCH_GREEDY_H
 
-#include "passes/scheduler/core/Graph.h"
+#include "passes/scheduler/core/TaskGraph.h"
 
 #include <optional>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-struct Policy {
+struct GreedyRules {
   /// Split backwards where stages allow it.
   bool split = true;
   /// A weight gradient starts in a gap only if the next task that is known to
@@ -63,10 +63,10 @@ struct Policy {
 
 /// The order, or nothing if memory holds not even one microbatch.
 /// `memory`: bytes per rank; empty: no bound.
-std::optional<Solution> runGreedy(const Graph &graph,
+std::optional<Solution> runGreedy(const TaskGraph &graph,
                                   const std::vector<Bytes> &memory,
-                                  const Policy &policy);
+                                  const GreedyRules &rules);
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_GREEDY_H

@@ -12,7 +12,7 @@
 #include <limits>
 #include <optional>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// What is minimised: the objective, then the other definition of time.
 using Cost = std::pair<Time, Time>;
@@ -20,7 +20,7 @@ constexpr Cost kWorst = {std::numeric_limits<Time>::max(), 0};
 
 /// What the parts of a search share.
 struct Incumbent {
-  Incumbent(const Graph &graph, const std::vector<Bytes> &memory,
+  Incumbent(const TaskGraph &graph, const std::vector<Bytes> &memory,
             Objective objective, int64_t effort)
       : objective(objective), bound(getLowerBound(graph, memory, objective)),
         left(effort) {}
@@ -39,6 +39,6 @@ struct Incumbent {
   }
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_INCUMBENT_H

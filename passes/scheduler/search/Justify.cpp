@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// Tasks that one is moved past at most: keeps a pass linear.
 static constexpr int kLookBack = 64;
@@ -20,8 +20,9 @@ Justify::Justify(const Lanes &lanes) : lanes(lanes), graph(*lanes.graph) {
   changes.assign(graph.getNumNodes(), 0);
   for (int place : lanes.order)
     for (int k = 0; k < graph.getNumMicrobatches(); ++k)
-      for (auto slot : {Graph::kForward, Graph::kGradient, Graph::kWeight}) {
-        Graph::Node node = graph.getNode(place, slot, k);
+      for (auto slot :
+           {TaskGraph::kForward, TaskGraph::kGradient, TaskGraph::kWeight}) {
+        TaskGraph::Node node = graph.getNode(place, slot, k);
         if (!graph.exists(node))
           continue;
         ++count;
@@ -30,17 +31,17 @@ Justify::Justify(const Lanes &lanes) : lanes(lanes), graph(*lanes.graph) {
   lists.resize(lanes.getNumLanes());
 }
 
-Time Justify::getArrival(Graph::Node node, bool back) const {
+Time Justify::getArrival(TaskGraph::Node node, bool back) const {
   Time arrival = 0;
-  for (const Graph::Dependence &d :
+  for (const TaskGraph::Dependence &d :
        back ? graph.getSuccessors(node) : graph.getPredecessors(node)) {
     if (end[d.node] < 0)
       return -1;
     arrival = std::max(arrival, end[d.node] + d.latency);
   }
-  Graph::Slot slot = graph.getSlotOf(node);
-  if (back ? slot != Graph::kWeight && graph.exists(node + 1)
-           : slot != Graph::kForward) {
+  TaskGraph::Slot slot = graph.getSlotOf(node);
+  if (back ? slot != TaskGraph::kWeight && graph.exists(node + 1)
+           : slot != TaskGraph::kForward) {
     Time own = end[back ? node + 1 : node - 1];
     if (own < 0)
       return -1;
@@ -56,7 +57,7 @@ bool Justify::visit(const Order &order, bool back, Put put) {
   size_t left = count;
   auto advance = [&](size_t lane) {
     for (; cursor[lane] < order[lane].size(); ++cursor[lane], --left) {
-      Graph::Node node = order[lane][cursor[lane]];
+      TaskGraph::Node node = order[lane][cursor[lane]];
       Time arrival = getArrival(node, back);
       if (arrival < 0)
         break;
@@ -78,7 +79,7 @@ bool Justify::visit(const Order &order, bool back, Put put) {
   return !left;
 }
 
-bool Justify::put(Graph::Node node, Time arrival, bool back) {
+bool Justify::put(TaskGraph::Node node, Time arrival, bool back) {
   Time duration = graph.getTime(node);
   int lane = lanes.laneOf[graph.getPlaceOf(node)];
   std::vector<Entry> &list = lists[lane];
@@ -114,7 +115,7 @@ bool Justify::pass(const Order &order, bool back) {
     lists[lane].clear();
     lists[lane].reserve(order[lane].size());
   }
-  if (!visit(order, back, [&](Graph::Node node, Time arrival) {
+  if (!visit(order, back, [&](TaskGraph::Node node, Time arrival) {
         return put(node, arrival, back);
       }))
     return false;
@@ -130,7 +131,7 @@ bool Justify::take(const Order &order) {
   // As early as the lanes' orders allow.
   for (std::vector<Entry> &list : lists)
     list.clear();
-  return visit(order, false, [&](Graph::Node node, Time arrival) {
+  return visit(order, false, [&](TaskGraph::Node node, Time arrival) {
     std::vector<Entry> &list = lists[lanes.laneOf[graph.getPlaceOf(node)]];
     if (!list.empty())
       arrival = std::max(arrival, list.back().end);
@@ -142,7 +143,7 @@ bool Justify::take(const Order &order) {
 
 Justify::Order Justify::getReversed(const Nudge *nudge) const {
   Order order(lists.size());
-  std::vector<std::tuple<Time, size_t, Graph::Node>> keys;
+  std::vector<std::tuple<Time, size_t, TaskGraph::Node>> keys;
   for (int lane = 0; lane < int(lists.size()); ++lane) {
     order[lane].reserve(lists[lane].size());
     if (!nudge || lane < nudge->firstLane || lane > nudge->lastLane) {
@@ -186,4 +187,4 @@ LaneResult Justify::getResult() const {
   return result;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -17,11 +17,11 @@
 
 #include "passes/scheduler/search/Lanes.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// Tasks that are to be put earlier or later than their place in an order says.
 struct Nudge {
-  Graph::Slot slot = Graph::kForward;
+  TaskGraph::Slot slot = TaskGraph::kForward;
   /// Of stages that are this one of their lane.
   int round = 0;
   int firstLane = 0, lastLane = 0, firstMicrobatch = 0, lastMicrobatch = 0;
@@ -34,7 +34,7 @@ public:
 
   /// Begins with an order that has all tasks; false if it has not or waits for
   /// itself.
-  bool take(const std::vector<std::vector<Graph::Node>> &order);
+  bool take(const std::vector<std::vector<TaskGraph::Node>> &order);
   /// Pushes all tasks as late, then as early as possible; before either, some
   /// may be nudged. False, with nothing to be had, if the order holds more than
   /// there is, or a nudge makes it do so or wait for itself.
@@ -44,22 +44,22 @@ public:
 private:
   struct Entry {
     Time start, end;
-    Graph::Node node;
+    TaskGraph::Node node;
     Bytes level; ///< held from it to the next
   };
-  using Order = std::vector<std::vector<Graph::Node>>; ///< by lane
+  using Order = std::vector<std::vector<TaskGraph::Node>>; ///< by lane
   /// Calls `put` for all tasks, every lane's in its order, each behind what it
   /// waits for; false if a call is or there is no such order.
   template <typename Put> bool visit(const Order &order, bool back, Put put);
   /// Puts all tasks anew; `back`: time runs backwards.
   bool pass(const Order &order, bool back);
-  bool put(Graph::Node node, Time arrival, bool back);
+  bool put(TaskGraph::Node node, Time arrival, bool back);
   /// The last pass's order, the other way round.
   Order getReversed(const Nudge *nudge) const;
-  Time getArrival(Graph::Node node, bool back) const;
+  Time getArrival(TaskGraph::Node node, bool back) const;
 
   const Lanes &lanes;
-  const Graph &graph;
+  const TaskGraph &graph;
   size_t count = 0;           ///< of tasks
   std::vector<Bytes> changes; ///< by node
   std::vector<Time> end;      ///< by node; backwards: from the wall down
@@ -67,6 +67,6 @@ private:
   Time wall = 0;
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_JUSTIFY_H

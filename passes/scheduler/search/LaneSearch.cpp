@@ -15,9 +15,9 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-LaneSearch::LaneSearch(const Graph &graph, const std::vector<Bytes> &memory,
+LaneSearch::LaneSearch(const TaskGraph &graph, const std::vector<Bytes> &memory,
                        Incumbent &incumbent)
     : graph(graph), incumbent(incumbent), lanes(Lanes::get(graph, memory)) {}
 
@@ -62,9 +62,9 @@ bool LaneSearch::improve(const LaneResult &result, int rounds, Cost &least) {
   return any;
 }
 
-std::vector<std::vector<Graph::Node>>
+std::vector<std::vector<TaskGraph::Node>>
 LaneSearch::getLists(const Solution &order) const {
-  std::vector<std::vector<Graph::Node>> lists;
+  std::vector<std::vector<TaskGraph::Node>> lists;
   for (const std::vector<int> &places : lanes->places) {
     lists.emplace_back();
     for (const Task &task : order.ranks[graph.getRanks(places[0])[0]])
@@ -118,7 +118,7 @@ void LaneSearch::nudge(Objective objective, int64_t left,
     std::swap(least.first, least.second);
   while (!incumbent.isDone() && incumbent.left > left) {
     Nudge nudge;
-    nudge.slot = Graph::Slot(draw(3));
+    nudge.slot = TaskGraph::Slot(draw(3));
     nudge.round = draw(int(rounds));
     drawRange(lanes->getNumLanes(), nudge.firstLane, nudge.lastLane);
     drawRange(graph.getNumMicrobatches(), nudge.firstMicrobatch,
@@ -147,19 +147,19 @@ void LaneSearch::searchWaves() {
   if (!lanes || !Waves::applies(*lanes))
     return;
   Waves waves(*lanes);
-  WavePolicy policy;
+  WaveRules rules;
   Cost least = kWorst;
-  policy.fill.wall = incumbent.objective == Objective::Wall;
+  rules.fill.wall = incumbent.objective == Objective::Wall;
   auto tryAll = [&] {
     for (bool fillShort : {false, true})
       for (bool delayFirst : {true, false})
         for (bool skipForwards : {false, true}) {
-          if (incumbent.isDone() || (fillShort && policy.fill.target))
+          if (incumbent.isDone() || (fillShort && rules.fill.target))
             return;
-          policy.delayFirst = delayFirst;
-          policy.skipForwards = skipForwards;
-          policy.fill.fillShort = fillShort;
-          consider(waves.run(policy), least);
+          rules.delayFirst = delayFirst;
+          rules.skipForwards = skipForwards;
+          rules.fill.fillShort = fillShort;
+          consider(waves.run(rules), least);
         }
   };
   tryAll();
@@ -167,22 +167,23 @@ void LaneSearch::searchWaves() {
   for (int step = 0;
        step < 6 && !incumbent.isDone() && low < least.first && least != kWorst;
        ++step) {
-    policy.fill.target = low + (least.first - low) / 2;
+    rules.fill.target = low + (least.first - low) / 2;
     Time before = least.first;
     tryAll();
     if (least.first == before)
-      low = policy.fill.target;
+      low = rules.fill.target;
   }
 }
 
 namespace {
 
 /// Forwards and gradients of an order as they start.
-std::vector<std::tuple<Time, Time, Graph::Node>>
-getSequence(const Graph &graph, const Timeline &timeline) {
-  std::vector<std::tuple<Time, Time, Graph::Node>> sequence;
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
-    if (graph.getSlotOf(node) != Graph::kWeight && timeline.start[node] >= 0)
+std::vector<std::tuple<Time, Time, TaskGraph::Node>>
+getSequence(const TaskGraph &graph, const Timeline &timeline) {
+  std::vector<std::tuple<Time, Time, TaskGraph::Node>> sequence;
+  for (TaskGraph::Node node = 0; node < graph.getNumNodes(); ++node)
+    if (graph.getSlotOf(node) != TaskGraph::kWeight &&
+        timeline.start[node] >= 0)
       sequence.emplace_back(timeline.start[node], timeline.end[node], node);
   llvm::sort(sequence);
   return sequence;
@@ -190,9 +191,10 @@ getSequence(const Graph &graph, const Timeline &timeline) {
 
 } // namespace
 
-bool LaneSearch::fill(ArrayRef<std::tuple<Time, Time, Graph::Node>> sequence,
-                      const FillPolicy &policy, Cost &least) {
-  LaneRun run(*lanes, policy);
+bool LaneSearch::fill(
+    ArrayRef<std::tuple<Time, Time, TaskGraph::Node>> sequence,
+    const FillRules &rules, Cost &least) {
+  LaneRun run(*lanes, rules);
   for (auto [start, end, node] : sequence)
     if (!run.append(graph.getPlaceOf(node), graph.getSlotOf(node)))
       return false;
@@ -205,11 +207,11 @@ Cost LaneSearch::refillOnce(const Timeline &timeline) {
   if (!lanes)
     return least;
   auto sequence = getSequence(graph, timeline);
-  FillPolicy policy;
-  policy.wall = incumbent.objective == Objective::Wall;
-  if (fill(sequence, policy, least)) {
-    policy.target = incumbent.cost.first - 1;
-    fill(sequence, policy, least);
+  FillRules rules;
+  rules.wall = incumbent.objective == Objective::Wall;
+  if (fill(sequence, rules, least)) {
+    rules.target = incumbent.cost.first - 1;
+    fill(sequence, rules, least);
   }
   return least;
 }
@@ -221,30 +223,30 @@ void LaneSearch::refill() {
   if (!timeline)
     return consumeError(timeline.takeError());
   auto sequence = getSequence(graph, *timeline);
-  FillPolicy policy;
-  policy.wall = incumbent.objective == Objective::Wall;
+  FillRules rules;
+  rules.wall = incumbent.objective == Objective::Wall;
   Time low = incumbent.bound, high = incumbent.cost.first;
   Cost least = kWorst;
   for (int step = 0; step < 10 && low < high && !incumbent.isDone(); ++step) {
-    policy.fillShort = step == 0;
-    policy.target = step < 2 ? 0 : low + (high - low) / 2;
-    if (!fill(sequence, policy, least))
+    rules.fillShort = step == 0;
+    rules.target = step < 2 ? 0 : low + (high - low) / 2;
+    if (!fill(sequence, rules, least))
       return;
     if (incumbent.cost.first < high)
       high = incumbent.cost.first;
     else if (step >= 2)
-      low = policy.target;
+      low = rules.target;
   }
 }
 
-void LaneSearch::tryBlock(const BlockPolicy &policy) {
+void LaneSearch::tryBlock(const BlockRules &rules) {
   if (lanes)
-    tryBlock(Blocks(*lanes), policy, 1);
+    tryBlock(Blocks(*lanes), rules, 1);
 }
 
-void LaneSearch::tryBlock(const Blocks &blocks, const BlockPolicy &policy,
+void LaneSearch::tryBlock(const Blocks &blocks, const BlockRules &rules,
                           int rounds) {
-  std::optional<LaneResult> result = blocks.run(policy);
+  std::optional<LaneResult> result = blocks.run(rules);
   bool better = consider(result, blockCost);
   if (result && hasRounds()) {
     Cost cost = incumbent.getCost(result->wall, result->longestSpan);
@@ -253,27 +255,27 @@ void LaneSearch::tryBlock(const Blocks &blocks, const BlockPolicy &policy,
       better |= improve(*result, rounds, blockCost);
   }
   if (better)
-    block = policy;
+    block = rules;
 }
 
-std::vector<BlockPolicy> LaneSearch::listGrids(const Blocks &blocks) {
+std::vector<BlockRules> LaneSearch::listGrids(const Blocks &blocks) {
   // Each part has one place for what goes there and one for what goes back:
   // fewer parts than rounds have too few, many take long.
   int rounds = blocks.getNumRounds();
-  std::vector<BlockPolicy> policies;
+  std::vector<BlockRules> ruleSets;
   for (int grid = rounds; grid <= 3 * rounds; ++grid) {
-    BlockPolicy policy;
-    policy.forward.assign(rounds, 0);
-    policy.gradient.assign(rounds, 0);
-    policy.grid = grid;
-    policy.period = blocks.getPeriod(policy, incumbent.left);
-    if (policy.period)
-      policies.push_back(policy);
+    BlockRules rules;
+    rules.forward.assign(rounds, 0);
+    rules.gradient.assign(rounds, 0);
+    rules.grid = grid;
+    rules.period = blocks.getPeriod(rules, incumbent.left);
+    if (rules.period)
+      ruleSets.push_back(rules);
   }
-  llvm::sort(policies, [](const BlockPolicy &a, const BlockPolicy &b) {
+  llvm::sort(ruleSets, [](const BlockRules &a, const BlockRules &b) {
     return std::make_pair(a.period, a.grid) < std::make_pair(b.period, b.grid);
   });
-  return policies;
+  return ruleSets;
 }
 
 void LaneSearch::searchGrids() {
@@ -283,14 +285,14 @@ void LaneSearch::searchGrids() {
   // Most is left for others, which wide memory needs.
   int64_t kept = incumbent.left / 8 * 7;
   int count = 0;
-  for (BlockPolicy policy : listGrids(blocks))
+  for (BlockRules rules : listGrids(blocks))
     for (bool fillShort : {true, false}) {
       if (incumbent.isDone() || count == 6 ||
           (count >= 2 && incumbent.left < kept))
         return;
       ++count;
-      policy.fill.fillShort = fillShort;
-      tryBlock(blocks, policy, 3);
+      rules.fill.fillShort = fillShort;
+      tryBlock(blocks, rules, 3);
     }
 }
 
@@ -300,11 +302,11 @@ void LaneSearch::searchGridsQuickly() {
   Blocks blocks(*lanes);
   std::optional<LaneResult> best;
   int count = 0;
-  for (BlockPolicy policy : listGrids(blocks)) {
-    policy.fill.fillShort = true;
-    std::optional<LaneResult> result = blocks.run(policy);
+  for (BlockRules rules : listGrids(blocks)) {
+    rules.fill.fillShort = true;
+    std::optional<LaneResult> result = blocks.run(rules);
     if (consider(result, blockCost)) {
-      block = policy;
+      block = rules;
       best = std::move(result);
     }
     if (++count == 3)
@@ -316,40 +318,40 @@ void LaneSearch::searchGridsQuickly() {
 
 /// Slack of up to two tasks on hops of each kind, four in all, with the least
 /// periods that memory allows; shorter ones first.
-std::vector<BlockPolicy> LaneSearch::listBlocks(const Blocks &blocks) {
+std::vector<BlockRules> LaneSearch::listBlocks(const Blocks &blocks) {
   // With more than two rounds all are alike.
   int rounds = blocks.getNumRounds(), varied = std::min(rounds, 2),
       unit = 128 / rounds, count = varied == 1 ? 9 : 81;
-  std::vector<BlockPolicy> policies;
+  std::vector<BlockRules> ruleSets;
   for (int code = 0; code < 4 * count && !incumbent.isDone(); ++code) {
-    BlockPolicy policy;
-    policy.together = code % 2;
-    policy.even = code / 2 % 2;
+    BlockRules rules;
+    rules.together = code % 2;
+    rules.even = code / 2 % 2;
     for (int round = 0; round < rounds; ++round) {
       int rest = code / 4 / (round % varied ? 9 : 1);
-      policy.forward.push_back(rest % 3 * unit);
-      policy.gradient.push_back(rest / 3 % 3 * unit);
+      rules.forward.push_back(rest % 3 * unit);
+      rules.gradient.push_back(rest / 3 % 3 * unit);
     }
     int sum = 0;
     for (int round = 0; round < varied; ++round)
-      sum += policy.forward[round] + policy.gradient[round];
+      sum += rules.forward[round] + rules.gradient[round];
     if (sum > 4 * unit)
       continue;
-    policy.period = blocks.getPeriod(policy, incumbent.left);
-    if (policy.period)
-      policies.push_back(policy);
+    rules.period = blocks.getPeriod(rules, incumbent.left);
+    if (rules.period)
+      ruleSets.push_back(rules);
   }
-  std::vector<int> order(policies.size());
+  std::vector<int> order(ruleSets.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = int(i);
   llvm::sort(order, [&](int a, int b) {
-    return std::make_pair(policies[a].period, a) <
-           std::make_pair(policies[b].period, b);
+    return std::make_pair(ruleSets[a].period, a) <
+           std::make_pair(ruleSets[b].period, b);
   });
-  std::vector<BlockPolicy> best;
+  std::vector<BlockRules> best;
   for (int i : order)
     if (best.size() < 80)
-      best.push_back(policies[i]);
+      best.push_back(ruleSets[i]);
   return best;
 }
 
@@ -357,13 +359,13 @@ void LaneSearch::searchBlocks() {
   if (!lanes || incumbent.isDone())
     return;
   Blocks blocks(*lanes);
-  auto tryAll = [&](const std::vector<BlockPolicy> &policies, int fill) {
-    for (BlockPolicy policy : policies) {
+  auto tryAll = [&](const std::vector<BlockRules> &ruleSets, int fill) {
+    for (BlockRules rules : ruleSets) {
       if (incumbent.isDone())
         return;
-      policy.fill.fillShort = fill == 2;
-      policy.fill.wall = fill == 0;
-      tryBlock(blocks, policy, 1);
+      rules.fill.fillShort = fill == 2;
+      rules.fill.wall = fill == 0;
+      tryBlock(blocks, rules, 1);
     }
   };
   tryAll(listBlocks(blocks), 0);
@@ -380,34 +382,33 @@ void LaneSearch::climbBlocks() {
   std::mt19937 random(1); // the same everywhere
   int unit = 128 / blocks.getNumRounds();
   while (!incumbent.isDone() && incumbent.left > left) {
-    BlockPolicy policy = *block;
+    BlockRules rules = *block;
     int move = int(random() % 8);
     if (move == 0) {
-      bool *flags[] = {&policy.fill.fillShort, &policy.fill.wall,
-                       &policy.together, &policy.even};
+      bool *flags[] = {&rules.fill.fillShort, &rules.fill.wall, &rules.together,
+                       &rules.even};
       bool &flag = *flags[random() % 4];
       flag = !flag;
     } else if (move == 1) {
-      policy.fill.wall = incumbent.objective == Objective::Wall;
-      policy.fill.target =
+      rules.fill.wall = incumbent.objective == Objective::Wall;
+      rules.fill.target =
           incumbent.bound +
           Time(random() % 1024) * (blockCost.first - incumbent.bound) / 1024;
     } else if (move == 2) {
-      policy.period = std::max(384, policy.period + int(random() % 65) - 32);
+      rules.period = std::max(384, rules.period + int(random() % 65) - 32);
     } else {
       for (int i = 0; i <= move % 3; ++i) {
-        std::vector<int> &table =
-            random() % 2 ? policy.forward : policy.gradient;
+        std::vector<int> &table = random() % 2 ? rules.forward : rules.gradient;
         int &slack = table[random() % table.size()];
         slack = std::max(-unit, slack + int(random() % (2 * unit + 1)) - unit);
       }
-      policy.period = 384;
-      policy.period = blocks.getPeriod(policy, incumbent.left);
-      if (!policy.period)
+      rules.period = 384;
+      rules.period = blocks.getPeriod(rules, incumbent.left);
+      if (!rules.period)
         continue;
     }
-    tryBlock(blocks, policy, 1);
+    tryBlock(blocks, rules, 1);
   }
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -14,13 +14,13 @@
 
 #include <random>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// Sequences of forwards and gradients with weight gradients between (Lanes.h).
 /// Does nothing where lanes do not apply.
 class LaneSearch {
 public:
-  LaneSearch(const Graph &graph, const std::vector<Bytes> &memory,
+  LaneSearch(const TaskGraph &graph, const std::vector<Bytes> &memory,
              Incumbent &incumbent);
 
   /// All kinds of waves, then with times aimed at between bound and best.
@@ -47,8 +47,8 @@ public:
   /// Whether a lane has several stages.
   bool hasRounds() const;
   /// The best block, if any, and trying one that was found elsewhere.
-  const std::optional<BlockPolicy> &getBlock() const { return block; }
-  void tryBlock(const BlockPolicy &policy);
+  const std::optional<BlockRules> &getBlock() const { return block; }
+  void tryBlock(const BlockRules &rules);
 
 private:
   /// Whether a result is no longer than `least`, which it becomes then.
@@ -56,24 +56,25 @@ private:
   /// The same of what becomes of it by pushing tasks to and fro.
   bool improve(const LaneResult &result, int rounds, Cost &least);
   void nudge(Objective objective, int64_t left, std::mt19937 &random);
-  std::vector<std::vector<Graph::Node>> getLists(const Solution &order) const;
+  std::vector<std::vector<TaskGraph::Node>>
+  getLists(const Solution &order) const;
   /// Appends a sequence of (start, end, task); false if memory cannot hold it.
-  bool fill(llvm::ArrayRef<std::tuple<Time, Time, Graph::Node>> sequence,
-            const FillPolicy &policy, Cost &least);
+  bool fill(llvm::ArrayRef<std::tuple<Time, Time, TaskGraph::Node>> sequence,
+            const FillRules &rules, Cost &least);
   /// Pushes what is not much longer than the shortest before it was pushed.
-  void tryBlock(const Blocks &blocks, const BlockPolicy &policy, int rounds);
-  std::vector<BlockPolicy> listBlocks(const Blocks &blocks);
+  void tryBlock(const Blocks &blocks, const BlockRules &rules, int rounds);
+  std::vector<BlockRules> listBlocks(const Blocks &blocks);
   /// Blocks of grids that memory allows, short periods first.
-  std::vector<BlockPolicy> listGrids(const Blocks &blocks);
+  std::vector<BlockRules> listGrids(const Blocks &blocks);
 
-  const Graph &graph;
+  const TaskGraph &graph;
   Incumbent &incumbent;
   std::optional<Lanes> lanes;
-  std::optional<BlockPolicy> block;
+  std::optional<BlockRules> block;
   /// Of the best block, and the best before pushing.
   Cost blockCost = kWorst, rawCost = kWorst;
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_LANESEARCH_H

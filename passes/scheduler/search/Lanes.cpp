@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <limits>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-std::optional<Lanes> Lanes::get(const Graph &graph,
+std::optional<Lanes> Lanes::get(const TaskGraph &graph,
                                 const std::vector<Bytes> &memory) {
   const Problem &problem = graph.getProblem();
   Lanes lanes;
@@ -52,8 +52,9 @@ std::optional<Lanes> Lanes::get(const Graph &graph,
     lanes.split.push_back(graph.canSplit(stage));
     lanes.hasBackward.push_back(problem.stages[stage].hasBackward);
     for (int k = 0; k < problem.microbatches; ++k)
-      for (auto slot : {Graph::kForward, Graph::kGradient, Graph::kWeight}) {
-        Graph::Node node = graph.getNode(place, slot, k);
+      for (auto slot :
+           {TaskGraph::kForward, TaskGraph::kGradient, TaskGraph::kWeight}) {
+        TaskGraph::Node node = graph.getNode(place, slot, k);
         if (graph.exists(node))
           lanes.busy[lanes.laneOf[place]] += graph.getTime(node);
       }
@@ -61,8 +62,8 @@ std::optional<Lanes> Lanes::get(const Graph &graph,
   return lanes;
 }
 
-LaneRun::LaneRun(const Lanes &lanes, const FillPolicy &policy)
-    : lanes(lanes), graph(*lanes.graph), policy(policy) {
+LaneRun::LaneRun(const Lanes &lanes, const FillRules &rules)
+    : lanes(lanes), graph(*lanes.graph), rules(rules) {
   int count = lanes.getNumLanes();
   next.assign(lanes.order.size(), {0, 0});
   now.assign(count, 0);
@@ -78,22 +79,22 @@ LaneRun::LaneRun(const Lanes &lanes, const FillPolicy &policy)
                                graph.getNumMicrobatches());
 }
 
-Time LaneRun::getArrival(Graph::Node node) const {
+Time LaneRun::getArrival(TaskGraph::Node node) const {
   Time arrival = 0;
-  for (const Graph::Dependence &d : graph.getPredecessors(node)) {
+  for (const TaskGraph::Dependence &d : graph.getPredecessors(node)) {
     if (end[d.node] < 0)
       return kNever;
     arrival = std::max(arrival, end[d.node] + d.latency);
   }
-  if (graph.getSlotOf(node) == Graph::kGradient && end[node - 1] < 0)
+  if (graph.getSlotOf(node) == TaskGraph::kGradient && end[node - 1] < 0)
     return kNever;
   return arrival;
 }
 
-void LaneRun::add(int lane, Graph::Node node, Time start, Bytes change) {
+void LaneRun::add(int lane, TaskGraph::Node node, Time start, Bytes change) {
   if (first[lane] < 0) {
     first[lane] = start;
-    idle[lane] = policy.wall ? start : 0;
+    idle[lane] = rules.wall ? start : 0;
   } else {
     idle[lane] += start - now[lane];
   }
@@ -104,15 +105,15 @@ void LaneRun::add(int lane, Graph::Node node, Time start, Bytes change) {
 }
 
 void LaneRun::putWeight(int lane) {
-  Graph::Node node = pending[lane][used[lane]++];
+  TaskGraph::Node node = pending[lane][used[lane]++];
   add(lane, node, now[lane], graph.getMemoryChange(node, true));
 }
 
-bool LaneRun::put(int place, Graph::Slot slot) {
+bool LaneRun::put(int place, TaskGraph::Slot slot) {
   if (next[place][slot] >= graph.getNumMicrobatches())
     return false;
   int lane = lanes.laneOf[place];
-  Graph::Node node = getNext(place, slot);
+  TaskGraph::Node node = getNext(place, slot);
   bool split = lanes.split[place];
   Bytes change = graph.getMemoryChange(node, split);
   Time arrival = getArrival(node);
@@ -121,16 +122,16 @@ bool LaneRun::put(int place, Graph::Slot slot) {
     return false;
   add(lane, node, std::max(now[lane], arrival), change);
   ++next[place][slot];
-  if (slot == Graph::kGradient && split)
+  if (slot == TaskGraph::kGradient && split)
     pending[lane].push_back(node + 1);
   return true;
 }
 
-bool LaneRun::append(int place, Graph::Slot slot) {
+bool LaneRun::append(int place, TaskGraph::Slot slot) {
   if (next[place][slot] >= graph.getNumMicrobatches())
     return false;
   int lane = lanes.laneOf[place];
-  Graph::Node node = getNext(place, slot);
+  TaskGraph::Node node = getNext(place, slot);
   Bytes change = graph.getMemoryChange(node, lanes.split[place]);
   Time arrival = getArrival(node);
   if (arrival == kNever)
@@ -144,7 +145,7 @@ bool LaneRun::append(int place, Graph::Slot slot) {
          now[lane] + graph.getTime(getPending(lane)[0]) <= arrival)
     putWeight(lane);
   if (!getPending(lane).empty() && now[lane] < arrival &&
-      (policy.fillShort || arrival - now[lane] > getAllowance(lane)))
+      (rules.fillShort || arrival - now[lane] > getAllowance(lane)))
     putWeight(lane);
   return put(place, slot);
 }
@@ -169,16 +170,16 @@ std::optional<LaneResult> LaneRun::finish() {
 
 Solution LaneResult::getSolution(const Lanes &lanes) const {
   Solution solution;
-  const Graph &graph = *lanes.graph;
+  const TaskGraph &graph = *lanes.graph;
   solution.ranks.resize(graph.getProblem().ranks);
   for (int lane = 0; lane < lanes.getNumLanes(); ++lane)
     for (int rank : graph.getRanks(lanes.places[lane][0])) {
       solution.ranks[rank].reserve(lists[lane].size());
-      for (Graph::Node node : lists[lane])
+      for (TaskGraph::Node node : lists[lane])
         solution.ranks[rank].push_back(
             graph.getTask(node, lanes.split[graph.getPlaceOf(node)]));
     }
   return solution;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

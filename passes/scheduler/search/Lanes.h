@@ -16,21 +16,21 @@
 #ifndef PASSES_SCHEDULER_SEARCH_LANES_H
 #define PASSES_SCHEDULER_SEARCH_LANES_H
 
-#include "passes/scheduler/core/Graph.h"
+#include "passes/scheduler/core/TaskGraph.h"
 
 #include <array>
 #include <optional>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// Ranks that run the same tasks, with what they may hold and have to do.
 struct Lanes {
   /// Nothing for batch-syncs, bounded slots, and tensor-parallel groups that
   /// share some of their ranks only.
-  static std::optional<Lanes> get(const Graph &graph,
+  static std::optional<Lanes> get(const TaskGraph &graph,
                                   const std::vector<Bytes> &memory);
 
-  const Graph *graph = nullptr;
+  const TaskGraph *graph = nullptr;
   std::vector<int> laneOf;              ///< by place
   std::vector<std::vector<int>> places; ///< by lane, producers first
   std::vector<Bytes> limit;             ///< by lane
@@ -42,7 +42,7 @@ struct Lanes {
 };
 
 /// When a gap is filled that is shorter than a weight gradient.
-struct FillPolicy {
+struct FillRules {
   /// Always, though the next task has to wait then.
   bool fillShort = false;
   /// Else a lane may be idle as long as it can still end in this time; 0: as
@@ -53,7 +53,7 @@ struct FillPolicy {
 };
 
 struct LaneResult {
-  std::vector<std::vector<Graph::Node>> lists; ///< by lane
+  std::vector<std::vector<TaskGraph::Node>> lists; ///< by lane
   Time wall = 0, longestSpan = 0;
 
   Solution getSolution(const Lanes &lanes) const;
@@ -62,51 +62,54 @@ struct LaneResult {
 /// One construction.
 class LaneRun {
 public:
-  LaneRun(const Lanes &lanes, const FillPolicy &policy);
+  LaneRun(const Lanes &lanes, const FillRules &rules);
 
-  /// Appends a place's next task, with weight gradients before it as the policy
+  /// Appends a place's next task, with weight gradients before it as the rules
   /// says; false if memory cannot hold it or what it needs has no time yet.
-  bool append(int place, Graph::Slot slot);
+  bool append(int place, TaskGraph::Slot slot);
   /// The same without filling gaps or making room.
-  bool put(int place, Graph::Slot slot);
+  bool put(int place, TaskGraph::Slot slot);
   /// Appends the weight gradients that a lane has put off.
   void flush(int lane);
   /// Nothing if a task has not been appended.
   std::optional<LaneResult> finish();
 
-  int getCount(int place, Graph::Slot slot) const { return next[place][slot]; }
-  Graph::Node getNext(int place, Graph::Slot slot) const {
+  int getCount(int place, TaskGraph::Slot slot) const {
+    return next[place][slot];
+  }
+  TaskGraph::Node getNext(int place, TaskGraph::Slot slot) const {
     return graph.getNode(place, slot, next[place][slot]);
   }
   Time getTime(int lane) const { return now[lane]; }
   Bytes getHeld(int lane) const { return held[lane]; }
   /// Idle time that a lane may still have.
   Time getAllowance(int lane) const {
-    return (policy.target ? policy.target - lanes.busy[lane] : mostIdle) -
+    return (rules.target ? rules.target - lanes.busy[lane] : mostIdle) -
            idle[lane];
   }
   /// Weight gradients that a lane has put off, oldest first.
-  llvm::ArrayRef<Graph::Node> getPending(int lane) const {
-    return llvm::ArrayRef<Graph::Node>(pending[lane]).drop_front(used[lane]);
+  llvm::ArrayRef<TaskGraph::Node> getPending(int lane) const {
+    return llvm::ArrayRef<TaskGraph::Node>(pending[lane])
+        .drop_front(used[lane]);
   }
 
 private:
-  void add(int lane, Graph::Node node, Time start, Bytes change);
+  void add(int lane, TaskGraph::Node node, Time start, Bytes change);
   void putWeight(int lane);
-  Time getArrival(Graph::Node node) const;
+  Time getArrival(TaskGraph::Node node) const;
 
   const Lanes &lanes;
-  const Graph &graph;
-  FillPolicy policy;
+  const TaskGraph &graph;
+  FillRules rules;
   std::vector<std::array<int, 2>> next; ///< by place
   std::vector<Time> now, first, idle, end;
   std::vector<Bytes> held;
-  std::vector<std::vector<Graph::Node>> pending;
+  std::vector<std::vector<TaskGraph::Node>> pending;
   std::vector<size_t> used;
   Time mostIdle = 0;
   LaneResult result;
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_LANES_H

@@ -10,7 +10,7 @@
 #include <map>
 #include <queue>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 std::vector<int> getInFlight(const Problem &problem,
                              const std::vector<int> &given) {
@@ -36,29 +36,29 @@ std::vector<int> getInFlight(const Problem &problem,
   return counts;
 }
 
-int findLargestUnit(const Graph &graph) {
+int findLargestUnit(const TaskGraph &graph) {
   const Problem &problem = graph.getProblem();
   std::vector<Time> work(problem.units.size(), 0);
-  for (Graph::Node node = 0; node < graph.getNumNodes(); ++node)
+  for (TaskGraph::Node node = 0; node < graph.getNumNodes(); ++node)
     if (graph.exists(node))
       work[problem.stages[graph.getPlaceInfo(graph.getPlaceOf(node)).stage]
                .unit] += graph.getTime(node);
   return int(std::max_element(work.begin(), work.end()) - work.begin());
 }
 
-void appendForwards(const Graph &graph, int place, Line &line) {
+void appendForwards(const TaskGraph &graph, int place, Line &line) {
   for (int k = 0; k < graph.getNumMicrobatches(); ++k)
-    line.push_back(graph.getNode(place, Graph::kForward, k));
+    line.push_back(graph.getNode(place, TaskGraph::kForward, k));
 }
 
-void appendBackwards(const Graph &graph, int place, Line &line) {
+void appendBackwards(const TaskGraph &graph, int place, Line &line) {
   if (!graph.getProblem().stages[graph.getPlaceInfo(place).stage].hasBackward)
     return;
   for (int k = 0; k < graph.getNumMicrobatches(); ++k)
-    line.push_back(graph.getNode(place, Graph::kGradient, k));
+    line.push_back(graph.getNode(place, TaskGraph::kGradient, k));
 }
 
-Line makeOneFOneB(const Graph &graph, int place, int inFlight, int delay) {
+Line makeOneFOneB(const TaskGraph &graph, int place, int inFlight, int delay) {
   Line line;
   int n = graph.getNumMicrobatches(), stage = graph.getPlaceInfo(place).stage;
   if (!graph.getProblem().stages[stage].hasBackward) {
@@ -68,28 +68,30 @@ Line makeOneFOneB(const Graph &graph, int place, int inFlight, int delay) {
   bool split = delay >= 0 && graph.canSplit(stage);
   inFlight = std::max(1, std::min(inFlight, n));
   for (int k = 0; k < inFlight - 1; ++k)
-    line.push_back(graph.getNode(place, Graph::kForward, k));
+    line.push_back(graph.getNode(place, TaskGraph::kForward, k));
   for (int k = 0; k < n; ++k) {
     if (k + inFlight - 1 < n)
-      line.push_back(graph.getNode(place, Graph::kForward, k + inFlight - 1));
-    line.push_back(graph.getNode(place, Graph::kGradient, k));
+      line.push_back(
+          graph.getNode(place, TaskGraph::kForward, k + inFlight - 1));
+    line.push_back(graph.getNode(place, TaskGraph::kGradient, k));
     if (split && k >= delay)
-      line.push_back(graph.getNode(place, Graph::kWeight, k - delay));
+      line.push_back(graph.getNode(place, TaskGraph::kWeight, k - delay));
   }
   if (split)
     for (int k = std::max(0, n - delay); k < n; ++k)
-      line.push_back(graph.getNode(place, Graph::kWeight, k));
+      line.push_back(graph.getNode(place, TaskGraph::kWeight, k));
   return line;
 }
 
-void appendSyncLines(const Graph &graph, std::vector<Line> &lines) {
+void appendSyncLines(const TaskGraph &graph, std::vector<Line> &lines) {
   const Problem &problem = graph.getProblem();
   for (int s = 0; s < int(problem.stages.size()); ++s) {
     if (!problem.stages[s].batchSync)
       continue;
     Line line;
     for (int g = 0; g < problem.getNumGroups(); ++g)
-      line.push_back(graph.getNode(graph.getPlace(s, 0), Graph::kForward, g));
+      line.push_back(
+          graph.getNode(graph.getPlace(s, 0), TaskGraph::kForward, g));
     lines.push_back(line);
   }
 }
@@ -99,22 +101,22 @@ namespace {
 /// Simulates lines that share ranks.
 class Merge {
 public:
-  Merge(const Graph &graph, const std::vector<Line> &lines,
+  Merge(const TaskGraph &graph, const std::vector<Line> &lines,
         const std::vector<int> &phases)
       : graph(graph), lines(lines), phases(phases), cursor(lines.size(), 0),
         end(graph.getNumNodes(), -1), split(graph.getNumNodes(), false),
         listed(graph.getNumNodes(), false), free(graph.getProblem().ranks, 0) {
     for (const Line &line : lines)
-      for (Graph::Node node : line) {
+      for (TaskGraph::Node node : line) {
         listed[node] = true;
-        if (graph.getSlotOf(node) == Graph::kWeight)
+        if (graph.getSlotOf(node) == TaskGraph::kWeight)
           split[node - 1] = true;
       }
     solution.ranks.resize(graph.getProblem().ranks);
     linesOfRank.resize(graph.getProblem().ranks);
     lineOf.assign(graph.getNumNodes(), -1);
     for (size_t i = 0; i < lines.size(); ++i)
-      for (Graph::Node node : lines[i]) {
+      for (TaskGraph::Node node : lines[i]) {
         lineOf[node] = int(i);
         for (int rank : graph.getRanks(graph.getPlaceOf(node)))
           if (linesOfRank[rank].empty() || linesOfRank[rank].back() != int(i))
@@ -130,13 +132,13 @@ private:
   /// Whether two lines meet on some rank.
   bool shares() const;
   /// Earliest start of a line's head, or -1 if an input does not exist yet.
-  Time getStart(Graph::Node node) const;
-  void place(Graph::Node node, Time start);
+  Time getStart(TaskGraph::Node node) const;
+  void place(TaskGraph::Node node, Time start);
   void countPhases();
   /// The head of a line: earliest start first; of equals backwards first (they
   /// free memory and feed the critical path), then the older microbatch, then
   /// the line that was given first.
-  using Head = std::pair<std::tuple<Time, int, int, Graph::Node>, int>;
+  using Head = std::pair<std::tuple<Time, int, int, TaskGraph::Node>, int>;
   struct Later {
     bool operator()(const Head &a, const Head &b) const {
       auto key = [](const Head &head) {
@@ -154,9 +156,9 @@ private:
       heads.push(head);
   }
   /// Heads that may start now that `node` has a place.
-  void wake(int line, Graph::Node node);
+  void wake(int line, TaskGraph::Node node);
   /// Whether all ranks of a node have finished the phases before its own.
-  bool isInPhase(Graph::Node node) const {
+  bool isInPhase(TaskGraph::Node node) const {
     if (!phases.empty())
       for (int rank : graph.getRanks(graph.getPlaceOf(node)))
         if (left[rank].begin()->first < phases[node])
@@ -164,7 +166,7 @@ private:
     return true;
   }
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const std::vector<Line> &lines;
   const std::vector<int> &phases;
   /// Per rank: tasks left by phase.
@@ -185,7 +187,7 @@ private:
 void Merge::countPhases() {
   left.resize(graph.getProblem().ranks);
   for (const Line &line : lines)
-    for (Graph::Node node : line)
+    for (TaskGraph::Node node : line)
       for (int rank : graph.getRanks(graph.getPlaceOf(node)))
         ++left[rank][phases[node]];
 }
@@ -193,7 +195,7 @@ void Merge::countPhases() {
 bool Merge::shares() const {
   std::vector<int> owner(graph.getProblem().ranks, -1);
   for (size_t i = 0; i < lines.size(); ++i)
-    for (Graph::Node node : lines[i])
+    for (TaskGraph::Node node : lines[i])
       for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
         if (owner[rank] >= 0 && owner[rank] != int(i))
           return true;
@@ -202,14 +204,14 @@ bool Merge::shares() const {
   return false;
 }
 
-Time Merge::getStart(Graph::Node node) const {
+Time Merge::getStart(TaskGraph::Node node) const {
   Time start = 0;
-  for (const Graph::Dependence &predecessor : graph.getPredecessors(node)) {
+  for (const TaskGraph::Dependence &predecessor : graph.getPredecessors(node)) {
     if (end[predecessor.node] < 0)
       return -1;
     start = std::max(start, end[predecessor.node] + predecessor.latency);
   }
-  if (graph.getSlotOf(node) != Graph::kForward) {
+  if (graph.getSlotOf(node) != TaskGraph::kForward) {
     if (end[node - 1] < 0)
       return -1;
     start = std::max(start, end[node - 1]);
@@ -219,9 +221,9 @@ Time Merge::getStart(Graph::Node node) const {
   return start;
 }
 
-void Merge::place(Graph::Node node, Time start) {
+void Merge::place(TaskGraph::Node node, Time start) {
   Time duration = graph.getTime(node);
-  if (graph.getSlotOf(node) == Graph::kGradient && !split[node] &&
+  if (graph.getSlotOf(node) == TaskGraph::kGradient && !split[node] &&
       graph.exists(node + 1))
     duration += graph.getTime(node + 1);
   end[node] = start + duration;
@@ -238,7 +240,7 @@ void Merge::place(Graph::Node node, Time start) {
 bool Merge::look(int line, Head &head) const {
   if (cursor[line] == lines[line].size())
     return false;
-  Graph::Node node = lines[line][cursor[line]];
+  TaskGraph::Node node = lines[line][cursor[line]];
   Time start = isInPhase(node) ? getStart(node) : -1;
   static constexpr int rank[] = {1, 0, 2};
   head = {
@@ -247,17 +249,17 @@ bool Merge::look(int line, Head &head) const {
   return start >= 0;
 }
 
-void Merge::wake(int line, Graph::Node node) {
+void Merge::wake(int line, TaskGraph::Node node) {
   offer(line);
-  auto wakeNode = [&](Graph::Node to) {
+  auto wakeNode = [&](TaskGraph::Node to) {
     int other = lineOf[to];
     if (other >= 0 && other != line && cursor[other] < lines[other].size() &&
         lines[other][cursor[other]] == to)
       offer(other);
   };
-  for (const Graph::Dependence &to : graph.getSuccessors(node))
+  for (const TaskGraph::Dependence &to : graph.getSuccessors(node))
     wakeNode(to.node);
-  if (graph.getSlotOf(node) != Graph::kWeight)
+  if (graph.getSlotOf(node) != TaskGraph::kWeight)
     wakeNode(node + 1); // its backward, its weight gradient
   for (int rank : turned)
     for (int other : linesOfRank[rank])
@@ -269,7 +271,7 @@ void Merge::wake(int line, Graph::Node node) {
 Solution Merge::run() {
   if (!shares()) {
     for (const Line &line : lines)
-      for (Graph::Node node : line)
+      for (TaskGraph::Node node : line)
         for (int rank : graph.getRanks(graph.getPlaceOf(node)))
           solution.ranks[rank].push_back(graph.getTask(node, split[node]));
     return std::move(solution);
@@ -304,9 +306,9 @@ Solution Merge::run() {
 
 } // namespace
 
-Solution mergeLines(const Graph &graph, const std::vector<Line> &lines,
+Solution mergeLines(const TaskGraph &graph, const std::vector<Line> &lines,
                     const std::vector<int> &phases) {
   return Merge(graph, lines, phases).run();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

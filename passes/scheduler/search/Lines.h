@@ -13,12 +13,12 @@
 #ifndef PASSES_SCHEDULER_SEARCH_LINES_H
 #define PASSES_SCHEDULER_SEARCH_LINES_H
 
-#include "passes/scheduler/core/Graph.h"
+#include "passes/scheduler/core/TaskGraph.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// Nodes in order. A backward is split if its weight gradient is in some line.
-using Line = std::vector<Graph::Node>;
+using Line = std::vector<TaskGraph::Node>;
 
 /// Microbatches whose forwards a stage runs before its first backward, for
 /// 1F1B on any DAG: one at a sink, one more than the largest successor's
@@ -28,25 +28,26 @@ std::vector<int> getInFlight(const Problem &problem,
                              const std::vector<int> &given = {});
 
 /// The unit with the most work over all its tasks: the backbone.
-int findLargestUnit(const Graph &graph);
+int findLargestUnit(const TaskGraph &graph);
 
 /// Forwards one after another, then backwards.
-void appendForwards(const Graph &graph, int place, Line &line);
-void appendBackwards(const Graph &graph, int place, Line &line);
+void appendForwards(const TaskGraph &graph, int place, Line &line);
+void appendBackwards(const TaskGraph &graph, int place, Line &line);
 /// `inFlight` - 1 forwards, then a forward and a backward in turn, then the
 /// remaining backwards. The weight gradient of a microbatch follows `delay`
 /// backwards later; -1: not split.
-Line makeOneFOneB(const Graph &graph, int place, int inFlight, int delay = -1);
+Line makeOneFOneB(const TaskGraph &graph, int place, int inFlight,
+                  int delay = -1);
 /// The batch-sync stages' lines.
-void appendSyncLines(const Graph &graph, std::vector<Line> &lines);
+void appendSyncLines(const TaskGraph &graph, std::vector<Line> &lines);
 
 /// The order of tasks on every rank. If the lines wait for one another, the
 /// solution holds them nevertheless, and evaluating it reports the cycle.
 /// `phases` by node: a rank starts a phase when it has finished those before
 /// it.
-Solution mergeLines(const Graph &graph, const std::vector<Line> &lines,
+Solution mergeLines(const TaskGraph &graph, const std::vector<Line> &lines,
                     const std::vector<int> &phases = {});
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_LINES_H

@@ -8,17 +8,17 @@
 
 #include <algorithm>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 Waves::Waves(const Lanes &lanes) : lanes(lanes) {
-  const Graph &graph = *lanes.graph;
+  const TaskGraph &graph = *lanes.graph;
   before.resize(graph.getNumPlaces());
   after.resize(graph.getNumPlaces());
   // Two places are neighbours if any microbatch's message goes between them.
   for (int place : lanes.order)
     for (int k = 0; k < graph.getNumMicrobatches(); ++k)
-      for (const Graph::Dependence &d :
-           graph.getSuccessors(graph.getNode(place, Graph::kForward, k))) {
+      for (const TaskGraph::Dependence &d :
+           graph.getSuccessors(graph.getNode(place, TaskGraph::kForward, k))) {
         int other = graph.getPlaceOf(d.node);
         auto known = [&](const Neighbour &n) { return n.place == other; };
         if (d.edge < 0 || other == place ||
@@ -37,14 +37,14 @@ bool Waves::applies(const Lanes &lanes) {
 /// One construction.
 class WaveRun {
 public:
-  WaveRun(const Waves &waves, const WavePolicy &policy)
-      : waves(waves), lanes(waves.lanes), graph(*lanes.graph), policy(policy),
-        n(graph.getNumMicrobatches()), run(lanes, policy.fill) {}
+  WaveRun(const Waves &waves, const WaveRules &rules)
+      : waves(waves), lanes(waves.lanes), graph(*lanes.graph), rules(rules),
+        n(graph.getNumMicrobatches()), run(lanes, rules.fill) {}
 
   std::optional<LaneResult> make();
 
 private:
-  static constexpr auto kF = Graph::kForward, kB = Graph::kGradient;
+  static constexpr auto kF = TaskGraph::kForward, kB = TaskGraph::kGradient;
 
   int countForwards(int place) const { return run.getCount(place, kF); }
   bool isSource(int place) const { return waves.before[place].empty(); }
@@ -60,8 +60,8 @@ private:
 
   const Waves &waves;
   const Lanes &lanes;
-  const Graph &graph;
-  const WavePolicy &policy;
+  const TaskGraph &graph;
+  const WaveRules &rules;
   int n;
   LaneRun run;
 };
@@ -73,11 +73,12 @@ int WaveRun::countBefore(int place, Time arrival) const {
   Time time = run.getTime(lane);
   Bytes bytes = run.getHeld(lane);
   for (; countForwards(place) + count < n; ++count) {
-    Graph::Node node = graph.getNode(place, kF, countForwards(place) + count);
+    TaskGraph::Node node =
+        graph.getNode(place, kF, countForwards(place) + count);
     bytes += graph.getMemoryChange(node, lanes.split[place]);
     if (bytes > lanes.limit[lane] ||
-        (policy.delayFirst ? time >= arrival
-                           : time + graph.getTime(node) > arrival))
+        (rules.delayFirst ? time >= arrival
+                          : time + graph.getTime(node) > arrival))
       break;
     time += graph.getTime(node);
   }
@@ -108,8 +109,8 @@ std::vector<int> WaveRun::countWarmups() const {
   }
   // Fewer than on the stages before, whose forwards they need.
   for (int place : lanes.order) {
-    if (!policy.extra.empty())
-      counts[place] = std::max(0, counts[place] + policy.extra[place]);
+    if (!rules.extra.empty())
+      counts[place] = std::max(0, counts[place] + rules.extra[place]);
     for (const Waves::Neighbour &other : waves.before[place])
       counts[place] = std::min(
           counts[place],
@@ -132,11 +133,11 @@ bool WaveRun::warmUp() {
 
 bool WaveRun::fitsBefore(int place, Time gradient) const {
   int lane = lanes.laneOf[place];
-  Graph::Node node = run.getNext(place, kF);
+  TaskGraph::Node node = run.getNext(place, kF);
   Bytes bytes =
       run.getHeld(lane) + graph.getMemoryChange(node, lanes.split[place]);
   Time time = run.getTime(lane) + graph.getTime(node);
-  for (Graph::Node weight : run.getPending(lane)) {
+  for (TaskGraph::Node weight : run.getPending(lane)) {
     if (bytes <= lanes.limit[lane])
       break;
     bytes += graph.getMemoryChange(weight, true);
@@ -148,7 +149,7 @@ bool WaveRun::fitsBefore(int place, Time gradient) const {
 bool WaveRun::needsForward(int place) const {
   if (countForwards(place) >= n)
     return false;
-  if (!policy.skipForwards)
+  if (!rules.skipForwards)
     return true;
   // The gradient comes when the next stages have run a forward and it.
   Time gradient = -1;
@@ -220,8 +221,8 @@ std::optional<LaneResult> WaveRun::make() {
   return run.finish();
 }
 
-std::optional<LaneResult> Waves::run(const WavePolicy &policy) const {
-  return WaveRun(*this, policy).make();
+std::optional<LaneResult> Waves::run(const WaveRules &rules) const {
+  return WaveRun(*this, rules).make();
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

@@ -14,10 +14,10 @@
 
 #include "passes/scheduler/search/Lanes.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-struct WavePolicy {
-  FillPolicy fill;
+struct WaveRules {
+  FillRules fill;
   /// Forwards before the first gradient: as many as start before it could, or
   /// as many as end before it.
   bool delayFirst = true;
@@ -35,7 +35,7 @@ public:
   /// Whether no rank has more than one stage.
   static bool applies(const Lanes &lanes);
   /// Nothing if memory does not hold what the waves keep.
-  std::optional<LaneResult> run(const WavePolicy &policy) const;
+  std::optional<LaneResult> run(const WaveRules &rules) const;
 
 private:
   friend class WaveRun;
@@ -48,6 +48,6 @@ private:
   std::vector<std::vector<Neighbour>> before, after; ///< by place
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_WAVES_H

@@ -50,7 +50,7 @@ std::optional<int> numberOf(std::initializer_list<const char *> names) {
 }
 
 /// The path of a program in PATH; empty if there is none.
-std::string findProgram(const std::string &name) {
+std::string findExecutable(const std::string &name) {
   const char *path = std::getenv("PATH");
   std::string places = path ? path : "/usr/bin:/bin";
   for (size_t at = 0; at <= places.size();) {
@@ -294,7 +294,7 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   throw Error(flag + "this program was built without MPI (Debian: install "
                      "libopenmpi-dev and build it again)");
 #endif
-  std::string mpirun = findProgram("mpirun"), program = ownPath(argv[0]);
+  std::string mpirun = findExecutable("mpirun"), program = ownPath(argv[0]);
   if (mpirun.empty())
     throw Error(flag + "no mpirun in PATH (Debian: install openmpi-bin)");
   forgetLaunchers();

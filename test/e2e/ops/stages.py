@@ -1,4 +1,4 @@
-# What stage functions are made of: layer functions called with several parameters, saved sets, tensors large enough for threads.
+# What module functions are made of: layer functions called with several parameters, saved sets, tensors large enough for threads.
 """Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception"""
 
 import numpy as np

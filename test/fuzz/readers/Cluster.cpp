@@ -14,7 +14,7 @@
 #include <cmath>
 
 using namespace dt;
-using namespace dt::plan;
+using namespace dt::planner;
 
 static void ask(const Cluster &cluster, int node) {
   for (int64_t size : {int64_t(1), int64_t(2), cluster.getNumDevices(node)})

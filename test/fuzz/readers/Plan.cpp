@@ -10,7 +10,7 @@
 #include "test/fuzz/readers/Refusal.h"
 
 using namespace dt;
-using namespace dt::parallel;
+using namespace dt::plan;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   constexpr int64_t kMost = 1 << 20;

@@ -8,7 +8,7 @@
 #include "test/fuzz/readers/Refusal.h"
 
 using namespace dt;
-using namespace dt::plan;
+using namespace dt::planner;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   llvm::StringRef text(reinterpret_cast<const char *>(data), size);

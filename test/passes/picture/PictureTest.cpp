@@ -72,9 +72,9 @@ TEST(Markup, TextsFit) {
 
 /// Two replicas that do the same and one that is slower.
 TEST(Lanes, AreOneForRanksThatDoTheSame) {
-  schedule::Problem problem;
+  scheduler::Problem problem;
   problem.units = {{"m", 0}};
-  schedule::Stage stage;
+  scheduler::Stage stage;
   stage.name = "m.0";
   stage.replicas = {{0}, {1}, {2}};
   stage.forward = std::vector<int64_t>{10, 10, 12};
@@ -83,10 +83,10 @@ TEST(Lanes, AreOneForRanksThatDoTheSame) {
   problem.stages = {stage};
   problem.ranks = 3;
   problem.microbatches = 1;
-  schedule::Graph graph(problem);
-  auto solution = schedule::solve(graph, "1f1b");
+  scheduler::TaskGraph graph(problem);
+  auto solution = scheduler::solve(graph, "1f1b");
   ASSERT_TRUE(bool(solution)) << llvm::toString(solution.takeError());
-  auto timeline = schedule::evaluate(graph, *solution);
+  auto timeline = scheduler::evaluate(graph, *solution);
   ASSERT_TRUE(bool(timeline)) << llvm::toString(timeline.takeError());
   TimelineChart chart = makeChart(graph, *solution, *timeline, "t");
   ASSERT_EQ(chart.lanes.size(), 2u);

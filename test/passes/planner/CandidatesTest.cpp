@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 

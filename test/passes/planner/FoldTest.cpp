@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 
@@ -193,7 +193,7 @@ TEST(Fold, MemoryOverTime) {
   for (int rank : {0, 8, 20}) {
     auto curve = getMemoryOverTime(*step, rank);
     ASSERT_FALSE(curve.empty());
-    StepResult::Memory always = step->held[rank];
+    PlannedStep::Memory always = step->held[rank];
     always.activations = 0;
     EXPECT_EQ(curve.front().second >= int64_t(always.total()), true);
     EXPECT_NEAR(double(curve.back().second), always.total(), 1e4);
@@ -358,8 +358,8 @@ TEST(Context, IsPricedAndNeverExecutable) {
   CostOptions one, two;
   two.cp = 2;
   const ModuleCost &cost = setting.costs.get(0, 1);
-  Times a = cost.module(one, Moments::of(4096)),
-        b = cost.module(two, Moments::of(4096));
+  Times a = cost.module(one, TokenSums::of(4096)),
+        b = cost.module(two, TokenSums::of(4096));
   EXPECT_LT(b.total(), a.total());
   EXPECT_GT(b.total(), a.total() / 2);
   EXPECT_GT(b.reduce, a.reduce);
@@ -375,7 +375,7 @@ TEST(Context, ExpertsAreDivided) {
   ModuleCost cost(setting.cluster, 0, setting.model.modules[1]);
   CostOptions one, four;
   four.ep = 4;
-  Moments part = Moments::of(4096);
+  TokenSums part = TokenSums::of(4096);
   EXPECT_GT(cost.module(four, part).reduce, cost.module(one, part).reduce);
   EXPECT_LT(cost.state(0, 34, 1, 8, 4), cost.state(0, 34, 1, 8));
 }

@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
+using namespace dt::planner;
 using Json = nlohmann::json;
 
 namespace {

@@ -22,7 +22,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 
@@ -213,7 +213,7 @@ TEST(Cost, NoItemsCostNothing) {
   Model model = makeMultimodal(7);
   ModuleCost cost(cluster, 0, model.modules[0]);
   EXPECT_EQ(cost.module({}, {}).total(), 0);
-  Moments part = Moments::of(1024);
+  TokenSums part = TokenSums::of(1024);
   Times one = cost.module({}, part);
   EXPECT_GT(one.forward, 0);
   // Frozen: no weight gradient; nothing before it: no backward at all.

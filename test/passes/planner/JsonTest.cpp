@@ -15,7 +15,7 @@
 
 #include <cstring>
 
-using namespace dt::plan;
+using namespace dt::planner;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -36,7 +36,7 @@ TEST(ModelJson, RoundTrip) {
     for (int m = 0; m < 3; ++m) {
       CostOptions options;
       options.tp = 2;
-      Moments part{3, 3000, 4e6};
+      TokenSums part{3, 3000, 4e6};
       EXPECT_EQ(a.get(0, m).module(options, part).total(),
                 b.get(0, m).module(options, part).total());
       EXPECT_EQ(a.get(0, m).kept(0, 3, options, part),
@@ -62,7 +62,7 @@ TEST(ModelJson, PartitionedRoundTrip) {
   CostOptions options;
   options.tp = 2;
   for (int m = 0; m < 3; ++m) {
-    Moments part = Moments::of(4096);
+    TokenSums part = TokenSums::of(4096);
     EXPECT_EQ(a.get(0, m).module(options, part).total(),
               b.get(0, m).module(options, part).total());
     EXPECT_EQ(a.get(0, m).kept(0, 3, options, part),
@@ -174,9 +174,9 @@ TEST(Profile, IsUsedInsteadOfTheModel) {
   const ModuleCost &cost = costs.get(0, 1);
   CostOptions options;
   // Exact at measured points, monotone between them.
-  Times a = cost.layer(1, options, Moments::of(1024)),
-        b = cost.layer(1, options, Moments::of(4096)),
-        c = cost.layer(1, options, Moments::of(2048));
+  Times a = cost.layer(1, options, TokenSums::of(1024)),
+        b = cost.layer(1, options, TokenSums::of(4096)),
+        c = cost.layer(1, options, TokenSums::of(2048));
   EXPECT_DOUBLE_EQ(a.forward, 0.01);
   EXPECT_DOUBLE_EQ(a.input, 0.012);
   EXPECT_DOUBLE_EQ(a.weight, 0.009);
@@ -185,23 +185,23 @@ TEST(Profile, IsUsedInsteadOfTheModel) {
   EXPECT_LT(c.forward, b.forward);
   options.tp = 4;
   // The group's messages come on top of what was measured.
-  Times d = cost.layer(1, options, Moments::of(4096));
+  Times d = cost.layer(1, options, TokenSums::of(4096));
   double reduce = cluster.allReduce(
       cluster.getGroup(0, 4, 1),
-      model.modules[1].kinds[1].reduced.at(Moments::of(4096)));
+      model.modules[1].kinds[1].reduced.at(TokenSums::of(4096)));
   EXPECT_GT(reduce, 0);
   EXPECT_NEAR(d.forward,
               0.02 + model.modules[1].kinds[1].forwardReduces * reduce, 1e-12);
   // Another saved set does more again, or less.
   options.tp = 1;
   options.save = Save::None;
-  EXPECT_GT(cost.layer(1, options, Moments::of(4096)).input, 0.06);
+  EXPECT_GT(cost.layer(1, options, TokenSums::of(4096)).input, 0.06);
   options.save = Save::All;
-  EXPECT_LT(cost.layer(1, options, Moments::of(4096)).input, 0.06);
+  EXPECT_LT(cost.layer(1, options, TokenSums::of(4096)).input, 0.06);
   // What was not measured is modelled.
-  EXPECT_EQ(cost.layer(0, {}, Moments::of(4096)).total(),
+  EXPECT_EQ(cost.layer(0, {}, TokenSums::of(4096)).total(),
             ModuleCost(cluster, 0, model.modules[1])
-                .layer(0, {}, Moments::of(4096))
+                .layer(0, {}, TokenSums::of(4096))
                 .total());
   EXPECT_EQ(cost.layer(1, options, {}).total(), 0);
 }
@@ -217,7 +217,7 @@ TEST(Profile, BackwardInOnePiece) {
       readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
   Model model = makeMultimodal(7);
   Costs costs(cluster, model, &profile);
-  Times times = costs.get(0, 1).layer(1, {}, Moments::of(4096));
+  Times times = costs.get(0, 1).layer(1, {}, TokenSums::of(4096));
   EXPECT_NEAR(times.input + times.weight, 0.06, 1e-12);
   EXPECT_GT(times.weight, 0.01);
   EXPECT_GT(times.input, 0.01);

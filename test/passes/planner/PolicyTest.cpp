@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 
@@ -178,9 +178,10 @@ TEST(Policy, PiecesFitWhereWholePartsDoNot) {
   plan.units = {makeUnit({costs, batch}, 0, 1, 1, 1, 1, Save::None)};
   StepOptions options;
   options.requireMemory = false;
-  StepResult whole = llvm::cantFail(simulateStep(costs, plan, batch, options));
+  PlannedStep whole = llvm::cantFail(simulateStep(costs, plan, batch, options));
   plan.units[0].sub = 8;
-  StepResult pieces = llvm::cantFail(simulateStep(costs, plan, batch, options));
+  PlannedStep pieces =
+      llvm::cantFail(simulateStep(costs, plan, batch, options));
   // The same is kept, an eighth is needed at once, smaller kernels are slower.
   EXPECT_EQ(pieces.memory[0].activations, whole.memory[0].activations);
   EXPECT_NEAR(pieces.memory[0].workspace, whole.memory[0].workspace / 8, 1);

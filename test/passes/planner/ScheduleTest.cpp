@@ -13,8 +13,8 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
-namespace schedule = dt::schedule;
+using namespace dt::planner;
+namespace scheduler = dt::scheduler;
 
 namespace {
 
@@ -55,7 +55,7 @@ std::vector<Sample> pairs(int count) {
   return std::vector<Sample>(count, Sample{64, {{256}}});
 }
 
-StepResult simulateTowers(bool contrast, const char *schedule) {
+PlannedStep simulateTowers(bool contrast, const char *schedule) {
   Model model = makeTowers(contrast);
   Cluster cluster = load(8);
   Costs costs(cluster, model);
@@ -75,20 +75,20 @@ StepResult simulateTowers(bool contrast, const char *schedule) {
 
 /// No gradient before the last embedding, and all activations are there then.
 TEST(Contrast, IsABarrier) {
-  StepResult free = simulateTowers(false, "1f1b");
+  PlannedStep free = simulateTowers(false, "1f1b");
   for (const char *schedule : {"1f1b", "gpipe", "distmm-pipe", "zb"}) {
     SCOPED_TRACE(schedule);
-    StepResult result = simulateTowers(true, schedule);
-    dt::schedule::Graph graph(result.problem);
-    dt::schedule::Time lastForward = 0, firstBackward = INT64_MAX, sync = -1;
+    PlannedStep result = simulateTowers(true, schedule);
+    dt::scheduler::TaskGraph graph(result.problem);
+    dt::scheduler::Time lastForward = 0, firstBackward = INT64_MAX, sync = -1;
     for (const auto &tasks : result.solution.ranks)
-      for (const dt::schedule::Task &task : tasks) {
+      for (const dt::scheduler::Task &task : tasks) {
         int node = graph.getNode(task);
-        if (task.kind == dt::schedule::Kind::Sync)
+        if (task.kind == dt::scheduler::Kind::Sync)
           sync = result.simulation.start[node];
-        else if (task.kind == dt::schedule::Kind::Forward)
+        else if (task.kind == dt::scheduler::Kind::Forward)
           lastForward = std::max(lastForward, result.simulation.end[node]);
-        else if (task.kind != dt::schedule::Kind::Weight)
+        else if (task.kind != dt::scheduler::Kind::Weight)
           firstBackward =
               std::min(firstBackward, result.simulation.start[node]);
       }
@@ -138,7 +138,7 @@ TEST(Cost, PiecesOverlap) {
   Model model = makeMultimodal(70);
   Cluster plain = load(8), cut = load(8, 4);
   Costs a(plain, model), b(cut, model);
-  Moments part = Moments::of(8192);
+  TokenSums part = TokenSums::of(8192);
   for (int tp : {1, 2, 4, 8}) {
     CostOptions options;
     options.tp = tp;
@@ -171,7 +171,7 @@ TEST(Cuts, RoundsAreEvenByPosition) {
       for (int s = 0; s < pp * vpp; ++s) {
         EXPECT_LT(cuts[s], cuts[s + 1]);
         for (int i = cuts[s]; i < cuts[s + 1]; ++i)
-          load[schedule::positionOf(s, pp, back)] += costs[i];
+          load[scheduler::positionOf(s, pp, back)] += costs[i];
       }
       EXPECT_LE(*std::max_element(load.begin(), load.end()), 81.2 / pp + 1.01);
     }
@@ -199,7 +199,7 @@ TEST(Memory, SearchedOrdersFit) {
     ASSERT_TRUE(placeUnits(input, plan));
     auto result = simulateStep(costs, plan, batch);
     ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
-    for (const StepResult::Memory &memory : result->memory)
+    for (const PlannedStep::Memory &memory : result->memory)
       EXPECT_LE(memory.total(), cluster.getMemory(0));
     step[back] = result->predicted.step;
   }
@@ -238,21 +238,21 @@ TEST(Memory, PlanFileBoundsSearches) {
       return (memory.is_array() ? memory.at(rank) : memory).get<int64_t>();
     };
     // What a program does: its state is there, the rest is for activations.
-    schedule::Problem problem = result->problem;
+    scheduler::Problem problem = result->problem;
     problem.memory.assign(problem.ranks, 0);
-    for (const schedule::Stage &stage : problem.stages)
+    for (const scheduler::Stage &stage : problem.stages)
       for (const std::vector<int> &ranks : stage.replicas)
         for (int rank : ranks)
           problem.memory[rank] = bytesOf(plan.units[stage.unit].firstRank) -
                                  int64_t(std::ceil(result->held[rank].state));
-    schedule::Graph graph(problem);
-    EXPECT_EQ(llvm::toString(schedule::checkMemory(graph, result->solution)),
+    scheduler::TaskGraph graph(problem);
+    EXPECT_EQ(llvm::toString(scheduler::checkMemory(graph, result->solution)),
               "");
-    schedule::Options options;
+    scheduler::SolveOptions options;
     options.communicate = false;
-    auto own = schedule::solve(problem, name, options);
+    auto own = scheduler::solve(problem, name, options);
     ASSERT_TRUE(bool(own)) << llvm::toString(own.takeError());
-    EXPECT_EQ(llvm::toString(schedule::checkMemory(graph, *own)), "");
+    EXPECT_EQ(llvm::toString(scheduler::checkMemory(graph, *own)), "");
     auto planned = llvm::cantFail(evaluate(graph, result->solution)).wall;
     EXPECT_LE(llvm::cantFail(evaluate(graph, *own)).wall,
               planned + planned / 25)

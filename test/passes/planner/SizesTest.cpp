@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
+using namespace dt::planner;
 
 namespace {
 
@@ -144,7 +144,7 @@ TEST(Sizes, CondensedCostsTheSame) {
   EXPECT_EQ(llvm::toString(setMixedPrecision(model, "bf16")),
             "module 'm4096' computes in bf16, expected f32");
   Costs a(cluster, model), b(cluster, condensed);
-  Moments part{3, 3000, 4e6};
+  TokenSums part{3, 3000, 4e6};
   for (Save save : {Save::Vjp, Save::All}) { // as compiled, and by rule
     CostOptions options;
     options.save = save;
@@ -158,7 +158,7 @@ TEST(Sizes, CondensedCostsTheSame) {
   EXPECT_DOUBLE_EQ(model.getFlops(0, part), condensed.getFlops(0, part));
 }
 
-double flopsOf(const std::vector<Op> &ops, const Moments &part) {
+double flopsOf(const std::vector<Op> &ops, const TokenSums &part) {
   double sum = 0;
   for (const Op &op : ops)
     sum += op.kind == Op::Gemm
@@ -179,7 +179,7 @@ TEST(Shipped, AsArchitectures) {
           written = makeMultimodal(c.billions);
     ASSERT_EQ(imported.modules.size(), 3u);
     EXPECT_EQ(imported.pace, 1);
-    auto ratio = [&](int m, const Moments &part) {
+    auto ratio = [&](int m, const TokenSums &part) {
       return imported.getFlops(m, part) / written.getFlops(m, part);
     };
     auto parameters = [&](int m) {
@@ -190,13 +190,13 @@ TEST(Shipped, AsArchitectures) {
     // takes four patches at once, so its weight is four times as large but both
     // have a quarter of the rows. The larger, the wider the projector.
     EXPECT_NEAR(parameters(0), 1.04, 0.015);
-    EXPECT_NEAR(ratio(0, Moments::of(1024)), 0.965, 0.03);
+    EXPECT_NEAR(ratio(0, TokenSums::of(1024)), 0.965, 0.03);
     EXPECT_NEAR(parameters(1), 1, 1e-4);
-    EXPECT_NEAR(ratio(1, Moments::of(8192)), 1, 1e-4);
+    EXPECT_NEAR(ratio(1, TokenSums::of(8192)), 1, 1e-4);
     // The written UNet leaves out the convolutions between levels and the
     // projections of time steps, and its attention has no bias.
     EXPECT_NEAR(parameters(2), 1.09, 0.01);
-    EXPECT_NEAR(ratio(2, Moments::of(4096)), 1.086, 0.01);
+    EXPECT_NEAR(ratio(2, TokenSums::of(4096)), 1.086, 0.01);
     for (const Module &module : imported.modules) {
       EXPECT_EQ(module.precision, "bf16");
       EXPECT_TRUE(module.trainable);
@@ -209,7 +209,7 @@ TEST(Shipped, AsArchitectures) {
     const Module &llm = imported.modules[1];
     const RankLayer &whole = llm.partitioned.at({1, Save::All})[1],
                     &eighth = llm.partitioned.at({8, Save::All})[1];
-    Moments part = Moments::of(4096);
+    TokenSums part = TokenSums::of(4096);
     EXPECT_DOUBLE_EQ(flopsOf(whole.forward, part),
                      flopsOf(llm.kinds[1].forward, part));
     EXPECT_DOUBLE_EQ(8 * flopsOf(eighth.forward, part),

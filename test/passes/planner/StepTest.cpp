@@ -17,7 +17,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace dt::plan;
+using namespace dt::planner;
 using Json = nlohmann::json;
 
 namespace {
@@ -28,14 +28,14 @@ Cluster load(const std::string &name) {
 }
 
 /// p stages, n microbatches, times f, b, w, delay.
-dt::schedule::Problem chain(int p, int n, int64_t f, int64_t b, int64_t w,
-                            int64_t delay) {
-  dt::schedule::Problem problem;
+dt::scheduler::Problem chain(int p, int n, int64_t f, int64_t b, int64_t w,
+                             int64_t delay) {
+  dt::scheduler::Problem problem;
   problem.units = {{"llm", 0}};
   problem.ranks = p;
   problem.microbatches = n;
   for (int s = 0; s < p; ++s) {
-    dt::schedule::Stage stage;
+    dt::scheduler::Stage stage;
     stage.name = "llm." + std::to_string(s);
     stage.replicas = {{s}};
     stage.forward = f;
@@ -43,7 +43,7 @@ dt::schedule::Problem chain(int p, int n, int64_t f, int64_t b, int64_t w,
     stage.weight = w;
     problem.stages.push_back(stage);
     if (s > 0) {
-      dt::schedule::Edge edge;
+      dt::scheduler::Edge edge;
       edge.from = s - 1;
       edge.to = s;
       edge.latency = delay;
@@ -53,10 +53,10 @@ dt::schedule::Problem chain(int p, int n, int64_t f, int64_t b, int64_t w,
   return problem;
 }
 
-int64_t stepOf(const dt::schedule::Problem &problem, const char *name,
+int64_t stepOf(const dt::scheduler::Problem &problem, const char *name,
                const EngineOptions &options = {}) {
-  auto solution = llvm::cantFail(dt::schedule::solve(problem, name));
-  dt::schedule::Graph graph(problem);
+  auto solution = llvm::cantFail(dt::scheduler::solve(problem, name));
+  dt::scheduler::TaskGraph graph(problem);
   return llvm::cantFail(simulate(graph, solution, options)).step;
 }
 
@@ -77,9 +77,9 @@ TEST(Engine, EqualsLongestPath) {
   for (int k = 0; k < 9; ++k)
     problem.stages[0].forward.values[k] = 10 + 7 * (k % 4);
   for (const char *name : {"1f1b", "gpipe"}) {
-    auto solution = llvm::cantFail(dt::schedule::solve(problem, name));
-    dt::schedule::Graph graph(problem);
-    auto timeline = llvm::cantFail(dt::schedule::evaluate(graph, solution));
+    auto solution = llvm::cantFail(dt::scheduler::solve(problem, name));
+    dt::scheduler::TaskGraph graph(problem);
+    auto timeline = llvm::cantFail(dt::scheduler::evaluate(graph, solution));
     auto simulation = llvm::cantFail(simulate(graph, solution));
     EXPECT_EQ(simulation.start, timeline.start);
     EXPECT_EQ(simulation.end, timeline.end);
@@ -90,7 +90,7 @@ TEST(Engine, EqualsLongestPath) {
 
 TEST(Engine, RanksShareCores) {
   // Two ranks without dependences on one core take twice as long.
-  dt::schedule::Problem problem = chain(1, 4, 10, 10, 10, 0);
+  dt::scheduler::Problem problem = chain(1, 4, 10, 10, 10, 0);
   problem.stages[0].replicas = {{0}, {1}};
   problem.ranks = 2;
   EngineOptions options;
@@ -109,7 +109,7 @@ TEST(Engine, RanksShareCores) {
 
 TEST(Engine, MessagesQueueForNics) {
   // Two senders on one NIC, one receiver: the second message waits.
-  dt::schedule::Problem problem = chain(2, 1, 10, 10, 0, 6);
+  dt::scheduler::Problem problem = chain(2, 1, 10, 10, 0, 6);
   problem.stages[0].replicas = {{0}, {1}};
   problem.stages[1].replicas = {{2}};
   problem.ranks = 3;
@@ -123,9 +123,9 @@ TEST(Engine, MessagesQueueForNics) {
 }
 
 TEST(Engine, ReductionsOptimizerBarrier) {
-  dt::schedule::Problem problem = chain(1, 2, 10, 10, 10, 0);
+  dt::scheduler::Problem problem = chain(1, 2, 10, 10, 10, 0);
   EngineOptions options;
-  Reduction reduction;
+  GradientReduction reduction;
   reduction.ranks = {0};
   reduction.duration = 7;
   options.reductions = {reduction};
@@ -136,9 +136,9 @@ TEST(Engine, ReductionsOptimizerBarrier) {
 
 TEST(Engine, ReductionsBeginInsideTheLastBackward) {
   // It is from 40 to 60, a quarter of the gradients complete every 5.
-  dt::schedule::Problem problem = chain(1, 2, 10, 10, 10, 0);
+  dt::scheduler::Problem problem = chain(1, 2, 10, 10, 10, 0);
   EngineOptions options;
-  Reduction reduction;
+  GradientReduction reduction;
   reduction.ranks = {0};
   reduction.stages = {0};
   reduction.buckets = 4;
@@ -153,16 +153,16 @@ TEST(Engine, ReductionsBeginInsideTheLastBackward) {
 }
 
 /// Stages of several units, replicas, brokers, uneven times and messages.
-dt::schedule::Problem drawProblem(std::mt19937 &random) {
+dt::scheduler::Problem drawProblem(std::mt19937 &random) {
   auto below = [&](int n) { return int(random() % unsigned(n)); };
-  dt::schedule::Problem problem;
+  dt::scheduler::Problem problem;
   problem.microbatches = 1 + below(9);
   int units = 1 + below(3);
   for (int u = 0; u < units; ++u) {
     problem.units.push_back({"u" + std::to_string(u), below(2)});
     int pp = 1 + below(3), dp = 1 + below(3);
     for (int p = 0; p < pp; ++p) {
-      dt::schedule::Stage stage;
+      dt::scheduler::Stage stage;
       stage.name = "u" + std::to_string(u) + "." + std::to_string(p);
       stage.unit = u;
       for (int d = 0; d < dp; ++d)
@@ -176,7 +176,7 @@ dt::schedule::Problem drawProblem(std::mt19937 &random) {
       problem.stages.push_back(stage);
       if (at == 0)
         continue;
-      dt::schedule::Edge edge;
+      dt::scheduler::Edge edge;
       edge.from = at - 1;
       edge.to = at;
       edge.latency = below(20);
@@ -189,7 +189,7 @@ dt::schedule::Problem drawProblem(std::mt19937 &random) {
 TEST(Engine, EqualsLongestPathOfAnyShape) {
   std::mt19937 random(11);
   int compared = 0;
-  dt::schedule::Options options;
+  dt::scheduler::SolveOptions options;
   options.communicate = false;
   options.effort = 500;
   for (int i = 0; i < 200; ++i) {
@@ -197,13 +197,13 @@ TEST(Engine, EqualsLongestPathOfAnyShape) {
     ASSERT_FALSE(bool(problem.check()));
     for (const char *name : {"1f1b", "gpipe", "zb-h1", "zb", "phased"}) {
       SCOPED_TRACE(std::to_string(i) + " " + name);
-      auto solution = dt::schedule::solve(problem, name, options);
+      auto solution = dt::scheduler::solve(problem, name, options);
       if (!solution) {
         llvm::consumeError(solution.takeError());
         continue;
       }
-      dt::schedule::Graph graph(problem);
-      auto timeline = llvm::cantFail(dt::schedule::evaluate(graph, *solution));
+      dt::scheduler::TaskGraph graph(problem);
+      auto timeline = llvm::cantFail(dt::scheduler::evaluate(graph, *solution));
       auto simulation = llvm::cantFail(simulate(graph, *solution));
       EXPECT_EQ(simulation.start, timeline.start);
       EXPECT_EQ(simulation.end, timeline.end);
@@ -221,7 +221,7 @@ TEST(Engine, MoreClosedForms) {
   for (int p : {2, 4, 5})
     for (int v : {2, 3}) {
       int n = 3 * p;
-      dt::schedule::Problem problem = chain(p * v, n, 3, 4, 2, 0);
+      dt::scheduler::Problem problem = chain(p * v, n, 3, 4, 2, 0);
       problem.ranks = p;
       for (int s = 0; s < p * v; ++s)
         problem.stages[s].replicas = {{s % p}};

@@ -9,7 +9,7 @@
 
 #include "passes/scheduler/core/Problem.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 struct Times {
   Time forward, input, weight, latency;
@@ -39,6 +39,6 @@ inline Problem makeChain(int p, int n, Times times, int chunks = 1,
   return problem;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // TEST_PASSES_SCHEDULE_CHAIN_H

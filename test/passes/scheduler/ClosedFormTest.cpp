@@ -7,7 +7,7 @@
 #include "test/passes/scheduler/Chain.h"
 #include "test/passes/scheduler/Run.h"
 
-using namespace dt::schedule;
+using namespace dt::scheduler;
 
 namespace {
 

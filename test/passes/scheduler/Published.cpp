@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <fstream>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 Problem Pipeline::makeProblem() const {
   Problem problem = makeChain(ranks, microbatches,
@@ -187,4 +187,4 @@ Recount recount(const Pipeline &pipeline, const Solution &solution) {
   return result;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

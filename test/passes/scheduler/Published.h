@@ -13,7 +13,7 @@
 
 #include "passes/scheduler/core/Schedule.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 struct Pipeline {
   std::string set, schedule; ///< theirs
@@ -50,6 +50,6 @@ struct Recount {
 };
 Recount recount(const Pipeline &pipeline, const Solution &solution);
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // TEST_PASSES_SCHEDULE_PUBLISHED_H

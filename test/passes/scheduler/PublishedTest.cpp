@@ -14,12 +14,12 @@
 
 #include "passes/scheduler/search/Bound.h"
 
-using namespace dt::schedule;
+using namespace dt::scheduler;
 
 namespace {
 
 Recount search(const Pipeline &c, Objective objective) {
-  Options options;
+  SolveOptions options;
   options.communicate = false;
   options.objective = objective;
   Problem problem = c.makeProblem();
@@ -86,22 +86,24 @@ TEST(Published, Bounds) {
   Published published = readPublished(DT_PUBLISHED);
   for (const Pipeline &c : published.small) {
     Problem problem = c.makeProblem();
-    EXPECT_LE(getLowerBound(Graph(problem), problem.memory, Objective::Span),
-              c.span)
+    EXPECT_LE(
+        getLowerBound(TaskGraph(problem), problem.memory, Objective::Span),
+        c.span)
         << c.getName();
   }
   for (const Pipeline &c : published.cases) {
     Problem problem = c.makeProblem();
     if (c.isSearched() && c.chunks == 1)
-      EXPECT_EQ(getLowerBound(Graph(problem), problem.memory, Objective::Span),
-                c.getBound(Objective::Span))
+      EXPECT_EQ(
+          getLowerBound(TaskGraph(problem), problem.memory, Objective::Span),
+          c.getBound(Objective::Span))
           << c.getName();
   }
 }
 
 /// Named limits are the problem's with p or 2p activations.
 TEST(Published, RelativeMemory) {
-  Options options;
+  SolveOptions options;
   options.communicate = false;
   Times times{29802, 29428, 19530, 577};
   Problem problem = makeChain(8, 32, times);

@@ -15,7 +15,7 @@
 
 #include <random>
 
-using namespace dt::schedule;
+using namespace dt::scheduler;
 
 namespace {
 
@@ -161,10 +161,10 @@ TEST(Random, EveryScheduleFinishesWithoutBuffers) {
   for (unsigned seed = 0; seed < 1500; ++seed) {
     Problem problem = RandomProblem(seed).make();
     ASSERT_FALSE(bool(problem.check())) << seed;
-    Graph graph(problem);
+    TaskGraph graph(problem);
     const Registry::Entry &entry =
         registry.getEntries()[seed % registry.getEntries().size()];
-    Options options;
+    SolveOptions options;
     options.effort = 5000; // orders, not good ones
     auto solution = solve(problem, entry.name, options);
     if (!solution) {
@@ -194,8 +194,8 @@ TEST(Random, SearchesStayInBounds) {
     for (Stage &stage : problem.stages)
       stage.weightActivation = Bytes(random() % 5);
     problem.memory.assign(problem.ranks, Bytes(5 + random() % 25));
-    Graph graph(problem);
-    Options options;
+    TaskGraph graph(problem);
+    SolveOptions options;
     options.effort = 20000;
     options.communicate = false;
     options.objective = seed % 2 ? Objective::Span : Objective::Wall;
@@ -226,7 +226,7 @@ TEST(Random, VerifierAndRunAgreeOnDisturbedPrograms) {
     Problem problem = RandomProblem(seed).make();
     for (Edge &edge : problem.edges)
       edge.receiveDepth = 0;
-    Graph graph(problem);
+    TaskGraph graph(problem);
     auto solution = solve(problem, "1f1b");
     ASSERT_TRUE(bool(solution)) << seed << llvm::toString(solution.takeError());
     std::mt19937 random(seed);
@@ -236,7 +236,8 @@ TEST(Random, VerifierAndRunAgreeOnDisturbedPrograms) {
     // Only messages move, so that data dependences stay: next to one another.
     std::vector<size_t> places;
     for (size_t i = 1; i < program.size(); ++i)
-      if (program[i - 1].action != Step::Run && program[i].action != Step::Run)
+      if (program[i - 1].action != Instruction::Run &&
+          program[i].action != Instruction::Run)
         places.push_back(i);
     if (places.empty())
       continue;

@@ -16,20 +16,20 @@
 #include <set>
 #include <string>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// "" if all lists finish, else what the ranks stand at.
 inline std::string
 runRendezvous(const Problem &problem,
-              const std::vector<std::vector<Step>> &programs) {
+              const std::vector<std::vector<Instruction>> &programs) {
   std::vector<size_t> at(programs.size(), 0);
-  auto ranksOf = [&](const Step &step) {
+  auto ranksOf = [&](const Instruction &step) {
     std::set<int> ranks;
     auto add = [&](int stage, int replica) {
       const std::vector<int> &list = problem.stages[stage].replicas[replica];
       ranks.insert(list.begin(), list.end());
     };
-    if (step.action == Step::Run) {
+    if (step.action == Instruction::Run) {
       add(step.task.stage, step.task.replica);
       return ranks;
     }
@@ -38,16 +38,17 @@ runRendezvous(const Problem &problem,
     add(step.message.gradient ? edge.from : edge.to, step.message.to);
     return ranks;
   };
-  auto same = [](const Step &a, const Step &b) {
-    if ((a.action == Step::Run) != (b.action == Step::Run))
+  auto same = [](const Instruction &a, const Instruction &b) {
+    if ((a.action == Instruction::Run) != (b.action == Instruction::Run))
       return false;
-    return a.action == Step::Run ? a.task == b.task : a.message == b.message;
+    return a.action == Instruction::Run ? a.task == b.task
+                                        : a.message == b.message;
   };
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t rank = 0; rank < programs.size(); ++rank)
       while (at[rank] < programs[rank].size()) {
-        const Step &step = programs[rank][at[rank]];
+        const Instruction &step = programs[rank][at[rank]];
         std::set<int> ranks = ranksOf(step);
         bool all = true;
         for (int other : ranks)
@@ -63,15 +64,16 @@ runRendezvous(const Problem &problem,
   std::string stuck;
   for (size_t rank = 0; rank < programs.size(); ++rank)
     if (at[rank] < programs[rank].size()) {
-      const Step &step = programs[rank][at[rank]];
-      stuck += "rank " + std::to_string(rank) + ": " +
-               (step.action == Step::Run ? getName(problem, step.task)
-                                         : getName(problem, step.message)) +
-               "; ";
+      const Instruction &step = programs[rank][at[rank]];
+      stuck +=
+          "rank " + std::to_string(rank) + ": " +
+          (step.action == Instruction::Run ? getName(problem, step.task)
+                                           : getName(problem, step.message)) +
+          "; ";
     }
   return stuck;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // TEST_PASSES_SCHEDULE_RENDEZVOUS_H

@@ -12,16 +12,16 @@
 
 #include "gtest/gtest.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 inline Timeline run(const Problem &problem, llvm::StringRef name,
-                    const Options &options = {}) {
+                    const SolveOptions &options = {}) {
   auto solution = solve(problem, name, options);
   if (!solution) {
     ADD_FAILURE() << name.str() << ": " << llvm::toString(solution.takeError());
     return {};
   }
-  Graph graph(problem);
+  TaskGraph graph(problem);
   auto timeline = evaluate(graph, *solution);
   if (!timeline) {
     ADD_FAILURE() << name.str() << ": " << llvm::toString(timeline.takeError());
@@ -30,6 +30,6 @@ inline Timeline run(const Problem &problem, llvm::StringRef name,
   return *timeline;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
 #endif // TEST_PASSES_SCHEDULE_RUN_H

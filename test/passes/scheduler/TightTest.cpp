@@ -17,7 +17,7 @@
 
 #include <random>
 
-using namespace dt::schedule;
+using namespace dt::scheduler;
 
 namespace {
 
@@ -38,7 +38,7 @@ struct Case {
 /// Chunks alike: the periods are the least that memory allows, and what is over
 /// the bound is the way there and back.
 TEST(Tight, LittleEffortIsEnough) {
-  Options options;
+  SolveOptions options;
   options.communicate = false;
   options.effort = 16000;
   for (Case c :
@@ -46,7 +46,8 @@ TEST(Tight, LittleEffortIsEnough) {
         Case{16, 0.4, 0.12}, Case{16, 0.5, 0.09}, Case{16, 0.67, 0.05},
         Case{32, 0.4, 0.21}, Case{32, 0.5, 0.16}, Case{32, 0.67, 0.09}}) {
     Problem problem = makeTight(c.p, 64, {100, 100, 100, 0}, c.share);
-    Time bound = getLowerBound(Graph(problem), problem.memory, Objective::Wall);
+    Time bound =
+        getLowerBound(TaskGraph(problem), problem.memory, Objective::Wall);
     EXPECT_LE(double(run(problem, "zb-v", options).wall),
               (1 + c.above) * double(bound))
         << c.p << " ranks, " << c.share;
@@ -89,8 +90,8 @@ TEST(Tight, UnevenStagesBetweenOtherModules) {
       add(2, around + p + s, 150);
     problem.memory.assign(problem.ranks,
                           Bytes(p * kTwoChunks * draw(40, 70) / 100));
-    Graph graph(problem);
-    Options options;
+    TaskGraph graph(problem);
+    SolveOptions options;
     options.communicate = false;
     Time much = run(problem, "zb-v", options).wall;
     options.effort = 2 * graph.getNumNodes();
@@ -138,10 +139,11 @@ TEST(Tight, EncoderHoldsFew) {
     add(1, 98, 127, 76, 10);
   add(1, 99, 117, 84, 10);
   add(2, 66, 132, 0, 10);
-  Options options;
+  SolveOptions options;
   options.communicate = false;
   options.effort = 16000;
-  Time bound = getLowerBound(Graph(problem), problem.memory, Objective::Wall);
+  Time bound =
+      getLowerBound(TaskGraph(problem), problem.memory, Objective::Wall);
   EXPECT_LE(double(run(problem, "zb", options).wall), 1.045 * double(bound));
 }
 
@@ -157,11 +159,11 @@ TEST(Tight, PushingKeepsOrders) {
     Problem problem = makeTight(
         draw(2, 8), draw(2, 20),
         {draw(0, 20), draw(0, 20), draw(0, 20), draw(0, 5)}, draw(6, 20) / 10.);
-    Graph graph(problem);
+    TaskGraph graph(problem);
     auto lanes = Lanes::get(graph, problem.memory);
-    auto order = runGreedy(graph, problem.memory, Policy());
+    auto order = runGreedy(graph, problem.memory, GreedyRules());
     ASSERT_TRUE(lanes && order);
-    std::vector<std::vector<Graph::Node>> lists;
+    std::vector<std::vector<TaskGraph::Node>> lists;
     for (const std::vector<Task> &tasks : order->ranks) {
       lists.emplace_back();
       for (const Task &task : tasks)
@@ -190,7 +192,7 @@ TEST(Tight, PushingKeepsOrders) {
       EXPECT_LE(result.wall, wall) << i;
       shorter += result.wall < wall;
       wall = result.wall;
-      nudge.slot = Graph::Slot(draw(0, 2));
+      nudge.slot = TaskGraph::Slot(draw(0, 2));
       nudge.round = draw(0, 1);
       nudge.lastLane = draw(0, problem.ranks - 1);
       nudge.lastMicrobatch = draw(0, problem.microbatches - 1);

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/base/Activity.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/comm/Watchdog.h"
 
 #include <gtest/gtest.h>
@@ -234,7 +234,7 @@ TEST(Status, AFileThatStandsStillIsNamed) {
         board.begin(2, 4);
         board.await({board.rank() == 2 ? Awaited::Own : Awaited::Message, 2});
         if (board.rank() == 2) {
-          Activity activity("writing", "the/file");
+          FileActivity activity("writing", "the/file");
           poll();
         }
         poll();

@@ -30,9 +30,9 @@ constexpr int64_t kGlobal = 7, kTokens = 24;
 
 /// vision by image, an LLM of two stages by sample, a generator by target and a
 /// head over the whole batch.
-struct Layout : TestProgram {
-  Layout(int64_t micro, int32_t vision, int32_t llm, int32_t generator,
-         int32_t tp = 1, int32_t pieces = 1)
+struct PartsProgram : TestProgram {
+  PartsProgram(int64_t micro, int32_t vision, int32_t llm, int32_t generator,
+               int32_t tp = 1, int32_t pieces = 1)
       : TestProgram(kGlobal, micro) {
     Module &see = add("vision", "image", vision, 30);
     input(see, "vision.pixel_values", DType::F32, {0, -3, -4, -4});
@@ -195,10 +195,10 @@ protected:
 };
 
 TEST_F(PartsTest, ShardsJoinToTheWholeBatch) {
-  Layout single(kGlobal, 1, 1, 1), pair(3, 2, 2, 5, 2), many(2, 3, 2, 1),
+  PartsProgram single(kGlobal, 1, 1, 1), pair(3, 2, 2, 5, 2), many(2, 3, 2, 1),
       odd(3, 5, 3, 2), pieces(4, 2, 2, 1, 2, 2);
   for (int64_t step : {0, 3})
-    for (const Layout *layout : {&pair, &many, &odd, &pieces})
+    for (const PartsProgram *layout : {&pair, &many, &odd, &pieces})
       for (Reorder mode : {Reorder::None, Reorder::Both}) {
         std::vector<std::unique_ptr<BatchSource>> sources;
         Batch whole;
@@ -215,7 +215,7 @@ TEST_F(PartsTest, ShardsJoinToTheWholeBatch) {
 }
 
 TEST_F(PartsTest, FilesJoinToTheWholeBatchAndEqualShards) {
-  Layout single(kGlobal, 1, 1, 1), layout(3, 3, 2, 2, 2, 2);
+  PartsProgram single(kGlobal, 1, 1, 1), layout(3, 3, 2, 2, 2, 2);
   SafetensorsWriter writer;
   std::vector<std::unique_ptr<BatchSource>> sources;
   Batch whole;
@@ -260,7 +260,7 @@ TEST_F(PartsTest, FilesJoinToTheWholeBatchAndEqualShards) {
 }
 
 TEST_F(PartsTest, ARankReadsWhatItNeeds) {
-  Layout layout(kGlobal, 2, 1, 1);
+  PartsProgram layout(kGlobal, 2, 1, 1);
   for (int32_t rank = 0; rank < int32_t(layout.ranks.size()); ++rank)
     shards(layout, rank, Reorder::None)->next(0); // builds the index
   auto language = shards(layout, 2, Reorder::None);
@@ -279,7 +279,7 @@ TEST_F(PartsTest, ARankReadsWhatItNeeds) {
 }
 
 TEST_F(PartsTest, IndicesNeedSamples) {
-  Layout layout(kGlobal, 2, 1, 1);
+  PartsProgram layout(kGlobal, 2, 1, 1);
   layout.modules[0].inputs[0].buffer.tensor.name = "image_positions";
   layout.modules[0].info.origin = "llm";
   layout.finish();

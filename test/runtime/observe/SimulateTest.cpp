@@ -75,7 +75,7 @@ struct Chain {
     return result;
   }
   SimulatedStep simulate(const std::vector<RowTimes> &times, int cores) const {
-    return simulateStep(
+    return simulateRows(
         program, times, [](const TaskRow &, int) { return true; }, cores);
   }
 
@@ -130,7 +130,7 @@ TEST(Simulate, CollectivesOfAGroupTakeWhatTheLastRankTakes) {
 TEST(Simulate, MessagesThatDoNotExistAreNotWaitedFor) {
   Chain chain(2, 1);
   std::vector<RowTimes> times = chain.times(1, 2);
-  SimulatedStep step = simulateStep(
+  SimulatedStep step = simulateRows(
       chain.program, times, [](const TaskRow &, int) { return false; }, 0);
   EXPECT_NEAR(step.seconds, 3, 1e-9);
 }

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/state/Ownership.h"
-#include "runtime/state/Layout.h"
+#include "runtime/state/ParameterLayout.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>
@@ -79,10 +79,11 @@ TEST_P(OwnershipTest, EachElementIsCountedOnce) {
       const Placement::Place &place = placement.at(size_t(info.module));
       if (!place.runs())
         continue;
-      Layout layout(info, place.tp);
+      ParameterLayout layout(info, place.tp);
       seen.resize(size_t(layout.wholeElements()));
       for (const OwnedPiece &piece : ownership.owned(p))
-        for (const Layout::Run &run : layout.runs(piece.begin, piece.end))
+        for (const ParameterLayout::Run &run :
+             layout.runs(piece.begin, piece.end))
           for (int64_t i = 0; i < run.count; ++i)
             ++seen[size_t(run.whole + i)];
     }

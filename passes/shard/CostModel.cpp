@@ -1,4 +1,4 @@
-//===- Model.cpp - What steps and conversions cost --------------*- C++ -*-===//
+//===- CostModel.cpp - What steps and conversions cost ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -8,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/shard/Search.h"
+#include "passes/shard/LayoutSearch.h"
 
 using namespace mlir;
 using namespace dt;
@@ -27,14 +27,14 @@ static State lowest(Mask mask) {
   return static_cast<State>(llvm::countr_zero(mask));
 }
 
-unsigned Model::findTurn(const Program &program) {
+unsigned CostModel::findTurn(const ShardProblem &program) {
   for (unsigned i = 0; i < program.steps.size(); ++i)
     if (program.steps[i].kind == Step::turn)
       return i;
   return 0; // nothing comes back
 }
 
-Masks Model::begin() const {
+Masks CostModel::begin() const {
   Masks masks(program.variables.size(), 0);
   for (auto [i, v] : llvm::enumerate(program.variables)) {
     if (v.given)
@@ -45,7 +45,7 @@ Masks Model::begin() const {
   return masks;
 }
 
-double Model::price(unsigned variable, State from, State to) const {
+double CostModel::price(unsigned variable, State from, State to) const {
   double bytes = program.variables[variable].bytes;
   double n = static_cast<double>(axis.over), ring = (n - 1) / n * bytes;
   if (from == kWhole) // slices, zeros on other ranks
@@ -55,7 +55,7 @@ double Model::price(unsigned variable, State from, State to) const {
   return kLatency + (to == kWhole ? ring : ring / n);
 }
 
-double Model::store(unsigned variable, State state) const {
+double CostModel::store(unsigned variable, State state) const {
   double whole = program.variables[variable].price;
   return state >= kFirstCut ? whole / static_cast<double>(axis.over) : whole;
 }
@@ -63,8 +63,8 @@ double Model::store(unsigned variable, State state) const {
 /// Makes `to` available. Partial sums and slices are used up, gathered copies
 /// stay beside what was gathered; not those of parameters, whose state is the
 /// layout in both functions.
-double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
-                      Log *log, bool forward) const {
+double CostModel::convert(Masks &masks, unsigned variable, State to,
+                          bool mayGather, Log *log, bool forward) const {
   Mask &mask = masks[variable];
   const Variable &v = program.variables[variable];
   if (mask & bit(to))
@@ -118,8 +118,8 @@ double Model::convert(Masks &masks, unsigned variable, State to, bool mayGather,
 
 /// Whole operands, sums that are partial already, a cut that some operand has
 /// or a parameter may take, or one that only the result has.
-bool Model::isAllowed(const Masks &masks, const Step &step,
-                      const Strategy &s) const {
+bool CostModel::isAllowed(const Masks &masks, const Step &step,
+                          const Strategy &s) const {
   if (step.kind != Step::compute)
     return true;
   auto mask = [&](unsigned i) { return masks[step.operands[i]]; };
@@ -152,8 +152,8 @@ bool Model::isAllowed(const Masks &masks, const Step &step,
 
 /// Into the parameter's layout; of a whole one, partial sums may wait for the
 /// end of the step.
-double Model::addGradient(Masks &masks, unsigned gradient, unsigned parameter,
-                          Log *log) const {
+double CostModel::addGradient(Masks &masks, unsigned gradient,
+                              unsigned parameter, Log *log) const {
   const Variable &p = program.variables[parameter];
   const Variable &g = program.variables[gradient];
   double cost = 0;
@@ -176,8 +176,8 @@ double Model::addGradient(Masks &masks, unsigned gradient, unsigned parameter,
   return cost + convert(masks, gradient, lowest(kind), false, log);
 }
 
-State Model::gradientState(const Masks &masks, unsigned gradient,
-                           unsigned parameter) const {
+State CostModel::gradientState(const Masks &masks, unsigned gradient,
+                               unsigned parameter) const {
   const Variable &p = program.variables[parameter];
   if (Mask cut = masks[parameter] & kCutBits)
     return program.variables[gradient]
@@ -186,9 +186,10 @@ State Model::gradientState(const Masks &masks, unsigned gradient,
   return lowest(masks[p.gradient]);
 }
 
-/// A stage returns residuals beside outputs, a layer a value that is both once.
-State Model::returned(const Masks &masks, unsigned variable,
-                      bool residual) const {
+/// A module function returns residuals beside outputs, a layer a value that is
+/// both once.
+State CostModel::returned(const Masks &masks, unsigned variable,
+                          bool residual) const {
   const Variable &v = program.variables[variable];
   Mask mask = masks[variable];
   if (v.parameter) {
@@ -201,7 +202,8 @@ State Model::returned(const Masks &masks, unsigned variable,
   return mask & kCutBits ? lowest(mask & kCutBits) : kWhole;
 }
 
-double Model::finish(Masks &masks, const Step &step, Applied *applied) const {
+double CostModel::finish(Masks &masks, const Step &step,
+                         Applied *applied) const {
   double cost = 0;
   auto function = step.op->getParentOfType<func::FuncOp>();
   Log *log = applied ? &applied->before : nullptr;
@@ -225,14 +227,14 @@ double Model::finish(Masks &masks, const Step &step, Applied *applied) const {
 
 /// A residual keeps one state, a cut one if it has one: a gathered copy is
 /// gathered again.
-double Model::turn(Masks &masks, unsigned step, Log *log) const {
+double CostModel::turn(Masks &masks, unsigned step, Log *log) const {
   double cost = 0;
   for (auto [i, v] : llvm::enumerate(program.variables)) {
     if (v.parameter || !masks[i] || v.lastUse <= static_cast<int>(step))
       continue;
     if (masks[i] == bit(kPartial))
       cost += convert(masks, i, kWhole, false, log);
-    State state = returned(masks, i, program.isStage());
+    State state = returned(masks, i, program.isModuleFunction());
     cost += convert(masks, i, state, false, log);
     masks[i] = bit(state);
   }
@@ -241,7 +243,7 @@ double Model::turn(Masks &masks, unsigned step, Log *log) const {
 
 /// What only the return still needs gets its final state now; what nobody needs
 /// is forgotten.
-double Model::settle(Masks &masks, unsigned index, Log *log) const {
+double CostModel::settle(Masks &masks, unsigned index, Log *log) const {
   const Step &step = program.steps[index];
   double cost = 0;
   int at = static_cast<int>(index);
@@ -265,8 +267,8 @@ double Model::settle(Masks &masks, unsigned index, Log *log) const {
   return cost;
 }
 
-double Model::apply(Masks &masks, unsigned index, const Strategy *s,
-                    Applied *applied) const {
+double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
+                        Applied *applied) const {
   const Step &step = program.steps[index];
   Log *before = applied ? &applied->before : nullptr;
   double cost = 0;
@@ -293,7 +295,7 @@ double Model::apply(Masks &masks, unsigned index, const Strategy *s,
   return cost + settle(masks, index, applied ? &applied->after : nullptr);
 }
 
-double Model::partialBytes(const Masks &masks) const {
+double CostModel::partialBytes(const Masks &masks) const {
   double bytes = 0;
   for (auto [mask, v] : llvm::zip(masks, program.variables))
     if (mask == bit(kPartial))

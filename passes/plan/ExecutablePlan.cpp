@@ -1,10 +1,10 @@
-//===- PlanSearch.cpp - Plans that a program can run ------------*- C++ -*-===//
+//===- ExecutablePlan.cpp - Plans that a program can run --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/PlanSearch.h"
+#include "passes/plan/ExecutablePlan.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -17,13 +17,13 @@
 #include <numeric>
 #include <tuple>
 
-namespace dt::parallel {
+namespace dt::plan {
 
 using llvm::Error;
 using llvm::Expected;
-using plan::Plan;
-using plan::Save;
-using plan::UnitPlan;
+using planner::Plan;
+using planner::Save;
+using planner::UnitPlan;
 
 namespace {
 
@@ -36,14 +36,16 @@ constexpr int64_t kMostDevices = 64;
 
 /// Whether sequence parallelism changes a kind of layer: it has layers of its
 /// kind beside it then.
-bool isChained(const plan::Module &module, plan::LayerLayout layout, int kind) {
+bool isChained(const planner::Module &module, planner::LayerVariant layout,
+               int kind) {
   auto scatters = [&](bool sequenceParallel) {
     layout.sequenceParallel = sequenceParallel;
     auto layers = module.partitioned.find(layout);
     return layers != module.partitioned.end() &&
            llvm::any_of(layers->second[kind].forwardExchanges,
-                        [](const plan::Exchange &exchange) {
-                          return exchange.kind == plan::Exchange::ReduceScatter;
+                        [](const planner::Exchange &exchange) {
+                          return exchange.kind ==
+                                 planner::Exchange::ReduceScatter;
                         });
   };
   return scatters(true) && !scatters(false);
@@ -52,10 +54,10 @@ bool isChained(const plan::Module &module, plan::LayerLayout layout, int kind) {
 /// Whether what a plan's prices with sequence parallelism rest on is what will
 /// run: layers are described with it, or run as they are described without, and
 /// no stage has a layer alone.
-bool runsSequenceParallel(const Plan &plan, const plan::Model &model) {
+bool runsSequenceParallel(const Plan &plan, const planner::Model &model) {
   bool any = false;
   for (const UnitPlan &unit : plan.units) {
-    const plan::Module &module = model.modules[unit.module];
+    const planner::Module &module = model.modules[unit.module];
     if (unit.tp == 1)
       continue;
     if (!module.getPartitioned({unit.tp, unit.save, false}))
@@ -80,7 +82,7 @@ bool runsSequenceParallel(const Plan &plan, const plan::Model &model) {
 
 class Finder {
 public:
-  Finder(const plan::PolicyInput &input, const PlannedProgram &program,
+  Finder(const planner::PolicyInput &input, const PlannedProgram &program,
          llvm::function_ref<Error(const Plan &)> accepts)
       : input(input), program(program), accepts(accepts) {}
 
@@ -96,8 +98,8 @@ public:
   /// From the simplest, as long as something simpler is as good.
   void simplify();
 
-  plan::Candidates found; ///< executable, with predictions
-  plan::Reason reason;    ///< why others are not
+  planner::Candidates found; ///< executable, with predictions
+  planner::Reason reason;    ///< why others are not
 
 private:
   /// Seconds by estimate; bytes where they are infinite; index.
@@ -107,16 +109,16 @@ private:
   std::vector<Ranked> rank(std::vector<Plan> &plans);
   /// Another schedule, saved set, sequence parallelism, or smaller pieces.
   std::vector<Plan> vary(const Plan &plan) const;
-  using Layout = std::vector<UnitPlan>;
+  using UnitList = std::vector<UnitPlan>;
   std::vector<UnitPlan> unitLayouts(int module);
-  void extend(Layout &layout, int64_t used, bool shared,
+  void extend(UnitList &layout, int64_t used, bool shared,
               std::vector<Plan> &plans);
   /// The simulated step, of what is added to `found`; infinite if it does not
   /// work, which is noted.
   double simulate(Plan &plan);
   double memoryOf(const Plan &plan) const;
 
-  const plan::PolicyInput &input;
+  const planner::PolicyInput &input;
   const PlannedProgram &program;
   llvm::function_ref<Error(const Plan &)> accepts;
   std::vector<std::vector<UnitPlan>> choices;
@@ -175,17 +177,17 @@ std::vector<UnitPlan> Finder::unitLayouts(int module) {
   std::vector<UnitPlan> result;
   int layers = int(input.model().modules[module].layers.size());
   int64_t devices = input.gpus();
-  for (int tp : plan::tensorSizes(input, module))
+  for (int tp : planner::tensorSizes(input, module))
     for (int64_t dp = 1;
          dp * tp <= devices && dp <= program.maxReplicas[module]; ++dp)
       for (int64_t pp = 1; pp * dp * tp <= devices && pp <= layers; ++pp)
         result.push_back(
-            plan::makeUnit(input, module, tp, dp, int(pp), 1, Save::Vjp));
+            planner::makeUnit(input, module, tp, dp, int(pp), 1, Save::Vjp));
   return result;
 }
 
 /// Units on ranks of their own, one after another, or all on the same.
-void Finder::extend(Layout &layout, int64_t used, bool shared,
+void Finder::extend(UnitList &layout, int64_t used, bool shared,
                     std::vector<Plan> &plans) {
   if (plans.size() >= kMostLayouts)
     return;
@@ -211,14 +213,14 @@ void Finder::extend(Layout &layout, int64_t used, bool shared,
 
 void Finder::addLayouts(std::vector<Plan> &plans) {
   if (input.gpus() > kMostDevices) {
-    llvm::append_range(plans, plan::disjointPlans(input));
-    llvm::append_range(plans, plan::uniformPlans(input));
+    llvm::append_range(plans, planner::disjointPlans(input));
+    llvm::append_range(plans, planner::uniformPlans(input));
     return;
   }
   for (size_t m = 0; m < input.model().modules.size(); ++m)
     choices.push_back(unitLayouts(int(m)));
   std::vector<Plan> found;
-  Layout layout;
+  UnitList layout;
   extend(layout, 0, /*shared=*/true, found);
   llvm::append_range(plans, found);
   found.clear();
@@ -232,9 +234,9 @@ double Finder::simulate(Plan &plan) {
     reason.note(std::move(error));
     return INFINITY;
   };
-  plan::StepOptions options;
+  planner::StepOptions options;
   options.scheduleEffort = 60000;
-  auto step = plan::simulateStep(input.costs, plan, input.batch, options);
+  auto step = planner::simulateStep(input.costs, plan, input.batch, options);
   if (!step)
     return note(step.takeError());
   if (Error error = accepts(plan))
@@ -253,8 +255,8 @@ double Finder::memoryOf(const Plan &plan) const {
   int64_t ranks = 0;
   for (const UnitPlan &unit : plan.units) {
     double bytes =
-        plan::estimateMemory(input, plan, unit.module,
-                             std::min<int64_t>(plan.microbatches, unit.pp));
+        planner::estimateMemory(input, plan, unit.module,
+                                std::min<int64_t>(plan.microbatches, unit.pp));
     most = std::max(most, bytes);
     together += bytes;
     ranks += unit.getRanks();
@@ -274,7 +276,7 @@ std::vector<Finder::Ranked> Finder::rank(std::vector<Plan> &plans) {
       without.sequenceParallel = false;
       plans.push_back(std::move(without));
     }
-    double seconds = plan::estimate(input, plans[i]);
+    double seconds = planner::estimate(input, plans[i]);
     order.emplace_back(seconds, std::isinf(seconds) ? memoryOf(plans[i]) : 0,
                        i);
   }
@@ -303,16 +305,16 @@ void Finder::tryBest(std::vector<Plan> plans) {
     return;
   // Estimates rank plans that take equally long by chance: of those next in
   // line the simplest may be as good.
-  double most =
-      (1 + 5 * plan::kNegligible) * plan::estimate(input, found.getFastest());
-  std::map<plan::Complexity, size_t> simpler;
+  double most = (1 + 5 * planner::kNegligible) *
+                planner::estimate(input, found.getFastest());
+  std::map<planner::Complexity, size_t> simpler;
   for (auto [seconds, bytes, i] : llvm::ArrayRef(order).drop_front(next))
     if (seconds <= most)
-      simpler.try_emplace(plan::getComplexity(plans[i]), i);
+      simpler.try_emplace(planner::getComplexity(plans[i]), i);
   size_t tried = 0;
   for (auto [complexity, i] : simpler) {
     if (tried++ == kSimulated / 4 ||
-        !(complexity < plan::getComplexity(found.getSimplest())))
+        !(complexity < planner::getComplexity(found.getSimplest())))
       break;
     simulate(plans[i]);
   }
@@ -361,15 +363,15 @@ void Finder::improve() {
 void Finder::simplify() {
   while (true) {
     Plan start = found.getSimplest();
-    plan::Complexity most = plan::getComplexity(start);
+    planner::Complexity most = planner::getComplexity(start);
     std::vector<Plan> others = vary(start);
     for (size_t u = 0; u < start.units.size(); ++u) {
       const UnitPlan &unit = start.units[u];
       auto change = [&](int64_t dp, int pp, int vpp, int sub) {
         Plan other = start;
         other.units[u] =
-            plan::makeUnit(input, int(u), unit.tp, dp, pp, vpp, unit.save,
-                           /*even=*/false, start.goesBack());
+            planner::makeUnit(input, int(u), unit.tp, dp, pp, vpp, unit.save,
+                              /*even=*/false, start.goesBack());
         other.units[u].firstRank = unit.firstRank;
         other.units[u].sub = sub;
         others.push_back(std::move(other));
@@ -382,9 +384,9 @@ void Finder::simplify() {
         change(unit.dp, unit.pp, unit.vpp, 1);
     }
     for (Plan &other : others)
-      if (!makeExecutable(other) && plan::getComplexity(other) < most)
+      if (!makeExecutable(other) && planner::getComplexity(other) < most)
         simulate(other);
-    if (!(plan::getComplexity(found.getSimplest()) < most))
+    if (!(planner::getComplexity(found.getSimplest()) < most))
       return;
   }
 }
@@ -408,13 +410,13 @@ std::vector<Plan> withLess(llvm::ArrayRef<Plan> plans) {
 } // namespace
 
 Expected<Plan>
-findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
+findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
                    const PlannedProgram &program,
                    llvm::function_ref<Error(const Plan &)> accepts) {
   Finder finder(input, program, accepts);
   bool joint = policy == "joint";
   std::vector<Plan> plans, layouts;
-  auto own = plan::findPlans(policy, input);
+  auto own = planner::findPlans(policy, input);
   if (own)
     plans = own->getPlans().vec();
   else if (!joint)
@@ -474,13 +476,14 @@ Plan planLayers(const PlannedProgram &program, int64_t ranks) {
   return plan;
 }
 
-std::string printPlanFile(const plan::Plan &plan, const PlannedProgram &program,
-                          const plan::Explanation *explanation) {
+std::string printPlanFile(const planner::Plan &plan,
+                          const PlannedProgram &program,
+                          const planner::Explanation *explanation) {
   auto json = nlohmann::ordered_json::parse(
-      explanation ? plan::printJson(*explanation, program.model)
-                  : plan::printPlan(plan, program.model));
+      explanation ? planner::printJson(*explanation, program.model)
+                  : planner::printPlan(plan, program.model));
   for (const UnitPlan &unit : plan.units) {
-    const plan::Module &module = program.model.modules[unit.module];
+    const planner::Module &module = program.model.modules[unit.module];
     auto &entry = json["units"][module.name];
     // What the planner calls the layers of each stage: a profile's names.
     for (size_t s = 0; s + 1 < unit.cuts.size(); ++s) {
@@ -503,4 +506,4 @@ std::string printPlanFile(const plan::Plan &plan, const PlannedProgram &program,
   return json.dump(1) + "\n";
 }
 
-} // namespace dt::parallel
+} // namespace dt::plan

@@ -1,4 +1,4 @@
-//===- Search.h - Coarse to fine --------------------------------*- C++ -*-===//
+//===- PlanSearch.h - Coarse to fine ----------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLANNER_SEARCH_SEARCH_H
-#define PASSES_PLANNER_SEARCH_SEARCH_H
+#ifndef PASSES_PLANNER_SEARCH_PLANSEARCH_H
+#define PASSES_PLANNER_SEARCH_PLANSEARCH_H
 
 #include "passes/planner/policies/Policy.h"
 
@@ -16,15 +16,15 @@
 
 #include <set>
 
-namespace dt::plan {
+namespace dt::planner {
 
 /// Coarse to fine: plans are ranked by estimate, the best are simulated folded,
 /// the winners among those in full. A few plans at a time are simulated
 /// together, on as many threads as there are: always equally many, so that the
 /// result does not depend on the machine.
-class Search {
+class PlanSearch {
 public:
-  Search(const PolicyInput &input, int simulations)
+  PlanSearch(const PolicyInput &input, int simulations)
       : input(input), left(simulations),
         sums(input.model(), input.batch, input.costs.items) {}
 
@@ -88,6 +88,6 @@ private:
   Reason reason;
 };
 
-} // namespace dt::plan
+} // namespace dt::planner
 
-#endif // PASSES_PLANNER_SEARCH_SEARCH_H
+#endif // PASSES_PLANNER_SEARCH_PLANSEARCH_H

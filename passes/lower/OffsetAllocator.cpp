@@ -1,10 +1,10 @@
-//===- Layout.cpp - Places for blocks of memory with lifetimes --*- C++ -*-===//
+//===- OffsetAllocator.cpp - Offsets of blocks with lifetimes ---*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/lower/Layout.h"
+#include "passes/lower/OffsetAllocator.h"
 
 #include "dialects/rt/RTOps.h"
 
@@ -14,12 +14,12 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
 
-unsigned Layout::add(int64_t bytes, int64_t first, int64_t last) {
+unsigned OffsetAllocator::add(int64_t bytes, int64_t first, int64_t last) {
   blocks.push_back({alignUp(bytes), first, last, 0});
   return blocks.size() - 1;
 }
 
-void Layout::place() {
+void OffsetAllocator::place() {
   SmallVector<unsigned> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
   llvm::stable_sort(order, [&](unsigned a, unsigned b) {

@@ -1,10 +1,10 @@
-//===- Layout.cpp - a rank's part of a parameter in the whole -------------===//
+//===- ParameterLayout.cpp - a rank's part of a parameter in the whole ----===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/state/Layout.h"
+#include "runtime/state/ParameterLayout.h"
 #include "runtime/base/Error.h"
 #include "runtime/state/Placement.h"
 
@@ -29,14 +29,14 @@ std::vector<int64_t> list(const Span<int64_t> &span,
 
 } // namespace
 
-int64_t Layout::count(const std::vector<int64_t> &shape) {
+int64_t ParameterLayout::count(const std::vector<int64_t> &shape) {
   int64_t elements = 1;
   for (int64_t extent : shape)
     elements *= extent;
   return elements;
 }
 
-Layout::Layout(const ParameterInfo &p, int64_t tp) {
+ParameterLayout::ParameterLayout(const ParameterInfo &p, int64_t tp) {
   std::string where = std::string("parameter '") + p.tensor.name + "'";
   paddedShape = list(p.whole, ownShape(p));
   wholeShape = list(p.unpadded, paddedShape);
@@ -47,14 +47,16 @@ Layout::Layout(const ParameterInfo &p, int64_t tp) {
     throw Error(where + ": its cuts do not give the shape in the table");
 }
 
-Layout::Layout(std::vector<int64_t> whole, std::vector<int64_t> padded,
-               std::vector<Cut> cuts, const std::string &where)
+ParameterLayout::ParameterLayout(std::vector<int64_t> whole,
+                                 std::vector<int64_t> padded,
+                                 std::vector<Cut> cuts,
+                                 const std::string &where)
     : wholeShape(std::move(whole)), paddedShape(std::move(padded)),
       cutList(std::move(cuts)) {
   prepare(where);
 }
 
-void Layout::prepare(const std::string &where) {
+void ParameterLayout::prepare(const std::string &where) {
   auto fail = [&] { throw Error(where + ": its cuts do not fit its shape"); };
   if (wholeShape.size() != paddedShape.size())
     fail();
@@ -112,8 +114,8 @@ void Layout::prepare(const std::string &where) {
 }
 
 /// The part's elements [begin, end) that lie below index prefix (part, whole).
-void Layout::append(std::vector<Run> &out, size_t dim, int64_t part,
-                    int64_t whole, int64_t begin, int64_t end) const {
+void ParameterLayout::append(std::vector<Run> &out, size_t dim, int64_t part,
+                             int64_t whole, int64_t begin, int64_t end) const {
   auto emit = [&](int64_t p, int64_t w, int64_t n) {
     int64_t from = std::max(p, begin), to = std::min(p + n, end);
     if (from >= to)
@@ -145,14 +147,16 @@ void Layout::append(std::vector<Run> &out, size_t dim, int64_t part,
     }
 }
 
-std::vector<Layout::Run> Layout::runs(int64_t begin, int64_t end) const {
+std::vector<ParameterLayout::Run> ParameterLayout::runs(int64_t begin,
+                                                        int64_t end) const {
   std::vector<Run> out;
   if (begin < end && wholeElements() > 0)
     append(out, 0, 0, 0, begin, end);
   return out;
 }
 
-void Layout::extract(const void *whole, void *part, size_t size) const {
+void ParameterLayout::extract(const void *whole, void *part,
+                              size_t size) const {
   if (!identity())
     std::memset(part, 0, size_t(partElements()) * size);
   for (const Run &run : runs())

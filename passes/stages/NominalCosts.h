@@ -1,4 +1,4 @@
-//===- Costs.h - Nominal times of functions ---------------------*- C++ -*-===//
+//===- NominalCosts.h - Nominal times of functions --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -8,21 +8,21 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_STAGES_COSTS_H
-#define PASSES_STAGES_COSTS_H
+#ifndef PASSES_STAGES_NOMINALCOSTS_H
+#define PASSES_STAGES_NOMINALCOSTS_H
 
 #include "dialects/dist/DistOps.h"
 
-namespace dt::parallel {
+namespace dt::stages {
 
 /// Nominal rates: 10 GFLOP/s and 10 GB/s of a rank, messages at 1 GB/s and
 /// 10 us.
 inline constexpr int64_t kFlopsPerNs = 10, kBytesPerNs = 10;
 inline constexpr int64_t kMessageBytesPerNs = 1, kMessageNs = 10000;
 
-struct Cost {
+struct NominalCost {
   double flops = 0, ns = 0;
-  Cost &operator+=(const Cost &other) {
+  NominalCost &operator+=(const NominalCost &other) {
     flops += other.flops;
     ns += other.ns;
     return *this;
@@ -30,16 +30,16 @@ struct Cost {
 };
 
 /// Costs of ops and functions of one module; a function is looked at once.
-class Costs {
+class NominalCosts {
 public:
-  explicit Costs(dist::ModuleOp module) : module(module) {}
+  explicit NominalCosts(dist::ModuleOp module) : module(module) {}
   /// As if there were no items of this kind.
-  Costs(dist::ModuleOp module, llvm::StringRef without)
+  NominalCosts(dist::ModuleOp module, llvm::StringRef without)
       : module(module), without(without) {}
 
   /// Of an op, with what it calls.
-  Cost of(mlir::Operation *op);
-  Cost of(mlir::func::FuncOp function);
+  NominalCost of(mlir::Operation *op);
+  NominalCost of(mlir::func::FuncOp function);
   /// Bytes of a tensor, or any polynomial, at the bounds of the module's dims;
   /// 0 where a dim has none.
   double bytesOf(mlir::Type type);
@@ -48,12 +48,12 @@ public:
 private:
   dist::ModuleOp module;
   std::string without;
-  llvm::DenseMap<mlir::Operation *, Cost> functions;
+  llvm::DenseMap<mlir::Operation *, NominalCost> functions;
 };
 
 /// A double as an integer of a scheduling problem.
-int64_t toTime(double ns);
+int64_t toInteger(double ns);
 
-} // namespace dt::parallel
+} // namespace dt::stages
 
-#endif // PASSES_STAGES_COSTS_H
+#endif // PASSES_STAGES_NOMINALCOSTS_H

@@ -1,10 +1,10 @@
-//===- Search.cpp - Coarse to fine ----------------------------------------===//
+//===- PlanSearch.cpp - Coarse to fine ------------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Search.h"
+#include "passes/planner/search/PlanSearch.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
@@ -15,7 +15,7 @@
 
 using namespace llvm;
 
-namespace dt::plan {
+namespace dt::planner {
 
 namespace {
 
@@ -47,7 +47,8 @@ constexpr int kTogether = 6;
 class Ranking {
 public:
   /// Of which `most` are tried.
-  Ranking(const PolicyInput &input, ArrayRef<Search::Family> families, int most)
+  Ranking(const PolicyInput &input, ArrayRef<PlanSearch::Family> families,
+          int most)
       : most(most) {
     struct Ranked {
       double estimate;
@@ -154,7 +155,7 @@ static int sizeOf(const Plan &plan) {
   return 1 + int(plan.microbatches * stages / 3000);
 }
 
-bool Search::isWorth(const Plan &plan, double limit) {
+bool PlanSearch::isWorth(const Plan &plan, double limit) {
   // Interleaving asks for more memory than what it is tried beside.
   return left > 0 && lowerBound(input, plan) < limit &&
          !(plan.schedule == "interleaved" &&
@@ -162,7 +163,7 @@ bool Search::isWorth(const Plan &plan, double limit) {
          seen.insert(keyOf(plan)).second;
 }
 
-std::vector<double> Search::tryTogether(ArrayRef<Trial> plans) {
+std::vector<double> PlanSearch::tryTogether(ArrayRef<Trial> plans) {
   for (const Trial &trial : plans)
     left -= sizeOf(trial.plan);
   StepOptions options;
@@ -201,14 +202,14 @@ std::vector<double> Search::tryTogether(ArrayRef<Trial> plans) {
   return steps;
 }
 
-double Search::getBest() const {
+double PlanSearch::getBest() const {
   double best = INFINITY;
   for (auto &[family, entries] : found)
     best = std::min(best, entries.front().step);
   return best;
 }
 
-void Search::tryBest(ArrayRef<Family> families, int most) {
+void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
   Ranking ranking(input, families, most);
   int tried = 0, failed = 0;
   std::vector<Ranking::Candidate> together;
@@ -245,8 +246,9 @@ void Search::tryBest(ArrayRef<Family> families, int most) {
   flush();
 }
 
-void Search::branch(StringRef from, StringRef to, int most,
-                    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
+void PlanSearch::branch(
+    StringRef from, StringRef to, int most,
+    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
   auto it = found.find(from.str());
   if (it == found.end())
     return;
@@ -259,7 +261,7 @@ void Search::branch(StringRef from, StringRef to, int most,
   tryTogether(together);
 }
 
-std::vector<std::string> Search::rankFamilies() const {
+std::vector<std::string> PlanSearch::rankFamilies() const {
   std::vector<std::pair<double, std::string>> order;
   for (auto &[family, entries] : found)
     order.emplace_back(entries.front().step, family);
@@ -270,8 +272,8 @@ std::vector<std::string> Search::rankFamilies() const {
   return names;
 }
 
-void Search::improve(function_ref<std::vector<Plan>(const Plan &)> neighbours,
-                     int families) {
+void PlanSearch::improve(
+    function_ref<std::vector<Plan>(const Plan &)> neighbours, int families) {
   std::vector<std::string> order = rankFamilies();
   if (int(order.size()) > families)
     order.resize(families);
@@ -287,8 +289,9 @@ void Search::improve(function_ref<std::vector<Plan>(const Plan &)> neighbours,
   }
 }
 
-bool Search::step(StringRef family, Entry &start, int least,
-                  function_ref<std::vector<Plan>(const Plan &)> neighbours) {
+bool PlanSearch::step(
+    StringRef family, Entry &start, int least,
+    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
   std::vector<Trial> together;
   auto flush = [&] {
     std::vector<double> steps = tryTogether(together);
@@ -316,7 +319,7 @@ bool Search::step(StringRef family, Entry &start, int least,
   return flush();
 }
 
-const Search::Entry &Search::getSimplest() const {
+const PlanSearch::Entry &PlanSearch::getSimplest() const {
   double limit = getBest() * (1 + kNegligible);
   const Entry *simplest = nullptr;
   Complexity least;
@@ -334,7 +337,8 @@ const Search::Entry &Search::getSimplest() const {
   return *simplest;
 }
 
-void Search::simplify(function_ref<std::vector<Plan>(const Plan &)> simpler) {
+void PlanSearch::simplify(
+    function_ref<std::vector<Plan>(const Plan &)> simpler) {
   if (std::isinf(getBest()))
     return;
   left = input.gpus() <= 256 ? 8 * kTogether : kTogether;
@@ -358,9 +362,9 @@ void Search::simplify(function_ref<std::vector<Plan>(const Plan &)> simpler) {
   }
 }
 
-int Search::simulateInFull(ArrayRef<const Entry *> entries,
-                           Candidates &candidates) {
-  std::vector<std::optional<Expected<StepResult>>> results(entries.size());
+int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
+                               Candidates &candidates) {
+  std::vector<std::optional<Expected<PlannedStep>>> results(entries.size());
   StepOptions options;
   options.scheduleEffort = input.gpus() <= 256 ? 0 : 300000;
   parallelFor(0, entries.size(), [&](size_t i) {
@@ -369,7 +373,7 @@ int Search::simulateInFull(ArrayRef<const Entry *> entries,
   });
   int fits = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
-    Expected<StepResult> &result = *results[i];
+    Expected<PlannedStep> &result = *results[i];
     if (!result) {
       reason.note(result.takeError());
       continue;
@@ -384,8 +388,8 @@ int Search::simulateInFull(ArrayRef<const Entry *> entries,
   return fits;
 }
 
-void Search::addSimpler(ArrayRef<const Entry *> entries, int most,
-                        Candidates &candidates) {
+void PlanSearch::addSimpler(ArrayRef<const Entry *> entries, int most,
+                            Candidates &candidates) {
   // Of equally complex ones the fastest, the simplest first.
   std::map<Complexity, const Entry *> order;
   for (const Entry *entry : entries)
@@ -399,7 +403,7 @@ void Search::addSimpler(ArrayRef<const Entry *> entries, int most,
   }
 }
 
-Expected<Candidates> Search::finish(int most) {
+Expected<Candidates> PlanSearch::finish(int most) {
   std::vector<const Entry *> entries;
   for (auto &[family, list] : found)
     for (const Entry &entry : list)
@@ -436,9 +440,9 @@ Expected<Candidates> Search::finish(int most) {
 }
 
 Expected<Candidates> search(const PolicyInput &input, std::vector<Plan> plans) {
-  Search search(input, 2 * input.simulations);
+  PlanSearch search(input, 2 * input.simulations);
   search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
   return search.finish(4);
 }
 
-} // namespace dt::plan
+} // namespace dt::planner

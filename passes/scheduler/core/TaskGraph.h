@@ -1,4 +1,4 @@
-//===- Graph.h - Tasks of a problem and what they wait for ------*- C++ -*-===//
+//===- TaskGraph.h - Tasks of a problem and what they wait for --*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -9,16 +9,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULER_CORE_GRAPH_H
-#define PASSES_SCHEDULER_CORE_GRAPH_H
+#ifndef PASSES_SCHEDULER_CORE_TASKGRAPH_H
+#define PASSES_SCHEDULER_CORE_TASKGRAPH_H
 
 #include "passes/scheduler/core/Problem.h"
 
 #include "llvm/ADT/ArrayRef.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
-class Graph {
+class TaskGraph {
 public:
   using Node = int;
   enum Slot { kForward = 0, kGradient = 1, kWeight = 2 };
@@ -32,7 +32,7 @@ public:
   };
 
   /// `problem` must have passed check() and outlive the graph.
-  explicit Graph(const Problem &problem);
+  explicit TaskGraph(const Problem &problem);
 
   const Problem &getProblem() const { return problem; }
   int getNumNodes() const { return numNodes; }
@@ -133,6 +133,6 @@ private:
   std::vector<Dependence> predecessors, successors;
 };
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
-#endif // PASSES_SCHEDULER_CORE_GRAPH_H
+#endif // PASSES_SCHEDULER_CORE_TASKGRAPH_H

@@ -1,10 +1,10 @@
-//===- Activity.cpp - who reads and writes files, and how far -------------===//
+//===- FileActivity.cpp - who reads and writes files, and how far ---------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/base/Activity.h"
+#include "runtime/base/FileActivity.h"
 #include "runtime/base/Clock.h"
 
 #include <mutex>
@@ -16,11 +16,11 @@ namespace {
 /// Of the process.
 struct Registry {
   std::mutex mutex;
-  Activity *first = nullptr;
+  FileActivity *first = nullptr;
   std::atomic<uint64_t> progress{0};
   std::atomic<int> awaited{-1};
 };
-thread_local Activity *innermost = nullptr;
+thread_local FileActivity *innermost = nullptr;
 
 Registry &registry() {
   static Registry one;
@@ -29,7 +29,7 @@ Registry &registry() {
 
 } // namespace
 
-Activity::Activity(const char *verb, const std::string &file)
+FileActivity::FileActivity(const char *verb, const std::string &file)
     : verb(verb), file(file), last(now()), outer(innermost) {
   innermost = this;
   Registry &all = registry();
@@ -40,7 +40,7 @@ Activity::Activity(const char *verb, const std::string &file)
   all.first = this;
 }
 
-Activity::~Activity() {
+FileActivity::~FileActivity() {
   moved();
   innermost = outer;
   Registry &all = registry();
@@ -50,8 +50,8 @@ Activity::~Activity() {
     next->previous = previous;
 }
 
-void Activity::moved() {
-  for (Activity *a = this; a; a = a->outer)
+void FileActivity::moved() {
+  for (FileActivity *a = this; a; a = a->outer)
     a->last.store(now(), std::memory_order_relaxed);
   progressed();
 }
@@ -72,7 +72,7 @@ std::string silentActivity(double seconds) {
   Registry &all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);
   double time = now();
-  for (Activity *a = all.first; a; a = a->next)
+  for (FileActivity *a = all.first; a; a = a->next)
     if (time - a->last.load(std::memory_order_relaxed) >= seconds)
       return std::string(a->verb) + " " + a->file;
   return {};

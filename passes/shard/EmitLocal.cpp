@@ -1,4 +1,4 @@
-//===- Emit.cpp - Functions with the shapes of one rank ---------*- C++ -*-===//
+//===- EmitLocal.cpp - Functions with the shapes of one rank ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/shard/Emit.h"
+#include "passes/shard/EmitLocal.h"
 #include "passes/shard/Localize.h"
 
 using namespace mlir;
@@ -42,8 +42,8 @@ namespace {
 
 class Emitter {
 public:
-  Emitter(Program &program, const Model &model, const Solution &solution,
-          const Axis &axis)
+  Emitter(ShardProblem &program, const CostModel &model,
+          const LayoutChoice &solution, const Axis &axis)
       : program(program), model(model), solution(solution), axis(axis),
         builder(program.pair.forward.getContext()), masks(model.begin()) {}
   LayerLayouts run();
@@ -70,9 +70,9 @@ private:
     return localType(v.type, v.layout(state), axis);
   }
 
-  Program &program;
-  const Model &model;
-  const Solution &solution;
+  ShardProblem &program;
+  const CostModel &model;
+  const LayoutChoice &solution;
   Axis axis;
   OpBuilder builder;
   Masks masks;
@@ -244,7 +244,7 @@ void Emitter::emitFinish(const Step &step, ArrayRef<State> states) {
     bool residual = bool(resultAttrs[i].get(nn::kResidualAttr));
     if (!inBackward && (residual || !returnedStates.count(v)))
       returnedStates[v] = state;
-    if (!program.isStage() || residual || layout.kind != Layout::cut)
+    if (!program.isModuleFunction() || residual || layout.kind != Layout::cut)
       continue;
     NamedAttrList attrs(resultAttrs[i]);
     attrs.set(dist::kLayoutAttr,
@@ -252,7 +252,7 @@ void Emitter::emitFinish(const Step &step, ArrayRef<State> states) {
                      layout.at, axis));
     resultAttrs[i] = attrs.getDictionary(builder.getContext());
   }
-  if (!inBackward && program.isStage() && program.pair.backward)
+  if (!inBackward && program.isModuleFunction() && program.pair.backward)
     for (auto &[key, sum] : rowSums) {
       if (!isWanted(key))
         continue;
@@ -338,8 +338,8 @@ LayerLayouts Emitter::run() {
   return layouts;
 }
 
-LayerLayouts dt::shard::emitProgram(Program &program, const Model &model,
-                                    const Solution &solution,
-                                    const Axis &axis) {
+LayerLayouts dt::shard::emitLocal(ShardProblem &program, const CostModel &model,
+                                  const LayoutChoice &solution,
+                                  const Axis &axis) {
   return Emitter(program, model, solution, axis).run();
 }

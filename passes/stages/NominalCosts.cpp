@@ -1,19 +1,19 @@
-//===- Costs.cpp - Nominal times of functions -------------------*- C++ -*-===//
+//===- NominalCosts.cpp - Nominal times of functions ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/stages/Costs.h"
+#include "passes/stages/NominalCosts.h"
 
 #include <algorithm>
 #include <cmath>
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::stages {
 
-double Costs::atBounds(const nn::DimExpr &size) {
+double NominalCosts::atBounds(const nn::DimExpr &size) {
   double total = 0;
   for (const nn::DimExpr::Term &term : size.terms()) {
     double product = double(term.coefficient);
@@ -27,12 +27,12 @@ double Costs::atBounds(const nn::DimExpr &size) {
   return total;
 }
 
-double Costs::bytesOf(Type type) {
+double NominalCosts::bytesOf(Type type) {
   return isa<RankedTensorType>(type) ? atBounds(nn::getNumBytes(type)) : 0;
 }
 
-Cost Costs::of(Operation *op) {
-  Cost cost;
+NominalCost NominalCosts::of(Operation *op) {
+  NominalCost cost;
   if (auto call = dyn_cast<func::CallOp>(op)) {
     auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
     return callee ? of(callee) : cost;
@@ -46,11 +46,11 @@ Cost Costs::of(Operation *op) {
   return cost;
 }
 
-Cost Costs::of(func::FuncOp function) {
+NominalCost NominalCosts::of(func::FuncOp function) {
   auto [known, fresh] = functions.try_emplace(function);
   if (!fresh)
     return known->second; // zero in a recursion, which is no valid IR
-  Cost total;
+  NominalCost total;
   // Bodies of ops are in the ops' own figures.
   for (Block &block : function.getBody())
     for (Operation &op : block)
@@ -58,9 +58,9 @@ Cost Costs::of(func::FuncOp function) {
   return functions[function] = total;
 }
 
-int64_t toTime(double ns) {
+int64_t toInteger(double ns) {
   constexpr double most = double(int64_t(1) << 40);
   return int64_t(std::llround(std::clamp(ns, 0.0, most)));
 }
 
-} // namespace dt::parallel
+} // namespace dt::stages

@@ -1,4 +1,4 @@
-//===- Program.h - A function pair as a list of steps -----------*- C++ -*-===//
+//===- ShardProblem.h - A function pair as a list of steps ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SHARD_PROGRAM_H
-#define PASSES_SHARD_PROGRAM_H
+#ifndef PASSES_SHARD_SHARDPROBLEM_H
+#define PASSES_SHARD_SHARDPROBLEM_H
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
@@ -57,7 +57,7 @@ struct Variable {
   llvm::SmallVector<unsigned, 4> classes;
 
   bool parameter = false;
-  nn::ParameterOp symbol; ///< in a stage function
+  nn::ParameterOp symbol; ///< in a module function
   /// The variable that stands for the parameter's gradient: kWhole or kPartial.
   int gradient = -1;
   double price = 0; ///< of storing all of it, in bytes of traffic
@@ -122,10 +122,11 @@ struct Links {
   llvm::SmallVector<bool> parameters; ///< which forward arguments are
 };
 
-class Program {
+class ShardProblem {
 public:
-  /// `links` of a stage are found by names, those of a layer are given.
-  Program(Pair pair, const Links *links);
+  /// `links` of a module function are found by names, those of a layer are
+  /// given.
+  ShardProblem(Pair pair, const Links *links);
 
   Pair pair;
   std::vector<Variable> variables;
@@ -135,7 +136,7 @@ public:
   llvm::SmallVector<unsigned> forwardReturns, backwardReturns;
 
   unsigned variableOf(mlir::Value value) const { return index.lookup(value); }
-  bool isStage() const { return stage; }
+  bool isModuleFunction() const { return moduleFunction; }
   /// Value of a size at the bounds of the module's symbols.
   double evaluate(const nn::DimExpr &size) const;
 
@@ -146,7 +147,7 @@ private:
   void addOps(mlir::func::FuncOp function);
   void findUses();
 
-  bool stage;
+  bool moduleFunction;
   llvm::DenseMap<mlir::Operation *, unsigned> parameters;
 };
 
@@ -157,4 +158,4 @@ Pair findPair(mlir::func::FuncOp function);
 
 } // namespace dt::shard
 
-#endif // PASSES_SHARD_PROGRAM_H
+#endif // PASSES_SHARD_SHARDPROBLEM_H

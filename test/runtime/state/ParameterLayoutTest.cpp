@@ -1,10 +1,10 @@
-//===- LayoutTest.cpp - parts of parameters there and back ------*- C++ -*-===//
+//===- ParameterLayoutTest.cpp - parts of parameters ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/state/Layout.h"
+#include "runtime/state/ParameterLayout.h"
 #include "runtime/state/Pieces.h"
 #include "test/runtime/TestSupport.h"
 
@@ -24,13 +24,13 @@ int64_t product(const std::vector<int64_t> &shape) {
 
 /// The definition, element by element: index in the whole of an element of the
 /// part, -1 for padding.
-int64_t wholeIndex(const Layout &layout, int64_t flat) {
+int64_t wholeIndex(const ParameterLayout &layout, int64_t flat) {
   std::vector<int64_t> index(layout.part().size());
   for (size_t d = index.size(); d-- > 0;) {
     index[d] = flat % layout.part()[d];
     flat /= layout.part()[d];
   }
-  const std::vector<Layout::Cut> &cuts = layout.cuts();
+  const std::vector<ParameterLayout::Cut> &cuts = layout.cuts();
   for (size_t c = cuts.size(); c-- > 0;) {
     int64_t &i = index[size_t(cuts[c].dim)];
     i = (i / cuts[c].chunk * cuts[c].over + cuts[c].place) * cuts[c].chunk +
@@ -46,7 +46,7 @@ int64_t wholeIndex(const Layout &layout, int64_t flat) {
 }
 
 /// A tensor cut along random dims over axes of a group; a layout a place.
-std::vector<Layout> randomCut(std::mt19937 &random) {
+std::vector<ParameterLayout> randomCut(std::mt19937 &random) {
   auto draw = [&](int64_t n) { return int64_t(random() % uint64_t(n)); };
   std::vector<int64_t> padded(size_t(draw(3) + 1));
   for (int64_t &extent : padded)
@@ -71,12 +71,12 @@ std::vector<Layout> randomCut(std::mt19937 &random) {
   std::vector<int64_t> whole = padded;
   for (int64_t &extent : whole)
     extent -= draw(std::min<int64_t>(extent, 3));
-  std::vector<Layout> layouts;
+  std::vector<ParameterLayout> layouts;
   int64_t places = 1;
   for (const Axis &axis : axes)
     places *= axis.over;
   for (int64_t p = 0; p < places; ++p) {
-    std::vector<Layout::Cut> cuts;
+    std::vector<ParameterLayout::Cut> cuts;
     int64_t rest = p;
     for (const Axis &axis : axes) {
       cuts.push_back({axis.dim, axis.chunk, axis.over, rest % axis.over});
@@ -87,15 +87,15 @@ std::vector<Layout> randomCut(std::mt19937 &random) {
   return layouts;
 }
 
-TEST(Layout, RunsAreTheDefinition) {
+TEST(ParameterLayout, RunsAreTheDefinition) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round)
-    for (const Layout &layout : randomCut(random)) {
+    for (const ParameterLayout &layout : randomCut(random)) {
       int64_t n = layout.partElements(),
               begin = int64_t(random() % uint64_t(n + 1));
       int64_t end = begin + int64_t(random() % uint64_t(n - begin + 1));
       std::vector<int64_t> found(size_t(n), -1);
-      for (const Layout::Run &run : layout.runs(begin, end))
+      for (const ParameterLayout::Run &run : layout.runs(begin, end))
         for (int64_t i = 0; i < run.count; ++i)
           found[size_t(run.part + i)] = run.whole + i;
       for (int64_t i = 0; i < n; ++i)
@@ -105,15 +105,15 @@ TEST(Layout, RunsAreTheDefinition) {
 }
 
 /// Pieces of all ranks give the whole again, whatever the ranges they are in.
-TEST(Layout, PiecesGiveTheWhole) {
+TEST(ParameterLayout, PiecesGiveTheWhole) {
   std::mt19937 random(2);
   TemporaryFolder folder;
   for (int round = 0; round < 40; ++round) {
-    std::vector<Layout> layouts = randomCut(random);
+    std::vector<ParameterLayout> layouts = randomCut(random);
     const std::vector<int64_t> &shape = layouts[0].whole();
     std::vector<float> whole = randoms(size_t(product(shape)), 7);
     std::vector<std::string> paths;
-    for (const Layout &layout : layouts) {
+    for (const ParameterLayout &layout : layouts) {
       std::vector<float> part(size_t(layout.partElements()), 9.f);
       layout.extract(whole.data(), part.data(), sizeof(float));
       int64_t n = int64_t(part.size()),
@@ -138,11 +138,14 @@ TEST(Layout, PiecesGiveTheWhole) {
   }
 }
 
-TEST(Layout, Errors) {
-  EXPECT_ERROR(Layout({6}, {6}, {{0, 2, 2, 0}}, "t"), "cuts do not fit");
-  EXPECT_ERROR(Layout({6}, {6}, {{1, 1, 2, 0}}, "t"), "cuts do not fit");
-  EXPECT_ERROR(Layout({6}, {6}, {{0, 1, 2, 2}}, "t"), "cuts do not fit");
-  EXPECT_ERROR(Layout({7}, {6}, {}, "t"), "cuts do not fit");
+TEST(ParameterLayout, Errors) {
+  EXPECT_ERROR(ParameterLayout({6}, {6}, {{0, 2, 2, 0}}, "t"),
+               "cuts do not fit");
+  EXPECT_ERROR(ParameterLayout({6}, {6}, {{1, 1, 2, 0}}, "t"),
+               "cuts do not fit");
+  EXPECT_ERROR(ParameterLayout({6}, {6}, {{0, 1, 2, 2}}, "t"),
+               "cuts do not fit");
+  EXPECT_ERROR(ParameterLayout({7}, {6}, {}, "t"), "cuts do not fit");
 }
 
 } // namespace

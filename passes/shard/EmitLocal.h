@@ -1,20 +1,20 @@
-//===- Emit.h - Functions with the shapes of one rank -----------*- C++ -*-===//
+//===- EmitLocal.h - Functions with the shapes of one rank ------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SHARD_EMIT_H
-#define PASSES_SHARD_EMIT_H
+#ifndef PASSES_SHARD_EMITLOCAL_H
+#define PASSES_SHARD_EMITLOCAL_H
 
-#include "passes/shard/Search.h"
+#include "passes/shard/LayoutSearch.h"
 
 namespace dt::shard {
 
 /// Rewrites the program's functions in place as the solution says; calls must
 /// have been emitted before. Returns the layouts at their boundaries.
-LayerLayouts emitProgram(Program &program, const Model &model,
-                         const Solution &solution, const Axis &axis);
+LayerLayouts emitLocal(ShardProblem &program, const CostModel &model,
+                       const LayoutChoice &solution, const Axis &axis);
 
 /// `layout` of a tensor of that shape with one more cut; no layout: whole.
 dist::LayoutAttr addCut(mlir::Attribute layout, mlir::RankedTensorType type,
@@ -25,4 +25,4 @@ mlir::RankedTensorType localType(mlir::RankedTensorType type,
 
 } // namespace dt::shard
 
-#endif // PASSES_SHARD_EMIT_H
+#endif // PASSES_SHARD_EMITLOCAL_H

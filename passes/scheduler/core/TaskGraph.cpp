@@ -1,14 +1,14 @@
-//===- Graph.cpp - Tasks of a problem and what they wait for --------------===//
+//===- TaskGraph.cpp - Tasks of a problem and what they wait for ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/scheduler/core/Graph.h"
+#include "passes/scheduler/core/TaskGraph.h"
 
 #include <algorithm>
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
@@ -36,12 +36,12 @@ void forEachMessage(const Problem &problem, const Edge &edge, F f) {
 
 } // namespace
 
-Graph::Graph(const Problem &problem) : problem(problem) {
+TaskGraph::TaskGraph(const Problem &problem) : problem(problem) {
   buildNodes();
   buildDependences();
 }
 
-void Graph::buildNodes() {
+void TaskGraph::buildNodes() {
   int n = problem.microbatches;
   placesOfRank.resize(problem.ranks);
   size_t tasks = 0;
@@ -86,7 +86,7 @@ void Graph::buildNodes() {
   }
 }
 
-template <typename F> void Graph::forEachDependence(int index, F f) const {
+template <typename F> void TaskGraph::forEachDependence(int index, F f) const {
   const Edge &edge = problem.edges[index];
   const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
   if (to.batchSync) {
@@ -114,7 +114,7 @@ template <typename F> void Graph::forEachDependence(int index, F f) const {
 }
 
 template <typename F>
-void Graph::forEachBufferDependence(int index, F f) const {
+void TaskGraph::forEachBufferDependence(int index, F f) const {
   const Edge &edge = problem.edges[index];
   const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
   if (!edge.receiveDepth || to.batchSync || from.replicas == to.replicas)
@@ -133,7 +133,7 @@ void Graph::forEachBufferDependence(int index, F f) const {
     add(edge.from, int(from.replicas.size()), kGradient);
 }
 
-void Graph::buildDependences() {
+void TaskGraph::buildDependences() {
   // Gone through twice, to count and to place, a list of them is not needed.
   auto forEach = [&](auto f) {
     for (int e = 0; e < int(problem.edges.size()); ++e) {
@@ -163,7 +163,7 @@ void Graph::buildDependences() {
   });
 }
 
-Task Graph::getTask(Node node, bool split) const {
+Task TaskGraph::getTask(Node node, bool split) const {
   Place place = places[getPlaceOf(node)];
   Kind kind = Kind::Forward;
   if (getSlotOf(node) == kGradient)
@@ -175,4 +175,4 @@ Task Graph::getTask(Node node, bool split) const {
   return {kind, place.stage, getMicrobatchOf(node), place.replica};
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

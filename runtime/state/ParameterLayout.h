@@ -1,4 +1,4 @@
-//===- Layout.h - a rank's part of a parameter in the whole -----*- C++ -*-===//
+//===- ParameterLayout.h - a rank's part of a parameter ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_STATE_LAYOUT_H
-#define DT_RUNTIME_STATE_LAYOUT_H
+#ifndef DT_RUNTIME_STATE_PARAMETERLAYOUT_H
+#define DT_RUNTIME_STATE_PARAMETERLAYOUT_H
 
 #include "runtime/Program.h"
 
@@ -20,7 +20,7 @@
 
 namespace dt::rt {
 
-class Layout {
+class ParameterLayout {
 public:
   /// A dim's cut with this rank's index on the axis already found.
   struct Cut {
@@ -28,11 +28,11 @@ public:
   };
 
   /// The part of the rank with tensor-parallel place `tp`.
-  Layout(const ParameterInfo &parameter, int64_t tp);
+  ParameterLayout(const ParameterInfo &parameter, int64_t tp);
   /// `padded` is the shape before the cuts, `whole` without padding. Throws
   /// Error beginning with `where` if they do not fit together.
-  Layout(std::vector<int64_t> whole, std::vector<int64_t> padded,
-         std::vector<Cut> cuts, const std::string &where);
+  ParameterLayout(std::vector<int64_t> whole, std::vector<int64_t> padded,
+                  std::vector<Cut> cuts, const std::string &where);
 
   const std::vector<int64_t> &whole() const { return wholeShape; }
   const std::vector<int64_t> &padded() const { return paddedShape; }
@@ -71,4 +71,4 @@ private:
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_STATE_LAYOUT_H
+#endif // DT_RUNTIME_STATE_PARAMETERLAYOUT_H

@@ -1,4 +1,4 @@
-//===- Activity.h - who reads and writes files, and how far -----*- C++ -*-===//
+//===- FileActivity.h - who reads and writes files --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_BASE_ACTIVITY_H
-#define DT_RUNTIME_BASE_ACTIVITY_H
+#ifndef DT_RUNTIME_BASE_FILEACTIVITY_H
+#define DT_RUNTIME_BASE_FILEACTIVITY_H
 
 #include <atomic>
 #include <cstdint>
@@ -26,13 +26,13 @@ constexpr size_t kMostUnsynced = size_t(64) << 20;
 
 /// A thread reads or writes a file as long as this object lives. What moves in
 /// an inner one moves in the outer ones of the thread as well.
-class Activity {
+class FileActivity {
 public:
   /// `verb`: "reading" or "writing".
-  Activity(const char *verb, const std::string &file);
-  ~Activity();
-  Activity(const Activity &) = delete;
-  Activity &operator=(const Activity &) = delete;
+  FileActivity(const char *verb, const std::string &file);
+  ~FileActivity();
+  FileActivity(const FileActivity &) = delete;
+  FileActivity &operator=(const FileActivity &) = delete;
   /// Something has moved.
   void moved();
 
@@ -41,7 +41,7 @@ private:
   const char *verb;
   std::string file;
   std::atomic<double> last; ///< as now() has it
-  Activity *next = nullptr, *previous = nullptr, *outer;
+  FileActivity *next = nullptr, *previous = nullptr, *outer;
 };
 
 /// Work that has no task: a sample is indexed, a parameter loaded.
@@ -64,4 +64,4 @@ std::string silentActivity(double seconds);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_BASE_ACTIVITY_H
+#endif // DT_RUNTIME_BASE_FILEACTIVITY_H

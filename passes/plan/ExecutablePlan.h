@@ -1,4 +1,4 @@
-//===- PlanSearch.h - Plans that a program can run --------------*- C++ -*-===//
+//===- ExecutablePlan.h - Plans that a program can run ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -10,32 +10,33 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_PLANSEARCH_H
-#define PASSES_PLAN_PLANSEARCH_H
+#ifndef PASSES_PLAN_EXECUTABLEPLAN_H
+#define PASSES_PLAN_EXECUTABLEPLAN_H
 
 #include "passes/plan/PlanModel.h"
 #include "passes/planner/explain/Explain.h"
 
-namespace dt::parallel {
+namespace dt::plan {
 
 /// The best plan of a policy that `accepts` (the compiler's own checks) takes,
 /// with its predictions. Error: nothing fits, or nothing can be executed, with
 /// the first reason.
-llvm::Expected<plan::Plan>
-findExecutablePlan(llvm::StringRef policy, const plan::PolicyInput &input,
-                   const PlannedProgram &program,
-                   llvm::function_ref<llvm::Error(const plan::Plan &)> accepts);
+llvm::Expected<planner::Plan> findExecutablePlan(
+    llvm::StringRef policy, const planner::PolicyInput &input,
+    const PlannedProgram &program,
+    llvm::function_ref<llvm::Error(const planner::Plan &)> accepts);
 
 /// Every kind of layer in stages of its own, all on the same ranks: what is run
 /// to measure them (policy "layers"). Of many equal layers the first two are
 /// stages, the others one together.
-plan::Plan planLayers(const PlannedProgram &program, int64_t ranks);
+planner::Plan planLayers(const PlannedProgram &program, int64_t ranks);
 
 /// The plan file (docs/plan.md): the planner's, with stages by the names of
 /// their pieces; `explanation`, if there is one, under `predicted`.
-std::string printPlanFile(const plan::Plan &plan, const PlannedProgram &program,
-                          const plan::Explanation *explanation = nullptr);
+std::string printPlanFile(const planner::Plan &plan,
+                          const PlannedProgram &program,
+                          const planner::Explanation *explanation = nullptr);
 
-} // namespace dt::parallel
+} // namespace dt::plan
 
-#endif // PASSES_PLAN_PLANSEARCH_H
+#endif // PASSES_PLAN_EXECUTABLEPLAN_H

@@ -1,10 +1,10 @@
-//===- Search.cpp - Beam search over the steps ------------------*- C++ -*-===//
+//===- LayoutSearch.cpp - Beam search over the steps ------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/shard/Search.h"
+#include "passes/shard/LayoutSearch.h"
 
 #include "llvm/ADT/Hashing.h"
 #include <unordered_map>
@@ -60,8 +60,8 @@ private:
 
 } // namespace
 
-Solution dt::shard::search(const Program &program, const Model &model,
-                           unsigned width) {
+LayoutChoice dt::shard::searchLayouts(const ShardProblem &program,
+                                      const CostModel &model, unsigned width) {
   std::vector<Record> records;
   std::vector<Frontier> frontiers{{model.begin(), 0, -1, 0}};
   for (unsigned i = 0; i < program.steps.size(); ++i) {
@@ -85,7 +85,7 @@ Solution dt::shard::search(const Program &program, const Model &model,
     }
     frontiers = beam.take(width);
   }
-  Solution solution;
+  LayoutChoice solution;
   Frontier &best = frontiers.front();
   solution.cost = best.cost;
   solution.last = std::move(best.masks);

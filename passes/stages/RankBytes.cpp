@@ -1,14 +1,14 @@
-//===- Memory.cpp - Predicted bytes of a rank -------------------*- C++ -*-===//
+//===- RankBytes.cpp - Predicted bytes of a rank ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/stages/Memory.h"
+#include "passes/stages/RankBytes.h"
 
 using namespace mlir;
 
-namespace dt::parallel {
+namespace dt::stages {
 
 StateBytes getStateBytes(dist::ModuleOp module) {
   StateBytes bytes;
@@ -33,7 +33,7 @@ StateBytes getStateBytes(dist::ModuleOp module) {
   return bytes;
 }
 
-double getSlotBytes(dist::ModuleOp module, Costs &costs) {
+double getSlotBytes(dist::ModuleOp module, NominalCosts &costs) {
   double bytes = 0; // of a piece
   auto forward = module.lookupSymbol<func::FuncOp>("forward.fwd");
   if (!forward)
@@ -57,4 +57,4 @@ double getSlotBytes(dist::ModuleOp module, Costs &costs) {
   return bytes * double(dist::Placement(module).sub);
 }
 
-} // namespace dt::parallel
+} // namespace dt::stages

@@ -1,10 +1,10 @@
-//===- Search.cpp - Zero-bubble orders by search --------------------------===//
+//===- ZeroBubbleSearch.cpp - Zero-bubble orders by search ----------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/scheduler/search/Search.h"
+#include "passes/scheduler/search/ZeroBubbleSearch.h"
 
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/search/Greedy.h"
@@ -16,7 +16,7 @@
 
 using namespace llvm;
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 namespace {
 
@@ -30,11 +30,11 @@ constexpr int64_t kThorough = 32;
 /// better.
 constexpr int64_t kPolish = 5;
 
-/// Search over policies of the list scheduler.
-class Search {
+/// Search over rules of the list scheduler.
+class GreedySearch {
 public:
-  Search(const Graph &graph, const std::vector<Bytes> &memory,
-         Incumbent &incumbent, LaneSearch *lanes)
+  GreedySearch(const TaskGraph &graph, const std::vector<Bytes> &memory,
+               Incumbent &incumbent, LaneSearch *lanes)
       : graph(graph), problem(graph.getProblem()), memory(memory),
         incumbent(incumbent), lanes(lanes) {
     findCaps();
@@ -46,47 +46,47 @@ public:
   void searchLoose();
   void searchGrid();
   void climb();
-  void tryPolicy(const Policy &policy);
+  void tryRules(const GreedyRules &rules);
   void tryLines(int delay);
-  const Policy &getPolicy() const { return bestPolicy; }
+  const GreedyRules &getRules() const { return bestRules; }
 
 private:
   void findCaps();
   /// Levels of 1F1B plus `slope`/1024 for each stage behind a stage, as far as
   /// memory goes.
   std::vector<int> getLevels(int slope) const;
-  void consider(Solution solution, const Policy *policy);
+  void consider(Solution solution, const GreedyRules *rules);
   int getExactSlope() const;
   int getNaturalSlope() const;
-  /// A policy next to the best one.
-  Policy vary(std::mt19937 &random) const;
+  /// Rules next to the best one.
+  GreedyRules vary(std::mt19937 &random) const;
 
-  const Graph &graph;
+  const TaskGraph &graph;
   const Problem &problem;
   const std::vector<Bytes> &memory;
   Incumbent &incumbent;
-  LaneSearch *lanes; ///< null: policies are taken as they are
-  Policy bestPolicy;
-  Cost policyCost = kWorst;
+  LaneSearch *lanes; ///< null: rules are taken as they are
+  GreedyRules bestRules;
+  Cost rulesCost = kWorst;
   /// Per place: activations of one microbatch; per rank: the bound.
   std::vector<Bytes> bytes;
   std::vector<int> base;
 };
 
-void Search::findCaps() {
+void GreedySearch::findCaps() {
   std::vector<int> inFlight = getInFlight(problem);
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
     Bytes most = 0;
     if (!problem.stages[graph.getPlaceInfo(place).stage].batchSync)
       for (int k = 0; k < problem.microbatches; ++k)
-        most = std::max(most, graph.getActivation(
-                                  graph.getNode(place, Graph::kForward, k)));
+        most = std::max(most, graph.getActivation(graph.getNode(
+                                  place, TaskGraph::kForward, k)));
     bytes.push_back(most);
     base.push_back(inFlight[graph.getPlaceInfo(place).stage]);
   }
 }
 
-std::vector<int> Search::getLevels(int slope) const {
+std::vector<int> GreedySearch::getLevels(int slope) const {
   std::vector<int> levels;
   for (int level : base)
     levels.push_back(level + (level - 1) * slope / 1024);
@@ -112,7 +112,7 @@ std::vector<int> Search::getLevels(int slope) const {
   return levels;
 }
 
-int Search::getExactSlope() const {
+int GreedySearch::getExactSlope() const {
   // The deepest stage uses all of its rank's memory.
   int deepest = int(std::max_element(base.begin(), base.end()) - base.begin());
   if (memory.empty() || !bytes[deepest] || base[deepest] < 2)
@@ -126,31 +126,31 @@ int Search::getExactSlope() const {
       (room * 1024 + base[deepest] - 2) / (base[deepest] - 1), 0, 4096));
 }
 
-int Search::getNaturalSlope() const {
+int GreedySearch::getNaturalSlope() const {
   // As many forwards as there is time for until the first gradient comes back.
   Time forward = 0, rest = 0;
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    forward += graph.getTime(graph.getNode(place, Graph::kForward, 0));
-    rest += graph.getTime(graph.getNode(place, Graph::kGradient, 0));
+    forward += graph.getTime(graph.getNode(place, TaskGraph::kForward, 0));
+    rest += graph.getTime(graph.getNode(place, TaskGraph::kGradient, 0));
   }
   for (const Edge &edge : problem.edges)
     rest += 2 * edge.latency;
   return forward ? int(std::min<Time>(4096, rest * 1024 / forward)) : 1024;
 }
 
-void Search::consider(Solution solution, const Policy *policy) {
+void GreedySearch::consider(Solution solution, const GreedyRules *rules) {
   Expected<Timeline> timeline = evaluate(graph, solution);
   if (!timeline)
     return consumeError(timeline.takeError());
   Cost own = incumbent.getCost(timeline->wall, timeline->longestSpan),
        cost = own;
-  // A policy is as good as its forwards and gradients.
-  if (lanes && policy && !incumbent.isDone() &&
+  // Rules are as good as their forwards and gradients.
+  if (lanes && rules && !incumbent.isDone() &&
       cost.first - cost.first / 32 < incumbent.cost.first)
     cost = std::min(cost, lanes->refillOnce(*timeline));
-  if (policy && cost <= policyCost) {
-    policyCost = cost;
-    bestPolicy = *policy;
+  if (rules && cost <= rulesCost) {
+    rulesCost = cost;
+    bestRules = *rules;
   }
   if (own < incumbent.cost) {
     incumbent.cost = own;
@@ -158,13 +158,13 @@ void Search::consider(Solution solution, const Policy *policy) {
   }
 }
 
-void Search::tryPolicy(const Policy &policy) {
+void GreedySearch::tryRules(const GreedyRules &rules) {
   incumbent.left -= graph.getNumNodes();
-  if (std::optional<Solution> solution = runGreedy(graph, memory, policy))
-    consider(std::move(*solution), &policy);
+  if (std::optional<Solution> solution = runGreedy(graph, memory, rules))
+    consider(std::move(*solution), &rules);
 }
 
-void Search::tryLines(int delay) {
+void GreedySearch::tryLines(int delay) {
   // The closed orders, where they fit: H1 (delay 1), H2 (delay 2).
   std::vector<int> depths = problem.getDepths();
   int deepest = *std::max_element(depths.begin(), depths.end());
@@ -180,13 +180,13 @@ void Search::tryLines(int delay) {
   Solution solution = mergeLines(graph, lines);
   Problem bounded = problem;
   bounded.memory = memory;
-  Graph boundedGraph(bounded);
+  TaskGraph boundedGraph(bounded);
   if (Error error = checkMemory(boundedGraph, solution))
     return consumeError(std::move(error));
   consider(std::move(solution), nullptr);
 }
 
-bool Search::isTight() const {
+bool GreedySearch::isTight() const {
   for (int rank = 0; rank < problem.ranks && !memory.empty(); ++rank) {
     Bytes sum = 0;
     for (int place : graph.getPlacesOfRank(rank))
@@ -197,18 +197,18 @@ bool Search::isTight() const {
   return false;
 }
 
-void Search::searchLoose() {
+void GreedySearch::searchLoose() {
   // Without levels: backwards first, forwards as memory allows.
-  Policy loose;
+  GreedyRules loose;
   for (int patience : {0, 4, 8}) {
     loose.patience = loose.tailPatience = patience;
-    tryPolicy(loose);
+    tryRules(loose);
     if (incumbent.isDone())
       return;
   }
 }
 
-void Search::searchGrid() {
+void GreedySearch::searchGrid() {
   if (incumbent.isDone())
     return;
   // With several stages on a rank, whether early forwards make way for later
@@ -228,32 +228,32 @@ void Search::searchGrid() {
             return;
           if (!shared && (hold || full))
             continue;
-          Policy policy;
-          policy.patience = policy.tailPatience = patience;
-          policy.hold = hold;
-          policy.level = getLevels(slope);
+          GreedyRules rules;
+          rules.patience = rules.tailPatience = patience;
+          rules.hold = hold;
+          rules.level = getLevels(slope);
           if (full)
-            policy.warmup.assign(graph.getNumPlaces(), problem.microbatches);
-          policy.rank.assign(graph.getNumPlaces(), 0);
-          tryPolicy(policy);
+            rules.warmup.assign(graph.getNumPlaces(), problem.microbatches);
+          rules.rank.assign(graph.getNumPlaces(), 0);
+          tryRules(rules);
         }
 }
 
-Policy Search::vary(std::mt19937 &random) const {
+GreedyRules GreedySearch::vary(std::mt19937 &random) const {
   int places = graph.getNumPlaces(), move = int(random() % 10);
-  Policy policy = bestPolicy;
-  if (policy.level.empty())
-    policy.level = getLevels(0);
+  GreedyRules rules = bestRules;
+  if (rules.level.empty())
+    rules.level = getLevels(0);
   if (move == 0) {
-    policy.patience = int(random() % 25);
+    rules.patience = int(random() % 25);
   } else if (move == 1) {
-    policy.tailPatience = int(random() % 25);
+    rules.tailPatience = int(random() % 25);
   } else if (move < 4) {
-    policy.wall = incumbent.objective == Objective::Wall;
-    policy.target = incumbent.bound + Time(random() % 1024) *
-                                          (policyCost.first - incumbent.bound) /
-                                          1024;
-    policy.patience = policy.tailPatience = 16;
+    rules.wall = incumbent.objective == Objective::Wall;
+    rules.target = incumbent.bound + Time(random() % 1024) *
+                                         (rulesCost.first - incumbent.bound) /
+                                         1024;
+    rules.patience = rules.tailPatience = 16;
   } else {
     int first = int(random() % places),
         last = move < 7 ? first : int(random() % places);
@@ -261,15 +261,15 @@ Policy Search::vary(std::mt19937 &random) const {
       std::swap(first, last);
     int step = random() % 2 ? 1 : -1;
     for (int place = first; place <= last; ++place)
-      policy.level[place] = std::max(1, policy.level[place] + step);
+      rules.level[place] = std::max(1, rules.level[place] + step);
   }
-  return policy;
+  return rules;
 }
 
-void Search::climb() {
+void GreedySearch::climb() {
   std::mt19937 random(1); // the same everywhere
-  while (policyCost != kWorst && !incumbent.isDone())
-    tryPolicy(vary(random));
+  while (rulesCost != kWorst && !incumbent.isDone())
+    tryRules(vary(random));
 }
 
 /// The problem with its first microbatches only: levels found for it hold for
@@ -299,10 +299,10 @@ Problem shorten(const Problem &problem, int microbatches) {
 /// All parts of the search, on the whole problem or a shorter one. With little
 /// effort, blocks on grids and list schedules only: those are of use after a
 /// few tries.
-class Parts {
+class ZeroBubbleSearch {
 public:
-  Parts(const Graph &graph, const std::vector<Bytes> &memory,
-        Incumbent &incumbent, bool thorough)
+  ZeroBubbleSearch(const TaskGraph &graph, const std::vector<Bytes> &memory,
+                   Incumbent &incumbent, bool thorough)
       : incumbent(incumbent), thorough(thorough),
         lanes(graph, memory, incumbent),
         search(graph, memory, incumbent, thorough ? &lanes : nullptr) {}
@@ -323,9 +323,9 @@ public:
     if (!lanes.getBlock() || incumbent.isProved() || search.isTight())
       return;
     Cost before = incumbent.cost;
-    Policy loose;
+    GreedyRules loose;
     loose.patience = loose.tailPatience = 4;
-    search.tryPolicy(loose);
+    search.tryRules(loose);
     if (incumbent.cost < before)
       lanes.improveBest(1);
   }
@@ -343,9 +343,9 @@ public:
     search.climb();
   }
   /// What was found for a shorter problem.
-  void take(const Parts &shorter) {
+  void take(const ZeroBubbleSearch &shorter) {
     if (shorter.incumbent.best)
-      search.tryPolicy(shorter.search.getPolicy());
+      search.tryRules(shorter.search.getRules());
     if (shorter.lanes.getBlock())
       lanes.tryBlock(*shorter.lanes.getBlock());
   }
@@ -369,11 +369,11 @@ private:
   Incumbent &incumbent;
   bool thorough;
   LaneSearch lanes;
-  Search search;
+  GreedySearch search;
 };
 
 /// Microbatches after which the middle of a schedule repeats.
-int countEnough(const Graph &graph) {
+int countEnough(const TaskGraph &graph) {
   const Problem &problem = graph.getProblem();
   std::vector<int> depths = problem.getDepths();
   // Stages on one rank share its microbatches.
@@ -385,9 +385,9 @@ int countEnough(const Graph &graph) {
 
 } // namespace
 
-Expected<Solution> searchZeroBubble(const Graph &graph,
+Expected<Solution> searchZeroBubble(const TaskGraph &graph,
                                     const std::vector<Bytes> &memory,
-                                    const Options &options) {
+                                    const SolveOptions &options) {
   const Problem &problem = graph.getProblem();
   int64_t nodes = graph.getNumNodes(),
           effort = options.effort
@@ -397,14 +397,14 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
   bool thorough = effort >= kThorough * nodes;
   int64_t spare = thorough ? effort * kPolish / 16 : 0;
   Incumbent incumbent(graph, memory, options.objective, effort - spare);
-  Parts parts(graph, memory, incumbent, thorough);
+  ZeroBubbleSearch parts(graph, memory, incumbent, thorough);
   parts.begin(/*waves=*/true);
   int enough = countEnough(graph);
   if (!incumbent.isDone() && enough * 2 < problem.microbatches) {
     Problem shorter = shorten(problem, enough);
-    Graph shorterGraph(shorter);
+    TaskGraph shorterGraph(shorter);
     Incumbent first(shorterGraph, memory, options.objective, effort / 2);
-    Parts firstParts(shorterGraph, memory, first, thorough);
+    ZeroBubbleSearch firstParts(shorterGraph, memory, first, thorough);
     firstParts.begin(/*waves=*/false);
     firstParts.run();
     parts.take(firstParts);
@@ -418,7 +418,7 @@ Expected<Solution> searchZeroBubble(const Graph &graph,
   return std::move(*incumbent.best);
 }
 
-std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor) {
+std::vector<Bytes> getRelativeMemory(const TaskGraph &graph, int factor) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight = getInFlight(problem);
   Bytes most = 0;
@@ -432,8 +432,8 @@ std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor) {
         continue;
       Bytes bytes = 0;
       for (int k = 0; k < problem.microbatches; ++k)
-        bytes = std::max(bytes, graph.getActivation(
-                                    graph.getNode(place, Graph::kForward, k)));
+        bytes = std::max(bytes, graph.getActivation(graph.getNode(
+                                    place, TaskGraph::kForward, k)));
       sum += bytes;
       highest = std::max(highest, inFlight[stage]);
       ++chunks;
@@ -448,4 +448,4 @@ std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor) {
   return memory;
 }
 
-} // namespace dt::schedule
+} // namespace dt::scheduler

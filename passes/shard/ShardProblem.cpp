@@ -1,10 +1,10 @@
-//===- Program.cpp - A function pair as a list of steps ---------*- C++ -*-===//
+//===- ShardProblem.cpp - A function pair as a list of steps ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/shard/Program.h"
+#include "passes/shard/ShardProblem.h"
 
 using namespace mlir;
 using namespace dt;
@@ -59,7 +59,7 @@ Pair dt::shard::findPair(func::FuncOp function) {
   return pair;
 }
 
-double Program::evaluate(const nn::DimExpr &size) const {
+double ShardProblem::evaluate(const nn::DimExpr &size) const {
   auto module = pair.forward->getParentOfType<dist::ModuleOp>();
   auto value = size.evaluate([&](StringRef symbol) -> std::optional<int64_t> {
     auto dim = module.lookupSymbol<nn::DimOp>(symbol);
@@ -68,7 +68,7 @@ double Program::evaluate(const nn::DimExpr &size) const {
   return static_cast<double>(value.value_or(1));
 }
 
-unsigned Program::addVariable(Value value) {
+unsigned ShardProblem::addVariable(Value value) {
   Variable v;
   v.type = cast<RankedTensorType>(value.getType());
   v.shape = nn::getShape(value);
@@ -78,7 +78,8 @@ unsigned Program::addVariable(Value value) {
   return variables.size() - 1;
 }
 
-Program::Program(Pair pair, const Links *links) : pair(pair), stage(!links) {
+ShardProblem::ShardProblem(Pair pair, const Links *links)
+    : pair(pair), moduleFunction(!links) {
   addArguments(links);
   addOps(pair.forward);
   if (pair.backward) {
@@ -106,7 +107,7 @@ Program::Program(Pair pair, const Links *links) : pair(pair), stage(!links) {
   findUses();
 }
 
-void Program::addArguments(const Links *links) {
+void ShardProblem::addArguments(const Links *links) {
   for (BlockArgument a : pair.forward.getArguments()) {
     Variable &v = variables[addVariable(a)];
     if (links && links->parameters[a.getArgNumber()])
@@ -116,8 +117,8 @@ void Program::addArguments(const Links *links) {
   }
 }
 
-/// Of a stage: inputs by name, residuals in order. Others are new.
-void Program::addBackwardArguments(const Links *links) {
+/// Of a module function: inputs by name, residuals in order. Others are new.
+void ShardProblem::addBackwardArguments(const Links *links) {
   SmallVector<unsigned> residuals;
   func::FuncOp f = pair.forward, b = pair.backward;
   for (unsigned i = 0; i < f.getNumResults(); ++i)
@@ -167,7 +168,7 @@ static bool isContraction(const nn::ShardingRule &rule) {
   return false;
 }
 
-void Program::addOps(func::FuncOp function) {
+void ShardProblem::addOps(func::FuncOp function) {
   auto module = function->getParentOfType<dist::ModuleOp>();
   for (Operation &op : function.front()) {
     Step step{Step::compute, &op, {}, {}, {}, false, 0};
@@ -220,7 +221,7 @@ void Program::addOps(func::FuncOp function) {
   }
 }
 
-void Program::findUses() {
+void ShardProblem::findUses() {
   for (unsigned s = 0; s < steps.size(); ++s) {
     const Step &step = steps[s];
     auto use = [&](unsigned v) {

@@ -1,11 +1,11 @@
-//===- Layout.h - Places for blocks of memory with lifetimes ----*- C++ -*-===//
+//===- OffsetAllocator.h - Offsets of blocks with lifetimes -----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_LOWER_LAYOUT_H
-#define PASSES_LOWER_LAYOUT_H
+#ifndef PASSES_LOWER_OFFSETALLOCATOR_H
+#define PASSES_LOWER_OFFSETALLOCATOR_H
 
 #include "dialects/nn/NNOps.h"
 #include "dialects/rt/RTOps.h"
@@ -19,7 +19,7 @@ inline int64_t alignUp(int64_t bytes) {
 /// Disjoint ranges for blocks that live at once. Largest first, each at the
 /// lowest offset that is free during its whole life: within a few percent of
 /// the lower bound on the graphs met here, and deterministic.
-class Layout {
+class OffsetAllocator {
 public:
   /// A block in use from `first` to `last`, both included. Returns its number.
   unsigned add(int64_t bytes, int64_t first, int64_t last);
@@ -50,4 +50,4 @@ private:
 
 } // namespace dt::lower
 
-#endif // PASSES_LOWER_LAYOUT_H
+#endif // PASSES_LOWER_OFFSETALLOCATOR_H

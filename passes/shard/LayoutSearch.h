@@ -1,11 +1,11 @@
-//===- Search.h - Choosing layouts by cost ----------------------*- C++ -*-===//
+//===- LayoutSearch.h - Choosing layouts by cost ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SHARD_SEARCH_H
-#define PASSES_SHARD_SEARCH_H
+#ifndef PASSES_SHARD_LAYOUTSEARCH_H
+#define PASSES_SHARD_LAYOUTSEARCH_H
 
 #include "passes/shard/Cuts.h"
 
@@ -41,10 +41,10 @@ struct Applied {
 
 /// The effect of steps on masks, used by the search and, again, to emit what it
 /// chose.
-class Model {
+class CostModel {
 public:
-  Model(const Program &program, const CutInfo &cuts, const Axis &axis,
-        const Prices &prices)
+  CostModel(const ShardProblem &program, const CutConstraints &cuts,
+            const Axis &axis, const Prices &prices)
       : program(program), cuts(cuts), axis(axis), prices(prices),
         turnIndex(findTurn(program)) {}
 
@@ -61,7 +61,7 @@ public:
 
 private:
   using Log = llvm::SmallVectorImpl<Conversion>;
-  static unsigned findTurn(const Program &program);
+  static unsigned findTurn(const ShardProblem &program);
   /// `forward`: a cut will have to be gathered again on the way back.
   double convert(Masks &masks, unsigned variable, State to, bool mayGather,
                  Log *log, bool forward = false) const;
@@ -75,14 +75,14 @@ private:
   double turn(Masks &masks, unsigned step, Log *log) const;
   double settle(Masks &masks, unsigned step, Log *log) const;
 
-  const Program &program;
-  const CutInfo &cuts;
+  const ShardProblem &program;
+  const CutConstraints &cuts;
   Axis axis;
   Prices prices;
   unsigned turnIndex; ///< steps before it are the forward function's
 };
 
-struct Solution {
+struct LayoutChoice {
   std::vector<unsigned> choices; ///< a strategy a step
   double cost = 0;
   Masks last; ///< masks after the last step; parameters keep theirs
@@ -90,8 +90,9 @@ struct Solution {
 
 /// Beam search over the steps: exact as long as no more than `width` frontiers
 /// differ.
-Solution search(const Program &program, const Model &model, unsigned width);
+LayoutChoice searchLayouts(const ShardProblem &program, const CostModel &model,
+                           unsigned width);
 
 } // namespace dt::shard
 
-#endif // PASSES_SHARD_SEARCH_H
+#endif // PASSES_SHARD_LAYOUTSEARCH_H

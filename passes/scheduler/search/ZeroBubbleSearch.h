@@ -1,4 +1,4 @@
-//===- Search.h - Zero-bubble orders by search ------------------*- C++ -*-===//
+//===- ZeroBubbleSearch.h - Zero-bubble orders by search --------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -16,23 +16,23 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULER_SEARCH_SEARCH_H
-#define PASSES_SCHEDULER_SEARCH_SEARCH_H
+#ifndef PASSES_SCHEDULER_SEARCH_ZEROBUBBLESEARCH_H
+#define PASSES_SCHEDULER_SEARCH_ZEROBUBBLESEARCH_H
 
 #include "passes/scheduler/core/Schedule.h"
 
-namespace dt::schedule {
+namespace dt::scheduler {
 
 /// The best order found within `memory` (bytes per rank; empty: no bound).
 /// Errors if not even one microbatch fits.
-llvm::Expected<Solution> searchZeroBubble(const Graph &graph,
+llvm::Expected<Solution> searchZeroBubble(const TaskGraph &graph,
                                           const std::vector<Bytes> &memory,
-                                          const Options &options);
+                                          const SolveOptions &options);
 
 /// Bytes that `factor`/16 times the activations of 1F1B take on the rank where
 /// they are most, for every rank, but no more than the problem allows.
-std::vector<Bytes> getRelativeMemory(const Graph &graph, int factor);
+std::vector<Bytes> getRelativeMemory(const TaskGraph &graph, int factor);
 
-} // namespace dt::schedule
+} // namespace dt::scheduler
 
-#endif // PASSES_SCHEDULER_SEARCH_SEARCH_H
+#endif // PASSES_SCHEDULER_SEARCH_ZEROBUBBLESEARCH_H
