@@ -453,7 +453,7 @@ Plan planLayers(const PlannedProgram &program, int64_t ranks) {
   plan.microbatches = program.microbatches;
   plan.micro = program.micro;
   plan.schedule = program.needsBatchSync ? "distmm-pipe" : "accumulate";
-  plan.reorder = plan::Reorder::None;
+  plan.reorder = planner::Reorder::None;
   plan.sequenceParallel = false;
   for (auto [m, module] : llvm::enumerate(program.model.modules)) {
     UnitPlan unit;
