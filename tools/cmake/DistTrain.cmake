@@ -49,9 +49,25 @@ function(dt_unity target)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# dt_library(<name> SOURCES… [LIBS…] [ALONE…]): a static library on MLIR with the shared precompiled header; ALONE: see dt_unity.
+# dt_registry(<list> <file> <macro> <folder>): the sources of a folder that register themselves, and a file with a line MACRO(Name) for each.
+function(dt_registry list file macro folder)
+  file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${folder}/*.cpp)
+  set(calls "")
+  foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    string(APPEND calls "${macro}(${name})\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${file} CONTENT "${calls}")
+  set(${list} ${sources} PARENT_SCOPE)
+endfunction()
+
+# dt_library(<name> [SOURCES…] [LIBS…] [ALONE…]): a static library on MLIR with the shared precompiled header, of all sources in the folder unless told otherwise;
+# ALONE: see dt_unity.
 function(dt_library name)
   cmake_parse_arguments(A "" "" "SOURCES;LIBS;DEPENDS;ALONE" ${ARGN})
+  if(NOT A_SOURCES)
+    file(GLOB A_SOURCES RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp)
+  endif()
   add_library(${name} STATIC ${A_SOURCES})
   dt_unity(${name} ${A_ALONE})
   target_link_libraries(${name} PUBLIC ${A_LIBS})

@@ -287,7 +287,7 @@ LogicalResult castTo(NodeImporter &n, Type element) {
   return n.set(0, n.castTo(n.value(0), element));
 }
 
-LogicalResult cast(NodeImporter &n) {
+LogicalResult castNode(NodeImporter &n) {
   auto to = static_cast<onnx::ElementType>(n.intAttr("to", 0));
   static constexpr std::pair<onnx::ElementType, symbolic::Element> types[] = {
       {onnx::ElementType::Bool, symbolic::Element::Bool},
@@ -394,7 +394,7 @@ void models::addElementwiseRules(RuleTable &rules) {
   rules["GreaterOrEqual"] = comparison<C::ge, B::LessEqual, true>;
   rules["Where"] = where;
   rules["Clip"] = clip;
-  rules["Cast"] = cast;
+  rules["Cast"] = castNode;
   rules["CastLike"] = castLike;
   rules["Identity"] = identity;
   rules["Dropout"] = dropout;

@@ -7,10 +7,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/frontend/recipe/Program.h"
+#include "models/frontend/recipe/losses/LossBuilder.h"
+#include "models/frontend/recipe/losses/LossRule.h"
 
 #include "dialects/nn/NNNames.h"
-#include "dialects/nn/NNOps.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -20,116 +20,82 @@ using namespace mlir;
 
 namespace dt::models {
 
-namespace {
+// Every file of losses/ adds its kinds.
+#define LOSS(file) void add##file(LossRules &);
+#include "models/frontend/recipe/Losses.inc"
+#undef LOSS
 
-class LossBuilder {
-public:
-  LossBuilder(Location loc, dist::ModuleOp module, const LossEntry &loss)
-      : loc(loc), module(module), forward(module.getForward()), loss(loss),
-        builder(forward.getBody().front().getTerminator()) {}
+const LossRules &getLossRules() {
+  static const LossRules rules = [] {
+    LossRules all;
+#define LOSS(file) add##file(all);
+#include "models/frontend/recipe/Losses.inc"
+#undef LOSS
+    return all;
+  }();
+  return rules;
+}
 
-  LogicalResult build();
+LossBuilder::LossBuilder(Location loc, dist::ModuleOp module,
+                         const LossEntry &loss)
+    : b(module.getForward().getBody().front().getTerminator()), loc(loc),
+      loss(loss), module(module), forward(module.getForward()) {}
 
-private:
-  Value crossEntropy(Value logits);
-  Value meanSquare(Value output);
-  Value contrastive(Value logits);
-  Value graphOutput(Value output);
+Value LossBuilder::getTarget(RankedTensorType type) {
+  return getOrAddInput(loc, module, loss.target, type);
+}
 
-  /// Ends the denominator function, whose body is being built, with `value`.
-  void countElements(Type type);
-  OpBuilder startDenominator(TypeRange inputs, ArrayRef<StringRef> names);
-  Value splat(OpBuilder &b, Type like, double value);
-  Value sum(OpBuilder &b, Value value);
-  /// Elements (i, j) -> i == j ? onDiagonal : elsewhere.
-  Value diagonal(Type type, double onDiagonal, double elsewhere);
-  Value rowNumbers(const nn::DimExpr &rows);
-
-  Location loc;
-  dist::ModuleOp module;
-  func::FuncOp forward, denominator;
-  const LossEntry &loss;
-  OpBuilder builder;
-};
-
-Value LossBuilder::splat(OpBuilder &b, Type like, double value) {
+Value LossBuilder::splat(OpBuilder &at, Type like, double value) {
   auto type =
       RankedTensorType::get({}, cast<RankedTensorType>(like).getElementType());
   Attribute element =
       isa<FloatType>(type.getElementType())
-          ? TypedAttr(b.getFloatAttr(type.getElementType(), value))
-          : TypedAttr(b.getIntegerAttr(type.getElementType(), int64_t(value)));
-  return nn::ConstantOp::create(b, loc, type,
+          ? TypedAttr(at.getFloatAttr(type.getElementType(), value))
+          : TypedAttr(at.getIntegerAttr(type.getElementType(), int64_t(value)));
+  return nn::ConstantOp::create(at, loc, type,
                                 DenseElementsAttr::get(type, element));
 }
 
-Value LossBuilder::sum(OpBuilder &b, Value value) {
+Value LossBuilder::sum(OpBuilder &at, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (!type.getElementType().isF32())
     value = nn::CastOp::create(
-        b, loc, nn::withElementType(type, b.getF32Type()), value);
+        at, loc, nn::withElementType(type, at.getF32Type()), value);
   SmallVector<int64_t> axes(type.getRank());
   std::iota(axes.begin(), axes.end(), 0);
   if (axes.empty())
     return value;
-  return nn::ReduceOp::create(b, loc, nn::ReduceKind::sum, value, axes, false);
+  return nn::ReduceOp::create(at, loc, nn::ReduceKind::sum, value, axes, false);
 }
 
 OpBuilder LossBuilder::startDenominator(TypeRange inputs,
                                         ArrayRef<StringRef> names) {
-  OpBuilder b(module.getContext());
-  b.setInsertionPointToEnd(&module.getBody().front());
+  OpBuilder at(module.getContext());
+  at.setInsertionPointToEnd(&module.getBody().front());
   auto type =
-      b.getFunctionType(inputs, RankedTensorType::get({}, b.getF32Type()));
-  denominator = func::FuncOp::create(b, loc, loss.name + ".denominator", type);
+      at.getFunctionType(inputs, RankedTensorType::get({}, at.getF32Type()));
+  denominator = func::FuncOp::create(at, loc, loss.name + ".denominator", type);
   for (auto [i, name] : llvm::enumerate(names))
-    denominator.setArgAttr(i, nn::kNameAttr, b.getStringAttr(name));
+    denominator.setArgAttr(i, nn::kNameAttr, at.getStringAttr(name));
   return OpBuilder::atBlockBegin(denominator.addEntryBlock());
 }
 
 void LossBuilder::countElements(Type type) {
-  OpBuilder b = startDenominator({}, {});
+  OpBuilder at = startDenominator({}, {});
   func::ReturnOp::create(
-      b, loc,
-      dist::buildElementCount(b, loc, nn::getNumElements(nn::getShape(type))));
+      at, loc,
+      dist::buildElementCount(at, loc, nn::getNumElements(nn::getShape(type))));
 }
 
-Value LossBuilder::crossEntropy(Value logits) {
-  nn::Shape shape = nn::getShape(logits);
-  if (shape.empty()) {
-    emitError(loc) << "cross_entropy needs logits with an axis of classes, not "
-                   << logits.getType();
-    return {};
-  }
-  shape.pop_back();
-  Value labels = getOrAddInput(loc, module, loss.target,
-                               nn::makeTensorType(shape, builder.getI64Type()));
-  if (!labels)
-    return {};
-  Value rows = nn::CrossEntropyOp::create(builder, loc, logits, labels,
-                                          loss.ignoreIndex);
-  OpBuilder b = startDenominator(labels.getType(), {loss.target});
-  Value given = denominator.getArgument(0);
-  Value counted =
-      nn::CmpOp::create(b, loc, nn::Compare::ne, given,
-                        splat(b, given.getType(), double(loss.ignoreIndex)));
-  func::ReturnOp::create(b, loc, sum(b, counted));
-  return sum(builder, rows);
-}
-
-Value LossBuilder::meanSquare(Value output) {
-  auto type = cast<RankedTensorType>(output.getType());
-  Value target = getOrAddInput(loc, module, loss.target, type);
-  if (!target)
-    return {};
-  Value difference = nn::SubOp::create(builder, loc, output, target);
-  Value square = nn::MulOp::create(builder, loc, difference, difference);
-  countElements(type);
-  return sum(builder, square);
+void LossBuilder::countTargets(Value target,
+                               function_ref<Value(OpBuilder &, Value)> count) {
+  OpBuilder at = startDenominator(target.getType(), {loss.target});
+  Value counted = count(at, denominator.getArgument(0));
+  func::ReturnOp::create(at, loc, counted);
 }
 
 Value LossBuilder::diagonal(Type type, double onDiagonal, double elsewhere) {
-  auto op = nn::GenerateOp::create(builder, loc, type);
+  auto op = nn::GenerateOp::create(b, loc, type);
   Block &body = op.getBody().emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(&body);
   Type index = inner.getIndexType();
@@ -148,59 +114,14 @@ Value LossBuilder::diagonal(Type type, double onDiagonal, double elsewhere) {
 }
 
 Value LossBuilder::rowNumbers(const nn::DimExpr &rows) {
-  auto type = nn::makeTensorType({rows}, builder.getI64Type());
-  auto op = nn::GenerateOp::create(builder, loc, type);
+  auto type = nn::makeTensorType({rows}, b.getI64Type());
+  auto op = nn::GenerateOp::create(b, loc, type);
   Block &body = op.getBody().emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(&body);
   Value i = body.addArgument(inner.getIndexType(), loc);
   Value number = arith::IndexCastOp::create(inner, loc, inner.getI64Type(), i);
   nn::YieldOp::create(inner, loc, number);
   return op.getResult();
-}
-
-Value LossBuilder::contrastive(Value logits) {
-  auto type = cast<RankedTensorType>(logits.getType());
-  nn::Shape shape = nn::getShape(type);
-  if (shape.size() != 2 || shape[0] != shape[1]) {
-    emitError(loc) << "a contrastive loss needs logits [batch, batch], not "
-                   << type;
-    return {};
-  }
-  OpBuilder b = startDenominator({}, {});
-  func::ReturnOp::create(b, loc, dist::buildElementCount(b, loc, shape[0]));
-  if (loss.kind == LossKind::SigmoidContrastive) {
-    // -log sigmoid(z x) = softplus(-z x) with z = 1 on the diagonal, else -1.
-    Value turned =
-        nn::MulOp::create(builder, loc, logits, diagonal(type, -1, 1));
-    return sum(builder, nn::SoftplusOp::create(builder, loc, turned));
-  }
-  Value labels = rowNumbers(shape[0]);
-  Value columns =
-      nn::TransposeOp::create(builder, loc, logits, ArrayRef<int64_t>{1, 0});
-  // No label can be the ignored one.
-  Value byRow = nn::CrossEntropyOp::create(builder, loc, logits, labels, -100);
-  Value byColumn =
-      nn::CrossEntropyOp::create(builder, loc, columns, labels, -100);
-  Value both = nn::AddOp::create(builder, loc, sum(builder, byRow),
-                                 sum(builder, byColumn));
-  return nn::MulOp::create(builder, loc, both,
-                           splat(builder, both.getType(), 0.5));
-}
-
-/// The graph's own loss; the modules phase splits it.
-Value LossBuilder::graphOutput(Value output) {
-  auto type = cast<RankedTensorType>(output.getType());
-  if (nn::getNumElements(nn::getShape(type)) != nn::DimExpr(1)) {
-    emitError(loc) << "a graph_output loss is one number, not " << type;
-    return {};
-  }
-  if (!type.getElementType().isF32())
-    output = nn::CastOp::create(
-        builder, loc, nn::withElementType(type, builder.getF32Type()), output);
-  if (type.getRank() != 0)
-    output = nn::ReshapeOp::create(
-        builder, loc, RankedTensorType::get({}, builder.getF32Type()), output);
-  return output;
 }
 
 LogicalResult LossBuilder::build() {
@@ -213,22 +134,7 @@ LogicalResult LossBuilder::build() {
   if (!isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType()))
     return emitError(loc) << "output '" << loss.value.tensor << "' of '"
                           << module.getSymName() << "' is not of floats";
-  Value numerator;
-  switch (loss.kind) {
-  case LossKind::CrossEntropy:
-    numerator = crossEntropy(value);
-    break;
-  case LossKind::Mse:
-    numerator = meanSquare(value);
-    break;
-  case LossKind::ClipContrastive:
-  case LossKind::SigmoidContrastive:
-    numerator = contrastive(value);
-    break;
-  case LossKind::GraphOutput:
-    numerator = graphOutput(value);
-    break;
-  }
+  Value numerator = loss.rule->build(*this, value);
   if (!numerator)
     return failure();
   std::string name = "loss." + loss.name;
@@ -243,8 +149,6 @@ LogicalResult LossBuilder::build() {
                        top.getF64FloatAttr(loss.weight));
   return success();
 }
-
-} // namespace
 
 LogicalResult buildLoss(Location location, dist::ModuleOp module,
                         const LossEntry &loss) {

@@ -6,6 +6,7 @@
 
 #include "models/frontend/import/Pattern.h"
 #include "models/frontend/recipe/RecipeParser.h"
+#include "models/frontend/recipe/losses/LossRule.h"
 
 #include "runtime/base/Error.h"
 #include "runtime/data/Config.h"
@@ -34,16 +35,6 @@ const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
 const StringRef kItemKeys[] = {"of", "max"};
 const StringRef kBatchKeys[] = {"global", "micro"};
-const StringRef kLossKinds[] = {"cross_entropy", "mse", "clip_contrastive",
-                                "sigmoid_contrastive", "graph_output"};
-const StringRef kCrossEntropyKeys[] = {
-    "name", "kind", "weight", "over", "logits", "labels", "ignore_index"};
-const StringRef kMseKeys[] = {"name", "kind",   "weight",
-                              "over", "output", "target"};
-const StringRef kContrastiveKeys[] = {"name", "kind", "weight", "over",
-                                      "logits"};
-const StringRef kGraphOutputKeys[] = {"name", "kind", "weight", "over",
-                                      "output"};
 const StringRef kOptimizerKinds[] = {"adamw", "sgd"};
 const StringRef kAdamKeys[] = {
     "kind",   "lr",     "betas",    "eps",   "weight_decay", "no_decay", "clip",
@@ -262,38 +253,33 @@ void RecipeParser::ties() {
                             tensor(reader, reader.string(), &recipe));
 }
 
+std::vector<StringRef> LossRule::getKeys() const {
+  std::vector<StringRef> keys = {"name", "kind", "weight", "over", value};
+  for (StringRef key : {target, setting})
+    if (!key.empty())
+      keys.push_back(key);
+  return keys;
+}
+
 LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
   LossEntry entry;
   if (!reader.raw().is_object()) {
     reader.fail("expected an object");
     return entry;
   }
-  entry.kind = LossKind(reader.at("kind").choice(kLossKinds));
-  StringRef value = "logits";
-  switch (entry.kind) {
-  case LossKind::CrossEntropy:
-    reader.keys(kCrossEntropyKeys);
-    entry.target =
-        reader.has("labels") ? reader.at("labels").string() : "labels";
-    if (reader.has("ignore_index"))
-      entry.ignoreIndex = reader.at("ignore_index").integer();
-    break;
-  case LossKind::Mse:
-    reader.keys(kMseKeys);
-    entry.target =
-        reader.has("target") ? reader.at("target").string() : "target";
-    value = "output";
-    break;
-  case LossKind::ClipContrastive:
-  case LossKind::SigmoidContrastive:
-    reader.keys(kContrastiveKeys);
-    break;
-  case LossKind::GraphOutput:
-    reader.keys(kGraphOutputKeys);
-    value = "output";
-    break;
-  }
-  JsonReader valueReader = reader.at(value);
+  std::vector<StringRef> kinds;
+  for (const LossRule &rule : getLossRules())
+    kinds.push_back(rule.kind);
+  const LossRule &rule = getLossRules()[reader.at("kind").choice(kinds)];
+  entry.rule = &rule;
+  reader.keys(rule.getKeys());
+  if (!rule.target.empty())
+    entry.target = reader.has(rule.target) ? reader.at(rule.target).string()
+                                           : rule.target.str();
+  entry.setting = rule.usual;
+  if (!rule.setting.empty() && reader.has(rule.setting))
+    entry.setting = reader.at(rule.setting).integer();
+  JsonReader valueReader = reader.at(rule.value);
   entry.value = tensor(valueReader, valueReader.string(), recipe);
   entry.name = reader.has("name") ? reader.at("name").string() : "loss";
   if (!isName(entry.name))
@@ -464,9 +450,8 @@ std::vector<std::string> getRecipeKeys() {
   add("connections.*.", kConnectionKeys);
   add("items.*.", kItemKeys);
   add("batch.", kBatchKeys);
-  for (ArrayRef<StringRef> keys :
-       {ArrayRef<StringRef>(kCrossEntropyKeys), ArrayRef<StringRef>(kMseKeys)})
-    add("losses[].", keys);
+  for (const LossRule &rule : getLossRules())
+    add("losses[].", rule.getKeys());
   add("optimizer.", kAdamKeys);
   add("optimizer.", kSgdKeys);
   sort(result);

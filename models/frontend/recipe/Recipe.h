@@ -31,6 +31,8 @@ struct Config;
 
 namespace dt::models {
 
+struct LossRule; // losses/LossRule.h
+
 /// "module.tensor". Modules have no dot in their name, tensors may.
 struct TensorName {
   std::string module, tensor;
@@ -68,20 +70,12 @@ struct ItemEntry {
   int64_t max;
 };
 
-enum class LossKind {
-  CrossEntropy,
-  Mse,
-  ClipContrastive,
-  SigmoidContrastive,
-  GraphOutput
-};
-
 struct LossEntry {
   std::string name;
-  LossKind kind;
+  const LossRule *rule;
   TensorName value;   ///< logits, or the output that is compared
   std::string target; ///< labels or target: a raw input, plain or of the module
-  int64_t ignoreIndex = -100;
+  int64_t setting = 0; ///< the rule's, see there
   double weight = 1;
 };
 

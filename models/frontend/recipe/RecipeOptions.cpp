@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/recipe/RecipeParser.h"
+#include "models/frontend/recipe/losses/LossRule.h"
 
 using namespace llvm;
 
@@ -18,11 +19,13 @@ Expected<LossEntry> parseLossOption(StringRef text, StringRef module) {
   SmallVector<StringRef> parts;
   text.split(parts, ':');
   OrderedJson json = {{"kind", parts[0].str()}};
-  bool logits = parts[0] != "mse" && parts[0] != "graph_output";
-  if (parts.size() > 1)
-    json[logits ? "logits" : "output"] = (module + "." + parts[1]).str();
-  if (parts.size() > 2)
-    json[parts[0] == "mse" ? "target" : "labels"] = parts[2].str();
+  const LossRules &rules = getLossRules();
+  auto rule = llvm::find_if(
+      rules, [&](const LossRule &r) { return r.kind == parts[0]; });
+  if (rule != rules.end() && parts.size() > 1)
+    json[rule->value.str()] = (module + "." + parts[1]).str();
+  if (rule != rules.end() && parts.size() > 2)
+    json[rule->target.empty() ? "labels" : rule->target.str()] = parts[2].str();
   std::string error;
   LossEntry entry =
       RecipeParser::loss(JsonReader(&json, "--loss", &error), nullptr);
