@@ -7,7 +7,8 @@
 // (dialects/dist/RuntimeEnums.h) and reads and prints the texts of this file.
 // Numbers are given by the order; IR and emitted programs depend on it.
 //
-// A case is CASE(name in C++, text in IR, flags and files).
+// A case is CASE(name in C++, text in IR, flags and files); a collective's has
+// its CollectiveForm behind them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,8 +46,9 @@ constexpr std::optional<E> fromText(std::string_view text) {
   return std::nullopt;
 }
 
-#define DT_CASE_NAME(name, text) name,
-#define DT_CASE_ROW(name, text) {#name, text},
+#define DT_CASE_NAME(name, text, ...) name,
+#define DT_CASE_ROW(name, text, ...) {#name, text},
+#define DT_CASE_FORM(name, text, ...) {__VA_ARGS__},
 #define DT_ENUM(Enum, CASES)                                                   \
   enum class Enum : uint8_t { CASES(DT_CASE_NAME) };                           \
   template <> struct EnumTable<Enum> {                                         \
@@ -82,14 +84,36 @@ DT_ENUM(DType, DT_CASES)
 DT_ENUM(TaskKind, DT_CASES)
 #undef DT_CASES
 
+/// How the bytes of a collective of n ranks travel; what planners price it by.
+enum class Travel : uint8_t {
+  Ring,      ///< n - 1 steps, in each of which a rank passes an n-th on
+  RoundTrip, ///< a ring or a tree there and back, with sums on the way
+  Pairs      ///< every rank has a message for every other one
+};
+
+/// What a collective does with blocks. A block is what one rank has of a cut
+/// tensor, or all of one that is not cut.
+struct CollectiveForm {
+  bool scatters = false; ///< `in` has a block for every rank, else one block
+  bool gathers = false;  ///< `out` has a block of every rank, else one block
+  bool combines = false; ///< numbers of all ranks become one: F32 or I64
+  Travel travel = Travel::Ring;
+};
+
 /// What the ranks of an axis do together.
 #define DT_CASES(CASE)                                                         \
-  CASE(AllReduce, "all_reduce")                                                \
-  CASE(AllGather, "all_gather")                                                \
-  CASE(ReduceScatter, "reduce_scatter")                                        \
-  CASE(AllToAll, "all_to_all")
+  CASE(AllReduce, "all_reduce", .combines = true, .travel = Travel::RoundTrip) \
+  CASE(AllGather, "all_gather", .gathers = true)                               \
+  CASE(ReduceScatter, "reduce_scatter", .scatters = true, .combines = true)    \
+  CASE(AllToAll, "all_to_all", .scatters = true, .gathers = true,              \
+       .travel = Travel::Pairs)
 DT_ENUM(CollectiveKind, DT_CASES)
+inline constexpr CollectiveForm kCollectiveForms[] = {DT_CASES(DT_CASE_FORM)};
 #undef DT_CASES
+
+constexpr const CollectiveForm &formOf(CollectiveKind kind) {
+  return kCollectiveForms[size_t(kind)];
+}
 
 /// How an all-reduce combines the ranks' values.
 #define DT_CASES(CASE)                                                         \
@@ -123,6 +147,7 @@ DT_ENUM(ScheduleKind, DT_CASES)
 #undef DT_CASES
 
 #undef DT_ENUM
+#undef DT_CASE_FORM
 #undef DT_CASE_ROW
 #undef DT_CASE_NAME
 

@@ -120,92 +120,66 @@ void LayoutAttr::print(AsmPrinter &printer) const {
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-/// `part` is `whole` with dim `axis` cut.
-static LogicalResult verifyCut(Operation *op, Value whole, Value part,
-                               uint64_t axis, uint64_t chunk, uint64_t over) {
-  auto wholeType = cast<RankedTensorType>(whole.getType());
-  auto partType = cast<RankedTensorType>(part.getType());
-  nn::Shape a = nn::getShape(whole), b = nn::getShape(part);
-  if (axis >= a.size())
+/// Dim `cut.dim` becomes the whole of its parts (`gathers`), or a part.
+static LogicalResult applyCut(Operation *op, nn::Shape &shape, DimCut cut,
+                              uint64_t over, bool gathers) {
+  if (cut.dim >= shape.size())
     return op->emitOpError("axis ")
-           << axis << " of a tensor of rank " << a.size();
-  if (chunk < 1 || over < 1)
+           << cut.dim << " of a tensor of rank " << shape.size();
+  if (cut.chunk < 1)
     return op->emitOpError("needs a chunk of at least 1");
-  std::optional<DimExpr> local = a[axis].exactDiv(DimExpr(over));
-  if (!local || !local->exactDiv(DimExpr(chunk)))
+  DimExpr &dim = shape[cut.dim], parts(gathers ? 1 : over);
+  std::optional<DimExpr> part = dim.exactDiv(parts);
+  if (!part || !part->exactDiv(DimExpr(cut.chunk)))
     return op->emitOpError()
-           << over << " x " << chunk << " does not divide dim " << axis
-           << " of " << nn::shapeToString(a);
-  a[axis] = *local;
-  if (a != b || wholeType.getElementType() != partType.getElementType())
-    return op->emitOpError("expected ")
-           << nn::makeTensorType(a, wholeType.getElementType())
-           << " as the part of " << wholeType << ", got " << partType;
+           << parts.str() << " x " << cut.chunk << " does not divide dim "
+           << cut.dim << " of " << nn::shapeToString(shape);
+  dim = gathers ? dim * DimExpr(over) : *part;
   return success();
 }
 
-LogicalResult AllReduceOp::verify() { return verifyAxis(*this); }
+/// Result 0 is operand 0 with the cut that is taken made whole and the dim that
+/// is given cut.
+static LogicalResult verifyCuts(Operation *op, std::optional<DimCut> taken,
+                                std::optional<DimCut> given, uint64_t over) {
+  auto in = cast<RankedTensorType>(op->getOperand(0).getType());
+  auto out = cast<RankedTensorType>(op->getResult(0).getType());
+  if (taken && given && taken->dim == given->dim)
+    return op->emitOpError("gathers and scatters two dims of one tensor");
+  nn::Shape shape = nn::getShape(in);
+  if ((given && failed(applyCut(op, shape, *given, over, false))) ||
+      (taken && failed(applyCut(op, shape, *taken, over, true))))
+    return failure();
+  if (shape == nn::getShape(out) && in.getElementType() == out.getElementType())
+    return success();
+  return op->emitOpError("expected result type ")
+         << nn::makeTensorType(shape, in.getElementType()) << ", got " << out;
+}
+
+LogicalResult dt::dist::verifyCollective(Operation *op) {
+  auto collective = cast<CollectiveOpInterface>(op);
+  std::optional<DimCut> taken = collective.getTakenCut(),
+                        given = collective.getGivenCut();
+  assert(taken.has_value() == collective.getForm().gathers &&
+         given.has_value() == collective.getForm().scatters &&
+         "cuts that are not those of the kind");
+  return failure(failed(verifyAxis(collective)) ||
+                 failed(verifyCuts(op, taken, given, collective.getOver())));
+}
+
 LogicalResult PartialOp::verify() { return verifyAxis(*this); }
 LogicalResult RankOp::verify() { return verifyAxis(*this); }
-LogicalResult AllGatherOp::verify() {
-  if (failed(verifyAxis(*this)))
-    return failure();
-  return verifyCut(*this, getResult(), getInput(), getAxis(), getChunk(),
-                   getOver());
-}
-LogicalResult ReduceScatterOp::verify() {
-  if (failed(verifyAxis(*this)))
-    return failure();
-  return verifyCut(*this, getInput(), getResult(), getAxis(), getChunk(),
-                   getOver());
-}
 LogicalResult SliceOp::verify() {
-  if (failed(verifyAxis(*this)))
-    return failure();
-  return verifyCut(*this, getInput(), getResult(), getAxis(), getChunk(),
-                   getOver());
-}
-LogicalResult AllToAllOp::verify() {
-  if (failed(verifyAxis(*this)))
-    return failure();
-  auto in = cast<RankedTensorType>(getInput().getType());
-  auto out = cast<RankedTensorType>(getResult().getType());
-  nn::Shape a = nn::getShape(in), b = nn::getShape(out);
-  uint64_t g = getGather(), s = getScatter();
-  if (g >= a.size() || s >= a.size() || g == s)
-    return emitOpError("gathers and scatters two dims of one tensor");
-  auto chunks = [](const DimExpr &size, uint64_t chunk) {
-    return chunk >= 1 && size.exactDiv(DimExpr(chunk)).has_value();
-  };
-  std::optional<DimExpr> part = a[s].exactDiv(DimExpr(getOver()));
-  if (!part || !chunks(*part, getScatterChunk()) ||
-      !chunks(a[g], getGatherChunk()))
-    return emitOpError("chunks do not divide dims of ") << nn::shapeToString(a);
-  a[s] = *part;
-  a[g] = a[g] * DimExpr(getOver());
-  if (a != b || in.getElementType() != out.getElementType())
-    return emitOpError("expected result type ")
-           << nn::makeTensorType(a, in.getElementType());
-  return success();
+  return failure(failed(verifyAxis(*this)) ||
+                 failed(verifyCuts(*this, std::nullopt,
+                                   DimCut{getAxis(), getChunk()}, getOver())));
 }
 
 //===----------------------------------------------------------------------===//
 // Folders
 //===----------------------------------------------------------------------===//
 
-OpFoldResult AllReduceOp::fold(FoldAdaptor) {
-  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
-}
 OpFoldResult PartialOp::fold(FoldAdaptor) {
-  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
-}
-OpFoldResult AllGatherOp::fold(FoldAdaptor) {
-  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
-}
-OpFoldResult ReduceScatterOp::fold(FoldAdaptor) {
-  return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
-}
-OpFoldResult AllToAllOp::fold(FoldAdaptor) {
   return getOver() == 1 ? OpFoldResult(getInput()) : OpFoldResult();
 }
 /// A part of what was gathered from those parts.
@@ -290,14 +264,12 @@ static nn::ShardingRule sameDims(Operation *op, bool linear) {
   return b.finish();
 }
 
-nn::ShardingRule AllReduceOp::getShardingRule() {
-  return sameDims(*this, getKind() == rt::Reduction::Sum);
-}
 nn::ShardingRule PartialOp::getShardingRule() { return sameDims(*this, true); }
 
 /// [outer][over][chunk] on one side, [outer][chunk] on the other.
-static nn::ShardingRule cutDims(Operation *op, unsigned axis, int64_t chunk,
-                                int64_t over, bool gathers) {
+static nn::ShardingRule cutDims(Operation *op, DimCut cut, int64_t over,
+                                bool gathers) {
+  auto [axis, chunk] = cut;
   nn::RuleBuilder b(op);
   Value whole = gathers ? op->getResult(0) : op->getOperand(0);
   nn::Shape shape = nn::getShape(whole);
@@ -319,12 +291,17 @@ static nn::ShardingRule cutDims(Operation *op, unsigned axis, int64_t chunk,
   return b.finish();
 }
 
-nn::ShardingRule AllGatherOp::getShardingRule() {
-  return cutDims(*this, getAxis(), getChunk(), getOver(), true);
-}
-nn::ShardingRule ReduceScatterOp::getShardingRule() {
-  return cutDims(*this, getAxis(), getChunk(), getOver(), false);
+nn::ShardingRule dt::dist::getCollectiveRule(Operation *op) {
+  auto collective = cast<CollectiveOpInterface>(op);
+  std::optional<DimCut> taken = collective.getTakenCut(),
+                        given = collective.getGivenCut();
+  assert(!(taken && given) && "no rule for two cuts");
+  if (!taken && !given)
+    return sameDims(op, collective.getReduction().value_or(
+                            rt::Reduction::Sum) == rt::Reduction::Sum);
+  return cutDims(op, taken ? *taken : *given, collective.getOver(),
+                 taken.has_value());
 }
 nn::ShardingRule SliceOp::getShardingRule() {
-  return cutDims(*this, getAxis(), getChunk(), getOver(), false);
+  return cutDims(*this, {getAxis(), getChunk()}, getOver(), false);
 }

@@ -12,6 +12,7 @@
 #define DIALECTS_DIST_DISTCOLLECTIVES
 
 include "dialects/dist/DistBase.td"
+include "dialects/dist/DistInterfaces.td"
 include "dialects/dist/RuntimeEnums.td"
 include "dialects/nn/NNInterfaces.td"
 include "mlir/IR/AttrTypeBase.td"
@@ -47,41 +48,90 @@ def Dist_LayoutAttr : Dist_Attr<"Layout", "layout"> {
   }];
 }
 
-/// Sizes of an axis are at least 1; checked by each op's verifier.
-class Dist_AxisOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic, traits # [Pure]> {
-  let hasVerifier = 1;
-}
-class Dist_Collective<string mnemonic, list<Trait> traits = []>
-    : Dist_AxisOp<mnemonic, traits # [DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]>;
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
 
-def Dist_AllReduceOp : Dist_Collective<"all_reduce", [SameOperandsAndResultType]> {
+/// `kind` is a CollectiveKind of runtime/Enums.h. `answers`: methods of CollectiveOpInterface.
+class Dist_Collective<string mnemonic, string kind, list<Trait> traits = []> : Dist_Op<mnemonic, [Pure, CollectiveOpInterface] # traits> {
+  code answers = "";
+  code rule = "";
+  let results = (outs AnyRankedTensor:$result);
+  let hasFolder = 1;
+  let extraClassDeclaration = "::dt::rt::CollectiveKind getCollectiveKind() { return ::dt::rt::CollectiveKind::" # kind # "; }" # answers;
+  let extraClassDefinition = [{
+    ::mlir::OpFoldResult $cppClass::fold(FoldAdaptor) {
+      return getOver() == 1 ? ::mlir::OpFoldResult(getInput()) : ::mlir::OpFoldResult();
+    }
+  }] # rule;
+}
+
+/// A further axis may cut it.
+class Dist_ShardedCollective<string mnemonic, string kind, list<Trait> traits = []>
+    : Dist_Collective<mnemonic, kind, traits # [DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
+  let rule = [{
+    ::dt::nn::ShardingRule $cppClass::getShardingRule() { return getCollectiveRule(*this); }
+  }];
+}
+
+/// One block becomes one block.
+class Dist_WholeCollective<string mnemonic, string kind> : Dist_ShardedCollective<mnemonic, kind, [SameOperandsAndResultType]> {
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
+  let assemblyFormat = "$input `over` $over `stride` $stride attr-dict `:` type($input)";
+}
+
+/// One side has the whole of a dim that is cut on the other: the input of a kind that gathers, else the result.
+class Dist_CutCollective<string mnemonic, string kind> : Dist_ShardedCollective<mnemonic, kind> {
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
+  let hasCanonicalizeMethod = 1;
+  let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
+  let answers = [{
+    ::std::optional<::dt::dist::DimCut> getCut(bool is) {
+      return is ? ::std::optional(::dt::dist::DimCut{getAxis(), getChunk()}) : ::std::nullopt;
+    }
+    ::std::optional<::dt::dist::DimCut> getTakenCut() { return getCut(::dt::rt::formOf(getCollectiveKind()).gathers); }
+    ::std::optional<::dt::dist::DimCut> getGivenCut() { return getCut(::dt::rt::formOf(getCollectiveKind()).scatters); }
+  }];
+}
+
+def Dist_AllReduceOp : Dist_WholeCollective<"all_reduce", "AllReduce"> {
   let summary = "partial values become the whole on every rank of the axis";
   let description = [{ `kind`: Reduction of runtime/Enums.h. }];
   let arguments = (ins Dist_Reduction:$kind, AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
-  let results = (outs AnyRankedTensor:$result);
-  let hasFolder = 1;
   let hasCanonicalizeMethod = 1;
   let assemblyFormat = "custom<RuntimeEnum>($kind) $input `over` $over `stride` $stride attr-dict `:` type($input)";
+  let answers = [{
+    ::std::optional<::dt::rt::Reduction> getReduction() { return getKind(); }
+  }];
 }
-def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
+def Dist_AllGatherOp : Dist_CutCollective<"all_gather", "AllGather"> {
   let summary = "parts along `axis` become the whole on every rank";
   let description = [{ The input's dim is [outer][chunk], the result's [outer][over][chunk]. }];
-  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
-  let results = (outs AnyRankedTensor:$result);
-  let hasFolder = 1;
-  let hasCanonicalizeMethod = 1;
-  let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
 }
-def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
+def Dist_ReduceScatterOp : Dist_CutCollective<"reduce_scatter", "ReduceScatter"> {
   let summary = "partial sums become parts of the sum along `axis`";
   let description = [{ The input's dim is [outer][over][chunk], the result's [outer][chunk]. }];
-  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
-  let results = (outs AnyRankedTensor:$result);
-  let hasFolder = 1;
-  let hasCanonicalizeMethod = 1;
-  let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
 }
-def Dist_SliceOp : Dist_Collective<"slice"> {
+def Dist_AllToAllOp : Dist_Collective<"all_to_all", "AllToAll"> {
+  let summary = "a value cut along one dim becomes cut along another";
+  let description = [{ As an all_gather along `gather` and a slice along `scatter`, with 1/over of the traffic. }];
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$gather, I64Attr:$gather_chunk, I64Attr:$scatter, I64Attr:$scatter_chunk, I64Attr:$over, I64Attr:$stride);
+  let assemblyFormat = "$input `gather` $gather `chunk` $gather_chunk `scatter` $scatter `chunk` $scatter_chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
+  let answers = [{
+    ::std::optional<::dt::dist::DimCut> getTakenCut() { return ::dt::dist::DimCut{getGather(), getGatherChunk()}; }
+    ::std::optional<::dt::dist::DimCut> getGivenCut() { return ::dt::dist::DimCut{getScatter(), getScatterChunk()}; }
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// By a rank's place, without traffic
+//===----------------------------------------------------------------------===//
+
+class Dist_PlaceOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic, traits # [Pure]> {
+  let hasVerifier = 1;
+}
+
+def Dist_SliceOp : Dist_PlaceOp<"slice", [DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
   let summary = "a rank's part, along `axis`, of a value that all ranks have";
   let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
   let results = (outs AnyRankedTensor:$result);
@@ -89,22 +139,14 @@ def Dist_SliceOp : Dist_Collective<"slice"> {
   let hasCanonicalizeMethod = 1;
   let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
 }
-def Dist_AllToAllOp : Dist_AxisOp<"all_to_all"> {
-  let summary = "a value cut along one dim becomes cut along another";
-  let description = [{ As an all_gather along `gather` and a slice along `scatter`, with 1/over of the traffic. }];
-  let arguments = (ins AnyRankedTensor:$input, I64Attr:$gather, I64Attr:$gather_chunk, I64Attr:$scatter, I64Attr:$scatter_chunk, I64Attr:$over, I64Attr:$stride);
-  let results = (outs AnyRankedTensor:$result);
-  let hasFolder = 1;
-  let assemblyFormat = "$input `gather` $gather `chunk` $gather_chunk `scatter` $scatter `chunk` $scatter_chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
-}
-def Dist_PartialOp : Dist_Collective<"partial", [SameOperandsAndResultType]> {
+def Dist_PartialOp : Dist_PlaceOp<"partial", [SameOperandsAndResultType, DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
   let summary = "the value on the first rank of the axis, zeros on the others";
   let arguments = (ins AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
   let results = (outs AnyRankedTensor:$result);
   let hasFolder = 1;
   let assemblyFormat = "$input `over` $over `stride` $stride attr-dict `:` type($input)";
 }
-def Dist_RankOp : Dist_AxisOp<"rank"> {
+def Dist_RankOp : Dist_PlaceOp<"rank"> {
   let summary = "the rank's place on the axis: (rank / stride) mod over";
   let arguments = (ins I64Attr:$over, I64Attr:$stride);
   let results = (outs 0DTensorOf<[I64]>:$result);

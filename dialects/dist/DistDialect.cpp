@@ -12,6 +12,7 @@ using namespace mlir;
 
 #include "dialects/dist/DistDialect.cpp.inc"
 #include "dialects/dist/DistEnums.cpp.inc"
+#include "dialects/dist/DistInterfaces.cpp.inc"
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.cpp.inc"
 

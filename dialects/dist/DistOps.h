@@ -25,6 +25,23 @@
 
 #include "dialects/dist/DistDialect.h.inc"
 #include "dialects/dist/DistEnums.h.inc"
+
+namespace dt::dist {
+
+/// A dim of a tensor that is [outer][over][chunk] as a whole; a rank of the
+/// axis has [outer][chunk].
+struct DimCut {
+  uint64_t dim, chunk;
+};
+
+/// The axis, and the type of the result by the cuts.
+llvm::LogicalResult verifyCollective(mlir::Operation *op);
+/// How a further axis may cut a collective that takes or gives one cut at most.
+nn::ShardingRule getCollectiveRule(mlir::Operation *op);
+
+} // namespace dt::dist
+
+#include "dialects/dist/DistInterfaces.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/dist/DistAttrs.h.inc"
 #define GET_OP_CLASSES
@@ -108,7 +125,7 @@ mlir::Value buildElementCount(mlir::OpBuilder &builder, mlir::Location loc,
 template <typename OpT> mlir::LogicalResult verifyAxis(OpT op) {
   if (static_cast<int64_t>(op.getOver()) < 1 ||
       static_cast<int64_t>(op.getStride()) < 1)
-    return op.emitOpError("needs ranks and a stride of at least 1");
+    return op->emitOpError("needs ranks and a stride of at least 1");
   return mlir::success();
 }
 

@@ -37,6 +37,7 @@ public:
 };
 
 namespace rt {
+using CollectiveKindAttr = RuntimeEnumAttr<CollectiveKind>;
 using OptimizerKindAttr = RuntimeEnumAttr<OptimizerKind>;
 using ReductionAttr = RuntimeEnumAttr<Reduction>;
 using ScheduleKindAttr = RuntimeEnumAttr<ScheduleKind>;

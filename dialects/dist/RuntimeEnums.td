@@ -16,6 +16,7 @@ class Dist_RuntimeEnum<string name, string what> : Attr<CPred<"::llvm::isa<::dt:
   let constBuilderCall = "::dt::rt::" # name # "Attr::get($_builder.getContext(), $0)";
 }
 
+def Dist_CollectiveKind : Dist_RuntimeEnum<"CollectiveKind", "what ranks do together">;
 def Dist_OptimizerKind : Dist_RuntimeEnum<"OptimizerKind", "update rule">;
 def Dist_Reduction : Dist_RuntimeEnum<"Reduction", "how ranks' values are combined">;
 def Dist_ScheduleKind : Dist_RuntimeEnum<"ScheduleKind", "course of the learning rate">;

@@ -44,12 +44,10 @@ std::string list(const std::vector<Op> &ops) {
 }
 
 std::string list(const std::vector<planner::Exchange> &exchanges) {
-  const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                         "all_to_all"};
   std::string text;
   for (const planner::Exchange &exchange : exchanges)
     text += llvm::formatv("{0}{1} of {2:f0} bytes", text.empty() ? "" : "; ",
-                          names[exchange.kind], exchange.bytes.item);
+                          rt::textOf(exchange.kind), exchange.bytes.item);
   return text.empty() ? "nothing" : text;
 }
 

@@ -45,7 +45,7 @@ bool isChained(const planner::Module &module, planner::LayerVariant layout,
            llvm::any_of(layers->second[kind].forwardExchanges,
                         [](const planner::Exchange &exchange) {
                           return exchange.kind ==
-                                 planner::Exchange::ReduceScatter;
+                                 rt::CollectiveKind::ReduceScatter;
                         });
   };
   return scatters(true) && !scatters(false);

@@ -146,8 +146,7 @@ public:
     for (Operation &op : function.getBody().front()) {
       auto call = dyn_cast<func::CallOp>(op);
       if (call ? seen.insert(call.getCallee()).second
-               : !isa<dist::AllReduceOp, dist::AllGatherOp,
-                      dist::ReduceScatterOp, dist::AllToAllOp>(op))
+               : !isa<dist::CollectiveOpInterface>(op))
         read(&op);
     }
   }
@@ -156,14 +155,12 @@ private:
   void read(Operation *op) {
     if (auto call = dyn_cast<func::CallOp>(op))
       return read(call.getCallee());
-    if (auto reduce = dyn_cast<dist::AllReduceOp>(op))
-      return exchange(Exchange::AllReduce, reduce.getType());
-    if (auto gather = dyn_cast<dist::AllGatherOp>(op))
-      return exchange(Exchange::AllGather, gather.getType());
-    if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
-      return exchange(Exchange::ReduceScatter, scatter.getInput().getType());
-    if (auto exchanged = dyn_cast<dist::AllToAllOp>(op))
-      return exchange(Exchange::AllToAll, exchanged.getType());
+    if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op)) {
+      Type whole = collective.getWhole().getType();
+      exchanges.push_back(
+          {collective.getCollectiveKind(), perItem(sizes.bytesOfItem(whole))});
+      return;
+    }
     auto model = dyn_cast<nn::CostOpInterface>(op);
     if (!model)
       return;
@@ -205,10 +202,6 @@ private:
       result.rows = perItem(result.flops.item / (2 * result.n * result.k));
     else
       result.kind = Op::Convolution; // of no known shape: by its FLOPs
-  }
-
-  void exchange(Exchange::Kind kind, Type whole) {
-    exchanges.push_back({kind, perItem(sizes.bytesOfItem(whole))});
   }
 
   dist::ModuleOp module;
@@ -278,7 +271,7 @@ public:
     FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
         .readOneLayer(forward);
     if (llvm::all_of(layer.forwardExchanges, [](const Exchange &exchange) {
-          return exchange.kind == Exchange::AllReduce;
+          return exchange.kind == rt::CollectiveKind::AllReduce;
         }))
       return std::nullopt;
     FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)

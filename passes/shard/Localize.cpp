@@ -73,15 +73,17 @@ struct GroupsModel : LocalizeOpInterface::ExternalModel<GroupsModel<OpT>, OpT> {
 
 /// A dim that another axis has cut: [outer][over][chunk]; the last factor of
 /// the rule is the chunk (DistCollectives.cpp).
-template <typename OpT>
-struct ChunkModel : LocalizeOpInterface::ExternalModel<ChunkModel<OpT>, OpT> {
+struct ChunkModel : LocalizeOpInterface::FallbackModel<ChunkModel> {
+  bool canCut(Operation *, const FactorCut &) const { return false; }
   SmallVector<Value> localize(Operation *op, OpBuilder &builder,
                               ValueRange operands, TypeRange types,
                               const FactorCut &cut) const {
-    auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
-    if (cut.factor + 1 == cut.rule->factors.size())
-      local.setChunk(local.getChunk() / cut.axis.over);
-    return {local.getResult()};
+    Operation *local = cloneLocal(builder, op, operands, types);
+    auto chunk = local->getAttrOfType<IntegerAttr>("chunk");
+    if (chunk && cut.factor + 1 == cut.rule->factors.size())
+      local->setAttr("chunk",
+                     builder.getI64IntegerAttr(chunk.getInt() / cut.axis.over));
+    return {local->getResult(0)};
   }
 };
 
@@ -101,10 +103,10 @@ void dt::shard::registerLocalizeModels(DialectRegistry &registry) {
         *context);
   });
   registry.addExtension(+[](MLIRContext *context, dist::DistDialect *) {
-    dist::AllGatherOp::attachInterface<ChunkModel<dist::AllGatherOp>>(*context);
-    dist::ReduceScatterOp::attachInterface<ChunkModel<dist::ReduceScatterOp>>(
-        *context);
-    dist::SliceOp::attachInterface<ChunkModel<dist::SliceOp>>(*context);
+    for (RegisteredOperationName op : context->getRegisteredOperationsByDialect(
+             dist::DistDialect::getDialectNamespace()))
+      if (op.hasInterface<nn::ShardingOpInterface>())
+        op.attachInterface<ChunkModel>();
   });
   registerLocalizeIndexedModels(registry);
 }

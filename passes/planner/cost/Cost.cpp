@@ -345,15 +345,14 @@ double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
   double seconds = 0;
   for (const Exchange &exchange : exchanges) {
     double bytes = exchange.bytes.at(part) / options.cp;
-    switch (exchange.kind) {
-    case Exchange::AllReduce:
+    switch (rt::formOf(exchange.kind).travel) {
+    case rt::Travel::RoundTrip:
       seconds += cluster.allReduce(group, bytes);
       break;
-    case Exchange::AllGather:
-    case Exchange::ReduceScatter: // the same steps backwards
+    case rt::Travel::Ring:
       seconds += cluster.allGather(group, bytes);
       break;
-    case Exchange::AllToAll:
+    case rt::Travel::Pairs:
       seconds += cluster.allToAll(group, bytes);
       break;
     }

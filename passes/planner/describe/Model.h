@@ -15,6 +15,8 @@
 #ifndef PASSES_PLANNER_DESCRIBE_MODEL_H
 #define PASSES_PLANNER_DESCRIBE_MODEL_H
 
+#include "runtime/Enums.h"
+
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -101,8 +103,7 @@ struct LayerKind {
 
 /// A collective of a TP group, by the bytes of the whole tensor.
 struct Exchange {
-  enum Kind { AllReduce, AllGather, ReduceScatter, AllToAll };
-  Kind kind = AllReduce;
+  rt::CollectiveKind kind = rt::CollectiveKind::AllReduce;
   Linear bytes;
 };
 

@@ -133,11 +133,14 @@ void readLayers(const JsonReader &json, Module &module) {
 
 std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
   std::vector<Exchange> result;
+  SmallVector<StringRef> kinds;
+  for (const rt::EnumCase &kind : rt::EnumTable<rt::CollectiveKind>::cases)
+    kinds.push_back(kind.text);
   if (json.has(key))
     for (const JsonReader &entry : json.at(key).list()) {
       entry.keys({"kind", "bytes", "count"});
       Exchange exchange;
-      exchange.kind = Exchange::Kind(entry.at("kind").choice(kExchanges));
+      exchange.kind = rt::CollectiveKind(entry.at("kind").choice(kinds));
       exchange.bytes = readLinear(entry, "bytes");
       int count = entry.has("count") ? small(entry.at("count"), 1, 10000) : 1;
       result.insert(result.end(), count, exchange);

@@ -19,8 +19,6 @@ inline constexpr llvm::StringRef kKinds[] = {"gemm", "attention", "convolution",
 inline constexpr llvm::StringRef kSplits[] = {"whole", "columns", "depth",
                                               "heads", "sequence"};
 inline constexpr llvm::StringRef kSaves[] = {"none", "vjp", "all"};
-inline constexpr llvm::StringRef kExchanges[] = {
-    "all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
 
 } // namespace dt::planner
 

@@ -104,7 +104,7 @@ OrderedJson print(const std::vector<Exchange> &exchanges) {
   OrderedJson before;
   for (const Exchange &exchange : exchanges) {
     OrderedJson json;
-    json["kind"] = kExchanges[exchange.kind].str();
+    json["kind"] = rt::textOf(exchange.kind);
     put(json, "bytes", exchange.bytes);
     if (json == before) {
       list.back()["count"] = list.back().value("count", 1) + 1;

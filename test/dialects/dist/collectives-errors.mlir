@@ -33,7 +33,7 @@ func.func @f(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{'dist.reduce_scatter' op expected 'tensor<8x4xf32>' as the part of 'tensor<8x8xf32>', got 'tensor<8x2xf32>'}}
+  // expected-error @+1 {{'dist.reduce_scatter' op expected result type 'tensor<8x4xf32>', got 'tensor<8x2xf32>'}}
   %0 = dist.reduce_scatter %x axis 1 chunk 1 over 2 stride 1 : tensor<8x8xf32> to tensor<8x2xf32>
   return
 }
@@ -41,7 +41,7 @@ func.func @f(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<8x4xf32>) {
-  // expected-error @+1 {{'dist.all_gather' op expected 'tensor<4x8xf32>' as the part of 'tensor<8x8xf32>', got 'tensor<8x4xf32>'}}
+  // expected-error @+1 {{'dist.all_gather' op expected result type 'tensor<16x4xf32>', got 'tensor<8x8xf32>'}}
   %0 = dist.all_gather %x axis 0 chunk 1 over 2 stride 1 : tensor<8x4xf32> to tensor<8x8xf32>
   return
 }
@@ -57,7 +57,7 @@ func.func @f(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<8x8xf32>) {
-  // expected-error @+1 {{'dist.all_to_all' op chunks do not divide dims of [8, 8]}}
+  // expected-error @+1 {{'dist.all_to_all' op 3 x 1 does not divide dim 1 of [8, 8]}}
   %0 = dist.all_to_all %x gather 0 chunk 1 scatter 1 chunk 1 over 3 stride 1 : tensor<8x8xf32> to tensor<8x8xf32>
   return
 }

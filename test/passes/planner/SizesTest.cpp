@@ -38,7 +38,7 @@ SizedModel atTokens(double t) {
   RankLayer layer;
   layer.forward = {product, scores, product, positions};
   layer.kept.item = 12 * t + 4;
-  layer.forwardExchanges = {{Exchange::AllReduce, {8 * t, 0, 0}}};
+  layer.forwardExchanges = {{dt::rt::CollectiveKind::AllReduce, {8 * t, 0, 0}}};
   layer.parameters = 1024 + 16 * t;
   LayerKind kind;
   kind.name = "layer";
@@ -230,8 +230,10 @@ TEST(Shipped, AsArchitectures) {
     EXPECT_LT(bytesOf(parallel.forward), 0.8 * bytesOf(eighth.forward));
     EXPECT_LT(parallel.kept.at(part), 0.6 * eighth.kept.at(part));
     EXPECT_EQ(parallel.forwardExchanges.size(), 4u);
-    EXPECT_EQ(parallel.forwardExchanges[0].kind, Exchange::AllGather);
-    EXPECT_EQ(parallel.forwardExchanges[1].kind, Exchange::ReduceScatter);
+    EXPECT_EQ(parallel.forwardExchanges[0].kind,
+              dt::rt::CollectiveKind::AllGather);
+    EXPECT_EQ(parallel.forwardExchanges[1].kind,
+              dt::rt::CollectiveKind::ReduceScatter);
     // Costs follow the options; where there is no such layout, the other's.
     Cluster cluster = llvm::cantFail(readCluster(
         DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
