@@ -10,7 +10,6 @@
 #include "codegen/common/Tables.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #include <map>
 #include <tuple>
@@ -44,30 +43,19 @@ public:
 
 private:
   void add(Operation *op, Amounts &sum) {
-    TypeSwitch<Operation *>(op)
-        .Case<rt::AllReduceOp>(
-            [&](auto o) { add(rt::CollectiveKind::AllReduce, o, sum); })
-        .Case<rt::AllGatherOp>(
-            [&](auto o) { add(rt::CollectiveKind::AllGather, o, sum); })
-        .Case<rt::ReduceScatterOp>(
-            [&](auto o) { add(rt::CollectiveKind::ReduceScatter, o, sum); })
-        .Case<rt::AllToAllOp>(
-            [&](auto o) { add(rt::CollectiveKind::AllToAll, o, sum); })
-        .Case<rt::CallOp>([&](rt::CallOp call) {
-          auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
-              call, call.getCalleeAttr());
-          for (auto &[exchange, amount] :
-               callee ? Amounts(of(callee)) : Amounts())
-            add(exchange, amount, sum);
-        });
-  }
-  template <typename OpTy>
-  void add(rt::CollectiveKind kind, OpTy op, Amounts &sum) {
-    auto in = cast<rt::BufferType>(op.getIn().getType());
-    int64_t over = op.getOver(), stride = op.getStride();
-    if (over > 1) // else a copy
-      add({enumText(kind), dtypeText(in.getElementType()), over, stride},
-          {in.getNumElements(), 1}, sum);
+    if (auto collective = dyn_cast<rt::CollectiveOp>(op)) {
+      auto in = cast<rt::BufferType>(collective.getIn().getType());
+      int64_t over = collective.getOver(), stride = collective.getStride();
+      if (over > 1) // else a copy
+        add({enumText(collective.getKind()), dtypeText(in.getElementType()),
+             over, stride},
+            {in.getNumElements(), 1}, sum);
+    } else if (auto call = dyn_cast<rt::CallOp>(op)) {
+      auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
+          call, call.getCalleeAttr());
+      for (auto &[exchange, amount] : callee ? Amounts(of(callee)) : Amounts())
+        add(exchange, amount, sum);
+    }
   }
   static void add(const Exchange &exchange, const Amount &amount,
                   Amounts &sum) {

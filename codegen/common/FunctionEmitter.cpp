@@ -289,19 +289,8 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       })
       .Case<rt::RankPlaceOp>(
           [&](rt::RankPlaceOp place) { return emitRankPlace(place); })
-      .Case<rt::AllReduceOp>([&](rt::AllReduceOp reduce) {
-        return emitCollective(reduce, "allReduce", enumText(reduce.getKind()),
-                              count(reduce.getIn()));
-      })
-      .Case<rt::AllGatherOp>([&](rt::AllGatherOp gather) {
-        return emitParts(gather, "allGather", gather.getIn());
-      })
-      .Case<rt::ReduceScatterOp>([&](rt::ReduceScatterOp scatter) {
-        return emitParts(scatter, "reduceScatter", scatter.getOut());
-      })
-      .Case<rt::AllToAllOp>([&](rt::AllToAllOp op) {
-        nn::DimExpr block = *elements(op.getIn()).exactDiv(op.getOver());
-        return emitCollective(op, "allToAll", "", size(block));
+      .Case<rt::CollectiveOp>([&](rt::CollectiveOp collective) {
+        return emitCollective(collective);
       })
       .Default([](Operation *o) {
         return o->emitOpError("cannot be emitted as C++");

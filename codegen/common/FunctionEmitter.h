@@ -36,14 +36,7 @@ private:
                                     mlir::ValueRange buffers, mlir::Value mask);
   mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
-  /// `dt::rt::callee(context.group, before…, dtype, in, out, sizes…, over,
-  /// stride)`.
-  mlir::LogicalResult emitCollective(mlir::Operation *op,
-                                     llvm::StringRef callee,
-                                     llvm::StringRef before,
-                                     llvm::ArrayRef<std::string> sizes);
-  mlir::LogicalResult emitParts(mlir::Operation *op, llvm::StringRef callee,
-                                mlir::Value part);
+  mlir::LogicalResult emitCollective(rt::CollectiveOp op);
   /// `dt::rt::callee(buffers…, extra…)`; a null buffer is nullptr.
   mlir::LogicalResult libraryCall(llvm::StringRef callee,
                                   mlir::ValueRange buffers,

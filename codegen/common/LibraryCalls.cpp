@@ -181,51 +181,41 @@ LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-static std::string axisText(Operation *op) {
-  auto number = [&](StringRef name) {
-    return std::to_string(op->getAttrOfType<IntegerAttr>(name).getInt());
-  };
-  return number("over") + ", " + number("stride");
-}
-
 LogicalResult FunctionEmitter::emitRankPlace(rt::RankPlaceOp op) {
-  return libraryCall(
-      "fill", op.getBuffer(),
-      {"dt::rt::placeOnAxis(context.group, " + axisText(op) + ")", "1"});
+  return libraryCall("fill", op.getBuffer(),
+                     {"dt::rt::placeOnAxis(context.group, " +
+                          std::to_string(op.getOver()) + ", " +
+                          std::to_string(op.getStride()) + ")",
+                      "1"});
 }
 
-LogicalResult FunctionEmitter::emitCollective(Operation *op, StringRef callee,
-                                              StringRef before,
-                                              ArrayRef<std::string> sizes) {
+LogicalResult FunctionEmitter::emitCollective(rt::CollectiveOp op) {
   OpBuilder &b = owner.b;
-  SmallVector<Attribute> args;
-  auto literal = [&](StringRef text) {
-    args.push_back(emitc::OpaqueAttr::get(b.getContext(), text));
+  nn::DimExpr block = op.getBlock(), chunk = block;
+  SmallVector<std::string> fields{".kind = " + enumText(op.getKind())};
+  if (auto reduction = op.getReduction())
+    fields.push_back(".reduction = " + enumText(*reduction));
+  fields.push_back(
+      ".type = " +
+      dtypeText(cast<rt::BufferType>(op.getIn().getType()).getElementType()));
+  if (op.getChunkAttr()) {
+    chunk = rt::getDim(op.getChunkAttr());
+    // A chunk of 0 has no elements in any row.
+    fields.push_back(".outer = " + size(block.exactDiv(chunk).value_or(0)));
+  }
+  fields.push_back(".chunk = " + size(chunk));
+  fields.push_back(".over = " + std::to_string(op.getOver()));
+  fields.push_back(".stride = " + std::to_string(op.getStride()));
+  auto literal = [&](StringRef text) -> Attribute {
+    return emitc::OpaqueAttr::get(b.getContext(), text);
   };
-  literal("context.group");
-  if (!before.empty())
-    literal(before);
-  literal(dtypeText(
-      cast<rt::BufferType>(op->getOperand(0).getType()).getElementType()));
-  args.push_back(b.getIndexAttr(0));
-  args.push_back(b.getIndexAttr(1));
-  for (const std::string &text : sizes)
-    literal(text);
-  literal(axisText(op));
   emitc::CallOpaqueOp::create(
-      b, owner.loc, TypeRange(), ("dt::rt::" + callee).str(),
-      ValueRange{value(op->getOperand(0)), value(op->getOperand(1))},
-      b.getArrayAttr(args));
+      b, owner.loc, TypeRange(), "dt::rt::collective",
+      ValueRange{value(op.getIn()), value(op.getOut())},
+      b.getArrayAttr({literal("context.group"),
+                      literal("{" + llvm::join(fields, ", ") + "}"),
+                      b.getIndexAttr(0), b.getIndexAttr(1)}));
   return success();
-}
-
-LogicalResult FunctionEmitter::emitParts(Operation *op, StringRef callee,
-                                         Value part) {
-  nn::DimExpr chunk = rt::getDim(op->getAttrOfType<StringAttr>("chunk"));
-  nn::DimExpr count = cast<rt::BufferType>(part.getType()).getNumElements();
-  nn::DimExpr outer = count.exactDiv(chunk).value_or(
-      0); // a chunk of 0 has no elements in any row
-  return emitCollective(op, callee, "", {size(outer), size(chunk)});
 }
 
 } // namespace dt::codegen

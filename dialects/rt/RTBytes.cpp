@@ -199,8 +199,11 @@ static bool allowsSharing(Operation *op, unsigned other, unsigned w,
   if (!bytes.areEqual(x, y))
     return false;
   auto kernel = dyn_cast<KernelOp>(op);
-  if (!kernel)
-    return isa<AllReduceOp>(op);
+  if (!kernel) {
+    auto collective = dyn_cast<CollectiveOp>(op);
+    return collective && !collective.getForm().scatters &&
+           !collective.getForm().gathers;
+  }
   // Names of one memory: what the kernel says in its order is what it means.
   if (getViewedBuffer(x) == getViewedBuffer(y) ||
       !getViewedBuffer(x).getDefiningOp<AllocOp>())

@@ -13,65 +13,45 @@ using dt::nn::DimExpr;
 
 static BufferType bufferOf(Value v) { return cast<BufferType>(v.getType()); }
 
-/// Numbers that are added or compared; one type on both sides.
-template <typename OpTy> static LogicalResult verifyNumbers(OpTy op) {
-  Type element = bufferOf(op.getIn()).getElementType();
-  if (!element.isF32() && !element.isInteger(64))
-    return op.emitOpError()
-           << "combines f32 or i64, not " << op.getIn().getType();
-  return success();
-}
-
-/// `whole` has `over` times the elements of `part`, in rows of over * chunk.
-template <typename OpTy>
-static LogicalResult verifyParts(OpTy op, Value whole, Value part) {
-  if (failed(dt::dist::verifyAxis(op)) ||
-      failed(verifyDim(op, "chunk", op.getChunkAttr())))
-    return failure();
-  BufferType a = bufferOf(whole), b = bufferOf(part);
-  if (a.getElementType() != b.getElementType())
-    return op.emitOpError() << "element types differ: " << a << " and " << b;
-  DimExpr n = b.getNumElements(), over(op.getOver());
-  if (a.getNumElements() != n * over)
-    return op.emitOpError()
-           << "expected " << (n * over).str() << " elements in the whole, got "
-           << a.getNumElements().str();
-  DimExpr chunk = getDim(op.getChunkAttr());
-  if (chunk == DimExpr(0) ? n != DimExpr(0) : !n.exactDiv(chunk))
-    return op.emitOpError() << "chunk " << chunk.str() << " does not divide "
-                            << n.str() << " elements";
-  return success();
-}
-
-static LogicalResult verifySame(Operation *op, Value in, Value out) {
-  BufferType a = bufferOf(in), b = bufferOf(out);
-  if (a.getElementType() == b.getElementType() &&
-      a.getNumElements() == b.getNumElements())
-    return success();
-  return op->emitOpError() << "element types or numbers differ: " << a
-                           << " and " << b;
-}
-
-LogicalResult AllReduceOp::verify() {
-  return failure(failed(dt::dist::verifyAxis(*this)) ||
-                 failed(verifyNumbers(*this)) ||
-                 failed(verifySame(*this, getIn(), getOut())));
-}
-LogicalResult AllGatherOp::verify() {
-  return verifyParts(*this, getOut(), getIn());
-}
-LogicalResult ReduceScatterOp::verify() {
-  return failure(failed(verifyNumbers(*this)) ||
-                 failed(verifyParts(*this, getIn(), getOut())));
-}
-LogicalResult AllToAllOp::verify() {
-  if (failed(dt::dist::verifyAxis(*this)) ||
-      failed(verifySame(*this, getIn(), getOut())))
-    return failure();
+DimExpr CollectiveOp::getBlock() {
   DimExpr n = bufferOf(getIn()).getNumElements();
-  if (!n.exactDiv(DimExpr(getOver())))
-    return emitOpError() << getOver() << " ranks do not divide " << n.str()
+  return getForm().scatters ? *n.exactDiv(DimExpr(getOver())) : n;
+}
+
+/// Element types, and what the kind can combine.
+static LogicalResult verifyElements(CollectiveOp op) {
+  BufferType in = bufferOf(op.getIn()), out = bufferOf(op.getOut());
+  Type element = in.getElementType();
+  if (element != out.getElementType())
+    return op.emitOpError() << "element types differ: " << in << " and " << out;
+  bool combines = op.getForm().combines;
+  if (combines && !element.isF32() && !element.isInteger(64))
+    return op.emitOpError() << "combines f32 or i64, not " << in;
+  if (op.getReduction() && !combines)
+    return op.emitOpError("combines nothing");
+  return success();
+}
+
+LogicalResult CollectiveOp::verify() {
+  if (failed(dt::dist::verifyAxis(*this)) || failed(verifyElements(*this)))
+    return failure();
+  DimExpr n = bufferOf(getIn()).getNumElements(), over(getOver());
+  if (getForm().scatters && !n.exactDiv(over))
+    return emitOpError() << over.str() << " ranks do not divide " << n.str()
                          << " elements";
+  DimExpr block = getBlock(), wanted = getForm().gathers ? block * over : block,
+          got = bufferOf(getOut()).getNumElements();
+  if (wanted != got)
+    return emitOpError() << "expected a result of " << wanted.str()
+                         << " elements, got " << got.str();
+  if (!getChunkAttr())
+    return success();
+  if (failed(verifyDim(*this, "chunk", getChunkAttr())))
+    return failure();
+  DimExpr chunk = getDim(getChunkAttr());
+  if (chunk == DimExpr(0) ? block != DimExpr(0) : !block.exactDiv(chunk))
+    return emitOpError() << "chunk " << chunk.str() << " does not divide "
+                         << block.str() << " elements";
   return success();
 }
 LogicalResult RankPlaceOp::verify() {

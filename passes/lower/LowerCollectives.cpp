@@ -23,17 +23,16 @@ namespace {
 // Shapes
 //===----------------------------------------------------------------------===//
 
-/// A dim that is cut, in a tensor seen as three dims.
+/// A tensor of which a dim is cut, seen as three dims.
 struct CutDim {
   DimExpr outer, over, chunk;
 
-  template <typename OpTy>
-  CutDim(OpTy op, const Shape &part)
-      : outer(1), over(op.getOver()), chunk(op.getChunk()) {
+  CutDim(const Shape &part, dist::DimCut cut, uint64_t ranks)
+      : outer(1), over(ranks), chunk(cut.chunk) {
     ArrayRef<DimExpr> dims(part);
-    outer = nn::getNumElements(dims.take_front(op.getAxis())) *
-            *dims[op.getAxis()].exactDiv(chunk);
-    chunk = chunk * nn::getNumElements(dims.drop_front(op.getAxis() + 1));
+    outer = nn::getNumElements(dims.take_front(cut.dim)) *
+            *dims[cut.dim].exactDiv(chunk);
+    chunk = chunk * nn::getNumElements(dims.drop_front(cut.dim + 1));
   }
   Shape part() const { return {outer, chunk}; }
   Shape whole() const { return {outer, over, chunk}; }
@@ -60,10 +59,6 @@ struct SplitDims {
   }
 };
 
-StringAttr dimAttr(FunctionLowering &f, const DimExpr &dim) {
-  return rt::getDimAttr(f.builder().getContext(), dim);
-}
-
 /// One i64 that holds this rank's place on the op's axis.
 template <typename OpTy> Value placeOf(OpTy op, FunctionLowering &f) {
   OpBuilder &b = f.builder();
@@ -81,38 +76,40 @@ Value loadPlace(KernelBuilder &k, Value place) {
 // Calls
 //===----------------------------------------------------------------------===//
 
-LogicalResult lowerAllReduce(dist::AllReduceOp op, FunctionLowering &f) {
+/// `chunk`: of the rows of a block; null for one row.
+void callCollective(dist::CollectiveOpInterface op, FunctionLowering &f,
+                    Value in, Value out, StringAttr chunk = nullptr) {
+  MLIRContext *context = f.builder().getContext();
+  std::optional<rt::Reduction> reduction = op.getReduction();
+  rt::CollectiveOp::create(f.builder(), op.getLoc(), op.getCollectiveKind(),
+                           reduction
+                               ? rt::ReductionAttr::get(context, *reduction)
+                               : rt::ReductionAttr(),
+                           in, out, chunk, op.getOver(), op.getStride());
+}
+
+/// A block becomes a block, in place where it may.
+void lowerWhole(dist::CollectiveOpInterface op, FunctionLowering &f) {
   Value in = f.get(op.getInput());
   Value out = f.takeOver(op.getInput(), op.getResult());
   if (out)
     f.alias(op.getResult(), out);
   else
     out = f.destination(op.getResult()).buffer;
-  rt::AllReduceOp::create(f.builder(), op.getLoc(), op.getKind(), in, out,
-                          op.getOver(), op.getStride());
-  return success();
+  callCollective(op, f, in, out);
 }
 
-LogicalResult lowerAllGather(dist::AllGatherOp op, FunctionLowering &f) {
-  CutDim dim(op, nn::getShape(op.getInput()));
-  rt::AllGatherOp::create(f.builder(), op.getLoc(), f.get(op.getInput()),
-                          f.destination(op.getResult()).buffer,
-                          dimAttr(f, dim.chunk), op.getOver(), op.getStride());
-  return success();
-}
-
-LogicalResult lowerReduceScatter(dist::ReduceScatterOp op,
-                                 FunctionLowering &f) {
-  CutDim dim(op, nn::getShape(op.getResult()));
-  rt::ReduceScatterOp::create(f.builder(), op.getLoc(), f.get(op.getInput()),
-                              f.destination(op.getResult()).buffer,
-                              dimAttr(f, dim.chunk), op.getOver(),
-                              op.getStride());
-  return success();
+/// A dim is cut on one side only: rows as the runtime knows them.
+void lowerRows(dist::CollectiveOpInterface op, FunctionLowering &f, Value part,
+               dist::DimCut cut) {
+  CutDim dim(nn::getShape(part), cut, op.getOver());
+  callCollective(op, f, f.get(op.getInput()),
+                 f.destination(op.getResult()).buffer,
+                 rt::getDimAttr(f.builder().getContext(), dim.chunk));
 }
 
 //===----------------------------------------------------------------------===//
-// All to all
+// From one cut to another
 //===----------------------------------------------------------------------===//
 
 /// Moves the ranks' dim between its place and the front.
@@ -131,7 +128,9 @@ void moveOver(FunctionLowering &f, Location loc, StringRef name,
     k.write(to, k.load(source, {n, i, j}), target, {i, n, j});
 }
 
-LogicalResult lowerAllToAll(dist::AllToAllOp op, FunctionLowering &f) {
+/// The blocks of ranks are packed and unpacked by kernels.
+void lowerBlocks(dist::CollectiveOpInterface op, FunctionLowering &f,
+                 dist::DimCut taken, dist::DimCut given) {
   Location loc = op.getLoc();
   DimExpr over(op.getOver());
   Shape in = nn::getShape(op.getInput()), out = nn::getShape(op.getResult());
@@ -140,12 +139,12 @@ LogicalResult lowerAllToAll(dist::AllToAllOp op, FunctionLowering &f) {
   // dims are the same.
   SplitDims packing, unpacking;
   for (auto [i, dim] : llvm::enumerate(in)) {
-    DimExpr gathered(op.getGatherChunk()), scattered(op.getScatterChunk());
-    if (i == op.getScatter())
+    DimExpr gathered(taken.chunk), scattered(given.chunk);
+    if (i == given.dim)
       packing.pushOver(*out[i].exactDiv(scattered), over, scattered);
     else
       packing.dims.push_back(dim);
-    if (i == op.getGather())
+    if (i == taken.dim)
       unpacking.pushOver(*dim.exactDiv(gathered), over, gathered);
     else
       unpacking.dims.push_back(out[i]);
@@ -159,27 +158,38 @@ LogicalResult lowerAllToAll(dist::AllToAllOp op, FunctionLowering &f) {
     moveOver(f, loc, "pack", packing, sent, {packed}, true);
     sent = packed;
   }
-  auto exchange = [&](Value received) {
-    rt::AllToAllOp::create(f.builder(), loc, sent, received, op.getOver(),
-                           op.getStride());
-  };
-  if (unpacking.before() == DimExpr(1)) {
-    exchange(f.destination(op.getResult()).buffer);
-    return success();
-  }
+  if (unpacking.before() == DimExpr(1))
+    return callCollective(op, f, sent, f.destination(op.getResult()).buffer);
   Value received = f.temporary(element, blocks, "received", loc);
-  exchange(received);
+  callCollective(op, f, sent, received);
   moveOver(f, loc, "unpack", unpacking, received,
            f.accumulating(op.getResult()), false);
-  return success();
 }
+
+struct CollectiveModel : LoweringOpInterface::FallbackModel<CollectiveModel> {
+  LogicalResult lowerToRT(Operation *op, FunctionLowering &f) const {
+    auto collective = cast<dist::CollectiveOpInterface>(op);
+    std::optional<dist::DimCut> taken = collective.getTakenCut(),
+                                given = collective.getGivenCut();
+    if (taken && given)
+      lowerBlocks(collective, f, *taken, *given);
+    else if (taken)
+      lowerRows(collective, f, collective.getInput(), *taken);
+    else if (given)
+      lowerRows(collective, f, collective.getResult(), *given);
+    else
+      lowerWhole(collective, f);
+    return success();
+  }
+};
 
 //===----------------------------------------------------------------------===//
 // Without traffic
 //===----------------------------------------------------------------------===//
 
 LogicalResult lowerShardSlice(dist::SliceOp op, FunctionLowering &f) {
-  CutDim dim(op, nn::getShape(op.getResult()));
+  CutDim dim(nn::getShape(op.getResult()), {op.getAxis(), op.getChunk()},
+             op.getOver());
   Value place = placeOf(op, f);
   Destination d = f.accumulating(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), dim.part());
@@ -213,10 +223,10 @@ LogicalResult lowerRank(dist::RankOp op, FunctionLowering &f) {
 } // namespace
 
 void dt::lower::attachCollectiveLowerings(MLIRContext *context) {
-  attachLowering<dist::AllReduceOp, lowerAllReduce>(context);
-  attachLowering<dist::AllGatherOp, lowerAllGather>(context);
-  attachLowering<dist::ReduceScatterOp, lowerReduceScatter>(context);
-  attachLowering<dist::AllToAllOp, lowerAllToAll>(context);
+  for (RegisteredOperationName op : context->getRegisteredOperationsByDialect(
+           dist::DistDialect::getDialectNamespace()))
+    if (op.hasInterface<dist::CollectiveOpInterface>())
+      op.attachInterface<CollectiveModel>();
   attachLowering<dist::SliceOp, lowerShardSlice>(context);
   attachLowering<dist::PartialOp, lowerPartial>(context);
   attachLowering<dist::RankOp, lowerRank>(context);

@@ -44,10 +44,9 @@ struct TensorParallel {
     const char *label(CollectiveKind kind) const {
       return labels[size_t(kind)].c_str();
     }
-    Group *operator->() const { return group; }
   };
   std::map<std::pair<int64_t, int64_t>, Axis> axes; ///< by over, stride
-  Staging deviceIn, deviceOut, packed;
+  Staging deviceIn, deviceOut, packedIn, packedOut;
 
   const Axis &axis(int64_t over, int64_t stride) const {
     auto it = axes.find({over, stride});
@@ -81,6 +80,23 @@ void onHostMemory(TensorParallel &group, const void *in, size_t inBytes,
   device::synchronize(); // the staging is used again
 }
 
+/// What each kind does. `in` and `out` have blocks of `count` elements one
+/// after another. Their bytes are counted by `label`.
+void exchange(Group &axis, const Collective &what, const void *in, void *out,
+              int64_t count, const char *label) {
+  size_t bytes = count * sizeOf(what.type);
+  switch (what.kind) {
+  case CollectiveKind::AllReduce:
+    return axis.allReduce(what.reduction, what.type, in, out, count, label);
+  case CollectiveKind::AllGather:
+    return axis.allGather(in, bytes, out, label);
+  case CollectiveKind::ReduceScatter:
+    return axis.reduceScatter(what.type, in, out, count, label);
+  case CollectiveKind::AllToAll:
+    return axis.allToAll(in, out, bytes, label);
+  }
+}
+
 /// Between [outer][over][row] (`rows`) and [over][outer][row] (`blocks`).
 void permute(char *blocks, char *rows, int64_t outer, int64_t over, size_t row,
              bool pack) {
@@ -100,68 +116,34 @@ int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride) {
   return group->rank / stride % over;
 }
 
-void allReduce(TensorParallel *group, Reduction kind, DType type,
-               const void *in, void *out, int64_t count, int64_t over,
-               int64_t stride) {
-  size_t bytes = count * sizeOf(type);
+void collective(TensorParallel *group, const Collective &what, const void *in,
+                void *out) {
+  const CollectiveForm &form = formOf(what.kind);
+  int64_t outer = what.outer, over = what.over, count = outer * what.chunk;
+  size_t row = what.chunk * sizeOf(what.type), block = outer * row;
   if (over == 1)
-    return copyHere(in, out, bytes);
-  const TensorParallel::Axis &axis = group->axis(over, stride);
-  onHostMemory(*group, in, bytes, out, bytes, [&](const void *from, void *to) {
-    axis->allReduce(kind, type, from, to, count,
-                    axis.label(CollectiveKind::AllReduce));
-  });
-}
-
-void allGather(TensorParallel *group, DType type, const void *in, void *out,
-               int64_t outer, int64_t chunk, int64_t over, int64_t stride) {
-  size_t row = chunk * sizeOf(type), bytes = outer * row;
-  if (over == 1)
-    return copyHere(in, out, bytes);
-  const TensorParallel::Axis &axis = group->axis(over, stride);
+    return copyHere(in, out, block);
+  const TensorParallel::Axis &axis = group->axis(over, what.stride);
+  size_t inBytes = form.scatters ? over * block : block,
+         outBytes = form.gathers ? over * block : block;
+  bool inRows = outer > 1 && row;
   onHostMemory(
-      *group, in, bytes, out, over * bytes, [&](const void *from, void *to) {
-        void *blocks = outer > 1 ? group->packed.get(over * bytes) : to;
-        axis->allGather(from, bytes, blocks,
-                        axis.label(CollectiveKind::AllGather));
-        if (outer > 1 && row)
-          permute(static_cast<char *>(blocks), static_cast<char *>(to), outer,
-                  over, row, false);
-      });
-}
-
-void reduceScatter(TensorParallel *group, DType type, const void *in, void *out,
-                   int64_t outer, int64_t chunk, int64_t over, int64_t stride) {
-  size_t row = chunk * sizeOf(type), bytes = outer * row;
-  if (over == 1)
-    return copyHere(in, out, bytes);
-  const TensorParallel::Axis &axis = group->axis(over, stride);
-  onHostMemory(
-      *group, in, over * bytes, out, bytes, [&](const void *from, void *to) {
-        const void *blocks = from;
-        if (outer > 1 && row) {
-          char *packed = group->packed.get(over * bytes);
+      *group, in, inBytes, out, outBytes, [&](const void *from, void *to) {
+        void *blocks = to;
+        if (form.gathers && inRows)
+          blocks = group->packedOut.get(outBytes);
+        if (form.scatters && inRows) {
+          char *packed = group->packedIn.get(inBytes);
           // Only read: packing does not write to its rows.
           permute(packed, static_cast<char *>(const_cast<void *>(from)), outer,
                   over, row, true);
-          blocks = packed;
+          from = packed;
         }
-        axis->reduceScatter(type, blocks, to, outer * chunk,
-                            axis.label(CollectiveKind::ReduceScatter));
+        exchange(*axis.group, what, from, blocks, count, axis.label(what.kind));
+        if (blocks != to)
+          permute(static_cast<char *>(blocks), static_cast<char *>(to), outer,
+                  over, row, false);
       });
-}
-
-void allToAll(TensorParallel *group, DType type, const void *in, void *out,
-              int64_t count, int64_t over, int64_t stride) {
-  size_t bytes = count * sizeOf(type);
-  if (over == 1)
-    return copyHere(in, out, bytes);
-  const TensorParallel::Axis &axis = group->axis(over, stride);
-  onHostMemory(*group, in, over * bytes, out, over * bytes,
-               [&](const void *from, void *to) {
-                 axis->allToAll(from, to, bytes,
-                                axis.label(CollectiveKind::AllToAll));
-               });
 }
 
 //===----------------------------------------------------------------------===//

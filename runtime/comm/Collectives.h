@@ -20,26 +20,22 @@ namespace dt::rt {
 /// This rank's place on an axis.
 int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride);
 
-/// `out` (count elements) = the combination over the axis; `in` may be `out`.
-/// F32 and I64; the same bits on all ranks of the axis, in every run.
-void allReduce(TensorParallel *group, Reduction kind, DType type,
-               const void *in, void *out, int64_t count, int64_t over,
-               int64_t stride);
+/// What generated code asks of an axis. A block has [outer][chunk] elements;
+/// `chunk` counts those of all inner dims together. What the kind scatters
+/// (`in`) or gathers (`out`) is [outer][over][chunk]: a block for, or of, every
+/// rank of the axis in their order (CollectiveForm).
+struct Collective {
+  CollectiveKind kind;
+  Reduction reduction = Reduction::Sum; ///< of kinds that combine
+  DType type;
+  int64_t outer = 1, chunk;
+  int64_t over, stride;
+};
 
-/// `in` is [outer][chunk], `out` [outer][over][chunk]; `chunk` counts elements
-/// of all inner dims together.
-void allGather(TensorParallel *group, DType type, const void *in, void *out,
-               int64_t outer, int64_t chunk, int64_t over, int64_t stride);
-
-/// `in` is [outer][over][chunk], `out` [outer][chunk]: this rank's part of the
-/// sum.
-void reduceScatter(TensorParallel *group, DType type, const void *in, void *out,
-                   int64_t outer, int64_t chunk, int64_t over, int64_t stride);
-
-/// `in` holds for every rank of the axis, one after another, `count` elements;
-/// `out` receives as much from every rank in their order.
-void allToAll(TensorParallel *group, DType type, const void *in, void *out,
-              int64_t count, int64_t over, int64_t stride);
+/// `in` may be `out` if the kind neither scatters nor gathers. What is combined
+/// has the same bits in every run and, of one block, on all ranks of the axis.
+void collective(TensorParallel *group, const Collective &what, const void *in,
+                void *out);
 
 /// Who sums gradients while a backward function still computes others.
 class GradientListener {

@@ -180,9 +180,14 @@ void Reducer::sumPartial(size_t m, size_t end) {
       last = rows[i];
     float *data = regions.gradient(*first);
     for (const CutInfo &axis : first->partial)
-      allReduce(tensorParallel[m].get(), Reduction::Sum, DType::F32, data, data,
-                int64_t((padded(*last) - first->offset) / sizeof(float)),
-                axis.over, axis.stride);
+      collective(
+          tensorParallel[m].get(),
+          {.kind = CollectiveKind::AllReduce,
+           .type = DType::F32,
+           .chunk = int64_t((padded(*last) - first->offset) / sizeof(float)),
+           .over = axis.over,
+           .stride = axis.stride},
+          data, data);
   }
 }
 

@@ -2,6 +2,9 @@
 // received buffers, edges, rows of messages, equal lists once.
 // RUN: dt-opt %s --dt-print-program -o /dev/null | FileCheck %s
 
+// CHECK: class AG {
+// CHECK: dt::rt::collective(context.group, {.kind = dt::rt::CollectiveKind::AllReduce, .reduction = dt::rt::Reduction::Sum, .type = dt::rt::DType::F32, .chunk = size.n, .over = 2, .stride = 1}, argument, argument);
+
 // The slot of what an edge brings is another one.
 // CHECK: class BContext {
 // CHECK: std::byte* scratch
@@ -71,7 +74,7 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
       rt.call @g(%h) : !rt.buffer<f32, ["n"]>
     }
     rt.func @g(%h: !rt.buffer<f32, ["n"]> {rt.access = "inout"}) {
-      rt.all_reduce sum %h to %h over 2 stride 1 : !rt.buffer<f32, ["n"]>, !rt.buffer<f32, ["n"]>
+      rt.collective all_reduce by sum %h to %h over 2 stride 1 : !rt.buffer<f32, ["n"]>, !rt.buffer<f32, ["n"]>
     }
   }
   rt.module @b origin "net" unit "u" stage 1 ranks [2] zero 1 arena 256 scratch 0 parameters 64 trainable 64 {

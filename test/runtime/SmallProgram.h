@@ -77,6 +77,17 @@ inline void towerBackward(const TaskContext &c) {
   gradientsReady(c.listener, kW, kTowerParameters);
 }
 
+template <int TP>
+void sumOverGroup(const TaskContext &c, float *values, int64_t count) {
+  collective(c.group,
+             {.kind = CollectiveKind::AllReduce,
+              .type = DType::F32,
+              .chunk = count,
+              .over = TP,
+              .stride = 1},
+             values, values);
+}
+
 /// With TP = 2 each rank has one of the two features.
 template <int TP> void headForward(const TaskContext &c) {
   const float *f = in<float>(c, kFeatures), *u = at<float>(c.parameters, kU),
@@ -92,7 +103,7 @@ template <int TP> void headForward(const TaskContext &c) {
     for (int k = 0; k < 2 / TP; ++k)
       p[in<int64_t>(c, kPositions)[i * 2] / kTokens] +=
           received<float>(c, kEmbeds)[i * 2 + place + k] * u[k];
-  allReduce(c.group, Reduction::Sum, DType::F32, p, p, c.dims[0], TP, 1);
+  sumOverGroup<TP>(c, p, c.dims[0]);
   for (int64_t s = 0; s < c.dims[0]; ++s) {
     float d = p[s] - in<float>(c, kTarget)[s];
     numerator += d * d;
@@ -123,8 +134,7 @@ template <int TP> void headBackward(const TaskContext &c) {
       at<float>(c.gradients, kV)[k] +=
           gradient(s) * in<float>(c, kFeatures)[s * 2 + place + k];
   gradientsReady(c.listener, kV, kFrozen);
-  allReduce(c.group, Reduction::Sum, DType::F32, out, out, c.dims[1] * 2, TP,
-            1);
+  sumOverGroup<TP>(c, out, c.dims[1] * 2);
 }
 
 inline void denominator(const TaskContext &c) {

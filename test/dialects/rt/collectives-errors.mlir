@@ -2,70 +2,77 @@
 
 rt.func @f(%a: !rt.buffer<f32, [8]>) {
   // expected-error @+1 {{needs ranks and a stride of at least 1}}
-  rt.all_reduce sum %a to %a over 0 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
+  rt.collective all_reduce by sum %a to %a over 0 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<i32, [8]>) {
   // expected-error @+1 {{combines f32 or i64, not '!rt.buffer<i32, [8]>'}}
-  rt.all_reduce sum %a to %a over 2 stride 1 : !rt.buffer<i32, [8]>, !rt.buffer<i32, [8]>
+  rt.collective all_reduce by sum %a to %a over 2 stride 1 : !rt.buffer<i32, [8]>, !rt.buffer<i32, [8]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [4]>) {
-  // expected-error @+1 {{element types or numbers differ: '!rt.buffer<f32, [8]>' and '!rt.buffer<f32, [4]>'}}
-  rt.all_reduce sum %a to %b over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [4]>
+  // expected-error @+1 {{expected a result of 8 elements, got 4}}
+  rt.collective all_reduce by sum %a to %b over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [4]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<i64, [16]>) {
   // expected-error @+1 {{element types differ}}
-  rt.all_gather %a to %b chunk "4" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<i64, [16]>
+  rt.collective all_gather %a to %b chunk "4" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<i64, [16]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [8]>) {
-  // expected-error @+1 {{expected 16 elements in the whole, got 8}}
-  rt.all_gather %a to %b chunk "4" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
+  // expected-error @+1 {{expected a result of 16 elements, got 8}}
+  rt.collective all_gather %a to %b chunk "4" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [16]>) {
   // expected-error @+1 {{chunk 3 does not divide 8 elements}}
-  rt.all_gather %a to %b chunk "3" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [16]>
+  rt.collective all_gather %a to %b chunk "3" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [16]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [16]>) {
   // expected-error @+1 {{'chunk': '4*' is not a size}}
-  rt.all_gather %a to %b chunk "4*" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [16]>
+  rt.collective all_gather %a to %b chunk "4*" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [16]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [16]>) {
-  // expected-error @+1 {{expected 16 elements in the whole, got 8}}
-  rt.reduce_scatter %a to %a chunk "4" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
+  // expected-error @+1 {{expected a result of 4 elements, got 8}}
+  rt.collective reduce_scatter %a to %a chunk "4" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<i1, [8]>, %b: !rt.buffer<i1, [4]>) {
   // expected-error @+1 {{combines f32 or i64}}
-  rt.reduce_scatter %a to %b chunk "4" over 2 stride 1 : !rt.buffer<i1, [8]>, !rt.buffer<i1, [4]>
+  rt.collective reduce_scatter %a to %b chunk "4" over 2 stride 1 : !rt.buffer<i1, [8]>, !rt.buffer<i1, [4]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [8]>) {
   // expected-error @+1 {{3 ranks do not divide 8 elements}}
-  rt.all_to_all %a to %b over 3 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
+  rt.collective all_to_all %a to %b over 3 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [16]>) {
+  // expected-error @+1 {{combines nothing}}
+  rt.collective all_gather by sum %a to %b over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [16]>
 }
 
 // -----

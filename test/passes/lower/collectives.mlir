@@ -3,7 +3,7 @@
 
 // Straight into the result.
 // CHECK-LABEL: rt.func @reduce(
-// CHECK: rt.all_reduce sum %arg0 to %arg1 over 2 stride 1
+// CHECK: rt.collective all_reduce by sum %arg0 to %arg1 over 2 stride 1
 func.func @reduce(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = dist.all_reduce sum %x over 2 stride 1 : tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
@@ -12,7 +12,7 @@ func.func @reduce(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // In place: nobody else reads the operand.
 // CHECK-LABEL: rt.func @reduce_in_place(
 // CHECK: %[[X:.*]] = rt.alloc "exp"
-// CHECK: rt.all_reduce max %[[X]] to %[[X]] over 2 stride 2
+// CHECK: rt.collective all_reduce by max %[[X]] to %[[X]] over 2 stride 2
 // CHECK-NOT: rt.alloc
 func.func @reduce_in_place(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = nn.exp %x : tensor<4x8xf32>
@@ -25,7 +25,7 @@ func.func @reduce_in_place(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // CHECK-LABEL: rt.func @reduce_copy(
 // CHECK: %[[X:.*]] = rt.alloc "exp"
 // CHECK: %[[Y:.*]] = rt.alloc "all_reduce"
-// CHECK: rt.all_reduce sum %[[X]] to %[[Y]]
+// CHECK: rt.collective all_reduce by sum %[[X]] to %[[Y]]
 func.func @reduce_copy(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = nn.exp %x : tensor<4x8xf32>
   %1 = dist.all_reduce sum %0 over 2 stride 1 : tensor<4x8xf32>
@@ -34,14 +34,14 @@ func.func @reduce_copy(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 }
 
 // CHECK-LABEL: rt.func @gather(
-// CHECK: rt.all_gather %arg0 to %arg1 chunk "32" over 2 stride 1
+// CHECK: rt.collective all_gather %arg0 to %arg1 chunk "32" over 2 stride 1
 func.func @gather(%x: tensor<4x8x16xf32>) -> tensor<4x16x16xf32> {
   %0 = dist.all_gather %x axis 1 chunk 2 over 2 stride 1 : tensor<4x8x16xf32> to tensor<4x16x16xf32>
   return %0 : tensor<4x16x16xf32>
 }
 
 // CHECK-LABEL: rt.func @scatter(
-// CHECK: rt.reduce_scatter %arg0 to %arg1 chunk "128" over 2 stride 1
+// CHECK: rt.collective reduce_scatter %arg0 to %arg1 chunk "128" over 2 stride 1
 func.func @scatter(%x: tensor<4x16x16xf32>) -> tensor<4x8x16xf32> {
   %0 = dist.reduce_scatter %x axis 1 chunk 8 over 2 stride 1 : tensor<4x16x16xf32> to tensor<4x8x16xf32>
   return %0 : tensor<4x8x16xf32>
@@ -50,7 +50,7 @@ func.func @scatter(%x: tensor<4x16x16xf32>) -> tensor<4x8x16xf32> {
 // From the front to the front of rows: nothing to pack.
 // CHECK-LABEL: rt.func @exchange_rows(
 // CHECK-NOT: rt.kernel @pack
-// CHECK: rt.all_to_all %arg0 to %[[R:.*]] over 2 stride 1
+// CHECK: rt.collective all_to_all %arg0 to %[[R:.*]] over 2 stride 1
 // CHECK: rt.kernel @unpack [%[[N:.*]] < 2, %[[I:.*]] < 4, %[[J:.*]] < 4]
 // CHECK: %[[V:.*]] = rt.load %{{.*}}[%[[N]], %[[I]], %[[J]]] : !rt.buffer<f32, [2, 4, 4]>
 // CHECK: rt.store %[[V]], %{{.*}}[%[[I]], %[[N]], %[[J]]] : !rt.buffer<f32, [4, 2, 4]>
@@ -63,7 +63,7 @@ func.func @exchange_rows(%x: tensor<8x4xf32>) -> tensor<4x8xf32> {
 // CHECK: rt.kernel @pack [%[[N:.*]] < 2, %[[I:.*]] < 8, %[[J:.*]] < 2]
 // CHECK: %[[V:.*]] = rt.load %{{.*}}[%[[I]], %[[N]], %[[J]]] : !rt.buffer<f32, [8, 2, 2]>
 // CHECK: rt.store %[[V]], %{{.*}}[%[[N]], %[[I]], %[[J]]] : !rt.buffer<f32, [2, 8, 2]>
-// CHECK: rt.all_to_all %{{.*}} to %arg1 over 2 stride 1
+// CHECK: rt.collective all_to_all %{{.*}} to %arg1 over 2 stride 1
 // CHECK-NOT: rt.kernel @unpack
 func.func @exchange_columns(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
   %0 = dist.all_to_all %x gather 0 chunk 4 scatter 1 chunk 2 over 2 stride 1 : tensor<4x8xf32> to tensor<8x4xf32>

@@ -137,12 +137,12 @@ rt.func @copy(%y: !rt.buffer<f32, [8]> {rt.access = "inout"}) {
 
 // In place as a whole, not in parts.
 rt.func @reduce(%y: !rt.buffer<f32, [8]> {rt.access = "inout"}) {
-  rt.all_reduce sum %y to %y over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
+  rt.collective all_reduce by sum %y to %y over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
   // expected-note @+1 {{operand 0 is this}}
   %a = rt.view %y : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
   %b = rt.view %y {offset = "2"} : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
   // expected-error @+1 {{writes operand 1, which shares bytes with operand 0}}
-  rt.all_reduce sum %a to %b over 2 stride 1 : !rt.buffer<f32, [6]>, !rt.buffer<f32, [6]>
+  rt.collective all_reduce by sum %a to %b over 2 stride 1 : !rt.buffer<f32, [6]>, !rt.buffer<f32, [6]>
 }
 
 // -----

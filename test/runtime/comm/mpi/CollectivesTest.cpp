@@ -50,6 +50,23 @@ protected:
     return places;
   }
 
+  /// `in` and `out` of [outer][chunk] or [outer][over][chunk], as the kind
+  /// says.
+  template <typename T>
+  void run(CollectiveKind kind, const std::vector<T> &in, std::vector<T> &out,
+           int64_t outer, int64_t chunk, Axis axis,
+           Reduction reduction = Reduction::Sum) const {
+    collective(group.get(),
+               {.kind = kind,
+                .reduction = reduction,
+                .type = std::is_same_v<T, float> ? DType::F32 : DType::I64,
+                .outer = outer,
+                .chunk = chunk,
+                .over = axis.over,
+                .stride = axis.stride},
+               in.data(), out.data());
+  }
+
   const char *label = "tp";
   int place;
   std::vector<int> members;
@@ -66,11 +83,9 @@ TEST_P(Collectives, AllReduce) {
   constexpr int64_t n = 1003;
   for (Axis axis : axesOf(ranks().size())) {
     std::vector<float> x = valuesOf(place, n), sum(n), most(n);
-    allReduce(group.get(), Reduction::Max, DType::F32, x.data(), most.data(), n,
-              axis.over, axis.stride);
+    run(CollectiveKind::AllReduce, x, most, 1, n, axis, Reduction::Max);
     sum = x;
-    allReduce(group.get(), Reduction::Sum, DType::F32, sum.data(), sum.data(),
-              n, axis.over, axis.stride);
+    run(CollectiveKind::AllReduce, sum, sum, 1, n, axis);
     for (int64_t i = 0; i < n; ++i) {
       float total = 0, largest = -1e9;
       for (int r : onAxis(axis)) {
@@ -89,8 +104,7 @@ TEST_P(Collectives, AllGather) {
       for (int64_t chunk : {0, 1, 6}) {
         std::vector<float> x = valuesOf(place, outer * chunk),
                            y(outer * axis.over * chunk);
-        allGather(group.get(), DType::F32, x.data(), y.data(), outer, chunk,
-                  axis.over, axis.stride);
+        run(CollectiveKind::AllGather, x, y, outer, chunk, axis);
         std::vector<int> places = onAxis(axis);
         for (int64_t o = 0; o < outer; ++o)
           for (int n = 0; n < axis.over; ++n)
@@ -106,8 +120,7 @@ TEST_P(Collectives, ReduceScatter) {
       for (int64_t chunk : {0, 1, 6}) {
         std::vector<float> x = valuesOf(place, outer * axis.over * chunk),
                            y(outer * chunk);
-        reduceScatter(group.get(), DType::F32, x.data(), y.data(), outer, chunk,
-                      axis.over, axis.stride);
+        run(CollectiveKind::ReduceScatter, x, y, outer, chunk, axis);
         int mine = place / axis.stride % axis.over;
         for (int64_t o = 0; o < outer; ++o)
           for (int64_t c = 0; c < chunk; ++c) {
@@ -125,8 +138,7 @@ TEST_P(Collectives, AllToAll) {
       std::vector<int64_t> x(count * axis.over), y(x.size());
       for (size_t i = 0; i < x.size(); ++i)
         x[i] = place * 1000000 + int64_t(i);
-      allToAll(group.get(), DType::I64, x.data(), y.data(), count, axis.over,
-               axis.stride);
+      run(CollectiveKind::AllToAll, x, y, 1, count, axis);
       std::vector<int> places = onAxis(axis);
       int64_t mine = place / axis.stride % axis.over;
       for (int n = 0; n < axis.over; ++n)
@@ -136,22 +148,20 @@ TEST_P(Collectives, AllToAll) {
 }
 
 TEST_P(Collectives, AxesThatDoNotExistAreErrors) {
-  float x = 0;
-  EXPECT_THROW(allReduce(group.get(), Reduction::Sum, DType::F32, &x, &x, 1,
-                         ranks().size() + 1, 1),
-               Error);
+  std::vector<float> x(1);
+  Axis axis{ranks().size() + 1, 1};
+  EXPECT_THROW(run(CollectiveKind::AllReduce, x, x, 1, 1, axis), Error);
 }
 
 TEST_P(Collectives, TrafficIsWhatARankHandsOver) {
   label = GetParam() ? "counted.backwards" : "counted";
   int n = ranks().size();
-  auto counted = makeTensorParallel(ranks(), members, label);
+  group = makeTensorParallel(ranks(), members, label);
   std::vector<float> x(100 * n), y(100 * n);
-  allReduce(counted.get(), Reduction::Sum, DType::F32, x.data(), y.data(), 10,
-            n, 1);
-  allGather(counted.get(), DType::F32, x.data(), y.data(), 5, 20, n, 1);
-  reduceScatter(counted.get(), DType::F32, x.data(), y.data(), 5, 20, n, 1);
-  allToAll(counted.get(), DType::F32, x.data(), y.data(), 100, n, 1);
+  run(CollectiveKind::AllReduce, x, y, 1, 10, {n, 1});
+  run(CollectiveKind::AllGather, x, y, 5, 20, {n, 1});
+  run(CollectiveKind::ReduceScatter, x, y, 5, 20, {n, 1});
+  run(CollectiveKind::AllToAll, x, y, 1, 100, {n, 1});
   auto bytes = [&](CollectiveKind kind) {
     const auto &traffic = ranks().traffic();
     auto it = traffic.find(collectiveLabel(label, kind, n, 1));
