@@ -271,7 +271,8 @@ public:
     FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
         .readOneLayer(forward);
     if (llvm::all_of(layer.forwardExchanges, [](const Exchange &exchange) {
-          return exchange.kind == rt::CollectiveKind::AllReduce;
+          const rt::CollectiveForm &form = rt::formOf(exchange.kind);
+          return !form.scatters && !form.gathers;
         }))
       return std::nullopt;
     FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
