@@ -5,6 +5,7 @@
 // The enums of the emitted tables (Tables.def) and of the calls in generated
 // code. They are described here only: the compiler's IR has the same types
 // (dialects/dist/RuntimeEnums.h) and reads and prints the texts of this file.
+// Optimizers.h has one more.
 // Numbers are given by the order; IR and emitted programs depend on it.
 //
 // A case is CASE(name in C++, text in IR, flags and files); a collective's has
@@ -130,12 +131,6 @@ DT_ENUM(Reduction, DT_CASES)
   CASE(Inter, "inter")                                                         \
   CASE(Both, "both")
 DT_ENUM(Reorder, DT_CASES)
-#undef DT_CASES
-
-#define DT_CASES(CASE)                                                         \
-  CASE(AdamW, "adamw")                                                         \
-  CASE(SGD, "sgd")
-DT_ENUM(OptimizerKind, DT_CASES)
 #undef DT_CASES
 
 /// The course of the learning rate.

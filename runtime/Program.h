@@ -15,28 +15,13 @@
 #ifndef DT_RUNTIME_PROGRAM_H
 #define DT_RUNTIME_PROGRAM_H
 
-#include "runtime/Enums.h"
+#include "runtime/Optimizers.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace dt::rt {
-
-/// A constant array seen by reference: `{array, length}` or just the array.
-template <typename T> struct Span {
-  const T *data = nullptr;
-  size_t size = 0;
-
-  constexpr Span() = default;
-  constexpr Span(const T *data, size_t size) : data(data), size(size) {}
-  template <size_t N>
-  constexpr Span(const T (&array)[N]) : data(array), size(N) {}
-  constexpr const T *begin() const { return data; }
-  constexpr const T *end() const { return data + size; }
-  constexpr const T &operator[](size_t i) const { return data[i]; }
-  constexpr bool empty() const { return size == 0; }
-};
 
 struct TaskContext;
 using TaskFn = void (*)(const TaskContext &);

@@ -49,17 +49,37 @@ static LogicalResult setField(rt::OptimizerOp op, NamedAttribute field,
   return diagnostic << field.getValue();
 }
 
-static FailureOr<std::string> optimizerRow(rt::ProgramOp program) {
+/// The settings of the optimizer, of which the op may say some.
+static FailureOr<std::string> settingsArray(TableWriter &writer,
+                                            rt::OptimizerOp op) {
+  auto word = op.getFields().getAs<StringAttr>("kind");
+  if (!word)
+    return op.emitOpError("has no field 'kind'"), failure();
+  auto kind = *rt::fromText<rt::OptimizerKind>(word.getValue());
+  auto given = op.getFields().getAs<DictionaryAttr>("settings");
+  if (std::string wrong = dist::checkSettings(kind, given); !wrong.empty())
+    return op.emitOpError(wrong), failure();
+  SmallVector<std::string> values;
+  for (double value : dist::getAllSettings(kind, given))
+    values.push_back(numberText(value));
+  return writer.array("double", "kOptimizerSettings", values);
+}
+
+static FailureOr<std::string> optimizerRow(TableWriter &writer) {
+  rt::ProgramOp program = writer.program;
   auto optimizers = program.getBody().getOps<rt::OptimizerOp>();
   if (optimizers.empty())
     return program.emitOpError("has no rt.optimizer"), failure();
   rt::OptimizerOp op = *optimizers.begin();
   rows::OptimizerInfo row;
   for (NamedAttribute field : op.getFields())
-    if (failed(setField(op, field, row)))
+    if (field.getName().getValue() != row.settings.column &&
+        failed(setField(op, field, row)))
       return failure();
-  if (row.kind.text.empty())
-    return op.emitOpError("has no field 'kind'"), failure();
+  FailureOr<std::string> settings = settingsArray(writer, op);
+  if (failed(settings))
+    return failure();
+  row.settings = *settings;
   return fieldsText(row);
 }
 
@@ -99,7 +119,7 @@ static LogicalResult writeTables(TableWriter &writer) {
     return failure();
   row.ranks = writeRanks(writer);
   FailureOr<std::string> collectives = writeCollectives(writer);
-  if (failed(collectives) || failed(set(row.optimizer, optimizerRow(program))))
+  if (failed(collectives) || failed(set(row.optimizer, optimizerRow(writer))))
     return failure();
   if (*collectives != "{}")
     row.collectives = *collectives;

@@ -8,6 +8,8 @@
 
 #include "dialects/nn/NNOps.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 #include "dialects/dist/DistDialect.cpp.inc"
@@ -86,6 +88,44 @@ std::optional<int64_t> getItemMax(mlir::ModuleOp program, StringRef kind) {
     if (item.getName() == kind)
       return item.getMax();
   return std::nullopt;
+}
+
+SmallVector<double> getAllSettings(rt::OptimizerKind kind,
+                                   DictionaryAttr given) {
+  SmallVector<double> values;
+  for (const rt::OptimizerSetting &setting : rt::describe(kind).settings) {
+    auto value = given ? given.getAs<FloatAttr>(setting.name) : FloatAttr();
+    values.push_back(value ? value.getValueAsDouble() : setting.initial);
+  }
+  return values;
+}
+
+std::string checkSettings(rt::OptimizerKind kind, DictionaryAttr given) {
+  const rt::OptimizerDescription &optimizer = rt::describe(kind);
+  for (NamedAttribute entry :
+       given ? given.getValue() : ArrayRef<NamedAttribute>()) {
+    StringRef name = entry.getName().getValue();
+    const auto *setting = llvm::find_if(
+        optimizer.settings, [&](auto &known) { return known.name == name; });
+    if (setting == optimizer.settings.end())
+      return ("'" + name + "' is no setting of " + optimizer.name).str();
+    auto value = dyn_cast<FloatAttr>(entry.getValue());
+    double number =
+        value && value.getType().isF64() ? value.getValueAsDouble() : NAN;
+    if (!std::isfinite(number) || number < setting->range.low ||
+        number > setting->range.high)
+      return (name + " must be " + setting->range.text).str();
+  }
+  return "";
+}
+
+int64_t getNumMoments(mlir::ModuleOp program) {
+  auto optimizer = getOnly<OptimizerOp>(program);
+  if (!optimizer)
+    return 0;
+  rt::OptimizerKind kind = optimizer.getKind();
+  return int64_t(rt::describe(kind).countMoments(
+      getAllSettings(kind, optimizer.getSettingsAttr()).data()));
 }
 
 int64_t getNumMicrobatches(mlir::ModuleOp program) {

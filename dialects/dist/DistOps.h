@@ -110,6 +110,14 @@ template <typename OpT> OpT getOnly(mlir::ModuleOp program) {
   auto ops = program.getOps<OpT>();
   return ops.empty() ? OpT() : *ops.begin();
 }
+/// An optimizer's settings in its own order; what `given` (a dictionary, may be
+/// null) does not have has the value that runtime/Optimizers.h says.
+llvm::SmallVector<double> getAllSettings(rt::OptimizerKind kind,
+                                         mlir::DictionaryAttr given);
+/// "beta1 must be in [0, 1)": what is wrong with settings; empty: nothing.
+std::string checkSettings(rt::OptimizerKind kind, mlir::DictionaryAttr given);
+/// How many moments of an element the program's optimizer keeps; 0 without one.
+int64_t getNumMoments(mlir::ModuleOp program);
 /// Microbatches of a step; 1 without dist.batch.
 int64_t getNumMicrobatches(mlir::ModuleOp program);
 

@@ -114,15 +114,15 @@ def Dist_LossOp : Dist_TopOp<"loss", [DeclareOpInterfaceMethods<SymbolUserOpInte
 def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
   let summary = "how parameters are updated";
   let description = [{
-    PyTorch's AdamW and SGD; the fields mean what those of `dt::rt::OptimizerInfo` (runtime/Tables.def) mean. Kinds (adamw, sgd) and schedules (constant, linear, cosine) are those of runtime/Enums.h. `total_steps` 0: the number of steps given to the program.
+    `dist.optimizer adamw {beta2 = 0.95} lr 1.0e-3 {clip = 1.0}`. The kinds and the settings of each (f64; one that is not said has the kind's own value) are those of runtime/Optimizers.h; the other fields mean what
+    those of `dt::rt::OptimizerInfo` (runtime/Tables.def) mean. Schedules (constant, linear, cosine) are those of runtime/Enums.h. `total_steps` 0: the number of steps given to the program.
   }];
-  let arguments = (ins Dist_OptimizerKind:$kind, F64Attr:$lr,
-    DefaultValuedAttr<F64Attr, "0.9">:$beta1, DefaultValuedAttr<F64Attr, "0.999">:$beta2, DefaultValuedAttr<F64Attr, "1.0e-8">:$eps,
-    DefaultValuedAttr<F64Attr, "0.0">:$momentum, DefaultValuedAttr<F64Attr, "0.0">:$weight_decay, DefaultValuedAttr<F64Attr, "0.0">:$clip,
+  let arguments = (ins Dist_OptimizerKind:$kind, OptionalAttr<DictionaryAttr>:$settings, F64Attr:$lr,
+    DefaultValuedAttr<F64Attr, "0.0">:$weight_decay, DefaultValuedAttr<F64Attr, "0.0">:$clip,
     DefaultValuedAttr<I64Attr, "0">:$warmup, DefaultValuedAttr<Dist_ScheduleKind, "::dt::rt::ScheduleKind::Constant">:$schedule, DefaultValuedAttr<I64Attr, "0">:$total_steps,
     DefaultValuedAttr<F64Attr, "0.0">:$decay_from, DefaultValuedAttr<F64Attr, "0.0">:$final_fraction);
   let hasVerifier = 1;
-  let assemblyFormat = "custom<RuntimeEnum>($kind) `lr` $lr (`schedule` custom<RuntimeEnum>($schedule)^)? attr-dict";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) ($settings^)? `lr` $lr (`schedule` custom<RuntimeEnum>($schedule)^)? attr-dict";
 }
 
 def Dist_BatchOp : Dist_TopOp<"batch"> {

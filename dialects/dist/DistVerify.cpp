@@ -389,17 +389,15 @@ LogicalResult LossOp::verifySymbolUses(SymbolTableCollection &tables) {
 LogicalResult OptimizerOp::verify() {
   auto value = [](const APFloat &f) { return f.convertToDouble(); };
   if (failed(verifyNotNegative(*this, "lr", value(getLr()))) ||
-      failed(verifyNotNegative(*this, "eps", value(getEps()))) ||
-      failed(verifyNotNegative(*this, "momentum", value(getMomentum()))) ||
       failed(
           verifyNotNegative(*this, "weight_decay", value(getWeightDecay()))) ||
       failed(verifyNotNegative(*this, "clip", value(getClip()))) ||
       failed(verifyNotNegative(*this, "final_fraction",
                                value(getFinalFraction()))))
     return failure();
-  for (double beta : {value(getBeta1()), value(getBeta2())})
-    if (!(beta >= 0 && beta < 1))
-      return emitOpError("beta1 and beta2 must be in [0, 1)");
+  if (std::string wrong = checkSettings(getKind(), getSettingsAttr());
+      !wrong.empty())
+    return emitOpError(wrong);
   if (!(value(getDecayFrom()) >= 0 && value(getDecayFrom()) <= 1))
     return emitOpError("decay_from is a fraction of the steps, 0 to 1");
   if (static_cast<int64_t>(getWarmup()) < 0 ||

@@ -2,15 +2,15 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Ops hold the enums of runtime/Enums.h themselves, so that nothing is
-// converted between the IR and the emitted program.
+// Ops hold the enums of runtime/Enums.h and Optimizers.h themselves, so that
+// nothing is converted between the IR and the emitted program.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DIALECTS_DIST_RUNTIMEENUMS_H
 #define DIALECTS_DIST_RUNTIMEENUMS_H
 
-#include "runtime/Enums.h"
+#include "runtime/Optimizers.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/OpImplementation.h"

@@ -110,7 +110,7 @@ def RT_LossOp : RT_Op<"loss", [Symbol]> {
   let assemblyFormat = "$sym_name `weight` $weight `of` $module $numerator (`over` $denominator^ $denominator_out)? `reads` $denominator_inputs attr-dict";
 }
 def RT_OptimizerOp : RT_Op<"optimizer"> {
-  let summary = "OptimizerInfo: a dictionary with its fields' names";
+  let summary = "OptimizerInfo: a dictionary with its fields' names; `settings` is one too, by the settings' names";
   let arguments = (ins DictionaryAttr:$fields);
   let assemblyFormat = "$fields attr-dict";
 }

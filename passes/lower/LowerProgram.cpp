@@ -286,11 +286,9 @@ private:
     auto number = [&](double v) { return b.getF64FloatAttr(v); };
     NamedAttrList fields;
     fields.append("kind", b.getStringAttr(rt::textOf(op.getKind())));
+    if (DictionaryAttr settings = op.getSettingsAttr())
+      fields.append("settings", settings);
     fields.append("lr", number(op.getLr().convertToDouble()));
-    fields.append("beta1", number(op.getBeta1().convertToDouble()));
-    fields.append("beta2", number(op.getBeta2().convertToDouble()));
-    fields.append("eps", number(op.getEps().convertToDouble()));
-    fields.append("momentum", number(op.getMomentum().convertToDouble()));
     fields.append("weightDecay", number(op.getWeightDecay().convertToDouble()));
     fields.append("clipNorm", number(op.getClip().convertToDouble()));
     fields.append("warmupSteps", b.getI64IntegerAttr(op.getWarmup()));

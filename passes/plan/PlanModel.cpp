@@ -258,18 +258,13 @@ void addState(dist::ModuleOp module, planner::Module &result) {
     all += count;
     trained += parameter.getTrainable() ? count : 0;
   }
-  auto optimizer = dist::getOnly<dist::OptimizerOp>(
-      module->getParentOfType<mlir::ModuleOp>());
-  int moments = 0;
-  if (optimizer)
-    moments = optimizer.getKind() == rt::OptimizerKind::AdamW ? 2
-              : optimizer.getMomentum().isZero()              ? 0
-                                                              : 1;
   double size = getElementSize(module), share = all > 0 ? trained / all : 0;
   result.trainable = trained > 0;
   result.weightBytes = size;
   result.gradientBytes = size * share;
-  result.optimizerBytes = size * share * moments;
+  result.optimizerBytes =
+      size * share *
+      double(dist::getNumMoments(module->getParentOfType<mlir::ModuleOp>()));
 }
 
 /// One module: its pieces become layers; where a stage must not begin, the

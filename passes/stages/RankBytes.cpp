@@ -20,13 +20,8 @@ StateBytes getStateBytes(dist::ModuleOp module) {
     if (parameter.getTrainable())
       bytes.gradients += size;
   }
-  auto program = module->getParentOfType<mlir::ModuleOp>();
-  auto optimizer = dist::getOnly<dist::OptimizerOp>(program);
-  int64_t moments = 0;
-  if (optimizer)
-    moments = optimizer.getKind() == rt::OptimizerKind::AdamW
-                  ? 2
-                  : (optimizer.getMomentum().isZero() ? 0 : 1);
+  int64_t moments =
+      dist::getNumMoments(module->getParentOfType<mlir::ModuleOp>());
   dist::Placement placement(module);
   int64_t shares = placement.zero ? placement.dp : 1;
   bytes.optimizer = moments * ((bytes.gradients + shares - 1) / shares);

@@ -13,7 +13,8 @@
 #ifndef DT_RUNTIME_DEVICE_DEVICE_H
 #define DT_RUNTIME_DEVICE_DEVICE_H
 
-#include <cmath>
+#include "runtime/Optimizers.h"
+
 #include <cstddef>
 
 namespace dt::rt {
@@ -56,42 +57,10 @@ void accumulate(float *sum, const float *values, size_t n);
 /// by run.
 double sumOfSquares(const float *values, size_t n);
 
-/// One optimizer step over n contiguous elements. `gradientScale` multiplies
-/// the gradient first (clipping). As PyTorch (torch/optim/adamw.py, sgd.py, the
-/// single-tensor forms):
-///   p *= 1 - lr * weightDecay; m += (g - m) * (1 - beta1); v = beta2 * v + (1
-///   - beta2) * g * g p -= lr / biasCorrection1 * m / (sqrt(v) /
-///   sqrt(biasCorrection2) + eps)
-struct AdamWStep {
-  double lr, beta1, beta2, eps, weightDecay;
-  double biasCorrection1, biasCorrection2; ///< 1 - beta^t with t counted from 1
-  double gradientScale;
-};
-/// Computed in double and rounded once, for every target: 1 - 0.999f is off by
-/// 5e-5.
-struct AdamWScalars {
-  explicit AdamWScalars(const AdamWStep &step)
-      : scale(float(step.gradientScale)),
-        keep(float(1 - step.lr * step.weightDecay)),
-        weight1(float(1 - step.beta1)), beta2(float(step.beta2)),
-        weight2(float(1 - step.beta2)),
-        stepSize(float(step.lr / step.biasCorrection1)),
-        perRoot(float(1 / std::sqrt(step.biasCorrection2))),
-        eps(float(step.eps)) {}
-  float scale, keep, weight1, beta2, weight2, stepSize, perRoot, eps;
-};
-void adamw(float *p, const float *g, float *m, float *v, size_t n,
-           const AdamWStep &step);
-
-///   g += weightDecay * p; momentum: b = first ? g : momentum * b + g, p -= lr
-///   * b; else p -= lr * g
-struct SgdStep {
-  double lr, momentum, weightDecay;
-  double gradientScale;
-  bool first; ///< no buffer yet
-};
-void sgd(float *p, const float *g, float *buffer, size_t n,
-         const SgdStep &step);
+/// One optimizer step over n contiguous elements, with the moments that the
+/// optimizer keeps (Optimizers.h).
+void update(OptimizerKind kind, const UpdateStep &step, float *p,
+            const float *g, const Moments<float *> &moments, size_t n);
 
 } // namespace dt::rt::device
 

@@ -40,6 +40,11 @@ void expectFiniteValues(const std::byte *data, int64_t count, bool state,
   }
 }
 
+/// The tensor with a moment of a parameter.
+std::string momentOf(const std::string &parameter, const char *moment) {
+  return moment + ("." + parameter);
+}
+
 /// What this rank owns, copied.
 PieceWriter snapshot(const Trainer &trainer, int64_t step) {
   PieceWriter writer;
@@ -61,11 +66,11 @@ PieceWriter snapshot(const Trainer &trainer, int64_t step) {
               size_t(piece.begin) * sizeOf(p.tensor.type));
       if (updated && p.tensor.type == DType::F32)
         expectFiniteValues(copy, count, false, p.tensor.name, step);
-      for (int k = 0; updated && k < trainer.optimizer().moments(); ++k) {
-        std::string name = trainer.optimizer().momentName(k) +
-                           std::string(".") + p.tensor.name;
+      Span<const char *> moments = trainer.optimizer().moments();
+      for (size_t k = 0; updated && k < moments.size; ++k) {
+        std::string name = momentOf(p.tensor.name, moments[k]);
         copy = writer.add(name, DType::F32, layout, piece.begin, piece.end,
-                          region.moments[k] + piece.moment);
+                          region.moments.at[k] + piece.moment);
         expectFiniteValues(copy, count, true, name, step);
       }
     }
@@ -260,7 +265,7 @@ void expectNoCheckpoints(const std::string &directory) {
 namespace {
 
 /// Moments of a parameter into the ranges that this rank updates.
-void loadMoment(Trainer &trainer, size_t index, int moment,
+void loadMoment(Trainer &trainer, size_t index, size_t moment,
                 const std::string &name, const ParameterLayout &layout,
                 const PieceReader &reader) {
   const ParameterInfo &p = trainer.program().parameters[index];
@@ -274,7 +279,7 @@ void loadMoment(Trainer &trainer, size_t index, int moment,
     values.resize(end - begin);
     reader.part(name, DType::F32, layout, int64_t(begin - first),
                 int64_t(end - first), values.data());
-    device::copyToDevice(trainer.regions().at(module).moments[moment] +
+    device::copyToDevice(trainer.regions().at(module).moments.at[moment] +
                              u.moment + (begin - u.range.begin),
                          values.data(), values.size() * sizeof(float));
   }
@@ -292,12 +297,10 @@ void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
               part.data());
   device::copyToDevice(trainer.regions().parameter(p), part.data(),
                        part.size());
-  for (int i = 0;
-       trainer.ownership().updated(index) && i < trainer.optimizer().moments();
+  Span<const char *> moments = trainer.optimizer().moments();
+  for (size_t i = 0; trainer.ownership().updated(index) && i < moments.size;
        ++i)
-    loadMoment(trainer, index, i,
-               trainer.optimizer().momentName(i) + std::string(".") + name,
-               layout, reader);
+    loadMoment(trainer, index, i, momentOf(name, moments[i]), layout, reader);
 }
 
 /// Before anything else is compared: what another model's checkpoint differs in
@@ -324,8 +327,8 @@ std::string surplusOf(const Trainer &trainer, const std::string &folder,
     std::string name = p.tensor.name;
     if (p.tied < 0)
       known.insert(name);
-    for (int i = 0; i < trainer.optimizer().moments(); ++i)
-      known.insert(trainer.optimizer().momentName(i) + std::string(".") + name);
+    for (const char *moment : trainer.optimizer().moments())
+      known.insert(momentOf(name, moment));
   }
   std::vector<std::string> surplus;
   for (const std::string &name : reader.names())

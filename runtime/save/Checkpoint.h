@@ -4,9 +4,8 @@
 //
 // A checkpoint is a folder `step-N` in the checkpoint directory:
 //   rank-R.safetensors  what rank R owns of the parameters ("module.parameter")
-//                       and of the optimizer's state ("exp_avg.<parameter>",
-//                       "exp_avg_sq.<parameter>" of AdamW,
-//                       "momentum.<parameter>" of SGD), as Pieces.h says
+//                       and of the optimizer's moments, by their names in
+//                       Optimizers.h ("exp_avg.<parameter>"), as Pieces.h says
 //   index.json          step, seed, schedule, plan and data hashes, hash of
 //                       each file
 // All ranks write into `step-N.tmp`; each ends with `rank-R.ok`. Rank 0 waits

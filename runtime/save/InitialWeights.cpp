@@ -242,9 +242,10 @@ void load(Trainer &trainer, size_t row, const std::string &tensor,
 }
 
 bool isOptimizerState(const std::string &name) {
-  for (const char *moment : {"exp_avg.", "exp_avg_sq.", "momentum."})
-    if (name.rfind(moment, 0) == 0)
-      return true;
+  for (const OptimizerDescription &optimizer : kOptimizers)
+    for (const char *moment : optimizer.moments)
+      if (name.rfind(std::string(moment) + ".", 0) == 0)
+        return true;
   return false;
 }
 

@@ -29,20 +29,17 @@ uint64_t hashOfGroups(const ProgramInfo &program) {
 nlohmann::json scheduleOf(const Trainer &trainer) {
   const Trainer::Settings &settings = trainer.settings();
   const OptimizerInfo &o = settings.optimizer;
-  bool adam = o.kind == OptimizerKind::AdamW;
-  nlohmann::json out = {{"optimizer", adam ? "adamw" : "sgd"},
+  const OptimizerDescription &kind = describe(o.kind);
+  nlohmann::json out = {{"optimizer", kind.name},
                         {"lr", o.lr},
                         {"weight_decay", o.weightDecay},
                         {"clip_norm", o.clipNorm},
                         {"warmup", o.warmupSteps}};
-  if (adam)
-    out["beta1"] = o.beta1, out["beta2"] = o.beta2, out["eps"] = o.eps;
-  else
-    out["momentum"] = o.momentum;
+  for (size_t i = 0; i < kind.settings.size; ++i)
+    out[kind.settings[i].name] = o.settings[i];
   if (uint64_t groups = hashOfGroups(trainer.program()))
     out["groups"] = hexText(groups);
-  const char *const names[] = {"constant", "linear", "cosine"};
-  out["schedule"] = names[int(o.schedule)];
+  out["schedule"] = textOf(o.schedule);
   if (o.schedule == ScheduleKind::Constant)
     return out;
   out["steps"] = o.totalSteps ? o.totalSteps : settings.totalSteps;

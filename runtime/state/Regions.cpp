@@ -21,7 +21,7 @@ std::byte *Regions::allocate(size_t bytes, const char *what, size_t &sum) {
 }
 
 Regions::Regions(const ProgramInfo &program, const Placement &placement,
-                 const Ownership &ownership, int moments)
+                 const Ownership &ownership, size_t moments)
     : regions(program.modules.size), sizes(program.modules.size) {
   size_t scratch = 0;
   try {
@@ -39,8 +39,8 @@ Regions::Regions(const ProgramInfo &program, const Placement &placement,
           make(module.parameterBytes, "parameters", sizes[m].parameters);
       regions[m].gradients =
           make(module.trainableBytes, "gradients", sizes[m].gradients);
-      for (int i = 0; i < moments; ++i)
-        regions[m].moments[i] = reinterpret_cast<float *>(
+      for (size_t i = 0; i < moments; ++i)
+        regions[m].moments.at[i] = reinterpret_cast<float *>(
             make(ownership.momentFloats(m) * sizeof(float), "moments",
                  sizes[m].moments));
       if (size_t floats = ownership.sumFloats(m))

@@ -21,12 +21,12 @@ namespace dt::rt {
 struct Region {
   std::byte *arena = nullptr;
   std::byte *parameters = nullptr;
-  std::byte *gradients = nullptr;         ///< ModuleInfo::trainableBytes
-  float *moments[2] = {nullptr, nullptr}; ///< Ownership::momentFloats each
-  float *sums = nullptr;                  ///< Ownership::sumFloats
+  std::byte *gradients = nullptr; ///< ModuleInfo::trainableBytes
+  Moments<float *> moments{};     ///< Ownership::momentFloats each
+  float *sums = nullptr;          ///< Ownership::sumFloats
 };
 
-/// Bytes that a module has on this rank; of both moments.
+/// Bytes that a module has on this rank; of all moments.
 struct RegionBytes {
   size_t arena = 0, parameters = 0, gradients = 0, moments = 0, sums = 0;
 };
@@ -35,7 +35,7 @@ class Regions {
 public:
   /// Throws Error where there is not enough memory.
   Regions(const ProgramInfo &program, const Placement &placement,
-          const Ownership &ownership, int moments);
+          const Ownership &ownership, size_t moments);
   ~Regions();
   Regions(const Regions &) = delete;
   Regions &operator=(const Regions &) = delete;

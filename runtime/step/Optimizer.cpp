@@ -32,16 +32,6 @@ double learningRate(const OptimizerInfo &info, int64_t step,
   return info.lr * (info.finalFraction + (1 - info.finalFraction) * f);
 }
 
-int Optimizer::moments() const {
-  return info.kind == OptimizerKind::AdamW ? 2 : info.momentum != 0 ? 1 : 0;
-}
-
-const char *Optimizer::momentName(int moment) const {
-  if (info.kind == OptimizerKind::SGD)
-    return "momentum";
-  return moment == 0 ? "exp_avg" : "exp_avg_sq";
-}
-
 double Optimizer::scaleFor(double norm) const {
   if (info.clipNorm <= 0)
     return 1;
@@ -49,23 +39,16 @@ double Optimizer::scaleFor(double norm) const {
   return scale > 1 ? 1.0 : scale; // NaN goes through, as in torch.clamp
 }
 
-void Optimizer::update(float *p, const float *g, float *first, float *second,
-                       size_t count, const UpdateRule &rule, int64_t step,
-                       double lr, double scale) const {
+void Optimizer::update(float *p, const float *g,
+                       const Moments<float *> &moments, size_t count,
+                       const UpdateRule &rule, int64_t step, double lr,
+                       double scale) const {
   double decay = !rule.decay             ? 0
                  : rule.weightDecay >= 0 ? rule.weightDecay
                                          : info.weightDecay;
-  lr *= rule.lrFactor;
-  if (info.kind == OptimizerKind::AdamW) {
-    double t = double(step + 1);
-    device::adamw(p, g, first, second, count,
-                  {lr, info.beta1, info.beta2, info.eps, decay,
-                   1 - std::pow(info.beta1, t), 1 - std::pow(info.beta2, t),
-                   scale});
-  } else {
-    device::sgd(p, g, info.momentum != 0 ? first : nullptr, count,
-                {lr, info.momentum, decay, scale, step == 0});
-  }
+  device::update(info.kind,
+                 {info.settings.data, lr * rule.lrFactor, decay, scale, step},
+                 p, g, moments, count);
 }
 
 } // namespace dt::rt

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// PyTorch's AdamW and SGD over ranges of flat arrays. Which ranges a rank
-// updates is Ownership.h's business.
+// The program's optimizer over ranges of flat arrays. What an element becomes
+// is said by runtime/Optimizers.h, which ranges a rank updates by Ownership.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,20 +24,22 @@ class Optimizer {
 public:
   explicit Optimizer(const OptimizerInfo &info) : info(info) {}
 
-  /// Number of moments an element has: AdamW 2, SGD with momentum 1, without 0.
-  int moments() const;
-  /// Their names in files: "exp_avg", "exp_avg_sq"; "momentum".
-  const char *momentName(int moment) const;
+  /// The names in files of the moments that an element has.
+  Span<const char *> moments() const {
+    const OptimizerDescription &kind = describe(info.kind);
+    return {kind.moments.data, kind.countMoments(info.settings.data)};
+  }
 
   /// What gradients are multiplied with: below 1 where the recipe clips and the
   /// global norm is too large.
   double scaleFor(double norm) const;
 
   /// One update of `count` elements with learning rate `lr` (times the rule's
-  /// factor) at `step` (0-based). SGD does not use `second`.
-  void update(float *parameters, const float *gradients, float *first,
-              float *second, size_t count, const UpdateRule &rule, int64_t step,
-              double lr, double scale) const;
+  /// factor) at `step` (0-based).
+  void update(float *parameters, const float *gradients,
+              const Moments<float *> &moments, size_t count,
+              const UpdateRule &rule, int64_t step, double lr,
+              double scale) const;
 
 private:
   OptimizerInfo info;

@@ -52,7 +52,7 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       places(program, comm.rank(), comm.size()), owners(program, places),
       updater(settings.optimizer),
       memory((device::initialize(settings.threads), program), places, owners,
-             updater.moments()) {
+             updater.moments().size) {
   std::vector<Group *> groups(info.modules.size);
   tensorParallel.resize(info.modules.size);
   for (size_t m = 0; m < info.modules.size; ++m)
@@ -358,14 +358,13 @@ void Trainer::update(const StepResult &result, int64_t step) {
   for (size_t m = 0; m < info.modules.size; ++m) {
     const Region &region = memory.at(m);
     for (const UpdateRange &u : owners.updates(m)) {
-      float *moments[2];
-      for (int i = 0; i < 2; ++i)
-        moments[i] = region.moments[i] ? region.moments[i] + u.moment : nullptr;
+      Moments<float *> moments{};
+      for (size_t k = 0; k < updater.moments().size; ++k)
+        moments.at[k] = region.moments.at[k] + u.moment;
       updater.update(
           reinterpret_cast<float *>(region.parameters) + u.range.begin,
           reinterpret_cast<const float *>(region.gradients) + u.range.begin,
-          moments[0], moments[1], u.range.count, u.rule, step, result.lr,
-          scale);
+          moments, u.range.count, u.rule, step, result.lr, scale);
     }
   }
 }

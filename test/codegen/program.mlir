@@ -48,11 +48,14 @@
 // CHECK: {dt::rt::TaskKind::Reduce, 0, 0, 0}};
 // CHECK: dt::rt::RankInfo kRanks[1] = {
 // CHECK-NEXT: {kRows0}};
+// CHECK: double kOptimizerSettings[3] = {
+// CHECK: 0.9,
+// CHECK: 0.95,
 // CHECK: const dt::rt::ProgramInfo kProgram = {
 // CHECK: .ranks = kRanks,
 // CHECK-NEXT: .pace = 0,
 // CHECK-NEXT: .schedule = "accumulate",
-// CHECK-NEXT: .optimizer = {.kind = dt::rt::OptimizerKind::AdamW, .lr = 0.0625
+// CHECK-NEXT: .optimizer = {.kind = dt::rt::OptimizerKind::AdamW, .settings = kOptimizerSettings, .lr = 0.0625
 
 // CUDA-LABEL: //===--- net_kernels.cu
 // CUDA: __global__ void net_forward_bwd_relu_mse_grad(
@@ -159,7 +162,7 @@ rt.program @tiny batch 8 micro 4 seed 7 pace @net {
     }
   }
   rt.loss @mse weight 1.0 of @net @loss over @count @denominator reads [0]
-  rt.optimizer {kind = "adamw", lr = 0.0625, beta1 = 0.9, beta2 = 0.999, eps = 1.0e-8, weightDecay = 0.0, clipNorm = 0.0, schedule = "constant"}
+  rt.optimizer {kind = "adamw", settings = {beta2 = 0.95}, lr = 0.0625, weightDecay = 0.0, clipNorm = 0.0, schedule = "constant"}
   rt.rank 0 {
     rt.task denominator @mse microbatch 0 slot 0
     rt.task denominator @mse microbatch 1 slot 0

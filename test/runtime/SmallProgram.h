@@ -221,9 +221,10 @@ constexpr LossInfo kLosses[] = {
      denominator,
      {{"denominator", DType::F32, 0, nullptr}, kDenominator, kSlot},
      {}}};
+constexpr double kSettings[] = {0.9, 0.999, 1e-8};
 constexpr OptimizerInfo kOptimizer = {
-    OptimizerKind::AdamW, 0.05, 0.9, 0.999, 1e-8, 0, 0.01, 1.0, 2,
-    ScheduleKind::Cosine, 40,   0.5, 0.1};
+    OptimizerKind::AdamW, kSettings, 0.05, 0.01, 1.0, 2,
+    ScheduleKind::Cosine, 40,        0.5,  0.1};
 
 /// Where the modules run. Without replicas of the head's own: all on rank 0.
 struct SmallPlan {

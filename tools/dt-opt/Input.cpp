@@ -33,10 +33,14 @@ llvm::cl::list<std::string> lossOption(
     llvm::cl::value_desc("kind:output[:target]"),
     llvm::cl::desc("Train on this loss, e.g. cross_entropy:logits, mse:output, "
                    "graph_output:loss, clip_contrastive:logits"));
-llvm::cl::opt<std::string> optimizerOption(
-    "optimizer", llvm::cl::cat(importOptions), llvm::cl::init("adamw"),
-    llvm::cl::value_desc("adamw:lr=1e-3,weight_decay=0.1"),
-    llvm::cl::desc("Optimizer and its settings, named as in a recipe"));
+const std::string optimizerHelp =
+    "Optimizer and its settings, named as in a recipe: " +
+    dt::models::listOptimizers();
+llvm::cl::opt<std::string>
+    optimizerOption("optimizer", llvm::cl::cat(importOptions),
+                    llvm::cl::init("adamw"),
+                    llvm::cl::value_desc("adamw:lr=1e-3,weight_decay=0.1"),
+                    llvm::cl::desc(optimizerHelp));
 llvm::cl::list<std::string>
     initOption("init", llvm::cl::cat(importOptions),
                llvm::cl::value_desc("[pattern:]rule"),

@@ -69,10 +69,11 @@ int64_t getMoments(rt::ProgramOp program) {
   for (auto optimizer : program.getBody().getOps<rt::OptimizerOp>()) {
     DictionaryAttr fields = optimizer.getFields();
     auto kind = fields.getAs<StringAttr>("kind");
-    auto momentum = fields.getAs<FloatAttr>("momentum");
-    if (kind && kind.getValue() == "adamw")
-      return 2;
-    return momentum && momentum.getValueAsDouble() != 0 ? 1 : 0;
+    if (auto known = kind ? rt::fromText<rt::OptimizerKind>(kind.getValue())
+                          : std::nullopt)
+      return int64_t(rt::describe(*known).countMoments(
+          dist::getAllSettings(*known, fields.getAs<DictionaryAttr>("settings"))
+              .data()));
   }
   return 0;
 }

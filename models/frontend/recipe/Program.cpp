@@ -279,12 +279,13 @@ LogicalResult ProgramBuilder::optimizer() {
   const OptimizerEntry &o = recipe.optimizer;
   auto f = [&](double value) { return builder.getF64FloatAttr(value); };
   auto n = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
+  NamedAttrList settings;
+  for (auto &[name, value] : o.settings)
+    settings.append(name, f(value));
   dist::OptimizerOp::create(
-      builder, at("optimizer"),
-      rt::OptimizerKindAttr::get(&context, o.sgd ? rt::OptimizerKind::SGD
-                                                 : rt::OptimizerKind::AdamW),
-      f(o.lr), f(o.beta1), f(o.beta2), f(o.eps), f(o.momentum),
-      f(o.weightDecay), f(o.clip), n(o.warmup),
+      builder, at("optimizer"), rt::OptimizerKindAttr::get(&context, o.kind),
+      settings.empty() ? DictionaryAttr() : settings.getDictionary(&context),
+      f(o.lr), f(o.weightDecay), f(o.clip), n(o.warmup),
       rt::ScheduleKindAttr::get(&context,
                                 *rt::fromText<rt::ScheduleKind>(o.schedule)),
       n(o.totalSteps), f(o.decayFrom), f(o.finalFraction));

@@ -35,13 +35,10 @@ const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
 const StringRef kItemKeys[] = {"of", "max"};
 const StringRef kBatchKeys[] = {"global", "micro"};
-const StringRef kOptimizerKinds[] = {"adamw", "sgd"};
-const StringRef kAdamKeys[] = {
-    "kind",   "lr",     "betas",    "eps",   "weight_decay", "no_decay", "clip",
-    "warmup", "groups", "schedule", "steps", "decay_from",   "final"};
-const StringRef kSgdKeys[] = {
-    "kind", "lr",     "momentum", "weight_decay", "no_decay",   "groups",
-    "clip", "warmup", "schedule", "steps",        "decay_from", "final"};
+/// Of every optimizer; what each has of its own is in runtime/Optimizers.h.
+const StringRef kOptimizerKeys[] = {
+    "kind",   "lr",       "weight_decay", "no_decay",   "groups", "clip",
+    "warmup", "schedule", "steps",        "decay_from", "final"};
 const StringRef kGroupKeys[] = {"match", "lr_factor", "weight_decay"};
 const StringRef kSchedules[] = {"constant", "linear", "cosine"};
 const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
@@ -52,6 +49,37 @@ const StringRef kRules[] = {
     "zeros",          "ones",         "constant",        "normal",
     "uniform",        "trunc_normal", "kaiming_uniform", "kaiming_normal",
     "xavier_uniform", "xavier_normal"};
+
+SmallVector<StringRef> keysOf(const rt::OptimizerDescription &optimizer) {
+  SmallVector<StringRef> keys = to_vector(ArrayRef<StringRef>(kOptimizerKeys));
+  for (const rt::OptimizerSetting &setting : optimizer.settings)
+    if (keys.back() != setting.key)
+      keys.push_back(setting.key);
+  return keys;
+}
+
+/// What the recipe says of the optimizer's own settings.
+void readSettings(JsonReader reader, OptimizerEntry &entry) {
+  auto all = rt::describe(entry.kind).settings;
+  for (size_t i = 0, end; i < all.size; i = end) {
+    StringRef key = all[i].key;
+    for (end = i + 1; end < all.size && key == all[end].key;)
+      ++end;
+    if (!reader.has(key))
+      continue;
+    std::vector<JsonReader> values = {reader.at(key)};
+    if (end - i > 1)
+      values = values[0].list();
+    if (reader.ok() && values.size() != end - i)
+      reader.at(key).fail("expected " + Twine(end - i) + " numbers");
+    if (!reader.ok())
+      return;
+    for (size_t k = i; k < end; ++k)
+      entry.settings.emplace_back(
+          all[k].name,
+          values[k - i].number(all[k].range.low, all[k].range.high));
+  }
+}
 
 } // namespace
 
@@ -309,31 +337,23 @@ void RecipeParser::losses() {
 void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   if (!reader.raw().is_object())
     return reader.fail("expected an object");
-  entry.sgd =
-      reader.has("kind") && reader.at("kind").choice(kOptimizerKinds) == 1;
-  reader.keys(entry.sgd ? ArrayRef<StringRef>(kSgdKeys) : kAdamKeys);
+  SmallVector<StringRef> kinds;
+  for (const rt::OptimizerDescription &optimizer : rt::kOptimizers)
+    kinds.push_back(optimizer.name);
+  if (reader.has("kind"))
+    entry.kind = rt::OptimizerKind(reader.at("kind").choice(kinds));
+  reader.keys(keysOf(rt::describe(entry.kind)));
   auto number = [&](StringRef key, double &field, double high) {
     if (reader.has(key))
       field = reader.at(key).number(0, high);
   };
   double infinity = std::numeric_limits<double>::infinity();
   number("lr", entry.lr, infinity);
-  number("eps", entry.eps, infinity);
-  number("momentum", entry.momentum, infinity);
   number("weight_decay", entry.weightDecay, infinity);
   number("clip", entry.clip, infinity);
   number("decay_from", entry.decayFrom, 1);
   number("final", entry.finalFraction, 1);
-  if (reader.has("betas")) {
-    std::vector<JsonReader> betas = reader.at("betas").list();
-    if (reader.ok() && betas.size() != 2)
-      reader.at("betas").fail("expected two numbers");
-    if (!reader.ok())
-      return;
-    double below1 = std::nextafter(1.0, 0.0);
-    entry.beta1 = betas[0].number(0, below1);
-    entry.beta2 = betas[1].number(0, below1);
-  }
+  readSettings(reader, entry);
   if (reader.has("warmup"))
     entry.warmup = reader.at("warmup").integer(0);
   if (reader.has("steps"))
@@ -452,8 +472,8 @@ std::vector<std::string> getRecipeKeys() {
   add("batch.", kBatchKeys);
   for (const LossRule &rule : getLossRules())
     add("losses[].", rule.getKeys());
-  add("optimizer.", kAdamKeys);
-  add("optimizer.", kSgdKeys);
+  for (const rt::OptimizerDescription &optimizer : rt::kOptimizers)
+    add("optimizer.", keysOf(optimizer));
   sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;

@@ -12,6 +12,8 @@
 #ifndef MODELS_FRONTEND_RECIPE_RECIPE_H
 #define MODELS_FRONTEND_RECIPE_RECIPE_H
 
+#include "runtime/Optimizers.h"
+
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
@@ -87,9 +89,10 @@ struct GroupEntry {
 };
 
 struct OptimizerEntry {
-  bool sgd = false;
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, momentum = 0;
-  double weightDecay = 0, clip = 0;
+  rt::OptimizerKind kind{}; ///< the first
+  /// What is said of the kind's own, by name (runtime/Optimizers.h).
+  std::vector<std::pair<std::string, double>> settings;
+  double lr = 1e-3, weightDecay = 0, clip = 0;
   std::vector<std::string> noDecay; ///< patterns over "module.parameter"
   std::vector<GroupEntry> groups;   ///< the first that matches counts
   int64_t warmup = 0, totalSteps = 0;
@@ -127,6 +130,9 @@ llvm::Expected<Recipe> parseRecipe(llvm::StringRef text, llvm::StringRef path);
 /// Every key that a recipe may have, as "losses[].kind", "modules.*.onnx"; the
 /// parser knows no others, and docs/recipe.schema.json has the same.
 std::vector<std::string> getRecipeKeys();
+/// "adamw (betas 0.9: …, eps 1e-08: …); sgd (…)": the optimizers and what each
+/// has of its own, with initial values, for help.
+std::string listOptimizers();
 
 /// "cross_entropy:logits" or "mse:output:target" as on the command line.
 llvm::Expected<LossEntry> parseLossOption(llvm::StringRef text,

@@ -36,6 +36,21 @@ Expected<LossEntry> parseLossOption(StringRef text, StringRef module) {
   return entry;
 }
 
+std::string listOptimizers() {
+  std::string text;
+  for (const rt::OptimizerDescription &optimizer : rt::kOptimizers) {
+    text += (text.empty() ? "" : "; ") + std::string(optimizer.name);
+    const char *separator = " (";
+    for (const rt::OptimizerSetting &setting : optimizer.settings) {
+      text += std::string(separator) + setting.key + " " +
+              OrderedJson(setting.initial).dump() + ": " + setting.help;
+      separator = ", ";
+    }
+    text += optimizer.settings.empty() ? "" : ")";
+  }
+  return text;
+}
+
 Expected<OptimizerEntry> parseOptimizerOption(StringRef text) {
   auto [kind, settings] = text.split(':');
   OrderedJson json = {{"kind", kind.str()}};

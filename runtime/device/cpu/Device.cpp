@@ -38,6 +38,17 @@ double chunkSumOfSquares(const float *values, size_t n) {
   return sum;
 }
 
+/// Scalars and addresses are each thread's own: stores of elements cannot
+/// change them, so they stay in registers.
+template <size_t kept, typename Rule>
+void updateRange(Rule rule, float *p, const float *g, Moments<float *> moments,
+                 size_t n) {
+#pragma omp parallel for simd schedule(static)                                 \
+    firstprivate(rule, moments) if (n >= 32768)
+  for (size_t i = 0; i < n; ++i)
+    updateElement<kept>(rule, p, g, moments, i);
+}
+
 } // namespace
 
 void initialize(int threads) {
@@ -118,38 +129,11 @@ double sumOfSquares(const float *values, size_t n) {
   return sum;
 }
 
-void adamw(float *p, const float *g, float *m, float *v, size_t n,
-           const AdamWStep &step) {
-  // PyTorch's fp32 kernels round the same scalars once.
-  const AdamWScalars s(step);
-  float scale = s.scale, keep = s.keep, weight1 = s.weight1, beta2 = s.beta2,
-        weight2 = s.weight2, stepSize = s.stepSize, perRoot = s.perRoot,
-        eps = s.eps;
-#pragma omp parallel for simd schedule(static) if (n >= 32768)
-  for (size_t i = 0; i < n; ++i) {
-    float gi = g[i] * scale;
-    float mi = m[i] + (gi - m[i]) * weight1;
-    float vi = v[i] * beta2 + gi * gi * weight2;
-    m[i] = mi, v[i] = vi;
-    p[i] = p[i] * keep - stepSize * (mi / (std::sqrt(vi) * perRoot + eps));
-  }
-}
-
-void sgd(float *p, const float *g, float *buffer, size_t n,
-         const SgdStep &step) {
-  float scale = float(step.gradientScale), decay = float(step.weightDecay),
-        lr = float(step.lr);
-  float momentum = step.first ? 0.f : float(step.momentum);
-  bool hasBuffer = buffer && step.momentum != 0;
-#pragma omp parallel for simd schedule(static) if (n >= 32768)
-  for (size_t i = 0; i < n; ++i) {
-    float gi = g[i] * scale + decay * p[i];
-    if (hasBuffer) {
-      gi = momentum * buffer[i] + gi;
-      buffer[i] = gi;
-    }
-    p[i] -= lr * gi;
-  }
+void update(OptimizerKind kind, const UpdateStep &step, float *p,
+            const float *g, const Moments<float *> &moments, size_t n) {
+  withOptimizer(kind, step, [&](const auto &rule, auto kept) {
+    updateRange<kept>(rule, p, g, moments, n);
+  });
 }
 
 } // namespace dt::rt::device

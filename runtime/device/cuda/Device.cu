@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // runtime/device/Device.h for CUDA. One stream for everything: order on it is
-// the order of the calls. The optimizer computes in the same order of
-// operations as the CPU's.
+// the order of the calls. The optimizer computes with the lines of
+// runtime/Optimizers.h, as on the CPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,32 +65,12 @@ __global__ void squaresKernel(const float *values, size_t n, double *sums) {
     sums[blockIdx.x] = sum;
 }
 
-/// The lines of cpu/Device.cpp.
-__global__ void adamwKernel(float *p, const float *g, float *m, float *v,
-                            size_t n, device::AdamWScalars s) {
+template <size_t kept, typename Rule>
+__global__ void updateKernel(Rule rule, float *p, const float *g,
+                             Moments<float *> moments, size_t n) {
   for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
-       i += size_t(gridDim.x) * kThreads) {
-    float gi = g[i] * s.scale;
-    float mi = m[i] + (gi - m[i]) * s.weight1;
-    float vi = v[i] * s.beta2 + gi * gi * s.weight2;
-    m[i] = mi;
-    v[i] = vi;
-    p[i] = p[i] * s.keep - s.stepSize * (mi / (sqrtf(vi) * s.perRoot + s.eps));
-  }
-}
-
-__global__ void sgdKernel(float *p, const float *g, float *buffer, size_t n,
-                          float lr, float momentum, float weightDecay,
-                          float gradientScale, bool first) {
-  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
-       i += size_t(gridDim.x) * kThreads) {
-    float step = g[i] * gradientScale + weightDecay * p[i];
-    if (momentum != 0) {
-      step = first ? step : momentum * buffer[i] + step;
-      buffer[i] = step;
-    }
-    p[i] -= lr * step;
-  }
+       i += size_t(gridDim.x) * kThreads)
+    updateElement<kept>(rule, p, g, moments, i);
 }
 
 } // namespace
@@ -224,20 +204,16 @@ double sumOfSquares(const float *values, size_t n) {
   return sum;
 }
 
-void adamw(float *p, const float *g, float *m, float *v, size_t n,
-           const AdamWStep &s) {
+void update(OptimizerKind kind, const UpdateStep &step, float *p,
+            const float *g, const Moments<float *> &moments, size_t n) {
   if (n == 0)
     return;
-  cuda::launch("AdamW", adamwKernel, cuda::blocksFor(int64_t(n)), kThreads, 0,
-               theStream, p, g, m, v, n, AdamWScalars(s));
-}
-
-void sgd(float *p, const float *g, float *buffer, size_t n, const SgdStep &s) {
-  if (n == 0)
-    return;
-  cuda::launch("SGD", sgdKernel, cuda::blocksFor(int64_t(n)), kThreads, 0,
-               theStream, p, g, buffer, n, float(s.lr), float(s.momentum),
-               float(s.weightDecay), float(s.gradientScale), s.first);
+  withOptimizer(kind, step, [&](const auto &rule, auto kept) {
+    using Rule = std::decay_t<decltype(rule)>;
+    cuda::launch(describe(kind).name, updateKernel<decltype(kept)::value, Rule>,
+                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, rule, p,
+                 g, moments, n);
+  });
 }
 
 } // namespace device

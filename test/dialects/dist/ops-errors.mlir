@@ -198,8 +198,18 @@ dist.optimizer adamw lr -1.0
 
 // -----
 
-// expected-error @+1 {{'dist.optimizer' op beta1 and beta2 must be in [0, 1)}}
-dist.optimizer adamw lr 1.0 {beta1 = 1.0}
+// expected-error @+1 {{'dist.optimizer' op beta1 must be in [0, 1)}}
+dist.optimizer adamw {beta1 = 1.0} lr 1.0
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op momentum must be a number that is not negative}}
+dist.optimizer sgd {momentum = 1} lr 1.0
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op 'beta1' is no setting of sgd}}
+dist.optimizer sgd {beta1 = 0.5} lr 1.0
 
 // -----
 

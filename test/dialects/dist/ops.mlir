@@ -44,8 +44,8 @@ dist.edge @vision "embeds" to @llm "image_embeds"
 dist.tie @llm::@head = @llm::@wte
 // CHECK: dist.loss "text" in @llm numerator "loss.text" denominator @text.denominator weight 1.0
 dist.loss "text" in @llm numerator "loss.text" denominator @text.denominator weight 1.0
-// CHECK: dist.optimizer adamw lr 1.000000e-03 schedule linear {beta2 = 5.000000e-01 : f64, clip = 1.000000e+00 : f64}
-dist.optimizer adamw lr 1.0e-3 schedule linear {beta2 = 0.5, clip = 1.0}
+// CHECK: dist.optimizer adamw {beta2 = 5.000000e-01 : f64} lr 1.000000e-03 schedule linear {clip = 1.000000e+00 : f64}
+dist.optimizer adamw {beta2 = 0.5} lr 1.0e-3 schedule linear {clip = 1.0}
 // CHECK: dist.batch global 8 micro 2
 dist.batch global 8 micro 2
 // CHECK: dist.seed 7

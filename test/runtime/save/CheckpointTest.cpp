@@ -49,7 +49,7 @@ TEST_F(CheckpointTest, KeepsTheNewestTwoAndIgnoresUnfinished) {
 TEST_F(CheckpointTest, HoldsWeightsAndMoments) {
   auto *p = reinterpret_cast<float *>(trainer.regions().at(0).parameters);
   std::vector<float> before(p, p + 6);
-  float *moments = trainer.regions().at(0).moments[1];
+  float *moments = trainer.regions().at(0).moments.at[1];
   moments[3] = 42;
   saveCheckpoint(trainer, directory, 1, 0);
   std::fill_n(p, 6, 0.f);
@@ -198,7 +198,7 @@ TEST_F(CheckpointTest, AStateThatIsNoNumberIsNotSaved) {
                "'tower.w' is inf after step 2: the state is not saved");
   EXPECT_ERROR(expectFinite(trainer, 2), "'tower.w' is inf");
   p[2] = before;
-  trainer.regions().at(0).moments[0][1] = std::nanf("");
+  trainer.regions().at(0).moments.at[0][1] = std::nanf("");
   EXPECT_ERROR(saveCheckpoint(trainer, directory, 2, 7),
                "'exp_avg.tower.w' is nan after step 2");
   EXPECT_FALSE(std::filesystem::exists(directory + "/step-2"));

@@ -15,10 +15,13 @@ using namespace dt::rt;
 
 namespace {
 
+constexpr double kAdamW[] = {0.9, 0.999, 1e-8}, kMomentum[] = {0.9},
+                 kNoMomentum[] = {0};
+
 OptimizerInfo adamw(double clip = 0) {
-  return {OptimizerKind::AdamW,   0.1, 0.9, 0.999, 1e-8, 0, 0.01, clip, 0,
-          ScheduleKind::Constant, 0,   0,   0};
+  return {OptimizerKind::AdamW, kAdamW, 0.1, 0.01, clip};
 }
+const OptimizerInfo kSgd = {OptimizerKind::SGD, kMomentum, 0.1, 0.01};
 
 struct State {
   std::vector<float> p = std::vector<float>(32, 1.f),
@@ -26,16 +29,16 @@ struct State {
   /// The first half with weight decay, the second without.
   void update(const Optimizer &optimizer, int64_t step, double norm = 0) {
     for (int half = 0; half < 2; ++half)
-      optimizer.update(&p[half * 16u], &g[half * 16u], &m[half * 16u],
-                       &v[half * 16u], 16, {half == 0}, step, 0.1,
-                       optimizer.scaleFor(norm));
+      optimizer.update(&p[half * 16u], &g[half * 16u],
+                       {&m[half * 16u], &v[half * 16u]}, 16, {half == 0}, step,
+                       0.1, optimizer.scaleFor(norm));
   }
 };
 
 TEST(Optimizer, AdamW) {
   Optimizer optimizer(adamw());
-  EXPECT_EQ(optimizer.moments(), 2);
-  EXPECT_STREQ(optimizer.momentName(1), "exp_avg_sq");
+  ASSERT_EQ(optimizer.moments().size, 2u);
+  EXPECT_STREQ(optimizer.moments()[1], "exp_avg_sq");
   State s;
   s.g[0] = s.g[16] = 0.5f;
   s.update(optimizer, 0);
@@ -60,7 +63,7 @@ TEST(Optimizer, AdamWGroups) {
     float have = 1, first = 0, second = 0;
     for (int step = 0; step < 3; ++step) {
       float g = 0.5f - 0.3f * float(step);
-      optimizer.update(&have, &g, &first, &second, 1, rule, step, 0.1, 1);
+      optimizer.update(&have, &g, {&first, &second}, 1, rule, step, 0.1, 1);
       double t = step + 1, gradient = double(g);
       p *= 1 - rate * decay;
       m = 0.9 * m + 0.1 * gradient, v = 0.999 * v + 0.001 * gradient * gradient;
@@ -72,32 +75,43 @@ TEST(Optimizer, AdamWGroups) {
 }
 
 TEST(Optimizer, SgdGroups) {
-  OptimizerInfo info{OptimizerKind::SGD,     0.1, 0, 0, 0, 0.9, 0.01, 0, 0,
-                     ScheduleKind::Constant, 0,   0, 0};
-  Optimizer optimizer(info);
+  Optimizer optimizer(kSgd);
   float have = 1, buffer = 0, g = 0.5f;
   double p = 1, b = 0;
   for (int step = 0; step < 3; ++step) {
-    optimizer.update(&have, &g, &buffer, nullptr, 1, {true, 2, 0.3}, step, 0.1,
-                     1);
+    optimizer.update(&have, &g, {&buffer}, 1, {true, 2, 0.3}, step, 0.1, 1);
     b = (step ? 0.9 * b : 0) + 0.5 + 0.3 * p;
     p -= 0.2 * b;
     EXPECT_NEAR(have, p, 4 * kEps);
   }
 }
 
-/// Both targets compute with these: rounded once, from double.
+/// All targets compute with these: rounded once, from double.
 TEST(Optimizer, ScalarsAreRoundedOnce) {
-  device::AdamWStep step{1e-3, 0.9, 0.999, 1e-8, 0.01, 1 - 0.9, 1 - 0.999, 1};
-  device::AdamWScalars s(step);
+  UpdateStep step{kAdamW, 1e-3, 0.01, 1, 0};
+  optimizers::AdamW s(step);
   EXPECT_EQ(s.weight1, 0.1f);
   EXPECT_EQ(s.weight2, 0.001f);
   EXPECT_NE(s.weight2, 1 - 0.999f);
   EXPECT_EQ(s.keep, 0.99999f);
   float p = 1, g = 1, m = 0, v = 0;
-  device::adamw(&p, &g, &m, &v, 1, step);
+  device::update(OptimizerKind::AdamW, step, &p, &g, {&m, &v}, 1);
   EXPECT_EQ(m, 0.1f);
   EXPECT_EQ(v, 0.001f);
+}
+
+/// What recipes, IR and checkpoints take for granted.
+TEST(Optimizer, Descriptions) {
+  for (const OptimizerDescription &optimizer : kOptimizers) {
+    EXPECT_EQ(&describe(*fromText<OptimizerKind>(optimizer.name)), &optimizer);
+    std::vector<double> settings;
+    for (const OptimizerSetting &setting : optimizer.settings) {
+      EXPECT_GE(setting.initial, setting.range.low) << setting.name;
+      EXPECT_LE(setting.initial, setting.range.high) << setting.name;
+      settings.push_back(setting.initial);
+    }
+    EXPECT_LE(optimizer.countMoments(settings.data()), optimizer.moments.size);
+  }
 }
 
 TEST(Optimizer, ClippingByGlobalNorm) {
@@ -111,10 +125,9 @@ TEST(Optimizer, ClippingByGlobalNorm) {
 }
 
 TEST(Optimizer, SgdWithMomentum) {
-  OptimizerInfo info{OptimizerKind::SGD,     0.1, 0, 0, 0, 0.9, 0.01, 0, 0,
-                     ScheduleKind::Constant, 0,   0, 0};
-  Optimizer optimizer(info);
-  EXPECT_EQ(optimizer.moments(), 1);
+  Optimizer optimizer(kSgd);
+  EXPECT_EQ(optimizer.moments().size, 1u);
+  EXPECT_TRUE(Optimizer({OptimizerKind::SGD, kNoMomentum}).moments().empty());
   State s;
   s.g[0] = 0.5f;
   s.update(optimizer, 0);
