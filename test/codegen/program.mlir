@@ -49,8 +49,9 @@
 // CHECK: dt::rt::RankInfo kRanks[1] = {
 // CHECK-NEXT: {kRows0}};
 // CHECK: double kOptimizerSettings[3] = {
-// CHECK: 0.9,
-// CHECK: 0.95,
+// CHECK-NEXT: 0.5,
+// CHECK-NEXT: 0.75,
+// CHECK-NEXT: 1e-08}
 // CHECK: const dt::rt::ProgramInfo kProgram = {
 // CHECK: .ranks = kRanks,
 // CHECK-NEXT: .pace = 0,
@@ -162,7 +163,7 @@ rt.program @tiny batch 8 micro 4 seed 7 pace @net {
     }
   }
   rt.loss @mse weight 1.0 of @net @loss over @count @denominator reads [0]
-  rt.optimizer {kind = "adamw", settings = {beta2 = 0.95}, lr = 0.0625, weightDecay = 0.0, clipNorm = 0.0, schedule = "constant"}
+  rt.optimizer {kind = "adamw", settings = {beta1 = 0.5, beta2 = 0.75}, lr = 0.0625, weightDecay = 0.0, clipNorm = 0.0, schedule = "constant"}
   rt.rank 0 {
     rt.task denominator @mse microbatch 0 slot 0
     rt.task denominator @mse microbatch 1 slot 0

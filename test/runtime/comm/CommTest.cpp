@@ -50,6 +50,12 @@ TEST(SoloComm, CollectivesAreCopies) {
   auto group = makeTensorParallel(*comm, {0}, "tp");
   ASSERT_TRUE(group);
   EXPECT_EQ(placeOnAxis(group.get(), 1, 1), 0);
-  allGather(group.get(), DType::F32, out, in, 1, 2, 1, 1);
+  collective(group.get(),
+             {.kind = CollectiveKind::AllGather,
+              .type = DType::F32,
+              .chunk = 2,
+              .over = 1,
+              .stride = 1},
+             out, in);
   EXPECT_EQ(in[0], 1);
 }
