@@ -7,6 +7,6 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r "$source/runtime" "$copy"
 [ "$(grep -c '^+++ ' "$source/test/adding/optimizer.patch")" = 1 ]
-patch -s -d "$copy" -p1 <"$source/test/adding/optimizer.patch"
+(cd "$copy" && git apply "$source/test/adding/optimizer.patch")
 "$1" -std=c++17 -O1 -fopenmp -Wall -Wextra -Werror -Wno-pass-failed -I"$copy" "$source/test/adding/Lion.cpp" "$copy/runtime/device/cpu/Device.cpp" -o "$copy/lion"
 "$copy/lion"
