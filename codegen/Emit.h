@@ -27,7 +27,7 @@ using WeightSource = std::function<llvm::Expected<std::string>(
     llvm::StringRef file, llvm::StringRef initializer)>;
 
 struct EmitOptions {
-  std::string target = "cpu"; ///< "cpu" or "cuda"
+  std::string target = "cpu"; ///< of getTargetNames()
   std::string directory; ///< created, or replaced as a whole if it is a program
                          ///< written before
   /// Folder that the file names in #nn.onnx are relative to.
@@ -44,6 +44,11 @@ struct EmitOptions {
   bool writeWeights = true; ///< false: no weights.safetensors and no onnx/
                             ///< (large graphs without weights)
 };
+
+/// "cpu or cuda": names of all targets.
+std::string getTargetNames(llvm::StringRef separator);
+/// Whether programs of several ranks can be emitted for that target.
+bool runsSeveralRanks(llvm::StringRef target);
 
 /// Emits the program of `module`. Errors go to the module's diagnostics; after
 /// a failure the directory is what it was before.

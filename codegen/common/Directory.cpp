@@ -98,6 +98,15 @@ llvm::Error copyTree(StringRef from, StringRef to,
   return code ? error(from, code) : llvm::Error::success();
 }
 
+/// Whether a file of runtime/ is in another target's folder.
+bool isOfOtherTarget(StringRef file, StringRef target) {
+  return file.consume_front("device/") &&
+         llvm::any_of(getTargets(), [&](const TargetEntry &other) {
+           return other.name != target &&
+                  file.starts_with((other.name + "/").str());
+         });
+}
+
 llvm::Error copyRuntime(StringRef folder, const Target &target,
                         const EmitOptions &options) {
   auto runtime = findRuntime(options.runtimeDirectory);
@@ -110,7 +119,7 @@ llvm::Error copyRuntime(StringRef folder, const Target &target,
                   extension == ".cmake" ||
                   path::filename(file) == "CMakeLists.txt";
     return source && !path::stem(file).ends_with("Test") &&
-           target.wantsRuntimeFile(file);
+           (!isOfOtherTarget(file, options.target) || target.wantsFileOf(file));
   };
   if (llvm::Error failure =
           copyTree(*runtime, inFolder(folder, "runtime"), wanted))

@@ -10,16 +10,43 @@
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Target/Cpp/CppEmitter.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
 namespace dt::codegen {
 
+// Every folder of a target adds it.
+#define TARGET(file) void add##file(Targets &);
+#include "codegen/Targets.inc"
+#undef TARGET
+
+const Targets &getTargets() {
+  static const Targets targets = [] {
+    Targets all;
+#define TARGET(file) add##file(all);
+#include "codegen/Targets.inc"
+#undef TARGET
+    return all;
+  }();
+  return targets;
+}
+
+std::string getTargetNames(StringRef separator) {
+  return llvm::join(
+      llvm::map_range(getTargets(), [](auto &target) { return target.name; }),
+      separator);
+}
+
+bool runsSeveralRanks(StringRef name) {
+  auto target = createTarget(name);
+  return target && target->runsSeveralRanks();
+}
+
 std::unique_ptr<Target> createTarget(StringRef name) {
-  if (name == "cpu")
-    return createCpuTarget();
-  if (name == "cuda")
-    return createCudaTarget();
+  for (const TargetEntry &target : getTargets())
+    if (target.name == name)
+      return target.create();
   return nullptr;
 }
 
@@ -37,8 +64,8 @@ static rt::ProgramOp findProgramOp(ModuleOp module) {
 static std::unique_ptr<Target> findTarget(ModuleOp module, StringRef name) {
   auto target = createTarget(name);
   if (!target)
-    module.emitError() << "unknown target '" << name
-                       << "': expected cpu or cuda";
+    module.emitError() << "unknown target '" << name << "': expected "
+                       << getTargetNames(" or ");
   return target;
 }
 

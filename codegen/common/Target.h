@@ -46,6 +46,8 @@ public:
                                        llvm::StringRef plan) const {
     return llvm::success();
   }
+  /// Whether programs of several ranks can be emitted.
+  virtual bool runsSeveralRanks() const { return true; }
   /// Last arguments of library calls: "context.stream" or nothing.
   virtual llvm::StringRef lastCallArgument() const { return ""; }
   /// The address of a table of constants called `name`.
@@ -58,14 +60,20 @@ public:
   virtual std::string cmakeLists(llvm::StringRef program,
                                  llvm::ArrayRef<std::string> sources,
                                  bool ranks) const = 0;
-  /// Folders of runtime/ of other targets, which are not copied.
-  virtual bool wantsRuntimeFile(llvm::StringRef path) const = 0;
+  /// Whether a file of another target's folder ("device/cpu/Conv.h") is copied
+  /// beside the own ones.
+  virtual bool wantsFileOf(llvm::StringRef path) const { return false; }
 };
 
+struct TargetEntry {
+  llvm::StringRef name;
+  std::unique_ptr<Target> (*create)();
+};
+using Targets = std::vector<TargetEntry>;
+/// Those of all folders.
+const Targets &getTargets();
 /// Null if there is no such target.
 std::unique_ptr<Target> createTarget(llvm::StringRef name);
-std::unique_ptr<Target> createCpuTarget();
-std::unique_ptr<Target> createCudaTarget();
 
 /// The line of the emitted CMakeLists.txt that leaves MPI out; nothing for
 /// several ranks.

@@ -69,9 +69,6 @@ public:
     return paths;
   }
   bool simdLoops() const override { return true; }
-  bool wantsRuntimeFile(StringRef path) const override {
-    return !path.starts_with("device/cuda/");
-  }
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
                          bool ranks) const override;
 
@@ -168,8 +165,10 @@ target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOUR
 
 } // namespace
 
-std::unique_ptr<Target> createCpuTarget() {
-  return std::make_unique<CpuTarget>();
+void addCpuTarget(Targets &targets) {
+  targets.push_back({"cpu", []() -> std::unique_ptr<Target> {
+                       return std::make_unique<CpuTarget>();
+                     }});
 }
 
 } // namespace dt::codegen

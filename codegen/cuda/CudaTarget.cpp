@@ -39,12 +39,11 @@ public:
         .str();
   }
   LogicalResult supports(rt::ProgramOp program, StringRef plan) const override;
-  bool wantsRuntimeFile(StringRef path) const override {
-    // Of the CPU's files the headers with shapes only.
-    if (path.starts_with("device/cpu/"))
-      return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" ||
-             path == "device/cpu/Matmul.h";
-    return true;
+  bool runsSeveralRanks() const override { return false; }
+  /// Of the CPU's files the headers with shapes.
+  bool wantsFileOf(StringRef path) const override {
+    return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" ||
+           path == "device/cpu/Matmul.h";
   }
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
                          bool ranks) const override;
@@ -152,8 +151,10 @@ target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOUR
 
 } // namespace
 
-std::unique_ptr<Target> createCudaTarget() {
-  return std::make_unique<CudaTarget>();
+void addCudaTarget(Targets &targets) {
+  targets.push_back({"cuda", []() -> std::unique_ptr<Target> {
+                       return std::make_unique<CudaTarget>();
+                     }});
 }
 
 } // namespace dt::codegen

@@ -49,9 +49,9 @@ function(dt_unity target)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# dt_registry(<list> <file> <macro> <folder>): the sources of a folder that register themselves, and a file with a line MACRO(Name) for each.
-function(dt_registry list file macro folder)
-  file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${folder}/*.cpp)
+# dt_registry(<list> <file> <macro> <pattern>): the sources that register themselves, and a file with a line MACRO(Name) for each.
+function(dt_registry list file macro pattern)
+  file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${pattern})
   set(calls "")
   foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)

@@ -133,8 +133,9 @@ LogicalResult dt::writeReport(const ProgramReport &report,
   auto file = openOutputFile(options.output, &message);
   if (!file)
     return fail(message);
-  if (options.target == "cuda" && report.plan && report.plan->ranks > 1)
-    llvm::errs() << "warning: --target=cuda: a program of "
+  if (report.plan && report.plan->ranks > 1 &&
+      !codegen::runsSeveralRanks(options.target))
+    llvm::errs() << "warning: --target=" << options.target << ": a program of "
                  << report.plan->ranks
                  << " ranks cannot be emitted yet; this is its plan\n";
   printReport(report, options, file->os());

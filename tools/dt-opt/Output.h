@@ -27,7 +27,7 @@ bool isReport(Emit emit);
 
 struct OutputOptions {
   Emit emit;
-  std::string target; ///< "cpu" or "cuda"
+  std::string target; ///< of codegen::getTargetNames()
   std::string input;  ///< ONNX files are relative to its folder
   std::string output; ///< "-", a file, or a directory
   /// Of a timeline: a run's report, whose times of tasks it shows; empty: it

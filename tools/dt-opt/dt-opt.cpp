@@ -16,6 +16,7 @@
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-opt/Report.h"
 
+#include "codegen/Emit.h"
 #include "models/frontend/json/JsonReader.h"
 #include "passes/modules/Pipeline.h"
 #include "passes/plan/Pipeline.h"
@@ -62,9 +63,10 @@ llvm::cl::opt<Emit> emitOption(
                                 "a directory (-o) with the program's sources"),
                      clEnumValN(Emit::Exe, "exe",
                                 "the same, built with CMake")));
+const std::string targetNames = dt::codegen::getTargetNames("|");
 llvm::cl::opt<std::string>
     targetOption("target", llvm::cl::cat(emitOptions), llvm::cl::init("cpu"),
-                 llvm::cl::value_desc("cpu|cuda"),
+                 llvm::cl::value_desc(targetNames),
                  llvm::cl::desc("What the program runs on"));
 
 llvm::cl::opt<std::string> planOption(
@@ -150,8 +152,9 @@ dt::PlanRequest getPlanRequest() {
 }
 
 LogicalResult checkOptions(StringRef output) {
-  if (targetOption != "cpu" && targetOption != "cuda")
-    return fail("--target: expected cpu or cuda, not '" + targetOption + "'");
+  if (!llvm::is_contained(llvm::split(targetNames, '|'), targetOption))
+    return fail("--target: expected " + dt::codegen::getTargetNames(" or ") +
+                ", not '" + targetOption + "'");
   bool directory = emitOption == Emit::Cpp || emitOption == Emit::Exe;
   if (directory && output == "-")
     return fail("--emit=cpp and --emit=exe need -o DIRECTORY");
