@@ -141,8 +141,9 @@ SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
   auto *count = llvm::find_if(
       operands, [](const ItemState &s) { return s.isRunningCount; });
   bool counts = count != operands.end();
-  if (counts && !keepsRunningCount(op) &&
-      !(picksItems(op, operands) && count == &operands[1])) {
+  // Rows are taken in order, from items or from a table that is all of theirs.
+  bool takesRows = isa<nn::GatherOp>(op) && count == &operands[1];
+  if (counts && !keepsRunningCount(op) && !takesRows) {
     llvm::fill(results, ItemState::coupled(count->culprit,
                                            "works along the axis of items"));
     return results;
