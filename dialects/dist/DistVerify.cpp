@@ -398,6 +398,11 @@ LogicalResult OptimizerOp::verify() {
   if (std::string wrong = checkSettings(getKind(), getSettingsAttr());
       !wrong.empty())
     return emitOpError(wrong);
+  for (const rt::OptimizerSetting &setting : rt::describe(getKind()).settings)
+    if ((*this)->hasAttr(setting.name))
+      return emitOpError() << "the kind's own '" << setting.name
+                           << "' stands beside it: {" << setting.name
+                           << " = …} lr …";
   if (!(value(getDecayFrom()) >= 0 && value(getDecayFrom()) <= 1))
     return emitOpError("decay_from is a fraction of the steps, 0 to 1");
   if (static_cast<int64_t>(getWarmup()) < 0 ||

@@ -213,6 +213,11 @@ dist.optimizer sgd {beta1 = 0.5} lr 1.0
 
 // -----
 
+// expected-error @+1 {{'dist.optimizer' op the kind's own 'beta2' stands beside it: {beta2 = …} lr …}}
+dist.optimizer adamw lr 1.0 {beta2 = 0.5}
+
+// -----
+
 // expected-error @+1 {{'dist.optimizer' op decay_from is a fraction of the steps, 0 to 1}}
 dist.optimizer adamw lr 1.0 {decay_from = 2.0}
 
