@@ -223,9 +223,11 @@ LogicalResult lowerRank(dist::RankOp op, FunctionLowering &f) {
 } // namespace
 
 void dt::lower::attachCollectiveLowerings(MLIRContext *context) {
-  for (RegisteredOperationName op : context->getRegisteredOperationsByDialect(
-           dist::DistDialect::getDialectNamespace()))
-    if (op.hasInterface<dist::CollectiveOpInterface>())
+  // Not getRegisteredOperationsByDialect: it finds nothing if a dialect whose
+  // name comes later was loaded before.
+  for (RegisteredOperationName op : context->getRegisteredOperations())
+    if (isa<dist::DistDialect>(op.getDialect()) &&
+        op.hasInterface<dist::CollectiveOpInterface>())
       op.attachInterface<CollectiveModel>();
   attachLowering<dist::SliceOp, lowerShardSlice>(context);
   attachLowering<dist::PartialOp, lowerPartial>(context);

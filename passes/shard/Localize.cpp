@@ -103,9 +103,10 @@ void dt::shard::registerLocalizeModels(DialectRegistry &registry) {
         *context);
   });
   registry.addExtension(+[](MLIRContext *context, dist::DistDialect *) {
-    for (RegisteredOperationName op : context->getRegisteredOperationsByDialect(
-             dist::DistDialect::getDialectNamespace()))
-      if (op.hasInterface<nn::ShardingOpInterface>())
+    // Not getRegisteredOperationsByDialect: see LowerCollectives.cpp.
+    for (RegisteredOperationName op : context->getRegisteredOperations())
+      if (isa<dist::DistDialect>(op.getDialect()) &&
+          op.hasInterface<nn::ShardingOpInterface>())
         op.attachInterface<ChunkModel>();
   });
   registerLocalizeIndexedModels(registry);
