@@ -17,16 +17,12 @@ using namespace mlir;
 namespace dt::codegen {
 
 // Every folder of a target adds it.
-#define TARGET(file) void add##file(Targets &);
 #include "codegen/Targets.inc"
-#undef TARGET
 
 const Targets &getTargets() {
   static const Targets targets = [] {
     Targets all;
-#define TARGET(file) add##file(all);
-#include "codegen/Targets.inc"
-#undef TARGET
+    addAll(all);
     return all;
   }();
   return targets;

@@ -49,15 +49,17 @@ function(dt_unity target)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# dt_registry(<list> <file> <macro> <pattern>): the sources that register themselves, and a file with a line MACRO(Name) for each.
-function(dt_registry list file macro pattern)
+# dt_registry(<list> <file> <type> <pattern>): the sources that register themselves by `void add<Name>(<type> &)`, and a file with `addAll`, which calls them.
+function(dt_registry list file type pattern)
   file(GLOB sources RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${pattern})
+  set(declarations "")
   set(calls "")
   foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
-    string(APPEND calls "${macro}(${name})\n")
+    string(APPEND declarations "void add${name}(${type} &);\n")
+    string(APPEND calls "  add${name}(all);\n")
   endforeach()
-  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${file} CONTENT "${calls}")
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${file} CONTENT "${declarations}static void addAll(${type} &all) {\n${calls}}\n")
   set(${list} ${sources} PARENT_SCOPE)
 endfunction()
 

@@ -21,16 +21,12 @@ using namespace mlir;
 namespace dt::models {
 
 // Every file of losses/ adds its kinds.
-#define LOSS(file) void add##file(LossRules &);
 #include "models/frontend/recipe/Losses.inc"
-#undef LOSS
 
 const LossRules &getLossRules() {
   static const LossRules rules = [] {
     LossRules all;
-#define LOSS(file) add##file(all);
-#include "models/frontend/recipe/Losses.inc"
-#undef LOSS
+    addAll(all);
     return all;
   }();
   return rules;

@@ -16,14 +16,10 @@ using namespace llvm;
 namespace dt::scheduler {
 
 // One declaration and one call for each file in schedules/, written by CMake.
-#define SCHEDULE(name) void add##name(Registry &registry);
 #include "passes/scheduler/Schedules.inc"
-#undef SCHEDULE
 
 Registry::Registry() {
-#define SCHEDULE(name) add##name(*this);
-#include "passes/scheduler/Schedules.inc"
-#undef SCHEDULE
+  addAll(*this);
   llvm::sort(entries,
              [](const Entry &a, const Entry &b) { return a.name < b.name; });
 }
