@@ -25,6 +25,19 @@ bool dt::nn::keepsCounts(CastOp op) {
          width >= from.getIntOrFloatBitWidth();
 }
 
+std::optional<double> dt::nn::splatOf(Attribute value) {
+  auto elements = dyn_cast_or_null<DenseElementsAttr>(value);
+  if (!elements || !elements.isSplat())
+    return std::nullopt;
+  if (isa<FloatType>(elements.getElementType()))
+    return elements.getSplatValue<APFloat>().convertToDouble();
+  APInt number = elements.getSplatValue<APInt>();
+  bool isSigned = number.getBitWidth() > 1 &&
+                  !elements.getElementType().isUnsignedInteger();
+  return isSigned ? double(number.getSExtValue())
+                  : double(number.getZExtValue());
+}
+
 std::optional<double> dt::nn::splatOf(Value value) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<ReshapeOp, BroadcastOp>(op))
@@ -41,17 +54,7 @@ std::optional<double> dt::nn::splatOf(Value value) {
     return exact ? number : std::nullopt;
   }
   auto constant = dyn_cast_or_null<ConstantOp>(op);
-  auto elements =
-      constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : nullptr;
-  if (!elements || !elements.isSplat())
-    return std::nullopt;
-  if (isa<FloatType>(elements.getElementType()))
-    return elements.getSplatValue<APFloat>().convertToDouble();
-  APInt number = elements.getSplatValue<APInt>();
-  bool isSigned = number.getBitWidth() > 1 &&
-                  !elements.getElementType().isUnsignedInteger();
-  return isSigned ? double(number.getSExtValue())
-                  : double(number.getZExtValue());
+  return constant ? splatOf(constant.getValue()) : std::nullopt;
 }
 
 std::optional<DimExpr> dt::nn::readSize(Value scalar) {

@@ -11,7 +11,9 @@
 
 namespace dt::nn {
 
-/// The number that all elements of a constant are, through casts and views.
+/// The number that all elements are.
+std::optional<double> splatOf(mlir::Attribute value);
+/// The same of a constant, through casts and views.
 std::optional<double> splatOf(mlir::Value value);
 
 /// The cast changes no number that a count can be.

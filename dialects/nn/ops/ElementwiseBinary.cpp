@@ -10,6 +10,7 @@
 
 #include "dialects/nn/NNGradient.h"
 #include "dialects/nn/NNInference.h"
+#include "dialects/nn/NNNumbers.h"
 #include "dialects/nn/ops/Scalars.h"
 
 #include "mlir/IR/Matchers.h"
@@ -21,18 +22,6 @@ using namespace dt::nn;
 //===----------------------------------------------------------------------===//
 // What several operators have in common
 //===----------------------------------------------------------------------===//
-
-/// The value of a splat constant as a double, if `attr` is one.
-static std::optional<double> splatOf(Attribute attr) {
-  auto elements = dyn_cast_or_null<DenseElementsAttr>(attr);
-  if (!elements || !elements.isSplat())
-    return std::nullopt;
-  if (isa<FloatType>(elements.getElementType()))
-    return elements.getSplatValue<APFloat>().convertToDouble();
-  if (elements.getElementType().isIntOrIndex())
-    return static_cast<double>(elements.getSplatValue<APInt>().getSExtValue());
-  return std::nullopt;
-}
 
 /// `kept` when `other` is a splat of `neutral` and does not widen the result.
 template <typename Op>
@@ -93,10 +82,10 @@ static Value nonZero(Scalars &s, Value y) {
 /// The number that all elements of a tensor are, when it is known.
 static std::optional<double> splatNumber(Value tensor) {
   DenseElementsAttr attr;
-  if (!matchPattern(tensor, m_Constant(&attr)) || !attr.isSplat() ||
+  if (!matchPattern(tensor, m_Constant(&attr)) ||
       !isa<FloatType>(attr.getElementType()))
     return std::nullopt;
-  return attr.getSplatValue<APFloat>().convertToDouble();
+  return splatOf(attr);
 }
 
 //===----------------------------------------------------------------------===//
