@@ -4,7 +4,7 @@
 //
 // The last step of the compiler. A module that holds one rt.program becomes a
 // directory that builds with CMake and needs nothing of MLIR: generated
-// sources, the runtime they call, initial weights, plan.json and the ONNX files
+// sources, the runtime they call, initial weights, data.json and the ONNX files
 // for --export.
 //
 //===----------------------------------------------------------------------===//
@@ -36,8 +36,8 @@ struct EmitOptions {
   /// sources or installed files are.
   std::string runtimeDirectory;
   WeightSource weights;
-  std::string plan =
-      "{}"; ///< text of plan.json: the recipe's data sections
+  std::string data =
+      "{}"; ///< text of data.json: the recipe's data sections
             ///< (models/frontend/recipe/JsonAttr.h makes it from dist ops)
   std::string planSource =
       "the plan";           ///< for errors: where the program's plan comes from

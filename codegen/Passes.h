@@ -17,8 +17,4 @@ namespace dt::codegen {
 
 } // namespace dt::codegen
 
-namespace dt {
-using codegen::registerCodegenPasses;
-} // namespace dt
-
 #endif // CODEGEN_PASSES_H

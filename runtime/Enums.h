@@ -2,10 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The enums of the emitted tables (Tables.def) and of the calls in generated
-// code. They are described here only: the compiler's IR has the same types
-// (dialects/dist/RuntimeEnums.h) and reads and prints the texts of this file.
-// Optimizers.h has one more.
+// The enums of the emitted tables (Tables.def), of the calls in generated code
+// and of plans. They are described here only: the compiler's IR has the same
+// types (dialects/dist/RuntimeEnums.h) and reads and prints the texts of this
+// file. Optimizers.h has one more.
 // Numbers are given by the order; IR and emitted programs depend on it.
 //
 // A case is CASE(name in C++, text in IR, flags and files); a collective's has
@@ -97,7 +97,7 @@ enum class Travel : uint8_t {
 struct CollectiveForm {
   bool scatters = false; ///< `in` has a block for every rank, else one block
   bool gathers = false;  ///< `out` has a block of every rank, else one block
-  bool combines = false; ///< numbers of all ranks become one: F32 or I64
+  bool combines = false; ///< numbers of all ranks become one: F32, BF16, I64
   Travel travel = Travel::Ring;
 };
 
@@ -133,6 +133,25 @@ DT_ENUM(Reduction, DT_CASES)
 DT_ENUM(Reorder, DT_CASES)
 #undef DT_CASES
 
+/// The saved set (docs/architecture.md): a forward keeps inputs only; what
+/// gradients ask for, without cheap results; all that gradients ask for.
+#define DT_CASES(CASE)                                                         \
+  CASE(None, "none")                                                           \
+  CASE(Vjp, "vjp")                                                             \
+  CASE(All, "all")
+DT_ENUM(Save, DT_CASES)
+#undef DT_CASES
+
+/// What a query gets that no key is visible to: the mean over all keys' values
+/// (what one finite mask constant gives in softmax; its gradient flows
+/// accordingly), zero, or not-a-number (what -inf gives in softmax).
+#define DT_CASES(CASE)                                                         \
+  CASE(Mean, "mean")                                                           \
+  CASE(Zero, "zero")                                                           \
+  CASE(NaN, "nan")
+DT_ENUM(EmptyRow, DT_CASES)
+#undef DT_CASES
+
 /// The course of the learning rate.
 #define DT_CASES(CASE)                                                         \
   CASE(Constant, "constant")                                                   \
@@ -155,7 +174,7 @@ constexpr bool goesBack(TaskKind kind) {
 constexpr bool computes(TaskKind kind) {
   return kind == TaskKind::Forward || goesBack(kind);
 }
-/// Whether rows of this kind run a function of the module (rt.stage).
+/// Whether rows of this kind run a function of the module (rt.entry).
 constexpr bool runsFunction(TaskKind kind) {
   return kind == TaskKind::Denominator || computes(kind);
 }

@@ -62,7 +62,7 @@ struct TaskContext {
 
 /// Runs the command line of a program (see Options.h for the flags) and returns
 /// the exit code; errors are one line on stderr. A generated main() is this
-/// call. `directory` holds weights.safetensors, plan.json and onnx/; the flag
+/// call. `directory` holds weights.safetensors, data.json and onnx/; the flag
 /// --program overrides it.
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv);

@@ -47,8 +47,8 @@ private:
       auto in = cast<rt::BufferType>(collective.getIn().getType());
       int64_t over = collective.getOver(), stride = collective.getStride();
       if (over > 1) // else a copy
-        add({enumText(collective.getKind()), dtypeText(in.getElementType()),
-             over, stride},
+        add({enumText(collective.getKind()),
+             enumText(dtypeOf(in.getElementType())), over, stride},
             {in.getNumElements(), 1}, sum);
     } else if (auto call = dyn_cast<rt::CallOp>(op)) {
       auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
@@ -70,7 +70,7 @@ private:
 } // namespace
 
 /// The sum of the terms: their array.
-static FailureOr<std::string> elements(TableWriter &writer, rt::StageOp stage,
+static FailureOr<std::string> elements(TableWriter &writer, rt::EntryOp entry,
                                        const nn::DimExpr &sum,
                                        ArrayRef<std::string> symbols) {
   SmallVector<std::string> terms;
@@ -79,7 +79,7 @@ static FailureOr<std::string> elements(TableWriter &writer, rt::StageOp stage,
     for (const std::string &symbol : term.symbols) {
       auto found = llvm::find(symbols, symbol);
       if (found == symbols.end())
-        return stage.emitOpError()
+        return entry.emitOpError()
                    << "calls a function that exchanges '" << symbol
                    << "' elements, which is no rt.symbol of the module",
                failure();
@@ -98,16 +98,16 @@ static LogicalResult addRows(TableWriter &writer, rt::ModuleOp module,
                              SmallVectorImpl<std::string> &table) {
   Counter counter;
   SmallVector<std::string> symbols = symbolsOf(module);
-  for (auto stage : module.getBody().getOps<rt::StageOp>()) {
+  for (auto entry : module.getBody().getOps<rt::EntryOp>()) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
-        stage, stage.getCalleeAttr());
+        entry, entry.getCalleeAttr());
     for (auto &[exchange, amount] : counter.of(callee)) {
-      auto sum = elements(writer, stage, amount.elements, symbols);
+      auto sum = elements(writer, entry, amount.elements, symbols);
       if (failed(sum))
         return failure();
       auto &[kind, type, over, stride] = exchange;
       rows::CollectiveInfo row;
-      row.function = name.getFunction(stage.getKind(), stage.getCallee());
+      row.function = name.getFunction(entry.getKind(), entry.getCallee());
       row.kind = kind;
       row.type = type;
       row.over = over;

@@ -177,7 +177,7 @@ std::string readme(rt::ProgramOp program, ArrayRef<GeneratedFile> files) {
                 "calls |\n"
                 "| weights.safetensors | initial values that the ONNX files "
                 "held, as module.parameter |\n"
-                "| plan.json | how samples become tensors |\n"
+                "| data.json | how samples become tensors |\n"
                 "| onnx/ | the graphs, for --export |\n";
 }
 
@@ -187,7 +187,7 @@ llvm::Error fill(StringRef folder, rt::ProgramOp program, const Target &target,
     if (llvm::Error failure = writeFile(inFolder(folder, file.path), file.text))
       return failure;
   if (llvm::Error failure =
-          writeFile(inFolder(folder, "plan.json"), options.plan + "\n"))
+          writeFile(inFolder(folder, "data.json"), options.data + "\n"))
     return failure;
   if (llvm::Error failure =
           writeFile(inFolder(folder, "README.md"), readme(program, files)))

@@ -45,7 +45,8 @@ static Value castTo(OpBuilder &b, Type type, Value value) {
                    .getResult();
 }
 
-Value KernelBody::subscript(Value buffer, ValueRange indices) {
+std::pair<std::string, std::string> KernelBody::address(Value buffer,
+                                                        ValueRange indices) {
   auto type = cast<rt::BufferType>(buffer.getType());
   nn::Shape shape = type.getShape();
   // Horner's rule over the dims; what is known to be zero does not show.
@@ -58,10 +59,16 @@ Value KernelBody::subscript(Value buffer, ValueRange indices) {
       scaled = at;
     at = scaled == "0" ? next : next == "0" ? scaled : scaled + " + " + next;
   }
+  return {texts.lookup(buffer), at};
+}
+
+Value KernelBody::subscript(Value buffer, ValueRange indices) {
+  auto [name, at] = address(buffer, indices);
   Location loc = buffer.getLoc();
-  Type element = type.getElementType();
-  auto pointer = emitc::LiteralOp::create(
-      b, loc, emitc::PointerType::get(element), texts.lookup(buffer));
+  Type element =
+      elementType(cast<rt::BufferType>(buffer.getType()).getElementType());
+  auto pointer =
+      emitc::LiteralOp::create(b, loc, emitc::PointerType::get(element), name);
   auto place = emitc::LiteralOp::create(b, loc, b.getI64Type(), at);
   return emitc::SubscriptOp::create(b, loc, emitc::LValueType::get(element),
                                     pointer, ValueRange(place.getResult()));
@@ -310,6 +317,15 @@ LogicalResult KernelBody::visitStore(rt::StoreOp store) {
   FailureOr<Value> value = expression(store.getValue());
   if (failed(value) || failed(flushLoads()))
     return failure();
+  Type element =
+      cast<rt::BufferType>(store.getBuffer().getType()).getElementType();
+  if (elementType(element) != element) {
+    // As text: compilers vectorise what is rounded in the assignment, not what
+    // is rounded into a variable before it.
+    auto [name, at] = address(store.getBuffer(), store.getIndices());
+    line(store.getLoc(), name + "[" + at + "] = {};", *value);
+    return success();
+  }
   Value place = subscript(store.getBuffer(), store.getIndices());
   // Memory of unsigned elements; scalars have no sign.
   *value = castTo(b, cast<emitc::LValueType>(place.getType()).getValueType(),

@@ -21,12 +21,16 @@
 
 namespace dt::codegen {
 
-/// The C type of a scalar or of a buffer's element; null if there is none.
+/// The C type of a scalar; null if there is none.
 mlir::Type scalarType(mlir::Type type);
-/// "float", "int64_t", ... ; empty if there is none.
+/// The C type of a buffer's element. One that C++ has no type of is the
+/// runtime's: it becomes a float when it is read, and is assigned from one.
+mlir::Type elementType(mlir::Type type);
+/// "float", "int64_t", ... of a scalar or of an element; empty if there is
+/// none.
 llvm::StringRef cTypeName(mlir::Type type);
-/// The runtime's DType of a buffer's elements: "dt::rt::DType::F32".
-std::string dtypeText(mlir::Type element);
+/// The runtime's type of a buffer's elements, if it has one.
+std::optional<rt::DType> dtypeOf(mlir::Type element);
 /// A constant as C++ text.
 std::string constantText(mlir::Attribute value);
 
@@ -75,6 +79,9 @@ private:
                                           bool noInline = false);
   mlir::LogicalResult collect(mlir::Value value, Tree &tree);
   mlir::Value make(mlir::Value value, Tree &tree);
+  /// Pointer and subscript of an element.
+  std::pair<std::string, std::string> address(mlir::Value buffer,
+                                              mlir::ValueRange indices);
   mlir::Value subscript(mlir::Value buffer, mlir::ValueRange indices);
   /// The value as text; named by a constant of its own if it has none yet.
   mlir::FailureOr<std::string> text(mlir::Value value,

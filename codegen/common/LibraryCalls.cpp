@@ -123,15 +123,14 @@ LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee,
                                      scale.getValueAsDouble())));
   fields.push_back(op->hasAttr("causal") ? ".causal = true"
                                          : ".causal = false");
-  static constexpr StringRef emptyRows[] = {"Mean", "Zero", "NaN"};
-  auto emptyRow = op->getAttrOfType<rt::EmptyRowAttr>("empty_row").getValue();
-  fields.push_back((".emptyRow = dt::rt::EmptyRow::" +
-                    emptyRows[static_cast<uint32_t>(emptyRow)])
-                       .str());
+  auto emptyRow = op->getAttrOfType<rt::EmptyRowAttr>("empty_row");
+  fields.push_back(".emptyRow = " + enumText(emptyRow.getValue()));
   if (mask) {
     Type element = cast<rt::BufferType>(mask.getType()).getElementType();
-    fields.push_back(element.isF32() ? ".mask = dt::rt::MaskKind::Additive"
-                                     : ".mask = dt::rt::MaskKind::Boolean");
+    StringRef kind = element.isF32()    ? "Additive"
+                     : element.isBF16() ? "AdditiveNarrow"
+                                        : "Boolean";
+    fields.push_back((".mask = dt::rt::MaskKind::" + kind).str());
     strides("mask_strides", {"maskB", "maskH", "maskT", "maskS"});
   } else {
     fields.push_back(".mask = dt::rt::MaskKind::None");
@@ -197,7 +196,8 @@ LogicalResult FunctionEmitter::emitCollective(rt::CollectiveOp op) {
     fields.push_back(".reduction = " + enumText(*reduction));
   fields.push_back(
       ".type = " +
-      dtypeText(cast<rt::BufferType>(op.getIn().getType()).getElementType()));
+      enumText(dtypeOf(
+          cast<rt::BufferType>(op.getIn().getType()).getElementType())));
   if (op.getChunkAttr()) {
     chunk = rt::getDim(op.getChunkAttr());
     // A chunk of 0 has no elements in any row.

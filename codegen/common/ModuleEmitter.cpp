@@ -105,7 +105,8 @@ LogicalResult ModuleEmitter::emitPointers(StringRef type, StringRef comment,
   for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
     if (gradients && !decl.getTrainable())
       continue;
-    auto buffer = cast<rt::BufferType>(decl.getType());
+    auto buffer = gradients ? decl.getGradientType()
+                            : cast<rt::BufferType>(decl.getType());
     if (cTypeName(buffer.getElementType()).empty())
       return decl.emitOpError()
              << "has elements of type " << buffer.getElementType()
@@ -210,8 +211,9 @@ void ModuleEmitter::emitContextFunction() {
     place("context.parameters." + name, element,
           "task.parameters + " + Twine(decl.getOffset()));
     if (decl.getTrainable())
-      place("context.gradients." + name, element,
-            "task.gradients + " + Twine(decl.getOffset()));
+      place("context.gradients." + name,
+            decl.getGradientType().getElementType(),
+            "task.gradients + " + Twine(decl.getGradientPlace()));
   }
   for (auto decl : module.getBody().getOps<rt::BufferDeclOp>()) {
     auto type = cast<rt::BufferType>(decl.getType());
@@ -383,12 +385,19 @@ std::string ModuleEmitter::constantTable(rt::ConstantOp constant) {
   std::string name = scope.unique(names.module + ".constant");
   constants[constant.getValue()] = name;
   Type element = elements.getElementType();
-  auto flat = elements.reshape(RankedTensorType::get({count}, element));
+  Attribute value = elements.reshape(RankedTensorType::get({count}, element));
+  if (elementType(element) != element) {
+    SmallVector<std::string> texts;
+    for (Attribute number : elements.getValues<Attribute>())
+      texts.push_back(
+          (cTypeName(element) + "(" + constantText(number) + ")").str());
+    value = emitc::OpaqueAttr::get(b.getContext(),
+                                   "{" + llvm::join(texts, ", ") + "}");
+  }
   b.setInsertionPointToEnd(&functions.getBodyRegion().front());
-  auto type = emitc::ArrayType::get({count}, element);
+  auto type = emitc::ArrayType::get({count}, elementType(element));
   emitc::GlobalOp::create(b, loc, b.getStringAttr(name), TypeAttr::get(type),
-                          flat, UnitAttr(), b.getUnitAttr(), b.getUnitAttr());
-
+                          value, UnitAttr(), b.getUnitAttr(), b.getUnitAttr());
   return name;
 }
 
@@ -415,8 +424,8 @@ LogicalResult ModuleEmitter::emit() {
   }
   if (failed(emitFunctions()))
     return failure();
-  for (auto stage : module.getBody().getOps<rt::StageOp>())
-    if (failed(emitStage(stage)))
+  for (auto entry : module.getBody().getOps<rt::EntryOp>())
+    if (failed(emitEntry(entry)))
       return failure();
   return success();
 }
@@ -457,15 +466,15 @@ LogicalResult ModuleEmitter::emitFunctions() {
   return success();
 }
 
-LogicalResult ModuleEmitter::emitStage(rt::StageOp stage) {
+LogicalResult ModuleEmitter::emitEntry(rt::EntryOp entry) {
   OpBuilder::InsertionGuard guard(b);
   rt::FuncOp callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
-      stage, stage.getCalleeAttr());
-  StringRef own = stage.getKind() == rt::TaskKind::Denominator
-                      ? stage.getCallee()
-                      : rt::textOf(stage.getKind());
+      entry, entry.getCalleeAttr());
+  StringRef own = entry.getKind() == rt::TaskKind::Denominator
+                      ? entry.getCallee()
+                      : rt::textOf(entry.getKind());
   std::string name = scope.unique((names.module + "." + own).str());
-  names.stages[{stage.getKind(), stage.getCallee().str()}] = name;
+  names.entries[{entry.getKind(), entry.getCallee().str()}] = name;
   FunctionType type =
       b.getFunctionType(opaque("const dt::rt::TaskContext&"), {});
 
@@ -483,7 +492,7 @@ LogicalResult ModuleEmitter::emitStage(rt::StageOp stage) {
   SmallVector<std::string> fields = argumentNames(callee, local);
   std::string call = functionTypes[callee.getSymName()] + "{.context = context";
   for (auto [field, symbol] :
-       llvm::zip(fields, stage.getBuffers().getAsRange<FlatSymbolRefAttr>()))
+       llvm::zip(fields, entry.getBuffers().getAsRange<FlatSymbolRefAttr>()))
     call += ",\n      ." + field + " = context.arena." +
             names.buffers[symbol.getValue()];
   line(call + ",\n      .scratch = context.scratch}.run();");

@@ -24,13 +24,13 @@ struct ModuleNames {
   std::string module; ///< identifier, also the stem of the files
   std::string type;   ///< prefix of types
   llvm::StringMap<std::string> parameters, buffers; ///< symbol -> field
-  /// Kind and callee of a stage -> function.
-  std::map<std::pair<rt::TaskKind, std::string>, std::string> stages;
+  /// Kind and callee of an entry -> function.
+  std::map<std::pair<rt::TaskKind, std::string>, std::string> entries;
 
-  /// The function of a stage; empty: there is no such stage.
+  /// The function of an entry; empty: there is no such entry.
   std::string getFunction(rt::TaskKind kind, llvm::StringRef callee) const {
-    auto it = stages.find({kind, callee.str()});
-    return it == stages.end() ? std::string() : it->second;
+    auto it = entries.find({kind, callee.str()});
+    return it == entries.end() ? std::string() : it->second;
   }
 };
 
@@ -64,7 +64,7 @@ private:
   mlir::LogicalResult emitPointers(llvm::StringRef type,
                                    llvm::StringRef comment, bool gradients);
   void emitContextFunction();
-  mlir::LogicalResult emitStage(rt::StageOp stage);
+  mlir::LogicalResult emitEntry(rt::EntryOp entry);
   mlir::LogicalResult emitFunctions();
   /// The function of a kernel, emitted once for equal kernels.
   mlir::FailureOr<std::string>

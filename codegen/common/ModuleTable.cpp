@@ -79,9 +79,9 @@ static void setFunctions(rt::ModuleOp module, const ModuleNames &name,
   for (Cell *cell :
        {&row.forward, &row.backward, &row.backwardInput, &row.backwardWeight})
     *cell = "nullptr";
-  for (auto stage : module.getBody().getOps<rt::StageOp>()) {
-    std::string function = name.getFunction(stage.getKind(), stage.getCallee());
-    switch (stage.getKind()) {
+  for (auto entry : module.getBody().getOps<rt::EntryOp>()) {
+    std::string function = name.getFunction(entry.getKind(), entry.getCallee());
+    switch (entry.getKind()) {
     case rt::TaskKind::Forward:
       row.forward = function;
       break;
@@ -192,7 +192,7 @@ static LogicalResult setDenominator(TableWriter &writer, rt::LossOp loss,
           : rt::BufferDeclOp();
   if (function.empty() || !decl)
     return loss.emitOpError(
-        "needs an rt.stage and an rt.buffer_decl for its denominator");
+        "needs an rt.entry and an rt.buffer_decl for its denominator");
   row.denominator = function;
   row.denominatorOut = writer.buffer(loss.getSymName().str() + ".denominator",
                                      decl, symbolsOf(module));

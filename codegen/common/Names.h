@@ -36,6 +36,10 @@ template <typename E> std::string enumText(E value) {
   return std::string("dt::rt::") + Table::name +
          "::" + Table::cases[size_t(value)].name;
 }
+/// Empty if there is none.
+template <typename E> std::string enumText(std::optional<E> value) {
+  return value ? enumText(*value) : "";
+}
 /// A C++ string literal with quotes.
 std::string quoted(llvm::StringRef text);
 

@@ -77,6 +77,7 @@ FailureOr<std::string> writeParameters(TableWriter &writer) {
     row.tensor = writer.tensor(parameter.name, decl.getType(), {});
     row.module = parameter.module;
     row.offset = decl.getOffset();
+    row.gradient = decl.getTrainable() ? decl.getGradientPlace() : 0;
     row.trainable = decl.getTrainable();
     row.hasGradient = decl.getGradient();
     row.decay = decl.getDecay();

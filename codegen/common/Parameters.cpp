@@ -49,6 +49,7 @@ FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program) {
       ParameterRow &row = rows[decl.getIndex()];
       if (row.decl &&
           (row.decl.getOffset() != decl.getOffset() ||
+           row.decl.getGradientPlace() != decl.getGradientPlace() ||
            row.decl.getType() != decl.getType() || row.module != int64_t(m))) {
         InFlightDiagnostic diagnostic = decl.emitOpError(
             "is tied to a parameter of another module, offset or type");

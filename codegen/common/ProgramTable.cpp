@@ -14,18 +14,14 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-/// The case of an enum by its text; empty: there is none.
-template <typename E> static std::string caseText(StringRef text) {
-  std::optional<E> value = rt::fromText<E>(text);
-  return value ? enumText(*value) : "";
-}
-
 /// The value of a field of rt.optimizer; empty: the field cannot have it.
 static std::string optimizerValue(StringRef name, Attribute value) {
   if (auto word = dyn_cast<StringAttr>(value))
-    return name == "kind"       ? caseText<rt::OptimizerKind>(word.getValue())
-           : name == "schedule" ? caseText<rt::ScheduleKind>(word.getValue())
-                                : "";
+    return name == "kind"
+               ? enumText(rt::fromText<rt::OptimizerKind>(word.getValue()))
+           : name == "schedule"
+               ? enumText(rt::fromText<rt::ScheduleKind>(word.getValue()))
+               : "";
   if (auto real = dyn_cast<FloatAttr>(value))
     return numberText(real.getValueAsDouble());
   if (auto integer = dyn_cast<IntegerAttr>(value))
@@ -150,7 +146,7 @@ LogicalResult emitProgramTable(rt::ProgramOp program,
   line("");
   for (const ModuleNames &module : modules) {
     SmallVector<StringRef> functions;
-    for (auto &[stage, function] : module.stages)
+    for (auto &[entry, function] : module.entries)
       functions.push_back(function);
     llvm::sort(functions);
     for (StringRef function : functions)

@@ -29,9 +29,17 @@ Type scalarType(Type type) {
   return {};
 }
 
+Type elementType(Type type) {
+  return type.isBF16()
+             ? emitc::OpaqueType::get(type.getContext(), cTypeName(type))
+             : type;
+}
+
 StringRef cTypeName(Type type) {
   if (type.isF32())
     return "float";
+  if (type.isBF16())
+    return "dt::rt::bf16";
   if (type.isF64())
     return "double";
   if (type.isIndex())
@@ -55,17 +63,14 @@ StringRef cTypeName(Type type) {
   }
 }
 
-std::string dtypeText(Type element) {
-  std::string name = "U8";
-  if (element.isF32() || element.isF64() || element.isF16())
-    name = "F" + std::to_string(element.getIntOrFloatBitWidth());
-  else if (element.isBF16())
-    name = "BF16";
-  else if (element.isInteger(1))
-    name = "Bool";
-  else if (!element.isUnsignedInteger())
-    name = "I" + std::to_string(element.getIntOrFloatBitWidth());
-  return "dt::rt::DType::" + name;
+std::optional<rt::DType> dtypeOf(Type element) {
+  if (element.isInteger(1))
+    return rt::DType::Bool;
+  std::string sort = element.isUnsignedInteger() ? "U" : "I";
+  if (isa<FloatType>(element))
+    sort = element.isBF16() ? "BF" : "F";
+  return rt::fromText<rt::DType>(
+      sort + std::to_string(element.getIntOrFloatBitWidth()));
 }
 
 /// The fewest digits that give the same float again.

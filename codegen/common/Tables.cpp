@@ -63,7 +63,7 @@ std::string TableWriter::tensor(StringRef label, Type type,
   }
   rows::TensorInfo row;
   row.name = quoted(label);
-  row.type = dtypeText(buffer.getElementType());
+  row.type = enumText(dtypeOf(buffer.getElementType()));
   row.rank = extents.size();
   row.shape = extents.empty()
                   ? "nullptr"

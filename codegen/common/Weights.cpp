@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/Directory.h"
+#include "codegen/common/KernelBody.h"
 #include "codegen/common/ProgramTable.h"
 #include "models/frontend/onnx/Model.h"
 
@@ -22,24 +23,6 @@ using namespace mlir;
 namespace dt::codegen {
 
 namespace {
-
-StringRef safetensorsType(Type element) {
-  if (element.isF32())
-    return "F32";
-  if (element.isF64())
-    return "F64";
-  if (element.isF16())
-    return "F16";
-  if (element.isBF16())
-    return "BF16";
-  if (element.isInteger(1))
-    return "BOOL";
-  if (element.isInteger(8))
-    return element.isUnsignedInteger() ? "U8" : "I8";
-  if (element.isInteger(32))
-    return "I32";
-  return "I64";
-}
 
 /// Reads initializers from the models themselves; a file is parsed once.
 class OnnxSource {
@@ -93,9 +76,15 @@ nn::OnnxAttr originOf(const ParameterRow &row) {
   return {};
 }
 
+/// What the file has: values in full, whatever the program stores of them.
+Type elementOf(const ParameterRow &row) {
+  Type stored = cast<rt::BufferType>(rt::ParameterDeclOp(row.decl).getType())
+                    .getElementType();
+  return isa<FloatType>(stored) ? rt::getScalarType(stored) : stored;
+}
+
 int64_t bytesOf(const ParameterRow &row) {
-  Type element = cast<rt::BufferType>(rt::ParameterDeclOp(row.decl).getType())
-                     .getElementType();
+  Type element = elementOf(row);
   int64_t bytes = nn::getElementBytes(element);
   for (int64_t dim : fileShape(row))
     bytes = dim < 0 || bytes < 0 ? -1 : bytes * dim;
@@ -106,7 +95,6 @@ llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
   llvm::json::Object object;
   int64_t at = 0;
   for (const ParameterRow *row : rows) {
-    auto type = cast<rt::BufferType>(rt::ParameterDeclOp(row->decl).getType());
     int64_t bytes = bytesOf(*row);
     if (bytes < 0)
       return llvm::createStringError("parameter '" + row->name +
@@ -115,7 +103,7 @@ llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
     for (int64_t dim : fileShape(*row))
       shape.push_back(dim);
     object[row->name] =
-        llvm::json::Object{{"dtype", safetensorsType(type.getElementType())},
+        llvm::json::Object{{"dtype", rt::textOf(*dtypeOf(elementOf(*row)))},
                            {"shape", std::move(shape)},
                            {"data_offsets", llvm::json::Array{at, at + bytes}}};
     at += bytes;

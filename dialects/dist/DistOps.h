@@ -62,6 +62,11 @@ inline constexpr llvm::StringLiteral kWeightDecayAttr = "dist.weight_decay";
 /// is to find and tell apart (docs/modules.md).
 inline constexpr llvm::StringLiteral kSplitAttr = "dist.split";
 
+/// On dist.module (string): kBF16 if it multiplies in bfloat16
+/// (docs/precision.md). Without it, and in whole-batch modules, all is float32.
+inline constexpr llvm::StringLiteral kPrecisionAttr = "dist.precision";
+inline constexpr llvm::StringLiteral kBF16 = "bf16";
+
 // On dist.module, for the shard phase (docs/sharding.md).
 /// Ranks of the tensor-parallel group (integer); 1 without it.
 inline constexpr llvm::StringLiteral kTpAttr = "dist.tp";

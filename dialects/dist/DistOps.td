@@ -59,7 +59,7 @@ def Dist_ItemOp : Dist_TopOp<"item"> {
 def Dist_InputOp : Dist_TopOp<"input"> {
   let summary = "what a raw input is made of";
   let description = [{
-    `dist.input "llm.input_ids" = {tokens = "ids"}`: an entry of the recipe's `inputs` (docs/data.md), carried to the program's plan.json. The name is `module.input`, or plain `input`
+    `dist.input "llm.input_ids" = {tokens = "ids"}`: an entry of the recipe's `inputs` (docs/data.md), carried to the program's data.json. The name is `module.input`, or plain `input`
     where a loss or several modules share it.
   }];
   let arguments = (ins StrAttr:$name, DictionaryAttr:$description);
@@ -76,7 +76,7 @@ def Dist_DataOp : Dist_TopOp<"data"> {
 
 def Dist_DimsOp : Dist_TopOp<"dims"> {
   let summary = "what the recipe's dims are: numbers or item kinds";
-  let description = [{ `dist.dims {batch = "sample", seq = 44}`: the types have it already; `data` and `inputs` name dims, hence plan.json needs it. }];
+  let description = [{ `dist.dims {batch = "sample", seq = 44}`: the types have it already; `data` and `inputs` name dims, hence data.json needs it. }];
   let arguments = (ins DictionaryAttr:$description);
   let hasVerifier = 1;
   let assemblyFormat = "$description attr-dict";

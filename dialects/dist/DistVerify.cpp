@@ -195,11 +195,26 @@ static LogicalResult verifyPlacement(Operation *op, NamedAttribute attribute) {
   return success();
 }
 
+static LogicalResult verifyPrecision(Operation *op, Attribute value) {
+  auto module = dyn_cast<dist::ModuleOp>(op);
+  auto word = dyn_cast<StringAttr>(value);
+  if (!module || !word || word.getValue() != kBF16)
+    return op->emitOpError("'")
+           << kPrecisionAttr << "' is \"" << kBF16 << "\" of dist.module";
+  if (module.getWholeBatch())
+    return op->emitOpError("'") << kPrecisionAttr
+                                << "' is not for a module that runs over the "
+                                   "whole batch: it is float32";
+  return success();
+}
+
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   if (failed(verifyPlacement(op, attribute)))
     return failure();
   StringRef name = attribute.getName();
+  if (name == kPrecisionAttr)
+    return verifyPrecision(op, attribute.getValue());
   if (name == kLrFactorAttr || name == kWeightDecayAttr) {
     auto value = dyn_cast<FloatAttr>(attribute.getValue());
     if (!isa<nn::ParameterOp>(op) || !value || !value.getType().isF64() ||

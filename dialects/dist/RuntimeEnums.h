@@ -38,6 +38,7 @@ public:
 
 namespace rt {
 using CollectiveKindAttr = RuntimeEnumAttr<CollectiveKind>;
+using EmptyRowAttr = RuntimeEnumAttr<EmptyRow>;
 using OptimizerKindAttr = RuntimeEnumAttr<OptimizerKind>;
 using ReductionAttr = RuntimeEnumAttr<Reduction>;
 using ScheduleKindAttr = RuntimeEnumAttr<ScheduleKind>;

@@ -71,6 +71,9 @@ def NN_ZeroGradient : NativeOpTrait<"ZeroGradient"> { let cppNamespace = "::dt::
 /// Cheap enough to be computed again in the backward function instead of being kept.
 def NN_Recomputable : NativeOpTrait<"Recomputable"> { let cppNamespace = "::dt::nn"; }
 
+/// Elements go elsewhere as they are, of whatever type.
+def NN_Moves : NativeOpTrait<"MovesElements"> { let cppNamespace = "::dt::nn"; }
+
 /// Integers: a count stays one behind it.
 def NN_KeepsCount : NativeOpTrait<"KeepsCount"> { let cppNamespace = "::dt::nn"; }
 
@@ -91,7 +94,10 @@ class NN_InferTypesBy<string call, code declaration = ""> : TraitList<[
         $cppClass::Adaptor adaptor(operands, attributes, ::mlir::OpaqueProperties(&stored), regions);
         if (::mlir::failed(adaptor.verify(location.value_or(::mlir::UnknownLoc::get(context)))))
           return ::mlir::failure();
-        return }] # call # [{;
+        if (::mlir::failed(}] # call # [{))
+          return ::mlir::failure();
+        ::dt::nn::applyStored(attributes, types);
+        return ::mlir::success();
       }
     }]>
 ]>;
@@ -130,7 +136,7 @@ class NN_GradOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferT
 }
 /// Elements go elsewhere as they are: nothing is computed or rounded.
 class NN_MovementOp<string mnemonic, list<Trait> traits = [], Trait type = NN_InferTypes, string work = "Stream">
-    : NN_PureOp<mnemonic, traits # [NN_Smooth, CostOpInterface, NN_Items, NN_Sharded, PrecisionOpInterface, type]> {
+    : NN_PureOp<mnemonic, traits # [NN_Moves, NN_Smooth, CostOpInterface, NN_Items, NN_Sharded, PrecisionOpInterface, type]> {
   let results = (outs NN_Tensor:$result);
   code declarations = "::dt::nn::DimExpr getFlops() { return 0; }" # NN_Work<work>.declaration;
   let extraClassDeclaration = declarations;

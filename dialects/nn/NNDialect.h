@@ -35,6 +35,11 @@ template <typename ConcreteOp>
 class Recomputable : public mlir::OpTrait::TraitBase<ConcreteOp, Recomputable> {
 };
 
+/// Elements go elsewhere as they are, of whatever type.
+template <typename ConcreteOp>
+class MovesElements
+    : public mlir::OpTrait::TraitBase<ConcreteOp, MovesElements> {};
+
 /// Integers: a count stays one behind it.
 template <typename ConcreteOp>
 class KeepsCount : public mlir::OpTrait::TraitBase<ConcreteOp, KeepsCount> {};
@@ -53,6 +58,10 @@ Properties completeProperties(mlir::DictionaryAttr attributes,
         OpT::setInherentAttr(result, attribute.getName(), attribute.getValue());
   return result;
 }
+/// The element type of the first result that an operator's attribute `stored`
+/// gives, in place of what the operands say (docs/precision.md).
+void applyStored(mlir::DictionaryAttr attributes,
+                 llvm::SmallVectorImpl<mlir::Type> &types);
 /// Elementwise ops that are linear in all their floating-point operands
 /// together, in each alone, in the first or in the last one.
 template <typename ConcreteOp>

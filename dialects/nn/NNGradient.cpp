@@ -5,9 +5,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/nn/NNGradient.h"
+#include "dialects/nn/NNInference.h"
 
 using namespace mlir;
 using namespace dt::nn;
+
+Value GradientBuilder::widen(Value v) {
+  if (!isNarrow(v))
+    return v;
+  return make<CastOp>(withElementType(v.getType(), b.getF32Type()), v);
+}
 
 Value GradientBuilder::number(Value like, double v) {
   auto type = RankedTensorType::get({}, getElementTypeOrSelf(like.getType()));
@@ -51,7 +58,7 @@ Value GradientBuilder::size(const DimExpr &expr, Type element) {
   auto op = openGenerate(type);
   Value v = make<arith::IndexCastOp>(b.getI64Type(), index(expr));
   if (isa<FloatType>(element))
-    v = make<arith::SIToFPOp>(element, v);
+    v = make<arith::SIToFPOp>(scalarOf(element), v);
   else if (element != v.getType())
     v = make<arith::TruncIOp>(element, v);
   make<YieldOp>(v);

@@ -50,6 +50,8 @@ public:
     return select(c, x, number(x, 0));
   }
 
+  /// As float32 if it is a narrow float.
+  mlir::Value widen(mlir::Value v);
   /// A scalar tensor with the element type of `like`.
   mlir::Value number(mlir::Value like, double v);
   /// A tensor of zeros; its dims may be symbolic.

@@ -17,11 +17,42 @@ Type dt::nn::elementOf(Value v) {
   return cast<RankedTensorType>(v.getType()).getElementType();
 }
 
-Type dt::nn::scalarOf(Value v) {
-  Type e = elementOf(v);
-  return e.isUnsignedInteger()
-             ? IntegerType::get(e.getContext(), e.getIntOrFloatBitWidth())
-             : e;
+Type dt::nn::scalarOf(Type e) {
+  if (e.isUnsignedInteger())
+    return IntegerType::get(e.getContext(), e.getIntOrFloatBitWidth());
+  return isNarrow(e) ? Float32Type::get(e.getContext()) : e;
+}
+
+Type dt::nn::scalarOf(Value v) { return scalarOf(elementOf(v)); }
+
+bool dt::nn::isNarrow(Type type) {
+  auto element = dyn_cast<FloatType>(getElementTypeOrSelf(type));
+  return element && element.getWidth() == 16;
+}
+
+static constexpr llvm::StringLiteral kStoredAttr = "stored";
+
+void dt::nn::applyStored(DictionaryAttr attributes, Types &types) {
+  if (auto stored =
+          attributes ? attributes.getAs<TypeAttr>(kStoredAttr) : TypeAttr())
+    types[0] = withElementType(types[0], stored.getValue());
+}
+
+void dt::nn::setStored(Operation *op, Type element) {
+  Value result = op->getResult(0);
+  result.setType(withElementType(result.getType(), element));
+  op->removeAttr(kStoredAttr);
+  auto inferring = dyn_cast<InferTypeOpInterface>(op);
+  if (!inferring)
+    return;
+  SmallVector<Type> types;
+  bool same = succeeded(inferring.inferReturnTypes(
+                  op->getContext(), op->getLoc(), op->getOperands(),
+                  op->getRawDictionaryAttrs(), op->getPropertiesStorage(),
+                  op->getRegions(), types)) &&
+              types[0] == result.getType();
+  if (!same)
+    op->setAttr(kStoredAttr, TypeAttr::get(element));
 }
 
 LogicalResult dt::nn::checkAxis(MaybeLoc loc, int64_t axis, Value v) {
@@ -40,7 +71,10 @@ LogicalResult dt::nn::verifySameElement(Operation *op, Value a, Value b) {
 }
 
 LogicalResult dt::nn::sameTypes(MaybeLoc loc, Value a, Value b) {
-  if (a.getType() == b.getType())
+  auto scalarType = [](Value v) {
+    return withElementType(v.getType(), scalarOf(v));
+  };
+  if (scalarType(a) == scalarType(b))
     return success();
   return fail(loc,
               "operands must have one shape: " + shapeToString(getShape(a)) +

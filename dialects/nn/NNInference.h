@@ -20,11 +20,22 @@ using Types = llvm::SmallVectorImpl<mlir::Type>;
 llvm::LogicalResult fail(MaybeLoc loc, const llvm::Twine &what);
 
 mlir::Type elementOf(mlir::Value tensor);
-/// What scalar code has for an element: unsigned ones are signless integers.
+/// What scalar code has for an element: unsigned ones are signless integers,
+/// 16-bit floats are f32.
+mlir::Type scalarOf(mlir::Type element);
 mlir::Type scalarOf(mlir::Value tensor);
+
+/// A float of 16 bits: storage only, scalar code never has one.
+bool isNarrow(mlir::Type elementOrTensor);
+inline bool isNarrow(mlir::Value tensor) { return isNarrow(tensor.getType()); }
+/// Gives the op's first result this element type, with the attribute `stored`
+/// where inference says another one. The op must compute in f32 inside
+/// (PrecisionRule::sumsInFull).
+void setStored(mlir::Operation *op, mlir::Type element);
 
 /// An axis of the tensor, counted from its begin.
 llvm::LogicalResult checkAxis(MaybeLoc loc, int64_t axis, mlir::Value tensor);
+/// But that one may be a narrow float where the other one is wide.
 llvm::LogicalResult sameTypes(MaybeLoc loc, mlir::Value a, mlir::Value b);
 /// The last two operands have one element type.
 llvm::LogicalResult sameElements(MaybeLoc loc, mlir::ValueRange operands);

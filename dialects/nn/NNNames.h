@@ -17,6 +17,10 @@ namespace dt::nn {
 /// Name of a module function's argument or result.
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 
+/// @forward (unit), for the import phase: numbers in the graph's file are
+/// rounded to a float of 16 bits.
+inline constexpr llvm::StringLiteral kNarrowNumbersAttr = "nn.narrow_numbers";
+
 // Marks for the differentiation of a module function.
 /// Argument (unit): its gradient goes back over an edge.
 inline constexpr llvm::StringLiteral kWantsGradAttr = "nn.wants_grad";

@@ -9,7 +9,6 @@
 
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
-include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
@@ -45,7 +44,7 @@ def RT_BufferType : TypeDef<RT_Dialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "address of a contiguous row-major array";
   let description = [{
-    `!rt.buffer<f32, [2, "16*images", 64]>`: element type and dims. i1 takes one byte.
+    `!rt.buffer<f32, [2, "16*images", 64]>`: element type and dims. i1 takes one byte. Floats of 16 bits are stored only: scalar code has f32 in their place.
   }];
   let parameters = (ins "::mlir::Type":$elementType, ArrayRefParameter<"::mlir::StringAttr">:$dims);
   let builders = [

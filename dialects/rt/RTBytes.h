@@ -22,7 +22,7 @@ mlir::Value getViewedBuffer(mlir::Value buffer);
 
 /// Answers for the buffers of one rt.func. Arguments of which one is written
 /// share nothing: that is for the callers to keep (and for the verifier of
-/// calls and stages to check).
+/// calls and entries to check).
 class BufferBytes {
 public:
   /// Bounds of symbols are those of the module around `function`.

@@ -25,8 +25,9 @@ static LogicalResult verifyElements(CollectiveOp op) {
   if (element != out.getElementType())
     return op.emitOpError() << "element types differ: " << in << " and " << out;
   bool combines = op.getForm().combines;
-  if (combines && !element.isF32() && !element.isInteger(64))
-    return op.emitOpError() << "combines f32 or i64, not " << in;
+  if (combines && !element.isF32() && !element.isBF16() &&
+      !element.isInteger(64))
+    return op.emitOpError() << "combines f32, bf16 or i64, not " << in;
   if (op.getReduction() && !combines)
     return op.emitOpError("combines nothing");
   return success();

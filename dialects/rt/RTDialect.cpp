@@ -15,7 +15,6 @@ using dt::nn::DimExpr;
 using dt::nn::Shape;
 
 #include "dialects/rt/RTDialect.cpp.inc"
-#include "dialects/rt/RTEnums.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "dialects/rt/RTTypes.cpp.inc"
 
@@ -42,6 +41,8 @@ Type dt::rt::getScalarType(Type element) {
   if (element.isUnsignedInteger())
     return IntegerType::get(element.getContext(),
                             element.getIntOrFloatBitWidth());
+  if (element.isBF16() || element.isF16())
+    return Float32Type::get(element.getContext());
   return element;
 }
 

@@ -24,14 +24,13 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 #include "dialects/rt/RTDialect.h.inc"
-#include "dialects/rt/RTEnums.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "dialects/rt/RTTypes.h.inc"
 
 namespace dt::rt {
 
 /// The type that scalar code uses for an element of a buffer: unsigned integers
-/// are signless, the ops say how they are meant.
+/// are signless, the ops say how they are meant; floats of 16 bits are f32.
 mlir::Type getScalarType(mlir::Type element);
 
 /// Dims that stand in attributes as text. The texts have been verified.

@@ -68,6 +68,12 @@ LogicalResult KernelOp::verify() {
                            << ": element types and numbers differ";
   }
   WalkResult walk = getBody().walk([&](Operation *op) {
+    for (Type made : op->getResultTypes())
+      if (getScalarType(made) != made) {
+        op->emitOpError() << "makes a value of " << made
+                          << ", which scalar code does not have";
+        return WalkResult::interrupt();
+      }
     StringRef dialect = op->getName().getDialectNamespace();
     if (isa<LoadOp, StoreOp, SizeOp, scf::ForOp, scf::IfOp, scf::YieldOp>(op) ||
         dialect == "arith" || dialect == "math")
@@ -164,8 +170,8 @@ static LogicalResult verifyAccess(Operation *op, Type buffer, Type element,
   auto type = cast<BufferType>(buffer);
   Type scalar = getScalarType(type.getElementType());
   if (scalar != element)
-    return op->emitOpError()
-           << "element of " << type << " is " << scalar << ", not " << element;
+    return op->emitOpError() << "element of " << type << " is " << scalar
+                             << " in scalar code, not " << element;
   if (size_t(type.getRank()) != indices)
     return op->emitOpError()
            << "needs " << type.getRank() << " indices, has " << indices;

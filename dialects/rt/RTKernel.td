@@ -41,7 +41,7 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
   }];
 }
 def RT_LoadOp : RT_Op<"load"> {
-  let summary = "element of a buffer, at as many indices as it has dims";
+  let summary = "element of a buffer, at as many indices as it has dims; a bf16 one as f32";
   let arguments = (ins RT_In<"buffer">:$buffer, Variadic<Index>:$indices);
   let results = (outs AnyType:$result);
   let builders = [OpBuilder<(ins "::mlir::Value":$buffer, "::mlir::ValueRange":$indices)>];
@@ -49,7 +49,7 @@ def RT_LoadOp : RT_Op<"load"> {
   let hasVerifier = 1;
 }
 def RT_StoreOp : RT_Op<"store"> {
-  let summary = "writes an element of a buffer";
+  let summary = "writes an element of a buffer; a bf16 one takes an f32, which is rounded to nearest, ties to even";
   let arguments = (ins AnyType:$value, RT_Out<"buffer">:$buffer, Variadic<Index>:$indices);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;

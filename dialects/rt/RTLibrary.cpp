@@ -32,11 +32,59 @@ static LogicalResult verifySizes(Operation *op) {
   return success();
 }
 
-static LogicalResult verifyFloats(Operation *op, ValueRange buffers) {
-  for (Value v : buffers)
-    if (v && !cast<BufferType>(v.getType()).getElementType().isF32())
-      return op->emitOpError() << "works on f32, not " << v.getType();
-  return success();
+static LogicalResult verifyElement(Operation *op, StringRef name, Value buffer,
+                                   ArrayRef<Type> expected) {
+  if (!buffer)
+    return success();
+  Type have = cast<BufferType>(buffer.getType()).getElementType();
+  if (llvm::is_contained(expected, have))
+    return success();
+  InFlightDiagnostic diagnostic = op->emitOpError()
+                                  << "'" << name << "' has elements of " << have
+                                  << ", expected ";
+  llvm::interleave(
+      expected, [&](Type t) { diagnostic << t; },
+      [&] { diagnostic << " or "; });
+  return diagnostic;
+}
+
+namespace {
+struct NamedBuffer {
+  StringRef name;
+  Value buffer;
+};
+
+/// Element types of a call: its operands are floats, all f32 or all bf16.
+struct CallElements {
+  Type operand;
+  /// What may be read or written beside the operands.
+  SmallVector<Type, 2> others;
+
+  static FailureOr<CallElements> verify(Operation *op,
+                                        ArrayRef<NamedBuffer> operands) {
+    Type f32 = Float32Type::get(op->getContext()),
+         bf16 = BFloat16Type::get(op->getContext());
+    NamedBuffer first = operands.front();
+    if (failed(verifyElement(op, first.name, first.buffer, {f32, bf16})))
+      return failure();
+    CallElements elements;
+    elements.operand =
+        cast<BufferType>(first.buffer.getType()).getElementType();
+    elements.others = {f32};
+    if (elements.operand == bf16)
+      elements.others.push_back(bf16);
+    for (NamedBuffer other : operands.drop_front())
+      if (failed(verifyElement(op, other.name, other.buffer, elements.operand)))
+        return failure();
+    return elements;
+  }
+};
+} // namespace
+
+/// What is added to is f32: the sum of rounded ones would lose what they add.
+static LogicalResult verifyAccumulate(Operation *op, NamedBuffer result) {
+  return verifyElement(op, result.name, result.buffer,
+                       Type(Float32Type::get(op->getContext())));
 }
 
 static LogicalResult verifyCount(Operation *op, StringRef name, Value buffer,
@@ -55,8 +103,14 @@ static LogicalResult verifyCount(Operation *op, StringRef name, Value buffer,
 //===----------------------------------------------------------------------===//
 
 LogicalResult MatmulOp::verify() {
-  if (failed(verifySizes(*this)) ||
-      failed(verifyFloats(*this, {getA(), getB(), getBias(), getC()})))
+  if (failed(verifySizes(*this)))
+    return failure();
+  FailureOr<CallElements> elements =
+      CallElements::verify(*this, {{"a", getA()}, {"b", getB()}});
+  if (failed(elements) ||
+      failed(verifyElement(*this, "bias", getBias(), elements->others)) ||
+      failed(verifyElement(*this, "c", getC(), elements->others)) ||
+      (getAccumulate() && failed(verifyAccumulate(*this, {"c", getC()}))))
     return failure();
   auto dim = [](StringAttr text) { return getDim(text); };
   DimExpr batch = dim(getBatchAttr()), m = dim(getMAttr()), n = dim(getNAttr()),
@@ -124,23 +178,43 @@ template <typename OpTy> static FailureOr<ConvCounts> verifyConvShape(OpTy op) {
 
 LogicalResult ConvOp::verify() {
   FailureOr<ConvCounts> counts = verifyConvShape(*this);
-  return failure(failed(counts) || failed(verifyFloats(*this, getOperands())) ||
-                 failed(verifyCount(*this, "x", getX(), counts->x)) ||
-                 failed(verifyCount(*this, "w", getW(), counts->w)) ||
-                 failed(verifyCount(*this, "bias", getBias(), getO())));
+  if (failed(counts))
+    return failure();
+  auto elements = CallElements::verify(
+      *this, {{"x", getX()}, {"w", getW()}, {"y", getY()}});
+  return failure(
+      failed(elements) ||
+      failed(verifyElement(*this, "bias", getBias(), elements->others)) ||
+      failed(verifyCount(*this, "x", getX(), counts->x)) ||
+      failed(verifyCount(*this, "w", getW(), counts->w)) ||
+      failed(verifyCount(*this, "bias", getBias(), getO())));
 }
 
 LogicalResult ConvDxOp::verify() {
   FailureOr<ConvCounts> counts = verifyConvShape(*this);
-  return failure(failed(counts) || failed(verifyFloats(*this, getOperands())) ||
-                 failed(verifyCount(*this, "dx", getDx(), counts->x)) ||
-                 failed(verifyCount(*this, "w", getW(), counts->w)) ||
-                 failed(verifyCount(*this, "bias", getBias(), getC())));
+  if (failed(counts))
+    return failure();
+  auto elements = CallElements::verify(
+      *this, {{"dy", getDy()}, {"w", getW()}, {"dx", getDx()}});
+  return failure(
+      failed(elements) ||
+      failed(verifyElement(*this, "bias", getBias(), elements->others)) ||
+      failed(verifyCount(*this, "dx", getDx(), counts->x)) ||
+      failed(verifyCount(*this, "w", getW(), counts->w)) ||
+      failed(verifyCount(*this, "bias", getBias(), getC())));
 }
 
 LogicalResult ConvDwOp::verify() {
   FailureOr<ConvCounts> counts = verifyConvShape(*this);
-  return failure(failed(counts) || failed(verifyFloats(*this, getOperands())) ||
+  if (failed(counts))
+    return failure();
+  auto elements = CallElements::verify(*this, {{"x", getX()}, {"dy", getDy()}});
+  if (failed(elements) ||
+      failed(verifyElement(*this, "dw", getDw(), elements->others)) ||
+      (getAccumulate() && failed(verifyAccumulate(*this, {"dw", getDw()}))))
+    return failure();
+  Type written = cast<BufferType>(getDw().getType()).getElementType();
+  return failure(failed(verifyElement(*this, "db", getDb(), written)) ||
                  failed(verifyCount(*this, "x", getX(), counts->x)) ||
                  failed(verifyCount(*this, "dw", getDw(), counts->w)) ||
                  failed(verifyCount(*this, "db", getDb(), getO())));
@@ -150,7 +224,9 @@ LogicalResult ConvDwOp::verify() {
 // Attention
 //===----------------------------------------------------------------------===//
 
-template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
+/// `operands`: all that are of one type.
+template <typename OpTy>
+static LogicalResult verifyAttention(OpTy op, ArrayRef<NamedBuffer> operands) {
   if (failed(verifySizes(op)))
     return failure();
   for (ArrayAttr strides :
@@ -159,17 +235,14 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
       return op.emitOpError("strides of q, k, v, o are three numbers each");
   if (op.getMaskStrides().size() != (op.getMask() ? 4 : 0))
     return op.emitOpError("strides of a mask are four numbers");
-  SmallVector<Value> floats;
-  for (Value v : op->getOperands())
-    if (v != op.getMask())
-      floats.push_back(v);
-  if (failed(verifyFloats(op, floats)))
+  FailureOr<CallElements> elements = CallElements::verify(op, operands);
+  if (failed(elements))
     return failure();
-  if (Value mask = op.getMask()) {
-    Type element = cast<BufferType>(mask.getType()).getElementType();
-    if (!element.isF32() && !element.isInteger(1))
-      return op.emitOpError("mask must be f32 or i1");
-  }
+  SmallVector<Type> masks = llvm::to_vector(elements->others);
+  masks.push_back(IntegerType::get(op.getContext(), 1));
+  if (failed(verifyElement(op, "lse", op.getLse(), masks.front())) ||
+      failed(verifyElement(op, "mask", op.getMask(), masks)))
+    return failure();
   DimExpr b = getDim(op.getBAttr()), t = getDim(op.getTAttr()),
           s = getDim(op.getSAttr()), h = getDim(op.getHAttr()),
           hk = getDim(op.getHkAttr()), d = getDim(op.getDAttr()),
@@ -181,8 +254,20 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
                  failed(verifyCount(op, "lse", op.getLse(), b * h * t)));
 }
 
-LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
-LogicalResult AttentionGradOp::verify() { return verifyAttention(*this); }
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(
+      *this, {{"q", getQ()}, {"k", getK()}, {"v", getV()}, {"o", getO()}});
+}
+LogicalResult AttentionGradOp::verify() {
+  return verifyAttention(*this, {{"q", getQ()},
+                                 {"k", getK()},
+                                 {"v", getV()},
+                                 {"o", getO()},
+                                 {"do", getDout()},
+                                 {"dq", getDq()},
+                                 {"dk", getDk()},
+                                 {"dv", getDv_()}});
+}
 
 LogicalResult CheckIndicesOp::verify() {
   Type element = cast<BufferType>(getIndices().getType()).getElementType();

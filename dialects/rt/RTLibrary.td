@@ -3,7 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // One op a function of runtime/device/cpu/*.h, attributes named as there. Sizes of 0 are
-// allowed everywhere: the callee does nothing (or what beta says).
+// allowed everywhere: the callee does nothing (or what beta says). Operands are
+// all f32 or all bf16; sums are f32 in either case.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +17,7 @@ def RT_MatmulOp : RT_Op<"matmul"> {
   let summary = "c[i] = op(a[i]) op(b[i]) + bias + beta c[i]";
   let description = [{
     runtime/device/cpu/Matmul.h. op(a) is m x k, op(b) is k x n; strides in elements, those of 0 mean dense (ld*) or the same matrix for all (stride_a, stride_b). `accumulate`: beta = 1, else 0.
+    Of bf16 a and b, c and the bias are f32 or bf16; only an f32 c is added to.
   }];
   let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, Optional<RT_BufferType>:$bias, RT_InOut<"c">:$c,
                        RT_Dim:$batch, RT_Dim:$m, RT_Dim:$n, RT_Dim:$k, UnitAttr:$trans_a, UnitAttr:$trans_b,
@@ -42,18 +44,15 @@ def RT_ConvDxOp : RT_ConvLike<"conv_dx"> {
   let assemblyFormat = "$dy `,` $w (`bias` $bias^)? `to` $dx attr-dict `:` type(operands)";
 }
 def RT_ConvDwOp : RT_ConvLike<"conv_dw"> {
-  let summary = "convBackwardWeights of runtime/device/cpu/Conv.h; `accumulate`: adds to dw and db";
+  let summary = "convBackwardWeights of runtime/device/cpu/Conv.h; `accumulate`: adds to dw and db, which are f32 then";
   let arguments = !con((ins RT_In<"x">:$x, RT_In<"dy">:$dy, RT_InOut<"dw">:$dw, Optional<RT_BufferType>:$db), shape, (ins UnitAttr:$accumulate));
   let assemblyFormat = "$x `,` $dy `to` $dw (`bias` $db^)? attr-dict `:` type(operands)";
 }
 
-def RT_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>, I32EnumAttrCase<"nan", 2>]> {
-  let cppNamespace = "::dt::rt";
-}
 class RT_AttentionLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, traits> {
-  /// Fields of AttentionShape; each stride list is (b, t|s, h), that of the mask (b, h, t, s); MaskKind follows from the mask's element type (none, float, i1).
+  /// Fields of AttentionShape; each stride list is (b, t|s, h), that of the mask (b, h, t, s); MaskKind follows from the mask's element type (none, f32, bf16, i1). The log-sum-exp is f32.
   dag shape = (ins RT_Dim:$b, RT_Dim:$t, RT_Dim:$s, RT_Dim:$h, RT_Dim:$hk, RT_Dim:$d, RT_Dim:$dv, RT_Dims:$q_strides, RT_Dims:$k_strides, RT_Dims:$v_strides,
-                   RT_Dims:$o_strides, RT_Dims:$mask_strides, F64Attr:$scale, UnitAttr:$causal, RT_EmptyRow:$empty_row);
+                   RT_Dims:$o_strides, RT_Dims:$mask_strides, F64Attr:$scale, UnitAttr:$causal, Dist_EmptyRow:$empty_row);
   let hasVerifier = 1;
 }
 def RT_AttentionOp : RT_AttentionLike<"attention"> {

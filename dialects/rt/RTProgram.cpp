@@ -29,10 +29,10 @@ BufferDeclOp findBuffer(Operation *from, dt::rt::ModuleOp module,
 /// holds for the whole microbatch.
 llvm::SmallPtrSet<Operation *, 2> getLastFunctions(dt::rt::ModuleOp module) {
   llvm::SmallPtrSet<Operation *, 2> functions;
-  for (auto stage : module.getBody().getOps<StageOp>())
-    if (stage.getKind() == TaskKind::Backward ||
-        stage.getKind() == TaskKind::BackwardWeight)
-      functions.insert(module.lookupSymbol(stage.getCallee()));
+  for (auto entry : module.getBody().getOps<EntryOp>())
+    if (entry.getKind() == TaskKind::Backward ||
+        entry.getKind() == TaskKind::BackwardWeight)
+      functions.insert(module.lookupSymbol(entry.getCallee()));
   return functions;
 }
 
@@ -51,7 +51,7 @@ LogicalResult verifyGradientsReady(dt::rt::ModuleOp module, FuncOp function) {
                                  << int64_t(module.getTrainable()) << " bytes";
     for (auto [name, use] : last) {
       auto decl = module.lookupSymbol<ParameterDeclOp>(name);
-      if (!decl || int64_t(decl.getOffset()) >= end ||
+      if (!decl || decl.getGradientPlace() >= end ||
           !ready->isBeforeInBlock(use))
         continue;
       InFlightDiagnostic diagnostic = ready.emitOpError()
@@ -127,7 +127,8 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
                          << ", and 1 of a whole batch";
   if (int64_t(getZero()) < 0 || getZero() > 1)
     return emitOpError("zero is 0 or 1");
-  if (int64_t(getTrainable()) < 0 || getTrainable() > getParameters())
+  // A gradient has 4 bytes an element, what is stored 2 or more.
+  if (int64_t(getTrainable()) < 0 || getTrainable() > 2 * getParameters())
     return emitOpError() << "trains " << int64_t(getTrainable()) << " bytes of "
                          << getParameters();
   auto verifyPlace = [&](Operation *op, BufferType type, int64_t at,
@@ -141,9 +142,11 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
            << " bytes, or not at a multiple of " << kAlignment;
   };
   for (auto decl : getBody().getOps<ParameterDeclOp>())
-    if (failed(verifyPlace(
-            decl, cast<BufferType>(decl.getType()), decl.getOffset(),
-            decl.getTrainable() ? getTrainable() : getParameters())))
+    if (failed(verifyPlace(decl, cast<BufferType>(decl.getType()),
+                           decl.getOffset(), getParameters())) ||
+        (decl.getTrainable() &&
+         failed(verifyPlace(decl, decl.getGradientType(),
+                            decl.getGradientPlace(), getTrainable()))))
       return failure();
   for (auto decl : getBody().getOps<BufferDeclOp>())
     if (failed(verifyPlace(decl, cast<BufferType>(decl.getType()),
@@ -157,6 +160,11 @@ LogicalResult BufferDeclOp::verify() {
     return emitOpError() << "stride must be a multiple of " << kAlignment
                          << " bytes";
   return success();
+}
+
+BufferType ParameterDeclOp::getGradientType() {
+  return BufferType::get(Float32Type::get(getContext()),
+                         cast<BufferType>(getType()).getShape());
 }
 
 LogicalResult ParameterDeclOp::verifySymbolUses(SymbolTableCollection &tables) {
@@ -186,7 +194,7 @@ LogicalResult ParameterDeclOp::verifySymbolUses(SymbolTableCollection &tables) {
   return success();
 }
 
-LogicalResult StageOp::verifySymbolUses(SymbolTableCollection &tables) {
+LogicalResult EntryOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto callee = tables.lookupNearestSymbolFrom<FuncOp>(*this, getCalleeAttr());
   if (!callee)
     return emitOpError() << "names no rt.func: " << getCalleeAttr();
@@ -247,11 +255,11 @@ LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
 }
 
 /// Whether the module has the function that a row wants to run.
-static bool hasStage(dt::rt::ModuleOp module, TaskKind kind) {
+static bool hasEntry(dt::rt::ModuleOp module, TaskKind kind) {
   if (kind == TaskKind::Reduce)
     return true;
-  return llvm::any_of(module.getBody().getOps<StageOp>(),
-                      [&](StageOp stage) { return stage.getKind() == kind; });
+  return llvm::any_of(module.getBody().getOps<EntryOp>(),
+                      [&](EntryOp entry) { return entry.getKind() == kind; });
 }
 
 LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
@@ -292,9 +300,9 @@ LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto module = dyn_cast_or_null<dt::rt::ModuleOp>(subject);
   if (!module)
     return emitOpError() << "is about no rt.module: " << getSubjectAttr();
-  if (!hasStage(module, kind))
+  if (!hasEntry(module, kind))
     return emitOpError() << "runs what @" << module.getSymName()
-                         << " has no rt.stage for";
+                         << " has no rt.entry for";
   return verifyPiece(module);
 }
 

@@ -34,8 +34,8 @@ def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, Sin
 def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "one module: ModuleInfo and its functions";
   let description = [{
-    Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.stage, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `arena`, `scratch`, `parameters`,
-    `trainable`: bytes of its regions on a rank; the first `trainable` bytes of the parameters have gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `zero`: as in ModuleInfo.
+    Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.entry, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `arena`, `scratch`, `parameters`,
+    `trainable`: bytes of its regions on a rank, the last one that of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `zero`: as in ModuleInfo.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
                        DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "1">:$sub, DefaultValuedAttr<I64Attr, "0">:$zero,
@@ -59,14 +59,22 @@ def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
   let assemblyFormat = "$sym_name (`of` $item^)? `max` $max (`cost` $cost^)? attr-dict";
 }
 def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "ParameterInfo; offsets in the module's region, trainable ones first";
+  let summary = "ParameterInfo; places in the module's regions, trainable ones first";
   let description = [{ `onnx`: array of #nn.onnx, where the tensor stands in ONNX files (several when tied). `init`: the rule, absent when the value comes from the file. `index`: row in the program's table; names of one parameter
-    (tied within the module) have the same index and offset. `layout`: #dist.layout, if `type` is a part. `partial`: axes (#dist.cut) over which gradients are partial sums. `tied`: the parameter of another module that this is a copy of.
+    (tied within the module) have the same index and places. `at`: where the value is, in the region of parameters; behind `trainable` where the gradient is in the region of gradients (the same place if it says nothing). `type` is what is
+    stored; gradients are f32. `layout`: #dist.layout, if `type` is a part. `partial`: axes (#dist.cut) over which gradients are partial sums. `tied`: the parameter of another module that this is a copy of.
     `decay`: weight decay applies, `by` so much in place of the optimizer's. `lr_factor`: what the learning rate is multiplied with. }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$index, I64Attr:$offset, UnitAttr:$trainable, UnitAttr:$gradient, UnitAttr:$decay, OptionalAttr<StrAttr>:$init, ArrayAttr:$onnx,
-                       OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied, OptionalAttr<F64Attr>:$weight_decay, OptionalAttr<F64Attr>:$lr_factor);
+                       OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied, OptionalAttr<F64Attr>:$weight_decay, OptionalAttr<F64Attr>:$lr_factor,
+                       OptionalAttr<I64Attr>:$gradient_offset);
+  let extraClassDeclaration = [{
+    /// Bytes from the begin of the module's gradients.
+    int64_t getGradientPlace() { return getGradientOffset().value_or(getOffset()); }
+    /// The buffer of the gradient.
+    BufferType getGradientType();
+  }];
   let assemblyFormat = [{
-    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^)? (`gradient` $gradient^)? (`decay` $decay^ (`by` $weight_decay^)?)? (`lr_factor` $lr_factor^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
+    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^ (`at` $gradient_offset^)?)? (`gradient` $gradient^)? (`decay` $decay^ (`by` $weight_decay^)?)? (`lr_factor` $lr_factor^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
   }];
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
@@ -86,14 +94,14 @@ def RT_OutputOp : RT_Op<"output"> {
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer);
   let assemblyFormat = "$name $buffer attr-dict";
 }
-def RT_StageKind : Dist_RuntimeEnum<"TaskKind", "when a module function runs"> {
+def RT_EntryKind : Dist_RuntimeEnum<"TaskKind", "when a module function runs"> {
   let predicate = And<[Dist_TaskKind.predicate, CPred<"::dt::rt::runsFunction(::llvm::cast<::dt::rt::TaskKindAttr>($_self).getValue())">]>;
 }
-def RT_StageOp : RT_Op<"stage", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def RT_EntryOp : RT_Op<"entry", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a TaskFn: calls `callee` with the module's buffers in the task's slot";
-  let description = [{ `rt.stage forward @forward.fwd [@input_ids, @hidden, @saved0]`: one buffer_decl an argument; the callee's scratch is the rank's. `kind`: a task's that runs a function (denominator, forward, backward,
+  let description = [{ `rt.entry forward @forward.fwd [@input_ids, @hidden, @saved0]`: one buffer_decl an argument; the callee's scratch is the rank's. `kind`: a task's that runs a function (denominator, forward, backward,
     backward_input, backward_weight). }];
-  let arguments = (ins RT_StageKind:$kind, FlatSymbolRefAttr:$callee, ArrayAttr:$buffers);
+  let arguments = (ins RT_EntryKind:$kind, FlatSymbolRefAttr:$callee, ArrayAttr:$buffers);
   let assemblyFormat = "custom<RuntimeEnum>($kind) $callee $buffers attr-dict";
 }
 def RT_EdgeOp : RT_Op<"edge", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
@@ -104,7 +112,7 @@ def RT_EdgeOp : RT_Op<"edge", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods
 }
 def RT_LossOp : RT_Op<"loss", [Symbol]> {
   let summary = "LossInfo";
-  let description = [{ `numerator` a buffer_decl of `module`. `denominator`: the rt.stage's callee that computes the part's, into `denominator_out`; `denominator_inputs`: indices of the inputs it reads. }];
+  let description = [{ `numerator` a buffer_decl of `module`. `denominator`: the rt.entry's callee that computes the part's, into `denominator_out`; `denominator_inputs`: indices of the inputs it reads. }];
   let arguments = (ins SymbolNameAttr:$sym_name, F64Attr:$weight, FlatSymbolRefAttr:$module, FlatSymbolRefAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator,
                        OptionalAttr<FlatSymbolRefAttr>:$denominator_out, DenseI32ArrayAttr:$denominator_inputs);
   let assemblyFormat = "$sym_name `weight` $weight `of` $module $numerator (`over` $denominator^ $denominator_out)? `reads` $denominator_inputs attr-dict";

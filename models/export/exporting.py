@@ -31,6 +31,7 @@ from onnxscript import optimizer
 
 from .adapting import traceable
 from .gradients import ExportError, mark_stops, refuse_hooks, settle_stops, warn_of_state, watched
+from .widening import narrow_kinds
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 # Ours, beside it: "False" at a parameter that the module itself keeps fixed.
@@ -41,6 +42,9 @@ WEIGHTS_FILE = "weights.bin"
 MAX_CONSTANT = 64 * 1024
 # Ops that only appear when the cleanup has failed on some pattern.
 LEFTOVERS = {"SplitToSequence", "SequenceAt", "SequenceConstruct", "ConcatFromSequence", "CastLike", "If", "Loop", "Scan"}
+
+# What programs keep as float32: 16-bit floats are widened when a graph is imported.
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 # Ops that draw numbers: a program that trains has no use for those of one export.
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -94,8 +98,8 @@ def _check_request(module, example_inputs, dynamic_shapes, input_names, output_n
     """Refuses what PyTorch's exporter would take in silence, and write something else than was meant."""
     refuse_hooks(module)
     for name, p in module.named_parameters():
-        if p.is_floating_point() and p.dtype != torch.float32:
-            raise ExportError(f"parameter '{name}' is {str(p.dtype).removeprefix('torch.')}, and parameters must be float32: call module.float()")
+        if p.is_floating_point() and p.dtype not in FLOATS:
+            raise ExportError(f"parameter '{name}' is {str(p.dtype).removeprefix('torch.')}, and parameters must be float32, bfloat16 or float16: call module.float()")
     # A None among them is none of the graph's inputs, but may have a name.
     count = len(torch.utils._pytree.tree_leaves(tuple(example_inputs)))
     if len(input_names or ()) > count:
@@ -248,7 +252,9 @@ def _opaque(graph, module):
 
 def _check(graph, module, unreached):
     """Refuses a graph in which a use of a weight is lost or hidden; marks what does not train."""
-    left = sorted({n.op_type for n in graph if n.op_type in LEFTOVERS})
+    # Operators without a 16-bit form keep their operands' types open. Between floats a cast is nothing to the importer.
+    narrow = {"CastLike"} if narrow_kinds(module) else set()
+    left = sorted({n.op_type for n in graph if n.op_type in LEFTOVERS - narrow})
     if left:
         raise ExportError(f"the exporter left {', '.join(left)} in the graph")
     for node in graph:

@@ -83,6 +83,11 @@ def opset23_llama():
     return decoder("llama_opset23", config, opset=23, notes=["opset 23, in which the exporter writes the Attention operator"])
 
 
+def llama_bf16():
+    config = hf.LlamaConfig(**SMALL, num_key_value_heads=2, hidden_act="gelu_pytorch_tanh")
+    return decoder("llama_bf16", config, kind=torch.bfloat16, notes=["the graph is in bfloat16; figures are those of the module in float32, with the weights of the file"])
+
+
 def bert():
     g = torch.Generator().manual_seed(2)
     net = hf.BertForMaskedLM(hf.BertConfig(**SMALL, hidden_dropout_prob=0, attention_probs_dropout_prob=0, type_vocab_size=2))
@@ -218,7 +223,7 @@ def convnet_train():
     return convnet("convnet_train", training=True, notes=["BatchNorm in training form: statistics of the batch"])
 
 
-def classifier(name, net, side=32, notes=()):
+def classifier(name, net, side=32, **facts):
     g = torch.Generator().manual_seed(7)
     return Model(
         name=name,
@@ -229,7 +234,7 @@ def classifier(name, net, side=32, notes=()):
         dims={"pixel_values": {0: "batch"}},
         loss=cross_entropy(),
         targets={"labels": torch.randint(0, 5, (4,), generator=g)},
-        notes=list(notes),
+        **facts,
     )
 
 
@@ -248,9 +253,14 @@ def swin():
     return classifier("swin", hf.SwinForImageClassification(config), notes=["windowed attention, shifted by rolling; relative position bias by a table"])
 
 
-def dinov2():
+def dinov2(name="dinov2", **facts):
     config = hf.Dinov2Config(image_size=28, patch_size=7, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, mlp_ratio=2, num_labels=5, use_swiglu_ffn=True)
-    return classifier("dinov2", hf.Dinov2ForImageClassification(config), side=28, notes=["layer scale, SwiGLU with one fused input projection"])
+    facts.setdefault("notes", ["layer scale, SwiGLU with one fused input projection"])
+    return classifier(name, hf.Dinov2ForImageClassification(config), side=28, **facts)
+
+
+def dinov2_fp16():
+    return dinov2("dinov2_fp16", kind=torch.float16, notes=["the graph is in float16, its input too; figures are those of the module in float32, with the weights of the file"])
 
 
 def dit():
@@ -273,7 +283,7 @@ def dit():
     )
 
 
-MODELS = [mistral, qwen2, gemma, phi, gpt_neox, opset23_llama, bert, t5, whisper, siglip, convnet, convnet_train, resnet, convnext, swin, dinov2, dit]
+MODELS = [mistral, qwen2, gemma, phi, gpt_neox, opset23_llama, llama_bf16, bert, t5, whisper, siglip, convnet, convnet_train, resnet, convnext, swin, dinov2, dinov2_fp16, dit]
 
 
 def main():

@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 
 from .checking import check
 from .exporting import export, op_counts, parameter_count
+from .widening import wide_module
 
 STEPS = 10
 ADAMW = {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}
@@ -44,6 +45,7 @@ class Model:
     bound: dict = field(default_factory=dict)  # dim name -> number, in the recipe; other dims count samples
     opset: int = 20
     training: bool = False  # BatchNorm uses the batch's statistics
+    kind: torch.dtype = torch.float32  # of the graph's parameters and float inputs; figures are those of float32
     notes: list = field(default_factory=list)
 
 
@@ -126,11 +128,11 @@ def write(model, folder):
     folder = pathlib.Path(folder) / model.name
     folder.mkdir(parents=True, exist_ok=True)
     module = scatter_weights(model.module.train(model.training))
-    names = list(model.inputs)
-    proto = export(
-        module, tuple(model.inputs.values()), folder / "model.onnx", dynamic_shapes=model.dims, input_names=names, output_names=model.outputs, opset=model.opset
-    )
-    match = check(module, proto, tuple(model.inputs.values()))
+    module = module if model.kind == torch.float32 else module.to(model.kind)
+    examples = tuple(v.to(model.kind) if v.is_floating_point() else v for v in model.inputs.values())
+    proto = export(module, examples, folder / "model.onnx", dynamic_shapes=model.dims, input_names=list(model.inputs), output_names=model.outputs, opset=model.opset)
+    match = check(module, proto, examples)
+    module = wide_module(module)
     outputs, loss, grads = gradients(model, module)
     _, loss64, grads64 = gradients(model, module, double=True)
     losses = curve(model, module)
@@ -177,7 +179,7 @@ def write(model, folder):
 def _graph_facts(proto, match):
     def describe(v):
         t = v.type.tensor_type
-        return {"name": v.name, "dtype": {1: "float", 7: "int64", 9: "bool"}[t.elem_type], "shape": [d.dim_param or d.dim_value for d in t.shape.dim]}
+        return {"name": v.name, "dtype": {1: "float", 7: "int64", 9: "bool", 10: "float16", 16: "bfloat16"}[t.elem_type], "shape": [d.dim_param or d.dim_value for d in t.shape.dim]}
 
     return {
         "file": "model.onnx",

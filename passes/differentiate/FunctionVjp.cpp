@@ -12,6 +12,7 @@
 #include "passes/differentiate/Passes.h"
 
 #include "dialects/nn/NNGradient.h"
+#include "dialects/nn/NNInference.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -25,16 +26,15 @@ FailureOr<Save> getSaveMode(func::FuncOp function) {
   if (ofModule)
     attr = function->getParentOp()->getAttr(nn::kSaveAttr);
   if (!attr)
-    return Save::vjp;
+    return Save::Vjp;
   auto text = dyn_cast<StringAttr>(attr);
-  if (text && text.getValue() == "vjp")
-    return Save::vjp;
-  if (text && text.getValue() == "all")
-    return Save::all;
+  auto save = rt::fromText<Save>(text ? text.getValue() : "");
   // A module that saves nothing computes its function again, once: the layers
   // inside that second run keep what they need.
-  if (text && text.getValue() == "none")
-    return ofModule && function.isPrivate() ? Save::vjp : Save::none;
+  if (save == Save::None && ofModule && function.isPrivate())
+    return Save::Vjp;
+  if (save)
+    return *save;
   function.emitOpError("has '") << nn::kSaveAttr << "' " << attr
                                 << "; expected \"vjp\", \"all\" or \"none\"";
   return failure();
@@ -109,9 +109,17 @@ LogicalResult JointBuilder::build(ArrayRef<unsigned> gradients) {
   return success();
 }
 
+/// A gradient has its value's type, but what a parameter gets is added up in
+/// float32.
 void JointBuilder::contribute(Value value, Value grad) {
   if (!active.contains(value))
     return;
+  Type element = wantOf(value) == Want::parameter ? nn::scalarOf(value)
+                                                  : nn::elementOf(value);
+  if (nn::elementOf(grad) != element)
+    grad =
+        nn::CastOp::create(builder, grad.getLoc(),
+                           nn::withElementType(grad.getType(), element), grad);
   // As soon as it is there: the product can then write where it is added.
   if (auto read = value.getDefiningOp<nn::ReadOp>()) {
     nn::AccumulateOp::create(builder, grad.getLoc(), read.getParameterAttr(),
@@ -162,7 +170,7 @@ LogicalResult JointBuilder::reverseOp(Operation *op, ArrayRef<Value> grads) {
   for (auto [operand, grad] : llvm::zip(op->getOperands(), operandGrads)) {
     if (!grad)
       continue;
-    if (grad.getType() != operand.getType())
+    if (nn::getShape(grad) != nn::getShape(operand))
       return op->emitOpError("made a gradient of type ")
              << grad.getType() << " for an operand of type "
              << operand.getType();

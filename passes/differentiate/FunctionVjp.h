@@ -10,6 +10,7 @@
 #ifndef PASSES_DIFFERENTIATE_FUNCTIONVJP_H
 #define PASSES_DIFFERENTIATE_FUNCTIONVJP_H
 
+#include "dialects/dist/RuntimeEnums.h"
 #include "passes/differentiate/Activity.h"
 
 #include <map>
@@ -22,9 +23,7 @@ namespace dt::differentiate {
 /// contribution is a result of its own, since whoever gets it adds it up.
 enum class Want : uint8_t { nothing, value, parameter };
 
-/// The saved set: what the gradients ask for with cheap ops computed again,
-/// all that they ask for, or nothing.
-enum class Save : uint8_t { vjp, all, none };
+using rt::Save;
 /// Reads nn.save of a function or its module; emits an error on other words.
 mlir::FailureOr<Save> getSaveMode(mlir::func::FuncOp function);
 

@@ -10,6 +10,7 @@
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/nn/NNOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
@@ -17,7 +18,9 @@
 namespace dt::differentiate {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/differentiate/Passes.h.inc"
+#include "passes/differentiate/Pipelines.h.inc"
 
 } // namespace dt::differentiate
 

@@ -7,7 +7,18 @@
 #ifndef PASSES_DIFFERENTIATE_PASSES
 #define PASSES_DIFFERENTIATE_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// From modules with @forward to modules with @forward.fwd and @forward.bwd.
+def DifferentiatePipeline : Pipeline<[
+  "dist-mark-wanted",
+  // One read a parameter: its gradients then come together.
+  "dist.module(func.func(cse), "
+    "nn-differentiate, func.func(canonicalize, cse), nn-mark-untouched)",
+  "nn-verify-differentiated"
+]>;
 
 def MarkWanted : Pass<"dist-mark-wanted", "::mlir::ModuleOp"> {
   let summary = "Decide which gradients a program needs";
@@ -34,20 +45,6 @@ def Differentiate : Pass<"nn-differentiate", "::dt::dist::ModuleOp"> {
 def MarkUntouched : Pass<"nn-mark-untouched", "::dt::dist::ModuleOp"> {
   let summary = "Mark trainable parameters that get no gradient";
   let description = [{ `nn.no_gradient`: no backward function accumulates into it, so the optimizer must leave it alone (no decay either). }];
-}
-
-def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {
-  let summary = "Cut .bwd in the half that gives gradients of inputs and the half that adds up those of parameters";
-  let description = [{
-    Of modules with `dist.split_backward`. `@forward.bwd.input` computes what its results need, the gradients of the module's inputs; `@forward.bwd.weight` does the rest. Layers are split likewise,
-    once each. What both need is computed in the input half and returned for the other one, unless it can be computed again from what that one has. A module without gradients of inputs has only the
-    weight half, one without gradients of parameters only the input half; `@forward.bwd` is gone in either case. Attributes: docs/architecture.md. Runs after the shard phase, which reads forward and backward
-    function as one line.
-  }];
-  let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
-  let options = [
-    Option<"all", "all", "bool", "false", "Of every module, marked or not">
-  ];
 }
 
 def VerifyDifferentiated : Pass<"nn-verify-differentiated", "::mlir::ModuleOp"> {

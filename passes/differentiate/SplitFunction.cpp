@@ -25,7 +25,7 @@ public:
             [save = joint.save](Operation *op) {
               return canRecompute(op, save);
             },
-            joint.save == Save::none) {}
+            joint.save == Save::None) {}
 
   FunctionVjp split(StringRef forwardName, StringRef backwardName);
 
@@ -60,11 +60,11 @@ bool Splitter::isForward(Value v) const {
 
 bool Splitter::canRecompute(Operation *op, Save save) {
   switch (save) {
-  case Save::vjp:
+  case Save::Vjp:
     return op->hasTrait<nn::Recomputable>();
-  case Save::all:
+  case Save::All:
     return false;
-  case Save::none:
+  case Save::None:
     return isMemoryEffectFree(op) || isa<func::CallOp>(op);
   }
   return false;

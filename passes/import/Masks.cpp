@@ -18,7 +18,9 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::import;
 
-bool import::hidesScores(double number) { return number <= -1e38; }
+bool import::hidesScores(double number, Operation *user) {
+  return number <= -1e38 || (number == -65504 && hasNarrowNumbers(user));
+}
 
 //===----------------------------------------------------------------------===//
 // MaskParts
@@ -31,11 +33,11 @@ std::optional<MaskParts::Part> MaskParts::readWhere(nn::WhereOp where) {
                         b = getSplat(where.getRhs());
   Part part;
   part.condition = where.getCondition();
-  if (b && hidesScores(*b)) {
+  if (b && hidesScores(*b, where)) {
     part.hidden = *b;
     return part;
   }
-  if (!a || !hidesScores(*a))
+  if (!a || !hidesScores(*a, where))
     return std::nullopt;
   part.visible = false;
   part.hidden = *a;
@@ -55,8 +57,8 @@ static std::optional<double> readGenerated(Value mask, bool &visible) {
       !matchPattern(select.getFalseValue(), m_Constant(&b)))
     return std::nullopt;
   double x = a.getValueAsDouble(), y = b.getValueAsDouble();
-  visible = x == 0 && hidesScores(y);
-  if (!visible && !(y == 0 && hidesScores(x)))
+  visible = x == 0 && hidesScores(y, generate);
+  if (!visible && !(y == 0 && hidesScores(x, generate)))
     return std::nullopt;
   return visible ? y : x;
 }

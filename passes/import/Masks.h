@@ -13,8 +13,9 @@ namespace dt::import {
 
 /// Whether a score that this number is added to, or is put for, cannot be seen
 /// whatever it was: -inf, or so far down that floats of 32 bits drop any score
-/// below 1e30 beside it. -1e4 and -1e9 are ordinary numbers.
-bool hidesScores(double number);
+/// below 1e30 beside it. -1e4 and -1e9 are ordinary numbers. -65504 is one too,
+/// but where `user`'s graph was in 16 bits: there it is the lowest float16.
+bool hidesScores(double number, mlir::Operation *user);
 
 /// The masks found between scores and softmax, from the softmax inwards.
 class MaskParts {

@@ -6,6 +6,8 @@
 
 #include "passes/import/Match.h"
 
+#include "dialects/nn/NNNames.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <cmath>
@@ -98,15 +100,36 @@ bool import::isSplat(Value v, double number) {
   return *actual == wanted;
 }
 
-double import::getSplatRounding(Value v) {
-  double rounding = 0;
-  if (std::optional<SplatChain> chain = readChain(v))
-    for (Type type : chain->types)
-      if (auto f = dyn_cast<FloatType>(type)) {
-        unsigned digits = APFloat::semanticsPrecision(f.getFloatSemantics());
-        rounding = std::max(rounding, std::ldexp(1, -static_cast<int>(digits)));
-      }
+bool import::hasNarrowNumbers(Operation *op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  return function && function->hasAttr(nn::kNarrowNumbersAttr);
+}
+
+/// By how much rounding to a type may move a number, relative to it.
+static double roundingOf(const llvm::fltSemantics &type) {
+  return std::ldexp(1, -static_cast<int>(APFloat::semanticsPrecision(type)));
+}
+
+/// The same of a number that its file keeps in 16 bits. One that they cannot
+/// hold was in float32 there too.
+static double narrowRoundingOf(Value v) {
+  if (!hasNarrowNumbers(v.getDefiningOp()))
+    return 0;
+  double rounding = 0, number = *getSplat(v);
+  Builder b(v.getContext());
+  for (FloatType type : {FloatType(b.getF16Type()), FloatType(b.getBF16Type())})
+    if (castNumber(number, type) == number)
+      rounding = std::max(rounding, roundingOf(type.getFloatSemantics()));
   return rounding;
+}
+
+double import::getSplatRounding(Value v) {
+  std::optional<SplatChain> chain = readChain(v);
+  double rounding = 0;
+  for (Type type : chain ? chain->types : SmallVector<Type>())
+    if (auto f = dyn_cast<FloatType>(type))
+      rounding = std::max(rounding, roundingOf(f.getFloatSemantics()));
+  return rounding > 0 ? std::max(rounding, narrowRoundingOf(v)) : 0;
 }
 
 Value import::matchSquare(Value v) {

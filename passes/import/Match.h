@@ -26,6 +26,11 @@ bool isSplat(mlir::Value v, double number);
 /// the number that `v` is; 0 for integers and for what is no splat.
 double getSplatRounding(mlir::Value v);
 
+/// Whether numbers in the file of `op`'s graph are rounded to 16 bits.
+bool hasNarrowNumbers(mlir::Operation *op);
+/// By how much, relative to it, rounding to bfloat16 may move a number.
+inline constexpr double kNarrowRounding = 0x1p-8;
+
 /// `v` = other op number, in either order for commutative ops: the other
 /// operand and the number.
 template <typename Op>

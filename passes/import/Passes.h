@@ -9,6 +9,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
@@ -16,7 +17,9 @@
 namespace dt::import {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/import/Passes.h.inc"
+#include "passes/import/Pipelines.h.inc"
 } // namespace dt::import
 
 #endif // PASSES_IMPORT_PASSES_H

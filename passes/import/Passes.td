@@ -7,7 +7,17 @@
 #ifndef PASSES_IMPORT_PASSES
 #define PASSES_IMPORT_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// From what an importer writes to raised nn IR.
+def ImportPipeline : Pipeline<[
+  // Identities and double transposes hide patterns; equal subexpressions must be one value before a pattern asks whether two operands are the same.
+  "dist.module(func.func(canonicalize, cse, "
+    "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-losses, canonicalize, cse))",
+  "nn-verify-import"
+]>;
 
 def RaiseElementwise : Pass<"nn-raise-elementwise", "::mlir::func::FuncOp"> {
   let summary = "Recover biases, SiLU and GELU from what exporters write";

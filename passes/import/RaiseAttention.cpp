@@ -16,6 +16,8 @@
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::import;
@@ -229,6 +231,23 @@ struct AbsorbScale : OpRewritePattern<nn::AttentionOp> {
   }
 };
 
+/// A file in 16 bits has 1 / sqrt(d) rounded, as one number or, before query
+/// and key, as its root twice.
+struct UnroundScale : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    std::optional<int64_t> d = nn::getShape(op.getQuery()).back().asConstant();
+    double scale = op.getScale().convertToDouble();
+    double wanted = d && *d > 0 ? 1 / std::sqrt(double(*d)) : scale;
+    if (!hasNarrowNumbers(op) || scale == wanted ||
+        std::abs(scale - wanted) > 2 * kNarrowRounding * wanted)
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] { op.setScale(APFloat(wanted)); });
+    return success();
+  }
+};
+
 /// KV heads repeated for their group of query heads:
 /// transpose(reshape(broadcast(x))) with x [b, k, 1, s, d]; the broadcast.
 nn::BroadcastOp matchHeadExpansion(Value v) {
@@ -308,7 +327,8 @@ struct RaiseAttentionPass
     MLIRContext *context = &getContext();
     RewritePatternSet patterns(context);
     patterns.add<TransposeInReshapes, SplatThroughTranspose, AttentionCore,
-                 AbsorbScale, AbsorbHeadExpansion, AbsorbMask>(context);
+                 AbsorbScale, UnroundScale, AbsorbHeadExpansion, AbsorbMask>(
+        context);
     populateRotaryPatterns(patterns);
     for (StringRef name : {nn::TransposeOp::getOperationName(),
                            nn::ReshapeOp::getOperationName()})

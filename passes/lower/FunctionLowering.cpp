@@ -226,8 +226,22 @@ Value FunctionLowering::takeOver(Value operand, Value result) {
   return llvm::count_if(buffers, inside) == 1 ? buffer : nullptr;
 }
 
+Destination FunctionLowering::summing(const Destination &destination) {
+  if (!KernelBuilder::isNarrow(destination.buffer))
+    return destination;
+  auto type = cast<rt::BufferType>(destination.buffer.getType());
+  Value wide = temporary(KernelBuilder::scalarOf(destination.buffer),
+                         type.getShape(), "sums", destination.buffer.getLoc());
+  sums.push_back({wide, destination});
+  return {wide, false};
+}
+
 void FunctionLowering::alias(Value result, Value buffer) {
-  buffers[result] = buffer;
+  Type wanted = bufferOf(result.getType()).getElementType();
+  if (wanted == cast<rt::BufferType>(buffer.getType()).getElementType())
+    buffers[result] = buffer;
+  else
+    convert(buffer, accumulating(result), result.getLoc());
 }
 
 Value FunctionLowering::view(Value buffer, ArrayRef<DimExpr> shape,
@@ -237,6 +251,24 @@ Value FunctionLowering::view(Value buffer, ArrayRef<DimExpr> shape,
     return buffer;
   return rt::ViewOp::create(b, loc, type, buffer,
                             rt::getDimAttr(b.getContext(), offset));
+}
+
+void FunctionLowering::convert(Value from, const Destination &to,
+                               Location loc) {
+  Shape flat{cast<rt::BufferType>(to.buffer.getType()).getNumElements()};
+  KernelBuilder k(b, loc, "convert", flat);
+  Value x = k.use(from, flat), y = k.use(to.buffer, flat);
+  k.write(to, k.load(x, k.indices()), y, k.indices());
+}
+
+void FunctionLowering::copy(Value from, Value to, Location loc) {
+  auto elementOf = [](Value buffer) {
+    return cast<rt::BufferType>(buffer.getType()).getElementType();
+  };
+  if (elementOf(from) == elementOf(to))
+    rt::CopyOp::create(b, loc, from, to);
+  else
+    convert(from, {to}, loc);
 }
 
 void FunctionLowering::addInto(Value from, Value to, Location loc) {
@@ -319,6 +351,15 @@ void FunctionLowering::lowerReturn(func::ReturnOp op) {
 }
 
 LogicalResult FunctionLowering::lower(Operation *op) {
+  if (failed(lowerOne(op)))
+    return failure();
+  for (auto &[wide, destination] : sums)
+    convert(wide, destination, op->getLoc());
+  sums.clear();
+  return success();
+}
+
+LogicalResult FunctionLowering::lowerOne(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return lowerCall(call);
   if (auto accumulate = dyn_cast<nn::AccumulateOp>(op))

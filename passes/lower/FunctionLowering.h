@@ -53,7 +53,12 @@ public:
   /// The same for lowerings that can also add to the gradient in which the
   /// result ends. Must then add, see Destination.
   Destination accumulating(mlir::Value result);
-  /// The result is (part of) an existing buffer.
+  /// For lowerings that read what they have stored in a destination and go on
+  /// with it: where its elements are narrow, a buffer of wider ones, which is
+  /// rounded (or added) to it behind the op.
+  Destination summing(const Destination &destination);
+  /// The result is (part of) an existing buffer, or a copy of it with elements
+  /// of the result's type.
   void alias(mlir::Value result, mlir::Value buffer);
   /// A local that no value of the source stands for.
   mlir::Value temporary(mlir::Type element, llvm::ArrayRef<DimExpr> shape,
@@ -61,6 +66,8 @@ public:
   /// The buffer with other dims (a view unless they are equal).
   mlir::Value view(mlir::Value buffer, llvm::ArrayRef<DimExpr> shape,
                    mlir::Location loc, const DimExpr &offset = 0);
+  /// Copies all elements, as those of the other buffer.
+  void copy(mlir::Value from, mlir::Value to, mlir::Location loc);
   /// Whether the value's only use adds it to a gradient.
   bool endsInGradient(mlir::Value value);
   /// The operand's buffer if an op may overwrite it with its result: it is a
@@ -88,10 +95,12 @@ private:
   std::optional<Sink> sinkOfUse(mlir::OpOperand &use);
   mlir::Value gradient(mlir::StringAttr parameter, mlir::Type tensor);
   llvm::LogicalResult lower(mlir::Operation *op);
+  llvm::LogicalResult lowerOne(mlir::Operation *op);
   llvm::LogicalResult lowerCall(mlir::func::CallOp call);
   void lowerAccumulate(nn::AccumulateOp op);
   void lowerReturn(mlir::func::ReturnOp op);
   void addInto(mlir::Value from, mlir::Value to, mlir::Location loc);
+  void convert(mlir::Value from, const Destination &to, mlir::Location loc);
 
   mlir::func::FuncOp source;
   mlir::OpBuilder b;
@@ -99,6 +108,8 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;
   llvm::DenseMap<mlir::Value, Sink> sinks;
   llvm::DenseMap<mlir::StringAttr, mlir::Value> gradients;
+  /// Of the op that is being lowered: what `summing` gave, and where it ends.
+  llvm::SmallVector<std::pair<mlir::Value, Destination>> sums;
 };
 
 /// An elementwise op that nobody fused: a kernel of its own.
@@ -139,8 +150,6 @@ void attachProductLowerings(mlir::MLIRContext *context);
 void attachReduceLowerings(mlir::MLIRContext *context);
 void attachSoftmaxLowerings(mlir::MLIRContext *context);
 void attachTopKLowerings(mlir::MLIRContext *context);
-/// Has all of them attached when the dialects are loaded.
-void registerLoweringModels(mlir::DialectRegistry &registry);
 
 } // namespace dt::lower
 

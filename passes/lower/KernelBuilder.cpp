@@ -41,6 +41,16 @@ Value KernelBuilder::use(Value buffer, ArrayRef<DimExpr> shape) {
   return arg;
 }
 
+Type KernelBuilder::scalarOf(Value array) {
+  return rt::getScalarType(
+      cast<rt::BufferType>(array.getType()).getElementType());
+}
+
+bool KernelBuilder::isNarrow(Value array) {
+  Type element = cast<rt::BufferType>(array.getType()).getElementType();
+  return isa<FloatType>(element) && scalarOf(array) != element;
+}
+
 Value KernelBuilder::load(Value array, ValueRange at) {
   return rt::LoadOp::create(b, loc, array, at);
 }

@@ -38,6 +38,11 @@ public:
   /// The buffer seen inside with these dims.
   mlir::Value use(mlir::Value buffer, llvm::ArrayRef<DimExpr> shape);
 
+  /// What loading from a buffer gives: the type to compute in.
+  static mlir::Type scalarOf(mlir::Value array);
+  /// Whether its elements are rounded when they are stored: what is read again
+  /// is not what was computed.
+  static bool isNarrow(mlir::Value array);
   mlir::Value load(mlir::Value array, mlir::ValueRange at);
   void store(mlir::Value v, mlir::Value array, mlir::ValueRange at);
   /// Stores or adds, as the destination says.

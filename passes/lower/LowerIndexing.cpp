@@ -31,11 +31,6 @@ Value inRange(KernelBuilder &k, Value i, const DimExpr &extent) {
       k.less(i, k.size(extent)));
 }
 
-Type scalarOf(Value tensor) {
-  return rt::getScalarType(
-      cast<RankedTensorType>(tensor.getType()).getElementType());
-}
-
 //===----------------------------------------------------------------------===//
 // Gather
 //===----------------------------------------------------------------------===//
@@ -62,7 +57,7 @@ LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
     Value i = k.toIndex(raw);
     v = k.either(
         inRange(k, i, in[1]), [&] { return element(i); },
-        [&] { return k.number(scalarOf(op.getInput()), 0); });
+        [&] { return k.number(k.scalarOf(x), 0); });
   } else {
     v = element(wrap(k, raw, in[1]));
   }
@@ -75,7 +70,7 @@ LogicalResult lowerGatherGrad(nn::GatherGradOp op, FunctionLowering &f) {
   DimExpr count = nn::getNumElements(nn::getShape(op.getIndices()));
   Shape out{in[0], count, in[2]};
   ColumnBlocks blocks(in[2]);
-  Destination d = f.accumulating(op.getResult());
+  Destination d = f.summing(f.accumulating(op.getResult()));
   KernelBuilder k(f.builder(), op.getLoc(), describe(op),
                   {in[0], blocks.count});
   Value dx = k.use(d.buffer, in), dy = k.use(f.get(op.getGrad()), out),
@@ -89,8 +84,7 @@ LogicalResult lowerGatherGrad(nn::GatherGradOp op, FunctionLowering &f) {
         Shape{in[1]},
         [&, width = width](ValueRange row) {
           k.forEach(width, [&](ValueRange i) {
-            k.store(k.number(scalarOf(op.getResult()), 0), dx,
-                    column(row[0], i));
+            k.store(k.number(k.scalarOf(dx), 0), dx, column(row[0], i));
           });
         },
         /*simd=*/false);
@@ -141,11 +135,13 @@ LogicalResult lowerGatherElementsGrad(nn::GatherElementsGradOp op,
   Shape in = nn::getShape(op.getResult()), out = nn::getShape(op.getIndices());
   int64_t axis =
       op.getAxis() < 0 ? op.getAxis() + int64_t(in.size()) : op.getAxis();
-  Destination d = f.accumulating(op.getResult());
+  Destination d = f.summing(f.accumulating(op.getResult()));
   if (!d.add)
-    rt::FillOp::create(f.builder(), op.getLoc(),
-                       f.builder().getZeroAttr(scalarOf(op.getResult())),
-                       d.buffer);
+    rt::FillOp::create(
+        f.builder(), op.getLoc(),
+        f.builder().getZeroAttr(
+            cast<rt::BufferType>(d.buffer.getType()).getElementType()),
+        d.buffer);
   Shape bounds = out;
   bounds.erase(bounds.begin() + axis);
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), bounds);
@@ -257,7 +253,10 @@ LogicalResult lowerScatterNd(nn::ScatterNdOp op, FunctionLowering &f) {
   if (failed(t))
     return failure();
   Destination d = f.destination(op.getResult());
-  rt::CopyOp::create(f.builder(), op.getLoc(), f.get(op.getInput()), d.buffer);
+  bool replaces = op.getKind() == nn::ScatterKind::set;
+  if (!replaces)
+    d = f.summing(d);
+  f.copy(f.get(op.getInput()), d.buffer, op.getLoc());
   t->check(op, op.getIndices(), f);
   ColumnBlocks blocks(t->inner);
   Shape updates{t->count, t->inner};
@@ -275,7 +274,6 @@ LogicalResult lowerScatterNd(nn::ScatterNdOp op, FunctionLowering &f) {
           SmallVector<Value> at = to;
           at.push_back(column);
           Value v = k.load(u, {n[0], column});
-          bool replaces = op.getKind() == nn::ScatterKind::set;
           k.store(replaces ? v : combine(k, op, k.load(y, at), v), y, at);
         });
       },

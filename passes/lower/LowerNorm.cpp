@@ -94,7 +94,7 @@ public:
     return div(total, sizeAs(type, nn::getNumElements(shape.inner)));
   }
   Statistics statistics(Value x, ValueRange row) {
-    Type type = cast<rt::BufferType>(x.getType()).getElementType();
+    Type type = scalarOf(x);
     auto element = [&](ValueRange i) { return load(x, at(row, i)); };
     Statistics s;
     if (shape.centered)
@@ -143,7 +143,7 @@ LogicalResult lowerDx(Operation *op, FunctionLowering &f, Value input,
   Value w = scale ? k.use(f.get(scale), shape.scale()) : Value();
   Value dy = k.use(f.get(grad), shape.all());
   Value dx = k.use(d.buffer, shape.all());
-  Type type = cast<rt::BufferType>(x.getType()).getElementType();
+  Type type = k.scalarOf(x);
   SmallVector<Value> row = k.indices();
   Statistics s = k.statistics(x, row);
   auto scaled = [&](ArrayRef<Value> at) {
@@ -176,7 +176,7 @@ struct SavedStatistics {
 
 SavedStatistics saveStatistics(Operation *op, FunctionLowering &f, Value input,
                                const NormShape &shape) {
-  Type type = cast<RankedTensorType>(input.getType()).getElementType();
+  Type type = KernelBuilder::scalarOf(f.get(input));
   SavedStatistics saved{Value(), Value(), shape.rows};
   saved.inv = f.temporary(type, shape.rows, "inv", op->getLoc());
   if (shape.centered)
@@ -196,14 +196,14 @@ SavedStatistics saveStatistics(Operation *op, FunctionLowering &f, Value input,
 LogicalResult lowerDscaleOfRows(Operation *op, FunctionLowering &f, Value input,
                                 Value grad, const NormShape &shape) {
   SavedStatistics saved = saveStatistics(op, f, input, shape);
-  Destination d = f.accumulating(op->getResult(0));
+  Destination d = f.summing(f.accumulating(op->getResult(0)));
   ColumnBlocks blocks(shape.inner[0]);
   NormKernel k(f, op, shape, Shape{blocks.count});
   Value x = k.use(f.get(input), shape.all()),
         dy = k.use(f.get(grad), shape.all()),
         out = k.use(d.buffer, shape.inner), inv = k.use(saved.inv, shape.rows),
         mean = saved.mean ? k.use(saved.mean, shape.rows) : Value();
-  Type type = cast<rt::BufferType>(x.getType()).getElementType();
+  Type type = k.scalarOf(x);
   auto [begin, width] = blocks.range(k, k.index(0));
   auto column = [&, begin = begin](ValueRange i) { return k.add(begin, i[0]); };
   if (!d.add)
@@ -237,7 +237,7 @@ LogicalResult lowerDscaleOfChannels(Operation *op, FunctionLowering &f,
         out = k.use(d.buffer, shape.scale()),
         inv = k.use(saved.inv, shape.rows),
         mean = k.use(saved.mean, shape.rows);
-  Type type = cast<rt::BufferType>(x.getType()).getElementType();
+  Type type = k.scalarOf(x);
   Value group = k.index(0), channel = k.index(1);
   Value total = k.fold(
       ArrayRef<DimExpr>(shape.rows).take_front(), k.number(type, 0),

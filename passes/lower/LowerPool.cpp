@@ -111,10 +111,6 @@ template <typename OpTy> struct Windows {
   }
 };
 
-Type scalarOfArray(Value array) {
-  return cast<rt::BufferType>(array.getType()).getElementType();
-}
-
 LogicalResult lowerPool(nn::PoolOp op, FunctionLowering &f) {
   Windows<nn::PoolOp> w(op, nn::getShape(op.getInput()),
                         nn::getShape(op.getResult()));
@@ -122,7 +118,7 @@ LogicalResult lowerPool(nn::PoolOp op, FunctionLowering &f) {
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), w.out);
   w.k = &k;
   Value x = k.use(f.get(op.getInput()), w.in), y = k.use(d.buffer, w.out);
-  Type type = scalarOfArray(x);
+  Type type = k.scalarOf(x);
   SmallVector<Value> point = k.indices();
   ValueRange window = ValueRange(point).drop_front();
   double start = w.isMax ? -std::numeric_limits<double>::infinity() : 0.0;
@@ -144,12 +140,12 @@ LogicalResult lowerPool(nn::PoolOp op, FunctionLowering &f) {
 LogicalResult lowerPoolDx(nn::PoolDxOp op, FunctionLowering &f) {
   Windows<nn::PoolDxOp> w(op, nn::getShape(op.getInput()),
                           nn::getShape(op.getGrad()));
-  Destination d = f.destination(op.getResult());
+  Destination d = f.summing(f.destination(op.getResult()));
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), {w.in[0]});
   w.k = &k;
   Value x = k.use(f.get(op.getInput()), w.in),
         dy = k.use(f.get(op.getGrad()), w.out), dx = k.use(d.buffer, w.in);
-  Type type = scalarOfArray(x);
+  Type type = k.scalarOf(x);
   Value plane = k.index(0);
   auto at = [&](ValueRange i) {
     SmallVector<Value> indices{plane};

@@ -252,7 +252,7 @@ template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
           headStrides(o, context),
           op.getMask() ? maskStrides(nn::getShape(op.getMask()), context)
                        : ArrayAttr::get(context, {}),
-          *rt::symbolizeEmptyRow(nn::stringifyEmptyRow(op.getEmptyRow()))};
+          *rt::fromText<rt::EmptyRow>(nn::stringifyEmptyRow(op.getEmptyRow()))};
 }
 
 LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {

@@ -122,15 +122,15 @@ private:
     for (auto &[name, d] : m.outputs)
       rt::OutputOp::create(b, m.op.getLoc(), b.getStringAttr(name),
                            ref(m.declarations[d].name));
-    writeStage(m, rt::TaskKind::Forward, m.forward, m.forwardBuffers);
-    writeStage(m, rt::TaskKind::Backward, m.backward, m.backwardBuffers);
-    writeStage(m, rt::TaskKind::BackwardInput, m.backwardInput,
+    writeEntry(m, rt::TaskKind::Forward, m.forward, m.forwardBuffers);
+    writeEntry(m, rt::TaskKind::Backward, m.backward, m.backwardBuffers);
+    writeEntry(m, rt::TaskKind::BackwardInput, m.backwardInput,
                m.backwardInputBuffers);
-    writeStage(m, rt::TaskKind::BackwardWeight, m.backwardWeight,
+    writeEntry(m, rt::TaskKind::BackwardWeight, m.backwardWeight,
                m.backwardWeightBuffers);
     for (PlannedLoss &loss : plan.losses)
       if (&plan.modules[loss.module] == &m)
-        writeStage(m, rt::TaskKind::Denominator, loss.denominator,
+        writeEntry(m, rt::TaskKind::Denominator, loss.denominator,
                    loss.denominatorBuffers);
     for (auto f :
          llvm::make_early_inc_range(m.op.getBody().getOps<rt::FuncOp>())) {
@@ -146,21 +146,25 @@ private:
     if (m.wholeBatch || m.place.dp == 1)
       return;
     OpBuilder::InsertionGuard guard(b);
-    int64_t begin = 0;
-    ArrayRef<ParameterEntry> rows = parameters.getModule(index);
-    for (auto [i, row] : llvm::enumerate(rows)) {
+    // The op behind which everything up to a row is complete, and where that
+    // ends.
+    SmallVector<std::pair<Operation *, int64_t>> complete;
+    for (const ParameterEntry &row : parameters.getModule(index)) {
       if (!row.trainable || !row.gradient)
         break;
-      bool last = i + 1 == rows.size() || rows[i + 1].lastUse != row.lastUse ||
-                  !rows[i + 1].trainable || !rows[i + 1].gradient;
-      if (!last || !row.lastUse)
+      Operation *last = complete.empty() ? nullptr : complete.back().first;
+      if (last && (!row.lastUse || row.lastUse == last ||
+                   row.lastUse->isBeforeInBlock(last)))
+        complete.back().second = row.gradientEnd;
+      else
+        complete.push_back({row.lastUse, row.gradientEnd});
+    }
+    int64_t begin = 0;
+    for (auto [last, end] : complete) {
+      if (!last)
         continue;
-      int64_t end =
-          row.offset +
-          alignUp(*nn::getNumBytes(nn::ParameterOp(row.owner).getType())
-                       .asConstant());
-      b.setInsertionPointAfter(row.lastUse);
-      rt::GradientsReadyOp::create(b, row.lastUse->getLoc(), begin, end);
+      b.setInsertionPointAfter(last);
+      rt::GradientsReadyOp::create(b, last->getLoc(), begin, end);
       begin = end;
     }
   }
@@ -182,7 +186,7 @@ private:
     auto partial = p->getAttrOfType<ArrayAttr>(dist::kPartialGradientAttr);
     rt::ParameterDeclOp::create(
         b, p.getLoc(), p.getSymNameAttr(),
-        TypeAttr::get(rt::BufferType::get(cast<RankedTensorType>(p.getType()))),
+        TypeAttr::get(rt::BufferType::get(p.getStoredType())),
         b.getI64IntegerAttr(row.index), b.getI64IntegerAttr(row.offset),
         unit(row.trainable), unit(row.gradient), unit(decay),
         init.empty() ? StringAttr() : b.getStringAttr(init), row.getOnnx(b),
@@ -190,7 +194,10 @@ private:
         decay ? owner->getAttrOfType<FloatAttr>(dist::kWeightDecayAttr)
               : FloatAttr(),
         row.trainable ? owner->getAttrOfType<FloatAttr>(dist::kLrFactorAttr)
-                      : FloatAttr());
+                      : FloatAttr(),
+        row.trainable && row.gradientOffset != row.offset
+            ? b.getI64IntegerAttr(row.gradientOffset)
+            : IntegerAttr());
   }
 
   void writeDeclaration(PlannedModule &m, const Declaration &d) {
@@ -248,14 +255,14 @@ private:
     }
   }
 
-  void writeStage(PlannedModule &m, rt::TaskKind kind, rt::FuncOp callee,
+  void writeEntry(PlannedModule &m, rt::TaskKind kind, rt::FuncOp callee,
                   ArrayRef<unsigned> buffers) {
     if (!callee)
       return;
     SmallVector<Attribute> names;
     for (unsigned d : buffers)
       names.push_back(ref(m.declarations[d].name));
-    rt::StageOp::create(b, m.op.getLoc(), kind, callee.getSymName(),
+    rt::EntryOp::create(b, m.op.getLoc(), kind, callee.getSymName(),
                         b.getArrayAttr(names));
   }
 

@@ -146,7 +146,7 @@ void reduceColumns(nn::ReduceOp op, FunctionLowering &f,
   ColumnBlocks blocks(kept.back());
   Shape bounds(kept.begin(), kept.end() - 1);
   bounds.push_back(blocks.count);
-  Destination d = reduceDestination(op, f);
+  Destination d = f.summing(reduceDestination(op, f));
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), bounds);
   Value x = k.use(f.get(op.getInput()), dims.dims), y = k.use(d.buffer, kept);
   auto [begin, width] = blocks.range(k, k.indices().back());
@@ -197,8 +197,7 @@ LogicalResult lowerCumsum(nn::CumsumOp op, FunctionLowering &f) {
   Destination d = f.destination(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), {all[0], all[2]});
   Value x = k.use(f.get(op.getInput()), all), y = k.use(d.buffer, all);
-  Type type =
-      rt::getScalarType(cast<rt::BufferType>(x.getType()).getElementType());
+  Type type = k.scalarOf(x);
   Value last = k.size(all[1] - DimExpr(1));
   k.fold(
       Shape{all[1]}, k.number(type, 0),

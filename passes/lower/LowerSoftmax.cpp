@@ -41,10 +41,6 @@ struct AlongAxis {
   }
 };
 
-Type elementOf(Value array) {
-  return cast<rt::BufferType>(array.getType()).getElementType();
-}
-
 /// Largest of n values.
 Value maximum(KernelBuilder &k, const DimExpr &n, Type type,
               function_ref<Value(Value)> element) {
@@ -70,19 +66,22 @@ LogicalResult lowerSoftmax(OpTy op, FunctionLowering &f) {
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), axis.bounds);
   Value x = k.use(f.get(op.getInput()), axis.all),
         y = k.use(d.buffer, axis.all);
-  Type type = elementOf(x);
+  Type type = k.scalarOf(x);
   auto at = [&](Value i) { return axis.at(k, i); };
   Value m = maximum(k, axis.n, type, [&](Value i) { return k.load(x, at(i)); });
+  auto exponential = [&](Value i) { return k.exp(k.sub(k.load(x, at(i)), m)); };
+  bool keeps = !isLog && !k.isNarrow(y);
   Value sum = total(k, axis.n, type, [&](Value i) {
-    Value e = k.exp(k.sub(k.load(x, at(i)), m));
-    if (!isLog)
+    Value e = exponential(i);
+    if (keeps)
       k.store(e, y, at(i));
     return e;
   });
   Value last = isLog ? k.add(m, k.log(sum)) : k.div(k.number(type, 1), sum);
   k.forEach(Shape{axis.n}, [&](ValueRange i) {
-    Value v = isLog ? k.sub(k.load(x, at(i[0])), last)
-                    : k.mul(k.load(y, at(i[0])), last);
+    Value v =
+        isLog ? k.sub(k.load(x, at(i[0])), last)
+              : k.mul(keeps ? k.load(y, at(i[0])) : exponential(i[0]), last);
     k.store(v, y, at(i[0]));
   });
   return success();
@@ -98,7 +97,7 @@ LogicalResult lowerSoftmaxGrad(OpTy op, FunctionLowering &f) {
         dy = k.use(f.get(op.getGrad()), axis.all),
         dx = k.use(d.buffer, axis.all);
   auto at = [&](Value i) { return axis.at(k, i); };
-  Value sum = total(k, axis.n, elementOf(y), [&](Value i) {
+  Value sum = total(k, axis.n, k.scalarOf(y), [&](Value i) {
     Value g = k.load(dy, at(i));
     return isLog ? g : k.mul(k.load(y, at(i)), g);
   });
@@ -144,7 +143,7 @@ LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
   Value x = k.use(f.get(op.getLogits()), r.all),
         labels = k.use(f.get(op.getLabels()), r.rows),
         y = k.use(d.buffer, r.rows);
-  Type type = elementOf(x);
+  Type type = k.scalarOf(x);
   Value row = k.index(0), label = k.load(labels, row);
   auto loss = [&] {
     auto element = [&](Value i) { return k.load(x, {row, i}); };
@@ -167,18 +166,31 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
   Value x = k.use(f.get(op.getLogits()), r.all),
         labels = k.use(f.get(op.getLabels()), r.rows),
         dy = k.use(f.get(op.getGrad()), r.rows), dx = k.use(d.buffer, r.all);
-  Type type = elementOf(x);
+  Type type = k.scalarOf(x);
   Value row = k.index(0), label = k.load(labels, row);
   // A row that does not count has factor 0; its exponentials are not computed.
   auto softmax = [&] {
     auto element = [&](Value i) { return k.load(x, {row, i}); };
     Value m = maximum(k, r.classes, type, element);
+    auto exponential = [&](Value i) { return k.exp(k.sub(element(i), m)); };
+    bool keeps = !k.isNarrow(dx);
     Value sum = total(k, r.classes, type, [&](Value i) {
-      Value e = k.exp(k.sub(element(i), m));
-      k.store(e, dx, {row, i});
+      Value e = exponential(i);
+      if (keeps)
+        k.store(e, dx, {row, i});
       return e;
     });
     Value g = k.load(dy, row), factor = k.div(g, sum);
+    if (!keeps) {
+      // Rounded once: near the label the difference is small.
+      Value at = k.toIndex(label), zero = k.number(type, 0);
+      k.forEach(Shape{r.classes}, [&](ValueRange i) {
+        Value taken = k.select(k.equal(i[0], at), g, zero);
+        k.store(k.sub(k.mul(exponential(i[0]), factor), taken), dx,
+                {row, i[0]});
+      });
+      return;
+    }
     k.forEach(Shape{r.classes}, [&](ValueRange i) {
       k.store(k.mul(k.load(dx, {row, i[0]}), factor), dx, {row, i[0]});
     });

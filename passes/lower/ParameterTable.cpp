@@ -10,6 +10,11 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
 
+bool ParameterEntry::isNarrow() const {
+  Type element = getType().getElementType();
+  return isa<FloatType>(element) && rt::getScalarType(element) != element;
+}
+
 std::string ParameterEntry::getInit() const {
   nn::ParameterOp p = owner;
   auto rule = dyn_cast<nn::InitAttr>(p.getSource());
@@ -40,6 +45,12 @@ LogicalResult ParameterTable::findAliases(ModuleOp program) {
       return tie.emitOpError("names no nn.parameter");
     if (alias->getAttr(dist::kLayoutAttr) != owner->getAttr(dist::kLayoutAttr))
       return tie.emitOpError("ties parameters that are cut differently");
+    if (alias.getStoredType().getElementType() !=
+        owner.getStoredType().getElementType())
+      return tie.emitOpError()
+             << "ties parameters that are stored differently: as "
+             << alias.getStoredType().getElementType() << " and as "
+             << owner.getStoredType().getElementType();
     aliases[alias] = owner;
   }
   return success();
@@ -50,7 +61,7 @@ LogicalResult ParameterTable::collect(dist::ModuleOp module,
                                       std::vector<ParameterEntry> &found) {
   llvm::DenseMap<Operation *, unsigned> known;
   for (auto p : module.getBody().getOps<nn::ParameterOp>()) {
-    if (!nn::getNumBytes(p.getType()).asConstant())
+    if (!nn::getNumBytes(p.getStoredType()).asConstant())
       return p.emitOpError("has a size that is not a number");
     auto [it, fresh] = known.insert({getOwner(p), found.size()});
     if (fresh)
@@ -86,7 +97,8 @@ LogicalResult ParameterTable::joinCopies() {
   return success();
 }
 
-/// What trains first; of that, what a backward function is done with first.
+/// What trains first, of that what has working copies, of that what a backward
+/// function is done with first.
 void ParameterTable::sortModule(MutableArrayRef<ParameterEntry> rows,
                                 rt::FuncOp lastBackward) {
   llvm::DenseMap<Operation *, int64_t> place;
@@ -105,10 +117,36 @@ void ParameterTable::sortModule(MutableArrayRef<ParameterEntry> rows,
                     [&](const ParameterEntry &a, const ParameterEntry &b) {
                       auto key = [&](const ParameterEntry &row) {
                         return std::make_tuple(!row.trainable, !row.gradient,
+                                               row.trainable && !row.isNarrow(),
                                                place.lookup(row.lastUse));
                       };
                       return key(a) < key(b);
                     });
+}
+
+/// Steps are of so many elements that each region's are of whole lines.
+void ParameterTable::placeModule(MutableArrayRef<ParameterEntry> rows) {
+  bool anyNarrow = llvm::any_of(rows, [](const ParameterEntry &row) {
+    return row.trainable && row.isNarrow();
+  });
+  int64_t step = rt::kAlignment / (anyNarrow ? 2 : 4), values = 0,
+          gradients = 0;
+  for (ParameterEntry &row : rows) {
+    RankedTensorType type = row.getType();
+    int64_t element = nn::getElementBytes(type.getElementType()),
+            bytes = *nn::getNumBytes(type).asConstant();
+    row.offset = values;
+    if (!row.trainable) {
+      values += alignUp(bytes);
+      continue;
+    }
+    int64_t elements = llvm::alignTo(bytes / element, step);
+    row.gradientOffset = gradients;
+    row.gradientEnd = gradients += elements * int64_t(sizeof(float));
+    values += alignUp(elements * element);
+  }
+  bytes.push_back(values);
+  trainable.push_back(gradients);
 }
 
 LogicalResult ParameterTable::run(const StepPlan &plan) {
@@ -128,18 +166,10 @@ LogicalResult ParameterTable::run(const StepPlan &plan) {
   size_t begin = 0;
   for (const PlannedModule &m : plan.modules) {
     size_t end = ends[&m - plan.modules.data()];
-    auto first = rows.begin() + begin, last = rows.begin() + end;
-    sortModule(MutableArrayRef(rows).slice(begin, end - begin),
-               m.lastBackward());
-    int64_t offset = 0, trainableEnd = 0;
-    for (ParameterEntry &row : llvm::make_range(first, last)) {
-      row.offset = offset;
-      offset += alignUp(*nn::getNumBytes(row.owner.getType()).asConstant());
-      if (row.trainable)
-        trainableEnd = offset;
-    }
-    bytes.push_back(offset);
-    trainable.push_back(trainableEnd);
+    MutableArrayRef<ParameterEntry> own =
+        MutableArrayRef(rows).slice(begin, end - begin);
+    sortModule(own, m.lastBackward());
+    placeModule(own);
     begin = end;
   }
   for (auto [i, row] : llvm::enumerate(rows)) {

@@ -8,15 +8,19 @@
 #define PASSES_LOWER_PASSES_H
 
 #include "dialects/rt/RTOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Pass/Pass.h"
 
 namespace dt::lower {
 
 #define GEN_PASS_DECL
-#include "passes/lower/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "passes/lower/Passes.h.inc"
+#include "passes/lower/Pipelines.h.inc"
+
+/// How ops of nn and dist are lowered: without it the phase finds no way.
+void registerLoweringModels(mlir::DialectRegistry &registry);
 
 } // namespace dt::lower
 

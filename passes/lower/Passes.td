@@ -7,7 +7,19 @@
 #ifndef PASSES_LOWER_PASSES
 #define PASSES_LOWER_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// nn and dist in, rt out.
+def LowerPipeline : Pipeline<[
+  "lower-nn-to-rt",
+  // Constants and sizes inside kernels.
+  "cse",
+  "rt-plan-memory",
+  "lower-program",
+  "rt-verify-lowered"
+]>;
 
 def LowerToRT : Pass<"lower-nn-to-rt", "::mlir::ModuleOp"> {
   let summary = "Functions over tensors become functions over buffers";
@@ -48,11 +60,11 @@ def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
 def VerifyLowered : Pass<"rt-verify-lowered", "::mlir::ModuleOp"> {
   let summary = "What code generation relies on: rt only, everything has a place of its own";
   let description = [{
-    Only rt ops are left, scalar ones in kernels, and what plan.json is made of (nn.dim, nn.parameter, dist.item, dist.dims, dist.input, dist.data); no value, argument of a block included, is a tensor.
+    Only rt ops are left, scalar ones in kernels, and what data.json is made of (nn.dim, nn.parameter, dist.item, dist.dims, dist.input, dist.data); no value, argument of a block included, is a tensor.
     Every local lies inside its function's scratch with as many rows as its symbols may have, and every call gives its callee at least the scratch that it needs. Locals that live at the same time stand apart.
 
     No op writes bytes that another of its operands reads elsewhere: a written operand shares bytes with another one only in an all-reduce in place, or in a kernel that touches both at exactly the
-    point's own element, and reads before it writes where the two are different values. What a call writes is in no other argument and not in its scratch; what a stage's function writes is in no other
+    point's own element, and reads before it writes where the two are different values. What a call writes is in no other argument and not in its scratch; what an entry's function writes is in no other
     buffer that the task gives it. So different arguments of a function share nothing where one is written.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];

@@ -104,16 +104,16 @@ LogicalResult verifyFunction(rt::FuncOp function) {
 }
 
 /// What a task's function writes is in no other buffer that the task gives it.
-LogicalResult verifyStage(rt::StageOp stage, SymbolTableCollection &tables) {
+LogicalResult verifyEntry(rt::EntryOp entry, SymbolTableCollection &tables) {
   auto function =
-      tables.lookupNearestSymbolFrom<rt::FuncOp>(stage, stage.getCalleeAttr());
+      tables.lookupNearestSymbolFrom<rt::FuncOp>(entry, entry.getCalleeAttr());
   if (!function)
     return success(); // an error of its own
   rt::BufferBytes bytes(function);
   SmallVector<rt::BufferDeclOp> decls;
-  for (auto name : stage.getBuffers().getAsRange<FlatSymbolRefAttr>())
+  for (auto name : entry.getBuffers().getAsRange<FlatSymbolRefAttr>())
     decls.push_back(
-        tables.lookupNearestSymbolFrom<rt::BufferDeclOp>(stage, name));
+        tables.lookupNearestSymbolFrom<rt::BufferDeclOp>(entry, name));
   auto shares = [&](rt::BufferDeclOp a, rt::BufferDeclOp b) {
     // Slots of one tensor stand beside each other, so the first ones tell.
     auto end = [&](rt::BufferDeclOp decl) {
@@ -129,7 +129,7 @@ LogicalResult verifyStage(rt::StageOp stage, SymbolTableCollection &tables) {
       if (i == w || function.getAccess(w) == "in" ||
           !shares(decls[w], decls[i]))
         continue;
-      InFlightDiagnostic diagnostic = stage.emitOpError()
+      InFlightDiagnostic diagnostic = entry.emitOpError()
                                       << "writes @" << decls[w].getSymName()
                                       << ", which shares bytes with argument "
                                       << i << ", @" << decls[i].getSymName();
@@ -169,8 +169,8 @@ LogicalResult verifyOp(Operation *op, SymbolTableCollection &tables) {
       return op->emitOpError() << "still has a value of type " << t;
   if (auto function = dyn_cast<rt::FuncOp>(op))
     return verifyFunction(function);
-  if (auto stage = dyn_cast<rt::StageOp>(op))
-    return verifyStage(stage, tables);
+  if (auto entry = dyn_cast<rt::EntryOp>(op))
+    return verifyEntry(entry, tables);
   if (auto call = dyn_cast<rt::CallOp>(op))
     return verifyCall(call, tables);
   return success();

@@ -106,6 +106,7 @@ void Cutter::cut() {
   dist::ModuleOp head = moveToNewModule(module, ops, name, /*upstream=*/false);
   head.setRole(dist::Role::head);
   head.setWholeBatch(true);
+  head->removeAttr(dist::kPrecisionAttr);
   module.setRole(dist::Role::tower);
   auto batch = dist::getOnly<dist::BatchOp>(program);
   int64_t global = batch ? batch.getGlobal() : 1;
@@ -117,11 +118,9 @@ void Cutter::cut() {
 struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
   void runOnOperation() override {
     mlir::ModuleOp program = getOperation();
-    bool isBatchCut = isCut(program);
     SmallVector<dist::ModuleOp> modules(program.getOps<dist::ModuleOp>());
     for (dist::ModuleOp module : modules) {
-      if (module.getWholeBatch() || !module.getForward() ||
-          !(isBatchCut || module->hasAttr(dist::kSplitAttr)))
+      if (module.getWholeBatch() || !module.getForward() || !isWanted(module))
         continue;
       ItemAnalysis analysis(module, takesLocalStatistics(program));
       if (!hasPairwiseLoss(module, analysis))
@@ -130,6 +129,12 @@ struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
       if (cutter.findFrontier())
         cutter.cut();
     }
+  }
+
+  /// A comparison is float32, also where the towers are not.
+  bool isWanted(dist::ModuleOp module) {
+    return isCut(getOperation()) || module->hasAttr(dist::kSplitAttr) ||
+           module->hasAttr(dist::kPrecisionAttr);
   }
 
   /// Some loss compares items with items, and none is coupled otherwise.

@@ -9,13 +9,16 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Pass/Pass.h"
 
 namespace dt::modules {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/modules/Passes.h.inc"
+#include "passes/modules/Pipelines.h.inc"
 
 } // namespace dt::modules
 

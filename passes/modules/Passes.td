@@ -7,7 +7,24 @@
 #ifndef PASSES_MODULES_PASSES
 #define PASSES_MODULES_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// From modules as the recipe has them to modules that can be run a part at a time. Works on straight-line functions: layers are outlined later.
+def ModulesPipeline : Pipeline<[
+  "dist-split-losses",
+  "dist-cut-contrastive",
+  // Towers are found in what the head leaves.
+  "dist-find-modules",
+  "dist-verify-modules"
+]>;
+
+// What changes once a plan is known, which names the modules that are there now: replicas cut the batch too.
+def ModulesUnderPlan : Pipeline<[
+  "dist-cut-contrastive",
+  "dist-verify-modules"
+]>;
 
 def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
   let summary = "Make numerator and denominator of losses that a graph computes itself";
@@ -23,7 +40,7 @@ def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
 def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
   let summary = "Cut a module before the product of all items with all items";
   let description = [{
-    Only if the batch is cut into microbatches. A loss that compares every item with every other cannot be summed over parts. The module is cut at the last values that belong to one item each (embeddings):
+    Only if the batch is cut into microbatches, the module's modules are to be found, or it has a `dist.precision`, which a whole-batch module does not have. A loss that compares every item with every other cannot be summed over parts. The module is cut at the last values that belong to one item each (embeddings):
     what comes before stays and runs a microbatch at a time, what comes after becomes a `whole_batch` module with its own dims, which runs once a step. Parameters go where they are used.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];

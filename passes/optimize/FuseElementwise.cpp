@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNInference.h"
 #include "passes/optimize/Passes.h"
 
 #include "mlir/Analysis/TopologicalSortUtils.h"
@@ -27,14 +28,6 @@ bool isElementwise(Operation *op) {
   return isa<nn::ScalarOpInterface>(op) && op->getNumResults() == 1;
 }
 
-Type scalarOf(Type tensor) {
-  Type element = cast<RankedTensorType>(tensor).getElementType();
-  if (element.isUnsignedInteger())
-    return IntegerType::get(element.getContext(),
-                            element.getIntOrFloatBitWidth());
-  return element;
-}
-
 /// The value that an operand repeats: the input of a broadcast.
 Value throughBroadcast(Value v) {
   while (auto broadcast = v.getDefiningOp<nn::BroadcastOp>())
@@ -52,7 +45,10 @@ TypedAttr splatElement(Value v) {
     return nullptr;
   auto value = cast<TypedAttr>(dense.getSplatValue<Attribute>());
   if (auto integer = dyn_cast<IntegerAttr>(value))
-    return IntegerAttr::get(scalarOf(v.getType()), integer.getValue());
+    return IntegerAttr::get(nn::scalarOf(v), integer.getValue());
+  if (nn::isNarrow(v))
+    return FloatAttr::get(nn::scalarOf(v),
+                          cast<FloatAttr>(value).getValueAsDouble());
   return value;
 }
 
@@ -259,7 +255,7 @@ private:
     Block *body = b.createBlock(&fused.getBody());
     llvm::DenseMap<Value, Value> scalars;
     for (Value v : inputs)
-      scalars[v] = body->addArgument(scalarOf(v.getType()), v.getLoc());
+      scalars[v] = body->addArgument(nn::scalarOf(v), v.getLoc());
     for (Operation *op : group) {
       SmallVector<Value> elements;
       for (Value v : op->getOperands()) {

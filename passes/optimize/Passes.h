@@ -8,15 +8,16 @@
 #define PASSES_OPTIMIZE_PASSES_H
 
 #include "dialects/nn/NNOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Pass/Pass.h"
 
 namespace dt::optimize {
 
 #define GEN_PASS_DECL
-#include "passes/optimize/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "passes/optimize/Passes.h.inc"
+#include "passes/optimize/Pipelines.h.inc"
 
 } // namespace dt::optimize
 

@@ -7,7 +7,20 @@
 #ifndef PASSES_OPTIMIZE_PASSES
 #define PASSES_OPTIMIZE_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+def OptimizePipeline : Pipeline<[
+  // What differentiation left unused, and values that it made twice.
+  "canonicalize",
+  "cse",
+  "nn-join-pads",
+  "nn-fuse-casts",
+  "nn-fuse-elementwise",
+  "cse",
+  "nn-verify-optimized"
+]>;
 
 def FuseElementwise : Pass<"nn-fuse-elementwise", "::mlir::ModuleOp"> {
   let summary = "Put connected elementwise ops of one shape into nn.fused";
@@ -20,6 +33,15 @@ def FuseElementwise : Pass<"nn-fuse-elementwise", "::mlir::ModuleOp"> {
     Broadcasts of an operand and splat constants disappear into the groups that use them. A single elementwise op becomes an nn.fused too, so that the lower phase meets only this form.
   }];
   let options = [Option<"maxBuffers", "max-buffers", "unsigned", "24", "most operands and results of one group">];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def FuseCasts : Pass<"nn-fuse-casts", "::mlir::ModuleOp"> {
+  let summary = "Operators that compute in float32 anyway read and store what casts make";
+  let description = [{
+    Casts between float32 and 16-bit floats that no elementwise neighbour will take in. An operator whose precision rule says `sumsInFull` (norms, softmax, reductions, losses; of products the result) computes in float32
+    whatever it reads: a cast of its operand goes, it reads the other type; a cast that is the only use of its result goes, it stores the cast's type. Where that is not what inference says, the attribute `stored` does.
+  }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
 

@@ -9,6 +9,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
@@ -16,7 +17,9 @@
 namespace dt::outline {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/outline/Passes.h.inc"
+#include "passes/outline/Pipelines.h.inc"
 
 } // namespace dt::outline
 

@@ -7,7 +7,12 @@
 #ifndef PASSES_OUTLINE_PASSES
 #define PASSES_OUTLINE_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// Equal layers become functions. After the phase modules, whose analyses look at straight-line functions.
+def OutlinePipeline : Pipeline<["dist.module(nn-outline-layers, func.func(cse))"]>;
 
 def OutlineLayers : Pass<"nn-outline-layers", "::dt::dist::ModuleOp"> {
   let summary = "Make one function of equal layers";

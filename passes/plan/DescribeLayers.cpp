@@ -55,11 +55,7 @@ struct DescribeLayersPass : impl::DescribeLayersBase<DescribeLayersPass> {
   using DescribeLayersBase::DescribeLayersBase;
 
   void runOnOperation() override {
-    std::optional<planner::Save> set;
-    for (planner::Save known :
-         {planner::Save::None, planner::Save::Vjp, planner::Save::All})
-      if (planner::getName(known) == save)
-        set = known;
+    auto set = rt::fromText<rt::Save>(save.getValue());
     if (!set || tp < 1 || !llvm::isPowerOf2_64(uint64_t(tp)))
       return fail(set ? "tp: expected a power of two, not " + Twine(tp)
                       : "save: expected none, vjp or all, not '" + save + "'");

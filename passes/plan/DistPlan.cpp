@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/modules/Pipeline.h"
+#include "passes/modules/Passes.h"
 #include "passes/plan/CheckPlan.h"
 #include "passes/plan/ExecutablePlan.h"
 #include "passes/plan/LayerWork.h"
@@ -107,7 +107,7 @@ bool DistPlanPass::mayBeCut() {
     if (!module.getWholeBatch() && module.getItem())
       module->setAttr(dist::kDpAttr, b.getI64IntegerAttr(2));
   OpPassManager pm(mlir::ModuleOp::getOperationName());
-  buildModulesUnderPlan(pm);
+  modules::buildModulesUnderPlan(pm);
   // What is said here would be said of a plan with replicas.
   ScopedDiagnosticHandler silent(&getContext(),
                                  [](Diagnostic &) { return success(); });

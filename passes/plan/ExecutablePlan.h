@@ -6,7 +6,8 @@
 // do: another number of microbatches than the recipe's, more replicas than a
 // microbatch has items, sequences cut over ranks of a context group. Here a
 // policy's plan is brought into the program's bounds, and for `joint` every
-// small layout is tried beside it; all are timed by the planner's simulator.
+// configuration of few devices is tried beside it; all are timed by the
+// planner's simulator.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,6 +18,24 @@
 #include "passes/planner/explain/Explain.h"
 
 namespace dt::plan {
+
+/// Brings a plan into the program's bounds, or says why it cannot be run.
+std::optional<std::string> makeExecutable(planner::Plan &plan,
+                                          const planner::PolicyInput &input,
+                                          const PlannedProgram &program);
+
+/// Plans of every configuration of the units, on ranks of their own or all on
+/// the same; of many devices those that policies would try.
+std::vector<planner::Plan> listPlans(const planner::PolicyInput &input,
+                                     const PlannedProgram &program);
+
+/// Another schedule, saved set, sequence parallelism, or smaller pieces.
+std::vector<planner::Plan> varyPlan(const planner::Plan &plan,
+                                    const planner::PolicyInput &input,
+                                    const PlannedProgram &program);
+
+/// The plans with less kept, and with less needed at once: parts in pieces.
+std::vector<planner::Plan> withLess(llvm::ArrayRef<planner::Plan> plans);
 
 /// The best plan of a policy that `accepts` (the compiler's own checks) takes,
 /// with its predictions. Error: nothing fits, or nothing can be executed, with

@@ -6,15 +6,14 @@
 
 #include "passes/plan/LayerWork.h"
 
-#include "passes/differentiate/Pipeline.h"
-#include "passes/import/Pipeline.h"
-#include "passes/optimize/Pipeline.h"
-#include "passes/outline/Pipeline.h"
+#include "passes/differentiate/Passes.h"
+#include "passes/optimize/Passes.h"
+#include "passes/outline/Passes.h"
 #include "passes/plan/Passes.h"
-#include "passes/plan/Pipeline.h"
-#include "passes/shard/Pipeline.h"
+#include "passes/precision/Passes.h"
+#include "passes/shard/Passes.h"
 #include "passes/stages/NominalCosts.h"
-#include "passes/stages/Pipeline.h"
+#include "passes/stages/Passes.h"
 
 #include "dialects/nn/NNNames.h"
 
@@ -347,11 +346,10 @@ private:
 
 /// Phases from stages to optimize.
 void buildLayerWork(OpPassManager &pm) {
-  buildStagesPipeline(pm);
-  buildDifferentiatePipeline(pm);
-  buildAgreeTies(pm);
-  buildShardPipeline(pm);
-  buildOptimizePipeline(pm);
+  stages::buildStagesPipeline(pm);
+  differentiate::buildDifferentiatePipeline(pm);
+  shard::buildShardPipeline(pm);
+  optimize::buildOptimizePipeline(pm);
 }
 
 /// Marks every module: its stages are its kinds of layers, its halves of
@@ -378,7 +376,7 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
     op->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
     if (layout.sequenceParallel)
       op->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
-    op->setAttr(nn::kSaveAttr, b.getStringAttr(planner::getName(layout.save)));
+    op->setAttr(nn::kSaveAttr, b.getStringAttr(rt::textOf(layout.save)));
   }
 }
 
@@ -448,9 +446,10 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
                                                    int64_t mostTP, Runner run) {
   mlir::ModuleOp outlined = copyProgram(program, program);
   llvm::scope_exit erase([&] { outlined.erase(); });
-  OpPassManager outline(mlir::ModuleOp::getOperationName());
-  buildOutlinePipeline(outline);
-  if (failed(run(outline, outlined)))
+  OpPassManager pm(mlir::ModuleOp::getOperationName());
+  precision::buildPrecisionPipeline(pm);
+  outline::buildOutlinePipeline(pm);
+  if (failed(run(pm, outlined)))
     return llvm::createStringError(
         "dist-plan: layers of the program cannot be found");
   mlir::ModuleOp described = copyProgram(outlined, program);

@@ -17,6 +17,7 @@
 namespace dt::plan {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/plan/Passes.h.inc"
 
 } // namespace dt::plan

@@ -135,9 +135,8 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   if (json.has("rows_max"))
     for (auto &[kind, rows] : json.at("rows_max").entries())
       entry.rowsMax[kind] = count(rows);
-  static constexpr StringRef saves[] = {"vjp", "all", "none"};
   if (json.has("save"))
-    entry.save = saves[json.at("save").choice(saves)].str();
+    entry.save = rt::textOf(json.at("save").choice<rt::Save>());
   if (json.has("sequence_parallel"))
     entry.sequenceParallel = json.at("sequence_parallel").flag();
   if (json.ok() && entry.getNumStages() > kMostStages)
@@ -218,9 +217,8 @@ void PlanParser::edges() {
 }
 
 void PlanParser::rest() {
-  static constexpr StringRef reorders[] = {"none", "intra", "inter", "both"};
   if (top.has("reorder"))
-    plan.reorder = reorders[top.at("reorder").choice(reorders)].str();
+    plan.reorder = rt::textOf(top.at("reorder").choice<rt::Reorder>());
   if (top.has("bucket_bytes"))
     plan.bucketBytes = top.at("bucket_bytes").integer(1);
   if (top.has("receive_depth"))

@@ -29,6 +29,8 @@ constexpr int kMostTP = 64;
 /// Gradients read what came in and what the forward made, and write as much.
 constexpr double kStreamBackward = 1.5, kAttentionBackward = 2.5,
                  kProductBackward = 2;
+/// Of a gradient, a moment, a master.
+constexpr double kFloatBytes = 4;
 
 Linear perItem(double value) { return {value, 0, 0}; }
 
@@ -242,29 +244,25 @@ void LayerBuilder::addStream(Operation *op, const nn::Work &work,
     cut.insert(op->result_begin(), op->result_end());
 }
 
-int getElementSize(dist::ModuleOp module) {
-  for (auto parameter : module.getOps<nn::ParameterOp>())
-    return int(nn::getElementBytes(
-        cast<RankedTensorType>(parameter.getType()).getElementType()));
-  return 4;
-}
-
-/// Bytes a parameter, of which only some may be trained.
+/// Mean bytes a parameter: some are trained, of these some have a master beside
+/// what functions read.
 void addState(dist::ModuleOp module, planner::Module &result) {
-  double all = 0, trained = 0;
+  double all = 0, stored = 0, trained = 0, masters = 0;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
-    double count =
-        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+    RankedTensorType type = parameter.getStoredType();
+    double count = double(type.getNumElements());
     all += count;
+    stored += count * double(nn::getElementBytes(type.getElementType()));
     trained += parameter.getTrainable() ? count : 0;
+    masters += parameter.getTrainable() && parameter.getWorking() ? count : 0;
   }
-  double size = getElementSize(module), share = all > 0 ? trained / all : 0;
   result.trainable = trained > 0;
-  result.weightBytes = size;
-  result.gradientBytes = size * share;
-  result.optimizerBytes =
-      size * share *
+  double moments =
       double(dist::getNumMoments(module->getParentOfType<mlir::ModuleOp>()));
+  all = std::max(all, 1.0);
+  result.weightBytes = stored > 0 ? stored / all : kFloatBytes;
+  result.gradientBytes = kFloatBytes * trained / all;
+  result.optimizerBytes = kFloatBytes * (moments * trained + masters) / all;
 }
 
 /// One module: its pieces become layers; where a stage must not begin, the
@@ -275,7 +273,8 @@ public:
 
   planner::Module build(std::vector<std::vector<std::string>> &names) {
     result.name = module.getSymName().str();
-    result.precision = "f32";
+    auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
+    result.precision = precision ? precision.str() : "f32";
     std::vector<stages::StageCuts::Piece> pieces = cuts.getPieces();
     for (size_t i = 0, end; i < pieces.size(); i = end) {
       end = i + 1;
@@ -439,15 +438,17 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
        target = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
   stages::NominalCosts costs(source);
   func::FuncOp forward = source.getForward();
-  double bytes = 0;
-  if (auto i = dist::ModuleOp::findResult(forward, edge.getOutput()))
-    bytes = costs.bytesOf(forward.getResultTypes()[*i]);
+  double bytes = 0, elementBytes = kFloatBytes;
+  if (auto i = dist::ModuleOp::findResult(forward, edge.getOutput())) {
+    Type type = forward.getResultTypes()[*i];
+    bytes = costs.bytesOf(type);
+    elementBytes = double(nn::getElementBytes(getElementTypeOrSelf(type)));
+  }
   if (to == numbers.end()) { // the whole batch's
     planner::Contrast &contrast = result.model.contrast;
     if (!llvm::is_contained(contrast.towers, from->second))
       contrast.towers.push_back(from->second);
-    contrast.width =
-        std::max({1.0, contrast.width, bytes / double(getElementSize(source))});
+    contrast.width = std::max({1.0, contrast.width, bytes / elementBytes});
     return;
   }
   result.model.edges.push_back({from->second, to->second, perItem(bytes)});

@@ -11,13 +11,16 @@
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
 #include "dialects/sched/SchedOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Pass/Pass.h"
 
 namespace dt::schedule {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/schedule/Passes.h.inc"
+#include "passes/schedule/Pipelines.h.inc"
 
 /// What dist-choose-brokers writes on an edge between the two.
 llvm::StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to);

@@ -7,7 +7,15 @@
 #ifndef PASSES_SCHEDULE_PASSES
 #define PASSES_SCHEDULE_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// The step of a program with a plan, and its solution.
+def SchedulePipeline : Pipeline<[
+  "dist-choose-brokers",
+  "dist-schedule{planned=true}"
+]>;
 
 def SchedSolve : Pass<"sched-solve", "::mlir::ModuleOp"> {
   let summary = "Give every sched.problem a sched.solution";

@@ -11,7 +11,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Passes.h"
-#include "passes/shard/Pipeline.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -94,7 +93,7 @@ private:
       if (&op != trial && !isa<dist::TieOp, dist::PlanOp>(op))
         builder.clone(op);
     OpPassManager pm(mlir::ModuleOp::getOperationName());
-    buildShardPipeline(pm);
+    buildShardEachModule(pm);
     LogicalResult result = failure();
     { // What is said there is said again by the phase itself.
       ScopedDiagnosticHandler silent(&getContext(),

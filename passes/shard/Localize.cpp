@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Localize.h"
+#include "passes/shard/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
 

@@ -33,8 +33,6 @@ struct FactorCut {
 mlir::Operation *cloneLocal(mlir::OpBuilder &builder, mlir::Operation *op,
                             mlir::ValueRange operands, mlir::TypeRange types);
 
-/// Attaches the models of LocalizeOpInterface when the dialects are loaded.
-void registerLocalizeModels(mlir::DialectRegistry &registry);
 void registerLocalizeIndexedModels(mlir::DialectRegistry &registry);
 
 /// On a lookup or a loss whose table was padded: its size without padding.

@@ -10,7 +10,7 @@
 
 #include "passes/shard/PadVocabulary.h"
 #include "passes/shard/Localize.h"
-#include "passes/shard/Pipeline.h"
+#include "passes/shard/Passes.h"
 
 using namespace mlir;
 using namespace dt;

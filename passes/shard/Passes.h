@@ -9,6 +9,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
@@ -16,7 +17,16 @@
 namespace dt::shard {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/shard/Passes.h.inc"
+#include "passes/shard/Pipelines.h.inc"
+
+/// On nn.parameter, read by the phase: "rows" (its first dim is cut, if it can
+/// be) or "whole".
+inline constexpr llvm::StringLiteral kCutHintAttr = "dist.cut_hint";
+
+/// What ops of other dialects tell the partitioner.
+void registerLocalizeModels(mlir::DialectRegistry &registry);
 
 /// Ranks of the module's tensor-parallel group.
 inline int64_t getTensorParallel(dist::ModuleOp module) {

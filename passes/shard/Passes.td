@@ -7,7 +7,19 @@
 #ifndef PASSES_SHARD_PASSES
 #define PASSES_SHARD_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// From whole functions to those of one rank, where a module has `dist.tp`: each module by itself. dist-agree-ties tries it.
+def ShardEachModule : Pipeline<[
+  // The partitioner reads forward and backward function as one line, and where a collective belongs shows only when it is done: halves come last.
+  "dist.module(dist-prepare-shard, dist-shard, dist-finish-shard, nn-split-backward)",
+  "nn-verify-differentiated"
+]>;
+
+// Copies of one parameter must be cut alike.
+def ShardPipeline : Pipeline<["dist-agree-ties"] # ShardEachModule.passes>;
 
 def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
   let summary = "Bring a module that has `dist.tp` into the form that the partitioner reads";
@@ -38,6 +50,20 @@ def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
   let summary = "Biases go back into products";
   let description = [{ Of modules with `dist.tp`: a bias that is added to a product right away, with no reduction between, is the product's again. }];
   let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {
+  let summary = "Cut .bwd in the half that gives gradients of inputs and the half that adds up those of parameters";
+  let description = [{
+    Of modules with `dist.split_backward`. `@forward.bwd.input` computes what its results need, the gradients of the module's inputs; `@forward.bwd.weight` does the rest. Layers are split likewise,
+    once each. What both need is computed in the input half and returned for the other one, unless it can be computed again from what that one has. A module without gradients of inputs has only the
+    weight half, one without gradients of parameters only the input half; `@forward.bwd` is gone in either case. Attributes: docs/architecture.md. Runs last: the partitioner reads forward and backward
+    function as one line.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"all", "all", "bool", "false", "Of every module, marked or not">
+  ];
 }
 
 def AgreeTies : Pass<"dist-agree-ties", "::mlir::ModuleOp"> {

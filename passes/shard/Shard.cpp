@@ -10,7 +10,6 @@
 #include "passes/shard/EmitLocal.h"
 #include "passes/shard/Layers.h"
 #include "passes/shard/Passes.h"
-#include "passes/shard/Pipeline.h"
 
 #include <set>
 
@@ -175,7 +174,8 @@ void ModuleSharder::recordParameters(const ShardProblem &program,
           dist::kLayoutAttr,
           addCut(nn::ParameterOp(v.symbol)->getAttr(dist::kLayoutAttr), v.type,
                  layout.at, axis));
-      nn::ParameterOp(v.symbol).setType(localType(v.type, layout, axis));
+      auto whole = cast<RankedTensorType>(nn::ParameterOp(v.symbol).getType());
+      nn::ParameterOp(v.symbol).setType(localType(whole, layout, axis));
     }
     if (solution.last[v.gradient] & (1 << kPartial)) {
       SmallVector<Attribute> axes;

@@ -6,6 +6,8 @@
 
 #include "passes/shard/ShardProblem.h"
 
+#include "dialects/nn/NNInference.h"
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::shard;
@@ -97,10 +99,12 @@ ShardProblem::ShardProblem(Pair pair, const Links *links)
   // Each parameter's gradient is of one kind, whatever contributes to it.
   for (unsigned i = 0, n = variables.size(); i < n; ++i)
     if (variables[i].parameter) {
-      Variable gradient;
-      gradient.type = variables[i].type;
+      Variable gradient; // as is added up, whatever is read
+      RankedTensorType read = variables[i].type;
+      gradient.type =
+          nn::withElementType(read, nn::scalarOf(read.getElementType()));
       gradient.shape = variables[i].shape;
-      gradient.bytes = variables[i].bytes;
+      gradient.bytes = evaluate(nn::getNumBytes(gradient.type));
       variables[i].gradient = variables.size();
       variables.push_back(std::move(gradient));
     }

@@ -10,13 +10,16 @@
 #include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "passes/Pipeline.h"
 
 #include "mlir/Pass/Pass.h"
 
 namespace dt::stages {
 
 #define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
 #include "passes/stages/Passes.h.inc"
+#include "passes/stages/Pipelines.h.inc"
 
 } // namespace dt::stages
 

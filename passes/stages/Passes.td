@@ -7,7 +7,12 @@
 #ifndef PASSES_STAGES_PASSES
 #define PASSES_STAGES_PASSES
 
+include "passes/Pipeline.td"
+
 include "mlir/Pass/PassBase.td"
+
+// Nothing happens to modules without a plan.
+def StagesPipeline : Pipeline<["dist-cut-stages"]>;
 
 def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
   let summary = "Cut modules into pipeline stages";

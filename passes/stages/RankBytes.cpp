@@ -12,19 +12,24 @@ namespace dt::stages {
 
 StateBytes getStateBytes(dist::ModuleOp module) {
   StateBytes bytes;
+  int64_t masters = 0;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
-    auto type = cast<RankedTensorType>(parameter.getType());
-    int64_t size =
-        type.getNumElements() * nn::getElementBytes(type.getElementType());
-    bytes.parameters += size;
-    if (parameter.getTrainable())
-      bytes.gradients += size;
+    auto bytesOf = [](RankedTensorType type) {
+      return type.getNumElements() * nn::getElementBytes(type.getElementType());
+    };
+    int64_t gradient = bytesOf(cast<RankedTensorType>(parameter.getType()));
+    bytes.parameters += bytesOf(parameter.getStoredType());
+    if (!parameter.getTrainable())
+      continue;
+    bytes.gradients += gradient;
+    masters += parameter.getWorking() ? gradient : 0;
   }
   int64_t moments =
       dist::getNumMoments(module->getParentOfType<mlir::ModuleOp>());
   dist::Placement placement(module);
   int64_t shares = placement.zero ? placement.dp : 1;
-  bytes.optimizer = moments * ((bytes.gradients + shares - 1) / shares);
+  auto share = [&](int64_t size) { return (size + shares - 1) / shares; };
+  bytes.optimizer = moments * share(bytes.gradients) + share(masters);
   return bytes;
 }
 

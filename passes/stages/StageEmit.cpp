@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/stages/StageEmit.h"
+#include "dialects/nn/NNInference.h"
 #include "passes/stages/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -52,6 +53,8 @@ private:
   void moveTies();
   void moveEdges();
   std::string freshName();
+  bool isSentNarrow(Value value);
+  Type sentType(Value value);
   Operation *getTerminator() {
     return forward.getBody().front().getTerminator();
   }
@@ -142,6 +145,21 @@ void Emitter::nameValues() {
     }
 }
 
+/// Messages of a bf16 module are; what it returns by that name anyway goes as
+/// it is.
+bool Emitter::isSentNarrow(Value value) {
+  auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
+  return precision && precision.getValue() == dist::kBF16 &&
+         nn::elementOf(value).isF32() &&
+         !llvm::is_contained(getTerminator()->getOperands(), value);
+}
+
+Type Emitter::sentType(Value value) {
+  return isSentNarrow(value)
+             ? nn::withElementType(value.getType(), builder.getBF16Type())
+             : value.getType();
+}
+
 void Emitter::createModule(size_t index, ArrayRef<int64_t> ranks) {
   Stage &stage = stages[index];
   std::string name = (module.getSymName() + "." + Twine(index)).str();
@@ -188,13 +206,21 @@ void Emitter::createForward(Stage &stage, size_t index) {
     attributes.push_back(named(inputName[value]));
   }
   for (Value value : sources)
-    types.push_back(value.getType());
+    types.push_back(stage.incoming.contains(value) ? sentType(value)
+                                                   : value.getType());
   stage.forward = func::FuncOp::create(inner, forward.getLoc(), "forward",
                                        FunctionType::get(context, types, {}));
   Block *block = stage.forward.addEntryBlock();
   IRMapping mapping;
   mapping.map(sources, block->getArguments());
   OpBuilder body = OpBuilder::atBlockBegin(block);
+  auto cast = [&](Value value, Type type) {
+    return value.getType() == type
+               ? value
+               : nn::CastOp::create(body, value.getLoc(), type, value);
+  };
+  for (Value value : stage.incoming)
+    mapping.map(value, cast(mapping.lookup(value), value.getType()));
   for (Operation &op : forward.getBody().front().without_terminator())
     if (cuts.getStage(&op) == int64_t(index) || stage.again.contains(&op))
       body.clone(op, mapping);
@@ -210,7 +236,7 @@ void Emitter::createForward(Stage &stage, size_t index) {
     });
     if (known)
       continue;
-    results.push_back(mapping.lookup(value));
+    results.push_back(cast(mapping.lookup(value), sentType(value)));
     resultAttributes.push_back(named(outputName[value]));
   }
   for (Value value : results)

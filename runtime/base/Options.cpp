@@ -66,6 +66,16 @@ Reorder reorderMode(const std::string &value) {
   bad("--reorder", value, "none, intra, inter or both");
 }
 
+OnNaN onNaN(const std::string &value) {
+  if (value == "stop")
+    return OnNaN::Stop;
+  if (value == "skip")
+    return OnNaN::Skip;
+  if (value == "back")
+    return OnNaN::Back;
+  bad("--on-nan", value, "stop, skip or back");
+}
+
 std::map<std::string, Setter> settersFor(Options &o) {
   auto text = [](std::string &field) {
     return [&field](const std::string &v) { field = v; };
@@ -120,6 +130,7 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--report", text(o.report)},
       {"--profile", text(o.profile)},
       {"--rows", [&](auto &v) { o.rows = ascending("--rows", v); }},
+      {"--on-nan", [&](auto &v) { o.onNaN = onNaN(v); }},
       {"--stall", [&](auto &v) { o.stall = real("--stall", v, false); }},
   };
 }
@@ -130,6 +141,8 @@ void checkTogether(const Options &o) {
   if (o.checkpoint.empty() && (o.resume || o.saveEvery))
     throw Error(std::string(o.resume ? "--resume" : "--save-every") +
                 " needs --checkpoint DIR");
+  if (o.checkpoint.empty() && o.onNaN == OnNaN::Back)
+    throw Error("--on-nan back needs --checkpoint DIR");
   if (o.resume && !o.initFrom.empty())
     throw Error("--init-from begins a new run, --resume goes on with one: they "
                 "exclude each other");
@@ -252,6 +265,10 @@ const char *optionsHelp() {
          "validation loss\n"
          "  --keep K                keep the K newest checkpoints (2), and the "
          "best\n"
+         "  --on-nan WHAT           after a loss that is no number: stop, skip "
+         "the update,\n"
+         "                          or go back to the newest checkpoint "
+         "(stop)\n"
          "  --new-data              resume although the data set is another\n"
          "  --init-from PATH        begin with the weights of a checkpoint or "
          "of safetensors\n"
@@ -287,7 +304,7 @@ const char *optionsHelp() {
          "what (the plan's)\n"
          "  --log-every SECONDS     between lines when the output is no "
          "terminal (15)\n"
-         "  --program DIR           weights.safetensors, plan.json and onnx/ "
+         "  --program DIR           weights.safetensors, data.json and onnx/ "
          "of this program\n";
 }
 

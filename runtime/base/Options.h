@@ -16,8 +16,12 @@
 
 namespace dt::rt {
 
+/// After a step whose loss or gradient norm is no number (its update is left
+/// out): end the run, go on, or go back to the newest checkpoint.
+enum class OnNaN { Stop, Skip, Back };
+
 struct Options {
-  std::string program; ///< --program DIR: weights.safetensors, plan.json, onnx/
+  std::string program; ///< --program DIR: weights.safetensors, data.json, onnx/
   std::string data;    ///< --data 'shards/*.tar'
   std::string batch;   ///< --batch FILE.safetensors: this batch every step
   int64_t steps = -1; ///< --steps N: train until N steps are done (default: the
@@ -50,8 +54,9 @@ struct Options {
   double logEvery = 15; ///< --log-every SECONDS between lines when the output
                         ///< is not a terminal
   int ranks = 0;        ///< --ranks N: starts N ranks under mpirun
-  double stall = 120;   ///< --stall SECONDS without progress of any rank
-  std::string report;   ///< --report F.json: predicted and measured step
+  OnNaN onNaN = OnNaN::Stop; ///< --on-nan stop|skip|back
+  double stall = 120;        ///< --stall SECONDS without progress of any rank
+  std::string report;        ///< --report F.json: predicted and measured step
   std::string profile; ///< --profile F.json: times of tasks instead of training
   /// --rows 1,2,4: samples of the parts that --profile measures, ascending
   std::vector<int64_t> rows;

@@ -102,7 +102,7 @@ public:
 /// "module.input" or "input" (either with the prefix "in."). See FileBatch.cpp
 /// for how it is cut.
 std::unique_ptr<BatchSource>
-openFileBatch(const ProgramInfo &program, const nlohmann::json &plan,
+openFileBatch(const ProgramInfo &program, const nlohmann::json &sections,
               const std::string &file, const RankView &view, Reorder reorder);
 
 namespace data {
@@ -117,13 +117,14 @@ struct ShardOptions {
   data::IndexPeers *peers = nullptr; ///< who opens the same shards (Index.h)
 };
 
-/// Throws Error if plan["data"] is not what openShardBatch needs; to be agreed
-/// on before peers open shards together.
-void checkShardConfig(const nlohmann::json &plan, const ShardOptions &options);
+/// Throws Error if "data" is not what openShardBatch needs; to be agreed on
+/// before peers open shards together.
+void checkShardConfig(const nlohmann::json &sections,
+                      const ShardOptions &options);
 
-/// WebDataset tar shards, as plan["data"] says.
+/// WebDataset tar shards, as sections["data"] says.
 std::unique_ptr<BatchSource> openShardBatch(const ProgramInfo &program,
-                                            const nlohmann::json &plan,
+                                            const nlohmann::json &sections,
                                             const ShardOptions &options,
                                             const RankView &view,
                                             Reorder reorder);

@@ -52,7 +52,7 @@ private:
       int kind = config.findPicture(item);
       if (kind < 0 || !config.pictures[size_t(kind)].ragged)
         throw Error(
-            std::string("plan.json: dim ") + module.name + "." + symbol.name +
+            std::string("data.json: dim ") + module.name + "." + symbol.name +
             " counts \"" + item +
             "\", which is not a kind in items with an entry in data.pictures");
       return {true, kind, 0};
@@ -77,7 +77,7 @@ private:
                     ? config.findInput(name.substr(prefix.size()))
                     : -1;
     if (entry < 0)
-      throw Error("plan.json: inputs says nothing about \"" + name +
+      throw Error("data.json: inputs says nothing about \"" + name +
                   "\", which the module " + module.name + " takes");
     return entry;
   }
@@ -106,7 +106,7 @@ private:
       const InputEntry &entry = config.inputs[size_t(binding.entries[i])];
       if (entry.item != binding.item || entry.kind == InputKind::Index ||
           entry.kind == InputKind::ItemOf)
-        throw Error("plan.json: inputs: \"" + entry.name + "\", which " +
+        throw Error("data.json: inputs: \"" + entry.name + "\", which " +
                     module.name + "." + module.inputs[i].buffer.tensor.name +
                     " takes, is about samples, but the module works by \"" +
                     item + "\" in " + std::to_string(partsOf(module)) +

@@ -4,8 +4,8 @@
 //
 // What docs/data.md describes, parsed and checked: items, dims, data, inputs,
 // batch, seed. A wrong key or value is one Error that names the key's path,
-// e.g. 'plan.json: data.segments.caption.tokens[2].of: ...'. Used by the
-// runtime (plan.json), by dt- data and, to check a recipe, by the compiler: no
+// e.g. 'data.json: data.segments.caption.tokens[2].of: ...'. Used by the
+// runtime (data.json), by dt- data and, to check a recipe, by the compiler: no
 // dependency on MLIR.
 //
 //===----------------------------------------------------------------------===//
@@ -113,7 +113,7 @@ struct Limits {
 };
 
 struct Config {
-  /// `document` is a recipe or plan.json, `where` its name for errors. A
+  /// `document` is a recipe or data.json, `where` its name for errors. A
   /// vocabulary file is looked for in each of `folders`. Throws Error.
   static Config parse(const nlohmann::json &document, const std::string &where,
                       const std::vector<std::string> &folders);
@@ -141,7 +141,7 @@ struct Config {
 };
 
 /// `recipe` with `data.tokenizer.vocabulary` as a list: what the compiler
-/// writes to plan.json. Throws Error.
+/// writes to data.json. Throws Error.
 nlohmann::json inlineVocabulary(nlohmann::json recipe,
                                 const std::vector<std::string> &folders);
 

@@ -6,7 +6,9 @@
 
 #include "runtime/data/Convert.h"
 #include "runtime/base/Error.h"
+#include "runtime/device/BFloat16.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace dt::rt {
@@ -26,10 +28,28 @@ float halfToFloat(uint16_t bits) {
   return __builtin_bit_cast(float, word);
 }
 
+uint16_t floatToHalf(float value) {
+  uint32_t word = __builtin_bit_cast(uint32_t, value),
+           sign = word >> 16 & 0x8000, size = word & 0x7fffffff;
+  if (size > 0x7f800000)
+    return uint16_t(sign | 0x7e00);
+  if (size >= 0x47800000) // 2^16
+    return uint16_t(sign | 0x7c00);
+  if (size < 0x38800000) // 2^-14: a multiple of 2^-24
+    return uint16_t(sign |
+                    uint32_t(std::nearbyint(std::fabs(value) * 0x1p24f)));
+  return uint16_t(sign |
+                  (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13);
+}
+
 template <typename T> T load(const std::byte *p) {
   T value;
   std::memcpy(&value, p, sizeof(T));
   return value;
+}
+
+template <typename T> void store(std::byte *p, T value) {
+  std::memcpy(p, &value, sizeof(T));
 }
 
 } // namespace
@@ -48,7 +68,20 @@ double loadFloat(DType type, const std::byte *p) {
   case DType::F16:
     return halfToFloat(load<uint16_t>(p));
   default:
-    return __builtin_bit_cast(float, uint32_t(load<uint16_t>(p)) << 16);
+    return float(load<bf16>(p));
+  }
+}
+
+void storeFloat(DType type, std::byte *p, double value) {
+  switch (type) {
+  case DType::F32:
+    return store(p, float(value));
+  case DType::F64:
+    return store(p, value);
+  case DType::F16:
+    return store(p, floatToHalf(float(value)));
+  default:
+    return store(p, bf16(float(value)));
   }
 }
 
@@ -92,27 +125,28 @@ std::vector<std::byte> convert(const TensorView &from, DType to,
       std::memcpy(bytes.data(), from.data, from.size);
     return bytes;
   }
-  bool toFloat = to == DType::F32 || to == DType::F64;
-  if ((isFloat(from.type) && !toFloat) || (isFloat(to) && !toFloat))
+  bool holdsIntegers = !isFloat(to) || to == DType::F32 || to == DType::F64;
+  if (isFloat(from.type) ? !isFloat(to) : !holdsIntegers)
     throw Error(where + " is " + textOf(from.type) + ", expected " +
                 textOf(to));
   for (size_t i = 0; i < count; ++i) {
     const std::byte *p = from.data + i * sizeOf(from.type);
     std::byte *q = bytes.data() + i * sizeOf(to);
-    if (!toFloat) {
+    if (isFloat(from.type))
+      storeFloat(to, q, loadFloat(from.type, p));
+    else if (isFloat(to))
+      storeFloat(to, q, double(loadInteger(from.type, p)));
+    else
       storeInteger(to, q, loadInteger(from.type, p));
-      continue;
-    }
-    double value = isFloat(from.type) ? loadFloat(from.type, p)
-                                      : double(loadInteger(from.type, p));
-    if (to == DType::F64)
-      std::memcpy(q, &value, 8);
-    else {
-      float v = float(value);
-      std::memcpy(q, &v, 4);
-    }
   }
   return bytes;
+}
+
+std::vector<std::byte> convert(std::vector<std::byte> bytes, DType from,
+                               DType to, const std::string &where) {
+  if (from == to)
+    return bytes;
+  return convert({from, {}, bytes.data(), bytes.size()}, to, where);
 }
 
 } // namespace dt::rt

@@ -19,14 +19,19 @@ bool isFloat(DType type);
 
 /// One element; the type must be of that family (Bool is an integer).
 double loadFloat(DType type, const std::byte *p);
+/// To the nearest, ties to even.
+void storeFloat(DType type, std::byte *p, double value);
 int64_t loadInteger(DType type, const std::byte *p);
 void storeInteger(DType type, std::byte *p, int64_t value);
 
 /// The tensor in the type that the program takes: integers among themselves,
-/// floats to F32 or F64, integers to those too; never a float to an integer.
+/// floats too, integers also to F32 and F64; never a float to an integer.
 /// Throws Error beginning with `where`.
 std::vector<std::byte> convert(const TensorView &from, DType to,
                                const std::string &where);
+/// The same of elements one after another.
+std::vector<std::byte> convert(std::vector<std::byte> bytes, DType from,
+                               DType to, const std::string &where);
 
 } // namespace dt::rt
 

@@ -4,7 +4,7 @@
 //
 // The same batch every step, cut into parts by lists of items. Whose items
 // (images, targets) are whose follows, in this order, from
-//   - an index input that plan["inputs"] declares: {"index": ["sample",
+//   - an index input that sections["inputs"] declares: {"index": ["sample",
 //     "token"]}. Its values are positions in the flattened [sample, token];
 //     value / tokens is the sample;
 //   - a tensor "item_of.<kind>": the sample of each item.
@@ -47,9 +47,9 @@ struct WholeInput {
 
 class FileBatch : public BatchSource {
 public:
-  FileBatch(const ProgramInfo &program, const nlohmann::json &plan,
+  FileBatch(const ProgramInfo &program, const nlohmann::json &sections,
             const std::string &path, const RankView &view, Reorder reorder)
-      : program(program), plan(plan), file(path), view(view) {
+      : program(program), sections(sections), file(path), view(view) {
     readInputs();
     bindSymbols();
     findOwners();
@@ -101,7 +101,7 @@ private:
               std::vector<std::byte> &bytes, const Items &samples) const;
 
   const ProgramInfo &program;
-  const nlohmann::json &plan;
+  const nlohmann::json &sections;
   SafetensorsFile file;
   RankView view;
   std::vector<std::map<size_t, WholeInput>>
@@ -132,8 +132,8 @@ FileBatch::findTensor(const std::string &module,
 
 const nlohmann::json *FileBatch::declaration(const std::string &module,
                                              const std::string &input) const {
-  auto table = plan.find("inputs");
-  if (table == plan.end() || !table->is_object())
+  auto table = sections.find("inputs");
+  if (table == sections.end() || !table->is_object())
     return nullptr;
   for (const std::string &name : {module + "." + input, input})
     if (auto found = table->find(name);
@@ -488,9 +488,9 @@ void FileBatch::cut(Reorder reorder) {
 } // namespace
 
 std::unique_ptr<BatchSource>
-openFileBatch(const ProgramInfo &program, const nlohmann::json &plan,
+openFileBatch(const ProgramInfo &program, const nlohmann::json &sections,
               const std::string &file, const RankView &view, Reorder reorder) {
-  return std::make_unique<FileBatch>(program, plan, file, view, reorder);
+  return std::make_unique<FileBatch>(program, sections, file, view, reorder);
 }
 
 } // namespace dt::rt

@@ -30,7 +30,7 @@ public:
   const nlohmann::json &raw() const { return *json; }
   [[noreturn]] void fail(const std::string &what) const {
     bool root = path.size() >= 2 && path.compare(path.size() - 2, 2, ": ") ==
-                                        0; // "plan.json: " alone
+                                        0; // "data.json: " alone
     throw Error(path + (root || path.empty() ? "" : ": ") + what);
   }
 

@@ -63,12 +63,12 @@ struct Assembly {
   std::unique_ptr<PartAssembler> tensors;
 };
 
-Config readConfig(const nlohmann::json &plan, const ShardOptions &options) {
+Config readConfig(const nlohmann::json &sections, const ShardOptions &options) {
   size_t slash = options.pattern.find_last_of('/');
-  if (!plan.contains("data"))
+  if (!sections.contains("data"))
     throw Error("--data: the program's recipe has no \"data\", so it does not "
                 "say how samples become tensors; --batch takes ready ones");
-  Config config = Config::parse(plan, "plan.json",
+  Config config = Config::parse(sections, "data.json",
                                 {".", slash == std::string::npos
                                           ? "."
                                           : options.pattern.substr(0, slash)});
@@ -78,7 +78,7 @@ Config readConfig(const nlohmann::json &plan, const ShardOptions &options) {
 
 class ShardBatch : public BatchSource {
 public:
-  ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
+  ShardBatch(const ProgramInfo &program, const nlohmann::json &sections,
              const ShardOptions &options, const RankView &view,
              Reorder reorder);
   ~ShardBatch() override;
@@ -123,10 +123,11 @@ private:
 
 constexpr size_t stepsAhead = 2;
 
-ShardBatch::ShardBatch(const ProgramInfo &program, const nlohmann::json &plan,
+ShardBatch::ShardBatch(const ProgramInfo &program,
+                       const nlohmann::json &sections,
                        const ShardOptions &options, const RankView &view,
                        Reorder reorder)
-    : program(program), config(readConfig(plan, options)),
+    : program(program), config(readConfig(sections, options)),
       dataSet(config, options.pattern,
               options.workers > 1 ? options.workers : 0, options.peers),
       bindings(bindModules(program, config)), view(view), reorder(reorder),
@@ -421,7 +422,7 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
     int64_t value =
         symbol.counts ? int64_t(part.symbols[s].size()) : symbol.value;
     if (value > module.symbols[s].max)
-      throw Error(std::string("plan.json: dim ") + module.name + "." +
+      throw Error(std::string("data.json: dim ") + module.name + "." +
                   module.symbols[s].name + " is " + std::to_string(value) +
                   "; the program was compiled for at most " +
                   std::to_string(module.symbols[s].max));
@@ -442,7 +443,7 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
     }
     const HostTensor &made = tensors.get(bindings[m].entries[i]);
     if (made.shape != shape)
-      throw Error("plan.json: inputs: \"" +
+      throw Error("data.json: inputs: \"" +
                   config.inputs[size_t(bindings[m].entries[i])].name +
                   "\" gives a tensor " + shapeText(made.shape) + ", but " +
                   module.name + "." + info.name + " takes " + shapeText(shape));
@@ -457,15 +458,14 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
 }
 } // namespace
 
-void dt::rt::checkShardConfig(const nlohmann::json &plan,
+void dt::rt::checkShardConfig(const nlohmann::json &sections,
                               const ShardOptions &options) {
-  readConfig(plan, options);
+  readConfig(sections, options);
 }
 
-std::unique_ptr<BatchSource> dt::rt::openShardBatch(const ProgramInfo &program,
-                                                    const nlohmann::json &plan,
-                                                    const ShardOptions &options,
-                                                    const RankView &view,
-                                                    Reorder reorder) {
-  return std::make_unique<ShardBatch>(program, plan, options, view, reorder);
+std::unique_ptr<BatchSource> dt::rt::openShardBatch(
+    const ProgramInfo &program, const nlohmann::json &sections,
+    const ShardOptions &options, const RankView &view, Reorder reorder) {
+  return std::make_unique<ShardBatch>(program, sections, options, view,
+                                      reorder);
 }

@@ -14,6 +14,7 @@
 #define DT_RUNTIME_DEVICE_DEVICE_H
 
 #include "runtime/Optimizers.h"
+#include "runtime/device/BFloat16.h"
 
 #include <cstddef>
 
@@ -57,10 +58,16 @@ void accumulate(float *sum, const float *values, size_t n);
 /// by run.
 double sumOfSquares(const float *values, size_t n);
 
+/// n elements, rounded or exact; the arrays do not overlap.
+void narrow(bf16 *to, const float *from, size_t n);
+void widen(float *to, const bf16 *from, size_t n);
+
 /// One optimizer step over n contiguous elements, with the moments that the
-/// optimizer keeps (Optimizers.h).
+/// optimizer keeps (Optimizers.h). `working`: gets the new parameters, rounded;
+/// null: nobody does. The same parameters either way.
 void update(OptimizerKind kind, const UpdateStep &step, float *p,
-            const float *g, const Moments<float *> &moments, size_t n);
+            const float *g, const Moments<float *> &moments, size_t n,
+            bf16 *working = nullptr);
 
 } // namespace dt::rt::device
 

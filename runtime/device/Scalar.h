@@ -10,6 +10,8 @@
 #ifndef DT_RUNTIME_DEVICE_SCALAR_H
 #define DT_RUNTIME_DEVICE_SCALAR_H
 
+#include "runtime/device/BFloat16.h"
+
 #include <cstdint>
 
 #ifdef __CUDACC__

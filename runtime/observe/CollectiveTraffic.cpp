@@ -17,7 +17,7 @@ namespace dt::rt {
 
 namespace {
 
-constexpr size_t kLine = 64; ///< offsets of parameters are multiples
+constexpr size_t kLine = 64; ///< bytes; offsets of parameters are multiples
 
 class Expectation {
 public:
@@ -131,10 +131,18 @@ private:
   }
 
   static size_t endOf(const ParameterInfo &p) {
-    return p.offset + partElements(p) * sizeof(float);
+    return p.gradient + partElements(p) * sizeof(float);
   }
-  static size_t roundUp(size_t value) {
-    return (value + kLine - 1) / kLine * kLine;
+  /// Bytes of gradients of what fills a line of the module's parameters.
+  size_t stepOf(size_t module) const {
+    size_t step = kLine;
+    for (const ParameterInfo &p : program.parameters)
+      if (size_t(p.module) == module && p.trainable)
+        step = std::max(step, kLine * sizeof(float) / sizeOf(p.tensor.type));
+    return step;
+  }
+  static size_t roundUp(size_t value, size_t unit) {
+    return (value + unit - 1) / unit * unit;
   }
   /// Parameters of a module whose gradients are summed.
   std::vector<const ParameterInfo *> updatedOf(size_t module,
@@ -155,29 +163,35 @@ private:
     for (const ParameterInfo *p : updatedOf(m, true))
       for (const CutInfo &axis : p->partial)
         if (axis.over > 1)
-          bytes[collectiveLabel(program.modules[m].name,
-                                CollectiveKind::AllReduce, axis.over,
-                                axis.stride)] += roundUp(endOf(*p)) - p->offset;
+          bytes[collectiveLabel(
+              program.modules[m].name, CollectiveKind::AllReduce, axis.over,
+              axis.stride)] += roundUp(endOf(*p), stepOf(m)) - p->gradient;
   }
 
   /// Sums over replicas: all of the gradients, whoever gets what; back come,
-  /// with ZeRO, parameters by lines of every replica.
+  /// with ZeRO, parameters by lines of every replica, in runs of one type.
   void addReplicas(size_t m) {
     const ModuleInfo &module = program.modules[m];
-    size_t lines = kLine * size_t(placement.replicas(m)), run = 0, end = 0;
+    size_t replicas = size_t(placement.replicas(m)), step = stepOf(m),
+           begin = 0, end = 0; // of the run
+    const ParameterInfo *first = nullptr;
     uint64_t gradients = 0, parameters = 0;
     auto close = [&] {
-      gradients += run;
-      parameters += module.zero > 0
-                        ? (run - run % lines) / size_t(placement.replicas(m))
-                        : 0;
-      run = 0;
+      gradients += end - begin;
+      size_t lines = (end - begin) / (step * replicas) * step;
+      if (first && module.zero > 0)
+        parameters += lines / sizeof(float) * sizeOf(first->tensor.type);
     };
     for (const ParameterInfo *p : updatedOf(m, false)) {
-      if (p->offset != end)
+      size_t size = sizeOf(p->tensor.type);
+      if (!first || p->gradient != end ||
+          p->tensor.type != first->tensor.type ||
+          p->offset - first->offset !=
+              (p->gradient - begin) / sizeof(float) * size) {
         close();
-      end = std::min(roundUp(endOf(*p)), module.trainableBytes);
-      run += end - p->offset;
+        first = p, begin = p->gradient;
+      }
+      end = std::min(roundUp(endOf(*p), step), module.trainableBytes);
     }
     close();
     bytes[std::string("gradients ") + module.name] += gradients;

@@ -85,9 +85,13 @@ void EventFile::open(const std::string &folder, int64_t first) {
             std::to_string(microseconds % 1000000));
   record(eventNow() + lengthField(kFileVersion, "brain.Event:2"));
   if (first)
-    record(eventNow() + varintField(kStep, uint64_t(first) + 1) +
-           lengthField(kSessionLog, varintField(kStatus, kStart)));
+    forgetAfter(first);
   file.flush();
+}
+
+void EventFile::forgetAfter(int64_t step) {
+  record(eventNow() + varintField(kStep, uint64_t(step) + 1) +
+         lengthField(kSessionLog, varintField(kStatus, kStart)));
 }
 
 void EventFile::write(int64_t step, const std::vector<Scalar> &scalars) {

@@ -29,6 +29,8 @@ public:
   /// not 0 the run was resumed there, and TensorBoard is to forget later steps
   /// of the folder's other files. Throws SystemError.
   void open(const std::string &folder, int64_t first);
+  /// The same as when it was opened, for steps after `step`.
+  void forgetAfter(int64_t step);
   bool isOpen() const { return file.isOpen(); }
   /// Does nothing if no file is open.
   void write(int64_t step, const std::vector<Scalar> &scalars);

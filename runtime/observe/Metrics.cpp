@@ -36,23 +36,36 @@ std::string linesUpTo(const std::string &text, int64_t last) {
 
 Metrics::Metrics(const ProgramInfo &program, const std::string &path,
                  const std::string &folder, int64_t first)
-    : program(program) {
+    : program(program), path(path) {
   if (!folder.empty())
     events.open(folder, first);
-  if (path.empty())
-    return;
+  if (!path.empty())
+    openAt(first);
+}
+
+void Metrics::openAt(int64_t last) {
   std::error_code error;
-  bool history = first && std::filesystem::is_regular_file(path, error);
+  bool history = last && std::filesystem::is_regular_file(path, error);
   if (history) {
-    std::string text = readText(path, SIZE_MAX), kept = linesUpTo(text, first);
+    std::string text = readText(path, SIZE_MAX), kept = linesUpTo(text, last);
     if (kept != text)
       writeWhole(path, kept);
   }
   file.open(path, history);
 }
 
+void Metrics::goBack(int64_t step) {
+  if (events.isOpen())
+    events.forgetAfter(step);
+  if (!file.isOpen())
+    return;
+  file.close();
+  openAt(step);
+}
+
 void Metrics::step(int64_t step, const StepResult &result, double seconds,
-                   int64_t tokens, const std::vector<double> &moduleSeconds) {
+                   int64_t tokens, int64_t skipped,
+                   const std::vector<double> &moduleSeconds) {
   if (!file.isOpen() && !events.isOpen())
     return;
   nlohmann::ordered_json line = {{"step", step}, {"loss", number(result.loss)}};
@@ -65,6 +78,8 @@ void Metrics::step(int64_t step, const StepResult &result, double seconds,
   line["samples_per_second"] = number(double(program.globalBatch) / seconds);
   if (tokens)
     line["tokens_per_second"] = number(double(tokens) / seconds);
+  if (skipped)
+    line["skipped"] = skipped;
   for (size_t m = 0; m < program.modules.size; ++m)
     line["ms"][program.modules[m].name] = moduleSeconds[m] * 1e3;
   write(step, line);

@@ -16,9 +16,10 @@ namespace dt::rt {
 
 /// --metrics: a JSON object a step: step (of steps done), loss, a field a term,
 /// lr, grad_norm, seconds, samples_per_second, tokens_per_second where the data
-/// knows tokens, and milliseconds a module; and one a validation: step,
-/// validation_loss, a field a term, validation_seconds. --tensorboard: the same
-/// numbers but for times as events (EventFile.h).
+/// knows tokens, skipped where updates have been left out (how many so far),
+/// and milliseconds a module; and one a validation: step, validation_loss, a
+/// field a term, validation_seconds. --tensorboard: the same numbers but for
+/// times as events (EventFile.h).
 class Metrics {
 public:
   /// An empty path: nothing is written there. Of what the file has, lines of
@@ -28,9 +29,13 @@ public:
   /// SystemError.
   Metrics(const ProgramInfo &program, const std::string &path,
           const std::string &events, int64_t first);
-  /// `tokens`: of the step's batch; 0: unknown.
+  /// `tokens`: of the step's batch; 0: unknown. `skipped`: updates so far.
   void step(int64_t step, const StepResult &result, double seconds,
-            int64_t tokens, const std::vector<double> &moduleSeconds);
+            int64_t tokens, int64_t skipped,
+            const std::vector<double> &moduleSeconds);
+  /// Steps after `step` are done again: what was written of them goes. Throws
+  /// SystemError.
+  void goBack(int64_t step);
   void validation(int64_t step, const ValidationResult &result);
   /// Why something could not be written; nothing is written after it.
   const std::string &failure() const {
@@ -40,7 +45,11 @@ public:
 private:
   void write(int64_t step, const nlohmann::ordered_json &line);
 
+  /// Opens the file with its lines of steps up to `last`.
+  void openAt(int64_t last);
+
   const ProgramInfo &program;
+  std::string path;
   FileWriter file;
   EventFile events;
 };

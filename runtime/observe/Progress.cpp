@@ -116,6 +116,11 @@ void Progress::validation(int64_t step, double loss,
   std::fflush(stdout);
 }
 
+void Progress::goBack(int64_t step) {
+  first = recentStep = step;
+  recentTime = now();
+}
+
 void Progress::finish() {
   if (open)
     std::printf("\n");

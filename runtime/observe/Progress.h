@@ -24,6 +24,8 @@ public:
   /// A line of its own; after finish().
   void validation(int64_t step, double loss, const std::vector<double> &terms,
                   bool best) const;
+  /// Steps after `step` are done again.
+  void goBack(int64_t step);
   /// Ends the bar's line, so that other output can follow.
   void finish();
 

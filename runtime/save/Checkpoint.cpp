@@ -50,21 +50,20 @@ PieceWriter snapshot(const Trainer &trainer, int64_t step) {
   PieceWriter writer;
   const ProgramInfo &program = trainer.program();
   const Ownership &ownership = trainer.ownership();
+  const ParameterValues &values = trainer.values();
   for (size_t i = 0; i < program.parameters.size; ++i) {
     const ParameterInfo &p = program.parameters[i];
-    size_t module = size_t(p.module);
     if (ownership.owned(i).empty())
       continue;
-    ParameterLayout layout(p, trainer.placement().at(module).tp);
-    const Region &region = trainer.regions().at(module);
+    ParameterLayout layout = values.layout(i);
+    const Region &region = trainer.regions().at(size_t(p.module));
     bool updated = ownership.updated(i);
     for (const OwnedPiece &piece : ownership.owned(i)) {
       int64_t count = piece.end - piece.begin;
-      const std::byte *copy = writer.add(
-          p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
-          region.parameters + p.offset +
-              size_t(piece.begin) * sizeOf(p.tensor.type));
-      if (updated && p.tensor.type == DType::F32)
+      const std::byte *copy =
+          writer.add(p.tensor.name, values.type(i), layout, piece.begin,
+                     piece.end, values.at(i, piece));
+      if (updated)
         expectFiniteValues(copy, count, false, p.tensor.name, step);
       Span<const char *> moments = trainer.optimizer().moments();
       for (size_t k = 0; updated && k < moments.size; ++k) {
@@ -84,17 +83,14 @@ void expectFinite(const Trainer &trainer, int64_t step) {
   const ProgramInfo &program = trainer.program();
   std::vector<std::byte> copy;
   for (size_t i = 0; i < program.parameters.size; ++i) {
-    const ParameterInfo &p = program.parameters[i];
-    if (!trainer.ownership().updated(i) || p.tensor.type != DType::F32)
+    if (!trainer.ownership().updated(i))
       continue;
     for (const OwnedPiece &piece : trainer.ownership().owned(i)) {
       copy.resize(size_t(piece.end - piece.begin) * sizeof(float));
-      device::copyToHost(copy.data(),
-                         trainer.regions().parameter(p) +
-                             size_t(piece.begin) * sizeof(float),
+      device::copyToHost(copy.data(), trainer.values().at(i, piece),
                          copy.size());
       expectFiniteValues(copy.data(), piece.end - piece.begin, false,
-                         p.tensor.name, step);
+                         program.parameters[i].tensor.name, step);
     }
   }
 }
@@ -264,43 +260,36 @@ void expectNoCheckpoints(const std::string &directory) {
 
 namespace {
 
-/// Moments of a parameter into the ranges that this rank updates.
+/// A moment of a parameter into the ranges that this rank updates.
 void loadMoment(Trainer &trainer, size_t index, size_t moment,
                 const std::string &name, const ParameterLayout &layout,
                 const PieceReader &reader) {
-  const ParameterInfo &p = trainer.program().parameters[index];
+  size_t module = size_t(trainer.program().parameters[index].module);
+  float *moments = trainer.regions().at(module).moments.at[moment];
   std::vector<float> values;
-  size_t module = size_t(p.module), first = p.offset / sizeof(float);
-  for (const UpdateRange &u : trainer.ownership().updates(module)) {
-    size_t begin = std::max(u.range.begin, first),
-           end = std::min(u.range.end(), first + size_t(layout.partElements()));
-    if (begin >= end)
-      continue;
-    values.resize(end - begin);
-    reader.part(name, DType::F32, layout, int64_t(begin - first),
-                int64_t(end - first), values.data());
-    device::copyToDevice(trainer.regions().at(module).moments.at[moment] +
-                             u.moment + (begin - u.range.begin),
-                         values.data(), values.size() * sizeof(float));
-  }
+  trainer.values().forUpdates(
+      index, [&](int64_t begin, int64_t end, size_t place) {
+        values.resize(size_t(end - begin));
+        reader.part(name, DType::F32, layout, begin, end, values.data());
+        device::copyToDevice(moments + place, values.data(),
+                             values.size() * sizeof(float));
+      });
 }
 
 void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
-  const ProgramInfo &program = trainer.program();
-  const ParameterInfo &p = program.parameters[index];
-  std::string name =
-      program.parameters[trainer.ownership().original(index)].tensor.name;
-  ParameterLayout layout(p, trainer.placement().at(size_t(p.module)).tp);
-  std::vector<std::byte> part(size_t(layout.partElements()) *
-                              sizeOf(p.tensor.type));
-  reader.part(name, p.tensor.type, layout, 0, layout.partElements(),
-              part.data());
-  device::copyToDevice(trainer.regions().parameter(p), part.data(),
-                       part.size());
+  const ParameterValues &values = trainer.values();
+  std::string name = trainer.program()
+                         .parameters[trainer.ownership().original(index)]
+                         .tensor.name;
+  ParameterLayout layout = values.layout(index);
+  values.write(
+      index,
+      reader.floats(name, values.type(index), layout, 0, layout.partElements())
+          .data());
   Span<const char *> moments = trainer.optimizer().moments();
-  for (size_t i = 0; trainer.ownership().updated(index) && i < moments.size;
-       ++i)
-    loadMoment(trainer, index, i, momentOf(name, moments[i]), layout, reader);
+  for (size_t i = 0; i < moments.size; ++i)
+    if (trainer.ownership().updated(index))
+      loadMoment(trainer, index, i, momentOf(name, moments[i]), layout, reader);
 }
 
 /// Before anything else is compared: what another model's checkpoint differs in
@@ -397,6 +386,19 @@ LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
         loadParameter(trainer, i, reader);
   }));
   return out;
+}
+
+void setAsideOthers(Comm &comm, const std::string &directory,
+                    const LoadedCheckpoint &loaded) {
+  std::string failure;
+  if (comm.rank() == 0)
+    failure = failureOf([&] {
+      for (int64_t step : loaded.damaged)
+        setAside(directory, step, kDamaged);
+      for (int64_t step : loaded.newer)
+        setAside(directory, step, kNewer);
+    });
+  comm.agree(failure);
 }
 
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,

@@ -102,6 +102,10 @@ LoadedCheckpoint resumeCheckpoint(Trainer &trainer,
                                   const std::string &directory,
                                   uint64_t dataHash, bool otherData = false,
                                   bool best = false);
+/// Takes the checkpoints that the loaded one was preferred to out of the way of
+/// those to come; only with the lock. All ranks call it; throws CommonError.
+void setAsideOthers(Comm &comm, const std::string &directory,
+                    const LoadedCheckpoint &loaded);
 /// Returns the step only.
 int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
                        uint64_t dataHash);

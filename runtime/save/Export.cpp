@@ -14,9 +14,11 @@
 #include "runtime/base/Files.h"
 #include "runtime/base/Protobuf.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/data/Convert.h"
 #include "runtime/save/Outputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -30,8 +32,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kInlineLimit =
-    1500u * 1000 * 1000;      // protobuf messages end at 2 GB
-constexpr int kFloatType = 1; // TensorProto.FLOAT
+    1500u * 1000 * 1000; // protobuf messages end at 2 GB
+/// TensorProto's numbers of floats.
+constexpr std::pair<int64_t, DType> kFloatTypes[] = {
+    {1, DType::F32}, {10, DType::F16}, {11, DType::F64}, {16, DType::BF16}};
 
 using namespace protobuf;
 
@@ -109,6 +113,7 @@ struct Piece {
   std::string own;
   const ParameterInfo *parameter = nullptr;
   size_t size = 0;
+  DType type = DType::F32; ///< of a parameter's value, in the file
 };
 using Pieces = std::vector<Piece>;
 
@@ -119,7 +124,7 @@ void append(Pieces &pieces, std::string own) {
   size_t size = own.size();
   pieces.push_back({{}, std::move(own), nullptr, size});
 }
-size_t sizeOf(const Pieces &pieces) {
+size_t bytesOf(const Pieces &pieces) {
   size_t size = 0;
   for (const Piece &piece : pieces)
     size += piece.size;
@@ -198,8 +203,8 @@ public:
   /// Everything under temporary names, to be put in place together.
   void write(std::vector<Replacement> &out) {
     size_t bytes = 0;
-    for (auto &[name, parameter] : replace)
-      bytes += size_t(trainer.elements(*parameter)) * sizeof(float);
+    for (const Piece &piece : model())
+      bytes += piece.parameter ? piece.size : 0;
     external = bytes > kInlineLimit;
     Pieces pieces = model();
     for (auto &[name, parameter] : replace)
@@ -250,9 +255,12 @@ private:
   Pieces tensor(std::string_view message, const TensorFacts &facts,
                 const ParameterInfo &parameter) {
     seen.insert(facts.name);
-    if (facts.type != kFloatType || parameter.tensor.type != DType::F32 ||
+    auto type =
+        std::find_if(std::begin(kFloatTypes), std::end(kFloatTypes),
+                     [&](auto &known) { return known.first == facts.type; });
+    if (type == std::end(kFloatTypes) || !isFloat(typeOf(parameter)) ||
         elementCount(facts.dims) != trainer.elements(parameter))
-      throw Error(source + ": initializer '" + facts.name + "' is not F32 " +
+      throw Error(source + ": initializer '" + facts.name + "' has no floats " +
                   shapeText(wholeShape(parameter)) +
                   " as when the program was made");
     Pieces pieces;
@@ -260,8 +268,8 @@ private:
     for (Reader reader(message, source); reader.next(field);)
       if (!holdsValue(field.number))
         append(pieces, field.whole);
-    size_t bytes = size_t(trainer.elements(parameter)) * sizeof(float);
-    Piece value{{}, {}, &parameter, bytes};
+    size_t bytes = size_t(trainer.elements(parameter)) * sizeOf(type->second);
+    Piece value{{}, {}, &parameter, bytes, type->second};
     if (!external) {
       append(pieces, header(9, Bytes) + varintBytes(bytes));
       pieces.push_back(value);
@@ -272,7 +280,7 @@ private:
              lengthField(13, lengthField(1, key) + lengthField(2, text)));
     };
     entry("location", target.filename().string() + ".data");
-    entry("offset", std::to_string(sizeOf(outside)));
+    entry("offset", std::to_string(bytesOf(outside)));
     entry("length", std::to_string(bytes));
     append(pieces, varintField(14, 1)); // EXTERNAL
     outside.push_back(value);
@@ -280,15 +288,39 @@ private:
   }
 
   static void nest(Pieces &pieces, uint32_t number, Pieces inner) {
-    append(pieces, header(number, Bytes) + varintBytes(sizeOf(inner)));
+    append(pieces, header(number, Bytes) + varintBytes(bytesOf(inner)));
     std::move(inner.begin(), inner.end(), std::back_inserter(pieces));
+  }
+
+  DType typeOf(const ParameterInfo &parameter) const {
+    return trainer.values().type(
+        size_t(&parameter - trainer.program().parameters.begin()));
+  }
+
+  /// In the file's type. Throws Error if an element is too large for that.
+  std::vector<std::byte> valueOf(const Piece &piece) const {
+    DType type = typeOf(*piece.parameter);
+    std::vector<std::byte> own = values->get(*piece.parameter),
+                           value = convert(own, type, piece.type, source);
+    if (type == piece.type)
+      return value;
+    for (size_t i = 0; i * sizeOf(type) < own.size(); ++i) {
+      double was = loadFloat(type, own.data() + i * sizeOf(type));
+      if (std::isfinite(was) &&
+          !std::isfinite(
+              loadFloat(piece.type, value.data() + i * sizeOf(piece.type))))
+        throw Error(source + ": parameter '" + piece.parameter->tensor.name +
+                    "' is " + textOf(piece.type) + " there, too small for " +
+                    std::to_string(was));
+    }
+    return value;
   }
 
   void writePieces(const Pieces &pieces, const Replacement &to) const {
     FileWriter file(to.temporary());
     for (const Piece &piece : pieces) {
       if (piece.parameter) {
-        std::vector<std::byte> value = values->get(*piece.parameter);
+        std::vector<std::byte> value = valueOf(piece);
         file.write(value.data(), value.size());
       } else if (piece.own.empty()) {
         file.write(piece.source.data(), piece.source.size());

@@ -8,7 +8,6 @@
 #include "runtime/base/FileActivity.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Convert.h"
-#include "runtime/device/Device.h"
 #include "runtime/save/WeightFiles.h"
 #include "runtime/state/Pieces.h"
 
@@ -45,9 +44,10 @@ using Choice = std::vector<std::string>;
 
 class Matcher {
 public:
-  Matcher(const ProgramInfo &program, const Ownership &ownership,
-          const std::vector<std::string> &skip)
-      : program(program), numbers(program.parameters.size) {
+  Matcher(const Trainer &trainer, const std::vector<std::string> &skip)
+      : program(trainer.program()), values(trainer.values()),
+        numbers(program.parameters.size) {
+    const Ownership &ownership = trainer.ownership();
     for (size_t i = 0; i < program.parameters.size; ++i)
       if (ownership.original(i) == i) {
         numbers[i] = targets.size();
@@ -117,7 +117,7 @@ public:
       if (choice[t].empty())
         continue;
       DType type = reader.typeOf(choice[t]);
-      if (type != program.parameters[targets[t].row].tensor.type)
+      if (type != values.type(targets[t].row))
         ++counts[textOf(type)];
     }
     std::string text;
@@ -183,16 +183,15 @@ private:
       if (choice[t].empty())
         continue;
       const ParameterInfo &p = program.parameters[targets[t].row];
-      DType type = reader.typeOf(choice[t]);
+      DType type = reader.typeOf(choice[t]), own = values.type(targets[t].row);
       std::vector<int64_t> shape = reader.shapeOf(choice[t]);
       if (shape == wholeShape(p) &&
-          (type == p.tensor.type ||
-           (p.tensor.type == DType::F32 && isFloat(type))))
+          (type == own || (isFloat(own) && isFloat(type))))
         continue;
       if (++count == 1)
         first = where + ": tensor '" + choice[t] + "' is " + textOf(type) +
                 " " + shapeText(shape) + ", parameter '" + nameOf(t) + "' " +
-                textOf(p.tensor.type) + " " + shapeText(wholeShape(p)) +
+                textOf(own) + " " + shapeText(wholeShape(p)) +
                 " (--init-skip '" + nameOf(t) +
                 "' keeps the program's own value)";
     }
@@ -203,6 +202,7 @@ private:
   }
 
   const ProgramInfo &program;
+  const ParameterValues &values;
   std::vector<size_t> numbers; ///< of targets, by original row
 };
 
@@ -227,17 +227,12 @@ std::vector<std::string> besideChosen(const std::vector<std::string> &unused,
 /// This rank's part of a parameter, converted.
 void load(Trainer &trainer, size_t row, const std::string &tensor,
           const PieceReader &reader) {
-  const ParameterInfo &p = trainer.program().parameters[row];
-  ParameterLayout layout(p, trainer.placement().at(size_t(p.module)).tp);
-  DType type = reader.typeOf(tensor);
-  size_t count = size_t(layout.partElements());
-  std::vector<std::byte> part(count * sizeOf(type));
-  reader.part(tensor, type, layout, 0, layout.partElements(), part.data());
-  if (type != p.tensor.type)
-    part = convert({type, {int64_t(count)}, part.data(), part.size()},
-                   p.tensor.type, tensor);
-  device::copyToDevice(trainer.regions().parameter(p), part.data(),
-                       part.size());
+  const ParameterValues &values = trainer.values();
+  ParameterLayout layout = values.layout(row);
+  values.write(
+      row,
+      reader.floats(tensor, values.type(row), layout, 0, layout.partElements())
+          .data());
   progressed();
 }
 
@@ -310,7 +305,7 @@ initializeFrom(Trainer &trainer, const std::vector<WeightSource> &sources,
   std::vector<std::string> lines;
   std::unique_ptr<Matcher> matcher;
   comm.agree(failureOf([&] {
-    matcher = std::make_unique<Matcher>(program, trainer.ownership(), skip);
+    matcher = std::make_unique<Matcher>(trainer, skip);
     for (const WeightSource &source : sources)
       matcher->expectModule(source.module);
   }));

@@ -34,7 +34,7 @@ struct WeightSource {
 /// sources name, in order, but to those that match a pattern of `skip` (*, ?,
 /// [a-z] over "module.parameter"). A parameter is looked for as
 /// "module.parameter", by its names in the ONNX files, and as "parameter", in
-/// this order; values of F16, BF16 and F64 become F32. All ranks call it.
+/// this order; floats of other types are converted. All ranks call it.
 /// Returns what to tell the user, a line each. Throws CommonError, with nothing
 /// changed, if a source gives nothing, has another shape or type, or does not
 /// say which of two parameters is meant.

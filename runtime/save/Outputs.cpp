@@ -258,19 +258,19 @@ void OutputCollector::write(const std::string &path,
 static void writePieces(const Trainer &trainer, bool gradients,
                         const std::string &path) {
   const ProgramInfo &program = trainer.program();
+  const ParameterValues &values = trainer.values();
   PieceWriter writer;
   for (size_t i = 0; i < program.parameters.size; ++i) {
     const ParameterInfo &p = program.parameters[i];
-    size_t module = size_t(p.module);
     if (trainer.ownership().owned(i).empty() ||
         (gradients && !trainer.ownership().updated(i)))
       continue;
-    ParameterLayout layout(p, trainer.placement().at(module).tp);
-    const std::byte *base = gradients ? trainer.regions().at(module).gradients
-                                      : trainer.regions().at(module).parameters;
+    ParameterLayout layout = values.layout(i);
     for (const OwnedPiece &piece : trainer.ownership().owned(i))
-      writer.add(p.tensor.name, p.tensor.type, layout, piece.begin, piece.end,
-                 base + p.offset + size_t(piece.begin) * sizeOf(p.tensor.type));
+      writer.add(p.tensor.name, gradients ? DType::F32 : values.type(i), layout,
+                 piece.begin, piece.end,
+                 gradients ? trainer.regions().gradient(p) + piece.begin
+                           : values.at(i, piece));
   }
   writer.write(path);
 }
@@ -313,15 +313,19 @@ WholeParameters::~WholeParameters() = default;
 
 std::vector<std::byte>
 WholeParameters::get(const ParameterInfo &parameter) const {
+  const ParameterValues &values = trainer.values();
+  size_t row = size_t(&parameter - trainer.program().parameters.begin());
+  DType type = values.type(row);
   if (reader)
-    return reader->whole(parameter.tensor.name, parameter.tensor.type,
-                         wholeShape(parameter));
-  ParameterLayout layout(parameter, 0);
-  size_t size = sizeOf(parameter.tensor.type);
+    return reader->whole(parameter.tensor.name, type, wholeShape(parameter));
+  ParameterLayout layout = values.layout(row);
+  size_t size = sizeOf(type);
   std::vector<std::byte> part(size_t(layout.partElements()) * size),
       whole(size_t(layout.wholeElements()) * size);
-  device::copyToHost(part.data(), trainer.regions().parameter(parameter),
-                     part.size());
+  for (const OwnedPiece &piece : trainer.ownership().owned(row))
+    device::copyToHost(part.data() + size_t(piece.begin) * size,
+                       values.at(row, piece),
+                       size_t(piece.end - piece.begin) * size);
   for (const ParameterLayout::Run &run : layout.runs())
     std::memcpy(whole.data() + size_t(run.whole) * size,
                 part.data() + size_t(run.part) * size,

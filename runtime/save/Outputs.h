@@ -81,7 +81,7 @@ class WholeParameters {
 public:
   WholeParameters(const Trainer &trainer, const std::string &path);
   ~WholeParameters();
-  /// By name in files; rank 0 only.
+  /// As ParameterValues::type has it; rank 0 only.
   std::vector<std::byte> get(const ParameterInfo &parameter) const;
 
 private:

@@ -15,7 +15,7 @@ namespace dt::rt {
 
 namespace {
 
-constexpr size_t kLine = 16; ///< floats in 64 bytes, the unit of offsets
+constexpr size_t kLine = 64; ///< bytes, the unit of offsets
 
 size_t roundUp(size_t value, size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -34,6 +34,11 @@ Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
     : program(program), placement(placement), modules(program.modules.size),
       pieces(program.parameters.size), isUpdated(program.parameters.size),
       isTied(program.parameters.size), originals(program.parameters.size) {
+  for (const ParameterInfo &p : program.parameters)
+    if (p.trainable && p.tensor.type != DType::F32 &&
+        p.tensor.type != DType::BF16)
+      throw Error(std::string("parameter '") + p.tensor.name + "' trains as " +
+                  textOf(p.tensor.type) + ", expected F32 or BF16");
   findTies();
   for (size_t m = 0; m < program.modules.size; ++m)
     if (placement.at(m).runs())
@@ -44,7 +49,21 @@ Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
 
 FloatRange Ownership::rangeOf(size_t p) const {
   const ParameterInfo &info = program.parameters[p];
-  return {info.offset / sizeof(float), partElements(info)};
+  return {info.gradient / sizeof(float), partElements(info), info.tensor.type,
+          info.offset};
+}
+
+bool Ownership::hasMaster(size_t p) const {
+  return isUpdated[p] && program.parameters[p].tensor.type != DType::F32;
+}
+
+/// As many elements as fill a line of the narrowest type that trains.
+size_t Ownership::findStep(size_t m) const {
+  size_t narrowest = sizeof(float);
+  for (const ParameterInfo &p : program.parameters)
+    if (size_t(p.module) == m && p.trainable)
+      narrowest = std::min(narrowest, sizeOf(p.tensor.type));
+  return kLine / narrowest;
 }
 
 void Ownership::findTies() {
@@ -90,6 +109,7 @@ void Ownership::findTies() {
 /// between them is zero everywhere and stays zero.
 void Ownership::planModule(size_t m) {
   Module &out = modules[m];
+  out.step = findStep(m);
   std::vector<FloatRange> runs, updated;
   std::vector<size_t> ends; // of parameters, ascending
   for (size_t p = 0; p < program.parameters.size; ++p) {
@@ -100,11 +120,12 @@ void Ownership::planModule(size_t m) {
       updated.push_back(range);
       continue;
     }
-    range.count = std::min(roundUp(range.count, kLine),
+    range.count = std::min(roundUp(range.count, out.step),
                            program.modules[m].trainableBytes / sizeof(float) -
                                range.begin);
     ends.push_back(range.end());
-    if (!runs.empty() && runs.back().end() == range.begin)
+    if (!runs.empty() && runs.back().end() == range.begin &&
+        runs.back().goesOnIn(range))
       runs.back().count += range.count;
     else
       runs.push_back(range);
@@ -129,7 +150,7 @@ Ownership::reduceRun(Module &out, size_t m, FloatRange run,
   if (program.modules[m].wholeBatch || replicas == 1)
     return {run};
   bool zero = program.modules[m].zero > 0;
-  size_t unit = zero ? kLine * replicas : kLine; // blocks are whole lines
+  size_t unit = zero ? out.step * replicas : out.step; // blocks: whole lines
   size_t most =
       std::max(unit, program.bucketBytes / sizeof(float) / unit * unit);
   std::vector<FloatRange> own;
@@ -144,19 +165,20 @@ Ownership::reduceRun(Module &out, size_t m, FloatRange run,
       count = limit - at;
     if (zero && count >= unit)
       count = count / unit * unit;
-    Bucket bucket{{at, count}, zero && count % unit == 0, out.sumFloats};
+    Bucket bucket{run.part(at, count), zero && count % unit == 0,
+                  out.sumFloats};
     out.buckets.push_back(bucket);
     size_t block = count / replicas;
     out.sumFloats += bucket.scatter ? block : 0;
-    own.push_back(bucket.scatter ? FloatRange{at + replica * block, block}
+    own.push_back(bucket.scatter ? run.part(at + replica * block, block)
                                  : bucket.range);
     at += count;
   }
   return own;
 }
 
-/// Cuts ranges where the rule changes and gives each its place among the
-/// moments.
+/// Cuts ranges where the rule or the type changes and gives each its place
+/// among the moments.
 void Ownership::addUpdates(Module &out, size_t m,
                            const std::vector<FloatRange> &ranges) {
   size_t next = 0; // parameters and ranges both ascend
@@ -166,7 +188,7 @@ void Ownership::addUpdates(Module &out, size_t m,
       rows.push_back(p);
   for (const FloatRange &range : ranges) {
     while (next < rows.size() &&
-           roundUp(rangeOf(rows[next]).end(), kLine) <= range.begin)
+           roundUp(rangeOf(rows[next]).end(), out.step) <= range.begin)
       ++next;
     for (size_t i = next; i < rows.size(); ++i) {
       FloatRange parameter = rangeOf(rows[i]);
@@ -178,16 +200,20 @@ void Ownership::addUpdates(Module &out, size_t m,
         continue;
       const ParameterInfo &p = program.parameters[originals[rows[i]]];
       UpdateRule rule{p.decay, p.lrFactor, p.weightDecay};
+      FloatRange part = parameter.part(begin, end - begin);
       size_t moment = out.momentFloats;
       std::vector<UpdateRange> &list = out.updates;
       if (!list.empty() && list.back().rule == rule &&
-          roundUp(list.back().range.end(), kLine) == begin) {
+          roundUp(list.back().range.end(), out.step) == begin &&
+          list.back().range.goesOnIn(part)) {
         moment = list.back().moment + (begin - list.back().range.begin);
         list.back().range.count = end - list.back().range.begin;
       } else {
-        list.push_back({{begin, end - begin}, rule, moment});
+        list.push_back({part, rule, moment});
       }
-      out.momentFloats = roundUp(moment + (end - begin), kLine);
+      out.momentFloats = roundUp(moment + (end - begin), out.step);
+      if (part.type != DType::F32)
+        out.masterFloats = out.momentFloats;
     }
   }
 }

@@ -4,9 +4,9 @@
 //
 // From the tables alone: how a module's flat gradient region is cut into
 // buckets, which elements this rank's optimizer updates (all, or with
-// ModuleInfo::zero its share of each bucket), and which it counts in the global
-// norm and writes into checkpoints. Every element of every parameter is counted
-// by exactly one rank of the world.
+// ModuleInfo::zero its share of each bucket), of which it keeps masters, and
+// which it counts in the global norm and writes into checkpoints. Every element
+// of every parameter is counted by exactly one rank of the world.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,10 +20,23 @@
 
 namespace dt::rt {
 
-/// A range of a module's regions, in floats.
+/// A range of a module's gradients, in floats, whose elements also follow one
+/// another in the parameter region.
 struct FloatRange {
   size_t begin = 0, count = 0;
+  DType type = DType::F32; ///< of the stored elements
+  size_t stored = 0; ///< bytes from the start of the parameter region to them
+
   size_t end() const { return begin + count; }
+  /// `n` of its elements, from float `from` of the gradients on.
+  FloatRange part(size_t from, size_t n) const {
+    return {from, n, type, stored + (from - begin) * sizeOf(type)};
+  }
+  /// Whether elements behind it that begin with those of `next` could be a part
+  /// of it.
+  bool goesOnIn(const FloatRange &next) const {
+    return type == next.type && part(next.begin, 0).stored == next.stored;
+  }
 };
 
 /// Gradients that are summed over the replicas at once; a module's ascend, as
@@ -49,7 +62,8 @@ struct UpdateRule {
 };
 
 /// What this rank's optimizer updates; `moment` is where the range begins in
-/// the module's moments, in floats.
+/// the module's moments, in floats, and in its masters, if it is not stored in
+/// float32.
 struct UpdateRange {
   FloatRange range;
   UpdateRule rule;
@@ -57,7 +71,7 @@ struct UpdateRange {
 };
 
 /// Elements [begin, end) of a parameter's part that this rank counts and saves,
-/// and where their moments are (if it has any).
+/// and where their moments and masters are (if it has any).
 struct OwnedPiece {
   int64_t begin, end;
   size_t moment;
@@ -83,6 +97,11 @@ public:
   size_t momentFloats(size_t module) const {
     return modules[module].momentFloats;
   }
+  /// Of what is updated and not stored in float32: as far as moments go for
+  /// that.
+  size_t masterFloats(size_t module) const {
+    return modules[module].masterFloats;
+  }
   /// Blocks of scattered buckets while they are being summed.
   size_t sumFloats(size_t module) const { return modules[module].sumFloats; }
   /// Empty for parameters of modules that this rank does not run.
@@ -91,6 +110,10 @@ public:
   }
   /// Whether the optimizer changes it, this copy or another.
   bool updated(size_t parameter) const { return isUpdated[parameter]; }
+  /// Whether its value is that of masters, and what is stored is rounded.
+  bool hasMaster(size_t parameter) const;
+  /// The unit of places among the module's gradients, in floats.
+  size_t gradientStep(size_t module) const { return modules[module].step; }
   /// The row that files know: its own, or the one it is a copy of.
   size_t original(size_t parameter) const { return originals[parameter]; }
   const std::vector<TieGroup> &ties() const { return tieGroups; }
@@ -99,9 +122,10 @@ private:
   struct Module {
     std::vector<Bucket> buckets;
     std::vector<UpdateRange> updates;
-    size_t momentFloats = 0, sumFloats = 0;
+    size_t momentFloats = 0, masterFloats = 0, sumFloats = 0, step = 0;
   };
   void findTies();
+  size_t findStep(size_t module) const;
   void planModule(size_t module);
   std::vector<FloatRange> reduceRun(Module &out, size_t module, FloatRange run,
                                     const std::vector<size_t> &ends) const;

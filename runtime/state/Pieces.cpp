@@ -6,6 +6,7 @@
 
 #include "runtime/state/Pieces.h"
 #include "runtime/base/Error.h"
+#include "runtime/data/Convert.h"
 #include "runtime/device/Device.h"
 
 #include <algorithm>
@@ -267,6 +268,17 @@ void PieceReader::part(const std::string &name, DType type,
   if (have != need)
     throw Error(where + ": tensor '" + name + "' has " + std::to_string(have) +
                 " of " + std::to_string(need) + " elements");
+}
+
+std::vector<std::byte> PieceReader::floats(const std::string &name, DType type,
+                                           const ParameterLayout &layout,
+                                           int64_t begin, int64_t end) const {
+  DType from = typeOf(name);
+  if (!isFloat(from) || !isFloat(type))
+    from = type; // or part() throws
+  std::vector<std::byte> bytes(size_t(end - begin) * sizeOf(from));
+  part(name, from, layout, begin, end, bytes.data());
+  return convert(std::move(bytes), from, type, name);
 }
 
 } // namespace dt::rt

@@ -58,6 +58,10 @@ public:
   /// short gaps between them). Throws Error as whole().
   void part(const std::string &name, DType type, const ParameterLayout &layout,
             int64_t begin, int64_t end, void *out) const;
+  /// As part(), but floats of another type become `type`.
+  std::vector<std::byte> floats(const std::string &name, DType type,
+                                const ParameterLayout &layout, int64_t begin,
+                                int64_t end) const;
   /// Its shape and type, as the first piece says. Throws if it is missing.
   std::vector<int64_t> shapeOf(const std::string &name) const;
   DType typeOf(const std::string &name) const;

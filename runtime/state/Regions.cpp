@@ -43,6 +43,9 @@ Regions::Regions(const ProgramInfo &program, const Placement &placement,
         regions[m].moments.at[i] = reinterpret_cast<float *>(
             make(ownership.momentFloats(m) * sizeof(float), "moments",
                  sizes[m].moments));
+      if (size_t floats = ownership.masterFloats(m))
+        regions[m].masters = reinterpret_cast<float *>(
+            make(floats * sizeof(float), "masters", sizes[m].moments));
       if (size_t floats = ownership.sumFloats(m))
         regions[m].sums = reinterpret_cast<float *>(
             make(floats * sizeof(float), "sums of gradients", sizes[m].sums));

@@ -23,10 +23,12 @@ struct Region {
   std::byte *parameters = nullptr;
   std::byte *gradients = nullptr; ///< ModuleInfo::trainableBytes
   Moments<float *> moments{};     ///< Ownership::momentFloats each
+  float *masters = nullptr;       ///< Ownership::masterFloats
   float *sums = nullptr;          ///< Ownership::sumFloats
 };
 
-/// Bytes that a module has on this rank; of all moments.
+/// Bytes that a module has on this rank. `moments`: of all of these and of
+/// masters.
 struct RegionBytes {
   size_t arena = 0, parameters = 0, gradients = 0, moments = 0, sums = 0;
 };
@@ -50,7 +52,8 @@ public:
     return at(size_t(p.module)).parameters + p.offset;
   }
   float *gradient(const ParameterInfo &p) const {
-    return reinterpret_cast<float *>(at(size_t(p.module)).gradients + p.offset);
+    return reinterpret_cast<float *>(at(size_t(p.module)).gradients +
+                                     p.gradient);
   }
   /// A tensor of a module in a slot.
   std::byte *address(size_t module, const BufferInfo &buffer,

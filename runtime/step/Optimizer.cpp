@@ -42,13 +42,13 @@ double Optimizer::scaleFor(double norm) const {
 void Optimizer::update(float *p, const float *g,
                        const Moments<float *> &moments, size_t count,
                        const UpdateRule &rule, int64_t step, double lr,
-                       double scale) const {
+                       double scale, bf16 *working) const {
   double decay = !rule.decay             ? 0
                  : rule.weightDecay >= 0 ? rule.weightDecay
                                          : info.weightDecay;
   device::update(info.kind,
                  {info.settings.data, lr * rule.lrFactor, decay, scale, step},
-                 p, g, moments, count);
+                 p, g, moments, count, working);
 }
 
 } // namespace dt::rt

@@ -11,6 +11,7 @@
 #define DT_RUNTIME_STEP_OPTIMIZER_H
 
 #include "runtime/Program.h"
+#include "runtime/device/BFloat16.h"
 #include "runtime/state/Ownership.h"
 
 namespace dt::rt {
@@ -35,11 +36,12 @@ public:
   double scaleFor(double norm) const;
 
   /// One update of `count` elements with learning rate `lr` (times the rule's
-  /// factor) at `step` (0-based).
+  /// factor) at `step` (0-based). `working`: where they are rounded to; null:
+  /// nowhere.
   void update(float *parameters, const float *gradients,
               const Moments<float *> &moments, size_t count,
-              const UpdateRule &rule, int64_t step, double lr,
-              double scale) const;
+              const UpdateRule &rule, int64_t step, double lr, double scale,
+              bf16 *working = nullptr) const;
 
 private:
   OptimizerInfo info;

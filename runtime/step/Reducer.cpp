@@ -166,15 +166,17 @@ void Reducer::poll() {
 /// Of parameters that begin before `end` floats. Neighbours with the same
 /// partial axes are summed together, with the padding behind each.
 void Reducer::sumPartial(size_t m, size_t end) {
-  auto padded = [](const ParameterInfo &p) {
-    return (p.offset + partElements(p) * sizeof(float) + 63) / 64 * 64;
+  size_t step = ownership.gradientStep(m) * sizeof(float);
+  auto padded = [&](const ParameterInfo &p) {
+    return (p.gradient + partElements(p) * sizeof(float) + step - 1) / step *
+           step;
   };
   const std::vector<const ParameterInfo *> &rows = updated[m];
   size_t &i = begun[m].partial;
-  while (i < rows.size() && rows[i]->offset < end * sizeof(float)) {
+  while (i < rows.size() && rows[i]->gradient < end * sizeof(float)) {
     const ParameterInfo *first = rows[i], *last = first;
-    for (++i; i < rows.size() && rows[i]->offset < end * sizeof(float) &&
-              rows[i]->offset == padded(*last) &&
+    for (++i; i < rows.size() && rows[i]->gradient < end * sizeof(float) &&
+              rows[i]->gradient == padded(*last) &&
               sameAxes(rows[i]->partial, first->partial);
          ++i)
       last = rows[i];
@@ -184,7 +186,7 @@ void Reducer::sumPartial(size_t m, size_t end) {
           tensorParallel[m].get(),
           {.kind = CollectiveKind::AllReduce,
            .type = DType::F32,
-           .chunk = int64_t((padded(*last) - first->offset) / sizeof(float)),
+           .chunk = int64_t((padded(*last) - first->gradient) / sizeof(float)),
            .over = axis.over,
            .stride = axis.stride},
           data, data);
@@ -226,16 +228,15 @@ void Reducer::gatherParameters() {
     if (!replicas[m])
       continue;
     std::string label = std::string("parameters ") + program.modules[m].name;
-    auto *parameters = reinterpret_cast<float *>(regions.at(m).parameters);
     size_t replica = size_t(placement.at(m).replica),
            count = size_t(placement.replicas(m));
     for (const Bucket &bucket : ownership.buckets(m)) {
       if (!bucket.scatter)
         continue;
-      float *data = parameters + bucket.range.begin;
-      size_t block = bucket.range.count / count;
-      pending.push_back(replicas[m]->iallGather(
-          data + replica * block, block * sizeof(float), data, label.c_str()));
+      std::byte *data = regions.at(m).parameters + bucket.range.stored;
+      size_t block = bucket.range.count / count * sizeOf(bucket.range.type);
+      pending.push_back(replicas[m]->iallGather(data + replica * block, block,
+                                                data, label.c_str()));
     }
   }
   waitAll(pending);

@@ -9,6 +9,7 @@
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Agreement.h"
+#include "runtime/data/Convert.h"
 #include "runtime/data/Fault.h"
 #include "runtime/device/Device.h"
 #include "runtime/state/Init.h"
@@ -22,6 +23,29 @@
 namespace dt::rt {
 
 namespace {
+
+/// The part of a parameter that no file holds, as F32.
+std::vector<std::byte> drawPart(const ParameterLayout &layout,
+                                const ParameterInfo &original, uint64_t seed) {
+  std::vector<std::byte> part(size_t(layout.partElements()) * sizeof(float));
+  auto *values = reinterpret_cast<float *>(part.data());
+  for (const ParameterLayout::Run &run : layout.runs())
+    initialize(values + run.part, run.whole, run.count, layout.whole(),
+               original.init, original.tensor.name, seed);
+  return part;
+}
+
+/// The part of a tensor that a file holds, whose floats may be of another type.
+std::vector<std::byte> readPart(const SafetensorsFile &file, const char *name,
+                                DType type, const ParameterLayout &layout) {
+  const TensorView *found = file.find(name);
+  DType from =
+      found && isFloat(found->type) && isFloat(type) ? found->type : type;
+  const TensorView &view = file.get(name, from, layout.whole());
+  std::vector<std::byte> part(size_t(layout.partElements()) * sizeOf(from));
+  layout.extract(view.data, part.data(), sizeOf(from));
+  return convert(std::move(part), from, type, name);
+}
 
 /// Whether losses follow from what a row does.
 bool leadsToLosses(const TaskRow &row) {
@@ -52,7 +76,8 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       places(program, comm.rank(), comm.size()), owners(program, places),
       updater(settings.optimizer),
       memory((device::initialize(settings.threads), program), places, owners,
-             updater.moments().size) {
+             updater.moments().size),
+      parameterValues(info, places, owners, memory) {
   std::vector<Group *> groups(info.modules.size);
   tensorParallel.resize(info.modules.size);
   for (size_t m = 0; m < info.modules.size; ++m)
@@ -99,31 +124,26 @@ int64_t Trainer::elements(const ParameterInfo &parameter) const {
 
 void Trainer::initializeParameters(const std::string &weightsFile) {
   std::unique_ptr<SafetensorsFile> file;
-  std::vector<std::byte> host;
   for (size_t i = 0; i < info.parameters.size; ++i) {
-    const ParameterInfo &p = info.parameters[i],
-                        &original = info.parameters[owners.original(i)];
-    const Placement::Place &place = places.at(size_t(p.module));
-    if (!place.runs())
+    const ParameterInfo &original = info.parameters[owners.original(i)];
+    if (!places.at(size_t(info.parameters[i].module)).runs())
       continue;
-    ParameterLayout layout(p, place.tp);
-    host.assign(size_t(layout.partElements()) * sizeOf(p.tensor.type), {});
+    ParameterLayout layout = parameterValues.layout(i);
+    DType type = parameterValues.type(i);
     const char *name = original.tensor.name;
+    std::vector<std::byte> part;
     if (original.init) {
-      if (p.tensor.type != DType::F32)
+      if (!isFloat(type))
         throw Error(std::string("parameter '") + name +
-                    "': init rules make F32 only");
-      auto *values = reinterpret_cast<float *>(host.data());
-      for (const ParameterLayout::Run &run : layout.runs())
-        initialize(values + run.part, run.whole, run.count, layout.whole(),
-                   original.init, name, options.seed);
+                    "': init rules make floats only");
+      part = convert(drawPart(layout, original, options.seed), DType::F32, type,
+                     name);
     } else {
       if (!file)
         file = std::make_unique<SafetensorsFile>(weightsFile);
-      const TensorView &view = file->get(name, p.tensor.type, layout.whole());
-      layout.extract(view.data, host.data(), sizeOf(p.tensor.type));
+      part = readPart(*file, name, type, layout);
     }
-    device::copyToDevice(memory.parameter(p), host.data(), host.size());
+    parameterValues.write(i, part.data());
     progressed();
   }
 }
@@ -361,10 +381,14 @@ void Trainer::update(const StepResult &result, int64_t step) {
       Moments<float *> moments{};
       for (size_t k = 0; k < updater.moments().size; ++k)
         moments.at[k] = region.moments.at[k] + u.moment;
-      updater.update(
-          reinterpret_cast<float *>(region.parameters) + u.range.begin,
-          reinterpret_cast<const float *>(region.gradients) + u.range.begin,
-          moments, u.range.count, u.rule, step, result.lr, scale);
+      std::byte *stored = region.parameters + u.range.stored;
+      bool narrow = u.range.type != DType::F32;
+      updater.update(narrow ? region.masters + u.moment
+                            : reinterpret_cast<float *>(stored),
+                     reinterpret_cast<const float *>(region.gradients) +
+                         u.range.begin,
+                     moments, u.range.count, u.rule, step, result.lr, scale,
+                     narrow ? reinterpret_cast<bf16 *>(stored) : nullptr);
     }
   }
 }

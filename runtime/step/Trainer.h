@@ -15,7 +15,7 @@
 #include "runtime/comm/Comm.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/state/Ownership.h"
-#include "runtime/state/ParameterLayout.h"
+#include "runtime/state/ParameterValues.h"
 #include "runtime/state/Regions.h"
 #include "runtime/step/Optimizer.h"
 
@@ -127,6 +127,7 @@ public:
   const Ownership &ownership() const { return owners; }
   const Regions &regions() const { return memory; }
   const Optimizer &optimizer() const { return updater; }
+  const ParameterValues &values() const { return parameterValues; }
 
   /// Initial values: by rule, else from `weightsFile` (safetensors; may be
   /// empty if every parameter has a rule). The same under every plan.
@@ -185,6 +186,7 @@ private:
   Ownership owners;
   Optimizer updater;
   Regions memory;
+  ParameterValues parameterValues;
   std::vector<std::shared_ptr<TensorParallel>> tensorParallel;
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<Reducer> reducer;

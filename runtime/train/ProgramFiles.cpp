@@ -19,21 +19,21 @@ std::string findProgramFolder(const std::string &built) {
       std::filesystem::read_symlink("/proc/self/exe", none)
           .parent_path()
           .parent_path();
-  bool isProgram = std::filesystem::exists(above / "plan.json", none) &&
+  bool isProgram = std::filesystem::exists(above / "data.json", none) &&
                    std::filesystem::exists(above / "main.cpp", none);
   return isProgram ? above.string() : built;
 }
 
 nlohmann::json readDataSections(const std::string &folder) {
-  std::string path = folder + "/plan.json";
+  std::string path = folder + "/data.json";
   std::ifstream stream(path);
   if (!stream)
     throw Error(path +
                 ": cannot open (does --program name the program's directory?)");
-  nlohmann::json plan = nlohmann::json::parse(stream, nullptr, false);
-  if (!plan.is_object())
+  nlohmann::json sections = nlohmann::json::parse(stream, nullptr, false);
+  if (!sections.is_object())
     throw Error(path + ": not a JSON object");
-  return plan;
+  return sections;
 }
 
 } // namespace dt::rt

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Weights, plan and graphs lie beside a program's sources (docs/program.md).
+// Weights, data and graphs lie beside a program's sources (docs/program.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ namespace dt::rt {
 /// the sources were compiled in.
 std::string findProgramFolder(const std::string &built);
 
-/// plan.json of such a folder. Throws Error.
+/// data.json of such a folder. Throws Error.
 nlohmann::json readDataSections(const std::string &folder);
 
 } // namespace dt::rt

@@ -31,20 +31,20 @@ private:
 #endif
 
 std::unique_ptr<BatchSource> makeSource(const ProgramInfo &program,
-                                        const nlohmann::json &plan,
+                                        const nlohmann::json &sections,
                                         const Options &options,
                                         const std::string &path, bool isBatch,
                                         Comm &comm) {
   RankView view = viewOf(program, comm.rank());
   Reorder reorder = options.reorder.value_or(program.reorder);
   if (isBatch)
-    return openFileBatch(program, plan, path, view, reorder);
+    return openFileBatch(program, sections, path, view, reorder);
 #ifndef DT_RUNTIME_NO_SHARDS
   RankPeers peers(comm);
   ShardOptions shards{path, options.seed.value_or(program.seed),
                       options.workers, &peers};
-  comm.agree(failureOf([&] { checkShardConfig(plan, shards); }));
-  return openShardBatch(program, plan, shards, view, reorder);
+  comm.agree(failureOf([&] { checkShardConfig(sections, shards); }));
+  return openShardBatch(program, sections, shards, view, reorder);
 #else
   throw Error(path + ": this program was built without shards; only batch "
                      "files can be read");
@@ -54,11 +54,11 @@ std::unique_ptr<BatchSource> makeSource(const ProgramInfo &program,
 } // namespace
 
 bool openSource(std::unique_ptr<BatchSource> &source,
-                const ProgramInfo &program, const nlohmann::json &plan,
+                const ProgramInfo &program, const nlohmann::json &sections,
                 const Options &options, const std::string &path, bool isBatch,
                 Comm &comm) {
   try {
-    source = makeSource(program, plan, options, path, isBatch, comm);
+    source = makeSource(program, sections, options, path, isBatch, comm);
   } catch (const Error &e) {
     if (e.what() != std::string(Stopped().what()))
       throw;

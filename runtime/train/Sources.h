@@ -21,7 +21,7 @@ namespace dt::rt {
 /// have the same error, as text. False if some process was asked to end before
 /// it was done. Throws Error.
 bool openSource(std::unique_ptr<BatchSource> &source,
-                const ProgramInfo &program, const nlohmann::json &plan,
+                const ProgramInfo &program, const nlohmann::json &sections,
                 const Options &options, const std::string &path, bool isBatch,
                 Comm &comm);
 

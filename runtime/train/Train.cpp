@@ -161,12 +161,7 @@ int64_t resume(Trainer &trainer, const Options &options,
   for (const std::string &line : loaded.warnings)
     warn(comm, line);
   if (source)
-    onFirstRank(comm, {}, [&] {
-      for (int64_t step : loaded.damaged)
-        setAside(options.checkpoint, step, kDamaged);
-      for (int64_t step : loaded.newer)
-        setAside(options.checkpoint, step, kNewer);
-    });
+    setAsideOthers(comm, options.checkpoint, loaded);
   return loaded.step;
 }
 
@@ -194,11 +189,11 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   bool exportOnly =
       !wantsData && !options.exportTo.empty() && options.steps <= 0;
   bool trains = wantsData || (total > 0 && !exportOnly);
-  nlohmann::json plan;
+  nlohmann::json sections;
   std::unique_ptr<BatchSource> source, other; // to train on, to validate on
   bool stopped = false;
   comm.agree(failureOf([&] {
-    plan = readDataSections(home);
+    sections = readDataSections(home);
     if (options.steps < 0 && program.optimizer.totalSteps == 0 && wantsData)
       throw Error("give --steps: the recipe's schedule has no length");
     if (trains && !wantsData)
@@ -210,7 +205,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   comm.agree(failureOf([&] {
     if (trains)
       stopped =
-          !openSource(source, program, plan, options,
+          !openSource(source, program, sections, options,
                       options.batch.empty() ? options.data : options.batch,
                       !options.batch.empty(), comm);
   }));
@@ -219,11 +214,11 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   if (trains && !options.validate.empty()) {
     bool isBatch = onAnyRank(comm, isSafetensors(options.validate));
     comm.agree(failureOf([&] {
-      if (!isBatch && !plan.contains("data"))
+      if (!isBatch && !sections.contains("data"))
         throw Error("--validate " + options.validate +
                     ": not a batch file (safetensors); this program's recipe "
                     "has no \"data\" to read shards with");
-      stopped = !openSource(other, program, plan, options, options.validate,
+      stopped = !openSource(other, program, sections, options, options.validate,
                             isBatch, comm);
     }));
     if (onAnyRank(comm, stopped))

@@ -20,16 +20,15 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace dt::rt {
 
 namespace {
 
-/// Why a step is the last one; empty if its numbers are numbers.
-std::string notFinite(const ProgramInfo &program, const Options &options,
-                      const StepResult &result, int64_t step) {
-  if (result.finite())
-    return {};
+/// "step 17: loss 'text' is nan", of a step whose numbers are none.
+std::string notFinite(const ProgramInfo &program, const StepResult &result,
+                      int64_t step) {
   std::string what = "the gradient norm";
   double value = result.norm;
   if (!std::isfinite(result.loss))
@@ -38,16 +37,23 @@ std::string notFinite(const ProgramInfo &program, const Options &options,
     if (!std::isfinite(result.terms[l]))
       what = std::string("loss '") + program.losses[l].name + "'",
       value = result.terms[l];
-  std::string text = "step " + std::to_string(step) + ": " + what + " is " +
-                     (std::isnan(value) ? "nan"
-                      : value > 0       ? "inf"
-                                        : "-inf");
-  std::vector<int64_t> saved;
-  if (!options.checkpoint.empty())
-    saved = checkpointSteps(options.checkpoint);
-  return saved.empty() ? text
-                       : text + "; the newest checkpoint is " +
-                             checkpointPath(options.checkpoint, saved.back());
+  return "step " + std::to_string(step) + ": " + what + " is " +
+         (std::isnan(value) ? "nan"
+          : value > 0       ? "inf"
+                            : "-inf");
+}
+
+/// The newest checkpoint's step, as the first rank sees it; -1: there is none.
+int64_t newestStep(Comm &comm, const std::string &directory) {
+  double mine = -1;
+  std::string failure;
+  if (comm.rank() == 0 && !directory.empty())
+    failure = failureOf([&] {
+      std::vector<int64_t> saved = checkpointSteps(directory);
+      mine = saved.empty() ? -1 : double(saved.back());
+    });
+  comm.agree(failure);
+  return int64_t(comm.allGather({mine}, "setup")[0]);
 }
 
 /// The validation loss of the best checkpoint, on all ranks; infinite if there
@@ -126,13 +132,18 @@ private:
     ++step;
     facts = {};
     report = {step, total, &result, end - begin, &recorder.times()};
-    metrics.step(step, result, report.seconds, batch.tokens, recorder.times());
+    if (!result.finite() && options.onNaN == OnNaN::Skip)
+      countSkipped();
+    metrics.step(step, result, report.seconds, batch.tokens, skipped,
+                 recorder.times());
     if (speaks) {
       warnEmpty();
       progress.step(step, result);
     }
-    if (!result.finite())
-      failNotFinite();
+    if (!result.finite() && options.onNaN == OnNaN::Stop)
+      failNotFinite("");
+    if (!result.finite() && options.onNaN == OnNaN::Back)
+      return goBack();
     if (hooks.afterStep) {
       Waits waits(board, {Awaited::Hook});
       hooks.afterStep(trainer, report);
@@ -152,11 +163,10 @@ private:
     for (size_t l = 0; l < result.empty.size(); ++l)
       if (result.empty[l] && !warned[l]) {
         warned[l] = true;
-        progress.finish();
-        std::fprintf(stderr,
-                     "warning: loss '%s' is 0 in step %lld, because nothing of "
-                     "the batch counts for it (labels that are all ignored)\n",
-                     trainer.program().losses[l].name, (long long)step);
+        warn(std::string("loss '") + trainer.program().losses[l].name +
+             "' is 0 in step " + std::to_string(step) +
+             ", because nothing of the batch counts for it (labels that are "
+             "all ignored)");
       }
   }
 
@@ -187,11 +197,54 @@ private:
   }
 
   /// The same numbers on all ranks.
-  [[noreturn]] void failNotFinite() {
+  [[noreturn]] void failNotFinite(const std::string &more) {
     if (speaks)
       progress.finish();
     checkpoints.settle();
-    throw CommonError(notFinite(trainer.program(), options, result, step));
+    int64_t newest = newestStep(trainer.comm(), options.checkpoint);
+    throw CommonError(notFinite(trainer.program(), result, step) + more +
+                      (newest < 0
+                           ? ""
+                           : "; the newest checkpoint is " +
+                                 checkpointPath(options.checkpoint, newest)));
+  }
+
+  void warn(const std::string &line) {
+    if (!speaks)
+      return;
+    progress.finish();
+    std::fprintf(stderr, "warning: %s\n", line.c_str());
+  }
+
+  /// The optimizer did nothing. A line for the 1st, 2nd, 4th, 8th…
+  void countSkipped() {
+    ++skipped;
+    if ((skipped & (skipped - 1)) == 0)
+      warn(notFinite(trainer.program(), result, step) +
+           (skipped == 1 ? "; its update is left out"
+                         : "; " + std::to_string(skipped) +
+                               " updates are left out so far"));
+  }
+
+  /// To the state of the newest checkpoint, because of each step once: what
+  /// comes again does not come from outside.
+  void goBack() {
+    if (!failed.insert(step).second)
+      failNotFinite(" again");
+    std::string wrong = checkpoints.settle();
+    if (!wrong.empty() || newestStep(trainer.comm(), options.checkpoint) < 0)
+      failNotFinite(wrong.empty() ? "" : "; " + wrong);
+    LoadedCheckpoint loaded = resumeCheckpoint(trainer, options.checkpoint,
+                                               source.hash(), options.newData);
+    setAsideOthers(trainer.comm(), options.checkpoint, loaded);
+    for (const std::string &line : loaded.warnings)
+      warn(line);
+    warn(notFinite(trainer.program(), result, step) + "; going back to " +
+         checkpointPath(options.checkpoint, loaded.step));
+    step = saved = loaded.step;
+    facts = {};
+    progress.goBack(step);
+    trainer.comm().agree(failureOf([&] { metrics.goBack(step); }));
   }
 
   /// Does not save over what could not be saved: the loop ends, and end() says
@@ -228,6 +281,9 @@ private:
     }
     if (!failure.empty())
       throw CommonError(failure);
+    if (skipped && speaks)
+      std::printf("%lld of %lld updates left out\n", (long long)skipped,
+                  (long long)(step - first));
     std::string text;
     late = failureOf([&] { text = recorder.finish(); });
     if (stop && speaks)
@@ -252,8 +308,9 @@ private:
   Metrics metrics;
   Progress progress;
   CheckpointWriter checkpoints;
-  int64_t first, total, step, saved = -1;
-  CheckpointFacts facts;                                 ///< of this step
+  int64_t first, total, step, saved = -1, skipped = 0;
+  std::set<int64_t> failed; ///< steps that the run has gone back because of
+  CheckpointFacts facts;    ///< of this step
   double best = std::numeric_limits<double>::infinity(); ///< validation loss
   bool stop = false;
   StepResult result;

@@ -39,7 +39,7 @@
 // CHECK: dt::rt::fill(seed, context.seeds[0], 1);
 
 // CHECK-LABEL: //===--- program.cpp
-// CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight, .lrFactor = 0.5, .weightDecay = 0.25}
+// CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .gradient = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight, .lrFactor = 0.5, .weightDecay = 0.25}
 // CHECK: .unit = "net", .stage = 0, .item = "sample"
 // CHECK: .forward = net_forward, .backward = net_backward, .backwardInput = nullptr, .backwardWeight = nullptr, .wholeBatch = false, .arenaBytes = 1152, .scratchBytes = 256, .parameterBytes = 576, .trainableBytes = 576, .tp = 1, .dp = 1, .ranks = kRanks_net, .zero = 0}
 // CHECK: .denominator = net_count
@@ -81,9 +81,9 @@ rt.program @tiny batch 8 micro 4 seed 7 pace @net {
     rt.input "x" @x
     rt.input "target" @target
     rt.output "y" @y
-    rt.stage forward @forward.fwd [@x, @target, @y, @loss]
-    rt.stage backward @forward.bwd [@x, @target, @y]
-    rt.stage denominator @count [@x, @denominator]
+    rt.entry forward @forward.fwd [@x, @target, @y, @loss]
+    rt.entry backward @forward.bwd [@x, @target, @y]
+    rt.entry denominator @count [@x, @denominator]
 
     // A layer that is called with its parameters as operands.
     rt.func private @layer.fwd(%x: !rt.buffer<f32, ["batch", 16]> {rt.name = "x"}, %w: !rt.buffer<f32, [8, 16]> {rt.name = "weight"},

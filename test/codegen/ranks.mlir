@@ -68,7 +68,7 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
     rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 0
     rt.buffer_decl @grad.b.h : !rt.buffer<f32, ["n"]> at 64 stride 0
     rt.output "h" @h
-    rt.stage forward @f [@h]
+    rt.entry forward @f [@h]
     rt.func @f(%h: !rt.buffer<f32, ["n"]> {rt.access = "out"}) {
       rt.call @g(%h) : !rt.buffer<f32, ["n"]>
       rt.call @g(%h) : !rt.buffer<f32, ["n"]>
@@ -83,9 +83,9 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
     rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 64 received
     rt.buffer_decl @grad.h : !rt.buffer<f32, ["n"]> at 128 stride 64
     rt.input "h" @h from @a {output = 0 : i64}
-    rt.stage forward @f [@h]
-    rt.stage backward_input @f [@h]
-    rt.stage backward_weight @w [@h]
+    rt.entry forward @f [@h]
+    rt.entry backward_input @f [@h]
+    rt.entry backward_weight @w [@h]
     rt.func @f(%h: !rt.buffer<f32, ["n"]>) {
     }
     rt.func @w(%h: !rt.buffer<f32, ["n"]>) {

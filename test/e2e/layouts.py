@@ -30,6 +30,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 import batches
+import golden
 import tolerance
 from layout_cases import CASES
 from train_model import build, prebuilt
@@ -76,8 +77,8 @@ def parse_plan(text):
 
 
 class Runner:
-    def __init__(self, dt_opt, models, work):
-        self.dt_opt, self.models, self.work = dt_opt.resolve(), models, work
+    def __init__(self, dt_opt, models, work, precision="f32"):
+        self.dt_opt, self.models, self.work, self.precision = dt_opt.resolve(), models, work, precision
         self.references, self.lock = {}, threading.Lock()
         self.runtime = prebuilt(dt_opt)
 
@@ -91,6 +92,7 @@ class Runner:
         recipe["optimizer"]["clip"] = 1.0
         for key, value in case.get("patch", {}).items():
             recipe["modules"][next(iter(recipe["modules"]))][key] = value
+        recipe["precision"] = self.precision
         (folder / "recipe.json").write_text(json.dumps(recipe))
         return folder / "recipe.json"
 
@@ -163,7 +165,7 @@ class Runner:
         self.build(folder)
         gradients, losses = self.train(case, folder, 1, ("--save-outputs", "outputs.safetensors"))
         recipe = json.loads((folder / "recipe.json").read_text())
-        return gradients, losses, tolerance.terms_of_losses(recipe, load_file(folder / "outputs.safetensors"))
+        return gradients, losses, tolerance.terms_of_losses(recipe, golden.load_outputs(folder / "outputs.safetensors"))
 
     def run(self, case):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
@@ -178,7 +180,7 @@ class Runner:
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
         self.build(folder)
         gradients, losses = self.train(case, folder, plan["ranks"], ("--trace", "trace.json") if case.get("overlap") else ())
-        verdict = compare(gradients, losses, *self.reference(case))
+        verdict = compare(gradients, losses, *self.reference(case), self.precision == "bf16")
         if plan["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
             if case.get("overlap"):
@@ -188,19 +190,19 @@ class Runner:
         return verdict
 
 
-def compare(gradients, losses, want_gradients, want_losses, terms):
+def compare(gradients, losses, want_gradients, want_losses, terms, narrow=False):
     """Against the reference's; `terms`: how large its logits are."""
     if set(gradients) != set(want_gradients):
         raise Failure(f"gradients of other parameters: {sorted(set(gradients) ^ set(want_gradients))[:4]}")
     for name, want in want_gradients.items():
         if gradients[name].shape != want.shape:
             raise Failure(f"gradient of {name} has shape {gradients[name].shape}, expected {want.shape}")
-    gradient, where = tolerance.compare_gradients(gradients, want_gradients)
+    gradient, where = (tolerance.compare_narrow_gradients if narrow else tolerance.compare_gradients)(gradients, want_gradients)
     if not gradient <= 1:
         raise Failure(f"gradient of {where} differs by {gradient:.1f} limits")
     if len(losses) != len(want_losses):
         raise Failure(f"{len(losses)} steps instead of {len(want_losses)}")
-    curve, step = tolerance.compare_curves(losses, want_losses, terms)
+    curve, step = tolerance.compare_narrow_curves(losses, want_losses) if narrow else tolerance.compare_curves(losses, want_losses, terms)
     if not curve <= 1:
         raise Failure(f"loss of step {step} differs by {curve:.1f} limits (terms up to {terms:.3g}): {losses} against {want_losses}")
     return f"of the limits: gradients {gradient:.2f} curve {curve:.2f}"
@@ -245,6 +247,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="", help="cases whose name matches")
+    parser.add_argument("--precision", default="f32", choices=["f32", "bf16"], help="of all modules; bf16 beside bf16 in one process")
     parser.add_argument("--subset", action="store_true", help="a third of them, every kind once")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--jobs", type=int, default=2, help="cases under way at once")
@@ -256,7 +259,7 @@ def main():
     models = pathlib.Path(__file__).parents[1] / "models"
     work = arguments.work or pathlib.Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    runner, begin = Runner(arguments.dt_opt, models, work), time.time()
+    runner, begin = Runner(arguments.dt_opt, models, work, arguments.precision), time.time()
 
     def attempt(case):
         start = time.time()

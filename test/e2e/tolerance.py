@@ -15,7 +15,7 @@
 # - each step adds such an error to the parameters, so that after k steps losses
 #   are k + 1 times as far apart as at the first.
 # ===-----------------------------------------------------------------------===
-"""loss_limit, gradient_limit, output_limit, compare_curves: shared by all tests that compare float32 programs."""
+"""loss_limit, gradient_limit, output_limit, compare_curves: shared by all tests that compare programs."""
 
 import numpy as np
 
@@ -68,3 +68,24 @@ def compare_gradients(have, want, roundings=ORDER):
         if not units <= worst:
             worst, where = units, name
     return worst, where
+
+
+# Programs that multiply in bf16 round a row's numbers alike whatever part it is in; sums inside a tensor-parallel group and messages round once more.
+NARROW = 2.0**-8
+NARROW_GRADIENT = 16  # of its norm; cancelled ones: a quarter of NARROW of the largest
+NARROW_LOSS = 1 / 2  # a mean over rows, whose errors are independent
+
+
+def compare_narrow_gradients(have, want):
+    """As compare_gradients, of two programs in bf16."""
+    terms = max(norm(g) for g in want.values())
+    units = {name: norm(have[name].astype(np.float64) - value) / (NARROW * (NARROW_GRADIENT * norm(value) + terms / 4)) for name, value in want.items()}
+    where = max(units, key=lambda name: np.inf if np.isnan(units[name]) else units[name])
+    return units[where], where
+
+
+def compare_narrow_curves(have, want):
+    """As compare_curves, of two programs in bf16."""
+    units = [abs(a - b) / ((step + 1) * NARROW * NARROW_LOSS * abs(b)) for step, (a, b) in enumerate(zip(have, want))]
+    worst = max(range(len(units)), key=lambda i: np.inf if np.isnan(units[i]) else units[i])
+    return units[worst], worst

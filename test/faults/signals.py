@@ -102,7 +102,7 @@ def at_startup(milliseconds, who, what):
         send(run, who, what)
 
     # What was asked before the first step is answered by one step, or none.
-    return Case(f"{what.name}-{who.__name__}-{milliseconds}ms", "open:*/plan.json:delay=1ms;" + SLOW_STEPS, during=during, code=0, out="stopped (after step|before the first step)", happens=False,
+    return Case(f"{what.name}-{who.__name__}-{milliseconds}ms", "open:*/data.json:delay=1ms;" + SLOW_STEPS, during=during, code=0, out="stopped (after step|before the first step)", happens=False,
                 after=lambda run: None, resumes=None)
 
 

@@ -143,13 +143,12 @@ def operators():
     deep = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 2, 2])
     case("node 'the_SpaceToDepth' (SpaceToDepth): attribute 'mode' is not handled",
          model([node("SpaceToDepth", ["x"], blocksize=1, mode="CRD")], inputs=[deep], opset=99))
-    case("node 'the_Cast': its result is float16, which is not computed with; export the model in float32 (PyTorch: model.float())", model([node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("Relu", ["h"])]))
-    case("weight 'w' and 1 more are float16, but training computes in float32; export the model in float32",
-         model([node("MatMul", ["x", "w"], ["t"]), node("Add", ["t", "b"])], [tensor("w", 4, 4, dtype=np.float16), tensor("b", 4, dtype=np.float16)], inputs=[half(TensorProto.FLOAT16)]))
-    wide = TensorProto(name="w", data_type=TensorProto.BFLOAT16, dims=[4, 4], raw_data=bytes(range(32)))
-    case("weight 'w' is bfloat16, but training computes in float32", model([node("MatMul", ["x", "w"])], [wide], inputs=[half(TensorProto.BFLOAT16)]))
-    case("input 'x' is float16, but training computes in float32",
-         model([node("Cast", ["x"], ["t"], to=TensorProto.FLOAT), node("Mul", ["t", "w"])], [tensor("w", 4)], inputs=[half(TensorProto.FLOAT16)]))
+    small = TensorProto(name="w", data_type=TensorProto.FLOAT8E4M3FN, dims=[4, 4], raw_data=bytes(16))
+    case("tensor 'w' has element type float8e4m3fn, which is not handled", model([node("MatMul", ["x", "w"])], [small]))
+    case("tensor 'w' has element type int4, which is not handled", model([node("MatMul", ["x", "w"])], [TensorProto(name="w", data_type=TensorProto.INT4, dims=[4, 4], raw_data=bytes(8))]))
+    case("node 'the_Cast' (Cast): cannot cast to float8e5m2", model([node("Cast", ["x"], to=TensorProto.FLOAT8E5M2)]))
+    case("node 'the_MatMul': its input is float64, in which products are not computed; export the model in float32 (PyTorch: model.float())",
+         model([node("MatMul", ["x", "w"])], [tensor("w", 4, 4, dtype=np.float64)], inputs=[helper.make_tensor_value_info("x", TensorProto.DOUBLE, ["batch", 4])]))
     chunks = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["l"]), node("Div", ["l", "chunk"], ["c"]), node("Concat", ["minus", "c", "chunk"], ["t"], axis=0), node("Reshape", ["x", "t"])]
     parts = [ids("one", 1), ids("chunk", 4), ids("minus", -1)]
     case("node 'the_Reshape' (Reshape): shape must be known at compile time (as numbers and sizes); with a number for 'seq' it is handled: --dims=seq=NUMBER, in a recipe \"dims\"",
@@ -157,10 +156,6 @@ def operators():
     whole = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
     case("node 'the_IsInf' (IsInf): needs a tensor of floats: no integer is inf",
          model([node("IsInf", ["x"], detect_negative=0)], inputs=[whole]))
-
-
-def half(element):
-    return helper.make_tensor_value_info("x", element, ["batch", 4])
 
 
 def ids(name, *values):

@@ -21,7 +21,10 @@ except ImportError:
     print("skipped: tools/setup --torch installs what this needs")
     sys.exit(77)
 
+import numpy as np
 import onnx
+import torch.nn.functional as F
+from onnx import TensorProto
 from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
@@ -138,13 +141,30 @@ class Exporting(unittest.TestCase):
         self.refused_request(r"^output_names has more names \(2\) than the module has outputs \(1\)$", output_names=["y", "z"])
         self.refused_request("^'q' is in input_names and in output_names", input_names=["p", "q"], output_names=["q"])
 
-    def test_parameters_other_than_float32_are_refused(self):
-        for kind in (torch.float16, torch.bfloat16, torch.float64):
+    def test_float64_is_refused(self):
+        module = Small().eval().double()
+        self.refused(module, (torch.randn(3, 4, dtype=torch.float64),), r"^parameter 'first.weight' is float64, .*: call module.float\(\)$")
+        inputs = (torch.randn(3, 4),)
+        check(module.float(), exported(module.float(), inputs), inputs)
+
+    def test_16_bits(self):
+        for kind, element in ((torch.float16, TensorProto.FLOAT16), (torch.bfloat16, TensorProto.BFLOAT16)):
             with self.subTest(kind):
-                module = Small().eval().to(kind)
-                self.refused(module, (torch.randn(3, 4, dtype=kind),), f"^parameter 'first.weight' is {str(kind)[6:]}, .*: call module.float\\(\\)$")
-                inputs = (torch.randn(3, 4),)
-                check(module.float(), exported(module.float(), inputs), inputs)
+                module, inputs = Small().eval().to(kind), (torch.randn(3, 4).to(kind),)
+                proto = exported(module, inputs)
+                self.assertEqual({t.data_type for t in proto.graph.initializer} | {proto.graph.input[0].type.tensor_type.elem_type}, {element})
+                self.assertLess(check(module, proto, inputs)["perturbed"], 1e-6)
+                proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.zeros(proto.graph.initializer[0].dims, np.float32), proto.graph.initializer[0].name))
+                with self.assertRaises(CheckError):
+                    check(module, proto, inputs)
+
+    def test_operators_without_a_16_bit_form(self):
+        class Softplus(Small):
+            def forward(self, x):
+                return F.softplus(F.hardswish(super().forward(x)))
+
+        module, inputs = Softplus().eval().bfloat16(), (torch.randn(3, 4).bfloat16(),)
+        check(module, exported(module, inputs), inputs)
 
     def test_branches_on_data_are_refused_in_one_line(self):
         class Branch(Small):

@@ -12,7 +12,7 @@
 //
 // The two modules run on one rank, or each on ranks of its own with any number
 // of replicas; the head's two features may be cut over two ranks. Both may work
-// on microbatches in pieces.
+// on microbatches in pieces. Embeddings, and their gradients, may be bf16.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,9 +22,11 @@
 #include "runtime/Program.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Collectives.h"
+#include "runtime/device/BFloat16.h"
 #include "test/runtime/TestSupport.h"
 
 #include <memory>
+#include <type_traits>
 
 namespace small {
 
@@ -59,17 +61,19 @@ template <typename T> T *received(const TaskContext &c, size_t offset) {
   return at<T>(c.arena, offset + size_t(c.received) * kSlot);
 }
 
-inline void towerForward(const TaskContext &c) {
+/// E: of embeddings.
+template <typename E> void towerForward(const TaskContext &c) {
   const float *x = in<float>(c, kPixels), *w = at<float>(c.parameters, kW);
   for (int64_t i = 0; i < c.dims[0]; ++i)
     for (int64_t o = 0; o < 2; ++o)
-      in<float>(c, kTowerEmbeds)[i * 2 + o] = x[i * 3] * w[o * 3] +
-                                              x[i * 3 + 1] * w[o * 3 + 1] +
-                                              x[i * 3 + 2] * w[o * 3 + 2];
+      in<E>(c, kTowerEmbeds)[i * 2 + o] = x[i * 3] * w[o * 3] +
+                                          x[i * 3 + 1] * w[o * 3 + 1] +
+                                          x[i * 3 + 2] * w[o * 3 + 2];
 }
 
-inline void towerBackward(const TaskContext &c) {
-  const float *x = in<float>(c, kPixels), *d = in<float>(c, kTowerGrad);
+template <typename E> void towerBackward(const TaskContext &c) {
+  const float *x = in<float>(c, kPixels);
+  const E *d = in<E>(c, kTowerGrad);
   for (int64_t i = 0; i < c.dims[0]; ++i)
     for (int64_t o = 0; o < 2; ++o)
       for (int64_t k = 0; k < 3; ++k)
@@ -77,11 +81,11 @@ inline void towerBackward(const TaskContext &c) {
   gradientsReady(c.listener, kW, kTowerParameters);
 }
 
-template <int TP>
-void sumOverGroup(const TaskContext &c, float *values, int64_t count) {
+template <int TP, typename T>
+void sumOverGroup(const TaskContext &c, T *values, int64_t count) {
   collective(c.group,
              {.kind = CollectiveKind::AllReduce,
-              .type = DType::F32,
+              .type = std::is_same_v<T, bf16> ? DType::BF16 : DType::F32,
               .chunk = count,
               .over = TP,
               .stride = 1},
@@ -89,7 +93,7 @@ void sumOverGroup(const TaskContext &c, float *values, int64_t count) {
 }
 
 /// With TP = 2 each rank has one of the two features.
-template <int TP> void headForward(const TaskContext &c) {
+template <int TP, typename E = float> void headForward(const TaskContext &c) {
   const float *f = in<float>(c, kFeatures), *u = at<float>(c.parameters, kU),
               *v = at<float>(c.parameters, kV);
   float *p = in<float>(c, kPrediction), numerator = 0;
@@ -102,7 +106,7 @@ template <int TP> void headForward(const TaskContext &c) {
   for (int64_t i = 0; i < c.dims[1]; ++i)
     for (int k = 0; k < 2 / TP; ++k)
       p[in<int64_t>(c, kPositions)[i * 2] / kTokens] +=
-          received<float>(c, kEmbeds)[i * 2 + place + k] * u[k];
+          received<E>(c, kEmbeds)[i * 2 + place + k] * u[k];
   sumOverGroup<TP>(c, p, c.dims[0]);
   for (int64_t s = 0; s < c.dims[0]; ++s) {
     float d = p[s] - in<float>(c, kTarget)[s];
@@ -111,20 +115,20 @@ template <int TP> void headForward(const TaskContext &c) {
   *in<float>(c, kNumerator) = numerator;
 }
 
-template <int TP> void headBackward(const TaskContext &c) {
+template <int TP, typename E = float> void headBackward(const TaskContext &c) {
   const float *u = at<float>(c.parameters, kU);
   int64_t place = placeOnAxis(c.group, TP, 1);
   auto gradient = [&](int64_t s) {
     return 2 * c.seeds[0] *
            (in<float>(c, kPrediction)[s] - in<float>(c, kTarget)[s]);
   };
-  float *out = in<float>(c, kEmbedsGrad);
+  E *out = in<E>(c, kEmbedsGrad);
   for (int64_t i = 0; i < c.dims[1]; ++i) {
     out[i * 2] = out[i * 2 + 1] = 0;
     for (int k = 0; k < 2 / TP; ++k) {
       float d = gradient(in<int64_t>(c, kPositions)[i * 2] / kTokens);
       at<float>(c.gradients, kU)[k] +=
-          d * received<float>(c, kEmbeds)[i * 2 + place + k];
+          d * received<E>(c, kEmbeds)[i * 2 + place + k];
       out[i * 2 + place + k] = d * u[k];
     }
   }
@@ -153,6 +157,7 @@ constexpr ParameterInfo kParameters[] = {
     {{"tower.w", DType::F32, 2, kShape2x3},
      0,
      kW,
+     kW,
      true,
      true,
      true,
@@ -160,6 +165,7 @@ constexpr ParameterInfo kParameters[] = {
      kOnnxW},
     {{"head.u", DType::F32, 1, kShape2},
      1,
+     kU,
      kU,
      true,
      true,
@@ -169,6 +175,7 @@ constexpr ParameterInfo kParameters[] = {
     {{"head.v", DType::F32, 1, kShape2},
      1,
      kV,
+     kV,
      true,
      true,
      true,
@@ -177,6 +184,7 @@ constexpr ParameterInfo kParameters[] = {
     {{"head.frozen", DType::F32, 1, kShape2},
      1,
      kFrozen,
+     0,
      false,
      false,
      false,
@@ -231,6 +239,7 @@ struct SmallPlan {
   int32_t towers = 0, heads = 0, tp = 1;
   int32_t zero = 0;
   int32_t towerSub = 1, headSub = 1;
+  DType embeds = DType::F32; ///< or BF16
   int32_t ranks() const { return heads ? towers + heads * tp : 1; }
 };
 
@@ -242,10 +251,19 @@ struct SmallProgram {
   std::vector<ModuleInfo> modules;
   std::vector<ParameterInfo> parameters;
   std::vector<int32_t> towerRanks, headRanks;
+  std::vector<BufferInfo> towerOutputs;
+  std::vector<InputInfo> headInputs;
+  std::vector<EdgeInfo> edges;
   ProgramInfo info{};
 
   explicit SmallProgram(int64_t micro, SmallPlan plan = {})
-      : parameters(std::begin(kParameters), std::end(kParameters)) {
+      : parameters(std::begin(kParameters), std::end(kParameters)),
+        towerOutputs(std::begin(kTowerOutputs), std::end(kTowerOutputs)),
+        headInputs(std::begin(kHeadInputs), std::end(kHeadInputs)),
+        edges(std::begin(kEdges), std::end(kEdges)) {
+    towerOutputs[0].tensor.type = headInputs[4].buffer.tensor.type =
+        edges[0].produced.tensor.type = edges[0].consumed.tensor.type =
+            plan.embeds;
     uint32_t n = uint32_t((kSamples + micro - 1) / micro);
     for (int32_t r = 0; r < plan.ranks(); ++r)
       (plan.heads && r >= plan.towers ? headRanks : towerRanks).push_back(r);
@@ -264,7 +282,7 @@ struct SmallProgram {
                     8192 * uint64_t(plan.headSub);
     info.parameters = {parameters.data(), parameters.size()};
     info.modules = {modules.data(), modules.size()};
-    info.edges = kEdges, info.losses = kLosses;
+    info.edges = {edges.data(), edges.size()}, info.losses = kLosses;
     info.ranks = {rankTable.data(), rankTable.size()};
     info.pace = 1, info.schedule = "small", info.optimizer = kOptimizer;
     info.globalBatch = kSamples, info.microBatch = micro, info.seed = 3;
@@ -277,8 +295,10 @@ private:
     ModuleInfo tower{};
     tower.name = tower.origin = tower.unit = "tower", tower.item = "image";
     tower.symbols = kTowerSymbols, tower.inputs = kTowerInputs;
-    tower.outputs = kTowerOutputs;
-    tower.forward = towerForward, tower.backward = towerBackward;
+    tower.outputs = {towerOutputs.data(), towerOutputs.size()};
+    bool narrow = plan.embeds == DType::BF16;
+    tower.forward = narrow ? towerForward<bf16> : towerForward<float>;
+    tower.backward = narrow ? towerBackward<bf16> : towerBackward<float>;
     tower.arenaBytes =
         (n + 1) * size_t(std::max(plan.towerSub, plan.headSub)) * kSlot;
     tower.scratchBytes = 64, tower.sub = plan.towerSub;
@@ -288,11 +308,15 @@ private:
     ModuleInfo head = tower;
     head.name = head.origin = head.unit = "head", head.item = "sample";
     head.sub = plan.headSub;
-    head.symbols = kHeadSymbols, head.inputs = kHeadInputs;
+    head.symbols = kHeadSymbols,
+    head.inputs = {headInputs.data(), headInputs.size()};
     head.outputs = kHeadOutputs;
     bool cut = plan.tp == 2;
-    head.forward = cut ? headForward<2> : headForward<1>;
-    head.backward = cut ? headBackward<2> : headBackward<1>;
+    head.forward = narrow ? (cut ? headForward<2, bf16> : headForward<1, bf16>)
+                          : (cut ? headForward<2> : headForward<1>);
+    head.backward = narrow
+                        ? (cut ? headBackward<2, bf16> : headBackward<1, bf16>)
+                        : (cut ? headBackward<2> : headBackward<1>);
     head.parameterBytes = kHeadParameters, head.trainableBytes = kFrozen;
     head.tp = plan.tp, head.dp = int32_t(headRanks.size()) / plan.tp;
     head.ranks = {headRanks.data(), headRanks.size()};
@@ -389,7 +413,7 @@ private:
 /// Sample of each image; not in order on purpose.
 inline const std::vector<int64_t> kOwners = {0, 3, 0, 2, 5, 3, 5};
 
-/// The program's folder: weights, plan and a batch file "batch".
+/// The program's folder: weights, data.json and a batch file "batch".
 inline void writeFolder(const TemporaryFolder &folder) {
   std::vector<float> v = {0.3f, -0.2f}, pixels = randoms(kImages * 3, 11),
                      features = randoms(kSamples * 2, 12),
@@ -399,7 +423,7 @@ inline void writeFolder(const TemporaryFolder &folder) {
   weights.add("head.frozen", DType::F32, {2}, v.data());
   weights.write(folder / "weights.safetensors");
   writeFile(
-      folder / "plan.json",
+      folder / "data.json",
       R"({"inputs": {"head.positions": {"index": ["sample", "token"]}}})");
   std::vector<int64_t> ids(kSamples * kTokens), positions;
   for (size_t i = 0; i < kOwners.size(); ++i)

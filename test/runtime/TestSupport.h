@@ -10,6 +10,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/Philox.h"
 #include "runtime/comm/Comm.h"
+#include "runtime/device/BFloat16.h"
 
 #include <gtest/gtest.h>
 
@@ -48,6 +49,16 @@ constexpr double kEps = 1.1920929e-7; ///< of float32 at 1
 /// Of sums of n products in any order, in the L2 norm: n roundings of half an
 /// epsilon that are independent, and a factor of 8 for those that are not.
 inline double sumLimit(double n) { return 8 * kEps / 2 * std::sqrt(n + 1); }
+
+/// One rounding to bfloat16, whose numbers are 1/128 apart at 1.
+constexpr double kNarrowEps = 1. / 256;
+
+inline std::vector<dt::rt::bf16> narrow(const std::vector<float> &values) {
+  return {values.begin(), values.end()};
+}
+inline std::vector<float> widen(const std::vector<dt::rt::bf16> &values) {
+  return {values.begin(), values.end()};
+}
 
 /// Of losses of a small program whose predictions are about as large as 1, at a
 /// step (from 0): each step adds rounding to the parameters.

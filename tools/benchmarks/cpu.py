@@ -30,20 +30,37 @@ WARMUP = 3  # steps of a run that do not count: primitives are made, memory is t
 ROUNDS = 4
 
 
+def write_recipe(path, precision, folder):
+    """A copy of the recipe in another folder, with a precision."""
+    recipe = json.loads(path.read_text())
+    recipe["precision"] = precision
+    named = [(module, "onnx") for module in recipe["modules"].values()]
+    if tokenizer := recipe.get("data", {}).get("tokenizer"):
+        named.append((tokenizer, "vocabulary"))
+    for entry, key in named:
+        if key in entry:
+            entry[key] = str(path.parent / entry[key])
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / "recipe.json"
+    copy.write_text(json.dumps(recipe))
+    return copy
+
+
 class Emitted:
     """An emitted program; every turn is a run of its own."""
 
-    name = "this compiler"
-
-    def __init__(self, model, batch, threads):
-        self.program, self.batch, self.threads = OUT / model / "program", batch, threads
+    def __init__(self, model, batch, threads, precision):
+        self.name = f"this compiler, {precision}"
+        folder = OUT / model / precision
+        self.program, self.batch, self.threads = folder / "program", batch, threads
         recipe = {"demo": ROOT / "models/examples/demo/recipe.json", "gpt2": OUT / "gpt2/recipe.json"}[model]
         if model == "gpt2" and not (OUT / "gpt2/model.onnx").exists():
             run([sys.executable, ROOT / "models/examples/gpt2/write_graph.py", OUT / "gpt2"])
+        recipe = write_recipe(recipe, precision, folder)
         run([ROOT / "build/release/bin/dt-opt", recipe, "--emit=cpp", "--target=cpu", "-o", self.program])
-        run(["cmake", "-S", self.program, "-B", OUT / model / "build", "-G", "Ninja"])
-        run(["cmake", "--build", OUT / model / "build", "--target", "train"])
-        self.train = OUT / model / "build/train"
+        run(["cmake", "-S", self.program, "-B", folder / "build", "-G", "Ninja"])
+        run(["cmake", "--build", folder / "build", "--target", "train"])
+        self.train = folder / "build/train"
 
     def turn(self, steps):
         with tempfile.TemporaryDirectory() as folder:
@@ -59,10 +76,10 @@ class Emitted:
 class Torch:
     """PyTorch in a process of its own, which steps when asked to."""
 
-    def __init__(self, model, batch, threads, compiled):
-        self.name = "torch.compile" if compiled else "PyTorch eager"
+    def __init__(self, model, batch, threads, precision, compiled):
+        self.name = ("torch.compile" if compiled else "PyTorch eager") + (", autocast" if precision == "bf16" else "")
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
-        arguments = [sys.executable, ROOT / "tools/benchmarks/torch_step.py", model, batch, str(threads), "compile" if compiled else "eager"]
+        arguments = [sys.executable, ROOT / "tools/benchmarks/torch_step.py", model, batch, str(threads), "compile" if compiled else "eager", precision]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def turn(self, steps):
@@ -84,15 +101,14 @@ def run(command):
         raise RuntimeError(f"{' '.join(str(c) for c in command)}\n{result.stdout}")
 
 
-def measure(model, steps, threads, compiled):
-    """Seconds of every counted step, by contestant."""
+def measure(model, steps, threads, precision, compiled):
+    """Seconds of every counted step, by contestant; bf16 meets our own float32 too."""
     OUT.joinpath(model).mkdir(parents=True, exist_ok=True)
     batch = OUT / model / "batch.safetensors"
     batches.write(model, batch)
     print(f"{model}: building the program", file=sys.stderr)
-    contestants = [Emitted(model, batch, threads), Torch(model, batch, threads, False)]
-    if compiled:
-        contestants.append(Torch(model, batch, threads, True))
+    contestants = [Emitted(model, batch, threads, each) for each in dict.fromkeys([precision, "f32"])]
+    contestants += [Torch(model, batch, threads, precision, each) for each in ([False, True] if compiled else [False])]
     times = {c.name: [] for c in contestants}
     for turn in range(ROUNDS):
         for c in list(contestants):
@@ -110,10 +126,10 @@ def measure(model, steps, threads, compiled):
 
 
 def report(model, times):
-    own = statistics.median(times[Emitted.name])
+    own = statistics.median(next(iter(times.values())))
     for name, t in times.items():
         low, middle, high = statistics.quantiles(t, n=4)
-        print(f"{model:6} {name:14} {1e3 * middle:9.1f} {1e3 * low:9.1f} {1e3 * high:9.1f} {len(t):6} {middle / own:8.2f}x")
+        print(f"{model:6} {name:23} {1e3 * middle:9.1f} {1e3 * low:9.1f} {1e3 * high:9.1f} {len(t):6} {middle / own:8.2f}x")
     return {name: {"median_ms": 1e3 * statistics.median(t), "steps": len(t), "ratio": statistics.median(t) / own} for name, t in times.items()}
 
 
@@ -122,20 +138,21 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=int, help="counted steps (default: 120 of the demo, 20 of GPT-2)")
     parser.add_argument("--only", choices=["demo", "gpt2"])
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: beside PyTorch's autocast and our own float32")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out (it compiles for minutes)")
     parser.add_argument("--json", type=pathlib.Path, default=OUT / "cpu.json")
     options = parser.parse_args()
     models = [options.only] if options.only else ["demo", "gpt2"]
-    print(f"{options.threads} threads, float32; milliseconds a training step\n")
+    print(f"{options.threads} threads, {options.precision}; milliseconds a training step\n")
     busy = os.getloadavg()[0]
     if busy > options.threads + 0.5:
         # Threads that wait for one another suffer most from others: neither the times nor their ratio mean much then.
         print(f"warning: the machine is busy (load average {busy:.1f}); figures may be too high", file=sys.stderr)
-    results = {"threads": options.threads}
+    results = {"threads": options.threads, "precision": options.precision}
     for model in models:
-        times = measure(model, options.steps or {"demo": 120, "gpt2": 20}[model], options.threads, not options.no_compile)
+        times = measure(model, options.steps or {"demo": 120, "gpt2": 20}[model], options.threads, options.precision, not options.no_compile)
         if model == models[0]:
-            print(f"{'model':6} {'':14} {'median':>9} {'quarter':>9} {'3/4':>9} {'steps':>6} {'to ours':>9}")
+            print(f"{'model':6} {'':23} {'median':>9} {'quarter':>9} {'3/4':>9} {'steps':>6} {'to ours':>9}")
         results[model] = report(model, times)
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -7,7 +7,7 @@
 # it in PyTorch: fused AdamW, clipping by the global norm,
 # scaled_dot_product_attention.
 # ===-----------------------------------------------------------------------===
-"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile"""
+"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile f32|bf16"""
 
 import json
 import pathlib
@@ -54,7 +54,7 @@ class Gpt2(torch.nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), batch["labels"].view(-1))
 
 
-def main(model, path, threads, mode):
+def main(model, path, threads, mode, precision):
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     net = {"demo": Demo, "gpt2": Gpt2}[model]().train()
@@ -66,7 +66,8 @@ def main(model, path, threads, mode):
         times = []
         for _ in range(int(line)):
             begin = time.perf_counter()
-            loss = loss_of(batch)
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                loss = loss_of(batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)

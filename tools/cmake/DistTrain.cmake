@@ -36,6 +36,21 @@ function(dt_tablegen name td)
   set_property(GLOBAL APPEND PROPERTY DT_TABLEGEN_TARGETS ${name})
 endfunction()
 
+# dt_passes(<name>): what the folder's Passes.td says, as Passes.h.inc (passes), Pipelines.h.inc and Pipelines.md (passes/Pipeline.td).
+set(LLVM_TABLEGEN_EXE llvm-tblgen)
+function(dt_passes name)
+  dt_tablegen(${name}PassesIncGen Passes.td Passes.h.inc "-gen-pass-decls -name=${name}")
+  set(LLVM_TARGET_DEFINITIONS Passes.td)
+  tablegen(LLVM Passes.json --dump-json -I${CMAKE_SOURCE_DIR})
+  set(out ${CMAKE_CURRENT_BINARY_DIR})
+  set(script ${CMAKE_SOURCE_DIR}/tools/cmake/Pipelines.cmake)
+  add_custom_command(OUTPUT ${out}/Pipelines.h.inc ${out}/Pipelines.md DEPENDS ${out}/Passes.json ${script} COMMENT "Building Pipelines.h.inc..."
+    COMMAND ${CMAKE_COMMAND} -DRECORDS=Passes.json -DHEADER=Pipelines.h.inc -DPAGE=Pipelines.md -P ${script})
+  add_custom_target(${name}PipelinesIncGen DEPENDS ${out}/Pipelines.h.inc)
+  set_property(GLOBAL APPEND PROPERTY DT_TABLEGEN_TARGETS ${name}PipelinesIncGen)
+  set_property(GLOBAL APPEND PROPERTY DT_PIPELINES ${out}/Pipelines.md)
+endfunction()
+
 # Libraries of the compiler, in the order of their definition: what dt-opt links whole, so that plugins find every dialect and pass in it.
 define_property(GLOBAL PROPERTY DT_COMPILER_LIBS BRIEF_DOCS "compiler libraries" FULL_DOCS "compiler libraries")
 

@@ -82,7 +82,7 @@ struct Options {
                                cl::sub(stats)};
   cl::opt<std::string> recipe{
       "recipe",
-      cl::desc("recipe or plan.json that says what samples are"),
+      cl::desc("recipe or data.json that says what samples are"),
       cl::value_desc("file"),
       cl::Required,
       cl::sub(index),

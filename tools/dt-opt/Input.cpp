@@ -60,6 +60,11 @@ llvm::cl::opt<std::string> splitOption(
     "split", llvm::cl::cat(importOptions), llvm::cl::value_desc("auto"),
     llvm::cl::desc("auto: find the modules (encoder, towers, ...) that the "
                    "graph holds and cut it there"));
+llvm::cl::opt<std::string> precisionOption(
+    "precision", llvm::cl::cat(importOptions), llvm::cl::init("f32"),
+    llvm::cl::value_desc("f32|bf16"),
+    llvm::cl::desc("bf16: multiply in bfloat16; sums, norms, losses and the "
+                   "optimizer stay float32"));
 llvm::cl::opt<int64_t> seedOption("seed", llvm::cl::cat(importOptions),
                                   llvm::cl::init(0),
                                   llvm::cl::desc("Key of all random draws"));
@@ -103,6 +108,10 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
     return llvm::createStringError("--split: expected auto, not '" +
                                    splitOption + "'");
   module.split = !splitOption.empty();
+  auto precision = dt::models::parsePrecisionOption(precisionOption);
+  if (!precision)
+    return precision.takeError();
+  module.precision = *precision;
   recipe.modules.push_back(module);
   auto optimizer = dt::models::parseOptimizerOption(optimizerOption);
   if (!optimizer)
@@ -123,7 +132,8 @@ llvm::Error checkBesideRecipe() {
   for (const llvm::cl::Option *option :
        std::initializer_list<const llvm::cl::Option *>{
            &dimsOption, &loss, &optimizerOption, &init, &trainable,
-           &batchOption, &microOption, &splitOption, &seedOption})
+           &batchOption, &microOption, &splitOption, &precisionOption,
+           &seedOption})
     if (option->getNumOccurrences())
       return llvm::createStringError("--" + option->ArgStr +
                                      " goes with a single .onnx; a recipe says "
@@ -158,7 +168,11 @@ llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
     if (auto *number = std::get_if<int64_t>(&value))
       options.dims[name] = *number;
   options.trainable = recipe->modules[0].trainable;
-  return dt::models::importOnnx(context, path, options);
+  auto program = dt::models::importOnnx(context, path, options);
+  if (program)
+    dt::models::setPrecision(dt::dist::getOnly<dt::dist::ModuleOp>(*program),
+                             recipe->modules[0]);
+  return program;
 }
 
 } // namespace

@@ -59,16 +59,16 @@ void printReport(const dt::ProgramReport &report,
                                 : dt::printMemory(report, os);
 }
 
-/// Text of plan.json. Batch and seed are rt.program's by now, the rest still
+/// Text of data.json. Batch and seed are rt.program's by now, the rest still
 /// stands beside it.
-std::string planOf(mlir::ModuleOp program) {
-  nlohmann::json plan = dt::models::getPlanSections(program);
+std::string dataOf(mlir::ModuleOp program) {
+  nlohmann::json data = dt::models::getDataSections(program);
   for (auto rt : program.getOps<dt::rt::ProgramOp>()) {
-    plan["batch"] = {{"global", rt.getGlobalBatch()},
+    data["batch"] = {{"global", rt.getGlobalBatch()},
                      {"micro", rt.getMicroBatch()}};
-    plan["seed"] = rt.getSeed();
+    data["seed"] = rt.getSeed();
   }
-  return plan.dump(1);
+  return data.dump(1);
 }
 
 LogicalResult emitDirectory(mlir::ModuleOp program,
@@ -78,7 +78,7 @@ LogicalResult emitDirectory(mlir::ModuleOp program,
   emit.directory = options.output;
   StringRef parent = llvm::sys::path::parent_path(options.input);
   emit.modelDirectory = parent.empty() ? "." : parent.str();
-  emit.plan = planOf(program);
+  emit.data = dataOf(program);
   if (!options.plan.empty())
     emit.planSource = options.plan == "auto" ? "the plan that --plan=auto chose"
                                              : "plan '" + options.plan + "'";

@@ -11,16 +11,17 @@
 #include "dialects/nn/NNOps.h"
 #include "dialects/rt/RTOps.h"
 #include "dialects/sched/SchedOps.h"
-#include "passes/differentiate/Pipeline.h"
-#include "passes/import/Pipeline.h"
-#include "passes/lower/Pipeline.h"
-#include "passes/modules/Pipeline.h"
-#include "passes/optimize/Pipeline.h"
-#include "passes/outline/Pipeline.h"
-#include "passes/plan/Pipeline.h"
-#include "passes/schedule/Pipeline.h"
-#include "passes/shard/Pipeline.h"
-#include "passes/stages/Pipeline.h"
+#include "passes/differentiate/Passes.h"
+#include "passes/import/Passes.h"
+#include "passes/lower/Passes.h"
+#include "passes/modules/Passes.h"
+#include "passes/optimize/Passes.h"
+#include "passes/outline/Passes.h"
+#include "passes/plan/Passes.h"
+#include "passes/precision/Passes.h"
+#include "passes/schedule/Passes.h"
+#include "passes/shard/Passes.h"
+#include "passes/stages/Passes.h"
 
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Dialect/EmitC/IR/EmitC.h"
@@ -42,34 +43,31 @@ struct Phase {
   void (*registerPasses)();
 };
 
-void buildShard(OpPassManager &pm) {
-  buildAgreeTies(pm);
-  buildShardPipeline(pm);
-}
-
 const Phase kPhases[] = {
-    {"import", "dt-import",
-     "Raise what exporters write to nn operators, outline equal layers",
-     buildImportPipeline, registerImportPasses},
+    {"import", "dt-import", "Raise what exporters write to nn operators",
+     import::buildImportPipeline, import::registerImportPasses},
     {"modules", "dt-modules",
      "Find item axes, cut at contrastive heads, verify separability",
-     buildModulesPipeline, registerModulesPasses},
+     modules::buildModulesPipeline, modules::registerModulesPasses},
+    {"precision", "dt-precision", "Dear operators compute in the recipe's type",
+     precision::buildPrecisionPipeline, precision::registerPrecisionPasses},
     {"outline", "dt-outline", "Equal layers become functions",
-     buildOutlinePipeline, registerOutlinePasses},
+     outline::buildOutlinePipeline, outline::registerOutlinePasses},
     {"stages", "dt-stages", "Cut modules into the plan's pipeline stages",
-     buildStagesPipeline, registerStagesPasses},
+     stages::buildStagesPipeline, stages::registerStagesPasses},
     {"differentiate", "dt-differentiate",
      "Make .fwd and .bwd of every module's forward function",
-     buildDifferentiatePipeline, registerDifferentiatePasses},
+     differentiate::buildDifferentiatePipeline,
+     differentiate::registerDifferentiatePasses},
     {"shard", "dt-shard",
-     "Cut modules over the ranks of tensor-parallel groups", buildShard,
-     registerShardPasses},
+     "Cut modules over the ranks of tensor-parallel groups",
+     shard::buildShardPipeline, shard::registerShardPasses},
     {"optimize", "dt-optimize", "Fuse elementwise operators",
-     buildOptimizePipeline, registerOptimizePasses},
+     optimize::buildOptimizePipeline, optimize::registerOptimizePasses},
     {"schedule", "dt-schedule", "Order the tasks of the plan's ranks",
-     buildSchedulePipeline, registerSchedulePasses},
+     schedule::buildSchedulePipeline, schedule::registerSchedulePasses},
     {"lower", "dt-lower", "Buffers, kernels and library calls: nn to rt",
-     buildLowerPipeline, registerLowerPasses},
+     lower::buildLowerPipeline, lower::registerLowerPasses},
 };
 
 } // namespace
@@ -79,17 +77,16 @@ void registerDialects(DialectRegistry &registry) {
                   arith::ArithDialect, math::MathDialect, scf::SCFDialect,
                   emitc::EmitCDialect, DLTIDialect>();
   registry.insert<rt::RTDialect, sched::SchedDialect>();
-  registerShardModels(registry);
-  registerLoweringModels(registry);
+  shard::registerLocalizeModels(registry);
+  lower::registerLoweringModels(registry);
 }
 
 void registerPasses() {
   registerTransformsPasses();
-  registerCodegenPasses();
-  registerPlanPasses();
+  codegen::registerCodegenPasses();
+  plan::registerPlanPasses();
   for (const Phase &phase : kPhases) {
-    if (phase.registerPasses)
-      phase.registerPasses();
+    phase.registerPasses();
     registerPassPipeline(
         phase.flag, phase.description,
         [build =

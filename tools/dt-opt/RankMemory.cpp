@@ -45,7 +45,9 @@ StateTables readTables(rt::ProgramOp program) {
       auto type = cast<rt::BufferType>(decl.getType());
       StateTables::Parameter row{int32_t(tables.modules.size()) - 1,
                                  int64_t(decl.getOffset()),
+                                 decl.getGradientPlace(),
                                  type.getNumElements().asConstant().value_or(0),
+                                 type.getElementType().isBF16(),
                                  decl.getTrainable(),
                                  decl.getGradient(),
                                  decl.getDecay(),
@@ -110,7 +112,7 @@ LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report) {
       part.arena = module.getArena();
       part.parameters = module.getParameters();
       part.gradients = module.getTrainable();
-      part.moments = moments * state.moment;
+      part.moments = moments * state.moment + state.masters;
       part.sums = state.sums;
       entry.scratch = std::max<int64_t>(entry.scratch, module.getScratch());
       entry.modules.push_back(part);

@@ -30,8 +30,10 @@ struct RuntimeTables {
       const StateTables::Parameter &p = given.parameters[i];
       extents[i] = {0, -1, p.elements};
       rt::ParameterInfo row{};
-      row.tensor = {"", rt::DType::F32, 1, &extents[i]};
+      row.tensor = {"", p.narrow ? rt::DType::BF16 : rt::DType::F32, 1,
+                    &extents[i]};
       row.module = p.module, row.offset = size_t(p.offset);
+      row.gradient = size_t(p.gradient);
       row.trainable = p.trainable, row.hasGradient = p.hasGradient;
       row.decay = p.decay, row.tied = p.tied;
       row.lrFactor = p.lrFactor, row.weightDecay = p.weightDecay;
@@ -65,6 +67,7 @@ std::vector<std::vector<RankState>> dt::getRankStates(const StateTables &given,
       for (size_t m = 0; m < given.modules.size(); ++m)
         states.back()[m] = {placement.at(m).runs(),
                             int64_t(ownership.momentFloats(m) * sizeof(float)),
+                            int64_t(ownership.masterFloats(m) * sizeof(float)),
                             int64_t(ownership.sumFloats(m) * sizeof(float))};
     }
   } catch (const rt::Error &e) {

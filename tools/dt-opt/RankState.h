@@ -29,7 +29,8 @@ struct StateTables {
   };
   struct Parameter {
     int32_t module;
-    int64_t offset, elements;
+    int64_t offset, gradient, elements;
+    bool narrow; ///< BF16
     bool trainable, hasGradient, decay;
     double lrFactor, weightDecay;
     int32_t tied;
@@ -43,8 +44,9 @@ struct StateTables {
 /// Of a module on a rank, in bytes.
 struct RankState {
   bool runs = false;
-  int64_t moment = 0; ///< of one moment of the optimizer
-  int64_t sums = 0;   ///< blocks of gradients while they are summed
+  int64_t moment = 0;  ///< of one moment of the optimizer
+  int64_t masters = 0; ///< of what is not stored in float32
+  int64_t sums = 0;    ///< blocks of gradients while they are summed
 };
 
 /// By rank and module. Nothing, and an error, if the tables contradict one

@@ -189,11 +189,11 @@ private:
     auto op = program.lookupSymbol<rt::ModuleOp>(module);
     if (!op)
       return;
-    for (auto stage : op.getBody().getOps<rt::StageOp>()) {
-      if (stage.getKind() != task.getKind() ||
-          (denominator && stage.getCalleeAttr().getAttr() != denominator))
+    for (auto entry : op.getBody().getOps<rt::EntryOp>()) {
+      if (entry.getKind() != task.getKind() ||
+          (denominator && entry.getCalleeAttr().getAttr() != denominator))
         continue;
-      for (auto buffer : stage.getBuffers().getAsRange<FlatSymbolRefAttr>()) {
+      for (auto buffer : entry.getBuffers().getAsRange<FlatSymbolRefAttr>()) {
         auto decl = op.lookupSymbol<rt::BufferDeclOp>(buffer.getAttr());
         use(op, buffer,
             decl && decl.getReceived() ? task.getReceived() : task.getSlot());

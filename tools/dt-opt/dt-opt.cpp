@@ -18,10 +18,10 @@
 
 #include "codegen/Emit.h"
 #include "models/frontend/json/JsonReader.h"
-#include "passes/modules/Pipeline.h"
-#include "passes/plan/Pipeline.h"
+#include "passes/modules/Passes.h"
+#include "passes/plan/Passes.h"
 #include "passes/planner/describe/Shipped.h"
-#include "passes/schedule/Pipeline.h"
+#include "passes/schedule/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
@@ -139,16 +139,25 @@ LogicalResult checkPlanner() {
   return success();
 }
 
-dt::PlanRequest getPlanRequest() {
-  dt::PlanRequest request;
-  request.cluster = clusterOption;
-  request.policy = policyOption;
-  request.data = dataOption;
-  request.profile = profileOption;
-  request.devices = devicesOption;
+std::unique_ptr<Pass> createPlanner() {
+  dt::plan::DistPlanOptions options;
+  options.cluster = clusterOption;
+  options.policy = policyOption;
+  options.data = dataOption;
+  options.profile = profileOption;
+  options.devices = devicesOption;
   // Other policies are asked only if that is to be shown.
-  request.explain = emitOption == Emit::Plan;
-  return request;
+  options.explain = emitOption == Emit::Plan;
+  return dt::plan::createDistPlan(options);
+}
+
+/// "llm:tp=2; vision:" is a plan, "plans/llm.json" a file.
+std::unique_ptr<Pass> createApplyPlan(StringRef plan) {
+  bool isLine =
+      plan.find_first_of("=;") != StringRef::npos || plan.ends_with(":");
+  dt::plan::ApplyPlanOptions options;
+  (isLine ? options.plan : options.file) = plan.str();
+  return dt::plan::createApplyPlan(options);
 }
 
 LogicalResult checkOptions(StringRef output) {
@@ -216,11 +225,9 @@ void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
   dt::buildPhases(pm, fromOption, last,
                   [&](OpPassManager &pm, StringRef phase) {
                     if (phase == "modules" && !planOption.empty()) {
-                      if (plansItself())
-                        dt::buildPlan(pm, getPlanRequest());
-                      else
-                        dt::buildApplyPlan(pm, planOption);
-                      dt::buildModulesUnderPlan(pm);
+                      pm.addPass(plansItself() ? createPlanner()
+                                               : createApplyPlan(planOption));
+                      dt::modules::buildModulesUnderPlan(pm);
                     }
                     if (dt::isReport(emitOption) &&
                         (phase == "differentiate" || phase == "schedule" ||
@@ -243,7 +250,8 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
       dt::addReport(pm, report);
     if (phases && emitOption == Emit::Timeline && !imported &&
         planOption.empty())
-      dt::buildSolvePipeline(pm); // of problems that stand in the file
+      // Problems that stand in the file.
+      pm.addPass(dt::schedule::createSchedSolve());
     else if (phases)
       buildPlannedPhases(pm, report);
     else if (dt::isReport(emitOption))

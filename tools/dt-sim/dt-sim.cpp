@@ -135,8 +135,8 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
                        (long long)unit.getRanks(), (long long)unit.firstRank,
                        unit.tp, (long long)unit.dp, unit.pp, unit.vpp);
     outs() << format("  save %-4s  %5.1f GiB  busy %3.0f %%\n",
-                     getName(unit.save).str().c_str(),
-                     p.memory[m] / double(1 << 30), 100 * p.busy[m]);
+                     dt::rt::textOf(unit.save), p.memory[m] / double(1 << 30),
+                     100 * p.busy[m]);
   }
 }
 

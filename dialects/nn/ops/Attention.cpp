@@ -142,7 +142,7 @@ static Value maskGrad(GradientBuilder &g, AttentionOp op, Value dy) {
   Value gk = groupedHeads(g, op.getKey(), k[2]);
   Value gv = groupedHeads(g, op.getValue(), k[2]);
   Value gdy = groupedHeads(g, dy, k[2]);
-  Value scores = g.mul(g.make<MatmulOp>(gq, gk, false, true),
+  Value scores = g.mul(g.widen(g.make<MatmulOp>(gq, gk, false, true)),
                        op.getScale().convertToDouble());
   scores = g.add(g.reshape(scores, full), op.getMask());
   if (op.getCausal()) {
@@ -157,8 +157,8 @@ static Value maskGrad(GradientBuilder &g, AttentionOp op, Value dy) {
   Value seen =
       g.compare(Compare::gt, lse, -std::numeric_limits<double>::infinity());
   p = g.select(seen, p, g.number(p, 0));
-  Value dp = g.reshape(g.make<MatmulOp>(gdy, gv, false, true), full);
-  Value dot = g.sum(g.mul(dy, op.getResult()), {3});
+  Value dp = g.reshape(g.widen(g.make<MatmulOp>(gdy, gv, false, true)), full);
+  Value dot = g.sum(g.mul(g.widen(dy), g.widen(op.getResult())), {3});
   Value delta = g.reshape(g.transpose(dot, {0, 2, 1}), row);
   return g.sumTo(g.mul(p, g.sub(dp, delta)), op.getMask().getType());
 }
@@ -187,6 +187,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange grads,
 DimExpr AttentionOp::getFlops() { return attentionFlops(*this, 1, 1); }
 PrecisionRule AttentionOp::getPrecisionRule() {
   PrecisionRule rule = sumsInFull(*this);
+  if (getMask())
+    rule.operands[3] = false;
   rule.results[1] = false; // the gradient exponentiates it
   return rule;
 }
@@ -264,7 +266,7 @@ LogicalResult RotaryOp::buildVjp(OpBuilder &builder, ValueRange grads,
 
 DimExpr RotaryOp::getFlops() { return perElement(getInput(), 3); }
 PrecisionRule RotaryOp::getPrecisionRule() {
-  PrecisionRule rule = PrecisionRule::anyNarrow(*this);
+  PrecisionRule rule = sumsInFull(*this);
   rule.operands[1] = rule.operands[2] = false;
   return rule;
 }

@@ -37,7 +37,7 @@ ShardingRule ConstantOp::getShardingRule() { return creationRule(*this); }
 
 LogicalResult GenerateOp::verify() {
   Block &block = getBody().front();
-  Type element = elementOf(getResult());
+  Type element = scalarOf(getResult());
   if (block.getNumArguments() != getShape(getResult()).size() ||
       !llvm::all_of(block.getArgumentTypes(), llvm::IsaPred<IndexType>))
     return emitOpError("region must take one index a dim");

@@ -221,6 +221,11 @@ LogicalResult CastOp::verify() {
 OpFoldResult CastOp::fold(FoldAdaptor) {
   if (getInput().getType() == getType())
     return getInput();
+  // Widened and narrowed again.
+  auto inner = getInput().getDefiningOp<CastOp>();
+  if (inner && inner.getInput().getType() == getType() && isNarrow(getType()) &&
+      elementOf(getInput()).isF32())
+    return inner.getInput();
   return {};
 }
 
@@ -228,11 +233,7 @@ static Value floatToFloat(Scalars &s, Value x, FloatType to) {
   unsigned from = cast<FloatType>(x.getType()).getWidth();
   if (to.getWidth() > from)
     return s.make<arith::ExtFOp>(to, x);
-  if (to.getWidth() < from)
-    return s.make<arith::TruncFOp>(to, x);
-  // f16 and bf16: neither contains the other.
-  return s.make<arith::TruncFOp>(to,
-                                 s.make<arith::ExtFOp>(s.b.getF32Type(), x));
+  return s.make<arith::TruncFOp>(to, x);
 }
 
 static Value floatToInteger(Scalars &s, Value x, IntegerType to) {

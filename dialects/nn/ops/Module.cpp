@@ -5,19 +5,27 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/nn/NNLimits.h"
+#include "dialects/nn/NNOps.h"
 
 using namespace mlir;
 using namespace dt::nn;
 
+RankedTensorType ParameterOp::getStoredType() {
+  auto type = cast<RankedTensorType>(getType());
+  return getWorking() ? withElementType(type, *getWorking()) : type;
+}
+
 static LogicalResult verifyParameter(Operation *op, FlatSymbolRefAttr name,
-                                     Type type, SymbolTableCollection &tables) {
+                                     Type type, bool stored,
+                                     SymbolTableCollection &tables) {
   auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(op, name);
   if (!parameter)
     return op->emitOpError() << "names no nn.parameter: " << name;
-  if (parameter.getType() != type) {
+  Type expected = stored ? parameter.getStoredType() : parameter.getType();
+  if (expected != type) {
     InFlightDiagnostic diagnostic = op->emitOpError()
                                     << "has type " << type << " but " << name
-                                    << " is " << parameter.getType();
+                                    << " is " << expected;
     diagnostic.attachNote(parameter.getLoc()) << "declared here";
     return diagnostic;
   }
@@ -25,12 +33,13 @@ static LogicalResult verifyParameter(Operation *op, FlatSymbolRefAttr name,
 }
 
 LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyParameter(*this, getParameterAttr(), getType(), tables);
+  return verifyParameter(*this, getParameterAttr(), getType(), /*stored=*/true,
+                         tables);
 }
 
 LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
   return verifyParameter(*this, getParameterAttr(), getGrad().getType(),
-                         tables);
+                         /*stored=*/false, tables);
 }
 
 LogicalResult dt::nn::verifyLimit(DimOp dim, Location loc) {

@@ -19,9 +19,16 @@ def NN_DimOp : NN_Op<"dim", [Symbol]> {
 }
 def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let summary = "a weight of the module, kept outside the IR";
-  let description = [{ `source` is #nn.onnx (value in a file), or #nn.init (drawn by rule). `trainable` absent: a constant of the model (frozen parameter or buffer). }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type, AnyAttr:$source, UnitAttr:$trainable, UnitAttr:$buffer);
-  let assemblyFormat = "$sym_name `:` $type (`trainable` $trainable^)? (`buffer` $buffer^)? `from` $source attr-dict";
+  let description = [{
+    `source` is #nn.onnx (value in a file), or #nn.init (drawn by rule). `trainable` absent: a constant of the model (frozen parameter or buffer). `working bf16`: functions read it in that type, which is what a rank stores
+    of it; the optimizer keeps a trained one in `type` too (docs/precision.md).
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type, AnyAttr:$source, UnitAttr:$trainable, UnitAttr:$buffer, OptionalAttr<TypeAttrOf<AnyFloat>>:$working);
+  let extraClassDeclaration = [{
+    /// What nn.read gives.
+    ::mlir::RankedTensorType getStoredType();
+  }];
+  let assemblyFormat = "$sym_name `:` $type (`working` $working^)? (`trainable` $trainable^)? (`buffer` $buffer^)? `from` $source attr-dict";
 }
 def NN_ReadOp : NN_Op<"read", [MemoryEffects<[MemRead]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>, NN_Recomputable]> {
   let summary = "current value of a parameter";

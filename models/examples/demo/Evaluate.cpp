@@ -23,12 +23,12 @@ using Json = nlohmann::json;
 
 namespace {
 Config readConfig(const std::string &directory) {
-  std::string path = directory + "/plan.json";
+  std::string path = directory + "/data.json";
   std::ifstream stream(path);
-  Json plan = stream ? Json::parse(stream, nullptr, false) : Json();
-  if (!plan.is_object())
+  Json sections = stream ? Json::parse(stream, nullptr, false) : Json();
+  if (!sections.is_object())
     throw Error(path + ": not a JSON object");
-  return Config::parse(plan, path, {directory});
+  return Config::parse(sections, path, {directory});
 }
 
 std::string trimmed(std::string text) {
@@ -41,7 +41,7 @@ std::string trimmed(std::string text) {
 const PictureKind &kindOf(const Config &config, const char *name) {
   int kind = config.findPicture(name);
   if (kind < 0)
-    throw Error(std::string("plan.json: data.pictures has no \"") + name +
+    throw Error(std::string("data.json: data.pictures has no \"") + name +
                 "\"");
   return config.pictures[size_t(kind)];
 }

@@ -39,7 +39,7 @@ using Pixels = std::vector<float>;
 
 class Evaluator {
 public:
-  /// `directory` has plan.json; `pairs` is a shard with KEY.png and KEY.txt.
+  /// `directory` has data.json; `pairs` is a shard with KEY.png and KEY.txt.
   /// Throws Error.
   Evaluator(const rt::ProgramInfo &program, const std::string &directory,
             const std::string &pairs);

@@ -35,7 +35,7 @@ Runner::Runner(rt::Evaluation &evaluation, const rt::data::Config &config,
 const HostTensor &Runner::entry(const std::string &name) {
   int index = config.findInput(name);
   if (index < 0)
-    throw Error("plan.json: inputs has no \"" + name +
+    throw Error("data.json: inputs has no \"" + name +
                 "\", which the demonstration evaluates");
   return tensors.get(index);
 }

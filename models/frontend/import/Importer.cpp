@@ -169,10 +169,10 @@ LogicalResult Importer::declareParameter(const onnx::Tensor &t) {
     source = nn::InitAttr::get(&context, "", file, t.name);
   else
     source = nn::OnnxAttr::get(&context, file, t.name);
-  auto op = nn::ParameterOp::create(
+  nn::ParameterOp::create(
       parameterBuilder, NameLoc::get(b.getStringAttr(t.name)), t.name, type,
-      source, uses->isTrainable(t), !t.mark.empty() && t.mark != "PARAMETER");
-  (void)op;
+      source, uses->isTrainable(t), !t.mark.empty() && t.mark != "PARAMETER",
+      /*working=*/TypeAttr());
   parameters[t.name] = &t;
   return success();
 }
@@ -391,9 +391,11 @@ OwningOpRef<ModuleOp> Importer::run() {
   auto function =
       func::FuncOp::create(b, loc, "forward", b.getFunctionType({}, {}));
   parameterBuilder.setInsertionPoint(function);
+  if (model.hasNarrowFloats)
+    function->setAttr(nn::kNarrowNumbersAttr, b.getUnitAttr());
 
-  if (failed(importInputs(function)) || failed(checkPrecision()) ||
-      failed(checkWeights()) || failed(importInitializers(model.graph)) ||
+  if (failed(importInputs(function)) || failed(checkWeights()) ||
+      failed(importInitializers(model.graph)) ||
       failed(importNodes(model.graph)) ||
       failed(importOutputs(model.graph, function)) || failed(reportShared()))
     return {};

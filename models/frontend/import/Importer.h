@@ -58,7 +58,6 @@ private:
   llvm::LogicalResult importIf(const onnx::Node &node);
   llvm::LogicalResult importOutputs(const onnx::Graph &graph,
                                     mlir::func::FuncOp function);
-  llvm::LogicalResult checkPrecision();
   llvm::LogicalResult checkWeights();
   llvm::LogicalResult refuseFolded();
   llvm::LogicalResult reportShared();

@@ -49,35 +49,6 @@ LogicalResult Importer::refuseFolded() {
           "module's \"trainable\"");
 }
 
-/// Half precision is refused before an operator is named that happens to be the
-/// first with it.
-LogicalResult Importer::checkPrecision() {
-  auto isHalf = [](onnx::ElementType type) {
-    return type == onnx::ElementType::Float16 ||
-           type == onnx::ElementType::BFloat16;
-  };
-  auto refuse = [&](StringRef what, StringRef name, onnx::ElementType type,
-                    size_t more) {
-    return error(what + " '" + name + "'" +
-                 (more ? " and " + std::to_string(more) + " more are "
-                       : std::string(" is ")) +
-                 onnx::elementName(type) +
-                 ", but training computes in float32; export the model in "
-                 "float32 (PyTorch: model.float())");
-  };
-  const onnx::Tensor *first = nullptr;
-  size_t count = 0;
-  for (const onnx::Tensor &t : model.graph.initializers)
-    if (isHalf(t.type) && uses->isParameter(t) && count++ == 0)
-      first = &t;
-  if (first)
-    return refuse("weight", first->name, first->type, count - 1);
-  for (const onnx::ValueInfo &v : model.graph.inputs)
-    if (isHalf(v.type))
-      return refuse("input", v.name, v.type, 0);
-  return success();
-}
-
 LogicalResult Importer::checkWeights() {
   if (!uses->folded().empty())
     return refuseFolded();
@@ -137,23 +108,16 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
                           : ""));
     return success();
   };
-  // Floats of 16 bits have no arithmetic here; products have float's only.
   auto checkElement = [&](Operation *op, Type type,
                           StringRef what) -> LogicalResult {
     auto tensor = dyn_cast<RankedTensorType>(type);
-    Type element = tensor ? tensor.getElementType() : Type();
     bool product =
         isa<nn::MatmulOp, nn::LinearOp, nn::ConvOp, nn::AttentionOp>(op);
-    if (!isa_and_nonnull<FloatType>(element) || element.isF32() ||
-        (element.isF64() && !product))
+    if (!tensor || !tensor.getElementType().isF64() || !product)
       return success();
-    std::string name = element.isF16()    ? "float16"
-                       : element.isBF16() ? "bfloat16"
-                                          : "float64";
-    return error(nameOf(op->getLoc()) + ": its " + what + " is " + name +
-                 (element.isF64() ? ", in which products are not computed"
-                                  : ", which is not computed with") +
-                 "; export the model in float32 (PyTorch: model.float())");
+    return error(nameOf(op->getLoc()) + ": its " + what +
+                 " is float64, in which products are not computed; export the "
+                 "model in float32 (PyTorch: model.float())");
   };
   WalkResult result = function.walk([&](Operation *op) {
     if (auto size = dyn_cast<nn::SizeOp>(op)) {

@@ -29,10 +29,6 @@ mlir::Type models::toMlir(MLIRContext *context, Element element) {
     return IntegerType::get(context, 32);
   case Element::Int64:
     return IntegerType::get(context, 64);
-  case Element::F16:
-    return Float16Type::get(context);
-  case Element::BF16:
-    return BFloat16Type::get(context);
   case Element::F32:
     return Float32Type::get(context);
   case Element::F64:
@@ -43,8 +39,7 @@ mlir::Type models::toMlir(MLIRContext *context, Element element) {
 
 std::optional<Element> models::toSymbolic(mlir::Type element) {
   for (Element e : {Element::Bool, Element::UInt8, Element::Int8,
-                    Element::Int32, Element::Int64, Element::F16, Element::BF16,
-                    Element::F32, Element::F64})
+                    Element::Int32, Element::Int64, Element::F32, Element::F64})
     if (toMlir(element.getContext(), e) == element)
       return e;
   return std::nullopt;

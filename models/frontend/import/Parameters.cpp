@@ -8,7 +8,6 @@
 
 #include "models/frontend/import/Pattern.h"
 
-#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/GlobPattern.h"
@@ -31,9 +30,7 @@ std::optional<Element> models::toSymbolic(onnx::ElementType type) {
   case onnx::ElementType::Int64:
     return Element::Int64;
   case onnx::ElementType::Float16:
-    return Element::F16;
   case onnx::ElementType::BFloat16:
-    return Element::BF16;
   case onnx::ElementType::Float:
     return Element::F32;
   case onnx::ElementType::Double:
@@ -48,10 +45,6 @@ template <typename T> T at(const std::string &bytes, size_t i) {
   T v;
   std::memcpy(&v, bytes.data() + i * sizeof(T), sizeof(T));
   return v;
-}
-
-double half(const llvm::fltSemantics &semantics, uint16_t bits) {
-  return llvm::APFloat(semantics, llvm::APInt(16, bits)).convertToDouble();
 }
 
 void append(symbolic::TableData &d, Element e, const std::string &bytes,
@@ -72,12 +65,6 @@ void append(symbolic::TableData &d, Element e, const std::string &bytes,
   case Element::Int64:
     d.ints.push_back(at<int64_t>(bytes, i));
     return;
-  case Element::F16:
-    d.floats.push_back(half(llvm::APFloat::IEEEhalf(), at<uint16_t>(bytes, i)));
-    return;
-  case Element::BF16:
-    d.floats.push_back(half(llvm::APFloat::BFloat(), at<uint16_t>(bytes, i)));
-    return;
   case Element::F32:
     d.floats.push_back(at<float>(bytes, i));
     return;
@@ -96,9 +83,7 @@ bool isMadeUp(llvm::StringRef name) {
 
 bool isFloat(onnx::ElementType type) {
   return type == onnx::ElementType::Float ||
-         type == onnx::ElementType::Double ||
-         type == onnx::ElementType::Float16 ||
-         type == onnx::ElementType::BFloat16;
+         type == onnx::ElementType::Double || onnx::isNarrowFloat(type);
 }
 } // namespace
 

@@ -21,6 +21,7 @@
 
 namespace dt::models {
 
+/// What an element of a file is in the IR: narrow floats are float32.
 std::optional<symbolic::Element> toSymbolic(onnx::ElementType type);
 
 /// The tensor as a literal or a recognised pattern; nothing if it is too large

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/import/NodeImporter.h"
+#include "models/frontend/import/Parameters.h"
 
 #include <cmath>
 
@@ -289,20 +290,9 @@ LogicalResult castTo(NodeImporter &n, Type element) {
 
 LogicalResult castNode(NodeImporter &n) {
   auto to = static_cast<onnx::ElementType>(n.intAttr("to", 0));
-  static constexpr std::pair<onnx::ElementType, symbolic::Element> types[] = {
-      {onnx::ElementType::Bool, symbolic::Element::Bool},
-      {onnx::ElementType::UInt8, symbolic::Element::UInt8},
-      {onnx::ElementType::Int8, symbolic::Element::Int8},
-      {onnx::ElementType::Int32, symbolic::Element::Int32},
-      {onnx::ElementType::Int64, symbolic::Element::Int64},
-      {onnx::ElementType::Float16, symbolic::Element::F16},
-      {onnx::ElementType::BFloat16, symbolic::Element::BF16},
-      {onnx::ElementType::Float, symbolic::Element::F32},
-      {onnx::ElementType::Double, symbolic::Element::F64}};
-  for (auto [type, element] : types)
-    if (type == to)
-      return castTo(n, toMlir(n.b.getContext(), element));
-  return n.fail("cannot cast to element type " + Twine(n.intAttr("to", 0)));
+  if (std::optional<symbolic::Element> element = toSymbolic(to))
+    return castTo(n, toMlir(n.b.getContext(), *element));
+  return n.fail("cannot cast to " + onnx::elementName(to));
 }
 
 LogicalResult castLike(NodeImporter &n) { return castTo(n, n.element(1)); }

@@ -11,6 +11,8 @@
 #ifndef MODELS_FRONTEND_JSON_JSONREADER_H
 #define MODELS_FRONTEND_JSON_JSONREADER_H
 
+#include "runtime/Enums.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
@@ -37,6 +39,14 @@ llvm::Expected<OrderedJson> parseJson(llvm::StringRef text,
 /// Text of a file as it may stand in a line that a terminal shows: control
 /// characters become '?'.
 std::string oneLine(llvm::StringRef text);
+
+/// The texts of an enum of runtime/Enums.h.
+template <typename E> std::vector<llvm::StringRef> textsOf() {
+  std::vector<llvm::StringRef> texts;
+  for (const rt::EnumCase &known : rt::EnumTable<E>::cases)
+    texts.push_back(known.text);
+  return texts;
+}
 
 class JsonReader {
 public:
@@ -67,6 +77,8 @@ public:
                 double high = std::numeric_limits<double>::infinity()) const;
   /// One of `names`; its position.
   size_t choice(llvm::ArrayRef<llvm::StringRef> names) const;
+  /// A case of an enum of runtime/Enums.h.
+  template <typename E> E choice() const { return E(choice(textsOf<E>())); }
 
 private:
   std::string typeName() const;

@@ -82,6 +82,12 @@ private:
     return Error::success();
   }
 
+  Expected<Tensor> convert(::onnx::TensorProto &p) {
+    Expected<Tensor> t = convertTensor(p, folder);
+    model.hasNarrowFloats |= t && isNarrowFloat(t->type);
+    return t;
+  }
+
   Expected<ValueInfo> convert(const ::onnx::ValueInfoProto &p) {
     ValueInfo v;
     v.name = p.name();
@@ -89,6 +95,7 @@ private:
       return createStringError("'" + v.name + "' is not a tensor");
     const auto &t = p.type().tensor_type();
     v.type = static_cast<ElementType>(t.elem_type());
+    model.hasNarrowFloats |= isNarrowFloat(v.type);
     v.ranked = t.has_shape();
     for (const auto &d : t.shape().dim()) {
       Dim dim;
@@ -134,7 +141,7 @@ private:
       return a;
     case P::TENSOR: {
       a.kind = Attribute::Kind::Tensor;
-      Expected<Tensor> t = convertTensor(*p.mutable_t(), folder);
+      Expected<Tensor> t = convert(*p.mutable_t());
       if (!t)
         return t.takeError();
       a.tensor = std::make_shared<Tensor>(std::move(*t));
@@ -188,7 +195,7 @@ private:
     llvm::StringSet<> initialized;
     std::vector<std::string> known = outer;
     for (::onnx::TensorProto &t : *p.mutable_initializer()) {
-      Expected<Tensor> converted = convertTensor(t, folder);
+      Expected<Tensor> converted = convert(t);
       if (!converted)
         return converted.takeError();
       if (converted->name.empty())

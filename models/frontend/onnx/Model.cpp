@@ -6,7 +6,10 @@
 
 #include "models/frontend/onnx/Model.h"
 
+#include "llvm/ADT/bit.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include <cmath>
+#include <cstring>
 
 using namespace dt::onnx;
 
@@ -66,6 +69,20 @@ llvm::StringRef dt::onnx::elementName(ElementType type) {
     return "uint64";
   case ElementType::BFloat16:
     return "bfloat16";
+  case ElementType::Float8E4M3FN:
+    return "float8e4m3fn";
+  case ElementType::Float8E4M3FNUZ:
+    return "float8e4m3fnuz";
+  case ElementType::Float8E5M2:
+    return "float8e5m2";
+  case ElementType::Float8E5M2FNUZ:
+    return "float8e5m2fnuz";
+  case ElementType::UInt4:
+    return "uint4";
+  case ElementType::Int4:
+    return "int4";
+  case ElementType::Float4E2M1:
+    return "float4e2m1";
   }
   return "unknown";
 }
@@ -77,9 +94,41 @@ int64_t Tensor::numElements() const {
   return n;
 }
 
+/// Exact: float32 has every number of both types.
+static float widen(ElementType type, uint16_t bits) {
+  if (type == ElementType::BFloat16)
+    return llvm::bit_cast<float>(uint32_t(bits) << 16);
+  constexpr int mantissaBits = 10, bias = 15, topExponent = 31;
+  int exponent = bits >> mantissaBits & topExponent;
+  int mantissa = bits & ((1 << mantissaBits) - 1);
+  float size;
+  if (exponent == topExponent)
+    size = mantissa ? NAN : INFINITY;
+  else if (exponent == 0)
+    size = std::ldexp(float(mantissa), 1 - bias - mantissaBits);
+  else
+    size = std::ldexp(float(mantissa + (1 << mantissaBits)),
+                      exponent - bias - mantissaBits);
+  return bits >> 15 ? -size : size;
+}
+
+static std::string widen(ElementType type, llvm::StringRef bytes) {
+  std::string wide(2 * bytes.size(), '\0');
+  for (size_t i = 0; i < bytes.size(); i += sizeof(uint16_t)) {
+    uint16_t bits;
+    std::memcpy(&bits, bytes.data() + i, sizeof bits);
+    float number = widen(type, bits);
+    std::memcpy(wide.data() + 2 * i, &number, sizeof number);
+  }
+  return wide;
+}
+
 llvm::Expected<std::string> Tensor::read() const {
+  auto give = [&](llvm::StringRef stored) {
+    return isNarrowFloat(type) ? widen(type, stored) : stored.str();
+  };
   if (where == Where::Inside)
-    return bytes;
+    return give(bytes);
   if (where == Where::Absent)
     return llvm::createStringError("no data for initializer '" + name + "'");
   uint64_t size = numElements() * elementBytes(type);
@@ -88,5 +137,5 @@ llvm::Expected<std::string> Tensor::read() const {
   if (!buffer || (*buffer)->getBufferSize() != size)
     return llvm::createStringError(externalPath +
                                    ": cannot read initializer '" + name + "'");
-  return (*buffer)->getBuffer().str();
+  return give((*buffer)->getBuffer());
 }

@@ -37,15 +37,27 @@ enum class ElementType {
   Double = 11,
   UInt32 = 12,
   UInt64 = 13,
-  BFloat16 = 16
+  BFloat16 = 16,
+  // No element of these is read; they have names for messages.
+  Float8E4M3FN = 17,
+  Float8E4M3FNUZ = 18,
+  Float8E5M2 = 19,
+  Float8E5M2FNUZ = 20,
+  UInt4 = 21,
+  Int4 = 22,
+  Float4E2M1 = 23
 };
+/// Programs keep float32: floats of 16 bits in a file stand for it.
+constexpr bool isNarrowFloat(ElementType type) {
+  return type == ElementType::Float16 || type == ElementType::BFloat16;
+}
 /// Bytes an element; 0 for types that the importer does not handle.
 unsigned elementBytes(ElementType type);
 llvm::StringRef elementName(ElementType type);
 
 struct Tensor {
   std::string name;
-  ElementType type = ElementType::Undefined;
+  ElementType type = ElementType::Undefined; ///< in the file
   std::vector<int64_t> dims;
   /// Where the elements are: in `bytes`, in another file, or nowhere (the
   /// external file does not exist: a graph without its weights).
@@ -59,7 +71,7 @@ struct Tensor {
                        ///< fixed (requires_grad is False)
 
   int64_t numElements() const;
-  /// The elements' bytes, from wherever they are.
+  /// The elements' bytes, from wherever they are; narrow floats as float32.
   llvm::Expected<std::string> read() const;
 };
 
@@ -120,6 +132,7 @@ struct Model {
   std::string path;
   int64_t opset = 0;
   Graph graph;
+  bool hasNarrowFloats = false; ///< in tensors or types of inputs
   std::vector<std::string> warnings;
 };
 

@@ -1,4 +1,4 @@
-//===- JsonAttr.cpp - JSON as attributes, and a plan's data sections ------===//
+//===- JsonAttr.cpp - JSON as attributes, and the data sections -----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -83,23 +83,22 @@ json attrToJson(Attribute attribute) {
       });
 }
 
-json getPlanSections(mlir::ModuleOp program) {
-  json plan = json::object();
+json getDataSections(mlir::ModuleOp program) {
+  json out = json::object();
   for (auto item : program.getOps<dist::ItemOp>())
-    plan["items"][item.getName().str()] = {{"of", "sample"},
-                                           {"max", item.getMax()}};
+    out["items"][item.getName().str()] = {{"of", "sample"},
+                                          {"max", item.getMax()}};
   if (auto dims = dist::getOnly<dist::DimsOp>(program))
-    plan["dims"] = attrToJson(dims.getDescription());
+    out["dims"] = attrToJson(dims.getDescription());
   if (auto data = dist::getOnly<dist::DataOp>(program))
-    plan["data"] = attrToJson(data.getDescription());
+    out["data"] = attrToJson(data.getDescription());
   for (auto input : program.getOps<dist::InputOp>())
-    plan["inputs"][input.getName().str()] = attrToJson(input.getDescription());
+    out["inputs"][input.getName().str()] = attrToJson(input.getDescription());
   if (auto batch = dist::getOnly<dist::BatchOp>(program))
-    plan["batch"] = {{"global", batch.getGlobal()},
-                     {"micro", batch.getMicro()}};
+    out["batch"] = {{"global", batch.getGlobal()}, {"micro", batch.getMicro()}};
   if (auto seed = dist::getOnly<dist::SeedOp>(program))
-    plan["seed"] = seed.getValue();
-  return plan;
+    out["seed"] = seed.getValue();
+  return out;
 }
 
 } // namespace dt::models

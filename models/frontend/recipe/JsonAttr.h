@@ -1,4 +1,4 @@
-//===- JsonAttr.h - JSON as attributes, and a plan's data sections --------===//
+//===- JsonAttr.h - JSON as attributes, and the data sections -------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -25,9 +25,9 @@ mlir::Attribute jsonToAttr(mlir::MLIRContext *context,
 /// Inverse; attributes of other kinds become their text.
 nlohmann::json attrToJson(mlir::Attribute attribute);
 
-/// What a program's plan.json says about data: `items`, `dims`, `data`,
-/// `inputs`, `batch`, `seed` as in a recipe, from the dist ops of `program`.
-nlohmann::json getPlanSections(mlir::ModuleOp program);
+/// A program's data.json: `items`, `dims`, `data`, `inputs`, `batch`, `seed` as
+/// in a recipe, from the dist ops of `program`.
+nlohmann::json getDataSections(mlir::ModuleOp program);
 
 } // namespace dt::models
 

@@ -136,6 +136,7 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   builder.insert(module);
   if (entry.split)
     module->setAttr(dist::kSplitAttr, builder.getUnitAttr());
+  setPrecision(module, entry);
   if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();
   return setWeights(module, entry, locate);
@@ -286,9 +287,8 @@ LogicalResult ProgramBuilder::optimizer() {
       builder, at("optimizer"), rt::OptimizerKindAttr::get(&context, o.kind),
       settings.empty() ? DictionaryAttr() : settings.getDictionary(&context),
       f(o.lr), f(o.weightDecay), f(o.clip), n(o.warmup),
-      rt::ScheduleKindAttr::get(&context,
-                                *rt::fromText<rt::ScheduleKind>(o.schedule)),
-      n(o.totalSteps), f(o.decayFrom), f(o.finalFraction));
+      rt::ScheduleKindAttr::get(&context, o.schedule), n(o.totalSteps),
+      f(o.decayFrom), f(o.finalFraction));
   for (auto [i, pattern] : llvm::enumerate(o.noDecay)) {
     bool found = false;
     for (auto module : program->getOps<dist::ModuleOp>())
@@ -430,6 +430,12 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
 }
 
 } // namespace
+
+void setPrecision(dist::ModuleOp module, const ModuleEntry &entry) {
+  if (!entry.precision.empty())
+    module->setAttr(dist::kPrecisionAttr,
+                    StringAttr::get(module.getContext(), entry.precision));
+}
 
 static std::string describeNames(StringRef what, StringRef wanted,
                                  ArrayRef<StringRef> names) {

@@ -33,6 +33,9 @@ llvm::LogicalResult
 setWeights(dist::ModuleOp module, const ModuleEntry &entry,
            llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
+/// Writes the entry's precision on its module.
+void setPrecision(dist::ModuleOp module, const ModuleEntry &entry);
+
 /// Marks the parameters of the optimizer's groups; the first group whose
 /// pattern matches a parameter has it. `at` gives the location of a key. Error
 /// if a group has no parameter.

@@ -13,7 +13,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -26,11 +28,12 @@ namespace {
 
 // The keys of each object; getRecipeKeys() gives them to the schema's test.
 const StringRef kTopKeys[] = {
-    "modules", "connections", "items",      "dims",  "inputs", "tie",
-    "losses",  "optimizer",   "batch_norm", "batch", "data",   "seed"};
+    "modules",   "connections", "items", "dims", "inputs", "tie",      "losses",
+    "optimizer", "batch_norm",  "batch", "data", "seed",   "precision"};
 const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
                                  "init", "dims", "split"};
 const StringRef kSplits[] = {"auto"};
+const StringRef kPrecisions[] = {"bf16", "f32"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
 const StringRef kItemKeys[] = {"of", "max"};
@@ -40,7 +43,6 @@ const StringRef kOptimizerKeys[] = {
     "kind",   "lr",       "weight_decay", "no_decay",   "groups", "clip",
     "warmup", "schedule", "steps",        "decay_from", "final"};
 const StringRef kGroupKeys[] = {"match", "lr_factor", "weight_decay"};
-const StringRef kSchedules[] = {"constant", "linear", "cosine"};
 const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
                             "head"};
 
@@ -94,6 +96,7 @@ void RecipeParser::parse() {
     return;
   items();
   modules();
+  precisions();
   dims();
   connections();
   ties();
@@ -198,6 +201,48 @@ void RecipeParser::modules() {
     recipe.modules.push_back(module(name, reader));
   if (top.ok() && recipe.modules.empty())
     top.at("modules").fail("expected at least one module");
+}
+
+/// "bf16", or "" for f32.
+std::string RecipeParser::precision(JsonReader reader) {
+  std::string word = reader.string();
+  StringRef type = llvm::StringSwitch<StringRef>(word)
+                       .Case("bfloat16", "bf16")
+                       .Cases({"fp32", "float32"}, "f32")
+                       .Cases({"f16", "float16", "half"}, "fp16")
+                       .Default(word);
+  if (type == "fp16")
+    reader.fail(word + " needs loss scaling, which there is none of; \"bf16\" "
+                       "has the range of float32");
+  else if (reader.ok() && !is_contained(kPrecisions, type))
+    reader.fail("'" + word + "' is not one of " +
+                join(ArrayRef<StringRef>(kPrecisions), ", ") +
+                didYouMean(word, kPrecisions));
+  return type == "f32" ? "" : type.str();
+}
+
+/// One word for all modules, or an object with one for some and a default.
+void RecipeParser::precisions() {
+  if (!top.has("precision"))
+    return;
+  JsonReader reader = top.at("precision");
+  StringMap<std::string> words;
+  if (reader.raw().is_object()) {
+    SmallVector<StringRef> known = {"default"};
+    for (const ModuleEntry &entry : recipe.modules)
+      known.push_back(entry.name);
+    reader.keys(known);
+    for (auto &[module, word] : reader.entries())
+      words[module] = precision(word);
+  } else if (reader.raw().is_string()) {
+    words["default"] = precision(reader);
+  } else {
+    reader.fail("expected \"bf16\", \"f32\" or an object with one of them for "
+                "a module");
+  }
+  for (ModuleEntry &entry : recipe.modules)
+    entry.precision =
+        words.lookup(words.contains(entry.name) ? entry.name : "default");
 }
 
 DimBinding RecipeParser::binding(JsonReader reader) {
@@ -337,11 +382,8 @@ void RecipeParser::losses() {
 void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   if (!reader.raw().is_object())
     return reader.fail("expected an object");
-  SmallVector<StringRef> kinds;
-  for (const rt::OptimizerDescription &optimizer : rt::kOptimizers)
-    kinds.push_back(optimizer.name);
   if (reader.has("kind"))
-    entry.kind = rt::OptimizerKind(reader.at("kind").choice(kinds));
+    entry.kind = reader.at("kind").choice<rt::OptimizerKind>();
   reader.keys(keysOf(rt::describe(entry.kind)));
   auto number = [&](StringRef key, double &field, double high) {
     if (reader.has(key))
@@ -359,9 +401,9 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   if (reader.has("steps"))
     entry.totalSteps = reader.at("steps").integer(0);
   if (reader.has("schedule"))
-    entry.schedule = kSchedules[reader.at("schedule").choice(kSchedules)].str();
+    entry.schedule = reader.at("schedule").choice<rt::ScheduleKind>();
   for (StringRef key : {"decay_from", "final"})
-    if (reader.has(key) && entry.schedule == "constant")
+    if (reader.has(key) && entry.schedule == rt::ScheduleKind::Constant)
       reader.at(key).fail("goes with \"schedule\": \"linear\" or \"cosine\"");
   if (entry.totalSteps && entry.warmup > entry.totalSteps)
     reader.at("warmup").fail("expected at most optimizer.steps, " +

@@ -51,9 +51,10 @@ using DimBinding = std::variant<int64_t, std::string>;
 
 struct ModuleEntry {
   std::string name;
-  std::string onnx;   ///< relative to the recipe
-  std::string role;   ///< "encoder", ...; empty: from its place in the graph
-  bool split = false; ///< the graph may hold several modules, to be found
+  std::string onnx;      ///< relative to the recipe
+  std::string role;      ///< "encoder", ...; empty: from its place in the graph
+  std::string precision; ///< "bf16"; empty: f32
+  bool split = false;    ///< the graph may hold several modules, to be found
   std::optional<std::vector<std::string>>
       trainable; ///< patterns; absent: as the file says
   std::vector<std::string> freeze;
@@ -96,7 +97,7 @@ struct OptimizerEntry {
   std::vector<std::string> noDecay; ///< patterns over "module.parameter"
   std::vector<GroupEntry> groups;   ///< the first that matches counts
   int64_t warmup = 0, totalSteps = 0;
-  std::string schedule = "constant"; ///< or "linear", "cosine"
+  rt::ScheduleKind schedule = rt::ScheduleKind::Constant;
   double decayFrom = 0, finalFraction = 0;
 };
 
@@ -142,6 +143,8 @@ llvm::Expected<LossEntry> parseLossOption(llvm::StringRef text,
 llvm::Expected<OptimizerEntry> parseOptimizerOption(llvm::StringRef text);
 /// "normal(0, 0.02)" or "pattern:rule" as on the command line.
 llvm::Expected<InitEntry> parseInitOption(llvm::StringRef text);
+/// "bf16" as on the command line; as in ModuleEntry.
+llvm::Expected<std::string> parsePrecisionOption(llvm::StringRef text);
 /// Patterns as on the command line, one an option.
 llvm::Expected<std::vector<std::string>>
 parseTrainableOption(llvm::ArrayRef<std::string> patterns);

@@ -33,10 +33,12 @@ public:
   static void pattern(JsonReader reader, llvm::StringRef pattern);
   static std::vector<std::string> patterns(JsonReader reader);
   static void rule(JsonReader reader);
+  static std::string precision(JsonReader reader);
 
 private:
   void items();
   void modules();
+  void precisions();
   void dims();
   void connections();
   void ties();

@@ -191,29 +191,9 @@ Result dt::symbolic::where(const SymbolicTensor &c, const SymbolicTensor &yes,
 }
 
 namespace {
-int bitsOf(Element element) {
-  switch (element) {
-  case Element::F16:
-  case Element::BF16:
-    return 16;
-  case Element::F32:
-    return 32;
-  default:
-    return 64;
-  }
-}
-
 /// The nearest number of a floating-point type.
 double roundTo(Element to, double x) {
-  if (to == Element::F64)
-    return x;
-  llvm::APFloat number(x);
-  bool loses;
-  number.convert(to == Element::F16    ? llvm::APFloat::IEEEhalf()
-                 : to == Element::BF16 ? llvm::APFloat::BFloat()
-                                       : llvm::APFloat::IEEEsingle(),
-                 llvm::APFloat::rmNearestTiesToEven, &loses);
-  return number.convertToDouble();
+  return to == Element::F64 ? x : static_cast<float>(x);
 }
 
 /// One number's conversion; null where the value cannot be represented.
@@ -244,16 +224,15 @@ Expr castConstant(const Expr &e, Element to) {
   }
 }
 
-/// `widens`: from a floating-point type whose numbers `to` holds all.
-Expr castExpr(const Expr &e, Type from, Element to, const Ranges &ranges,
-              bool widens) {
+Expr castExpr(const Expr &e, Type from, Element to, const Ranges &ranges) {
   Type type = typeOf(to);
   if (isConstant(e))
     return castConstant(e, to);
   if (from == Type::Bool && type != Type::Bool)
     return select(e, castConstant(integer(1), to),
                   castConstant(integer(0), to));
-  if (from == type && (type != Type::Float || widens)) {
+  // Float64 has all numbers of the other floating-point type.
+  if (from == type && (type != Type::Float || to == Element::F64)) {
     bool narrow = to == Element::UInt8 || to == Element::Int8;
     if (!narrow || (ranges.provenNonNegative(e) &&
                     ranges.provenLessEqual(e, integer(127))))
@@ -261,14 +240,14 @@ Expr castExpr(const Expr &e, Type from, Element to, const Ranges &ranges,
     return nullptr;
   }
   if (e->kind == Kind::Select) {
-    Expr yes = castExpr(e->args[1], from, to, ranges, widens);
-    Expr no = castExpr(e->args[2], from, to, ranges, widens);
+    Expr yes = castExpr(e->args[1], from, to, ranges);
+    Expr no = castExpr(e->args[2], from, to, ranges);
     return yes && no ? select(e->args[0], yes, no) : nullptr;
   }
   if (from == Type::Int)
     return type == Type::Bool ? logicalNot(isZero(e)) : toFloat(e);
   if (e->kind == Kind::ToFloat)
-    return castExpr(e->args[0], Type::Int, to, ranges, false);
+    return castExpr(e->args[0], Type::Int, to, ranges);
   return nullptr;
 }
 } // namespace
@@ -277,8 +256,7 @@ Result dt::symbolic::cast(const SymbolicTensor &t, Element to) {
   if (t.element == to)
     return t;
   Ranges ranges(t.shape);
-  if (Expr e = castExpr(t.value, typeOf(t.element), to, ranges,
-                        bitsOf(to) > bitsOf(t.element)))
+  if (Expr e = castExpr(t.value, typeOf(t.element), to, ranges))
     return fromFunction(t.shape, to, e);
   std::optional<TableData> d =
       t.value->hasTable ? evaluateAll(t) : std::nullopt;

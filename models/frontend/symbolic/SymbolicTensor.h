@@ -22,7 +22,7 @@ namespace dt::symbolic {
 /// The largest array that is ever evaluated or stored.
 constexpr int64_t maxLiteral = 64 * 1024;
 
-enum class Element { Bool, UInt8, Int8, Int32, Int64, F16, BF16, F32, F64 };
+enum class Element { Bool, UInt8, Int8, Int32, Int64, F32, F64 };
 Type typeOf(Element element);
 
 using Shape = llvm::SmallVector<DimExpr, 4>;

@@ -7,7 +7,6 @@
 #include "passes/planner/cost/Profile.h"
 
 #include "models/frontend/json/JsonReader.h"
-#include "passes/planner/describe/ModelNames.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -129,7 +128,7 @@ Expected<Profile> parseProfile(StringRef text, StringRef file) {
   if (root.has("device"))
     profile.device = root.at("device").string();
   if (root.has("save"))
-    profile.save = Save(root.at("save").choice(kSaves));
+    profile.save = root.at("save").choice<Save>();
   if (root.has("update"))
     profile.update = root.at("update").number(0, kMostSeconds);
   if (root.has("inside"))
@@ -159,7 +158,7 @@ std::string printProfile(const Profile &profile) {
   OrderedJson json;
   json["version"] = 1;
   json["device"] = profile.device;
-  json["save"] = getName(profile.save).str();
+  json["save"] = rt::textOf(profile.save);
   if (profile.update)
     json["update"] = *profile.update;
   for (auto &[name, link] :

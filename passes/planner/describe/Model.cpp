@@ -15,10 +15,6 @@ using namespace llvm;
 
 namespace dt::planner {
 
-StringRef getName(Save save) {
-  return save == Save::None ? "none" : save == Save::Vjp ? "vjp" : "all";
-}
-
 double Module::getParameters() const {
   double sum = 0;
   for (int kind : layers)

@@ -76,10 +76,7 @@ struct Op {
   bool expert = false;
 };
 
-/// What the forward pass keeps: only inputs; what gradients ask for, without
-/// cheap results; all that gradients ask for. The plan file's none, vjp, all.
-enum class Save { None, Vjp, All };
-llvm::StringRef getName(Save save);
+using rt::Save;
 
 struct LayerKind {
   std::string name;

@@ -94,10 +94,11 @@ LayerKind readKind(const JsonReader &json) {
     kind.backwardReduces = small(json.at("backward_reduces"), 0, 1000);
   if (json.has("kept")) {
     JsonReader kept = json.at("kept");
-    kept.keys(kSaves);
-    for (int save = 0; save < 3; ++save)
-      if (kept.has(kSaves[save])) {
-        JsonReader one = kept.at(kSaves[save]);
+    std::vector<StringRef> saves = models::textsOf<Save>();
+    kept.keys(saves);
+    for (auto [save, name] : enumerate(saves))
+      if (kept.has(name)) {
+        JsonReader one = kept.at(name);
         one.keys({"split", "sequence"});
         kind.keptSplit[save] = readLinear(one, "split");
         kind.keptSequence[save] = readLinear(one, "sequence");
@@ -133,14 +134,11 @@ void readLayers(const JsonReader &json, Module &module) {
 
 std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
   std::vector<Exchange> result;
-  SmallVector<StringRef> kinds;
-  for (const rt::EnumCase &kind : rt::EnumTable<rt::CollectiveKind>::cases)
-    kinds.push_back(kind.text);
   if (json.has(key))
     for (const JsonReader &entry : json.at(key).list()) {
       entry.keys({"kind", "bytes", "count"});
       Exchange exchange;
-      exchange.kind = rt::CollectiveKind(entry.at("kind").choice(kinds));
+      exchange.kind = entry.at("kind").choice<rt::CollectiveKind>();
       exchange.bytes = readLinear(entry, "bytes");
       int count = entry.has("count") ? small(entry.at("count"), 1, 10000) : 1;
       result.insert(result.end(), count, exchange);
@@ -184,7 +182,7 @@ void readPartitioned(const JsonReader &json, Module &module) {
     layout.keys({"tp", "save", "sequence_parallel", "kinds"});
     LayerVariant key;
     key.tp = small(layout.at("tp"), 1);
-    key.save = Save(layout.at("save").choice(kSaves));
+    key.save = layout.at("save").choice<Save>();
     if (layout.has("sequence_parallel"))
       key.sequenceParallel = layout.at("sequence_parallel").flag();
     std::vector<RankLayer> kinds;
@@ -195,7 +193,7 @@ void readPartitioned(const JsonReader &json, Module &module) {
                               Twine(module.kinds.size()) + " kinds of layers");
     if (!module.partitioned.try_emplace(key, std::move(kinds)).second)
       layout.fail("a second layout of TP " + Twine(key.tp) + " and '" +
-                  getName(key.save) + "'" +
+                  rt::textOf(key.save) + "'" +
                   (key.sequenceParallel ? " with sequence parallelism" : ""));
   }
 }

@@ -18,7 +18,6 @@ inline constexpr llvm::StringRef kKinds[] = {"gemm", "attention", "convolution",
                                              "stream"};
 inline constexpr llvm::StringRef kSplits[] = {"whole", "columns", "depth",
                                               "heads", "sequence"};
-inline constexpr llvm::StringRef kSaves[] = {"none", "vjp", "all"};
 
 } // namespace dt::planner
 

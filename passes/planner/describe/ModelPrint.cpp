@@ -91,7 +91,7 @@ OrderedJson print(const LayerKind &kind) {
     put(kept, "split", kind.keptSplit[save]);
     put(kept, "sequence", kind.keptSequence[save]);
     if (!kept.empty())
-      json["kept"][kSaves[save].str()] = kept;
+      json["kept"][rt::textOf(Save(save))] = kept;
   }
   put(json, "output", kind.output);
   put(json, "exchanged", kind.exchanged);
@@ -146,8 +146,7 @@ OrderedJson printPartitioned(const Module &module) {
       put(json, "kept_for_weights", layer.keptForWeights);
       kinds.push_back(std::move(json));
     }
-    OrderedJson json = {{"tp", layout.tp},
-                        {"save", getName(layout.save).str()}};
+    OrderedJson json = {{"tp", layout.tp}, {"save", rt::textOf(layout.save)}};
     if (layout.sequenceParallel)
       json["sequence_parallel"] = true;
     json["kinds"] = std::move(kinds);

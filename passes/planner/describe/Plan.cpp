@@ -243,7 +243,7 @@ std::string printPlan(const Plan &plan, const Model &model) {
     entry["ranks"] = std::to_string(unit.firstRank) + "-" +
                      std::to_string(unit.firstRank + unit.getRanks() - 1);
     entry["run_ahead"] = unit.runAhead;
-    entry["save"] = getName(unit.save).str();
+    entry["save"] = rt::textOf(unit.save);
     if (unit.sub > 1)
       entry["sub"] = unit.sub;
     entry["zero"] = unit.zero;

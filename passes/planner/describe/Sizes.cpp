@@ -201,7 +201,7 @@ private:
       for (size_t k = 0; k < kinds.size(); ++k) {
         std::string where = formatv(
             "module '{0}', layer '{1}' at TP {2} and '{3}'{4}", module.name,
-            module.kinds[k].name, layout.tp, getName(layout.save),
+            module.kinds[k].name, layout.tp, rt::textOf(layout.save),
             layout.sequenceParallel ? " with sequence parallelism" : "");
         SmallVector<size_t> at;
         std::vector<Figures> figures;

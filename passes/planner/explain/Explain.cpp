@@ -338,7 +338,7 @@ void printText(raw_ostream &os, const Explanation &e,
         "{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} {9,11} "
         "{10,21} {11,5:f0}%  {12} ({13})\n",
         unit.name, unit.device, unit.ranks, layout.tp, layout.dp, layout.pp,
-        layout.vpp, getName(layout.save),
+        layout.vpp, rt::textOf(layout.save),
         formatv("{0:f1} to {1:f0}", unit.items, unit.mostItems).str(),
         printTime(unit.seconds),
         printBytes(unit.memory.total()) + " " + printBytes(unit.capacity),

@@ -190,13 +190,13 @@ void PlanPage::addUnits() {
   for (size_t u = 0; u < e.units.size(); ++u) {
     const Explanation::Unit &unit = e.units[u];
     const UnitPlan &layout = e.plan.units[u];
-    table.rows.push_back(
-        {unit.name, unit.device, unit.boundBy, std::to_string(unit.ranks),
-         std::to_string(layout.tp), std::to_string(layout.dp),
-         std::to_string(layout.pp), std::to_string(layout.vpp),
-         planner::getName(layout.save).str(), printCount(unit.items),
-         printCount(unit.mostItems), printTime(unit.seconds),
-         printShare(p.busy[u]), unit.costs});
+    table.rows.push_back({unit.name, unit.device, unit.boundBy,
+                          std::to_string(unit.ranks), std::to_string(layout.tp),
+                          std::to_string(layout.dp), std::to_string(layout.pp),
+                          std::to_string(layout.vpp), rt::textOf(layout.save),
+                          printCount(unit.items), printCount(unit.mostItems),
+                          printTime(unit.seconds), printShare(p.busy[u]),
+                          unit.costs});
   }
   page.table(table);
 }

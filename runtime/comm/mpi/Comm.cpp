@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/comm/Combine.h"
 #include "runtime/comm/mpi/Calls.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ MPI_Datatype mpiType(DType type) {
   case DType::I64:
     return MPI_INT64_T;
   default:
-    throw Error("ranks combine f32, f64 or i64 only");
+    throw Error("ranks combine f32, f64 or i64; bf16 where they wait");
   }
 }
 
@@ -110,6 +111,9 @@ public:
     count(traffic, label, n * sizeOf(type));
     BlockingCall blocks(blocking, begins(label));
     meet();
+    if (type == DType::BF16)
+      return reduceNarrow(kind, static_cast<const bf16 *>(in),
+                          static_cast<bf16 *>(out), n);
     auto lock = progress.lock();
     pieces(type, in, out, n, [&](const void *from, void *to, int count) {
       mpiCheck(MPI_Allreduce(from, to, count, mpiType(type), mpiOp(kind), comm),
@@ -189,6 +193,8 @@ public:
     Calls calls(progress, blocking, awaited); // for the copy
     BlockingCall blocks(blocking, awaited);
     meet();
+    if (type == DType::BF16)
+      return scatterNarrow(in, static_cast<bf16 *>(out), n);
     auto lock = progress.lock();
     scatter(type, in, target(calls, type, in, out, n), n, nullptr);
     if (calls.copyTo)
@@ -208,11 +214,7 @@ public:
     count(traffic, label, bytes * size());
     BlockingCall blocks(blocking, begins(label));
     meet();
-    auto lock = progress.lock();
-    Block block(bytes, size());
-    mpiCheck(MPI_Alltoall(in, block.count, block.type, out, block.count,
-                          block.type, comm),
-             "MPI_Alltoall");
+    exchangeBlocks(in, out, bytes);
   }
   void broadcast(void *data, size_t bytes, int root,
                  const char *label) override {
@@ -316,6 +318,61 @@ private:
       }
   }
 
+  void exchangeBlocks(const void *in, void *out, size_t bytes) {
+    auto lock = progress.lock();
+    Block block(bytes, size());
+    mpiCheck(MPI_Alltoall(in, block.count, block.type, out, block.count,
+                          block.type, comm),
+             "MPI_Alltoall");
+  }
+
+  /// Elements of all ranks, until the next call.
+  bf16 *narrowBlocks(int64_t n) {
+    if (n > stagedElements) {
+      staged.reset(new bf16[size_t(n)]);
+      stagedElements = n;
+    }
+    return staged.get();
+  }
+
+  /// The ranks' blocks of this one come here and are combined here, so that
+  /// they are rounded once. No more bytes than a ring moves.
+  void scatterNarrow(const void *in, bf16 *out, int64_t n) {
+    bf16 *all = narrowBlocks(n * size());
+    exchangeBlocks(in, all, size_t(n) * sizeof(bf16));
+    combine(Reduction::Sum, all, size(), out, n);
+  }
+
+  /// Every rank combines a share, as above, and gives it to all.
+  void reduceNarrow(Reduction kind, const bf16 *in, bf16 *out, int64_t n) {
+    for (int64_t at = 0; at < n; at += kPiece)
+      reduceNarrowPiece(kind, in + at, out + at, int(std::min(kPiece, n - at)));
+  }
+  void reduceNarrowPiece(Reduction kind, const bf16 *in, bf16 *out, int n) {
+    std::vector<int> counts, places, own, ownPlaces;
+    auto begin = [&](int rank) { return int(int64_t(n) * rank / size()); };
+    int share = begin(place + 1) - begin(place);
+    for (int r = 0; r < size(); ++r) {
+      counts.push_back(begin(r + 1) - begin(r));
+      places.push_back(begin(r));
+      own.push_back(share);
+      ownPlaces.push_back(r * share);
+    }
+    bf16 *all = narrowBlocks(int64_t(share) * size());
+    {
+      auto lock = progress.lock();
+      mpiCheck(MPI_Alltoallv(in, counts.data(), places.data(), MPI_UINT16_T,
+                             all, own.data(), ownPlaces.data(), MPI_UINT16_T,
+                             comm),
+               "MPI_Alltoallv");
+    }
+    combine(kind, all, size(), out + begin(place), share);
+    auto lock = progress.lock();
+    mpiCheck(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_UINT16_T, out, counts.data(),
+                            places.data(), MPI_UINT16_T, comm),
+             "MPI_Allgatherv");
+  }
+
   void broadcastBytes(char *data, size_t bytes, int root) {
     for (size_t at = 0; at < bytes; at += kPieceBytes)
       mpiCheck(MPI_Bcast(data + at, int(std::min(kPieceBytes, bytes - at)),
@@ -331,6 +388,8 @@ private:
   Blocking &blocking;
   int place = 0;
   uint32_t begun = 0; ///< collectives
+  std::unique_ptr<bf16[]> staged;
+  int64_t stagedElements = 0;
 };
 
 //===----------------------------------------------------------------------===//

@@ -5,15 +5,18 @@
 // Scores of a tile of queries against all keys that any of them sees lie in a
 // thread's scratch; products are sgemm calls of one thread. Forward is parallel
 // over (batch, head, tile); backward over (batch, key/value head), so that
-// every sum into dk and dv is made by one thread in a fixed order.
+// every sum into dk and dv is made by one thread in a fixed order. Narrow
+// operands are widened first.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cpu/Attention.h"
 #include "runtime/device/cpu/Dnnl.h"
+#include "runtime/device/cpu/Wide.h"
 #include "runtime/device/cpu/vecmath.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace dt::rt {
@@ -305,6 +308,85 @@ void attentionBackward(const float *q, const float *k, const float *v,
       }
     }
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Narrow operands
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A tensor [batch, rows, heads, size]: from its first element to its last.
+struct Extents {
+  int64_t batch, batchStride, rows, rowStride, heads, headStride, size;
+
+  int64_t count() const { return batch * rows * heads * size; }
+  int64_t span() const {
+    return count() == 0 ? 0
+                        : (batch - 1) * batchStride + (rows - 1) * rowStride +
+                              (heads - 1) * headStride + size;
+  }
+};
+
+Extents queries(const AttentionShape &s) {
+  return {s.b, s.qb, s.t, s.qt, s.h, s.qh, s.d};
+}
+Extents keys(const AttentionShape &s) {
+  return {s.b, s.kb, s.s, s.ks, s.hk, s.kh, s.d};
+}
+Extents values(const AttentionShape &s) {
+  return {s.b, s.vb, s.s, s.vs, s.hk, s.vh, s.dv};
+}
+Extents outputs(const AttentionShape &s) {
+  return {s.b, s.ob, s.t, s.ot, s.h, s.oh, s.dv};
+}
+
+/// Operands as floats, and the shape with a mask of floats.
+struct WideAttention {
+  explicit WideAttention(const AttentionShape &shape, const void *mask)
+      : shape(shape), mask(mask) {
+    if (shape.mask != MaskKind::AdditiveNarrow)
+      return;
+    this->shape.mask = MaskKind::Additive;
+    int64_t span =
+        shape.b * shape.h * shape.t * shape.s == 0
+            ? 0
+            : (shape.b - 1) * shape.maskB + (shape.h - 1) * shape.maskH +
+                  (shape.t - 1) * shape.maskT + (shape.s - 1) * shape.maskS + 1;
+    this->mask = wide.in(static_cast<const bf16 *>(mask), span);
+  }
+  const float *in(const bf16 *from, const Extents &e) {
+    return wide.in(from, e.span());
+  }
+  /// What lies between rows stays as it is.
+  float *out(bf16 *to, const Extents &e) {
+    return wide.out(to, e.span(), /*keep=*/e.span() != e.count());
+  }
+
+  Wide wide;
+  AttentionShape shape;
+  const void *mask;
+};
+
+} // namespace
+
+void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
+                      const void *mask, bf16 *o, float *lse,
+                      const AttentionShape &s) {
+  WideAttention x(s, mask);
+  attentionForward(x.in(q, queries(s)), x.in(k, keys(s)), x.in(v, values(s)),
+                   x.mask, x.out(o, outputs(s)), lse, x.shape);
+}
+
+void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
+                       const void *mask, const bf16 *o, const float *lse,
+                       const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
+                       const AttentionShape &s) {
+  WideAttention x(s, mask);
+  attentionBackward(x.in(q, queries(s)), x.in(k, keys(s)), x.in(v, values(s)),
+                    x.mask, x.in(o, outputs(s)), lse, x.in(doutput, outputs(s)),
+                    x.out(dq, queries(s)), x.out(dk, keys(s)),
+                    x.out(dv, values(s)), x.shape);
 }
 
 } // namespace dt::rt

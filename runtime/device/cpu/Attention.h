@@ -12,18 +12,15 @@
 #ifndef DT_RUNTIME_DEVICE_CPU_ATTENTION_H
 #define DT_RUNTIME_DEVICE_CPU_ATTENTION_H
 
-#include <cstdint>
+#include "runtime/Enums.h"
+#include "runtime/device/BFloat16.h"
 
 namespace dt::rt {
 
-/// What a query gets that no key is visible to: the mean over all keys' values
-/// (what one finite mask constant gives in softmax; its gradient flows
-/// accordingly), zero, or not-a-number (what -inf gives in softmax).
-enum class EmptyRow : uint8_t { Mean, Zero, NaN };
-
 /// None; Additive: float, added to the scores as it is (-inf hides a key);
-/// Boolean: one byte, 0 = not visible.
-enum class MaskKind : uint8_t { None, Additive, Boolean };
+/// AdditiveNarrow: the same in bf16, with narrow operands only; Boolean: one
+/// byte, 0 = not visible.
+enum class MaskKind : uint8_t { None, Additive, AdditiveNarrow, Boolean };
 
 /// All strides in elements; the innermost (d, dv) is dense. Query head j uses
 /// kv head j / (h / hk). Gradients and output use the strides of q (dq), k
@@ -48,12 +45,20 @@ struct AttentionShape {
 void attentionForward(const float *q, const float *k, const float *v,
                       const void *mask, float *o, float *lse,
                       const AttentionShape &shape);
+/// The same of narrow operands; all is computed in float.
+void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
+                      const void *mask, bf16 *o, float *lse,
+                      const AttentionShape &shape);
 
 /// Writes dq, dk, dv (no accumulation). The mask has no gradient. `o` and `lse`
 /// are the forward's.
 void attentionBackward(const float *q, const float *k, const float *v,
                        const void *mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
+                       const AttentionShape &shape);
+void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
+                       const void *mask, const bf16 *o, const float *lse,
+                       const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &shape);
 
 } // namespace dt::rt

@@ -2,21 +2,24 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Each (direction, shape, thread count) is one cached plan: the primitive that
-// oneDNN prefers with layouts of its choice, and the reorders between those
-// layouts and the plain ones of the interface. Intermediate tensors lie in
-// scratch memory.
+// Each (direction, shape, element types, thread count) is one cached plan: the
+// primitive that oneDNN prefers with layouts of its choice, and the reorders
+// between those layouts and the plain ones of the interface. Intermediate
+// tensors lie in scratch memory. Narrow operands are multiplied as they are
+// where the processor does that, and widened elsewhere.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cpu/Conv.h"
 #include "runtime/device/cpu/Dnnl.h"
+#include "runtime/device/cpu/Wide.h"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <unordered_map>
 
 namespace dt::rt {
@@ -25,6 +28,7 @@ namespace {
 
 using dnnl::memory;
 using Dims = memory::dims;
+using Element = memory::data_type;
 
 enum class Direction : int64_t {
   Forward,
@@ -34,30 +38,48 @@ enum class Direction : int64_t {
   BackwardWeightsBias
 };
 
+/// Element types of the tensors, and of the operands of the forward function.
+struct Elements {
+  Element x, w, y, bias, operand;
+
+  template <typename T> static Elements all() {
+    constexpr Element e = kDnnlType<T>;
+    return {e, e, e, e, e};
+  }
+};
+
+struct Tensor {
+  Dims dims;
+  Element element;
+
+  /// In the layout that the primitive likes best.
+  memory::desc any() const { return {dims, element, memory::format_tag::any}; }
+  memory::desc plain() const {
+    Dims strides(dims.size(), 1);
+    for (size_t i = dims.size(); i-- > 1;)
+      strides[i - 1] = strides[i] * dims[i];
+    return {dims, element, strides};
+  }
+};
+
 /// The descriptors that all three directions share.
 struct Descriptors {
-  Dims x, w, y, bias, stride, dilation, padBegin, padEnd;
+  Tensor x, w, y, bias;
+  Dims stride, dilation, padBegin, padEnd;
 
-  explicit Descriptors(const ConvShape &s) {
-    x = {s.n, s.c}, y = {s.n, s.o}, bias = {s.o};
-    w = s.groups > 1 ? Dims{s.groups, s.o / s.groups, s.c / s.groups}
-                     : Dims{s.o, s.c};
+  Descriptors(const ConvShape &s, const Elements &e)
+      : x{{s.n, s.c}, e.x},
+        w{s.groups > 1 ? Dims{s.groups, s.o / s.groups, s.c / s.groups}
+                       : Dims{s.o, s.c},
+          e.w},
+        y{{s.n, s.o}, e.y}, bias{{s.o}, e.bias} {
     for (int i = 0; i < s.dims; ++i) {
-      x.push_back(s.in[i]), y.push_back(s.out(i)), w.push_back(s.kernel[i]);
+      x.dims.push_back(s.in[i]), y.dims.push_back(s.out(i));
+      w.dims.push_back(s.kernel[i]);
       stride.push_back(s.stride[i]),
           dilation.push_back(s.dilation[i] - 1); // oneDNN counts the gaps
       padBegin.push_back(s.padBegin[i]), padEnd.push_back(s.padEnd[i]);
     }
-  }
-
-  static memory::desc any(const Dims &dims) {
-    return {dims, memory::data_type::f32, memory::format_tag::any};
-  }
-  static memory::desc plain(const Dims &dims) {
-    Dims strides(dims.size(), 1);
-    for (size_t i = dims.size(); i-- > 1;)
-      strides[i - 1] = strides[i] * dims[i];
-    return {dims, memory::data_type::f32, strides};
   }
 };
 
@@ -70,8 +92,9 @@ struct Port {
   dnnl::reorder reorder;
   bool same = true;
 
-  Port(int argument, const Dims &dims, const memory::desc &chosen, bool output)
-      : argument(argument), plain(Descriptors::plain(dims)), chosen(chosen),
+  Port(int argument, const Tensor &tensor, const memory::desc &chosen,
+       bool output)
+      : argument(argument), plain(tensor.plain()), chosen(chosen),
         output(output) {
     same = plain == chosen;
     if (same)
@@ -89,14 +112,14 @@ struct Plan {
   std::vector<Port> ports;
 
   /// `data[i]` belongs to ports[i].
-  void run(std::initializer_list<const float *> data) {
+  void run(std::initializer_list<const void *> data) {
     dnnl::engine &engine = dnnlEngine();
     dnnl::stream &stream = dnnlStream();
     Scratch &scratch = threadScratch();
     std::unordered_map<int, memory> arguments;
-    const float *const *pointer = data.begin();
+    const void *const *pointer = data.begin();
     for (Port &port : ports) {
-      memory outside(port.plain, engine, const_cast<float *>(*pointer++));
+      memory outside(port.plain, engine, const_cast<void *>(*pointer++));
       memory inside = port.same ? outside
                                 : memory(port.chosen, engine,
                                          scratch.bytes(port.chosen.get_size()));
@@ -110,7 +133,7 @@ struct Plan {
     primitive.execute(stream, arguments);
     pointer = data.begin();
     for (Port &port : ports) {
-      float *outside = const_cast<float *>(*pointer++);
+      void *outside = const_cast<void *>(*pointer++);
       if (!port.same && port.output) {
         memory to(port.plain, engine, outside);
         port.reorder.execute(stream, arguments.at(port.argument), to);
@@ -125,11 +148,10 @@ forwardDesc(const Descriptors &d, bool bias, const dnnl::primitive_attr &attr) {
   using C = dnnl::convolution_forward;
   auto kind = dnnl::prop_kind::forward_training;
   auto algorithm = dnnl::algorithm::convolution_direct;
-  auto any = Descriptors::any;
   C::desc desc =
-      bias ? C::desc(kind, algorithm, any(d.x), any(d.w), any(d.bias), any(d.y),
-                     d.stride, d.dilation, d.padBegin, d.padEnd)
-           : C::desc(kind, algorithm, any(d.x), any(d.w), any(d.y), d.stride,
+      bias ? C::desc(kind, algorithm, d.x.any(), d.w.any(), d.bias.any(),
+                     d.y.any(), d.stride, d.dilation, d.padBegin, d.padEnd)
+           : C::desc(kind, algorithm, d.x.any(), d.w.any(), d.y.any(), d.stride,
                      d.dilation, d.padBegin, d.padEnd);
   return {desc, attr, dnnlEngine()};
 }
@@ -146,12 +168,14 @@ Plan makeForward(const Descriptors &d, bool bias,
   return plan;
 }
 
-Plan makeBackwardData(const Descriptors &d, const dnnl::primitive_attr &attr) {
+/// `forward`: as the forward function has them.
+Plan makeBackwardData(const Descriptors &d, const Descriptors &forward,
+                      const dnnl::primitive_attr &attr) {
   using C = dnnl::convolution_backward_data;
-  auto any = Descriptors::any;
-  C::desc desc(dnnl::algorithm::convolution_direct, any(d.x), any(d.w),
-               any(d.y), d.stride, d.dilation, d.padBegin, d.padEnd);
-  C::primitive_desc pd(desc, attr, dnnlEngine(), forwardDesc(d, false, attr));
+  C::desc desc(dnnl::algorithm::convolution_direct, d.x.any(), d.w.any(),
+               d.y.any(), d.stride, d.dilation, d.padBegin, d.padEnd);
+  C::primitive_desc pd(desc, attr, dnnlEngine(),
+                       forwardDesc(forward, false, attr));
   Plan plan{C(pd), pd.scratchpad_desc(), {}};
   plan.ports = {{DNNL_ARG_DIFF_DST, d.y, pd.diff_dst_desc(), false},
                 {DNNL_ARG_WEIGHTS, d.w, pd.weights_desc(), false},
@@ -159,17 +183,17 @@ Plan makeBackwardData(const Descriptors &d, const dnnl::primitive_attr &attr) {
   return plan;
 }
 
-Plan makeBackwardWeights(const Descriptors &d, bool bias,
-                         const dnnl::primitive_attr &attr) {
+Plan makeBackwardWeights(const Descriptors &d, const Descriptors &forward,
+                         bool bias, const dnnl::primitive_attr &attr) {
   using C = dnnl::convolution_backward_weights;
-  auto any = Descriptors::any;
   auto algorithm = dnnl::algorithm::convolution_direct;
   C::desc desc =
-      bias ? C::desc(algorithm, any(d.x), any(d.w), any(d.bias), any(d.y),
+      bias ? C::desc(algorithm, d.x.any(), d.w.any(), d.bias.any(), d.y.any(),
                      d.stride, d.dilation, d.padBegin, d.padEnd)
-           : C::desc(algorithm, any(d.x), any(d.w), any(d.y), d.stride,
+           : C::desc(algorithm, d.x.any(), d.w.any(), d.y.any(), d.stride,
                      d.dilation, d.padBegin, d.padEnd);
-  C::primitive_desc pd(desc, attr, dnnlEngine(), forwardDesc(d, bias, attr));
+  C::primitive_desc pd(desc, attr, dnnlEngine(),
+                       forwardDesc(forward, bias, attr));
   Plan plan{C(pd), pd.scratchpad_desc(), {}};
   plan.ports = {{DNNL_ARG_SRC, d.x, pd.src_desc(), false},
                 {DNNL_ARG_DIFF_DST, d.y, pd.diff_dst_desc(), false},
@@ -180,17 +204,19 @@ Plan makeBackwardWeights(const Descriptors &d, bool bias,
   return plan;
 }
 
-Plan makePlan(Direction direction, const ConvShape &shape) {
-  Descriptors d(shape);
+Plan makePlan(Direction direction, const ConvShape &shape,
+              const Elements &elements) {
+  Element e = elements.operand;
+  Descriptors d(shape, elements), forward(shape, {e, e, e, e, e});
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   switch (direction) {
   case Direction::BackwardData:
-    return makeBackwardData(d, attr);
+    return makeBackwardData(d, forward, attr);
   case Direction::BackwardWeights:
   case Direction::BackwardWeightsBias:
-    return makeBackwardWeights(d, direction == Direction::BackwardWeightsBias,
-                               attr);
+    return makeBackwardWeights(
+        d, forward, direction == Direction::BackwardWeightsBias, attr);
   default:
     return makeForward(d, direction == Direction::ForwardBias, attr);
   }
@@ -198,7 +224,7 @@ Plan makePlan(Direction direction, const ConvShape &shape) {
 
 /// The cached plan. Ragged batches bring a bounded number of shapes; the limit
 /// only guards against data that never repeat.
-Plan &findPlan(Direction direction, const ConvShape &s) {
+Plan &findPlan(Direction direction, const ConvShape &s, const Elements &e) {
   static std::map<std::vector<int64_t>, std::unique_ptr<Plan>> cache;
   constexpr size_t kLimit = 4096;
   std::vector<int64_t> key = {int64_t(direction),
@@ -207,7 +233,11 @@ Plan &findPlan(Direction direction, const ConvShape &s) {
                               s.c,
                               s.o,
                               s.groups,
-                              s.dims};
+                              s.dims,
+                              int64_t(e.operand),
+                              int64_t(e.x),
+                              int64_t(e.w),
+                              int64_t(e.bias)};
   for (int i = 0; i < s.dims; ++i)
     key.insert(key.end(), {s.in[i], s.kernel[i], s.stride[i], s.dilation[i],
                            s.padBegin[i], s.padEnd[i]});
@@ -217,7 +247,8 @@ Plan &findPlan(Direction direction, const ConvShape &s) {
   if (cache.size() >= kLimit)
     cache.clear();
   try {
-    return *cache.emplace(key, std::make_unique<Plan>(makePlan(direction, s)))
+    return *cache
+                .emplace(key, std::make_unique<Plan>(makePlan(direction, s, e)))
                 .first->second;
   } catch (const dnnl::error &e) {
     libraryFailure("oneDNN convolution", e.what());
@@ -251,83 +282,174 @@ int64_t weightCount(const ConvShape &s) {
   return count;
 }
 
-void addTo(float *to, const float *from, int64_t count) {
+template <typename T> void addTo(T *to, const float *from, int64_t count) {
 #pragma omp parallel for simd schedule(static) if (count >= 65536)
   for (int64_t i = 0; i < count; ++i)
-    to[i] += from[i];
+    to[i] = to[i] + from[i];
+}
+
+/// to[plane] = from[plane] + bias[channel of the plane].
+template <typename T>
+void addToPlanes(T *to, const float *from, Floats bias, int64_t planes,
+                 int64_t channels, int64_t pixels) {
+#pragma omp parallel for schedule(static) if (planes * pixels >= 65536)
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    float value = bias[plane % channels];
+    int64_t begin = plane * pixels;
+#pragma omp simd
+    for (int64_t i = begin; i < begin + pixels; ++i)
+      to[i] = from[i] + value;
+  }
 }
 
 /// db = beta * db + the sum of dy over samples and pixels: an input without an
 /// element may have a padding.
-void sumPlanes(const float *dy, float *db, const ConvShape &s, float beta) {
+template <typename T, typename R>
+void sumPlanes(const T *dy, R *db, const ConvShape &s, float beta) {
   int64_t pixels = outputPixels(s);
+  for (int64_t o = 0; o < s.o; ++o) {
+    float sum = beta == 0 ? 0.f : float(db[o]);
+    for (int64_t n = 0; n < s.n; ++n)
+      for (int64_t i = 0; i < pixels; ++i)
+        sum += dy[(n * s.o + o) * pixels + i];
+    db[o] = sum;
+  }
+}
+
+// T are floats, or narrow where the processor multiplies them.
+
+template <typename T>
+void forward(const T *x, const T *w, Floats bias, T *y, const ConvShape &s) {
+  if (empty(s)) {
+    int64_t pixels = outputPixels(s);
+    for (int64_t plane = 0; plane < s.n * s.o; ++plane)
+      std::fill_n(y + plane * pixels, pixels,
+                  T(bias ? bias[plane % s.o] : 0.f));
+    return;
+  }
+  threadScratch().reset();
+  Elements elements = Elements::all<T>();
+  if (!bias)
+    return findPlan(Direction::Forward, s, elements).run({x, w, y});
+  elements.bias = bias.wide ? Element::f32 : Element::bf16;
+  findPlan(Direction::ForwardBias, s, elements).run({x, w, y, bias.address()});
+}
+
+template <typename T>
+void backwardData(const T *dy, const T *w, Floats bias, T *dx,
+                  const ConvShape &s) {
+  int64_t pixels = inputPixels(s), planes = s.n * s.c;
+  Scratch &scratch = threadScratch();
+  scratch.reset();
+  Elements elements = Elements::all<T>();
+  // What a bias is added to is rounded behind it.
+  void *sum = dx;
+  if constexpr (!std::is_same_v<T, float>)
+    if (bias) {
+      elements.x = Element::f32;
+      sum = scratch.floats(size_t(planes * pixels));
+    }
+  if (!empty(s))
+    findPlan(Direction::BackwardData, s, elements).run({dy, w, sum});
+  else if (elements.x == Element::f32)
+    std::fill_n(static_cast<float *>(sum), planes * pixels, 0.f);
+  else
+    std::fill_n(dx, planes * pixels, T(0.f));
+  if (bias)
+    addToPlanes(dx, static_cast<const float *>(sum), bias, planes, s.c, pixels);
+}
+
+template <typename T, typename R>
+void backwardWeights(const T *x, const T *dy, R *dw, R *db, const ConvShape &s,
+                     float beta) {
+  int64_t count = weightCount(s);
+  if (empty(s)) {
+    if (beta == 0)
+      std::fill_n(dw, count, R(0.f));
+    if (db)
+      sumPlanes(dy, db, s, beta);
+    return;
+  }
+  Scratch &scratch = threadScratch();
+  scratch.reset();
+  Elements elements = Elements::all<T>();
+  auto direction =
+      db ? Direction::BackwardWeightsBias : Direction::BackwardWeights;
+  auto run = [&](void *w, void *b, Element element) {
+    elements.w = elements.bias = element;
+    Plan &plan = findPlan(direction, s, elements);
+    if (db)
+      plan.run({x, dy, w, b});
+    else
+      plan.run({x, dy, w});
+  };
   if (beta == 0)
-    std::fill_n(db, s.o, 0.f);
-  for (int64_t plane = 0; plane < s.n * s.o; ++plane)
-    for (int64_t i = 0; i < pixels; ++i)
-      db[plane % s.o] += dy[plane * pixels + i];
+    return run(dw, db, kDnnlType<R>);
+  float *w = scratch.floats(size_t(count)), *b = scratch.floats(size_t(s.o));
+  run(w, b, Element::f32);
+  addTo(dw, w, count);
+  if (db)
+    addTo(db, b, s.o);
+}
+
+int64_t inputCount(const ConvShape &s) { return s.n * s.c * inputPixels(s); }
+int64_t outputCount(const ConvShape &s) { return s.n * s.o * outputPixels(s); }
+
+template <typename R>
+void backwardWeightsNarrow(const bf16 *x, const bf16 *dy, R *dw, R *db,
+                           const ConvShape &s, float beta) {
+  if (multipliesNarrow())
+    return backwardWeights(x, dy, dw, db, s, beta);
+  Wide wide;
+  bool keep = beta != 0;
+  backwardWeights(wide.in(x, inputCount(s)), wide.in(dy, outputCount(s)),
+                  wide.out(dw, weightCount(s), keep), wide.out(db, s.o, keep),
+                  s, beta);
 }
 
 } // namespace
 
 void convForward(const float *x, const float *w, const float *bias, float *y,
                  const ConvShape &shape) {
-  if (empty(shape)) {
-    int64_t pixels = outputPixels(shape);
-    for (int64_t plane = 0; plane < shape.n * shape.o; ++plane)
-      std::fill_n(y + plane * pixels, pixels,
-                  bias ? bias[plane % shape.o] : 0.f);
-    return;
-  }
-  threadScratch().reset();
-  if (bias)
-    findPlan(Direction::ForwardBias, shape).run({x, w, y, bias});
-  else
-    findPlan(Direction::Forward, shape).run({x, w, y});
+  forward<float>(x, w, bias, y, shape);
+}
+
+void convForward(const bf16 *x, const bf16 *w, Floats bias, bf16 *y,
+                 const ConvShape &s) {
+  if (multipliesNarrow())
+    return forward(x, w, bias, y, s);
+  Wide wide;
+  forward<float>(wide.in(x, inputCount(s)), wide.in(w, weightCount(s)),
+                 wide.in(bias, s.o), wide.out(y, outputCount(s)), s);
 }
 
 void convBackwardData(const float *dy, const float *w, const float *bias,
                       float *dx, const ConvShape &shape) {
-  int64_t pixels = inputPixels(shape), planes = shape.n * shape.c;
-  if (empty(shape)) {
-    std::fill_n(dx, planes * pixels, 0.f);
-  } else {
-    threadScratch().reset();
-    findPlan(Direction::BackwardData, shape).run({dy, w, dx});
-  }
-  if (!bias)
-    return;
-#pragma omp parallel for schedule(static) if (planes * pixels >= 65536)
-  for (int64_t plane = 0; plane < planes; ++plane) {
-    float value = bias[plane % shape.c], *to = dx + plane * pixels;
-#pragma omp simd
-    for (int64_t i = 0; i < pixels; ++i)
-      to[i] += value;
-  }
+  backwardData<float>(dy, w, bias, dx, shape);
+}
+
+void convBackwardData(const bf16 *dy, const bf16 *w, Floats bias, bf16 *dx,
+                      const ConvShape &s) {
+  if (multipliesNarrow())
+    return backwardData(dy, w, bias, dx, s);
+  Wide wide;
+  backwardData<float>(wide.in(dy, outputCount(s)), wide.in(w, weightCount(s)),
+                      wide.in(bias, s.c), wide.out(dx, inputCount(s)), s);
 }
 
 void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
                          const ConvShape &shape, float beta) {
-  int64_t count = weightCount(shape);
-  if (empty(shape)) {
-    if (beta == 0)
-      std::fill_n(dw, count, 0.f);
-    if (db)
-      sumPlanes(dy, db, shape, beta);
-    return;
-  }
-  Scratch &scratch = threadScratch();
-  scratch.reset();
-  float *w = beta == 0 ? dw : scratch.floats(count);
-  float *b = beta == 0 || !db ? db : scratch.floats(shape.o);
-  if (db)
-    findPlan(Direction::BackwardWeightsBias, shape).run({x, dy, w, b});
-  else
-    findPlan(Direction::BackwardWeights, shape).run({x, dy, w});
-  if (w != dw)
-    addTo(dw, w, count);
-  if (b != db)
-    addTo(db, b, shape.o);
+  backwardWeights(x, dy, dw, db, shape, beta);
+}
+
+void convBackwardWeights(const bf16 *x, const bf16 *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta) {
+  backwardWeightsNarrow(x, dy, dw, db, shape, beta);
+}
+
+void convBackwardWeights(const bf16 *x, const bf16 *dy, bf16 *dw, bf16 *db,
+                         const ConvShape &shape, float beta) {
+  backwardWeightsNarrow(x, dy, dw, db, shape, beta);
 }
 
 } // namespace dt::rt

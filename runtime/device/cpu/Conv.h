@@ -5,12 +5,14 @@
 // oneDNN convolutions in 1, 2 and 3 dims. Tensors are plain row-major as in
 // ONNX (x [n, c, in...], w [o, c / groups, kernel...], y [n, o, out...]); the
 // wrapper reorders to the layouts that oneDNN prefers. Primitives are cached by
-// shape.
+// shape. Narrow operands are summed in float.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DT_RUNTIME_DEVICE_CPU_CONV_H
 #define DT_RUNTIME_DEVICE_CPU_CONV_H
+
+#include "runtime/device/Floats.h"
 
 #include <cstdint>
 
@@ -36,16 +38,24 @@ struct ConvShape {
 /// y = conv(x, w) + bias; bias [o] or null.
 void convForward(const float *x, const float *w, const float *bias, float *y,
                  const ConvShape &shape);
+void convForward(const bf16 *x, const bf16 *w, Floats bias, bf16 *y,
+                 const ConvShape &shape);
 
 /// dx = gradient of the input. This is also the transposed convolution: with
 /// `bias` [c] (else null) added; then `dy` is its input [n, o, out...], `w` [o,
 /// c / groups, kernel...] its weight as ONNX stores it, `dx` its output.
 void convBackwardData(const float *dy, const float *w, const float *bias,
                       float *dx, const ConvShape &shape);
+void convBackwardData(const bf16 *dy, const bf16 *w, Floats bias, bf16 *dx,
+                      const ConvShape &shape);
 
 /// dw = beta * dw + gradient of the weights; db likewise if not null. beta is 0
 /// or 1.
 void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta);
+void convBackwardWeights(const bf16 *x, const bf16 *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta);
+void convBackwardWeights(const bf16 *x, const bf16 *dy, bf16 *dw, bf16 *db,
                          const ConvShape &shape, float beta);
 
 } // namespace dt::rt

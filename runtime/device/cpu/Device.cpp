@@ -29,6 +29,8 @@ constexpr size_t kHugePage = 2u << 20;
 /// Elements a chunk of the norm: fixed, so that the sum does not depend on the
 /// thread count.
 constexpr size_t kNormChunk = 16384;
+/// Elements that are updated and then rounded while they are in the cache.
+constexpr size_t kRoundChunk = 16384;
 
 double chunkSumOfSquares(const float *values, size_t n) {
   double sum = 0;
@@ -47,6 +49,12 @@ void updateRange(Rule rule, float *p, const float *g, Moments<float *> moments,
     firstprivate(rule, moments) if (n >= 32768)
   for (size_t i = 0; i < n; ++i)
     updateElement<kept>(rule, p, g, moments, i);
+}
+
+template <typename T> Moments<T *> advanced(Moments<T *> moments, size_t by) {
+  for (T *&moment : moments.at)
+    moment = moment ? moment + by : nullptr;
+  return moments;
 }
 
 } // namespace
@@ -129,10 +137,33 @@ double sumOfSquares(const float *values, size_t n) {
   return sum;
 }
 
+void narrow(bf16 *to, const float *from, size_t n) {
+#pragma omp parallel for simd schedule(static) if (n >= 32768)
+  for (size_t i = 0; i < n; ++i)
+    to[i] = from[i];
+}
+
+void widen(float *to, const bf16 *from, size_t n) {
+#pragma omp parallel for simd schedule(static) if (n >= 32768)
+  for (size_t i = 0; i < n; ++i)
+    to[i] = from[i];
+}
+
 void update(OptimizerKind kind, const UpdateStep &step, float *p,
-            const float *g, const Moments<float *> &moments, size_t n) {
+            const float *g, const Moments<float *> &moments, size_t n,
+            bf16 *working) {
   withOptimizer(kind, step, [&](const auto &rule, auto kept) {
-    updateRange<kept>(rule, p, g, moments, n);
+    if (!working)
+      return updateRange<kept>(rule, p, g, moments, n);
+    int64_t chunks = int64_t((n + kRoundChunk - 1) / kRoundChunk);
+#pragma omp parallel for schedule(static) if (chunks > 1)
+    for (int64_t i = 0; i < chunks; ++i) {
+      size_t at = size_t(i) * kRoundChunk,
+             count = std::min(kRoundChunk, n - at);
+      updateRange<decltype(kept)::value>(rule, p + at, g + at,
+                                         advanced(moments, at), count);
+      narrow(working + at, p + at, count);
+    }
   });
 }
 

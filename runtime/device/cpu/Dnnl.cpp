@@ -22,6 +22,12 @@ dnnl::stream &dnnlStream() {
   return stream;
 }
 
+bool multipliesNarrow() {
+  // Sets of instructions are sets of bits: AMX has those of bfloat16, too.
+  constexpr int narrow = int(dnnl::cpu_isa::avx512_core_bf16);
+  return (int(dnnl::get_effective_cpu_isa()) & narrow) == narrow;
+}
+
 void libraryFailure(const char *call, const char *reason) {
   std::fprintf(stderr, "error: %s failed: %s\n", call, reason);
   std::exit(1);

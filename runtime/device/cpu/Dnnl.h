@@ -11,6 +11,8 @@
 #ifndef DT_RUNTIME_DEVICE_CPU_DNNL_H
 #define DT_RUNTIME_DEVICE_CPU_DNNL_H
 
+#include "runtime/device/BFloat16.h"
+
 #include <dnnl.hpp>
 
 #include <cstddef>
@@ -21,6 +23,17 @@ namespace dt::rt {
 
 dnnl::engine &dnnlEngine();
 dnnl::stream &dnnlStream();
+
+/// Whether oneDNN has products of narrow operands for this processor (within
+/// what ONEDNN_MAX_CPU_ISA allows).
+bool multipliesNarrow();
+
+/// How oneDNN calls elements of a type.
+template <typename T>
+constexpr dnnl::memory::data_type kDnnlType = dnnl::memory::data_type::f32;
+template <>
+inline constexpr dnnl::memory::data_type kDnnlType<bf16> =
+    dnnl::memory::data_type::bf16;
 
 /// Ends the program with one line: a library refused a call that generated code
 /// made.

@@ -2,17 +2,23 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// oneDNN's sgemm, not its matmul primitive: on plain layouts both reach the
-// same speed (measured at 264 x 192 x 192 up to 1024 x 50257 x 768), and sgemm
-// needs no primitive for each new number of rows, which with ragged data
-// changes every step.
+// Of floats oneDNN's sgemm, not its matmul primitive: on plain layouts both
+// reach the same speed (measured at 264 x 192 x 192 up to 1024 x 50257 x 768),
+// and sgemm needs no primitive for each new number of rows, which with ragged
+// data changes every step. Of narrow operands the primitive, cached by shape,
+// where the processor multiplies them; elsewhere sgemm of widened ones.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cpu/Matmul.h"
 #include "runtime/device/cpu/Dnnl.h"
+#include "runtime/device/cpu/Wide.h"
 
 #include <omp.h>
+
+#include <map>
+#include <memory>
+#include <unordered_map>
 
 namespace dt::rt {
 
@@ -39,26 +45,31 @@ void presetRows(const float *bias, float *c, int64_t m, int64_t n, int64_t ldc,
   }
 }
 
+/// The shape with all leading dims said.
+MatmulShape withLeadingDims(MatmulShape s) {
+  s.lda = s.lda ? s.lda : s.transA ? s.m : s.k;
+  s.ldb = s.ldb ? s.ldb : s.transB ? s.k : s.n;
+  s.ldc = s.ldc ? s.ldc : s.n;
+  return s;
+}
+
 } // namespace
 
 void matmul(const float *a, const float *b, const float *bias, float *c,
             const MatmulShape &shape, float beta) {
-  const MatmulShape &s = shape;
+  MatmulShape s = withLeadingDims(shape);
   if (s.batch == 0 || s.m == 0 || s.n == 0)
     return;
-  int64_t lda = s.lda ? s.lda : s.transA ? s.m : s.k;
-  int64_t ldb = s.ldb ? s.ldb : s.transB ? s.k : s.n;
-  int64_t ldc = s.ldc ? s.ldc : s.n;
   auto one = [&](int64_t i) {
     const float *ai = a + i * s.strideA, *bi = b + i * s.strideB;
     float *ci = c + i * s.strideC;
     if (bias || s.k == 0)
-      presetRows(bias, ci, s.m, s.n, ldc, beta);
+      presetRows(bias, ci, s.m, s.n, s.ldc, beta);
     if (s.k == 0)
       return;
     dnnl_status_t status =
         dnnl_sgemm(s.transA ? 'T' : 'N', s.transB ? 'T' : 'N', s.m, s.n, s.k,
-                   1.f, ai, lda, bi, ldb, bias ? 1.f : beta, ci, ldc);
+                   1.f, ai, s.lda, bi, s.ldb, bias ? 1.f : beta, ci, s.ldc);
     if (status != dnnl_success)
       libraryFailure("dnnl_sgemm", "invalid arguments");
   };
@@ -71,6 +82,189 @@ void matmul(const float *a, const float *b, const float *bias, float *c,
   }
   for (int64_t i = 0; i < s.batch; ++i)
     one(i);
+}
+
+//===----------------------------------------------------------------------===//
+// Narrow operands
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+using dnnl::memory;
+
+/// A product as oneDNN has it, with the layouts of its operands.
+struct Product {
+  memory::desc a, b, bias, c, scratchpad;
+  dnnl::matmul primitive;
+};
+
+/// op(X[i]), rows x columns; one matrix for the whole batch has a batch of 1.
+memory::desc describe(const MatmulShape &s, memory::data_type type,
+                      int64_t rows, int64_t columns, bool transposed,
+                      int64_t stride, int64_t leading) {
+  int64_t batch = stride == 0 ? 1 : s.batch;
+  // Of one matrix the stride means nothing, but is checked.
+  int64_t apart = batch == 1 ? leading * (transposed ? columns : rows) : stride;
+  return {{batch, rows, columns},
+          type,
+          {apart, transposed ? 1 : leading, transposed ? leading : 1}};
+}
+
+template <typename T, typename C>
+Product makeProduct(const MatmulShape &s, Floats bias, float beta) {
+  Product p;
+  p.a = describe(s, kDnnlType<T>, s.m, s.k, s.transA, s.strideA, s.lda);
+  p.b = describe(s, kDnnlType<T>, s.k, s.n, s.transB, s.strideB, s.ldb);
+  p.c = describe(s, kDnnlType<C>, s.m, s.n, false, s.strideC, s.ldc);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (beta != 0) {
+    dnnl::post_ops after;
+    after.append_sum(1.f);
+    attr.set_post_ops(after);
+  }
+  using Desc = dnnl::matmul::desc;
+  if (bias)
+    p.bias = {{1, 1, s.n},
+              bias.wide ? kDnnlType<float> : kDnnlType<bf16>,
+              memory::format_tag::abc};
+  Desc desc = bias ? Desc(p.a, p.b, p.bias, p.c) : Desc(p.a, p.b, p.c);
+  dnnl::matmul::primitive_desc made(desc, attr, dnnlEngine());
+  p.scratchpad = made.scratchpad_desc();
+  p.primitive = dnnl::matmul(made);
+  return p;
+}
+
+/// The cached product. As with convolutions, the limit only guards against data
+/// that never repeat.
+template <typename T, typename C>
+const Product &findProduct(const MatmulShape &s, Floats bias, float beta) {
+  static std::map<std::vector<int64_t>, std::unique_ptr<Product>> cache;
+  constexpr size_t kLimit = 4096;
+  std::vector<int64_t> key = {omp_get_max_threads(),
+                              s.batch,
+                              s.m,
+                              s.n,
+                              s.k,
+                              s.transA,
+                              s.transB,
+                              s.strideA,
+                              s.strideB,
+                              s.strideC,
+                              s.lda,
+                              s.ldb,
+                              s.ldc,
+                              beta != 0,
+                              bool(bias.wide),
+                              bool(bias.narrow)};
+  auto found = cache.find(key);
+  if (found != cache.end())
+    return *found->second;
+  if (cache.size() >= kLimit)
+    cache.clear();
+  try {
+    return *cache
+                .emplace(key, std::make_unique<Product>(
+                                  makeProduct<T, C>(s, bias, beta)))
+                .first->second;
+  } catch (const dnnl::error &e) {
+    libraryFailure("oneDNN matmul", e.what());
+  }
+}
+
+/// Whether oneDNN has a layout for it: matrices one behind another, or side by
+/// side in rows, as heads are.
+bool nests(int64_t batch, int64_t stride, int64_t rows, int64_t leading) {
+  return batch == 1 || stride == 0 || stride >= rows * leading ||
+         stride * batch <= leading;
+}
+
+bool nests(const MatmulShape &s) {
+  return nests(s.batch, s.strideA, s.transA ? s.k : s.m, s.lda) &&
+         nests(s.batch, s.strideB, s.transB ? s.n : s.k, s.ldb) &&
+         nests(s.batch, s.strideC, s.m, s.ldc);
+}
+
+memory at(const memory::desc &desc, const void *address) {
+  return memory(desc, dnnlEngine(), const_cast<void *>(address));
+}
+
+/// Elements from the first to the last of a batch of matrices.
+int64_t span(int64_t batch, int64_t stride, int64_t rows, int64_t columns,
+             int64_t leading) {
+  return rows == 0 || columns == 0
+             ? 0
+             : (batch - 1) * stride + (rows - 1) * leading + columns;
+}
+
+template <typename C>
+void matmulWidened(const bf16 *a, const bf16 *b, Floats bias, C *c,
+                   const MatmulShape &s, float beta) {
+  int64_t rowsA = s.transA ? s.k : s.m, rowsB = s.transB ? s.n : s.k;
+  bool dense = s.ldc == s.n && (s.batch == 1 || s.strideC == s.m * s.n);
+  Wide wide;
+  matmul(wide.in(a, span(s.batch, s.strideA, rowsA, s.m + s.k - rowsA, s.lda)),
+         wide.in(b, span(s.batch, s.strideB, rowsB, s.n + s.k - rowsB, s.ldb)),
+         wide.in(bias, s.n),
+         wide.out(c, span(s.batch, s.strideC, s.m, s.n, s.ldc),
+                  beta != 0 || !dense),
+         s, beta);
+}
+
+template <typename C>
+void matmulNarrow(const bf16 *a, const bf16 *b, Floats bias, C *c,
+                  const MatmulShape &shape, float beta) {
+  MatmulShape s = withLeadingDims(shape);
+  if (s.batch == 0 || s.m == 0 || s.n == 0)
+    return;
+  if (s.k > 0 && multipliesNarrow())
+    return matmulPrimitive(a, b, bias, c, s, beta);
+  matmulWidened(a, b, bias, c, s, beta);
+}
+
+} // namespace
+
+template <typename T, typename C>
+void matmulPrimitive(const T *a, const T *b, Floats bias, C *c,
+                     const MatmulShape &shape, float beta) {
+  MatmulShape s = withLeadingDims(shape);
+  if (!nests(s)) {
+    MatmulShape one = s;
+    one.batch = 1;
+    for (int64_t i = 0; i < s.batch; ++i)
+      matmulPrimitive(a + i * s.strideA, b + i * s.strideB, bias,
+                      c + i * s.strideC, one, beta);
+    return;
+  }
+  const Product &p = findProduct<T, C>(s, bias, beta);
+  Scratch &scratch = threadScratch();
+  scratch.reset();
+  std::unordered_map<int, memory> arguments = {
+      {DNNL_ARG_SRC, at(p.a, a)},
+      {DNNL_ARG_WEIGHTS, at(p.b, b)},
+      {DNNL_ARG_DST, at(p.c, c)},
+      {DNNL_ARG_SCRATCHPAD,
+       at(p.scratchpad, scratch.bytes(p.scratchpad.get_size()))}};
+  if (bias)
+    arguments.emplace(DNNL_ARG_BIAS, at(p.bias, bias.address()));
+  p.primitive.execute(dnnlStream(), arguments);
+  dnnlStream().wait();
+}
+template void matmulPrimitive(const float *, const float *, Floats, float *,
+                              const MatmulShape &, float);
+template void matmulPrimitive(const bf16 *, const bf16 *, Floats, float *,
+                              const MatmulShape &, float);
+template void matmulPrimitive(const bf16 *, const bf16 *, Floats, bf16 *,
+                              const MatmulShape &, float);
+
+void matmul(const bf16 *a, const bf16 *b, Floats bias, float *c,
+            const MatmulShape &shape, float beta) {
+  matmulNarrow(a, b, bias, c, shape, beta);
+}
+
+void matmul(const bf16 *a, const bf16 *b, Floats bias, bf16 *c,
+            const MatmulShape &shape, float beta) {
+  matmulNarrow(a, b, bias, c, shape, beta);
 }
 
 } // namespace dt::rt

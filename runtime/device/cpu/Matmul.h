@@ -11,6 +11,8 @@
 #ifndef DT_RUNTIME_DEVICE_CPU_MATMUL_H
 #define DT_RUNTIME_DEVICE_CPU_MATMUL_H
 
+#include "runtime/device/Floats.h"
+
 #include <cstdint>
 
 namespace dt::rt {
@@ -32,6 +34,18 @@ struct MatmulShape {
 /// += dy^T x: {1, out, in, rows, true, false, ...} with beta 1.
 void matmul(const float *a, const float *b, const float *bias, float *c,
             const MatmulShape &shape, float beta = 0);
+/// The same of narrow operands, summed in float; a narrow result is rounded
+/// once.
+void matmul(const bf16 *a, const bf16 *b, Floats bias, float *c,
+            const MatmulShape &shape, float beta = 0);
+void matmul(const bf16 *a, const bf16 *b, Floats bias, bf16 *c,
+            const MatmulShape &shape, float beta = 0);
+
+/// How oneDNN's primitive multiplies (of floats for tests only): T is float or
+/// bf16, C too, and float where T is.
+template <typename T, typename C>
+void matmulPrimitive(const T *a, const T *b, Floats bias, C *c,
+                     const MatmulShape &shape, float beta);
 
 } // namespace dt::rt
 

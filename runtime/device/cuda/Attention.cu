@@ -39,16 +39,17 @@ __device__ float blockReduce(float value, bool maximum) {
   return result;
 }
 
-__device__ float dot(const float *a, const float *b, int64_t n) {
+template <typename T> __device__ float dot(const T *a, const T *b, int64_t n) {
   float sum = 0;
   for (int64_t i = 0; i < n; ++i)
-    sum += a[i] * b[i];
+    sum += float(a[i]) * float(b[i]);
   return sum;
 }
 
 /// The scaled and masked score of query i and key j, -inf where j is not
 /// visible.
-__device__ float score(const float *q, const float *k, const void *mask,
+template <typename T>
+__device__ float score(const T *q, const T *k, const void *mask,
                        const AttentionShape &s, int64_t b, int64_t h, int64_t i,
                        int64_t j) {
   if (s.causal && j > i + (s.s - s.t))
@@ -59,6 +60,8 @@ __device__ float score(const float *q, const float *k, const void *mask,
     return -INFINITY;
   if (s.mask == MaskKind::Additive)
     bias = static_cast<const float *>(mask)[at];
+  if (s.mask == MaskKind::AdditiveNarrow)
+    bias = static_cast<const bf16 *>(mask)[at];
   return s.scale * dot(q, k, s.d) + bias;
 }
 
@@ -82,16 +85,16 @@ __device__ Row rowOf(int64_t index, int64_t heads, int64_t length) {
 }
 
 /// Shared memory: dv floats of the output.
-__global__ void forwardKernel(const float *q, const float *k, const float *v,
-                              const void *mask, float *o, float *lse,
+template <typename T>
+__global__ void forwardKernel(const T *q, const T *k, const T *v,
+                              const void *mask, T *o, float *lse,
                               AttentionShape s) {
   extern __shared__ float acc[];
   __shared__ float p[kThreads];
   Row r = rowOf(blockIdx.x, s.h, s.t);
   int64_t kv = r.h / (s.h / s.hk);
-  const float *qi = q + r.b * s.qb + r.i * s.qt + r.h * s.qh;
-  const float *kk = k + r.b * s.kb + kv * s.kh,
-              *vv = v + r.b * s.vb + kv * s.vh;
+  const T *qi = q + r.b * s.qb + r.i * s.qt + r.h * s.qh;
+  const T *kk = k + r.b * s.kb + kv * s.kh, *vv = v + r.b * s.vb + kv * s.vh;
   for (int64_t c = threadIdx.x; c < s.dv; c += kThreads)
     acc[c] = 0;
   float highest = -INFINITY, sum = 0;
@@ -109,21 +112,21 @@ __global__ void forwardKernel(const float *q, const float *k, const float *v,
     for (int64_t c = threadIdx.x; c < s.dv; c += kThreads) {
       float value = acc[c] * shrink;
       for (int64_t t = 0; t < count; ++t)
-        value += p[t] * vv[(first + t) * s.vs + c];
+        value += p[t] * float(vv[(first + t) * s.vs + c]);
       acc[c] = value;
     }
     highest = top;
     __syncthreads();
   }
   bool empty = highest == -INFINITY;
-  float *oi = o + r.b * s.ob + r.i * s.ot + r.h * s.oh;
+  T *oi = o + r.b * s.ob + r.i * s.ot + r.h * s.oh;
   for (int64_t c = threadIdx.x; c < s.dv; c += kThreads) {
     float value = !empty                                   ? acc[c] / sum
                   : s.emptyRow == EmptyRow::NaN && s.s > 0 ? NAN
                                                            : 0.f;
     if (empty && s.emptyRow == EmptyRow::Mean)
       for (int64_t j = 0; j < s.s; ++j)
-        value += vv[j * s.vs + c] / float(s.s);
+        value += float(vv[j * s.vs + c]) / float(s.s);
     oi[c] = value;
   }
   if (threadIdx.x == 0)
@@ -132,8 +135,9 @@ __global__ void forwardKernel(const float *q, const float *k, const float *v,
 
 /// What exp(score - lse) of a row adds up to: 1 but for the rounding of a large
 /// lse. For all threads of a block.
-__device__ float totalOf(const float *qi, const float *k, const void *mask,
-                         float lse, const Row &r, const AttentionShape &s) {
+template <typename T>
+__device__ float totalOf(const T *qi, const T *k, const void *mask, float lse,
+                         const Row &r, const AttentionShape &s) {
   if (!(fabsf(lse) > kPreciseLse) || lse == -INFINITY)
     return 1;
   float sum = 0;
@@ -144,20 +148,21 @@ __device__ float totalOf(const float *qi, const float *k, const void *mask,
 
 /// dq, a block a query row. Also leaves sum(do * o) of the row in `delta`, and
 /// behind all of these what its probabilities add up to.
-__global__ void queryKernel(const float *q, const float *k, const float *v,
-                            const void *mask, const float *o, const float *lse,
-                            const float *doutput, float *dq, float *delta,
+template <typename T>
+__global__ void queryKernel(const T *q, const T *k, const T *v,
+                            const void *mask, const T *o, const float *lse,
+                            const T *doutput, T *dq, float *delta,
                             AttentionShape s) {
   __shared__ float ds[kThreads];
   extern __shared__ float acc[];
   Row r = rowOf(blockIdx.x, s.h, s.t);
   int64_t kv = r.h / (s.h / s.hk), at = r.b * s.ob + r.i * s.ot + r.h * s.oh;
-  const float *qi = q + r.b * s.qb + r.i * s.qt + r.h * s.qh,
-              *kk = k + r.b * s.kb + kv * s.kh;
-  const float *vv = v + r.b * s.vb + kv * s.vh;
+  const T *qi = q + r.b * s.qb + r.i * s.qt + r.h * s.qh,
+          *kk = k + r.b * s.kb + kv * s.kh;
+  const T *vv = v + r.b * s.vb + kv * s.vh;
   float part = 0;
   for (int64_t c = threadIdx.x; c < s.dv; c += kThreads)
-    part += doutput[at + c] * o[at + c];
+    part += float(doutput[at + c]) * float(o[at + c]);
   float rowDelta = blockReduce(part, false),
         total = totalOf(qi, kk, mask, lse[blockIdx.x], r, s);
   for (int64_t c = threadIdx.x; c < s.d; c += kThreads)
@@ -176,12 +181,12 @@ __global__ void queryKernel(const float *q, const float *k, const float *v,
     for (int64_t c = threadIdx.x; c < s.d; c += kThreads) {
       float value = acc[c];
       for (int64_t t = 0; t < count; ++t)
-        value += ds[t] * kk[(first + t) * s.ks + c];
+        value += ds[t] * float(kk[(first + t) * s.ks + c]);
       acc[c] = value;
     }
     __syncthreads();
   }
-  float *dqi = dq + r.b * s.qb + r.i * s.qt + r.h * s.qh;
+  T *dqi = dq + r.b * s.qb + r.i * s.qt + r.h * s.qh;
   for (int64_t c = threadIdx.x; c < s.d; c += kThreads)
     dqi[c] = acc[c];
   if (threadIdx.x == 0) {
@@ -192,21 +197,21 @@ __global__ void queryKernel(const float *q, const float *k, const float *v,
 
 /// dk and dv, a block a key row: all queries of all heads of the group, in
 /// order.
-__global__ void keyKernel(const float *q, const float *k, const float *v,
-                          const void *mask, const float *lse,
-                          const float *delta, const float *doutput, float *dk,
-                          float *dv, AttentionShape s) {
+template <typename T>
+__global__ void keyKernel(const T *q, const T *k, const T *v, const void *mask,
+                          const float *lse, const float *delta,
+                          const T *doutput, T *dk, T *dv, AttentionShape s) {
   __shared__ float ds[kThreads], p[kThreads];
   extern __shared__ float acc[]; // d of dk, then dv of dv
   Row r = rowOf(blockIdx.x, s.hk, s.s);
   int64_t group = s.h / s.hk, j = r.i;
-  const float *kj = k + r.b * s.kb + j * s.ks + r.h * s.kh,
-              *vj = v + r.b * s.vb + j * s.vs + r.h * s.vh;
+  const T *kj = k + r.b * s.kb + j * s.ks + r.h * s.kh,
+          *vj = v + r.b * s.vb + j * s.vs + r.h * s.vh;
   for (int64_t c = threadIdx.x; c < s.d + s.dv; c += kThreads)
     acc[c] = 0;
   for (int64_t h = r.h * group; h < (r.h + 1) * group; ++h) {
-    const float *qq = q + r.b * s.qb + h * s.qh,
-                *dd = doutput + r.b * s.ob + h * s.oh;
+    const T *qq = q + r.b * s.qb + h * s.qh,
+            *dd = doutput + r.b * s.ob + h * s.oh;
     for (int64_t first = 0; first < s.t; first += kThreads) {
       int64_t i = first + threadIdx.x,
               count = min(int64_t(kThreads), s.t - first);
@@ -223,17 +228,44 @@ __global__ void keyKernel(const float *q, const float *k, const float *v,
       for (int64_t c = threadIdx.x; c < s.d + s.dv; c += kThreads) {
         float value = acc[c];
         for (int64_t t = 0; t < count; ++t)
-          value += c < s.d ? ds[t] * qq[(first + t) * s.qt + c]
-                           : p[t] * dd[(first + t) * s.ot + c - s.d];
+          value += c < s.d ? ds[t] * float(qq[(first + t) * s.qt + c])
+                           : p[t] * float(dd[(first + t) * s.ot + c - s.d]);
         acc[c] = value;
       }
       __syncthreads();
     }
   }
-  float *dkj = dk + r.b * s.kb + j * s.ks + r.h * s.kh,
-        *dvj = dv + r.b * s.vb + j * s.vs + r.h * s.vh;
+  T *dkj = dk + r.b * s.kb + j * s.ks + r.h * s.kh,
+    *dvj = dv + r.b * s.vb + j * s.vs + r.h * s.vh;
   for (int64_t c = threadIdx.x; c < s.d + s.dv; c += kThreads)
     (c < s.d ? dkj[c] : dvj[c - s.d]) = acc[c];
+}
+
+template <typename T>
+void forward(const T *q, const T *k, const T *v, const void *mask, T *o,
+             float *lse, const AttentionShape &s, void *stream) {
+  int64_t rows = s.b * s.h * s.t;
+  if (rows == 0)
+    return;
+  cuda::launch("attention forward", forwardKernel<T>, unsigned(rows), kThreads,
+               s.dv * sizeof(float), stream, q, k, v, mask, o, lse, s);
+}
+
+template <typename T>
+void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
+              const float *lse, const T *doutput, T *dq, T *dk, T *dv,
+              const AttentionShape &s, void *stream) {
+  int64_t rows = s.b * s.h * s.t, keys = s.b * s.hk * s.s;
+  auto *delta = static_cast<float *>(
+      cuda::scratch(1, (rows ? 2 * rows : 1) * sizeof(float)));
+  if (rows)
+    cuda::launch("attention gradient of queries", queryKernel<T>,
+                 unsigned(rows), kThreads, s.d * sizeof(float), stream, q, k, v,
+                 mask, o, lse, doutput, dq, delta, s);
+  if (keys)
+    cuda::launch("attention gradient of keys", keyKernel<T>, unsigned(keys),
+                 kThreads, (s.d + s.dv) * sizeof(float), stream, q, k, v, mask,
+                 lse, delta, doutput, dk, dv, s);
 }
 
 } // namespace
@@ -241,28 +273,27 @@ __global__ void keyKernel(const float *q, const float *k, const float *v,
 void attentionForward(const float *q, const float *k, const float *v,
                       const void *mask, float *o, float *lse,
                       const AttentionShape &s, void *stream) {
-  int64_t rows = s.b * s.h * s.t;
-  if (rows == 0)
-    return;
-  cuda::launch("attention forward", forwardKernel, unsigned(rows), kThreads,
-               s.dv * sizeof(float), stream, q, k, v, mask, o, lse, s);
+  forward(q, k, v, mask, o, lse, s, stream);
 }
 
 void attentionBackward(const float *q, const float *k, const float *v,
                        const void *mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &s, void *stream) {
-  int64_t rows = s.b * s.h * s.t, keys = s.b * s.hk * s.s;
-  auto *delta = static_cast<float *>(
-      cuda::scratch(1, (rows ? 2 * rows : 1) * sizeof(float)));
-  if (rows)
-    cuda::launch("attention gradient of queries", queryKernel, unsigned(rows),
-                 kThreads, s.d * sizeof(float), stream, q, k, v, mask, o, lse,
-                 doutput, dq, delta, s);
-  if (keys)
-    cuda::launch("attention gradient of keys", keyKernel, unsigned(keys),
-                 kThreads, (s.d + s.dv) * sizeof(float), stream, q, k, v, mask,
-                 lse, delta, doutput, dk, dv, s);
+  backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, stream);
+}
+
+void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
+                      const void *mask, bf16 *o, float *lse,
+                      const AttentionShape &s, void *stream) {
+  forward(q, k, v, mask, o, lse, s, stream);
+}
+
+void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
+                       const void *mask, const bf16 *o, const float *lse,
+                       const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
+                       const AttentionShape &s, void *stream) {
+  backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, stream);
 }
 
 } // namespace dt::rt

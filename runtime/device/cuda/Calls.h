@@ -3,7 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // The calls of runtime/cpu with a stream: shapes and meaning are the same,
-// pointers are device memory. Nothing waits for the device.
+// pointers are device memory. Nothing waits for the device. Narrow operands are
+// multiplied as they are and summed in float.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,6 +21,10 @@ namespace dt::rt {
 /// runtime/device/cpu/Matmul.h.
 void matmul(const float *a, const float *b, const float *bias, float *c,
             const MatmulShape &shape, float beta, void *stream);
+void matmul(const bf16 *a, const bf16 *b, Floats bias, float *c,
+            const MatmulShape &shape, float beta, void *stream);
+void matmul(const bf16 *a, const bf16 *b, Floats bias, bf16 *c,
+            const MatmulShape &shape, float beta, void *stream);
 
 /// See runtime/device/cpu/Attention.h.
 void attentionForward(const float *q, const float *k, const float *v,
@@ -28,6 +33,13 @@ void attentionForward(const float *q, const float *k, const float *v,
 void attentionBackward(const float *q, const float *k, const float *v,
                        const void *mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
+                       const AttentionShape &shape, void *stream);
+void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
+                      const void *mask, bf16 *o, float *lse,
+                      const AttentionShape &shape, void *stream);
+void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
+                       const void *mask, const bf16 *o, const float *lse,
+                       const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &shape, void *stream);
 
 /// Convolutions as patches times weights: right for every shape, made for patch
@@ -38,6 +50,14 @@ void convForward(const float *x, const float *w, const float *bias, float *y,
 void convBackwardData(const float *dy, const float *w, const float *bias,
                       float *dx, const ConvShape &shape, void *stream);
 void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta, void *stream);
+void convForward(const bf16 *x, const bf16 *w, Floats bias, bf16 *y,
+                 const ConvShape &shape, void *stream);
+void convBackwardData(const bf16 *dy, const bf16 *w, Floats bias, bf16 *dx,
+                      const ConvShape &shape, void *stream);
+void convBackwardWeights(const bf16 *x, const bf16 *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta, void *stream);
+void convBackwardWeights(const bf16 *x, const bf16 *dy, bf16 *dw, bf16 *db,
                          const ConvShape &shape, float beta, void *stream);
 
 } // namespace dt::rt

@@ -11,6 +11,8 @@
 #include "runtime/device/cuda/Calls.h"
 #include "runtime/device/cuda/Cuda.h"
 
+#include <type_traits>
+
 namespace dt::rt {
 
 namespace {
@@ -48,7 +50,8 @@ __device__ void split(int64_t index, const int64_t *size, int64_t *place) {
 }
 
 /// patches [c * taps, outputs] of one sample x [c, in...].
-__global__ void gatherKernel(const float *x, float *patches, Patches p) {
+template <typename T>
+__global__ void gatherKernel(const T *x, T *patches, Patches p) {
   int64_t n = p.c * p.taps * p.outputs;
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
        i += int64_t(gridDim.x) * blockDim.x) {
@@ -61,13 +64,14 @@ __global__ void gatherKernel(const float *x, float *patches, Patches p) {
       inside = inside && place >= 0 && place < p.in[d];
       from = from * p.in[d] + place;
     }
-    patches[i] = inside ? x[i / p.outputs / p.taps * p.inputs + from] : 0.f;
+    patches[i] = inside ? x[i / p.outputs / p.taps * p.inputs + from] : T(0.f);
   }
 }
 
 /// The transpose: each input element adds up the patches it is in, in a fixed
 /// order.
-__global__ void scatterKernel(const float *patches, const float *bias, float *x,
+template <typename T>
+__global__ void scatterKernel(const float *patches, Floats bias, T *x,
                               Patches p) {
   int64_t n = p.c * p.inputs;
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
@@ -92,16 +96,18 @@ __global__ void scatterKernel(const float *patches, const float *bias, float *x,
   }
 }
 
-__global__ void addBiasKernel(float *y, const float *bias, int64_t n, int64_t o,
-                              int64_t outputs) {
+/// y = sums + bias.
+template <typename T>
+__global__ void addBiasKernel(T *y, const float *sums, Floats bias, int64_t n,
+                              int64_t o, int64_t outputs) {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
        i += int64_t(gridDim.x) * blockDim.x)
-    y[i] += bias[i / outputs % o];
+    y[i] = sums[i] + bias[i / outputs % o];
 }
 
 /// db[o] = beta * db[o] + sum over samples and places, a block a channel.
-__global__ void biasGradientKernel(const float *dy, float *db, Patches p,
-                                   float beta) {
+template <typename T, typename R>
+__global__ void biasGradientKernel(const T *dy, R *db, Patches p, float beta) {
   __shared__ float part[256];
   float sum = 0;
   for (int64_t i = threadIdx.x; i < p.n * p.outputs; i += 256)
@@ -114,75 +120,135 @@ __global__ void biasGradientKernel(const float *dy, float *db, Patches p,
     __syncthreads();
   }
   if (threadIdx.x == 0)
-    db[blockIdx.x] = part[0] + (beta != 0 ? beta * db[blockIdx.x] : 0.f);
+    db[blockIdx.x] = part[0] + (beta != 0 ? beta * float(db[blockIdx.x]) : 0.f);
 }
 
-float *patchScratch(const Patches &p) {
-  return static_cast<float *>(
-      cuda::scratch(2, (p.c * p.taps * p.outputs + 1) * sizeof(float)));
+/// to = sums + beta * to.
+template <typename T>
+__global__ void addKernel(T *to, const float *sums, int64_t n, float beta) {
+  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
+       i += int64_t(gridDim.x) * blockDim.x)
+    to[i] = sums[i] + (beta != 0 ? beta * float(to[i]) : 0.f);
 }
 
-void gather(const float *x, float *patches, const Patches &p, void *stream) {
+float *floatScratch(int purpose, int64_t n) {
+  return static_cast<float *>(cuda::scratch(purpose, (n + 1) * sizeof(float)));
+}
+
+template <typename T> T *patchScratch(const Patches &p) {
+  return reinterpret_cast<T *>(floatScratch(2, p.c * p.taps * p.outputs));
+}
+
+/// Where floats are summed that end in `to`: there, if it holds floats.
+float *sumsFor(float *to, int64_t) { return to; }
+float *sumsFor(bf16 *, int64_t n) { return floatScratch(1, n); }
+
+template <typename T>
+void gather(const T *x, T *patches, const Patches &p, void *stream) {
   if (p.c * p.taps * p.outputs)
-    cuda::launch("patches of a convolution", gatherKernel,
+    cuda::launch("patches of a convolution", gatherKernel<T>,
                  cuda::blocksFor(p.c * p.taps * p.outputs), 256, 0, stream, x,
                  patches, p);
 }
 
-} // namespace
-
-void convForward(const float *x, const float *w, const float *bias, float *y,
-                 const ConvShape &shape, void *stream) {
+template <typename T>
+void forward(const T *x, const T *w, Floats bias, T *y, const ConvShape &shape,
+             void *stream) {
   Patches p(shape);
-  float *patches = patchScratch(p);
-  int64_t og = p.o / p.groups, rows = p.rows();
+  T *patches = patchScratch<T>(p);
+  int64_t og = p.o / p.groups, rows = p.rows(), n = p.o * p.outputs;
   MatmulShape product{p.groups,       og,    p.outputs, rows,
                       false,          false, og * rows, rows * p.outputs,
                       og * p.outputs, 0,     0,         0};
-  for (int64_t i = 0; i < p.n; ++i) {
-    gather(x + i * p.c * p.inputs, patches, p, stream);
-    matmul(w, patches, nullptr, y + i * p.o * p.outputs, product, 0, stream);
-  }
-  int64_t n = p.n * p.o * p.outputs;
-  if (bias && n)
-    cuda::launch("bias of a convolution", addBiasKernel, cuda::blocksFor(n),
-                 256, 0, stream, y, bias, n, p.o, p.outputs);
+  auto run = [&](auto *to) {
+    for (int64_t i = 0; i < p.n; ++i) {
+      gather(x + i * p.c * p.inputs, patches, p, stream);
+      matmul(w, patches, nullptr, to + i * n, product, 0, stream);
+    }
+  };
+  if (!bias || p.n * n == 0)
+    return run(y);
+  float *sums = sumsFor(y, p.n * n);
+  run(sums);
+  cuda::launch("bias of a convolution", addBiasKernel<T>,
+               cuda::blocksFor(p.n * n), 256, 0, stream, y, sums, bias, p.n * n,
+               p.o, p.outputs);
 }
 
-void convBackwardData(const float *dy, const float *w, const float *bias,
-                      float *dx, const ConvShape &shape, void *stream) {
+template <typename T>
+void backwardData(const T *dy, const T *w, Floats bias, T *dx,
+                  const ConvShape &shape, void *stream) {
   Patches p(shape);
-  float *patches = patchScratch(p);
+  float *patches = patchScratch<float>(p);
   int64_t og = p.o / p.groups, rows = p.rows();
   MatmulShape product{
       p.groups,  rows,           p.outputs,        og, true, false,
       og * rows, og * p.outputs, rows * p.outputs, 0,  0,    0};
   for (int64_t i = 0; i < p.n && p.c * p.inputs; ++i) {
     matmul(w, dy + i * p.o * p.outputs, nullptr, patches, product, 0, stream);
-    cuda::launch("gradient of a convolution's input", scatterKernel,
+    cuda::launch("gradient of a convolution's input", scatterKernel<T>,
                  cuda::blocksFor(p.c * p.inputs), 256, 0, stream, patches, bias,
                  dx + i * p.c * p.inputs, p);
   }
 }
 
-void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
-                         const ConvShape &shape, float beta, void *stream) {
+template <typename T, typename R>
+void backwardWeights(const T *x, const T *dy, R *dw, R *db,
+                     const ConvShape &shape, float beta, void *stream) {
   Patches p(shape);
-  float *patches = patchScratch(p);
-  int64_t og = p.o / p.groups, rows = p.rows();
+  T *patches = patchScratch<T>(p);
+  int64_t og = p.o / p.groups, rows = p.rows(), n = p.o * rows;
   MatmulShape product{
       p.groups,         og,        rows, p.outputs, false, true, og * p.outputs,
       rows * p.outputs, og * rows, 0,    0,         0};
-  if (p.n == 0 && beta == 0) // a product over nothing writes the zeros
-    product.k = 0, matmul(dy, x, nullptr, dw, product, 0, stream);
+  constexpr bool direct = std::is_same_v<R, float>;
+  float *sums = sumsFor(dw, n), first = direct ? beta : 0;
+  if (p.n == 0 && first == 0) // a product over nothing writes the zeros
+    product.k = 0, matmul(dy, x, nullptr, sums, product, 0, stream);
   for (int64_t i = 0; i < p.n; ++i) {
     gather(x + i * p.c * p.inputs, patches, p, stream);
-    matmul(dy + i * p.o * p.outputs, patches, nullptr, dw, product,
-           i == 0 ? beta : 1, stream);
+    matmul(dy + i * p.o * p.outputs, patches, nullptr, sums, product,
+           i == 0 ? first : 1, stream);
   }
+  if (!direct && n)
+    cuda::launch("type of a gradient", addKernel<R>, cuda::blocksFor(n), 256, 0,
+                 stream, dw, sums, n, beta);
   if (db && p.o)
-    cuda::launch("gradient of a convolution's bias", biasGradientKernel,
+    cuda::launch("gradient of a convolution's bias", biasGradientKernel<T, R>,
                  unsigned(p.o), 256, 0, stream, dy, db, p, beta);
+}
+
+} // namespace
+
+void convForward(const float *x, const float *w, const float *bias, float *y,
+                 const ConvShape &shape, void *stream) {
+  forward<float>(x, w, bias, y, shape, stream);
+}
+void convForward(const bf16 *x, const bf16 *w, Floats bias, bf16 *y,
+                 const ConvShape &shape, void *stream) {
+  forward(x, w, bias, y, shape, stream);
+}
+
+void convBackwardData(const float *dy, const float *w, const float *bias,
+                      float *dx, const ConvShape &shape, void *stream) {
+  backwardData<float>(dy, w, bias, dx, shape, stream);
+}
+void convBackwardData(const bf16 *dy, const bf16 *w, Floats bias, bf16 *dx,
+                      const ConvShape &shape, void *stream) {
+  backwardData(dy, w, bias, dx, shape, stream);
+}
+
+void convBackwardWeights(const float *x, const float *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta, void *stream) {
+  backwardWeights(x, dy, dw, db, shape, beta, stream);
+}
+void convBackwardWeights(const bf16 *x, const bf16 *dy, float *dw, float *db,
+                         const ConvShape &shape, float beta, void *stream) {
+  backwardWeights(x, dy, dw, db, shape, beta, stream);
+}
+void convBackwardWeights(const bf16 *x, const bf16 *dy, bf16 *dw, bf16 *db,
+                         const ConvShape &shape, float beta, void *stream) {
+  backwardWeights(x, dy, dw, db, shape, beta, stream);
 }
 
 } // namespace dt::rt

@@ -30,7 +30,7 @@ struct Block {
   void *data = nullptr;
   size_t bytes = 0;
 };
-Block scratchBlocks[4];
+Block scratchBlocks[5];
 
 constexpr int kThreads = 256;
 constexpr unsigned kSumBlocks =
@@ -53,6 +53,13 @@ __global__ void accumulateKernel(float *sum, const float *values, size_t n) {
   for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
        i += size_t(gridDim.x) * kThreads)
     sum[i] += values[i];
+}
+
+template <typename To, typename From>
+__global__ void convertKernel(To *to, const From *from, size_t n) {
+  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
+       i += size_t(gridDim.x) * kThreads)
+    to[i] = To(from[i]);
 }
 
 __global__ void squaresKernel(const float *values, size_t n, double *sums) {
@@ -204,8 +211,23 @@ double sumOfSquares(const float *values, size_t n) {
   return sum;
 }
 
+void narrow(bf16 *to, const float *from, size_t n) {
+  if (n)
+    cuda::launch("narrow", convertKernel<bf16, float>,
+                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, to, from,
+                 n);
+}
+
+void widen(float *to, const bf16 *from, size_t n) {
+  if (n)
+    cuda::launch("widen", convertKernel<float, bf16>,
+                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, to, from,
+                 n);
+}
+
 void update(OptimizerKind kind, const UpdateStep &step, float *p,
-            const float *g, const Moments<float *> &moments, size_t n) {
+            const float *g, const Moments<float *> &moments, size_t n,
+            bf16 *working) {
   if (n == 0)
     return;
   withOptimizer(kind, step, [&](const auto &rule, auto kept) {
@@ -214,6 +236,8 @@ void update(OptimizerKind kind, const UpdateStep &step, float *p,
                  cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, rule, p,
                  g, moments, n);
   });
+  if (working)
+    narrow(working, p, n);
 }
 
 } // namespace device

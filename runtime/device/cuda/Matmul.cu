@@ -5,7 +5,7 @@
 // cuBLASLt is column-major: a row-major C = A B is its C^T = B^T A^T, so
 // operands swap and no data moves. The bias of a row-major column is then the
 // bias of its row, which is what the epilogue adds. Descriptors and the chosen
-// algorithm are cached by shape.
+// algorithm are cached by shape, for each type of elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,11 +38,16 @@ cublasLtHandle_t handle() {
   return theHandle;
 }
 
+/// How cuBLASLt calls elements of a type.
+template <typename T> constexpr cudaDataType_t kCudaType = CUDA_R_32F;
+template <> constexpr cudaDataType_t kCudaType<bf16> = CUDA_R_16BF;
+
 /// A matrix as cuBLASLt sees it: `rows` x `columns` column-major.
-cublasLtMatrixLayout_t layout(int64_t rows, int64_t columns, int64_t ld,
-                              int64_t batch, int64_t stride) {
+cublasLtMatrixLayout_t layout(cudaDataType_t type, int64_t rows,
+                              int64_t columns, int64_t ld, int64_t batch,
+                              int64_t stride) {
   cublasLtMatrixLayout_t l;
-  check(cublasLtMatrixLayoutCreate(&l, CUDA_R_32F, rows, columns, ld),
+  check(cublasLtMatrixLayoutCreate(&l, type, rows, columns, ld),
         "cublasLtMatrixLayoutCreate");
   int32_t count = int32_t(batch);
   check(cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
@@ -64,6 +69,8 @@ struct Product {
 /// Leading dim: at least the row length of the stored matrix, 0 = dense.
 int64_t leading(int64_t ld, int64_t dense) { return ld ? ld : dense; }
 
+/// T are the operands' elements, C those of the result and of the bias.
+template <typename T, typename C>
 Product create(const MatmulShape &s, bool bias, float beta) {
   Product p;
   check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -77,17 +84,21 @@ Product create(const MatmulShape &s, bool bias, float beta) {
                                        &opB, sizeof opB),
         "transpose");
   if (bias) {
+    cudaDataType_t type = kCudaType<C>;
+    check(cublasLtMatmulDescSetAttribute(
+              p.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type),
+          "type of the bias");
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     check(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                          &epilogue, sizeof epilogue),
           "epilogue");
   }
   int64_t rowB = s.transB ? s.k : s.n, rowA = s.transA ? s.m : s.k;
-  p.a = layout(rowB, s.transB ? s.n : s.k, leading(s.ldb, rowB), s.batch,
-               s.strideB);
-  p.b = layout(rowA, s.transA ? s.k : s.m, leading(s.lda, rowA), s.batch,
-               s.strideA);
-  p.c = layout(s.n, s.m, leading(s.ldc, s.n), s.batch, s.strideC);
+  p.a = layout(kCudaType<T>, rowB, s.transB ? s.n : s.k, leading(s.ldb, rowB),
+               s.batch, s.strideB);
+  p.b = layout(kCudaType<T>, rowA, s.transA ? s.k : s.m, leading(s.lda, rowA),
+               s.batch, s.strideA);
+  p.c = layout(kCudaType<C>, s.n, s.m, leading(s.ldc, s.n), s.batch, s.strideC);
 
   cublasLtMatmulPreference_t preference;
   check(cublasLtMatmulPreferenceCreate(&preference),
@@ -97,8 +108,8 @@ Product create(const MatmulShape &s, bool bias, float beta) {
             preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
             sizeof workspace),
         "workspace");
-  // Views begin anywhere: promise no more than the alignment of a float.
-  uint32_t alignment = 4;
+  // Views begin anywhere: promise no more than the alignment of an element.
+  uint32_t alignment = alignof(T);
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -119,6 +130,7 @@ Product create(const MatmulShape &s, bool bias, float beta) {
   return p;
 }
 
+template <typename T, typename C>
 Product &productFor(const MatmulShape &s, bool bias, float beta) {
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                          int64_t, int64_t, int64_t, int64_t, int>;
@@ -136,37 +148,58 @@ Product &productFor(const MatmulShape &s, bool bias, float beta) {
           s.transA * 8 + s.transB * 4 + bias * 2 + (beta != 0)};
   auto it = cache.find(key);
   if (it == cache.end())
-    it = cache.emplace(key, create(s, bias, beta)).first;
+    it = cache.emplace(key, create<T, C>(s, bias, beta)).first;
   return it->second;
 }
 
 /// c = bias + beta * c, for products over nothing.
-__global__ void biasKernel(const float *bias, float *c, MatmulShape s,
-                           float beta) {
+template <typename C>
+__global__ void biasKernel(const C *bias, C *c, MatmulShape s, float beta) {
   int64_t ldc = s.ldc ? s.ldc : s.n, n = s.batch * s.m * s.n;
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
        i += int64_t(gridDim.x) * blockDim.x) {
-    float *element =
+    C *element =
         c + i / (s.m * s.n) * s.strideC + i / s.n % s.m * ldc + i % s.n;
-    *element =
-        (bias ? bias[i % s.n] : 0.f) + (beta != 0 ? beta * *element : 0.f);
+    *element = (bias ? float(bias[i % s.n]) : 0.f) +
+               (beta != 0 ? beta * float(*element) : 0.f);
   }
 }
 
-} // namespace
+template <typename To>
+__global__ void convertKernel(To *to, Floats from, int64_t n) {
+  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
+       i += int64_t(gridDim.x) * blockDim.x)
+    to[i] = from[i];
+}
 
-void matmul(const float *a, const float *b, const float *bias, float *c,
-            const MatmulShape &s, float beta, void *stream) {
+const float *stored(Floats f, float) { return f.wide; }
+const bf16 *stored(Floats f, bf16) { return f.narrow; }
+
+/// The bias in the result's type, which cuBLASLt adds.
+template <typename C> const C *biasAs(Floats bias, int64_t n, void *stream) {
+  const C *same = stored(bias, C());
+  if (same || !bias)
+    return same;
+  auto *converted = static_cast<C *>(cuda::scratch(4, n * sizeof(C)));
+  cuda::launch("type of a bias", convertKernel<C>, cuda::blocksFor(n), 256, 0,
+               stream, converted, bias, n);
+  return converted;
+}
+
+template <typename T, typename C>
+void multiply(const T *a, const T *b, Floats anyBias, C *c,
+              const MatmulShape &s, float beta, void *stream) {
   if (s.batch == 0 || s.m == 0 || s.n == 0)
     return;
   auto queue = static_cast<cudaStream_t>(stream);
+  const C *bias = biasAs<C>(anyBias, s.n, stream);
   if (s.k == 0) {
-    cuda::launch("bias of an empty product", biasKernel,
+    cuda::launch("bias of an empty product", biasKernel<C>,
                  cuda::blocksFor(s.batch * s.m * s.n), 256, 0, stream, bias, c,
                  s, beta);
     return;
   }
-  Product &p = productFor(s, bias != nullptr, beta);
+  Product &p = productFor<T, C>(s, bias != nullptr, beta);
   if (bias)
     check(cublasLtMatmulDescSetAttribute(
               p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
@@ -176,6 +209,23 @@ void matmul(const float *a, const float *b, const float *bias, float *c,
                        p.c, &p.algo, cuda::scratch(0, kWorkspace), kWorkspace,
                        queue),
         "cublasLtMatmul");
+}
+
+} // namespace
+
+void matmul(const float *a, const float *b, const float *bias, float *c,
+            const MatmulShape &s, float beta, void *stream) {
+  multiply(a, b, bias, c, s, beta, stream);
+}
+
+void matmul(const bf16 *a, const bf16 *b, Floats bias, float *c,
+            const MatmulShape &s, float beta, void *stream) {
+  multiply(a, b, bias, c, s, beta, stream);
+}
+
+void matmul(const bf16 *a, const bf16 *b, Floats bias, bf16 *c,
+            const MatmulShape &s, float beta, void *stream) {
+  multiply(a, b, bias, c, s, beta, stream);
 }
 
 } // namespace dt::rt

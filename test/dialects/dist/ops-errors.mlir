@@ -355,3 +355,15 @@ dist.module @a {
 }
 // expected-error @+1 {{'dist.loss' op needs 'dist.plus' to be a finite f64 beside a denominator}}
 dist.loss "l" in @a numerator "y" weight 1.0 {dist.plus = 1.0 : f64}
+
+// -----
+
+// expected-error @+1 {{'dist.module' op 'dist.precision' is "bf16" of dist.module}}
+dist.module @a attributes {dist.precision = "f32"} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.module' op 'dist.precision' is not for a module that runs over the whole batch: it is float32}}
+dist.module @a whole_batch attributes {dist.precision = "bf16"} {
+}

@@ -8,7 +8,7 @@ rt.func @f(%a: !rt.buffer<f32, [8]>) {
 // -----
 
 rt.func @f(%a: !rt.buffer<i32, [8]>) {
-  // expected-error @+1 {{combines f32 or i64, not '!rt.buffer<i32, [8]>'}}
+  // expected-error @+1 {{combines f32, bf16 or i64, not '!rt.buffer<i32, [8]>'}}
   rt.collective all_reduce by sum %a to %a over 2 stride 1 : !rt.buffer<i32, [8]>, !rt.buffer<i32, [8]>
 }
 
@@ -57,7 +57,7 @@ rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [16]>) {
 // -----
 
 rt.func @f(%a: !rt.buffer<i1, [8]>, %b: !rt.buffer<i1, [4]>) {
-  // expected-error @+1 {{combines f32 or i64}}
+  // expected-error @+1 {{combines f32, bf16 or i64}}
   rt.collective reduce_scatter %a to %b chunk "4" over 2 stride 1 : !rt.buffer<i1, [8]>, !rt.buffer<i1, [4]>
 }
 

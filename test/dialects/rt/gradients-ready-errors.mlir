@@ -4,7 +4,7 @@
 // more, neither in the function nor in what it calls.
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
-  rt.stage backward @f []
+  rt.entry backward @f []
   rt.func @f() {
     // expected-error @+1 {{of 64 to 64 is no range of multiples of 64}}
     rt.gradients_ready 64 to 64
@@ -14,7 +14,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
 // -----
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
-  rt.stage backward @f []
+  rt.entry backward @f []
   rt.func @f() {
     // expected-error @+1 {{of 0 to 65 is no range of multiples of 64}}
     rt.gradients_ready 0 to 65
@@ -24,7 +24,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
 // -----
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
-  rt.stage backward @f []
+  rt.entry backward @f []
   rt.func @f() {
     // expected-error @+1 {{of -64 to 64 is no range of multiples of 64}}
     rt.gradients_ready -64 to 64
@@ -34,7 +34,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
 // -----
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 192 trainable 192 {
-  rt.stage backward @f []
+  rt.entry backward @f []
   rt.func @f() {
     rt.gradients_ready 0 to 64
     // expected-error @+1 {{begins at 128, not where the one before it ends: 64}}
@@ -45,7 +45,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 192 trainable 192 {
 // -----
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 64 {
-  rt.stage backward @f []
+  rt.entry backward @f []
   rt.func @f() {
     // expected-error @+1 {{ends at 128; gradients have 64 bytes}}
     rt.gradients_ready 0 to 128
@@ -55,7 +55,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 64 {
 // -----
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 64 trainable 64 {
-  rt.stage backward_input @f []
+  rt.entry backward_input @f []
   rt.func @f() {
     // expected-error @+1 {{is not in a function that ends a microbatch's backward}}
     rt.gradients_ready 0 to 64
@@ -66,7 +66,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 64 trainable 64 {
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
   rt.parameter_decl @w : !rt.buffer<f32, [4]> index 0 at 64 trainable gradient from []
-  rt.stage backward @f []
+  rt.entry backward @f []
   rt.func @f() {
     %w = rt.gradient @w : !rt.buffer<f32, [4]>
     %v = rt.view %w {offset = "2"} : !rt.buffer<f32, [4]> to !rt.buffer<f32, [2]>
@@ -83,7 +83,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
 
 rt.module @m ranks [0] arena 64 scratch 0 parameters 64 trainable 64 {
   rt.parameter_decl @w : !rt.buffer<f32, [4]> index 0 at 0 trainable gradient from []
-  rt.stage backward_weight @f []
+  rt.entry backward_weight @f []
   rt.func @layer(%a: !rt.buffer<f32, [4]>) {
     %w = rt.gradient @w : !rt.buffer<f32, [4]>
     rt.fill %w with 0.0 : f32 : !rt.buffer<f32, [4]>

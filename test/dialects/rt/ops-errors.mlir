@@ -139,7 +139,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
   // expected-note @+1 {{declared here}}
   rt.buffer_decl @b : !rt.buffer<f32, [3]> at 0 stride 0
   // expected-error @+1 {{gives @b of type}}
-  rt.stage forward @f [@b]
+  rt.entry forward @f [@b]
 }
 
 // -----
@@ -532,7 +532,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
   }
   rt.edge @m 0 to @n 0
   rt.rank 0 {
-    // expected-error @+1 {{runs what @m has no rt.stage for}}
+    // expected-error @+1 {{runs what @m has no rt.entry for}}
     rt.task backward @m microbatch 0 slot 0
   }
 }

@@ -48,9 +48,9 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
     // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 cut
     rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 cut
     rt.output "h" @h
-    // CHECK: rt.stage forward @f [@h]
-    rt.stage forward @f [@h]
-    rt.stage backward @g []
+    // CHECK: rt.entry forward @f [@h]
+    rt.entry forward @f [@h]
+    rt.entry backward @g []
     rt.func @f(%h: !rt.buffer<f32, [4]> {rt.access = "out"}) {
     }
     rt.func @g() {
@@ -72,7 +72,7 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
     // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
     rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
     rt.input "h" @h from @a {output = 0 : i64}
-    rt.stage forward @f [@h]
+    rt.entry forward @f [@h]
     rt.func @f(%h: !rt.buffer<f32, [4]>) {
     }
   }

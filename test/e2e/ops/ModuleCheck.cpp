@@ -65,7 +65,7 @@ void ModuleCheck::collect() {
     if (p.trainable)
       c.parameters.push_back(
           {name, value,
-           reinterpret_cast<float *>(memory.gradients.data + p.offset),
+           reinterpret_cast<float *>(memory.gradients.data + p.gradient),
            elementCount(shapeOf(p.tensor, nullptr))});
     else if (lastOf(name) == "weights")
       c.c = value;

@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Two readers share the format: the compiler's, and the runtime's of the data
-// sections, which reads plan.json. What the compiler accepts, the runtime must.
+// sections, which reads data.json. What the compiler accepts, the runtime must.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                      recipe->microBatch <= recipe->globalBatch &&
                      !recipe->modules.empty() && !recipe->losses.empty(),
                  "a recipe without a module, loss or batch");
-  std::string path = fuzz::writeInput("plan.json", data, size);
+  std::string path = fuzz::writeInput("data.json", data, size);
   bool runs = fuzz::accepts([&] { rt::data::Config::load(path); });
   fuzz::expect(runs || !recipe || recipe->data.is_null(),
                "the runtime refuses what the compiler accepts");

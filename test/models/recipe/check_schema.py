@@ -36,6 +36,7 @@ EXAMPLES = [{
     "batch": {"global": 2, "micro": 1},
     "batch_norm": "local",
     "seed": 1,
+    "precision": {"default": "bf16", "m": "f32"},
     "data": {
         "sequence": "seq", "tokenizer": {"kind": "bytes"}, "special": ["<pad>", "<image>"], "limits": {"pixels": 100},
         "pictures": {"image": {"size": [4, 4], "mean": [0.5, 0.5, 0.5]}}, "labels": 10,
@@ -52,6 +53,7 @@ EXAMPLES = [{
     "modules": {"m": {"onnx": "m.onnx"}},
     "losses": [{"kind": "mse", "output": "m.y"}],
     "optimizer": {"kind": "sgd"},
+    "precision": "bf16",
     "dims": {"batch": "sample"},
     "data": {"sequence": 4, "tokenizer": {"kind": "words", "vocabulary": ["cat"]}, "special": ["<pad>"], "segments": {"s": {"parts": ["text"], "tokens": ["text"]}}},
 }]

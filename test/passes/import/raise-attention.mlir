@@ -390,3 +390,53 @@ func.func @unsigned(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tens
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
 }
+
+// -----
+
+// In a file of 16 bits the lowest float16 hides, and 1 / sqrt(8) is rounded.
+// CHECK-LABEL: @narrow
+// CHECK: nn.attention {{.*}} mask %arg3 {scale = 0.35355339059327373 : f64}
+func.func @narrow(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
+  %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
+  %root = nn.constant dense<0.59375> : tensor<f32>
+  %qs = nn.mul %q, %root : tensor<2x4x5x8xf32>, tensor<f32>
+  %ks = nn.mul %k, %root : tensor<2x4x5x8xf32>, tensor<f32>
+  %s = nn.matmul %qs, %ks {trans_b} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// 0.6 * 0.6 is no rounding of it.
+// CHECK-LABEL: @narrow_scale
+// CHECK: nn.attention {{.*}} {scale = 0.36
+func.func @narrow_scale(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
+  %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
+  %root = nn.constant dense<0.6> : tensor<f32>
+  %qs = nn.mul %q, %root : tensor<2x4x5x8xf32>, tensor<f32>
+  %ks = nn.mul %k, %root : tensor<2x4x5x8xf32>, tensor<f32>
+  %s = nn.matmul %qs, %ks {trans_b} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @wide
+// CHECK-NOT: nn.attention
+func.func @wide(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> {
+  %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
+  %root = nn.constant dense<0.59375> : tensor<f32>
+  %qs = nn.mul %q, %root : tensor<2x4x5x8xf32>, tensor<f32>
+  %ks = nn.mul %k, %root : tensor<2x4x5x8xf32>, tensor<f32>
+  %s = nn.matmul %qs, %ks {trans_b} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}

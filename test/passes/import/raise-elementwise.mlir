@@ -264,3 +264,89 @@ func.func @cast_power(%x: tensor<4xf32>) -> tensor<4xf32> {
   %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
   return %7 : tensor<4xf32>
 }
+
+// -----
+
+// GELU's numbers as a file in bf16 or fp16 has them are another function's in a file that has float32 only.
+// CHECK-LABEL: @gelu_bf16
+// CHECK: nn.gelu %arg0 {tanh}
+func.func @gelu_bf16(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.narrow_numbers} {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %three = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.044677734375> : tensor<f32>
+  %s = nn.constant dense<0.796875> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %three : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @gelu_fp16
+// CHECK: nn.gelu %arg0 {tanh}
+func.func @gelu_fp16(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.narrow_numbers} {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %three = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.044708251953125> : tensor<f32>
+  %s = nn.constant dense<0.7978515625> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %three : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @gelu_rounded
+// CHECK-NOT: nn.gelu
+func.func @gelu_rounded(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %three = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.044677734375> : tensor<f32>
+  %s = nn.constant dense<0.796875> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %three : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// -----
+
+// 0.0447 is no number of 16 bits.
+// CHECK-LABEL: @close_narrow
+// CHECK-NOT: nn.gelu
+func.func @close_narrow(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.narrow_numbers} {
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %three = nn.constant dense<3.0> : tensor<f32>
+  %a = nn.constant dense<0.0447> : tensor<f32>
+  %s = nn.constant dense<0.796875> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : tensor<4xf32>, tensor<f32>
+  %1 = nn.pow %x, %three : tensor<4xf32>, tensor<f32>
+  %2 = nn.mul %1, %a : tensor<4xf32>, tensor<f32>
+  %3 = nn.add %x, %2 : tensor<4xf32>, tensor<4xf32>
+  %4 = nn.mul %3, %s : tensor<4xf32>, tensor<f32>
+  %5 = nn.tanh %4 : tensor<4xf32>
+  %6 = nn.add %5, %one : tensor<4xf32>, tensor<f32>
+  %7 = nn.mul %0, %6 : tensor<4xf32>, tensor<4xf32>
+  return %7 : tensor<4xf32>
+}

@@ -55,11 +55,11 @@ sched.problem @step ranks 1 microbatches 2 {
 }
 
 // CHECK: rt.module @a unit "llm"
-// CHECK: rt.stage forward @forward.fwd [@x, @h, @saved0, @saved1]
-// CHECK-NEXT: rt.stage backward_weight @forward.bwd.weight [@saved1, @grad.b.h]
+// CHECK: rt.entry forward @forward.fwd [@x, @h, @saved0, @saved1]
+// CHECK-NEXT: rt.entry backward_weight @forward.bwd.weight [@saved1, @grad.b.h]
 // CHECK: rt.module @b unit "llm" stage 1
-// CHECK: rt.stage backward_input @forward.bwd.input [@h, @grad.h, @kept1]
-// CHECK-NEXT: rt.stage backward_weight @forward.bwd.weight [@kept1]
+// CHECK: rt.entry backward_input @forward.bwd.input [@h, @grad.h, @kept1]
+// CHECK-NEXT: rt.entry backward_weight @forward.bwd.weight [@kept1]
 // CHECK: rt.rank 0 {
 // CHECK-NEXT: rt.task forward @a microbatch 0 slot 0
 // CHECK-NEXT: rt.task copy edge 0 microbatch 0 slot 0

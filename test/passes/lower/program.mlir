@@ -64,8 +64,8 @@ dist.module @vision {
 // CHECK: rt.buffer_decl @grad.llm.embeds : !rt.buffer<f32, ["images", 64]> at 768 stride 0
 // CHECK: rt.input "pixels" @pixels
 // CHECK: rt.output "embeds" @embeds
-// CHECK: rt.stage forward @forward.fwd [@pixels, @embeds]
-// CHECK: rt.stage backward @forward.bwd [@pixels, @grad.llm.embeds]
+// CHECK: rt.entry forward @forward.fwd [@pixels, @embeds]
+// CHECK: rt.entry backward @forward.bwd [@pixels, @grad.llm.embeds]
 // CHECK: rt.module @llm ranks [0] arena {{[0-9]+}} scratch {{[0-9]+}} parameters 256 trainable 256 {
 // CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient lr_factor 2.000000e+00 from
 // What an edge brings has slots of its own.
@@ -75,9 +75,9 @@ dist.module @vision {
 // CHECK: rt.buffer_decl @grad.embeds : !rt.buffer<f32, ["batch", 64]> at {{[0-9]+}} stride 0
 // CHECK: rt.input "embeds" @embeds from @vision {output = 0 : i64}
 // CHECK: rt.input "labels" @labels
-// CHECK: rt.stage forward @forward.fwd [@embeds, @labels, @num, @saved0]
-// CHECK: rt.stage backward @forward.bwd [@embeds, @saved0, @grad.embeds]
-// CHECK: rt.stage denominator @text.denominator [@labels, @text.denominator_1]
+// CHECK: rt.entry forward @forward.fwd [@embeds, @labels, @num, @saved0]
+// CHECK: rt.entry backward @forward.bwd [@embeds, @saved0, @grad.embeds]
+// CHECK: rt.entry denominator @text.denominator [@labels, @text.denominator_1]
 // CHECK: rt.edge @vision 0 to @llm 0 gradient @grad.embeds to @grad.llm.embeds
 // CHECK: rt.loss @text weight 5.000000e-01 of @llm @num over @text.denominator @text.denominator_1 reads [1]
 // CHECK: rt.optimizer {{.*}}kind = "adamw"

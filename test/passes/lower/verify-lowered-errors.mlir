@@ -166,7 +166,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
     rt.buffer_decl @a : !rt.buffer<f32, [20]> at 0 stride 0
     rt.buffer_decl @b : !rt.buffer<f32, [16]> at 64 stride 0
     // expected-error @+1 {{writes @b, which shares bytes with argument 0, @a}}
-    rt.stage forward @f [@a, @b]
+    rt.entry forward @f [@a, @b]
     // expected-note @+1 {{in this function}}
     rt.func @f(%x: !rt.buffer<f32, [20]>, %y: !rt.buffer<f32, [16]> {rt.access = "out"}) {
     }

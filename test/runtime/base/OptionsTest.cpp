@@ -38,6 +38,9 @@ TEST(Options, BothSpellings) {
   o = parse({"--checkpoint=c", "--resume=best", "--new-data", "--keep", "5"});
   EXPECT_TRUE(o.resume && o.best && o.newData);
   EXPECT_EQ(o.keep, 5);
+  EXPECT_EQ(o.onNaN, OnNaN::Stop);
+  EXPECT_EQ(parse({"--on-nan", "skip"}).onNaN, OnNaN::Skip);
+  EXPECT_EQ(parse({"--on-nan=back", "--checkpoint=c"}).onNaN, OnNaN::Back);
 }
 
 TEST(Options, Errors) {
@@ -71,6 +74,9 @@ TEST(Options, Errors) {
                "--validate-every goes with --validate");
   EXPECT_ERROR(parse({"--data", "a", "--batch", "b"}), "exclude each other");
   EXPECT_ERROR(parse({"--steps=2", "--steps", "3"}), "--steps stands twice");
+  EXPECT_ERROR(parse({"--on-nan=go"}),
+               "--on-nan: 'go' is not stop, skip or back");
+  EXPECT_ERROR(parse({"--on-nan=back"}), "--on-nan back needs --checkpoint");
   EXPECT_ERROR(parse({"--keep=3"}), "--keep needs --checkpoint");
 }
 

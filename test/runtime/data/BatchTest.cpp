@@ -359,12 +359,12 @@ TEST_F(SourceTest, OneErrorForWhatDoesNotFit) {
   tables.llmSymbols[1].item = "sound";
   EXPECT_NE(errorOf([&] {
               open(1);
-            }).find("plan.json: dim llm.images counts \"sound\""),
+            }).find("data.json: dim llm.images counts \"sound\""),
             std::string::npos);
   tables.llmSymbols[1].item = "image";
   tables.vision[0].buffer.tensor.name = "sounds";
   EXPECT_EQ(errorOf([&] { open(1); }),
-            "plan.json: inputs says nothing about \"sounds\", which the module "
+            "data.json: inputs says nothing about \"sounds\", which the module "
             "vision takes");
 }
 

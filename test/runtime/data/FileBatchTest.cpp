@@ -41,9 +41,9 @@ void rewrite(const TemporaryFolder &folder, const std::string &name, DType type,
 
 /// For the only rank, in the given order.
 std::unique_ptr<BatchSource> open(const SmallProgram &program,
-                                  const nlohmann::json &plan,
+                                  const nlohmann::json &sections,
                                   const std::string &file) {
-  return openFileBatch(program.info, plan, file, viewOf(program.info, 0),
+  return openFileBatch(program.info, sections, file, viewOf(program.info, 0),
                        Reorder::None);
 }
 

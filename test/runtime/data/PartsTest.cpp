@@ -237,11 +237,11 @@ TEST_F(PartsTest, FilesJoinToTheWholeBatchAndEqualShards) {
     }
   }
   writer.write(path("batch"));
-  Json plan = recipe;
-  plan["inputs"]["llm.target_rows"] = plan["inputs"]["target_rows"];
+  Json sections = recipe;
+  sections["inputs"]["llm.target_rows"] = sections["inputs"]["target_rows"];
   for (Reorder mode : {Reorder::None, Reorder::Intra, Reorder::Both}) {
     auto open = [&](int32_t rank) {
-      return openFileBatch(layout.info, plan, path("batch"),
+      return openFileBatch(layout.info, sections, path("batch"),
                            viewOf(layout.info, rank), mode);
     };
     join(whole, layout, open, 1);

@@ -247,4 +247,83 @@ TEST(Attention, NothingToDo) {
     check(c);
 }
 
+//===----------------------------------------------------------------------===//
+// Narrow operands
+//===----------------------------------------------------------------------===//
+
+/// Rounded operands, among them the mask; the output that the backward function
+/// reads is rounded, too.
+void checkNarrow(Case c) {
+  AttentionShape s = shapeFor(c);
+  Data x(c, s);
+  for (std::vector<float> *values : {&x.q, &x.k, &x.v, &x.dout, &x.additive})
+    for (float &value : *values)
+      value = bf16(value);
+  Expected expected(x, s);
+  std::vector<bf16> q = narrow(x.q), k = narrow(x.k), v = narrow(x.v),
+                    dout = narrow(x.dout), mask = narrow(x.additive),
+                    o(expected.o.size(), bf16(9)), dq(q.size(), bf16(9)),
+                    dk(k.size(), bf16(9)), dv(v.size(), bf16(9));
+  std::vector<float> lse(s.b * s.h * s.t);
+  for (bool narrowMask : {false, true}) {
+    const void *given = x.mask;
+    if (narrowMask && c.kind == MaskKind::Additive)
+      s.mask = MaskKind::AdditiveNarrow, given = mask.data();
+    attentionForward(q.data(), k.data(), v.data(), given, o.data(), lse.data(),
+                     s);
+    attentionBackward(q.data(), k.data(), v.data(), given, o.data(), lse.data(),
+                      dout.data(), dq.data(), dk.data(), dv.data(), s);
+    double output = sumLimit(double(s.s)) + 8 * kEps + kNarrowEps;
+    EXPECT_LT(relativeError(widen(o), expected.o), output);
+    EXPECT_LT(relativeError(widen(dq), expected.dq), 4 * output);
+    EXPECT_LT(relativeError(widen(dk), expected.dk), 4 * output);
+    EXPECT_LT(relativeError(widen(dv), expected.dv), 4 * output);
+  }
+}
+
+TEST(Attention, NarrowOperands) {
+  checkNarrow({2, 44, 44, 4, 4, 16, true});
+  checkNarrow({1, 90, 70, 4, 1, 8, true});
+  for (MaskKind kind : {MaskKind::Additive, MaskKind::Boolean})
+    for (EmptyRow empty : {EmptyRow::Mean, EmptyRow::Zero})
+      checkNarrow({2, 12, 12, 4, 2, 8, false, kind, empty});
+  checkNarrow({0, 5, 5, 2, 2, 8, true});
+  checkNarrow({2, 5, 0, 2, 2, 8, false, MaskKind::None, EmptyRow::Zero});
+}
+
+/// Queries, keys and values are columns of one matrix, and their gradients of
+/// another.
+TEST(Attention, NarrowColumnsOfOneMatrix) {
+  Case c{2, 9, 9, 2, 2, 8, true};
+  AttentionShape s = shapeFor(c);
+  Data x(c, s);
+  std::vector<bf16> apart(x.q.size()), lone = apart, o(s.b * s.ob), same = o;
+  std::vector<bf16> k = narrow(x.k), v = narrow(x.v), dout = narrow(x.dout),
+                    dk(k.size()), dv(v.size());
+  int64_t wide = 2 * s.qt;
+  std::vector<bf16> q = narrow(x.q), both(s.b * s.t * wide, bf16(7)),
+                    grads = both;
+  for (int64_t i = 0; i < s.b * s.t * s.qt; ++i)
+    both[i / s.qt * wide + i % s.qt] = q[i];
+  std::vector<float> lse(s.b * s.h * s.t);
+  attentionForward(q.data(), k.data(), v.data(), nullptr, o.data(), lse.data(),
+                   s);
+  attentionBackward(q.data(), k.data(), v.data(), nullptr, o.data(), lse.data(),
+                    dout.data(), apart.data(), dk.data(), dv.data(), s);
+  s.qt = wide, s.qb = s.t * wide;
+  attentionForward(both.data(), k.data(), v.data(), nullptr, same.data(),
+                   lse.data(), s);
+  EXPECT_EQ(widen(o), widen(same));
+  attentionBackward(both.data(), k.data(), v.data(), nullptr, o.data(),
+                    lse.data(), dout.data(), grads.data(), dk.data(), dv.data(),
+                    s);
+  for (int64_t i = 0; i < s.b * s.t * s.h * s.d; ++i)
+    lone[i] = grads[i / (s.h * s.d) * wide + i % (s.h * s.d)];
+  EXPECT_EQ(widen(apart), widen(lone));
+  for (int64_t i = 0; i < int64_t(grads.size()); ++i)
+    if (i % wide >= s.h * s.d) {
+      ASSERT_EQ(float(grads[i]), 7.f); // another's columns
+    }
+}
+
 } // namespace

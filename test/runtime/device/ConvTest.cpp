@@ -187,10 +187,11 @@ TEST(Conv, NoRows) {
   ConvShape s{0,         3,         8,         1,         2,        {9, 11, 0},
               {3, 3, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}};
   std::vector<float> dw(8 * 27, 1), db(8, 1);
-  convForward(nullptr, dw.data(), db.data(), nullptr, s);
-  convBackwardWeights(nullptr, nullptr, dw.data(), db.data(), s, 1);
+  const float *none = nullptr;
+  convForward(none, dw.data(), db.data(), nullptr, s);
+  convBackwardWeights(none, none, dw.data(), db.data(), s, 1);
   EXPECT_EQ(dw, std::vector<float>(8 * 27, 1));
-  convBackwardWeights(nullptr, nullptr, dw.data(), db.data(), s, 0);
+  convBackwardWeights(none, none, dw.data(), db.data(), s, 0);
   EXPECT_EQ(dw, std::vector<float>(8 * 27, 0));
 }
 
@@ -221,6 +222,100 @@ TEST(Conv, NothingToSum) {
   std::vector<float> dx(2 * 2 * 3 * 2, 9);
   convBackwardData(nullptr, nullptr, nullptr, dx.data(), s);
   EXPECT_EQ(dx, std::vector<float>(dx.size(), 0));
+}
+
+/// Operands are rounded first; a narrow result is rounded once.
+void checkNarrow(const ConvShape &s) {
+  int64_t nx = s.n * s.c, nw = s.o * (s.c / s.groups), ny = s.n * s.o,
+          pixels = 1, outs = 1;
+  for (int i = 0; i < s.dims; ++i)
+    nx *= s.in[i], nw *= s.kernel[i], ny *= s.out(i), pixels *= s.in[i],
+        outs *= s.out(i);
+  std::vector<bf16> x = narrow(randoms(nx, 1)), w = narrow(randoms(nw, 2)),
+                    dy = narrow(randoms(ny, 4)), b = narrow(randoms(s.o, 3));
+  std::vector<float> bc = randoms(s.c, 5);
+  std::vector<float> ey(ny), edx(nx), edw(nw), edb(s.o);
+  for (int64_t i = 0; i < ny; ++i)
+    ey[i] = b[i / outs % s.o], edb[i / outs % s.o] += dy[i];
+  for (int64_t i = 0; i < nx; ++i)
+    edx[i] = bc[i / pixels % s.c];
+  forEachProduct(s, [&](int64_t xi, int64_t wi, int64_t yi) {
+    ey[yi] += float(x[xi]) * float(w[wi]);
+    edx[xi] += float(dy[yi]) * float(w[wi]);
+    edw[wi] += float(dy[yi]) * float(x[xi]);
+  });
+  double taps = sumLimit(2 * double(nw) / double(s.o)),
+         places = sumLimit(2 * double(s.n * outs)),
+         products = sumLimit(2 * double(nw) / double(s.c / s.groups));
+  std::vector<bf16> y(ny), dx(nx), dw(nw), db(s.o);
+  convForward(x.data(), w.data(), b.data(), y.data(), s);
+  EXPECT_LT(relativeError(widen(y), ey), taps + kNarrowEps);
+  convForward(x.data(), w.data(), widen(b).data(), y.data(), s);
+  EXPECT_LT(relativeError(widen(y), ey), taps + kNarrowEps);
+  convBackwardData(dy.data(), w.data(), bc.data(), dx.data(), s);
+  EXPECT_LT(relativeError(widen(dx), edx), products + kNarrowEps);
+  convBackwardWeights(x.data(), dy.data(), dw.data(), db.data(), s, 0);
+  EXPECT_LT(relativeError(widen(dw), edw), places + kNarrowEps);
+  EXPECT_LT(relativeError(widen(db), edb), places + kNarrowEps);
+  // Gradients of parameters are floats, and are added to.
+  std::vector<float> fw = randoms(nw, 6), fb = randoms(s.o, 7);
+  for (int64_t i = 0; i < nw; ++i)
+    edw[i] += fw[i];
+  for (int64_t i = 0; i < s.o; ++i)
+    edb[i] += fb[i];
+  convBackwardWeights(x.data(), dy.data(), fw.data(), fb.data(), s, 1);
+  EXPECT_LT(relativeError(fw, edw), places);
+  EXPECT_LT(relativeError(fb, edb), places);
+}
+
+TEST(Conv, NarrowOperands) {
+  checkNarrow({3,
+               16,
+               32,
+               1,
+               2,
+               {8, 8, 0},
+               {3, 3, 0},
+               {2, 2, 0},
+               {1, 1, 0},
+               {1, 1, 0},
+               {1, 1, 0}});
+  checkNarrow({2,
+               8,
+               12,
+               4,
+               2,
+               {6, 5, 0},
+               {3, 3, 0},
+               {1, 1, 0},
+               {1, 1, 0},
+               {1, 1, 0},
+               {1, 1, 0}});
+  checkNarrow({2,
+               5,
+               7,
+               1,
+               1,
+               {20, 0, 0},
+               {5, 0, 0},
+               {2, 0, 0},
+               {1, 0, 0},
+               {2, 0, 0},
+               {1, 0, 0}});
+}
+
+TEST(Conv, NarrowAndNothingToSum) {
+  ConvShape s{2,         0,         3,         1,         2,        {3, 2, 0},
+              {2, 2, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}};
+  int64_t pixels = s.out(0) * s.out(1), n = s.n * s.o * pixels;
+  std::vector<float> b = randoms(s.o, 2);
+  std::vector<bf16> y(n, bf16(9)), dy(n, bf16(1)), none;
+  convForward(none.data(), none.data(), b.data(), y.data(), s);
+  for (int64_t i = 0; i < n; ++i)
+    EXPECT_EQ(float(y[i]), float(bf16(b[i / pixels % s.o])));
+  std::vector<float> db(s.o, 9);
+  convBackwardWeights(none.data(), dy.data(), nullptr, db.data(), s, 0);
+  EXPECT_EQ(db, std::vector<float>(s.o, s.n * pixels));
 }
 
 } // namespace

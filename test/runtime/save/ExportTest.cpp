@@ -88,6 +88,36 @@ TEST_F(ExportTest, ReplacesValuesAndNothingElse) {
   EXPECT_EQ(readFile(target + "/table.bin"), "12345678");
 }
 
+/// Initializers keep their types: 10 is F16, 16 BF16, 11 F64.
+TEST_F(ExportTest, ConvertsToTheInitializersType) {
+  auto tensor = [](int type, const std::string &value) {
+    return field(7, field(5, field(1, "\x02\x03") + number(2, type) +
+                                 field(8, "w") + field(9, value)));
+  };
+  auto *w = reinterpret_cast<float *>(trainer.regions().at(0).parameters);
+  // The last ones lie between two of F16 and of BF16, and below all of F16.
+  for (size_t i = 0; i < 6; ++i)
+    w[i] = std::vector<float>{1,        -2.5f,          65504,
+                              0x1p-20f, 1.0f + 0x1p-9f, 0x1p-30f}[i];
+  const uint16_t half[] = {0x3c00, 0xc100, 0x7bff, 0x0010, 0x3c02, 0x0000},
+                 brain[] = {0x3f80, 0xc020, 0x4780, 0x3580, 0x3f80, 0x3080};
+  const double twice[] = {w[0], w[1], w[2], w[3], w[4], w[5]};
+  auto bytes = [](const auto &list) {
+    return std::string(reinterpret_cast<const char *>(list), sizeof list);
+  };
+  for (auto &[type, wanted] :
+       {std::pair(10, bytes(half)), {16, bytes(brain)}, {11, bytes(twice)}}) {
+    writeFile(source + "/sub/tower.onnx", tensor(type, std::string(12, 'o')));
+    exportOnnx(trainer, source, target);
+    EXPECT_EQ(readFile(target + "/sub/tower.onnx"), tensor(type, wanted));
+  }
+  w[2] = 70000;
+  writeFile(source + "/sub/tower.onnx", tensor(10, std::string(12, 'o')));
+  EXPECT_ERROR(exportOnnx(trainer, source, target),
+               "tower.onnx: parameter 'tower.w' is F16 there, too small for "
+               "70000");
+}
+
 TEST_F(ExportTest, Errors) {
   EXPECT_ERROR(exportOnnx(trainer, source, source), "the program's own folder");
   writeFile(source + "/head.onnx", head("../../etc/passwd"));
@@ -105,7 +135,7 @@ TEST_F(ExportTest, Errors) {
             field(7, field(5, field(1, "\x03\x03") + number(2, 1) +
                                   field(8, "w") + field(9, "x"))));
   EXPECT_ERROR(exportOnnx(trainer, source, target),
-               "initializer 'w' is not F32 [2, 3]");
+               "initializer 'w' has no floats [2, 3]");
   std::filesystem::remove(source + "/sub/tower.onnx");
   EXPECT_ERROR(exportOnnx(trainer, source, target), "tower.onnx: cannot open");
 }

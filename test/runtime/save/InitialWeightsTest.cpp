@@ -199,7 +199,7 @@ TEST_F(InitialWeights, NothingIsAnError) {
   EXPECT_ERROR(take({from(folder / "empty")}, 0),
                "empty: has neither a checkpoint nor a .safetensors file");
   EXPECT_ERROR(take({from(folder / "nowhere")}, 0), "nowhere: cannot open");
-  EXPECT_ERROR(take({from(folder / "plan.json")}, 0), "not a safetensors file");
+  EXPECT_ERROR(take({from(folder / "data.json")}, 0), "not a safetensors file");
 }
 
 /// Two modules with a parameter of one name.

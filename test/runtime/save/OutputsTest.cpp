@@ -84,9 +84,9 @@ TEST(Loss, GuardsOfDenominators) {
       loss.atLeast = atLeast;
       loss.plus = plus;
       program.info.losses = {&loss, 1};
-      nlohmann::json plan =
-          nlohmann::json::parse(readFile(folder / "plan.json"));
-      auto source = openFileBatch(program.info, plan, folder / "batch",
+      nlohmann::json sections =
+          nlohmann::json::parse(readFile(folder / "data.json"));
+      auto source = openFileBatch(program.info, sections, folder / "batch",
                                   viewOf(program.info, 0), Reorder::None);
       Trainer trainer(program.info, Trainer::defaults(program.info), solo());
       trainer.initializeParameters(folder / "weights.safetensors");

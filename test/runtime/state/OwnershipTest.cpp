@@ -32,7 +32,7 @@ struct Tables {
                   vector ? kVector
                   : cut  ? kHalf
                          : kRows};
-      p.module = module, p.offset = offset;
+      p.module = module, p.offset = p.gradient = offset;
       p.trainable = p.hasGradient = true;
       if (cut)
         p.whole = kWhole, p.cuts = kCut;
@@ -119,7 +119,7 @@ TEST_P(OwnershipTest, Updates) {
   for (size_t p = 0; p < 6; ++p) {
     const ParameterInfo &info = tables.parameters[p];
     for (size_t i = 0; info.trainable && i < partElements(info); ++i) {
-      int n = updates[info.offset / 4 + i];
+      int n = updates[info.gradient / 4 + i];
       EXPECT_TRUE(!info.hasGradient ? n == 0
                   : p == 2          ? n == 3
                   : GetParam()      ? n == 1 || n == 3
@@ -151,6 +151,98 @@ TEST_P(OwnershipTest, BucketsEndWithParameters) {
       found.push_back({b.range.begin, b.range.count, b.scatter});
     EXPECT_EQ(found, wanted) << rank;
   }
+}
+
+/// One module on three replicas: two parameters in bf16, two in float32 that
+/// are neighbours among the gradients only, and a frozen one.
+struct MixedTables {
+  explicit MixedTables(int32_t zero) {
+    auto add = [&](const char *name, DType type, size_t offset, size_t gradient,
+                   bool vector) {
+      ParameterInfo p{};
+      p.tensor = {name, type, vector ? 1 : 2, vector ? kVector : kRows};
+      p.offset = offset, p.gradient = gradient;
+      p.trainable = p.hasGradient = true;
+      parameters.push_back(p);
+      return &parameters.back();
+    };
+    add("narrow.matrix", DType::BF16, 0, 0, false);
+    add("narrow.vector", DType::BF16, 320, 640, true);
+    add("wide.vector", DType::F32, 448, 896, true);
+    add("wide.matrix", DType::F32, 768, 1152, false);
+    add("frozen", DType::BF16, 1408, 0, true)->trainable = false;
+    a.name = "a", a.tp = 1, a.dp = 3, a.ranks = ranks, a.zero = zero;
+    a.trainableBytes = 1792, a.parameterBytes = 1536;
+    info.parameters = {parameters.data(), parameters.size()};
+    info.modules = {&a, 1};
+    info.ranks = rows;
+    info.bucketBytes = 512;
+  }
+  int32_t ranks[3] = {0, 1, 2};
+  RankInfo rows[3];
+  std::vector<ParameterInfo> parameters;
+  ModuleInfo a{};
+  ProgramInfo info{};
+};
+
+/// Every float of a range stands for the element that its parameter stores
+/// there.
+void expectStored(const MixedTables &tables, const FloatRange &range) {
+  for (size_t f = range.begin; f < range.end(); ++f)
+    for (size_t p = 0; p < 4; ++p) {
+      const ParameterInfo &info = tables.parameters[p];
+      size_t first = info.gradient / sizeof(float);
+      if (f < first || f >= first + partElements(info))
+        continue;
+      EXPECT_EQ(range.type, info.tensor.type) << info.tensor.name;
+      EXPECT_EQ(range.part(f, 1).stored,
+                info.offset + (f - first) * sizeOf(range.type))
+          << info.tensor.name << " " << f - first;
+    }
+}
+
+TEST_P(OwnershipTest, TypesAreApart) {
+  MixedTables tables(GetParam());
+  std::vector<int> seen(1792 / 4);
+  for (int rank = 0; rank < 3; ++rank) {
+    Placement placement(tables.info, rank, 3);
+    Ownership ownership(tables.info, placement);
+    EXPECT_EQ(ownership.gradientStep(0), 32u);
+    size_t narrow = 0, end = 0;
+    for (const Bucket &b : ownership.buckets(0)) {
+      expectStored(tables, b.range);
+      EXPECT_EQ(b.range.begin, end);
+      end = b.range.end();
+      narrow += b.range.type == DType::BF16 ? b.range.count : 0;
+    }
+    EXPECT_EQ(end, 1792u / 4);
+    EXPECT_EQ(narrow, 896u / 4);
+    size_t masters = 0;
+    for (const UpdateRange &u : ownership.updates(0)) {
+      expectStored(tables, u.range);
+      if (u.range.type == DType::BF16)
+        masters = std::max(masters, u.moment + u.range.count);
+      else
+        EXPECT_GE(u.moment, ownership.masterFloats(0));
+    }
+    EXPECT_LE(masters, ownership.masterFloats(0));
+    EXPECT_GE(ownership.masterFloats(0), GetParam() ? 64u : 224u);
+    EXPECT_LE(ownership.masterFloats(0), GetParam() ? 128u : 224u);
+    for (size_t p = 0; p < 5; ++p) {
+      EXPECT_EQ(ownership.hasMaster(p), p < 2);
+      for (const OwnedPiece &piece : ownership.owned(p)) {
+        if (ownership.hasMaster(p))
+          EXPECT_LE(piece.moment + size_t(piece.end - piece.begin),
+                    ownership.masterFloats(0));
+        for (int64_t i = piece.begin; p < 4 && i < piece.end; ++i)
+          ++seen[tables.parameters[p].gradient / 4 + size_t(i)];
+      }
+    }
+  }
+  for (size_t p = 0; p < 4; ++p)
+    for (size_t i = 0; i < partElements(tables.parameters[p]); ++i)
+      EXPECT_EQ(seen[tables.parameters[p].gradient / 4 + i], 1)
+          << p << " " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Zero, OwnershipTest, testing::Values(0, 1));

@@ -237,6 +237,96 @@ TEST(Train, EndsWhereALossIsNoNumber) {
   }
 }
 
+/// Numbers of a run in which the fifth update is followed by a parameter that
+/// is none, for as many times as said.
+class OnNaNTest : public testing::Test {
+protected:
+  OnNaNTest() {
+    writeFolder(folder);
+    options = steps(10);
+    options.batch = folder / "batch", options.saveEvery = 2;
+    options.checkpoint = folder / "c", options.metrics = folder / "m";
+  }
+  void run(int times) {
+    testing::internal::CaptureStderr();
+    float before = 0;
+    TrainHooks hooks;
+    hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
+      float &value = parameters(trainer, 1)[0];
+      if (!report.result->finite())
+        value = before;
+      else if (report.step == 5 && times-- > 0)
+        before = value, value = std::numeric_limits<float>::infinity();
+      last = report.result->loss;
+    };
+    failure = errorOf([&] {
+      runTraining(program.info, folder.path, options, solo(), hooks);
+    });
+    said = testing::internal::GetCapturedStderr();
+  }
+  /// A field of the lines of metrics; -1 where it is none or null.
+  std::vector<double> metric(const char *name) {
+    std::vector<double> values;
+    std::ifstream file(options.metrics);
+    for (std::string line; std::getline(file, line);) {
+      nlohmann::json row = nlohmann::json::parse(line);
+      values.push_back(row.contains(name) && row[name].is_number()
+                           ? row[name].get<double>()
+                           : -1);
+    }
+    return values;
+  }
+  TemporaryFolder folder;
+  SmallProgram program{6};
+  Options options;
+  double last = 0;
+  std::string failure, said;
+};
+
+TEST_F(OnNaNTest, Skip) {
+  options.onNaN = OnNaN::Skip;
+  run(1);
+  EXPECT_EQ(failure, "");
+  EXPECT_NE(said.find("warning: step 6: loss 'square' is nan; its update is "
+                      "left out\n"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(metric("skipped"),
+            (std::vector<double>{-1, -1, -1, -1, -1, 1, 1, 1, 1, 1}));
+  EXPECT_TRUE(std::filesystem::exists(options.checkpoint + "/step-10"));
+}
+
+TEST_F(OnNaNTest, Back) {
+  options.onNaN = OnNaN::Back;
+  run(0);
+  double wanted = last;
+  std::vector<double> losses = metric("loss");
+  std::filesystem::remove_all(options.checkpoint);
+  run(1);
+  EXPECT_EQ(failure, "");
+  EXPECT_NE(said.find("warning: step 6: loss 'square' is nan; going back to " +
+                      options.checkpoint + "/step-4\n"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(last, wanted);
+  EXPECT_EQ(metric("loss"), losses);
+  EXPECT_EQ(metric("step"),
+            (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+/// What comes again, and where there is nothing to go back to.
+TEST_F(OnNaNTest, BackOnceForEachStep) {
+  options.onNaN = OnNaN::Back;
+  run(2);
+  EXPECT_EQ(failure, "step 6: loss 'square' is nan again; the newest "
+                     "checkpoint is " +
+                         options.checkpoint + "/step-4");
+  std::filesystem::remove_all(options.checkpoint);
+  options.saveEvery = 100;
+  run(1);
+  EXPECT_EQ(failure, "step 6: loss 'square' is nan");
+}
+
 /// The newest checkpoint is damaged: the run goes on from the one before, and
 /// what it then saves takes the damaged one's place.
 TEST(Train, ResumesFromTheNewestGoodCheckpoint) {
@@ -346,8 +436,9 @@ TEST(Train, GradientsMatchFiniteDifferences) {
   TemporaryFolder folder;
   writeFolder(folder);
   SmallProgram program(2);
-  nlohmann::json plan = nlohmann::json::parse(readFile(folder / "plan.json"));
-  auto source = openFileBatch(program.info, plan, folder / "batch",
+  nlohmann::json sections =
+      nlohmann::json::parse(readFile(folder / "data.json"));
+  auto source = openFileBatch(program.info, sections, folder / "batch",
                               viewOf(program.info, 0), Reorder::None);
   auto lossWith = [&](float delta) {
     Trainer trainer(program.info, Trainer::defaults(program.info), solo());
@@ -391,7 +482,7 @@ TEST(Train, Errors) {
   EXPECT_ERROR(runTraining(program.info, folder.path, steps(1), solo()),
                "give --data or --batch");
   EXPECT_ERROR(runTraining(program.info, folder / "nowhere", steps(1), solo()),
-               "plan.json: cannot open");
+               "data.json: cannot open");
   Options options = steps(1);
   options.batch = folder / "batch", options.checkpoint = folder / "none",
   options.resume = true;

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/device/BFloat16.h"
 #include "test/runtime/comm/mpi/Ranks.h"
 
 #include <numeric>
@@ -59,12 +60,18 @@ protected:
     collective(group.get(),
                {.kind = kind,
                 .reduction = reduction,
-                .type = std::is_same_v<T, float> ? DType::F32 : DType::I64,
+                .type = typeOf<T>(),
                 .outer = outer,
                 .chunk = chunk,
                 .over = axis.over,
                 .stride = axis.stride},
                in.data(), out.data());
+  }
+
+  template <typename T> static DType typeOf() {
+    return std::is_same_v<T, float>  ? DType::F32
+           : std::is_same_v<T, bf16> ? DType::BF16
+                                     : DType::I64;
   }
 
   const char *label = "tp";
@@ -132,6 +139,56 @@ TEST_P(Collectives, ReduceScatter) {
       }
 }
 
+bf16 narrowOf(int rank, int64_t i) { return bf16(roughOf(rank, i)); }
+
+std::vector<bf16> narrowsOf(int rank, int64_t n) {
+  std::vector<bf16> values;
+  for (int64_t i = 0; i < n; ++i)
+    values.push_back(narrowOf(rank, i));
+  return values;
+}
+
+/// Summed in float32 in the order of places, rounded once.
+TEST_P(Collectives, NarrowSumsAreRoundedOnce) {
+  for (Axis axis : axesOf(ranks().size()))
+    for (int64_t n : {0, 1, 2, 3, 1003, 100001}) {
+      std::vector<bf16> x = narrowsOf(place, n), sum(x), most(x), least(x);
+      run(CollectiveKind::AllReduce, x, most, 1, n, axis, Reduction::Max);
+      run(CollectiveKind::AllReduce, x, least, 1, n, axis, Reduction::Min);
+      run(CollectiveKind::AllReduce, sum, sum, 1, n, axis);
+      std::vector<int> places = onAxis(axis);
+      for (int64_t i = 0; i < n; ++i) {
+        float total = 0, high = -1e9, low = 1e9;
+        for (int r : places) {
+          total += narrowOf(r, i);
+          high = std::max<float>(high, narrowOf(r, i));
+          low = std::min<float>(low, narrowOf(r, i));
+        }
+        ASSERT_EQ(sum[i].bits, bf16(total).bits) << n << " " << axis.over;
+        ASSERT_EQ(float(most[i]), high);
+        ASSERT_EQ(float(least[i]), low);
+      }
+    }
+}
+
+TEST_P(Collectives, NarrowReduceScatter) {
+  for (Axis axis : axesOf(ranks().size()))
+    for (int64_t outer : {1, 3})
+      for (int64_t chunk : {0, 1, 6, 5000}) {
+        std::vector<bf16> x = narrowsOf(place, outer * axis.over * chunk),
+                          y(outer * chunk);
+        run(CollectiveKind::ReduceScatter, x, y, outer, chunk, axis);
+        int mine = place / axis.stride % axis.over;
+        for (int64_t o = 0; o < outer; ++o)
+          for (int64_t c = 0; c < chunk; ++c) {
+            float sum = 0;
+            for (int r : onAxis(axis))
+              sum += narrowOf(r, (o * axis.over + mine) * chunk + c);
+            ASSERT_EQ(y[o * chunk + c].bits, bf16(sum).bits);
+          }
+      }
+}
+
 TEST_P(Collectives, AllToAll) {
   for (Axis axis : axesOf(ranks().size()))
     for (int64_t count : {0, 1, 500}) {
@@ -162,12 +219,14 @@ TEST_P(Collectives, TrafficIsWhatARankHandsOver) {
   run(CollectiveKind::AllGather, x, y, 5, 20, {n, 1});
   run(CollectiveKind::ReduceScatter, x, y, 5, 20, {n, 1});
   run(CollectiveKind::AllToAll, x, y, 1, 100, {n, 1});
+  std::vector<bf16> narrow(100 * n);
+  run(CollectiveKind::AllReduce, narrow, narrow, 1, 100, {n, 1});
   auto bytes = [&](CollectiveKind kind) {
     const auto &traffic = ranks().traffic();
     auto it = traffic.find(collectiveLabel(label, kind, n, 1));
     return it == traffic.end() ? 0 : it->second.bytes;
   };
-  EXPECT_EQ(bytes(CollectiveKind::AllReduce), 40u);
+  EXPECT_EQ(bytes(CollectiveKind::AllReduce), 40u + 200u);
   EXPECT_EQ(bytes(CollectiveKind::AllGather), 400u);
   EXPECT_EQ(bytes(CollectiveKind::ReduceScatter), 400u * n);
   EXPECT_EQ(bytes(CollectiveKind::AllToAll), 400u * n);

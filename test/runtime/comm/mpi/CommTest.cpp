@@ -192,7 +192,10 @@ TEST(Comm, AllReduceOfOtherKinds) {
   EXPECT_EQ(least, -1);
   EXPECT_EQ(total, n - 0.5);
   EXPECT_THROW(
-      world.allReduce(Reduction::Sum, DType::BF16, &mine, &sum, 1, "test"),
+      world.allReduce(Reduction::Sum, DType::F16, &mine, &sum, 1, "test"),
+      Error);
+  EXPECT_THROW(
+      world.iallReduce(Reduction::Sum, DType::BF16, &mine, &sum, 1, "test"),
       Error);
 }
 

@@ -11,8 +11,11 @@
 #define DT_TEST_RUNTIME_MPI_RANKS_H
 
 #include "runtime/comm/Comm.h"
+#include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>
+
+#include <memory>
 
 /// Of this process; made by main().
 dt::rt::Comm &ranks();
@@ -33,5 +36,28 @@ inline std::vector<float> valuesOf(int rank, int64_t n,
     values[i] = value(rank, i);
   return values;
 }
+
+/// A folder that all ranks see.
+class SharedFolder {
+public:
+  /// `fill` is called by one rank.
+  explicit SharedFolder(void (*fill)(const TemporaryFolder &)) {
+    std::string name;
+    if (ranks().rank() == 0) {
+      own = std::make_unique<TemporaryFolder>();
+      fill(*own);
+      name = own->path;
+    }
+    path = ranks().allGatherText(name)[0];
+  }
+  ~SharedFolder() { ranks().world().barrier(); }
+  std::string operator/(const std::string &name) const {
+    return path + "/" + name;
+  }
+  std::string path;
+
+private:
+  std::unique_ptr<TemporaryFolder> own;
+};
 
 #endif // DT_TEST_RUNTIME_MPI_RANKS_H

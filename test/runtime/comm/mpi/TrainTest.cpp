@@ -24,28 +24,6 @@ using namespace small;
 
 namespace {
 
-/// A folder that all ranks see.
-class SharedFolder {
-public:
-  SharedFolder() {
-    std::string name;
-    if (ranks().rank() == 0) {
-      own = std::make_unique<TemporaryFolder>();
-      writeFolder(*own);
-      name = own->path;
-    }
-    path = ranks().allGatherText(name)[0];
-  }
-  ~SharedFolder() { ranks().world().barrier(); }
-  std::string operator/(const std::string &name) const {
-    return path + "/" + name;
-  }
-  std::string path;
-
-private:
-  std::unique_ptr<TemporaryFolder> own;
-};
-
 std::vector<SmallPlan> plans() {
   std::vector<SmallPlan> fit;
   for (int32_t zero : {0, 1})
@@ -152,7 +130,7 @@ std::string nameOf(const SmallPlan &plan) {
 }
 
 TEST(RanksTrain, LossesAreThoseOfOneProcess) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   std::vector<double> wanted = reference(8);
   for (const SmallPlan &plan : plans())
     for (int64_t micro : {1, 4}) {
@@ -165,7 +143,7 @@ TEST(RanksTrain, LossesAreThoseOfOneProcess) {
 }
 
 TEST(RanksTrain, ResumesUnderAnyPlan) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   std::vector<double> wanted = reference(8);
   std::vector<SmallPlan> all = plans();
   ASSERT_FALSE(all.empty()) << "no plan for this number of ranks";
@@ -193,10 +171,41 @@ TEST(RanksTrain, ResumesUnderAnyPlan) {
   }
 }
 
+/// What one rank's memory has lost after the third step all ranks take from the
+/// checkpoint of the second.
+TEST(RanksTrain, GoesBack) {
+  SharedFolder folder(writeFolder);
+  for (const SmallPlan &plan : plans()) {
+    SmallProgram program(2, plan);
+    Options options = steps(6);
+    options.batch = folder / "batch", options.logEvery = 1e9;
+    options.saveEvery = 2, options.onNaN = OnNaN::Back;
+    std::vector<std::pair<int64_t, double>> runs[2];
+    for (bool breaks : {false, true}) {
+      options.checkpoint = folder / (nameOf(plan) + (breaks ? "b" : "a"));
+      bool broken = !breaks;
+      TrainHooks hooks;
+      hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
+        runs[breaks].push_back({report.step, report.result->loss});
+        if (broken || report.step != 3)
+          return;
+        broken = true;
+        if (std::byte *u = trainer.regions().at(1).parameters;
+            u && trainer.placement().at(1).replica == 0)
+          *reinterpret_cast<float *>(u) = NAN;
+      };
+      runTraining(program.info, folder.path, options, ranks(), hooks);
+    }
+    auto wanted = runs[0];
+    wanted.insert(wanted.begin() + 3, runs[0][2]);
+    EXPECT_EQ(runs[1], wanted) << nameOf(plan);
+  }
+}
+
 /// Weights of a file by plain names, and of a checkpoint of another plan; not
 /// its step, nor its optimizer's state.
 TEST(RanksTrain, BeginsWithOtherWeights) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   Given given;
   given.values = randoms(10, 21);
   if (ranks().rank() == 0) {
@@ -230,7 +239,7 @@ TEST(RanksTrain, BeginsWithOtherWeights) {
 /// On the training's own batch the loss after k steps is that of step k. What
 /// is sent for it is not counted, and nothing of it is left in the training.
 TEST(RanksTrain, Validates) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   for (const SmallPlan &plan : plans())
     for (int64_t micro : {1, 4}) {
       Options plain = steps(5), options = plain;
@@ -268,7 +277,7 @@ TEST(RanksTrain, Validates) {
 
 /// Parameters with rates and decays of their own.
 TEST(RanksTrain, Groups) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   Given given;
   for (size_t i = 0; i < 6; ++i)
     given.rules[i] = {true, 0.25, 0.5};
@@ -286,7 +295,7 @@ TEST(RanksTrain, Groups) {
 
 /// Loaded under another plan and saved again: the same bits.
 TEST(RanksTrain, ConversionKeepsBits) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   std::vector<SmallPlan> all = plans();
   ASSERT_FALSE(all.empty()) << "no plan for this number of ranks";
   Options options = steps(3);
@@ -320,7 +329,7 @@ TEST(RanksTrain, ConversionKeepsBits) {
 
 /// Dumps, traffic, traces and metrics, each joined from all ranks.
 TEST(RanksTrain, Files) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   std::string first;
   for (const SmallPlan &plan : plans()) {
     std::string name = folder / nameOf(plan);
@@ -354,6 +363,48 @@ TEST(RanksTrain, Files) {
       }
     }
     EXPECT_FALSE(std::filesystem::exists(name + ".outputs.rank-0"));
+    ranks().world().barrier();
+  }
+}
+
+/// Embeddings and their gradients in bf16: half of the bytes, losses that are
+/// near. Where the head is cut, ranks sum them in bf16 too.
+TEST(RanksTrain, NarrowMessages) {
+  SharedFolder folder(writeFolder);
+  std::vector<double> wanted = reference(6);
+  for (SmallPlan plan : plans()) {
+    plan.embeds = DType::BF16;
+    std::string name = folder / nameOf(plan);
+    Options options = steps(6);
+    options.saveOutputs = name + ".outputs";
+    options.traffic = name + ".traffic";
+    std::vector<double> losses = train(plan, folder, options);
+    for (size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_NEAR(losses[i], wanted[i], 0.03 * wanted[i]) << nameOf(plan);
+      EXPECT_NE(losses[i], wanted[i]);
+    }
+    ranks().world().barrier();
+    nlohmann::json traffic = nlohmann::json::parse(readFile(options.traffic));
+    for (auto &edge : traffic["edges"]) {
+      EXPECT_EQ(edge["bytes"], edge["expected"]) << nameOf(plan);
+      EXPECT_EQ(edge["bytes"], 6 * 7 * 4);
+    }
+    for (auto &entry : traffic["collectives"])
+      if (entry["axis"] != "tp") // this program has no table of those
+        EXPECT_EQ(entry["bytes"], entry["expected"]) << entry;
+    SafetensorsFile outputs(options.saveOutputs);
+    const TensorView &embeds =
+        outputs.get("tower.embeds", DType::BF16, {kImages, 2});
+    std::vector<float> w(6), x = randoms(kImages * 3, 11);
+    initialize(w.data(), {2, 3}, "normal(0,0.5)", "tower.w", 3);
+    for (size_t i = 0; i < size_t(2 * kImages); ++i) {
+      bf16 value;
+      std::memcpy(&value, embeds.data + 2 * i, 2);
+      double sum = 0;
+      for (size_t k = 0; k < 3; ++k)
+        sum += x[i / 2 * 3 + k] * w[i % 2 * 3 + k];
+      EXPECT_NEAR(value, sum, 0.005 * std::fabs(sum) + 1e-6) << i;
+    }
     ranks().world().barrier();
   }
 }
@@ -392,7 +443,7 @@ std::vector<uint64_t> Begun::log;
 /// is done with it, before it computes the next one and returns. With ZeRO both
 /// parameters are in one bucket.
 TEST(RanksTrain, SumsBeginInsideTheLastBackward) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   for (const SmallPlan &plan : plans()) {
     if (plan.tp > 1 || plan.heads < 2)
       continue;
@@ -423,7 +474,7 @@ TEST(RanksTrain, SumsBeginInsideTheLastBackward) {
 
 /// One rank sees all modules as they are after a step that another rank chose.
 TEST(RanksTrain, Evaluation) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   std::vector<float> pixels = randoms(3, 11), first;
   for (const SmallPlan &plan : plans()) {
     SmallProgram program(2, plan);
@@ -472,7 +523,7 @@ TEST(RanksTrain, Evaluation) {
 }
 
 TEST(RanksTrain, OneErrorForAll) {
-  SharedFolder folder;
+  SharedFolder folder(writeFolder);
   SmallProgram program(2, plans()[0]);
   Options options = steps(1);
   options.batch = folder / "none";

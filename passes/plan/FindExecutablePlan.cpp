@@ -1,0 +1,233 @@
+//===- FindExecutablePlan.cpp - The best of a policy's plans ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/ExecutablePlan.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+namespace dt::plan {
+
+using llvm::Error;
+using llvm::Expected;
+using planner::Plan;
+using planner::UnitPlan;
+
+namespace {
+
+/// The most promising plans, which are simulated.
+constexpr size_t kSimulated = 48;
+
+class Finder {
+public:
+  Finder(const planner::PolicyInput &input, const PlannedProgram &program,
+         llvm::function_ref<Error(const Plan &)> accepts)
+      : input(input), program(program), accepts(accepts) {}
+
+  /// What a policy found.
+  void tryOwn(std::vector<Plan> plans);
+  /// The best by estimate, and what may be as good and is simpler.
+  void tryBest(std::vector<Plan> plans);
+  /// From the fastest, one decision at a time.
+  void improve();
+  /// From the simplest, as long as something simpler is as good.
+  void simplify();
+
+  planner::Candidates found; ///< executable, with predictions
+  planner::Reason reason;    ///< why others are not
+
+private:
+  /// Seconds by estimate; bytes where they are infinite; index.
+  using Ranked = std::tuple<double, double, size_t>;
+  /// Those that can be executed, the most promising first; adds what is to be
+  /// tried beside them.
+  std::vector<Ranked> rank(std::vector<Plan> &plans);
+  /// The simulated step, of what is added to `found`; infinite if it does not
+  /// work, which is noted.
+  double simulate(Plan &plan);
+  double memoryOf(const Plan &plan) const;
+
+  const planner::PolicyInput &input;
+  const PlannedProgram &program;
+  llvm::function_ref<Error(const Plan &)> accepts;
+};
+
+double Finder::simulate(Plan &plan) {
+  auto note = [&](Error error) {
+    reason.note(std::move(error));
+    return INFINITY;
+  };
+  planner::StepOptions options;
+  options.scheduleEffort = 60000;
+  auto step = planner::simulateStep(input.costs, plan, input.batch, options);
+  if (!step)
+    return note(step.takeError());
+  if (Error error = accepts(plan))
+    return note(std::move(error));
+  double objective = plan.predicted.objective;
+  plan.predicted = step->predicted;
+  plan.predicted.objective = objective ? objective : step->predicted.step;
+  found.add(plan);
+  return plan.predicted.step;
+}
+
+/// Bytes of the fullest device, about: what is nearest to fitting is tried
+/// first where nothing fits.
+double Finder::memoryOf(const Plan &plan) const {
+  double most = 0, together = 0;
+  int64_t ranks = 0;
+  for (const UnitPlan &unit : plan.units) {
+    double bytes =
+        planner::estimateMemory(input, plan, unit.module,
+                                std::min<int64_t>(plan.microbatches, unit.pp));
+    most = std::max(most, bytes);
+    together += bytes;
+    ranks += unit.getRanks();
+  }
+  return ranks > plan.ranks ? together : most;
+}
+
+std::vector<Finder::Ranked> Finder::rank(std::vector<Plan> &plans) {
+  std::vector<Ranked> order;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (auto why = makeExecutable(plans[i], input, program)) {
+      reason.note(llvm::createStringError(*why));
+      continue;
+    }
+    if (plans[i].sequenceParallel) // to be tried without too
+      plans.emplace_back(plans[i]).sequenceParallel = false;
+    double seconds = planner::estimate(input, plans[i]);
+    order.emplace_back(seconds, std::isinf(seconds) ? memoryOf(plans[i]) : 0,
+                       i);
+  }
+  llvm::sort(order);
+  return order;
+}
+
+void Finder::tryOwn(std::vector<Plan> plans) {
+  for (auto [seconds, bytes, i] : rank(plans))
+    simulate(plans[i]);
+}
+
+void Finder::tryBest(std::vector<Plan> plans) {
+  std::vector<Ranked> order = rank(plans);
+  size_t next = 0;
+  for (; next < order.size(); ++next) {
+    auto [seconds, bytes, i] = order[next];
+    if (!found.empty() && (next >= kSimulated || std::isinf(seconds)))
+      break;
+    // Where nothing fits by estimate, some are tried all the same.
+    if (next >= 4 * kSimulated)
+      break;
+    simulate(plans[i]);
+  }
+  if (found.empty())
+    return;
+  // Estimates rank plans that take equally long by chance: of those next in
+  // line the simplest may be as good.
+  double most = (1 + 5 * planner::kNegligible) *
+                planner::estimate(input, found.getFastest());
+  std::map<planner::Complexity, size_t> simpler;
+  for (auto [seconds, bytes, i] : llvm::ArrayRef(order).drop_front(next))
+    if (seconds <= most)
+      simpler.try_emplace(planner::getComplexity(plans[i]), i);
+  size_t tried = 0;
+  for (auto [complexity, i] : simpler) {
+    if (tried++ == kSimulated / 4 ||
+        !(complexity < planner::getComplexity(found.getSimplest())))
+      break;
+    simulate(plans[i]);
+  }
+}
+
+void Finder::improve() {
+  Plan best = found.getFastest();
+  for (bool better = true; better;) {
+    better = false;
+    for (Plan &other : varyPlan(best, input, program))
+      // Below a thousandth it is no reason.
+      if (simulate(other) < best.predicted.step * 0.999) {
+        best = other;
+        better = true;
+      }
+  }
+}
+
+void Finder::simplify() {
+  while (true) {
+    Plan start = found.getSimplest();
+    planner::Complexity most = planner::getComplexity(start);
+    std::vector<Plan> others = varyPlan(start, input, program);
+    for (size_t u = 0; u < start.units.size(); ++u) {
+      const UnitPlan &unit = start.units[u];
+      auto change = [&](int64_t dp, int pp, int vpp, int sub) {
+        Plan &other = others.emplace_back(start);
+        other.units[u] =
+            planner::makeUnit(input, int(u), unit.tp, dp, pp, vpp, unit.save,
+                              /*even=*/false, start.goesBack());
+        other.units[u].firstRank = unit.firstRank;
+        other.units[u].sub = sub;
+      };
+      if (unit.vpp > 1)
+        change(unit.dp, unit.pp, 1, unit.sub);
+      if (unit.pp > 1)
+        change(unit.dp * unit.pp, 1, 1, 1);
+      if (unit.sub > 1)
+        change(unit.dp, unit.pp, unit.vpp, 1);
+    }
+    for (Plan &other : others)
+      if (!makeExecutable(other, input, program) &&
+          planner::getComplexity(other) < most)
+        simulate(other);
+    if (!(planner::getComplexity(found.getSimplest()) < most))
+      return;
+  }
+}
+
+} // namespace
+
+Expected<Plan>
+findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
+                   const PlannedProgram &program,
+                   llvm::function_ref<Error(const Plan &)> accepts) {
+  Finder finder(input, program, accepts);
+  bool joint = policy == "joint";
+  std::vector<Plan> plans;
+  auto own = planner::findPlans(policy, input);
+  if (own)
+    plans = own->getPlans().vec();
+  else if (!joint)
+    return own.takeError();
+  else
+    llvm::consumeError(own.takeError());
+  finder.tryOwn(plans);
+  if (joint) {
+    std::vector<Plan> others = listPlans(input, program);
+    finder.tryBest(others);
+    // Its error is the nearest miss of all that was tried.
+    llvm::append_range(plans, others);
+    if (finder.found.empty())
+      finder.tryBest(withLess(plans));
+  }
+  if (finder.found.empty())
+    return llvm::createStringError("no plan can be executed: " +
+                                   (finder.reason.get().empty()
+                                        ? "there is no configuration"
+                                        : finder.reason.get()));
+  if (joint) {
+    finder.improve();
+    finder.simplify();
+  }
+  Plan best = finder.found.choose();
+  best.policy = policy.str();
+  return best;
+}
+
+} // namespace dt::plan

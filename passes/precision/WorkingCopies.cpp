@@ -1,0 +1,87 @@
+//===- WorkingCopies.cpp - Parameters that are stored narrow ----*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/precision/Passes.h"
+
+#include "dialects/nn/NNInference.h"
+
+#include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+
+namespace dt::precision {
+#define GEN_PASS_DEF_WORKINGCOPIES
+#include "passes/precision/Passes.h.inc"
+
+namespace {
+
+struct WorkingCopies : impl::WorkingCopiesBase<WorkingCopies> {
+  using WorkingCopiesBase::WorkingCopiesBase;
+  using Reads = SmallVector<nn::ReadOp>;
+
+  void runOnOperation() override {
+    for (auto module : getOperation().getOps<dist::ModuleOp>())
+      run(module);
+  }
+
+  void run(dist::ModuleOp module) {
+    llvm::EquivalenceClasses<StringAttr> tensors;
+    for (auto parameter : module.getOps<nn::ParameterOp>())
+      tensors.insert(parameter.getSymNameAttr());
+    joinTied(module, tensors);
+    llvm::MapVector<StringAttr, Reads> reads;
+    module.walk([&](nn::ReadOp read) {
+      reads[tensors.getLeaderValue(read.getParameterAttr().getAttr())]
+          .push_back(read);
+    });
+    llvm::DenseMap<StringAttr, FloatType> narrow;
+    for (auto &[leader, ops] : reads)
+      if (FloatType type = wishOf(ops)) {
+        narrow[leader] = type;
+        for (nn::ReadOp read : ops)
+          readNarrow(read, type);
+      }
+    for (auto parameter : module.getOps<nn::ParameterOp>())
+      if (FloatType type =
+              narrow.lookup(tensors.getLeaderValue(parameter.getSymNameAttr())))
+        parameter.setWorking(type);
+  }
+
+  /// Names of one module that are tied share what is stored.
+  void joinTied(dist::ModuleOp module,
+                llvm::EquivalenceClasses<StringAttr> &tensors) {
+    for (auto tie : getOperation().getOps<dist::TieOp>()) {
+      SymbolRefAttr alias = tie.getAlias(), owner = tie.getParameter();
+      if (alias.getRootReference() == module.getSymNameAttr() &&
+          owner.getRootReference() == module.getSymNameAttr())
+        tensors.unionSets(alias.getLeafReference(), owner.getLeafReference());
+    }
+  }
+
+  /// The type that some user narrows it to, or null.
+  static FloatType wishOf(ArrayRef<nn::ReadOp> reads) {
+    for (nn::ReadOp read : reads)
+      for (Operation *user : read->getUsers())
+        if (auto cast = dyn_cast<nn::CastOp>(user);
+            cast && nn::elementOf(read).isF32() && nn::isNarrow(cast.getType()))
+          return llvm::cast<FloatType>(nn::elementOf(cast));
+    return {};
+  }
+
+  static void readNarrow(nn::ReadOp read, Type narrow) {
+    Value value = read.getResult();
+    Type wide = value.getType();
+    value.setType(nn::withElementType(wide, narrow));
+    OpBuilder b(read.getContext());
+    b.setInsertionPointAfter(read);
+    auto widened = nn::CastOp::create(b, read.getLoc(), wide, value);
+    value.replaceAllUsesExcept(widened, widened);
+  }
+};
+
+} // namespace
+} // namespace dt::precision

@@ -1,0 +1,53 @@
+//===- ParameterValues.h - what parameters are in files ---------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// A parameter that the optimizer keeps a master of is that master, in float32;
+// any other is what its region stores. Who reads or gives values (files of all
+// kinds) asks here, and need not know where they are.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_STATE_PARAMETERVALUES_H
+#define DT_RUNTIME_STATE_PARAMETERVALUES_H
+
+#include "runtime/state/ParameterLayout.h"
+#include "runtime/state/Regions.h"
+
+#include <functional>
+#include <vector>
+
+namespace dt::rt {
+
+class ParameterValues {
+public:
+  ParameterValues(const ProgramInfo &program, const Placement &placement,
+                  const Ownership &ownership, const Regions &regions)
+      : program(program), placement(placement), ownership(ownership),
+        regions(regions) {}
+
+  /// Of a parameter, by its row in the table.
+  DType type(size_t parameter) const;
+  ParameterLayout layout(size_t parameter) const;
+
+  /// The elements of a piece that this rank owns, on the device.
+  const void *at(size_t parameter, const OwnedPiece &piece) const;
+
+  /// Gives this rank's part its values: host memory, type() each.
+  void write(size_t parameter, const void *part) const;
+
+  /// Calls f(begin, end, moment) for the ranges of a parameter's part that this
+  /// rank updates, and where their moments are.
+  void forUpdates(size_t parameter,
+                  const std::function<void(int64_t, int64_t, size_t)> &f) const;
+
+private:
+  const ProgramInfo &program;
+  const Placement &placement;
+  const Ownership &ownership;
+  const Regions &regions;
+};
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_STATE_PARAMETERVALUES_H

@@ -1,0 +1,141 @@
+# ===- precision.py - bf16 trains as PyTorch's mixed precision does --------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Compiles model folders with "precision": "bf16", trains the steps of their
+# precision.json (models/export/precision.py) on the golden batch, and asks that
+#
+# - the loss curve is no further from float32's than PyTorch's is under autocast:
+#   the root mean square of the difference over all steps, in units of that of the
+#   curve, is at most FACTOR times the largest of autocast's draws. A single step
+#   says little: two curves cross, and the difference is 0 there. No limit is below
+#   FLOOR, for networks that autocast hits by luck;
+# - gradients of the first step have float32's direction (a cosine above ALIKE)
+#   wherever all of autocast's draws have it, and its length as nearly as autocast;
+#   where they do not, the cosine is no further from 1 than FACTOR times theirs;
+# - the curve is not float32's: something was rounded.
+#
+# --precision f32 asks for float32's curve and gradients instead.
+# ===-----------------------------------------------------------------------===
+"""precision.py MODEL_FOLDER... --dt-opt PATH [--precision bf16|f32]: compares training in bf16 with PyTorch's autocast. --all: every folder with a precision.json."""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+import golden
+import train_model
+
+MODELS = pathlib.Path(__file__).resolve().parents[1] / "models"
+FACTOR = 1.5
+FLOOR = 2.0**-14  # of a curve: a 32nd of one rounding of bf16
+ALIKE = 0.999
+SHORTEST = 2.0**-9  # of a gradient's length: one rounding of bf16
+SAME = 1e-5  # float32 computed in another order, over some twenty steps
+
+
+class Facts:
+    def __init__(self, folder):
+        read = json.loads((folder / "precision.json").read_text())
+        self.float32, self.deviations, self.length = np.array(read["float32"]), read["deviations"], read["length"]
+        self.other_direction = read["other_direction"]
+
+    def least_cosine(self, name):
+        """What a gradient's cosine must be above."""
+        autocast = self.other_direction.get(name, self.other_direction.get(name.removeprefix("model.")))
+        return ALIKE if autocast is None else 1 - FACTOR * (1 - autocast)
+
+
+def write_recipe(model, precision, folder):
+    path = train_model.make_recipe(model, False, 0, False, folder)
+    recipe = json.loads(path.read_text())
+    path.write_text(json.dumps({**recipe, "precision": precision}))
+    return path
+
+
+def trained(model, precision, dt_opt, figures, work, threads):
+    """(gradients of the first step, losses) of the compiled model."""
+    done = train_model.emit(dt_opt, write_recipe(model, precision, work), work / "program", "cpu")
+    if done.returncode != 0:
+        sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    train_model.build(work / "program", os.environ.get("CCACHE_DIR"), train_model.prebuilt(dt_opt))
+    _, gradients, losses = golden.run(work / "program", figures, threads, work)
+    return gradients, losses
+
+
+def deviation(have, want):
+    return float(np.linalg.norm(have.astype(np.float64) - want) / np.linalg.norm(want))
+
+
+def check_curve(losses, facts, narrow):
+    """(line, faults)"""
+    if len(losses) != len(facts.float32) or not np.isfinite(losses).all():
+        return "", [f"{len(losses)} losses, expected {len(facts.float32)} finite ones: {losses}"]
+    off = deviation(losses, facts.float32)
+    limit = max(FACTOR * max(facts.deviations), FLOOR) if narrow else SAME
+    line = f"curve off by {off:.2e} (limit {limit:.2e}; autocast {min(facts.deviations):.2e} to {max(facts.deviations):.2e})"
+    if not off <= limit:
+        steps = ", ".join(f"{have:.5g} for {want:.5g}" for have, want in zip(losses, facts.float32))
+        return line, [f"the curve is off by {off:.2e}, above {limit:.2e}: {steps}"]
+    return line, ["the curve is float32's: nothing was rounded"] if narrow and off < SAME / 10 else []
+
+
+def check_gradients(gradients, figures, facts, narrow):
+    """(line, faults); gradients that are zero in exact arithmetic have no direction."""
+    worst, off, faults = (1.0, ""), (0.0, ""), []
+    length = max(FACTOR * facts.length, SHORTEST) if narrow else SAME
+    for name, want in sorted(figures.gradients.items()):
+        if name in figures.vanishing or not np.any(want):
+            continue
+        if name not in gradients or gradients[name].shape != want.shape:
+            faults.append(f"gradient of {name}: missing, or of another shape")
+            continue
+        have, want = gradients[name].astype(np.float64).ravel(), want.astype(np.float64).ravel()
+        sizes = np.linalg.norm(have), np.linalg.norm(want)
+        cosine, difference = have @ want / max(sizes[0] * sizes[1], 1e-300), abs(sizes[0] / sizes[1] - 1)
+        least = facts.least_cosine(name) if narrow else 1 - SAME
+        worst = min(worst, (cosine, name))
+        off = max(off, (difference, name)) if least >= ALIKE else off
+        if not cosine > least:
+            faults.append(f"gradient of {name}: cosine {cosine:.6f}, above {least:.6f} expected")
+        elif least >= ALIKE and not difference < length:
+            faults.append(f"gradient of {name}: {sizes[0] / sizes[1]:.5f} times as long, expected 1 within {length:.1e}")
+    return f"{len(figures.gradients)} gradients, least cosine {worst[0]:.6f} ({worst[1]}), length off by {off[0]:.1e} ({off[1]}; limit {length:.1e})", faults
+
+
+def check(model, arguments):
+    facts, figures, narrow = Facts(model), golden.Golden(model, False), arguments.precision != "f32"
+    figures.curve = facts.float32  # as many steps
+    with tempfile.TemporaryDirectory() as work:
+        gradients, losses = trained(model, arguments.precision, arguments.dt_opt.resolve(), figures, pathlib.Path(work), arguments.threads)
+    curve, wrong = check_curve(losses, facts, narrow)
+    direction, turned = check_gradients(gradients, figures, facts, narrow)
+    print(f"{model.name}: {curve}\n  {direction}", flush=True)
+    for fault in wrong + turned:
+        print(f"  {fault}", flush=True)
+    return not wrong + turned
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", type=pathlib.Path, nargs="*")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
+    parser.add_argument("--precision", default="bf16", choices=["bf16", "f32"])
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    models = sorted(p.parent for p in MODELS.glob("**/precision.json")) if arguments.all else arguments.models
+    if not models:
+        parser.error("no model folder given")
+    bad = [m.name for m in models if not check(m, arguments)]
+    print("ok" if not bad else f"DIFFERS: {', '.join(bad)}")
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

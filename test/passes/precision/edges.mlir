@@ -1,0 +1,38 @@
+// RUN: dt-opt %s --nn-narrow | FileCheck %s
+
+// What goes from one bf16 module to another has 2 bytes an element, also where
+// no product makes it; what goes to a float32 module has 4.
+
+// CHECK-LABEL: dist.module @from
+dist.module @from attributes {dist.precision = "bf16"} {
+  nn.dim @batch of "sample" max 2
+  // CHECK: func.func @forward({{.*}}) -> (tensor<?x4xbf16, #nn.dims<batch>> {nn.name = "a"}, tensor<?x4xf32, #nn.dims<batch>> {nn.name = "b"})
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "a"}, tensor<?x4xf32, #nn.dims<batch>> {nn.name = "b"}) {
+    %a = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
+    %b = nn.neg %x : tensor<?x4xf32, #nn.dims<batch>>
+    return %a, %b : tensor<?x4xf32, #nn.dims<batch>>, tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
+// CHECK-LABEL: dist.module @to
+dist.module @to attributes {dist.precision = "bf16"} {
+  nn.dim @batch of "sample" max 2
+  // CHECK: func.func @forward(%[[A:.*]]: tensor<?x4xbf16, #nn.dims<batch>> {nn.name = "a"})
+  func.func @forward(%a: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "a"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    // CHECK: %[[W:.*]] = nn.cast %[[A]] : {{.*}} to tensor<?x4xf32
+    // CHECK: nn.tanh %[[W]]
+    %y = nn.tanh %a : tensor<?x4xf32, #nn.dims<batch>>
+    return %y : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
+// CHECK-LABEL: dist.module @full
+dist.module @full {
+  nn.dim @batch of "sample" max 2
+  // CHECK-NOT: bf16
+  // CHECK: return
+  func.func @forward(%b: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "b"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %y = nn.tanh %b : tensor<?x4xf32, #nn.dims<batch>>
+    return %y : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
+dist.edge @from "a" to @to "a"
+dist.edge @from "b" to @full "b"
