@@ -188,9 +188,11 @@ LogicalResult ParameterDeclOp::verifySymbolUses(SymbolTableCollection &tables) {
                          << getTiedAttr();
   if (owner.getTiedAttr())
     return emitOpError() << "is tied to a copy: " << getTiedAttr();
-  if (owner.getType() != getType() || owner.getLayoutAttr() != getLayoutAttr())
+  // Modules of different precision store a copy each in their own type.
+  if (owner.getGradientType() != getGradientType() ||
+      owner.getLayoutAttr() != getLayoutAttr())
     return emitOpError() << "is a copy of " << getTiedAttr()
-                         << " and has another type or layout";
+                         << " and has another shape or layout";
   return success();
 }
 

@@ -111,11 +111,12 @@ static double roundingOf(const llvm::fltSemantics &type) {
 }
 
 /// The same of a number that its file keeps in 16 bits. One that they cannot
-/// hold was in float32 there too.
+/// hold was in float32 there too; one whose cast is undefined has none.
 static double narrowRoundingOf(Value v) {
-  if (!hasNarrowNumbers(v.getDefiningOp()))
+  std::optional<double> splat = getSplat(v);
+  if (!splat || !hasNarrowNumbers(v.getDefiningOp()))
     return 0;
-  double rounding = 0, number = *getSplat(v);
+  double rounding = 0, number = *splat;
   Builder b(v.getContext());
   for (FloatType type : {FloatType(b.getF16Type()), FloatType(b.getBF16Type())})
     if (castNumber(number, type) == number)

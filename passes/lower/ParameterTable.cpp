@@ -45,12 +45,13 @@ LogicalResult ParameterTable::findAliases(ModuleOp program) {
       return tie.emitOpError("names no nn.parameter");
     if (alias->getAttr(dist::kLayoutAttr) != owner->getAttr(dist::kLayoutAttr))
       return tie.emitOpError("ties parameters that are cut differently");
-    if (alias.getStoredType().getElementType() !=
-        owner.getStoredType().getElementType())
+    // Modules have places of their own; names of one module share theirs.
+    Type one = alias.getStoredType().getElementType(),
+         other = owner.getStoredType().getElementType();
+    if (one != other && alias->getParentOp() == owner->getParentOp())
       return tie.emitOpError()
-             << "ties parameters that are stored differently: as "
-             << alias.getStoredType().getElementType() << " and as "
-             << owner.getStoredType().getElementType();
+             << "ties parameters of one module that are stored differently: as "
+             << one << " and as " << other;
     aliases[alias] = owner;
   }
   return success();

@@ -15,7 +15,7 @@ from onnx import numpy_helper, version_converter
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.runner import Runner
 
-DATA = pathlib.Path(onnx.__file__).parent / "backend/test/runtime/data"
+DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
 SUITES = ("node", "pytorch-converted", "pytorch-operator", "light")
 # What ONNX's reference computes otherwise than ONNX Runtime and PyTorch do, whose results are taken here.
 DISPUTED = {

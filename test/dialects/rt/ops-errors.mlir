@@ -287,7 +287,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
     rt.parameter_decl @w : !rt.buffer<f32, [8]> index 0 at 0 trainable from []
   }
   rt.module @n ranks [0] arena 0 scratch 0 parameters 128 trainable 128 {
-    // expected-error @+1 {{is a copy of @m::@w and has another type or layout}}
+    // expected-error @+1 {{is a copy of @m::@w and has another shape or layout}}
     rt.parameter_decl @w : !rt.buffer<f32, [4]> index 1 at 0 trainable from [] tied @m::@w
   }
   rt.rank 0 {

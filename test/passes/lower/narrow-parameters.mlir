@@ -58,7 +58,7 @@ sched.problem @step ranks 2 microbatches 2 {
 
 dist.batch global 1 micro 1
 dist.loss "text" in @m numerator "num" weight 1.0
-// expected-error @+1 {{ties parameters that are stored differently: as 'f32' and as 'bf16'}}
+// expected-error @+1 {{ties parameters of one module that are stored differently: as 'f32' and as 'bf16'}}
 dist.tie @m::@v = @m::@w
 dist.module @m {
   nn.dim @batch of "sample" max 1
