@@ -11,7 +11,8 @@
 #   says little: two curves cross, and the difference is 0 there. No limit is below
 #   FLOOR, for networks that autocast hits by luck;
 # - gradients of the first step have float32's direction (a cosine above ALIKE)
-#   wherever all of autocast's draws have it, and its length as nearly as autocast;
+#   wherever all of autocast's draws have it, and its length as nearly as autocast
+#   or as its own direction: noise has no preferred one, a wrong factor has;
 #   where they do not, the cosine is no further from 1 than FACTOR times theirs;
 # - the curve is not float32's: something was rounded.
 #
@@ -98,13 +99,14 @@ def check_gradients(gradients, figures, facts, narrow):
         have, want = gradients[name].astype(np.float64).ravel(), want.astype(np.float64).ravel()
         sizes = np.linalg.norm(have), np.linalg.norm(want)
         cosine, difference = have @ want / max(sizes[0] * sizes[1], 1e-300), abs(sizes[0] / sizes[1] - 1)
+        turn = float(np.sqrt(max(1 - cosine**2, 0)))
         least = facts.least_cosine(name) if narrow else 1 - SAME
         worst = min(worst, (cosine, name))
         off = max(off, (difference, name)) if least >= ALIKE else off
         if not cosine > least:
             faults.append(f"gradient of {name}: cosine {cosine:.6f}, above {least:.6f} expected")
-        elif least >= ALIKE and not difference < length:
-            faults.append(f"gradient of {name}: {sizes[0] / sizes[1]:.5f} times as long, expected 1 within {length:.1e}")
+        elif least >= ALIKE and not difference < max(length, turn if narrow else 0):
+            faults.append(f"gradient of {name}: {sizes[0] / sizes[1]:.5f} times as long, expected 1 within {length:.1e} or its turn by {turn:.1e}")
     return f"{len(figures.gradients)} gradients, least cosine {worst[0]:.6f} ({worst[1]}), length off by {off[0]:.1e} ({off[1]}; limit {length:.1e})", faults
 
 

@@ -54,6 +54,8 @@ def array(value, what):
 
 def plain(value):
     """In a type that a batch file has; the program converts it back."""
+    if value.dtype.name == "bfloat16":
+        return value.astype(np.float32)
     if value.dtype.kind in "fiub" and value.dtype.itemsize <= 8 and value.dtype.name in ("float16", "float32", "float64", "int64", "int32", "int8", "uint8", "bool"):
         return value
     raise Refused(f"element type {value.dtype.name}")
@@ -198,6 +200,8 @@ class Runner:
 
 def compare(test, outputs):
     names = [o.name for o in test.model.graph.output]
+    # Of 16 bits the reference rounds every operator's result, a program none.
+    narrow = {"bfloat16": 2.0**-6, "float16": 2.0**-9}
     for name, wanted in zip(names, test.outputs):
         if not suites.is_tensor(wanted):
             return "failed", f"output {name} should be no tensor"
@@ -212,7 +216,7 @@ def compare(test, outputs):
         with np.errstate(all="ignore"):
             if wanted.dtype.kind in "biu" and np.array_equal(got.astype(wanted.dtype), wanted):
                 continue
-            good = np.isclose(got.astype(np.float64), wanted.astype(np.float64), rtol=test.rtol, atol=test.atol, equal_nan=True)
+            good = np.isclose(got.astype(np.float64), wanted.astype(np.float64), rtol=max(test.rtol, narrow.get(wanted.dtype.name, 0)), atol=test.atol, equal_nan=True)
         if not good.all():
             where = tuple(np.argwhere(~good)[0])
             return "failed", f"output {name} is {got[where]}, expected {wanted[where]} at {[int(i) for i in where]} ({(~good).sum()} of {got.size} differ)"
@@ -234,7 +238,10 @@ def main():
     options = parser.parse_args()
     runner, begin, results = Runner(Suite(options.dt_opt, options.runtime, options.work or tempfile.mkdtemp(), options.compiler), Known(options.known)), time.time(), []
     for name in options.suites.split(","):
-        results += runner.run([t for t in suites.tests(name) if not options.only or re.search(options.only, t.name)])
+        tests = suites.tests(name)
+        if not tests:
+            sys.exit(f"suite {name} has no tests: the `onnx` package has them elsewhere now")
+        results += runner.run([t for t in tests if not options.only or re.search(options.only, t.name)])
     for test, kind, text in results:
         if kind == "failed" or options.only:
             print(f"{kind.upper()} {test.suite}/{test.name}: {text[:600]}")
