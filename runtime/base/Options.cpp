@@ -118,6 +118,12 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--save-outputs", text(o.saveOutputs)},
       {"--save-gradients", text(o.saveGradients)},
       {"--export", text(o.exportTo)},
+      {"--export-precision",
+       [&](auto &v) {
+         if (v != "bf16" && v != "f32")
+           bad("--export-precision", v, "f32 or bf16");
+         o.exportNarrow = v == "bf16";
+       }},
       {"--seed",
        [&](auto &v) { o.seed = uint64_t(integer("--seed", v, 0, INT64_MAX)); }},
       {"--lr", [&](auto &v) { o.lr = real("--lr", v, true); }},
@@ -141,6 +147,8 @@ void checkTogether(const Options &o) {
   if (o.checkpoint.empty() && (o.resume || o.saveEvery))
     throw Error(std::string(o.resume ? "--resume" : "--save-every") +
                 " needs --checkpoint DIR");
+  if (o.exportTo.empty() && o.exportNarrow)
+    throw Error("--export-precision goes with --export DIR");
   if (o.checkpoint.empty() && o.onNaN == OnNaN::Back)
     throw Error("--on-nan back needs --checkpoint DIR");
   if (o.resume && !o.initFrom.empty())
@@ -299,6 +307,8 @@ const char *optionsHelp() {
          "  --save-gradients F      gradients of the first step\n"
          "  --export DIR            write the ONNX files with the trained "
          "weights\n"
+         "  --export-precision P    of float32 weights in these files: f32 "
+         "(default) or bf16\n"
          "  --seed S, --lr X        replace the recipe's\n"
          "  --reorder MODE          none, intra, inter or both: who works on "
          "what (the plan's)\n"

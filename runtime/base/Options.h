@@ -48,6 +48,7 @@ struct Options {
       saveGradients; ///< --save-gradients F.safetensors: of the first step
   std::string
       exportTo; ///< --export DIR: the ONNX files with the trained weights
+  bool exportNarrow = false;      ///< --export-precision bf16
   std::optional<uint64_t> seed;   ///< --seed S
   std::optional<double> lr;       ///< --lr X
   std::optional<Reorder> reorder; ///< --reorder none|intra|inter|both

@@ -2,11 +2,13 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Field numbers are those of onnx.proto: ModelProto.graph = 7,
-// GraphProto.initializer = 5, TensorProto {dims = 1, data_type = 2, float_data
-// = 4, int32_data = 5, string_data = 6, int64_data = 7, name = 8, raw_data = 9,
-// double_data = 10, uint64_data = 11, external_data = 13, data_location = 14},
-// StringStringEntryProto {key = 1, value = 2}.
+// Field numbers are those of onnx.proto: ModelProto.graph = 7, GraphProto {node
+// = 1, initializer = 5}, NodeProto {input = 1, output = 2, name = 3, op_type =
+// 4, attribute = 5}, AttributeProto {name = 1, i = 3, type = 20}, TensorProto
+// {dims = 1, data_type = 2, float_data = 4, int32_data = 5, string_data = 6,
+// int64_data = 7, name = 8, raw_data = 9, double_data = 10, uint64_data = 11,
+// external_data = 13, data_location = 14}, StringStringEntryProto {key = 1,
+// value = 2}.
 //
 //===----------------------------------------------------------------------===//
 
@@ -164,6 +166,25 @@ TensorFacts readTensor(std::string_view message, const std::string &file) {
   return facts;
 }
 
+int64_t numberOf(DType type) {
+  for (auto &[number, known] : kFloatTypes)
+    if (known == type)
+      return number;
+  return 0;
+}
+
+/// The node that widens a narrow initializer to what the graph reads.
+std::string castNode(const std::string &from, const std::string &to,
+                     DType type) {
+  constexpr uint64_t kInt = 2; // AttributeProto.AttributeType
+  std::string attribute = lengthField(1, "to") +
+                          varintField(3, uint64_t(numberOf(type))) +
+                          varintField(20, kInt);
+  return lengthField(1, lengthField(1, from) + lengthField(2, to) +
+                            lengthField(3, from) + lengthField(4, "Cast") +
+                            lengthField(5, attribute));
+}
+
 bool holdsValue(uint32_t number) {
   return (number >= 4 && number <= 7) || (number >= 9 && number <= 11) ||
          number == 13 || number == 14;
@@ -173,9 +194,9 @@ bool holdsValue(uint32_t number) {
 class FileExport {
 public:
   FileExport(const Trainer &trainer, const WholeParameters *values,
-             const fs::path &source, const fs::path &target)
+             const fs::path &source, const fs::path &target, DType floats)
       : trainer(trainer), values(values), source(source.string()),
-        sourceDirectory(source.parent_path()), target(target) {
+        sourceDirectory(source.parent_path()), target(target), floats(floats) {
     content = readText(this->source, SIZE_MAX);
   }
 
@@ -234,6 +255,7 @@ private:
   Pieces graph(std::string_view message) {
     Pieces pieces;
     Field field;
+    casts.clear();
     for (Reader reader(message, source); reader.next(field);) {
       const ParameterInfo *parameter = nullptr;
       TensorFacts facts;
@@ -249,7 +271,12 @@ private:
       else
         append(pieces, field.whole);
     }
-    return pieces;
+    if (casts.empty())
+      return pieces;
+    Pieces all; // nodes stand in front of those that read them
+    append(all, casts);
+    std::move(pieces.begin(), pieces.end(), std::back_inserter(all));
+    return all;
   }
 
   Pieces tensor(std::string_view message, const TensorFacts &facts,
@@ -263,13 +290,22 @@ private:
       throw Error(source + ": initializer '" + facts.name + "' has no floats " +
                   shapeText(wholeShape(parameter)) +
                   " as when the program was made");
+    DType stored = type->second == DType::F32 ? floats : type->second;
+    bool narrow = stored != type->second;
     Pieces pieces;
     Field field;
     for (Reader reader(message, source); reader.next(field);)
-      if (!holdsValue(field.number))
+      if (!holdsValue(field.number) &&
+          !(narrow && (field.number == 2 || field.number == 8)))
         append(pieces, field.whole);
-    size_t bytes = size_t(trainer.elements(parameter)) * sizeOf(type->second);
-    Piece value{{}, {}, &parameter, bytes, type->second};
+    if (narrow) {
+      std::string name = facts.name + ".bf16";
+      append(pieces,
+             varintField(2, uint64_t(numberOf(stored))) + lengthField(8, name));
+      casts += castNode(name, facts.name, type->second);
+    }
+    size_t bytes = size_t(trainer.elements(parameter)) * sizeOf(stored);
+    Piece value{{}, {}, &parameter, bytes, stored};
     if (!external) {
       append(pieces, header(9, Bytes) + varintBytes(bytes));
       pieces.push_back(value);
@@ -364,14 +400,16 @@ private:
   std::map<std::string, const ParameterInfo *> replace;
   std::set<std::string> seen, locations;
   Pieces outside;
+  std::string casts; ///< of the graph that is walked
+  DType floats;
   bool external = false;
 };
 
 using FileExports = std::map<std::string, std::unique_ptr<FileExport>>;
 
 FileExports filesOf(const Trainer &trainer, const WholeParameters *values,
-                    const std::string &onnxDirectory,
-                    const std::string &target) {
+                    const std::string &onnxDirectory, const std::string &target,
+                    DType floats) {
   const ProgramInfo &program = trainer.program();
   FileExports files;
   for (size_t i = 0; i < program.parameters.size; ++i) {
@@ -381,9 +419,9 @@ FileExports filesOf(const Trainer &trainer, const WholeParameters *values,
     for (const OnnxRef &ref : program.parameters[i].onnx) {
       std::unique_ptr<FileExport> &file = files[ref.file];
       if (!file)
-        file = std::make_unique<FileExport>(trainer, values,
-                                            fs::path(onnxDirectory) / ref.file,
-                                            fs::path(target) / ref.file);
+        file = std::make_unique<FileExport>(
+            trainer, values, fs::path(onnxDirectory) / ref.file,
+            fs::path(target) / ref.file, floats);
       file->add(ref.initializer, &original);
     }
   }
@@ -434,22 +472,24 @@ void expectOther(const std::string &onnxDirectory, const std::string &target) {
 } // namespace
 
 void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
-                 const std::string &target) {
+                 const std::string &target, DType floats) {
   onFirstRank(trainer.comm(), {}, [&] {
     expectFolder("--export", target);
     expectOther(onnxDirectory, target);
-    for (auto &[name, file] : filesOf(trainer, nullptr, onnxDirectory, target))
+    for (auto &[name, file] :
+         filesOf(trainer, nullptr, onnxDirectory, target, floats))
       file->check();
   });
 }
 
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
-                const std::string &target) {
-  checkExport(trainer, onnxDirectory, target);
+                const std::string &target, DType floats) {
+  checkExport(trainer, onnxDirectory, target, floats);
   WholeParameters values(trainer, target + "/weights");
   onFirstRank(trainer.comm(), {}, [&] {
     std::vector<Replacement> files;
-    for (auto &[name, file] : filesOf(trainer, &values, onnxDirectory, target))
+    for (auto &[name, file] :
+         filesOf(trainer, &values, onnxDirectory, target, floats))
       file->write(files);
     commitAll(files);
     syncPath(target);

@@ -20,15 +20,17 @@ namespace dt::rt {
 /// takes files, the sources are there and have the parameters. Makes the
 /// folder. All ranks call it.
 void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
-                 const std::string &target);
+                 const std::string &target, DType floats = DType::F32);
 
 /// Writes each file that a parameter refers to from `onnxDirectory` to `target`
 /// (created if needed). Weights are inside the file; if a file's would
 /// exceed 1.5 GB they go to `<file>.data` beside it. All ranks call it, rank 0
-/// writes. Files appear when all are complete, else the earlier ones stay.
-/// Throws CommonError naming file and initializer.
+/// writes. With `floats` BF16 a float32 initializer NAME becomes NAME.bf16, and
+/// a Cast in front of all nodes makes NAME of it: half the bytes, in float32
+/// what bf16 holds. Files appear when all are complete, else the earlier ones
+/// stay. Throws CommonError naming file and initializer.
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
-                const std::string &target);
+                const std::string &target, DType floats = DType::F32);
 
 } // namespace dt::rt
 

@@ -225,8 +225,9 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
       return sayStoppedEarly(comm);
   }
   Trainer trainer(program, settings, comm);
+  DType exported = options.exportNarrow ? DType::BF16 : DType::F32;
   if (!options.exportTo.empty())
-    checkExport(trainer, home + "/onnx", options.exportTo);
+    checkExport(trainer, home + "/onnx", options.exportTo, exported);
   int64_t done = 0;
   std::vector<std::string> lines;
   if (options.resume)
@@ -256,7 +257,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   if (!options.exportTo.empty()) {
     if (source)
       comm.agree(failureOf([&] { expectFinite(trainer, done); }));
-    exportOnnx(trainer, home + "/onnx", options.exportTo);
+    exportOnnx(trainer, home + "/onnx", options.exportTo, exported);
   }
   if (!late.empty())
     throw CommonError(late);

@@ -7,6 +7,7 @@
 #include "Runner.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/data/Convert.h"
 
 #include <cstring>
 
@@ -120,13 +121,15 @@ std::vector<float> Runner::output(const std::string &module,
     const State &state = states[m];
     for (size_t o = 0; state.ran && o < info.outputs.size; ++o) {
       const rt::TensorInfo &tensor = info.outputs[o].tensor;
-      if (name != tensor.name || tensor.type != rt::DType::F32)
+      if (name != tensor.name)
         continue;
-      std::vector<float> floats(state.outputs[o].size() / sizeof(float));
-      std::memcpy(floats.data(), state.outputs[o].data(),
-                  state.outputs[o].size());
+      // A program with narrow products has narrow outputs.
+      std::vector<std::byte> bytes =
+          rt::convert(state.outputs[o], tensor.type, rt::DType::F32, name);
+      std::vector<float> floats(bytes.size() / sizeof(float));
+      std::memcpy(floats.data(), bytes.data(), bytes.size());
       return floats;
     }
   }
-  throw Error("module '" + module + "' has no float output '" + name + "'");
+  throw Error("module '" + module + "' has no output '" + name + "'");
 }

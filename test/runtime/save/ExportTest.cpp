@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/Export.h"
+#include "runtime/data/Convert.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
@@ -116,6 +117,30 @@ TEST_F(ExportTest, ConvertsToTheInitializersType) {
   EXPECT_ERROR(exportOnnx(trainer, source, target),
                "tower.onnx: parameter 'tower.w' is F16 there, too small for "
                "70000");
+}
+
+/// A float32 initializer becomes a narrow one and a Cast in front of all nodes.
+TEST_F(ExportTest, NarrowInitializersAreCastToWhatTheGraphReads) {
+  exportOnnx(trainer, source, target, DType::BF16);
+  auto *w = reinterpret_cast<const float *>(trainer.regions().at(0).parameters);
+  std::string narrow(12, 0);
+  for (size_t i = 0; i < 6; ++i)
+    storeFloat(DType::BF16,
+               reinterpret_cast<std::byte *>(narrow.data()) + 2 * i, w[i]);
+  std::string cast =
+      field(1, "w.bf16") + field(2, "w") + field(3, "w.bf16") +
+      field(4, "Cast") +
+      field(5, field(1, "to") + number(3, 1) +
+                   std::string("\xa0\x01\x02", 3)); // type (20) INT (2)
+  std::string tensor = field(1, "\x02\x03") + number(2, 16) +
+                       field(8, "w.bf16") + field(9, narrow);
+  EXPECT_EQ(readFile(target + "/sub/tower.onnx"),
+            number(1, 8) +
+                field(7, field(1, cast) + field(1, "a node") +
+                             field(5, tensor) +
+                             field(5, field(8, "other") + field(9, "xyz")) +
+                             field(2, "g")) +
+                field(8, "opset"));
 }
 
 TEST_F(ExportTest, Errors) {
