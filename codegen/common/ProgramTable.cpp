@@ -126,6 +126,8 @@ static LogicalResult writeTables(TableWriter &writer) {
   row.seed = std::to_string(uint64_t(program.getSeed())) + "u";
   row.reorder = *rt::fromText<rt::Reorder>(program.getReorder());
   row.bucketBytes = program.getBucket();
+  if (program.getNarrowSums())
+    row.narrowSums = true;
   writeProgram(writer, row);
   return success();
 }

@@ -145,11 +145,11 @@ def Dist_PlanOp : Dist_TopOp<"plan", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let summary = "ranks, schedule and batch order of a step on many ranks";
   let description = [{
     `dist.plan ranks 12 schedule "1f1b" pace @llm reorder "both" bucket 4194304 depth 2`. `pace`: the module or unit whose replicas together hold a microbatch's samples. `reorder`: "none", "intra", "inter" or "both".
-    `bucket`: bytes of a gradient reduction. `depth`: microbatches whose forward messages a receiver has posted. Attributes of the modules say who runs what (docs/parallel.md).
+    `bucket`: bytes of a gradient reduction. `narrow_sums`: in bf16. `depth`: microbatches whose forward messages a receiver has posted. Attributes of the modules say who runs what (docs/parallel.md).
   }];
-  let arguments = (ins I64Attr:$ranks, StrAttr:$schedule, FlatSymbolRefAttr:$pace, StrAttr:$reorder, I64Attr:$bucket, I64Attr:$depth);
+  let arguments = (ins I64Attr:$ranks, StrAttr:$schedule, FlatSymbolRefAttr:$pace, StrAttr:$reorder, I64Attr:$bucket, I64Attr:$depth, UnitAttr:$narrow_sums);
   let hasVerifier = 1;
-  let assemblyFormat = "`ranks` $ranks `schedule` $schedule `pace` $pace `reorder` $reorder `bucket` $bucket `depth` $depth attr-dict";
+  let assemblyFormat = "`ranks` $ranks `schedule` $schedule `pace` $pace `reorder` $reorder `bucket` $bucket `depth` $depth (`narrow_sums` $narrow_sums^)? attr-dict";
 }
 
 #endif // DIALECTS_DIST_DISTOPS

@@ -31,16 +31,19 @@ public:
   void run(ArrayRef<std::vector<Row>> ranks) {
     b.setInsertionPointToEnd(top.getBody());
     int64_t seed = 0, bucket = 4 << 20;
+    bool narrowSums = false;
     for (auto op : top.getOps<dist::SeedOp>())
       seed = op.getValue();
     StringRef reorder = "none";
     if (auto op = dist::getOnly<dist::PlanOp>(top)) {
       reorder = op.getReorder();
       bucket = op.getBucket();
+      narrowSums = op.getNarrowSums();
     }
     auto program = rt::ProgramOp::create(
         b, top.getLoc(), top.getSymName().value_or("program"), plan.globalBatch,
-        plan.microBatch, seed, getPace(), order.name, reorder, bucket);
+        plan.microBatch, seed, getPace(), order.name, reorder, bucket,
+        narrowSums);
     b.createBlock(&program.getBody());
     for (PlannedModule &m : plan.modules)
       writeModule(m);

@@ -84,12 +84,13 @@ private:
     // Errors of later passes name the plan.
     Location location =
         NameLoc::get(builder.getStringAttr(plan.path), program.getLoc());
-    auto op =
-        dist::PlanOp::create(builder, location, number(plan.ranks),
-                             builder.getStringAttr(plan.schedule),
-                             FlatSymbolRefAttr::get(context, plan.pace),
-                             builder.getStringAttr(plan.reorder),
-                             number(plan.bucketBytes), number(plan.depth));
+    auto op = dist::PlanOp::create(builder, location, number(plan.ranks),
+                                   builder.getStringAttr(plan.schedule),
+                                   FlatSymbolRefAttr::get(context, plan.pace),
+                                   builder.getStringAttr(plan.reorder),
+                                   number(plan.bucketBytes), number(plan.depth),
+                                   plan.narrowSums ? builder.getUnitAttr()
+                                                   : UnitAttr());
     if (plan.memory.empty())
       return;
     SmallVector<int64_t> memory(plan.memory.begin(), plan.memory.end());

@@ -32,7 +32,7 @@ constexpr int64_t kMost = int64_t(1) << 20, kMostStages = 1024;
 constexpr StringRef kTopKeys[] = {
     "version", "recipe_hash",   "ranks",     "microbatches", "pace",
     "units",   "edges",         "pipelines", "reorder",      "bucket_bytes",
-    "memory",  "receive_depth", "predicted"};
+    "memory",  "receive_depth", "predicted", "gradient_sums"};
 constexpr StringRef kUnitKeys[] = {
     "tp",       "dp",        "pp",   "vpp",  "ranks",  "rows_max",
     "sub",      "run_ahead", "save", "zero", "stages", "sequence_parallel",
@@ -221,6 +221,12 @@ void PlanParser::rest() {
     plan.reorder = rt::textOf(top.at("reorder").choice<rt::Reorder>());
   if (top.has("bucket_bytes"))
     plan.bucketBytes = top.at("bucket_bytes").integer(1);
+  if (top.has("gradient_sums")) {
+    std::string type = top.at("gradient_sums").string();
+    if (top.ok() && type != "f32" && type != "bf16")
+      top.at("gradient_sums").fail("expected \"f32\" or \"bf16\"");
+    plan.narrowSums = type == "bf16";
+  }
   if (top.has("receive_depth"))
     plan.depth = count(top.at("receive_depth"));
   if (!top.has("memory"))

@@ -60,6 +60,7 @@ struct PlanFile {
   /// Bytes of a rank: none, one for all, or one a rank.
   std::vector<int64_t> memory;
   int64_t bucketBytes = 4 << 20, depth = 2;
+  bool narrowSums = false; ///< "gradient_sums": "bf16"
 
   /// "plan.json: units.llm.tp: what" as an error.
   llvm::Error error(const llvm::Twine &key, const llvm::Twine &what) const;

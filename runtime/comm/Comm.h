@@ -133,9 +133,9 @@ public:
   virtual int size() const = 0;
   virtual const std::vector<int> &ranks() const = 0; ///< places in the world
 
-  /// `count` elements of F32, F64 or I64; `in` may be `out`. What does not go
-  /// on meanwhile also takes BF16, which is combined in float32, in the order
-  /// of ranks, and rounded once.
+  /// `count` elements of F32, F64, I64 or BF16; `in` may be `out`. BF16 is
+  /// combined in float32: in the order of ranks and rounded once; where other
+  /// work goes on meanwhile, summed only, and every partial sum is rounded.
   virtual void allReduce(Reduction kind, DType type, const void *in, void *out,
                          int64_t count, const char *label) = 0;
   virtual Request iallReduce(Reduction kind, DType type, const void *in,

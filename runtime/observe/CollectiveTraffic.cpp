@@ -194,7 +194,8 @@ private:
       end = std::min(roundUp(endOf(*p), step), module.trainableBytes);
     }
     close();
-    bytes[std::string("gradients ") + module.name] += gradients;
+    bytes[std::string("gradients ") + module.name] +=
+        program.narrowSums ? gradients / 2 : gradients;
     bytes[std::string("parameters ") + module.name] += parameters;
   }
 

@@ -24,6 +24,28 @@ bool sameAxes(const Span<CutInfo> &a, const Span<CutInfo> &b) {
   return same;
 }
 
+/// A float range's values in bf16, at the range's begin. Each call writes to
+/// what is read no more: [n, 2n) narrow lies below [n, 2n) in float32.
+void narrowInPlace(float *data, size_t count) {
+  auto *narrow = reinterpret_cast<bf16 *>(data);
+  for (size_t begin = 0, end = 1; begin < count; begin = end, end *= 2) {
+    end = std::min(end, count);
+    device::narrow(narrow + begin, data + begin, end - begin);
+  }
+}
+
+/// The way back, from above.
+void widenInPlace(float *data, size_t count) {
+  auto *narrow = reinterpret_cast<const bf16 *>(data);
+  for (size_t end = count; end > 0;) {
+    size_t begin = end > 1; // the largest power of 2 below
+    while (begin > 0 && 2 * begin < end)
+      begin *= 2;
+    device::widen(data + begin, narrow + begin, end - begin);
+    end = begin;
+  }
+}
+
 } // namespace
 
 Reducer::Reducer(
@@ -136,17 +158,21 @@ void Reducer::start(size_t m, const Bucket &bucket) {
   const Region &region = regions.at(m);
   float *data =
       reinterpret_cast<float *>(region.gradients) + bucket.range.begin;
-  Sum sum{m, bucket.range.count * sizeof(float), now(), 0, {}, data, data, 0};
+  bool narrow = program.narrowSums;
+  DType type = narrow ? DType::BF16 : DType::F32;
+  if (narrow)
+    narrowInPlace(data, bucket.range.count);
+  Sum sum{m, bucket.range.count * sizeOf(type), now(), 0, {}, data, data, 0};
   if (bucket.scatter) {
     sum.count = bucket.range.count / size_t(placement.replicas(m));
     sum.to = data + size_t(placement.at(m).replica) * sum.count;
     sum.from = region.sums + bucket.sum;
     sum.request =
-        replicas[m]->ireduceScatter(DType::F32, data, region.sums + bucket.sum,
+        replicas[m]->ireduceScatter(type, data, region.sums + bucket.sum,
                                     int64_t(sum.count), labels[m].c_str());
   } else {
     sum.request =
-        replicas[m]->iallReduce(Reduction::Sum, DType::F32, data, data,
+        replicas[m]->iallReduce(Reduction::Sum, type, data, data,
                                 int64_t(bucket.range.count), labels[m].c_str());
   }
   running.push_back(std::move(sum));
@@ -154,7 +180,12 @@ void Reducer::start(size_t m, const Bucket &bucket) {
 
 void Reducer::end(Sum &sum) {
   sum.request.wait();
-  device::copy(sum.to, sum.from, sum.count * sizeof(float));
+  if (!program.narrowSums)
+    device::copy(sum.to, sum.from, sum.count * sizeof(float));
+  else if (sum.from != sum.to)
+    device::widen(sum.to, reinterpret_cast<const bf16 *>(sum.from), sum.count);
+  else
+    widenInPlace(sum.to, sum.bytes / sizeof(bf16));
   sum.end = now();
 }
 

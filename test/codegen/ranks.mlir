@@ -58,9 +58,10 @@
 // CHECK: .schedule = "zb",
 // CHECK: .reorder = dt::rt::Reorder::Both,
 // CHECK-NEXT: .bucketBytes = 1024,
-// CHECK-NEXT: .collectives = kCollectives
+// CHECK-NEXT: .collectives = kCollectives,
+// CHECK-NEXT: .narrowSums = true}
 
-rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket 1024 {
+rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket 1024 narrow_sums {
   rt.module @a origin "net" unit "u" item "image" tp 2 ranks [0, 1] arena 128 scratch 0 parameters 2112 trainable 2112 {
     rt.symbol @n of "image" max 4
     rt.parameter_decl @w : !rt.buffer<f32, [4, 128]> index 0 at 0 trainable gradient from [#nn.onnx<"a.onnx", "w">] layout #dist.layout<4x256 of 4x250, [#dist.cut<1, 128, 2, 1>]>

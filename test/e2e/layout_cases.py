@@ -48,6 +48,9 @@ case("unet-tp2-dp2-pp2", "unet", 8, 4, "model:tp=2,dp=2,pp=2")
 
 # Small buckets: sums begin inside the last backward, whatever a replica's part holds.
 case("gpt2-dp3-buckets", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000", subset=True, overlap=True)
+# Rounded, so compared as programs in bf16 are.
+case("gpt2-dp3-narrow-sums", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000 gradient_sums=bf16", subset=True)
+case("llama-tp2-dp2-zero1-narrow-sums", "llama", 8, 4, "model:tp=2,dp=2,zero=1 | bucket_bytes=9000 gradient_sums=bf16", subset=True)
 case("gpt2-dp2-pp2-zb-buckets", "gpt2", 8, 4, "model:dp=2,pp=2,zero=1 | schedule=zb-h1 bucket_bytes=20000")
 case("llama-tp2-dp2-sp-buckets", "llama", 8, 4, "model:tp=2,dp=2,zero=1,sequence_parallel=true | bucket_bytes=9000", subset=True)
 case("gpt2-tp2-sp", "gpt2", 4, 2, "model:tp=2,save=all,sequence_parallel=true")

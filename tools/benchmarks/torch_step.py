@@ -32,7 +32,7 @@ class Demo(torch.nn.Module):
         self.vision, self.llm, self.generator = models.Encoder(), models.LanguageModel(129), models.Generator()
 
     def forward(self, batch):
-        images = self.vision(batch["vision.pixel_values"])
+        images = self.vision(batch["vision.pixel_values"]).float()  # put among float32 rows under autocast
         logits, hidden = self.llm(batch["llm.input_ids"], batch["llm.segment_ids"], images, batch["llm.image_positions"])
         mask = batch["generator.cond_mask"]
         condition = hidden.reshape(-1, hidden.shape[-1])[batch["target_rows"].clamp_min(0)] * mask

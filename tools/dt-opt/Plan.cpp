@@ -324,6 +324,8 @@ void JsonPrinter::printPipeline(llvm::ArrayRef<Unit> units) {
 void JsonPrinter::printChoices(const PlanReport &plan) {
   json.attribute("reorder", plan.reorder);
   json.attribute("bucket_bytes", plan.bucketBytes);
+  if (plan.narrowSums)
+    json.attribute("gradient_sums", "bf16");
   json.attribute("receive_depth", plan.depth);
   if (!plan.memory.empty())
     json.attributeArray("memory", [&] {

@@ -89,6 +89,7 @@ void addPlan(mlir::ModuleOp program, ProgramReport &report) {
   report.plan->ranks = plan.getRanks();
   report.plan->bucketBytes = plan.getBucket();
   report.plan->depth = plan.getDepth();
+  report.plan->narrowSums = plan.getNarrowSums();
   report.plan->schedule = plan.getSchedule().str();
   report.plan->pace = plan.getPace().str();
   report.plan->reorder = plan.getReorder().str();

@@ -67,6 +67,7 @@ struct ScheduleReport {
 /// What dist.plan says, and what its schedule is expected to take.
 struct PlanReport {
   int64_t ranks = 1, bucketBytes = 0, depth = 0;
+  bool narrowSums = false;
   std::string schedule, pace, reorder;
   std::vector<int64_t> memory;
   /// Of a policy that chose it: what is to be told, and its plan file.

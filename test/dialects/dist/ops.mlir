@@ -53,5 +53,5 @@ dist.seed 7
 // CHECK: dist.module @stage attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 2, 3, 4, 5>, dist.stage = 1 : i64, dist.tp = 2 : i64, dist.unit = "gpt", dist.zero = 1 : i64}
 dist.module @stage attributes {dist.unit = "gpt", dist.stage = 1 : i64, dist.tp = 2 : i64, dist.dp = 2 : i64, dist.ranks = array<i64: 2, 3, 4, 5>, dist.zero = 1 : i64} {
 }
-// CHECK: dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2
-dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2
+// CHECK: dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2 narrow_sums
+dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2 narrow_sums

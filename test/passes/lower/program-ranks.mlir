@@ -7,7 +7,7 @@
 // backward.
 
 dist.batch global 3 micro 1
-dist.plan ranks 2 schedule "1f1b" pace @llm reorder "both" bucket 1024 depth 1
+dist.plan ranks 2 schedule "1f1b" pace @llm reorder "both" bucket 1024 depth 1 narrow_sums
 dist.edge @llm.0 "h" to @llm.1 "h"
 dist.loss "text" in @llm.1 numerator "num" weight 1.0
 dist.tie @llm.1::@scale = @llm.0::@scale
@@ -52,7 +52,7 @@ sched.problem @step ranks 2 microbatches 3 {
   sched.edge @llm.0 to @llm.1 latency 1
 }
 
-// CHECK: rt.program @program batch 3 micro 1 seed 0 pace @llm.0 schedule "1f1b" reorder "both" bucket 1024 {
+// CHECK: rt.program @program batch 3 micro 1 seed 0 pace @llm.0 schedule "1f1b" reorder "both" bucket 1024 narrow_sums {
 // CHECK: rt.module @llm.0 origin "llm" unit "llm" ranks [0] zero 1 arena {{[0-9]+}} scratch {{[0-9]+}} parameters 8448 trainable 8448 {
 // CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 0 at 0 trainable gradient decay init "ones" from []
 // Two microbatches are in flight on rank 0, one message is posted ahead on rank 1.

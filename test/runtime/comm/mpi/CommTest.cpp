@@ -195,7 +195,7 @@ TEST(Comm, AllReduceOfOtherKinds) {
       world.allReduce(Reduction::Sum, DType::F16, &mine, &sum, 1, "test"),
       Error);
   EXPECT_THROW(
-      world.iallReduce(Reduction::Sum, DType::BF16, &mine, &sum, 1, "test"),
+      world.iallReduce(Reduction::Max, DType::BF16, &mine, &sum, 1, "test"),
       Error);
 }
 
@@ -268,6 +268,26 @@ TEST(Comm, ReduceScatter) {
     if (n > 1) // other blocks are left alone
       EXPECT_EQ(same[world.rank() ? 0 : count], in[world.rank() ? 0 : count]);
   }
+}
+
+/// Small whole numbers are exact in bf16, however often they are rounded.
+TEST(Comm, NarrowSumsWhileOtherWorkGoesOn) {
+  Group &world = ranks().world();
+  int n = world.size(), total = n * (n + 1) / 2;
+  constexpr int64_t count = 1001;
+  std::vector<bf16> in(size_t(count) * size_t(n)), all(in.size()), own(count);
+  for (size_t i = 0; i < in.size(); ++i)
+    in[i] = float(world.rank() + 1) * float(i % 3);
+  Request both[] = {
+      world.iallReduce(Reduction::Sum, DType::BF16, in.data(), all.data(),
+                       int64_t(in.size()), "test"),
+      world.ireduceScatter(DType::BF16, in.data(), own.data(), count, "test")};
+  for (Request &request : both)
+    request.wait();
+  for (size_t i = 0; i < all.size(); ++i)
+    ASSERT_EQ(float(all[i]), float(total) * float(i % 3)) << i;
+  for (size_t i = 0; i < own.size(); ++i)
+    ASSERT_EQ(float(own[i]), float(all[size_t(world.rank()) * count + i]));
 }
 
 } // namespace
