@@ -33,65 +33,58 @@ constexpr int64_t kSwapHeads[] = {0, 2, 1, 3};
 
 /// reshape(transpose(reshape(x))) where the inner reshape only merges dims that
 /// the outer one splits again is one transpose (exporters write K^T like this).
-struct TransposeInReshapes : OpRewritePattern<nn::ReshapeOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::ReshapeOp outer,
-                                PatternRewriter &rewriter) const override {
-    auto transpose = outer.getInput().getDefiningOp<nn::TransposeOp>();
-    auto inner = transpose ? transpose.getInput().getDefiningOp<nn::ReshapeOp>()
-                           : nn::ReshapeOp();
-    if (!inner)
+LogicalResult transposeInReshapes(nn::ReshapeOp outer,
+                                  PatternRewriter &rewriter) {
+  auto transpose = outer.getInput().getDefiningOp<nn::TransposeOp>();
+  auto inner = transpose ? transpose.getInput().getDefiningOp<nn::ReshapeOp>()
+                         : nn::ReshapeOp();
+  if (!inner)
+    return failure();
+  nn::Shape x = nn::getShape(inner.getInput()),
+            merged = nn::getShape(inner.getResult());
+  auto groups = nn::getReassociation(x, merged);
+  if (!groups)
+    return failure();
+  SmallVector<SmallVector<int64_t>> parts(merged.size());
+  for (auto &[from, to] : *groups) {
+    if (to.size() != 1)
       return failure();
-    nn::Shape x = nn::getShape(inner.getInput()),
-              merged = nn::getShape(inner.getResult());
-    auto groups = nn::getReassociation(x, merged);
-    if (!groups)
-      return failure();
-    SmallVector<SmallVector<int64_t>> parts(merged.size());
-    for (auto &[from, to] : *groups) {
-      if (to.size() != 1)
-        return failure();
-      parts[to[0]].append(from.begin(), from.end());
-    }
-    SmallVector<int64_t> permutation;
-    nn::Shape out;
-    for (int64_t axis : transpose.getPermutation())
-      for (int64_t d : parts[axis]) {
-        permutation.push_back(d);
-        out.push_back(x[d]);
-      }
-    if (out != nn::getShape(outer.getResult()))
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::TransposeOp>(outer, inner.getInput(),
-                                                 permutation);
-    return success();
+    parts[to[0]].append(from.begin(), from.end());
   }
-};
+  SmallVector<int64_t> permutation;
+  nn::Shape out;
+  for (int64_t axis : transpose.getPermutation())
+    for (int64_t d : parts[axis]) {
+      permutation.push_back(d);
+      out.push_back(x[d]);
+    }
+  if (out != nn::getShape(outer.getResult()))
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::TransposeOp>(outer, inner.getInput(),
+                                               permutation);
+  return success();
+}
 
 /// transpose(x * c) -> transpose(x) * c: the number travels towards attention.
-struct SplatThroughTranspose : OpRewritePattern<nn::TransposeOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::TransposeOp transpose,
-                                PatternRewriter &rewriter) const override {
-    auto mul = transpose.getInput().getDefiningOp<nn::MulOp>();
-    auto scaled = matchWithSplat<nn::MulOp>(transpose.getInput());
-    if (!scaled || !mul->hasOneUse() ||
-        !isa<FloatType>(mul.getType().getElementType()) ||
-        scaled->first.getType() != mul.getType())
-      return failure();
-    Value moved =
-        nn::TransposeOp::create(rewriter, transpose.getLoc(), scaled->first,
-                                transpose.getPermutation());
-    Type element = mul.getType().getElementType();
-    auto number =
-        DenseElementsAttr::get(RankedTensorType::get({}, element),
-                               rewriter.getFloatAttr(element, scaled->second));
-    Value c = nn::ConstantOp::create(rewriter, transpose.getLoc(),
-                                     number.getType(), number);
-    rewriter.replaceOpWithNewOp<nn::MulOp>(transpose, moved, c);
-    return success();
-  }
-};
+LogicalResult splatThroughTranspose(nn::TransposeOp transpose,
+                                    PatternRewriter &rewriter) {
+  auto mul = transpose.getInput().getDefiningOp<nn::MulOp>();
+  auto scaled = matchWithSplat<nn::MulOp>(transpose.getInput());
+  if (!scaled || !mul->hasOneUse() ||
+      !isa<FloatType>(mul.getType().getElementType()) ||
+      scaled->first.getType() != mul.getType())
+    return failure();
+  Value moved = nn::TransposeOp::create(
+      rewriter, transpose.getLoc(), scaled->first, transpose.getPermutation());
+  Type element = mul.getType().getElementType();
+  auto number =
+      DenseElementsAttr::get(RankedTensorType::get({}, element),
+                             rewriter.getFloatAttr(element, scaled->second));
+  Value c = nn::ConstantOp::create(rewriter, transpose.getLoc(),
+                                   number.getType(), number);
+  rewriter.replaceOpWithNewOp<nn::MulOp>(transpose, moved, c);
+  return success();
+}
 
 /// What stands between the scores' product and the softmax.
 struct Scores {
@@ -162,91 +155,78 @@ Value toHeadsInside(PatternRewriter &rewriter, Location loc, Value v) {
   return nn::ReshapeOp::create(rewriter, loc, type, v);
 }
 
-struct AttentionCore : OpRewritePattern<nn::MatmulOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MatmulOp context,
-                                PatternRewriter &rewriter) const override {
-    bool guarded = false;
-    auto softmax =
-        dropNanGuard(context.getLhs(), guarded).getDefiningOp<nn::SoftmaxOp>();
-    int64_t rank = context.getType().getRank();
-    if (!softmax || context.getTransA() || (rank != 3 && rank != 4) ||
-        static_cast<int64_t>(softmax.getAxis()) != rank - 1)
-      return failure();
-    std::optional<Scores> scores = matchScores(softmax.getInput());
-    if (!scores || !scores->mask.isUsable())
-      return failure();
-    auto product = scores->product.getDefiningOp<nn::MatmulOp>();
-    Location loc = context.getLoc();
-    if (!sameBatch(product) || !sameBatch(context))
-      return failure();
-    Value q = product.getTransA() ? swapLast(rewriter, loc, product.getLhs())
-                                  : product.getLhs();
-    Value k = product.getTransB() ? product.getRhs()
-                                  : swapLast(rewriter, loc, product.getRhs());
-    Value v = context.getTransB() ? swapLast(rewriter, loc, context.getRhs())
-                                  : context.getRhs();
-    Value mask = scores->mask.build(
-        rewriter, loc, rank,
-        cast<RankedTensorType>(product.getType()).getElementType());
-    nn::EmptyRow emptyRow = scores->mask.getEmptyRow(guarded);
-    auto attention = nn::AttentionOp::create(
-        rewriter, loc, toHeadsInside(rewriter, loc, q),
-        toHeadsInside(rewriter, loc, k), toHeadsInside(rewriter, loc, v), mask,
-        APFloat(scores->scale), false, emptyRow);
-    Value out = attention.getResult();
-    if (rank == 4)
-      rewriter.replaceOpWithNewOp<nn::TransposeOp>(context, out, kSwapHeads);
-    else
-      rewriter.replaceOpWithNewOp<nn::ReshapeOp>(context, context.getType(),
-                                                 out);
-    return success();
-  }
+/// Leading dims of both operands are equal (nothing is broadcast).
+bool sameBatch(nn::MatmulOp op) {
+  nn::Shape a = nn::getShape(op.getLhs()), b = nn::getShape(op.getRhs());
+  return a.size() == b.size() && std::equal(a.begin(), a.end() - 2, b.begin());
+}
 
-  /// Leading dims of both operands are equal (nothing is broadcast).
-  static bool sameBatch(nn::MatmulOp op) {
-    nn::Shape a = nn::getShape(op.getLhs()), b = nn::getShape(op.getRhs());
-    return a.size() == b.size() &&
-           std::equal(a.begin(), a.end() - 2, b.begin());
-  }
-};
+LogicalResult raiseAttentionCore(nn::MatmulOp context,
+                                 PatternRewriter &rewriter) {
+  bool guarded = false;
+  auto softmax =
+      dropNanGuard(context.getLhs(), guarded).getDefiningOp<nn::SoftmaxOp>();
+  int64_t rank = context.getType().getRank();
+  if (!softmax || context.getTransA() || (rank != 3 && rank != 4) ||
+      static_cast<int64_t>(softmax.getAxis()) != rank - 1)
+    return failure();
+  std::optional<Scores> scores = matchScores(softmax.getInput());
+  if (!scores || !scores->mask.isUsable())
+    return failure();
+  auto product = scores->product.getDefiningOp<nn::MatmulOp>();
+  Location loc = context.getLoc();
+  if (!sameBatch(product) || !sameBatch(context))
+    return failure();
+  Value q = product.getTransA() ? swapLast(rewriter, loc, product.getLhs())
+                                : product.getLhs();
+  Value k = product.getTransB() ? product.getRhs()
+                                : swapLast(rewriter, loc, product.getRhs());
+  Value v = context.getTransB() ? swapLast(rewriter, loc, context.getRhs())
+                                : context.getRhs();
+  Value mask = scores->mask.build(
+      rewriter, loc, rank,
+      cast<RankedTensorType>(product.getType()).getElementType());
+  nn::EmptyRow emptyRow = scores->mask.getEmptyRow(guarded);
+  auto attention = nn::AttentionOp::create(
+      rewriter, loc, toHeadsInside(rewriter, loc, q),
+      toHeadsInside(rewriter, loc, k), toHeadsInside(rewriter, loc, v), mask,
+      APFloat(scores->scale), false, emptyRow);
+  Value out = attention.getResult();
+  if (rank == 4)
+    rewriter.replaceOpWithNewOp<nn::TransposeOp>(context, out, kSwapHeads);
+  else
+    rewriter.replaceOpWithNewOp<nn::ReshapeOp>(context, context.getType(), out);
+  return success();
+}
 
 /// attention(q * c, k) -> scale * c, for query and key.
-struct AbsorbScale : OpRewritePattern<nn::AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    for (unsigned i : {0u, 1u}) {
-      Value operand = op->getOperand(i);
-      auto scaled = matchWithSplat<nn::MulOp>(operand);
-      if (!scaled || scaled->first.getType() != operand.getType())
-        continue;
-      rewriter.modifyOpInPlace(op, [&] {
-        op->setOperand(i, scaled->first);
-        op.setScale(APFloat(op.getScale().convertToDouble() * scaled->second));
-      });
-      return success();
-    }
-    return failure();
+LogicalResult absorbScale(nn::AttentionOp op, PatternRewriter &rewriter) {
+  for (unsigned i : {0u, 1u}) {
+    Value operand = op->getOperand(i);
+    auto scaled = matchWithSplat<nn::MulOp>(operand);
+    if (!scaled || scaled->first.getType() != operand.getType())
+      continue;
+    rewriter.modifyOpInPlace(op, [&] {
+      op->setOperand(i, scaled->first);
+      op.setScale(APFloat(op.getScale().convertToDouble() * scaled->second));
+    });
+    return success();
   }
-};
+  return failure();
+}
 
 /// A file in 16 bits has 1 / sqrt(d) rounded, as one number or, before query
 /// and key, as its root twice.
-struct UnroundScale : OpRewritePattern<nn::AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    std::optional<int64_t> d = nn::getShape(op.getQuery()).back().asConstant();
-    double scale = op.getScale().convertToDouble();
-    double wanted = d && *d > 0 ? 1 / std::sqrt(double(*d)) : scale;
-    if (!hasNarrowNumbers(op) || scale == wanted ||
-        std::abs(scale - wanted) > 2 * kNarrowRounding * wanted)
-      return failure();
-    rewriter.modifyOpInPlace(op, [&] { op.setScale(APFloat(wanted)); });
-    return success();
-  }
-};
+LogicalResult unroundScale(nn::AttentionOp op, PatternRewriter &rewriter) {
+  std::optional<int64_t> d = nn::getShape(op.getQuery()).back().asConstant();
+  double scale = op.getScale().convertToDouble();
+  double wanted = d && *d > 0 ? 1 / std::sqrt(double(*d)) : scale;
+  if (!hasNarrowNumbers(op) || scale == wanted ||
+      std::abs(scale - wanted) > 2 * kNarrowRounding * wanted)
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] { op.setScale(APFloat(wanted)); });
+  return success();
+}
 
 /// KV heads repeated for their group of query heads:
 /// transpose(reshape(broadcast(x))) with x [b, k, 1, s, d]; the broadcast.
@@ -281,54 +261,51 @@ Value unexpanded(nn::BroadcastOp repeat, PatternRewriter &rewriter) {
   return nn::TransposeOp::create(rewriter, repeat.getLoc(), x, kSwapHeads);
 }
 
-struct AbsorbHeadExpansion : OpRewritePattern<nn::AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    nn::BroadcastOp k = matchHeadExpansion(op.getKey()),
-                    v = matchHeadExpansion(op.getValue());
-    if (!k || !v ||
-        nn::getShape(k.getInput())[1] != nn::getShape(v.getInput())[1])
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::AttentionOp>(
-        op, op.getQuery(), unexpanded(k, rewriter), unexpanded(v, rewriter),
-        op.getMask(), op.getScale(), op.getCausal(), op.getEmptyRow());
-    return success();
-  }
-};
+LogicalResult absorbHeadExpansion(nn::AttentionOp op,
+                                  PatternRewriter &rewriter) {
+  nn::BroadcastOp k = matchHeadExpansion(op.getKey()),
+                  v = matchHeadExpansion(op.getValue());
+  if (!k || !v ||
+      nn::getShape(k.getInput())[1] != nn::getShape(v.getInput())[1])
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::AttentionOp>(
+      op, op.getQuery(), unexpanded(k, rewriter), unexpanded(v, rewriter),
+      op.getMask(), op.getScale(), op.getCausal(), op.getEmptyRow());
+  return success();
+}
 
 /// A bool mask that is `j <= i + s - t`, alone or one side of an `and`, becomes
 /// the attribute; one that is always true is dropped.
-struct AbsorbMask : OpRewritePattern<nn::AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    if (!op.getMask())
-      return failure();
-    nn::DimExpr offset =
-        nn::getShape(op.getKey())[1] - nn::getShape(op.getQuery())[1];
-    Value rest;
-    MaskMeaning meaning = readMask(op.getMask(), offset, rest);
-    if (meaning == MaskMeaning::Data ||
-        (op.getCausal() && meaning == MaskMeaning::Causal &&
-         rest == op.getMask()))
-      return failure();
-    bool causal = op.getCausal() || meaning == MaskMeaning::Causal;
-    rewriter.replaceOpWithNewOp<nn::AttentionOp>(
-        op, op.getQuery(), op.getKey(), op.getValue(), rest, op.getScale(),
-        causal, op.getEmptyRow());
-    return success();
-  }
-};
+LogicalResult absorbMask(nn::AttentionOp op, PatternRewriter &rewriter) {
+  if (!op.getMask())
+    return failure();
+  nn::DimExpr offset =
+      nn::getShape(op.getKey())[1] - nn::getShape(op.getQuery())[1];
+  Value rest;
+  MaskMeaning meaning = readMask(op.getMask(), offset, rest);
+  if (meaning == MaskMeaning::Data ||
+      (op.getCausal() && meaning == MaskMeaning::Causal &&
+       rest == op.getMask()))
+    return failure();
+  bool causal = op.getCausal() || meaning == MaskMeaning::Causal;
+  rewriter.replaceOpWithNewOp<nn::AttentionOp>(
+      op, op.getQuery(), op.getKey(), op.getValue(), rest, op.getScale(),
+      causal, op.getEmptyRow());
+  return success();
+}
 
 struct RaiseAttentionPass
     : import::impl::RaiseAttentionBase<RaiseAttentionPass> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     RewritePatternSet patterns(context);
-    patterns.add<TransposeInReshapes, SplatThroughTranspose, AttentionCore,
-                 AbsorbScale, UnroundScale, AbsorbHeadExpansion, AbsorbMask>(
-        context);
+    patterns.add(transposeInReshapes)
+        .add(splatThroughTranspose)
+        .add(raiseAttentionCore)
+        .add(absorbScale)
+        .add(unroundScale)
+        .add(absorbHeadExpansion)
+        .add(absorbMask);
     populateRotaryPatterns(patterns);
     for (StringRef name : {nn::TransposeOp::getOperationName(),
                            nn::ReshapeOp::getOperationName()})

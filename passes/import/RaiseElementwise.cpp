@@ -21,68 +21,56 @@ namespace dt::import {
 namespace {
 
 /// linear(x, w) + b  ->  linear(x, w, b)
-struct BiasIntoLinear : OpRewritePattern<nn::AddOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AddOp add,
-                                PatternRewriter &rewriter) const override {
-    auto pair = matchEither<nn::AddOp>(add, [](Value v) {
-      auto linear = v.getDefiningOp<nn::LinearOp>();
-      return linear && !linear.getBias() && linear->hasOneUse();
-    });
-    if (!pair || pair->first.getType() != add.getType())
-      return failure();
-    auto linear = pair->first.getDefiningOp<nn::LinearOp>();
-    nn::Shape bias = nn::getShape(pair->second);
-    if (bias != nn::Shape{nn::getShape(linear.getResult()).back()})
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::LinearOp>(add, linear.getInput(),
-                                              linear.getWeight(), pair->second,
-                                              linear.getInOut());
-    return success();
-  }
-};
+LogicalResult biasIntoLinear(nn::AddOp add, PatternRewriter &rewriter) {
+  auto pair = matchEither<nn::AddOp>(add, [](Value v) {
+    auto linear = v.getDefiningOp<nn::LinearOp>();
+    return linear && !linear.getBias() && linear->hasOneUse();
+  });
+  if (!pair || pair->first.getType() != add.getType())
+    return failure();
+  auto linear = pair->first.getDefiningOp<nn::LinearOp>();
+  nn::Shape bias = nn::getShape(pair->second);
+  if (bias != nn::Shape{nn::getShape(linear.getResult()).back()})
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::LinearOp>(add, linear.getInput(),
+                                            linear.getWeight(), pair->second,
+                                            linear.getInOut());
+  return success();
+}
 
 /// reshape(x) * w over [rows, in] stays a product of the unreshaped input:
 /// reshape(linear(reshape(x), w)) -> linear(x, w) when only leading dims move.
-struct LinearOfReshape : OpRewritePattern<nn::ReshapeOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::ReshapeOp reshape,
-                                PatternRewriter &rewriter) const override {
-    auto linear = reshape.getInput().getDefiningOp<nn::LinearOp>();
-    if (!linear || !linear->hasOneUse())
-      return failure();
-    nn::Shape out = nn::getShape(reshape.getResult());
-    nn::Shape flat = nn::getShape(linear.getResult());
-    if (out.empty() || out.back() != flat.back())
-      return failure();
-    nn::Shape in = out;
-    in.back() = nn::getShape(linear.getInput()).back();
-    auto inner = linear.getInput().getDefiningOp<nn::ReshapeOp>();
-    if (!inner || nn::getShape(inner.getInput()) != in)
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::LinearOp>(
-        reshape, inner.getInput(), linear.getWeight(), linear.getBias(),
-        linear.getInOut());
-    return success();
-  }
-};
+LogicalResult linearOfReshape(nn::ReshapeOp reshape,
+                              PatternRewriter &rewriter) {
+  auto linear = reshape.getInput().getDefiningOp<nn::LinearOp>();
+  if (!linear || !linear->hasOneUse())
+    return failure();
+  nn::Shape out = nn::getShape(reshape.getResult());
+  nn::Shape flat = nn::getShape(linear.getResult());
+  if (out.empty() || out.back() != flat.back())
+    return failure();
+  nn::Shape in = out;
+  in.back() = nn::getShape(linear.getInput()).back();
+  auto inner = linear.getInput().getDefiningOp<nn::ReshapeOp>();
+  if (!inner || nn::getShape(inner.getInput()) != in)
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::LinearOp>(
+      reshape, inner.getInput(), linear.getWeight(), linear.getBias(),
+      linear.getInOut());
+  return success();
+}
 
 /// x * sigmoid(x)  ->  silu(x)
-struct Silu : OpRewritePattern<nn::MulOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp mul,
-                                PatternRewriter &rewriter) const override {
-    auto pair = matchEither<nn::MulOp>(mul, [](Value v) {
-      return v.getDefiningOp<nn::SigmoidOp>() != nullptr;
-    });
-    if (!pair)
-      return failure();
-    if (pair->first.getDefiningOp<nn::SigmoidOp>().getInput() != pair->second)
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::SiluOp>(mul, pair->second);
-    return success();
-  }
-};
+LogicalResult raiseSilu(nn::MulOp mul, PatternRewriter &rewriter) {
+  auto pair = matchEither<nn::MulOp>(
+      mul, [](Value v) { return v.getDefiningOp<nn::SigmoidOp>() != nullptr; });
+  if (!pair)
+    return failure();
+  if (pair->first.getDefiningOp<nn::SigmoidOp>().getInput() != pair->second)
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::SiluOp>(mul, pair->second);
+  return success();
+}
 
 /// Factors of a product (through nested nn.mul), numbers multiplied together.
 struct Product {
@@ -171,37 +159,36 @@ bool isTanhArgument(Value v, Value x) {
 }
 
 /// 0.5 * x * (1 + erf(x / sqrt 2))  and the tanh form.
-struct Gelu : OpRewritePattern<nn::MulOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp mul,
-                                PatternRewriter &rewriter) const override {
-    Product p = collectFactors(mul);
-    if (p.factors.size() != 2 || !p.isNumber(0.5))
-      return failure();
-    for (int i : {0, 1}) {
-      auto sum = matchEither<nn::AddOp>(
-          p.factors[i], [](Value f) { return isSplat(f, 1.0); });
-      if (!sum)
-        continue;
-      Value x = p.factors[1 - i];
-      auto erf = sum->second.getDefiningOp<nn::ErfOp>();
-      auto tanh = sum->second.getDefiningOp<nn::TanhOp>();
-      bool exact = erf && isScaled(erf.getInput(), x, std::sqrt(0.5));
-      bool approximate = tanh && isTanhArgument(tanh.getInput(), x);
-      if ((!exact && !approximate) || x.getType() != mul.getType())
-        continue;
-      rewriter.replaceOpWithNewOp<nn::GeluOp>(mul, x, approximate);
-      return success();
-    }
+LogicalResult raiseGelu(nn::MulOp mul, PatternRewriter &rewriter) {
+  Product p = collectFactors(mul);
+  if (p.factors.size() != 2 || !p.isNumber(0.5))
     return failure();
+  for (int i : {0, 1}) {
+    auto sum = matchEither<nn::AddOp>(p.factors[i],
+                                      [](Value f) { return isSplat(f, 1.0); });
+    if (!sum)
+      continue;
+    Value x = p.factors[1 - i];
+    auto erf = sum->second.getDefiningOp<nn::ErfOp>();
+    auto tanh = sum->second.getDefiningOp<nn::TanhOp>();
+    bool exact = erf && isScaled(erf.getInput(), x, std::sqrt(0.5));
+    bool approximate = tanh && isTanhArgument(tanh.getInput(), x);
+    if ((!exact && !approximate) || x.getType() != mul.getType())
+      continue;
+    rewriter.replaceOpWithNewOp<nn::GeluOp>(mul, x, approximate);
+    return success();
   }
-};
+  return failure();
+}
 
 struct RaiseElementwisePass
     : import::impl::RaiseElementwiseBase<RaiseElementwisePass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<BiasIntoLinear, LinearOfReshape, Silu, Gelu>(&getContext());
+    patterns.add(biasIntoLinear)
+        .add(linearOfReshape)
+        .add(raiseSilu)
+        .add(raiseGelu);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

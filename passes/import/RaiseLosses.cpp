@@ -62,106 +62,97 @@ bool isSame(Condition a, Condition b, Value labels) {
 
 nn::DimExpr countOf(Value v) { return nn::getNumElements(nn::getShape(v)); }
 
+/// Labels with `ignored` where the condition does not hold; null if the index
+/// may be none there.
+Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
+               int64_t &ignored, Location loc, PatternRewriter &rewriter) {
+  index = throughReshapes(index);
+  Value labels;
+  if (auto clamp = matchWithSplat<nn::MaxOp>(index);
+      clamp && clamp->second == 0 && countOf(clamp->first) == countOf(index)) {
+    labels = index; // of the others no class is looked at
+  } else if (auto where = index.getDefiningOp<nn::WhereOp>()) {
+    Condition own = readCondition(where.getCondition());
+    for (bool first : {true, false}) {
+      Value kept = throughReshapes(first ? where.getLhs() : where.getRhs());
+      Condition needed{own.value, own.holds == first};
+      if (countOf(kept) != countOf(index) ||
+          countOf(own.value) != countOf(index) ||
+          !isSame(needed, condition, kept))
+        continue;
+      labels = kept;
+      if (auto ignore = matchValid(condition, kept);
+          ignore && nn::getShape(kept) == rows) {
+        ignored = *ignore; // the labels say it themselves
+        return kept;
+      }
+    }
+  }
+  if (!labels)
+    return {};
+  auto shaped = [&](Value v) -> Value {
+    Type type = nn::makeTensorType(
+        rows, cast<RankedTensorType>(v.getType()).getElementType());
+    return v.getType() == type
+               ? v
+               : Value(nn::ReshapeOp::create(rewriter, loc, type, v));
+  };
+  Type element = cast<RankedTensorType>(labels.getType()).getElementType();
+  auto number = DenseElementsAttr::get(
+      RankedTensorType::get({}, element),
+      Attribute(rewriter.getIntegerAttr(element, ignored)));
+  Value none = nn::ConstantOp::create(rewriter, loc, number.getType(), number);
+  Value test = shaped(condition.value), own = shaped(labels);
+  return condition.holds ? nn::WhereOp::create(rewriter, loc, test, own, none)
+                         : nn::WhereOp::create(rewriter, loc, test, none, own);
+}
+
 /// gather_elements(log_softmax(x), index) * (condition ? 1 : 0) ->
 /// -cross_entropy(x, condition ? index : ignored). The index must be a label
 /// where the condition holds: where(condition, labels, any) or max(labels, 0).
 /// With another condition in the index the graph looks at other classes.
-struct CrossEntropy : OpRewritePattern<nn::MulOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp mul,
-                                PatternRewriter &rewriter) const override {
-    auto pair = matchEither<nn::MulOp>(mul, [](Value v) {
-      return throughReshapes(v).getDefiningOp<nn::GatherElementsOp>() !=
-             nullptr;
-    });
-    if (!pair)
-      return failure();
-    auto gather =
-        throughReshapes(pair->first).getDefiningOp<nn::GatherElementsOp>();
-    auto logs = gather.getInput().getDefiningOp<nn::LogSoftmaxOp>();
-    int64_t last = gather.getInput().getType().getRank() - 1;
-    if (!logs || static_cast<int64_t>(gather.getAxis()) != last ||
-        static_cast<int64_t>(logs.getAxis()) != last)
-      return failure();
-    auto cast = throughReshapes(pair->second).getDefiningOp<nn::CastOp>();
-    if (!cast || !cast.getInput().getType().getElementType().isInteger(1))
-      return failure();
-    Condition condition = readCondition(cast.getInput());
-    nn::Shape rows = nn::getShape(logs.getInput());
-    rows.pop_back();
-    // Row-major order is kept by reshapes, so equal counts mean equal elements.
-    nn::DimExpr count(1);
-    for (const nn::DimExpr &row : rows)
-      count = count * row;
-    if (countOf(gather.getIndices()) != count || countOf(mul) != count ||
-        countOf(pair->second) != count || countOf(condition.value) != count)
-      return failure();
-    int64_t ignored = -100;
-    Value labels = labelsOf(gather.getIndices(), condition, rows, ignored,
-                            mul.getLoc(), rewriter);
-    if (!labels)
-      return failure();
-    Value loss = nn::CrossEntropyOp::create(rewriter, mul.getLoc(),
-                                            logs.getInput(), labels, ignored);
-    Value negative = nn::NegOp::create(rewriter, mul.getLoc(), loss);
-    rewriter.replaceOpWithNewOp<nn::ReshapeOp>(mul, mul.getType(), negative);
-    return success();
-  }
-
-  /// Labels with `ignored` where the condition does not hold; null if the index
-  /// may be none there.
-  static Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
-                        int64_t &ignored, Location loc,
-                        PatternRewriter &rewriter) {
-    index = throughReshapes(index);
-    Value labels;
-    if (auto clamp = matchWithSplat<nn::MaxOp>(index);
-        clamp && clamp->second == 0 &&
-        countOf(clamp->first) == countOf(index)) {
-      labels = index; // of the others no class is looked at
-    } else if (auto where = index.getDefiningOp<nn::WhereOp>()) {
-      Condition own = readCondition(where.getCondition());
-      for (bool first : {true, false}) {
-        Value kept = throughReshapes(first ? where.getLhs() : where.getRhs());
-        Condition needed{own.value, own.holds == first};
-        if (countOf(kept) != countOf(index) ||
-            countOf(own.value) != countOf(index) ||
-            !isSame(needed, condition, kept))
-          continue;
-        labels = kept;
-        if (auto ignore = matchValid(condition, kept);
-            ignore && nn::getShape(kept) == rows) {
-          ignored = *ignore; // the labels say it themselves
-          return kept;
-        }
-      }
-    }
-    if (!labels)
-      return {};
-    auto shaped = [&](Value v) -> Value {
-      Type type = nn::makeTensorType(
-          rows, cast<RankedTensorType>(v.getType()).getElementType());
-      return v.getType() == type
-                 ? v
-                 : Value(nn::ReshapeOp::create(rewriter, loc, type, v));
-    };
-    Type element = cast<RankedTensorType>(labels.getType()).getElementType();
-    auto number = DenseElementsAttr::get(
-        RankedTensorType::get({}, element),
-        Attribute(rewriter.getIntegerAttr(element, ignored)));
-    Value none =
-        nn::ConstantOp::create(rewriter, loc, number.getType(), number);
-    Value test = shaped(condition.value), own = shaped(labels);
-    return condition.holds
-               ? nn::WhereOp::create(rewriter, loc, test, own, none)
-               : nn::WhereOp::create(rewriter, loc, test, none, own);
-  }
-};
+LogicalResult raiseCrossEntropy(nn::MulOp mul, PatternRewriter &rewriter) {
+  auto pair = matchEither<nn::MulOp>(mul, [](Value v) {
+    return throughReshapes(v).getDefiningOp<nn::GatherElementsOp>() != nullptr;
+  });
+  if (!pair)
+    return failure();
+  auto gather =
+      throughReshapes(pair->first).getDefiningOp<nn::GatherElementsOp>();
+  auto logs = gather.getInput().getDefiningOp<nn::LogSoftmaxOp>();
+  int64_t last = gather.getInput().getType().getRank() - 1;
+  if (!logs || static_cast<int64_t>(gather.getAxis()) != last ||
+      static_cast<int64_t>(logs.getAxis()) != last)
+    return failure();
+  auto cast = throughReshapes(pair->second).getDefiningOp<nn::CastOp>();
+  if (!cast || !cast.getInput().getType().getElementType().isInteger(1))
+    return failure();
+  Condition condition = readCondition(cast.getInput());
+  nn::Shape rows = nn::getShape(logs.getInput());
+  rows.pop_back();
+  // Row-major order is kept by reshapes, so equal counts mean equal elements.
+  nn::DimExpr count(1);
+  for (const nn::DimExpr &row : rows)
+    count = count * row;
+  if (countOf(gather.getIndices()) != count || countOf(mul) != count ||
+      countOf(pair->second) != count || countOf(condition.value) != count)
+    return failure();
+  int64_t ignored = -100;
+  Value labels = labelsOf(gather.getIndices(), condition, rows, ignored,
+                          mul.getLoc(), rewriter);
+  if (!labels)
+    return failure();
+  Value loss = nn::CrossEntropyOp::create(rewriter, mul.getLoc(),
+                                          logs.getInput(), labels, ignored);
+  Value negative = nn::NegOp::create(rewriter, mul.getLoc(), loss);
+  rewriter.replaceOpWithNewOp<nn::ReshapeOp>(mul, mul.getType(), negative);
+  return success();
+}
 
 struct RaiseLossesPass : import::impl::RaiseLossesBase<RaiseLossesPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<CrossEntropy>(&getContext());
+    patterns.add(raiseCrossEntropy);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -48,103 +48,90 @@ std::optional<std::pair<Value, Value>> matchTimesRsqrt(Operation *op) {
 
 /// x * rsqrt(mean(x^2) + eps) -> rms_norm(x);
 /// (y - mean(y)) * rsqrt(mean((y - mean(y))^2) + eps) -> layer_norm(y).
-template <typename Op> struct PlainNorm : OpRewritePattern<Op> {
-  using OpRewritePattern<Op>::OpRewritePattern;
-  LogicalResult matchAndRewrite(Op op,
-                                PatternRewriter &rewriter) const override {
-    auto parts = matchTimesRsqrt(op);
-    Value x;
-    std::optional<double> eps =
-        parts ? matchMeanSquarePlus(parts->second, x) : std::nullopt;
-    if (!eps || x != parts->first || x.getType() != op.getType())
-      return failure();
-    auto centred = x.getDefiningOp<nn::SubOp>();
-    if (centred && matchMeanOfLast(centred.getRhs()) == centred.getLhs())
-      rewriter.replaceOpWithNewOp<nn::LayerNormOp>(
-          op, centred.getLhs(), Value(), Value(), APFloat(*eps), 1);
-    else
-      rewriter.replaceOpWithNewOp<nn::RmsNormOp>(op, x, Value(), APFloat(*eps),
-                                                 1);
-    return success();
-  }
-};
+template <typename Op>
+LogicalResult raisePlainNorm(Op op, PatternRewriter &rewriter) {
+  auto parts = matchTimesRsqrt(op);
+  Value x;
+  std::optional<double> eps =
+      parts ? matchMeanSquarePlus(parts->second, x) : std::nullopt;
+  if (!eps || x != parts->first || x.getType() != op.getType())
+    return failure();
+  auto centred = x.getDefiningOp<nn::SubOp>();
+  if (centred && matchMeanOfLast(centred.getRhs()) == centred.getLhs())
+    rewriter.replaceOpWithNewOp<nn::LayerNormOp>(op, centred.getLhs(), Value(),
+                                                 Value(), APFloat(*eps), 1);
+  else
+    rewriter.replaceOpWithNewOp<nn::RmsNormOp>(op, x, Value(), APFloat(*eps),
+                                               1);
+  return success();
+}
 
 /// norm(x) * w -> norm(x, w), where w has the shape of the last axes.
-template <typename Norm> struct ScaleIntoNorm : OpRewritePattern<nn::MulOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp mul,
-                                PatternRewriter &rewriter) const override {
-    auto pair = matchEither<nn::MulOp>(mul, [](Value v) {
-      auto norm = v.getDefiningOp<Norm>();
-      if (!norm || norm.getScale() || !norm->hasOneUse())
-        return false;
-      if constexpr (std::is_same_v<Norm, nn::LayerNormOp>)
-        return !norm.getBias();
-      return true;
-    });
-    if (!pair)
-      return failure();
-    auto norm = pair->first.template getDefiningOp<Norm>();
-    nn::Shape x = nn::getShape(norm.getInput());
-    if (nn::getShape(pair->second) !=
-        nn::Shape(x.end() - norm.getAxes(), x.end()))
-      return failure();
+template <typename Norm>
+LogicalResult scaleIntoNorm(nn::MulOp mul, PatternRewriter &rewriter) {
+  auto pair = matchEither<nn::MulOp>(mul, [](Value v) {
+    auto norm = v.getDefiningOp<Norm>();
+    if (!norm || norm.getScale() || !norm->hasOneUse())
+      return false;
     if constexpr (std::is_same_v<Norm, nn::LayerNormOp>)
-      rewriter.replaceOpWithNewOp<Norm>(mul, norm.getInput(), pair->second,
-                                        Value(), norm.getEps(), norm.getAxes());
-    else
-      rewriter.replaceOpWithNewOp<Norm>(mul, norm.getInput(), pair->second,
-                                        norm.getEps(), norm.getAxes());
-    return success();
-  }
-};
+      return !norm.getBias();
+    return true;
+  });
+  if (!pair)
+    return failure();
+  auto norm = pair->first.template getDefiningOp<Norm>();
+  nn::Shape x = nn::getShape(norm.getInput());
+  if (nn::getShape(pair->second) !=
+      nn::Shape(x.end() - norm.getAxes(), x.end()))
+    return failure();
+  if constexpr (std::is_same_v<Norm, nn::LayerNormOp>)
+    rewriter.replaceOpWithNewOp<Norm>(mul, norm.getInput(), pair->second,
+                                      Value(), norm.getEps(), norm.getAxes());
+  else
+    rewriter.replaceOpWithNewOp<Norm>(mul, norm.getInput(), pair->second,
+                                      norm.getEps(), norm.getAxes());
+  return success();
+}
 
 /// layer_norm(x, w) + b -> layer_norm(x, w, b)
-struct BiasIntoLayerNorm : OpRewritePattern<nn::AddOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AddOp add,
-                                PatternRewriter &rewriter) const override {
-    auto pair = matchEither<nn::AddOp>(add, [](Value v) {
-      auto norm = v.getDefiningOp<nn::LayerNormOp>();
-      return norm && norm.getScale() && !norm.getBias() && norm->hasOneUse();
-    });
-    if (!pair)
-      return failure();
-    auto norm = pair->first.getDefiningOp<nn::LayerNormOp>();
-    if (pair->second.getType() != norm.getScale().getType())
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::LayerNormOp>(add, norm.getInput(),
-                                                 norm.getScale(), pair->second,
-                                                 norm.getEps(), norm.getAxes());
-    return success();
-  }
-};
+LogicalResult biasIntoLayerNorm(nn::AddOp add, PatternRewriter &rewriter) {
+  auto pair = matchEither<nn::AddOp>(add, [](Value v) {
+    auto norm = v.getDefiningOp<nn::LayerNormOp>();
+    return norm && norm.getScale() && !norm.getBias() && norm->hasOneUse();
+  });
+  if (!pair)
+    return failure();
+  auto norm = pair->first.getDefiningOp<nn::LayerNormOp>();
+  if (pair->second.getType() != norm.getScale().getType())
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::LayerNormOp>(add, norm.getInput(),
+                                               norm.getScale(), pair->second,
+                                               norm.getEps(), norm.getAxes());
+  return success();
+}
 
 /// reshape(group_norm(reshape(x to [n, g, rest]), groups = g)) back to x's
 /// shape: a group norm of x. Exporters write it around InstanceNormalization.
-struct GroupNormOfReshape : OpRewritePattern<nn::ReshapeOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::ReshapeOp outer,
-                                PatternRewriter &rewriter) const override {
-    auto norm = outer.getInput().getDefiningOp<nn::GroupNormOp>();
-    auto inner =
-        norm ? norm.getInput().getDefiningOp<nn::ReshapeOp>() : nn::ReshapeOp();
-    if (!inner || inner.getInput().getType() != outer.getType())
-      return failure();
-    bool trivial = (!norm.getScale() || isSplat(norm.getScale(), 1.0)) &&
-                   (!norm.getBias() || getSplat(norm.getBias()) == 0.0);
-    nn::Shape x = nn::getShape(inner.getInput()),
-              grouped = nn::getShape(norm.getInput());
-    nn::DimExpr groups(static_cast<int64_t>(norm.getGroups()));
-    if (!trivial || x.size() < 3 || grouped[1] != groups ||
-        x[0] != grouped[0] || !x[1].exactDiv(groups))
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::GroupNormOp>(
-        outer, inner.getInput(), Value(), Value(), norm.getEps(),
-        norm.getGroups());
-    return success();
-  }
-};
+LogicalResult groupNormOfReshape(nn::ReshapeOp outer,
+                                 PatternRewriter &rewriter) {
+  auto norm = outer.getInput().getDefiningOp<nn::GroupNormOp>();
+  auto inner =
+      norm ? norm.getInput().getDefiningOp<nn::ReshapeOp>() : nn::ReshapeOp();
+  if (!inner || inner.getInput().getType() != outer.getType())
+    return failure();
+  bool trivial = (!norm.getScale() || isSplat(norm.getScale(), 1.0)) &&
+                 (!norm.getBias() || getSplat(norm.getBias()) == 0.0);
+  nn::Shape x = nn::getShape(inner.getInput()),
+            grouped = nn::getShape(norm.getInput());
+  nn::DimExpr groups(static_cast<int64_t>(norm.getGroups()));
+  if (!trivial || x.size() < 3 || grouped[1] != groups || x[0] != grouped[0] ||
+      !x[1].exactDiv(groups))
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::GroupNormOp>(outer, inner.getInput(), Value(),
+                                               Value(), norm.getEps(),
+                                               norm.getGroups());
+  return success();
+}
 
 /// `v` as a per-channel value [c] of a tensor of rank `rank`, when its shape is
 /// [c, 1, ...] or [1, c, 1, ...]; null otherwise.
@@ -165,43 +152,42 @@ Value perChannel(Value v, size_t rank, PatternRewriter &rewriter) {
 }
 
 /// group_norm(x) * w[c,1,1] -> with scale; then + b[c,1,1] -> with bias.
-template <typename Op> struct AffineIntoGroupNorm : OpRewritePattern<Op> {
-  using OpRewritePattern<Op>::OpRewritePattern;
-  LogicalResult matchAndRewrite(Op op,
-                                PatternRewriter &rewriter) const override {
-    constexpr bool scale = std::is_same_v<Op, nn::MulOp>;
-    auto pair = matchEither<Op>(op, [&](Value v) {
-      auto norm = v.template getDefiningOp<nn::GroupNormOp>();
-      return norm && norm->hasOneUse() && !norm.getBias() &&
-             v.getType() == op.getType() &&
-             (scale ? !norm.getScale() : static_cast<bool>(norm.getScale()));
-    });
-    if (!pair)
-      return failure();
-    auto norm = pair->first.template getDefiningOp<nn::GroupNormOp>();
-    nn::Shape x = nn::getShape(norm.getInput());
-    nn::Shape factor = nn::getShape(pair->second);
-    if (factor.size() + 1 < x.size() || nn::getNumElements(factor) != x[1])
-      return failure();
-    Value channel = perChannel(pair->second, x.size(), rewriter);
-    if (!channel)
-      return failure();
-    rewriter.replaceOpWithNewOp<nn::GroupNormOp>(
-        op, norm.getInput(), scale ? channel : Value(norm.getScale()),
-        scale ? Value() : channel, norm.getEps(), norm.getGroups());
-    return success();
-  }
-};
+template <typename Op>
+LogicalResult affineIntoGroupNorm(Op op, PatternRewriter &rewriter) {
+  constexpr bool scale = std::is_same_v<Op, nn::MulOp>;
+  auto pair = matchEither<Op>(op, [&](Value v) {
+    auto norm = v.template getDefiningOp<nn::GroupNormOp>();
+    return norm && norm->hasOneUse() && !norm.getBias() &&
+           v.getType() == op.getType() &&
+           (scale ? !norm.getScale() : static_cast<bool>(norm.getScale()));
+  });
+  if (!pair)
+    return failure();
+  auto norm = pair->first.template getDefiningOp<nn::GroupNormOp>();
+  nn::Shape x = nn::getShape(norm.getInput());
+  nn::Shape factor = nn::getShape(pair->second);
+  if (factor.size() + 1 < x.size() || nn::getNumElements(factor) != x[1])
+    return failure();
+  Value channel = perChannel(pair->second, x.size(), rewriter);
+  if (!channel)
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::GroupNormOp>(
+      op, norm.getInput(), scale ? channel : Value(norm.getScale()),
+      scale ? Value() : channel, norm.getEps(), norm.getGroups());
+  return success();
+}
 
 struct RaiseNormsPass : import::impl::RaiseNormsBase<RaiseNormsPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns
-        .add<PlainNorm<nn::MulOp>, PlainNorm<nn::DivOp>,
-             ScaleIntoNorm<nn::RmsNormOp>, ScaleIntoNorm<nn::LayerNormOp>,
-             BiasIntoLayerNorm, GroupNormOfReshape,
-             AffineIntoGroupNorm<nn::MulOp>, AffineIntoGroupNorm<nn::AddOp>>(
-            &getContext());
+    patterns.add(raisePlainNorm<nn::MulOp>)
+        .add(raisePlainNorm<nn::DivOp>)
+        .add(scaleIntoNorm<nn::RmsNormOp>)
+        .add(scaleIntoNorm<nn::LayerNormOp>)
+        .add(biasIntoLayerNorm)
+        .add(groupNormOfReshape)
+        .add(affineIntoGroupNorm<nn::MulOp>)
+        .add(affineIntoGroupNorm<nn::AddOp>);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -133,52 +133,47 @@ Value takeAngles(PatternRewriter &rewriter, Value factor, const nn::Shape &x,
                              steps, ArrayRef<bool>());
 }
 
-struct RotaryHalf : OpRewritePattern<nn::AddOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AddOp add,
-                                PatternRewriter &rewriter) const override {
-    // One addend is rotate_half(x) * sin, the other x * cos.
-    auto isTurned = [](Value v) {
-      return matchEither<nn::MulOp>(
-                 v,
-                 [](Value f) { return static_cast<bool>(matchRotateHalf(f)); })
-          .has_value();
-    };
-    auto sides = matchEither<nn::AddOp>(add, isTurned);
-    if (!sides || add.getType().getRank() != 4)
-      return failure();
-    auto turned = *matchEither<nn::MulOp>(sides->first, [](Value f) {
-      return static_cast<bool>(matchRotateHalf(f));
-    });
-    Value x = matchRotateHalf(turned.first);
-    auto plain =
-        matchEither<nn::MulOp>(sides->second, [&](Value f) { return f == x; });
-    if (!plain || x.getType() != add.getType())
-      return failure();
-    nn::Shape shape = nn::getShape(x);
-    // [b, h, t, d] as exporters have it, or [b, t, h, d].
-    for (size_t tokens : {2, 1}) {
-      if (!areAngles(plain->second, shape, tokens) ||
-          !areAngles(turned.second, shape, tokens) ||
-          plain->second.getType() != turned.second.getType())
-        continue;
-      Value cos = takeAngles(rewriter, plain->second, shape, tokens);
-      Value sin = takeAngles(rewriter, turned.second, shape, tokens);
-      int64_t swap[] = {0, 2, 1, 3};
-      if (tokens == 2)
-        x = nn::TransposeOp::create(rewriter, add.getLoc(), x, swap);
-      Value out = nn::RotaryOp::create(rewriter, add.getLoc(), x, cos, sin,
-                                       nn::RotaryStyle::half, false);
-      if (tokens == 2)
-        out = nn::TransposeOp::create(rewriter, add.getLoc(), out, swap);
-      rewriter.replaceOp(add, out);
-      return success();
-    }
+LogicalResult raiseRotaryHalf(nn::AddOp add, PatternRewriter &rewriter) {
+  // One addend is rotate_half(x) * sin, the other x * cos.
+  auto isTurned = [](Value v) {
+    return matchEither<nn::MulOp>(
+               v, [](Value f) { return static_cast<bool>(matchRotateHalf(f)); })
+        .has_value();
+  };
+  auto sides = matchEither<nn::AddOp>(add, isTurned);
+  if (!sides || add.getType().getRank() != 4)
     return failure();
+  auto turned = *matchEither<nn::MulOp>(sides->first, [](Value f) {
+    return static_cast<bool>(matchRotateHalf(f));
+  });
+  Value x = matchRotateHalf(turned.first);
+  auto plain =
+      matchEither<nn::MulOp>(sides->second, [&](Value f) { return f == x; });
+  if (!plain || x.getType() != add.getType())
+    return failure();
+  nn::Shape shape = nn::getShape(x);
+  // [b, h, t, d] as exporters have it, or [b, t, h, d].
+  for (size_t tokens : {2, 1}) {
+    if (!areAngles(plain->second, shape, tokens) ||
+        !areAngles(turned.second, shape, tokens) ||
+        plain->second.getType() != turned.second.getType())
+      continue;
+    Value cos = takeAngles(rewriter, plain->second, shape, tokens);
+    Value sin = takeAngles(rewriter, turned.second, shape, tokens);
+    int64_t swap[] = {0, 2, 1, 3};
+    if (tokens == 2)
+      x = nn::TransposeOp::create(rewriter, add.getLoc(), x, swap);
+    Value out = nn::RotaryOp::create(rewriter, add.getLoc(), x, cos, sin,
+                                     nn::RotaryStyle::half, false);
+    if (tokens == 2)
+      out = nn::TransposeOp::create(rewriter, add.getLoc(), out, swap);
+    rewriter.replaceOp(add, out);
+    return success();
   }
-};
+  return failure();
+}
 } // namespace
 
 void import::populateRotaryPatterns(RewritePatternSet &patterns) {
-  patterns.add<RotaryHalf>(patterns.getContext());
+  patterns.add(raiseRotaryHalf);
 }

@@ -79,34 +79,30 @@ SmallVector<Piece> findCover(ArrayRef<Value> addends, Type type) {
   return {};
 }
 
-struct SumOfPads : OpRewritePattern<nn::AddOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AddOp add,
-                                PatternRewriter &rewriter) const override {
-    SmallVector<Value> addends;
-    collectAddends(add, addends);
-    SmallVector<Piece> pieces = findCover(addends, add.getType());
-    if (pieces.empty())
-      return failure();
-    SmallVector<Value> parts;
-    for (Piece &p : pieces)
-      parts.push_back(p.pad.getInput());
-    Value sum = nn::ConcatOp::create(rewriter, add.getLoc(), parts,
-                                     pieces.front().axis);
-    SmallVector<Value> rest(addends);
-    for (Piece &p : pieces)
-      rest.erase(llvm::find(rest, p.pad.getResult()));
-    for (Value v : rest)
-      sum = nn::AddOp::create(rewriter, add.getLoc(), sum, v);
-    rewriter.replaceOp(add, sum);
-    return success();
-  }
-};
+LogicalResult joinSumOfPads(nn::AddOp add, PatternRewriter &rewriter) {
+  SmallVector<Value> addends;
+  collectAddends(add, addends);
+  SmallVector<Piece> pieces = findCover(addends, add.getType());
+  if (pieces.empty())
+    return failure();
+  SmallVector<Value> parts;
+  for (Piece &p : pieces)
+    parts.push_back(p.pad.getInput());
+  Value sum =
+      nn::ConcatOp::create(rewriter, add.getLoc(), parts, pieces.front().axis);
+  SmallVector<Value> rest(addends);
+  for (Piece &p : pieces)
+    rest.erase(llvm::find(rest, p.pad.getResult()));
+  for (Value v : rest)
+    sum = nn::AddOp::create(rewriter, add.getLoc(), sum, v);
+  rewriter.replaceOp(add, sum);
+  return success();
+}
 
 struct JoinPads : impl::JoinPadsBase<JoinPads> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<SumOfPads>(&getContext());
+    patterns.add(joinSumOfPads);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

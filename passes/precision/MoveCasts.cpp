@@ -79,42 +79,38 @@ struct SinkWidening : RewritePattern {
   }
 };
 
+bool isViewLike(Operation *op) {
+  nn::Work::Kind kind = cast<nn::CostOpInterface>(op).getWork().kind;
+  return kind == nn::Work::None || kind == nn::Work::View ||
+         isa<nn::ConcatOp>(op);
+}
+
 /// cast movement(x) to narrow -> movement(cast x), where the cast is the only
 /// use and the operands have no more elements than the result.
-struct RaiseNarrowing : OpRewritePattern<nn::CastOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(nn::CastOp cast,
-                                PatternRewriter &b) const override {
-    Operation *op = cast.getInput().getDefiningOp();
-    if (!op || !nn::isNarrow(cast.getType()) || !movesElements(op) ||
-        !nn::elementOf(cast.getInput()).isF32() || !op->hasOneUse() ||
-        !keepsItsNumber(op) || !isViewLike(op))
-      return failure();
-    Type element = nn::elementOf(cast);
-    b.setInsertionPoint(op);
-    Value result = moved(b, op, element, [&](Value v) {
-      return nn::CastOp::create(b, v.getLoc(),
-                                nn::withElementType(v.getType(), element), v)
-          .getResult();
-    });
-    b.replaceOp(cast, result);
-    return success();
-  }
-
-  static bool isViewLike(Operation *op) {
-    nn::Work::Kind kind = cast<nn::CostOpInterface>(op).getWork().kind;
-    return kind == nn::Work::None || kind == nn::Work::View ||
-           isa<nn::ConcatOp>(op);
-  }
-};
+LogicalResult raiseNarrowing(nn::CastOp cast, PatternRewriter &b) {
+  Operation *op = cast.getInput().getDefiningOp();
+  if (!op || !nn::isNarrow(cast.getType()) || !movesElements(op) ||
+      !nn::elementOf(cast.getInput()).isF32() || !op->hasOneUse() ||
+      !keepsItsNumber(op) || !isViewLike(op))
+    return failure();
+  Type element = nn::elementOf(cast);
+  b.setInsertionPoint(op);
+  Value result = moved(b, op, element, [&](Value v) {
+    return nn::CastOp::create(b, v.getLoc(),
+                              nn::withElementType(v.getType(), element), v)
+        .getResult();
+  });
+  b.replaceOp(cast, result);
+  return success();
+}
 
 struct MoveCasts : impl::MoveCastsBase<MoveCasts> {
   using MoveCastsBase::MoveCastsBase;
 
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<SinkWidening, RaiseNarrowing>(&getContext());
+    patterns.add<SinkWidening>(&getContext());
+    patterns.add(raiseNarrowing);
     nn::CastOp::getCanonicalizationPatterns(patterns, &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

@@ -22,44 +22,39 @@ namespace dt::shard {
 
 namespace {
 
-/// add(product, bias) -> product with a bias.
-struct JoinBias : OpRewritePattern<nn::AddOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AddOp add,
-                                PatternRewriter &rewriter) const override {
-    Operation *product = add.getLhs().getDefiningOp();
-    Value bias = add.getRhs();
-    if (!product || !product->hasOneUse())
-      return failure();
-    if (auto linear = dyn_cast<nn::LinearOp>(product))
-      return join(linear, bias, add, rewriter);
-    auto conv = dyn_cast<nn::ConvOp>(product);
-    auto column = bias.getDefiningOp<nn::ReshapeOp>();
-    return conv && column ? join(conv, column.getInput(), add, rewriter)
-                          : failure();
-  }
+template <typename OpT>
+LogicalResult join(OpT product, Value bias, nn::AddOp add,
+                   PatternRewriter &rewriter) {
+  auto type = cast<RankedTensorType>(bias.getType());
+  if (product.getBias() || type.getRank() != 1)
+    return failure();
+  constexpr bool isConv = std::is_same_v<OpT, nn::ConvOp>;
+  auto out = nn::getShape(product.getResult());
+  if (nn::getShape(bias)[0] != (isConv ? out[1] : out.back()) ||
+      add.getType() != product.getResult().getType())
+    return failure();
+  // The bias may come after the product.
+  rewriter.modifyOpInPlace(product, [&] {
+    product->moveBefore(add);
+    product.getBiasMutable().assign(bias);
+  });
+  rewriter.replaceOp(add, product.getResult());
+  return success();
+}
 
-private:
-  template <typename OpT>
-  static LogicalResult join(OpT product, Value bias, nn::AddOp add,
-                            PatternRewriter &rewriter) {
-    auto type = cast<RankedTensorType>(bias.getType());
-    if (product.getBias() || type.getRank() != 1)
-      return failure();
-    constexpr bool isConv = std::is_same_v<OpT, nn::ConvOp>;
-    auto out = nn::getShape(product.getResult());
-    if (nn::getShape(bias)[0] != (isConv ? out[1] : out.back()) ||
-        add.getType() != product.getResult().getType())
-      return failure();
-    // The bias may come after the product.
-    rewriter.modifyOpInPlace(product, [&] {
-      product->moveBefore(add);
-      product.getBiasMutable().assign(bias);
-    });
-    rewriter.replaceOp(add, product.getResult());
-    return success();
-  }
-};
+/// add(product, bias) -> product with a bias.
+LogicalResult joinBias(nn::AddOp add, PatternRewriter &rewriter) {
+  Operation *product = add.getLhs().getDefiningOp();
+  Value bias = add.getRhs();
+  if (!product || !product->hasOneUse())
+    return failure();
+  if (auto linear = dyn_cast<nn::LinearOp>(product))
+    return join(linear, bias, add, rewriter);
+  auto conv = dyn_cast<nn::ConvOp>(product);
+  auto column = bias.getDefiningOp<nn::ReshapeOp>();
+  return conv && column ? join(conv, column.getInput(), add, rewriter)
+                        : failure();
+}
 
 /// A copy of the function that returns the first results only.
 func::FuncOp cutResults(func::FuncOp function, unsigned count) {
@@ -111,7 +106,7 @@ struct FinishShardPass : shard::impl::FinishShardBase<FinishShardPass> {
       return;
     dropUnusedResults(getOperation());
     RewritePatternSet patterns(&getContext());
-    patterns.add<JoinBias>(&getContext());
+    patterns.add(joinBias);
     for (Dialect *dialect : getContext().getLoadedDialects())
       dialect->getCanonicalizationPatterns(patterns);
     for (RegisteredOperationName op : getContext().getRegisteredOperations())
