@@ -30,18 +30,11 @@ static llvm::Expected<Solution> solveDistMMPipe(const TaskGraph &graph,
   std::vector<int> depths = problem.getDepths();
   // Groups before the barrier, and what fills the way to it and back.
   int group = problem.syncGroup > 0 ? problem.syncGroup : problem.microbatches;
-  std::vector<Line> lines;
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    int stage = graph.getPlaceInfo(place).stage;
-    if (problem.stages[stage].batchSync)
-      continue;
+  return mergeLines(graph, [&](int place, int stage) {
     int ahead = group + 2 * (depths[stage] - 1) +
                 problem.units[problem.stages[stage].unit].runAhead;
-    lines.push_back(
-        makeOneFOneB(graph, place, std::min(problem.microbatches, ahead)));
-  }
-  appendSyncLines(graph, lines);
-  return mergeLines(graph, lines);
+    return makeOneFOneB(graph, place, std::min(problem.microbatches, ahead));
+  });
 }
 
 void addDistMMPipe(Registry &registry) {

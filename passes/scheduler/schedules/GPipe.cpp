@@ -15,17 +15,12 @@ namespace dt::scheduler {
 
 static llvm::Expected<Solution> solveGPipe(const TaskGraph &graph,
                                            const SolveOptions &) {
-  std::vector<Line> lines;
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    if (graph.getProblem().stages[graph.getPlaceInfo(place).stage].batchSync)
-      continue;
+  return mergeLines(graph, [&](int place, int) {
     Line line;
     appendForwards(graph, place, line);
     appendBackwards(graph, place, line);
-    lines.push_back(std::move(line));
-  }
-  appendSyncLines(graph, lines);
-  return mergeLines(graph, lines);
+    return line;
+  });
 }
 
 void addGPipe(Registry &registry) {

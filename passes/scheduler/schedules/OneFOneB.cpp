@@ -18,14 +18,9 @@ namespace dt::scheduler {
 static llvm::Expected<Solution> solveOneFOneB(const TaskGraph &graph,
                                               const SolveOptions &) {
   std::vector<int> inFlight = getInFlight(graph.getProblem());
-  std::vector<Line> lines;
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    int stage = graph.getPlaceInfo(place).stage;
-    if (!graph.getProblem().stages[stage].batchSync)
-      lines.push_back(makeOneFOneB(graph, place, inFlight[stage]));
-  }
-  appendSyncLines(graph, lines);
-  return mergeLines(graph, lines);
+  return mergeLines(graph, [&](int place, int stage) {
+    return makeOneFOneB(graph, place, inFlight[stage]);
+  });
 }
 
 void addOneFOneB(Registry &registry) {

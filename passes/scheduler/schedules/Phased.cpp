@@ -36,16 +36,10 @@ static llvm::Expected<Solution> solvePhased(const TaskGraph &graph,
         last[problem.stages[edge.to].unit] = true;
   std::vector<int> inFlight = getInFlight(problem);
   std::vector<int> phases(graph.getNumNodes(), count);
-  std::vector<Line> lines;
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    int stage = graph.getPlaceInfo(place).stage,
-        unit = problem.stages[stage].unit;
-    if (problem.stages[stage].batchSync)
-      continue;
-    if (last[unit]) {
-      lines.push_back(makeOneFOneB(graph, place, inFlight[stage]));
-      continue;
-    }
+  auto makeLine = [&](int place, int stage) {
+    int unit = problem.stages[stage].unit;
+    if (last[unit])
+      return makeOneFOneB(graph, place, inFlight[stage]);
     Line line;
     appendForwards(graph, place, line);
     appendBackwards(graph, place, line);
@@ -53,10 +47,9 @@ static llvm::Expected<Solution> solvePhased(const TaskGraph &graph,
       phases[node] = graph.getSlotOf(node) == TaskGraph::kForward
                          ? position[unit]
                          : 2 * count - position[unit];
-    lines.push_back(std::move(line));
-  }
-  appendSyncLines(graph, lines);
-  return mergeLines(graph, lines, phases);
+    return line;
+  };
+  return mergeLines(graph, makeLine, phases);
 }
 
 void addPhased(Registry &registry) {

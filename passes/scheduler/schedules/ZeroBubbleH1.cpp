@@ -24,15 +24,9 @@ static llvm::Expected<Solution> solveZeroBubbleH1(const TaskGraph &graph,
   std::vector<int> inFlight = getInFlight(problem),
                    depths = problem.getDepths();
   int deepest = *std::max_element(depths.begin(), depths.end());
-  std::vector<Line> lines;
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    int stage = graph.getPlaceInfo(place).stage;
-    if (!problem.stages[stage].batchSync)
-      lines.push_back(
-          makeOneFOneB(graph, place, inFlight[stage], deepest - depths[stage]));
-  }
-  appendSyncLines(graph, lines);
-  return mergeLines(graph, lines);
+  return mergeLines(graph, [&](int place, int stage) {
+    return makeOneFOneB(graph, place, inFlight[stage], deepest - depths[stage]);
+  });
 }
 
 void addZeroBubbleH1(Registry &registry) {

@@ -311,4 +311,17 @@ Solution mergeLines(const TaskGraph &graph, const std::vector<Line> &lines,
   return Merge(graph, lines, phases).run();
 }
 
+Solution mergeLines(const TaskGraph &graph,
+                    llvm::function_ref<Line(int place, int stage)> makeLine,
+                    const std::vector<int> &phases) {
+  std::vector<Line> lines;
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    int stage = graph.getPlaceInfo(place).stage;
+    if (!graph.getProblem().stages[stage].batchSync)
+      lines.push_back(makeLine(place, stage));
+  }
+  appendSyncLines(graph, lines);
+  return mergeLines(graph, lines, phases);
+}
+
 } // namespace dt::scheduler

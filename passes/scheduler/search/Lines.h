@@ -15,6 +15,8 @@
 
 #include "passes/scheduler/core/TaskGraph.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 namespace dt::scheduler {
 
 /// Nodes in order. A backward is split if its weight gradient is in some line.
@@ -46,6 +48,11 @@ void appendSyncLines(const TaskGraph &graph, std::vector<Line> &lines);
 /// `phases` by node: a rank starts a phase when it has finished those before
 /// it.
 Solution mergeLines(const TaskGraph &graph, const std::vector<Line> &lines,
+                    const std::vector<int> &phases = {});
+/// Of the batch-sync stages' lines and, for every other place, what `makeLine`
+/// gives (which may fill in `phases`).
+Solution mergeLines(const TaskGraph &graph,
+                    llvm::function_ref<Line(int place, int stage)> makeLine,
                     const std::vector<int> &phases = {});
 
 } // namespace dt::scheduler

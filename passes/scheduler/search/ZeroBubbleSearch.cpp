@@ -168,16 +168,11 @@ void GreedySearch::tryLines(int delay) {
   // The closed orders, where they fit: H1 (delay 1), H2 (delay 2).
   std::vector<int> depths = problem.getDepths();
   int deepest = *std::max_element(depths.begin(), depths.end());
-  std::vector<Line> lines;
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    int stage = graph.getPlaceInfo(place).stage;
-    if (!problem.stages[stage].batchSync)
-      lines.push_back(makeOneFOneB(
-          graph, place, base[place] + (delay - 1) * (depths[stage] - 1),
-          delay * (deepest - depths[stage])));
-  }
-  appendSyncLines(graph, lines);
-  Solution solution = mergeLines(graph, lines);
+  Solution solution = mergeLines(graph, [&](int place, int stage) {
+    return makeOneFOneB(graph, place,
+                        base[place] + (delay - 1) * (depths[stage] - 1),
+                        delay * (deepest - depths[stage]));
+  });
   Problem bounded = problem;
   bounded.memory = memory;
   TaskGraph boundedGraph(bounded);
