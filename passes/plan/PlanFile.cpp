@@ -84,8 +84,7 @@ public:
     plan.ranks = count(top.at("ranks"));
     if (top.has("microbatches"))
       plan.microbatches = count(top.at("microbatches"));
-    if (top.has("pace"))
-      plan.pace = top.at("pace").string();
+    top.read("pace", plan.pace);
     if (top.has("pace") && plan.pace.empty())
       top.at("pace").fail("expected the name of a unit");
     for (auto &[name, json] : top.at("units").entries())
@@ -137,8 +136,7 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
       entry.rowsMax[kind] = count(rows);
   if (json.has("save"))
     entry.save = rt::textOf(json.at("save").choice<rt::Save>());
-  if (json.has("sequence_parallel"))
-    entry.sequenceParallel = json.at("sequence_parallel").flag();
+  json.read("sequence_parallel", entry.sequenceParallel);
   if (json.ok() && entry.getNumStages() > kMostStages)
     json.fail("expected at most " + Twine(kMostStages) +
               " stages, not pp * vpp = " + Twine(entry.getNumStages()));
@@ -219,8 +217,7 @@ void PlanParser::edges() {
 void PlanParser::rest() {
   if (top.has("reorder"))
     plan.reorder = rt::textOf(top.at("reorder").choice<rt::Reorder>());
-  if (top.has("bucket_bytes"))
-    plan.bucketBytes = top.at("bucket_bytes").integer(1);
+  top.read("bucket_bytes", plan.bucketBytes, 1);
   if (top.has("gradient_sums")) {
     std::string type = top.at("gradient_sums").string();
     if (top.ok() && type != "f32" && type != "bf16")

@@ -19,7 +19,6 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 #include <nlohmann/json.hpp>
@@ -70,10 +69,7 @@ void raise(dt::scheduler::Table &table, size_t at, double seconds) {
 }
 
 llvm::Expected<Json> readObject(StringRef file) {
-  auto buffer = llvm::MemoryBuffer::getFile(file, /*IsText=*/true);
-  if (!buffer)
-    return llvm::createStringError(file + ": " + buffer.getError().message());
-  auto parsed = dt::models::parseJson((*buffer)->getBuffer(), file);
+  auto parsed = dt::models::readFile(file, dt::models::parseJson);
   if (!parsed)
     return parsed.takeError();
   Json json = *parsed;

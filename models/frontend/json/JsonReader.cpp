@@ -80,6 +80,17 @@ Expected<OrderedJson> parseJson(StringRef text, StringRef path) {
   }
 }
 
+Error readJson(StringRef text, StringRef path,
+               function_ref<void(const JsonReader &)> read) {
+  Expected<OrderedJson> json = parseJson(text, path);
+  if (!json)
+    return json.takeError();
+  std::string error;
+  read(JsonReader(&*json, "", &error));
+  return error.empty() ? Error::success()
+                       : createStringError(path + ": " + error);
+}
+
 std::string didYouMean(StringRef word, ArrayRef<StringRef> known) {
   StringRef best;
   unsigned distance = std::max<size_t>(word.size() / 3, 1) + 1;

@@ -14,9 +14,11 @@
 #include "runtime/Enums.h"
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 #include <nlohmann/json.hpp>
 
@@ -35,6 +37,17 @@ using OrderedJson = nlohmann::ordered_json;
 /// level, so depth is bounded by the stack).
 llvm::Expected<OrderedJson> parseJson(llvm::StringRef text,
                                       llvm::StringRef path);
+
+/// What `parse` makes of a file's text and path; else a line that begins with
+/// the path.
+template <typename Parse>
+auto readFile(llvm::StringRef path, Parse parse)
+    -> decltype(parse(path, path)) {
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (!buffer)
+    return llvm::createStringError(path + ": " + buffer.getError().message());
+  return parse((*buffer)->getBuffer(), path);
+}
 
 /// Text of a file as it may stand in a line that a terminal shows: control
 /// characters become '?'.
@@ -80,6 +93,24 @@ public:
   /// A case of an enum of runtime/Enums.h.
   template <typename E> E choice() const { return E(choice(textsOf<E>())); }
 
+  /// Reads the value of a key into `field`, if the key is there; numbers within
+  /// `limits`.
+  template <typename T, typename... Limits>
+  void read(llvm::StringRef key, T &field, Limits... limits) const {
+    if (!has(key))
+      return;
+    if constexpr (std::is_enum_v<T>)
+      field = at(key).choice<T>();
+    else if constexpr (std::is_same_v<T, bool>)
+      field = at(key).flag();
+    else if constexpr (std::is_same_v<T, std::string>)
+      field = at(key).string();
+    else if constexpr (std::is_integral_v<T>)
+      field = at(key).integer(limits...);
+    else
+      field = at(key).number(limits...);
+  }
+
 private:
   std::string typeName() const;
   JsonReader child(const OrderedJson *json, std::string childPath) const {
@@ -90,6 +121,11 @@ private:
   std::string path;
   std::string *error;
 };
+
+/// Has the value of a file read. An error is one line that begins with `path`:
+/// that of parseJson, else the first that the readers were told (`fail`).
+llvm::Error readJson(llvm::StringRef text, llvm::StringRef path,
+                     llvm::function_ref<void(const JsonReader &)> read);
 
 /// "; did you mean 'x'?" for the nearest of `known`, or "".
 std::string didYouMean(llvm::StringRef word,

@@ -308,8 +308,7 @@ void RecipeParser::connections() {
     if (reader.raw().is_object()) {
       reader.keys(kConnectionKeys);
       from = reader.at("from");
-      if (reader.has("gather"))
-        entry.gather = reader.at("gather").string();
+      reader.read("gather", entry.gather);
     }
     entry.output = tensor(from, from.string(), &recipe);
     if (top.ok() && entry.input.module == entry.output.module)
@@ -357,8 +356,7 @@ LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
   entry.name = reader.has("name") ? reader.at("name").string() : "loss";
   if (!isName(entry.name))
     reader.fail("a loss is named with letters, digits and '_'");
-  if (reader.has("weight"))
-    entry.weight = reader.at("weight").number();
+  reader.read("weight", entry.weight);
   if (reader.has("over") && reader.at("over").string() != "global")
     reader.at("over").fail("expected \"global\"");
   return entry;
@@ -382,26 +380,18 @@ void RecipeParser::losses() {
 void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   if (!reader.raw().is_object())
     return reader.fail("expected an object");
-  if (reader.has("kind"))
-    entry.kind = reader.at("kind").choice<rt::OptimizerKind>();
+  reader.read("kind", entry.kind);
   reader.keys(keysOf(rt::describe(entry.kind)));
-  auto number = [&](StringRef key, double &field, double high) {
-    if (reader.has(key))
-      field = reader.at(key).number(0, high);
-  };
   double infinity = std::numeric_limits<double>::infinity();
-  number("lr", entry.lr, infinity);
-  number("weight_decay", entry.weightDecay, infinity);
-  number("clip", entry.clip, infinity);
-  number("decay_from", entry.decayFrom, 1);
-  number("final", entry.finalFraction, 1);
+  reader.read("lr", entry.lr, 0, infinity);
+  reader.read("weight_decay", entry.weightDecay, 0, infinity);
+  reader.read("clip", entry.clip, 0, infinity);
+  reader.read("decay_from", entry.decayFrom, 0, 1);
+  reader.read("final", entry.finalFraction, 0, 1);
   readSettings(reader, entry);
-  if (reader.has("warmup"))
-    entry.warmup = reader.at("warmup").integer(0);
-  if (reader.has("steps"))
-    entry.totalSteps = reader.at("steps").integer(0);
-  if (reader.has("schedule"))
-    entry.schedule = reader.at("schedule").choice<rt::ScheduleKind>();
+  reader.read("warmup", entry.warmup, 0);
+  reader.read("steps", entry.totalSteps, 0);
+  reader.read("schedule", entry.schedule);
   for (StringRef key : {"decay_from", "final"})
     if (reader.has(key) && entry.schedule == rt::ScheduleKind::Constant)
       reader.at(key).fail("goes with \"schedule\": \"linear\" or \"cosine\"");
@@ -427,10 +417,8 @@ GroupEntry RecipeParser::group(JsonReader reader) {
   entry.match = reader.at("match").string();
   pattern(reader.at("match"), entry.match);
   double infinity = std::numeric_limits<double>::infinity();
-  if (reader.has("lr_factor"))
-    entry.lrFactor = reader.at("lr_factor").number(0, infinity);
-  if (reader.has("weight_decay"))
-    entry.weightDecay = reader.at("weight_decay").number(0, infinity);
+  reader.read("lr_factor", entry.lrFactor, 0, infinity);
+  reader.read("weight_decay", entry.weightDecay, 0, infinity);
   return entry;
 }
 
@@ -448,8 +436,7 @@ void RecipeParser::rest() {
     if (top.ok() && recipe.microBatch > recipe.globalBatch)
       batch.at("micro").fail("expected at most batch.global");
   }
-  if (top.has("seed"))
-    recipe.seed = top.at("seed").integer(0);
+  top.read("seed", recipe.seed, 0);
 }
 
 namespace {
@@ -494,10 +481,7 @@ Expected<Recipe> parseRecipe(StringRef text, StringRef path) {
 }
 
 Expected<Recipe> readRecipe(StringRef path) {
-  auto buffer = MemoryBuffer::getFile(path);
-  if (!buffer)
-    return createStringError(path + ": " + buffer.getError().message());
-  return parseRecipe((*buffer)->getBuffer(), path);
+  return readFile(path, parseRecipe);
 }
 
 std::vector<std::string> getRecipeKeys() {

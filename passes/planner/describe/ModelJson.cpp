@@ -12,7 +12,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include <algorithm>
@@ -24,7 +23,6 @@ namespace dt::planner {
 namespace {
 
 using models::JsonReader;
-using models::OrderedJson;
 
 constexpr double kMost = 1e24;
 
@@ -64,10 +62,8 @@ Op readOp(const JsonReader &json) {
   op.flops = readLinear(json, "flops");
   op.bytes = readLinear(json, "bytes");
   op.fixedBytes = figure(json, "fixed_bytes");
-  if (json.has("cheap"))
-    op.cheap = json.at("cheap").flag();
-  if (json.has("expert"))
-    op.expert = json.at("expert").flag();
+  json.read("cheap", op.cheap);
+  json.read("expert", op.expert);
   return op;
 }
 
@@ -183,8 +179,7 @@ void readPartitioned(const JsonReader &json, Module &module) {
     LayerVariant key;
     key.tp = small(layout.at("tp"), 1);
     key.save = layout.at("save").choice<Save>();
-    if (layout.has("sequence_parallel"))
-      key.sequenceParallel = layout.at("sequence_parallel").flag();
+    layout.read("sequence_parallel", key.sequenceParallel);
     std::vector<RankLayer> kinds;
     for (const JsonReader &kind : layout.at("kinds").list())
       kinds.push_back(readRankLayer(kind, table));
@@ -213,12 +208,9 @@ Module readModule(const JsonReader &json, const Model &model) {
   module.name = json.at("name").string();
   if (json.has("item"))
     module.item = readItem(json.at("item"), model);
-  if (json.has("precision"))
-    module.precision = json.at("precision").string();
-  if (json.has("trainable"))
-    module.trainable = json.at("trainable").flag();
-  if (json.has("input_gradient"))
-    module.inputGradient = json.at("input_gradient").flag();
+  json.read("precision", module.precision);
+  json.read("trainable", module.trainable);
+  json.read("input_gradient", module.inputGradient);
   if (json.has("max_tp"))
     module.maxTP = small(json.at("max_tp"), 1);
   module.weightBytes = figure(json, "weight_bytes", module.weightBytes);
@@ -279,79 +271,70 @@ int findModule(const JsonReader &json, const Model &model) {
 } // namespace
 
 Expected<Model> parseModel(StringRef text, StringRef file, ModelOpener open) {
-  std::string error;
-  Expected<OrderedJson> json = models::parseJson(text, file);
-  if (!json)
-    return json.takeError();
   Model model;
-  JsonReader root(&*json, "", &error);
-  root.keys(
-      {"version", "name", "pace", "items", "modules", "edges", "contrast"});
-  if (root.at("version").integer(1) != 1)
-    root.at("version").fail("expected 1");
-  if (root.has("name"))
-    model.name = root.at("name").string();
-  if (root.has("items")) {
-    model.items.clear();
-    for (const JsonReader &item : root.at("items").list())
-      model.items.push_back(item.string());
-    if (model.items.size() > size_t(kMostItemKinds))
-      root.at("items").fail("expected at most " + Twine(kMostItemKinds));
-  }
-  if (error.empty())
-    for (const JsonReader &module : root.at("modules").list()) {
-      Module one = module.has("model") ? takeModule(module, model, open)
-                                       : readModule(module, model);
-      if (llvm::any_of(model.modules,
-                       [&](const Module &m) { return m.name == one.name; }))
-        module.fail("a second module named '" + one.name + "'");
-      model.modules.push_back(std::move(one));
+  Error wrong = models::readJson(text, file, [&](const JsonReader &root) {
+    root.keys(
+        {"version", "name", "pace", "items", "modules", "edges", "contrast"});
+    if (root.at("version").integer(1) != 1)
+      root.at("version").fail("expected 1");
+    root.read("name", model.name);
+    if (root.has("items")) {
+      model.items.clear();
+      for (const JsonReader &item : root.at("items").list())
+        model.items.push_back(item.string());
+      if (model.items.size() > size_t(kMostItemKinds))
+        root.at("items").fail("expected at most " + Twine(kMostItemKinds));
     }
-  if (error.empty() && root.has("pace"))
-    model.pace = findModule(root.at("pace"), model);
-  if (error.empty() && root.has("edges"))
-    for (const JsonReader &edge : root.at("edges").list()) {
-      edge.keys({"from", "to", "bytes"});
-      model.edges.push_back({findModule(edge.at("from"), model),
-                             findModule(edge.at("to"), model),
-                             readLinear(edge, "bytes")});
+    if (root.ok())
+      for (const JsonReader &module : root.at("modules").list()) {
+        Module one = module.has("model") ? takeModule(module, model, open)
+                                         : readModule(module, model);
+        if (llvm::any_of(model.modules,
+                         [&](const Module &m) { return m.name == one.name; }))
+          module.fail("a second module named '" + one.name + "'");
+        model.modules.push_back(std::move(one));
+      }
+    if (root.ok() && root.has("pace"))
+      model.pace = findModule(root.at("pace"), model);
+    if (root.ok() && root.has("edges"))
+      for (const JsonReader &edge : root.at("edges").list()) {
+        edge.keys({"from", "to", "bytes"});
+        model.edges.push_back({findModule(edge.at("from"), model),
+                               findModule(edge.at("to"), model),
+                               readLinear(edge, "bytes")});
+      }
+    // Parts do not know what feeds them.
+    if (root.ok() &&
+        llvm::any_of(root.at("modules").list(),
+                     [](const JsonReader &m) { return m.has("model"); }))
+      spreadGradients(model);
+    if (root.ok() && root.has("contrast")) {
+      const JsonReader contrast = root.at("contrast");
+      contrast.keys({"towers", "width"});
+      for (const JsonReader &tower : contrast.at("towers").list())
+        model.contrast.towers.push_back(findModule(tower, model));
+      model.contrast.width = contrast.at("width").number(1, 1e9);
     }
-  // Parts do not know what feeds them.
-  if (error.empty() &&
-      llvm::any_of(root.at("modules").list(),
-                   [](const JsonReader &m) { return m.has("model"); }))
-    spreadGradients(model);
-  if (error.empty() && root.has("contrast")) {
-    const JsonReader contrast = root.at("contrast");
-    contrast.keys({"towers", "width"});
-    for (const JsonReader &tower : contrast.at("towers").list())
-      model.contrast.towers.push_back(findModule(tower, model));
-    model.contrast.width = contrast.at("width").number(1, 1e9);
-  }
-  if (!error.empty())
-    return createStringError(inconvertibleErrorCode(), file + ": " + error);
-  if (Error wrong = model.check())
-    return createStringError(inconvertibleErrorCode(),
-                             file + ": " + toString(std::move(wrong)));
+  });
+  if (wrong)
+    return std::move(wrong);
+  if (Error unsound = model.check())
+    return createStringError(file + ": " + toString(std::move(unsound)));
   return model;
 }
 
 Expected<Model> readModel(StringRef file) {
-  auto buffer = MemoryBuffer::getFile(file, /*IsText=*/true);
-  if (!buffer)
-    return createStringError(buffer.getError(),
-                             file + ": " + buffer.getError().message());
   // Parts lie beside the file.
   auto readPart = [&](StringRef name) -> Expected<Model> {
     SmallString<128> path(sys::path::parent_path(file));
     sys::path::append(path, name);
-    auto part = MemoryBuffer::getFile(path, /*IsText=*/true);
-    if (!part)
-      return createStringError(part.getError(),
-                               path + ": " + part.getError().message());
-    return parseModel((*part)->getBuffer(), path, {});
+    return models::readFile(path.str(), [](StringRef text, StringRef file) {
+      return parseModel(text, file, {});
+    });
   };
-  return parseModel((*buffer)->getBuffer(), file, readPart);
+  return models::readFile(file, [&](StringRef text, StringRef file) {
+    return parseModel(text, file, readPart);
+  });
 }
 
 } // namespace dt::planner

@@ -7,8 +7,6 @@
 #include "models/frontend/json/JsonReader.h"
 #include "passes/planner/hardware/Cluster.h"
 
-#include "llvm/Support/MemoryBuffer.h"
-
 #include <limits>
 
 using namespace llvm;
@@ -18,7 +16,6 @@ namespace dt::planner {
 namespace {
 
 using models::JsonReader;
-using models::OrderedJson;
 
 constexpr double kTiny = 1e-30;
 constexpr double kHuge = 1e30;
@@ -77,8 +74,7 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
     if (device.reserve >= device.memory)
       json.at("reserve").fail("leaves nothing of the memory");
   }
-  if (json.has("launch"))
-    device.launch = json.at("launch").number(0, 1);
+  json.read("launch", device.launch, 0, 1);
   if (json.has("gemm"))
     device.gemm = readGemm(json.at("gemm"));
   device.attention = share(json, "attention", device.gemm.peak);
@@ -123,40 +119,32 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
 } // namespace
 
 Expected<Cluster> parseCluster(StringRef text, StringRef file) {
-  std::string error;
-  Expected<OrderedJson> json = models::parseJson(text, file);
-  if (!json)
-    return json.takeError();
   Cluster cluster;
-  JsonReader root(&*json, "", &error);
-  root.keys({"version", "name", "devices", "nodes"});
-  if (root.at("version").integer(1) != 1)
-    root.at("version").fail("expected 1");
-  if (root.has("name"))
-    cluster.name = root.at("name").string();
-  for (auto &[name, device] : root.at("devices").entries())
-    cluster.devices.push_back(readDevice(name, device));
-  if (error.empty() && cluster.devices.empty())
-    root.at("devices").fail("expected at least one device");
-  if (error.empty())
-    for (const JsonReader &node : root.at("nodes").list())
-      cluster.nodes.push_back(readNode(node, cluster));
-  if (error.empty() && cluster.nodes.empty())
-    root.at("nodes").fail("expected at least one kind of node");
-  if (error.empty() && cluster.getNumDevices() > kMostDevices)
-    root.at("nodes").fail("expected at most " + Twine(kMostDevices) +
-                          " devices, not " + Twine(cluster.getNumDevices()));
-  if (!error.empty())
-    return createStringError(inconvertibleErrorCode(), file + ": " + error);
+  Error wrong = models::readJson(text, file, [&](const JsonReader &root) {
+    root.keys({"version", "name", "devices", "nodes"});
+    if (root.at("version").integer(1) != 1)
+      root.at("version").fail("expected 1");
+    root.read("name", cluster.name);
+    for (auto &[name, device] : root.at("devices").entries())
+      cluster.devices.push_back(readDevice(name, device));
+    if (root.ok() && cluster.devices.empty())
+      root.at("devices").fail("expected at least one device");
+    if (root.ok())
+      for (const JsonReader &node : root.at("nodes").list())
+        cluster.nodes.push_back(readNode(node, cluster));
+    if (root.ok() && cluster.nodes.empty())
+      root.at("nodes").fail("expected at least one kind of node");
+    if (root.ok() && cluster.getNumDevices() > kMostDevices)
+      root.at("nodes").fail("expected at most " + Twine(kMostDevices) +
+                            " devices, not " + Twine(cluster.getNumDevices()));
+  });
+  if (wrong)
+    return std::move(wrong);
   return cluster;
 }
 
 Expected<Cluster> readCluster(StringRef file) {
-  auto buffer = MemoryBuffer::getFile(file, /*IsText=*/true);
-  if (!buffer)
-    return createStringError(buffer.getError(),
-                             file + ": " + buffer.getError().message());
-  return parseCluster((*buffer)->getBuffer(), file);
+  return models::readFile(file, parseCluster);
 }
 
 } // namespace dt::planner
