@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Architectures.h"
+#include "test/passes/planner/Architectures.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
 #include "runtime/reorder/Order.h"

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Architectures.h"
+#include "test/passes/planner/Architectures.h"
 #include "passes/planner/policies/Policy.h"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/cost/Cost.h"
-#include "passes/planner/describe/Architectures.h"
+#include "test/passes/planner/Architectures.h"
 #include "passes/planner/describe/Data.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/hardware/Machine.h"

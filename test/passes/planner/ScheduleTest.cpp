@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Schedule.h"
-#include "passes/planner/describe/Architectures.h"
+#include "test/passes/planner/Architectures.h"
 #include "passes/planner/policies/Policy.h"
 
 #include <nlohmann/json.hpp>

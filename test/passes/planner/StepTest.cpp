@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/step/Step.h"
-#include "passes/planner/describe/Architectures.h"
+#include "test/passes/planner/Architectures.h"
 
 #include "passes/scheduler/core/Schedule.h"
 

@@ -3,12 +3,12 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Transformers and diffusion UNets by their usual sizes, where no graph is at
-// hand: tests, published measurements, what-if questions of `dt-sim`.
+// hand: tests and published measurements.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLANNER_DESCRIBE_ARCHITECTURES_H
-#define PASSES_PLANNER_DESCRIBE_ARCHITECTURES_H
+#ifndef TEST_PASSES_PLANNER_ARCHITECTURES_H
+#define TEST_PASSES_PLANNER_ARCHITECTURES_H
 
 #include "passes/planner/describe/Model.h"
 
@@ -45,4 +45,4 @@ Model makeMultimodal(int billions);
 
 } // namespace dt::planner
 
-#endif // PASSES_PLANNER_DESCRIBE_ARCHITECTURES_H
+#endif // TEST_PASSES_PLANNER_ARCHITECTURES_H

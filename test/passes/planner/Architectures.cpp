@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Architectures.h"
+#include "test/passes/planner/Architectures.h"
 
 #include <initializer_list>
 
@@ -83,7 +83,6 @@ void addFusedAttention(LayerKind &kind, double width, bool causal) {
 /// Scores in memory: two products a head, scaling, mask, softmax, dropout.
 void addPlainAttention(LayerKind &kind, double width, double heads,
                        bool dropout) {
-  double head = width / heads;
   Op op;
   op.name = "scores";
   op.kind = Op::Attention;
@@ -93,7 +92,6 @@ void addPlainAttention(LayerKind &kind, double width, double heads,
   op.bytes = {0, 4 * width * kElement, 2 * heads * kElement};
   op.cheap = true;
   op.count = 2;
-  (void)head;
   kind.forward.push_back(op);
   op.cheap = false;
   op.flops.square *= 2;
