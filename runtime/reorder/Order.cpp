@@ -317,33 +317,6 @@ OrderProblem make1F1B(const std::vector<std::vector<int64_t>> &forward,
   return problem;
 }
 
-std::string checkOrderProblem(const OrderProblem &problem) {
-  if (problem.microbatches < 0)
-    return "a negative number of microbatches";
-  for (size_t row = 0; row < problem.durations.size(); ++row) {
-    if (int64_t(problem.durations[row].size()) != problem.microbatches)
-      return "row " + std::to_string(row) + " has " +
-             std::to_string(problem.durations[row].size()) +
-             " durations; expected one for each of the " +
-             std::to_string(problem.microbatches) + " microbatches";
-    for (int64_t duration : problem.durations[row])
-      if (duration < 0)
-        return "row " + std::to_string(row) + " has a negative duration";
-  }
-  int32_t rows = int32_t(problem.durations.size());
-  for (size_t i = 0; i < problem.tasks.size(); ++i) {
-    const auto &task = problem.tasks[i];
-    bool valid = task.row >= 0 && task.row < rows && task.place >= 0 &&
-                 task.place < problem.microbatches;
-    for (const auto &wait : task.waits)
-      valid &= wait.task >= 0 && wait.task < int32_t(i) && wait.delay >= 0;
-    if (!valid)
-      return "task " + std::to_string(i) +
-             " names a row, a place or an earlier task that does not exist";
-  }
-  return "";
-}
-
 int64_t evaluateOrder(const OrderProblem &problem, const Ids &order) {
   return Evaluator(problem).set(order);
 }

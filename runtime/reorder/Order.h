@@ -17,7 +17,6 @@
 #define DT_RUNTIME_REORDER_ORDER_H
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace dt::reorder {
@@ -48,9 +47,6 @@ struct OrderProblem {
 OrderProblem make1F1B(const std::vector<std::vector<int64_t>> &forward,
                       const std::vector<std::vector<int64_t>> &backward,
                       int64_t delay);
-
-/// What is wrong with the problem, or "".
-std::string checkOrderProblem(const OrderProblem &problem);
 
 /// Length of the pipeline when place i holds microbatch order[i].
 int64_t evaluateOrder(const OrderProblem &problem,

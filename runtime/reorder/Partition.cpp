@@ -332,41 +332,4 @@ Partition partition(const std::vector<Cost> &costs,
   return sortedGroups(std::move(result));
 }
 
-std::vector<int32_t> partitionIntervals(const std::vector<Cost> &costs,
-                                        const PartitionOptions &options) {
-  size_t most = options.maxCount > 0 ? size_t(options.maxCount) : costs.size();
-  // Ends of intervals of at most `limit`; empty if they are not enough.
-  auto cut = [&](Cost limit) {
-    std::vector<int32_t> ends;
-    Cost sum = 0;
-    size_t begin = 0;
-    for (size_t i = 0; i < costs.size(); ++i) {
-      if (i > begin && (sum + costs[i] > limit || i - begin >= most)) {
-        ends.push_back(int32_t(i));
-        begin = i;
-        sum = 0;
-      }
-      sum += costs[i];
-    }
-    ends.push_back(int32_t(costs.size()));
-    if (int32_t(ends.size()) > options.groups)
-      ends.clear();
-    ends.resize(ends.empty() ? 0 : options.groups, int32_t(costs.size()));
-    return ends;
-  };
-  Cost low = 0, high = 0;
-  for (Cost cost : costs) {
-    low = std::max(low, cost);
-    high += cost;
-  }
-  while (low < high) {
-    Cost middle = low + (high - low) / 2;
-    if (cut(middle).empty())
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return cut(low);
-}
-
 } // namespace dt::reorder

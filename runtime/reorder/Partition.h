@@ -54,12 +54,6 @@ Partition partitionLPT(const std::vector<int64_t> &costs,
 Partition partition(const std::vector<int64_t> &costs,
                     const PartitionOptions &options);
 
-/// Keeps the order: intervals of `costs` whose largest sum is as small as
-/// possible; ends (exclusive) of every group. Few messages where items have
-/// an owner, since a group then touches neighbouring owners only.
-std::vector<int32_t> partitionIntervals(const std::vector<int64_t> &costs,
-                                        const PartitionOptions &options);
-
 } // namespace dt::reorder
 
 #endif // DT_RUNTIME_REORDER_PARTITION_H

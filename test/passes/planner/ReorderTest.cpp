@@ -99,15 +99,32 @@ TEST(Partition, BadInput) {
             "3 items do not fit 2 groups of at most 1");
 }
 
-TEST(Partition, Intervals) {
-  PartitionOptions options;
-  options.groups = 3;
-  EXPECT_EQ(partitionIntervals({1, 2, 3, 4, 5, 6, 7, 8, 9}, options),
-            (std::vector<int32_t>{5, 7, 9}));
-  EXPECT_EQ(partitionIntervals({}, options), (std::vector<int32_t>{0, 0, 0}));
-  options.maxCount = 1;
-  EXPECT_EQ(partitionIntervals({0, 0, 7}, options),
-            (std::vector<int32_t>{1, 2, 3}));
+/// What is wrong with the problem, or "".
+std::string checkOrderProblem(const OrderProblem &problem) {
+  if (problem.microbatches < 0)
+    return "a negative number of microbatches";
+  for (size_t row = 0; row < problem.durations.size(); ++row) {
+    if (int64_t(problem.durations[row].size()) != problem.microbatches)
+      return "row " + std::to_string(row) + " has " +
+             std::to_string(problem.durations[row].size()) +
+             " durations; expected one for each of the " +
+             std::to_string(problem.microbatches) + " microbatches";
+    for (int64_t duration : problem.durations[row])
+      if (duration < 0)
+        return "row " + std::to_string(row) + " has a negative duration";
+  }
+  int32_t rows = int32_t(problem.durations.size());
+  for (size_t i = 0; i < problem.tasks.size(); ++i) {
+    const auto &task = problem.tasks[i];
+    bool valid = task.row >= 0 && task.row < rows && task.place >= 0 &&
+                 task.place < problem.microbatches;
+    for (const auto &wait : task.waits)
+      valid &= wait.task >= 0 && wait.task < int32_t(i) && wait.delay >= 0;
+    if (!valid)
+      return "task " + std::to_string(i) +
+             " names a row, a place or an earlier task that does not exist";
+  }
+  return "";
 }
 
 OrderProblem load(const Json &test) {
