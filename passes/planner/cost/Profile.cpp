@@ -8,8 +8,6 @@
 
 #include "models/frontend/json/JsonReader.h"
 
-#include "llvm/Support/MemoryBuffer.h"
-
 #include <cmath>
 
 using namespace llvm;
@@ -19,21 +17,17 @@ namespace dt::planner {
 namespace {
 
 using models::JsonReader;
-using models::OrderedJson;
 
 constexpr double kMostSeconds = 1e6;
 
 ProfilePoint readPoint(const JsonReader &json) {
   json.keys({"tp", "rows", "tokens", "forward", "backward", "weight"});
   ProfilePoint point;
-  if (json.has("rows"))
-    point.rows = json.at("rows").number(1, 1e12);
+  json.read("rows", point.rows, 1, 1e12);
   point.tokens = json.at("tokens").number(1, 1e15);
   point.forward = json.at("forward").number(0, kMostSeconds);
-  if (json.has("backward"))
-    point.backward = json.at("backward").number(0, kMostSeconds);
-  if (json.has("weight"))
-    point.weight = json.at("weight").number(0, kMostSeconds);
+  json.read("backward", point.backward, 0, kMostSeconds);
+  json.read("weight", point.weight, 0, kMostSeconds);
   return point;
 }
 
@@ -85,20 +79,18 @@ Error Profile::check(const Model &model) const {
         module = &one;
     }
     if (!module)
-      return createStringError(inconvertibleErrorCode(),
-                               "the profile names module '" + name +
-                                   "', which the model does not have" +
-                                   models::didYouMean(name, names));
+      return createStringError("the profile names module '" + name +
+                               "', which the model does not have" +
+                               models::didYouMean(name, names));
     names.clear();
     for (const LayerKind &kind : module->kinds)
       names.push_back(kind.name);
     for (auto &[layer, points] : layers)
       if (!is_contained(names, layer))
-        return createStringError(inconvertibleErrorCode(),
-                                 "the profile names layer '" + layer +
-                                     "' of module '" + name +
-                                     "', which the model does not have" +
-                                     models::didYouMean(layer, names));
+        return createStringError("the profile names layer '" + layer +
+                                 "' of module '" + name +
+                                 "', which the model does not have" +
+                                 models::didYouMean(layer, names));
   }
   return Error::success();
 }
@@ -115,72 +107,33 @@ void Profile::setLinks(Cluster &cluster) const {
 }
 
 Expected<Profile> parseProfile(StringRef text, StringRef file) {
-  std::string error;
-  Expected<OrderedJson> json = models::parseJson(text, file);
-  if (!json)
-    return json.takeError();
   Profile profile;
-  JsonReader root(&*json, "", &error);
-  root.keys(
-      {"version", "device", "save", "modules", "update", "inside", "reduce"});
-  if (root.at("version").integer(1) != 1)
-    root.at("version").fail("expected 1");
-  if (root.has("device"))
-    profile.device = root.at("device").string();
-  if (root.has("save"))
-    profile.save = root.at("save").choice<Save>();
-  if (root.has("update"))
-    profile.update = root.at("update").number(0, kMostSeconds);
-  if (root.has("inside"))
-    profile.inside = readLink(root.at("inside"));
-  if (root.has("reduce"))
-    profile.reduce = readLink(root.at("reduce"));
-  if (error.empty())
-    for (auto &[module, layers] : root.at("modules").entries())
-      for (auto &[layer, points] : layers.entries())
-        profile.modules[module][layer] = readLayer(points);
-  if (error.empty() && profile.modules.empty())
-    root.at("modules").fail("expected at least one measured module");
-  if (!error.empty())
-    return createStringError(inconvertibleErrorCode(), file + ": " + error);
+  Error wrong = models::readJson(text, file, [&](const JsonReader &root) {
+    root.keys(
+        {"version", "device", "save", "modules", "update", "inside", "reduce"});
+    if (root.at("version").integer(1) != 1)
+      root.at("version").fail("expected 1");
+    root.read("device", profile.device);
+    root.read("save", profile.save);
+    root.read("update", profile.update, 0, kMostSeconds);
+    if (root.has("inside"))
+      profile.inside = readLink(root.at("inside"));
+    if (root.has("reduce"))
+      profile.reduce = readLink(root.at("reduce"));
+    if (root.ok())
+      for (auto &[module, layers] : root.at("modules").entries())
+        for (auto &[layer, points] : layers.entries())
+          profile.modules[module][layer] = readLayer(points);
+    if (root.ok() && profile.modules.empty())
+      root.at("modules").fail("expected at least one measured module");
+  });
+  if (wrong)
+    return std::move(wrong);
   return profile;
 }
 
 Expected<Profile> readProfile(StringRef file) {
-  auto buffer = MemoryBuffer::getFile(file, /*IsText=*/true);
-  if (!buffer)
-    return createStringError(buffer.getError(),
-                             file + ": " + buffer.getError().message());
-  return parseProfile((*buffer)->getBuffer(), file);
-}
-
-std::string printProfile(const Profile &profile) {
-  OrderedJson json;
-  json["version"] = 1;
-  json["device"] = profile.device;
-  json["save"] = rt::textOf(profile.save);
-  if (profile.update)
-    json["update"] = *profile.update;
-  for (auto &[name, link] :
-       {std::pair("inside", profile.inside), {"reduce", profile.reduce}})
-    if (link)
-      json[name] = {{"latency", link->latency}, {"bandwidth", link->bandwidth}};
-  json["modules"] = OrderedJson::object();
-  for (auto &[module, layers] : profile.modules)
-    for (auto &[layer, measured] : layers) {
-      OrderedJson &list = json["modules"][module][layer] = OrderedJson::array();
-      for (auto &[tp, points] : measured.points)
-        for (const ProfilePoint &point : points) {
-          list.push_back({{"tp", tp},
-                          {"rows", point.rows},
-                          {"tokens", point.tokens},
-                          {"forward", point.forward},
-                          {"backward", point.backward}});
-          if (point.weight)
-            list.back()["weight"] = *point.weight;
-        }
-    }
-  return json.dump(1);
+  return models::readFile(file, parseProfile);
 }
 
 } // namespace dt::planner

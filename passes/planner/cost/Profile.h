@@ -65,7 +65,6 @@ struct Profile {
 llvm::Expected<Profile> parseProfile(llvm::StringRef json,
                                      llvm::StringRef file);
 llvm::Expected<Profile> readProfile(llvm::StringRef file);
-std::string printProfile(const Profile &profile);
 
 } // namespace dt::planner
 

@@ -6,6 +6,7 @@
 
 #include "passes/planner/cost/Profile.h"
 #include "test/fuzz/readers/Refusal.h"
+#include "test/passes/planner/PrintProfile.h"
 
 using namespace dt;
 using namespace dt::planner;

@@ -4,7 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Architectures.h"
+#include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/PrintProfile.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
 #include "test/passes/planner/Errors.h"
