@@ -72,9 +72,7 @@ cl::opt<std::string> htmlFile("html",
                                        "last plan as a page"),
                               cl::cat(category));
 
-Error wrong(const Twine &what) {
-  return createStringError(inconvertibleErrorCode(), what);
-}
+Error wrong(const Twine &what) { return createStringError(what); }
 
 Expected<Model> findModel() {
   auto model = openModel(modelName);

@@ -41,9 +41,7 @@ cl::opt<std::string> output("o", cl::init("-"), cl::cat(category),
                             cl::value_desc("file.json"),
                             cl::desc("where it goes"));
 
-Error wrong(const Twine &what) {
-  return createStringError(inconvertibleErrorCode(), what);
-}
+Error wrong(const Twine &what) { return createStringError(what); }
 
 Expected<Model> fitAll() {
   std::vector<SizedModel> sizes;

@@ -443,12 +443,10 @@ Error checkPrecision(const Cluster &cluster, const Model &model) {
   for (const NodeKind &node : cluster.nodes)
     for (const Module &module : model.modules)
       if (!cluster.devices[node.device].flops.count(module.precision))
-        return createStringError(
-            inconvertibleErrorCode(),
-            formatv("device '{0}' has no rate for {1}, which module '{2}' "
-                    "computes in",
-                    cluster.devices[node.device].name, module.precision,
-                    module.name));
+        return createStringError(formatv(
+            "device '{0}' has no rate for {1}, which module '{2}' "
+            "computes in",
+            cluster.devices[node.device].name, module.precision, module.name));
   return Error::success();
 }
 

@@ -22,6 +22,15 @@ Data::~Data() = default;
 
 namespace {
 
+constexpr int32_t kSequence = 8192;   ///< most tokens of a sample
+constexpr double kImageTokens = 1024; ///< median patches of an image
+constexpr int32_t kMaxImageTokens = 4096;
+/// Backbone tokens of an image over its patches (projectors merge them).
+constexpr double kMerge = 0.25;
+constexpr double kTargetTokens =
+    4096;                            ///< latent positions of a generated image
+constexpr double kTargetShare = 0.2; ///< of images that are generated too
+
 /// SplitMix64 from (seed, index): draws do not depend on one another.
 class Stream {
 public:
@@ -52,40 +61,34 @@ private:
 };
 
 class Generated : public Data {
-public:
-  explicit Generated(const DataOptions &options) : options(options) {}
-
 protected:
   int32_t image(Stream &stream) const {
-    return stream.lognormal(options.imageTokens, 0.8, 16,
-                            options.maxImageTokens);
+    return stream.lognormal(kImageTokens, 0.8, 16, kMaxImageTokens);
   }
   int32_t inBackbone(int32_t patches) const {
-    return std::max<int32_t>(1, int32_t(patches * options.merge));
+    return std::max<int32_t>(1, int32_t(patches * kMerge));
   }
   void maybeTarget(Stream &stream, Sample &sample) const {
-    if (stream.uniform() < options.targetShare)
+    if (stream.uniform() < kTargetShare)
       sample.of(ItemKind::Target)
-          .push_back(stream.lognormal(options.targetTokens, 0.5, 256, 16384));
+          .push_back(stream.lognormal(kTargetTokens, 0.5, 256, 16384));
   }
-  DataOptions options;
 };
 
 class Packed : public Generated {
 public:
-  using Generated::Generated;
   Sample draw(uint64_t seed, uint64_t index) const override {
     Stream stream(seed, index);
     Sample sample;
-    sample.tokens = options.sequence;
+    sample.tokens = kSequence;
     int32_t used = 0;
     // Some sequences are mostly text, some mostly images.
-    double textMedian = stream.lognormal(100, 1.0, 8, options.sequence);
+    double textMedian = stream.lognormal(100, 1.0, 8, kSequence);
     while (true) {
-      used += stream.lognormal(textMedian, 1.0, 4, options.sequence);
+      used += stream.lognormal(textMedian, 1.0, 4, kSequence);
       int32_t patches = image(stream);
       used += inBackbone(patches);
-      if (used > options.sequence)
+      if (used > kSequence)
         return sample;
       sample.of(ItemKind::Image).push_back(patches);
       maybeTarget(stream, sample);
@@ -93,17 +96,16 @@ public:
   }
   std::string describe() const override {
     return formatv("packed sequences of {0} tokens, median image {1} patches",
-                   options.sequence, options.imageTokens);
+                   kSequence, kImageTokens);
   }
 };
 
 class Documents : public Generated {
 public:
-  using Generated::Generated;
   Sample draw(uint64_t seed, uint64_t index) const override {
     Stream stream(seed, index);
     Sample sample;
-    sample.tokens = stream.lognormal(700, 1.2, 16, options.sequence);
+    sample.tokens = stream.lognormal(700, 1.2, 16, kSequence);
     // Longer documents hold more images; a third holds none.
     if (stream.uniform() < 0.33)
       return sample;
@@ -111,7 +113,7 @@ public:
     int32_t count = stream.lognormal(mean, 1.0, 1, 64);
     for (int32_t i = 0; i < count; ++i) {
       int32_t patches = image(stream);
-      if (sample.tokens + inBackbone(patches) > options.sequence)
+      if (sample.tokens + inBackbone(patches) > kSequence)
         break;
       sample.tokens += inBackbone(patches);
       sample.of(ItemKind::Image).push_back(patches);
@@ -121,7 +123,7 @@ public:
   }
   std::string describe() const override {
     return formatv("documents of up to {0} tokens, median image {1} patches",
-                   options.sequence, options.imageTokens);
+                   kSequence, kImageTokens);
   }
 };
 
@@ -166,10 +168,6 @@ private:
   std::vector<double> until;
 };
 
-Error wrong(const Twine &what) {
-  return createStringError(inconvertibleErrorCode(), what);
-}
-
 std::vector<int32_t> readTokens(const models::JsonReader &json) {
   std::vector<int32_t> result;
   for (const models::JsonReader &entry : json.list()) {
@@ -183,13 +181,9 @@ std::vector<int32_t> readTokens(const models::JsonReader &json) {
 
 } // namespace
 
-std::unique_ptr<Data> makePacked(const DataOptions &options) {
-  return std::make_unique<Packed>(options);
-}
+std::unique_ptr<Data> makePacked() { return std::make_unique<Packed>(); }
 
-std::unique_ptr<Data> makeDocuments(const DataOptions &options) {
-  return std::make_unique<Documents>(options);
-}
+std::unique_ptr<Data> makeDocuments() { return std::make_unique<Documents>(); }
 
 std::unique_ptr<Data> makeUniform(const Sample &sample) {
   return std::make_unique<Uniform>(sample);
@@ -199,59 +193,58 @@ Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
                                              std::vector<double> weights,
                                              std::vector<std::string> kinds) {
   if (samples.empty())
-    return wrong("the data description holds no samples");
+    return createStringError("the data description holds no samples");
   if (samples.size() != weights.size())
-    return wrong("as many weights as samples are expected");
+    return createStringError("as many weights as samples are expected");
   double sum = 0;
   for (double weight : weights) {
     if (!(weight >= 0) || std::isinf(weight))
-      return wrong("a sample's weight is no finite number of at least 0");
+      return createStringError(
+          "a sample's weight is no finite number of at least 0");
     sum += weight;
   }
   if (!(sum > 0) || std::isinf(sum))
-    return wrong("the weights of all samples are zero or too large");
+    return createStringError(
+        "the weights of all samples are zero or too large");
   return std::make_unique<Measured>(std::move(samples), weights,
                                     std::move(kinds));
 }
 
 Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
-  std::string error;
-  Expected<models::OrderedJson> json = models::parseJson(text, file);
-  if (!json)
-    return json.takeError();
-  models::JsonReader root(&*json, "", &error);
-  root.keys({"kinds", "samples"});
   std::vector<std::string> kinds;
-  if (root.has("kinds"))
-    for (const models::JsonReader &name : root.at("kinds").list())
-      kinds.push_back(name.string());
-  if (kinds.size() > size_t(kMostItemKinds))
-    root.at("kinds").fail("expected at most " + Twine(kMostItemKinds));
   std::vector<Sample> samples;
   std::vector<double> weights;
-  for (const models::JsonReader &entry : root.at("samples").list()) {
-    entry.keys({"tokens", "items", "count"});
-    Sample sample;
-    int64_t tokens = entry.at("tokens").integer(0);
-    if (tokens > 1 << 24)
-      entry.at("tokens").fail("expected at most 2^24 tokens");
-    sample.tokens = int32_t(std::min<int64_t>(tokens, 1 << 24));
-    if (entry.has("items"))
-      for (const models::JsonReader &kind : entry.at("items").list())
-        sample.items.push_back(readTokens(kind));
-    if (sample.items.size() > kinds.size())
-      entry.at("items").fail("expected a list for each of the " +
-                             Twine(kinds.size()) + " kinds");
-    samples.push_back(std::move(sample));
-    weights.push_back(entry.has("count") ? entry.at("count").number(0, 1e15)
-                                         : 1);
-  }
-  if (!error.empty())
-    return wrong(file + ": " + error);
+  auto read = [&](const models::JsonReader &root) {
+    root.keys({"kinds", "samples"});
+    if (root.has("kinds"))
+      for (const models::JsonReader &name : root.at("kinds").list())
+        kinds.push_back(name.string());
+    if (kinds.size() > size_t(kMostItemKinds))
+      root.at("kinds").fail("expected at most " + Twine(kMostItemKinds));
+    for (const models::JsonReader &entry : root.at("samples").list()) {
+      entry.keys({"tokens", "items", "count"});
+      Sample sample;
+      int64_t tokens = entry.at("tokens").integer(0);
+      if (tokens > 1 << 24)
+        entry.at("tokens").fail("expected at most 2^24 tokens");
+      sample.tokens = int32_t(std::min<int64_t>(tokens, 1 << 24));
+      if (entry.has("items"))
+        for (const models::JsonReader &kind : entry.at("items").list())
+          sample.items.push_back(readTokens(kind));
+      if (sample.items.size() > kinds.size())
+        entry.at("items").fail("expected a list for each of the " +
+                               Twine(kinds.size()) + " kinds");
+      samples.push_back(std::move(sample));
+      weights.push_back(entry.has("count") ? entry.at("count").number(0, 1e15)
+                                           : 1);
+    }
+  };
+  if (Error error = models::readJson(text, file, read))
+    return std::move(error);
   auto data =
       makeMeasured(std::move(samples), std::move(weights), std::move(kinds));
   if (!data)
-    return wrong(file + ": " + toString(data.takeError()));
+    return createStringError(file + ": " + toString(data.takeError()));
   return data;
 }
 
@@ -262,10 +255,11 @@ Expected<std::unique_ptr<Data>> openData(StringRef name) {
     return makeDocuments();
   auto buffer = MemoryBuffer::getFile(name, /*IsText=*/true);
   if (!buffer)
-    return wrong(name +
-                 ": neither packed nor documents, nor a file that can "
-                 "be read: " +
-                 buffer.getError().message());
+    return createStringError(
+        name +
+        ": neither packed nor documents, nor a file that can "
+        "be read: " +
+        buffer.getError().message());
   return parseData((*buffer)->getBuffer(), name);
 }
 

@@ -52,21 +52,11 @@ public:
   virtual std::string describe() const = 0;
 };
 
-struct DataOptions {
-  int32_t sequence = 8192;   ///< most tokens of a sample
-  double imageTokens = 1024; ///< median patches of an image
-  int32_t maxImageTokens = 4096;
-  /// Backbone tokens of an image over its patches (projectors merge them).
-  double merge = 0.25;
-  double targetTokens = 4096; ///< latent positions of a generated image
-  double targetShare = 0.2;   ///< of images that are generated too
-};
-
 /// Sequences packed to the full length with image-text pairs: the backbone's
 /// work is constant, images and their sizes differ.
-std::unique_ptr<Data> makePacked(const DataOptions &options = {});
+std::unique_ptr<Data> makePacked();
 /// A sample is one document: length, images and their sizes are all skewed.
-std::unique_ptr<Data> makeDocuments(const DataOptions &options = {});
+std::unique_ptr<Data> makeDocuments();
 /// Every sample alike: for closed forms and for models without data.
 std::unique_ptr<Data> makeUniform(const Sample &sample);
 /// Draws of these samples, each as often as its weight says.

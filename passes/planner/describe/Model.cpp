@@ -30,9 +30,7 @@ double flopsOf(const Op &op, const TokenSums &part) {
   return op.kind == Op::Stream ? 0 : op.flops.at(part);
 }
 
-Error wrong(const Twine &what) {
-  return createStringError(inconvertibleErrorCode(), what);
-}
+Error wrong(const Twine &what) { return createStringError(what); }
 
 bool good(double value) { return std::isfinite(value) && value >= 0; }
 bool good(const Linear &value) {

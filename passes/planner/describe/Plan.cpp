@@ -26,9 +26,7 @@ StringRef getName(Assign assign) {
 
 namespace {
 
-Error wrong(const Twine &what) {
-  return createStringError(inconvertibleErrorCode(), what);
-}
+Error wrong(const Twine &what) { return createStringError(what); }
 
 Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
   auto fail = [&](const Twine &what) {

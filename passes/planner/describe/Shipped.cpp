@@ -56,9 +56,8 @@ Error unknown(StringRef what, StringRef name, ArrayRef<std::string> known) {
         hint = ("; did you mean '" + other + "'?").str();
         break;
       }
-  return createStringError(inconvertibleErrorCode(),
-                           what + " '" + name + "' is not one of " +
-                               join(known, ", ") + ", nor a .json file" + hint);
+  return createStringError(what + " '" + name + "' is not one of " +
+                           join(known, ", ") + ", nor a .json file" + hint);
 }
 
 Expected<Model> openPart(StringRef name) {
@@ -66,8 +65,7 @@ Expected<Model> openPart(StringRef name) {
   if (stem.consume_back(".json"))
     if (const ShippedFile *file = findFile(kModels, stem))
       return parseModel(file->json, name);
-  return createStringError(inconvertibleErrorCode(),
-                           "'" + name + "' does not come with the planner");
+  return createStringError("'" + name + "' does not come with the planner");
 }
 
 Cluster openShipped(const ShippedFile &file) {

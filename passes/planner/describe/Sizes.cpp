@@ -25,9 +25,7 @@ constexpr double kTolerance = 1e-9, kNoise = 1e-13;
 /// positions).
 constexpr double kDenominator = 4096;
 
-Error wrong(const Twine &what) {
-  return createStringError(inconvertibleErrorCode(), what);
-}
+Error wrong(const Twine &what) { return createStringError(what); }
 
 /// All figures of a model in one order, and what is the same at every size.
 struct Figures {

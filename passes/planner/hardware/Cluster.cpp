@@ -22,33 +22,30 @@ int64_t Cluster::getNumDevices() const {
   return sum;
 }
 
-int Cluster::getNodeKind(int64_t rank) const {
-  for (size_t i = 0; i + 1 < nodes.size(); ++i) {
-    if (rank < getNumDevices(int(i)))
-      return int(i);
-    rank -= getNumDevices(int(i));
+/// The kind of node of a rank; of `rank` is left what it is among that kind's.
+static int findKind(const Cluster &cluster, int64_t &rank) {
+  int kind = 0;
+  for (; kind + 1 < int(cluster.nodes.size()); ++kind) {
+    if (rank < cluster.getNumDevices(kind))
+      break;
+    rank -= cluster.getNumDevices(kind);
   }
-  return int(nodes.size()) - 1;
+  return kind;
 }
 
+int Cluster::getNodeKind(int64_t rank) const { return findKind(*this, rank); }
+
 int64_t Cluster::getNode(int64_t rank) const {
+  int kind = findKind(*this, rank);
   int64_t before = 0;
-  for (size_t i = 0; i + 1 < nodes.size(); ++i) {
-    if (rank < getNumDevices(int(i)))
-      return before + rank / nodes[i].devices;
-    rank -= getNumDevices(int(i));
+  for (int i = 0; i < kind; ++i)
     before += nodes[i].count;
-  }
-  return before + rank / nodes.back().devices;
+  return before + rank / nodes[kind].devices;
 }
 
 int64_t Cluster::getPlace(int64_t rank) const {
-  for (size_t i = 0; i + 1 < nodes.size(); ++i) {
-    if (rank < getNumDevices(int(i)))
-      return rank % nodes[i].devices;
-    rank -= getNumDevices(int(i));
-  }
-  return rank % nodes.back().devices;
+  int kind = findKind(*this, rank);
+  return rank % nodes[kind].devices;
 }
 
 Group Cluster::getGroup(int node, int64_t size, int64_t stride,
@@ -155,11 +152,9 @@ Link Cluster::pointToPoint(int from, int to, bool sameNode,
 
 Expected<Cluster> Cluster::take(int64_t wanted) const {
   if (wanted < 1)
-    return createStringError(inconvertibleErrorCode(),
-                             "expected at least one device to plan for");
+    return createStringError("expected at least one device to plan for");
   if (wanted > getNumDevices())
-    return createStringError(inconvertibleErrorCode(),
-                             formatv("cluster '{0}' has {1} devices, not {2}",
+    return createStringError(formatv("cluster '{0}' has {1} devices, not {2}",
                                      name, getNumDevices(), wanted));
   Cluster result = *this;
   result.nodes.clear();

@@ -114,8 +114,7 @@ Expected<Candidates> planDistMM(const PolicyInput &input) {
     }
   }
   if (plans.empty())
-    return createStringError(inconvertibleErrorCode(),
-                             reason.empty() ? "one replica of each module does "
+    return createStringError(reason.empty() ? "one replica of each module does "
                                               "not fit the devices together"
                                             : reason);
   return search(input, std::move(plans));

@@ -213,8 +213,7 @@ Expected<Plan> findDistTrain(const PolicyInput &input) {
     return std::move(*equal);
   if (other)
     return std::move(*other);
-  return createStringError(inconvertibleErrorCode(),
-                           reasons[reasons[0].get().empty()].get());
+  return createStringError(reasons[reasons[0].get().empty()].get());
 }
 
 Expected<Candidates> planDistTrain(const PolicyInput &input) {

@@ -145,7 +145,7 @@ Expected<Candidates> findOnKinds(const Policy &policy, const PolicyInput &input,
         reason.note(moved.takeError());
   }
   if (all.empty())
-    return createStringError(inconvertibleErrorCode(), reason.get());
+    return createStringError(reason.get());
   return all;
 }
 
@@ -163,8 +163,7 @@ Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
   if (Error error = checkPrecision(input.costs.cluster, input.model()))
     return std::move(error);
   if (input.batch.empty())
-    return createStringError(inconvertibleErrorCode(),
-                             "a plan needs a global batch of at least 1");
+    return createStringError("a plan needs a global batch of at least 1");
   // A simulation takes as long as the batch is large.
   PolicyInput own = input;
   if (input.samples() > 4096)
@@ -178,9 +177,8 @@ Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
                  : policy.find(own);
     names += (names.empty() ? "" : ", ") + std::string(policy.name);
   }
-  return createStringError(inconvertibleErrorCode(),
-                           "no policy is named '" + name +
-                               "' (known: " + names + ")");
+  return createStringError("no policy is named '" + name +
+                           "' (known: " + names + ")");
 }
 
 Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {

@@ -144,8 +144,7 @@ Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
       plan.policy = name;
       return Candidates(std::move(plan));
     }
-  return createStringError(inconvertibleErrorCode(),
-                           reason.get().empty()
+  return createStringError(reason.get().empty()
                                ? formatv("one replica at TP {0} needs more "
                                          "than the {1} devices",
                                          sizes.back(), input.gpus())

@@ -32,9 +32,7 @@ std::vector<int64_t> divisors(int64_t n) {
 
 namespace {
 
-Error wrong(const Twine &what) {
-  return createStringError(inconvertibleErrorCode(), what);
-}
+Error wrong(const Twine &what) { return createStringError(what); }
 
 Error check(const FormulaProblem &problem) {
   if (problem.gpus < 1)

@@ -427,8 +427,7 @@ Expected<Candidates> PlanSearch::finish(int most) {
     i += count;
   }
   if (candidates.empty())
-    return createStringError(inconvertibleErrorCode(),
-                             reason.get().empty()
+    return createStringError(reason.get().empty()
                                  ? "no layout of the units fits the devices"
                                  : reason.get());
   ArrayRef rest =

@@ -429,11 +429,9 @@ Expected<Simulation> Engine::run() {
     for (int rank = 0; rank < problem.ranks; ++rank)
       if (cursor[rank] < int(lists[rank].size()))
         return createStringError(
-            inconvertibleErrorCode(),
             "the schedule never comes to '" +
-                scheduler::getName(problem,
-                                   solution.ranks[rank][cursor[rank]]) +
-                "' on rank " + std::to_string(rank));
+            scheduler::getName(problem, solution.ranks[rank][cursor[rank]]) +
+            "' on rank " + std::to_string(rank));
   finish();
   return std::move(result);
 }

@@ -344,8 +344,7 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   if (Error error = checkPlan(plan, costs.model, costs.cluster))
     return std::move(error);
   if (batch.empty())
-    return createStringError(inconvertibleErrorCode(),
-                             "a step needs at least one sample");
+    return createStringError("a step needs at least one sample");
   Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
   StepBuilder folded(costs, plan, true);
   std::optional<StepBuilder> full;
