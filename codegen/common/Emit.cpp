@@ -168,6 +168,20 @@ std::string mpiSetting(bool ranks) {
                  "# the plan has one rank\n";
 }
 
+std::string programTargets(ArrayRef<std::string> sources) {
+  return R"cmake(# All but main(), for programs that train and do something of their own besides.
+add_library(program STATIC
+  )cmake" +
+         llvm::join(sources, "\n  ") + R"cmake()
+target_include_directories(program PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(program PUBLIC dt_runtime)
+
+add_executable(train main.cpp)
+target_link_libraries(train PRIVATE program)
+target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}")
+)cmake";
+}
+
 static bool hasManyRanks(rt::ProgramOp program) {
   auto ranks = program.getBody().getOps<rt::RankOp>();
   return std::distance(ranks.begin(), ranks.end()) > 1;

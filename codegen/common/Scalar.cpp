@@ -205,37 +205,18 @@ Value convertCmpF(OpBuilder &b, arith::CmpFOp op, ValueRange x) {
 }
 
 Value convertCmpI(OpBuilder &b, arith::CmpIOp op, ValueRange x) {
-  using P = arith::CmpIPredicate;
   using C = emitc::CmpPredicate;
+  // In the order of arith's: signed ones, then those of unsigned numbers.
+  static constexpr C predicates[] = {C::eq, C::ne, C::lt, C::le, C::gt,
+                                     C::ge, C::lt, C::le, C::gt, C::ge};
   Location loc = op.getLoc();
-  auto asUnsigned = [&](C predicate) {
-    Type u = unsignedOf(x[0].getType());
-    return compare(b, loc, predicate, castTo(b, loc, u, x[0]),
-                   castTo(b, loc, u, x[1]));
-  };
-  switch (op.getPredicate()) {
-  case P::eq:
-    return compare(b, loc, C::eq, x[0], x[1]);
-  case P::ne:
-    return compare(b, loc, C::ne, x[0], x[1]);
-  case P::slt:
-    return compare(b, loc, C::lt, x[0], x[1]);
-  case P::sle:
-    return compare(b, loc, C::le, x[0], x[1]);
-  case P::sgt:
-    return compare(b, loc, C::gt, x[0], x[1]);
-  case P::sge:
-    return compare(b, loc, C::ge, x[0], x[1]);
-  case P::ult:
-    return asUnsigned(C::lt);
-  case P::ule:
-    return asUnsigned(C::le);
-  case P::ugt:
-    return asUnsigned(C::gt);
-  case P::uge:
-    return asUnsigned(C::ge);
+  Value l = x[0], r = x[1];
+  if (op.getPredicate() >= arith::CmpIPredicate::ult) {
+    Type u = unsignedOf(l.getType());
+    l = castTo(b, loc, u, l);
+    r = castTo(b, loc, u, r);
   }
-  return {};
+  return compare(b, loc, predicates[size_t(op.getPredicate())], l, r);
 }
 
 /// One of two integers, by a comparison.

@@ -78,6 +78,8 @@ std::unique_ptr<Target> createTarget(llvm::StringRef name);
 /// The line of the emitted CMakeLists.txt that leaves MPI out; nothing for
 /// several ranks.
 std::string mpiSetting(bool ranks);
+/// The targets of a CMakeLists.txt behind the runtime: the program's own.
+std::string programTargets(llvm::ArrayRef<std::string> sources);
 
 /// Number of points of a kernel.
 nn::DimExpr numPoints(rt::KernelOp kernel);

@@ -136,17 +136,7 @@ endif()
 set(DT_RUNTIME_TARGET cuda CACHE STRING "")
 )cmake" + mpiSetting(ranks) +
          R"cmake(add_subdirectory(runtime)
-# All but main(), for programs that train and do something of their own besides.
-add_library(program STATIC
-  )cmake" +
-         llvm::join(sources, "\n  ") + R"cmake()
-target_include_directories(program PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(program PUBLIC dt_runtime)
-
-add_executable(train main.cpp)
-target_link_libraries(train PRIVATE program)
-target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}")
-)cmake";
+)cmake" + programTargets(sources);
 }
 
 } // namespace
