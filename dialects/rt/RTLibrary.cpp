@@ -176,32 +176,30 @@ template <typename OpTy> static FailureOr<ConvCounts> verifyConvShape(OpTy op) {
   return counts;
 }
 
-LogicalResult ConvOp::verify() {
-  FailureOr<ConvCounts> counts = verifyConvShape(*this);
+/// A convolution or the way back to its input: `image` on the input's side,
+/// `bias` added to `channels` channels of the result.
+template <typename OpTy>
+static LogicalResult verifyConv(OpTy op, ArrayRef<NamedBuffer> operands,
+                                NamedBuffer image, int64_t channels) {
+  FailureOr<ConvCounts> counts = verifyConvShape(op);
   if (failed(counts))
     return failure();
-  auto elements = CallElements::verify(
-      *this, {{"x", getX()}, {"w", getW()}, {"y", getY()}});
+  auto elements = CallElements::verify(op, operands);
   return failure(
       failed(elements) ||
-      failed(verifyElement(*this, "bias", getBias(), elements->others)) ||
-      failed(verifyCount(*this, "x", getX(), counts->x)) ||
-      failed(verifyCount(*this, "w", getW(), counts->w)) ||
-      failed(verifyCount(*this, "bias", getBias(), getO())));
+      failed(verifyElement(op, "bias", op.getBias(), elements->others)) ||
+      failed(verifyCount(op, image.name, image.buffer, counts->x)) ||
+      failed(verifyCount(op, "w", op.getW(), counts->w)) ||
+      failed(verifyCount(op, "bias", op.getBias(), channels)));
 }
 
+LogicalResult ConvOp::verify() {
+  return verifyConv(*this, {{"x", getX()}, {"w", getW()}, {"y", getY()}},
+                    {"x", getX()}, getO());
+}
 LogicalResult ConvDxOp::verify() {
-  FailureOr<ConvCounts> counts = verifyConvShape(*this);
-  if (failed(counts))
-    return failure();
-  auto elements = CallElements::verify(
-      *this, {{"dy", getDy()}, {"w", getW()}, {"dx", getDx()}});
-  return failure(
-      failed(elements) ||
-      failed(verifyElement(*this, "bias", getBias(), elements->others)) ||
-      failed(verifyCount(*this, "dx", getDx(), counts->x)) ||
-      failed(verifyCount(*this, "w", getW(), counts->w)) ||
-      failed(verifyCount(*this, "bias", getBias(), getC())));
+  return verifyConv(*this, {{"dy", getDy()}, {"w", getW()}, {"dx", getDx()}},
+                    {"dx", getDx()}, getC());
 }
 
 LogicalResult ConvDwOp::verify() {

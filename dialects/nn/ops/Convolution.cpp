@@ -254,13 +254,24 @@ static DimExpr windowSize(ArrayRef<int64_t> kernel) {
   return n;
 }
 
-/// Sample and channel pass, each value's space is its own.
-static void setPooled(RuleBuilder &b, ShardingRule::Dims &dims, Value v) {
-  Shape shape = getShape(v);
-  dims[0] = {0};
-  dims[1] = {1};
-  for (size_t i = 2; i < shape.size(); ++i)
-    dims[i] = {b.factor(shape[i], FactorKind::replicate)};
+/// Sample and channel pass, each value's space is its own. `linear`: operand in
+/// which the op is linear, if any.
+static ShardingRule pooledRule(Operation *op, std::optional<unsigned> linear) {
+  RuleBuilder b(op);
+  b.letters(ArrayRef(getShape(op->getOperand(0))).take_front(2));
+  auto set = [&](ShardingRule::Dims &dims, Value v) {
+    Shape shape = getShape(v);
+    dims[0] = {0};
+    dims[1] = {1};
+    for (size_t i = 2; i < shape.size(); ++i)
+      dims[i] = {b.factor(shape[i], FactorKind::replicate)};
+  };
+  for (auto [i, v] : llvm::enumerate(op->getOperands()))
+    set(b.rule.operands[i], v);
+  set(b.rule.results[0], op->getResult(0));
+  if (linear)
+    b.linear({*linear});
+  return b.finish();
 }
 
 LogicalResult PoolOp::verify() {
@@ -288,13 +299,8 @@ DimExpr PoolOp::getFlops() {
 }
 PrecisionRule PoolOp::getPrecisionRule() { return sumsInFull(*this); }
 ShardingRule PoolOp::getShardingRule() {
-  RuleBuilder b(*this);
-  b.letters(ArrayRef(getShape(getInput())).take_front(2));
-  setPooled(b, b.rule.operands[0], getInput());
-  setPooled(b, b.rule.results[0], getResult());
-  if (getKind() != PoolKind::max)
-    b.linear({0});
-  return b.finish();
+  bool linear = getKind() != PoolKind::max;
+  return pooledRule(*this, linear ? std::optional(0u) : std::nullopt);
 }
 
 ItemState PoolOp::inferItems(ItemStates operands, const ItemContext &) {
@@ -305,12 +311,4 @@ DimExpr PoolDxOp::getFlops() {
   return elements(getGrad()) * windowSize(getKernel());
 }
 PrecisionRule PoolDxOp::getPrecisionRule() { return sumsInFull(*this); }
-ShardingRule PoolDxOp::getShardingRule() {
-  RuleBuilder b(*this);
-  b.letters(ArrayRef(getShape(getInput())).take_front(2));
-  setPooled(b, b.rule.operands[0], getInput());
-  setPooled(b, b.rule.operands[1], getGrad());
-  setPooled(b, b.rule.results[0], getResult());
-  b.linear({1});
-  return b.finish();
-}
+ShardingRule PoolDxOp::getShardingRule() { return pooledRule(*this, 1); }

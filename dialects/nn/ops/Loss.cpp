@@ -58,9 +58,8 @@ ShardingRule CrossEntropyOp::getShardingRule() {
 }
 
 ItemState CrossEntropyOp::inferItems(ItemStates operands, const ItemContext &) {
-  for (const ItemState &state : operands)
-    if (state.is(ItemState::Sum))
-      return ItemState::coupled(*this, kNotLinearInSum);
+  if (anyIs(operands, ItemState::Sum))
+    return ItemState::coupled(*this, kNotLinearInSum);
   if (operands[0].is(ItemState::PerItem) &&
       operands[0].axis == getRank(getLogits()) - 1)
     return ItemState::coupled(*this, "takes items as classes", true);

@@ -21,6 +21,20 @@ static bool wants(OperandRange operand, ArrayRef<bool> wanted) {
   return !operand.empty() && wanted[operand.getBeginOperandIndex()];
 }
 
+/// Gradients of the input and the scale; `over`: the axes or groups of all
+/// three ops.
+template <typename DxOp, typename DscaleOp, typename Op>
+static void inputAndScaleVjp(GradientBuilder &g, Op op, IntegerAttr over,
+                             Value dy, Wanted wanted, Gradients &result) {
+  OperandRange scale = op.getODSOperands(1);
+  if (wanted[0])
+    result[0] =
+        g.make<DxOp>(op.getInput(), op.getScale(), dy, op.getEpsAttr(), over);
+  if (wants(scale, wanted))
+    result[scale.getBeginOperandIndex()] =
+        g.make<DscaleOp>(op.getInput(), dy, op.getEpsAttr(), over);
+}
+
 /// The parameters are few and stay full.
 static PrecisionRule fullParameters(Operation *op) {
   PrecisionRule rule = sumsInFull(op);
@@ -93,16 +107,12 @@ LogicalResult LayerNormOp::verify() {
 LogicalResult LayerNormOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                     Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, *this);
-  Value x = getInput(), dy = grads[0];
-  OperandRange scale = getODSOperands(1), bias = getODSOperands(2);
-  if (wanted[0])
-    result[0] =
-        g.make<LayerNormDxOp>(x, getScale(), dy, getEpsAttr(), getAxesAttr());
-  if (wants(scale, wanted))
-    result[scale.getBeginOperandIndex()] =
-        g.make<LayerNormDscaleOp>(x, dy, getEpsAttr(), getAxesAttr());
+  OperandRange bias = getODSOperands(2);
+  inputAndScaleVjp<LayerNormDxOp, LayerNormDscaleOp>(g, *this, getAxesAttr(),
+                                                     grads[0], wanted, result);
   if (wants(bias, wanted))
-    result[bias.getBeginOperandIndex()] = g.sumRows(dy, getBias().getType());
+    result[bias.getBeginOperandIndex()] =
+        g.sumRows(grads[0], getBias().getType());
   return success();
 }
 
@@ -152,12 +162,8 @@ LogicalResult RmsNormOp::verify() { return verifyLastAxesNorm(*this, Value()); }
 LogicalResult RmsNormOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                   Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, *this);
-  Value x = getInput(), dy = grads[0];
-  if (wanted[0])
-    result[0] =
-        g.make<RmsNormDxOp>(x, getScale(), dy, getEpsAttr(), getAxesAttr());
-  if (getScale() && wanted[1])
-    result[1] = g.make<RmsNormDscaleOp>(x, dy, getEpsAttr(), getAxesAttr());
+  inputAndScaleVjp<RmsNormDxOp, RmsNormDscaleOp>(g, *this, getAxesAttr(),
+                                                 grads[0], wanted, result);
   return success();
 }
 
@@ -233,16 +239,11 @@ LogicalResult GroupNormOp::verify() {
 LogicalResult GroupNormOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                     Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, *this);
-  Value x = getInput(), dy = grads[0];
-  OperandRange scale = getODSOperands(1), bias = getODSOperands(2);
-  if (wanted[0])
-    result[0] =
-        g.make<GroupNormDxOp>(x, getScale(), dy, getEpsAttr(), getGroupsAttr());
-  if (wants(scale, wanted))
-    result[scale.getBeginOperandIndex()] =
-        g.make<GroupNormDscaleOp>(x, dy, getEpsAttr(), getGroupsAttr());
+  OperandRange bias = getODSOperands(2);
+  inputAndScaleVjp<GroupNormDxOp, GroupNormDscaleOp>(g, *this, getGroupsAttr(),
+                                                     grads[0], wanted, result);
   if (wants(bias, wanted))
-    result[bias.getBeginOperandIndex()] = g.sumChannels(dy);
+    result[bias.getBeginOperandIndex()] = g.sumChannels(grads[0]);
   return success();
 }
 
