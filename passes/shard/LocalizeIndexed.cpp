@@ -154,23 +154,32 @@ Value clipToBlock(Maker &m, Value index, const FactorCut &cut) {
   return m.make<nn::MinOp>(low, m.integer(cut.chunk - 1, element));
 }
 
-/// gather_elements: as a lookup, but the op itself has no zeros to give. (An
-/// index outside of the block takes some element of it.)
-struct ElementsModel
-    : LocalizeOpInterface::ExternalModel<ElementsModel, nn::GatherElementsOp> {
+/// An op that changes where the block of an axis is its rank's own.
+template <typename Model, typename OpT>
+struct BlockModel : LocalizeOpInterface::ExternalModel<Model, OpT> {
   bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
   SmallVector<Value> localize(Operation *op, OpBuilder &builder,
                               ValueRange operands, TypeRange types,
                               const FactorCut &cut) const {
     if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
       return {cloneLocal(builder, op, operands, types)->getResult(0)};
+    return {Model::localizeBlock(cast<OpT>(op), builder, operands, types, cut)};
+  }
+};
+
+/// gather_elements: as a lookup, but the op itself has no zeros to give. (An
+/// index outside of the block takes some element of it.)
+struct ElementsModel : BlockModel<ElementsModel, nn::GatherElementsOp> {
+  static Value localizeBlock(nn::GatherElementsOp op, OpBuilder &builder,
+                             ValueRange operands, TypeRange types,
+                             const FactorCut &cut) {
     Maker m(builder, op->getLoc());
     Value local = localIndices(m, operands[1], cut, cut.size().constant());
     Value inside = isWithin(m, local, cut.chunk);
     Operation *lookup = cloneLocal(builder, op, {operands[0], local}, types);
     markBlock(lookup, cut, cut.size().constant(), /*wrap=*/true);
     Value taken = lookup->getResult(0);
-    return {m.select(inside, taken, m.number(0, getElementTypeOrSelf(taken)))};
+    return m.select(inside, taken, m.number(0, getElementTypeOrSelf(taken)));
   }
 };
 
@@ -199,7 +208,7 @@ struct RowScores {
             const FactorCut &cut) {
     Type rows = nn::withElementType(labels.clipped.getType(),
                                     getElementTypeOrSelf(logits));
-    auto rank = cast<RankedTensorType>(logits.getType()).getRank();
+    auto rank = nn::getRank(logits);
     Value at = nn::GatherElementsOp::create(m.builder, m.loc, logits,
                                             m.column(labels.clipped), rank - 1);
     Value picked = m.like(at, rows);
@@ -218,23 +227,17 @@ struct RowScores {
 
 /// Partial sums: the first rank adds the log-sum-exp, the label's rank its
 /// score.
-struct CrossEntropyModel
-    : LocalizeOpInterface::ExternalModel<CrossEntropyModel,
-                                         nn::CrossEntropyOp> {
-  bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
-  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
-                              ValueRange operands, TypeRange types,
-                              const FactorCut &cut) const {
-    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
-      return {cloneLocal(builder, op, operands, types)->getResult(0)};
+struct CrossEntropyModel : BlockModel<CrossEntropyModel, nn::CrossEntropyOp> {
+  static Value localizeBlock(nn::CrossEntropyOp op, OpBuilder &builder,
+                             ValueRange operands, TypeRange types,
+                             const FactorCut &cut) {
     Maker m(builder, op->getLoc());
-    auto loss = cast<nn::CrossEntropyOp>(op);
-    int64_t classes = wholeSize(op, cut), ignore = loss.getIgnoreIndex();
+    int64_t classes = wholeSize(op, cut), ignore = op.getIgnoreIndex();
     LocalLabels labels(m, operands[1], ignore, cut, classes);
     RowScores scores(m, operands[0], labels, cut);
     cut.rowSum = scores.sum;
     // The label's own score, with the label as it is: that is what is checked.
-    auto rank = cast<RankedTensorType>(operands[0].getType()).getRank();
+    auto rank = nn::getRank(operands[0]);
     auto own = nn::GatherElementsOp::create(builder, op->getLoc(), operands[0],
                                             m.column(labels.local), rank - 1);
     markBlock(own, cut, classes, /*wrap=*/false, ignore,
@@ -245,25 +248,20 @@ struct CrossEntropyModel
     Value once = dist::PartialOp::create(builder, op->getLoc(), sum.getType(),
                                          sum, cut.axis.over, cut.axis.stride);
     Value mine = m.select(labels.inside, picked, zero);
-    return {m.make<nn::SubOp>(once, mine)};
+    return m.make<nn::SubOp>(once, mine);
   }
 };
 
 /// (exp(x - log-sum-exp) - [label is here]) * dy
 struct CrossEntropyGradModel
-    : LocalizeOpInterface::ExternalModel<CrossEntropyGradModel,
-                                         nn::CrossEntropyGradOp> {
-  bool canCut(Operation *, const FactorCut &cut) const { return isBlock(cut); }
-  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
-                              ValueRange operands, TypeRange types,
-                              const FactorCut &cut) const {
-    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
-      return {cloneLocal(builder, op, operands, types)->getResult(0)};
+    : BlockModel<CrossEntropyGradModel, nn::CrossEntropyGradOp> {
+  static Value localizeBlock(nn::CrossEntropyGradOp op, OpBuilder &builder,
+                             ValueRange operands, TypeRange types,
+                             const FactorCut &cut) {
     Location loc = op->getLoc();
     Maker m(builder, loc);
-    auto loss = cast<nn::CrossEntropyGradOp>(op);
     LocalLabels labels(m, operands[1],
-                       static_cast<int64_t>(loss.getIgnoreIndex()), cut,
+                       static_cast<int64_t>(op.getIgnoreIndex()), cut,
                        wholeSize(op, cut));
     Value sum = cut.rowSum;
     if (!sum)
@@ -275,7 +273,7 @@ struct CrossEntropyGradModel
     Value share = nn::ExpOp::create(builder, loc, shifted);
     Value hot = m.select(isLabel(m, labels, cut), one, zero);
     Value result = m.make<nn::SubOp>(share, hot);
-    return {m.make<nn::MulOp>(result, m.column(grad))};
+    return m.make<nn::MulOp>(result, m.column(grad));
   }
 
   /// [rows, chunk]: the class is the row's label.
