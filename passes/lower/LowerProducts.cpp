@@ -127,84 +127,56 @@ LogicalResult lowerMatmul(nn::MatmulOp op, FunctionLowering &f) {
 // Convolutions
 //===----------------------------------------------------------------------===//
 
-/// The attributes that the three calls share. `x` is the forward's input,
-/// `channels` those of its output.
-struct ConvAttributes {
-  StringAttr n;
-  int64_t c, o, groups;
-  ArrayAttr in;
-  SmallVector<int64_t> kernel, padBegin, padEnd;
-};
-
-template <typename OpTy>
-FailureOr<ConvAttributes> convAttributes(OpTy op, const Shape &x,
-                                         const DimExpr &channels,
-                                         const Shape &weight) {
+/// One of the three calls with its buffers. `image` is the forward's input.
+template <typename CallOp, typename OpTy>
+FailureOr<CallOp> convCall(OpTy op, FunctionLowering &f, Value image,
+                           Value weight, std::array<Value, 4> buffers) {
   MLIRContext *context = op.getContext();
+  Shape x = nn::getShape(image), w = nn::getShape(weight);
   size_t dims = x.size() - 2;
-  ConvAttributes a;
-  std::optional<int64_t> c = x[1].asConstant(), o = channels.asConstant();
+  std::optional<int64_t> c = x[1].asConstant(), o = w[0].asConstant();
   if (!c || !o || dims < 1 || dims > 3)
     return op.emitOpError("cannot be lowered: needs 1 to 3 spatial axes and "
                           "numbers of channels");
-  a.n = rt::getDimAttr(context, x[0]);
-  a.c = *c;
-  a.o = *o;
-  a.groups = op.getGroups();
-  a.in = rt::getDimsAttr(context, ArrayRef<DimExpr>(x).drop_front(2));
-  for (const DimExpr &d : ArrayRef<DimExpr>(weight).drop_front(2)) {
+  SmallVector<int64_t> kernel;
+  for (const DimExpr &d : ArrayRef<DimExpr>(w).drop_front(2)) {
     std::optional<int64_t> k = d.asConstant();
     if (!k)
       return op.emitOpError("cannot be lowered: size of the kernel must be a "
                             "number");
-    a.kernel.push_back(*k);
+    kernel.push_back(*k);
   }
-  a.padBegin.assign(op.getPads().begin(), op.getPads().begin() + dims);
-  a.padEnd.assign(op.getPads().begin() + dims, op.getPads().end());
-  return a;
+  ArrayRef<int64_t> pads = op.getPads();
+  return CallOp::create(
+      f.builder(), op.getLoc(), buffers[0], buffers[1], buffers[2], buffers[3],
+      rt::getDimAttr(context, x[0]), *c, *o, op.getGroups(),
+      rt::getDimsAttr(context, ArrayRef<DimExpr>(x).drop_front(2)), kernel,
+      op.getStrides(), op.getDilations(), pads.take_front(dims),
+      pads.drop_front(dims));
 }
 
 LogicalResult lowerConv(nn::ConvOp op, FunctionLowering &f) {
-  Shape w = nn::getShape(op.getWeight());
-  FailureOr<ConvAttributes> a =
-      convAttributes(op, nn::getShape(op.getInput()), w[0], w);
-  if (failed(a))
-    return failure();
   Destination d = f.destination(op.getResult());
-  rt::ConvOp::create(f.builder(), op.getLoc(), f.get(op.getInput()),
-                     f.get(op.getWeight()), f.get(op.getBias()), d.buffer, a->n,
-                     a->c, a->o, a->groups, a->in, a->kernel, op.getStrides(),
-                     op.getDilations(), a->padBegin, a->padEnd);
-  return success();
+  return convCall<rt::ConvOp>(op, f, op.getInput(), op.getWeight(),
+                              {f.get(op.getInput()), f.get(op.getWeight()),
+                               f.get(op.getBias()), d.buffer});
 }
 
 LogicalResult lowerConvDx(nn::ConvDxOp op, FunctionLowering &f) {
-  Shape w = nn::getShape(op.getWeight());
-  FailureOr<ConvAttributes> a =
-      convAttributes(op, nn::getShape(op.getResult()), w[0], w);
-  if (failed(a))
-    return failure();
   Destination d = f.destination(op.getResult());
-  rt::ConvDxOp::create(f.builder(), op.getLoc(), f.get(op.getGrad()),
-                       f.get(op.getWeight()), Value(), d.buffer, a->n, a->c,
-                       a->o, a->groups, a->in, a->kernel, op.getStrides(),
-                       op.getDilations(), a->padBegin, a->padEnd);
-  return success();
+  return convCall<rt::ConvDxOp>(
+      op, f, op.getResult(), op.getWeight(),
+      {f.get(op.getGrad()), f.get(op.getWeight()), Value(), d.buffer});
 }
 
 LogicalResult lowerConvDw(nn::ConvDwOp op, FunctionLowering &f) {
-  Shape w = nn::getShape(op.getResult());
-  FailureOr<ConvAttributes> a =
-      convAttributes(op, nn::getShape(op.getInput()), w[0], w);
-  if (failed(a))
-    return failure();
   Destination d = f.accumulating(op.getResult());
-  auto call = rt::ConvDwOp::create(
-      f.builder(), op.getLoc(), f.get(op.getInput()), f.get(op.getGrad()),
-      d.buffer, Value(), a->n, a->c, a->o, a->groups, a->in, a->kernel,
-      op.getStrides(), op.getDilations(), a->padBegin, a->padEnd);
-  call.setAccumulate(d.add);
-  return success();
+  auto call = convCall<rt::ConvDwOp>(
+      op, f, op.getInput(), op.getResult(),
+      {f.get(op.getInput()), f.get(op.getGrad()), d.buffer, Value()});
+  if (succeeded(call))
+    call->setAccumulate(d.add);
+  return call;
 }
 
 //===----------------------------------------------------------------------===//
