@@ -36,13 +36,26 @@ static bool stopsGradients(Operation *op) {
          op->hasTrait<OpTrait::IsTerminator>() || op->getNumResults() == 0;
 }
 
+/// Which of `list` are in `values`.
+static Flags flagsOf(ValueRange list, const ValueSet &values) {
+  Flags flags;
+  for (Value v : list)
+    flags.push_back(values.contains(v));
+  return flags;
+}
+
+/// Adds what of `list` is flagged and has a derivative.
+static void addFlagged(ValueRange list, ArrayRef<bool> flags,
+                       ValueSet &values) {
+  for (auto [value, flag] : llvm::zip(list, flags))
+    if (flag && isDifferentiable(value))
+      values.insert(value);
+}
+
 Flags Activity::resultsThatVary(Operation *op, const ValueSet &values) {
   if (auto call = dyn_cast<func::CallOp>(op)) {
-    Flags args;
-    for (Value v : call.getOperands())
-      args.push_back(values.contains(v));
     if (func::FuncOp callee = getCallee(call, tables))
-      return variedResults(callee, args);
+      return variedResults(callee, flagsOf(call.getOperands(), values));
   }
   bool varies =
       isTrainedRead(op, tables) ||
@@ -53,9 +66,7 @@ Flags Activity::resultsThatVary(Operation *op, const ValueSet &values) {
 }
 
 Flags Activity::operandsThatCount(Operation *op, const ValueSet &values) {
-  Flags results;
-  for (Value v : op->getResults())
-    results.push_back(values.contains(v));
+  Flags results = flagsOf(op->getResults(), values);
   if (auto call = dyn_cast<func::CallOp>(op))
     if (func::FuncOp callee = getCallee(call, tables))
       return countingArguments(callee, results);
@@ -68,14 +79,9 @@ ValueSet Activity::variedValues(func::FuncOp function, ArrayRef<bool> args) {
   if (function.isExternal())
     return values;
   Block &body = function.front();
-  for (auto [arg, flag] : llvm::zip(body.getArguments(), args))
-    if (flag && isDifferentiable(arg))
-      values.insert(arg);
+  addFlagged(body.getArguments(), args, values);
   for (Operation &op : body)
-    for (auto [result, flag] :
-         llvm::zip(op.getResults(), resultsThatVary(&op, values)))
-      if (flag && isDifferentiable(result))
-        values.insert(result);
+    addFlagged(op.getResults(), resultsThatVary(&op, values), values);
   return values;
 }
 
@@ -85,15 +91,9 @@ ValueSet Activity::countingValues(func::FuncOp function,
   if (function.isExternal())
     return values;
   Block &body = function.front();
-  for (auto [value, flag] :
-       llvm::zip(body.getTerminator()->getOperands(), results))
-    if (flag && isDifferentiable(value))
-      values.insert(value);
+  addFlagged(body.getTerminator()->getOperands(), results, values);
   for (Operation &op : llvm::reverse(body))
-    for (auto [operand, flag] :
-         llvm::zip(op.getOperands(), operandsThatCount(&op, values)))
-      if (flag && isDifferentiable(operand))
-        values.insert(operand);
+    addFlagged(op.getOperands(), operandsThatCount(&op, values), values);
   return values;
 }
 
@@ -103,10 +103,8 @@ Flags Activity::variedResults(func::FuncOp function, ArrayRef<bool> args) {
   if (!isNew || function.isExternal())
     return it->second;
   ValueSet values = variedValues(function, args);
-  Flags flags;
-  for (Value v : function.front().getTerminator()->getOperands())
-    flags.push_back(values.contains(v));
-  return varied[key] = flags;
+  return varied[key] =
+             flagsOf(function.front().getTerminator()->getOperands(), values);
 }
 
 Flags Activity::countingArguments(func::FuncOp function,
@@ -117,10 +115,7 @@ Flags Activity::countingArguments(func::FuncOp function,
   if (!isNew || function.isExternal())
     return it->second;
   ValueSet values = countingValues(function, results);
-  Flags flags;
-  for (Value v : function.getArguments())
-    flags.push_back(values.contains(v));
-  return counting[key] = flags;
+  return counting[key] = flagsOf(function.getArguments(), values);
 }
 
 } // namespace dt::differentiate
