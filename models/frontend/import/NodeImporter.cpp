@@ -81,9 +81,8 @@ Type NodeImporter::element(size_t i) {
   if (inputs[i]->nonZero)
     return b.getI64Type();
   if (inputs[i]->prefix)
-    return cast<RankedTensorType>(inputs[i]->prefix->of.getType())
-        .getElementType();
-  return cast<RankedTensorType>(inputs[i]->full.getType()).getElementType();
+    return getElementTypeOrSelf(inputs[i]->prefix->of);
+  return getElementTypeOrSelf(inputs[i]->full);
 }
 
 static std::string notConstant(StringRef what) {
@@ -98,40 +97,38 @@ FailureOr<Shape> NodeImporter::dims(size_t i, StringRef what) {
   return *d;
 }
 
+template <typename T>
+FailureOr<SmallVector<T>> NodeImporter::known(
+    size_t i, StringRef what,
+    std::optional<SmallVector<T>> (*read)(const SymbolicTensor &)) {
+  const SymbolicTensor *t = symbolic(i);
+  std::optional<SmallVector<T>> d = t ? read(*t) : std::nullopt;
+  if (!d)
+    return fail(notConstant(what));
+  return *d;
+}
+
+template <typename T>
+FailureOr<T> NodeImporter::only(FailureOr<SmallVector<T>> list,
+                                StringRef what) {
+  if (failed(list))
+    return failure();
+  if (list->size() != 1)
+    return fail(what + " must be one number");
+  return list->front();
+}
+
 FailureOr<SmallVector<int64_t>> NodeImporter::ints(size_t i, StringRef what) {
-  const SymbolicTensor *t = symbolic(i);
-  std::optional<SmallVector<int64_t>> d =
-      t ? symbolic::asInts(*t) : std::nullopt;
-  if (!d)
-    return fail(notConstant(what));
-  return *d;
+  return known<int64_t>(i, what, symbolic::asInts);
 }
-
 FailureOr<int64_t> NodeImporter::integer(size_t i, StringRef what) {
-  FailureOr<SmallVector<int64_t>> v = ints(i, what);
-  if (failed(v))
-    return failure();
-  if (v->size() != 1)
-    return fail(what + " must be one number");
-  return v->front();
+  return only(ints(i, what), what);
 }
-
 FailureOr<SmallVector<double>> NodeImporter::reals(size_t i, StringRef what) {
-  const SymbolicTensor *t = symbolic(i);
-  std::optional<SmallVector<double>> d =
-      t ? symbolic::asFloats(*t) : std::nullopt;
-  if (!d)
-    return fail(notConstant(what));
-  return *d;
+  return known<double>(i, what, symbolic::asFloats);
 }
-
 FailureOr<double> NodeImporter::real(size_t i, StringRef what) {
-  FailureOr<SmallVector<double>> v = reals(i, what);
-  if (failed(v))
-    return failure();
-  if (v->size() != 1)
-    return fail(what + " must be one number");
-  return v->front();
+  return only(reals(i, what), what);
 }
 
 //===----------------------------------------------------------------------===//
@@ -347,14 +344,14 @@ LogicalResult NodeImporter::importAs(OperationName op) {
 Value NodeImporter::reshape(Value v, const Shape &shape) {
   if (!v || nn::getShape(v) == shape)
     return v;
-  Type element = cast<RankedTensorType>(v.getType()).getElementType();
+  Type element = getElementTypeOrSelf(v);
   return make<nn::ReshapeOp>(v, {}, nn::makeTensorType(shape, element));
 }
 
 Value NodeImporter::broadcast(Value v, const Shape &shape) {
   if (!v || nn::getShape(v) == shape)
     return v;
-  Type element = cast<RankedTensorType>(v.getType()).getElementType();
+  Type element = getElementTypeOrSelf(v);
   return make<nn::BroadcastOp>(v, {}, nn::makeTensorType(shape, element));
 }
 
@@ -365,7 +362,7 @@ Value NodeImporter::transpose(Value v, ArrayRef<int64_t> permutation) {
 }
 
 Value NodeImporter::castTo(Value v, Type element) {
-  if (!v || cast<RankedTensorType>(v.getType()).getElementType() == element)
+  if (!v || getElementTypeOrSelf(v) == element)
     return v;
   return make<nn::CastOp>(v, {}, nn::withElementType(v.getType(), element));
 }
@@ -396,7 +393,7 @@ Value NodeImporter::sliceAxis(Value v, int64_t axis, int64_t start,
   SmallVector<int64_t> starts(s.size(), 0), steps(s.size(), 1);
   starts[axis] = start;
   s[axis] = size;
-  Type element = cast<RankedTensorType>(v.getType()).getElementType();
+  Type element = getElementTypeOrSelf(v);
   return make<nn::SliceOp>(v, {array("starts", starts), array("steps", steps)},
                            nn::makeTensorType(s, element));
 }

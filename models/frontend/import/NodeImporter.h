@@ -207,6 +207,13 @@ public:
   }
 
 private:
+  template <typename T>
+  FailureOr<llvm::SmallVector<T>>
+  known(size_t i, llvm::StringRef what,
+        std::optional<llvm::SmallVector<T>> (*read)(const SymbolicTensor &));
+  template <typename T>
+  FailureOr<T> only(FailureOr<llvm::SmallVector<T>> list, llvm::StringRef what);
+
   std::vector<GraphValue *> inputs;
   std::vector<GraphValue> outputs;
   std::string why;

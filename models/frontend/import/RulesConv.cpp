@@ -105,13 +105,18 @@ SmallVector<NamedAttribute> convAttributes(NodeImporter &n, const Window &w) {
           n.i64("groups", n.intAttr("group", 1))};
 }
 
-LogicalResult conv(NodeImporter &n) {
+/// The window of a node with a weight, whose sizes are the kernel's.
+FailureOr<Window> weightWindow(NodeImporter &n) {
   if (!n.has(0) || !n.has(1))
     return n.fail("needs an input and a weight");
   FailureOr<SmallVector<int64_t>> kernel = kernelOf(n, 1);
   if (failed(kernel))
     return failure();
-  FailureOr<Window> w = readWindow(n, *kernel);
+  return readWindow(n, *kernel);
+}
+
+LogicalResult conv(NodeImporter &n) {
+  FailureOr<Window> w = weightWindow(n);
   if (failed(w))
     return failure();
   if (n.intAttr("group", 1) < 1)
@@ -149,13 +154,8 @@ LogicalResult transposedPads(NodeImporter &n, Window &w, const Shape &x,
 }
 
 LogicalResult convTranspose(NodeImporter &n) {
-  if (!n.has(0) || !n.has(1))
-    return n.fail("needs an input and a weight");
-  FailureOr<SmallVector<int64_t>> kernel = kernelOf(n, 1);
-  if (failed(kernel))
-    return failure();
   // SAME means something else here: pads follow from the output's size below.
-  FailureOr<Window> w = readWindow(n, *kernel);
+  FailureOr<Window> w = weightWindow(n);
   if (failed(w))
     return failure();
   Shape x = n.shape(0), weight = n.shape(1);

@@ -53,7 +53,7 @@ Value logarithm(NodeImporter &n, Value v) { return n.make<nn::LogOp>(v); }
 Value root(NodeImporter &n, Value v) {
   if (!v)
     return v;
-  Type element = cast<RankedTensorType>(v.getType()).getElementType();
+  Type element = getElementTypeOrSelf(v);
   Value zero = n.number(0, element);
   Value none = n.compare(nn::Compare::eq, v, zero);
   Value some = n.make<nn::WhereOp>({none, n.number(1, element), v});
@@ -105,7 +105,7 @@ LogicalResult reduceLogSumExp(NodeImporter &n) {
   if (!m)
     return failure();
   // Of infinities alone the maximum is no number to subtract.
-  Type element = cast<RankedTensorType>(m.getType()).getElementType();
+  Type element = getElementTypeOrSelf(m);
   m = n.make<nn::WhereOp>({n.make<nn::IsInfOp>(m), n.number(0, element), m});
   Value e = n.make<nn::ExpOp>(n.make<nn::SubOp>({x, m}));
   Value y = n.make<nn::LogOp>(n.reduce(nn::ReduceKind::sum, e, r->axes, true));

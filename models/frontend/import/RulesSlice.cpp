@@ -139,7 +139,7 @@ Value emitSlice(NodeImporter &n, Value v, ArrayRef<AxisSlice> slices) {
   if (llvm::is_contained(fromEnd, true))
     attributes.push_back(
         n.named("from_end", n.b.getDenseBoolArrayAttr(fromEnd)));
-  Type element = cast<RankedTensorType>(v.getType()).getElementType();
+  Type element = getElementTypeOrSelf(v);
   if (out == in && llvm::all_of(steps, [](int64_t s) { return s == 1; }))
     return v;
   return n.make<nn::SliceOp>(v, attributes, nn::makeTensorType(out, element));

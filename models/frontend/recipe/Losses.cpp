@@ -127,7 +127,7 @@ LogicalResult LossBuilder::build() {
                           << "' has no output '" << loss.value.tensor << "'"
                           << describeOutputs(forward, loss.value.tensor);
   Value value = forward.getBody().front().getTerminator()->getOperand(*result);
-  if (!isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType()))
+  if (!isa<FloatType>(getElementTypeOrSelf(value)))
     return emitError(loc) << "output '" << loss.value.tensor << "' of '"
                           << module.getSymName() << "' is not of floats";
   Value numerator = loss.rule->build(*this, value);

@@ -268,23 +268,20 @@ Expr dt::symbolic::mod(const Expr &a, const Expr &b) {
   }
   return make(Kind::Mod, Type::Int, {a, b});
 }
-Expr dt::symbolic::minimum(const Expr &a, const Expr &b) {
+static Expr extremum(Kind kind, const Expr &a, const Expr &b) {
   std::optional<int64_t> x = asInt(a), y = asInt(b);
   if (x && y)
-    return integer(std::min(*x, *y));
+    return integer(kind == Kind::Min ? std::min(*x, *y) : std::max(*x, *y));
   if (same(a, b))
     return a;
-  return compare(a, b) < 0 ? make(Kind::Min, Type::Int, {a, b})
-                           : make(Kind::Min, Type::Int, {b, a});
+  return compare(a, b) < 0 ? make(kind, Type::Int, {a, b})
+                           : make(kind, Type::Int, {b, a});
+}
+Expr dt::symbolic::minimum(const Expr &a, const Expr &b) {
+  return extremum(Kind::Min, a, b);
 }
 Expr dt::symbolic::maximum(const Expr &a, const Expr &b) {
-  std::optional<int64_t> x = asInt(a), y = asInt(b);
-  if (x && y)
-    return integer(std::max(*x, *y));
-  if (same(a, b))
-    return a;
-  return compare(a, b) < 0 ? make(Kind::Max, Type::Int, {a, b})
-                           : make(Kind::Max, Type::Int, {b, a});
+  return extremum(Kind::Max, a, b);
 }
 
 //===----------------------------------------------------------------------===//

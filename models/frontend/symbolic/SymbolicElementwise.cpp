@@ -24,11 +24,6 @@ Expr broadcastValue(const SymbolicTensor &t, const Shape &shape) {
   return substitute(t.value, at);
 }
 
-std::optional<Shape> commonShape(llvm::ArrayRef<Shape> shapes) {
-  std::optional<dt::nn::Shape> s = dt::nn::broadcastShapes(shapes);
-  return s ? std::optional<Shape>(*s) : std::nullopt;
-}
-
 Expr integerBinary(Binary op, const Expr &a, const Expr &b,
                    const Ranges &ranges) {
   switch (op) {
@@ -112,7 +107,7 @@ Expr booleanBinary(Binary op, const Expr &a, const Expr &b) {
 
 Result dt::symbolic::binary(Binary op, const SymbolicTensor &a,
                             const SymbolicTensor &b) {
-  std::optional<Shape> shape = commonShape({a.shape, b.shape});
+  std::optional<Shape> shape = dt::nn::broadcastShapes({a.shape, b.shape});
   if (!shape || a.element != b.element)
     return std::nullopt;
   Expr x = broadcastValue(a, *shape), y = broadcastValue(b, *shape);
@@ -181,7 +176,8 @@ Result dt::symbolic::mapFloat(const SymbolicTensor &t,
 
 Result dt::symbolic::where(const SymbolicTensor &c, const SymbolicTensor &yes,
                            const SymbolicTensor &no) {
-  std::optional<Shape> shape = commonShape({c.shape, yes.shape, no.shape});
+  std::optional<Shape> shape =
+      dt::nn::broadcastShapes({c.shape, yes.shape, no.shape});
   if (!shape || yes.element != no.element)
     return std::nullopt;
   return fromFunction(*shape, yes.element,

@@ -309,46 +309,34 @@ dt::symbolic::elements(const SymbolicTensor &t) {
   return out;
 }
 
-std::optional<Shape> dt::symbolic::asDims(const SymbolicTensor &t) {
+/// What `read` makes of every element, unless it makes nothing of one.
+template <typename List>
+static std::optional<List>
+readElements(const SymbolicTensor &t,
+             std::optional<typename List::value_type> (*read)(const Expr &)) {
   auto es = elements(t);
   if (!es)
     return std::nullopt;
-  Shape out;
+  List out;
   for (const Expr &e : *es) {
-    std::optional<DimExpr> d = asDim(e);
-    if (!d)
+    auto v = read(e);
+    if (!v)
       return std::nullopt;
-    out.push_back(*d);
+    out.push_back(*v);
   }
   return out;
+}
+
+std::optional<Shape> dt::symbolic::asDims(const SymbolicTensor &t) {
+  return readElements<Shape>(t, asDim);
 }
 
 std::optional<llvm::SmallVector<int64_t>>
 dt::symbolic::asInts(const SymbolicTensor &t) {
-  auto es = elements(t);
-  if (!es)
-    return std::nullopt;
-  llvm::SmallVector<int64_t> out;
-  for (const Expr &e : *es) {
-    std::optional<int64_t> v = asInt(e);
-    if (!v)
-      return std::nullopt;
-    out.push_back(*v);
-  }
-  return out;
+  return readElements<llvm::SmallVector<int64_t>>(t, asInt);
 }
 
 std::optional<llvm::SmallVector<double>>
 dt::symbolic::asFloats(const SymbolicTensor &t) {
-  auto es = elements(t);
-  if (!es)
-    return std::nullopt;
-  llvm::SmallVector<double> out;
-  for (const Expr &e : *es) {
-    std::optional<double> v = asFloat(e);
-    if (!v)
-      return std::nullopt;
-    out.push_back(*v);
-  }
-  return out;
+  return readElements<llvm::SmallVector<double>>(t, asFloat);
 }
