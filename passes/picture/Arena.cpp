@@ -52,7 +52,7 @@ public:
         bytes(double(std::max<int64_t>(chart.bytes, 1))) {}
 
   void draw(raw_ostream &os) {
-    drawHead();
+    drawTop();
     drawAxis();
     for (const ArenaBlock &block : chart.blocks)
       drawBlock(block);
@@ -71,7 +71,7 @@ private:
     return top + kArenaHeight * (1 - offset / bytes);
   }
 
-  void drawHead();
+  void drawTop();
   void drawAxis();
   void drawBlock(const ArenaBlock &block);
   void drawGroups();
@@ -87,16 +87,9 @@ private:
   double bytes, top = 10;
 };
 
-void ArenaPicture::drawHead() {
-  if (standalone) {
-    svg.text(12, top + 14, fitText(chart.title, kArenaWidth - 24, 17), "title");
-    top += 24;
-    for (const std::string &note : chart.notes) {
-      svg.text(12, top + 12, fitText(note, kArenaWidth - 24, 12), "soft");
-      top += 18;
-    }
-    top += 8;
-  }
+void ArenaPicture::drawTop() {
+  if (standalone)
+    top = drawHead(svg, chart.title, chart.notes, 12, kArenaWidth - 24, top);
   std::vector<LegendEntry> entries;
   for (size_t u = 0; u < chart.units.size(); ++u)
     if (any_of(chart.blocks,

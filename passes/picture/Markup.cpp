@@ -168,6 +168,17 @@ void Svg::write(raw_ostream &out, double height, bool standalone) const {
   out << body << "</svg>\n";
 }
 
+double drawHead(Svg &svg, StringRef title, ArrayRef<std::string> notes,
+                double left, double width, double y) {
+  svg.text(left, y + 14, fitText(title, width, 17), "title");
+  y += 24;
+  for (const std::string &note : notes) {
+    svg.text(left, y + 12, fitText(note, width, 12), "soft");
+    y += 18;
+  }
+  return y + 8;
+}
+
 double drawLegend(Svg &svg, const std::vector<LegendEntry> &entries,
                   double left, double right, double y) {
   constexpr double size = 12, line = 20;

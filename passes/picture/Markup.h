@@ -69,6 +69,12 @@ private:
   llvm::raw_string_ostream os;
 };
 
+/// Title and notes of a picture that is a file of its own; returns y below
+/// them.
+double drawHead(Svg &svg, llvm::StringRef title,
+                llvm::ArrayRef<std::string> notes, double left, double width,
+                double y);
+
 /// An entry of a legend; `draw` has a box of 14 by 12 to show what it means.
 struct LegendEntry {
   std::string text;

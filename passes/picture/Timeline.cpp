@@ -68,7 +68,6 @@ private:
   bool showsMemory() const { return most > 0; }
 
   void measure();
-  void drawHead();
   void drawLegends();
   void drawAxis(double bottom);
   void drawLane(size_t lane);
@@ -114,20 +113,6 @@ void TimelinePicture::measure() {
   messages = !chart.messages.empty() &&
              chart.messages.size() <= kMostMessages &&
              count <= kMostMessageLanes;
-}
-
-void TimelinePicture::drawHead() {
-  if (!standalone)
-    return;
-  svg.text(kMargin, top + 14, fitText(chart.title, kTotal - 2 * kMargin, 17),
-           "title");
-  top += 24;
-  for (const std::string &note : chart.notes) {
-    svg.text(kMargin, top + 12, fitText(note, kTotal - 2 * kMargin, kSize),
-             "soft");
-    top += 18;
-  }
-  top += 8;
 }
 
 void TimelinePicture::drawLegends() {
@@ -265,7 +250,9 @@ void TimelinePicture::drawMessages() {
 
 void TimelinePicture::draw(raw_ostream &os) {
   measure();
-  drawHead();
+  if (standalone)
+    top = drawHead(svg, chart.title, chart.notes, kMargin, kTotal - 2 * kMargin,
+                   top);
   drawLegends();
   top += 16; // the axis
   double bottom = laneTop(chart.lanes.size()) - (pitch - lane) / 4;
