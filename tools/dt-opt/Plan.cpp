@@ -47,6 +47,25 @@ std::string rangeOf(const std::vector<int64_t> &ranks) {
   return picture::printRanges(ranks, ",");
 }
 
+/// A row for all ranks with the same cells: those ranks, then the cells.
+void printRankTable(std::vector<std::string> head, int64_t ranks,
+                    llvm::function_ref<std::vector<std::string>(int64_t)> cells,
+                    llvm::raw_ostream &os) {
+  std::map<std::vector<std::string>, std::vector<int64_t>> groups;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    groups[cells(rank)].push_back(rank);
+  std::map<int64_t, std::vector<std::string>> ordered;
+  for (auto &[cells, ranks] : groups) {
+    std::vector<std::string> &row = ordered[ranks[0]];
+    row = {rangeOf(ranks)};
+    row.insert(row.end(), cells.begin(), cells.end());
+  }
+  std::vector<std::vector<std::string>> rows = {std::move(head)};
+  for (auto &[first, row] : ordered)
+    rows.push_back(row);
+  printTable(rows, os, 2);
+}
+
 void printModules(const ProgramReport &report, llvm::raw_ostream &os) {
   std::vector<std::vector<std::string>> rows = {
       {"module", "item", "ranks", "tp", "dp", "sub", "zero", "trainable",
@@ -61,10 +80,8 @@ void printModules(const ProgramReport &report, llvm::raw_ostream &os) {
   printTable(rows, os);
 }
 
-/// Ranks that hold the same share a row.
 void printRanks(const ProgramReport &report, llvm::raw_ostream &os) {
-  std::map<std::vector<std::string>, std::vector<int64_t>> groups;
-  for (int64_t rank = 0; rank < report.plan->ranks; ++rank) {
+  auto cells = [&](int64_t rank) -> std::vector<std::string> {
     int64_t sums[4] = {0, 0, 0, 0}, total = 0;
     std::string names;
     for (const ModuleReport &m : report.modules) {
@@ -76,22 +93,12 @@ void printRanks(const ProgramReport &report, llvm::raw_ostream &os) {
       sums[3] += m.slotBytes * m.slots;
       total += m.getBytes();
     }
-    groups[{names, number(sums[0]), number(sums[1]), number(sums[2]),
-            number(sums[3]), number(total)}]
-        .push_back(rank);
-  }
-  std::map<int64_t, std::vector<std::string>> ordered;
-  for (auto &[cells, ranks] : groups) {
-    std::vector<std::string> row = {rangeOf(ranks)};
-    row.insert(row.end(), cells.begin(), cells.end());
-    ordered[ranks[0]] = row;
-  }
-  std::vector<std::vector<std::string>> rows = {{"rank", "runs", "parameters",
-                                                 "gradients", "optimizer",
-                                                 "activations", "bytes"}};
-  for (auto &[first, row] : ordered)
-    rows.push_back(row);
-  printTable(rows, os, 2);
+    return {names,           number(sums[0]), number(sums[1]),
+            number(sums[2]), number(sums[3]), number(total)};
+  };
+  printRankTable({"rank", "runs", "parameters", "gradients", "optimizer",
+                  "activations", "bytes"},
+                 report.plan->ranks, cells, os);
 }
 
 void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
@@ -130,23 +137,12 @@ std::vector<std::string> cellsOf(const RankReport &rank) {
 
 } // namespace
 
-/// Ranks that have the same share a row.
 void dt::printRankMemory(const ProgramReport &report, llvm::raw_ostream &os) {
-  std::map<std::vector<std::string>, std::vector<int64_t>> groups;
-  for (auto [i, rank] : llvm::enumerate(report.ranks))
-    groups[cellsOf(rank)].push_back(int64_t(i));
-  std::map<int64_t, std::vector<std::string>> ordered;
-  for (auto &[cells, ranks] : groups) {
-    std::vector<std::string> &row = ordered[ranks[0]];
-    row = {rangeOf(ranks)};
-    row.insert(row.end(), cells.begin(), cells.end());
-  }
-  std::vector<std::vector<std::string>> rows = {
+  printRankTable(
       {"rank", "runs", "arena", "scratch", "parameters", "gradients",
-       "optimizer", "sums", "bytes"}};
-  for (auto &[first, row] : ordered)
-    rows.push_back(row);
-  printTable(rows, os, 2);
+       "optimizer", "sums", "bytes"},
+      int64_t(report.ranks.size()),
+      [&](int64_t rank) { return cellsOf(report.ranks[size_t(rank)]); }, os);
 }
 
 void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
@@ -185,37 +181,16 @@ void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
 
 namespace {
 
-/// A unit of a plan from its stages.
-struct Unit {
-  std::string name;
-  std::vector<const ModuleReport *> stages;
-
-  /// Stages on ranks of their own; the others are further rounds.
-  int64_t getPositions() const {
-    size_t pp = 1;
-    while (pp < stages.size() &&
-           llvm::none_of(
-               llvm::ArrayRef(stages).take_front(pp),
-               [&](auto *stage) { return stage->ranks == stages[pp]->ranks; }))
-      ++pp;
-    return int64_t(pp);
-  }
-};
-
-/// What runs over the whole batch is not planned: its ranks follow.
-std::vector<Unit> getUnits(const ProgramReport &report) {
-  std::vector<Unit> units;
-  for (const ModuleReport &m : report.modules) {
-    if (m.wholeBatch)
-      continue;
-    llvm::StringRef name = m.unit.empty() ? m.name : m.unit;
-    auto known = llvm::find_if(
-        units, [&](const Unit &unit) { return unit.name == name; });
-    if (known == units.end())
-      known = units.insert(known, {name.str(), {}});
-    known->stages.push_back(&m);
-  }
-  return units;
+/// Stages on ranks of their own; the others are further rounds.
+int64_t getPositions(const UnitReport &unit) {
+  size_t pp = 1;
+  while (
+      pp < unit.stages.size() &&
+      llvm::none_of(
+          llvm::ArrayRef(unit.stages).take_front(pp),
+          [&](auto *stage) { return stage->ranks == unit.stages[pp]->ranks; }))
+    ++pp;
+  return int64_t(pp);
 }
 
 class JsonPrinter {
@@ -224,7 +199,7 @@ public:
       : report(report), json(os, 2) {}
 
   void print() {
-    std::vector<Unit> units = getUnits(report);
+    std::vector<UnitReport> units = getUnits(report, /*wholeBatch=*/false);
     json.object([&] {
       json.attribute("version", 1);
       json.attribute("ranks", report.plan ? report.plan->ranks : 1);
@@ -232,7 +207,7 @@ public:
       if (report.plan)
         json.attribute("pace", report.plan->pace);
       json.attributeObject("units", [&] {
-        for (const Unit &unit : units)
+        for (const UnitReport &unit : units)
           json.attributeObject(unit.name, [&] { printUnit(unit); });
       });
       json.attributeArray("pipelines", [&] { printPipeline(units); });
@@ -243,9 +218,9 @@ public:
   }
 
 private:
-  void printUnit(const Unit &unit);
-  void printCosts(const Unit &unit);
-  void printPipeline(llvm::ArrayRef<Unit> units);
+  void printUnit(const UnitReport &unit);
+  void printCosts(const UnitReport &unit);
+  void printPipeline(llvm::ArrayRef<UnitReport> units);
   void printChoices(const PlanReport &plan);
   void printPrediction();
 
@@ -253,9 +228,9 @@ private:
   llvm::json::OStream json;
 };
 
-void JsonPrinter::printUnit(const Unit &unit) {
+void JsonPrinter::printUnit(const UnitReport &unit) {
   const ModuleReport &first = *unit.stages[0];
-  int64_t pp = unit.getPositions();
+  int64_t pp = getPositions(unit);
   json.attribute("tp", first.tp);
   json.attribute("dp", first.dp);
   json.attribute("pp", pp);
@@ -283,7 +258,7 @@ void JsonPrinter::printUnit(const Unit &unit) {
   json.attributeObject("predicted", [&] { printCosts(unit); });
 }
 
-void JsonPrinter::printCosts(const Unit &unit) {
+void JsonPrinter::printCosts(const UnitReport &unit) {
   ModuleReport sum;
   int64_t forward = 0, backward = 0, bytes = 0, sent = 0;
   for (const ModuleReport *m : unit.stages) {
@@ -310,10 +285,10 @@ void JsonPrinter::printCosts(const Unit &unit) {
   }
 }
 
-void JsonPrinter::printPipeline(llvm::ArrayRef<Unit> units) {
+void JsonPrinter::printPipeline(llvm::ArrayRef<UnitReport> units) {
   json.object([&] {
     json.attributeArray("units", [&] {
-      for (const Unit &unit : units)
+      for (const UnitReport &unit : units)
         json.value(unit.name);
     });
     json.attribute("schedule",

@@ -37,27 +37,8 @@ using picture::printTime;
 
 constexpr double kNano = 1e-9;
 
-/// A unit and its stages.
-struct PageUnit {
-  std::string name;
-  std::vector<const ModuleReport *> stages;
-};
-
-std::vector<PageUnit> getPageUnits(const ProgramReport &report) {
-  std::vector<PageUnit> units;
-  for (const ModuleReport &m : report.modules) {
-    const std::string &name = m.unit.empty() ? m.name : m.unit;
-    auto known = llvm::find_if(
-        units, [&](const PageUnit &unit) { return unit.name == name; });
-    if (known == units.end())
-      known = units.insert(known, {name, {}});
-    known->stages.push_back(&m);
-  }
-  return units;
-}
-
 /// Further rounds of a pipeline are on the ranks of the first.
-picture::DeviceBlock makeDevices(const PageUnit &unit) {
+picture::DeviceBlock makeDevices(const UnitReport &unit) {
   const ModuleReport &first = *unit.stages[0];
   picture::DeviceBlock block;
   block.name = unit.name;
@@ -109,7 +90,7 @@ class PlanPageWriter {
 public:
   PlanPageWriter(const ProgramReport &report, llvm::raw_ostream &os)
       : report(report), page(os, "Plan: who runs what"),
-        units(getPageUnits(report)) {
+        units(getUnits(report, /*wholeBatch=*/true)) {
     if (report.plan && report.plan->steps)
       evaluate();
   }
@@ -147,7 +128,7 @@ private:
 
   const ProgramReport &report;
   picture::Page page;
-  std::vector<PageUnit> units;
+  std::vector<UnitReport> units;
   std::unique_ptr<scheduler::TaskGraph> graph;
   std::optional<scheduler::Timeline> timeline;
 };
@@ -178,7 +159,7 @@ std::string PlanPageWriter::subtitle() const {
 
 void PlanPageWriter::addTiles() {
   int64_t parameters = 0, flops = 0;
-  for (const PageUnit &unit : units)
+  for (const UnitReport &unit : units)
     for (const ModuleReport *m : unit.stages) {
       int64_t copies = m->wholeBatch ? 1 : m->dp, group = m->tp;
       parameters += (m->trainable + m->frozen) * group;
@@ -208,7 +189,7 @@ void PlanPageWriter::addTiles() {
 
 void PlanPageWriter::addDevices() {
   std::vector<picture::DeviceBlock> blocks;
-  for (const PageUnit &unit : units)
+  for (const UnitReport &unit : units)
     blocks.push_back(makeDevices(unit));
   page.paragraph("A square is a rank. Squares that touch are a tensor-parallel "
                  "group, groups are replicas, and columns with a number are "

@@ -27,6 +27,21 @@ ModuleReport &ProgramReport::getModule(StringRef name) {
   return modules.back();
 }
 
+std::vector<UnitReport> getUnits(const ProgramReport &report, bool wholeBatch) {
+  std::vector<UnitReport> units;
+  for (const ModuleReport &m : report.modules) {
+    if (m.wholeBatch && !wholeBatch)
+      continue;
+    const std::string &name = m.unit.empty() ? m.name : m.unit;
+    auto known = llvm::find_if(
+        units, [&](const UnitReport &unit) { return unit.name == name; });
+    if (known == units.end())
+      known = units.insert(known, {name, {}});
+    known->stages.push_back(&m);
+  }
+  return units;
+}
+
 //===----------------------------------------------------------------------===//
 // Costs
 //===----------------------------------------------------------------------===//

@@ -131,6 +131,15 @@ struct ProgramReport {
   ModuleReport &getModule(llvm::StringRef name);
 };
 
+/// A unit and its stages.
+struct UnitReport {
+  std::string name;
+  std::vector<const ModuleReport *> stages;
+};
+/// With modules over the whole batch or without: these are not planned, their
+/// ranks follow.
+std::vector<UnitReport> getUnits(const ProgramReport &report, bool wholeBatch);
+
 /// Adds parameters and FLOPs of the dist.modules in `program`.
 void addCosts(mlir::ModuleOp program, ProgramReport &report);
 /// Adds who runs what, if there is a dist.plan, and what it takes. After
