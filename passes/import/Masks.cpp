@@ -218,8 +218,7 @@ Value MaskParts::build(PatternRewriter &rewriter, Location loc, int64_t rank,
   nn::Shape s = nn::getShape(all);
   if (s.size() == 3)
     s.insert(s.begin() + 1, nn::DimExpr(1));
-  auto type = nn::makeTensorType(
-      s, cast<RankedTensorType>(all.getType()).getElementType());
+  auto type = nn::makeTensorType(s, getElementTypeOrSelf(all));
   return nn::ReshapeOp::create(rewriter, loc, type, all);
 }
 
@@ -350,7 +349,7 @@ Fact readMaskValue(Value mask, const nn::DimExpr &offset) {
 MaskMeaning import::readMask(Value mask, const nn::DimExpr &offset,
                              Value &rest) {
   rest = mask;
-  if (!cast<RankedTensorType>(mask.getType()).getElementType().isInteger(1))
+  if (!getElementTypeOrSelf(mask).isInteger(1))
     return MaskMeaning::Data;
   Fact fact = readMaskValue(mask, offset);
   if (fact != Fact::Unknown) {

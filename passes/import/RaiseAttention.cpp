@@ -138,8 +138,8 @@ Value dropNanGuard(Value v, bool &guarded) {
 }
 
 Value swapLast(PatternRewriter &rewriter, Location loc, Value v) {
-  SmallVector<int64_t> p = llvm::to_vector(
-      llvm::seq<int64_t>(0, cast<RankedTensorType>(v.getType()).getRank()));
+  SmallVector<int64_t> p =
+      llvm::to_vector(llvm::seq<int64_t>(0, nn::getRank(v)));
   std::swap(p[p.size() - 1], p[p.size() - 2]);
   return nn::TransposeOp::create(rewriter, loc, v, p);
 }
@@ -149,9 +149,8 @@ Value toHeadsInside(PatternRewriter &rewriter, Location loc, Value v) {
   nn::Shape s = nn::getShape(v);
   if (s.size() == 4)
     return nn::TransposeOp::create(rewriter, loc, v, kSwapHeads);
-  auto type =
-      nn::makeTensorType({s[0], s[1], nn::DimExpr(1), s[2]},
-                         cast<RankedTensorType>(v.getType()).getElementType());
+  auto type = nn::makeTensorType({s[0], s[1], nn::DimExpr(1), s[2]},
+                                 getElementTypeOrSelf(v));
   return nn::ReshapeOp::create(rewriter, loc, type, v);
 }
 
@@ -183,9 +182,8 @@ LogicalResult raiseAttentionCore(nn::MatmulOp context,
                                 : swapLast(rewriter, loc, product.getRhs());
   Value v = context.getTransB() ? swapLast(rewriter, loc, context.getRhs())
                                 : context.getRhs();
-  Value mask = scores->mask.build(
-      rewriter, loc, rank,
-      cast<RankedTensorType>(product.getType()).getElementType());
+  Value mask =
+      scores->mask.build(rewriter, loc, rank, getElementTypeOrSelf(product));
   nn::EmptyRow emptyRow = scores->mask.getEmptyRow(guarded);
   auto attention = nn::AttentionOp::create(
       rewriter, loc, toHeadsInside(rewriter, loc, q),

@@ -91,13 +91,12 @@ Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
   if (!labels)
     return {};
   auto shaped = [&](Value v) -> Value {
-    Type type = nn::makeTensorType(
-        rows, cast<RankedTensorType>(v.getType()).getElementType());
+    Type type = nn::makeTensorType(rows, getElementTypeOrSelf(v));
     return v.getType() == type
                ? v
                : Value(nn::ReshapeOp::create(rewriter, loc, type, v));
   };
-  Type element = cast<RankedTensorType>(labels.getType()).getElementType();
+  Type element = getElementTypeOrSelf(labels);
   auto number = DenseElementsAttr::get(
       RankedTensorType::get({}, element),
       Attribute(rewriter.getIntegerAttr(element, ignored)));

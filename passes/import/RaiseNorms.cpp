@@ -143,8 +143,7 @@ Value perChannel(Value v, size_t rank, PatternRewriter &rewriter) {
   for (size_t i = 0; i < shape.size(); ++i)
     if (i != channel && shape[i] != nn::DimExpr(1))
       return {};
-  auto type = nn::makeTensorType(
-      {shape[channel]}, cast<RankedTensorType>(v.getType()).getElementType());
+  auto type = nn::makeTensorType({shape[channel]}, getElementTypeOrSelf(v));
   if (auto reshape = v.getDefiningOp<nn::ReshapeOp>())
     if (reshape.getInput().getType() == type)
       return reshape.getInput();

@@ -43,7 +43,7 @@ bool halvesEqual(Value v, int depth = 0) {
     return false;
   if (DenseElementsAttr table = getTable(v))
     return halvesEqual(table);
-  int64_t last = cast<RankedTensorType>(v.getType()).getRank() - 1;
+  int64_t last = nn::getRank(v) - 1;
   if (auto concat = dyn_cast<nn::ConcatOp>(op))
     return concat.getInputs().size() == 2 &&
            static_cast<int64_t>(concat.getAxis()) == last &&
@@ -82,7 +82,7 @@ Value matchLastSlice(Value v, int64_t begin, int64_t count) {
 /// x when `v` = concat(-x[half:], x[:half]) along the last axis.
 Value matchRotateHalf(Value v) {
   auto concat = v.getDefiningOp<nn::ConcatOp>();
-  int64_t last = cast<RankedTensorType>(v.getType()).getRank() - 1;
+  int64_t last = nn::getRank(v) - 1;
   if (!concat || concat.getInputs().size() != 2 ||
       static_cast<int64_t>(concat.getAxis()) != last)
     return {};
@@ -113,7 +113,7 @@ Value takeAngles(PatternRewriter &rewriter, Value factor, const nn::Shape &x,
   nn::Shape flat = {x[tokens], x[3]};
   if (s.size() == 4 && s[0] != nn::DimExpr(1))
     flat.insert(flat.begin(), s[0]);
-  Type element = cast<RankedTensorType>(factor.getType()).getElementType();
+  Type element = getElementTypeOrSelf(factor);
   if (DenseElementsAttr table = getTable(factor)) {
     int64_t last = x[3].constant();
     SmallVector<APFloat> numbers(table.getValues<APFloat>()), kept;

@@ -71,11 +71,9 @@ lowerElementwise(Operation *op, ValueRange operands, FunctionLowering &f,
   MergedDims dims(nn::getShape(op->getResult(0)), shapes);
   SmallVector<Destination> destinations;
   for (Value result : op->getResults())
-    destinations.push_back(
-        isa<FloatType>(
-            cast<RankedTensorType>(result.getType()).getElementType())
-            ? f.accumulating(result)
-            : f.destination(result));
+    destinations.push_back(isa<FloatType>(getElementTypeOrSelf(result))
+                               ? f.accumulating(result)
+                               : f.destination(result));
   KernelBuilder k(f.builder(), op->getLoc(), describe(op), dims.bounds);
   Scalars elements;
   for (auto [i, v] : llvm::enumerate(operands)) {

@@ -224,7 +224,7 @@ LogicalResult lowerGatherNd(nn::GatherNdOp op, FunctionLowering &f) {
 
 /// What a place has after an update.
 Value combine(KernelBuilder &k, nn::ScatterNdOp op, Value old, Value update) {
-  Type type = cast<RankedTensorType>(op.getInput().getType()).getElementType();
+  Type type = getElementTypeOrSelf(op.getInput());
   bool isBool = type.isInteger(1), isFloat = isa<FloatType>(type);
   switch (op.getKind()) {
   case nn::ScatterKind::set:

@@ -187,8 +187,7 @@ LogicalResult lowerPad(nn::PadOp op, FunctionLowering &f) {
     in.push_back(d.in);
     out.push_back(d.out);
   }
-  Type type = rt::getScalarType(
-      cast<RankedTensorType>(op.getInput().getType()).getElementType());
+  Type type = rt::getScalarType(getElementTypeOrSelf(op.getInput()));
   bool add = isa<FloatType>(type) && op.getValue().isZero();
   Destination d =
       add ? f.accumulating(op.getResult()) : f.destination(op.getResult());

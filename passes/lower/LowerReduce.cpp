@@ -116,9 +116,8 @@ struct Combiner {
 
 /// Destination that may be a gradient when sums are what is computed.
 Destination reduceDestination(nn::ReduceOp op, FunctionLowering &f) {
-  bool sum =
-      op.getKind() == nn::ReduceKind::sum &&
-      isa<FloatType>(cast<RankedTensorType>(op.getType()).getElementType());
+  bool sum = op.getKind() == nn::ReduceKind::sum &&
+             isa<FloatType>(getElementTypeOrSelf(op));
   return sum ? f.accumulating(op.getResult()) : f.destination(op.getResult());
 }
 
@@ -179,7 +178,7 @@ void reduceColumns(nn::ReduceOp op, FunctionLowering &f,
 
 LogicalResult lowerReduce(nn::ReduceOp op, FunctionLowering &f) {
   ReducedDims dims(nn::getShape(op.getInput()), op.getAxes());
-  Type element = cast<RankedTensorType>(op.getType()).getElementType();
+  Type element = getElementTypeOrSelf(op);
   Combiner combine{op.getKind(), rt::getScalarType(element),
                    element.isUnsignedInteger()};
   if (!llvm::is_contained(dims.reduced, true))
