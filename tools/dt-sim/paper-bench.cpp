@@ -10,9 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/planner/Architectures.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
+#include "test/passes/planner/Architectures.h"
 
 #include <cstdio>
 #include <string>

@@ -9,11 +9,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/planner/Architectures.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
+#include "test/passes/planner/Architectures.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/planner/Architectures.h"
 #include "passes/planner/policies/Policy.h"
+#include "test/passes/planner/Architectures.h"
 
 #include <nlohmann/json.hpp>
 

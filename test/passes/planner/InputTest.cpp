@@ -5,11 +5,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/cost/Cost.h"
-#include "test/passes/planner/Architectures.h"
 #include "passes/planner/describe/Data.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/hardware/Machine.h"
 #include "runtime/base/Cores.h"
+#include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Errors.h"
 
 #include "llvm/ADT/STLExtras.h"

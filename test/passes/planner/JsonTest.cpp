@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/passes/planner/Architectures.h"
-#include "test/passes/planner/PrintProfile.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
+#include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Errors.h"
+#include "test/passes/planner/PrintProfile.h"
 
 #include <nlohmann/json.hpp>
 

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Schedule.h"
-#include "test/passes/planner/Architectures.h"
 #include "passes/planner/policies/Policy.h"
+#include "test/passes/planner/Architectures.h"
 
 #include <nlohmann/json.hpp>
 

@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/describe/Sizes.h"
-#include "test/passes/planner/Architectures.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
+#include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Errors.h"
 
 #include <gtest/gtest.h>
