@@ -26,8 +26,13 @@ inline constexpr llvm::StringLiteral kDimLimitedByAttr = "nn.limited_by";
 /// integers: `extent` of the whole, the block's `chunk`, and the axis, `over`
 /// ranks with `stride`. `wrap` (unit): negative ones have been counted from the
 /// end; `ignored`: what the index in the whole may be besides; `what`: "classes
-/// of cross_entropy", if not the rows of this op.
+/// of cross_entropy", if not the rows of this op. A padded table that is not
+/// cut, and a cross_entropy over padded classes, are one block of their own.
 inline constexpr llvm::StringLiteral kBlockAttr = "nn.block";
+
+/// On a gather or gather_elements (unit): indices are a raw input of the module
+/// as it is, token ids or labels; none is meant to count from the end.
+inline constexpr llvm::StringLiteral kFromStartAttr = "nn.from_start";
 
 /// An error at `loc` if the dim's bound is above its limit.
 llvm::LogicalResult verifyLimit(DimOp dim, mlir::Location loc);

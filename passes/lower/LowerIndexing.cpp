@@ -31,6 +31,9 @@ Value inRange(KernelBuilder &k, Value i, const DimExpr &extent) {
       k.less(i, k.size(extent)));
 }
 
+/// Whether negative indices mean something.
+bool countsFromEnd(Operation *op) { return !op->hasAttr(nn::kFromStartAttr); }
+
 //===----------------------------------------------------------------------===//
 // Gather
 //===----------------------------------------------------------------------===//
@@ -43,7 +46,7 @@ LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
   if (auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr))
     f.checkIndices(op, op.getIndices(), IndexRange::ofBlock(block));
   else if (!op.getZeroOutOfRange())
-    f.checkIndices(op, op.getIndices(), {"rows", in[1]});
+    f.checkIndices(op, op.getIndices(), {"rows", in[1], countsFromEnd(op)});
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
   Value x = k.use(f.get(op.getInput()), in),
         indices = k.use(f.get(op.getIndices()), Shape{count}),
@@ -120,7 +123,7 @@ LogicalResult lowerGatherElements(nn::GatherElementsOp op,
   auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr);
   f.checkIndices(op, op.getIndices(),
                  block ? IndexRange::ofBlock(block)
-                       : IndexRange{"elements", in[axis]});
+                       : IndexRange{"elements", in[axis], countsFromEnd(op)});
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
   Value indices = k.use(f.get(op.getIndices()), out);
   SmallVector<Value> at = k.indices();

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNLimits.h"
 #include "passes/lower/FunctionLowering.h"
 
 #include <limits>
@@ -137,8 +138,11 @@ Value isValid(KernelBuilder &k, Value label, const DimExpr &classes,
 LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
   Rows r(op.getLogits());
   Destination d = f.destination(op.getResult());
+  auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr);
   f.checkIndices(op, op.getLabels(),
-                 {"classes", r.classes, false, int64_t(op.getIgnoreIndex())});
+                 block ? IndexRange::ofBlock(block)
+                       : IndexRange{"classes", r.classes, false,
+                                    int64_t(op.getIgnoreIndex())});
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), r.rows);
   Value x = k.use(f.get(op.getLogits()), r.all),
         labels = k.use(f.get(op.getLabels()), r.rows),

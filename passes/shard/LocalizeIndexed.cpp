@@ -124,12 +124,14 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
     builder.setInsertionPoint(local);
     Maker m(builder, op->getLoc());
     std::optional<int64_t> wrap;
-    if (!local.getZeroOutOfRange()) {
-      // Of a padded table they have been counted from the real end already.
-      if (!op->hasAttr(kUnpaddedAttr))
+    // Of a padded table they have been counted from the real end already.
+    bool padded = op->hasAttr(kUnpaddedAttr),
+         fromEnd = !op->hasAttr(nn::kFromStartAttr);
+    if (padded || !local.getZeroOutOfRange()) {
+      if (!padded && fromEnd)
         wrap = wholeSize(op, cut);
       if (isa<nn::GatherOp>(op))
-        markBlock(local, cut, wholeSize(op, cut), /*wrap=*/true);
+        markBlock(local, cut, wholeSize(op, cut), fromEnd);
     }
     local.getIndicesMutable().assign(
         localIndices(m, local.getIndices(), cut, wrap));
@@ -174,10 +176,13 @@ struct ElementsModel : BlockModel<ElementsModel, nn::GatherElementsOp> {
                              ValueRange operands, TypeRange types,
                              const FactorCut &cut) {
     Maker m(builder, op->getLoc());
-    Value local = localIndices(m, operands[1], cut, cut.size().constant());
+    bool fromEnd = !op->hasAttr(nn::kFromStartAttr);
+    Value local = localIndices(m, operands[1], cut,
+                               fromEnd ? std::optional(cut.size().constant())
+                                       : std::nullopt);
     Value inside = isWithin(m, local, cut.chunk);
     Operation *lookup = cloneLocal(builder, op, {operands[0], local}, types);
-    markBlock(lookup, cut, cut.size().constant(), /*wrap=*/true);
+    markBlock(lookup, cut, cut.size().constant(), fromEnd);
     Value taken = lookup->getResult(0);
     return m.select(inside, taken, m.number(0, getElementTypeOrSelf(taken)));
   }

@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/PadVocabulary.h"
+#include "dialects/nn/NNLimits.h"
 #include "passes/shard/Localize.h"
 #include "passes/shard/Passes.h"
 
@@ -43,6 +44,7 @@ private:
   Type grown(Type type, unsigned dim) const;
   void hide(Operation *loss);
   void wrap(Operation *lookup);
+  void markWhole(Operation *op, NamedAttrList block) const;
 
   dist::ModuleOp module;
   int64_t size, padded;
@@ -240,9 +242,27 @@ void Padding::hide(Operation *loss) {
       nn::WhereOp::create(builder, loc, mask.getResult(), logits, low);
   loss->setOperand(0, hidden);
   loss->setAttr(kUnpaddedAttr, builder.getI64IntegerAttr(size));
+  if (auto forward = dyn_cast<nn::CrossEntropyOp>(loss)) {
+    NamedAttrList block;
+    block.append("ignored",
+                 builder.getI64IntegerAttr(int64_t(forward.getIgnoreIndex())));
+    block.append("what", builder.getStringAttr("classes of cross_entropy"));
+    markWhole(loss, block);
+  }
 }
 
-/// Negative indices count from the end of the real table.
+/// Says which indices are right while the op is not cut; what cuts it says it
+/// anew.
+void Padding::markWhole(Operation *op, NamedAttrList block) const {
+  Builder b(op->getContext());
+  block.append("extent", b.getI64IntegerAttr(size));
+  block.append("chunk", b.getI64IntegerAttr(padded));
+  block.append("over", b.getI64IntegerAttr(1));
+  block.append("stride", b.getI64IntegerAttr(1));
+  op->setAttr(nn::kBlockAttr, block.getDictionary(op->getContext()));
+}
+
+/// Negative indices count from the end of the real table, if from there.
 void Padding::wrap(Operation *lookup) {
   OpBuilder builder(lookup);
   Location loc = lookup->getLoc();
@@ -258,11 +278,18 @@ void Padding::wrap(Operation *lookup) {
           DenseElementsAttr::get(scalar,
                                  Attribute(IntegerAttr::get(element, n))));
     };
-    Value below =
-        nn::CmpOp::create(builder, loc, nn::Compare::lt, indices, number(0));
-    Value wrapped = nn::AddOp::create(builder, loc, indices, number(size));
-    op.getIndicesMutable().assign(
-        nn::WhereOp::create(builder, loc, below, wrapped, indices).getResult());
+    NamedAttrList block;
+    if (!op->hasAttr(nn::kFromStartAttr)) {
+      Value below =
+          nn::CmpOp::create(builder, loc, nn::Compare::lt, indices, number(0));
+      Value wrapped = nn::AddOp::create(builder, loc, indices, number(size));
+      op.getIndicesMutable().assign(
+          nn::WhereOp::create(builder, loc, below, wrapped, indices)
+              .getResult());
+      block.append("wrap", builder.getUnitAttr());
+    }
+    if (isa<nn::GatherOp>(op))
+      markWhole(op, block);
     op->setAttr(kUnpaddedAttr, builder.getI64IntegerAttr(size));
     op.setZeroOutOfRange(true);
   };

@@ -3,9 +3,9 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # A small language model whose ids and labels come from a --batch file. Values in
-# range train as NumPy says; one value out of range ends the run with one line that
-# names input, sample, value and the number of rows or classes, on one rank and on
-# several. A dim that may be larger than a table of positions, and a vocabulary that
+# range train as NumPy says; one value out of range, below 0 too, ends the run with one
+# line that names input, sample, value and the number of rows or classes, on one rank
+# and on several, and where a cut table is padded. A dim that may be larger than a table of positions, and a vocabulary that
 # is, are refused when the recipe is compiled.
 # ===-----------------------------------------------------------------------===
 """indices.py --dt-opt PATH: exit code 0 when all that is out of range is refused."""
@@ -41,19 +41,26 @@ def save(path, nodes, inputs, outputs, constants):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
 
 
-def tables():
+def tables(rows=ROWS):
     random = np.random.default_rng(0)
-    return {"embed": random.standard_normal((ROWS, WIDTH)).astype(np.float32), "head": random.standard_normal((WIDTH, ROWS)).astype(np.float32)}
+    return {"embed": random.standard_normal((rows, WIDTH)).astype(np.float32), "head": random.standard_normal((WIDTH, rows)).astype(np.float32)}
 
 
-def language_model(folder):
-    """logits = tanh(embed[ids]) head."""
+def language_model(folder, rows=ROWS, own_loss=False):
+    """logits = tanh(embed[ids]) head. `own_loss`: the graph looks up the labels' log-probabilities itself."""
     nodes = [helper.make_node("Gather", ["embed", "ids"], ["e"], name="lookup"), helper.make_node("Tanh", ["e"], ["t"]), helper.make_node("MatMul", ["t", "head"], ["logits"])]
-    save(folder / "lm.onnx", nodes, [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", LENGTH])], ["logits"], tables())
+    constants, inputs = tables(rows), ["ids"]
+    losses = [{"name": "text", "kind": "cross_entropy", "logits": "lm.logits", "labels": "labels"}]
+    if own_loss:
+        nodes += [helper.make_node("LogSoftmax", ["logits"], ["logs"], axis=-1), helper.make_node("Unsqueeze", ["labels", "last"], ["column"]), helper.make_node("GatherElements", ["logs", "column"], ["own"], axis=-1, name="pick"),
+                  helper.make_node("ReduceMean", ["own"], ["mean"], keepdims=0), helper.make_node("Neg", ["mean"], ["loss"])]
+        constants["last"], inputs = np.array([-1]), ["ids", "labels"]
+        losses = [{"name": "text", "kind": "graph_output", "output": "lm.loss"}]
+    save(folder / "lm.onnx", nodes, [helper.make_tensor_value_info(i, TensorProto.INT64, ["batch", LENGTH]) for i in inputs], ["loss" if own_loss else "logits"], constants)
     recipe = {
         "modules": {"lm": {"onnx": "lm.onnx"}},
         "dims": {"batch": "sample"},
-        "losses": [{"name": "text", "kind": "cross_entropy", "logits": "lm.logits", "labels": "labels"}],
+        "losses": losses,
         "batch": {"global": SAMPLES, "micro": 2},
         "optimizer": {"kind": "sgd", "lr": 0.1},
     }
@@ -74,20 +81,21 @@ def compile_program(options, recipe, out, plan=None):
     return out / "build/train"
 
 
-def batch(change=None):
-    """In range, both signs; `change`: (tensor, sample, place, value)."""
+def batch(change=None, rows=ROWS, ignored=True):
+    """In range; `change`: (tensor, sample, place, value)."""
     random = np.random.default_rng(1)
-    tensors = {"lm.ids": random.integers(-ROWS, ROWS, (SAMPLES, LENGTH)), "labels": random.integers(0, ROWS, (SAMPLES, LENGTH))}
-    tensors["lm.ids"][0, 0], tensors["lm.ids"][0, 1] = -ROWS, ROWS - 1
-    tensors["labels"][1, 2:] = -100
+    tensors = {"lm.ids": random.integers(0, rows, (SAMPLES, LENGTH)), "labels": random.integers(0, rows, (SAMPLES, LENGTH))}
+    tensors["lm.ids"][0, 0], tensors["lm.ids"][0, 1] = 0, rows - 1
+    if ignored:
+        tensors["labels"][1, 2:] = -100
     if change:
         name, sample, place, value = change
         tensors[name][sample, place] = value
     return tensors
 
 
-def loss_of(tensors):
-    values = {k: v.astype(np.float64) for k, v in tables().items()}
+def loss_of(tensors, rows=ROWS):
+    values = {k: v.astype(np.float64) for k, v in tables(rows).items()}
     logits = np.tanh(values["embed"][tensors["lm.ids"]]) @ values["head"]
     top = logits.max(-1, keepdims=True)
     scores = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
@@ -111,22 +119,30 @@ def refused(what, done, losses, *parts):
     expect(not losses, f"{what}: no step is done", done)
 
 
-def check_batches(program, folder, ranks):
-    good = folder / "good.safetensors"
-    save_file(batch(), good)
+def check_batches(program, folder, ranks, rows=ROWS, own_loss=False):
+    """Of labels that the graph looks up itself none is ignored."""
+    right = batch(rows=rows, ignored=not own_loss)
+    good, what = folder / "good.safetensors", f"{ranks} ranks, {rows} rows"
+    save_file(right, good)
     done, losses = train(program, ["--batch", good], folder, ranks)
-    expect(done.returncode == 0 and len(losses) == 1 and abs(losses[0] / loss_of(batch()) - 1) < 1e-5, f"{ranks} ranks: values in range give {losses}, expected {loss_of(batch())}", done)
+    expected = loss_of(right, rows)
+    expect(done.returncode == 0 and len(losses) == 1 and abs(losses[0] / expected - 1) < 1e-5, f"{what}: values in range give {losses}, expected {expected}", done)
+    of_ids = f"{rows} rows of 'embed' (0 to {rows - 1})"
+    of_labels = f"{rows} elements of" if own_loss else f"{rows} classes of cross_entropy (0 to {rows - 1}, or -100)"
     for name, sample, place, value, count in [
-        ("lm.ids", 2, 3, ROWS, f"{ROWS} rows of 'embed' (-{ROWS} to {ROWS - 1})"),
-        ("lm.ids", 0, 5, -ROWS - 1, f"{ROWS} rows of 'embed'"),
-        ("lm.ids", 3, 0, 1 << 40, f"{ROWS} rows of 'embed'"),
-        ("labels", 1, 0, -1, f"{ROWS} classes of cross_entropy"),
-        ("labels", 3, 5, ROWS, f"(0 to {ROWS - 1}, or -100)"),
+        ("lm.ids", 2, 3, rows, of_ids),
+        ("lm.ids", 0, 5, -1, of_ids),
+        ("lm.ids", 1, 4, -100, of_ids),
+        ("lm.ids", 0, 5, -rows - 1, of_ids),
+        ("lm.ids", 3, 0, 1 << 40, of_ids),
+        ("labels", 1, 0, -1, of_labels),
+        ("labels", 3, 5, rows, of_labels),
+        *([("labels", 3, 5, -100, of_labels)] if own_loss else []),
     ]:
         bad = folder / "bad.safetensors"
-        save_file(batch((name, sample, place, value)), bad)
+        save_file(batch((name, sample, place, value), rows, not own_loss), bad)
         done, losses = train(program, ["--batch", bad], folder, ranks)
-        refused(f"{ranks} ranks, {name} = {value}", done, losses, name.split(".")[-1], f"sample {sample}: {value} is none of", count)
+        refused(f"{what}, {name} = {value}", done, losses, name.split(".")[-1], f"sample {sample}: {value} is none of", count)
 
 
 def check_vocabulary(options, recipe):
@@ -223,6 +239,11 @@ def main():
             check_batches(compile_program(options, recipe, folder / name, plan), folder, 2)
         check_batches(compile_program(options, recipe, folder / "one"), folder, 1)
         check_vocabulary(options, recipe)
+        padded = language_model(folder, ROWS + 1)
+        check_batches(compile_program(options, padded, folder / "padded", "lm:tp=2"), folder, 2, ROWS + 1)
+        own = language_model(folder, own_loss=True)
+        for name, plan, ranks in (("own", None, 1), ("own-cut", "lm:tp=2", 2)):
+            check_batches(compile_program(options, own, folder / name, plan), folder, ranks, own_loss=True)
     print(f"{len(FAILURES)} failures")
     return 1 if FAILURES else 0
 

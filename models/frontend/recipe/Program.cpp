@@ -418,6 +418,7 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
       failed(checkInputs(*program, recipe, locate)) ||
       failed(checkReached(*program, recipe, locate)))
     return {};
+  markLookups(*program);
   builder.setInsertionPointToEnd(program->getBody());
   dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,
                         recipe.microBatch, recipe.batchNorm == "local");

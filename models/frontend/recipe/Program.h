@@ -57,6 +57,11 @@ llvm::LogicalResult
 checkReached(mlir::ModuleOp program, const Recipe &recipe,
              llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
+/// Marks the lookups whose indices are a raw input as it is, token ids in a
+/// parameter or labels in what the graph computes (nn.from_start): a number
+/// below 0 is an error there, as in PyTorch, and does not count from the end.
+void markLookups(mlir::ModuleOp program);
+
 /// Makes the sender of an edge pick the rows that `index` names: output
 /// [.., d] is flattened to rows, those at the index input's positions are the
 /// new output, zeros where the index is out of range. `rows` are the dims of

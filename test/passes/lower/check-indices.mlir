@@ -24,6 +24,17 @@ func.func @parameter(%i: tensor<?xi64, #nn.dims<batch>> {nn.name = "input_ids"})
   return %0 : tensor<?x64xf32, #nn.dims<batch>>
 }
 
+// Token ids and labels that are a raw input as it is do not count from the end.
+// CHECK-LABEL: rt.func @from_start(
+// CHECK: rt.check_indices "rows of 'embed.weight'" %{{.*}} below "512" {input = "input_ids", item = "batch"} : <i64, ["batch"]>
+// CHECK: rt.check_indices "elements of gather_elements" %{{.*}} below "7" {input = "labels", item = "batch"} : <i64, ["batch", 1]>
+func.func @from_start(%i: tensor<?xi64, #nn.dims<batch>> {nn.name = "input_ids"}, %x: tensor<?x7xf32, #nn.dims<batch>>, %l: tensor<?x1xi64, #nn.dims<batch>> {nn.name = "labels"}) -> (tensor<?x64xf32, #nn.dims<batch>>, tensor<?x1xf32, #nn.dims<batch>>) {
+  %t = nn.read @"embed.weight" : tensor<512x64xf32>
+  %0 = nn.gather %t at %i {axis = 0 : i64, nn.from_start} : tensor<512x64xf32>, tensor<?xi64, #nn.dims<batch>>
+  %1 = nn.gather_elements %x at %l {axis = 1 : i64, nn.from_start} : tensor<?x7xf32, #nn.dims<batch>>, tensor<?x1xi64, #nn.dims<batch>>
+  return %0, %1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x1xf32, #nn.dims<batch>>
+}
+
 // Labels do not count from the end, but one value is ignored.
 // CHECK-LABEL: rt.func @loss(
 // CHECK: rt.check_indices "classes of cross_entropy" %{{.*}} below "7" {ignored = -100 : i64, input = "labels", item = "batch", row = "40"} : <i32, ["batch", 40]>
@@ -74,4 +85,12 @@ func.func @block(%t: tensor<5x4xf32>, %x: tensor<2x5xf32>, %i: tensor<2xi64> {nn
   %c = nn.reshape %i : tensor<2xi64> to tensor<2x1xi64>
   %1 = nn.gather_elements %x at %c {axis = 1 : i64, nn.block = {extent = 10 : i64, chunk = 5 : i64, over = 2 : i64, stride = 1 : i64, ignored = -100 : i64, what = "classes of cross_entropy"}} : tensor<2x5xf32>, tensor<2x1xi64>
   return %0, %1 : tensor<2x4xf32>, tensor<2x1xf32>
+}
+
+// Classes that a cut vocabulary is padded with are none.
+// CHECK-LABEL: rt.func @padded(
+// CHECK: rt.check_indices "classes of cross_entropy" %{{.*}} below "9" {block = array<i64: 10, 1, 1>, ignored = -100 : i64, input = "labels"} :
+func.func @padded(%x: tensor<2x10xf32>, %l: tensor<2xi64> {nn.name = "labels"}) -> tensor<2xf32> {
+  %0 = nn.cross_entropy %x, %l {ignore_index = -100 : i64, nn.block = {extent = 9 : i64, chunk = 10 : i64, over = 1 : i64, stride = 1 : i64, ignored = -100 : i64, what = "classes of cross_entropy"}} : tensor<2x10xf32>, tensor<2xi64>
+  return %0 : tensor<2xf32>
 }
