@@ -103,15 +103,33 @@ private:
   MLIRContext *context;
 };
 
+/// What the plan asks for where it does nothing. A plan may be made by a
+/// program, so that is no error.
+void remarkIdle(const PlanFile &plan, MLIRContext *context) {
+  auto remark = [&](const UnitEntry &unit, StringRef key, StringRef what) {
+    std::string place = plan.path + ": " + unit.at(key);
+    emitRemark(NameLoc::get(StringAttr::get(context, place)))
+        << "does nothing where " << what;
+  };
+  for (const UnitEntry &unit : plan.units) {
+    if (unit.zero && unit.dp == 1)
+      remark(unit, "zero",
+             "dp is 1: optimizer state is shared out over replicas");
+    if (unit.sequenceParallel && unit.tp == 1)
+      remark(unit, "sequence_parallel",
+             "tp is 1: activations are cut over the tensor-parallel group");
+  }
+}
+
 struct ApplyPlanPass : impl::ApplyPlanBase<ApplyPlanPass> {
   using ApplyPlanBase::ApplyPlanBase;
 
   void runOnOperation() override {
     auto plan = read();
     llvm::Error error =
-        plan ? applyPlan(std::move(*plan), getOperation()) : plan.takeError();
+        plan ? applyPlan(*plan, getOperation()) : plan.takeError();
     if (!error)
-      return;
+      return remarkIdle(*plan, &getContext());
     emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
     signalPassFailure();
   }

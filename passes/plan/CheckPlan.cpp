@@ -279,6 +279,10 @@ Error Checker::checkEdge(dist::EdgeOp edge) {
 
 Error Checker::checkEdges() {
   std::vector<std::string> names;
+  auto nearest = [&](StringRef name) {
+    return models::didYouMean(
+        name, std::vector<StringRef>(names.begin(), names.end()));
+  };
   for (auto edge : program.getOps<dist::EdgeOp>()) {
     names.push_back((edge.getTarget() + "." + edge.getInput()).str());
     if (Error error = checkEdge(edge))
@@ -287,8 +291,8 @@ Error Checker::checkEdges() {
   for (auto &[name, depth] : plan.receiveDepths)
     if (!llvm::is_contained(names, name))
       return plan.error("edges." + name,
-                        "there is no such connection (inputs: " +
-                            llvm::join(names, ", ") + ")");
+                        "there is no such connection" + nearest(name) +
+                            " (inputs: " + llvm::join(names, ", ") + ")");
   return Error::success();
 }
 

@@ -180,9 +180,13 @@ void PlanParser::pipeline(const JsonReader &json, StringSet<> &named) {
     return;
   scheduler::Registry registry;
   const scheduler::Registry::Entry *entry = registry.find(schedule);
-  if (!entry)
+  if (!entry) {
+    std::vector<StringRef> known;
+    for (const scheduler::Registry::Entry &other : registry.getEntries())
+      known.push_back(other.name);
     return at.fail("no schedule '" + schedule + "'; expected one of " +
-                   registry.getNames());
+                   registry.getNames() + models::didYouMean(schedule, known));
+  }
   if (!plan.schedule.empty() && plan.schedule != schedule)
     return at.fail("pipelines run in one schedule; this is '" + schedule +
                    "', another has '" + plan.schedule + "'");
