@@ -46,7 +46,8 @@ size_t editsToMatch(StringRef pattern, StringRef name) {
   return row.back();
 }
 
-/// "; the nearest are 'a', 'b'", or "" if there are no parameters.
+/// What may be meant by a pattern that matches nothing: "; the nearest are 'a',
+/// 'b'", or "" if there are no parameters.
 std::string nearest(StringRef pattern, ArrayRef<Candidate> all) {
   std::vector<std::pair<size_t, StringRef>> order;
   for (const Candidate &c : all)
@@ -78,6 +79,26 @@ std::vector<Candidate> parametersOf(ModuleOp program) {
 }
 
 } // namespace
+
+LogicalResult
+applyNoDecay(ModuleOp program, const OptimizerEntry &optimizer,
+             llvm::function_ref<Location(const llvm::Twine &)> at) {
+  std::vector<Candidate> all = parametersOf(program);
+  for (auto [i, pattern] : llvm::enumerate(optimizer.noDecay)) {
+    bool found = false;
+    for (Candidate &candidate : all)
+      if (matchesPattern(pattern, candidate.name)) {
+        found = true;
+        candidate.op->setAttr(dist::kNoDecayAttr,
+                              UnitAttr::get(program.getContext()));
+      }
+    if (!found)
+      return emitError(at("optimizer.no_decay[" + llvm::Twine(i) + "]"))
+             << "no parameter \"module.name\" matches '" << pattern << "'"
+             << nearest(pattern, all);
+  }
+  return success();
+}
 
 LogicalResult
 applyGroups(ModuleOp program, const OptimizerEntry &optimizer,

@@ -6,6 +6,7 @@
 
 #include "models/frontend/recipe/Inputs.h"
 #include "models/frontend/json/JsonReader.h"
+#include "models/frontend/recipe/losses/LossRule.h"
 
 #include "dialects/nn/NNOps.h"
 #include "runtime/data/Config.h"
@@ -65,8 +66,9 @@ class InputChecker {
 public:
   InputChecker(mlir::ModuleOp program, const Recipe &recipe,
                llvm::function_ref<Location(const Twine &)> locate)
-      : program(program), config(*recipe.config), locate(locate),
-        used(config.inputs.size()), padded(config.inputs.size()) {}
+      : program(program), recipe(recipe), config(*recipe.config),
+        locate(locate), used(config.inputs.size()),
+        padded(config.inputs.size()) {}
 
   LogicalResult check() {
     for (auto module : program.getOps<dist::ModuleOp>()) {
@@ -76,7 +78,7 @@ public:
           return failure();
     }
     warnSegments();
-    return checkUsed();
+    return failure(failed(checkUsed()) || failed(checkLabels()));
   }
 
 private:
@@ -86,6 +88,7 @@ private:
   LogicalResult checkRange(const InputEntry &entry, Value value);
   LogicalResult checkIgnored(const InputEntry &entry, nn::CrossEntropyOp loss);
   LogicalResult checkUsed();
+  LogicalResult checkLabels();
   void warnSegments();
   void warnUnshifted(const InputEntry &entry);
 
@@ -106,6 +109,13 @@ private:
         return entry;
     return -1;
   }
+  /// The loss of the module that compares its output with the input.
+  std::optional<size_t> lossOf(dist::ModuleOp module, StringRef input) {
+    for (auto [i, loss] : llvm::enumerate(recipe.losses))
+      if (loss.value.module == module.getSymName() && loss.target == input)
+        return i;
+    return std::nullopt;
+  }
   bool isMasked(int index) {
     return llvm::any_of(config.inputs, [&](const InputEntry &entry) {
       return entry.kind == InputKind::IndexMask && entry.index == index;
@@ -124,6 +134,7 @@ private:
   }
 
   mlir::ModuleOp program;
+  const Recipe &recipe;
   const Config &config;
   llvm::function_ref<Location(const Twine &)> locate;
   std::vector<bool> used;
@@ -153,6 +164,13 @@ LogicalResult InputChecker::checkArgument(dist::ModuleOp module,
     for (const InputEntry &entry : config.inputs)
       keys.push_back(entry.name);
     std::string key = (module.getSymName() + "." + name).str();
+    if (std::optional<size_t> loss = lossOf(module, name))
+      return emitError(locate("losses[" + Twine(*loss) + "]." +
+                              recipe.losses[*loss].rule->target))
+             << "'" << name << "' is an input of module '"
+             << module.getSymName()
+             << "' that inputs does not describe; expected the key '" << name
+             << "' or '" << key << "' there" << didYouMean(name, keys);
     return emitError(locate("inputs"))
            << "module '" << module.getSymName() << "' takes '" << name
            << "', which is neither connected nor described; expected the key '"
@@ -345,6 +363,20 @@ LogicalResult InputChecker::checkUsed() {
                         << llvm::join(open, ", ")
                         << didYouMean(entry.name, known);
   }
+  return success();
+}
+
+/// What `data` says of labels reaches some input.
+LogicalResult InputChecker::checkLabels() {
+  auto none = [&](InputKind kind) {
+    return llvm::none_of(config.inputs, [&](const InputEntry &entry) {
+      return entry.kind == kind;
+    });
+  };
+  if (config.labels > 0 && none(InputKind::Label))
+    return emitError(locate("data.labels"))
+           << "no entry of inputs takes the classes of samples; expected one "
+              "with {\"label\": \"sample\"}, or no data.labels";
   return success();
 }
 

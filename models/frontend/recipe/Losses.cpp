@@ -11,6 +11,7 @@
 #include "models/frontend/recipe/losses/LossRule.h"
 
 #include "dialects/nn/NNNames.h"
+#include "models/frontend/json/JsonReader.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -120,7 +121,43 @@ Value LossBuilder::rowNumbers(const nn::DimExpr &rows) {
   return op.getResult();
 }
 
+/// "module.input" is an input that the loss's own module has; a plain name may
+/// be a new one.
+static LogicalResult checkTarget(Location loc, dist::ModuleOp module,
+                                 const LossEntry &loss) {
+  auto [prefix, input] = StringRef(loss.target).split('.');
+  func::FuncOp forward = module.getForward();
+  if (input.empty() || dist::ModuleOp::findArgument(forward, loss.target))
+    return success();
+  auto error = [&] {
+    std::string key = loss.rule->target.str();
+    if (auto name = dyn_cast<NameLoc>(loc))
+      key = (name.getName().getValue() + "." + key).str();
+    return emitError(NameLoc::get(StringAttr::get(module.getContext(), key)));
+  };
+  if (prefix == module.getSymName()) {
+    if (dist::ModuleOp::findArgument(forward, input))
+      return success();
+    return error() << "module '" << prefix << "' has no input '" << input << "'"
+                   << describeInputs(forward, input)
+                   << "; a name without a module makes an input of the loss";
+  }
+  std::vector<StringRef> modules;
+  for (auto other :
+       module->getParentOfType<mlir::ModuleOp>().getOps<dist::ModuleOp>())
+    modules.push_back(other.getSymName());
+  if (!llvm::is_contained(modules, prefix))
+    return error() << "there is no module '" << prefix << "'"
+                   << didYouMean(prefix, modules);
+  return error() << "is of module '" << prefix << "', but the loss of module '"
+                 << module.getSymName() << "'; expected an input of '"
+                 << module.getSymName() << "', or a name without a module";
+}
+
 LogicalResult LossBuilder::build() {
+  if (failed(checkTarget(loc, module, loss)))
+    return failure();
+
   auto result = dist::ModuleOp::findResult(forward, loss.value.tensor);
   if (!result)
     return emitError(loc) << "module '" << module.getSymName()

@@ -47,6 +47,7 @@ private:
   LogicalResult data();
   void setRoles();
   void reportWeights();
+  void remarkBatchNorm();
 
   /// Dims that hold in a module; its own first.
   std::vector<std::pair<std::string, DimBinding>>
@@ -289,22 +290,8 @@ LogicalResult ProgramBuilder::optimizer() {
       f(o.lr), f(o.weightDecay), f(o.clip), n(o.warmup),
       rt::ScheduleKindAttr::get(&context, o.schedule), n(o.totalSteps),
       f(o.decayFrom), f(o.finalFraction));
-  for (auto [i, pattern] : llvm::enumerate(o.noDecay)) {
-    bool found = false;
-    for (auto module : program->getOps<dist::ModuleOp>())
-      for (auto parameter : module.getOps<nn::ParameterOp>()) {
-        std::string name =
-            (module.getSymName() + "." + parameter.getSymName()).str();
-        if (!matchesPattern(pattern, name))
-          continue;
-        found = true;
-        parameter->setAttr(dist::kNoDecayAttr, builder.getUnitAttr());
-      }
-    if (!found)
-      return emitError(at("optimizer.no_decay[" + Twine(i) + "]"))
-             << "no parameter \"module.name\" matches '" << pattern << "'";
-  }
-  return applyGroups(*program, o, locate);
+  return failure(failed(applyNoDecay(*program, o, locate)) ||
+                 failed(applyGroups(*program, o, locate)));
 }
 
 LogicalResult ProgramBuilder::data() {
@@ -394,6 +381,23 @@ void ProgramBuilder::reportWeights() {
   }
 }
 
+/// Statistics over the batch are means along its axis.
+void ProgramBuilder::remarkBatchNorm() {
+  auto takesStatistics = [](nn::ReduceOp op) {
+    ArrayRef<int64_t> axes = op.getAxes();
+    int64_t rank = cast<RankedTensorType>(op.getInput().getType()).getRank();
+    return WalkResult(op.getKind() == nn::ReduceKind::mean &&
+                              llvm::is_contained(axes, 0) &&
+                              int64_t(axes.size()) < rank
+                          ? WalkResult::interrupt()
+                          : WalkResult::advance());
+  };
+  if (!recipe.batchNorm.empty() &&
+      !program->walk(takesStatistics).wasInterrupted())
+    emitRemark(at("batch_norm"))
+        << "does nothing: no module has a BatchNormalization in training form";
+}
+
 OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
   loadImportDialects(context);
   context.loadDialect<dist::DistDialect>();
@@ -427,6 +431,7 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
   if (failed(verify(*program)))
     return {};
   reportWeights();
+  remarkBatchNorm();
   return std::move(program);
 }
 

@@ -36,6 +36,11 @@ setWeights(dist::ModuleOp module, const ModuleEntry &entry,
 /// Writes the entry's precision on its module.
 void setPrecision(dist::ModuleOp module, const ModuleEntry &entry);
 
+/// Marks the parameters that weight decay leaves alone. `at` gives the location
+/// of a key. Error if a pattern of `no_decay` matches none.
+llvm::LogicalResult
+applyNoDecay(mlir::ModuleOp program, const OptimizerEntry &optimizer,
+             llvm::function_ref<mlir::Location(const llvm::Twine &)> at);
 /// Marks the parameters of the optimizer's groups; the first group whose
 /// pattern matches a parameter has it. `at` gives the location of a key. Error
 /// if a group has no parameter.

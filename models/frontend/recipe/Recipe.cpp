@@ -356,7 +356,9 @@ LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
   entry.name = reader.has("name") ? reader.at("name").string() : "loss";
   if (!isName(entry.name))
     reader.fail("a loss is named with letters, digits and '_'");
-  reader.read("weight", entry.weight);
+  if (reader.has("weight"))
+    entry.weight =
+        reader.at("weight").number(0, std::numeric_limits<double>::infinity());
   if (reader.has("over") && reader.at("over").string() != "global")
     reader.at("over").fail("expected \"global\"");
   return entry;
