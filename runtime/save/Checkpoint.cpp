@@ -258,6 +258,11 @@ void expectNoCheckpoints(const std::string &directory) {
                 "or give another --checkpoint folder");
 }
 
+void expectCheckpoints(const std::string &directory) {
+  if (checkpointSteps(directory).empty())
+    throw Error(directory + ": no checkpoint to resume from");
+}
+
 namespace {
 
 /// A moment of a parameter into the ranges that this rank updates.

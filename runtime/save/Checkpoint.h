@@ -113,6 +113,8 @@ int64_t loadCheckpoint(Trainer &trainer, const std::string &directory,
 /// Throws Error if the directory has checkpoints: steps of another run would
 /// pass for this one's.
 void expectNoCheckpoints(const std::string &directory);
+/// Throws Error if it has none, or if it is not there.
+void expectCheckpoints(const std::string &directory);
 
 /// What a rank has of all trained parameters: throws Error, which names one, if
 /// a value is not finite. `step`: steps done, for the message.

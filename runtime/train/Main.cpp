@@ -117,9 +117,9 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
       if (launchedRank() == 0)
         std::fprintf(stderr,
                      "error: nothing to do: give --data or --batch, and "
-                     "--steps unless the recipe says how many\n"
-                     "usage: %s [flags]\n%s",
-                     argv[0], optionsHelp());
+                     "--steps unless the recipe says how many (%s --help "
+                     "lists the flags)\n",
+                     argv[0]);
       return 1;
     }
     Options options = parseOptions(argc, argv);

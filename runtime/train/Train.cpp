@@ -123,7 +123,12 @@ std::unique_ptr<FolderLock> openCheckpoints(const Options &options, Comm &comm,
   const std::string &folder = options.checkpoint;
   std::unique_ptr<FolderLock> lock;
   if (writes) {
-    onFirstRank(comm, {}, [&] { makeFolders(folder); });
+    onFirstRank(comm, {}, [&] {
+      // A wrong name leaves nothing behind.
+      if (options.resume)
+        expectCheckpoints(folder);
+      makeFolders(folder);
+    });
     lock = std::make_unique<FolderLock>(comm, folder);
     warn(comm, lock->warning());
   }

@@ -488,18 +488,33 @@ TEST(Train, Errors) {
   options.resume = true;
   EXPECT_ERROR(runTraining(program.info, folder.path, options, solo()),
                "no checkpoint to resume from");
+  EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+  // Nor does a folder that was there change.
+  std::filesystem::create_directory(folder / "none");
+  for (bool best : {false, true}) {
+    options.best = best;
+    EXPECT_ERROR(runTraining(program.info, folder.path, options, solo()),
+                 "no checkpoint to resume from");
+    EXPECT_TRUE(std::filesystem::is_empty(folder / "none"));
+  }
 }
 
-TEST(Train, NoArgumentsShowTheHelp) {
+TEST(Train, WithoutArgumentsItSaysWhatItNeeds) {
   TemporaryFolder folder;
   SmallProgram program(6);
   char name[] = "train", *argv[] = {name, nullptr};
   testing::internal::CaptureStderr();
   EXPECT_EQ(trainMain(program.info, folder.path.c_str(), 1, argv), 1);
   std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(said.rfind("error: nothing to do: give --data or --batch", 0), 0u);
-  for (const char *part : {"usage: train [flags]", "--data", "--steps N"})
-    EXPECT_NE(said.find(part), std::string::npos) << part;
+  EXPECT_EQ(said, "error: nothing to do: give --data or --batch, and --steps "
+                  "unless the recipe says how many (train --help lists the "
+                  "flags)\n");
+  char flag[] = "--step", *wrong[] = {name, flag, nullptr};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(trainMain(program.info, folder.path.c_str(), 2, wrong), 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "error: unknown flag '--step' (--help lists them); did you mean "
+            "'--steps'?\n");
 }
 
 } // namespace
