@@ -60,4 +60,19 @@ std::string describeFault(const Fault &fault, const ProgramInfo &program,
   return text + ")";
 }
 
+std::string describeMissing(const ProgramInfo &program,
+                            const std::string &module,
+                            const std::string &input) {
+  std::string full = module + "." + input;
+  for (const LossInfo &loss : program.losses) {
+    const ModuleInfo &own = program.modules[size_t(loss.module)];
+    for (int32_t i : loss.denominatorInputs)
+      if (module == (own.origin ? own.origin : own.name) &&
+          input == own.inputs[size_t(i)].buffer.tensor.name)
+        return "tensor '" + input + "' (or '" + full + "'), which the loss '" +
+               loss.name + "' compares with, is missing";
+  }
+  return "tensor '" + full + "' (or '" + input + "') is missing";
+}
+
 } // namespace dt::rt

@@ -29,6 +29,12 @@ std::string describeFault(const Fault &fault, const ProgramInfo &program,
                           const struct Part *part,
                           const std::function<std::string(int64_t)> &nameOf);
 
+/// "tensor 'labels' (or 'llm.labels'), which the loss 'text' compares with, is
+/// missing": of a raw input of the module, by the recipe's words.
+std::string describeMissing(const ProgramInfo &program,
+                            const std::string &module,
+                            const std::string &input);
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_DATA_FAULT_H

@@ -20,6 +20,7 @@
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/Cut.h"
+#include "runtime/data/Fault.h"
 
 #include <algorithm>
 #include <cstring>
@@ -126,8 +127,7 @@ FileBatch::findTensor(const std::string &module,
   for (const std::string &name : {full, "in." + full, input, "in." + input})
     if (const TensorView *view = file.find(name))
       return {name, view};
-  throw Error(file.path() + ": tensor '" + full + "' (or '" + input +
-              "') is missing");
+  throw Error(file.path() + ": " + describeMissing(program, module, input));
 }
 
 const nlohmann::json *FileBatch::declaration(const std::string &module,

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 
 using namespace dt::rt;
 using namespace small;
@@ -123,6 +124,16 @@ TEST(FileBatch, Errors) {
   };
   rewrite(folder, "in.target", DType::F32, {}, nullptr);
   fails("tensor 'head.target' (or 'target') is missing");
+  {
+    // What a loss compares with is called as in the recipe.
+    const int32_t inputs[] = {3};
+    LossInfo loss = program.info.losses[0];
+    loss.denominatorInputs = {inputs, 1};
+    auto losses = std::exchange(program.info.losses, {&loss, 1});
+    fails("tensor 'target' (or 'head.target'), which the loss 'square' "
+          "compares with, is missing");
+    program.info.losses = losses;
+  }
   rewrite(folder, "in.target", DType::F32, {5}, values.data());
   fails("the value 5, other tensors give 6");
   rewrite(folder, "in.target", DType::F32, {6, 1}, values.data());
