@@ -6,8 +6,6 @@
 
 #include "tools/dt-opt/Help.h"
 
-#include "models/frontend/json/JsonReader.h"
-
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -42,36 +40,6 @@ void dt::sortOptions() {
     if (isGeneral(*entry.second) &&
         entry.second->getOptionHiddenFlag() == cl::NotHidden)
       entry.second->addCategory(mlirOptions);
-}
-
-mlir::LogicalResult dt::checkOptionNames(ArrayRef<char *> arguments) {
-  auto &known = cl::getRegisteredOptions();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    StringRef argument = arguments[i];
-    if (!argument.consume_front("--"))
-      continue;
-    if (argument.empty())
-      break; // files follow
-    StringRef name = argument.take_until([](char c) { return c == '='; });
-    if (auto it = known.find(name); it != known.end()) {
-      bool apart = name == argument &&
-                   it->second->getValueExpectedFlag() == cl::ValueRequired;
-      i += apart ? 1 : 0; // its value, whatever it begins with
-      continue;
-    }
-    std::vector<std::string> shown;
-    for (auto &entry : known)
-      if (entry.second->getOptionHiddenFlag() == cl::NotHidden)
-        shown.push_back(("--" + entry.first).str());
-    llvm::sort(shown);
-    std::string wrong = ("--" + name).str();
-    errs() << "error: there is no option '" << wrong << "'"
-           << models::didYouMean(
-                  wrong, std::vector<StringRef>(shown.begin(), shown.end()))
-           << " (--help lists them)\n";
-    return mlir::failure();
-  }
-  return mlir::success();
 }
 
 std::string dt::getHelpHeader() {

@@ -23,9 +23,6 @@ namespace dt {
 void hideForeignOptions(llvm::ArrayRef<llvm::cl::OptionCategory *> ours);
 /// Puts what MLIR has registered since into a category behind ours.
 void sortOptions();
-/// An option that there is not is an error with the nearest one that there is;
-/// LLVM's own guess may be any of its hidden ones. Called when all are known.
-mlir::LogicalResult checkOptionNames(llvm::ArrayRef<char *> arguments);
 /// What stands above the options: usage and examples.
 std::string getHelpHeader();
 

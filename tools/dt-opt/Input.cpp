@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tools/dt-opt/Input.h"
+#include "tools/common/CommandLine.h"
 #include "tools/dt-opt/Bytecode.h"
 #include "tools/dt-opt/Nesting.h"
 
@@ -50,10 +51,10 @@ llvm::cl::list<std::string> trainableOption(
     "trainable", llvm::cl::cat(importOptions), llvm::cl::value_desc("pattern"),
     llvm::cl::desc("Only initializers of these names train (default: what the "
                    "file marks, or all that look like weights)"));
-llvm::cl::opt<int64_t> batchOption("batch", llvm::cl::cat(importOptions),
-                                   llvm::cl::init(1),
-                                   llvm::cl::desc("Samples of a step"));
-llvm::cl::opt<int64_t>
+dt::NumberOption batchOption("batch", llvm::cl::cat(importOptions),
+                             llvm::cl::init(1),
+                             llvm::cl::desc("Samples of a step"));
+dt::NumberOption
     microOption("micro", llvm::cl::cat(importOptions), llvm::cl::init(0),
                 llvm::cl::desc("Samples of a microbatch (default: all)"));
 llvm::cl::opt<std::string> splitOption(
@@ -65,9 +66,9 @@ llvm::cl::opt<std::string> precisionOption(
     llvm::cl::value_desc("f32|bf16"),
     llvm::cl::desc("bf16: multiply in bfloat16; sums, norms, losses and the "
                    "optimizer stay float32"));
-llvm::cl::opt<int64_t> seedOption("seed", llvm::cl::cat(importOptions),
-                                  llvm::cl::init(0),
-                                  llvm::cl::desc("Key of all random draws"));
+dt::NumberOption seedOption("seed", llvm::cl::cat(importOptions),
+                            llvm::cl::init(0),
+                            llvm::cl::desc("Key of all random draws"));
 
 llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
   dt::models::Recipe recipe;

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tools/common/CommandLine.h"
 #include "tools/dt-opt/Diagnostics.h"
 #include "tools/dt-opt/Help.h"
 #include "tools/dt-opt/Input.h"
@@ -78,7 +79,7 @@ const std::string clusterHelp =
 llvm::cl::opt<std::string> clusterOption("cluster", llvm::cl::cat(emitOptions),
                                          llvm::cl::value_desc("name|file.json"),
                                          llvm::cl::desc(clusterHelp));
-llvm::cl::opt<int64_t>
+dt::NumberOption
     devicesOption("devices", llvm::cl::cat(emitOptions),
                   llvm::cl::desc("With --plan=auto: use so many of the "
                                  "cluster's devices (default: all); with "
@@ -370,7 +371,8 @@ int main(int argc, char **argv) {
   dt::hideForeignOptions({&emitOptions, &dt::getImportOptions()});
   registerCLIOptions("dt-opt", registry);
   dt::sortOptions();
-  if (failed(dt::checkOptionNames(arguments)) || failed(checkEmit(arguments)))
+  if (failed(dt::checkArguments(arguments, true)) ||
+      failed(checkEmit(arguments)))
     return 1;
   auto [input, output] = parseCLIOptions(argc, argv, dt::getHelpHeader());
   return failed(compile(input, output, registry));

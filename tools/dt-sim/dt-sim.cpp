@@ -10,6 +10,7 @@
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
 #include "passes/planner/policies/Policy.h"
+#include "tools/common/CommandLine.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -40,16 +41,16 @@ cl::opt<std::string> modelOut("model-out", cl::desc("write the model as JSON"),
                               cl::cat(category));
 const std::string clusterHelp = listClusters();
 cl::opt<std::string> clusterName("cluster", cl::desc(clusterHelp),
-                                 cl::value_desc("name|file.json"), cl::Required,
+                                 cl::value_desc("name|file.json"),
                                  cl::cat(category));
-cl::opt<int64_t> devices("devices", cl::desc("use so many of its devices"),
+dt::NumberOption devices("devices", cl::desc("use so many of its devices"),
                          cl::init(0), cl::cat(category));
 cl::opt<std::string> dataName("data", cl::desc("packed, documents or a file"),
                               cl::init("packed"), cl::cat(category));
-cl::opt<int64_t> batchSize("batch", cl::desc("samples a step"), cl::init(1920),
+dt::NumberOption batchSize("batch", cl::desc("samples a step"), cl::init(1920),
                            cl::cat(category));
-cl::opt<uint64_t> seed("seed", cl::desc("of the data draw"), cl::init(1),
-                       cl::cat(category));
+dt::NumberOption seed("seed", cl::desc("of the data draw"), cl::init(1),
+                      cl::cat(category));
 cl::list<std::string> policyNames("policy", cl::CommaSeparated,
                                   cl::desc("policies to compare, or all"),
                                   cl::cat(category));
@@ -176,6 +177,9 @@ Error run() {
   auto model = findModel();
   if (!model)
     return model.takeError();
+  if (clusterName.empty())
+    return wrong("--cluster: expected the name of a cluster or a file "
+                 "(--help lists them)");
   auto all = openCluster(clusterName);
   if (!all)
     return all.takeError();
@@ -243,10 +247,13 @@ Error run() {
 
 int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
+  if (failed(
+          dt::checkArguments(ArrayRef<char *>(argv, argc).drop_front(), false)))
+    return 1;
   cl::ParseCommandLineOptions(argc, argv,
                               "Plans and simulates training steps\n");
   if (Error error = run()) {
-    WithColor::error(errs(), "dt-sim") << toString(std::move(error)) << "\n";
+    WithColor::error() << toString(std::move(error)) << "\n";
     return 1;
   }
   return 0;
