@@ -356,9 +356,8 @@ LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
   entry.name = reader.has("name") ? reader.at("name").string() : "loss";
   if (!isName(entry.name))
     reader.fail("a loss is named with letters, digits and '_'");
-  if (reader.has("weight"))
-    entry.weight =
-        reader.at("weight").number(0, std::numeric_limits<double>::infinity());
+  reader.read("weight", entry.weight, 0.0,
+              std::numeric_limits<double>::infinity());
   if (reader.has("over") && reader.at("over").string() != "global")
     reader.at("over").fail("expected \"global\"");
   return entry;
