@@ -303,6 +303,39 @@ Expected<Explanation> explain(const PolicyInput &input, const Plan &plan,
   return result;
 }
 
+/// A row for every unit under two lines of heads.
+static void printUnits(raw_ostream &os, const Explanation &e) {
+  constexpr const char *row = "{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} "
+                              "{7,6} {8,7} {9,5} {10,11} {11,11} {12,11} "
+                              "{13,6}  {14}\n";
+  std::string heads = formatv(row, "", "", "", "", "", "", "", "", "items", "",
+                              "time of a", "memory", "a device", "", "");
+  os << StringRef(heads).rtrim() << "\n"
+     << formatv(row, "unit", "device", "devices", "TP", "DP", "PP", "VPP",
+                "saves", "a part", "most", "microbatch", "used", "has", "busy",
+                "bound by (figures from)");
+  for (size_t u = 0; u < e.units.size(); ++u) {
+    const Explanation::Unit &unit = e.units[u];
+    const UnitPlan &layout = e.plan.units[u];
+    os << formatv(row, unit.name, unit.device, unit.ranks, layout.tp, layout.dp,
+                  layout.pp, layout.vpp, rt::textOf(layout.save),
+                  formatv("{0:f1}", unit.items).str(),
+                  formatv("{0:f0}", unit.mostItems).str(),
+                  printTime(unit.seconds), printBytes(unit.memory.total()),
+                  printBytes(unit.capacity),
+                  formatv("{0:f0} %", 100 * e.plan.predicted.busy[u]).str(),
+                  formatv("{0} ({1})", unit.boundBy, unit.costs).str());
+  }
+}
+
+/// "+29.2 %", "-48.6 %"; what rounds to nothing has no sign.
+static std::string printChange(double ratio) {
+  double percent = 100 * (ratio - 1);
+  bool none = std::abs(percent) < 0.05;
+  return formatv("{0}{1:f1} %", none || percent < 0 ? "" : "+",
+                 none ? 0.0 : percent);
+}
+
 void printText(raw_ostream &os, const Explanation &e,
                const PolicyInput &input) {
   const Prediction &p = e.plan.predicted;
@@ -323,27 +356,12 @@ void printText(raw_ostream &os, const Explanation &e,
     os << describeFaster(e.plan) << "\n";
   if (!input.costs.profile && !input.costs.cluster.assumed.empty())
     os << input.costs.cluster.assumed << "\n";
-  os << formatv("schedule {0}, {1} microbatches, items assigned by {2}, "
-                "reorder {3}\n\n",
-                e.plan.schedule, e.plan.microbatches, getName(e.plan.assign),
+  os << formatv("schedule {0}, {1} microbatch{2}, items assigned by {3}, "
+                "reorder {4}\n\n",
+                e.plan.schedule, e.plan.microbatches,
+                e.plan.microbatches == 1 ? "" : "es", getName(e.plan.assign),
                 rt::textOf(e.plan.reorder));
-  os << formatv("{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} "
-                "{9,11} {10,21} {11,6}  {12}\n",
-                "unit", "device", "devices", "TP", "DP", "PP", "VPP", "save",
-                "items a part", "microbatch", "memory of", "busy", "bound by");
-  for (size_t u = 0; u < e.units.size(); ++u) {
-    const Explanation::Unit &unit = e.units[u];
-    const UnitPlan &layout = e.plan.units[u];
-    os << formatv(
-        "{0,-11} {1,-12} {2,7} {3,3} {4,5} {5,3} {6,4} {7,5} {8,13} {9,11} "
-        "{10,21} {11,5:f0}%  {12} ({13})\n",
-        unit.name, unit.device, unit.ranks, layout.tp, layout.dp, layout.pp,
-        layout.vpp, rt::textOf(layout.save),
-        formatv("{0:f1} to {1:f0}", unit.items, unit.mostItems).str(),
-        printTime(unit.seconds),
-        printBytes(unit.memory.total()) + " " + printBytes(unit.capacity),
-        100 * p.busy[u], unit.boundBy, unit.costs);
-  }
+  printUnits(os, e);
   os << formatv("\nwhere device time goes: work {0:f1} %",
                 100 * p.bound / p.step);
   for (auto &[name, share] : listLosses(p.losses))
@@ -354,7 +372,7 @@ void printText(raw_ostream &os, const Explanation &e,
   if (!e.others.empty())
     os << "\nthe best plan of the other policies"
        << (e.bounds.empty() ? "" : " " + e.bounds)
-       << ", and what it loses more to\n";
+       << ": its step, by how much it is longer, and what it loses more to\n";
   for (const Explanation::Other &other : e.others)
     if (other.error.empty())
       os << formatv("  {0,-16} {1,11}  x{2:f2}  {3}{4}\n", other.policy,
@@ -370,11 +388,12 @@ void printText(raw_ostream &os, const Explanation &e,
                   "to {3:f3})\n",
                   e.spread.seeds, e.spread.mean, e.spread.least, e.spread.most);
   if (!e.relaxations.empty())
-    os << "\nwhat another cluster or batch would give\n";
+    os << "\nwhat another cluster or batch would give: the step, and by how "
+          "much it is longer\n";
   for (const Explanation::Relaxation &relaxation : e.relaxations)
-    os << formatv("  {0,-46} {1,11}  {2:f1} %\n", relaxation.what,
+    os << formatv("  {0,-46} {1,11}  {2,8}\n", relaxation.what,
                   printTime(relaxation.step),
-                  100 * (relaxation.step / p.step - 1));
+                  printChange(relaxation.step / p.step));
 }
 
 } // namespace dt::planner
