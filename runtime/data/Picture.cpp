@@ -308,6 +308,16 @@ int64_t bigEndian(const std::string &bytes, size_t at) {
 }
 } // namespace
 
+std::pair<int64_t, int64_t> data::pictureSize(const std::string &bytes,
+                                              int64_t maxPixels) {
+  if (isPng(bytes) && bytes.size() >= 24)
+    return {bigEndian(bytes, 16), bigEndian(bytes, 20)};
+  if (!isJpeg(bytes))
+    return {0, 0};
+  JpegReader reader(bytes, maxPixels);
+  return {reader.in.image_width, reader.in.image_height};
+}
+
 int64_t data::pictureMemory(const std::string &bytes, int64_t maxPixels,
                             int64_t width, int64_t height) {
   int64_t w = 0, h = 0, pixel = 4;

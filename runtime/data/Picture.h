@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dt::rt::data {
@@ -28,6 +29,11 @@ struct Picture {
 /// Throws Error with the reason only ("bad PNG: ..."): the caller knows the
 /// name. At most `maxPixels`. std::bad_alloc where memory is short.
 Picture decodePicture(const std::string &bytes, int64_t maxPixels);
+
+/// Width and height that the header declares; 0 and 0 of neither PNG nor JPEG.
+/// Throws Error as decodePicture.
+std::pair<int64_t, int64_t> pictureSize(const std::string &bytes,
+                                        int64_t maxPixels);
 
 /// Bytes of memory that decoding takes, with `bytes` and fitting to `width` x
 /// `height`, by what the header declares. Throws Error as decodePicture where

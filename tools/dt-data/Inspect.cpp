@@ -57,6 +57,57 @@ bool tools::indexShards(const Config &config,
   return good;
 }
 
+namespace {
+/// Pictures of a kind, and those that "fit": "stretch" changes the shape of, by
+/// more than the rounding of their sizes.
+struct Stretched {
+  int64_t all = 0, some = 0;
+  std::string first;
+};
+
+void countStretched(const Config &config, const IndexedSample &sample,
+                    const PositionedFile &file, std::vector<Stretched> &kinds) {
+  auto read = [&](const Member &m) { return file.read(m.offset, m.size); };
+  Document document = readDocument(config, sample.members, read);
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    const PictureKind &kind = config.pictures[k];
+    for (const DocumentItem &item : document.items[k]) {
+      auto [width, height] = pictureSize(
+          read(sample.members[size_t(item.member)]), config.limits.pixels);
+      ++kinds[k].all;
+      double ratio = double(width) * double(kind.height) /
+                     (double(height) * double(kind.width));
+      if (ratio > 0.99 && ratio < 1.01)
+        continue;
+      if (kinds[k].some++ == 0)
+        kinds[k].first = "sample '" + sample.key + "' has " +
+                         std::to_string(width) + " x " + std::to_string(height);
+    }
+  }
+}
+
+/// Says how many pictures lose their shape.
+void remarkStretched(const Config &config, const std::string &path,
+                     const ShardIndex &index) {
+  std::vector<Stretched> kinds(config.pictures.size());
+  PositionedFile file(path);
+  for (const IndexedSample &sample : index.samples)
+    if (sample.ok())
+      countStretched(config, sample, file, kinds);
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    const PictureKind &kind = config.pictures[k];
+    if (kinds[k].some && kind.fit == Fit::Stretch)
+      std::printf(
+          "%s: remark: %lld of %lld pictures of \"%s\" are stretched to "
+          "another shape, %lld x %lld (%s); \"fit\": \"crop\" or "
+          "\"pad\" keeps it\n",
+          path.c_str(), (long long)kinds[k].some, (long long)kinds[k].all,
+          kind.name.c_str(), (long long)kind.width, (long long)kind.height,
+          kinds[k].first.c_str());
+  }
+}
+} // namespace
+
 bool tools::checkShards(const Config &config,
                         const std::vector<std::string> &shards, int workers) {
   bool good = true;
@@ -64,6 +115,7 @@ bool tools::checkShards(const Config &config,
     ShardIndex index = buildIndex(config, path, workers);
     nameBroken(path, index, std::numeric_limits<size_t>::max());
     countLine(path, index);
+    remarkStretched(config, path, index);
     good &=
         !index.samples.empty() && index.broken() == 0 && index.problem.empty();
   }

@@ -38,6 +38,26 @@ refuse "nowhere/s.json: cannot be written" "$tool" stats texts.tar --recipe pair
 "$tool" vocabulary texts.tar -o words
 [ "$(tr '\n' ' ' <words)" = "a bytes cat dog more of sixteen text than the " ] || fail "vocabulary: $(cat words)"
 
+# Pictures of another shape are stretched: 4 x 4 and 8 x 4 (PNG), to 4 x 4.
+cat >pictures.json <<'J'
+{"data": {"pictures": {"image": {"size": [4, 4]}}}, "inputs": {"pixels": {"pixels": "image"}}}
+J
+mkdir pictures
+python3 - <<'P'
+import struct, zlib
+for name, width in (("0", 4), ("1", 8), ("2", 8)):
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = (b"\0" + bytes(3 * width)) * 4
+    open(f"pictures/{name}.png", "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, 4, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+P
+"$tool" build --from-dir pictures -o pictures.tar
+"$tool" check pictures.tar --recipe pictures.json >out
+expect "pictures.tar: 3 samples, 0 broken" out
+expect "pictures.tar: remark: 2 of 3 pictures of \"image\" are stretched to another shape, 4 x 4 (sample '1' has 8 x 4); \"fit\": \"crop\" or \"pad\" keeps it" out
+sed 's/\[4, 4\]/[4, 4], "fit": "crop"/' pictures.json >cropped.json
+"$tool" check pictures.tar --recipe cropped.json >out
+if grep -q remark out; then fail "cropped pictures are not stretched"; fi
+
 refuse "none.tar: cannot open: No such file" "$tool" check none.tar --recipe pairs.json
 refuse "none.json: cannot be read" "$tool" check texts.tar --recipe none.json
 refuse "not an uncompressed tar file" "$tool" check pairs.json --recipe pairs.json
