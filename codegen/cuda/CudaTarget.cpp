@@ -105,14 +105,8 @@ std::string CudaTarget::cmakeLists(StringRef program,
                                    bool ranks) const {
   return R"cmake(# Builds the training program: cmake -S . -B build && cmake --build build -j
 cmake_minimum_required(VERSION 3.20)
-if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
-  set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
-endif()
-if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80 90)
-endif()
 project()cmake" +
-         program.str() + R"cmake( LANGUAGES C CXX CUDA)
+         program.str() + R"cmake( LANGUAGES C CXX)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -122,6 +116,23 @@ find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# For tests, a double of CUDA: then the host's compiler takes all sources, and nothing of CUDA is needed.
+set(DT_CUDA_DOUBLE "" CACHE PATH "A folder that stands in for CUDA")
+if(NOT DT_CUDA_DOUBLE)
+  if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
+    set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "nvcc is missing: a CUDA program needs the CUDA toolkit (nvcc in PATH, or -DCMAKE_CUDA_COMPILER=...)")
+  endif()
+  enable_language(CUDA)
 endif()
 
 # Shards need picture and archive libraries; without them the program trains on --batch files.
@@ -135,7 +146,18 @@ else()
 endif()
 set(DT_RUNTIME_TARGET cuda CACHE STRING "")
 )cmake" + mpiSetting(ranks) +
-         R"cmake(add_subdirectory(runtime)
+         R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
+if(DT_RUNTIME_LIBRARY)
+  include(${DT_RUNTIME_LIBRARY})
+else()
+  add_subdirectory(runtime)
+endif()
+if(DT_CUDA_DOUBLE)
+  set_source_files_properties(
+  )cmake" +
+         llvm::join(sources, "\n  ") +
+         R"cmake( PROPERTIES LANGUAGE CXX)
+endif()
 )cmake" + programTargets(sources);
 }
 

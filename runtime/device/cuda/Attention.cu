@@ -89,7 +89,7 @@ template <typename T>
 __global__ void forwardKernel(const T *q, const T *k, const T *v,
                               const void *mask, T *o, float *lse,
                               AttentionShape s) {
-  extern __shared__ float acc[];
+  DT_DYNAMIC_SHARED(float, acc);
   __shared__ float p[kThreads];
   Row r = rowOf(blockIdx.x, s.h, s.t);
   int64_t kv = r.h / (s.h / s.hk);
@@ -154,7 +154,7 @@ __global__ void queryKernel(const T *q, const T *k, const T *v,
                             const T *doutput, T *dq, float *delta,
                             AttentionShape s) {
   __shared__ float ds[kThreads];
-  extern __shared__ float acc[];
+  DT_DYNAMIC_SHARED(float, acc);
   Row r = rowOf(blockIdx.x, s.h, s.t);
   int64_t kv = r.h / (s.h / s.hk), at = r.b * s.ob + r.i * s.ot + r.h * s.oh;
   const T *qi = q + r.b * s.qb + r.i * s.qt + r.h * s.qh,
@@ -202,7 +202,7 @@ __global__ void keyKernel(const T *q, const T *k, const T *v, const void *mask,
                           const float *lse, const float *delta,
                           const T *doutput, T *dk, T *dv, AttentionShape s) {
   __shared__ float ds[kThreads], p[kThreads];
-  extern __shared__ float acc[]; // d of dk, then dv of dv
+  DT_DYNAMIC_SHARED(float, acc); // d of dk, then dv of dv
   Row r = rowOf(blockIdx.x, s.hk, s.s);
   int64_t group = s.h / s.hk, j = r.i;
   const T *kj = k + r.b * s.kb + j * s.ks + r.h * s.kh,

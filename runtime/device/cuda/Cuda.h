@@ -16,6 +16,15 @@
 #include <cstddef>
 #include <cstdint>
 
+/// In a kernel: the block's dynamic shared memory as an array NAME of TYPE.
+/// Kernels of any type share the one declaration that nvcc wants. Headers that
+/// stand in for CUDA's have a macro of their own.
+#ifndef DT_DYNAMIC_SHARED
+#define DT_DYNAMIC_SHARED(TYPE, NAME)                                          \
+  extern __shared__ __align__(16) unsigned char dtDynamicShared[];             \
+  TYPE *const NAME = reinterpret_cast<TYPE *>(dtDynamicShared)
+#endif
+
 namespace dt::rt::cuda {
 
 /// Ends the program: "CUDA: <call>: <reason>".

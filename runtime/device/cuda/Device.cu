@@ -12,6 +12,7 @@
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/Launch.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -33,8 +34,8 @@ struct Block {
 Block scratchBlocks[5];
 
 constexpr int kThreads = 256;
-constexpr unsigned kSumBlocks =
-    1024; ///< fixed, so that the order of additions is
+/// At most; how many, and so the order of additions, follows from n alone.
+constexpr unsigned kSumBlocks = 1024;
 
 /// Adds `value` over the block in a fixed tree; thread 0 has the sum.
 __device__ double blockSum(double value) {
@@ -201,10 +202,11 @@ void accumulate(float *sum, const float *values, size_t n) {
 double sumOfSquares(const float *values, size_t n) {
   auto *sums =
       static_cast<double *>(cuda::scratch(3, kSumBlocks * sizeof(double)));
-  cuda::launch("sum of squares", squaresKernel, kSumBlocks, kThreads, 0,
-               theStream, values, n, sums);
-  std::vector<double> host(kSumBlocks);
-  copyToHost(host.data(), sums, kSumBlocks * sizeof(double));
+  unsigned blocks = std::min(cuda::blocksFor(int64_t(n)), kSumBlocks);
+  cuda::launch("sum of squares", squaresKernel, blocks, kThreads, 0, theStream,
+               values, n, sums);
+  std::vector<double> host(blocks);
+  copyToHost(host.data(), sums, blocks * sizeof(double));
   double sum = 0;
   for (double part : host)
     sum += part;

@@ -62,9 +62,8 @@ template <typename T>
 void checkIndices(const T *indices, int64_t n, const IndexCheck &check,
                   Fault *fault, void *stream) {
   if (fault && n > 0)
-    cuda::checkKernel<<<cuda::blocksFor(n), 256, 0,
-                        static_cast<cudaStream_t>(stream)>>>(indices, n, check,
-                                                             fault);
+    cuda::launch("check of indices", cuda::checkKernel<T>, cuda::blocksFor(n),
+                 256, 0, stream, indices, n, check, fault);
 }
 
 template <typename T> void fill(T *to, T value, int64_t n, void *stream) {

@@ -1,0 +1,269 @@
+//===- Blocks.cpp - kernels on the host -----------------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// One block at a time. A fiber (a stack) runs a block's threads one after
+// another while none of them waits; one that reaches a barrier keeps its fiber,
+// and another fiber goes on with the next thread. So a kernel without barriers
+// is a loop on one fiber. When nothing can run, all threads must wait at one
+// barrier, and go on in another order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Double.h"
+
+#include <cstring>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utility>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+//===----------------------------------------------------------------------===//
+// Switching stacks.
+//===----------------------------------------------------------------------===//
+
+#ifdef __x86_64__
+// Saves what a callee must keep and the stack; goes on where `to` stopped.
+extern "C" void dtSwitchStack(void **from, void *to);
+asm(R"(
+.pushsection .text
+.globl dtSwitchStack
+.type dtSwitchStack, @function
+dtSwitchStack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size dtSwitchStack, .-dtSwitchStack
+.popsection
+)");
+#endif
+
+namespace cuda_double {
+
+namespace {
+
+/// A place that stands still while another one runs.
+class Context {
+public:
+#ifdef __x86_64__
+  /// `entry` never returns.
+  void prepare(char *stack, size_t bytes, void (*entry)()) {
+    auto *top = reinterpret_cast<void **>(stack + bytes);
+    // As if called: the stack is 8 bytes off 16 where a function begins.
+    top[-2] = reinterpret_cast<void *>(entry);
+    place = top - 8;
+  }
+  void switchTo(Context &other) { dtSwitchStack(&place, other.place); }
+
+private:
+  void *place = nullptr;
+#else
+  void prepare(char *stack, size_t bytes, void (*entry)()) {
+    getcontext(&context);
+    context.uc_stack = {stack, 0, bytes};
+    context.uc_link = nullptr;
+    makecontext(&context, entry, 0);
+  }
+  void switchTo(Context &other) { swapcontext(&context, &other.context); }
+
+private:
+  ucontext_t context;
+#endif
+};
+
+constexpr size_t kStack = 64 << 10;
+
+struct Fiber {
+  Context context;
+  unsigned thread = 0; ///< that it runs or keeps waiting
+};
+
+/// What of shared memory a block sees: thread-local storage of the object that
+/// the kernel is in, and a buffer that ends before a page nobody may touch.
+struct Shared {
+  char *statics = nullptr;
+  size_t staticBytes = 0;
+  char *end = nullptr; ///< of the dynamic one
+  size_t bytes = 0;
+};
+
+struct Device {
+  Context scheduler;
+  Fiber *fibers[kMostThreads] = {};
+  unsigned made = 0;
+  Fiber *running = nullptr;
+
+  Fiber *idle[kMostThreads], *waiting[kMostThreads];
+  unsigned idles = 0, waits = 0;
+  const Call *call = nullptr;
+  unsigned threads = 0, started = 0;
+  Order order{1};
+  int line = 0; ///< of the barrier that is waited at
+  Shared shared;
+};
+
+/// Of the device thread.
+Device device;
+
+void place(unsigned thread) {
+  threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
+               thread / blockDim.x / blockDim.y};
+}
+
+void fiberMain() {
+  for (;;) {
+    Fiber *self = device.running;
+    while (device.started < device.threads) {
+      self->thread = unsigned(device.order(device.started++));
+      place(self->thread);
+      device.call->thread(device.call->arguments.get());
+    }
+    device.idle[device.idles++] = self;
+    self->context.switchTo(device.scheduler);
+  }
+}
+
+Fiber *makeFiber() {
+  size_t page = size_t(sysconf(_SC_PAGESIZE));
+  void *stack = mmap(nullptr, kStack + page, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stack == MAP_FAILED)
+    die("no memory for the stack of a thread");
+  mprotect(stack, page, PROT_NONE); // stacks grow down
+  auto *fiber = new Fiber;
+  fiber->context.prepare(static_cast<char *>(stack) + page, kStack, fiberMain);
+  device.made++;
+  return fiber;
+}
+
+void resume(Fiber *fiber) {
+  device.running = fiber;
+  place(fiber->thread);
+  device.scheduler.switchTo(fiber->context);
+}
+
+/// Thread-local storage of the object that holds `address`, on this thread.
+int findStatics(dl_phdr_info *info, size_t, void *address) {
+  bool here = false;
+  size_t bytes = 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) &header = info->dlpi_phdr[i];
+    auto offset = reinterpret_cast<uintptr_t>(address) -
+                  uintptr_t(info->dlpi_addr + header.p_vaddr);
+    here |= header.p_type == PT_LOAD && offset < header.p_memsz;
+    if (header.p_type == PT_TLS)
+      bytes = header.p_memsz;
+  }
+  if (!here)
+    return 0;
+  device.shared.statics = static_cast<char *>(info->dlpi_tls_data);
+  device.shared.staticBytes = device.shared.statics ? bytes : 0;
+  return 1;
+}
+
+void prepareShared(const Call &call, size_t bytes) {
+  Shared &s = device.shared;
+  dl_iterate_phdr(findStatics, const_cast<void *>(call.kernel));
+  if (!s.end) {
+    size_t page = size_t(sysconf(_SC_PAGESIZE));
+    void *memory = mmap(nullptr, kMostShared + page, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      die("no memory for shared memory");
+    s.end = static_cast<char *>(memory) + kMostShared;
+    mprotect(s.end, page, PROT_NONE);
+  }
+  s.bytes = bytes;
+}
+
+/// Behind a fiber's stack or nowhere: all threads of the block wait at one
+/// barrier.
+void requireAllAtBarrier() {
+  if (device.waits != device.threads)
+    die("%s: %u of a block's %u threads wait at the barrier of line %d, the "
+        "others have ended",
+        nameOf(device.call->kernel).c_str(), device.waits, device.threads,
+        device.line);
+}
+
+void runBlock() {
+  Shared &s = device.shared;
+  std::memset(s.statics, kPoison, s.staticBytes);
+  std::memset(s.end - s.bytes, kPoison, s.bytes);
+  device.order = Order(device.threads);
+  device.started = 0;
+  while (device.started < device.threads)
+    resume(device.idles ? device.idle[--device.idles] : makeFiber());
+  while (device.waits > 0) {
+    requireAllAtBarrier();
+    Fiber *ready[kMostThreads];
+    unsigned n = std::exchange(device.waits, 0);
+    std::copy_n(device.waiting, n, ready);
+    Order order(n);
+    for (unsigned i = 0; i < n; ++i)
+      resume(ready[order(i)]);
+  }
+}
+
+} // namespace
+
+void *dynamicShared() {
+  // As CUDA aligns it.
+  return device.shared.end - (device.shared.bytes + 15) / 16 * 16;
+}
+
+bool isBehindShared(const void *address) {
+  auto *at = static_cast<const char *>(address);
+  return device.shared.end && at >= device.shared.end &&
+         at < device.shared.end + sysconf(_SC_PAGESIZE);
+}
+
+size_t sharedBytes() { return device.shared.bytes; }
+
+void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes) {
+  prepareShared(call, sharedBytes);
+  gridDim = grid;
+  blockDim = block;
+  device.call = &call;
+  device.threads = block.x * block.y * block.z;
+  uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
+  Order order(blocks);
+  for (uint64_t i = 0; i < blocks; ++i) {
+    uint64_t b = order(i);
+    blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y),
+                unsigned(b / grid.x / grid.y)};
+    runBlock();
+  }
+}
+
+} // namespace cuda_double
+
+void __syncthreads(int line) {
+  using namespace cuda_double;
+  if (device.waits && line != device.line)
+    die("%s: threads of a block wait at different barriers, of lines %d and "
+        "%d",
+        nameOf(device.call->kernel).c_str(), device.line, line);
+  device.line = line;
+  Fiber *self = device.running;
+  device.waiting[device.waits++] = self;
+  self->context.switchTo(device.scheduler);
+}

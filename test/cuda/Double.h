@@ -1,0 +1,115 @@
+//===- Double.h - the parts of the double ------------------------*- C++
+//-*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What the files of the double share: docs/cuda.md says what it is. Calls from
+// several host threads are taken one at a time (Entry); all device work runs on
+// one thread of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_TEST_CUDA_DOUBLE_H
+#define DT_TEST_CUDA_DOUBLE_H
+
+#include "cuda_runtime.h"
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace cuda_double {
+
+/// Ends the program: "error: CUDA double: ...".
+[[noreturn, gnu::format(printf, 1, 2)]] void die(const char *format, ...);
+
+/// A number below n, n > 0, that follows from the seed and what was drawn
+/// before.
+uint64_t draw(uint64_t n);
+
+/// 0 to n - 1 in an order that is drawn: a first number and a stride.
+class Order {
+public:
+  explicit Order(uint64_t n);
+  uint64_t operator()(uint64_t i) const { return (first + i * stride) % n; }
+
+private:
+  uint64_t n, first, stride;
+};
+
+/// What is counted, for DT_CUDA_DOUBLE_STATS.
+struct Counts {
+  uint64_t kernels = 0, copies = 0, products = 0, hostWaits = 0,
+           allocations = 0, defaultStreamUses = 0;
+};
+extern Counts counts;
+
+/// Every call begins with one: nobody else calls meanwhile, and an error that
+/// an earlier call returned has been looked at.
+class Entry {
+public:
+  explicit Entry(const char *call);
+
+private:
+  std::lock_guard<std::mutex> lock;
+};
+
+/// What a call returns that is refused. `detail` is in cudaGetErrorString.
+[[gnu::format(printf, 2, 3)]] cudaError_t refuse(cudaError_t error,
+                                                 const char *detail, ...);
+
+/// "kernel NAME", by the program's symbols.
+std::string nameOf(const void *kernel);
+
+//===----------------------------------------------------------------------===//
+// Memory.cpp
+//===----------------------------------------------------------------------===//
+
+/// Ends the program where [address, address + bytes) is not in one allocation
+/// of device memory. `what`: of which call, and what it is there.
+void requireDevice(const void *address, size_t bytes, const std::string &what);
+/// ... where the first byte is device memory.
+void requireHost(const void *address, const std::string &what);
+/// An argument of a kernel: device memory, or host memory that it may read.
+void requireReadable(const void *address, const void *kernel, size_t argument);
+bool isPinned(const void *address);
+
+/// Device memory is accessible between the two.
+void openMemory();
+void closeMemory();
+/// Nothing was written beside an allocation by `kernel` (null: something else).
+void checkBeside(const void *kernel);
+
+constexpr int kPoison = 0xFF; ///< as a float: not a number
+
+//===----------------------------------------------------------------------===//
+// Streams.cpp
+//===----------------------------------------------------------------------===//
+
+/// Queues work; `kernel` null: a copy or a library's.
+void queue(cudaStream_t stream, std::function<void()> work,
+           const void *kernel = nullptr);
+/// Runs what is in the stream, and what that waits for.
+void finish(cudaStream_t stream);
+void finishAll();
+/// Of the work that runs now; null: none, or a copy's.
+const void *runningKernel();
+bool onDeviceThread();
+
+//===----------------------------------------------------------------------===//
+// Blocks.cpp
+//===----------------------------------------------------------------------===//
+
+/// Bounds of one launch.
+constexpr unsigned kMostThreads = 1024;
+constexpr size_t kMostShared = 48 << 10;
+
+/// All blocks of a kernel. On the device thread.
+void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes);
+/// Whether an address lies behind the block's dynamic shared memory.
+bool isBehindShared(const void *address);
+size_t sharedBytes();
+
+} // namespace cuda_double
+
+#endif // DT_TEST_CUDA_DOUBLE_H

@@ -1,0 +1,266 @@
+//===- Streams.cpp - work that runs as late as it may
+//----------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Calls queue work and note what it comes after: the work before it in its
+// stream, an event's, and what the default stream's rules add. Nothing runs
+// before somebody waits; then only what that must wait for runs, and where
+// several pieces of work may be next, a draw decides.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Double.h"
+
+#include <condition_variable>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+namespace cuda_double {
+
+namespace {
+
+struct Work {
+  std::function<void()> run;
+  const void *kernel = nullptr;
+  std::vector<std::shared_ptr<Work>> after;
+  bool done = false;
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+/// The thread that does device work: shared memory is its thread-local storage.
+class Device {
+public:
+  void run(const std::function<void()> &work) {
+    if (!started) {
+      started = true;
+      std::thread([this] { loop(); }).detach();
+    }
+    std::unique_lock<std::mutex> lock(mutex);
+    job = &work;
+    changed.notify_all();
+    changed.wait(lock, [this] { return !job; });
+  }
+  std::thread::id id;
+
+private:
+  void loop() {
+    std::unique_lock<std::mutex> lock(mutex);
+    id = std::this_thread::get_id();
+    for (;;) {
+      changed.wait(lock, [this] { return job; });
+      (*job)();
+      job = nullptr;
+      changed.notify_all();
+    }
+  }
+
+  bool started = false;
+  std::mutex mutex;
+  std::condition_variable changed;
+  const std::function<void()> *job = nullptr;
+};
+
+} // namespace
+} // namespace cuda_double
+
+struct CUstream_st {
+  bool blocking = true; ///< keeps the default stream's order
+  cuda_double::WorkPtr last;
+};
+
+struct CUevent_st {
+  cuda_double::WorkPtr recorded;
+};
+
+namespace cuda_double {
+
+namespace {
+
+// Never destroyed: the device thread outlives main().
+Device &device = *new Device;
+CUstream_st &defaultStream = *new CUstream_st;
+auto &streams = *new std::set<CUstream_st *>;
+auto &events = *new std::set<CUevent_st *>;
+const void *running = nullptr;
+
+CUstream_st &streamOf(cudaStream_t stream) {
+  if (!stream) {
+    counts.defaultStreamUses++;
+    return defaultStream;
+  }
+  if (!streams.count(stream))
+    die("a stream that does not exist, or no more");
+  return *stream;
+}
+
+CUevent_st &eventOf(cudaEvent_t event) {
+  if (!events.count(event))
+    die("an event that does not exist, or no more");
+  return *event;
+}
+
+void follow(Work &work, const WorkPtr &before) {
+  if (before && !before->done)
+    work.after.push_back(before);
+}
+
+void append(CUstream_st &stream, const WorkPtr &work) {
+  follow(*work, stream.last);
+  if (&stream == &defaultStream) {
+    for (CUstream_st *other : streams)
+      if (other->blocking)
+        follow(*work, other->last);
+  } else if (stream.blocking) {
+    follow(*work, defaultStream.last);
+  }
+  stream.last = work;
+}
+
+/// Runs what nobody has to wait for, until all that is needed has run.
+void runAll(const std::vector<WorkPtr> &needed) {
+  std::unordered_map<Work *, size_t> missing;
+  std::unordered_map<Work *, std::vector<WorkPtr>> behind;
+  std::vector<WorkPtr> open, ready;
+  auto visit = [&](const WorkPtr &work) {
+    if (work && !work->done && missing.emplace(work.get(), 0).second)
+      open.push_back(work);
+  };
+  for (const WorkPtr &work : needed)
+    visit(work);
+  while (!open.empty()) {
+    WorkPtr work = open.back();
+    open.pop_back();
+    for (const WorkPtr &before : work->after) {
+      visit(before);
+      if (!before->done) {
+        missing[work.get()]++;
+        behind[before.get()].push_back(work);
+      }
+    }
+    if (missing[work.get()] == 0)
+      ready.push_back(work);
+  }
+  openMemory();
+  while (!ready.empty()) {
+    std::swap(ready[draw(ready.size())], ready.back());
+    WorkPtr work = ready.back();
+    ready.pop_back();
+    running = work->kernel;
+    if (work->run)
+      work->run();
+    checkBeside(running);
+    work->done = true;
+    work->run = nullptr;
+    work->after.clear();
+    for (const WorkPtr &next : behind[work.get()])
+      if (--missing[next.get()] == 0)
+        ready.push_back(next);
+  }
+  running = nullptr;
+  closeMemory();
+}
+
+void force(const std::vector<WorkPtr> &needed) {
+  for (const WorkPtr &work : needed)
+    if (work && !work->done)
+      return device.run([&] { runAll(needed); });
+}
+
+} // namespace
+
+void queue(cudaStream_t stream, std::function<void()> run, const void *kernel) {
+  auto work = std::make_shared<Work>();
+  work->run = std::move(run);
+  work->kernel = kernel;
+  append(streamOf(stream), work);
+}
+
+void finish(cudaStream_t stream) {
+  counts.hostWaits++;
+  force({streamOf(stream).last});
+}
+
+void finishAll() {
+  counts.hostWaits++;
+  std::vector<WorkPtr> all{defaultStream.last};
+  for (CUstream_st *stream : streams)
+    all.push_back(stream->last);
+  force(all);
+}
+
+const void *runningKernel() { return running; }
+bool onDeviceThread() { return std::this_thread::get_id() == device.id; }
+
+} // namespace cuda_double
+
+using namespace cuda_double;
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+  Entry entry("cudaStreamCreateWithFlags");
+  *stream = new CUstream_st{!(flags & cudaStreamNonBlocking), nullptr};
+  streams.insert(*stream);
+  return cudaSuccess;
+}
+
+/// What is queued will still run: here at the latest.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Entry entry("cudaStreamDestroy");
+  force({streamOf(stream).last});
+  streams.erase(stream);
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  Entry entry("cudaStreamSynchronize");
+  finish(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  Entry entry("cudaDeviceSynchronize");
+  finishAll();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+  Entry entry("cudaEventCreateWithFlags");
+  *event = new CUevent_st;
+  events.insert(*event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  Entry entry("cudaEventDestroy");
+  events.erase(&eventOf(event));
+  delete event;
+  return cudaSuccess;
+}
+
+/// What the stream has by now; what is queued later is not the event's.
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Entry entry("cudaEventRecord");
+  auto work = std::make_shared<Work>();
+  append(streamOf(stream), work);
+  eventOf(event).recorded = work;
+  return cudaSuccess;
+}
+
+/// Of an event that was not recorded yet: nothing to wait for, as in CUDA.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned) {
+  Entry entry("cudaStreamWaitEvent");
+  auto work = std::make_shared<Work>();
+  follow(*work, eventOf(event).recorded);
+  append(streamOf(stream), work);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Entry entry("cudaEventSynchronize");
+  counts.hostWaits++;
+  force({eventOf(event).recorded});
+  return cudaSuccess;
+}

@@ -1,0 +1,176 @@
+//===- cuda_runtime.h - CUDA's names, without CUDA --------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The part of CUDA that DistTrain's runtime and generated sources use, for the
+// host's compiler: docs/cuda.md. Names, types and values are CUDA's; kernels
+// run on the host (Blocks.cpp), calls queue work (Streams.cpp).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_TEST_CUDA_INCLUDE_CUDA_RUNTIME_H
+#define DT_TEST_CUDA_INCLUDE_CUDA_RUNTIME_H
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+//===----------------------------------------------------------------------===//
+// The language.
+//===----------------------------------------------------------------------===//
+
+#define __global__
+#define __device__
+#define __host__
+/// Of the thread that runs kernels, a block at a time: what is thread-local
+/// there is the block's.
+#define __shared__ static thread_local
+#define DT_DYNAMIC_SHARED(TYPE, NAME)                                          \
+  TYPE *NAME = static_cast<TYPE *>(cuda_double::dynamicShared())
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1)
+      : x(x), y(y), z(z) {}
+};
+
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+/// `line`: which barrier it is.
+void __syncthreads(int line = __builtin_LINE());
+
+inline int atomicCAS_system(int *at, int expected, int value) {
+  __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST,
+                              __ATOMIC_SEQ_CST);
+  return expected;
+}
+
+template <typename T> constexpr T min(T a, T b) { return b < a ? b : a; }
+template <typename T> constexpr T max(T a, T b) { return a < b ? b : a; }
+
+//===----------------------------------------------------------------------===//
+// The host's calls.
+//===----------------------------------------------------------------------===//
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorNoDevice = 100,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+};
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2,
+                   cudaHostAllocMapped = 2;
+
+using cudaStream_t = struct CUstream_st *;
+using cudaEvent_t = struct CUevent_st *;
+
+struct cudaDeviceProp {
+  char name[256];
+};
+
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceSynchronize();
+
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+template <typename T> cudaError_t cudaMalloc(T **memory, size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void **>(memory), bytes);
+}
+template <typename T>
+cudaError_t cudaHostAlloc(T **memory, size_t bytes, unsigned flags) {
+  return cudaHostAlloc(reinterpret_cast<void **>(memory), bytes, flags);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
+                       cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream = nullptr);
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes,
+                            cudaStream_t stream = nullptr);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned flags = 0);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+
+//===----------------------------------------------------------------------===//
+// Launches.
+//===----------------------------------------------------------------------===//
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+namespace cuda_double {
+
+void *dynamicShared();
+
+/// A kernel with its arguments.
+struct Call {
+  const void *kernel;
+  void (*thread)(const void *arguments); ///< runs one thread
+  std::shared_ptr<const void> arguments;
+  std::vector<const void *> addresses; ///< an argument each; null: no pointer
+};
+
+cudaError_t launch(const cudaLaunchConfig_t &configuration, Call call);
+
+template <typename T> const void *addressIn(const T &argument) {
+  if constexpr (std::is_pointer_v<T>)
+    return argument;
+  else
+    return nullptr;
+}
+
+} // namespace cuda_double
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *configuration,
+                               void (*kernel)(Parameters...),
+                               Arguments... arguments) {
+  struct Bound {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> arguments;
+  };
+  auto bound = std::make_shared<Bound>(
+      Bound{kernel, std::tuple<Parameters...>(arguments...)});
+  auto thread = [](const void *opaque) {
+    auto *b = static_cast<const Bound *>(opaque);
+    std::apply(b->kernel, b->arguments);
+  };
+  return cuda_double::launch(
+      *configuration, {reinterpret_cast<const void *>(kernel),
+                       thread,
+                       bound,
+                       {cuda_double::addressIn<Parameters>(arguments)...}});
+}
+
+#endif // DT_TEST_CUDA_INCLUDE_CUDA_RUNTIME_H
