@@ -214,9 +214,10 @@ void runBlock() {
     resume(device.idles ? device.idle[--device.idles] : makeFiber());
   while (device.waits > 0) {
     requireAllAtBarrier();
-    Fiber *ready[kMostThreads];
+    Fiber *ready[kMostThreads]; // by thread
     unsigned n = std::exchange(device.waits, 0);
-    std::copy_n(device.waiting, n, ready);
+    for (unsigned i = 0; i < n; ++i)
+      ready[device.waiting[i]->thread] = device.waiting[i];
     Order order(n);
     for (unsigned i = 0; i < n; ++i)
       resume(ready[order(i)]);

@@ -25,6 +25,7 @@ namespace cuda_double {
 namespace {
 
 constexpr size_t kRange = size_t(1) << 38, kAlignment = 256, kBeside = 256;
+constexpr int kFill = 0xA5; ///< beside allocations; a number, so that sums show
 
 size_t roundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -121,13 +122,13 @@ void protect(int how) {
       mprotect(a.begin, size_t(a.end - a.begin), how);
 }
 
-/// First byte of [from, to) that is no poison any more; null: none.
+/// First byte of [from, to) that is not as it was filled; null: none.
 const char *changed(const char *from, const char *to) {
-  static const std::string poison(kBeside, char(kPoison));
-  if (std::memcmp(from, poison.data(), size_t(to - from)) == 0)
+  static const std::string filled(kBeside, char(kFill));
+  if (std::memcmp(from, filled.data(), size_t(to - from)) == 0)
     return nullptr;
   for (; from < to; ++from)
-    if (*from != char(kPoison))
+    if (*from != char(kFill))
       return from;
   return nullptr;
 }
@@ -212,7 +213,8 @@ cudaError_t cudaMalloc(void **result, size_t bytes) {
   Allocation a{memory.next, memory.next + pages, memory.next + pages - size,
                bytes};
   mprotect(a.begin, pages, PROT_READ | PROT_WRITE);
-  std::memset(a.begin, kPoison, pages);
+  std::memset(a.begin, kFill, pages);
+  std::memset(a.data, kPoison, bytes);
   mprotect(a.begin, pages, PROT_NONE);
   memory.next = a.end + memory.page;
   memory.used += size;

@@ -98,15 +98,19 @@ uint64_t draw(uint64_t n) { // SplitMix64
   return (z ^ (z >> 31)) % n;
 }
 
-Order::Order(uint64_t n) : n(n), first(draw(n)), stride(1) {
-  // Both plain directions are likely; products of two factors below 2^32.
-  uint64_t kind = draw(4);
-  if (kind == 0 && n > 1)
-    stride = n - 1;
-  while (kind > 1 && n > 2)
-    if (std::gcd(stride = 1 + draw(std::min<uint64_t>(n - 1, 1u << 31)), n) ==
-        1)
-      break;
+Order::Order(uint64_t n) : n(n), first(0), stride(1) {
+  // Up and down are likely; products of two factors stay below 2^64.
+  switch (draw(4)) {
+  case 0:
+    return;
+  case 1:
+    first = stride = n - 1;
+    return;
+  }
+  first = draw(n);
+  do
+    stride = 1 + draw(std::min<uint64_t>(n, uint64_t(1) << 31));
+  while (std::gcd(stride, n) != 1);
 }
 
 Entry::Entry(const char *call) : lock(mutex) {

@@ -1,0 +1,85 @@
+# ===- faults.py - planted faults are found and named ------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Each case of the program `faults` is run rightly under several seeds, which
+# must give no complaint, and with its fault. A fault ends in one line that
+# matches, or its numbers are wrong: under every seed, or under some of them.
+# ===-----------------------------------------------------------------------===
+"""faults.py PROGRAM [NAME...]: all cases of the program, or some."""
+
+import os
+import re
+import subprocess
+import sys
+
+SEEDS = range(1, 9)
+EVERY, SOME = "wrong under every seed", "wrong under some seeds only"
+ADD = "kernel addKernel"
+FAULTS = {
+    "host-read": "host code read device memory at 0x[0-9a-f]+, byte 0 of an allocation of 4000 bytes",
+    "host-argument": f"{ADD}: argument 1 points to host memory",
+    "write-beside": f"{ADD} wrote outside of an allocation: 0 bytes behind the end of an allocation of 4000 bytes",
+    "write-ahead": f"{ADD}: argument 1 is 4 bytes ahead of an allocation of 4000 bytes",
+    "write-far": f"{ADD} (read|wrote) outside of an allocation: [0-9]+ bytes behind the end of an allocation of 4000 bytes",
+    "freed": f"{ADD}: argument 1 is in freed memory, an allocation of 4000 bytes",
+    "fresh-memory": EVERY,
+    "copy-too-long": "cudaMemcpyAsync: the target, 4000 bytes at byte 0 of an allocation of 2000 bytes, is not within one allocation",
+    "removed-wait": EVERY,
+    "early-event": EVERY,
+    "default-stream": EVERY,
+    "pinned-reuse": EVERY,
+    "pageable-reuse": {"": None, "late": EVERY},
+    "out-of-memory": r"CUDA: out of memory \(1073741824000 bytes, 0 are in use\)",
+    "missing-barrier": SOME,
+    "divergent-barrier": r"kernel .*divergent: 16 of a block's 64 threads wait at the barrier of line \d+, the others have ended",
+    "two-barriers": r"kernel .*divergent: threads of a block wait at different barriers, of lines \d+ and \d+",
+    "stale-shared": EVERY,
+    "behind-shared": "kernel .*fillShared wrote behind its 64 bytes of dynamic shared memory",
+    "many-threads": rf"CUDA: invalid configuration argument \(1025 threads a block, 1 to 1024 are possible of {ADD}\)",
+    "no-blocks": rf"CUDA: invalid configuration argument \(0 x 1 x 1 blocks of {ADD}\)",
+    "much-shared": rf"CUDA: invalid argument \(49153 bytes of dynamic shared memory, 49152 are possible of {ADD}\)",
+    "unchecked-launch": rf"cudaLaunchKernelEx of {ADD} returned an error .*1025 threads.*went on without a look at it, to cudaMemcpyAsync",
+    "leading-dimension": "cublasLtMatmulAlgoGetHeuristic: the leading dimension of A is 3, below its 4 rows",
+    "product-size": "cublasLtMatmulAlgoGetHeuristic: C is 4 x 2, the product 4 x 3",
+    "alignment": "cublasLtMatmul: A at 0x[0-9a-f]+ is not aligned to 16 bytes, as was promised",
+    "other-product": "cublasLtMatmul: the algorithm was chosen for another A",
+    "product-outside": "cublasLtMatmul: A, 268 bytes at byte 0 of an allocation of 256 bytes, is not within one allocation",
+}
+
+
+def run(program, name, how, seed, pageable):
+    environment = dict(os.environ, DT_CUDA_DOUBLE_SEED=str(seed), DT_CUDA_DOUBLE_PAGEABLE=pageable)
+    done = subprocess.run([program, name, how], capture_output=True, text=True, timeout=60, env=environment)
+    return done.returncode, done.stderr
+
+
+def complaints(program, name, want, pageable):
+    """What is not as it should be."""
+    for seed in SEEDS:
+        code, text = run(program, name, "right", seed, pageable)
+        if code or text:
+            yield f"without the fault, seed {seed}: exit code {code}, {text!r}"
+    wrong = [run(program, name, "wrong", seed, pageable) for seed in SEEDS]
+    codes = {code for code, _ in wrong}
+    wanted = {None: {0}, EVERY: {3}, SOME: {0, 3}}.get(want, {1})
+    if codes != wanted:
+        yield f"with the fault: exit codes {sorted(codes)}, not {sorted(wanted)}: {wrong[0][1]!r}"
+    elif wanted == {1}:
+        yield from (f"{text!r} is not one line with '{want}'" for _, text in wrong if text.count("\n") != 1 or not re.search(f"^error: .*{want}", text))
+
+
+def main():
+    program, names = sys.argv[1], sys.argv[2:] or sorted(FAULTS)
+    known = subprocess.run([program], capture_output=True, text=True).stdout.split()
+    bad = [f"{name}: the program has it, faults.py does not, or the reverse" for name in set(known) ^ set(FAULTS)]
+    for name in names:
+        wants = FAULTS[name] if isinstance(FAULTS[name], dict) else {"": FAULTS[name]}
+        found = [f"{name}: {text}" for pageable, want in wants.items() for text in complaints(program, name, want, pageable)]
+        print(f"{name}: {'not found' if found else 'found'}")
+        bad += found
+    print("\n".join(bad) or f"{len(names)} faults found and named")
+    sys.exit(bool(bad))
+
+
+main()
