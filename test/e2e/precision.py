@@ -59,12 +59,13 @@ def write_recipe(model, precision, folder):
     return path
 
 
-def trained(model, precision, dt_opt, figures, work, threads):
-    """(gradients of the first step, losses) of the compiled model."""
-    done = train_model.emit(dt_opt, write_recipe(model, precision, work), work / "program", "cpu")
+def trained(model, precision, dt_opt, double, figures, work, threads):
+    """(gradients of the first step, losses) of the compiled model; `double`: for CUDA, on a double of it."""
+    target = "cuda" if double else "cpu"
+    done = train_model.emit(dt_opt, write_recipe(model, precision, work), work / "program", target)
     if done.returncode != 0:
         sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    train_model.build(work / "program", os.environ.get("CCACHE_DIR"), train_model.prebuilt(dt_opt))
+    train_model.build_for(dt_opt, target, double, work / "program", os.environ.get("CCACHE_DIR"))
     _, gradients, losses = golden.run(work / "program", figures, threads, work)
     return gradients, losses
 
@@ -114,7 +115,7 @@ def check(model, arguments):
     facts, figures, narrow = Facts(model), golden.Golden(model, False), arguments.precision != "f32"
     figures.curve = facts.float32  # as many steps
     with tempfile.TemporaryDirectory() as work:
-        gradients, losses = trained(model, arguments.precision, arguments.dt_opt.resolve(), figures, pathlib.Path(work), arguments.threads)
+        gradients, losses = trained(model, arguments.precision, arguments.dt_opt.resolve(), arguments.double, figures, pathlib.Path(work), arguments.threads)
     curve, wrong = check_curve(losses, facts, narrow)
     direction, turned = check_gradients(gradients, figures, facts, narrow)
     print(f"{model.name}: {curve}\n  {direction}", flush=True)
@@ -129,6 +130,7 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
     parser.add_argument("--precision", default="bf16", choices=["bf16", "f32"])
+    parser.add_argument("--double", type=pathlib.Path, help="for CUDA, on this double of it")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     models = sorted(p.parent for p in MODELS.glob("**/precision.json")) if arguments.all else arguments.models

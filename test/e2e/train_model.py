@@ -47,9 +47,17 @@ def emit(dt_opt, recipe, out, target):
     return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=600)
 
 
-def prebuilt(dt_opt):
-    """What says to CMake that a program links the runtime of the compiler's build."""
-    return dt_opt.resolve().parents[1] / "runtime/prebuilt.cmake"
+def prebuilt(dt_opt, double=None):
+    """What says to CMake that a program links the runtime of the compiler's build, or that for the double of CUDA (CTest cuda-double/build)."""
+    built = dt_opt.resolve().parents[1]
+    return built / "test/cuda/double/runtime/prebuilt.cmake" if double else built / "runtime/prebuilt.cmake"
+
+
+def build_for(dt_opt, target, double, out, cache, settings=()):
+    """`double`: a folder that stands in for CUDA."""
+    settings = [*settings, f"-DDT_CUDA_DOUBLE={double.resolve()}"] if double else settings
+    runtime = prebuilt(dt_opt, double) if double or target == "cpu" else None
+    build(out, cache, runtime if runtime and runtime.exists() else None, settings)
 
 
 def build(out, cache, runtime=None, settings=()):
@@ -95,11 +103,12 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--refused", help="compilation must fail with one error matching this")
     parser.add_argument("--target", default="cpu", choices=["cpu", "cuda"], help="cuda without a GPU: the program is compiled, not run")
+    parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="target cuda with a double of CUDA, on which the program runs without a GPU")
     parser.add_argument("--standalone", action="store_true", help="the program compiles its own copy of the runtime, as on a machine without the compiler")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the emitted program here")
     arguments = parser.parse_args()
     golden = pathlib.Path(__file__).with_name("golden.py")
-    nvcc, gpu = find_cuda() if arguments.target == "cuda" else (True, True)
+    nvcc, gpu = find_cuda() if arguments.target == "cuda" and not arguments.double else (True, True)
     if not nvcc:
         print("skipped: no nvcc here")
         sys.exit(SKIPPED)
@@ -114,8 +123,11 @@ def main():
             return check_refusal(done, arguments.refused)
         if done.returncode != 0:
             sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
-        alone = arguments.standalone or arguments.target != "cpu"
-        build(out, os.environ.get("CCACHE_DIR"), None if alone else prebuilt(arguments.dt_opt), ["-DDT_MPI=ON", "-DDT_OPTIMISE=-O1"] if arguments.standalone else [])
+        cache = os.environ.get("CCACHE_DIR")
+        if arguments.standalone:
+            build(out, cache, None, ["-DDT_MPI=ON", "-DDT_OPTIMISE=-O1"])
+        else:
+            build_for(arguments.dt_opt, arguments.target, arguments.double, out, cache)
         if not gpu:
             return print("compiled; no GPU to run on")
         command = [sys.executable, golden, arguments.model, "--program", out, "--threads", str(arguments.threads)]

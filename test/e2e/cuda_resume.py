@@ -1,0 +1,77 @@
+# ===- cuda_resume.py - a CUDA program goes on from a checkpoint --------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# On the double of CUDA: a run that saves after half of its steps and one that
+# goes on from there give the losses, norms and exported files of a run in one
+# go, bit for bit, though the double orders blocks, threads and streams in
+# another way in each. Without room on the device, one line says so.
+# ===-----------------------------------------------------------------------===
+"""cuda_resume.py --dt-opt PATH --double DIR: saves, goes on and exports."""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from safetensors.numpy import save_file
+
+import golden
+import train_model
+
+STEPS = 6
+MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/gpt2"
+
+
+def run(work, name, seed, *flags, **environment):
+    """(the finished process, losses and norms)"""
+    command = [work / "program/build/train", "--batch", work / "batch.safetensors", "--threads", 1, "--metrics", work / f"{name}.jsonl", *flags]
+    variables = dict(os.environ, DT_CUDA_DOUBLE_SEED=str(seed), **environment)
+    done = subprocess.run([str(c) for c in command], cwd=work, capture_output=True, text=True, timeout=golden.HANGS, env=variables)
+    file = work / f"{name}.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return done, [(row["step"], row["loss"], row["grad_norm"]) for row in rows if "loss" in row]
+
+
+def succeeded(work, *arguments):
+    done, rows = run(work, *arguments)
+    if done.returncode:
+        sys.exit(f"{arguments}: ended with {done.returncode}:\n{done.stdout[-1500:]}{done.stderr[-1500:]}")
+    return rows
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
+    parser.add_argument("--double", required=True, type=pathlib.Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        done = train_model.emit(arguments.dt_opt.resolve(), MODEL / "recipe.json", work / "program", "cuda")
+        if done.returncode:
+            sys.exit(done.stderr)
+        train_model.build_for(arguments.dt_opt, "cuda", arguments.double, work / "program", os.environ.get("CCACHE_DIR"))
+        save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(MODEL, False).inputs.items()}, work / "batch.safetensors")
+        whole = succeeded(work, "whole", 1, "--steps", STEPS, "--export", work / "whole")
+        half = succeeded(work, "half", 2, "--steps", STEPS // 2, "--checkpoint", work / "saved")
+        rest = succeeded(work, "rest", 3, "--steps", STEPS, "--checkpoint", work / "saved", "--resume", "--export", work / "rest")
+        if len(whole) != STEPS or half + rest != whole:
+            sys.exit(f"in one go {whole}\nhalf {half}\nthe rest {rest}")
+        if not files(work / "whole") or files(work / "whole") != files(work / "rest"):
+            sys.exit("the exported files differ")
+        done, _ = run(work, "full", 1, "--steps", 1, DT_CUDA_DOUBLE_MEMORY="1000000")
+        if done.returncode != 1 or "error: cannot allocate" not in done.stderr or done.stderr.count("error:") != 1:
+            sys.exit(f"without room on the device: {done.returncode}, {done.stderr}")
+        print(f"{STEPS} steps, saved after {STEPS // 2}; without room: {done.stderr.strip()}")
+
+
+if __name__ == "__main__":
+    main()
