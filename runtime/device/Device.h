@@ -45,6 +45,7 @@ Fault *faultRecord();
 void *allocate(size_t bytes, const char *what);
 void release(void *memory);
 
+/// The host may use its bytes again when this returns.
 void copyToDevice(void *device, const void *host, size_t bytes);
 void copyToHost(void *host, const void *device,
                 size_t bytes); ///< waits for what was queued before

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <new>
 #include <string>
@@ -32,6 +33,13 @@ struct Block {
   size_t bytes = 0;
 };
 Block scratchBlocks[5];
+
+/// Pinned memory that bytes for the device are copied to first. CUDA need not
+/// do that for pageable memory (a GPU may read it when the copy runs), and the
+/// caller uses its own again at once.
+constexpr size_t kStaging = size_t(8) << 20;
+char *staging = nullptr;
+size_t staged = 0; ///< bytes that queued copies may still read
 
 constexpr int kThreads = 256;
 /// At most; how many, and so the order of additions, follows from n alone.
@@ -151,6 +159,7 @@ Fault *faultRecord() {
 
 void synchronize() {
   cuda::check(cudaStreamSynchronize(theStream), "cudaStreamSynchronize");
+  staged = 0;
 }
 
 void *allocate(size_t bytes, const char *what) {
@@ -167,10 +176,21 @@ void *allocate(size_t bytes, const char *what) {
 void release(void *memory) { cuda::check(cudaFree(memory), "cudaFree"); }
 
 void copyToDevice(void *to, const void *host, size_t bytes) {
-  if (bytes)
-    cuda::check(
-        cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, theStream),
-        "cudaMemcpy to the device");
+  if (!staging)
+    cuda::check(cudaHostAlloc(&staging, kStaging, cudaHostAllocDefault),
+                "cudaHostAlloc");
+  for (size_t done = 0; done < bytes;) {
+    if (staged == kStaging)
+      synchronize();
+    size_t n = std::min(bytes - done, kStaging - staged);
+    std::memcpy(staging + staged, static_cast<const char *>(host) + done, n);
+    cuda::check(cudaMemcpyAsync(static_cast<char *>(to) + done,
+                                staging + staged, n, cudaMemcpyHostToDevice,
+                                theStream),
+                "cudaMemcpy to the device");
+    done += n;
+    staged = std::min((staged + n + 63) / 64 * 64, kStaging);
+  }
 }
 
 void copyToHost(void *host, const void *from, size_t bytes) {

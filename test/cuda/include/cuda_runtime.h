@@ -73,7 +73,7 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToDevice = 3,
 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2,
-                   cudaHostAllocMapped = 2;
+                   cudaHostAllocDefault = 0, cudaHostAllocMapped = 2;
 
 using cudaStream_t = struct CUstream_st *;
 using cudaEvent_t = struct CUevent_st *;
