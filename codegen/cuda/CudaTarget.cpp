@@ -30,7 +30,7 @@ public:
   StringRef kernelSpecifier() const override { return "__global__"; }
   StringRef lastCallArgument() const override { return "context.stream"; }
   std::string constantAddress(StringRef name) const override {
-    return ("dt::rt::cuda::constant(" + name + ")").str();
+    return ("dt::rt::cuda::constant(" + name + ", sizeof " + name + ")").str();
   }
   std::string launch(rt::KernelOp kernel, StringRef callee) const override {
     std::string points = dimText(numPoints(kernel), "size.");

@@ -18,153 +18,165 @@
 #include <algorithm>
 #include <cstring>
 
+/// Attributes by their numbers, as they are set.
+struct Attributes {
+  int64_t at[32] = {};
+  int64_t operator[](int attribute) const { return at[attribute]; }
+  bool operator==(const Attributes &) const = default;
+};
 struct cublasLtContext {};
-
-struct cublasLtMatrixLayoutOpaque_t {
-  cudaDataType type;
-  int64_t rows, columns, ld;
-  cublasLtOrder_t order = CUBLASLT_ORDER_COL;
-  int32_t batch = 1;
-  int64_t stride = 0;
-  bool operator==(const cublasLtMatrixLayoutOpaque_t &) const = default;
-};
-
-struct cublasLtMatmulDescOpaque_t {
-  cublasOperation_t opA = CUBLAS_OP_N, opB = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void *bias = nullptr;
-  int32_t biasType = -1; ///< as the result
-};
-
-struct cublasLtMatmulPreferenceOpaque_t {
-  uint64_t workspace = 0;
-  uint32_t alignment[4] = {256, 256, 256, 256}; ///< of A, B, C, D
-};
+struct cublasLtMatrixLayoutOpaque_t : Attributes {};
+struct cublasLtMatmulDescOpaque_t : Attributes {};
+struct cublasLtMatmulPreferenceOpaque_t : Attributes {};
 
 using namespace cuda_double;
-using Layout = cublasLtMatrixLayoutOpaque_t;
 
 namespace {
 
-/// What an algorithm was chosen for.
-struct Chosen {
-  cublasLtMatmulDescOpaque_t desc;
-  Layout layout[4]; ///< of A, B, C, D
-  cublasLtMatmulPreferenceOpaque_t preference;
-};
-auto &chosen = *new std::vector<Chosen>;
 constexpr const char *kNames[] = {"A", "B", "C", "D"};
 
-size_t bytesOf(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+/// A layout with names.
+struct Layout {
+  explicit Layout(const Attributes &a)
+      : type(cudaDataType(a[0])), order(a[CUBLASLT_MATRIX_LAYOUT_ORDER]),
+        rows(a[2]), columns(a[3]), ld(a[4]),
+        batch(a[CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT]),
+        stride(a[CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET]),
+        byColumns(order == CUBLASLT_ORDER_COL), run(byColumns ? rows : columns),
+        runs(byColumns ? columns : rows) {}
+  size_t elementBytes() const { return type == CUDA_R_32F ? 4 : 2; }
+  /// From the first byte of the first to the last of the last matrix.
+  size_t span() const {
+    return size_t((batch - 1) * stride + (runs - 1) * ld + run) *
+           elementBytes();
+  }
 
-template <typename T>
-void set(T &attribute, const void *value, size_t bytes, const char *call) {
-  if (bytes != sizeof attribute)
-    die("%s: an attribute of %zu bytes is given as %zu", call, sizeof attribute,
+  cudaDataType type;
+  int64_t order, rows, columns, ld, batch, stride;
+  bool byColumns;
+  int64_t run, runs; ///< neighbours in memory, and how many of them
+};
+
+/// What an algorithm was chosen for.
+struct Chosen {
+  Attributes desc, layout[4], preference; ///< layouts of A, B, C, D
+};
+auto &chosen = *new std::vector<Chosen>;
+
+cublasStatus_t set(const char *call, Attributes *to, int attribute, size_t size,
+                   const void *value, size_t bytes) {
+  Entry entry(call);
+  if (bytes != size)
+    die("%s: attribute %d has %zu bytes, not %zu", call, attribute, size,
         bytes);
-  std::memcpy(&attribute, value, bytes);
+  int32_t small;
+  std::memcpy(bytes == 4 ? static_cast<void *>(&small) : &to->at[attribute],
+              value, bytes);
+  if (bytes == 4)
+    to->at[attribute] = small;
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 void checkLayout(const char *call, const char *name, const Layout &l) {
-  bool columns = l.order == CUBLASLT_ORDER_COL;
-  int64_t run = columns ? l.rows : l.columns,
-          runs = columns ? l.columns : l.rows;
-  if (l.rows <= 0 || l.columns <= 0)
-    die("%s: %s has %ld rows and %ld columns", call, name, long(l.rows),
-        long(l.columns));
-  if (l.ld < run)
+  if (l.rows <= 0 || l.columns <= 0 || l.batch <= 0)
+    die("%s: %s has %ld rows, %ld columns and a batch of %ld", call, name,
+        l.rows, l.columns, l.batch);
+  if (l.ld < l.run)
     die("%s: the leading dimension of %s is %ld, below its %ld %s", call, name,
-        long(l.ld), long(run), columns ? "rows" : "columns");
-  if (l.batch < 1)
-    die("%s: %s has a batch of %d", call, name, l.batch);
-  if (l.batch > 1 && l.stride != 0 && l.stride < l.ld * (runs - 1) + run)
-    die("%s: matrices of %s overlap: batch stride %ld", call, name,
-        long(l.stride));
+        l.ld, l.run, l.byColumns ? "rows" : "columns");
+  if (l.batch > 1 && l.stride != 0 && l.stride < l.ld * (l.runs - 1) + l.run)
+    die("%s: matrices of %s overlap: batch stride %ld", call, name, l.stride);
 }
 
 /// Ends the program where four layouts are no product.
-void checkProduct(const char *call, const cublasLtMatmulDescOpaque_t &desc,
-                  const Layout *const (&l)[4]) {
+void checkProduct(const char *call, const Attributes &desc,
+                  const Layout (&l)[4]) {
   for (int i = 0; i < 4; ++i)
-    checkLayout(call, kNames[i], *l[i]);
-  auto size = [&](const Layout &of, cublasOperation_t op, bool rows) {
-    return (op == CUBLAS_OP_N) == rows ? of.rows : of.columns;
-  };
-  int64_t m = size(*l[0], desc.opA, true), n = size(*l[1], desc.opB, false);
-  if (size(*l[0], desc.opA, false) != size(*l[1], desc.opB, true))
-    die("%s: A has %ld columns, B %ld rows", call,
-        long(size(*l[0], desc.opA, false)), long(size(*l[1], desc.opB, true)));
+    checkLayout(call, kNames[i], l[i]);
+  bool turnA = desc[CUBLASLT_MATMUL_DESC_TRANSA] == CUBLAS_OP_T,
+       turnB = desc[CUBLASLT_MATMUL_DESC_TRANSB] == CUBLAS_OP_T;
+  int64_t m = turnA ? l[0].columns : l[0].rows,
+          n = turnB ? l[1].rows : l[1].columns,
+          k = turnA ? l[0].rows : l[0].columns,
+          rowsB = turnB ? l[1].columns : l[1].rows;
+  if (k != rowsB)
+    die("%s: A has %ld columns, B %ld rows", call, k, rowsB);
   for (int i = 2; i < 4; ++i)
-    if (l[i]->rows != m || l[i]->columns != n)
+    if (l[i].rows != m || l[i].columns != n)
       die("%s: %s is %ld x %ld, the product %ld x %ld", call, kNames[i],
-          long(l[i]->rows), long(l[i]->columns), long(m), long(n));
+          l[i].rows, l[i].columns, m, n);
   for (int i = 0; i < 4; ++i)
-    if (l[i]->batch != l[3]->batch)
-      die("%s: %s has a batch of %d, D of %d", call, kNames[i], l[i]->batch,
-          l[3]->batch);
-  if (l[3]->batch > 1 && l[3]->stride == 0)
+    if (l[i].batch != l[3].batch)
+      die("%s: %s has a batch of %ld, D of %ld", call, kNames[i], l[i].batch,
+          l[3].batch);
+  if (l[3].batch > 1 && l[3].stride == 0)
     die("%s: all results of the batch go to one place", call);
-  cudaDataType from = l[0]->type, to = l[3]->type;
-  if (l[1]->type != from || l[2]->type != to ||
+  cudaDataType from = l[0].type, to = l[3].type;
+  if (l[1].type != from || l[2].type != to ||
       (from == CUDA_R_32F && to != CUDA_R_32F))
     die("%s: no product has these types: A %d, B %d, C %d, D %d", call, from,
-        l[1]->type, l[2]->type, to);
-  if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) {
-    if (desc.biasType >= 0 && desc.biasType != to)
+        l[1].type, l[2].type, to);
+  if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) {
+    int64_t type = desc[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE];
+    if (type >= 0 && type != to)
       die("%s: the bias has another type than D", call);
-    if (l[3]->order != CUBLASLT_ORDER_COL)
+    if (!l[3].byColumns)
       die("%s: a bias is added to rows of D, which must stand in columns",
           call);
-  } else if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
-    die("%s: epilogue %d", call, desc.epilogue);
   }
 }
 
-/// From the first byte of the first to the last of the last matrix.
-size_t spanOf(const Layout &l) {
-  int64_t runs = l.order == CUBLASLT_ORDER_COL ? l.columns : l.rows;
-  int64_t run = l.order == CUBLASLT_ORDER_COL ? l.rows : l.columns;
-  return size_t((l.batch - 1) * l.stride + (runs - 1) * l.ld + run) *
-         bytesOf(l.type);
-}
-
-Operand operandOf(const Layout &l, const void *data, cublasOperation_t op) {
-  bool down = (l.order == CUBLASLT_ORDER_COL) == (op == CUBLAS_OP_N);
+Operand operandOf(const Layout &l, const void *data, bool turned = false) {
+  bool down = l.byColumns != turned;
   return {const_cast<void *>(data), l.type == CUDA_R_16BF, down ? 1 : l.ld,
           down ? l.ld : 1, l.stride};
 }
 
 /// Of all four: what was promised and where they lie.
-void checkPointers(const char *call, const Chosen &c,
+void checkPointers(const char *call, const Chosen &c, const Layout (&l)[4],
                    const void *const (&data)[4]) {
   for (int i = 0; i < 4; ++i) {
     std::string name = std::string(call) + ": " + kNames[i];
-    requireDevice(data[i], spanOf(c.layout[i]), name);
-    uint32_t promised = c.preference.alignment[i];
-    if (reinterpret_cast<uintptr_t>(data[i]) % promised != 0)
-      die("%s at %p is not aligned to %u bytes, as was promised", name.c_str(),
+    requireDevice(data[i], l[i].span(), name);
+    int64_t promised =
+        c.preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
+    if (reinterpret_cast<uintptr_t>(data[i]) % uintptr_t(promised) != 0)
+      die("%s at %p is not aligned to %ld bytes, as was promised", name.c_str(),
           data[i], promised);
   }
   auto *d = static_cast<const char *>(data[3]);
   for (int i = 0; i < 2; ++i) {
     auto *other = static_cast<const char *>(data[i]);
-    if (other < d + spanOf(c.layout[3]) && d < other + spanOf(c.layout[i]))
+    if (other < d + l[3].span() && d < other + l[i].span())
       die("%s: D overlaps %s", call, kNames[i]);
   }
   if (data[2] == data[3] && !(c.layout[2] == c.layout[3]))
     die("%s: C and D are one matrix with two layouts", call);
 }
 
-void checkChosen(const char *call, const Chosen &c,
-                 const cublasLtMatmulDescOpaque_t &desc,
-                 const Layout *const (&l)[4]) {
+void checkChosen(const char *call, const Chosen &c, Attributes desc,
+                 const Attributes *const (&l)[4]) {
   for (int i = 0; i < 4; ++i)
     if (!(*l[i] == c.layout[i]))
       die("%s: the algorithm was chosen for another %s", call, kNames[i]);
-  if (desc.opA != c.desc.opA || desc.opB != c.desc.opB ||
-      desc.epilogue != c.desc.epilogue || desc.biasType != c.desc.biasType)
+  desc.at[CUBLASLT_MATMUL_DESC_BIAS_POINTER] =
+      c.desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER];
+  if (!(desc == c.desc))
     die("%s: the algorithm was chosen for other transposes or another epilogue",
         call);
+}
+
+void checkWorkspace(const char *call, int64_t needed, const void *workspace,
+                    size_t bytes) {
+  if (needed == 0)
+    return;
+  if (bytes < size_t(needed))
+    die("%s: the algorithm needs %ld bytes of workspace, there are %zu", call,
+        needed, bytes);
+  requireDevice(workspace, size_t(needed),
+                std::string(call) + ": the workspace");
+  if (reinterpret_cast<uintptr_t>(workspace) % 256)
+    die("%s: the workspace is not aligned to 256 bytes", call);
 }
 
 } // namespace
@@ -184,7 +196,8 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
                                           cudaDataType type, uint64_t rows,
                                           uint64_t columns, int64_t ld) {
   Entry entry("cublasLtMatrixLayoutCreate");
-  *layout = new Layout{type, int64_t(rows), int64_t(columns), ld};
+  *layout = new cublasLtMatrixLayoutOpaque_t{
+      {{type, CUBLASLT_ORDER_COL, int64_t(rows), int64_t(columns), ld, 1}}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -192,15 +205,9 @@ cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attribute,
                                  const void *value, size_t bytes) {
-  const char *call = "cublasLtMatrixLayoutSetAttribute";
-  Entry entry(call);
-  if (attribute == CUBLASLT_MATRIX_LAYOUT_ORDER)
-    set(layout->order, value, bytes, call);
-  else if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
-    set(layout->batch, value, bytes, call);
-  else if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
-    set(layout->stride, value, bytes, call);
-  return CUBLAS_STATUS_SUCCESS;
+  bool wide = attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+  return set("cublasLtMatrixLayoutSetAttribute", layout, attribute,
+             wide ? 8 : 4, value, bytes);
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
@@ -211,6 +218,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
     die("cublasLtMatmulDescCreate: compute type %d, scale type %d", compute,
         scale);
   *desc = new cublasLtMatmulDescOpaque_t;
+  (*desc)->at[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -218,25 +226,17 @@ cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attribute,
                                const void *value, size_t bytes) {
-  const char *call = "cublasLtMatmulDescSetAttribute";
-  Entry entry(call);
-  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
-    set(desc->opA, value, bytes, call);
-  else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
-    set(desc->opB, value, bytes, call);
-  else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE)
-    set(desc->epilogue, value, bytes, call);
-  else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
-    set(desc->bias, value, bytes, call);
-  else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE)
-    set(desc->biasType, value, bytes, call);
-  return CUBLAS_STATUS_SUCCESS;
+  bool wide = attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+  return set("cublasLtMatmulDescSetAttribute", desc, attribute, wide ? 8 : 4,
+             value, bytes);
 }
 
 cublasStatus_t
 cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
   Entry entry("cublasLtMatmulPreferenceCreate");
   *preference = new cublasLtMatmulPreferenceOpaque_t;
+  for (int i = 0; i < 4; ++i)
+    (*preference)->at[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i] = 256;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -251,19 +251,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
     size_t bytes) {
-  const char *call = "cublasLtMatmulPreferenceSetAttribute";
-  Entry entry(call);
-  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
-    set(preference->workspace, value, bytes, call);
-  } else {
-    auto &alignment =
-        preference
-            ->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES];
-    set(alignment, value, bytes, call);
-    if (alignment == 0 || (alignment & (alignment - 1)))
-      die("%s: an alignment of %u bytes", call, alignment);
-  }
-  return CUBLAS_STATUS_SUCCESS;
+  bool wide = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+  return set("cublasLtMatmulPreferenceSetAttribute", preference, attribute,
+             wide ? 8 : 4, value, bytes);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
@@ -273,10 +263,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatmulHeuristicResult_t results[], int *found) {
   const char *call = "cublasLtMatmulAlgoGetHeuristic";
   Entry entry(call);
-  checkProduct(call, *desc, {a, b, c, d});
+  checkProduct(call, *desc, {Layout(*a), Layout(*b), Layout(*c), Layout(*d)});
   chosen.push_back({*desc, {*a, *b, *c, *d}, *preference});
-  results[0] = {
-      {{chosen.size()}}, preference->workspace, CUBLAS_STATUS_SUCCESS};
+  results[0] = {{{chosen.size()}},
+                size_t((*preference)[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES]),
+                CUBLAS_STATUS_SUCCESS};
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -294,36 +285,33 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
   if (algo->data[0] < 1 || algo->data[0] > chosen.size())
     die("%s: an algorithm that no heuristic gave", call);
   const Chosen &choice = chosen[algo->data[0] - 1];
+  const Layout l[4] = {Layout(*layoutA), Layout(*layoutB), Layout(*layoutC),
+                       Layout(*layoutD)};
+  int64_t needed = choice.preference[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
   checkChosen(call, choice, *desc, {layoutA, layoutB, layoutC, layoutD});
-  checkPointers(call, choice, {a, b, c, d});
-  if (size_t needed = choice.preference.workspace) {
-    if (workspaceBytes < needed)
-      die("%s: the algorithm needs %zu bytes of workspace, there are %zu", call,
-          needed, workspaceBytes);
-    requireDevice(workspace, needed, std::string(call) + ": the workspace");
-    if (reinterpret_cast<uintptr_t>(workspace) % 256)
-      die("%s: the workspace is not aligned to 256 bytes", call);
-  }
+  checkPointers(call, choice, l, {a, b, c, d});
+  checkWorkspace(call, needed, workspace, workspaceBytes);
+  bool turnA = (*desc)[CUBLASLT_MATMUL_DESC_TRANSA] == CUBLAS_OP_T,
+       turnB = (*desc)[CUBLASLT_MATMUL_DESC_TRANSB] == CUBLAS_OP_T;
   Product p;
-  p.a = operandOf(*layoutA, a, desc->opA);
-  p.b = operandOf(*layoutB, b, desc->opB);
-  p.c = operandOf(*layoutC, c, CUBLAS_OP_N);
-  p.d = operandOf(*layoutD, d, CUBLAS_OP_N);
-  p.m = layoutD->rows, p.n = layoutD->columns, p.batch = layoutD->batch;
-  p.k = desc->opA == CUBLAS_OP_N ? layoutA->columns : layoutA->rows;
+  p.a = operandOf(l[0], a, turnA);
+  p.b = operandOf(l[1], b, turnB);
+  p.c = operandOf(l[2], c);
+  p.d = operandOf(l[3], d);
+  p.m = l[3].rows, p.n = l[3].columns, p.batch = l[3].batch;
+  p.k = turnA ? l[0].rows : l[0].columns;
   p.alpha = *static_cast<const float *>(alpha);
   p.beta = *static_cast<const float *>(beta);
-  if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) {
-    p.bias = desc->bias;
-    requireDevice(p.bias, size_t(p.m) * bytesOf(layoutD->type),
+  if ((*desc)[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) {
+    p.bias = reinterpret_cast<const void *>(
+        (*desc)[CUBLASLT_MATMUL_DESC_BIAS_POINTER]);
+    requireDevice(p.bias, size_t(p.m) * l[3].elementBytes(),
                   std::string(call) + ": the bias");
   }
-  // What stood in the workspace is gone.
-  size_t spoilt = std::min<size_t>(choice.preference.workspace, 4096);
   counts.products++;
-  queue(stream, [p, workspace, spoilt] {
-    if (spoilt)
-      std::memset(workspace, kPoison, spoilt);
+  queue(stream, [p, workspace, needed] {
+    // What stood in the workspace is gone.
+    std::memset(workspace, kPoison, std::min<size_t>(size_t(needed), 4096));
     multiply(p);
   });
   return CUBLAS_STATUS_SUCCESS;

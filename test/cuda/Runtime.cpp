@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <link.h>
 #include <numeric>
 #include <unistd.h>
 #include <utility>
@@ -23,6 +24,18 @@ Counts counts;
 namespace {
 
 std::mutex &mutex = *new std::mutex;
+
+/// Where the program was loaded, over what its file says.
+uintptr_t loadedAt() {
+  uintptr_t at = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *result) {
+        *static_cast<uintptr_t *>(result) = info->dlpi_addr;
+        return 1; // the program is the first
+      },
+      &at);
+  return at;
+}
 
 /// The newest error that a call returned.
 struct Refusal {
@@ -130,6 +143,33 @@ cudaError_t refuse(cudaError_t error, const char *detail, ...) {
   va_end(arguments);
   refusal = {error, currentCall, "", text, "", false};
   return error;
+}
+
+/// By the symbols that the linker left in the program's file.
+std::string nameOf(const void *kernel) {
+  char text[512];
+  auto address = reinterpret_cast<uintptr_t>(kernel) - loadedAt();
+  std::snprintf(text, sizeof text,
+                "nm -C /proc/%d/exe | grep -i '^%016zx [tw] '", int(getpid()),
+                size_t(address));
+  std::string name;
+  if (FILE *symbols = popen(text, "r")) {
+    if (std::fgets(text, sizeof text, symbols))
+      name = text + 19; // behind the address and a letter
+    pclose(symbols);
+  }
+  // "void k<float>(float*)" is "k<float>"; "(anonymous namespace)::k" stays.
+  int depth = 0;
+  for (size_t i = name.size(); i-- > 0;) {
+    depth += (name[i] == ')') - (name[i] == '(');
+    if (depth == 0 && name[i] == '(') {
+      name.resize(i);
+      break;
+    }
+  }
+  if (name.empty())
+    return "kernel at " + std::to_string(address);
+  return "kernel " + (name.rfind("void ", 0) == 0 ? name.substr(5) : name);
 }
 
 cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {

@@ -88,7 +88,7 @@ def check_refusal(done, pattern):
 
 
 def check_modules(out, expected):
-    found = sorted(path.stem for path in out.glob("*_kernels.cpp"))
+    found = sorted(path.stem for path in out.glob("*_kernels.c*"))
     if len(found) != expected:
         sys.exit(f"expected {expected} modules, found {found}")
 

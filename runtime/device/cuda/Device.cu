@@ -113,6 +113,8 @@ void *cuda::scratch(int purpose, size_t bytes) {
 }
 
 const void *cuda::constantBytes(const void *host, size_t bytes) {
+  if (bytes == 0)
+    return nullptr;
   static std::map<const void *, void *> copies;
   void *&copy = copies[host];
   if (!copy) {

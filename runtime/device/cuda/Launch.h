@@ -17,10 +17,10 @@ namespace dt::rt {
 namespace cuda {
 
 /// Device copy of a table of constants, made once; complete when this returns,
-/// whatever stream reads it.
+/// whatever stream reads it. Null: a table without elements.
 const void *constantBytes(const void *host, size_t bytes);
-template <typename T, size_t N> const T *constant(const T (&host)[N]) {
-  return static_cast<const T *>(constantBytes(host, sizeof host));
+template <typename T> const T *constant(const T *host, size_t bytes) {
+  return static_cast<const T *>(constantBytes(host, bytes));
 }
 
 /// Blocks of 256 threads, one thread a point.

@@ -42,6 +42,7 @@ void initializeParameters(Run &run, const std::string &directory) {
 }
 
 int run(const std::string &directory, const char *valuesFile, bool verbose) {
+  device::initialize(1);
   omp_set_num_threads(1);
   Run run{kProgram};
   initializeParameters(run, directory);

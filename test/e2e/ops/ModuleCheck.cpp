@@ -133,7 +133,7 @@ int ModuleCheck::checkZeroSeed() {
   std::memset(memory.gradients.data, 0, memory.gradients.size);
   seeds.assign(seeds.size(), 0.0f);
   fresh();
-  module.backward(context());
+  backward();
   seeds.assign(seeds.size(), kSeed);
   int wrong = 0;
   for (auto &[name, c] : cases)
@@ -293,7 +293,7 @@ int ModuleCheck::compareDifferences() {
 int ModuleCheck::compareTwice(Gradients &once) {
   omp_set_num_threads(kThreads);
   fresh();
-  module.backward(context());
+  backward();
   omp_set_num_threads(1);
   int wrong = 0;
   for (auto &[name, c] : cases)
@@ -326,7 +326,7 @@ int ModuleCheck::check() {
   std::memset(memory.gradients.data, 0, memory.gradients.size);
   fresh();
   save();
-  module.backward(context());
+  backward();
   saveGradients();
   Gradients once = snapshot();
   wrong += compareDifferences();

@@ -23,6 +23,7 @@
 #include "runtime/Program.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Comm.h"
+#include "runtime/device/Device.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -39,15 +40,29 @@ constexpr int64_t kProbes = 48;
 /// factor forgotten or taken twice.
 constexpr float kSeed = 0.75f;
 
+/// Memory of the host, and its copy on the device where that has memory of its
+/// own.
 struct Block {
   explicit Block(size_t bytes)
       : size((bytes + 63) / 64 * 64 + 64),
-        data(static_cast<std::byte *>(std::aligned_alloc(64, size))) {}
+        data(static_cast<std::byte *>(std::aligned_alloc(64, size))),
+        device(data) {
+    if (rt::device::stream())
+      device = static_cast<std::byte *>(rt::device::allocate(size, "a check"));
+  }
+  void toDevice() {
+    if (device != data)
+      rt::device::copyToDevice(device, data, size);
+  }
+  void toHost() {
+    if (device != data)
+      rt::device::copyToHost(data, device, size);
+  }
   ~Block() { std::free(data); }
   Block(const Block &) = delete;
   Block &operator=(const Block &) = delete;
   size_t size;
-  std::byte *data;
+  std::byte *data, *device;
 };
 
 /// A module's regions.
@@ -126,17 +141,26 @@ public:
 private:
   void collect();
   void fillInputs();
-  void forward() { module.forward(context()); }
+  void forward() { call(module.forward); }
+  void backward() { call(module.backward); }
+  template <typename Function> void call(Function function) {
+    for (Block *block : {&memory.arena, &memory.parameters, &memory.gradients})
+      block->toDevice();
+    function(context());
+    for (Block *block : {&memory.arena, &memory.parameters, &memory.gradients})
+      block->toHost();
+  }
   rt::TaskContext context() {
     rt::TaskContext context{};
-    context.arena = memory.arena.data;
-    context.scratch = memory.scratch.data;
-    context.parameters = memory.parameters.data;
-    context.gradients = memory.gradients.data;
+    context.arena = memory.arena.device;
+    context.scratch = memory.scratch.device;
+    context.parameters = memory.parameters.device;
+    context.gradients = memory.gradients.device;
     context.dims = dims.data();
     context.seeds = seeds.data();
     context.seed = run.program.seed;
     context.group = run.group.get();
+    context.stream = rt::device::stream();
     return context;
   }
   void fresh();

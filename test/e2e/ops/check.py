@@ -29,6 +29,9 @@ import shapes
 import sizes
 import stages
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import train_model  # noqa: E402
+
 SEED = 0.75  # kSeed of Gradients.cpp
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -54,10 +57,12 @@ def write(chosen, folder):
 
 def build(source, options):
     directory = options.work / "program"
-    subprocess.run([options.dt_opt, source, "--emit=cpp", "-o", directory], check=True)
+    subprocess.run([options.dt_opt, source, "--emit=cpp", f"--target={'cuda' if options.double else 'cpu'}", "-o", directory], check=True)
     quiet = {} if options.verbose else {"stdout": subprocess.DEVNULL}
     cache = dict(os.environ, CCACHE_BASEDIR=str(options.work), CCACHE_NOHASHDIR="1")
-    runtime = options.dt_opt.resolve().parents[1] / "runtime/prebuilt.cmake"  # of the compiler's build
+    runtime = train_model.prebuilt(options.dt_opt, options.double)
+    if options.double:
+        options.cmake.append(f"-DDT_CUDA_DOUBLE={options.double.resolve()}")
     configure = ["cmake", "-C", runtime, "-S", HERE, "-B", options.work / "build", "-G", "Ninja", f"-DPROGRAM={directory}", "-DCMAKE_BUILD_TYPE=Release", *options.cmake]
     subprocess.run(configure, check=True, env=cache, **quiet)
     subprocess.run(["cmake", "--build", options.work / "build", "--target", "gradients"], check=True, env=cache, **quiet)
@@ -131,6 +136,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--double", type=pathlib.Path, help="for CUDA, on this double of it")
     parser.add_argument("--only", help="cases family.name that match this expression")
     parser.add_argument("--cmake", action="append", default=[], help="further arguments of cmake")
     parser.add_argument("--onnx", action="store_true", help="cases of onnx_cases.py instead of those written in dialect nn")
