@@ -14,10 +14,13 @@
 
 #include <cstring>
 #include <link.h>
+#include <set>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
-#ifndef __x86_64__
+
+#if !defined(__x86_64__) || defined(DT_CUDA_DOUBLE_UCONTEXT)
+#define DT_USE_UCONTEXT
 #include <ucontext.h>
 #endif
 
@@ -28,7 +31,7 @@ dim3 blockDim, gridDim;
 // Switching stacks.
 //===----------------------------------------------------------------------===//
 
-#ifdef __x86_64__
+#ifndef DT_USE_UCONTEXT
 // Saves what a callee must keep and the stack; goes on where `to` stopped.
 extern "C" void dtSwitchStack(void **from, void *to);
 asm(R"(
@@ -63,7 +66,7 @@ namespace {
 /// A place that stands still while another one runs.
 class Context {
 public:
-#ifdef __x86_64__
+#ifndef DT_USE_UCONTEXT
   /// `entry` never returns.
   void prepare(char *stack, size_t bytes, void (*entry)()) {
     auto *top = reinterpret_cast<void **>(stack + bytes);
@@ -204,10 +207,23 @@ void requireAllAtBarrier() {
         device.line);
 }
 
-void runBlock() {
+/// Shared memory means nothing when a block begins. `used`: a block before it
+/// may have written to the static one.
+void spoilShared(bool used) {
   Shared &s = device.shared;
-  std::memset(s.statics, kPoison, s.staticBytes);
+  if (used && s.staticBytes)
+    std::memset(s.statics, kPoison, s.staticBytes);
   std::memset(s.end - s.bytes, kPoison, s.bytes);
+}
+
+bool isSpoilt() {
+  const Shared &s = device.shared;
+  return s.staticBytes == 0 ||
+         (s.statics[0] == char(kPoison) &&
+          std::memcmp(s.statics, s.statics + 1, s.staticBytes - 1) == 0);
+}
+
+void runBlock() {
   device.order = Order(device.threads);
   device.started = 0;
   while (device.started < device.threads)
@@ -247,11 +263,20 @@ void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes) {
   device.threads = block.x * block.y * block.z;
   uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
   Order order(blocks);
+  // Most kernels have no static shared memory: a look at the first block and
+  // one behind the last are cheaper than filling it each time.
+  static auto &users = *new std::set<const void *>;
+  bool used = users.count(call.kernel);
+  spoilShared(true);
   for (uint64_t i = 0; i < blocks; ++i) {
     uint64_t b = order(i);
+    if (i > 0)
+      spoilShared(used);
     blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y),
                 unsigned(b / grid.x / grid.y)};
     runBlock();
+    if (!used && (i == 0 || i + 1 == blocks) && !isSpoilt())
+      used = users.insert(call.kernel).second;
   }
 }
 
