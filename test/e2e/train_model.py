@@ -10,6 +10,7 @@
 """train_model.py MODEL_FOLDER --dt-opt PATH: compiles, builds, trains and compares with PyTorch."""
 
 import argparse
+import filecmp
 import json
 import os
 import pathlib
@@ -47,17 +48,25 @@ def emit(dt_opt, recipe, out, target):
     return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=600)
 
 
-def prebuilt(dt_opt, double=None):
-    """What says to CMake that a program links the runtime of the compiler's build, or that for the double of CUDA (CTest cuda-double/build)."""
-    built = dt_opt.resolve().parents[1]
-    return built / "test/cuda/double/runtime/prebuilt.cmake" if double else built / "runtime/prebuilt.cmake"
+def prebuilt(dt_opt):
+    """What says to CMake that a program links the runtime of the compiler's build."""
+    return dt_opt.resolve().parents[1] / "runtime/prebuilt.cmake"
+
+
+def prebuilt_double(dt_opt, program):
+    """The same of the runtime for the double of CUDA, if it is built (CTest cuda-double/build) from the sources that this program has; else None."""
+    built = dt_opt.resolve().parents[1] / "test/cuda/double/gpt2"
+    sources = [path.relative_to(program) for path in (program / "runtime").rglob("*") if path.is_file()]
+    same = all((built / path).exists() and filecmp.cmp(program / path, built / path, shallow=False) for path in sources)
+    return built / "build/runtime/prebuilt.cmake" if same and (built / "build/train").exists() else None
 
 
 def build_for(dt_opt, target, double, out, cache, settings=()):
     """`double`: a folder that stands in for CUDA."""
-    settings = [*settings, f"-DDT_CUDA_DOUBLE={double.resolve()}"] if double else settings
-    runtime = prebuilt(dt_opt, double) if double or target == "cpu" else None
-    build(out, cache, runtime if runtime and runtime.exists() else None, settings)
+    if double:
+        build(out, cache, prebuilt_double(dt_opt, out), [*settings, f"-DDT_CUDA_DOUBLE={double.resolve()}"])
+    else:
+        build(out, cache, prebuilt(dt_opt) if target == "cpu" else None, settings)
 
 
 def build(out, cache, runtime=None, settings=()):

@@ -60,7 +60,9 @@ def build(source, options):
     subprocess.run([options.dt_opt, source, "--emit=cpp", f"--target={'cuda' if options.double else 'cpu'}", "-o", directory], check=True)
     quiet = {} if options.verbose else {"stdout": subprocess.DEVNULL}
     cache = dict(os.environ, CCACHE_BASEDIR=str(options.work), CCACHE_NOHASHDIR="1")
-    runtime = train_model.prebuilt(options.dt_opt, options.double)
+    runtime = train_model.prebuilt_double(options.dt_opt, directory) if options.double else train_model.prebuilt(options.dt_opt)
+    if not runtime:
+        sys.exit("there is no runtime for the double: run CTest's cuda-double/build")
     if options.double:
         options.cmake.append(f"-DDT_CUDA_DOUBLE={options.double.resolve()}")
     configure = ["cmake", "-C", runtime, "-S", HERE, "-B", options.work / "build", "-G", "Ninja", f"-DPROGRAM={directory}", "-DCMAKE_BUILD_TYPE=Release", *options.cmake]
