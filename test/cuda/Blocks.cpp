@@ -127,15 +127,19 @@ struct Device {
 Device device;
 
 void place(unsigned thread) {
-  threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
-               thread / blockDim.x / blockDim.y};
+  if (device.threads == blockDim.x)
+    threadIdx = {thread, 0, 0};
+  else
+    threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
+                 thread / blockDim.x / blockDim.y};
 }
 
 void fiberMain() {
   for (;;) {
     Fiber *self = device.running;
     while (device.started < device.threads) {
-      self->thread = unsigned(device.order(device.started++));
+      device.started++;
+      self->thread = unsigned(device.order.next());
       place(self->thread);
       device.call->thread(device.call->arguments.get());
     }
@@ -236,7 +240,7 @@ void runBlock() {
       ready[device.waiting[i]->thread] = device.waiting[i];
     Order order(n);
     for (unsigned i = 0; i < n; ++i)
-      resume(ready[order(i)]);
+      resume(ready[order.next()]);
   }
 }
 
@@ -269,7 +273,7 @@ void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes) {
   bool used = users.count(call.kernel);
   spoilShared(true);
   for (uint64_t i = 0; i < blocks; ++i) {
-    uint64_t b = order(i);
+    uint64_t b = order.next();
     if (i > 0)
       spoilShared(used);
     blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y),

@@ -31,10 +31,15 @@ uint64_t draw(uint64_t n);
 class Order {
 public:
   explicit Order(uint64_t n);
-  uint64_t operator()(uint64_t i) const { return (first + i * stride) % n; }
+  uint64_t next() {
+    uint64_t result = at;
+    at += stride;
+    at -= at >= n ? n : 0;
+    return result;
+  }
 
 private:
-  uint64_t n, first, stride;
+  uint64_t n, at, stride; ///< both below n
 };
 
 /// What is counted, for DT_CUDA_DOUBLE_STATS.

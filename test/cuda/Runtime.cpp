@@ -111,18 +111,17 @@ uint64_t draw(uint64_t n) { // SplitMix64
   return (z ^ (z >> 31)) % n;
 }
 
-Order::Order(uint64_t n) : n(n), first(0), stride(1) {
-  // Up and down are likely; products of two factors stay below 2^64.
-  switch (draw(4)) {
+Order::Order(uint64_t n) : n(n), at(0), stride(n > 1 ? 1 : 0) {
+  switch (draw(4)) { // up and down are likely
   case 0:
     return;
   case 1:
-    first = stride = n - 1;
+    at = stride = n - 1;
     return;
   }
-  first = draw(n);
+  at = draw(n);
   do
-    stride = 1 + draw(std::min<uint64_t>(n, uint64_t(1) << 31));
+    stride = draw(n);
   while (std::gcd(stride, n) != 1);
 }
 
