@@ -1,5 +1,4 @@
-//===- CublasLt.cpp - matrix products that look at their arguments
-//----------===//
+//===- CublasLt.cpp - matrix products that look at their arguments --------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

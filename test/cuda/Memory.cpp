@@ -1,5 +1,4 @@
-//===- Memory.cpp - device memory that the host cannot touch
-//---------------===//
+//===- Memory.cpp - device memory that the host cannot touch ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

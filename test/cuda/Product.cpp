@@ -1,5 +1,4 @@
-//===- Product.cpp - matrix products on the host
-//----------------------------===//
+//===- Product.cpp - matrix products on the host ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Runtime.cpp - errors, copies and launches
-//----------------------------===//
+//===- Runtime.cpp - errors, copies and launches ----------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -1,5 +1,4 @@
-//===- Streams.cpp - work that runs as late as it may
-//----------------------===//
+//===- Streams.cpp - work that runs as late as it may -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

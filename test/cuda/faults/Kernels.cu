@@ -1,5 +1,4 @@
-//===- Kernels.cu - faults of kernels and of products
-//-----------------------===//
+//===- Kernels.cu - faults of kernels and of products -----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

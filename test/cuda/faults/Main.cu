@@ -1,5 +1,4 @@
-//===- Main.cu - one planted fault a run
-//------------------------------------===//
+//===- Main.cu - one planted fault a run ------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

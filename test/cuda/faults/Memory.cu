@@ -1,5 +1,4 @@
-//===- Memory.cu - faults of memory and of streams
-//--------------------------===//
+//===- Memory.cu - faults of memory and of streams --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
