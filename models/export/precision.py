@@ -9,17 +9,18 @@
 # under autocast is one draw of its rounding noise; the largest of several is
 # what a test compares with (test/e2e/precision.py). Losses are computed in float32,
 # as under CUDA's autocast. `python -m export.precision` in models/ writes
-# test/models/*/precision.json; names of folders select some.
+# test/models/*/precision.json; names of folders select some. With --work DIR the
+# names are those of architectures.py: their graphs and figures are written there.
 # ===-----------------------------------------------------------------------===
-"""python -m export.precision [FOLDER...]: writes test/models/*/precision.json."""
+"""python -m export.precision [FOLDER...]: writes test/models/*/precision.json. --work DIR NAME...: the same of architectures (models/export/architectures.py), into DIR."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import copy
 import json
 import pathlib
-import sys
 import warnings
 
 import numpy as np
@@ -27,6 +28,7 @@ import onnx
 import torch
 from safetensors.numpy import load_file
 
+from . import architectures, golden
 from .golden import forward, loss_of
 from .networks import NETWORKS
 
@@ -110,12 +112,12 @@ def cosine(a, b):
     return float((a * b).sum() / (a.norm() * b.norm()).clamp(min=1e-300))
 
 
-def measure(name, make):
+def measure(folder, make):
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = make()
-    figures, settings = load(model, FOLDER / name)
+    figures, settings = load(model, folder)
     curves, deviations, worst, lengths = [], [], {}, {}
     for draw in range(DRAWS):
         start = moved(model.module, draw)
@@ -127,7 +129,7 @@ def measure(name, make):
             worst[key] = min(worst.get(key, 1.0), cosine(narrow_gradients[key], gradient))
             lengths[key] = max(lengths.get(key, 0.0), abs(float(narrow_gradients[key].norm() / gradient.norm().clamp(min=1e-300)) - 1))
     known = figures["curve"]
-    assert deviation(curves[0][: len(known)], known) < 1e-4, f"{name}: not the network of the graph: {curves[0]}, not {known}"
+    assert deviation(curves[0][: len(known)], known) < 1e-4, f"{folder.name}: not the network of the graph: {curves[0]}, not {known}"
     key = lambda n: n if f"grad.{n}" in figures else n.removeprefix("net.")
     return {
         "made": f"torch {torch.__version__.split('+')[0]}, CPU",
@@ -140,13 +142,29 @@ def measure(name, make):
     }
 
 
+def networks(arguments):
+    """Folder and maker of each network; graphs and figures of architectures are written first."""
+    for name in arguments.names or ([] if arguments.work else NETWORKS):
+        if not arguments.work:
+            yield FOLDER / name, NETWORKS[name]
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = architectures.make(name)
+            golden.write(model, arguments.work)
+        yield arguments.work / model.name, lambda: architectures.make(name)
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--work", type=pathlib.Path)
     torch.set_num_threads(1)  # the same sums every time
-    for name in sys.argv[1:] or NETWORKS:
-        facts = measure(name, NETWORKS[name])
-        (FOLDER / name / "precision.json").write_text(json.dumps(facts, indent=1) + "\n")
+    for folder, make in networks(parser.parse_args()):
+        facts = measure(folder, make)
+        (folder / "precision.json").write_text(json.dumps(facts, indent=1) + "\n")
         worst = max(facts["deviations"])
-        print(f"{name:20} curve off by {facts['deviations'][0]:.1e} to {worst:.1e}; {len(facts['other_direction'])} of {facts['gradients']} gradients below {ALIKE}, lengths of the others off by up to {facts['length']:.1e}", flush=True)
+        print(f"{folder.name:20} curve off by {facts['deviations'][0]:.1e} to {worst:.1e}; {len(facts['other_direction'])} of {facts['gradients']} gradients below {ALIKE}, lengths of the others off by up to {facts['length']:.1e}", flush=True)
 
 
 if __name__ == "__main__":
