@@ -33,7 +33,6 @@ const StringRef kTopKeys[] = {
 const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
                                  "init", "dims", "split"};
 const StringRef kSplits[] = {"auto"};
-const StringRef kPrecisions[] = {"bf16", "f32"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
 const StringRef kItemKeys[] = {"of", "max"};
@@ -201,48 +200,6 @@ void RecipeParser::modules() {
     recipe.modules.push_back(module(name, reader));
   if (top.ok() && recipe.modules.empty())
     top.at("modules").fail("expected at least one module");
-}
-
-/// "bf16", or "" for f32.
-std::string RecipeParser::precision(JsonReader reader) {
-  std::string word = reader.string();
-  StringRef type = llvm::StringSwitch<StringRef>(word)
-                       .Case("bfloat16", "bf16")
-                       .Cases({"fp32", "float32"}, "f32")
-                       .Cases({"f16", "float16", "half"}, "fp16")
-                       .Default(word);
-  if (type == "fp16")
-    reader.fail(word + " needs loss scaling, which there is none of; \"bf16\" "
-                       "has the range of float32");
-  else if (reader.ok() && !is_contained(kPrecisions, type))
-    reader.fail("'" + word + "' is not one of " +
-                join(ArrayRef<StringRef>(kPrecisions), ", ") +
-                didYouMean(word, kPrecisions));
-  return type == "f32" ? "" : type.str();
-}
-
-/// One word for all modules, or an object with one for some and a default.
-void RecipeParser::precisions() {
-  if (!top.has("precision"))
-    return;
-  JsonReader reader = top.at("precision");
-  StringMap<std::string> words;
-  if (reader.raw().is_object()) {
-    SmallVector<StringRef> known = {"default"};
-    for (const ModuleEntry &entry : recipe.modules)
-      known.push_back(entry.name);
-    reader.keys(known);
-    for (auto &[module, word] : reader.entries())
-      words[module] = precision(word);
-  } else if (reader.raw().is_string()) {
-    words["default"] = precision(reader);
-  } else {
-    reader.fail("expected \"bf16\", \"f32\" or an object with one of them for "
-                "a module");
-  }
-  for (ModuleEntry &entry : recipe.modules)
-    entry.precision =
-        words.lookup(words.contains(entry.name) ? entry.name : "default");
 }
 
 DimBinding RecipeParser::binding(JsonReader reader) {

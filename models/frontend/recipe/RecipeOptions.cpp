@@ -94,16 +94,6 @@ parseDimsOption(StringRef text) {
   return dims;
 }
 
-Expected<std::string> parsePrecisionOption(StringRef text) {
-  OrderedJson json = text.str();
-  std::string error;
-  std::string word =
-      RecipeParser::precision(JsonReader(&json, "--precision", &error));
-  if (!error.empty())
-    return createStringError(error);
-  return word;
-}
-
 Expected<std::vector<std::string>>
 parseTrainableOption(ArrayRef<std::string> patterns) {
   OrderedJson json(patterns.vec());
