@@ -162,10 +162,19 @@ static constexpr char mainFile[] = R"cpp(// The training program's entry.
 int main(int argc, char **argv) { return dt::rt::trainMain(kProgram, PROGRAM_DIRECTORY, argc, argv); }
 )cpp";
 
-std::string mpiSetting(bool ranks) {
-  return ranks ? ""
-               : "option(DT_MPI \"Run as several ranks if MPI is found\" OFF) "
-                 "# the plan has one rank\n";
+std::string runtimeTarget(bool ranks) {
+  std::string mpi =
+      ranks ? ""
+            : "option(DT_MPI \"Run as several ranks if MPI is found\" OFF) "
+              "# the plan has one rank\n";
+  return mpi +
+         R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
+if(DT_RUNTIME_LIBRARY)
+  include(${DT_RUNTIME_LIBRARY})
+else()
+  add_subdirectory(runtime)
+endif()
+)cmake";
 }
 
 std::string programTargets(ArrayRef<std::string> sources) {

@@ -75,9 +75,9 @@ const Targets &getTargets();
 /// Null if there is no such target.
 std::unique_ptr<Target> createTarget(llvm::StringRef name);
 
-/// The line of the emitted CMakeLists.txt that leaves MPI out; nothing for
-/// several ranks.
-std::string mpiSetting(bool ranks);
+/// What an emitted CMakeLists.txt says of the runtime; without several ranks
+/// also that MPI is left out.
+std::string runtimeTarget(bool ranks);
 /// The targets of a CMakeLists.txt behind the runtime: the program's own.
 std::string programTargets(llvm::ArrayRef<std::string> sources);
 

@@ -143,14 +143,8 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-)cmake" + mpiSetting(ranks) +
-         R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
-if(DT_RUNTIME_LIBRARY)
-  include(${DT_RUNTIME_LIBRARY})
-else()
-  add_subdirectory(runtime)
-endif()
-)cmake" + programTargets(sources);
+)cmake" + runtimeTarget(ranks) +
+         programTargets(sources);
 }
 
 } // namespace

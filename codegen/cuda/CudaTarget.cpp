@@ -145,14 +145,8 @@ else()
   set(DT_SHARDS OFF CACHE BOOL "")
 endif()
 set(DT_RUNTIME_TARGET cuda CACHE STRING "")
-)cmake" + mpiSetting(ranks) +
-         R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
-if(DT_RUNTIME_LIBRARY)
-  include(${DT_RUNTIME_LIBRARY})
-else()
-  add_subdirectory(runtime)
-endif()
-if(DT_CUDA_DOUBLE)
+)cmake" + runtimeTarget(ranks) +
+         R"cmake(if(DT_CUDA_DOUBLE)
   set_source_files_properties(
   )cmake" +
          llvm::join(sources, "\n  ") +
