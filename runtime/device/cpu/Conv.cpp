@@ -17,8 +17,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <type_traits>
 #include <unordered_map>
 
@@ -225,8 +223,7 @@ Plan makePlan(Direction direction, const ConvShape &shape,
 /// The cached plan. Ragged batches bring a bounded number of shapes; the limit
 /// only guards against data that never repeat.
 Plan &findPlan(Direction direction, const ConvShape &s, const Elements &e) {
-  static std::map<std::vector<int64_t>, std::unique_ptr<Plan>> cache;
-  constexpr size_t kLimit = 4096;
+  static PrimitiveCache<Plan> cache;
   std::vector<int64_t> key = {int64_t(direction),
                               omp_get_max_threads(),
                               s.n,
@@ -241,18 +238,8 @@ Plan &findPlan(Direction direction, const ConvShape &s, const Elements &e) {
   for (int i = 0; i < s.dims; ++i)
     key.insert(key.end(), {s.in[i], s.kernel[i], s.stride[i], s.dilation[i],
                            s.padBegin[i], s.padEnd[i]});
-  auto found = cache.find(key);
-  if (found != cache.end())
-    return *found->second;
-  if (cache.size() >= kLimit)
-    cache.clear();
-  try {
-    return *cache
-                .emplace(key, std::make_unique<Plan>(makePlan(direction, s, e)))
-                .first->second;
-  } catch (const dnnl::error &e) {
-    libraryFailure("oneDNN convolution", e.what());
-  }
+  return cache.find(std::move(key), "oneDNN convolution",
+                    [&] { return makePlan(direction, s, e); });
 }
 
 int64_t inputPixels(const ConvShape &s) {

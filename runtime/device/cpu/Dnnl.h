@@ -17,6 +17,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace dt::rt {
@@ -38,6 +41,31 @@ inline constexpr dnnl::memory::data_type kDnnlType<bf16> =
 /// Ends the program with one line: a library refused a call that generated code
 /// made.
 [[noreturn]] void libraryFailure(const char *call, const char *reason);
+
+/// What was made for `key`, which says all that it depends on. Ragged batches
+/// bring a bounded number of shapes; the limit only guards against data that
+/// never repeat. `call`: what fails if oneDNN refuses.
+template <typename T> class PrimitiveCache {
+public:
+  template <typename Make>
+  T &find(std::vector<int64_t> key, const char *call, Make make) {
+    auto found = all.find(key);
+    if (found != all.end())
+      return *found->second;
+    constexpr size_t kLimit = 4096;
+    if (all.size() >= kLimit)
+      all.clear();
+    try {
+      return *all.emplace(std::move(key), std::make_unique<T>(make()))
+                  .first->second;
+    } catch (const dnnl::error &e) {
+      libraryFailure(call, e.what());
+    }
+  }
+
+private:
+  std::map<std::vector<int64_t>, std::unique_ptr<T>> all;
+};
 
 /// 64-byte aligned memory that only ever grows. Blocks stay valid until the
 /// next `reset`; after the first step nothing is allocated any more.

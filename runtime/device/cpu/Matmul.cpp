@@ -16,8 +16,6 @@
 
 #include <omp.h>
 
-#include <map>
-#include <memory>
 #include <unordered_map>
 
 namespace dt::rt {
@@ -135,12 +133,9 @@ Product makeProduct(const MatmulShape &s, Floats bias, float beta) {
   return p;
 }
 
-/// The cached product. As with convolutions, the limit only guards against data
-/// that never repeat.
 template <typename T, typename C>
 const Product &findProduct(const MatmulShape &s, Floats bias, float beta) {
-  static std::map<std::vector<int64_t>, std::unique_ptr<Product>> cache;
-  constexpr size_t kLimit = 4096;
+  static PrimitiveCache<Product> cache;
   std::vector<int64_t> key = {omp_get_max_threads(),
                               s.batch,
                               s.m,
@@ -157,19 +152,8 @@ const Product &findProduct(const MatmulShape &s, Floats bias, float beta) {
                               beta != 0,
                               bool(bias.wide),
                               bool(bias.narrow)};
-  auto found = cache.find(key);
-  if (found != cache.end())
-    return *found->second;
-  if (cache.size() >= kLimit)
-    cache.clear();
-  try {
-    return *cache
-                .emplace(key, std::make_unique<Product>(
-                                  makeProduct<T, C>(s, bias, beta)))
-                .first->second;
-  } catch (const dnnl::error &e) {
-    libraryFailure("oneDNN matmul", e.what());
-  }
+  return cache.find(std::move(key), "oneDNN matmul",
+                    [&] { return makeProduct<T, C>(s, bias, beta); });
 }
 
 /// Whether oneDNN has a layout for it: matrices one behind another, or side by
