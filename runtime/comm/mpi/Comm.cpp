@@ -11,6 +11,7 @@
 
 #include "runtime/comm/Combine.h"
 #include "runtime/comm/mpi/Calls.h"
+#include "runtime/comm/mpi/Elements.h"
 
 #include <algorithm>
 #include <climits>
@@ -30,49 +31,6 @@ void count(std::map<std::string, Traffic> &traffic, const char *label,
   Traffic &t = traffic[label];
   ++t.calls;
   t.bytes += bytes;
-}
-
-/// MPI's reduction of bf16, which it has no type for: float32 of each pair is
-/// rounded.
-void addNarrow(void *in, void *inOut, int *n, MPI_Datatype *) {
-  auto *from = static_cast<const bf16 *>(in);
-  auto *to = static_cast<bf16 *>(inOut);
-  for (int i = 0; i < *n; ++i)
-    to[i] = float(to[i]) + float(from[i]);
-}
-
-MPI_Op narrowSum() {
-  static MPI_Op op = [] {
-    MPI_Op made;
-    mpiCheck(MPI_Op_create(addNarrow, /*commute=*/1, &made), "MPI_Op_create");
-    return made;
-  }();
-  return op;
-}
-
-MPI_Datatype mpiType(DType type) {
-  switch (type) {
-  case DType::BF16:
-    return MPI_UINT16_T;
-  case DType::F32:
-    return MPI_FLOAT;
-  case DType::F64:
-    return MPI_DOUBLE;
-  case DType::I64:
-    return MPI_INT64_T;
-  default:
-    throw Error("ranks combine f32, f64, i64 or bf16");
-  }
-}
-
-MPI_Op mpiOp(Reduction kind, DType type = DType::F32) {
-  if (type == DType::BF16 && kind != Reduction::Sum)
-    throw Error("bf16 is only summed while other work goes on");
-  if (type == DType::BF16)
-    return narrowSum();
-  return kind == Reduction::Sum   ? MPI_SUM
-         : kind == Reduction::Max ? MPI_MAX
-                                  : MPI_MIN;
 }
 
 /// `bytes` bytes as `count` elements of `type`, so that no number in a call on
