@@ -23,8 +23,7 @@ public:
       : program(program), context(program.getContext()) {}
 
   void write(const PlanFile &plan) {
-    scheduler::Registry registry;
-    bool split = registry.find(plan.schedule)->traits.splitsBackward;
+    bool split = scheduler::traitsOf(plan.schedule).splitsBackward;
     for (const UnitEntry &unit : plan.units)
       place(unit, split);
     for (auto edge : program.getOps<dist::EdgeOp>()) {

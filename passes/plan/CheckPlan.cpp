@@ -305,8 +305,7 @@ scheduler::Problem Checker::makeProblem() {
   problem.microbatches =
       int(std::min<int64_t>(dist::getNumMicrobatches(program), 64));
   llvm::StringMap<std::pair<int, int>> ends; // first and last stage
-  scheduler::Registry registry;
-  bool goesBack = registry.find(plan.schedule)->traits.goesBack;
+  bool goesBack = scheduler::traitsOf(plan.schedule).goesBack;
   for (const UnitEntry &unit : plan.units) {
     problem.units.push_back({unit.name, int(unit.runAhead)});
     int first = int(problem.stages.size());
@@ -339,9 +338,8 @@ scheduler::Problem Checker::makeProblem() {
 }
 
 Error Checker::trySchedule() {
-  scheduler::Registry registry;
   // Heads run where their inputs are made, which the cut into stages says.
-  if (registry.find(plan.schedule)->traits.needsBatchSync)
+  if (scheduler::traitsOf(plan.schedule).needsBatchSync)
     return Error::success();
   scheduler::Problem problem = makeProblem();
   if (Error error = problem.check())

@@ -193,9 +193,7 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
                            const PlannedProgram &program) {
   std::vector<Plan> others;
   if (!program.needsBatchSync)
-    for (const char *name :
-         {"1f1b", "gpipe", "zb-h1", "zb-1p", "phased", "nested"})
-      others.emplace_back(plan).schedule = name;
+    others = planner::withSchedules(input, plan, /*anyPlacement=*/true);
   for (size_t u = 0; u < plan.units.size(); ++u) {
     for (Save save : {Save::None, Save::All})
       others.emplace_back(plan).units[u].save = save;

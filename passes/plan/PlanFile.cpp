@@ -178,7 +178,7 @@ void PlanParser::pipeline(const JsonReader &json, StringSet<> &named) {
   std::string schedule = at.string();
   if (!json.ok())
     return;
-  scheduler::Registry registry;
+  const scheduler::Registry &registry = scheduler::Registry::get();
   const scheduler::Registry::Entry *entry = registry.find(schedule);
   if (!entry) {
     std::vector<StringRef> known;

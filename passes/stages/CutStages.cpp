@@ -93,10 +93,8 @@ private:
                                              int64_t count, int64_t pp) {
     auto given = module->getAttrOfType<DenseI64ArrayAttr>(dist::kUnitRanksAttr);
     bool goesBack = false;
-    scheduler::Registry registry;
     if (auto plan = dist::getOnly<dist::PlanOp>(getOperation()))
-      if (auto *entry = registry.find(plan.getSchedule()))
-        goesBack = entry->traits.goesBack;
+      goesBack = scheduler::traitsOf(plan.getSchedule()).goesBack;
     SmallVector<SmallVector<int64_t>> ranks;
     int64_t size = placement.dp * placement.tp;
     for (int64_t stage = 0; stage < count; ++stage) {

@@ -27,7 +27,7 @@ import numpy as np
 from layouts import HANGS, Failure, Runner, check_traffic, compare
 
 MODELS = pathlib.Path(__file__).parents[1] / "models"
-SCHEDULES = "1f1b gpipe accumulate interleaved zb-h1 zb-h2 zb zb-1p zb-2p zb-v phased nested distmm-pipe".split()
+SCHEDULES = "1f1b gpipe accumulate interleaved zb-h1 zb-h2 zb zb-1p zb-2p zb-v dualpipe-v phased nested distmm-pipe".split()
 FIXED = {"llava": 3, "llava_gather": 3}  # graphs with a fixed number of pictures
 MIXED = ("convnet_train",)  # has BatchNormalization in training form
 MOST_RANKS = 8
@@ -133,7 +133,7 @@ def draw_plan(random_, names, sub):
     units = {name: draw_unit(random_, sub) for name in names}
     plan = {"version": 1, "ranks": place(random_, units), "units": units}
     schedule = random_.choice(SCHEDULES)
-    if schedule in ("interleaved", "zb-v") and random_.random() < 0.7:
+    if schedule in ("interleaved", "zb-v", "dualpipe-v") and random_.random() < 0.7:
         for unit in units.values():
             if unit.get("pp", 1) > 1:
                 unit["vpp"] = 2

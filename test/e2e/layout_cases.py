@@ -35,7 +35,8 @@ case("clip-dp2", "clip", 8, 4, "model_vision_model:dp=2 model_text_model:dp=2,ra
 for schedule in ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "accumulate"):
     case(f"gpt2-pp2-{schedule}", "gpt2", 8, 1, f"model:pp=2 | schedule={schedule}", subset=schedule == "zb-h1")
 case("llama-pp2-vpp2", "llama", 8, 2, "model:pp=2,vpp=2 | schedule=interleaved", subset=True)
-case("gpt2-zb-v", "gpt2", 8, 2, "model:pp=2,vpp=2 | schedule=zb-v")
+for schedule in ("zb-v", "dualpipe-v"):
+    case(f"gpt2-{schedule}", "gpt2", 8, 2, f"model:pp=2,vpp=2 | schedule={schedule}")
 case("llama-pp4", "llama", 8, 1, "model:pp=4 | schedule=1f1b")
 
 # Axes together.

@@ -305,8 +305,8 @@ void PlanPageWriter::addSchedules() {
   scheduler::SolveOptions options;
   options.communicate = false;
   options.effort = 200000;
-  const scheduler::Registry registry;
-  for (const scheduler::Registry::Entry &entry : registry.getEntries()) {
+  for (const scheduler::Registry::Entry &entry :
+       scheduler::Registry::get().getEntries()) {
     if (entry.name == report.plan->schedule)
       continue;
     auto solution = scheduler::solve(*graph, entry.name, options);

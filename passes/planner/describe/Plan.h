@@ -109,15 +109,15 @@ struct Plan {
   int getHost(int unit) const {
     return units[unit].inside ? units[unit].inside->unit : unit;
   }
+  const scheduler::Traits &getTraits() const {
+    return scheduler::traitsOf(schedule);
+  }
   /// What a unit's layers are priced with.
   CostOptions getOptions(int unit) const;
   /// Whether units take turns on the same ranks.
-  bool sharesRanks() const {
-    return llvm::StringRef(schedule) == "phased" ||
-           llvm::StringRef(schedule) == "nested";
-  }
+  bool sharesRanks() const { return getTraits().sharesRanks; }
   /// Whether every second round of stages goes back over the ranks, as in a V.
-  bool goesBack() const { return llvm::StringRef(schedule) == "zb-v"; }
+  bool goesBack() const { return getTraits().goesBack; }
   int getPosition(const UnitPlan &unit, int stage) const {
     return scheduler::positionOf(stage, unit.pp, goesBack());
   }

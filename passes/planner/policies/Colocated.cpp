@@ -82,11 +82,13 @@ std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
 Expected<Candidates> planBubble(const PolicyInput &input) {
   // All of it before and after the backbone's is the least that can be done.
   PlanSearch search(input, 4 * input.simulations);
-  for (const char *schedule : {"nested", "phased"})
-    search.tryBest({{schedule, colocatedPlans(input, schedule)}},
+  for (StringRef schedule : sharingSchedules())
+    search.tryBest({{schedule.str(), colocatedPlans(input, schedule)}},
                    input.simulations / 2);
-  search.branch("nested", "pieces", 2,
-                [&](const Plan &plan) { return inPieces(input, plan); });
+  for (StringRef schedule : sharingSchedules())
+    if (!scheduler::traitsOf(schedule).runsInPhases)
+      search.branch(schedule, "pieces", 2,
+                    [&](const Plan &plan) { return inPieces(input, plan); });
   return named(search.finish(4), "bubble");
 }
 

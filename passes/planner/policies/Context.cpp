@@ -41,18 +41,6 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
     plans.push_back(std::move(other));
 }
 
-/// The backbone in zero-bubble orders, one way and there and back.
-std::vector<Plan> splitBackwards(const PolicyInput &input, const Plan &plan) {
-  const UnitPlan &pace = plan.units[input.model().pace];
-  std::vector<Plan> plans;
-  if (pace.pp < 2 || pace.save == Save::None)
-    return plans;
-  for (auto [schedule, rounds] : {std::pair("zb", 1), {"zb-v", 2}})
-    if (auto other = withRounds(input, plan, schedule, rounds))
-      plans.push_back(std::move(*other));
-  return plans;
-}
-
 } // namespace
 
 Expected<Candidates> planContext(const PolicyInput &input) {

@@ -25,18 +25,17 @@ namespace {
 /// The plan's idea in one word, for the explanation.
 std::string ideaOf(const Plan &plan) {
   std::string idea;
-  if (plan.schedule == "phased")
-    idea = "colocated";
-  else if (plan.schedule == "nested")
-    idea = "bubble";
+  const scheduler::Traits &traits = plan.getTraits();
+  if (traits.sharesRanks)
+    idea = traits.runsInPhases ? "colocated" : "bubble";
   else
     idea = any_of(plan.units,
                   [](const UnitPlan &u) { return u.inside.has_value(); })
                ? "uniform"
                : "disjoint";
-  if (StringRef(plan.schedule).starts_with("zb"))
+  if (traits.splitsBackward)
     idea += ", zero bubble";
-  else if (plan.schedule == "interleaved")
+  else if (traits.interleaves)
     idea += ", interleaved";
   return idea;
 }
@@ -142,29 +141,14 @@ private:
   }
 
   void varySchedule(const Plan &plan) {
-    if (plan.sharesRanks()) {
-      Plan other = plan;
-      other.schedule = plan.schedule == "phased" ? "nested" : "phased";
-      add(other);
-      return;
+    for (Plan &other : withSchedules(input, plan)) {
+      int64_t pp = other.units[input.model().pace].pp;
+      if (other.getTraits().interleaves && other.microbatches > pp) {
+        other.microbatches = other.microbatches / pp * pp;
+        setMicro(other);
+      }
+      add(std::move(other));
     }
-    const UnitPlan &pace = plan.units[input.model().pace];
-    // Splitting backwards redoes nothing where nothing was kept; programs
-    // would hold everything that is done again.
-    if (pace.save != Save::None)
-      for (const char *schedule : {"zb-v", "zb", "zb-h1", "zb-h2", "1f1b"})
-        if (plan.schedule != schedule)
-          if (auto other = withRounds(input, plan, schedule,
-                                      StringRef(schedule) == "zb-v" ? 2 : 1))
-            add(*other);
-    for (int vpp : {2, 3, 4, 5, 8})
-      if (plan.schedule != "interleaved" || vpp != pace.vpp)
-        if (auto other = withRounds(input, plan, "interleaved", vpp)) {
-          if (other->microbatches > pace.pp)
-            other->microbatches = other->microbatches / pace.pp * pace.pp;
-          setMicro(*other);
-          add(*other);
-        }
   }
 
   void setMicro(Plan &plan) const {
@@ -303,35 +287,24 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
     search.tryBest({{"disjoint 1f1b", byItems({*published})}}, 1);
   else
     consumeError(published.takeError());
-  std::vector<Plan> disjoint, interleaved, split, back;
+  std::map<std::string, std::vector<Plan>> ideas;
   for (Plan &plan : disjointPlans(input)) {
-    if (plan.schedule != "1f1b") {
-      interleaved.push_back(std::move(plan));
-      continue;
-    }
-    if (plan.units[input.model().pace].save != Save::None) {
-      if (auto other = withRounds(input, plan, "zb", 1))
-        split.push_back(std::move(*other));
-      if (auto other = withRounds(input, plan, "zb-v", 2))
-        back.push_back(std::move(*other));
-    }
-    disjoint.push_back(std::move(plan));
+    if (!plan.getTraits().interleaves)
+      for (Plan &other : splitBackwards(input, plan))
+        ideas[other.schedule].push_back(std::move(other));
+    ideas["disjoint " + plan.schedule].push_back(std::move(plan));
   }
+  for (StringRef schedule : sharingSchedules())
+    ideas[schedule.str()] = colocatedPlans(input, schedule);
+  ideas["uniform"] = byItems(uniformPlans(input));
   std::vector<PlanSearch::Family> families;
-  auto add = [&](const char *name, std::vector<Plan> plans) {
+  for (auto &[name, plans] : ideas)
     families.push_back({name, std::move(plans)});
-  };
-  add("disjoint 1f1b", std::move(disjoint));
-  add("disjoint interleaved", std::move(interleaved));
-  add("zero bubble", std::move(split));
-  add("there and back", std::move(back));
-  add("phased", colocatedPlans(input, "phased"));
-  add("nested", colocatedPlans(input, "nested"));
-  add("uniform", byItems(uniformPlans(input)));
   search.tryBest(families, budget / 2);
-  if (input.gpus() <= 256)
-    search.branch("nested", "nested", 2,
-                  [&](const Plan &plan) { return inPieces(input, plan); });
+  for (StringRef schedule : sharingSchedules())
+    if (input.gpus() <= 256 && !scheduler::traitsOf(schedule).runsInPhases)
+      search.branch(schedule, schedule, 2,
+                    [&](const Plan &plan) { return inPieces(input, plan); });
   Neighbours neighbours(input);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
                  input.gpus() <= 256 ? 8 : 3);

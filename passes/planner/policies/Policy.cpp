@@ -230,6 +230,14 @@ TokenSums meanPart(const PolicyInput &input, int module, int64_t microbatches,
   return sum * (1 / (double(microbatches) * double(dp)));
 }
 
+/// Stages a rank that are tried.
+static ArrayRef<int> getRounds(const scheduler::Traits &traits) {
+  static constexpr int kOne[] = {1}, kTwo[] = {2}, kMore[] = {2, 3, 4, 5, 8};
+  if (traits.goesBack)
+    return kTwo;
+  return traits.interleaves ? ArrayRef<int>(kMore) : ArrayRef<int>(kOne);
+}
+
 std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
                                StringRef schedule, int vpp) {
   Plan other = plan;
@@ -245,6 +253,46 @@ std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
     unit.vpp = vpp;
   }
   return other;
+}
+
+std::vector<StringRef> sharingSchedules() {
+  std::vector<StringRef> names;
+  for (const scheduler::Registry::Entry &entry :
+       scheduler::Registry::get().getEntries())
+    if (entry.traits.planned && entry.traits.sharesRanks)
+      names.push_back(entry.name);
+  return names;
+}
+
+std::vector<Plan> withSchedules(const PolicyInput &input, const Plan &plan,
+                                bool anyPlacement) {
+  const UnitPlan &pace = plan.units[input.model().pace];
+  std::vector<Plan> plans;
+  for (const scheduler::Registry::Entry &entry :
+       scheduler::Registry::get().getEntries()) {
+    const scheduler::Traits &traits = entry.traits;
+    if (!traits.planned ||
+        (!anyPlacement && traits.sharesRanks != plan.sharesRanks()))
+      continue;
+    // Splitting backwards redoes nothing where nothing was kept; programs
+    // would hold everything that is done again.
+    if (traits.splitsBackward && pace.save == Save::None)
+      continue;
+    for (int vpp : getRounds(traits))
+      if (entry.name != plan.schedule || vpp != pace.vpp)
+        if (auto other = withRounds(input, plan, entry.name, vpp))
+          plans.push_back(std::move(*other));
+  }
+  return plans;
+}
+
+std::vector<Plan> splitBackwards(const PolicyInput &input, const Plan &plan) {
+  std::vector<Plan> plans = withSchedules(input, plan);
+  llvm::erase_if(plans, [](const Plan &other) {
+    const scheduler::Traits &traits = other.getTraits();
+    return !traits.splitsBackward || traits.order != scheduler::OrderOf::Search;
+  });
+  return plans;
 }
 
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,

@@ -133,6 +133,14 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
                   int pp, int vpp, Save save, bool even = false,
                   bool back = false);
 
+/// Schedules of units on the same ranks that planners try.
+std::vector<llvm::StringRef> sharingSchedules();
+/// The plan in all other schedules that planners try, its backbone cut as these
+/// need. `anyPlacement`: also in those that are for units placed otherwise.
+std::vector<Plan> withSchedules(const PolicyInput &input, const Plan &plan,
+                                bool anyPlacement = false);
+/// Those of them that search for the best place of weight gradients.
+std::vector<Plan> splitBackwards(const PolicyInput &input, const Plan &plan);
 /// The plan with another schedule, its backbone in so many rounds; nothing if
 /// there are too few layers or stages.
 std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,

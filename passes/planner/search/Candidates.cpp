@@ -18,11 +18,11 @@ namespace dt::planner {
 Complexity getComplexity(const Plan &plan) {
   Complexity result;
   auto &figures = result.figures;
-  StringRef schedule = plan.schedule;
+  const scheduler::Traits &traits = plan.getTraits();
   figures[Complexity::Ranks] = plan.ranks;
-  if (schedule.starts_with("zb"))
+  if (traits.splitsBackward)
     figures[Complexity::Schedule] = 2;
-  else if (schedule == "nested" || schedule == "interleaved")
+  else if (traits.interleaves || (traits.sharesRanks && !traits.runsInPhases))
     figures[Complexity::Schedule] = 1;
   for (const UnitPlan &unit : plan.units) {
     figures[Complexity::Stages] += int64_t(unit.pp) * unit.vpp;

@@ -337,7 +337,8 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   int64_t depth = 0;
   for (const UnitPlan &unit : plan.units)
     depth += unit.inside ? 0 : unit.pp;
-  bool shared = plan.sharesRanks();
+  const scheduler::Traits &traits = plan.getTraits();
+  bool shared = traits.sharesRanks;
   const UnitPlan &pace = plan.units[input.model().pace];
   // What comes before an interleaved unit runs two of its rounds ahead.
   int64_t inFlight = depth + (pace.vpp > 1 ? pace.pp : 0);
@@ -345,9 +346,9 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   for (size_t u = 0; u < count; ++u) {
     // Phases and batch-syncs have all there at once, bubbles what the backbone
     // has in flight.
-    int64_t others = barrier || plan.schedule == "phased" ? plan.microbatches
-                     : shared                             ? pace.pp + 1
-                                                          : inFlight;
+    int64_t others = barrier || traits.runsInPhases ? plan.microbatches
+                     : shared                       ? pace.pp + 1
+                                                    : inFlight;
     if (int(u) == input.model().pace && pace.vpp > 1)
       inFlight -= pace.pp;
     UnitPrices prices(input, plan, int(u));
@@ -394,10 +395,10 @@ double estimate(const PolicyInput &input, const Plan &plan) {
     fill += steady;
   }
   // A third is left with split backwards, that is: at most.
-  if (StringRef(plan.schedule).starts_with("zb"))
+  if (traits.splitsBackward)
     fill /= 2;
   // In bubbles a part of the others' work is free.
-  if (plan.schedule == "nested")
+  if (shared && !traits.runsInPhases)
     phased = std::max(0.0, phased - 0.7 * fill);
   return fill + steady * double(plan.microbatches - 1) + phased + reduce + item;
 }

@@ -158,8 +158,7 @@ static int sizeOf(const Plan &plan) {
 bool PlanSearch::isWorth(const Plan &plan, double limit) {
   // Interleaving asks for more memory than what it is tried beside.
   return left > 0 && lowerBound(input, plan) < limit &&
-         !(plan.schedule == "interleaved" &&
-           std::isinf(estimate(input, plan))) &&
+         !(plan.getTraits().interleaves && std::isinf(estimate(input, plan))) &&
          seen.insert(keyOf(plan)).second;
 }
 

@@ -51,16 +51,9 @@ Expected<scheduler::Solution> solve(const scheduler::TaskGraph &graph,
   return scheduler::solve(graph, name, options);
 }
 
-/// Whether a schedule's order of tasks does not depend on their times.
-bool isStatic(StringRef schedule) {
-  return schedule == "1f1b" || schedule == "gpipe" || schedule == "zb-h1" ||
-         schedule == "zb-h2" || schedule == "interleaved" ||
-         schedule == "phased" || schedule == "distmm-pipe";
-}
-
-/// Whether a program of this schedule searches its order within its memory.
-bool searchesOrder(StringRef schedule) {
-  return schedule.starts_with("zb") && !isStatic(schedule);
+/// Whether the plan's order of tasks does not depend on their times.
+bool isStatic(const Plan &plan) {
+  return plan.getTraits().order == scheduler::OrderOf::Shape;
 }
 
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
@@ -102,7 +95,7 @@ Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
   // Where the order of tasks is searched, 1F1B's stands for it.
   scheduler::TaskGraph graph(small);
   auto solution = planner::solve(
-      graph, isStatic(plan.schedule) ? plan.schedule : std::string("1f1b"));
+      graph, isStatic(plan) ? plan.schedule : std::string("1f1b"));
   if (!solution)
     return solution.takeError();
   auto timeline = scheduler::evaluate(graph, *solution);
@@ -291,7 +284,7 @@ Expected<scheduler::Solution> solveFolded(const Plan &plan,
                                           const StepBuilder &folded,
                                           const scheduler::Problem &problem,
                                           const std::vector<double> &less) {
-  if (isStatic(plan.schedule))
+  if (isStatic(plan))
     return planner::solve(scheduler::TaskGraph(problem), plan.schedule,
                           options.scheduleEffort);
   scheduler::Problem limited = problem;
@@ -326,7 +319,7 @@ Error explainNoOrder(const Costs &costs, const Plan &plan,
 bool lowerLimits(const Costs &costs, const Plan &plan,
                  const PlannedStep &result, std::vector<double> &less) {
   bool any = false;
-  for (size_t u = 0; u < plan.units.size() && !isStatic(plan.schedule); ++u) {
+  for (size_t u = 0; u < plan.units.size() && !isStatic(plan); ++u) {
     double over = result.memory[u].total() - memoryOf(costs, plan.units[u]);
     if (over <= 0 || over >= result.memory[u].activations)
       continue;
@@ -367,7 +360,7 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   for (int tries = 0;; ++tries) {
     auto solution = solveFolded(plan, options, folded, problem, less);
     if (!solution)
-      return isStatic(plan.schedule)
+      return isStatic(plan)
                  ? solution.takeError()
                  : explainNoOrder(costs, plan, folded, problem,
                                   solution.takeError());
@@ -398,7 +391,8 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   // What the search had, for the program's own.
   std::vector<double> &room = result.predicted.room;
   room.clear();
-  for (size_t u = 0; u < plan.units.size() && searchesOrder(plan.schedule); ++u)
+  bool searches = plan.getTraits().order == scheduler::OrderOf::Search;
+  for (size_t u = 0; u < plan.units.size() && searches; ++u)
     room.push_back(memoryOf(costs, plan.units[u]) - less[u] -
                    (result.memory[u].total() - result.memory[u].state -
                     result.memory[u].activations));

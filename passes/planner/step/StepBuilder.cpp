@@ -237,12 +237,12 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
     }
 }
 
-/// In zero-bubble schedules: weight gradients that are put off hold inputs and
+/// In schedules that split backwards: weight gradients that are put off hold inputs and
 /// output gradients of all products, which is more than what recomputation
 /// saved; and where a unit has one stage nobody waits for its input gradients
 /// long enough to make that pay.
 bool StepBuilder::splitsBackward(int u) const {
-  if (plan.schedule.compare(0, 2, "zb") != 0)
+  if (!plan.getTraits().splitsBackward)
     return true; // the schedule does not split anyway
   return plan.units[u].pp > 1 && plan.units[u].save != Save::None;
 }

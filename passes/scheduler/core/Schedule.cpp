@@ -29,11 +29,21 @@ void Registry::add(StringRef name, StringRef summary, Solver solve,
   entries.push_back({name.str(), summary.str(), solve, traits});
 }
 
+const Registry &Registry::get() {
+  static const Registry registry;
+  return registry;
+}
+
+const Traits &traitsOf(StringRef schedule) {
+  static const Traits plain;
+  const Registry::Entry *entry = Registry::get().find(schedule);
+  return entry ? entry->traits : plain;
+}
+
 const Registry::Entry *Registry::find(StringRef name) const {
-  for (const Entry &entry : entries)
-    if (entry.name == name)
-      return &entry;
-  return nullptr;
+  auto it = llvm::lower_bound(
+      entries, name, [](const Entry &a, StringRef b) { return a.name < b; });
+  return it != entries.end() && it->name == name ? &*it : nullptr;
 }
 
 std::string Registry::getNames() const {
@@ -52,11 +62,10 @@ Expected<Solution> solve(const Problem &problem, StringRef name,
 
 Expected<Solution> solve(const TaskGraph &graph, StringRef name,
                          const SolveOptions &options) {
-  Registry registry;
-  const Registry::Entry *entry = registry.find(name);
+  const Registry::Entry *entry = Registry::get().find(name);
   if (!entry)
     return createStringError("no schedule '" + name + "'; expected one of " +
-                             registry.getNames());
+                             Registry::get().getNames());
   Expected<Solution> solution = entry->solve(graph, options);
   if (!solution)
     return solution.takeError();

@@ -35,15 +35,33 @@ struct SolveOptions {
 using Solver = llvm::Expected<Solution> (*)(const TaskGraph &,
                                             const SolveOptions &);
 
-/// What a schedule asks of stages.
+/// What the order of a schedule's tasks follows from.
+enum class OrderOf {
+  Shape, ///< stages and microbatches: a closed form, whatever tasks take
+  Times, ///< also what tasks take
+  Search ///< a search within the memory of ranks
+};
+
+/// What a schedule says of itself. Planner and passes ask for this, never for
+/// its name.
 struct Traits {
   /// It has I and W tasks: modules need both halves of their backward.
   bool splitsBackward = false;
-  /// Virtual stages go there and back over a unit's ranks (0 1 1 0); otherwise
-  /// round and round (0 1 0 1).
+  /// A unit has two stages a rank that go there and back (0 1 1 0).
   bool goesBack = false;
+  /// A unit has two stages a rank or more, round and round (0 1 0 1).
+  bool interleaves = false;
   /// It is for losses over a group of microbatches only.
   bool needsBatchSync = false;
+  /// It is for units on the same ranks.
+  bool sharesRanks = false;
+  /// Units take turns once a step: those in front of the largest keep the
+  /// activations of the whole batch.
+  bool runsInPhases = false;
+  OrderOf order = OrderOf::Shape;
+  /// Planners try it. Others are for comparison, or never better than one that
+  /// is tried.
+  bool planned = false;
 };
 
 /// The pipeline position of `pp` whose ranks run a stage: round and round, or
@@ -61,8 +79,10 @@ public:
     Traits traits;
   };
 
-  /// All schedules of schedules/.
+  /// All schedules of schedules/, by name.
   Registry();
+  /// The one that has been made.
+  static const Registry &get();
   void add(llvm::StringRef name, llvm::StringRef summary, Solver solve,
            Traits traits = {});
   /// Null if there is none of that name.
@@ -74,6 +94,9 @@ public:
 private:
   std::vector<Entry> entries;
 };
+
+/// Of the schedule of that name; of an unknown one those of a plain one.
+const Traits &traitsOf(llvm::StringRef schedule);
 
 /// Checks the problem, runs the schedule of that name, adds communication.
 llvm::Expected<Solution> solve(const Problem &problem, llvm::StringRef name,

@@ -41,8 +41,7 @@ void addDistMMPipe(Registry &registry) {
   registry.add(
       "distmm-pipe",
       "towers with a batch-sync; the next group's forwards fill its bubble",
-      solveDistMMPipe,
-      {/*splitsBackward=*/false, /*goesBack=*/false, /*needsBatchSync=*/true});
+      solveDistMMPipe, {.needsBatchSync = true});
 }
 
 } // namespace dt::scheduler

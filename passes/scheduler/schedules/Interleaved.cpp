@@ -80,29 +80,6 @@ std::vector<std::pair<int, int>> getForwardOrder(int microbatches, int group,
   return order;
 }
 
-/// Per stage of the unit: microbatches that must have passed it before it waits
-/// for a gradient, for the sake of stages of other units after it.
-std::vector<int> getNeeds(const Problem &problem, const Virtual &unit,
-                          const std::vector<int> &inFlight) {
-  std::vector<int> needs(unit.stages.size(), 1);
-  for (int i = int(needs.size()) - 1; i >= 0; --i) {
-    if (i + 1 < int(needs.size()))
-      needs[i] = needs[i + 1];
-    for (const Edge &edge : problem.edges) {
-      const Stage &to = problem.stages[edge.to];
-      if (edge.from != unit.stages[i])
-        continue;
-      if (to.batchSync)
-        needs[i] =
-            std::max(needs[i], problem.syncGroup > 0 ? problem.syncGroup
-                                                     : problem.microbatches);
-      else if (!llvm::is_contained(unit.stages, edge.to))
-        needs[i] = std::max(needs[i], inFlight[edge.to] + 1);
-    }
-  }
-  return needs;
-}
-
 /// Tasks of position `index` on replica `replica`.
 Line makeLine(const TaskGraph &graph, const Virtual &unit, int index,
               int replica, const std::vector<int> &needs) {
@@ -174,7 +151,7 @@ static llvm::Expected<Solution> solveInterleaved(const TaskGraph &graph,
   });
   for (const Virtual &unit : *units) {
     std::vector<int> needs =
-        getNeeds(problem, unit, getInFlight(problem, given));
+        getNeeds(problem, unit.stages, getInFlight(problem, given));
     for (int index = 0; index < unit.ranks; ++index) {
       int replicas = int(problem.stages[unit.stages[index]].replicas.size());
       for (int replica = 0; replica < replicas; ++replica)
@@ -197,7 +174,8 @@ static llvm::Expected<Solution> solveInterleaved(const TaskGraph &graph,
 }
 
 void addInterleaved(Registry &registry) {
-  registry.add("interleaved", "1F1B over virtual stages", solveInterleaved);
+  registry.add("interleaved", "1F1B over virtual stages", solveInterleaved,
+               {.interleaves = true, .planned = true});
 }
 
 } // namespace dt::scheduler

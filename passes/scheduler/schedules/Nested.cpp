@@ -64,7 +64,8 @@ static llvm::Expected<Solution> solveNested(const TaskGraph &graph,
 void addNested(Registry &registry) {
   registry.add("nested",
                "colocated modules inside the bubbles of the largest one",
-               solveNested);
+               solveNested,
+               {.sharesRanks = true, .order = OrderOf::Times, .planned = true});
 }
 
 } // namespace dt::scheduler

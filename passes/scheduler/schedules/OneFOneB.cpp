@@ -25,7 +25,7 @@ static llvm::Expected<Solution> solveOneFOneB(const TaskGraph &graph,
 
 void addOneFOneB(Registry &registry) {
   registry.add("1f1b", "one forward, one backward, on any DAG of stages",
-               solveOneFOneB);
+               solveOneFOneB, {.planned = true});
 }
 
 } // namespace dt::scheduler

@@ -55,7 +55,8 @@ static llvm::Expected<Solution> solvePhased(const TaskGraph &graph,
 void addPhased(Registry &registry) {
   registry.add("phased",
                "colocated modules one after another; the last one runs 1F1B",
-               solvePhased);
+               solvePhased,
+               {.sharesRanks = true, .runsInPhases = true, .planned = true});
 }
 
 } // namespace dt::scheduler

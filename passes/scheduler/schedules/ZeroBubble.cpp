@@ -13,6 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/scheduler/search/Lines.h"
 #include "passes/scheduler/search/ZeroBubbleSearch.h"
 
 namespace dt::scheduler {
@@ -32,54 +33,35 @@ static llvm::Expected<Solution> solveZeroBubble2P(const TaskGraph &graph,
   return searchZeroBubble(graph, getRelativeMemory(graph, 32), options);
 }
 
-/// Whether stages of every module, if several are on a rank, come back the way
-/// they went, and some do.
-static bool goesBack(const Problem &problem) {
-  std::vector<int> order = problem.getTopologicalOrder();
-  bool any = false;
-  for (int unit = 0; unit < int(problem.units.size()); ++unit) {
-    std::vector<int> stages;
-    for (int stage : order)
-      if (problem.stages[stage].unit == unit &&
-          !problem.stages[stage].batchSync)
-        stages.push_back(stage);
-    size_t count = stages.size(), back = 0, shared = 0;
-    for (size_t i = 0; i < count; ++i)
-      for (size_t j = 0; j < i; ++j)
-        if (problem.stages[stages[i]].replicas ==
-            problem.stages[stages[j]].replicas) {
-          ++shared;
-          back += i + j + 1 == count;
-        }
-    if (shared != back || (shared && 2 * back != count))
-      return false;
-    any |= back > 0;
-  }
-  return any;
-}
-
 static llvm::Expected<Solution> solveZeroBubbleV(const TaskGraph &graph,
                                                  const SolveOptions &options) {
-  if (!goesBack(graph.getProblem()))
-    return llvm::createStringError(
-        "zb-v: expected two stages a rank that go there and back: a module's "
-        "first and last on one rank, the second and the last but one, …");
+  if (auto units = getStagesThereAndBack(graph.getProblem(), "zb-v"); !units)
+    return units.takeError();
   const std::vector<Bytes> &memory = graph.getProblem().memory;
   return searchZeroBubble(
       graph, memory.empty() ? getRelativeMemory(graph, 16) : memory, options);
 }
 
 void addZeroBubble(Registry &registry) {
-  registry.add("zb", "zero bubble by search within the problem's memory",
-               solveZeroBubble, {/*splitsBackward=*/true});
+  registry.add(
+      "zb", "zero bubble by search within the problem's memory",
+      solveZeroBubble,
+      {.splitsBackward = true, .order = OrderOf::Search, .planned = true});
+  // Within the devices' memory `zb` does as well or better.
   registry.add("zb-1p", "zero bubble by search in the memory of 1F1B",
-               solveZeroBubble1P, {/*splitsBackward=*/true});
+               solveZeroBubble1P,
+               {.splitsBackward = true, .order = OrderOf::Search});
   registry.add("zb-2p", "zero bubble by search in twice the memory of 1F1B",
-               solveZeroBubble2P, {/*splitsBackward=*/true});
+               solveZeroBubble2P,
+               {.splitsBackward = true, .order = OrderOf::Search});
   registry.add("zb-v",
                "zero bubble by search on two stages a rank in V shape, in the "
                "memory of 1F1B",
-               solveZeroBubbleV, {/*splitsBackward=*/true, /*goesBack=*/true});
+               solveZeroBubbleV,
+               {.splitsBackward = true,
+                .goesBack = true,
+                .order = OrderOf::Search,
+                .planned = true});
 }
 
 } // namespace dt::scheduler

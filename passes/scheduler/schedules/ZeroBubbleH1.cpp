@@ -32,7 +32,7 @@ static llvm::Expected<Solution> solveZeroBubbleH1(const TaskGraph &graph,
 void addZeroBubbleH1(Registry &registry) {
   registry.add("zb-h1",
                "1F1B with weight gradients put off, in the same memory",
-               solveZeroBubbleH1, {/*splitsBackward=*/true});
+               solveZeroBubbleH1, {.splitsBackward = true, .planned = true});
 }
 
 } // namespace dt::scheduler

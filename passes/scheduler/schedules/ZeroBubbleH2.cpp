@@ -32,7 +32,7 @@ void addZeroBubbleH2(Registry &registry) {
   registry.add(
       "zb-h2",
       "zero bubble with about twice the microbatches in flight of 1F1B",
-      solveZeroBubbleH2, {/*splitsBackward=*/true});
+      solveZeroBubbleH2, {.splitsBackward = true, .planned = true});
 }
 
 } // namespace dt::scheduler

@@ -6,6 +6,9 @@
 
 #include "passes/scheduler/search/Lines.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Twine.h"
+
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -34,6 +37,57 @@ std::vector<int> getInFlight(const Problem &problem,
                      count + problem.units[problem.stages[*s].unit].runAhead);
   }
   return counts;
+}
+
+std::vector<int> getNeeds(const Problem &problem,
+                          const std::vector<int> &stages,
+                          const std::vector<int> &inFlight) {
+  std::vector<int> needs(stages.size(), 1);
+  for (int i = int(needs.size()) - 1; i >= 0; --i) {
+    if (i + 1 < int(needs.size()))
+      needs[i] = needs[i + 1];
+    for (const Edge &edge : problem.edges) {
+      const Stage &to = problem.stages[edge.to];
+      if (edge.from != stages[i])
+        continue;
+      if (to.batchSync)
+        needs[i] =
+            std::max(needs[i], problem.syncGroup > 0 ? problem.syncGroup
+                                                     : problem.microbatches);
+      else if (!llvm::is_contained(stages, edge.to))
+        needs[i] = std::max(needs[i], inFlight[edge.to] + 1);
+    }
+  }
+  return needs;
+}
+
+llvm::Expected<std::vector<std::vector<int>>>
+getStagesThereAndBack(const Problem &problem, llvm::StringRef schedule) {
+  std::vector<std::vector<int>> units(problem.units.size()), result;
+  for (int stage : problem.getTopologicalOrder())
+    if (!problem.stages[stage].batchSync)
+      units[problem.stages[stage].unit].push_back(stage);
+  bool right = true;
+  for (const std::vector<int> &stages : units) {
+    size_t count = stages.size(), back = 0, shared = 0;
+    for (size_t i = 0; i < count; ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (problem.stages[stages[i]].replicas ==
+            problem.stages[stages[j]].replicas) {
+          ++shared;
+          back += i + j + 1 == count;
+        }
+    if (!shared)
+      continue;
+    right &= shared == back && 2 * back == count;
+    result.push_back(stages);
+  }
+  if (!right || result.empty())
+    return llvm::createStringError(
+        schedule +
+        ": expected two stages a rank that go there and back: a module's "
+        "first and last on one rank, the second and the last but one, …");
+  return result;
 }
 
 int findLargestUnit(const TaskGraph &graph) {

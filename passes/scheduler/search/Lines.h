@@ -16,6 +16,7 @@
 #include "passes/scheduler/core/TaskGraph.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
 
 namespace dt::scheduler {
 
@@ -28,6 +29,18 @@ using Line = std::vector<TaskGraph::Node>;
 /// most n. `given`: what stages that have an order of their own run, else 0.
 std::vector<int> getInFlight(const Problem &problem,
                              const std::vector<int> &given = {});
+
+/// Per stage of a unit: microbatches that must have passed it before it waits
+/// for a gradient, for the sake of stages of other units after it. `inFlight`:
+/// what those run ahead.
+std::vector<int> getNeeds(const Problem &problem,
+                          const std::vector<int> &stages,
+                          const std::vector<int> &inFlight);
+
+/// The stages of every unit that has two on a rank, in order; error unless they
+/// all come back the way they went, and there is such a unit.
+llvm::Expected<std::vector<std::vector<int>>>
+getStagesThereAndBack(const Problem &problem, llvm::StringRef schedule);
 
 /// The unit with the most work over all its tasks: the backbone.
 int findLargestUnit(const TaskGraph &graph);

@@ -4,12 +4,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
 #include "test/passes/planner/Architectures.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -197,6 +199,34 @@ TEST(Candidates, EveryPolicySettlesOnTheSimplest) {
     EXPECT_EQ(json["predicted"].contains("fastest"), plan.faster.has_value());
     if (plan.faster)
       EXPECT_EQ(json["predicted"]["fastest"]["step"], least);
+  }
+}
+
+/// Whatever a schedule's file says that planners try is tried beside a plan.
+TEST(Candidates, AllPlannedSchedules) {
+  Model model = makeMultimodal(7);
+  Cluster cluster =
+      llvm::cantFail(llvm::cantFail(openCluster("a800-80g")).take(96));
+  Costs costs(cluster, model);
+  std::vector<Sample> batch =
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 96);
+  PolicyInput input{costs, batch};
+  for (const char *start : {"1f1b", "phased"}) {
+    Plan plan;
+    plan.schedule = start;
+    plan.microbatches = 24;
+    plan.units = {makeUnit(input, 0, 1, 4, 1, 1, Save::Vjp),
+                  makeUnit(input, 1, 1, 4, 4, 1, Save::Vjp),
+                  makeUnit(input, 2, 1, 4, 1, 1, Save::Vjp)};
+    std::set<std::string> tried = {start}, wanted;
+    for (const Plan &other : withSchedules(input, plan))
+      tried.insert(other.schedule);
+    for (const auto &entry : dt::scheduler::Registry::get().getEntries())
+      if (entry.traits.planned &&
+          entry.traits.sharesRanks == plan.sharesRanks())
+        wanted.insert(entry.name);
+    EXPECT_EQ(tried, wanted);
+    EXPECT_EQ(wanted.count("dualpipe-v"), !plan.sharesRanks());
   }
 }
 

@@ -45,6 +45,19 @@ TEST(ClosedForm, OneFOneBWithLatency) {
             8391636);
 }
 
+/// Equal tasks, two stages a rank: one task for every rank that fills, and
+/// activations of 2p + 1 stages.
+TEST(ClosedForm, DualPipeV) {
+  for (int p : {1, 2, 4, 8})
+    for (int n : {16, 24, 64}) {
+      Timeline timeline =
+          run(makeChain(p, n, {10, 10, 10, 0}, 2, true), "dualpipe-v");
+      EXPECT_EQ(timeline.wall, 60 * n + 10 * (p - 1));
+      for (Bytes peak : timeline.peak)
+        EXPECT_EQ(peak, 37 * (2 * p + 1));
+    }
+}
+
 TEST(ClosedForm, RunAheadAddsMicrobatches) {
   Problem problem = makeChain(4, 8, {10, 12, 8, 0});
   problem.units[0].runAhead = 1;
