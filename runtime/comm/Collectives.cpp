@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// MPI knows rank-major blocks only, so parts that are cut inside rows are
-// packed or unpacked here. Device memory goes through the host.
+// A group knows rank-major blocks only, so parts that are cut inside rows are
+// packed or unpacked here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,42 +11,22 @@
 #include "runtime/comm/Comm.h"
 #include "runtime/device/Device.h"
 
-#include <cstring>
+#include <map>
 #include <utility>
 
 namespace dt::rt {
 
-namespace {
-
-/// Host memory that grows and stays; its content is not kept.
-class Staging {
-public:
-  char *get(size_t bytes) {
-    if (bytes > size) {
-      memory.reset(new char[bytes]);
-      size = bytes;
-    }
-    return memory.get();
-  }
-
-private:
-  std::unique_ptr<char[]> memory;
-  size_t size = 0;
-};
-
-} // namespace
-
 struct TensorParallel {
   int rank, size;
+  Fabric *fabric;
   struct Axis {
-    Group *group; ///< the ranks of the axis that this one is on
+    FabricGroup *group; ///< the ranks of the axis that this one is on
     std::string labels[kCases<CollectiveKind>];
     const char *label(CollectiveKind kind) const {
       return labels[size_t(kind)].c_str();
     }
   };
   std::map<std::pair<int64_t, int64_t>, Axis> axes; ///< by over, stride
-  Staging deviceIn, deviceOut, packedIn, packedOut;
 
   const Axis &axis(int64_t over, int64_t stride) const {
     auto it = axes.find({over, stride});
@@ -60,30 +40,10 @@ struct TensorParallel {
 
 namespace {
 
-bool onHost() { return !device::stream(); }
-
-void copyHere(const void *in, void *out, size_t bytes) {
-  if (in != out && bytes)
-    device::copy(out, in, bytes);
-}
-
-/// Calls body(in, out) with host memory.
-template <typename F>
-void onHostMemory(TensorParallel &group, const void *in, size_t inBytes,
-                  void *out, size_t outBytes, F body) {
-  if (onHost())
-    return body(in, out);
-  char *from = group.deviceIn.get(inBytes), *to = group.deviceOut.get(outBytes);
-  device::copyToHost(from, in, inBytes);
-  body(static_cast<const void *>(from), static_cast<void *>(to));
-  device::copyToDevice(out, to, outBytes);
-  device::synchronize(); // the staging is used again
-}
-
 /// What each kind does. `in` and `out` have blocks of `count` elements one
 /// after another. Their bytes are counted by `label`.
-void exchange(Group &axis, const Collective &what, const void *in, void *out,
-              int64_t count, const char *label) {
+void exchange(FabricGroup &axis, const Collective &what, const void *in,
+              void *out, int64_t count, const char *label) {
   size_t bytes = count * sizeOf(what.type);
   switch (what.kind) {
   case CollectiveKind::AllReduce:
@@ -98,16 +58,17 @@ void exchange(Group &axis, const Collective &what, const void *in, void *out,
 }
 
 /// Between [outer][over][row] (`rows`) and [over][outer][row] (`blocks`).
-void permute(char *blocks, char *rows, int64_t outer, int64_t over, size_t row,
-             bool pack) {
-#pragma omp parallel for collapse(2)                                           \
-    schedule(static) if (outer * over * row > (1u << 18))
+void pack(std::byte *blocks, const std::byte *rows, int64_t outer, int64_t over,
+          size_t row) {
   for (int64_t n = 0; n < over; ++n)
-    for (int64_t i = 0; i < outer; ++i) {
-      char *block = blocks + (n * outer + i) * row;
-      char *inside = rows + (i * over + n) * row;
-      std::memcpy(pack ? block : inside, pack ? inside : block, row);
-    }
+    device::copyRows(blocks + n * outer * row, row, rows + n * row, over * row,
+                     row, outer);
+}
+void unpack(std::byte *rows, const std::byte *blocks, int64_t outer,
+            int64_t over, size_t row) {
+  for (int64_t n = 0; n < over; ++n)
+    device::copyRows(rows + n * row, over * row, blocks + n * outer * row, row,
+                     row, outer);
 }
 
 } // namespace
@@ -122,28 +83,24 @@ void collective(TensorParallel *group, const Collective &what, const void *in,
   int64_t outer = what.outer, over = what.over, count = outer * what.chunk;
   size_t row = what.chunk * sizeOf(what.type), block = outer * row;
   if (over == 1)
-    return copyHere(in, out, block);
+    return in == out ? void() : device::copy(out, in, block);
   const TensorParallel::Axis &axis = group->axis(over, what.stride);
-  size_t inBytes = form.scatters ? over * block : block,
-         outBytes = form.gathers ? over * block : block;
   bool inRows = outer > 1 && row;
-  onHostMemory(
-      *group, in, inBytes, out, outBytes, [&](const void *from, void *to) {
-        void *blocks = to;
-        if (form.gathers && inRows)
-          blocks = group->packedOut.get(outBytes);
-        if (form.scatters && inRows) {
-          char *packed = group->packedIn.get(inBytes);
-          // Only read: packing does not write to its rows.
-          permute(packed, static_cast<char *>(const_cast<void *>(from)), outer,
-                  over, row, true);
-          from = packed;
-        }
-        exchange(*axis.group, what, from, blocks, count, axis.label(what.kind));
-        if (blocks != to)
-          permute(static_cast<char *>(blocks), static_cast<char *>(to), outer,
-                  over, row, false);
-      });
+  const void *from = in;
+  void *to = out;
+  device::Pool::Block packedIn, packedOut;
+  if (form.scatters && inRows) {
+    packedIn = group->fabric->pool().take(over * block);
+    pack(packedIn.get(), static_cast<const std::byte *>(in), outer, over, row);
+    from = packedIn.get();
+  }
+  if (form.gathers && inRows) {
+    packedOut = group->fabric->pool().take(over * block);
+    to = packedOut.get();
+  }
+  exchange(*axis.group, what, from, to, count, axis.label(what.kind));
+  if (packedOut)
+    unpack(static_cast<std::byte *>(out), packedOut.get(), outer, over, row);
 }
 
 //===----------------------------------------------------------------------===//
@@ -156,8 +113,9 @@ std::string collectiveLabel(const std::string &module, CollectiveKind kind,
          " stride " + std::to_string(stride);
 }
 
-static TensorParallel::Axis makeAxis(Group *group, const std::string &label,
-                                     int64_t over, int64_t stride) {
+static TensorParallel::Axis makeAxis(FabricGroup *group,
+                                     const std::string &label, int64_t over,
+                                     int64_t stride) {
   TensorParallel::Axis axis{group, {}};
   for (size_t kind = 0; kind < kCases<CollectiveKind>; ++kind)
     axis.labels[kind] =
@@ -166,15 +124,16 @@ static TensorParallel::Axis makeAxis(Group *group, const std::string &label,
 }
 
 std::shared_ptr<TensorParallel>
-makeTensorParallel(Comm &comm, const std::vector<int> &ranks,
+makeTensorParallel(Fabric &fabric, const std::vector<int> &ranks,
                    const std::string &label) {
   int size = int(ranks.size());
   std::shared_ptr<TensorParallel> mine;
   for (int place = 0; place < size; ++place)
-    if (ranks[place] == comm.rank()) {
+    if (ranks[place] == fabric.rank()) {
       mine = std::make_shared<TensorParallel>();
       mine->rank = place;
       mine->size = size;
+      mine->fabric = &fabric;
     }
   // All axes now: later not all ranks of the world would be here.
   for (int over = 2; over <= size; ++over)
@@ -187,7 +146,7 @@ makeTensorParallel(Comm &comm, const std::vector<int> &ranks,
         std::vector<int> members;
         for (int i = 0; i < over; ++i)
           members.push_back(ranks[first + i * stride]);
-        Group *group = comm.group(members);
+        FabricGroup *group = fabric.group(members);
         if (mine && group)
           mine->axes[{over, stride}] = makeAxis(group, label, over, stride);
       }

@@ -199,20 +199,6 @@ std::unique_ptr<Comm> Comm::start(StatusBoard *board, AddGroup addGroup) {
 #endif
 }
 
-void waitAll(std::vector<Request> &requests) {
-  for (Request &request : requests)
-    request.wait();
-  requests.clear();
-}
-
-int Comm::tag(int edge, int edges, int64_t number, bool gradient) const {
-  // Messages so far apart that a tag is used again are never under way
-  // together: fewer are in flight than there are tags.
-  int64_t perNumber = 2 * int64_t(edges);
-  int64_t tags = std::max<int64_t>(1, tagLimit() / perNumber);
-  return int(number % tags * perNumber + 2 * int64_t(edge) + gradient);
-}
-
 std::vector<std::string> Comm::allGatherText(const std::string &mine) {
   std::vector<uint64_t> lengths(size());
   uint64_t length = mine.size();

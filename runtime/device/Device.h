@@ -50,6 +50,10 @@ void copyToDevice(void *device, const void *host, size_t bytes);
 void copyToHost(void *host, const void *device,
                 size_t bytes); ///< waits for what was queued before
 void copy(void *to, const void *from, size_t bytes); ///< within the device
+/// `count` rows of `bytes` each, that begin `toStep` and `fromStep` bytes after
+/// one another; within the device.
+void copyRows(void *to, size_t toStep, const void *from, size_t fromStep,
+              size_t bytes, size_t count);
 void zero(void *memory, size_t bytes);
 
 /// sum[i] += values[i] for n elements.

@@ -9,7 +9,6 @@
 #include "runtime/device/Device.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 
@@ -51,11 +50,12 @@ void widenInPlace(float *data, size_t count) {
 Reducer::Reducer(
     const ProgramInfo &program, const Placement &placement,
     const Ownership &ownership, const Regions &regions, Comm &comm,
+    Fabric &fabric,
     const std::vector<std::shared_ptr<TensorParallel>> &tensorParallel)
     : program(program), placement(placement), ownership(ownership),
-      regions(regions), comm(comm), tensorParallel(tensorParallel),
-      replicas(program.modules.size), updated(program.modules.size),
-      begun(program.modules.size) {
+      regions(regions), comm(comm), fabric(fabric),
+      tensorParallel(tensorParallel), replicas(program.modules.size),
+      updated(program.modules.size), begun(program.modules.size) {
   for (size_t p = 0; p < program.parameters.size; ++p)
     if (ownership.updated(p))
       updated[size_t(program.parameters[p].module)].push_back(
@@ -65,7 +65,7 @@ Reducer::Reducer(
     if (program.modules[m].wholeBatch || placement.replicas(m) == 1)
       continue;
     for (int32_t t = 0; t < placement.tp(m); ++t) {
-      Group *group = comm.group(placement.peers(m, t), labels[m]);
+      FabricGroup *group = fabric.group(placement.peers(m, t), labels[m]);
       if (placement.at(m).runs() && placement.at(m).tp == t)
         replicas[m] = group;
     }
@@ -94,7 +94,8 @@ void Reducer::makeTies() {
         }
     }
     for (auto &[part, ranks] : holders) {
-      Group *group = comm.group(std::vector<int>(ranks.begin(), ranks.end()));
+      FabricGroup *group =
+          fabric.group(std::vector<int>(ranks.begin(), ranks.end()));
       if (!own[part].empty())
         ties.push_back({group, own[part]});
     }
@@ -108,9 +109,8 @@ void Reducer::beginStep() {
   spent = 0;
 }
 
-/// On other devices a function returns before its work is done.
 GradientListener *Reducer::during(size_t m, bool last) {
-  if (!replicas[m] || device::stream())
+  if (!replicas[m])
     return nullptr;
   current = m;
   currentIsLast = last;
@@ -119,7 +119,7 @@ GradientListener *Reducer::during(size_t m, bool last) {
 
 void Reducer::ready(size_t, size_t end) {
   double cpu = threadSeconds() - comm.blocking().cpu;
-  comm.poll();
+  fabric.poll();
   if (currentIsLast)
     advance(current, end / sizeof(float));
   poll();

@@ -39,6 +39,7 @@ public:
   /// per module this rank's replica, null where it is not run.
   Reducer(const ProgramInfo &program, const Placement &placement,
           const Ownership &ownership, const Regions &regions, Comm &comm,
+          Fabric &fabric,
           const std::vector<std::shared_ptr<TensorParallel>> &tensorParallel);
 
   void beginStep();
@@ -63,7 +64,7 @@ public:
 private:
   /// A set of ranks that hold one tied tensor's same part.
   struct Tie {
-    Group *group;
+    FabricGroup *group;
     struct Copy {
       size_t parameter;
       bool counts; ///< its gradient is not another rank's as well
@@ -89,8 +90,9 @@ private:
   const Ownership &ownership;
   const Regions &regions;
   Comm &comm;
+  Fabric &fabric;
   std::vector<std::shared_ptr<TensorParallel>> tensorParallel;
-  std::vector<Group *> replicas; ///< per module; null: nothing to sum
+  std::vector<FabricGroup *> replicas; ///< per module; null: nothing to sum
   std::vector<Tie> ties;
   /// Per module its parameters that change, in order.
   std::vector<std::vector<const ParameterInfo *>> updated;

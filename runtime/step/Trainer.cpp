@@ -75,24 +75,27 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
     : info(program), options(settings), ranks(comm),
       places(program, comm.rank(), comm.size()), owners(program, places),
       updater(settings.optimizer),
-      memory((device::initialize(settings.threads), program), places, owners,
-             updater.moments().size),
+      memory((initializeDevice(comm, settings.threads), program), places,
+             owners, updater.moments().size),
       parameterValues(info, places, owners, memory) {
-  std::vector<Group *> groups(info.modules.size);
+  carrier = makeFabric(comm);
+  std::vector<FabricGroup *> groups(info.modules.size);
   tensorParallel.resize(info.modules.size);
   for (size_t m = 0; m < info.modules.size; ++m)
     for (int32_t d = 0; d < places.replicas(m); ++d) {
       std::vector<int> members = places.replicaRanks(m, d);
-      Group *group = comm.group(members);
-      auto parallel = makeTensorParallel(comm, members, info.modules[m].name);
+      FabricGroup *group = carrier->group(members);
+      auto parallel =
+          makeTensorParallel(*carrier, members, info.modules[m].name);
       if (places.at(m).replica == d) {
         groups[m] = group;
         tensorParallel[m] = parallel;
       }
     }
-  transfers = std::make_unique<Transfers>(info, places, memory, comm, groups);
+  transfers =
+      std::make_unique<Transfers>(info, places, memory, *carrier, groups);
   reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
-                                      tensorParallel);
+                                      *carrier, tensorParallel);
   scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm);
   seeds.resize(info.losses.size);
   findLastBackwards();
@@ -443,6 +446,7 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
                                const StepWishes &wishes) {
   double before = ranks.blocking().cpu;
   reducer->finish();
+  carrier->settle();
   StepResult result;
   scalars->finish(result, wishes);
   checkFault(nullptr);

@@ -123,6 +123,7 @@ public:
   const ProgramInfo &program() const { return info; }
   const Settings &settings() const { return options; }
   Comm &comm() const { return ranks; }
+  Fabric &fabric() const { return *carrier; }
   const Placement &placement() const { return places; }
   const Ownership &ownership() const { return owners; }
   const Regions &regions() const { return memory; }
@@ -186,6 +187,7 @@ private:
   Ownership owners;
   Optimizer updater;
   Regions memory;
+  std::shared_ptr<Fabric> carrier;
   ParameterValues parameterValues;
   std::vector<std::shared_ptr<TensorParallel>> tensorParallel;
   std::unique_ptr<Transfers> transfers;

@@ -9,7 +9,6 @@
 #include "runtime/device/Device.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace dt::rt {
 
@@ -28,6 +27,24 @@ size_t bytesOf(const TensorInfo &tensor, const int64_t *dims,
         size_t(e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset);
   }
   return bytes;
+}
+
+/// A block's runs of items, one after another.
+void pack(std::byte *to, const std::byte *block,
+          const std::vector<ItemRun> &runs, size_t unit) {
+  for (const ItemRun &run : runs) {
+    device::copy(to, block + size_t(run.first) * unit,
+                 size_t(run.count) * unit);
+    to += size_t(run.count) * unit;
+  }
+}
+void unpack(std::byte *block, const std::byte *from,
+            const std::vector<ItemRun> &runs, size_t unit) {
+  for (const ItemRun &run : runs) {
+    device::copy(block + size_t(run.first) * unit, from,
+                 size_t(run.count) * unit);
+    from += size_t(run.count) * unit;
+  }
 }
 
 /// The same items in two blocks.
@@ -62,9 +79,9 @@ std::string Transfers::label(const ProgramInfo &program, size_t edge,
 }
 
 Transfers::Transfers(const ProgramInfo &program, const Placement &placement,
-                     const Regions &regions, Comm &comm,
-                     const std::vector<Group *> &groups)
-    : program(program), placement(placement), regions(regions), comm(comm),
+                     const Regions &regions, Fabric &fabric,
+                     const std::vector<FabricGroup *> &groups)
+    : program(program), placement(placement), regions(regions), fabric(fabric),
       groups(groups) {
   for (size_t e = 0; e < program.edges.size; ++e) {
     shapes.push_back(edgeShape(program, program.edges[e]));
@@ -169,8 +186,8 @@ void Transfers::receive(const TaskRow &row) {
   Arrival &arrival = arrivals.back();
   std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row);
-  int tag = comm.tag(row.index, int(program.edges.size), numberOf(row, false),
-                     row.gradient);
+  int tag = fabric.tag(row.index, int(program.edges.size), numberOf(row, false),
+                       row.gradient);
   forRoutes(end, row,
             [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
               Incoming part;
@@ -182,10 +199,10 @@ void Transfers::receive(const TaskRow &row) {
               }
               std::byte *to = block + size_t(runs[0].first) * unit;
               if (runs.size() > 1) {
-                part.packed.resize(size_t(count) * unit);
-                to = part.packed.data();
+                part.packed = fabric.pool().take(size_t(count) * unit);
+                to = part.packed.get();
               }
-              part.request = comm.irecv(to, size_t(count) * unit, rank, tag);
+              part.request = fabric.irecv(to, size_t(count) * unit, rank, tag);
               arrival.parts.push_back(std::move(part));
             });
 }
@@ -195,8 +212,8 @@ uint64_t Transfers::send(const TaskRow &row) {
   End end = endOf(row.index, row.gradient, true);
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row);
-  int tag = comm.tag(row.index, int(program.edges.size), numberOf(row, true),
-                     row.gradient);
+  int tag = fabric.tag(row.index, int(program.edges.size), numberOf(row, true),
+                       row.gradient);
   const std::string &name = labels[2 * size_t(row.index) + row.gradient];
   forRoutes(
       end, row, [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
@@ -210,15 +227,12 @@ uint64_t Transfers::send(const TaskRow &row) {
         const std::byte *from = block + size_t(runs[0].first) * unit;
         if (runs.size() > 1) {
           out.slot = -1;
-          for (const ItemRun &run : runs) {
-            const std::byte *at = block + size_t(run.first) * unit;
-            out.packed.insert(out.packed.end(), at,
-                              at + size_t(run.count) * unit);
-          }
-          from = out.packed.data();
+          out.packed = fabric.pool().take(size_t(count) * unit);
+          pack(out.packed.get(), block, runs, unit);
+          from = out.packed.get();
         }
         out.request =
-            comm.isend(from, size_t(count) * unit, rank, tag, name.c_str());
+            fabric.isend(from, size_t(count) * unit, rank, tag, name.c_str());
         departures.push_back(std::move(out));
         sent += uint64_t(count) * unit;
       });
@@ -230,14 +244,8 @@ void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
   for (auto it = stashes.begin(); it != stashes.end(); ++it) {
     if (!meet(it->row, arrival.row))
       continue;
-    size_t unit = itemBytes(arrival.end, arrival.row), at = 0;
-    std::byte *block = addressOf(arrival);
-    for (const ItemRun &run : part.runs) {
-      size_t bytes = size_t(run.count) * unit;
-      device::copyToDevice(block + size_t(run.first) * unit,
-                           it->packed.data() + at, bytes);
-      at += bytes;
-    }
+    unpack(addressOf(arrival), it->packed.get(), part.runs,
+           itemBytes(arrival.end, arrival.row));
     part.here = true;
     stashes.erase(it);
     return;
@@ -259,14 +267,11 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
       return;
     }
   }
-  Stash stash{row, {}};
-  for (const ItemRun &run : runs) {
-    size_t at = stash.packed.size(), bytes = size_t(run.count) * unit;
-    stash.packed.resize(at + bytes);
-    device::copyToHost(stash.packed.data() + at,
-                       block + size_t(run.first) * unit, bytes);
-  }
-  stashes.push_back(std::move(stash));
+  size_t bytes = 0;
+  for (const ItemRun &run : runs)
+    bytes += size_t(run.count) * unit;
+  stashes.push_back({row, fabric.pool().take(bytes)});
+  pack(stashes.back().packed.get(), block, runs, unit);
 }
 
 void Transfers::copy(const TaskRow &row) {
@@ -334,14 +339,8 @@ void Transfers::complete(Arrival &arrival) {
       throw Error("step cannot run: what reads " +
                   labels[2 * arrival.row.index + arrival.row.gradient] +
                   " comes before what sends it");
-    if (part.packed.empty())
-      continue;
-    const std::byte *from = part.packed.data();
-    for (const ItemRun &run : part.runs) {
-      std::memcpy(block + size_t(run.first) * unit, from,
-                  size_t(run.count) * unit);
-      from += size_t(run.count) * unit;
-    }
+    if (part.packed)
+      unpack(block, part.packed.get(), part.runs, unit);
   }
   arrival.parts.clear();
 }
@@ -368,15 +367,14 @@ void Transfers::gather(const Arrival &arrival) {
     if (t == place.tp)
       own = chunk;
   }
-  const std::byte *mine = block + size_t(own.first) * unit;
-  std::vector<std::byte> chunk(mine, mine + size_t(own.count) * unit);
   std::string name =
       "gather " + labels[2 * arrival.row.index + arrival.row.gradient];
-  groups[end.module]->allGatherV(chunk.data(), block, sizes, name.c_str());
+  groups[end.module]->allGatherV(block + size_t(own.first) * unit, block, sizes,
+                                 name.c_str());
 }
 
 void Transfers::poll() {
-  comm.poll();
+  fabric.poll();
   for (auto it = departures.begin(); it != departures.end();)
     it = it->request.test() ? departures.erase(it) : std::next(it);
 }

@@ -5,16 +5,15 @@
 // What the rows Receive, Send and Copy do. Which rows of a tensor go where is
 // computed on both ends (Routes.h); a message has the rows of one (edge,
 // microbatch, direction, pair of parts, pair of ranks). Where they lie together
-// they go straight from and into the arena, else through a packed copy.
-// Messages between ranks are host memory: programs for other devices have one
-// rank.
+// they go straight from and into the arena, else through a packed copy. All of
+// it is device memory.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DT_RUNTIME_STEP_TRANSFERS_H
 #define DT_RUNTIME_STEP_TRANSFERS_H
 
-#include "runtime/comm/Comm.h"
+#include "runtime/comm/Fabric.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/state/Regions.h"
 #include "runtime/step/Routes.h"
@@ -28,8 +27,8 @@ public:
   /// `groups`: per module the tensor-parallel group of this rank's replica;
   /// null where the module is not on this rank.
   Transfers(const ProgramInfo &program, const Placement &placement,
-            const Regions &regions, Comm &comm,
-            const std::vector<Group *> &groups);
+            const Regions &regions, Fabric &fabric,
+            const std::vector<FabricGroup *> &groups);
 
   /// `batch` must live until finish().
   void beginStep(const Batch &batch);
@@ -61,7 +60,7 @@ private:
   struct Incoming {
     Request request;
     std::vector<ItemRun> runs;
-    std::vector<std::byte> packed;   ///< empty: it came into place
+    device::Pool::Block packed;      ///< null: it comes into place
     bool self = false, here = false; ///< from this rank; has come
   };
   struct Arrival {
@@ -72,15 +71,15 @@ private:
   struct Departure {
     size_t module;
     bool gradient;
-    bool received; ///< which kind of slot
-    int slot;      ///< -1: packed, the slot is free
+    bool received;              ///< which kind of slot
+    int slot;                   ///< -1: packed, the slot is free
+    device::Pool::Block packed; ///< outlives the request
     Request request;
-    std::vector<std::byte> packed;
   };
   /// From this rank to itself, sent before it was asked for.
   struct Stash {
     TaskRow row;
-    std::vector<std::byte> packed;
+    device::Pool::Block packed;
   };
 
   End endOf(size_t edge, bool gradient, bool sending) const;
@@ -111,8 +110,8 @@ private:
   const ProgramInfo &program;
   const Placement &placement;
   const Regions &regions;
-  Comm &comm;
-  std::vector<Group *> groups;
+  Fabric &fabric;
+  std::vector<FabricGroup *> groups;
   std::vector<EdgeShape> shapes;
   std::vector<std::string> labels; ///< [2 * edge + gradient]
   const Batch *batch = nullptr;

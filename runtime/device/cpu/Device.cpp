@@ -106,6 +106,14 @@ void copy(void *to, const void *from, size_t bytes) {
     std::memcpy(to, from, bytes);
 }
 
+void copyRows(void *to, size_t toStep, const void *from, size_t fromStep,
+              size_t bytes, size_t count) {
+#pragma omp parallel for schedule(static) if (count * bytes > (1u << 18))
+  for (size_t i = 0; i < count; ++i)
+    std::memcpy(static_cast<char *>(to) + i * toStep,
+                static_cast<const char *>(from) + i * fromStep, bytes);
+}
+
 void zero(void *memory, size_t bytes) {
   constexpr size_t kChunk = 1u << 20;
   char *p = static_cast<char *>(memory);

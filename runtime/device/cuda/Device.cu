@@ -210,6 +210,14 @@ void copy(void *to, const void *from, size_t bytes) {
         "cudaMemcpy");
 }
 
+void copyRows(void *to, size_t toStep, const void *from, size_t fromStep,
+              size_t bytes, size_t count) {
+  if (bytes && count)
+    cuda::check(cudaMemcpy2DAsync(to, toStep, from, fromStep, bytes, count,
+                                  cudaMemcpyDeviceToDevice, theStream),
+                "cudaMemcpy of rows");
+}
+
 void zero(void *memory, size_t bytes) {
   if (bytes)
     cuda::check(cudaMemsetAsync(memory, 0, bytes, theStream), "cudaMemset");
