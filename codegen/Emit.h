@@ -39,16 +39,12 @@ struct EmitOptions {
   std::string data =
       "{}"; ///< text of data.json: the recipe's data sections
             ///< (models/frontend/recipe/JsonAttr.h makes it from dist ops)
-  std::string planSource =
-      "the plan";           ///< for errors: where the program's plan comes from
   bool writeWeights = true; ///< false: no weights.safetensors and no onnx/
                             ///< (large graphs without weights)
 };
 
 /// "cpu or cuda": names of all targets.
 std::string getTargetNames(llvm::StringRef separator);
-/// Whether programs of several ranks can be emitted for that target.
-bool runsSeveralRanks(llvm::StringRef target);
 
 /// Emits the program of `module`. Errors go to the module's diagnostics; after
 /// a failure the directory is what it was before.

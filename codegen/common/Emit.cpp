@@ -34,11 +34,6 @@ std::string getTargetNames(StringRef separator) {
       separator);
 }
 
-bool runsSeveralRanks(StringRef name) {
-  auto target = createTarget(name);
-  return target && target->runsSeveralRanks();
-}
-
 std::unique_ptr<Target> createTarget(StringRef name) {
   for (const TargetEntry &target : getTargets())
     if (target.name == name)
@@ -98,7 +93,7 @@ FailureOr<OwningOpRef<ModuleOp>> convertToEmitC(ModuleOp module,
   rt::ProgramOp program = findProgramOp(module);
   auto target = findTarget(module, targetName);
   SmallVector<std::string> sources;
-  if (!program || !target || failed(target->supports(program, "the plan")))
+  if (!program || !target)
     return failure();
   return convert(program, *target, sources);
 }
@@ -199,8 +194,7 @@ static bool hasManyRanks(rt::ProgramOp program) {
 LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
   rt::ProgramOp program = findProgramOp(module);
   auto target = findTarget(module, options.target);
-  if (!program || !target ||
-      failed(target->supports(program, options.planSource)))
+  if (!program || !target)
     return failure();
   if (options.directory.empty())
     return module.emitError("no directory to write the program to");

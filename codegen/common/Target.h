@@ -40,14 +40,6 @@ public:
                              llvm::StringRef callee) const {
     return "";
   }
-  /// An error if programs for this target cannot do what `program` says.
-  /// `plan`: where its plan comes from.
-  virtual llvm::LogicalResult supports(rt::ProgramOp program,
-                                       llvm::StringRef plan) const {
-    return llvm::success();
-  }
-  /// Whether programs of several ranks can be emitted.
-  virtual bool runsSeveralRanks() const { return true; }
   /// Last arguments of library calls: "context.stream" or nothing.
   virtual llvm::StringRef lastCallArgument() const { return ""; }
   /// The address of a table of constants called `name`.

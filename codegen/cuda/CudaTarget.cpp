@@ -38,8 +38,6 @@ public:
             ", dt::rt::cuda::gridFor(" + points + "), 256, 0, context.stream")
         .str();
   }
-  LogicalResult supports(rt::ProgramOp program, StringRef plan) const override;
-  bool runsSeveralRanks() const override { return false; }
   /// Of the CPU's files the headers with shapes.
   bool wantsFileOf(StringRef path) const override {
     return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" ||
@@ -74,31 +72,6 @@ public:
     return body.emit(kernel.getBody().front());
   }
 };
-
-/// Messages are packed with memcpy and handed to MPI: both want host memory.
-LogicalResult CudaTarget::supports(rt::ProgramOp program,
-                                   StringRef plan) const {
-  auto refuse = [&](const Twine &what) {
-    return program.emitError()
-           << "target cuda: " << plan << " " << what
-           << ", but a CUDA program sends no messages yet: it runs on one "
-              "rank, with no unit in pieces "
-              "('sub'); take such a plan, none, or target cpu";
-  };
-  auto ranks = program.getBody().getOps<rt::RankOp>();
-  if (int64_t n = std::distance(ranks.begin(), ranks.end()); n > 1)
-    return refuse("has " + Twine(n) + " ranks");
-  for (auto module : program.getBody().getOps<rt::ModuleOp>())
-    if (module.getSub() > 1)
-      return refuse("cuts module '" + module.getSymName() + "' into " +
-                    Twine(module.getSub()) + " pieces");
-  WalkResult walk = program.walk([&](rt::TaskOp task) {
-    bool message = task.getKind() == rt::TaskKind::Receive ||
-                   task.getKind() == rt::TaskKind::Send;
-    return message ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  return walk.wasInterrupted() ? refuse("sends messages") : success();
-}
 
 std::string CudaTarget::cmakeLists(StringRef program,
                                    ArrayRef<std::string> sources,

@@ -170,7 +170,6 @@ public:
   void finish() override {}
   [[noreturn]] void abort(int code) override { std::_Exit(code); }
 
-protected:
   int tagLimit() const override { return 0x7fffffff; }
 
 private:

@@ -5,10 +5,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/Fabric.h"
-#include "runtime/comm/Comm.h"
+#include "runtime/comm/Agreement.h"
+#include "runtime/comm/StagedFabric.h"
 #include "runtime/device/Device.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
 
 namespace dt::rt {
 
@@ -26,10 +30,59 @@ int Fabric::tag(int edge, int edges, int64_t number, bool gradient) const {
   return int(number % tags * perNumber + 2 * int64_t(edge) + gradient);
 }
 
-void initializeDevice(Comm &, int threads) { device::initialize(threads); }
+namespace {
+
+/// A name that the ranks of one machine have in common.
+std::string machineName() {
+  std::string name;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), name);
+  return name;
+}
+
+/// Which rank of its machine this one is.
+int localRank(Comm &comm) {
+  std::vector<std::string> all = comm.allGatherText(machineName());
+  auto own = all.begin() + comm.rank();
+  return int(std::count(all.begin(), own, *own));
+}
+
+bool haveOwnDevices(Comm &comm) {
+  std::vector<std::string> all =
+      comm.allGatherText(machineName() + " " + device::address());
+  return std::set<std::string>(all.begin(), all.end()).size() == all.size();
+}
+
+/// What DT_FABRIC asks for on rank 0; empty: nothing.
+std::string wantedFabric(Comm &comm) {
+  const char *value = std::getenv("DT_FABRIC");
+  std::string wanted = comm.allGatherText(value ? value : "")[0];
+  if (!wanted.empty() && wanted != "nccl" && wanted != "host")
+    throw CommonError("DT_FABRIC: expected nccl or host, not '" + wanted + "'");
+  return wanted;
+}
+
+} // namespace
+
+void initializeDevice(Comm &comm, int threads) {
+  if (device::isHost())
+    return device::initialize(threads);
+  int number = localRank(comm);
+  comm.agree(failureOf([&] { device::initialize(threads, number); }));
+}
 
 std::shared_ptr<Fabric> makeFabric(Comm &comm) {
-  return {std::shared_ptr<Fabric>(), &comm};
+  if (device::isHost())
+    return {std::shared_ptr<Fabric>(), &comm};
+  std::string wanted = wantedFabric(comm);
+#ifdef DT_RUNTIME_NCCL
+  bool own = haveOwnDevices(comm);
+  if (wanted == "nccl" || (wanted.empty() && own && comm.size() > 1))
+    return makeNcclFabric(comm);
+#else
+  if (wanted == "nccl")
+    throw CommonError("DT_FABRIC=nccl: this program was built without NCCL");
+#endif
+  return makeStagedFabric(comm);
 }
 
 } // namespace dt::rt

@@ -153,7 +153,6 @@ public:
   /// Memory for what is on its way.
   device::Pool &pool() { return blocks; }
 
-protected:
   /// Largest tag.
   virtual int tagLimit() const { return 0x7fffffff; }
 
@@ -167,7 +166,11 @@ private:
 void initializeDevice(Comm &comm, int threads);
 
 /// What moves buffers of this program's device, while `comm` lives. All ranks
-/// call it, after initializeDevice. Throws Error.
+/// call it, after initializeDevice. Throws CommonError.
+///
+/// On the CPU `comm` itself. Else NCCL if the program was built with it and
+/// every rank has a device of its own, or host memory and `comm`;
+/// DT_FABRIC=nccl or host in the environment decides instead.
 std::shared_ptr<Fabric> makeFabric(Comm &comm);
 
 /// The ranks of one replica of a module as generated code sees them

@@ -17,6 +17,7 @@
 #include "runtime/device/BFloat16.h"
 
 #include <cstddef>
+#include <string>
 
 namespace dt::rt {
 struct Fault;
@@ -24,12 +25,19 @@ struct Fault;
 
 namespace dt::rt::device {
 
+/// Whether device memory is host memory.
+bool isHost();
+
 /// Prepares the target; throws Error with one line where it cannot be used (no
 /// GPU, no driver). `threads`: 0 leaves the default; only the CPU looks at it.
-void initialize(int threads);
+/// `number`: which device, modulo their number.
+void initialize(int threads, int number = 0);
 
 /// "cpu, 8 threads" or "cuda, NVIDIA H100".
 const char *describe();
+/// The device among those of its machine: its place on the bus. The same for
+/// all processes.
+std::string address();
 
 /// The stream for TaskContext::stream; null on the CPU.
 void *stream();
@@ -44,6 +52,10 @@ Fault *faultRecord();
 /// left, naming the bytes and `what`.
 void *allocate(size_t bytes, const char *what);
 void release(void *memory);
+
+/// Host memory that the device copies from and to by itself. Throws as above.
+void *allocatePinned(size_t bytes, const char *what);
+void releasePinned(void *memory);
 
 /// The host may use its bytes again when this returns.
 void copyToDevice(void *device, const void *host, size_t bytes);

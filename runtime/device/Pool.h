@@ -14,9 +14,9 @@
 
 namespace dt::rt::device {
 
-/// Memory of either kind that is taken and given back in every step: after the
-/// first ones nothing is allocated any more. Who gives back has queued, on
-/// stream(), all that uses it.
+/// Memory that is taken and given back in every step: after the first ones
+/// nothing is allocated any more. Who gives back device memory has queued, on
+/// stream(), all that uses it; pinned host memory is not in use any more then.
 class Pool {
 public:
   struct Return {
@@ -28,21 +28,23 @@ public:
   };
   using Block = std::unique_ptr<std::byte, Return>;
 
-  Pool() = default;
+  enum Kind { Device, Pinned };
+  explicit Pool(Kind kind = Device) : kind(kind) {}
   Pool(const Pool &) = delete;
   Pool &operator=(const Pool &) = delete;
   ~Pool() {
     for (auto &[bytes, memory] : free)
-      release(memory);
+      kind == Device ? release(memory) : releasePinned(memory);
   }
 
   /// At least so many bytes, with what was left there. The pool outlives it.
   Block take(size_t bytes) {
     auto it = free.lower_bound(bytes);
     if (it == free.end() || it->first > 2 * bytes + kLeast) {
-      size_t size = (bytes + kLeast - 1) / kLeast * kLeast;
-      it = free.emplace(size,
-                        static_cast<std::byte *>(allocate(size, "messages")));
+      size_t size = (bytes / kLeast + 1) * kLeast;
+      void *memory = kind == Device ? allocate(size, "messages")
+                                    : allocatePinned(size, "messages");
+      it = free.emplace(size, static_cast<std::byte *>(memory));
     }
     Block block(it->second, {this, it->first});
     free.erase(it);
@@ -51,6 +53,7 @@ public:
 
 private:
   static constexpr size_t kLeast = 4096;
+  Kind kind;
   std::multimap<size_t, std::byte *> free; ///< by size
 };
 

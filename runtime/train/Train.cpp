@@ -75,9 +75,14 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
       program.name, (long long)all, (long long)trained,
       (long long)program.globalBatch, (long long)microbatchCount(program),
       device::describe());
-  if (trainer.comm().size() > 1)
-    std::printf("%s; schedule %s\n", trainer.comm().describe().c_str(),
+  if (trainer.comm().size() > 1) {
+    std::string buffers = device::isHost()
+                              ? std::string()
+                              : "; buffers over " + trainer.fabric().describe();
+    std::printf("%s%s; schedule %s\n", trainer.comm().describe().c_str(),
+                buffers.c_str(),
                 program.schedule ? program.schedule : "accumulate");
+  }
   if (source && !source->summary().empty())
     std::printf("%s\n", source->summary().c_str());
   int64_t last = trainer.settings().totalSteps;

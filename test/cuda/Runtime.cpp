@@ -58,6 +58,10 @@ const char *describe(cudaError_t error) {
     return "invalid configuration argument";
   case cudaErrorNoDevice:
     return "no CUDA-capable device is detected";
+  case cudaErrorInvalidDevice:
+    return "invalid device ordinal";
+  case cudaErrorNotReady:
+    return "device not ready";
   }
   return "unrecognized error code";
 }
@@ -264,6 +268,30 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
   return cudaSuccess;
 }
 
+/// Within the device only.
+cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
+                              size_t fromPitch, size_t width, size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  Entry entry("cudaMemcpy2DAsync");
+  counts.copies++;
+  if (kind != cudaMemcpyDeviceToDevice || width > toPitch || width > fromPitch)
+    return refuse(cudaErrorInvalidValue,
+                  "rows of %zu bytes, %zu and %zu from one to the next", width,
+                  toPitch, fromPitch);
+  if (width == 0 || height == 0)
+    return cudaSuccess;
+  requireDevice(to, (height - 1) * toPitch + width,
+                "cudaMemcpy2DAsync: the target");
+  requireDevice(from, (height - 1) * fromPitch + width,
+                "cudaMemcpy2DAsync: the source");
+  queue(stream, [=] {
+    for (size_t i = 0; i < height; ++i)
+      std::memcpy(static_cast<char *>(to) + i * toPitch,
+                  static_cast<const char *>(from) + i * fromPitch, width);
+  });
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
                             cudaStream_t stream) {
   Entry entry("cudaMemsetAsync");
@@ -291,9 +319,17 @@ cudaError_t cudaGetLastError() {
   return std::exchange(refusal.error, cudaSuccess);
 }
 
+/// Devices have nothing of their own here but a number: each process has one
+/// memory.
+static int deviceCount() {
+  const char *text = std::getenv("DT_CUDA_DOUBLE_DEVICES");
+  return text ? std::atoi(text) : 1;
+}
+static int currentDevice = 0;
+
 cudaError_t cudaGetDeviceCount(int *count) {
   Entry entry("cudaGetDeviceCount");
-  *count = 1;
+  *count = deviceCount();
   return cudaSuccess;
 }
 
@@ -303,7 +339,22 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int) {
+cudaError_t cudaGetDevice(int *device) {
+  Entry entry("cudaGetDevice");
+  *device = currentDevice;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
   Entry entry("cudaSetDevice");
+  if (device < 0 || device >= deviceCount())
+    return refuse(cudaErrorInvalidDevice, "%d of %d", device, deviceCount());
+  currentDevice = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
+  Entry entry("cudaDeviceGetPCIBusId");
+  std::snprintf(text, size_t(length), "0000:%02x:00.0", device);
   return cudaSuccess;
 }

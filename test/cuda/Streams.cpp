@@ -263,3 +263,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   force({eventOf(event).recorded});
   return cudaSuccess;
 }
+
+/// Nothing runs because of it: whoever polls must also wait in the end.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  Entry entry("cudaEventQuery");
+  const WorkPtr &work = eventOf(event).recorded;
+  return work && !work->done ? cudaErrorNotReady : cudaSuccess;
+}

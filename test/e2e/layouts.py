@@ -33,7 +33,7 @@ import batches
 import golden
 import tolerance
 from layout_cases import CASES
-from train_model import build, prebuilt
+from train_model import build, build_for, prebuilt
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 10
@@ -77,8 +77,8 @@ def parse_plan(text):
 
 
 class Runner:
-    def __init__(self, dt_opt, models, work, precision="f32"):
-        self.dt_opt, self.models, self.work, self.precision = dt_opt.resolve(), models, work, precision
+    def __init__(self, dt_opt, models, work, precision="f32", double=None):
+        self.dt_opt, self.models, self.work, self.precision, self.double = dt_opt.resolve(), models, work, precision, double
         self.references, self.lock = {}, threading.Lock()
         self.runtime = prebuilt(dt_opt)
 
@@ -114,9 +114,9 @@ class Runner:
             raise Failure(f"--plan=auto predicts {plan['predicted']}")
         return plan
 
-    def compile(self, case, micro, plan, folder):
+    def compile(self, case, micro, plan, folder, target="cpu"):
         recipe = self.recipe(case, micro, folder)
-        command = [self.dt_opt, recipe, "--emit=cpp", "-o", folder / "program"]
+        command = [self.dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", folder / "program"]
         if plan:
             (folder / "plan.json").write_text(json.dumps(plan))
             command += [f"--plan={folder / 'plan.json'}"]
@@ -170,7 +170,7 @@ class Runner:
     def run(self, case):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
         plan = self.choose_plan(case, folder) if case["plan"] == "auto" else parse_plan(case["plan"])
-        done = self.compile(case, case["micro"], plan, folder)
+        done = self.compile(case, case["micro"], plan, folder, "cuda" if self.double else "cpu")
         if "refused" in case:
             errors = [line for line in done.stderr.splitlines() if "error:" in line]
             if done.returncode == 0 or len(errors) != 1 or not re.search(case["refused"], errors[0]):
@@ -178,7 +178,10 @@ class Runner:
             return "refused: " + errors[0].split("error: ")[-1][:90]
         if done.returncode:
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
-        self.build(folder)
+        if self.double:
+            build_for(self.dt_opt, "cuda", self.double, folder / "program", os.environ.get("CCACHE_DIR"))
+        else:
+            self.build(folder)
         gradients, losses = self.train(case, folder, plan["ranks"], ("--trace", "trace.json") if case.get("overlap") else ())
         verdict = compare(gradients, losses, *self.reference(case), "bf16" in (self.precision, plan.get("gradient_sums")))
         if plan["ranks"] > 1:
@@ -248,6 +251,7 @@ def main():
     parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="", help="cases whose name matches")
     parser.add_argument("--precision", default="f32", choices=["f32", "bf16"], help="of all modules; bf16 beside bf16 in one process")
+    parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it; one process runs on the CPU")
     parser.add_argument("--subset", action="store_true", help="a third of them, every kind once")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--jobs", type=int, default=2, help="cases under way at once")
@@ -259,7 +263,7 @@ def main():
     models = pathlib.Path(__file__).parents[1] / "models"
     work = arguments.work or pathlib.Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    runner, begin = Runner(arguments.dt_opt, models, work, arguments.precision), time.time()
+    runner, begin = Runner(arguments.dt_opt, models, work, arguments.precision, arguments.double), time.time()
 
     def attempt(case):
         start = time.time()

@@ -79,9 +79,6 @@ LogicalResult emitDirectory(mlir::ModuleOp program,
   StringRef parent = llvm::sys::path::parent_path(options.input);
   emit.modelDirectory = parent.empty() ? "." : parent.str();
   emit.data = dataOf(program);
-  if (!options.plan.empty())
-    emit.planSource = options.plan == "auto" ? "the plan that --plan=auto chose"
-                                             : "plan '" + options.plan + "'";
   if (failed(dt::codegen::emitProgram(program, emit)))
     return failure();
   return options.emit == dt::Emit::Exe
@@ -133,11 +130,6 @@ LogicalResult dt::writeReport(const ProgramReport &report,
   auto file = openOutputFile(options.output, &message);
   if (!file)
     return fail(message);
-  if (report.plan && report.plan->ranks > 1 &&
-      !codegen::runsSeveralRanks(options.target))
-    llvm::errs() << "warning: --target=" << options.target << ": a program of "
-                 << report.plan->ranks
-                 << " ranks cannot be emitted yet; this is its plan\n";
   printReport(report, options, file->os());
   file->keep();
   return success();

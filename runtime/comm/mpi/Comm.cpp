@@ -469,7 +469,6 @@ public:
     std::_Exit(code);
   }
 
-protected:
   int tagLimit() const override { return largestTag; }
 
 private:

@@ -59,7 +59,10 @@ template <typename T> Moments<T *> advanced(Moments<T *> moments, size_t by) {
 
 } // namespace
 
-void initialize(int threads) {
+bool isHost() { return true; }
+std::string address() { return ""; }
+
+void initialize(int threads, int) {
   if (threads > 0)
     omp_set_num_threads(threads);
 }
@@ -93,6 +96,11 @@ void *allocate(size_t bytes, const char *what) {
 }
 
 void release(void *memory) { std::free(memory); }
+
+void *allocatePinned(size_t bytes, const char *what) {
+  return allocate(bytes, what);
+}
+void releasePinned(void *memory) { release(memory); }
 
 void copyToDevice(void *device, const void *host, size_t bytes) {
   copy(device, host, bytes);

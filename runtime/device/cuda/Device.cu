@@ -131,7 +131,18 @@ const void *cuda::constantBytes(const void *host, size_t bytes) {
 
 namespace device {
 
-void initialize(int) {
+bool isHost() { return false; }
+
+std::string address() {
+  char text[32];
+  int device;
+  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda::check(cudaDeviceGetPCIBusId(text, sizeof text, device),
+              "cudaDeviceGetPCIBusId");
+  return text;
+}
+
+void initialize(int, int number) {
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0)
@@ -139,9 +150,10 @@ void initialize(int) {
         std::string("no usable GPU: ") +
         cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status));
   cudaDeviceProp properties;
-  cuda::check(cudaGetDeviceProperties(&properties, 0),
+  number %= count;
+  cuda::check(cudaGetDeviceProperties(&properties, number),
               "cudaGetDeviceProperties");
-  cuda::check(cudaSetDevice(0), "cudaSetDevice");
+  cuda::check(cudaSetDevice(number), "cudaSetDevice");
   cuda::check(cudaStreamCreateWithFlags(&theStream, cudaStreamNonBlocking),
               "cudaStreamCreate");
   description = std::string("cuda, ") + properties.name;
@@ -176,6 +188,21 @@ void *allocate(size_t bytes, const char *what) {
 }
 
 void release(void *memory) { cuda::check(cudaFree(memory), "cudaFree"); }
+
+void *allocatePinned(size_t bytes, const char *what) {
+  void *memory = nullptr;
+  cudaError_t status =
+      cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocDefault);
+  if (status != cudaSuccess)
+    throw Error("cannot allocate " + std::to_string(bytes) +
+                " bytes of pinned memory for " + what + ": " +
+                cudaGetErrorString(status));
+  return memory;
+}
+
+void releasePinned(void *memory) {
+  cuda::check(cudaFreeHost(memory), "cudaFreeHost");
+}
 
 void copyToDevice(void *to, const void *host, size_t bytes) {
   if (!staging)
