@@ -58,8 +58,7 @@ struct OptimizerSetting {
 struct UpdateStep {
   const double *settings; ///< in the optimizer's order
   double lr, weightDecay;
-  double gradientScale; ///< of clipping: multiplies the gradient first
-  int64_t step;         ///< 0-based
+  int64_t step; ///< 0-based
 };
 
 /// An optimizer has
@@ -69,8 +68,10 @@ struct UpdateStep {
 ///   a constructor             from an UpdateStep: scalars computed in double
 ///                             and rounded once, for every target (1 - 0.999f
 ///                             is off by 5e-5)
-///   update<kept>(p, g, m)     of a parameter, its gradient and the `kept`
-///                             moments at `m`, which are 0 before step 0
+///   update<kept>(p, g, scale, m)
+///                             of a parameter, its gradient, which is to be
+///                             multiplied with `scale` first (clipping), and
+///                             the `kept` moments at `m`, 0 before step 0
 namespace optimizers {
 
 /// torch.optim.AdamW (torch/optim/adamw.py, the single-tensor form):
@@ -90,15 +91,14 @@ struct AdamW {
   explicit AdamW(const UpdateStep &s)
       : AdamW(s, s.settings[0], s.settings[1], double(s.step + 1)) {}
   AdamW(const UpdateStep &s, double beta1, double beta2, double t)
-      : scale(float(s.gradientScale)), keep(float(1 - s.lr * s.weightDecay)),
-        weight1(float(1 - beta1)), beta2(float(beta2)),
-        weight2(float(1 - beta2)),
+      : keep(float(1 - s.lr * s.weightDecay)), weight1(float(1 - beta1)),
+        beta2(float(beta2)), weight2(float(1 - beta2)),
         stepSize(float(s.lr / (1 - std::pow(beta1, t)))),
         perRoot(float(1 / std::sqrt(1 - std::pow(beta2, t)))),
         eps(float(s.settings[2])) {}
 
   template <size_t kept>
-  DT_HOST_DEVICE void update(float &p, float g, float *m) const {
+  DT_HOST_DEVICE void update(float &p, float g, float scale, float *m) const {
     float gi = g * scale;
     float mi = m[0] + (gi - m[0]) * weight1;
     float vi = m[1] * beta2 + gi * gi * weight2;
@@ -106,7 +106,7 @@ struct AdamW {
     p = p * keep - stepSize * (mi / (std::sqrt(vi) * perRoot + eps));
   }
 
-  float scale, keep, weight1, beta2, weight2, stepSize, perRoot, eps;
+  float keep, weight1, beta2, weight2, stepSize, perRoot, eps;
 };
 
 /// torch.optim.SGD (torch/optim/sgd.py) without dampening or Nesterov:
@@ -123,11 +123,11 @@ struct SGD {
   }
 
   explicit SGD(const UpdateStep &s)
-      : scale(float(s.gradientScale)), decay(float(s.weightDecay)),
-        lr(float(s.lr)), momentum(s.step == 0 ? 0.f : float(s.settings[0])) {}
+      : decay(float(s.weightDecay)), lr(float(s.lr)),
+        momentum(s.step == 0 ? 0.f : float(s.settings[0])) {}
 
   template <size_t kept>
-  DT_HOST_DEVICE void update(float &p, float g, float *m) const {
+  DT_HOST_DEVICE void update(float &p, float g, float scale, float *m) const {
     float gi = g * scale + decay * p;
     if constexpr (kept > 0) {
       gi = momentum * m[0] + gi;
@@ -136,7 +136,7 @@ struct SGD {
     p -= lr * gi;
   }
 
-  float scale, decay, lr, momentum;
+  float decay, lr, momentum;
 };
 
 } // namespace optimizers
@@ -188,14 +188,15 @@ template <typename T> struct Moments {
   T at[kMostMoments];
 };
 
-/// One element of a range, for a target's loop.
+/// One element of a range, for a target's loop. `scale`: of clipping.
 template <size_t kept, typename Rule>
-DT_HOST_DEVICE void updateElement(const Rule &rule, float *p, const float *g,
+DT_HOST_DEVICE void updateElement(const Rule &rule, float scale, float *p,
+                                  const float *g,
                                   const Moments<float *> &moments, size_t i) {
   Moments<float> m{};
   for (int k = 0; k < int(kept); ++k)
     m.at[k] = moments.at[k][i];
-  rule.template update<kept>(p[i], g[i], m.at);
+  rule.template update<kept>(p[i], g[i], scale, m.at);
   for (int k = 0; k < int(kept); ++k)
     moments.at[k][i] = m.at[k];
 }

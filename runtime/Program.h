@@ -38,8 +38,8 @@ class GradientListener; // runtime/comm/Collectives.h
 
 /// What a generated function gets. `arena`, `parameters`, `gradients` are the
 /// module's regions on this rank (64-byte aligned; device memory in a CUDA
-/// program), `scratch` at least ModuleInfo::scratchBytes that live for the call
-/// only; the rest is host memory, valid during the call only.
+/// program, as `seeds`), `scratch` at least ModuleInfo::scratchBytes that live
+/// for the call only; the rest is host memory, valid during the call only.
 struct TaskContext {
   std::byte *arena;
   std::byte *scratch;
@@ -49,7 +49,9 @@ struct TaskContext {
   int32_t slot;
   int32_t received;
   int32_t microbatch;
-  const float *seeds; ///< per loss: weight / global denominator, 0 if that is 0
+  /// Per loss: weight / global denominator, 0 if that is 0. For backward
+  /// functions.
+  const float *seeds;
   int64_t step; ///< 0-based; with `seed`: keys of random draws (see Philox.h)
   uint64_t seed;
   void *stream;          ///< cudaStream_t in a CUDA program, else null

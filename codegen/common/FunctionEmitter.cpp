@@ -226,8 +226,8 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
         for (auto loss : program.getBody().getOps<rt::LossOp>()) {
           if (loss.getSymName() == seed.getLoss())
             return libraryCall(
-                "fill", seed.getBuffer(),
-                {"context.seeds[" + std::to_string(index) + "]", "1"});
+                "copy", seed.getBuffer(),
+                {"context.seeds + " + std::to_string(index), "1"});
           ++index;
         }
         return LogicalResult(seed.emitOpError()

@@ -6,7 +6,8 @@
 // memory goes through these functions. Each target has one implementation
 // (cpu/Device.cpp, cuda/Device.cu) and a program links exactly one of them, so
 // there is no table of function pointers. Work is queued on `stream()`: results
-// are defined for the host after `synchronize()` or a copy to the host.
+// are defined for the host after `synchronize()`, a copy to the host or a
+// ReadBack's end. Pointers are to device memory but where `host` is said.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +16,7 @@
 
 #include "runtime/Optimizers.h"
 #include "runtime/device/BFloat16.h"
+#include "runtime/device/StepNumbers.h"
 
 #include <cstddef>
 #include <string>
@@ -44,8 +46,8 @@ void *stream();
 void synchronize();
 
 /// Where generated code notes an index out of range (Fault.h). The host may
-/// read it at once on the CPU, after `synchronize()` elsewhere, and puts
-/// `found` back to 0.
+/// read it at once where `stream()` is null, else when it has waited for the
+/// work, and puts `found` back to 0.
 Fault *faultRecord();
 
 /// Zeroed memory, 64-byte aligned at least. Throws Error when there is none
@@ -57,8 +59,12 @@ void release(void *memory);
 void *allocatePinned(size_t bytes, const char *what);
 void releasePinned(void *memory);
 
-/// The host may use its bytes again when this returns.
+/// The host may use its bytes again when this returns. It waits only where more
+/// is on its way than reserveUploads() was told.
 void copyToDevice(void *device, const void *host, size_t bytes);
+/// So many bytes, in `copies` copies, may be on their way to the device at
+/// once.
+void reserveUploads(size_t bytes, size_t copies);
 void copyToHost(void *host, const void *device,
                 size_t bytes); ///< waits for what was queued before
 void copy(void *to, const void *from, size_t bytes); ///< within the device
@@ -71,20 +77,68 @@ void zero(void *memory, size_t bytes);
 /// sum[i] += values[i] for n elements.
 void accumulate(float *sum, const float *values, size_t n);
 
-/// Sum of squares of n floats, added in double in a fixed order: equal bits run
-/// by run.
-double sumOfSquares(const float *values, size_t n);
-
 /// n elements, rounded or exact; the arrays do not overlap.
 void narrow(bf16 *to, const float *from, size_t n);
 void widen(float *to, const bf16 *from, size_t n);
 
-/// One optimizer step over n contiguous elements, with the moments that the
-/// optimizer keeps (Optimizers.h). `working`: gets the new parameters, rounded;
-/// null: nobody does. The same parameters either way.
-void update(OptimizerKind kind, const UpdateStep &step, float *p,
-            const float *g, const Moments<float *> &moments, size_t n,
-            bf16 *working = nullptr);
+/// sums[i] = the cells of range i, added in double, one after another.
+void sumCells(double *sums, const float *cells, const CellRange *ranges,
+              size_t n);
+
+/// A table of runs of elements; `longest`: the most elements of one.
+template <typename Run> struct Runs {
+  const Run *table;
+  size_t count, longest;
+};
+
+struct FloatRun {
+  const float *values;
+  size_t count;
+};
+/// *sum = the squares of all elements, added in double in a fixed order: equal
+/// bits run by run.
+void sumOfSquares(double *sum, const Runs<FloatRun> &runs);
+
+/// Of the sums of denominators, which are those of all ranks.
+void makeSeeds(float *seeds, const StepNumbers &step, const LossInfo *losses);
+/// From all sums to terms and verdict, faultRecord() included.
+void judge(const StepNumbers &step, const LossInfo *losses, double clipNorm);
+
+/// Contiguous elements that the optimizer changes, with the moments that it
+/// keeps (Optimizers.h).
+struct UpdateRun {
+  float *parameters;
+  const float *gradients;
+  Moments<float *> moments;
+  size_t count;
+  /// Gets the new parameters, rounded; null: nobody does. The same parameters
+  /// either way.
+  bf16 *working;
+};
+/// One optimizer step over all of them, if the verdict is that it applies.
+void update(OptimizerKind kind, const UpdateStep &step,
+            const Runs<UpdateRun> &runs, const Verdict *verdict);
+
+/// Host memory for a copy that the host does not wait for until it needs it.
+class ReadBack {
+public:
+  explicit ReadBack(size_t bytes);
+  ~ReadBack();
+  ReadBack(const ReadBack &) = delete;
+  ReadBack &operator=(const ReadBack &) = delete;
+
+  /// Queues the copy.
+  void begin(const void *memory);
+  /// Waits for it, and for no work that was queued after it. Host memory, until
+  /// the next begin().
+  std::byte *end();
+
+private:
+  struct Copy; ///< where copies are queued
+  size_t bytes;
+  void *host = nullptr;
+  [[maybe_unused]] Copy *copy = nullptr;
+};
 
 } // namespace dt::rt::device
 

@@ -117,13 +117,12 @@ void Evaluation::forward(int module, const Part &part) {
     if (part.inputs[i].size)
       device::copyToDevice(address(m, info.inputs[i].buffer),
                            part.inputs[i].data, part.inputs[i].size);
-  std::vector<float> seeds(program().losses.size, 0);
   TaskContext context{};
   context.arena = arenas[m];
   context.scratch = scratch;
   context.parameters = parameters[m];
   context.dims = part.dims.data();
-  context.seeds = seeds.data();
+  context.seeds = nullptr; // for backward functions only
   context.seed = trainer.settings().seed;
   context.stream = device::stream();
   context.group = alone.get();

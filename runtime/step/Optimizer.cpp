@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Optimizer.h"
-#include "runtime/device/Device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,23 +31,52 @@ double learningRate(const OptimizerInfo &info, int64_t step,
   return info.lr * (info.finalFraction + (1 - info.finalFraction) * f);
 }
 
-double Optimizer::scaleFor(double norm) const {
-  if (info.clipNorm <= 0)
-    return 1;
-  double scale = info.clipNorm / (norm + 1e-6);
-  return scale > 1 ? 1.0 : scale; // NaN goes through, as in torch.clamp
-}
-
-void Optimizer::update(float *p, const float *g,
-                       const Moments<float *> &moments, size_t count,
+void Optimizer::update(const device::Runs<device::UpdateRun> &runs,
                        const UpdateRule &rule, int64_t step, double lr,
-                       double scale, bf16 *working) const {
+                       const Verdict *verdict) const {
   double decay = !rule.decay             ? 0
                  : rule.weightDecay >= 0 ? rule.weightDecay
                                          : info.weightDecay;
   device::update(info.kind,
-                 {info.settings.data, lr * rule.lrFactor, decay, scale, step},
-                 p, g, moments, count, working);
+                 {info.settings.data, lr * rule.lrFactor, decay, step}, runs,
+                 verdict);
+}
+
+static device::UpdateRun runOf(const Region &region, const UpdateRange &u,
+                               size_t moments) {
+  std::byte *stored = region.parameters + u.range.stored;
+  bool narrow = u.range.type != DType::F32;
+  device::UpdateRun run{
+      narrow ? region.masters + u.moment : reinterpret_cast<float *>(stored),
+      reinterpret_cast<const float *>(region.gradients) + u.range.begin,
+      {},
+      u.range.count,
+      narrow ? reinterpret_cast<bf16 *>(stored) : nullptr};
+  for (size_t k = 0; k < moments; ++k)
+    run.moments.at[k] = region.moments.at[k] + u.moment;
+  return run;
+}
+
+Updates::Updates(const Optimizer &optimizer, const Ownership &ownership,
+                 const Regions &regions, size_t modules)
+    : optimizer(optimizer) {
+  std::vector<UpdateRule> rules;
+  std::vector<std::vector<device::UpdateRun>> runs;
+  for (size_t m = 0; m < modules; ++m)
+    for (const UpdateRange &u : ownership.updates(m)) {
+      size_t i =
+          size_t(std::find(rules.begin(), rules.end(), u.rule) - rules.begin());
+      if (i == rules.size())
+        rules.push_back(u.rule), runs.emplace_back();
+      runs[i].push_back(runOf(regions.at(m), u, optimizer.moments().size));
+    }
+  for (size_t i = 0; i < rules.size(); ++i)
+    tables.push_back({rules[i], {runs[i], "the optimizer's table"}});
+}
+
+void Updates::run(int64_t step, double lr, const Verdict *verdict) const {
+  for (const Table &table : tables)
+    optimizer.update(table.runs, table.rule, step, lr, verdict);
 }
 
 } // namespace dt::rt

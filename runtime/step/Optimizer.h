@@ -2,17 +2,16 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The program's optimizer over ranges of flat arrays. What an element becomes
-// is said by runtime/Optimizers.h, which ranges a rank updates by Ownership.h.
+// The program's optimizer over runs of elements. What an element becomes is
+// said by runtime/Optimizers.h, which ranges a rank updates by Ownership.h.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DT_RUNTIME_STEP_OPTIMIZER_H
 #define DT_RUNTIME_STEP_OPTIMIZER_H
 
-#include "runtime/Program.h"
-#include "runtime/device/BFloat16.h"
-#include "runtime/state/Ownership.h"
+#include "runtime/device/Array.h"
+#include "runtime/state/Regions.h"
 
 namespace dt::rt {
 
@@ -31,20 +30,34 @@ public:
     return {kind.moments.data, kind.countMoments(info.settings.data)};
   }
 
-  /// What gradients are multiplied with: below 1 where the recipe clips and the
-  /// global norm is too large.
-  double scaleFor(double norm) const;
+  double clipNorm() const { return info.clipNorm; }
 
-  /// One update of `count` elements with learning rate `lr` (times the rule's
-  /// factor) at `step` (0-based). `working`: where they are rounded to; null:
-  /// nowhere.
-  void update(float *parameters, const float *gradients,
-              const Moments<float *> &moments, size_t count,
-              const UpdateRule &rule, int64_t step, double lr, double scale,
-              bf16 *working = nullptr) const;
+  /// One update with learning rate `lr` (times the rule's factor) at `step`
+  /// (0-based), if the verdict says so. Tables and verdict are device memory.
+  void update(const device::Runs<device::UpdateRun> &runs,
+              const UpdateRule &rule, int64_t step, double lr,
+              const Verdict *verdict) const;
 
 private:
   OptimizerInfo info;
+};
+
+/// All that a rank's optimizer changes: a table for each rule, made once.
+class Updates {
+public:
+  /// Throws Error where there is no room for them.
+  Updates(const Optimizer &optimizer, const Ownership &ownership,
+          const Regions &regions, size_t modules);
+  /// As Optimizer::update().
+  void run(int64_t step, double lr, const Verdict *verdict) const;
+
+private:
+  struct Table {
+    UpdateRule rule;
+    device::RunTable<device::UpdateRun> runs;
+  };
+  const Optimizer &optimizer;
+  std::vector<Table> tables;
 };
 
 } // namespace dt::rt

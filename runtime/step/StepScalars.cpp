@@ -5,10 +5,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/StepScalars.h"
-#include "runtime/device/Device.h"
-
-#include <algorithm>
-#include <cmath>
 
 namespace dt::rt {
 
@@ -24,14 +20,29 @@ std::vector<size_t> findStarts(const ProgramInfo &program) {
   return starts;
 }
 
-/// What a numerator is divided by.
-double guarded(const LossInfo &loss, double sum) {
-  return loss.denominator ? std::max(sum, loss.atLeast) + loss.plus : 1;
+std::vector<CellRange> findCounted(const ProgramInfo &program,
+                                   const Placement &placement,
+                                   const std::vector<size_t> &starts) {
+  std::vector<CellRange> ranges;
+  for (size_t l = 0; l < program.losses.size; ++l) {
+    bool counts = placement.counts(size_t(program.losses[l].module));
+    ranges.push_back({starts[l], counts ? starts[l + 1] : starts[l]});
+  }
+  return ranges;
 }
 
-/// A term, for its divisor.
-double termOf(double numerator, double divisor) {
-  return divisor == 0 ? 0 : numerator / divisor;
+std::vector<device::FloatRun> findGradients(const ProgramInfo &program,
+                                            const Ownership &ownership,
+                                            const Regions &regions) {
+  std::vector<device::FloatRun> runs;
+  for (size_t p = 0; p < program.parameters.size; ++p) {
+    if (!ownership.updated(p))
+      continue;
+    for (const OwnedPiece &piece : ownership.owned(p))
+      runs.push_back({regions.gradient(program.parameters[p]) + piece.begin,
+                      size_t(piece.end - piece.begin)});
+  }
+  return runs;
 }
 
 } // namespace
@@ -64,13 +75,15 @@ double LossSums::terms(const ProgramInfo &program,
 StepScalars::StepScalars(const ProgramInfo &program, const Placement &placement,
                          const Ownership &ownership, const Regions &regions,
                          Comm &comm)
-    : program(program), placement(placement), ownership(ownership),
-      regions(regions), comm(comm), starts(findStarts(program)),
-      cells(static_cast<std::byte *>(
-          device::allocate(2 * sizeof(float) * starts.back(), "losses"))),
-      denominators(program.losses.size), seeds(program.losses.size) {}
-
-StepScalars::~StepScalars() { device::release(cells); }
+    : program(program), comm(comm), starts(findStarts(program)),
+      cells(2 * starts.back(), "losses"),
+      counted(findCounted(program, placement, starts), "losses"),
+      losses({program.losses.begin(), program.losses.end()}, "losses"),
+      gradients(findGradients(program, ownership, regions),
+                "the table of gradients"),
+      seedOfLoss(program.losses.size, "seeds of losses"),
+      block(StepNumbers::bytes(program.losses.size), "a step's numbers"),
+      numbers(block.data(), program.losses.size), readBack(block.size()) {}
 
 void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
   if (comm.size() == 1) {
@@ -98,13 +111,12 @@ void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
 }
 
 /// Where a number of a part is kept until all are there.
-std::byte *StepScalars::cell(size_t loss, const TaskRow &row,
-                             bool numerator) const {
+float *StepScalars::cell(size_t loss, const TaskRow &row,
+                         bool numerator) const {
   int32_t pieces =
       piecesOf(program.modules[size_t(program.losses[loss].module)]);
   size_t number = size_t(row.microbatch) * size_t(pieces) + size_t(row.piece);
-  return cells + sizeof(float) *
-                     ((numerator ? starts.back() : 0) + starts[loss] + number);
+  return cells.data() + (numerator ? starts.back() : 0) + starts[loss] + number;
 }
 
 void StepScalars::denominator(size_t loss, const TaskRow &row,
@@ -118,85 +130,69 @@ void StepScalars::numerator(size_t loss, const TaskRow &row,
 }
 
 /// This rank's sums over its parts, where it counts.
-std::vector<double> StepScalars::sums(bool numerators) const {
-  std::vector<float> host(starts.back());
-  device::copyToHost(host.data(),
-                     cells + (numerators ? host.size() * sizeof(float) : 0),
-                     host.size() * sizeof(float));
-  std::vector<double> out(program.losses.size);
-  for (size_t l = 0; l < out.size(); ++l) {
-    const LossInfo &loss = program.losses[l];
-    size_t module = size_t(loss.module);
-    if (!placement.counts(module) || !(numerators || loss.denominator))
-      continue;
-    for (size_t i = starts[l]; i < starts[l + 1]; ++i)
-      out[l] += double(host[i]);
-  }
-  return out;
+void StepScalars::sumParts(double *sums, bool numerators) {
+  device::sumCells(sums, cells.data() + (numerators ? starts.back() : 0),
+                   counted.data(), counted.size());
 }
 
-std::vector<double>
-StepScalars::addRanks(const std::vector<double> &mine) const {
+/// Sums in device memory become those over all ranks; returns the same of
+/// `more`, which the host has.
+std::vector<double> StepScalars::addRanks(double *sums, size_t count,
+                                          std::vector<double> more) const {
   if (comm.size() == 1)
-    return mine;
+    return more;
+  std::vector<double> mine(count);
+  device::copyToHost(mine.data(), sums, count * sizeof(double));
+  mine.insert(mine.end(), more.begin(), more.end());
   std::vector<double> all = comm.allGather(mine, "scalars"), sum(mine.size());
   for (size_t i = 0; i < all.size(); ++i)
     sum[i % mine.size()] += all[i];
-  return sum;
+  device::copyToDevice(sums, sum.data(), count * sizeof(double));
+  return {sum.begin() + std::ptrdiff_t(count), sum.end()};
 }
 
-LossSums StepScalars::lossSums() const {
-  LossSums out;
+void StepScalars::makeSeeds() {
   if (!program.losses.size)
-    return out;
-  out.numerators = addRanks(sums(true));
-  out.denominators = sumsBelow;
-  return out;
+    return;
+  sumParts(numbers.denominators, false);
+  addRanks(numbers.denominators, program.losses.size);
+  device::makeSeeds(seedOfLoss.data(), numbers, losses.data());
 }
 
-const std::vector<float> &StepScalars::makeSeeds() {
-  if (program.losses.size)
-    sumsBelow = addRanks(sums(false));
-  for (size_t l = 0; l < seeds.size(); ++l) {
-    const LossInfo &loss = program.losses[l];
-    denominators[l] = guarded(loss, sumsBelow[l]);
-    seeds[l] = denominators[l] == 0
-                   ? 0.f
-                   : float(double(loss.weight) / denominators[l]);
+LossSums StepScalars::lossSums() {
+  if (program.losses.size) {
+    sumParts(numbers.numerators, true);
+    addRanks(numbers.numerators, program.losses.size);
   }
-  return seeds;
+  readBack.begin(block.data());
+  StepNumbers host(readBack.end(), program.losses.size);
+  return {{host.numerators, host.numerators + host.losses},
+          {host.denominators, host.denominators + host.losses}};
 }
 
-double StepScalars::sumOfSquares() const {
-  double sum = 0;
-  for (size_t p = 0; p < program.parameters.size; ++p) {
-    if (!ownership.updated(p))
-      continue;
-    for (const OwnedPiece &piece : ownership.owned(p))
-      sum += device::sumOfSquares(regions.gradient(program.parameters[p]) +
-                                      piece.begin,
-                                  size_t(piece.end - piece.begin));
-  }
-  return sum;
+void StepScalars::finish(const StepWishes &wishes, double clipNorm) {
+  sumParts(numbers.numerators, true);
+  device::sumOfSquares(numbers.squares, gradients);
+  std::vector<double> any =
+      addRanks(numbers.numerators, program.losses.size + 1,
+               {wishes.stop ? 1.0 : 0.0, wishes.pause ? 1.0 : 0.0});
+  wished = {any[0] > 0, any[1] > 0};
+  device::judge(numbers, losses.data(), clipNorm);
+  readBack.begin(block.data());
 }
 
-void StepScalars::finish(StepResult &result, const StepWishes &wishes) const {
-  std::vector<double> mine = sums(true);
-  mine.push_back(sumOfSquares());
-  mine.push_back(wishes.stop ? 1 : 0);
-  mine.push_back(wishes.pause ? 1 : 0);
-  std::vector<double> all = addRanks(mine);
-  result.terms.assign(program.losses.size, 0);
-  result.empty.assign(program.losses.size, false);
-  result.loss = 0;
-  for (size_t l = 0; l < program.losses.size; ++l) {
-    result.terms[l] = termOf(all[l], denominators[l]);
-    result.empty[l] = denominators[l] == 0;
-    result.loss += double(program.losses[l].weight) * result.terms[l];
-  }
-  result.norm = std::sqrt(all[program.losses.size]);
-  result.stop = all[program.losses.size + 1] > 0;
-  result.pause = all[program.losses.size + 2] > 0;
+StepResult StepScalars::result() {
+  StepNumbers host(readBack.end(), program.losses.size);
+  StepResult result;
+  result.loss = host.verdict->loss;
+  result.norm = host.verdict->norm;
+  result.terms.assign(host.terms, host.terms + host.losses);
+  for (size_t l = 0; l < host.losses; ++l)
+    result.empty.push_back(guarded(program.losses[l], host.denominators[l]) ==
+                           0);
+  result.stop = wished.stop;
+  result.pause = wished.pause;
+  return result;
 }
 
 } // namespace dt::rt

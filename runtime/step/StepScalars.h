@@ -5,7 +5,9 @@
 // Loss denominators before the first forward; loss terms and the gradient norm
 // at the end. Each rank gives sums over what it counts, all gather all of them
 // and add in the order of ranks, so everybody has the same bits. These two and
-// the check at the start are a step's only global exchanges.
+// the check at the start are a step's only global exchanges. Of one rank the
+// numbers stay where they were computed: what needs them there is queued, and
+// the host reads all of them at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,6 +15,7 @@
 #define DT_RUNTIME_STEP_STEPSCALARS_H
 
 #include "runtime/comm/Comm.h"
+#include "runtime/device/Array.h"
 #include "runtime/state/Regions.h"
 #include "runtime/step/Trainer.h"
 
@@ -22,7 +25,6 @@ class StepScalars {
 public:
   StepScalars(const ProgramInfo &program, const Placement &placement,
               const Ownership &ownership, const Regions &regions, Comm &comm);
-  ~StepScalars();
   StepScalars(const StepScalars &) = delete;
   StepScalars &operator=(const StepScalars &) = delete;
 
@@ -35,35 +37,42 @@ public:
   void denominator(size_t loss, const TaskRow &row, const std::byte *value);
   void numerator(size_t loss, const TaskRow &row, const std::byte *value);
 
-  /// All parts' denominators are there: seeds of the backward functions, per
-  /// loss (LossInfo).
-  const std::vector<float> &makeSeeds();
+  /// All parts' denominators are there: makes the seeds.
+  void makeSeeds();
+  /// Of the backward functions, per loss (LossInfo); device memory.
+  const float *seeds() const { return seedOfLoss.data(); }
 
-  /// What the parts of all ranks have left, without guards.
-  LossSums lossSums() const;
+  /// What the parts of all ranks have left, without guards. Waits for it.
+  LossSums lossSums();
 
-  /// Fills loss, terms, norm and whether any rank has a wish; gradients are
-  /// final.
-  void finish(StepResult &result, const StepWishes &wishes) const;
+  /// Gradients are final: computes the verdict, and begins to read the step's
+  /// numbers back.
+  void finish(const StepWishes &wishes, double clipNorm);
+  const Verdict *verdict() const { return numbers.verdict; }
+  /// Loss, terms, norm and whether any rank has a wish. Waits for what finish()
+  /// queued, no longer.
+  StepResult result();
 
 private:
-  std::vector<double> sums(bool numerators) const;
-  std::vector<double> addRanks(const std::vector<double> &mine) const;
-  double sumOfSquares() const;
-  std::byte *cell(size_t loss, const TaskRow &row, bool numerator) const;
+  void sumParts(double *sums, bool numerators);
+  std::vector<double> addRanks(double *sums, size_t count,
+                               std::vector<double> more = {}) const;
+  float *cell(size_t loss, const TaskRow &row, bool numerator) const;
 
   const ProgramInfo &program;
-  const Placement &placement;
-  const Ownership &ownership;
-  const Regions &regions;
   Comm &comm;
   /// First cell of each loss, and their number: one for each of its module's
   /// parts on a rank.
   std::vector<size_t> starts;
-  std::byte *cells;              ///< [2][cell] floats: denominators, numerators
-  std::vector<double> sumsBelow; ///< of denominators
-  std::vector<double> denominators; ///< with guards
-  std::vector<float> seeds;
+  device::Array<float> cells; ///< [2][cell]: denominators, numerators
+  device::Array<CellRange> counted;
+  device::Array<LossInfo> losses;
+  device::RunTable<device::FloatRun> gradients; ///< that this rank counts
+  device::Array<float> seedOfLoss;
+  device::Array<std::byte> block;
+  StepNumbers numbers; ///< in `block`
+  device::ReadBack readBack;
+  StepWishes wished; ///< by any rank
 };
 
 } // namespace dt::rt

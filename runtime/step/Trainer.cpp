@@ -97,8 +97,36 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
   reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
                                       *carrier, tensorParallel);
   scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm);
-  seeds.resize(info.losses.size);
+  updates =
+      std::make_unique<Updates>(updater, owners, memory, info.modules.size);
   findLastBackwards();
+  reserveUploads();
+}
+
+/// Of a step's inputs, where all parts are as large as they may be.
+void Trainer::reserveUploads() const {
+  size_t bytes = 0, copies = 0;
+  auto add = [&](const ModuleInfo &module, size_t input) {
+    std::vector<int64_t> most;
+    for (const SymbolInfo &symbol : module.symbols)
+      most.push_back(symbol.max);
+    const TensorInfo &tensor = module.inputs[input].buffer.tensor;
+    bytes += size_t(elementCount(shapeOf(tensor, most.data()))) *
+             sizeOf(tensor.type);
+    ++copies;
+  };
+  for (const TaskRow &row : info.ranks[size_t(places.rank())].rows)
+    if (row.kind == TaskKind::Denominator) {
+      const LossInfo &loss = info.losses[row.index];
+      for (int32_t input : loss.denominatorInputs)
+        add(info.modules[size_t(loss.module)], size_t(input));
+    } else if (row.kind == TaskKind::Forward) {
+      const ModuleInfo &module = info.modules[row.index];
+      for (size_t i = 0; i < module.inputs.size; ++i)
+        if (module.inputs[i].fromModule < 0)
+          add(module, i);
+    }
+  device::reserveUploads(bytes, copies);
 }
 
 /// Input halves add to no gradient of a parameter.
@@ -232,7 +260,7 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
   context.slot = row.slot;
   context.received = row.received;
   context.microbatch = int32_t(row.microbatch);
-  context.seeds = seeds.data();
+  context.seeds = scalars->seeds();
   context.step = step;
   context.seed = options.seed;
   context.stream = device::stream();
@@ -243,9 +271,10 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
                     &row - info.ranks[size_t(places.rank())].rows.begin())]);
   context.fault = device::faultRecord();
   function(context);
-  // A device is not there yet: what it notes is seen later, at the latest
-  // before the update.
-  checkFault(context.stream ? nullptr : &part);
+  // A device is not there yet: what it notes is seen when the step is over, and
+  // keeps the update from being applied.
+  if (!context.stream)
+    checkFault(&part);
 }
 
 void Trainer::checkFault(const Part *part) const {
@@ -350,7 +379,7 @@ void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
     if (ranks.size() > 1)
       transfers->poll(), reducer->poll();
     if (row.kind != TaskKind::Denominator && !seeded) {
-      seeds = scalars->makeSeeds();
+      scalars->makeSeeds();
       seeded = true;
     }
     const Part *part = partOf(row, batch);
@@ -373,27 +402,7 @@ void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
   }
   watch.enters(-1, true);
   if (!seeded)
-    seeds = scalars->makeSeeds();
-}
-
-void Trainer::update(const StepResult &result, int64_t step) {
-  double scale = updater.scaleFor(result.norm);
-  for (size_t m = 0; m < info.modules.size; ++m) {
-    const Region &region = memory.at(m);
-    for (const UpdateRange &u : owners.updates(m)) {
-      Moments<float *> moments{};
-      for (size_t k = 0; k < updater.moments().size; ++k)
-        moments.at[k] = region.moments.at[k] + u.moment;
-      std::byte *stored = region.parameters + u.range.stored;
-      bool narrow = u.range.type != DType::F32;
-      updater.update(narrow ? region.masters + u.moment
-                            : reinterpret_cast<float *>(stored),
-                     reinterpret_cast<const float *>(region.gradients) +
-                         u.range.begin,
-                     moments, u.range.count, u.rule, step, result.lr, scale,
-                     narrow ? reinterpret_cast<bf16 *>(stored) : nullptr);
-    }
-  }
+    scalars->makeSeeds();
 }
 
 /// All ranks have the same batch, or none goes on.
@@ -433,31 +442,31 @@ LossSums Trainer::evaluate(const Batch &batch, int64_t step,
   beginRows(batch, observer);
   runRows(batch, step, observer, /*forwardOnly=*/true);
   transfers->finish();
-  device::synchronize();
-  checkFault(nullptr);
   LossSums sums = scalars->lossSums();
+  checkFault(nullptr);
   ranks.restoreTraffic(std::move(before));
   return sums;
 }
 
 /// Reductions, scalars, update. Whatever is left to wait for is waited for
-/// here.
+/// here, but for the end of the update.
 StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
                                const StepWishes &wishes) {
   double before = ranks.blocking().cpu;
   reducer->finish();
+  scalars->finish(wishes, updater.clipNorm());
+  double lr = learningRate(options.optimizer, step, options.totalSteps);
+  // The verdict is the same on all ranks. Where it says no, what is left is the
+  // state before the step.
+  updates->run(step, lr, scalars->verdict());
+  reducer->gatherParameters();
+  transfers->finish();
   carrier->settle();
-  StepResult result;
-  scalars->finish(result, wishes);
+  StepResult result = scalars->result();
+  result.lr = lr;
   checkFault(nullptr);
   if (observer)
     observer->gradientsDone(result);
-  result.lr = learningRate(options.optimizer, step, options.totalSteps);
-  // The same on all ranks. What is left is the state before the step.
-  if (result.finite())
-    update(result, step);
-  reducer->gatherParameters();
-  transfers->finish();
   if (observer) {
     for (const Reducer::Sum &sum : reducer->sums())
       observer->reduced(sum.module, sum.bytes, sum.begin, sum.end);

@@ -97,8 +97,8 @@ public:
   /// After the rows: processor seconds in calls that end the sums of gradients,
   /// waiting included.
   virtual void exchanged(double /*cpu*/) {}
-  /// Gradients are complete (each element on the rank that owns it), the
-  /// optimizer has not run.
+  /// Gradients are complete (each element on the rank that owns it) and stay
+  /// until the next step. Parameters may be updated already.
   virtual void gradientsDone(const StepResult & /*result*/) {}
 };
 
@@ -159,6 +159,7 @@ public:
 
 private:
   void findLastBackwards();
+  void reserveUploads() const;
   void checkBatch(const Batch &batch) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);
@@ -178,7 +179,6 @@ private:
                bool forwardOnly = false);
   StepResult finishStep(int64_t step, StepObserver *observer,
                         const StepWishes &wishes);
-  void update(const StepResult &result, int64_t step);
 
   const ProgramInfo &info;
   Settings options;
@@ -193,7 +193,7 @@ private:
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<Reducer> reducer;
   std::unique_ptr<StepScalars> scalars;
-  std::vector<float> seeds;
+  std::unique_ptr<Updates> updates;
   const Batch *current = nullptr; ///< inside step()
   /// Per row: no later one adds to the gradients of its module.
   std::vector<char> endsBackward;

@@ -10,7 +10,6 @@
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/comm/Watchdog.h"
-#include "runtime/device/Device.h"
 #include "runtime/observe/Metrics.h"
 #include "runtime/observe/Progress.h"
 #include "runtime/observe/Recorder.h"
@@ -126,7 +125,6 @@ private:
         isStopRequested() || checkpoints.failed() || !metrics.failure().empty();
     result = trainer.step(batch, step, &recorder,
                           {ends, hooks.wants && hooks.wants()});
-    device::synchronize();
     double end = now();
     recorder.endStep(batch, result, begin, end, threadSeconds() - cpu);
     ++step;

@@ -18,11 +18,13 @@ int main() {
   double settings[2];
   for (int i = 0; i < 2; ++i)
     settings[i] = describe(*kind).settings[size_t(i)].initial;
-  float p = 1, mean = 0;
+  float p = 1, g = 0, mean = 0;
+  device::UpdateRun run{&p, &g, {&mean}, 1, nullptr};
+  Verdict verdict{0, 0, 1, true};
   double wantP = 1, wantMean = 0;
   for (int step = 0; step < 20; ++step) {
-    float g = float(step % 7) - 2.5f;
-    device::update(*kind, {settings, 0.01, 0.1, 1, step}, &p, &g, {&mean}, 1);
+    g = float(step % 7) - 2.5f;
+    device::update(*kind, {settings, 0.01, 0.1, step}, {&run, 1, 1}, &verdict);
     double direction = 0.9 * wantMean + 0.1 * g;
     wantP = wantP * (1 - 0.01 * 0.1) - (direction > 0 ? 0.01 : -0.01);
     wantMean = 0.99 * wantMean + 0.01 * g;

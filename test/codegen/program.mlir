@@ -36,7 +36,7 @@
 // CHECK-NEXT: .x = x,
 // CHECK-NEXT: .weight = parameters.fc_0_weight,
 // CHECK: class NetForwardBwd {
-// CHECK: dt::rt::fill(seed, context.seeds[0], 1);
+// CHECK: dt::rt::copy(seed, context.seeds + 0, 1);
 
 // CHECK-LABEL: //===--- program.cpp
 // CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .gradient = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight, .lrFactor = 0.5, .weightDecay = 0.25}

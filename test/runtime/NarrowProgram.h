@@ -284,14 +284,19 @@ inline double checkedStep(Trainer &trainer, const Batch &batch, int64_t step) {
     auto &[m, u] = ranges[i];
     State &wanted = states[i], now(trainer, m, u);
     const Region &region = trainer.regions().at(m);
-    dt::rt::Moments<float *> moments{};
+    device::UpdateRun run{wanted.values.data(),
+                          reinterpret_cast<const float *>(region.gradients) +
+                              u.range.begin,
+                          {},
+                          u.range.count,
+                          nullptr};
     for (size_t k = 0; k < trainer.optimizer().moments().size; ++k)
-      moments.at[k] = wanted.moments.at[k].data();
-    trainer.optimizer().update(
-        wanted.values.data(),
-        reinterpret_cast<const float *>(region.gradients) + u.range.begin,
-        moments, u.range.count, u.rule, step, result.lr,
-        trainer.optimizer().scaleFor(result.norm));
+      run.moments.at[k] = wanted.moments.at[k].data();
+    Verdict verdict{result.loss, result.norm,
+                    clipScale(trainer.optimizer().clipNorm(), result.norm),
+                    true};
+    trainer.optimizer().update({&run, 1, run.count}, u.rule, step, result.lr,
+                               &verdict);
     EXPECT_EQ(now.values, wanted.values) << step << " range " << i;
     for (size_t k = 0; k < kMostMoments; ++k)
       EXPECT_EQ(now.moments.at[k], wanted.moments.at[k]);

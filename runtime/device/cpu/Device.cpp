@@ -43,18 +43,51 @@ double chunkSumOfSquares(const float *values, size_t n) {
 /// Scalars and addresses are each thread's own: stores of elements cannot
 /// change them, so they stay in registers.
 template <size_t kept, typename Rule>
-void updateRange(Rule rule, float *p, const float *g, Moments<float *> moments,
-                 size_t n) {
+void updateRange(Rule rule, float scale, float *p, const float *g,
+                 Moments<float *> moments, size_t n) {
 #pragma omp parallel for simd schedule(static)                                 \
-    firstprivate(rule, moments) if (n >= 32768)
+    firstprivate(rule, scale, moments) if (n >= 32768)
   for (size_t i = 0; i < n; ++i)
-    updateElement<kept>(rule, p, g, moments, i);
+    updateElement<kept>(rule, scale, p, g, moments, i);
 }
 
 template <typename T> Moments<T *> advanced(Moments<T *> moments, size_t by) {
   for (T *&moment : moments.at)
     moment = moment ? moment + by : nullptr;
   return moments;
+}
+
+template <size_t kept, typename Rule>
+void updateRun(const Rule &rule, float scale, const UpdateRun &run) {
+  if (!run.working)
+    return updateRange<kept>(rule, scale, run.parameters, run.gradients,
+                             run.moments, run.count);
+  int64_t chunks = int64_t((run.count + kRoundChunk - 1) / kRoundChunk);
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (int64_t i = 0; i < chunks; ++i) {
+    size_t at = size_t(i) * kRoundChunk,
+           count = std::min(kRoundChunk, run.count - at);
+    updateRange<kept>(rule, scale, run.parameters + at, run.gradients + at,
+                      advanced(run.moments, at), count);
+    narrow(run.working + at, run.parameters + at, count);
+  }
+}
+
+double sumOfSquares(const FloatRun &run) {
+  int64_t chunks = int64_t((run.count + kNormChunk - 1) / kNormChunk);
+  static thread_local std::vector<double>
+      sums; // grows to the largest run and stays
+  sums.resize(std::max<size_t>(sums.size(), chunks));
+  double *partial = sums.data();
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (int64_t i = 0; i < chunks; ++i)
+    partial[i] =
+        chunkSumOfSquares(run.values + i * kNormChunk,
+                          std::min(kNormChunk, run.count - i * kNormChunk));
+  double sum = 0;
+  for (int64_t i = 0; i < chunks; ++i)
+    sum += partial[i];
+  return sum;
 }
 
 } // namespace
@@ -108,6 +141,7 @@ void copyToDevice(void *device, const void *host, size_t bytes) {
 void copyToHost(void *host, const void *device, size_t bytes) {
   copy(host, device, bytes);
 }
+void reserveUploads(size_t, size_t) {}
 
 void copy(void *to, const void *from, size_t bytes) {
   if (bytes)
@@ -137,22 +171,6 @@ void accumulate(float *sum, const float *values, size_t n) {
     sum[i] += values[i];
 }
 
-double sumOfSquares(const float *values, size_t n) {
-  int64_t chunks = int64_t((n + kNormChunk - 1) / kNormChunk);
-  static thread_local std::vector<double>
-      sums; // grows to the largest run and stays
-  sums.resize(std::max<size_t>(sums.size(), chunks));
-  double *partial = sums.data();
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (int64_t i = 0; i < chunks; ++i)
-    partial[i] = chunkSumOfSquares(values + i * kNormChunk,
-                                   std::min(kNormChunk, n - i * kNormChunk));
-  double sum = 0;
-  for (int64_t i = 0; i < chunks; ++i)
-    sum += partial[i];
-  return sum;
-}
-
 void narrow(bf16 *to, const float *from, size_t n) {
 #pragma omp parallel for simd schedule(static) if (n >= 32768)
   for (size_t i = 0; i < n; ++i)
@@ -165,22 +183,42 @@ void widen(float *to, const bf16 *from, size_t n) {
     to[i] = from[i];
 }
 
-void update(OptimizerKind kind, const UpdateStep &step, float *p,
-            const float *g, const Moments<float *> &moments, size_t n,
-            bf16 *working) {
+void sumCells(double *sums, const float *cells, const CellRange *ranges,
+              size_t n) {
+  for (size_t i = 0; i < n; ++i)
+    sums[i] = sumOf(cells, ranges[i]);
+}
+
+void sumOfSquares(double *sum, const Runs<FloatRun> &runs) {
+  *sum = 0;
+  for (size_t i = 0; i < runs.count; ++i)
+    *sum += sumOfSquares(runs.table[i]);
+}
+
+void makeSeeds(float *seeds, const StepNumbers &step, const LossInfo *losses) {
+  for (size_t l = 0; l < step.losses; ++l)
+    seeds[l] = seedOf(losses[l], step.denominators[l]);
+}
+
+void judge(const StepNumbers &step, const LossInfo *losses, double clipNorm) {
+  dt::rt::judge(step, losses, clipNorm, faultRecord()->found);
+}
+
+void update(OptimizerKind kind, const UpdateStep &step,
+            const Runs<UpdateRun> &runs, const Verdict *verdict) {
+  if (!verdict->applies)
+    return;
   withOptimizer(kind, step, [&](const auto &rule, auto kept) {
-    if (!working)
-      return updateRange<kept>(rule, p, g, moments, n);
-    int64_t chunks = int64_t((n + kRoundChunk - 1) / kRoundChunk);
-#pragma omp parallel for schedule(static) if (chunks > 1)
-    for (int64_t i = 0; i < chunks; ++i) {
-      size_t at = size_t(i) * kRoundChunk,
-             count = std::min(kRoundChunk, n - at);
-      updateRange<decltype(kept)::value>(rule, p + at, g + at,
-                                         advanced(moments, at), count);
-      narrow(working + at, p + at, count);
-    }
+    for (size_t i = 0; i < runs.count; ++i)
+      updateRun<decltype(kept)::value>(rule, float(verdict->scale),
+                                       runs.table[i]);
   });
 }
+
+ReadBack::ReadBack(size_t bytes)
+    : bytes(bytes), host(allocate(bytes, "what is read back")) {}
+ReadBack::~ReadBack() { release(host); }
+void ReadBack::begin(const void *memory) { copyToHost(host, memory, bytes); }
+std::byte *ReadBack::end() { return static_cast<std::byte *>(host); }
 
 } // namespace dt::rt::device

@@ -58,7 +58,7 @@ void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
 }
 
 /// Scratch on the device that only grows. One block a purpose (0 cuBLASLt, 1
-/// and 2 convolution and attention, 3 reductions, 4 biases); valid until the
+/// and 2 convolution and attention, 4 biases); valid until the
 /// next request for the same purpose on the stream.
 void *scratch(int purpose, size_t bytes);
 

@@ -1,10 +1,9 @@
-//===- Device.cu - memory, norm and optimizer on the GPU ------------------===//
+//===- Device.cu - memory and copies on the GPU ---------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// runtime/device/Device.h for CUDA. One stream for everything: order on it is
-// the order of the calls. The optimizer computes with the lines of
-// runtime/Optimizers.h, as on the CPU.
+// runtime/device/Device.h for CUDA; what a step computes of its own is in
+// Step.cu. One stream for everything: order on it is the order of the calls.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,13 +12,13 @@
 #include "runtime/device/cuda/Launch.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
 #include <string>
-#include <vector>
 
 namespace dt::rt {
 
@@ -34,29 +33,41 @@ struct Block {
 };
 Block scratchBlocks[5];
 
-/// Pinned memory that bytes for the device are copied to first. CUDA need not
-/// do that for pageable memory (a GPU may read it when the copy runs), and the
-/// caller uses its own again at once.
-constexpr size_t kStaging = size_t(8) << 20;
-char *staging = nullptr;
-size_t staged = 0; ///< bytes that queued copies may still read
+/// Pinned memory that bytes for the device are copied to first, since the
+/// caller uses its own again at once and CUDA may read pageable memory late.
+/// Sections are filled in turn; one that is used again waits for the copies
+/// from it.
+class Uploads {
+public:
+  /// Not while copies are on their way.
+  void reserve(size_t bytes);
+  void copy(char *to, const char *host, size_t bytes);
+  /// Copies that were ever queued.
+  uint64_t count() const { return copies; }
+  /// All of them have run.
+  void done() {
+    section = used = 0;
+    std::fill(std::begin(busy), std::end(busy), false);
+  }
+
+private:
+  static constexpr size_t kSections = 8;
+  void next();
+
+  char *memory = nullptr;
+  size_t size = 0; ///< of a section
+  size_t section = 0, used = 0;
+  cudaEvent_t read[kSections] = {};
+  bool busy[kSections] = {};
+  uint64_t copies = 0;
+} uploads;
+
+/// Of a ring that nobody has reserved, and the most that is: what is larger
+/// waits for its turn.
+constexpr size_t kLeastUploads = size_t(8) << 20, kMostUploads = size_t(512)
+                                                                 << 20;
 
 constexpr int kThreads = 256;
-/// At most; how many, and so the order of additions, follows from n alone.
-constexpr unsigned kSumBlocks = 1024;
-
-/// Adds `value` over the block in a fixed tree; thread 0 has the sum.
-__device__ double blockSum(double value) {
-  __shared__ double part[kThreads];
-  part[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (int(threadIdx.x) < half)
-      part[threadIdx.x] += part[threadIdx.x + half];
-    __syncthreads();
-  }
-  return part[0];
-}
 
 __global__ void accumulateKernel(float *sum, const float *values, size_t n) {
   for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
@@ -71,22 +82,55 @@ __global__ void convertKernel(To *to, const From *from, size_t n) {
     to[i] = To(from[i]);
 }
 
-__global__ void squaresKernel(const float *values, size_t n, double *sums) {
-  double sum = 0;
-  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
-       i += size_t(gridDim.x) * kThreads)
-    sum += double(values[i]) * double(values[i]);
-  sum = blockSum(sum);
-  if (threadIdx.x == 0)
-    sums[blockIdx.x] = sum;
+void wait(cudaStream_t stream) {
+  cuda::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  uploads.done();
 }
 
-template <size_t kept, typename Rule>
-__global__ void updateKernel(Rule rule, float *p, const float *g,
-                             Moments<float *> moments, size_t n) {
-  for (size_t i = blockIdx.x * size_t(kThreads) + threadIdx.x; i < n;
-       i += size_t(gridDim.x) * kThreads)
-    updateElement<kept>(rule, p, g, moments, i);
+void Uploads::reserve(size_t bytes) {
+  size_t each =
+      (std::clamp(bytes, kLeastUploads, kMostUploads) / kSections + 64) / 64 *
+      64;
+  if (each <= size)
+    return;
+  if (memory) {
+    wait(theStream);
+    cuda::check(cudaFreeHost(memory), "cudaFreeHost");
+  }
+  cuda::check(cudaHostAlloc(&memory, kSections * each, cudaHostAllocDefault),
+              "cudaHostAlloc");
+  size = each;
+  for (cudaEvent_t &event : read)
+    if (!event)
+      cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                  "cudaEventCreate");
+}
+
+void Uploads::next() {
+  cuda::check(cudaEventRecord(read[section], theStream), "cudaEventRecord");
+  busy[section] = true;
+  section = (section + 1) % kSections;
+  used = 0;
+  if (busy[section])
+    cuda::check(cudaEventSynchronize(read[section]), "cudaEventSynchronize");
+  busy[section] = false;
+}
+
+void Uploads::copy(char *to, const char *host, size_t bytes) {
+  reserve(0);
+  ++copies;
+  for (size_t done = 0; done < bytes;) {
+    if (used == size)
+      next();
+    size_t n = std::min(bytes - done, size - used);
+    char *place = memory + section * size + used;
+    std::memcpy(place, host + done, n);
+    cuda::check(
+        cudaMemcpyAsync(to + done, place, n, cudaMemcpyHostToDevice, theStream),
+        "cudaMemcpy to the device");
+    done += n;
+    used = std::min((used + n + 63) / 64 * 64, size);
+  }
 }
 
 } // namespace
@@ -171,10 +215,7 @@ Fault *faultRecord() {
   return record;
 }
 
-void synchronize() {
-  cuda::check(cudaStreamSynchronize(theStream), "cudaStreamSynchronize");
-  staged = 0;
-}
+void synchronize() { wait(theStream); }
 
 void *allocate(size_t bytes, const char *what) {
   void *memory = nullptr;
@@ -205,21 +246,12 @@ void releasePinned(void *memory) {
 }
 
 void copyToDevice(void *to, const void *host, size_t bytes) {
-  if (!staging)
-    cuda::check(cudaHostAlloc(&staging, kStaging, cudaHostAllocDefault),
-                "cudaHostAlloc");
-  for (size_t done = 0; done < bytes;) {
-    if (staged == kStaging)
-      synchronize();
-    size_t n = std::min(bytes - done, kStaging - staged);
-    std::memcpy(staging + staged, static_cast<const char *>(host) + done, n);
-    cuda::check(cudaMemcpyAsync(static_cast<char *>(to) + done,
-                                staging + staged, n, cudaMemcpyHostToDevice,
-                                theStream),
-                "cudaMemcpy to the device");
-    done += n;
-    staged = std::min((staged + n + 63) / 64 * 64, kStaging);
-  }
+  uploads.copy(static_cast<char *>(to), static_cast<const char *>(host), bytes);
+}
+
+/// Each copy begins at a multiple of 64 bytes.
+void reserveUploads(size_t bytes, size_t copies) {
+  uploads.reserve(bytes + 64 * copies);
 }
 
 void copyToHost(void *host, const void *from, size_t bytes) {
@@ -256,20 +288,6 @@ void accumulate(float *sum, const float *values, size_t n) {
                  0, theStream, sum, values, n);
 }
 
-double sumOfSquares(const float *values, size_t n) {
-  auto *sums =
-      static_cast<double *>(cuda::scratch(3, kSumBlocks * sizeof(double)));
-  unsigned blocks = std::min(cuda::blocksFor(int64_t(n)), kSumBlocks);
-  cuda::launch("sum of squares", squaresKernel, blocks, kThreads, 0, theStream,
-               values, n, sums);
-  std::vector<double> host(blocks);
-  copyToHost(host.data(), sums, blocks * sizeof(double));
-  double sum = 0;
-  for (double part : host)
-    sum += part;
-  return sum;
-}
-
 void narrow(bf16 *to, const float *from, size_t n) {
   if (n)
     cuda::launch("narrow", convertKernel<bf16, float>,
@@ -284,19 +302,37 @@ void widen(float *to, const bf16 *from, size_t n) {
                  n);
 }
 
-void update(OptimizerKind kind, const UpdateStep &step, float *p,
-            const float *g, const Moments<float *> &moments, size_t n,
-            bf16 *working) {
-  if (n == 0)
-    return;
-  withOptimizer(kind, step, [&](const auto &rule, auto kept) {
-    using Rule = std::decay_t<decltype(rule)>;
-    cuda::launch(describe(kind).name, updateKernel<decltype(kept)::value, Rule>,
-                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, rule, p,
-                 g, moments, n);
-  });
-  if (working)
-    narrow(working, p, n);
+struct ReadBack::Copy {
+  cudaEvent_t ended = nullptr;
+  uint64_t uploads = 0; ///< that were queued before it
+};
+
+ReadBack::ReadBack(size_t bytes) : bytes(bytes), copy(new Copy) {
+  cuda::check(cudaEventCreateWithFlags(&copy->ended, cudaEventDisableTiming),
+              "cudaEventCreate");
+  cuda::check(cudaHostAlloc(&host, bytes, cudaHostAllocDefault),
+              "cudaHostAlloc");
+}
+
+ReadBack::~ReadBack() {
+  cuda::check(cudaFreeHost(host), "cudaFreeHost");
+  cuda::check(cudaEventDestroy(copy->ended), "cudaEventDestroy");
+  delete copy;
+}
+
+void ReadBack::begin(const void *memory) {
+  cuda::check(
+      cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, theStream),
+      "cudaMemcpy to the host");
+  cuda::check(cudaEventRecord(copy->ended, theStream), "cudaEventRecord");
+  copy->uploads = uploads.count();
+}
+
+std::byte *ReadBack::end() {
+  cuda::check(cudaEventSynchronize(copy->ended), "cudaEventSynchronize");
+  if (copy->uploads == uploads.count())
+    uploads.done();
+  return static_cast<std::byte *>(host);
 }
 
 } // namespace device

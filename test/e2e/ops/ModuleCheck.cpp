@@ -131,10 +131,10 @@ void ModuleCheck::save() {
 /// With a loss's denominator 0 its seed is 0, and so is every gradient.
 int ModuleCheck::checkZeroSeed() {
   std::memset(memory.gradients.data, 0, memory.gradients.size);
-  seeds.assign(seeds.size(), 0.0f);
+  setSeeds(0);
   fresh();
   backward();
-  seeds.assign(seeds.size(), kSeed);
+  setSeeds(kSeed);
   int wrong = 0;
   for (auto &[name, c] : cases)
     for (const Parameter &p : c.parameters)

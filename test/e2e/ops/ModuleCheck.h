@@ -127,10 +127,10 @@ public:
   ModuleCheck(Run &run, const rt::ModuleInfo &module, int64_t rows,
               bool verbose)
       : run(run), module(module), memory(run.of(module)), rows(rows),
-        verbose(verbose) {
+        verbose(verbose), seeds(run.program.losses.size * sizeof(float)) {
     for (const rt::SymbolInfo &symbol : module.symbols)
       dims.push_back(dims.empty() ? rows : symbol.max - rows);
-    seeds.assign(run.program.losses.size, kSeed);
+    setSeeds(kSeed);
     collect();
   }
 
@@ -157,11 +157,16 @@ private:
     context.parameters = memory.parameters.device;
     context.gradients = memory.gradients.device;
     context.dims = dims.data();
-    context.seeds = seeds.data();
+    context.seeds = reinterpret_cast<const float *>(seeds.device);
     context.seed = run.program.seed;
     context.group = run.group.get();
     context.stream = rt::device::stream();
     return context;
+  }
+  void setSeeds(float value) {
+    std::fill_n(reinterpret_cast<float *>(seeds.data), run.program.losses.size,
+                value);
+    seeds.toDevice();
   }
   void fresh();
   void save();
@@ -187,7 +192,7 @@ private:
   int64_t rows, count = 0;
   bool verbose;
   std::vector<int64_t> dims;
-  std::vector<float> seeds;
+  Block seeds;
   std::map<std::string, Case> cases;
 };
 } // namespace dt::test

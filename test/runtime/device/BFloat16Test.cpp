@@ -84,11 +84,14 @@ TEST(BFloat16, UpdateRoundsWhatItHasUpdated) {
     std::vector<bf16> working(n);
     for (int64_t step = 0; step < 3; ++step) {
       std::vector<float> g = randoms(n, 2 + uint64_t(step));
-      UpdateStep how{settings, 1e-2, 0.1, 0.5, step};
-      device::update(OptimizerKind::AdamW, how, p.data(), g.data(),
-                     {m.data(), v.data()}, n);
-      device::update(OptimizerKind::AdamW, how, master.data(), g.data(),
-                     {m2.data(), v2.data()}, n, working.data());
+      UpdateStep how{settings, 1e-2, 0.1, step};
+      Verdict verdict{0, 0, 0.5, true};
+      device::UpdateRun plain{
+          p.data(), g.data(), {m.data(), v.data()}, n, nullptr};
+      device::UpdateRun rounded{
+          master.data(), g.data(), {m2.data(), v2.data()}, n, working.data()};
+      device::update(OptimizerKind::AdamW, how, {&plain, 1, n}, &verdict);
+      device::update(OptimizerKind::AdamW, how, {&rounded, 1, n}, &verdict);
     }
     EXPECT_EQ(p, master);
     EXPECT_EQ(m, m2);

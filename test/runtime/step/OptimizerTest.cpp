@@ -23,15 +23,26 @@ OptimizerInfo adamw(double clip = 0) {
 }
 const OptimizerInfo kSgd = {OptimizerKind::SGD, kMomentum, 0.1, 0.01};
 
+void update(const Optimizer &optimizer, const device::UpdateRun &run,
+            const UpdateRule &rule, int64_t step, double scale = 1,
+            bool applies = true) {
+  Verdict verdict{0, 0, scale, applies};
+  optimizer.update({&run, 1, run.count}, rule, step, 0.1, &verdict);
+}
+
 struct State {
   std::vector<float> p = std::vector<float>(32, 1.f),
                      g = std::vector<float>(32), m = g, v = g;
   /// The first half with weight decay, the second without.
   void update(const Optimizer &optimizer, int64_t step, double norm = 0) {
     for (int half = 0; half < 2; ++half)
-      optimizer.update(&p[half * 16u], &g[half * 16u],
-                       {&m[half * 16u], &v[half * 16u]}, 16, {half == 0}, step,
-                       0.1, optimizer.scaleFor(norm));
+      ::update(optimizer,
+               {&p[half * 16u],
+                &g[half * 16u],
+                {&m[half * 16u], &v[half * 16u]},
+                16,
+                nullptr},
+               {half == 0}, step, clipScale(optimizer.clipNorm(), norm));
   }
 };
 
@@ -63,7 +74,7 @@ TEST(Optimizer, AdamWGroups) {
     float have = 1, first = 0, second = 0;
     for (int step = 0; step < 3; ++step) {
       float g = 0.5f - 0.3f * float(step);
-      optimizer.update(&have, &g, {&first, &second}, 1, rule, step, 0.1, 1);
+      update(optimizer, {&have, &g, {&first, &second}, 1, nullptr}, rule, step);
       double t = step + 1, gradient = double(g);
       p *= 1 - rate * decay;
       m = 0.9 * m + 0.1 * gradient, v = 0.999 * v + 0.001 * gradient * gradient;
@@ -79,7 +90,7 @@ TEST(Optimizer, SgdGroups) {
   float have = 1, buffer = 0, g = 0.5f;
   double p = 1, b = 0;
   for (int step = 0; step < 3; ++step) {
-    optimizer.update(&have, &g, {&buffer}, 1, {true, 2, 0.3}, step, 0.1, 1);
+    update(optimizer, {&have, &g, {&buffer}, 1, nullptr}, {true, 2, 0.3}, step);
     b = (step ? 0.9 * b : 0) + 0.5 + 0.3 * p;
     p -= 0.2 * b;
     EXPECT_NEAR(have, p, 4 * kEps);
@@ -88,14 +99,16 @@ TEST(Optimizer, SgdGroups) {
 
 /// All targets compute with these: rounded once, from double.
 TEST(Optimizer, ScalarsAreRoundedOnce) {
-  UpdateStep step{kAdamW, 1e-3, 0.01, 1, 0};
+  UpdateStep step{kAdamW, 1e-3, 0.01, 0};
   optimizers::AdamW s(step);
   EXPECT_EQ(s.weight1, 0.1f);
   EXPECT_EQ(s.weight2, 0.001f);
   EXPECT_NE(s.weight2, 1 - 0.999f);
   EXPECT_EQ(s.keep, 0.99999f);
   float p = 1, g = 1, m = 0, v = 0;
-  device::update(OptimizerKind::AdamW, step, &p, &g, {&m, &v}, 1);
+  device::UpdateRun run{&p, &g, {&m, &v}, 1, nullptr};
+  Verdict verdict{0, 0, 1, true};
+  device::update(OptimizerKind::AdamW, step, {&run, 1, 1}, &verdict);
   EXPECT_EQ(m, 0.1f);
   EXPECT_EQ(v, 0.001f);
 }
@@ -120,8 +133,55 @@ TEST(Optimizer, ClippingByGlobalNorm) {
   s.g[0] = 3, s.g[16] = 4;
   s.update(optimizer, 0, 5);
   EXPECT_NEAR(s.m[0], 0.1 * 3 / (5 + 1e-6), 1e-7);
-  EXPECT_EQ(optimizer.scaleFor(0.5), 1);
-  EXPECT_TRUE(std::isnan(optimizer.scaleFor(NAN)));
+  EXPECT_EQ(clipScale(1, 0.5), 1);
+  EXPECT_TRUE(std::isnan(clipScale(1, NAN)));
+}
+
+/// Where the verdict says no, nothing changes.
+TEST(Optimizer, VerdictThatNothingApplies) {
+  float p = 1, g = 1, m = 2, v = 3;
+  update(Optimizer(adamw()), {&p, &g, {&m, &v}, 1, nullptr}, {true}, 0, NAN,
+         false);
+  EXPECT_EQ(p, 1);
+  EXPECT_EQ(m, 2);
+  EXPECT_EQ(v, 3);
+}
+
+/// Of a loss with a guard and one without a denominator.
+TEST(StepNumbers, Judge) {
+  LossInfo losses[2] = {};
+  losses[0].weight = 2, losses[0].atLeast = 1, losses[0].plus = 3;
+  losses[0].denominator = [](const TaskContext &) {};
+  losses[1].weight = 0.5;
+  std::vector<std::byte> block(StepNumbers::bytes(2));
+  StepNumbers step(block.data(), 2);
+  step.denominators[0] = 0.5, step.numerators[0] = 8, step.numerators[1] = 6;
+  *step.squares = 16;
+  judge(step, losses, 1, false);
+  EXPECT_EQ(seedOf(losses[0], 0.5), 0.5f);
+  EXPECT_EQ(seedOf(losses[0], -3), 0.5f);
+  EXPECT_EQ(seedOf(losses[1], 0), 0.5f);
+  EXPECT_EQ(step.terms[0], 2);
+  EXPECT_EQ(step.terms[1], 6);
+  EXPECT_EQ(step.verdict->loss, 7);
+  EXPECT_EQ(step.verdict->norm, 4);
+  EXPECT_EQ(step.verdict->scale, 1 / (4 + 1e-6));
+  EXPECT_TRUE(step.verdict->applies);
+  judge(step, losses, 1, true);
+  EXPECT_FALSE(step.verdict->applies);
+  for (double *number : {&step.numerators[1], step.squares}) {
+    double before = *number;
+    *number = INFINITY;
+    judge(step, losses, 0, false);
+    EXPECT_FALSE(step.verdict->applies);
+    *number = before;
+  }
+  losses[0].atLeast = 0, losses[0].plus = 0;
+  step.denominators[0] = 0;
+  judge(step, losses, 0, false);
+  EXPECT_EQ(step.terms[0], 0);
+  EXPECT_EQ(seedOf(losses[0], 0), 0);
+  EXPECT_TRUE(step.verdict->applies);
 }
 
 TEST(Optimizer, SgdWithMomentum) {
