@@ -19,7 +19,9 @@
 #include "runtime/device/StepNumbers.h"
 
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace dt::rt {
 struct Fault;
@@ -138,6 +140,27 @@ private:
   size_t bytes;
   void *host = nullptr;
   [[maybe_unused]] Copy *copy = nullptr;
+};
+
+/// When the stream got to its places, without the host's waiting for it.
+class Stamps {
+public:
+  Stamps();
+  ~Stamps();
+  Stamps(const Stamps &) = delete;
+  Stamps &operator=(const Stamps &) = delete;
+
+  /// `exact` false: the next ones say when the host was there.
+  void begin(bool exact);
+  void add();
+  /// Of the stamps since begin(), in order; as now() (Clock.h). The host has
+  /// waited for the last one, just now.
+  std::vector<double> take();
+
+private:
+  struct Events;
+  std::vector<double> times;
+  std::unique_ptr<Events> events;
 };
 
 } // namespace dt::rt::device

@@ -45,8 +45,8 @@ public:
       : tasks(modules * kComputeKinds), items(modules) {}
 
   bool wantsTimes() const override { return true; }
-  void rowDone(int32_t, const TaskRow &row, const Part *part,
-               const RowTime &time) override {
+  void rowTimed(int32_t, const TaskRow &row, const Part *part,
+                const RowTime &time) override {
     rows += time.cpu;
     int task = computeKindOf(row.kind);
     if (!counts || task < 0 || !part)

@@ -82,8 +82,13 @@ void Recorder::enters(int32_t row, bool waiting) {
     board->begin(step, row);
 }
 
-void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,
-                       const RowTime &time) {
+void Recorder::rowDone(int32_t, const TaskRow &row, const Part *part) {
+  if (outputs && part)
+    outputs->add(row, *part);
+}
+
+void Recorder::rowTimed(int32_t number, const TaskRow &row, const Part *part,
+                        const RowTime &time) {
   stepTimes.cpu[size_t(number)] = time.cpu;
   stepTimes.sent[size_t(number)] = time.sent;
   stepTimes.collectives[size_t(number)] = time.collectives;
@@ -94,8 +99,6 @@ void Recorder::rowDone(int32_t number, const TaskRow &row, const Part *part,
     moduleSeconds[module] += time.end - time.begin;
   }
   trace.row(row, step, time);
-  if (outputs && part)
-    outputs->add(row, *part);
 }
 
 void Recorder::reduced(size_t module, size_t bytes, double begin, double end) {

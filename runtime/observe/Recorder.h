@@ -39,8 +39,9 @@ public:
 
   bool wantsTimes() const override;
   void enters(int32_t row, bool waiting) override;
-  void rowDone(int32_t number, const TaskRow &row, const Part *part,
-               const RowTime &time) override;
+  void rowDone(int32_t number, const TaskRow &row, const Part *part) override;
+  void rowTimed(int32_t number, const TaskRow &row, const Part *part,
+                const RowTime &time) override;
   void gradientsDone(const StepResult &result) override;
   void reduced(size_t module, size_t bytes, double begin, double end) override;
   void exchanged(double cpu) override;

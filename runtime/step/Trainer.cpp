@@ -367,14 +367,17 @@ void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
                       bool forwardOnly) {
   StepObserver nobody;
   StepObserver &watch = observer ? *observer : nobody;
-  bool seeded = false, times = watch.wantsTimes();
+  bool seeded = false;
   int32_t number = -1;
+  ran.clear();
+  stamps.begin(watch.wantsTimes());
   for (const TaskRow &row : info.ranks[size_t(places.rank())].rows) {
     ++number;
     if (forwardOnly && !leadsToLosses(row))
       continue;
     const Blocking &blocked = ranks.blocking();
-    double wait = now(), cpu = threadSeconds() - blocked.cpu;
+    stamps.add();
+    double cpu = threadSeconds() - blocked.cpu;
     watch.enters(number, true);
     if (ranks.size() > 1)
       transfers->poll(), reducer->poll();
@@ -386,19 +389,21 @@ void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
     if (part)
       transfers->prepare(row);
     watch.enters(number, false);
-    double begin = now();
+    stamps.add();
     size_t calls = blocked.collectives.size();
     uint64_t sent = runRow(row, part, step);
-    if (times)
-      device::synchronize();
-    watch.rowDone(number, row, part,
-                  {wait,
-                   begin,
-                   now(),
-                   threadSeconds() - blocked.cpu - cpu - reducer->takeSpent(),
-                   sent,
-                   {blocked.collectives.begin() + ptrdiff_t(calls),
-                    blocked.collectives.end()}});
+    stamps.add();
+    double spent = threadSeconds() - blocked.cpu - cpu - reducer->takeSpent();
+    watch.rowDone(number, row, part);
+    ran.push_back({number,
+                   part,
+                   {0,
+                    0,
+                    0,
+                    spent,
+                    sent,
+                    {blocked.collectives.begin() + ptrdiff_t(calls),
+                     blocked.collectives.end()}}});
   }
   watch.enters(-1, true);
   if (!seeded)
@@ -444,8 +449,24 @@ LossSums Trainer::evaluate(const Batch &batch, int64_t step,
   transfers->finish();
   LossSums sums = scalars->lossSums();
   checkFault(nullptr);
+  tellTimes(observer);
   ranks.restoreTraffic(std::move(before));
   return sums;
+}
+
+/// The host has waited for all rows.
+void Trainer::tellTimes(StepObserver *observer) {
+  if (!observer)
+    return;
+  const Span<TaskRow> &rows = info.ranks[size_t(places.rank())].rows;
+  std::vector<double> times = stamps.take();
+  for (size_t i = 0; i < ran.size(); ++i) {
+    RowTime &time = ran[i].time;
+    time.wait = times[3 * i];
+    time.begin = times[3 * i + 1];
+    time.end = times[3 * i + 2];
+    observer->rowTimed(ran[i].number, rows[ran[i].number], ran[i].part, time);
+  }
 }
 
 /// Reductions, scalars, update. Whatever is left to wait for is waited for
@@ -465,6 +486,7 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
   StepResult result = scalars->result();
   result.lr = lr;
   checkFault(nullptr);
+  tellTimes(observer);
   if (observer)
     observer->gradientsDone(result);
   if (observer) {

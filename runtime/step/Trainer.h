@@ -63,7 +63,8 @@ struct LossSums {
   double terms(const ProgramInfo &program, std::vector<double> &terms) const;
 };
 
-/// Seconds since an arbitrary start, the same for all processes of a machine.
+/// Seconds since an arbitrary start, the same for all processes of a machine;
+/// of the device's work, if that is wanted (StepObserver::wantsTimes).
 struct RowTime {
   double wait;       ///< began to wait for messages
   double begin, end; ///< of the row's own work
@@ -80,16 +81,20 @@ struct RowTime {
 class StepObserver {
 public:
   virtual ~StepObserver() = default;
-  /// True: the device is synchronised after each row, so that times are those
-  /// of the row alone.
+  /// False: on a device that works on its own, times of rows are those of the
+  /// host.
   virtual bool wantsTimes() const { return false; }
   /// The rank comes to row `row` of its list (-1: what comes before and after
   /// the rows) and waits for others, or has what it waited for and works.
   virtual void enters(int32_t /*row*/, bool /*waiting*/) {}
-  /// Row `number` of the list. Outputs of a Forward row are valid now. `part`:
-  /// null for rows that run no function of a module.
+  /// Row `number` of the list. Outputs of a Forward row are valid now (copies
+  /// wait for them). `part`: null for rows that run no function of a module.
   virtual void rowDone(int32_t /*number*/, const TaskRow & /*row*/,
-                       const Part * /*part*/, const RowTime & /*time*/) {}
+                       const Part * /*part*/) {}
+  /// The same for all rows in order, after the last one, when their times are
+  /// known.
+  virtual void rowTimed(int32_t /*number*/, const TaskRow & /*row*/,
+                        const Part * /*part*/, const RowTime & /*time*/) {}
   /// Of one bucket of a module's gradients: the sum over replicas began and was
   /// seen to have ended (seconds as in RowTime). After the rows, in order.
   virtual void reduced(size_t /*module*/, size_t /*bytes*/, double /*begin*/,
@@ -177,6 +182,7 @@ private:
   void beginRows(const Batch &batch, StepObserver *observer);
   void runRows(const Batch &batch, int64_t step, StepObserver *observer,
                bool forwardOnly = false);
+  void tellTimes(StepObserver *observer);
   StepResult finishStep(int64_t step, StepObserver *observer,
                         const StepWishes &wishes);
 
@@ -195,6 +201,14 @@ private:
   std::unique_ptr<StepScalars> scalars;
   std::unique_ptr<Updates> updates;
   const Batch *current = nullptr; ///< inside step()
+  /// A row that has run, and what is known of it at once.
+  struct Ran {
+    int32_t number;
+    const Part *part;
+    RowTime time;
+  };
+  std::vector<Ran> ran;
+  device::Stamps stamps; ///< three a row: wait, begin, end
   /// Per row: no later one adds to the gradients of its module.
   std::vector<char> endsBackward;
 };

@@ -60,6 +60,8 @@ const char *describe(cudaError_t error) {
     return "no CUDA-capable device is detected";
   case cudaErrorInvalidDevice:
     return "invalid device ordinal";
+  case cudaErrorInvalidResourceHandle:
+    return "invalid resource handle";
   case cudaErrorNotReady:
     return "device not ready";
   }

@@ -11,6 +11,7 @@
 
 #include "Double.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <set>
 #include <thread>
@@ -20,11 +21,14 @@ namespace cuda_double {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 struct Work {
   std::function<void()> run;
   const void *kernel = nullptr;
   std::vector<std::shared_ptr<Work>> after;
   bool done = false;
+  Clock::time_point ended; ///< if done
 };
 using WorkPtr = std::shared_ptr<Work>;
 
@@ -70,6 +74,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  bool timed = true;
   cuda_double::WorkPtr recorded;
 };
 
@@ -151,6 +156,7 @@ void runAll(const std::vector<WorkPtr> &needed) {
       work->run();
     checkBeside(running);
     work->done = true;
+    work->ended = Clock::now();
     work->run = nullptr;
     work->after.clear();
     for (const WorkPtr &next : behind[work.get()])
@@ -224,9 +230,9 @@ cudaError_t cudaDeviceSynchronize() {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
   Entry entry("cudaEventCreateWithFlags");
-  *event = new CUevent_st;
+  *event = new CUevent_st{!(flags & cudaEventDisableTiming), nullptr};
   events.insert(*event);
   return cudaSuccess;
 }
@@ -269,4 +275,19 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   Entry entry("cudaEventQuery");
   const WorkPtr &work = eventOf(event).recorded;
   return work && !work->done ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
+                                 cudaEvent_t end) {
+  Entry entry("cudaEventElapsedTime");
+  const CUevent_st &from = eventOf(begin), &to = eventOf(end);
+  if (!from.timed || !to.timed || !from.recorded || !to.recorded)
+    return refuse(cudaErrorInvalidResourceHandle,
+                  "an event that was made without times, or not recorded");
+  if (!from.recorded->done || !to.recorded->done)
+    return refuse(cudaErrorNotReady, "an event that nobody has waited for");
+  *milliseconds = std::chrono::duration<float, std::milli>(to.recorded->ended -
+                                                           from.recorded->ended)
+                      .count();
+  return cudaSuccess;
 }

@@ -5,7 +5,9 @@
 # On the double of CUDA: a run that saves after half of its steps and one that
 # goes on from there give the losses, norms and exported files of a run in one
 # go, bit for bit, though the double orders blocks, threads and streams in
-# another way in each. Without room on the device, one line says so.
+# another way in each. Without room on the device, one line says so. What the
+# device decides while the host is ahead: an update that is left out because the
+# loss is no number, and one because an index is out of range.
 # ===-----------------------------------------------------------------------===
 """cuda_resume.py --dt-opt PATH --double DIR: saves, goes on and exports."""
 
@@ -29,7 +31,8 @@ MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/gpt2"
 
 def run(work, name, seed, *flags, **environment):
     """(the finished process, losses and norms)"""
-    command = [work / "program/build/train", "--batch", work / "batch.safetensors", "--threads", 1, "--metrics", work / f"{name}.jsonl", *flags]
+    batch = [] if "--batch" in flags else ["--batch", work / "batch.safetensors"]
+    command = [work / "program/build/train", *batch, "--threads", 1, "--metrics", work / f"{name}.jsonl", *flags]
     variables = dict(os.environ, DT_CUDA_DOUBLE_SEED=str(seed), **environment)
     done = subprocess.run([str(c) for c in command], cwd=work, capture_output=True, text=True, timeout=golden.HANGS, env=variables)
     file = work / f"{name}.jsonl"
@@ -48,6 +51,22 @@ def files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def check_left_out(work, inputs):
+    """The host has queued the update before it knows."""
+    one = succeeded(work, "one", 1, "--steps", 1, "--lr", 1e30, "--export", work / "one")
+    three = succeeded(work, "three", 2, "--steps", 3, "--lr", 1e30, "--on-nan", "skip", "--export", work / "three")
+    if three[0] != one[0] or [loss for _, loss, _ in three[1:]] != [None, None]:
+        sys.exit(f"a learning rate of 1e30: {one}, {three}")
+    if files(work / "one") != files(work / "three"):
+        sys.exit("an update was not left out")
+    labels = np.array(inputs["labels"])
+    labels.flat[3] = 1 << 20
+    save_file({k: np.ascontiguousarray(v) for k, v in (inputs | {"labels": labels}).items()}, work / "wrong.safetensors")
+    done, _ = run(work, "wrong", 1, "--batch", work / "wrong.safetensors", "--steps", 2)
+    if done.returncode != 1 or "1048576 is none of the" not in done.stderr or done.stderr.count("error:") != 1:
+        sys.exit(f"a label out of range: {done.returncode}, {done.stderr}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
@@ -59,7 +78,8 @@ def main():
         if done.returncode:
             sys.exit(done.stderr)
         train_model.build_for(arguments.dt_opt, "cuda", arguments.double, work / "program", os.environ.get("CCACHE_DIR"))
-        save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(MODEL, False).inputs.items()}, work / "batch.safetensors")
+        inputs = golden.Golden(MODEL, False).inputs
+        save_file({k: np.ascontiguousarray(v) for k, v in inputs.items()}, work / "batch.safetensors")
         whole = succeeded(work, "whole", 1, "--steps", STEPS, "--export", work / "whole")
         half = succeeded(work, "half", 2, "--steps", STEPS // 2, "--checkpoint", work / "saved")
         rest = succeeded(work, "rest", 3, "--steps", STEPS, "--checkpoint", work / "saved", "--resume", "--export", work / "rest")
@@ -70,6 +90,7 @@ def main():
         done, _ = run(work, "full", 1, "--steps", 1, DT_CUDA_DOUBLE_MEMORY="1000000")
         if done.returncode != 1 or "error: cannot allocate" not in done.stderr or done.stderr.count("error:") != 1:
             sys.exit(f"without room on the device: {done.returncode}, {done.stderr}")
+        check_left_out(work, inputs)
         print(f"{STEPS} steps, saved after {STEPS // 2}; without room: {done.stderr.strip()}")
 
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/Device.h"
+#include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
 #include "runtime/data/Fault.h"
 
@@ -220,5 +221,12 @@ ReadBack::ReadBack(size_t bytes)
 ReadBack::~ReadBack() { release(host); }
 void ReadBack::begin(const void *memory) { copyToHost(host, memory, bytes); }
 std::byte *ReadBack::end() { return static_cast<std::byte *>(host); }
+
+struct Stamps::Events {};
+Stamps::Stamps() = default;
+Stamps::~Stamps() = default;
+void Stamps::begin(bool) { times.clear(); }
+void Stamps::add() { times.push_back(now()); }
+std::vector<double> Stamps::take() { return times; }
 
 } // namespace dt::rt::device

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/Launch.h"
@@ -333,6 +334,49 @@ std::byte *ReadBack::end() {
   if (copy->uploads == uploads.count())
     uploads.done();
   return static_cast<std::byte *>(host);
+}
+
+struct Stamps::Events {
+  std::vector<cudaEvent_t> all; ///< made as they are needed, and kept
+  size_t used = 0;
+  bool exact = false;
+};
+
+Stamps::Stamps() : events(new Events) {}
+Stamps::~Stamps() {
+  for (cudaEvent_t event : events->all)
+    cuda::check(cudaEventDestroy(event), "cudaEventDestroy");
+}
+
+void Stamps::begin(bool exact) {
+  times.clear();
+  events->used = 0;
+  events->exact = exact;
+}
+
+void Stamps::add() {
+  if (!events->exact)
+    return times.push_back(now());
+  if (events->used == events->all.size())
+    cuda::check(
+        cudaEventCreateWithFlags(&events->all.emplace_back(), cudaEventDefault),
+        "cudaEventCreate");
+  cuda::check(cudaEventRecord(events->all[events->used++], theStream),
+              "cudaEventRecord");
+}
+
+/// Events know times between them only; the last one was just now.
+std::vector<double> Stamps::take() {
+  double last = now();
+  for (size_t i = 0; i < events->used; ++i) {
+    float milliseconds = 0;
+    cuda::check(cudaEventElapsedTime(&milliseconds, events->all[i],
+                                     events->all[events->used - 1]),
+                "cudaEventElapsedTime");
+    times.push_back(last - double(milliseconds) * 1e-3);
+  }
+  events->used = 0;
+  return times;
 }
 
 } // namespace device

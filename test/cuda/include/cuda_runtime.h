@@ -67,6 +67,7 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
 };
 enum cudaMemcpyKind {
@@ -74,8 +75,9 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToHost = 2,
   cudaMemcpyDeviceToDevice = 3,
 };
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2,
-                   cudaHostAllocDefault = 0, cudaHostAllocMapped = 2;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0,
+                   cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
+                   cudaHostAllocMapped = 2;
 
 using cudaStream_t = struct CUstream_st *;
 using cudaEvent_t = struct CUevent_st *;
@@ -127,6 +129,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
+                                 cudaEvent_t end);
 
 //===----------------------------------------------------------------------===//
 // Launches.
