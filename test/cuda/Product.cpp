@@ -35,11 +35,6 @@ uint16_t narrow(float value) {
   return uint16_t((word + 0x7fff + (word >> 16 & 1)) >> 16);
 }
 
-float load(const void *data, bool isNarrow, int64_t at) {
-  return isNarrow ? widen(static_cast<const uint16_t *>(data)[at])
-                  : static_cast<const float *>(data)[at];
-}
-
 /// Strips of `width` lines [strip][k][width]; zeros where there is no line.
 /// Line i, place k is data[i * line + k * place].
 void pack(std::vector<float> &to, const Operand &o, int64_t b, int64_t lines,
@@ -51,7 +46,7 @@ void pack(std::vector<float> &to, const Operand &o, int64_t b, int64_t lines,
           load(o.data, o.narrow, i * line + p * place + b * o.stride);
 }
 
-void store(const Product &p, int64_t b, int64_t i, int64_t j, float sum) {
+void finish(const Product &p, int64_t b, int64_t i, int64_t j, float sum) {
   sum *= p.alpha;
   // C is not read where it does not count: it may hold anything.
   if (p.beta != 0)
@@ -60,10 +55,7 @@ void store(const Product &p, int64_t b, int64_t i, int64_t j, float sum) {
   if (p.bias)
     sum += load(p.bias, p.d.narrow, i);
   int64_t at = i * p.d.down + j * p.d.along + b * p.d.stride;
-  if (p.d.narrow)
-    static_cast<uint16_t *>(p.d.data)[at] = narrow(sum);
-  else
-    static_cast<float *>(p.d.data)[at] = sum;
+  store(p.d.data, p.d.narrow, at, sum);
 }
 
 void multiplyStrip(const Product &p, int64_t b, int64_t i, int64_t j,
@@ -77,10 +69,22 @@ void multiplyStrip(const Product &p, int64_t b, int64_t i, int64_t j,
   }
   for (int64_t c = 0; c < kColumns && j + c < p.n; ++c)
     for (int64_t r = 0; r < kRows && i + r < p.m; ++r)
-      store(p, b, i + r, j + c, sums[c][r]);
+      finish(p, b, i + r, j + c, sums[c][r]);
 }
 
 } // namespace
+
+float load(const void *data, bool isNarrow, int64_t at) {
+  return isNarrow ? widen(static_cast<const uint16_t *>(data)[at])
+                  : static_cast<const float *>(data)[at];
+}
+
+void store(void *data, bool isNarrow, int64_t at, float value) {
+  if (isNarrow)
+    static_cast<uint16_t *>(data)[at] = narrow(value);
+  else
+    static_cast<float *>(data)[at] = value;
+}
 
 void multiply(const Product &p) {
   std::vector<float> a, columns;

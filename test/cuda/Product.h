@@ -30,6 +30,10 @@ struct Product {
 
 void multiply(const Product &product);
 
+/// Element `at` of bf16 or of float.
+float load(const void *data, bool narrow, int64_t at);
+void store(void *data, bool narrow, int64_t at, float value);
+
 } // namespace cuda_double
 
 #endif // DT_TEST_CUDA_PRODUCT_H

@@ -42,9 +42,8 @@ void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &shape, void *stream);
 
-/// Convolutions as patches times weights: right for every shape, made for patch
-/// embeddings only (each patch matrix is written out). See
-/// runtime/device/cpu/Conv.h.
+/// cuDNN's where it has a plan, else products over patches that are written
+/// out. See runtime/device/cpu/Conv.h.
 void convForward(const float *x, const float *w, const float *bias, float *y,
                  const ConvShape &shape, void *stream);
 void convBackwardData(const float *dy, const float *w, const float *bias,

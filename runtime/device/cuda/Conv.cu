@@ -1,15 +1,17 @@
-//===- Conv.cu - convolutions as products on the GPU ----------------------===//
+//===- Conv.cu - convolutions on the GPU ----------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Patches are written out as a matrix [c / groups * kernel, out] for each
-// sample and group, which turns the three convolutions into matrix products.
-// For a patch embedding (stride = kernel) that matrix is as large as the image.
+// cuDNN's, with kernels for biases. What cuDNN has no plan for, or where it is
+// missing: patches are written out as a matrix [c / groups * kernel, out] for
+// each sample and group, which turns the three convolutions into matrix
+// products.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cuda/Calls.h"
 #include "runtime/device/cuda/Cuda.h"
+#include "runtime/device/cuda/Cudnn.h"
 
 #include <type_traits>
 
@@ -96,13 +98,13 @@ __global__ void scatterKernel(const float *patches, Floats bias, T *x,
   }
 }
 
-/// y = sums + bias.
-template <typename T>
-__global__ void addBiasKernel(T *y, const float *sums, Floats bias, int64_t n,
+/// y = sums + bias; these may be one.
+template <typename T, typename S>
+__global__ void addBiasKernel(T *y, const S *sums, Floats bias, int64_t n,
                               int64_t o, int64_t outputs) {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
        i += int64_t(gridDim.x) * blockDim.x)
-    y[i] = sums[i] + bias[i / outputs % o];
+    y[i] = float(sums[i]) + bias[i / outputs % o];
 }
 
 /// db[o] = beta * db[o] + sum over samples and places, a block a channel.
@@ -124,11 +126,11 @@ __global__ void biasGradientKernel(const T *dy, R *db, Patches p, float beta) {
 }
 
 /// to = sums + beta * to.
-template <typename T>
-__global__ void addKernel(T *to, const float *sums, int64_t n, float beta) {
+template <typename T, typename S>
+__global__ void addKernel(T *to, const S *sums, int64_t n, float beta) {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
        i += int64_t(gridDim.x) * blockDim.x)
-    to[i] = sums[i] + (beta != 0 ? beta * float(to[i]) : 0.f);
+    to[i] = float(sums[i]) + (beta != 0 ? beta * float(to[i]) : 0.f);
 }
 
 float *floatScratch(int purpose, int64_t n) {
@@ -151,10 +153,36 @@ void gather(const T *x, T *patches, const Patches &p, void *stream) {
                  patches, p);
 }
 
+template <typename T, typename S>
+void addBias(T *y, const S *sums, Floats bias, int64_t samples,
+             int64_t channels, int64_t places, void *stream) {
+  int64_t n = samples * channels * places;
+  if (bias && n)
+    cuda::launch("bias of a convolution", addBiasKernel<T, S>,
+                 cuda::blocksFor(n), 256, 0, stream, y, sums, bias, n, channels,
+                 places);
+}
+
+/// By cuDNN: see cudnn::convolve. False too where a size is 0.
+template <typename T>
+bool convolve(cudnn::Wanted wanted, const Patches &p, const ConvShape &shape,
+              const T *x, const T *w, const T *y, float beta, void *stream) {
+  if (!p.n || !p.c || !p.o || !p.inputs || !p.outputs || !p.taps)
+    return false;
+  auto all = reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(w) |
+             reinterpret_cast<uintptr_t>(y);
+  int64_t alignment = all % 16 == 0 ? 16 : int64_t(sizeof(T));
+  return cudnn::convolve(
+      {shape, wanted, std::is_same_v<T, bf16>, beta, alignment}, x, w, y,
+      stream);
+}
+
 template <typename T>
 void forward(const T *x, const T *w, Floats bias, T *y, const ConvShape &shape,
              void *stream) {
   Patches p(shape);
+  if (convolve(cudnn::Wanted::Output, p, shape, x, w, y, 0, stream))
+    return addBias(y, y, bias, p.n, p.o, p.outputs, stream);
   T *patches = patchScratch<T>(p);
   int64_t og = p.o / p.groups, rows = p.rows(), n = p.o * p.outputs;
   MatmulShape product{p.groups,       og,    p.outputs, rows,
@@ -170,15 +198,15 @@ void forward(const T *x, const T *w, Floats bias, T *y, const ConvShape &shape,
     return run(y);
   float *sums = sumsFor(y, p.n * n);
   run(sums);
-  cuda::launch("bias of a convolution", addBiasKernel<T>,
-               cuda::blocksFor(p.n * n), 256, 0, stream, y, sums, bias, p.n * n,
-               p.o, p.outputs);
+  addBias(y, sums, bias, p.n, p.o, p.outputs, stream);
 }
 
 template <typename T>
 void backwardData(const T *dy, const T *w, Floats bias, T *dx,
                   const ConvShape &shape, void *stream) {
   Patches p(shape);
+  if (convolve(cudnn::Wanted::Input, p, shape, dx, w, dy, 0, stream))
+    return addBias(dx, dx, bias, p.n, p.c, p.inputs, stream);
   float *patches = patchScratch<float>(p);
   int64_t og = p.o / p.groups, rows = p.rows();
   MatmulShape product{
@@ -192,10 +220,26 @@ void backwardData(const T *dy, const T *w, Floats bias, T *dx,
   }
 }
 
+/// By cuDNN. Its weight gradients have the operands' type: other ones are
+/// added from scratch.
 template <typename T, typename R>
-void backwardWeights(const T *x, const T *dy, R *dw, R *db,
-                     const ConvShape &shape, float beta, void *stream) {
-  Patches p(shape);
+bool weightsByCudnn(const T *x, const T *dy, R *dw, const Patches &p,
+                    const ConvShape &shape, float beta, void *stream) {
+  constexpr auto wanted = cudnn::Wanted::Weights;
+  if constexpr (std::is_same_v<T, R>)
+    return convolve(wanted, p, shape, x, dw, dy, beta, stream);
+  int64_t n = p.o * p.rows();
+  auto *sums = static_cast<T *>(cuda::scratch(1, (n + 1) * sizeof(T)));
+  if (!convolve(wanted, p, shape, x, sums, dy, 0, stream))
+    return false;
+  cuda::launch("type of a gradient", addKernel<R, T>, cuda::blocksFor(n), 256,
+               0, stream, dw, sums, n, beta);
+  return true;
+}
+
+template <typename T, typename R>
+void weightsByPatches(const T *x, const T *dy, R *dw, const Patches &p,
+                      float beta, void *stream) {
   T *patches = patchScratch<T>(p);
   int64_t og = p.o / p.groups, rows = p.rows(), n = p.o * rows;
   MatmulShape product{
@@ -211,8 +255,16 @@ void backwardWeights(const T *x, const T *dy, R *dw, R *db,
            i == 0 ? first : 1, stream);
   }
   if (!direct && n)
-    cuda::launch("type of a gradient", addKernel<R>, cuda::blocksFor(n), 256, 0,
-                 stream, dw, sums, n, beta);
+    cuda::launch("type of a gradient", addKernel<R, float>, cuda::blocksFor(n),
+                 256, 0, stream, dw, sums, n, beta);
+}
+
+template <typename T, typename R>
+void backwardWeights(const T *x, const T *dy, R *dw, R *db,
+                     const ConvShape &shape, float beta, void *stream) {
+  Patches p(shape);
+  if (!weightsByCudnn(x, dy, dw, p, shape, beta, stream))
+    weightsByPatches(x, dy, dw, p, beta, stream);
   if (db && p.o)
     cuda::launch("gradient of a convolution's bias", biasGradientKernel<T, R>,
                  unsigned(p.o), 256, 0, stream, dy, db, p, beta);

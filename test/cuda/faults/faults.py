@@ -44,6 +44,13 @@ FAULTS = {
     "product-size": "cublasLtMatmulAlgoGetHeuristic: C is 4 x 2, the product 4 x 3",
     "alignment": "cublasLtMatmul: A at 0x[0-9a-f]+ is not aligned to 16 bytes, as was promised",
     "other-product": "cublasLtMatmul: the algorithm was chosen for another A",
+    "conv-stride": "cudnnBackendFinalize: elements of tensor 1 overlap: a stride of 3, below 4",
+    "conv-outside": "cudnnBackendExecute: x, 88 bytes at byte 0 of an allocation of 80 bytes, is not within one allocation",
+    "conv-size": "cudnnBackendFinalize: y has size 4 in dim 2, the window gives 3",
+    "conv-workspace": "cudnnBackendExecute: the workspace, 4096 bytes at byte 0 of an allocation of 4092 bytes, is not within one allocation",
+    "conv-attribute": "cudnnBackendFinalize: a descriptor of type 17 lacks attribute 901",
+    "conv-unfinished": "cudnnBackendSetAttribute: a descriptor of type 17 is not finalized",
+    "conv-alignment": "cudnnBackendExecute: x at 0x[0-9a-f]+ is not aligned to 16 bytes, as was promised",
     "product-outside": "cublasLtMatmul: A, 268 bytes at byte 0 of an allocation of 256 bytes, is not within one allocation",
 }
 

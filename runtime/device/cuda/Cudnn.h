@@ -1,0 +1,68 @@
+//===- Cudnn.h - convolutions by cuDNN --------------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_DEVICE_CUDA_CUDNN_H
+#define DT_RUNTIME_DEVICE_CUDA_CUDNN_H
+
+#include "runtime/device/cpu/Conv.h"
+
+#include <memory>
+#include <vector>
+
+namespace dt::rt::cudnn {
+
+/// Which tensor of a convolution is computed from the other two.
+enum class Wanted { Output, Input, Weights };
+
+/// A convolution as cuDNN is asked for it: result = sums + beta * result.
+/// Operands and result are of one type; sums are in float32.
+struct Problem {
+  ConvShape shape; ///< no size is 0
+  Wanted wanted;
+  bool narrow;       ///< bf16, else float32 without TF32
+  float beta;        ///< 0 or 1
+  int64_t alignment; ///< of all three addresses, in bytes
+};
+
+#ifdef DT_RUNTIME_CUDNN
+
+struct Destroy {
+  void operator()(void *descriptor) const;
+};
+using Descriptor = std::unique_ptr<void, Destroy>; ///< of cuDNN's backend
+
+/// How cuDNN computes one problem on one kind of GPU.
+struct Plan {
+  Descriptor plan; ///< null: cuDNN has none
+  Descriptor configuration;
+  std::vector<Descriptor> parts; ///< what it was made from
+  size_t workspace = 0;          ///< bytes
+  const char *mode = "";         ///< of the heuristic that found it
+  int64_t engine = 0;            ///< its number within cuDNN
+};
+
+/// The first plan of cuDNN's heuristics that keeps what the project promises:
+/// the same bits every run, float32 where float32 is said.
+Plan findPlan(const Problem &problem, const Descriptor &device);
+
+/// Queues the convolution with a plan that is found once a problem. False: no
+/// plan, or cuDNN is turned off (DT_CUDNN=off): nothing was queued. What fails
+/// otherwise ends the program in one line.
+bool convolve(const Problem &problem, const void *x, const void *w,
+              const void *y, void *stream);
+
+#else
+
+inline bool convolve(const Problem &, const void *, const void *, const void *,
+                     void *) {
+  return false;
+}
+
+#endif
+
+} // namespace dt::rt::cudnn
+
+#endif // DT_RUNTIME_DEVICE_CUDA_CUDNN_H

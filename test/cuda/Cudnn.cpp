@@ -1,0 +1,471 @@
+//===- Cudnn.cpp - cuDNN's backend that looks at its arguments ------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Descriptors know which attributes they have, of which types, and that those
+// they refer to are finished. The heuristics offer what a program must not take
+// (TF32, sums in another order each time, plans that cannot be made) ahead of
+// what it wants, which is found in mode A, in B, in fallback, or nowhere.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Convolution.h"
+#include "Double.h"
+
+#include <cudnn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+
+using namespace cuda_double;
+
+namespace {
+
+struct Engine {
+  cudnnBackendNumericalNote_t note;
+  Manner manner;
+  bool possible;
+  size_t workspace;
+};
+const Engine kEngines[] = {
+    {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, {}, true, 4096},
+    {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, {.rounded = true}, true, 0},
+    {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, {.drawn = true}, true, 0},
+    {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, {}, false, 0}};
+enum { kExact, kTensorCores, kAnyOrder, kImpossible };
+
+struct Attribute {
+  int64_t count;
+  std::vector<char> bytes;
+};
+
+struct Descriptor {
+  cudnnBackendDescriptorType_t type;
+  bool finished = false;
+  std::map<int, Attribute> attributes;
+  // What follows from them, and from other descriptors, when it is finished:
+  Tensor tensor;
+  Convolution convolution;
+  std::vector<int> engines; ///< one: of an engine, a configuration, a plan
+  std::map<int64_t, void *> addresses;
+
+  template <typename T> std::vector<T> values(int name) const {
+    const Attribute &a = attributes.at(name);
+    std::vector<T> all(size_t(a.count));
+    std::memcpy(all.data(), a.bytes.data(), a.bytes.size());
+    return all;
+  }
+  template <typename T> T value(int name) const { return values<T>(name)[0]; }
+  const Descriptor &other(int name) const {
+    return *static_cast<Descriptor *>(value<void *>(name));
+  }
+};
+
+/// What a descriptor may be given, and must be before it is finished.
+struct Rule {
+  int name;
+  cudnnBackendAttributeType_t type;
+  int64_t most = 1;  ///< values
+  int refersTo = -1; ///< to a descriptor of this type
+};
+
+/// An operation's first attribute; the others follow in one order.
+int firstOf(int operation) {
+  return operation == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
+             ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA
+         : operation ==
+                 CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
+             ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA
+             : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA;
+}
+constexpr int kBeta = 1, kWindow = 2, kW = 3, kX = 4, kY = 5;
+
+std::vector<Rule> rulesOf(int type) {
+  constexpr auto kInteger = CUDNN_TYPE_INT64;
+  constexpr auto kOther = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  int first = firstOf(type);
+  switch (type) {
+  case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+    return {{CUDNN_ATTR_TENSOR_UNIQUE_ID, kInteger},
+            {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
+            {CUDNN_ATTR_TENSOR_DIMENSIONS, kInteger, 8},
+            {CUDNN_ATTR_TENSOR_STRIDES, kInteger, 8},
+            {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kInteger}};
+  case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+    return {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
+            {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
+            {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, kInteger},
+            {CUDNN_ATTR_CONVOLUTION_DILATIONS, kInteger, 3},
+            {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, kInteger, 3},
+            {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, kInteger, 3},
+            {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, kInteger, 3}};
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+    return {{first, CUDNN_TYPE_FLOAT},
+            {first + kBeta, CUDNN_TYPE_FLOAT},
+            {first + kWindow, kOther, 1, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR},
+            {first + kW, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR},
+            {first + kX, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR},
+            {first + kY, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR}};
+  case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: // any operation
+    return {{CUDNN_ATTR_OPERATIONGRAPH_OPS, kOther}};
+  case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+    return {{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
+            {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kOther, 1,
+             CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR},
+            {CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, kOther, 1,
+             CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR}};
+  case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+    return {{CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kOther, 1,
+             CUDNN_BACKEND_ENGINECFG_DESCRIPTOR},
+            {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, kOther, 1,
+             CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR}};
+  case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+    return {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInteger, 8},
+            {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 8},
+            {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}};
+  case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
+    return {{CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE}};
+  }
+  return {}; // engines and configurations come from the heuristics
+}
+
+size_t bytesOf(cudnnBackendAttributeType_t type) {
+  return type == CUDNN_TYPE_HANDLE || type == CUDNN_TYPE_INT64 ||
+                 type == CUDNN_TYPE_VOID_PTR ||
+                 type == CUDNN_TYPE_BACKEND_DESCRIPTOR
+             ? 8
+             : 4;
+}
+
+Descriptor &descriptor(const char *call, void *d, bool finished) {
+  auto *found = static_cast<Descriptor *>(d);
+  if (!found)
+    die("%s: no descriptor", call);
+  if (found->finished != finished)
+    die("%s: a descriptor of type %d is %s", call, found->type,
+        finished ? "not finalized" : "finalized already");
+  return *found;
+}
+
+//===----------------------------------------------------------------------===//
+// Finishing.
+//===----------------------------------------------------------------------===//
+
+constexpr const char *kFinalize = "cudnnBackendFinalize";
+
+void finishTensor(Descriptor &d) {
+  Tensor &t = d.tensor;
+  t.sizes = d.values<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  t.strides = d.values<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
+  t.id = d.value<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+  t.alignment = d.value<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  t.narrow = d.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) ==
+             CUDNN_DATA_BFLOAT16;
+  if (t.sizes.size() < 4 || t.sizes.size() != t.strides.size())
+    die("%s: tensor %ld has %zu sizes and %zu strides", kFinalize, t.id,
+        t.sizes.size(), t.strides.size());
+  if (t.alignment < (t.narrow ? 2 : 4) || (t.alignment & (t.alignment - 1)))
+    die("%s: tensor %ld is aligned to %ld bytes", kFinalize, t.id, t.alignment);
+  std::vector<std::pair<int64_t, int64_t>> dims; // by stride
+  for (size_t i = 0; i < t.sizes.size(); ++i) {
+    if (t.sizes[i] <= 0)
+      die("%s: tensor %ld has a size of %ld", kFinalize, t.id, t.sizes[i]);
+    if (t.sizes[i] > 1)
+      dims.push_back({t.strides[i], t.sizes[i]});
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 1;
+  for (auto [stride, size] : dims) {
+    if (stride < reach)
+      die("%s: elements of tensor %ld overlap: a stride of %ld, below %ld",
+          kFinalize, t.id, stride, reach);
+    reach = stride * (size - 1) + reach;
+  }
+}
+
+void finishWindow(Descriptor &d) {
+  Convolution &c = d.convolution;
+  c.before = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  c.after = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  c.stride = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+  c.dilation = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  auto dims = size_t(d.value<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
+  for (auto *sizes : {&c.before, &c.after, &c.stride, &c.dilation})
+    if (sizes->size() != dims)
+      die("%s: a window in %zu dims has %zu strides, dilations or paddings",
+          kFinalize, dims, sizes->size());
+  if (d.value<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) !=
+      CUDNN_DATA_FLOAT)
+    die("%s: sums of a convolution are not in float", kFinalize);
+}
+
+void finishOperation(Descriptor &d) {
+  int first = firstOf(d.type);
+  Convolution &c = d.convolution;
+  c = d.other(first + kWindow).convolution;
+  c.alpha = d.value<float>(first), c.beta = d.value<float>(first + kBeta);
+  c.w = d.other(first + kW).tensor;
+  c.x = d.other(first + kX).tensor;
+  c.y = d.other(first + kY).tensor;
+  c.wanted = first == CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA
+                 ? Convolution::Y
+             : first == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA
+                 ? Convolution::X
+                 : Convolution::W;
+  const auto &x = c.x.sizes, &w = c.w.sizes, &y = c.y.sizes;
+  size_t dims = c.stride.size() + 2;
+  if (x.size() != dims || w.size() != dims || y.size() != dims)
+    die("%s: tensors of %zu, %zu and %zu dims, a window in %zu", kFinalize,
+        x.size(), w.size(), y.size(), dims - 2);
+  if (x[0] != y[0] || y[1] != w[0] || x[1] % w[1] || w[0] % (x[1] / w[1]))
+    die("%s: x [%ld, %ld, ...], w [%ld, %ld, ...] and y [%ld, %ld, ...] are no "
+        "convolution",
+        kFinalize, x[0], x[1], w[0], w[1], y[0], y[1]);
+  for (size_t i = 2; i < dims; ++i) {
+    int64_t reach = c.dilation[i - 2] * (w[i] - 1) + 1,
+            size = (x[i] + c.before[i - 2] + c.after[i - 2] - reach) /
+                       c.stride[i - 2] +
+                   1;
+    if (y[i] != size)
+      die("%s: y has size %ld in dim %zu, the window gives %ld", kFinalize,
+          y[i], i, size);
+  }
+}
+
+void finishHeuristic(Descriptor &d) {
+  auto mode = d.value<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
+  Convolution &c = d.convolution;
+  c = d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).convolution;
+  auto allOnes = [](const std::vector<int64_t> &sizes) {
+    return std::count(sizes.begin(), sizes.end(), 1) == int64_t(sizes.size());
+  };
+  bool plain = c.groups() == 1 && allOnes(c.dilation);
+  if (mode == CUDNN_HEUR_MODE_A)
+    d.engines = {kImpossible, kTensorCores, kAnyOrder};
+  if (c.x.narrow != c.w.narrow || c.x.narrow != c.y.narrow)
+    d.engines = {kImpossible};
+  else if ((mode == CUDNN_HEUR_MODE_A && plain && allOnes(c.stride)) ||
+           (mode == CUDNN_HEUR_MODE_B && plain) ||
+           (mode == CUDNN_HEUR_MODE_FALLBACK && c.groups() <= 3))
+    d.engines.push_back(kExact);
+}
+
+cudnnStatus_t finishPlan(Descriptor &d) {
+  const Descriptor &configuration =
+      d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  d.engines = configuration.engines;
+  d.convolution = configuration.convolution;
+  return kEngines[d.engines[0]].possible ? CUDNN_STATUS_SUCCESS
+                                         : CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
+}
+
+void finishPack(Descriptor &d) {
+  auto ids = d.values<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  auto data = d.values<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  for (size_t i = 0; i < std::min(ids.size(), data.size()); ++i)
+    d.addresses[ids[i]] = data[i];
+  if (ids.size() != data.size() || d.addresses.size() != ids.size())
+    die("%s: %zu addresses for %zu tensors", kFinalize, data.size(),
+        ids.size());
+}
+
+//===----------------------------------------------------------------------===//
+// Running.
+//===----------------------------------------------------------------------===//
+
+/// Address and promises of a tensor.
+void place(Tensor &t, const char *name, const Descriptor &pack) {
+  std::string what = std::string("cudnnBackendExecute: ") + name;
+  auto found = pack.addresses.find(t.id);
+  if (found == pack.addresses.end())
+    die("%s, tensor %ld, has no address", what.c_str(), t.id);
+  t.data = found->second;
+  requireDevice(t.data, t.span(), what);
+  if (reinterpret_cast<uintptr_t>(t.data) % uintptr_t(t.alignment))
+    die("%s at %p is not aligned to %ld bytes, as was promised", what.c_str(),
+        t.data, t.alignment);
+}
+
+bool overlap(const Tensor &a, const Tensor &b) {
+  auto *from = static_cast<const char *>(a.data),
+       *other = static_cast<const char *>(b.data);
+  return from < other + b.span() && other < from + a.span();
+}
+
+} // namespace
+
+const char *cudnnGetErrorString(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS"
+                                        : "CUDNN_STATUS_NOT_SUPPORTED";
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
+  Entry entry("cudnnCreate");
+  *handle = new cudnnContext;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  Entry entry("cudnnSetStream");
+  handle->stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t *made) {
+  Entry entry("cudnnBackendCreateDescriptor");
+  auto *d = new Descriptor;
+  d->type = type;
+  *made = d;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
+  delete static_cast<Descriptor *>(d);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type,
+                                       int64_t count, const void *values) {
+  const char *call = "cudnnBackendSetAttribute";
+  Entry entry(call);
+  Descriptor &to = descriptor(call, d, false);
+  std::vector<Rule> rules = rulesOf(to.type);
+  auto rule = std::find_if(rules.begin(), rules.end(),
+                           [&](const Rule &r) { return r.name == name; });
+  if (rule == rules.end())
+    die("%s: a descriptor of type %d has no attribute %d", call, to.type, name);
+  if (type != rule->type || count < 1 || count > rule->most)
+    die("%s: attribute %d has values of type %d, at most %ld; not %ld of type "
+        "%d",
+        call, name, rule->type, rule->most, count, type);
+  auto *bytes = static_cast<const char *>(values);
+  to.attributes[name] = {count, {bytes, bytes + size_t(count) * bytesOf(type)}};
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    Descriptor &other = descriptor(call, to.value<void *>(name), true);
+    if (rule->refersTo >= 0 && other.type != rule->refersTo)
+      die("%s: attribute %d is a descriptor of type %d, not %d", call, name,
+          rule->refersTo, other.type);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
+  Entry entry(kFinalize);
+  Descriptor &d = descriptor(kFinalize, raw, false);
+  std::vector<Rule> rules = rulesOf(d.type);
+  for (const Rule &rule : rules)
+    if (!d.attributes.count(rule.name))
+      die("%s: a descriptor of type %d lacks attribute %d", kFinalize, d.type,
+          rule.name);
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  switch (d.type) {
+  case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+    finishTensor(d);
+    break;
+  case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+    finishWindow(d);
+    break;
+  case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+    d.convolution = d.other(CUDNN_ATTR_OPERATIONGRAPH_OPS).convolution;
+    break;
+  case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+    finishHeuristic(d);
+    break;
+  case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+    status = finishPlan(d);
+    break;
+  case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+    finishPack(d);
+    break;
+  case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
+    break;
+  default:
+    finishOperation(d);
+  }
+  d.finished = status == CUDNN_STATUS_SUCCESS;
+  return status;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t,
+                                       int64_t wanted, int64_t *count,
+                                       void *values) {
+  const char *call = "cudnnBackendGetAttribute";
+  Entry entry(call);
+  auto &from = *static_cast<Descriptor *>(raw);
+  *count = 1;
+  // Descriptors that the caller made are filled, and finished.
+  auto fill = [&](int64_t i, int engine) {
+    Descriptor &to = descriptor(call, static_cast<void **>(values)[i], false);
+    to.engines = {engine};
+    to.convolution = from.convolution;
+    to.finished = true;
+  };
+  switch (name) {
+  case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+    descriptor(call, raw, true);
+    *count = int64_t(from.engines.size());
+    for (int64_t i = 0; i < std::min(wanted, *count); ++i)
+      fill(i, from.engines[size_t(i)]);
+    return CUDNN_STATUS_SUCCESS;
+  case CUDNN_ATTR_ENGINECFG_ENGINE:
+    fill(0, from.engines.at(0));
+    return CUDNN_STATUS_SUCCESS;
+  case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+    std::memcpy(values, &kEngines[from.engines.at(0)].note, 4);
+    return CUDNN_STATUS_SUCCESS;
+  case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+    *static_cast<int64_t *>(values) = from.engines.at(0);
+    return CUDNN_STATUS_SUCCESS;
+  case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+    descriptor(call, raw, true);
+    *static_cast<int64_t *>(values) =
+        int64_t(kEngines[from.engines.at(0)].workspace);
+    return CUDNN_STATUS_SUCCESS;
+  default:
+    die("%s: no attribute %d", call, name);
+  }
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
+                                  cudnnBackendDescriptor_t rawPlan,
+                                  cudnnBackendDescriptor_t rawPack) {
+  const char *call = "cudnnBackendExecute";
+  Entry entry(call);
+  const Descriptor &plan = descriptor(call, rawPlan, true),
+                   &pack = descriptor(call, rawPack, true);
+  if (plan.type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+      pack.type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+    die("%s: descriptors of types %d and %d", call, plan.type, pack.type);
+  Convolution c = plan.convolution;
+  place(c.x, "x", pack);
+  place(c.w, "w", pack);
+  place(c.y, "y", pack);
+  for (Tensor *t : {&c.x, &c.w, &c.y})
+    if (t != &c.result() && overlap(*t, c.result()))
+      die("%s: the result overlaps tensor %ld", call, t->id);
+  const Engine &engine = kEngines[plan.engines[0]];
+  void *workspace = pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (engine.workspace)
+    requireDevice(workspace, engine.workspace,
+                  std::string(call) + ": the workspace");
+  counts.products++;
+  queue(handle->stream, [c, workspace, &engine] {
+    // What stood in the workspace is gone.
+    if (engine.workspace)
+      std::memset(workspace, kPoison, engine.workspace);
+    convolve(c, engine.manner);
+  });
+  return CUDNN_STATUS_SUCCESS;
+}

@@ -1,0 +1,116 @@
+//===- Plans.cpp - what the real cuDNN has for convolutions ---------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// cuDNN makes plans for a GPU that is not there, if it is told what that GPU
+// is: so the runtime's descriptors meet the real library, though nothing runs.
+// Prints, a problem a line, which heuristic gave the plan, the number of its
+// engine and its workspace; fails where there is no plan.
+//
+// plans DEVICE.json
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cuda/Cuda.h"
+#include "runtime/device/cuda/Cudnn.h"
+
+#include <cudnn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+using namespace dt::rt;
+
+// What Cudnn.cpp takes from the rest of the runtime.
+void cuda::fail(const char *call, const char *reason) {
+  char detail[1024] = "";
+  cudnnGetLastErrorString(detail, sizeof detail);
+  std::fprintf(stderr, "error: CUDA: %s: %s %s\n", call, reason, detail);
+  std::exit(1);
+}
+void *cuda::scratch(int, size_t) { return nullptr; }
+
+namespace {
+
+cudnn::Descriptor deviceOf(const char *path) {
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  cudnnBackendDescriptor_t d;
+  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d) ||
+      cudnnBackendSetAttribute(d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                               CUDNN_TYPE_CHAR, int64_t(text.size()),
+                               text.data()) ||
+      cudnnBackendFinalize(d))
+    cuda::fail(path, "cuDNN does not take this for a GPU");
+  return cudnn::Descriptor(d);
+}
+
+struct Case {
+  const char *name;
+  ConvShape shape;
+};
+
+const Case kCases[] = {
+    // n, c, o, groups, dims, in, kernel, stride, dilation, before, after
+    {"3x3",
+     {8, 64, 128, 1, 2, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
+    {"1x1", {8, 64, 32, 1, 2, {16, 16}, {1, 1}, {1, 1}, {1, 1}, {}, {}}},
+    {"strided",
+     {3, 5, 7, 1, 2, {17, 19}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}},
+    {"patches", {8, 3, 64, 1, 2, {32, 32}, {4, 4}, {4, 4}, {1, 1}, {}, {}}},
+    {"uneven",
+     {8, 64, 128, 1, 2, {32, 32}, {3, 3}, {2, 1}, {1, 2}, {0, 1}, {1, 2}}},
+    {"groups",
+     {8, 64, 128, 4, 2, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
+    {"depthwise",
+     {8, 64, 64, 64, 2, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
+    {"one dim", {3, 5, 7, 1, 1, {17}, {3}, {1}, {1}, {1}, {1}}},
+    {"three dims",
+     {2,
+      16,
+      32,
+      1,
+      3,
+      {8, 8, 8},
+      {3, 3, 3},
+      {1, 1, 1},
+      {1, 1, 1},
+      {1, 1, 1},
+      {1, 1, 1}}},
+};
+
+bool show(const cudnn::Problem &p, const char *name,
+          const cudnn::Descriptor &device) {
+  const char *wanted[] = {"output", "input", "weights"};
+  cudnn::Plan plan = cudnn::findPlan(p, device);
+  std::printf("%-10s %-7s %-4s aligned %2d %s: ", name,
+              wanted[size_t(p.wanted)], p.narrow ? "bf16" : "f32",
+              int(p.alignment), p.beta != 0 ? "added" : "     ");
+  if (plan.plan)
+    std::printf("engine %ld, %zu bytes, mode %s\n", long(plan.engine),
+                plan.workspace, plan.mode);
+  else
+    std::printf("no plan\n");
+  return plan.plan != nullptr;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 2)
+    return 2;
+  cudnn::Descriptor device = deviceOf(argv[1]);
+  bool all = true;
+  for (const Case &c : kCases)
+    for (auto wanted :
+         {cudnn::Wanted::Output, cudnn::Wanted::Input, cudnn::Wanted::Weights})
+      for (bool narrow : {false, true})
+        for (int64_t alignment : {narrow ? 2 : 4, 16})
+          all &= show({c.shape, wanted, narrow,
+                       wanted == cudnn::Wanted::Weights ? 1.f : 0.f, alignment},
+                      c.name, device);
+  return !all;
+}
