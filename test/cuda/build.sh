@@ -2,6 +2,7 @@
 # build.sh SOURCE_DIRECTORY DT_OPT BUILD: what tests on the double of CUDA share, built by the system's compiler:
 #   BUILD/gpt2    an emitted program, unchanged, with its own copy of the runtime; other programs link that (its build/runtime/prebuilt.cmake)
 #   BUILD/faults  the program with planted faults
+#   BUILD/calls   tests of library calls
 set -euo pipefail
 source=$1 dt_opt=$2 build=$3
 mkdir -p "$build"
@@ -11,3 +12,5 @@ cmake -S "$build/gpt2" -B "$build/gpt2/build" -G Ninja -DDT_CUDA_DOUBLE="$source
 cmake --build "$build/gpt2/build"
 cmake -S "$source/test/cuda/faults" -B "$build/faults" -G Ninja >/dev/null
 cmake --build "$build/faults"
+cmake -S "$source/test/cuda/calls" -B "$build/calls" -G Ninja -DRUNTIME="$build/gpt2/build/runtime" >/dev/null
+cmake --build "$build/calls"

@@ -2,12 +2,13 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Simple kernels that keep no score matrix: one block a query row, keys in
-// tiles with a running maximum (Dao et al., FlashAttention, algorithm 1,
-// without its blocking of queries). The backward recomputes probabilities from
-// the saved log-sum-exp; dk and dv come from a block a key row that walks over
-// the queries, so nothing is added atomically and runs repeat bit by bit. Made
-// to be right, not fast.
+// Tiles of 64 queries and 64 keys; scores are never stored (Dao et al.,
+// FlashAttention). The forward keeps a running maximum and sum a row, the
+// backward computes probabilities again from the saved log-sum-exp. Each block
+// owns 64 rows of its result, up to 128 columns of them, and adds to these in
+// one order: nothing is atomic, runs repeat bit by bit. Tiles that the causal
+// rule hides are not computed. All is computed in float32, products without
+// tensor cores.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,41 +19,140 @@ namespace dt::rt {
 
 namespace {
 
-constexpr int kThreads = 128; ///< a block, and keys (queries) a tile
+constexpr int kTile = 64; ///< queries, keys
+constexpr int kSide = 16; ///< threads are a square
+constexpr int kThreads = kSide * kSide;
+constexpr int kEach = kTile / kSide; ///< rows, and columns of scores, a thread
+constexpr int kStep = 16;            ///< elements of a product at a time
+constexpr int kColumns = 128;        ///< of the result, a block
+constexpr int kWide = kColumns / kSide;
+constexpr int kLanes = kThreads / kTile; ///< threads that sum one row
 constexpr float kPreciseLse =
     1e3f; ///< above, the rounding of the log-sum-exp itself would show
 
-__device__ float blockReduce(float value, bool maximum) {
-  __shared__ float part[kThreads];
-  part[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (int(threadIdx.x) < half) {
-      float other = part[threadIdx.x + half];
-      part[threadIdx.x] =
-          maximum ? fmaxf(part[threadIdx.x], other) : part[threadIdx.x] + other;
+/// What a block shares. Rows are one longer than what they hold, so that
+/// threads that read a column meet different banks.
+struct Shared {
+  union {
+    struct {
+      float a[kTile][kStep + 1], b[kTile][kStep + 1];
+    };
+    float values[kStep][kColumns];
+  };
+  float scores[kTile][kTile + 1]; ///< or what is made of them
+  float part[kTile][kLanes];
+  union { // a row's in the forward, a query's in the backward
+    struct {
+      float top[kTile], sum[kTile], shrink[kTile];
+    };
+    struct {
+      float lse[kTile], total[kTile], delta[kTile];
+    };
+  };
+};
+
+/// Rows of one head: element c of row r is data[r * stride + c]; 0 outside.
+template <typename T> struct Rows {
+  const T *data;
+  int64_t stride;
+  int count, width;
+
+  __device__ float at(int r, int c) const {
+    return r < count && c < width ? float(data[r * stride + c]) : 0.f;
+  }
+};
+
+/// One head's operands.
+template <typename T> struct Head {
+  Rows<T> q, k, v, d; ///< d: the output's gradient, or the output
+
+  __device__ Head(const T *q, const T *k, const T *v, const T *d,
+                  const AttentionShape &s, int64_t b, int64_t h)
+      : q{q + b * s.qb + h * s.qh, s.qt, int(s.t), int(s.d)},
+        k{k + b * s.kb + h / (s.h / s.hk) * s.kh, s.ks, int(s.s), int(s.d)},
+        v{v + b * s.vb + h / (s.h / s.hk) * s.vh, s.vs, int(s.s), int(s.dv)},
+        d{d + b * s.ob + h * s.oh, s.ot, int(s.t), int(s.dv)} {}
+};
+
+/// Which part of the result a block owns.
+struct Place {
+  int row, column; ///< the first ones
+  int64_t b, h;
+
+  __device__ Place(int64_t rows, int64_t width, int64_t heads) {
+    int64_t tiles = (rows + kTile - 1) / kTile,
+            slices = (width + kColumns - 1) / kColumns, i = blockIdx.x;
+    column = int(i % slices) * kColumns;
+    row = int(i / slices % tiles) * kTile;
+    h = i / slices / tiles % heads;
+    b = i / slices / tiles / heads;
+  }
+};
+
+unsigned blocksFor(int64_t b, int64_t heads, int64_t rows, int64_t width) {
+  return unsigned(b * heads * ((rows + kTile - 1) / kTile) *
+                  ((width + kColumns - 1) / kColumns));
+}
+
+/// A thread's rows and columns of a tile.
+__device__ int rowOf(int i) { return int(threadIdx.x) / kSide + i * kSide; }
+__device__ int columnOf(int j) { return int(threadIdx.x) % kSide + j * kSide; }
+
+/// x[i][j] += row `rowOf(i)` behind firstA times row `columnOf(j)` behind
+/// firstB.
+template <typename T>
+__device__ void multiplyRows(float (&x)[kEach][kEach], const Rows<T> &a,
+                             int firstA, const Rows<T> &b, int firstB,
+                             Shared &shared) {
+  for (int from = 0; from < a.width; from += kStep) {
+#pragma unroll 2 // few registers
+    for (int e = threadIdx.x; e < kTile * kStep; e += kThreads) {
+      int r = e / kStep, c = e % kStep;
+      shared.a[r][c] = a.at(firstA + r, from + c);
+      shared.b[r][c] = b.at(firstB + r, from + c);
     }
     __syncthreads();
+#pragma unroll 4
+    for (int c = 0; c < kStep; ++c)
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+#pragma unroll
+        for (int j = 0; j < kEach; ++j)
+          x[i][j] += shared.a[rowOf(i)][c] * shared.b[columnOf(j)][c];
+    __syncthreads();
   }
-  float result = part[0];
-  __syncthreads();
-  return result;
 }
 
-template <typename T> __device__ float dot(const T *a, const T *b, int64_t n) {
-  float sum = 0;
-  for (int64_t i = 0; i < n; ++i)
-    sum += float(a[i]) * float(b[i]);
-  return sum;
-}
-
-/// The scaled and masked score of query i and key j, -inf where j is not
-/// visible.
+/// sums[i][j] += row `rowOf(i)` of what is in `scores` times column
+/// `column + columnOf(j)` of the rows behind `first`. Waits for the scores.
 template <typename T>
-__device__ float score(const T *q, const T *k, const void *mask,
-                       const AttentionShape &s, int64_t b, int64_t h, int64_t i,
-                       int64_t j) {
-  if (s.causal && j > i + (s.s - s.t))
+__device__ void addWeighted(float (&sums)[kEach][kWide], const Rows<T> &rows,
+                            int first, int column, Shared &shared) {
+  for (int from = 0; from < kTile; from += kStep) {
+#pragma unroll 4
+    for (int e = threadIdx.x; e < kStep * kColumns; e += kThreads)
+      shared.values[e / kColumns][e % kColumns] =
+          rows.at(first + from + e / kColumns, column + e % kColumns);
+    __syncthreads();
+#pragma unroll 4
+    for (int r = 0; r < kStep; ++r)
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        float weight = shared.scores[rowOf(i)][from + r];
+#pragma unroll
+        for (int j = 0; j < kWide; ++j)
+          sums[i][j] += weight * shared.values[r][columnOf(j)];
+      }
+    __syncthreads();
+  }
+}
+
+/// The scaled and masked score of query i and key j from their product, -inf
+/// where j is not visible or there is none.
+__device__ float scoreOf(float product, const void *mask,
+                         const AttentionShape &s, int64_t b, int64_t h,
+                         int64_t i, int64_t j) {
+  if (i >= s.t || j >= s.s || (s.causal && j > i + (s.s - s.t)))
     return -INFINITY;
   float bias = 0;
   int64_t at = b * s.maskB + h * s.maskH + i * s.maskT + j * s.maskS;
@@ -62,210 +162,306 @@ __device__ float score(const T *q, const T *k, const void *mask,
     bias = static_cast<const float *>(mask)[at];
   if (s.mask == MaskKind::AdditiveNarrow)
     bias = static_cast<const bf16 *>(mask)[at];
-  return s.scale * dot(q, k, s.d) + bias;
+  return s.scale * product + bias;
 }
 
-/// Probability of a key in a row with log-sum-exp `lse`, whose probabilities
-/// would add up to `total`; an empty row gives the same to all keys.
-__device__ float probability(float x, float lse, float total,
+/// Calls apply(value, i, j) for what this thread keeps in `scores`.
+template <typename Apply> __device__ void forOwn(Shared &shared, Apply apply) {
+#pragma unroll 1 // few registers
+  for (int e = 0; e < kEach * kEach; ++e) {
+    int i = rowOf(e / kEach), j = columnOf(e % kEach);
+    apply(shared.scores[i][j], i, j);
+  }
+}
+
+/// Products of rows of a and b into `scores`, for forOwn.
+template <typename T>
+__device__ void storeProducts(const Rows<T> &a, int firstA, const Rows<T> &b,
+                              int firstB, Shared &shared) {
+  float x[kEach][kEach] = {};
+  multiplyRows(x, a, firstA, b, firstB, shared);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+#pragma unroll
+    for (int j = 0; j < kEach; ++j)
+      shared.scores[rowOf(i)][columnOf(j)] = x[i][j];
+}
+
+/// Whether the causal rule hides all keys from `j` on from the tile of queries
+/// at `i`.
+__device__ bool isHidden(const AttentionShape &s, int i, int j) {
+  return s.causal && j > i + (kTile - 1) + (s.s - s.t);
+}
+
+/// What an empty row has in a column.
+template <typename T>
+__device__ float emptyValue(const Rows<T> &v, int column, EmptyRow kind) {
+  if (kind == EmptyRow::NaN && v.count > 0)
+    return NAN;
+  float sum = 0;
+  for (int j = 0; j < v.count && kind == EmptyRow::Mean; ++j)
+    sum += v.at(j, column) / float(v.count);
+  return sum;
+}
+
+/// Turns a tile of scores into exp(score - top), top the greatest of each row
+/// up to here, and keeps the rows' sums.
+__device__ void exponentiate(Shared &shared) {
+  int row = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  float *scores = shared.scores[row], top = shared.top[row];
+  float mine = -INFINITY, sum = 0;
+  for (int c = lane; c < kTile; c += kLanes)
+    mine = fmaxf(mine, scores[c]);
+  shared.part[row][lane] = mine;
+  __syncthreads();
+  float highest = top;
+  for (int l = 0; l < kLanes; ++l)
+    highest = fmaxf(highest, shared.part[row][l]);
+  for (int c = lane; c < kTile; c += kLanes) {
+    scores[c] = highest == -INFINITY ? 0.f : expf(scores[c] - highest);
+    sum += scores[c];
+  }
+  __syncthreads();
+  shared.part[row][lane] = sum;
+  __syncthreads();
+  if (lane > 0)
+    return;
+  float shrink = highest == -INFINITY ? 1.f : expf(top - highest);
+  sum = shared.sum[row] * shrink;
+  for (int l = 0; l < kLanes; ++l)
+    sum += shared.part[row][l];
+  shared.top[row] = highest, shared.sum[row] = sum, shared.shrink[row] = shrink;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads, 2)
+    forwardKernel(const T *q, const T *k, const T *v, const void *mask, T *o,
+                  float *lse, AttentionShape s) {
+  DT_DYNAMIC_SHARED(Shared, shared);
+  Place p(s.t, s.dv, s.h);
+  Head<T> head(q, k, v, o, s, p.b, p.h);
+  if (threadIdx.x < kTile)
+    shared->top[threadIdx.x] = -INFINITY, shared->sum[threadIdx.x] = 0;
+  float sums[kEach][kWide] = {};
+  for (int first = 0; first < s.s && !isHidden(s, p.row, first);
+       first += kTile) {
+    storeProducts(head.q, p.row, head.k, first, *shared);
+    forOwn(*shared, [&](float &x, int i, int j) {
+      x = scoreOf(x, mask, s, p.b, p.h, p.row + i, first + j);
+    });
+    __syncthreads();
+    exponentiate(*shared);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+        sums[i][j] *= shared->shrink[rowOf(i)];
+    addWeighted(sums, head.v, first, p.column, *shared);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    int64_t row = p.row + rowOf(i);
+    float top = shared->top[rowOf(i)], sum = shared->sum[rowOf(i)];
+#pragma unroll
+    for (int j = 0; j < kWide && row < s.t; ++j)
+      if (int c = p.column + columnOf(j); c < s.dv)
+        o[p.b * s.ob + row * s.ot + p.h * s.oh + c] =
+            top == -INFINITY ? emptyValue(head.v, c, s.emptyRow)
+                             : sums[i][j] / sum;
+    if (row < s.t && p.column == 0 && columnOf(0) == 0)
+      lse[(p.b * s.h + p.h) * s.t + row] =
+          top == -INFINITY ? -INFINITY : top + logf(sum);
+  }
+}
+
+/// What the backward needs of a row: its log-sum-exp, what exp(score - lse)
+/// adds up to (1 but for the rounding of a large lse), sum(do * o).
+struct RowFacts {
+  const float *lse;
+  float *total, *delta; ///< [b, h, t] each
+};
+
+/// Probability of a key for query i of the tile; an empty row gives the same to
+/// all.
+__device__ float probability(float score, const Shared &shared, int i,
                              const AttentionShape &s) {
-  if (lse == -INFINITY)
+  if (shared.lse[i] == -INFINITY)
     return s.emptyRow == EmptyRow::Mean  ? 1.f / float(s.s)
            : s.emptyRow == EmptyRow::NaN ? NAN
                                          : 0.f;
-  return expf(x - lse) / total;
+  return expf(score - shared.lse[i]) / shared.total[i];
 }
 
-struct Row {
-  int64_t b, h, i;
-};
-
-__device__ Row rowOf(int64_t index, int64_t heads, int64_t length) {
-  return {index / (heads * length), index / length % heads, index % length};
-}
-
-/// Shared memory: dv floats of the output.
+/// Fills `total` and `delta`.
 template <typename T>
-__global__ void forwardKernel(const T *q, const T *k, const T *v,
-                              const void *mask, T *o, float *lse,
-                              AttentionShape s) {
-  DT_DYNAMIC_SHARED(float, acc);
-  __shared__ float p[kThreads];
-  Row r = rowOf(blockIdx.x, s.h, s.t);
-  int64_t kv = r.h / (s.h / s.hk);
-  const T *qi = q + r.b * s.qb + r.i * s.qt + r.h * s.qh;
-  const T *kk = k + r.b * s.kb + kv * s.kh, *vv = v + r.b * s.vb + kv * s.vh;
-  for (int64_t c = threadIdx.x; c < s.dv; c += kThreads)
-    acc[c] = 0;
-  float highest = -INFINITY, sum = 0;
-  for (int64_t first = 0; first < s.s; first += kThreads) {
-    int64_t j = first + threadIdx.x,
-            count = min(int64_t(kThreads), s.s - first);
-    float x = j < s.s ? score(qi, kk + j * s.ks, mask, s, r.b, r.h, r.i, j)
-                      : -INFINITY;
-    float top = fmaxf(highest, blockReduce(x, true));
-    if (top == -INFINITY)
-      continue;
-    float shrink = expf(highest - top);
-    p[threadIdx.x] = expf(x - top);
-    sum = sum * shrink + blockReduce(p[threadIdx.x], false);
-    for (int64_t c = threadIdx.x; c < s.dv; c += kThreads) {
-      float value = acc[c] * shrink;
-      for (int64_t t = 0; t < count; ++t)
-        value += p[t] * float(vv[(first + t) * s.vs + c]);
-      acc[c] = value;
-    }
-    highest = top;
+__global__ void __launch_bounds__(kThreads, 2)
+    rowKernel(const T *q, const T *k, const void *mask, const T *o,
+              const T *doutput, RowFacts rows, AttentionShape s) {
+  DT_DYNAMIC_SHARED(Shared, shared);
+  Place p(s.t, 1, s.h);
+  Head<T> head(q, k, k, o, s, p.b, p.h);
+  Rows<T> gradient = head.d;
+  gradient.data = doutput + (head.d.data - o);
+  int row = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  int64_t first = (p.b * s.h + p.h) * s.t + p.row, count = s.t - p.row;
+  float sum = 0, total = 0;
+  for (int64_t c = lane; c < s.dv; c += kLanes)
+    sum += head.d.at(p.row + row, c) * gradient.at(p.row + row, c);
+  bool precise = false; // the same for all threads
+  for (int r = 0; r < kTile && r < count; ++r)
+    precise |= fabsf(rows.lse[first + r]) > kPreciseLse &&
+               rows.lse[first + r] != -INFINITY;
+  for (int j0 = 0; precise && j0 < s.s && !isHidden(s, p.row, j0);
+       j0 += kTile) {
+    storeProducts(head.q, p.row, head.k, j0, *shared);
+    forOwn(*shared, [&](float &x, int i, int j) {
+      x = scoreOf(x, mask, s, p.b, p.h, p.row + i, j0 + j);
+    });
+    __syncthreads();
+    for (int c = lane; c < kTile && row < count; c += kLanes)
+      total += expf(shared->scores[row][c] - rows.lse[first + row]);
     __syncthreads();
   }
-  bool empty = highest == -INFINITY;
-  T *oi = o + r.b * s.ob + r.i * s.ot + r.h * s.oh;
-  for (int64_t c = threadIdx.x; c < s.dv; c += kThreads) {
-    float value = !empty                                   ? acc[c] / sum
-                  : s.emptyRow == EmptyRow::NaN && s.s > 0 ? NAN
-                                                           : 0.f;
-    if (empty && s.emptyRow == EmptyRow::Mean)
-      for (int64_t j = 0; j < s.s; ++j)
-        value += float(vv[j * s.vs + c]) / float(s.s);
-    oi[c] = value;
-  }
-  if (threadIdx.x == 0)
-    lse[blockIdx.x] = empty ? -INFINITY : highest + logf(sum);
+  shared->part[row][lane] = sum;
+  shared->scores[row][lane] = total;
+  __syncthreads();
+  if (lane > 0 || row >= count)
+    return;
+  for (int l = 1; l < kLanes; ++l)
+    sum += shared->part[row][l], total += shared->scores[row][l];
+  float lse = rows.lse[first + row];
+  bool large = fabsf(lse) > kPreciseLse && lse != -INFINITY;
+  rows.delta[first + row] = sum;
+  rows.total[first + row] = large ? total : 1.f;
 }
 
-/// What exp(score - lse) of a row adds up to: 1 but for the rounding of a large
-/// lse. For all threads of a block.
-template <typename T>
-__device__ float totalOf(const T *qi, const T *k, const void *mask, float lse,
-                         const Row &r, const AttentionShape &s) {
-  if (!(fabsf(lse) > kPreciseLse) || lse == -INFINITY)
-    return 1;
-  float sum = 0;
-  for (int64_t j = threadIdx.x; j < s.s; j += kThreads)
-    sum += expf(score(qi, k + j * s.ks, mask, s, r.b, r.h, r.i, j) - lse);
-  return blockReduce(sum, false);
+enum class Gradient { Query, Key, Value };
+
+/// Whether a tile of scores has no probabilities: hidden, and no row is empty
+/// that has the same for all keys.
+__device__ bool isNothing(const AttentionShape &s, const RowFacts &rows,
+                          int64_t row, int i, int j) {
+  if (!isHidden(s, i, j))
+    return false;
+  bool empty = false;
+  for (int r = i; r < i + kTile && r < s.t && s.emptyRow != EmptyRow::Zero; ++r)
+    empty |= rows.lse[row + r] == -INFINITY;
+  return !empty;
 }
 
-/// dq, a block a query row. Also leaves sum(do * o) of the row in `delta`, and
-/// behind all of these what its probabilities add up to.
+/// Turns probabilities of a tile into gradients of its products of queries and
+/// keys. `byRow`: a row of the tile is a query, else a column is.
 template <typename T>
-__global__ void queryKernel(const T *q, const T *k, const T *v,
-                            const void *mask, const T *o, const float *lse,
-                            const T *doutput, T *dq, float *delta,
-                            AttentionShape s) {
-  __shared__ float ds[kThreads];
-  DT_DYNAMIC_SHARED(float, acc);
-  Row r = rowOf(blockIdx.x, s.h, s.t);
-  int64_t kv = r.h / (s.h / s.hk), at = r.b * s.ob + r.i * s.ot + r.h * s.oh;
-  const T *qi = q + r.b * s.qb + r.i * s.qt + r.h * s.qh,
-          *kk = k + r.b * s.kb + kv * s.kh;
-  const T *vv = v + r.b * s.vb + kv * s.vh;
-  float part = 0;
-  for (int64_t c = threadIdx.x; c < s.dv; c += kThreads)
-    part += float(doutput[at + c]) * float(o[at + c]);
-  float rowDelta = blockReduce(part, false),
-        total = totalOf(qi, kk, mask, lse[blockIdx.x], r, s);
-  for (int64_t c = threadIdx.x; c < s.d; c += kThreads)
-    acc[c] = 0;
-  for (int64_t first = 0; first < s.s; first += kThreads) {
-    int64_t j = first + threadIdx.x,
-            count = min(int64_t(kThreads), s.s - first);
-    ds[threadIdx.x] = 0;
-    if (j < s.s) {
-      float x = score(qi, kk + j * s.ks, mask, s, r.b, r.h, r.i, j);
-      float dp = dot(doutput + at, vv + j * s.vs, s.dv);
-      ds[threadIdx.x] =
-          probability(x, lse[blockIdx.x], total, s) * (dp - rowDelta) * s.scale;
+__device__ void toScoreGradients(const Rows<T> &a, int firstA, const Rows<T> &b,
+                                 int firstB, bool byRow, float scale,
+                                 Shared &shared) {
+  float dp[kEach][kEach] = {};
+  multiplyRows(dp, a, firstA, b, firstB, shared);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      float mean = shared.delta[byRow ? rowOf(i) : columnOf(j)];
+      shared.scores[rowOf(i)][columnOf(j)] *= (dp[i][j] - mean) * scale;
     }
-    __syncthreads();
-    for (int64_t c = threadIdx.x; c < s.d; c += kThreads) {
-      float value = acc[c];
-      for (int64_t t = 0; t < count; ++t)
-        value += ds[t] * float(kk[(first + t) * s.ks + c]);
-      acc[c] = value;
-    }
-    __syncthreads();
-  }
-  T *dqi = dq + r.b * s.qb + r.i * s.qt + r.h * s.qh;
-  for (int64_t c = threadIdx.x; c < s.d; c += kThreads)
-    dqi[c] = acc[c];
-  if (threadIdx.x == 0) {
-    delta[blockIdx.x] = rowDelta;
-    delta[gridDim.x + blockIdx.x] = total;
-  }
 }
 
-/// dk and dv, a block a key row: all queries of all heads of the group, in
-/// order.
-template <typename T>
-__global__ void keyKernel(const T *q, const T *k, const T *v, const void *mask,
-                          const float *lse, const float *delta,
-                          const T *doutput, T *dk, T *dv, AttentionShape s) {
-  __shared__ float ds[kThreads], p[kThreads];
-  DT_DYNAMIC_SHARED(float, acc); // d of dk, then dv of dv
-  Row r = rowOf(blockIdx.x, s.hk, s.s);
-  int64_t group = s.h / s.hk, j = r.i;
-  const T *kj = k + r.b * s.kb + j * s.ks + r.h * s.kh,
-          *vj = v + r.b * s.vb + j * s.vs + r.h * s.vh;
-  for (int64_t c = threadIdx.x; c < s.d + s.dv; c += kThreads)
-    acc[c] = 0;
-  for (int64_t h = r.h * group; h < (r.h + 1) * group; ++h) {
-    const T *qq = q + r.b * s.qb + h * s.qh,
-            *dd = doutput + r.b * s.ob + h * s.oh;
-    for (int64_t first = 0; first < s.t; first += kThreads) {
-      int64_t i = first + threadIdx.x,
-              count = min(int64_t(kThreads), s.t - first);
-      ds[threadIdx.x] = p[threadIdx.x] = 0;
-      if (i < s.t) {
-        int64_t row = (r.b * s.h + h) * s.t + i;
-        float x = score(qq + i * s.qt, kj, mask, s, r.b, h, i, j);
-        float prob = probability(x, lse[row], delta[s.b * s.h * s.t + row], s);
-        p[threadIdx.x] = prob;
-        ds[threadIdx.x] =
-            prob * (dot(dd + i * s.ot, vj, s.dv) - delta[row]) * s.scale;
+/// dq, dk or dv. The rows that a block owns are queries or keys; it walks over
+/// tiles of the others, for keys those of all heads that share them.
+template <Gradient kind, typename T>
+__global__ void __launch_bounds__(kThreads, 2)
+    gradientKernel(const T *q, const T *k, const T *v, const void *mask,
+                   const T *doutput, RowFacts rows, T *result, int64_t strideB,
+                   int64_t strideRow, int64_t strideHead, AttentionShape s) {
+  DT_DYNAMIC_SHARED(Shared, shared);
+  constexpr bool ofQueries = kind == Gradient::Query,
+                 ofValues = kind == Gradient::Value;
+  int own = int(ofQueries ? s.t : s.s), others = int(ofQueries ? s.s : s.t),
+      width = int(ofValues ? s.dv : s.d);
+  int64_t group = ofQueries ? 1 : s.h / s.hk;
+  Place p(own, width, s.h / group);
+  float sums[kEach][kWide] = {};
+  for (int64_t h = p.h * group; h < (p.h + 1) * group; ++h) {
+    Head<T> head(q, k, v, doutput, s, p.b, h);
+    int64_t row = (p.b * s.h + h) * s.t;
+    for (int other = 0; other < others; other += kTile) {
+      int i0 = ofQueries ? p.row : other, j0 = ofQueries ? other : p.row;
+      if (isNothing(s, rows, row, i0, j0))
+        continue;
+      if (int i = threadIdx.x; i < kTile) {
+        bool inside = i0 + i < s.t;
+        shared->lse[i] = inside ? rows.lse[row + i0 + i] : 0.f;
+        shared->total[i] = inside ? rows.total[row + i0 + i] : 1.f;
+        shared->delta[i] = inside ? rows.delta[row + i0 + i] : 0.f;
       }
       __syncthreads();
-      for (int64_t c = threadIdx.x; c < s.d + s.dv; c += kThreads) {
-        float value = acc[c];
-        for (int64_t t = 0; t < count; ++t)
-          value += c < s.d ? ds[t] * float(qq[(first + t) * s.qt + c])
-                           : p[t] * float(dd[(first + t) * s.ot + c - s.d]);
-        acc[c] = value;
-      }
-      __syncthreads();
+      storeProducts(ofQueries ? head.q : head.k, p.row,
+                    ofQueries ? head.k : head.q, other, *shared);
+      forOwn(*shared, [&](float &x, int a, int b) {
+        int i = ofQueries ? a : b, j = j0 + (ofQueries ? b : a);
+        x = i0 + i < s.t && j < s.s
+                ? probability(scoreOf(x, mask, s, p.b, h, i0 + i, j), *shared,
+                              i, s)
+                : 0.f;
+      });
+      if (!ofValues)
+        toScoreGradients(ofQueries ? head.d : head.v, p.row,
+                         ofQueries ? head.v : head.d, other, ofQueries, s.scale,
+                         *shared);
+      addWeighted(sums,
+                  ofQueries  ? head.k
+                  : ofValues ? head.d
+                             : head.q,
+                  other, p.column, *shared);
     }
   }
-  T *dkj = dk + r.b * s.kb + j * s.ks + r.h * s.kh,
-    *dvj = dv + r.b * s.vb + j * s.vs + r.h * s.vh;
-  for (int64_t c = threadIdx.x; c < s.d + s.dv; c += kThreads)
-    (c < s.d ? dkj[c] : dvj[c - s.d]) = acc[c];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+#pragma unroll
+    for (int j = 0; j < kWide; ++j) {
+      int r = p.row + rowOf(i), c = p.column + columnOf(j);
+      if (r < own && c < width)
+        result[p.b * strideB + r * strideRow + p.h * strideHead + c] =
+            sums[i][j];
+    }
 }
 
 template <typename T>
 void forward(const T *q, const T *k, const T *v, const void *mask, T *o,
              float *lse, const AttentionShape &s, void *stream) {
-  int64_t rows = s.b * s.h * s.t;
-  if (rows == 0)
-    return;
-  cuda::launch("attention forward", forwardKernel<T>, unsigned(rows), kThreads,
-               s.dv * sizeof(float), stream, q, k, v, mask, o, lse, s);
+  // A head of size 0 has a log-sum-exp.
+  if (unsigned blocks = blocksFor(s.b, s.h, s.t, s.dv > 0 ? s.dv : 1))
+    cuda::launch("attention forward", forwardKernel<T>, blocks, kThreads,
+                 sizeof(Shared), stream, q, k, v, mask, o, lse, s);
 }
 
 template <typename T>
 void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
               const float *lse, const T *doutput, T *dq, T *dk, T *dv,
               const AttentionShape &s, void *stream) {
-  int64_t rows = s.b * s.h * s.t, keys = s.b * s.hk * s.s;
-  auto *delta = static_cast<float *>(
-      cuda::scratch(1, (rows ? 2 * rows : 1) * sizeof(float)));
-  if (rows)
-    cuda::launch("attention gradient of queries", queryKernel<T>,
-                 unsigned(rows), kThreads, s.d * sizeof(float), stream, q, k, v,
-                 mask, o, lse, doutput, dq, delta, s);
-  if (keys)
-    cuda::launch("attention gradient of keys", keyKernel<T>, unsigned(keys),
-                 kThreads, (s.d + s.dv) * sizeof(float), stream, q, k, v, mask,
-                 lse, delta, doutput, dk, dv, s);
+  int64_t n = s.b * s.h * s.t;
+  auto *facts =
+      static_cast<float *>(cuda::scratch(1, (2 * n + 1) * sizeof(float)));
+  RowFacts rows{lse, facts, facts + n};
+  if (n > 0)
+    cuda::launch("rows of an attention gradient", rowKernel<T>,
+                 blocksFor(s.b, s.h, s.t, 1), kThreads, sizeof(Shared), stream,
+                 q, k, mask, o, doutput, rows, s);
+  auto run = [&](auto kernel, const char *name, unsigned blocks, T *result,
+                 int64_t strideB, int64_t strideRow, int64_t strideHead) {
+    if (blocks)
+      cuda::launch(name, kernel, blocks, kThreads, sizeof(Shared), stream, q, k,
+                   v, mask, doutput, rows, result, strideB, strideRow,
+                   strideHead, s);
+  };
+  run(gradientKernel<Gradient::Query, T>, "attention gradient of queries",
+      blocksFor(s.b, s.h, s.t, s.d), dq, s.qb, s.qt, s.qh);
+  run(gradientKernel<Gradient::Key, T>, "attention gradient of keys",
+      blocksFor(s.b, s.hk, s.s, s.d), dk, s.kb, s.ks, s.kh);
+  run(gradientKernel<Gradient::Value, T>, "attention gradient of values",
+      blocksFor(s.b, s.hk, s.s, s.dv), dv, s.vb, s.vs, s.vh);
 }
 
 } // namespace

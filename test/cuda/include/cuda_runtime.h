@@ -26,6 +26,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __launch_bounds__(...)
 /// Of the thread that runs kernels, a block at a time: what is thread-local
 /// there is the block's.
 #define __shared__ static thread_local

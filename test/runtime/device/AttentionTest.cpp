@@ -142,6 +142,7 @@ TEST(Attention, Plain) {
   check({2, 44, 44, 4, 4, 16, false});
   check({2, 44, 44, 4, 4, 16, true});
   check({1, 150, 150, 2, 2, 8, true}); // several tiles
+  check({1, 70, 65, 1, 1, 131, true}); // wide and odd heads
 }
 
 TEST(Attention, GroupedHeadsAndCrossLengths) {
