@@ -94,8 +94,8 @@ Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
     return std::move(error);
   // Where the order of tasks is searched, 1F1B's stands for it.
   scheduler::TaskGraph graph(small);
-  auto solution = planner::solve(
-      graph, isStatic(plan) ? plan.schedule : std::string("1f1b"));
+  auto solution = planner::solve(graph, isStatic(plan) ? plan.schedule
+                                                       : std::string("1f1b"));
   if (!solution)
     return solution.takeError();
   auto timeline = scheduler::evaluate(graph, *solution);
@@ -360,10 +360,9 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   for (int tries = 0;; ++tries) {
     auto solution = solveFolded(plan, options, folded, problem, less);
     if (!solution)
-      return isStatic(plan)
-                 ? solution.takeError()
-                 : explainNoOrder(costs, plan, folded, problem,
-                                  solution.takeError());
+      return isStatic(plan) ? solution.takeError()
+                            : explainNoOrder(costs, plan, folded, problem,
+                                             solution.takeError());
     result = PlannedStep();
     result.folded = fold;
     result.solution =

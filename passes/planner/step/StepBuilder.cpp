@@ -237,10 +237,10 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
     }
 }
 
-/// In schedules that split backwards: weight gradients that are put off hold inputs and
-/// output gradients of all products, which is more than what recomputation
-/// saved; and where a unit has one stage nobody waits for its input gradients
-/// long enough to make that pay.
+/// In schedules that split backwards: weight gradients that are put off hold
+/// inputs and output gradients of all products, which is more than what
+/// recomputation saved; and where a unit has one stage nobody waits for its
+/// input gradients long enough to make that pay.
 bool StepBuilder::splitsBackward(int u) const {
   if (!plan.getTraits().splitsBackward)
     return true; // the schedule does not split anyway
