@@ -52,6 +52,11 @@ void synchronize();
 /// work, and puts `found` back to 0.
 Fault *faultRecord();
 
+/// Between rehearse(true) and rehearse(false) a module's function makes what a
+/// call of these sizes needs (memory, plans of libraries, tables) and computes
+/// nothing. False: that is not for this target, a call needs nothing like it.
+bool rehearse(bool on);
+
 /// Zeroed memory, 64-byte aligned at least. Throws Error when there is none
 /// left, naming the bytes and `what`.
 void *allocate(size_t bytes, const char *what);

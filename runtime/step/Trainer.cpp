@@ -101,15 +101,44 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       std::make_unique<Updates>(updater, owners, memory, info.modules.size);
   findLastBackwards();
   reserveUploads();
+  rehearse();
+}
+
+/// What no part's dims are above.
+static std::vector<int64_t> mostDims(const ModuleInfo &module) {
+  std::vector<int64_t> most;
+  for (const SymbolInfo &symbol : module.symbols)
+    most.push_back(symbol.max);
+  return most;
+}
+
+/// No part needs more than the largest one may: steps allocate nothing. Cut
+/// modules are left out, whose functions want all ranks of their group at once.
+void Trainer::rehearse() {
+  if (!device::rehearse(true))
+    return;
+  for (size_t m = 0; m < info.modules.size; ++m) {
+    const ModuleInfo &module = info.modules[m];
+    if (!places.at(m).runs() || module.tp > 1)
+      continue;
+    std::vector<int64_t> most = mostDims(module);
+    TaskContext context = contextFor(m, {}, most.data(), 0);
+    for (TaskFn function : {module.forward, module.backward,
+                            module.backwardInput, module.backwardWeight})
+      if (function)
+        function(context);
+    for (const LossInfo &loss : info.losses)
+      if (size_t(loss.module) == m && loss.denominator)
+        loss.denominator(context);
+  }
+  device::rehearse(false);
 }
 
 /// Of a step's inputs, where all parts are as large as they may be.
 void Trainer::reserveUploads() const {
   size_t bytes = 0, copies = 0;
   auto add = [&](const ModuleInfo &module, size_t input) {
-    std::vector<int64_t> most;
-    for (const SymbolInfo &symbol : module.symbols)
-      most.push_back(symbol.max);
+    std::vector<int64_t> most = mostDims(module);
     const TensorInfo &tensor = module.inputs[input].buffer.tensor;
     bytes += size_t(elementCount(shapeOf(tensor, most.data()))) *
              sizeOf(tensor.type);
@@ -248,15 +277,15 @@ void Trainer::upload(size_t module, int32_t input, const Part &part,
         bytes.data, bytes.size);
 }
 
-void Trainer::run(TaskFn function, size_t module, const Part &part,
-                  const TaskRow &row, int64_t step) {
+TaskContext Trainer::contextFor(size_t module, const TaskRow &row,
+                                const int64_t *dims, int64_t step) const {
   const Region &region = memory.at(module);
   TaskContext context{};
   context.arena = region.arena;
   context.scratch = memory.scratch();
   context.parameters = region.parameters;
   context.gradients = region.gradients;
-  context.dims = part.dims.data();
+  context.dims = dims;
   context.slot = row.slot;
   context.received = row.received;
   context.microbatch = int32_t(row.microbatch);
@@ -265,11 +294,17 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
   context.seed = options.seed;
   context.stream = device::stream();
   context.group = tensorParallel[module].get();
+  context.fault = device::faultRecord();
+  return context;
+}
+
+void Trainer::run(TaskFn function, size_t module, const Part &part,
+                  const TaskRow &row, int64_t step) {
+  TaskContext context = contextFor(module, row, part.dims.data(), step);
   if (goesBack(row.kind))
     context.listener = reducer->during(
         module, endsBackward[size_t(
                     &row - info.ranks[size_t(places.rank())].rows.begin())]);
-  context.fault = device::faultRecord();
   function(context);
   // A device is not there yet: what it notes is seen when the step is over, and
   // keeps the update from being applied.

@@ -165,6 +165,9 @@ public:
 private:
   void findLastBackwards();
   void reserveUploads() const;
+  void rehearse();
+  TaskContext contextFor(size_t module, const TaskRow &row, const int64_t *dims,
+                         int64_t step) const;
   void checkBatch(const Batch &batch) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);

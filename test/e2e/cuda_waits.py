@@ -3,10 +3,10 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # The double of CUDA counts what a run has done (DT_CUDA_DOUBLE_STATS). Runs of
-# one, two and three steps differ by a step: it may wait for the device once, to
+# none, one and two steps differ by a step: it may wait for the device once, to
 # read its numbers back, allocates nothing and leaves the default stream alone.
 # ===-----------------------------------------------------------------------===
-"""cuda_waits.py --dt-opt PATH --double DIR: host waits, allocations and uses of the default stream of later steps."""
+"""cuda_waits.py --dt-opt PATH --double DIR: host waits, allocations and uses of the default stream of a step."""
 
 import argparse
 import json
@@ -67,8 +67,8 @@ def main():
         save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(MODEL, False).inputs.items()}, work / "batch.safetensors")
         for name, (micro, optimizer) in VARIANTS.items():
             program = emit(arguments, work / name, micro, optimizer)
-            runs = [counts(program, work / "batch.safetensors", steps) for steps in (1, 2, 3)]
-            for step, (before, after) in enumerate(zip(runs, runs[1:]), 2):
+            runs = [counts(program, work / "batch.safetensors", steps) for steps in (0, 1, 2)]
+            for step, (before, after) in enumerate(zip(runs, runs[1:]), 1):
                 found = {what: after[what] - before[what] for what in after}
                 print(f"{name}, step {step}:", ", ".join(f"{what} {number}" for what, number in found.items()))
                 wrong += [f"{name}, step {step}: {what} {found[what]}, wanted {number}" for what, number in WANTED.items() if found[what] != number]

@@ -110,6 +110,8 @@ const char *describe() {
 void *stream() { return nullptr; }
 void synchronize() {}
 
+bool rehearse(bool) { return false; }
+
 Fault *faultRecord() {
   static Fault record{};
   return &record;

@@ -38,6 +38,9 @@ inline void check(cudaError_t status, const char *call) {
 /// Ends the program: "CUDA: kernel <name>: <reason>".
 [[noreturn]] void failLaunch(const char *kernel, cudaError_t status);
 
+/// device::rehearse(): launches and copies do nothing.
+inline bool rehearsing = false;
+
 /// Every kernel starts here. What CUDA refuses (too many blocks or too much
 /// shared memory, no code for this GPU, a fault of work before) ends the
 /// program with the kernel's name: nothing runs on with results that were never
@@ -46,6 +49,8 @@ template <typename... Parameters, typename... Arguments>
 void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
             unsigned threads, size_t sharedBytes, void *stream,
             Arguments... arguments) {
+  if (rehearsing)
+    return;
   cudaLaunchConfig_t configuration{};
   configuration.gridDim = dim3(blocks);
   configuration.blockDim = dim3(threads);

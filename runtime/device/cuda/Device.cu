@@ -218,6 +218,11 @@ Fault *faultRecord() {
 
 void synchronize() { wait(theStream); }
 
+bool rehearse(bool on) {
+  cuda::rehearsing = on;
+  return true;
+}
+
 void *allocate(size_t bytes, const char *what) {
   void *memory = nullptr;
   cudaError_t status = cudaMalloc(&memory, bytes ? bytes : 1);
@@ -264,7 +269,7 @@ void copyToHost(void *host, const void *from, size_t bytes) {
 }
 
 void copy(void *to, const void *from, size_t bytes) {
-  if (bytes)
+  if (bytes && !cuda::rehearsing)
     cuda::check(
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, theStream),
         "cudaMemcpy");

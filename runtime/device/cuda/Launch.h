@@ -73,7 +73,7 @@ template <typename T> void fill(T *to, T value, int64_t n, void *stream) {
 }
 
 template <typename T> void copy(T *to, const T *from, int64_t n, void *stream) {
-  if (n > 0)
+  if (n > 0 && !cuda::rehearsing)
     cuda::check(cudaMemcpyAsync(to, from, n * sizeof(T),
                                 cudaMemcpyDeviceToDevice,
                                 static_cast<cudaStream_t>(stream)),

@@ -29,16 +29,8 @@ template <typename Run> unsigned blocksFor(const device::Runs<Run> &runs) {
   return std::min(cuda::blocksFor(int64_t(runs.longest), kThreads), kBlocks);
 }
 
-/// Sums of the blocks of sumOfSquares().
-double *partialSums() {
-  static double *sums = [] {
-    void *memory = nullptr;
-    cuda::check(cudaMalloc(&memory, kBlocks * sizeof(double)),
-                "cudaMalloc of partial sums");
-    return static_cast<double *>(memory);
-  }();
-  return sums;
-}
+/// Of the blocks of squaresKernel.
+__device__ double partialSums[kBlocks];
 
 /// Adds `value` over the block in a fixed tree; thread 0 has the sum.
 __device__ double blockSum(double value) {
@@ -53,8 +45,7 @@ __device__ double blockSum(double value) {
   return part[0];
 }
 
-__global__ void squaresKernel(device::Runs<device::FloatRun> runs,
-                              double *sums) {
+__global__ void squaresKernel(device::Runs<device::FloatRun> runs) {
   double sum = 0;
   for (size_t r = 0; r < runs.count; ++r) {
     const device::FloatRun run = runs.table[r];
@@ -64,14 +55,14 @@ __global__ void squaresKernel(device::Runs<device::FloatRun> runs,
   }
   sum = blockSum(sum);
   if (threadIdx.x == 0)
-    sums[blockIdx.x] = sum;
+    partialSums[blockIdx.x] = sum;
 }
 
 /// One block.
-__global__ void addSumsKernel(const double *sums, unsigned n, double *to) {
+__global__ void addSumsKernel(unsigned n, double *to) {
   double sum = 0;
   for (unsigned i = threadIdx.x; i < n; i += kThreads)
-    sum += sums[i];
+    sum += partialSums[i];
   sum = blockSum(sum);
   if (threadIdx.x == 0)
     *to = sum;
@@ -127,12 +118,11 @@ void sumCells(double *sums, const float *cells, const CellRange *ranges,
 }
 
 void sumOfSquares(double *sum, const Runs<FloatRun> &runs) {
-  double *sums = partialSums();
   unsigned blocks = blocksFor(runs);
   cuda::launch("sum of squares", squaresKernel, blocks, kThreads, 0, stream(),
-               runs, sums);
+               runs);
   cuda::launch("sum of squares, end", addSumsKernel, 1, kThreads, 0, stream(),
-               sums, blocks, sum);
+               blocks, sum);
 }
 
 void makeSeeds(float *seeds, const StepNumbers &step, const LossInfo *losses) {
