@@ -89,6 +89,21 @@ Register removedWait("removed-wait",
 Register earlyEvent("early-event",
                     [](bool fault) { return twoStreams(true, fault); });
 
+/// The time between two events, before or after somebody has waited for them.
+Register earlyTimes("early-times", [](bool fault) {
+  cudaStream_t stream = makeStream();
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreateWithFlags(&begin, cudaEventDefault));
+  check(cudaEventCreateWithFlags(&end, cudaEventDefault));
+  check(cudaEventRecord(begin, stream));
+  check(cudaEventRecord(end, stream));
+  if (!fault)
+    check(cudaEventSynchronize(end));
+  float milliseconds = -1;
+  check(cudaEventElapsedTime(&milliseconds, begin, end));
+  return milliseconds >= 0;
+});
+
 /// The default stream and one that does not wait for it.
 Register defaultStream("default-stream", [](bool fault) {
   cudaStream_t other = nullptr;

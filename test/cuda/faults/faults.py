@@ -27,6 +27,7 @@ FAULTS = {
     "copy-too-long": "cudaMemcpyAsync: the target, 4000 bytes at byte 0 of an allocation of 2000 bytes, is not within one allocation",
     "removed-wait": EVERY,
     "early-event": EVERY,
+    "early-times": r"CUDA: device not ready \(an event that nobody has waited for\)",
     "default-stream": EVERY,
     "pinned-reuse": EVERY,
     "pageable-reuse": {"": None, "late": EVERY},
