@@ -7,7 +7,8 @@
 // calls checkIndices before it uses them: of a task's first index that is out
 // of range this record says what is known about it. The runtime looks at the
 // record after each task and ends the run, before the task's results go
-// anywhere (docs/program.md, "Indices from data").
+// anywhere; a device leaves the step's update out, and the runtime looks when
+// it has the step's numbers (docs/program.md, "Indices from data").
 //
 //===----------------------------------------------------------------------===//
 
