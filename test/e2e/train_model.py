@@ -65,8 +65,10 @@ def build_for(dt_opt, target, double, out, cache, settings=()):
     """`double`: a folder that stands in for CUDA."""
     if double:
         build(out, cache, prebuilt_double(dt_opt, out), [*settings, f"-DDT_CUDA_DOUBLE={double.resolve()}"])
+    elif target == "cpu":
+        build(out, cache, prebuilt(dt_opt), settings)
     else:
-        build(out, cache, prebuilt(dt_opt) if target == "cpu" else None, settings)
+        build(out, cache, None, [*settings, f"-DCMAKE_CUDA_COMPILER={find_nvcc()}"])
 
 
 def build(out, cache, runtime=None, settings=()):
@@ -80,11 +82,14 @@ def build(out, cache, runtime=None, settings=()):
     call(["cmake", "--build", out / "build"], out, environment, "build")
 
 
-def find_cuda():
-    """(nvcc is here, a GPU is here)"""
-    nvcc = shutil.which("nvcc") or os.path.exists("/usr/local/cuda/bin/nvcc")
-    gpu = shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], capture_output=True).stdout.startswith(b"GPU")
-    return bool(nvcc), bool(gpu)
+def find_nvcc():
+    """Its path: the machine's, or that of tools/setup --cuda; else None."""
+    ours = pathlib.Path(__file__).resolve().parents[2] / ".venv/cuda/nvidia/cu13/bin/nvcc"
+    return shutil.which("nvcc") or next((path for path in ("/usr/local/cuda/bin/nvcc", ours) if os.path.exists(path)), None)
+
+
+def find_gpu():
+    return bool(shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], capture_output=True).stdout.startswith(b"GPU"))
 
 
 def check_refusal(done, pattern):
@@ -117,9 +122,9 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="leave the emitted program here")
     arguments = parser.parse_args()
     golden = pathlib.Path(__file__).with_name("golden.py")
-    nvcc, gpu = find_cuda() if arguments.target == "cuda" and not arguments.double else (True, True)
-    if not nvcc:
-        print("skipped: no nvcc here")
+    real = arguments.target == "cuda" and not arguments.double
+    if real and not find_nvcc():
+        print(f"skipped: {arguments.model.name} was not compiled for CUDA: no nvcc here (tools/setup --cuda gets one)")
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
@@ -137,7 +142,7 @@ def main():
             build(out, cache, None, ["-DDT_MPI=ON", "-DDT_OPTIMISE=-O1"])
         else:
             build_for(arguments.dt_opt, arguments.target, arguments.double, out, cache)
-        if not gpu:
+        if real and not find_gpu():
             return print("compiled; no GPU to run on")
         command = [sys.executable, golden, arguments.model, "--program", out, "--threads", str(arguments.threads)]
         sys.exit(subprocess.run(command + (["--frozen"] if arguments.frozen else [])).returncode)

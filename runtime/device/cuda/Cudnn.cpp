@@ -66,11 +66,13 @@ void set(const Descriptor &d, cudnnBackendAttributeName_t name, T value) {
   set(d, name, &value, 1);
 }
 void set(const Descriptor &d, cudnnBackendAttributeName_t name,
-         const Descriptor &value) {
-  void *raw = value.get();
-  check(cudnnBackendSetAttribute(d.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 1, &raw),
+         cudnnBackendAttributeType_t type, void *value) {
+  check(cudnnBackendSetAttribute(d.get(), name, type, 1, &value),
         "cudnnBackendSetAttribute");
+}
+void set(const Descriptor &d, cudnnBackendAttributeName_t name,
+         const Descriptor &value) {
+  set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.get());
 }
 
 /// Fills `values`, at most `n`; returns how many there are.
@@ -173,7 +175,7 @@ constexpr Names kNames[] = {
 
 /// The operation's graph with what it was made from, the graph last; empty:
 /// cuDNN knows none such.
-std::vector<Descriptor> graphOf(const Problem &p) {
+std::vector<Descriptor> graphOf(const Problem &p, const Gpu &gpu) {
   const ConvShape &c = p.shape;
   Spatial s(c);
   auto sizes = [](int64_t rows, int64_t channels, const Sizes &rest) {
@@ -199,6 +201,8 @@ std::vector<Descriptor> graphOf(const Problem &p) {
     return {};
   Descriptor graph = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  if (gpu.handle)
+    set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, gpu.handle);
   if (!finalize(graph))
     return {};
   parts.push_back(std::move(operation));
@@ -225,8 +229,8 @@ bool isWanted(const Descriptor &engine, bool narrow) {
 }
 
 /// Makes `found` the plan of a configuration, if that can be one.
-bool take(Descriptor &configuration, const Problem &problem,
-          const Descriptor &device, Plan &found) {
+bool take(Descriptor &configuration, const Problem &problem, const Gpu &gpu,
+          Plan &found) {
   Descriptor engine = make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   void *raw = engine.get();
   get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
@@ -235,7 +239,11 @@ bool take(Descriptor &configuration, const Problem &problem,
     return false;
   Descriptor plan = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-  set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+  if (gpu.handle)
+    set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, gpu.handle);
+  else
+    set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+        CUDNN_TYPE_BACKEND_DESCRIPTOR, gpu.properties);
   // The heuristic may err: another configuration then does it.
   if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS)
     return false;
@@ -255,11 +263,13 @@ bool take(Descriptor &configuration, const Problem &problem,
 /// What a heuristic proposes, best first.
 std::vector<Descriptor> configurations(const Descriptor &graph,
                                        cudnnBackendHeurMode_t mode,
-                                       const Descriptor &device) {
+                                       const Gpu &gpu) {
   Descriptor heuristic = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
+  if (!gpu.handle)
+    set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+        CUDNN_TYPE_BACKEND_DESCRIPTOR, gpu.properties);
   if (!finalize(heuristic))
     return {};
   auto results = [&](int64_t n, void *values) {
@@ -286,20 +296,6 @@ cudnnHandle_t handle() {
   return theHandle;
 }
 
-/// The GPU of this process.
-const Descriptor &device() {
-  static auto &properties = *new Descriptor([] {
-    Descriptor d = make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    cudnnHandle_t h = handle();
-    check(cudnnBackendSetAttribute(d.get(), CUDNN_ATTR_DEVICEPROP_HANDLE,
-                                   CUDNN_TYPE_HANDLE, 1, &h),
-          "cudnnBackendSetAttribute");
-    check(cudnnBackendFinalize(d.get()), "cudnnBackendFinalize");
-    return d;
-  }());
-  return properties;
-}
-
 bool isOn() {
   static bool on = [] {
     const char *choice = std::getenv("DT_CUDNN");
@@ -321,7 +317,7 @@ const Plan &planFor(const Problem &p) {
       key[at++] = sizes[i];
   auto it = plans.find(key);
   if (it == plans.end())
-    it = plans.emplace(key, findPlan(p, device())).first;
+    it = plans.emplace(key, findPlan(p, {handle()})).first;
   return it->second;
 }
 
@@ -331,17 +327,17 @@ void Destroy::operator()(void *descriptor) const {
   cudnnBackendDestroyDescriptor(descriptor);
 }
 
-Plan findPlan(const Problem &problem, const Descriptor &device) {
+Plan findPlan(const Problem &problem, const Gpu &gpu) {
   Plan found;
-  found.parts = graphOf(problem);
+  found.parts = graphOf(problem, gpu);
   if (found.parts.empty())
     return found;
   const Descriptor &graph = found.parts.back();
   for (auto [mode, name] : {std::pair(CUDNN_HEUR_MODE_A, "A"),
                             {CUDNN_HEUR_MODE_B, "B"},
                             {CUDNN_HEUR_MODE_FALLBACK, "fallback"}})
-    for (Descriptor &c : configurations(graph, mode, device))
-      if (take(c, problem, device, found)) {
+    for (Descriptor &c : configurations(graph, mode, gpu))
+      if (take(c, problem, gpu, found)) {
         found.mode = name;
         return found;
       }

@@ -34,6 +34,12 @@ struct Destroy {
 };
 using Descriptor = std::unique_ptr<void, Destroy>; ///< of cuDNN's backend
 
+/// What plans are made for: the GPU of a handle, or one that is not there, of
+/// which cuDNN knows the properties (a descriptor).
+struct Gpu {
+  void *handle = nullptr, *properties = nullptr;
+};
+
 /// How cuDNN computes one problem on one kind of GPU.
 struct Plan {
   Descriptor plan; ///< null: cuDNN has none
@@ -46,7 +52,7 @@ struct Plan {
 
 /// The first plan of cuDNN's heuristics that keeps what the project promises:
 /// the same bits every run, float32 where float32 is said.
-Plan findPlan(const Problem &problem, const Descriptor &device);
+Plan findPlan(const Problem &problem, const Gpu &gpu);
 
 /// Queues the convolution with a plan that is found once a problem. False: no
 /// plan, or cuDNN is turned off (DT_CUDNN=off): nothing was queued. What fails

@@ -85,7 +85,7 @@ const Case kCases[] = {
 bool show(const cudnn::Problem &p, const char *name,
           const cudnn::Descriptor &device) {
   const char *wanted[] = {"output", "input", "weights"};
-  cudnn::Plan plan = cudnn::findPlan(p, device);
+  cudnn::Plan plan = cudnn::findPlan(p, {nullptr, device.get()});
   std::printf("%-10s %-7s %-4s aligned %2d %s: ", name,
               wanted[size_t(p.wanted)], p.narrow ? "bf16" : "f32",
               int(p.alignment), p.beta != 0 ? "added" : "     ");

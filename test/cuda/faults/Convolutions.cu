@@ -80,14 +80,9 @@ void *window() {
 
 /// The plan of the last engine that the heuristic offers.
 void *planOf(cudnnHandle_t handle, void *graph) {
-  void *device = make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR),
-       *heuristic = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR),
+  void *heuristic = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR),
        *plan = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  set<cudnnHandle_t>(device, CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE,
-                     {handle});
-  check(cudnnBackendFinalize(device));
   refer(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  refer(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
   set<cudnnBackendHeurMode_t>(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE,
                               CUDNN_TYPE_HEUR_MODE, {CUDNN_HEUR_MODE_A});
   check(cudnnBackendFinalize(heuristic));
@@ -99,7 +94,8 @@ void *planOf(cudnnHandle_t handle, void *graph) {
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 9, &n,
                                  found.data()));
   refer(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, found[size_t(n - 1)]);
-  refer(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+  set<cudnnHandle_t>(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
+                     {handle});
   check(cudnnBackendFinalize(plan));
   return plan;
 }
@@ -124,6 +120,8 @@ bool convolve(const Faulty &fault) {
         tensor(3, {1, 1, fault.height, 4}, {16, 16, 4, 1}, {}));
   check(cudnnBackendFinalize(d));
   refer(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, d);
+  set<cudnnHandle_t>(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE,
+                     {handle});
   check(cudnnBackendFinalize(graph));
   float *y = onDevice(16, 0);
   set<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
