@@ -6,6 +6,7 @@
 
 #include "runtime/comm/Status.h"
 #include "runtime/base/Error.h"
+#include "runtime/comm/mpi/Launch.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -38,9 +39,10 @@ struct alignas(64) StatusBoard::Cell {
 struct StatusBoard::Text {
   std::atomic<int32_t> reported; ///< somebody has the word
   std::atomic<int32_t> stop;     ///< somebody was asked to end
+  std::atomic<int32_t> nodes;    ///< 1: there are ranks on other nodes
   std::atomic<int32_t> code;
   std::atomic<int32_t> length; ///< of what is left for the launcher
-  char line[1020];
+  char line[1016];
 };
 
 namespace {
@@ -157,6 +159,8 @@ StatusBoard::StatusBoard(const std::string &name, int rank, int ranks)
   }
   if (self < 0)
     return; // who only reads
+  if (launchedHere() < ranks)
+    text()->nodes.store(1);
   Cell &cell = cells()[self];
   cell.task.store(0);
   cell.left.store(0);
@@ -243,7 +247,7 @@ bool StatusBoard::isStopRequested() const { return text()->stop.load() != 0; }
 StatusBoard::Report StatusBoard::takeReport() const {
   if (int32_t length = text()->length.load(); length > 0)
     return {{text()->line, size_t(length)}, text()->code.load()};
-  if (text()->reported.load())
+  if (text()->reported.load() || text()->nodes.load())
     return {};
   // Whoever never began was the reason that the others ended.
   for (int rank = 0; rank < count; ++rank)
@@ -256,6 +260,14 @@ StatusBoard::Report StatusBoard::takeReport() const {
                   std::to_string(record.step),
               exitAfterFault};
   return {};
+}
+
+bool StatusBoard::failedHere() const {
+  for (int rank = 0; rank < count; ++rank)
+    if (Record record = read(rank);
+        record.pid && !record.left && stateOf(record.pid) == ProcessState::Gone)
+      return true;
+  return false;
 }
 
 bool StatusBoard::anyTrains() const {

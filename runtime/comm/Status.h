@@ -108,12 +108,14 @@ public:
   static std::string nameFor(int parent);
   /// What the launcher is to say of ranks that have ended with an error, and
   /// its code: the line that one of them left, else who never began or did not
-  /// leave. Empty: somebody has said it.
+  /// leave. Empty: somebody has said it, or ranks of other nodes say it.
   struct Report {
     std::string line;
     int code = 0; ///< 0: unknown
   };
   Report takeReport() const;
+  /// Whether a rank of this node has ended that did not leave.
+  bool failedHere() const;
   /// Whether any rank has come to a step; begun at all.
   bool anyTrains() const;
   bool anyBegan() const;

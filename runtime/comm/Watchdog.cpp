@@ -8,10 +8,13 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Stop.h"
+#include "runtime/comm/mpi/Launch.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fcntl.h>
 #include <new>
 #include <numeric>
 #include <unistd.h>
@@ -60,6 +63,28 @@ Watchdog::Watchdog(StatusBoard &board, Describe describe, double stall)
   std::iota(all.begin(), all.end(), 0);
   groups[kStartGroup] = groups[kEndGroup] = groups[kFirstGroup] = all;
   thread = std::thread([this] { watch(); });
+}
+
+void guardLoneRank(StatusBoard &board, const Watchdog::Describe &describe) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return; // a rank trains without it as well
+  pid_t child = ::fork();
+  if (child != 0) { // the other end closes when this process is gone
+    ::close(ends[0]);
+    return;
+  }
+  ::close(ends[1]);
+  char none;
+  while (::read(ends[0], &none, 1) < 0 && errno == EINTR)
+    ;
+  // Who is killed as a consequence was asked to end first.
+  StatusBoard::Record record = board.read(board.rank());
+  if (!record.left && !board.isStopRequested())
+    board.report("error: " + describe(board.rank(), record.step, record.row) +
+                     " died",
+                 exitAfterFault);
+  ::_exit(0);
 }
 
 Watchdog::~Watchdog() {
@@ -219,7 +244,9 @@ Watchdog::Verdict Watchdog::follow(int first) const {
     if (!record.pid || record.left) {
       unknown = {first, "waits for " + who +
                             (record.left ? ", which has ended"
-                                         : ", which has not begun here")};
+                             : launchedHere() < board.ranks()
+                                 ? " on another machine, which is not heard of"
+                                 : ", which has not begun here")};
       continue;
     }
     if (!isSilent(rank) || record.waits.kind == Awaited::Hook ||

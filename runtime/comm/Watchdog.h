@@ -76,6 +76,10 @@ private:
   std::thread thread;
 };
 
+/// For a rank that no other of its machine can see die: a child process says it
+/// then. To be called before there are threads.
+void guardLoneRank(StatusBoard &board, const Watchdog::Describe &describe);
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_COMM_WATCHDOG_H

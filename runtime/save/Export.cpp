@@ -473,8 +473,9 @@ void expectOther(const std::string &onnxDirectory, const std::string &target) {
 
 void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
                  const std::string &target, DType floats) {
+  onFirstRank(trainer.comm(), {}, [&] { expectFolder("--export", target); });
+  expectShared(trainer.comm(), "--export", target);
   onFirstRank(trainer.comm(), {}, [&] {
-    expectFolder("--export", target);
     expectOther(onnxDirectory, target);
     for (auto &[name, file] :
          filesOf(trainer, nullptr, onnxDirectory, target, floats))

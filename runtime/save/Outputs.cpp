@@ -5,14 +5,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/Outputs.h"
+#include "runtime/base/Clock.h"
+#include "runtime/base/Files.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/device/Device.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <set>
+#include <unistd.h>
 
 namespace dt::rt {
 
@@ -103,6 +107,37 @@ void onFirstRank(Comm &comm, const std::string &failure,
   if (comm.rank() == 0)
     error = failureOf(body);
   comm.agree(error);
+}
+
+void expectShared(Comm &comm, const std::string &flag,
+                  const std::string &folder) {
+  std::vector<std::string> hosts = comm.allGatherText(hostName());
+  if (std::count(hosts.begin(), hosts.end(), hosts[0]) == comm.size())
+    return;
+  // A new name: a network file system may remember of another that it was not
+  // there.
+  std::string mark = comm.allGatherText(
+      folder + "/.shared-" + std::to_string(::getpid()) + "-" +
+      std::to_string(int64_t(now() * 1e6)) + ".tmp")[0];
+  Descriptor file;
+  onFirstRank(comm, {}, [&] {
+    file =
+        Descriptor(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (!file)
+      failedCall(mark, "create");
+  });
+  bool seen = ::access(mark.c_str(), F_OK) == 0;
+  std::string failure =
+      seen ? ""
+           : flag + " " + folder + ": rank " + std::to_string(comm.rank()) +
+                 " on " + hosts[size_t(comm.rank())] +
+                 " does not see what rank 0 on " + hosts[0] +
+                 " makes there; all machines must share this folder";
+  std::string first = firstOf(comm, failure);
+  if (comm.rank() == 0)
+    ::unlink(mark.c_str());
+  if (!first.empty())
+    throw CommonError(first);
 }
 
 //===----------------------------------------------------------------------===//

@@ -98,6 +98,13 @@ std::vector<std::string> rankFiles(const std::string &path, int ranks);
 void onFirstRank(Comm &comm, const std::string &failure,
                  const std::function<void()> &body);
 
+/// For a folder, which is there, that several ranks write to or read from: all
+/// must see what rank 0 makes in it. All ranks call it; throws CommonError,
+/// with the flag, that names a rank and machines. Without other machines it
+/// does nothing.
+void expectShared(Comm &comm, const std::string &flag,
+                  const std::string &folder);
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_SAVE_OUTPUTS_H

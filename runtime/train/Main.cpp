@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Files.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Watchdog.h"
 #include "runtime/comm/mpi/Launch.h"
@@ -21,7 +22,10 @@ namespace dt::rt {
 
 namespace {
 
-/// "rank 4 (llm stage 1, replica 0) at step 17, llm.1 forward 2".
+bool onSeveralMachines() { return launchedHere() < launchedRanks(); }
+
+/// "rank 4 (llm stage 1, replica 0) at step 17, llm.1 forward 2"; the machine
+/// is this one.
 std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
                          int32_t row) {
   std::string text = "rank " + std::to_string(rank), runs;
@@ -31,7 +35,8 @@ std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
         runs += (runs.empty() ? "" : "; ") + std::string(m.unit) + " stage " +
                 std::to_string(m.stage) + ", replica " +
                 std::to_string(i / size_t(m.tp));
-  text += " (" + runs + ") at step " + std::to_string(step);
+  text += " (" + runs + ")" + (onSeveralMachines() ? " on " + hostName() : "") +
+          " at step " + std::to_string(step);
   if (row < 0 || size_t(rank) >= program.ranks.size ||
       size_t(row) >= program.ranks[size_t(rank)].rows.size)
     return text;
@@ -54,18 +59,18 @@ struct Watch {
               : std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
     boardInUse = board.get();
     explainBusErrors(alone ? -1 : launchedRank(), claimWord);
-    dog = std::make_unique<Watchdog>(
-        *board,
-        [&program](int rank, int64_t step, int32_t row) {
-          return describeRank(program, rank, step, row);
-        },
-        stall);
+    auto describe = [&program](int rank, int64_t step, int32_t row) {
+      return describeRank(program, rank, step, row);
+    };
+    if (!alone && launchedHere() == 1)
+      guardLoneRank(*board, describe);
+    dog = std::make_unique<Watchdog>(*board, describe, stall);
   }
   ~Watch() { explainBusErrors(-1); }
   /// Says what went wrong, unless it is that another rank is gone.
-  void say(const std::exception &e) {
+  void say(const std::string &what) {
     dog->check();
-    board->report(std::string("error: ") + e.what(), 1);
+    board->report("error: " + what, 1);
   }
   std::unique_ptr<StatusBoard> board;
   std::unique_ptr<Watchdog> dog;
@@ -76,6 +81,7 @@ struct Watch {
 int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks) {
   Watch watch(program, options.stall);
+  installStopSignals();
   std::unique_ptr<Comm> comm = Comm::start(
       watch.board.get(), [&](int group, const std::vector<int> &ranks) {
         watch.dog->addGroup(group, ranks);
@@ -85,10 +91,13 @@ int runRanks(const ProgramInfo &program, const char *directory,
     runTraining(program, directory, options, *comm, hooks, watch.board.get());
   } catch (const CommonError &e) {
     if (comm->rank() == 0)
-      watch.say(e);
+      watch.say(e.what());
     code = 1;
   } catch (const std::exception &e) { // also bad_alloc, filesystem
-    watch.say(e);
+    watch.say((onSeveralMachines() ? "rank " + std::to_string(comm->rank()) +
+                                         " on " + hostName() + ": "
+                                   : "") +
+              e.what());
     if (comm->size() > 1)
       comm->abort(1);
     return 1;
@@ -131,7 +140,6 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
     if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
       return *code;
     restartWithWaitPolicy(argv);
-    installStopSignals();
     return runRanks(program, directory, options, hooks);
   } catch (const std::exception &e) {
     if (launchedRank() == 0)

@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <map>
+#include <vector>
 
 namespace dt::rt {
 
@@ -22,6 +23,16 @@ struct Target {
   const std::string &path;
   bool ranks; ///< every rank writes a part of its own beside it
 };
+
+std::vector<Target> targetsOf(const Options &options) {
+  return {{"--metrics", options.metrics, false},
+          {"--trace", options.trace, true},
+          {"--save-outputs", options.saveOutputs, true},
+          {"--save-gradients", options.saveGradients, true},
+          {"--report", options.report, false},
+          {"--traffic", options.traffic, false},
+          {"--profile", options.profile, false}};
+}
 
 /// Where a path leads; pipes and devices may be named twice.
 std::string placeOf(const std::string &path) {
@@ -37,17 +48,10 @@ std::string placeOf(const std::string &path) {
 } // namespace
 
 void checkTargets(const Options &options, const Comm &comm) {
-  const Target targets[] = {{"--metrics", options.metrics, false},
-                            {"--trace", options.trace, true},
-                            {"--save-outputs", options.saveOutputs, true},
-                            {"--save-gradients", options.saveGradients, true},
-                            {"--report", options.report, false},
-                            {"--traffic", options.traffic, false},
-                            {"--profile", options.profile, false}};
   if (!options.tensorboard.empty() && comm.rank() == 0)
     expectFolder("--tensorboard", options.tensorboard);
   std::map<std::string, const char *> taken;
-  for (const Target &target : targets) {
+  for (const Target &target : targetsOf(options)) {
     if (target.path.empty())
       continue;
     if (std::string place = placeOf(target.path); !place.empty()) {
@@ -62,6 +66,14 @@ void checkTargets(const Options &options, const Comm &comm) {
       expectWritable(target.flag,
                      rankFiles(target.path, comm.size())[size_t(comm.rank())]);
   }
+}
+
+void expectSharedTargets(const Options &options, Comm &comm) {
+  for (const Target &target : targetsOf(options))
+    if (target.ranks && !target.path.empty()) {
+      std::string folder = fs::path(target.path).parent_path().string();
+      expectShared(comm, target.flag, folder.empty() ? "." : folder);
+    }
 }
 
 } // namespace dt::rt

@@ -19,6 +19,9 @@ namespace dt::rt {
 /// because of a flag can be written, and no two flags name the same. Leaves
 /// nothing behind. (--checkpoint: CheckpointFolder.h, --export: Export.h)
 void checkTargets(const Options &options, const Comm &comm);
+/// Throws CommonError unless all machines see the folders that ranks write
+/// parts of one file to. All ranks call it.
+void expectSharedTargets(const Options &options, Comm &comm);
 
 } // namespace dt::rt
 

@@ -134,6 +134,7 @@ std::unique_ptr<FolderLock> openCheckpoints(const Options &options, Comm &comm,
         expectCheckpoints(folder);
       makeFolders(folder);
     });
+    expectShared(comm, "--checkpoint", folder);
     lock = std::make_unique<FolderLock>(comm, folder);
     warn(comm, lock->warning());
   }
@@ -183,6 +184,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   installStopSignals();
   comm.expectRanks(int(program.ranks.size));
   comm.agree(failureOf([&] { checkTargets(options, comm); }));
+  expectSharedTargets(options, comm);
   std::string home =
       options.program.empty() ? findProgramFolder(directory) : options.program;
   Trainer::Settings settings = settingsOf(program, options);

@@ -25,6 +25,7 @@ import time
 from typing import Callable, Optional
 
 import programs
+from machines import Machines, isolate
 
 STEPS = 12
 STALL = 4  # seconds of --stall, unless a case says otherwise
@@ -42,6 +43,8 @@ class Case:
     name: str
     faults: str = ""  # DT_FAULTS; a rule with `rank={rank}` has that part on one rank left out
     ranks: tuple = (1, 3)
+    hosts: str = ""  # several machines (machines.py) and how many ranks each has: "left:1,right:2"
+    mpirun: Optional[tuple] = None  # mpirun with these flags starts the program, not the program itself
     flags: tuple = ()  # besides STANDARD
     without: tuple = ()  # of STANDARD
     environment: dict = dataclasses.field(default_factory=dict)
@@ -70,6 +73,7 @@ class Run:
         self.program = self.folder / "train"  # a name of its own, by which its processes are found
         os.link(program, self.program)
         shutil.copytree(setup.shards, self.folder / "shards")  # indexed already
+        self.machines = Machines(self.folder / "machines", case.hosts) if case.hosts else None
         self.log = self.folder / "faults.log"
         self.process, self.stdout, self.stderr, self.took = None, "", "", 0
 
@@ -90,8 +94,14 @@ class Run:
         environment = dict(os.environ, **{k: self.fill(v) for k, v in self.case.environment.items()})
         if self.case.faults:
             environment |= {"LD_PRELOAD": str(self.setup.preload), "DT_FAULTS": self.fill(self.case.faults), "DT_FAULTS_LOG": str(self.log), "DT_FAULTS_PROGRAM": str(self.program)}
+        command = self.command(self.case.flags, self.case.without)
+        if self.case.mpirun is not None:
+            command = ["mpirun", "-n", str(self.ranks), *self.case.mpirun, *self.command(self.case.flags, ("--ranks",))]
+            environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+        if self.machines:
+            command, environment = self.machines.enter("left") + command, environment | self.machines.environment
         self.begin = time.monotonic()
-        self.process = subprocess.Popen(self.command(self.case.flags, self.case.without), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         errors="replace", env=environment)
 
     def finish(self):
@@ -100,6 +110,8 @@ class Run:
         except subprocess.TimeoutExpired:
             end_all(self.program)
             self.process.kill()
+            if self.machines:
+                self.machines.shut_down()
             self.stdout, self.stderr = self.process.communicate()
             raise Failure(f"hangs\n{self.stdout}{self.stderr}")
         self.took = time.monotonic() - self.begin
@@ -205,7 +217,7 @@ def check(run):
     if case.faults and case.happens and not run.happened():
         raise Failure("the fault has not happened")
     since = time.time() - run.log.stat().st_mtime if run.log.exists() else 0  # the last call that was acted on: of a hang, its begin
-    if 75 in codes and run.happened() and since > run.stall() + 10:
+    if 75 in codes and run.happened() and since > run.stall() + (25 if case.hosts else 10):  # another machine has longer, and mpirun before it is given up
         raise Failure(f"ended {since:.1f} s after the fault")
     if case.after:
         case.after(run)
@@ -249,6 +261,9 @@ def run_case(case, ranks, setup):
             check_resumes(run)
     except Failure as failure:
         return f"{failure}\n  stdout: {run.stdout[-1500:]}\n  stderr: {run.stderr[-1500:]}", run
+    finally:
+        if run.machines:
+            run.machines.shut_down()
     shutil.rmtree(run.folder)
     return None, run
 
@@ -279,6 +294,8 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time: most wait")
     arguments = parser.parse_args()
+    if "hosts" in arguments.topics:
+        isolate()
     setup, results = Setup(arguments), []
 
     def one(topic, case, ranks):

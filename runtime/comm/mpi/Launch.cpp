@@ -19,6 +19,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -167,6 +169,13 @@ void forgetLaunchers() {
   ::_exit(127);
 }
 
+/// Seconds that mpirun has to end when a rank is gone. It waits for machines
+/// that cannot be reached until TCP gives them up.
+constexpr double kCleansUp = 10;
+/// Codes above are mpirun's own; of ranks that are killed it is 128 and the
+/// signal.
+constexpr int kMostOfRanks = 128 + 64;
+
 /// mpirun and its end.
 class Launcher {
 public:
@@ -211,12 +220,31 @@ public:
         board->requestStop();
       if (interrupts > 1)
         end();
+      if (!board->failedHere())
+        failed = now();
+      else if (now() - failed > kCleansUp)
+        giveUp();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return codeFor(status);
   }
 
 private:
+  /// Its children too: ssh holds on to a machine that is out of reach.
+  void giveUp() {
+    std::vector<pid_t> children;
+    std::error_code ignored;
+    std::string tasks = "/proc/" + std::to_string(child) + "/task";
+    for (const auto &task :
+         std::filesystem::directory_iterator(tasks, ignored)) {
+      std::ifstream list(task.path() / "children");
+      children.insert(children.end(), std::istream_iterator<pid_t>(list), {});
+    }
+    ::kill(child, SIGKILL);
+    for (pid_t process : children) // each a group of its own
+      ::kill(-process, SIGKILL);
+  }
+
   /// A second Ctrl-C. mpirun cleans up after its ranks, if it still can.
   void end() {
     if (!killed)
@@ -240,9 +268,12 @@ private:
       std::printf("stopped before the first step\n");
       return 0;
     }
-    if (!board->anyBegan() && !WIFSIGNALED(status))
-      return code; // they spoke for themselves
-    StatusBoard::Report report = board->takeReport();
+    StatusBoard::Report report;
+    if (board->anyBegan() || WIFSIGNALED(status))
+      report = board->takeReport(); // else they spoke for themselves
+    if (report.line.empty() && code > kMostOfRanks)
+      report.line = "error: mpirun ended with code " + std::to_string(code) +
+                    ": it cannot start ranks, or has lost a machine";
     if (report.line.empty() && WIFSIGNALED(status))
       report.line = "error: mpirun was ended by signal " +
                     std::to_string(WTERMSIG(status));
@@ -255,6 +286,7 @@ private:
   int ranks;
   pid_t child = -1;
   double killed = 0;
+  double failed = now(); ///< when ranks of this machine had not
   std::unique_ptr<StatusBoard> board;
 };
 
@@ -283,6 +315,10 @@ Place launchedPlace() {
 bool isLaunched() { return launchedPlace().ranks > 1; }
 int launchedRanks() { return launchedPlace().ranks; }
 int launchedRank() { return launchedPlace().rank; }
+int launchedHere() {
+  return numberOf({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
+      .value_or(launchedRanks());
+}
 
 std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   if (ranks <= 1 || isLaunched()) {
@@ -300,8 +336,14 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   forgetLaunchers();
   setEnvironment(ranks, threads);
   std::string name = "mpirun", count = "-n", number = std::to_string(ranks);
-  std::vector<char *> arguments = {&name[0], &count[0], &number[0],
-                                   &program[0]};
+  std::vector<char *> arguments = {&name[0], &count[0], &number[0]};
+  // Open MPI's own variables come along to other machines, these do not.
+  std::string hands = "-x";
+  std::string handed[] = {"OMP_NUM_THREADS", "DT_WAIT", "DT_PROGRESS"};
+  for (std::string &variable : handed)
+    if (::getenv(variable.c_str()))
+      arguments.insert(arguments.end(), {&hands[0], &variable[0]});
+  arguments.push_back(&program[0]);
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   arguments.push_back(nullptr);
 

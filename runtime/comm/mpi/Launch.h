@@ -17,6 +17,9 @@ namespace dt::rt {
 bool isLaunched();
 int launchedRanks();
 int launchedRank();
+/// How many of the ranks are on this machine: all, unless the launcher says
+/// otherwise.
+int launchedHere();
 
 /// Starts this program again as `ranks` ranks under mpirun, waits for them and
 /// returns their exit code. Nothing if this process is a rank already, or one
@@ -26,8 +29,10 @@ int launchedRank();
 /// The ranks share the cores: OMP_NUM_THREADS is set unless it is given or
 /// `threads` (of --threads) is not 0. Open MPI is told to allow more ranks than
 /// cores and root, unless its variables say otherwise; what other launchers
-/// have left in the environment is taken out. mpirun runs in a process group of
-/// its own and ends when this process does. SIGINT, SIGTERM and SIGUSR1 do not
+/// have left in the environment is taken out; ranks on other machines get what
+/// of it concerns them. mpirun runs in a process group of its own and ends when
+/// this process does, or when ranks of this machine have failed and it does not
+/// notice (a link that is down). SIGINT, SIGTERM and SIGUSR1 do not
 /// reach mpirun, which would end the ranks: ranks read on the status board
 /// (Status.h) that the run is to end. A second SIGINT kills them.
 ///

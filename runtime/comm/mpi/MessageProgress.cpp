@@ -93,8 +93,9 @@ void MessageProgress::start(MPI_Comm on, bool threads) {
   int size;
   mpiCheck(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   const char *choice = std::getenv("DT_PROGRESS");
-  bool wanted = choice && !std::strcmp(choice, "thread");
-  if (!choice || (!wanted && std::strcmp(choice, "poll"))) {
+  // Ranks of another machine may not have it; all must probe or none.
+  bool wanted = !onAllRanks(comm, !choice || std::strcmp(choice, "thread"));
+  if (onAllRanks(comm, !wanted && (!choice || std::strcmp(choice, "poll")))) {
     // A neighbour and, as ranks fill nodes one after another, one far away.
     alone = size == 1 || (probe(comm, 1) && probe(comm, std::max(1, size / 2)));
     wanted = !alone;
