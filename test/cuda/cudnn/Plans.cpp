@@ -5,9 +5,10 @@
 // cuDNN makes plans for a GPU that is not there, if it is told what that GPU
 // is: so the runtime's descriptors meet the real library, though nothing runs.
 // Prints, a problem a line, which heuristic gave the plan, the number of its
-// engine and its workspace; fails where there is no plan.
+// engine and its workspace; fails where there is no plan. Some cuDNNs need the
+// driver even for that: then there is nothing to see here (exit code 77).
 //
-// plans DEVICE.json
+// cudnn-plans DEVICE.json
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,8 +44,11 @@ cudnn::Descriptor deviceOf(const char *path) {
       cudnnBackendSetAttribute(d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
                                CUDNN_TYPE_CHAR, int64_t(text.size()),
                                text.data()) ||
-      cudnnBackendFinalize(d))
-    cuda::fail(path, "cuDNN does not take this for a GPU");
+      cudnnBackendFinalize(d)) {
+    std::printf("skipped: cuDNN %zu plans nothing on this machine\n",
+                cudnnGetVersion());
+    std::exit(77);
+  }
   return cudnn::Descriptor(d);
 }
 
