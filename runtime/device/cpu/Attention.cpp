@@ -160,8 +160,8 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
     float *row = x + i * width;
     tile.maskRow(i, row, width);
     float m = maxOf(row, width);
-    bool empty = m == kMinusInf;
-    float sum = expRow(row, width, empty ? 0.f : m);
+    float sum = expRow(row, width, m == kMinusInf ? 0.f : m);
+    bool empty = sum == 0; // not where a score is no number
     lse[tile.first + i] = empty ? kMinusInf : m + std::log(sum);
     inverse[i] = empty ? 0.f : 1 / sum;
   }

@@ -218,7 +218,8 @@ __device__ void exponentiate(Shared &shared) {
   for (int l = 0; l < kLanes; ++l)
     highest = fmaxf(highest, shared.part[row][l]);
   for (int c = lane; c < kTile; c += kLanes) {
-    scores[c] = highest == -INFINITY ? 0.f : expf(scores[c] - highest);
+    // What is not a number stays so, though it is no maximum.
+    scores[c] = scores[c] == -INFINITY ? 0.f : expf(scores[c] - highest);
     sum += scores[c];
   }
   __syncthreads();
@@ -264,15 +265,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int i = 0; i < kEach; ++i) {
     int64_t row = p.row + rowOf(i);
     float top = shared->top[rowOf(i)], sum = shared->sum[rowOf(i)];
+    bool empty = sum == 0;
 #pragma unroll
     for (int j = 0; j < kWide && row < s.t; ++j)
       if (int c = p.column + columnOf(j); c < s.dv)
         o[p.b * s.ob + row * s.ot + p.h * s.oh + c] =
-            top == -INFINITY ? emptyValue(head.v, c, s.emptyRow)
-                             : sums[i][j] / sum;
+            empty ? emptyValue(head.v, c, s.emptyRow) : sums[i][j] / sum;
     if (row < s.t && p.column == 0 && columnOf(0) == 0)
-      lse[(p.b * s.h + p.h) * s.t + row] =
-          top == -INFINITY ? -INFINITY : top + logf(sum);
+      lse[(p.b * s.h + p.h) * s.t + row] = empty ? -INFINITY : top + logf(sum);
   }
 }
 

@@ -241,6 +241,23 @@ TEST(Attention, NoVisibleKeyIsNotANumber) {
   }
 }
 
+TEST(Attention, NotANumberSpreads) {
+  AttentionShape s = shapeFor({1, 8, 8, 1, 1, 8, false});
+  Data x({1, 8, 8, 1, 1, 8, false}, s);
+  x.q[3 * s.qt] = NAN;
+  std::vector<float> o(s.b * s.ob), lse(s.t), dq(x.q.size()), dk(x.k.size()),
+      dv(x.v.size());
+  attentionForward(x.q.data(), x.k.data(), x.v.data(), nullptr, o.data(),
+                   lse.data(), s);
+  for (int64_t i = 0; i < s.t; ++i)
+    EXPECT_EQ(std::isnan(o[i * s.ot]), i == 3);
+  attentionBackward(x.q.data(), x.k.data(), x.v.data(), nullptr, o.data(),
+                    lse.data(), x.dout.data(), dq.data(), dk.data(), dv.data(),
+                    s);
+  EXPECT_TRUE(std::isnan(dq[3 * s.qt]));
+  EXPECT_TRUE(std::isnan(dk[0]) && std::isnan(dv[0]));
+}
+
 TEST(Attention, NothingToDo) {
   for (Case c : {Case{0, 5, 5, 2, 2, 8, true}, Case{2, 0, 0, 2, 2, 8, true},
                  Case{2, 5, 0, 2, 2, 8, false, MaskKind::None, EmptyRow::Zero},
