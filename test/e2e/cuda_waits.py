@@ -23,16 +23,21 @@ from safetensors.numpy import save_file
 import golden
 import train_model
 
-MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/gpt2"
+MODELS = pathlib.Path(__file__).resolve().parents[1] / "models"
 WANTED = {"host waits": 1, "allocations": 0, "uses of the default stream": 0}
-# Samples a microbatch (0: all), changes of the recipe's optimizer.
-VARIANTS = {"whole": (0, {}), "microbatches": (1, {}), "clipped": (2, {"clip": 0.5})}
+# Model, samples a microbatch (0: all), changes of the recipe. The last has scratch that grows with a part, and parts of two sizes.
+VARIANTS = {
+    "whole": ("gpt2", 0, {}),
+    "microbatches": ("gpt2", 1, {}),
+    "clipped": ("gpt2", 2, {"optimizer": {"kind": "adamw", "clip": 0.5}}),
+    "narrow": ("vit", 3, {"precision": "bf16"}),
+}
 
 
-def counts(program, batch, steps):
+def counts(program, steps):
     """What a run of so many steps has done, by name."""
     metrics = program.parent / f"{steps}.jsonl"
-    command = [program / "build/train", "--batch", batch, "--threads", 1, "--steps", steps, "--metrics", metrics]
+    command = [program / "build/train", "--batch", program.parent / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", metrics]
     done = subprocess.run(
         [str(c) for c in command], cwd=program.parent, capture_output=True, text=True, timeout=golden.HANGS, env=dict(os.environ, DT_CUDA_DOUBLE_STATS="1")
     )
@@ -42,13 +47,12 @@ def counts(program, batch, steps):
     return {name: int(number) for name, number in re.findall(r"(\D+?) (\d+)(?:, )?", line[1])}
 
 
-def emit(arguments, folder, micro, optimizer):
-    """The variant's program, built."""
+def emit(arguments, folder, model, micro, changes):
+    """The variant's program, built, with its batch."""
     folder.mkdir()
-    recipe = train_model.make_recipe(MODEL, False, micro, 0, folder)
-    text = json.loads(recipe.read_text())
-    text["optimizer"] |= optimizer
-    recipe.write_text(json.dumps(text))
+    recipe = train_model.make_recipe(MODELS / model, False, micro, 0, folder)
+    recipe.write_text(json.dumps(json.loads(recipe.read_text()) | changes))
+    save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(MODELS / model, False).inputs.items()}, folder / "batch.safetensors")
     done = train_model.emit(arguments.dt_opt.resolve(), recipe, folder / "program", "cuda")
     if done.returncode:
         sys.exit(done.stderr)
@@ -64,10 +68,9 @@ def main():
     wrong = []
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(MODEL, False).inputs.items()}, work / "batch.safetensors")
-        for name, (micro, optimizer) in VARIANTS.items():
-            program = emit(arguments, work / name, micro, optimizer)
-            runs = [counts(program, work / "batch.safetensors", steps) for steps in (0, 1, 2)]
+        for name, variant in VARIANTS.items():
+            program = emit(arguments, work / name, *variant)
+            runs = [counts(program, steps) for steps in (0, 1, 2)]
             for step, (before, after) in enumerate(zip(runs, runs[1:]), 1):
                 found = {what: after[what] - before[what] for what in after}
                 print(f"{name}, step {step}:", ", ".join(f"{what} {number}" for what, number in found.items()))
