@@ -115,6 +115,9 @@ public:
   Group *group(const std::vector<int> &ranks,
                const std::string &purpose = "") override = 0;
   virtual Group &world() = 0;
+  /// A number for a group that somebody else makes, as group() gives it to
+  /// those of several ranks; all ranks of the world call it.
+  virtual int watch(const std::vector<int> &ranks) = 0;
 
   /// Every rank's text, in rank order, on all ranks.
   std::vector<std::string> allGatherText(const std::string &mine);
@@ -137,7 +140,14 @@ public:
   void restoreTraffic(std::map<std::string, Traffic> before) {
     counters = std::move(before);
   }
+  /// Counts what goes another way.
+  void count(const char *label, size_t bytes) {
+    Traffic &t = counters[label];
+    ++t.calls;
+    t.bytes += bytes;
+  }
   const Blocking &blocking() const { return blocked; }
+  Blocking &waiting() { return blocked; } ///< for BlockingCall
   StatusBoard *board() const { return blocked.board; }
   void clearCollectives() { blocked.collectives.clear(); }
 

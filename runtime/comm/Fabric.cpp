@@ -7,6 +7,9 @@
 #include "runtime/comm/Fabric.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/comm/StagedFabric.h"
+#ifdef DT_RUNTIME_NCCL
+#include "runtime/comm/nccl/NcclFabric.h"
+#endif
 #include "runtime/device/Device.h"
 
 #include <algorithm>
@@ -46,12 +49,6 @@ int localRank(Comm &comm) {
   return int(std::count(all.begin(), own, *own));
 }
 
-bool haveOwnDevices(Comm &comm) {
-  std::vector<std::string> all =
-      comm.allGatherText(machineName() + " " + device::address());
-  return std::set<std::string>(all.begin(), all.end()).size() == all.size();
-}
-
 /// What DT_FABRIC asks for on rank 0; empty: nothing.
 std::string wantedFabric(Comm &comm) {
   const char *value = std::getenv("DT_FABRIC");
@@ -75,8 +72,11 @@ std::shared_ptr<Fabric> makeFabric(Comm &comm) {
     return {std::shared_ptr<Fabric>(), &comm};
   std::string wanted = wantedFabric(comm);
 #ifdef DT_RUNTIME_NCCL
-  bool own = haveOwnDevices(comm);
-  if (wanted == "nccl" || (wanted.empty() && own && comm.size() > 1))
+  std::vector<std::string> devices =
+      comm.allGatherText(machineName() + " " + device::address());
+  bool own = std::set<std::string>(devices.begin(), devices.end()).size() ==
+             devices.size();
+  if (comm.size() > 1 && (wanted == "nccl" || (wanted.empty() && own)))
     return makeNcclFabric(comm);
 #else
   if (wanted == "nccl")

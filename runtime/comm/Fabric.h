@@ -65,8 +65,8 @@ void waitAll(std::vector<Request> &requests);
 
 /// Some ranks, in the order given. Collectives are called by all of them in the
 /// same order; those of one group that are not blocking must be begun in the
-/// same order too. `label` as above. Sizes of 0 are allowed. Buffers do not
-/// overlap unless said.
+/// same order too. Labels are counted by (Comm::traffic) and live as long as
+/// the group. Sizes of 0 are allowed. Buffers do not overlap unless said.
 class FabricGroup {
 public:
   virtual ~FabricGroup() = default;
@@ -76,7 +76,8 @@ public:
 
   /// `count` elements of F32, F64, I64 or BF16; `in` may be `out`. BF16 is
   /// combined in float32: in the order of ranks and rounded once; where other
-  /// work goes on meanwhile, summed only, and every partial sum is rounded.
+  /// work goes on meanwhile (over NCCL always), every partial sum is rounded,
+  /// and on the host there are sums only.
   virtual void allReduce(Reduction kind, DType type, const void *in, void *out,
                          int64_t count, const char *label) = 0;
   virtual Request iallReduce(Reduction kind, DType type, const void *in,

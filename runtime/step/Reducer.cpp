@@ -62,6 +62,8 @@ Reducer::Reducer(
           &program.parameters[p]);
   for (size_t m = 0; m < program.modules.size; ++m) {
     labels.push_back(std::string("gradients ") + program.modules[m].name);
+    parameterLabels.push_back(std::string("parameters ") +
+                              program.modules[m].name);
     if (program.modules[m].wholeBatch || placement.replicas(m) == 1)
       continue;
     for (int32_t t = 0; t < placement.tp(m); ++t) {
@@ -258,7 +260,6 @@ void Reducer::gatherParameters() {
   for (size_t m = 0; m < program.modules.size; ++m) {
     if (!replicas[m])
       continue;
-    std::string label = std::string("parameters ") + program.modules[m].name;
     size_t replica = size_t(placement.at(m).replica),
            count = size_t(placement.replicas(m));
     for (const Bucket &bucket : ownership.buckets(m)) {
@@ -266,8 +267,8 @@ void Reducer::gatherParameters() {
         continue;
       std::byte *data = regions.at(m).parameters + bucket.range.stored;
       size_t block = bucket.range.count / count * sizeOf(bucket.range.type);
-      pending.push_back(replicas[m]->iallGather(data + replica * block, block,
-                                                data, label.c_str()));
+      pending.push_back(replicas[m]->iallGather(
+          data + replica * block, block, data, parameterLabels[m].c_str()));
     }
   }
   waitAll(pending);

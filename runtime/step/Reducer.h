@@ -102,7 +102,8 @@ private:
   size_t current = 0; ///< module whose function runs
   bool currentIsLast = false;
   double spent = 0;
-  std::vector<std::string> labels; ///< per module: the reduction's
+  /// Per module: the reduction's, that of updated parameters.
+  std::vector<std::string> labels, parameterLabels;
 };
 
 } // namespace dt::rt

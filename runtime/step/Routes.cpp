@@ -79,6 +79,52 @@ const Items &itemsOf(const Assignment &assignment, size_t module,
                           .symbols[size_t(symbol)];
 }
 
+int64_t messageNumber(const ProgramInfo &program, const TaskRow &row,
+                      bool sends) {
+  const EdgeInfo &edge = program.edges[row.index];
+  int32_t from = piecesOf(program.modules[size_t(edge.from)]),
+          to = piecesOf(program.modules[size_t(edge.to)]);
+  bool producer = sends != row.gradient;
+  int32_t own = row.piece, other = row.peer % (producer ? to : from);
+  return (int64_t(row.microbatch) * from + (producer ? own : other)) * to +
+         (producer ? other : own);
+}
+
+std::vector<int> ranksAcross(const ProgramInfo &program,
+                             const Placement &placement, const TaskRow &row,
+                             bool sends) {
+  const EdgeInfo &edge = program.edges[row.index];
+  const ModuleInfo &consumer = program.modules[size_t(edge.to)];
+  bool producer = sends != row.gradient;
+  size_t own = size_t(producer ? edge.from : edge.to),
+         other = size_t(producer ? edge.to : edge.from);
+  int32_t replica = row.peer / piecesOf(program.modules[other]);
+  std::vector<int> ranks;
+  for (int32_t t = 0; t < placement.tp(other); ++t) {
+    int rank = placement.rankOf(other, replica, t);
+    // All ranks of a whole-batch module have the gradient; one gives it.
+    bool gives = !row.gradient || !consumer.wholeBatch ||
+                 gradientSource(consumer, producer ? placement.rank() : rank) ==
+                     (producer ? replica : placement.at(own).replica);
+    ranks.push_back(gives ? rank : -1);
+  }
+  return ranks;
+}
+
+bool reads(const ProgramInfo &program, const TaskRow &task,
+           const TaskRow &receive) {
+  const EdgeInfo &edge = program.edges[receive.index];
+  if (!computes(task.kind) || receive.gradient != goesBack(task.kind) ||
+      task.index != (receive.gradient ? edge.from : edge.to))
+    return false;
+  const BufferInfo &buffer = receive.gradient
+                                 ? edge.consumed
+                                 : program.modules[size_t(edge.to)]
+                                       .inputs[size_t(edge.toInput)]
+                                       .buffer;
+  return receive.slot == (buffer.received ? task.received : task.slot);
+}
+
 int32_t gradientSource(const ModuleInfo &wholeBatch, int producerRank) {
   for (size_t i = 0; i < wholeBatch.ranks.size; ++i)
     if (wholeBatch.ranks[i] == producerRank)

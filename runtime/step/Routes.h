@@ -12,6 +12,7 @@
 #define DT_RUNTIME_STEP_ROUTES_H
 
 #include "runtime/data/Assignment.h"
+#include "runtime/state/Placement.h"
 
 #include <vector>
 
@@ -58,6 +59,22 @@ EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge);
 /// Items of an end of an edge; one for an edge that is one piece.
 const Items &itemsOf(const Assignment &assignment, size_t module,
                      int64_t microbatch, int32_t part, int symbol);
+
+/// A number for a row's message, the same on both ends: by microbatch, then by
+/// the pieces of both.
+int64_t messageNumber(const ProgramInfo &program, const TaskRow &row,
+                      bool sends);
+
+/// The ranks at the other end of a row that sends or receives, by their place
+/// in that replica; -1: it has no message with that one. `placement`: of the
+/// row's rank.
+std::vector<int> ranksAcross(const ProgramInfo &program,
+                             const Placement &placement, const TaskRow &row,
+                             bool sends);
+
+/// Whether the function of row `task` reads what row `receive` brings.
+bool reads(const ProgramInfo &program, const TaskRow &task,
+           const TaskRow &receive);
 
 /// Of a whole-batch module all ranks have all gradients: the one that gives the
 /// producer's rank its part is this replica of the module.

@@ -82,15 +82,21 @@ Transfers::Transfers(const ProgramInfo &program, const Placement &placement,
                      const Regions &regions, Fabric &fabric,
                      const std::vector<FabricGroup *> &groups)
     : program(program), placement(placement), regions(regions), fabric(fabric),
-      groups(groups) {
+      groups(groups), rows(program.ranks[size_t(placement.rank())].rows) {
+  if (fabric.isOrdered())
+    places = orderMessages(program, placement.rank());
   for (size_t e = 0; e < program.edges.size; ++e) {
     shapes.push_back(edgeShape(program, program.edges[e]));
     for (bool gradient : {false, true})
-      labels.push_back(label(program, e, gradient));
+      labels.push_back(label(program, e, gradient)),
+          gathers.push_back("gather " + labels.back());
   }
 }
 
-void Transfers::beginStep(const Batch &of) { batch = &of; }
+void Transfers::beginStep(const Batch &of) {
+  batch = &of;
+  called = 0;
+}
 
 //===----------------------------------------------------------------------===//
 // Who and what
@@ -115,19 +121,10 @@ int32_t Transfers::partOf(size_t module, const TaskRow &row) const {
   return info.wholeBatch ? replica : replica * piecesOf(info) + row.piece;
 }
 
-int64_t Transfers::numberOf(const TaskRow &row, bool sends) const {
-  const EdgeInfo &edge = program.edges[row.index];
-  int32_t from = piecesOf(program.modules[size_t(edge.from)]),
-          to = piecesOf(program.modules[size_t(edge.to)]);
-  bool producer = sends != row.gradient;
-  int32_t own = row.piece, other = row.peer % (producer ? to : from);
-  return (int64_t(row.microbatch) * from + (producer ? own : other)) * to +
-         (producer ? other : own);
-}
-
 bool Transfers::meet(const TaskRow &sends, const TaskRow &receives) const {
   return sends.index == receives.index && sends.gradient == receives.gradient &&
-         numberOf(sends, true) == numberOf(receives, false);
+         messageNumber(program, sends, true) ==
+             messageNumber(program, receives, false);
 }
 
 const Items &Transfers::items(const EdgeInfo &edge, const EdgeShape &shape,
@@ -153,7 +150,6 @@ template <typename Body>
 void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
   const EdgeInfo &edge = *own.edge;
   const Placement::Place &place = placement.at(own.module);
-  const ModuleInfo &consumer = program.modules[size_t(edge.to)];
   size_t other = size_t(own.producer ? edge.to : edge.from);
   RouteEnd mine{&items(edge, own.shape, own.producer, row.microbatch,
                        partOf(own.module, row)),
@@ -161,13 +157,11 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
   RouteEnd theirs{
       &items(edge, own.shape, !own.producer, row.microbatch, row.peer),
       placement.tp(other), 0};
-  int32_t replica = row.peer / piecesOf(program.modules[other]);
+  std::vector<int> ranks =
+      ranksAcross(program, placement, row, own.producer != row.gradient);
   for (int32_t t = 0; t < theirs.tp; ++t) {
-    int rank = placement.rankOf(other, replica, t);
-    // All ranks of a whole-batch module have the gradient; one gives it.
-    if (row.gradient && consumer.wholeBatch &&
-        gradientSource(consumer, own.producer ? placement.rank() : rank) !=
-            (own.producer ? replica : place.replica))
+    int rank = ranks[size_t(t)];
+    if (rank < 0)
       continue;
     theirs.place = t;
     Route route = own.producer ? routeOf(mine, theirs) : routeOf(theirs, mine);
@@ -182,38 +176,55 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
 
 void Transfers::receive(const TaskRow &row) {
   End end = endOf(row.index, row.gradient, false);
-  arrivals.push_back({row, end, {}});
+  arrivals.push_back({row, &row, end, {}});
   Arrival &arrival = arrivals.back();
   std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row);
-  int tag = fabric.tag(row.index, int(program.edges.size), numberOf(row, false),
-                       row.gradient);
   forRoutes(end, row,
             [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
-              Incoming part;
+              Incoming &part = arrival.parts.emplace_back();
+              part.from = rank;
               part.runs = runs;
-              if (rank == placement.rank()) {
-                receiveFromSelf(arrival, part);
-                arrival.parts.push_back(std::move(part));
-                return;
-              }
-              std::byte *to = block + size_t(runs[0].first) * unit;
+              part.bytes = size_t(count) * unit;
+              if (rank == placement.rank())
+                return receiveFromSelf(arrival, part);
+              part.to = block + size_t(runs[0].first) * unit;
               if (runs.size() > 1) {
-                part.packed = fabric.pool().take(size_t(count) * unit);
-                to = part.packed.get();
+                part.packed = fabric.pool().take(part.bytes);
+                part.to = part.packed.get();
               }
-              part.request = fabric.irecv(to, size_t(count) * unit, rank, tag);
-              arrival.parts.push_back(std::move(part));
+              if (!fabric.isOrdered())
+                call(arrival, part);
             });
 }
 
+void Transfers::call(const Arrival &arrival, Incoming &part) {
+  const TaskRow &row = arrival.row;
+  part.request = fabric.irecv(part.to, part.bytes, part.from,
+                              fabric.tag(row.index, int(program.edges.size),
+                                         messageNumber(program, row, false),
+                                         row.gradient));
+}
+
+/// Calls for what comes before a row in the order of all messages.
+void Transfers::callUpTo(const TaskRow &row) {
+  size_t number = size_t(&row - rows.begin());
+  for (; called < places.size() && places[called].before <= number; ++called)
+    for (Arrival &arrival : arrivals)
+      for (Incoming &part : arrival.parts)
+        if (arrival.posted == &rows[places[called].row] &&
+            part.from == places[called].from)
+          call(arrival, part);
+}
+
 uint64_t Transfers::send(const TaskRow &row) {
+  callUpTo(row);
   uint64_t sent = 0;
   End end = endOf(row.index, row.gradient, true);
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row);
-  int tag = fabric.tag(row.index, int(program.edges.size), numberOf(row, true),
-                       row.gradient);
+  int tag = fabric.tag(row.index, int(program.edges.size),
+                       messageNumber(program, row, true), row.gradient);
   const std::string &name = labels[2 * size_t(row.index) + row.gradient];
   forRoutes(
       end, row, [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
@@ -290,6 +301,7 @@ void Transfers::copy(const TaskRow &row) {
 }
 
 void Transfers::prepare(const TaskRow &row) {
+  callUpTo(row);
   if (row.kind == TaskKind::Denominator)
     return;
   bool forward = row.kind == TaskKind::Forward;
@@ -299,8 +311,7 @@ void Transfers::prepare(const TaskRow &row) {
   std::list<Arrival> ready;
   for (auto it = arrivals.begin(); it != arrivals.end();) {
     auto next = std::next(it);
-    if (it->row.gradient != forward &&
-        meets(it->end.module, it->end.buffer->received, it->row.slot))
+    if (reads(program, row, it->row))
       ready.splice(ready.end(), arrivals, it);
     it = next;
   }
@@ -367,8 +378,8 @@ void Transfers::gather(const Arrival &arrival) {
     if (t == place.tp)
       own = chunk;
   }
-  std::string name =
-      "gather " + labels[2 * arrival.row.index + arrival.row.gradient];
+  const std::string &name =
+      gathers[2 * size_t(arrival.row.index) + arrival.row.gradient];
   groups[end.module]->allGatherV(block + size_t(own.first) * unit, block, sizes,
                                  name.c_str());
 }

@@ -16,6 +16,7 @@
 #include "runtime/comm/Fabric.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/state/Regions.h"
+#include "runtime/step/MessageOrder.h"
 #include "runtime/step/Routes.h"
 
 #include <list>
@@ -58,6 +59,9 @@ private:
     bool producer; ///< of the forward direction
   };
   struct Incoming {
+    int from = -1;
+    void *to = nullptr;
+    size_t bytes = 0;
     Request request;
     std::vector<ItemRun> runs;
     device::Pool::Block packed;      ///< null: it comes into place
@@ -65,6 +69,7 @@ private:
   };
   struct Arrival {
     TaskRow row;
+    const TaskRow *posted; ///< in the rank's list
     End end;
     std::vector<Incoming> parts;
   };
@@ -88,9 +93,6 @@ private:
   /// The part of `module` on this rank that a row is about.
   int32_t partOf(size_t module, const TaskRow &row) const;
   size_t itemBytes(const End &end, const TaskRow &row) const;
-  /// A number for a row's message, the same on both ends: by microbatch, then
-  /// by the pieces of both.
-  int64_t numberOf(const TaskRow &row, bool sends) const;
   /// Whether a rank's row that sends is the other end of one that receives.
   bool meet(const TaskRow &sends, const TaskRow &receives) const;
   /// For every rank of the other end's part that there is a message with:
@@ -104,6 +106,8 @@ private:
   void receiveFromSelf(Arrival &arrival, Incoming &part);
   void sendToSelf(const TaskRow &row, const End &end,
                   const std::vector<ItemRun> &runs, size_t unit);
+  void call(const Arrival &arrival, Incoming &part);
+  void callUpTo(const TaskRow &row);
   void complete(Arrival &arrival);
   void gather(const Arrival &arrival);
 
@@ -113,7 +117,10 @@ private:
   Fabric &fabric;
   std::vector<FabricGroup *> groups;
   std::vector<EdgeShape> shapes;
-  std::vector<std::string> labels; ///< [2 * edge + gradient]
+  std::vector<std::string> labels, gathers; ///< [2 * edge + gradient]
+  const Span<TaskRow> &rows;
+  std::vector<CallPlace> places; ///< where messages have an order
+  size_t called = 0;             ///< of these
   const Batch *batch = nullptr;
   std::list<Arrival> arrivals;
   std::list<Departure> departures;

@@ -2,7 +2,7 @@
 find_package(Threads REQUIRED)
 add_library(cuda_double STATIC
   ${CMAKE_CURRENT_LIST_DIR}/Blocks.cpp ${CMAKE_CURRENT_LIST_DIR}/CublasLt.cpp ${CMAKE_CURRENT_LIST_DIR}/Convolution.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/Cudnn.cpp ${CMAKE_CURRENT_LIST_DIR}/Memory.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/Cudnn.cpp ${CMAKE_CURRENT_LIST_DIR}/Memory.cpp ${CMAKE_CURRENT_LIST_DIR}/Nccl.cpp
   ${CMAKE_CURRENT_LIST_DIR}/Product.cpp ${CMAKE_CURRENT_LIST_DIR}/Runtime.cpp ${CMAKE_CURRENT_LIST_DIR}/Streams.cpp)
 target_compile_features(cuda_double PUBLIC cxx_std_20)
 target_compile_options(cuda_double PRIVATE -O3 -march=native)

@@ -15,6 +15,7 @@
 #include "cuda_runtime.h"
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -59,6 +60,9 @@ private:
   std::lock_guard<std::mutex> lock;
 };
 
+/// Held by an Entry.
+std::mutex &entryMutex();
+
 /// What a call returns that is refused. `detail` is in cudaGetErrorString.
 [[gnu::format(printf, 2, 3)]] cudaError_t refuse(cudaError_t error,
                                                  const char *detail, ...);
@@ -94,6 +98,13 @@ constexpr int kPoison = 0xFF; ///< as a float: not a number
 /// Queues work; `kernel` null: a copy or a library's.
 void queue(cudaStream_t stream, std::function<void()> work,
            const void *kernel = nullptr);
+struct Work;
+using WorkPtr = std::shared_ptr<Work>;
+/// Queues work that waits for other processes, behind `before` (may be null):
+/// it is tried, other streams' work going on meanwhile, until it returns true.
+/// As nobody here knows who waits for it elsewhere, it is tried on and on.
+WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
+                      const WorkPtr &before);
 /// Runs what is in the stream, and what that waits for.
 void finish(cudaStream_t stream);
 void finishAll();

@@ -130,6 +130,8 @@ Order::Order(uint64_t n) : n(n), at(0), stride(n > 1 ? 1 : 0) {
   while (std::gcd(stride, n) != 1);
 }
 
+std::mutex &entryMutex() { return mutex; }
+
 Entry::Entry(const char *call) : lock(mutex) {
   static bool first = true;
   if (first)

@@ -15,22 +15,23 @@
 #include <condition_variable>
 #include <set>
 #include <thread>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace cuda_double {
-
-namespace {
 
 using Clock = std::chrono::steady_clock;
 
 struct Work {
   std::function<void()> run;
+  std::function<bool()> attempt; ///< instead: true once it has run
   const void *kernel = nullptr;
   std::vector<std::shared_ptr<Work>> after;
   bool done = false;
   Clock::time_point ended; ///< if done
 };
-using WorkPtr = std::shared_ptr<Work>;
+
+namespace {
 
 /// The thread that does device work: shared memory is its thread-local storage.
 class Device {
@@ -76,6 +77,7 @@ struct CUstream_st {
 struct CUevent_st {
   bool timed = true;
   cuda_double::WorkPtr recorded;
+  unsigned asked = 0; ///< in vain, since it was recorded
 };
 
 namespace cuda_double {
@@ -87,6 +89,7 @@ Device &device = *new Device;
 CUstream_st &defaultStream = *new CUstream_st;
 auto &streams = *new std::set<CUstream_st *>;
 auto &events = *new std::set<CUevent_st *>;
+auto &attempts = *new std::vector<WorkPtr>; ///< that may not have ended
 const void *running = nullptr;
 
 CUstream_st &streamOf(cudaStream_t stream) {
@@ -122,8 +125,9 @@ void append(CUstream_st &stream, const WorkPtr &work) {
   stream.last = work;
 }
 
-/// Runs what nobody has to wait for, until all that is needed has run.
-void runAll(const std::vector<WorkPtr> &needed) {
+/// Runs what nobody has to wait for, until all that is needed has run; `once`:
+/// or waits for other processes.
+void runAll(const std::vector<WorkPtr> &needed, bool once = false) {
   std::unordered_map<Work *, size_t> missing;
   std::unordered_map<Work *, std::vector<WorkPtr>> behind;
   std::vector<WorkPtr> open, ready;
@@ -147,11 +151,21 @@ void runAll(const std::vector<WorkPtr> &needed) {
       ready.push_back(work);
   }
   openMemory();
+  size_t vain = 0; // attempts
   while (!ready.empty()) {
     std::swap(ready[draw(ready.size())], ready.back());
     WorkPtr work = ready.back();
-    ready.pop_back();
     running = work->kernel;
+    if (work->attempt && !work->attempt()) {
+      if (++vain <= 2 * ready.size())
+        continue;
+      if (once)
+        break;
+      usleep(200);
+      continue;
+    }
+    vain = 0;
+    ready.pop_back();
     if (work->run)
       work->run();
     checkBeside(running);
@@ -167,10 +181,13 @@ void runAll(const std::vector<WorkPtr> &needed) {
   closeMemory();
 }
 
-void force(const std::vector<WorkPtr> &needed) {
+void force(std::vector<WorkPtr> needed) {
   for (const WorkPtr &work : needed)
-    if (work && !work->done)
+    if (work && !work->done) {
+      std::erase_if(attempts, [](const WorkPtr &w) { return w->done; });
+      needed.insert(needed.end(), attempts.begin(), attempts.end());
       return device.run([&] { runAll(needed); });
+    }
 }
 
 } // namespace
@@ -180,6 +197,29 @@ void queue(cudaStream_t stream, std::function<void()> run, const void *kernel) {
   work->run = std::move(run);
   work->kernel = kernel;
   append(streamOf(stream), work);
+}
+
+/// A device goes on while its host waits for other hosts.
+static void goOn() {
+  for (;;) {
+    usleep(2000);
+    std::lock_guard<std::mutex> lock(entryMutex());
+    std::erase_if(attempts, [](const WorkPtr &w) { return w->done; });
+    if (!attempts.empty())
+      device.run([] { runAll(attempts, /*once=*/true); });
+  }
+}
+
+WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
+                      const WorkPtr &before) {
+  auto work = std::make_shared<Work>();
+  work->attempt = std::move(attempt);
+  follow(*work, before);
+  append(streamOf(stream), work);
+  attempts.push_back(work);
+  static bool goes = (std::thread(goOn).detach(), true);
+  (void)goes;
+  return work;
 }
 
 void finish(cudaStream_t stream) {
@@ -250,6 +290,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   auto work = std::make_shared<Work>();
   append(streamOf(stream), work);
   eventOf(event).recorded = work;
+  eventOf(event).asked = 0;
   return cudaSuccess;
 }
 
@@ -270,11 +311,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-/// Nothing runs because of it: whoever polls must also wait in the end.
+/// Who asks often enough has waited: then it runs.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   Entry entry("cudaEventQuery");
-  const WorkPtr &work = eventOf(event).recorded;
-  return work && !work->done ? cudaErrorNotReady : cudaSuccess;
+  CUevent_st &e = eventOf(event);
+  if (!e.recorded || e.recorded->done)
+    return cudaSuccess;
+  if (++e.asked < 50)
+    return cudaErrorNotReady;
+  force({e.recorded});
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,

@@ -416,7 +416,7 @@ public:
 
   Request isend(const void *data, size_t bytes, int to, int tag,
                 const char *label) override {
-    count(counters, label, bytes);
+    count(label, bytes);
     Request sent =
         message(bytes, to, label, [&](size_t at, int n, MPI_Request *request) {
           mpiCheck(MPI_Isend(static_cast<const char *>(data) + at, n, MPI_BYTE,
@@ -440,6 +440,12 @@ public:
   Group *group(const std::vector<int> &members,
                const std::string &purpose) override;
   Group &world() override { return *all; }
+  int watch(const std::vector<int> &members) override {
+    int number = ++made;
+    if (addGroup)
+      addGroup(number, members);
+    return number;
+  }
 
   std::string describe() const override {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -512,9 +518,7 @@ Group *Mpi::group(const std::vector<int> &members, const std::string &purpose) {
     throw Error("a group needs different ranks below " + std::to_string(ranks));
   // Everybody counts them, so that the number is the same on all ranks; one
   // rank alone needs nobody.
-  int number = members.size() > 1 ? ++made : 0;
-  if (number && addGroup)
-    addGroup(number, members);
+  int number = members.size() > 1 ? watch(members) : 0;
   std::unique_ptr<MpiGroup> &result = groups[{purpose, members}];
   if (std::find(members.begin(), members.end(), place) == members.end())
     return nullptr;

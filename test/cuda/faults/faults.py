@@ -53,6 +53,10 @@ FAULTS = {
     "conv-unfinished": "cudnnBackendSetAttribute: a descriptor of type 17 is not finalized",
     "conv-alignment": "cudnnBackendExecute: x at 0x[0-9a-f]+ is not aligned to 16 bytes, as was promised",
     "product-outside": "cublasLtMatmul: A, 268 bytes at byte 0 of an allocation of 256 bytes, is not within one allocation",
+    "nccl-swapped": "NCCL: a message of 500 float32, received by rank 0 from rank 1 meets a message of 1000 float32 of rank 1",
+    "nccl-counts": r"NCCL: ncclAllReduce of 1000 float32 \(sum\) of rank 0 meets ncclAllReduce of 999 float32 \(sum\) of rank 1",
+    "nccl-order": r"NCCL: ncclAllReduce of 1000 float32 \(sum\) of rank 0 meets ncclAllGather of 1000 float32 of rank 1",
+    "nccl-removed-wait": EVERY,
 }
 
 
