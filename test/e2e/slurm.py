@@ -12,12 +12,16 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
+import driver  # noqa: E402
+import programs  # noqa: E402
 from machines import Machines, isolate  # noqa: E402
 
 PACKAGES = ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge"]
@@ -107,6 +111,28 @@ def losses(folder):
     return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+def dies_alone(slurm, train, flags, folder):
+    """A rank that nobody on its node can see is killed: its node is named, and the step ends."""
+    (folder / "metrics.jsonl").unlink()
+    command = [*slurm.machines.enter("left"), slurm.root / "usr/bin/srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-N", 2, "-n", 3, *flags, "--steps", 100000]
+    run = subprocess.Popen([str(c) for c in command], cwd=folder, env=slurm.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while run.poll() is None and not (folder / "metrics.jsonl").exists():
+        time.sleep(0.05)
+    last = [int(e) for e in os.listdir("/proc") if e.isdigit() and b"\0SLURM_PROCID=2\0" in environment_of(e) and driver.is_program(pathlib.Path("/proc") / e, train)]
+    os.kill(min(last), signal.SIGKILL)  # the other is its child
+    _, errors = run.communicate(timeout=60)
+    line = re.search(r"^error: rank 2 \(.*\) on right at step \d+.* died$", errors, re.M)
+    print(f"a rank dies: {line[0] if line else 'FAILED'}, code {run.returncode}\n{'' if line else errors}")
+    return line and run.returncode
+
+
+def environment_of(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:  # gone
+        return b""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
@@ -115,22 +141,22 @@ def main():
     work = arguments.work.resolve()
     root = fetch(work)  # while there is a network
     isolate()
-    import programs
 
     train = programs.compile_programs(arguments.dt_opt.resolve(), work)[3]
     folder = work / "runs"
     shutil.rmtree(folder, ignore_errors=True)
     programs.make_shards(folder / "shards")
-    flags = [train, "--data", "shards/*.tar", "--steps", STEPS, "--threads", 1, "--metrics", "metrics.jsonl"]
-    call([*flags, "--ranks", 3], cwd=folder)
+    flags = [train, "--data", "shards/*.tar", "--threads", 1, "--metrics", "metrics.jsonl"]
+    call([*flags, "--steps", STEPS, "--ranks", 3], cwd=folder)
     want = losses(folder)
     slurm, failed = Slurm(root, work / "slurm"), 0
     for name, places in (("one node", ["-N", 1, "-n", 3, "-w", "left"]), ("two nodes", ["-N", 2, "-n", 3])):
         (folder / "metrics.jsonl").unlink()
-        out = slurm.on("left", "srun", "--mpi=pmix", *places, *flags, cwd=folder)
+        out = slurm.on("left", "srun", "--mpi=pmix", *places, *flags, "--steps", STEPS, cwd=folder)
         same = slurm.code == 0 and losses(folder) == want
         failed += not same
         print(f"{name}: {'the losses of --ranks' if same else f'FAILED, code {slurm.code}'}\n{out if same else out + slurm.errors}", flush=True)
+    failed += not dies_alone(slurm, train, flags, folder)
     slurm.machines.shut_down()
     sys.exit(bool(failed))
 

@@ -310,6 +310,25 @@ Place launchedPlace() {
   return placeOf({"PMIX_RANK"}, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
 }
 
+/// Of Slurm's list of tasks by node, "2(x3),1", the entry of this node.
+std::optional<int> slurmHere() {
+  const char *list = std::getenv("SLURM_STEP_TASKS_PER_NODE");
+  std::optional<int> node = numberOf({"SLURM_NODEID"});
+  for (int before = 0; list && *list && node;) {
+    int tasks = 0, times = 1, read = 0;
+    if (std::sscanf(list, "%d%n", &tasks, &read) != 1)
+      break;
+    list += read;
+    if (std::sscanf(list, "(x%d)%n", &times, &read) == 1)
+      list += read;
+    before += times;
+    if (*node < before)
+      return tasks;
+    list += *list == ',';
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 bool isLaunched() { return launchedPlace().ranks > 1; }
@@ -317,7 +336,7 @@ int launchedRanks() { return launchedPlace().ranks; }
 int launchedRank() { return launchedPlace().rank; }
 int launchedHere() {
   return numberOf({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
-      .value_or(launchedRanks());
+      .value_or(slurmHere().value_or(launchedRanks()));
 }
 
 std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
