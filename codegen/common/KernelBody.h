@@ -36,6 +36,7 @@ std::string constantText(mlir::Attribute value);
 
 class KernelBody {
 public:
+  virtual ~KernelBody() = default;
   /// Emits at `builder`. With `simd`, rt.simd loops get `#pragma omp simd`.
   KernelBody(mlir::OpBuilder &builder, NameScope &names, bool simd)
       : b(builder), names(names), simd(simd) {}
@@ -57,13 +58,13 @@ public:
   void line(mlir::Location loc, llvm::StringRef text,
             mlir::ValueRange args = {});
 
-private:
+protected:
   /// An expression while it is built: leaves are operands of emitc.expression.
   struct Tree;
 
   mlir::LogicalResult visit(mlir::Operation *op);
-  mlir::LogicalResult visitStore(rt::StoreOp store);
-  mlir::LogicalResult visitFor(mlir::scf::ForOp loop);
+  virtual mlir::LogicalResult visitStore(rt::StoreOp store);
+  virtual mlir::LogicalResult visitFor(mlir::scf::ForOp loop);
   mlir::LogicalResult visitIf(mlir::scf::IfOp op);
   mlir::LogicalResult assignYields(mlir::Operation *yield,
                                    llvm::ArrayRef<mlir::Value> variables);

@@ -280,18 +280,11 @@ SmallVector<std::string> kernelSymbols(rt::KernelOp kernel) {
   return result;
 }
 
-nn::DimExpr numPoints(rt::KernelOp kernel) {
-  nn::DimExpr n(1);
-  for (const nn::DimExpr &bound : kernel.getBoundExprs())
-    n = n * bound;
-  return n;
-}
-
 /// Same code, whatever name and buffers.
 static bool sameKernel(rt::KernelOp a, const KernelOperands &x, rt::KernelOp c,
                        const KernelOperands &y) {
-  return a.getBounds() == c.getBounds() && x.operandOf == y.operandOf &&
-         x.restricted == y.restricted &&
+  return a.getBounds() == c.getBounds() && a.getShape() == c.getShape() &&
+         x.operandOf == y.operandOf && x.restricted == y.restricted &&
          OperationEquivalence::isRegionEquivalentTo(
              &a.getBody(), &c.getBody(), OperationEquivalence::IgnoreLocations);
 }
@@ -326,6 +319,8 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
     types.push_back(pointer(element, !written));
   }
   types.append(symbols.size(), b.getI64Type());
+  if (StringRef last = target.lastParameter(kernel); !last.empty())
+    types.push_back(opaque(last));
   FunctionType type = b.getFunctionType(types, {});
   SmallVector<StringRef> specifiers;
   if (!target.kernelSpecifier().empty())
@@ -346,13 +341,17 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
        "] " + kernel.getName().str());
   openFunction(name, type, specifiers);
   NameScope local;
-  for (auto [symbol, argument] :
-       llvm::zip(symbols, b.getInsertionBlock()->getArguments().drop_front(
-                              operands.values.size()))) {
+  for (auto [symbol, argument] : llvm::zip_first(
+           symbols, b.getInsertionBlock()->getArguments().drop_front(
+                        operands.values.size()))) {
     local.reserve(identifier(symbol));
     line("const int64_t " + identifier(symbol) + " = {};", argument);
   }
-  KernelBody body(b, local, target.simdLoops());
+  if (StringRef last = target.lastParameter(kernel); !last.empty()) {
+    local.reserve("parts");
+    line(("const " + last + " &parts = {};").str(),
+         b.getInsertionBlock()->getArguments().back());
+  }
   SmallVector<std::string> pointers;
   for (unsigned i = 0; i < operands.values.size(); ++i) {
     Type element =
@@ -364,11 +363,11 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
              .str(),
          b.getInsertionBlock()->getArgument(i));
   }
-  for (auto [argument, operand] :
-       llvm::zip(kernel.getBufferArgs(), operands.operandOf))
-    body.bind(argument, pointers[operand]);
+  SmallVector<std::string> buffers;
+  for (unsigned operand : operands.operandOf)
+    buffers.push_back(pointers[operand]);
   Block *block = b.getInsertionBlock();
-  if (failed(target.emitPoints(kernel, b, local, body)))
+  if (failed(target.emitPoints(kernel, b, local, buffers)))
     return failure();
   b.setInsertionPointToEnd(block);
   emitc::ReturnOp::create(b, loc, Value());

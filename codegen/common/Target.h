@@ -27,13 +27,16 @@ public:
   virtual llvm::ArrayRef<llvm::StringLiteral> includes() const = 0;
   /// "__global__ " in front of kernel functions, or nothing.
   virtual llvm::StringRef kernelSpecifier() const { return ""; }
+  /// Type of a parameter that the kernel's function has behind buffers and
+  /// sizes, called `parts`; or nothing.
+  virtual llvm::StringRef lastParameter(rt::KernelOp kernel) const {
+    return "";
+  }
   /// Emits the loops (or the index computation) of a kernel and in them its
-  /// body, in which buffers are bound already.
-  virtual mlir::LogicalResult emitPoints(rt::KernelOp kernel,
-                                         mlir::OpBuilder &builder,
-                                         NameScope &names,
-                                         KernelBody &body) const = 0;
-  virtual bool simdLoops() const { return false; }
+  /// body, in which a buffer argument is called by its name in `buffers`.
+  virtual mlir::LogicalResult
+  emitPoints(rt::KernelOp kernel, mlir::OpBuilder &builder, NameScope &names,
+             llvm::ArrayRef<std::string> buffers) const = 0;
   /// Text that starts the kernel function `callee`, up to its arguments; sizes
   /// read as `size.x`. Nothing: a plain call.
   virtual std::string launch(rt::KernelOp kernel,
@@ -72,9 +75,6 @@ std::unique_ptr<Target> createTarget(llvm::StringRef name);
 std::string runtimeTarget(bool ranks);
 /// The targets of a CMakeLists.txt behind the runtime: the program's own.
 std::string programTargets(llvm::ArrayRef<std::string> sources);
-
-/// Number of points of a kernel.
-nn::DimExpr numPoints(rt::KernelOp kernel);
 
 } // namespace dt::codegen
 

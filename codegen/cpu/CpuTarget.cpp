@@ -50,7 +50,7 @@ nn::DimExpr tripsOf(Block &block) {
 
 /// " if (n > 16384)", nothing when it is always so; null when it never is.
 std::optional<std::string> parallelClause(rt::KernelOp kernel) {
-  nn::DimExpr work = numPoints(kernel) * tripsOf(kernel.getBody().front());
+  nn::DimExpr work = kernel.getNumPoints() * tripsOf(kernel.getBody().front());
   if (std::optional<int64_t> n = work.asConstant())
     return *n > kParallelWork ? std::optional<std::string>("") : std::nullopt;
   return " if (" + dimText(work) + " > " + std::to_string(kParallelWork) + ")";
@@ -68,12 +68,15 @@ public:
         "runtime/device/cpu/vecmath.h"};
     return paths;
   }
-  bool simdLoops() const override { return true; }
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
                          bool ranks) const override;
 
   LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder,
-                           NameScope &names, KernelBody &body) const override {
+                           NameScope &names,
+                           ArrayRef<std::string> buffers) const override {
+    KernelBody body(builder, names, /*simd=*/true);
+    for (auto [argument, name] : llvm::zip(kernel.getBufferArgs(), buffers))
+      body.bind(argument, name);
     nn::Shape bounds = kernel.getBoundExprs();
     unsigned rank = bounds.size();
     if (rank == 0)

@@ -2,12 +2,13 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A thread a point: the flattened number of the thread gives the indices, the
-// last bound fastest, so that neighbours read neighbouring memory.
+// What threads do, CudaBody.h says: here is how many there are, and what the
+// directory needs.
 //
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/Target.h"
+#include "codegen/cuda/CudaBody.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -24,7 +25,8 @@ public:
     static const StringLiteral paths[] = {
         "runtime/comm/Collectives.h",   "runtime/Program.h",
         "runtime/device/Scalar.h",      "runtime/device/cuda/Calls.h",
-        "runtime/device/cuda/Launch.h", "runtime/device/cuda/vecmath.h"};
+        "runtime/device/cuda/Launch.h", "runtime/device/cuda/Reduce.h",
+        "runtime/device/cuda/vecmath.h"};
     return paths;
   }
   StringRef kernelSpecifier() const override { return "__global__"; }
@@ -32,12 +34,7 @@ public:
   std::string constantAddress(StringRef name) const override {
     return ("dt::rt::cuda::constant(" + name + ", sizeof " + name + ")").str();
   }
-  std::string launch(rt::KernelOp kernel, StringRef callee) const override {
-    std::string points = dimText(numPoints(kernel), "size.");
-    return ("dt::rt::cuda::launch(\"" + callee + "\", " + callee +
-            ", dt::rt::cuda::gridFor(" + points + "), 256, 0, context.stream")
-        .str();
-  }
+  std::string launch(rt::KernelOp kernel, StringRef callee) const override;
   /// Of the CPU's files the headers with shapes.
   bool wantsFileOf(StringRef path) const override {
     return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" ||
@@ -46,32 +43,56 @@ public:
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
                          bool ranks) const override;
 
+  StringRef lastParameter(rt::KernelOp kernel) const override {
+    return CudaPlan(kernel).partial ? "dt::rt::cuda::Parts" : "";
+  }
   LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder,
-                           NameScope &names, KernelBody &body) const override {
-    nn::Shape bounds = kernel.getBoundExprs();
-    Location loc = kernel.getLoc();
-    std::string point = names.unique("point");
-    body.line(loc, "const int64_t " + point +
-                       " = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;");
-    body.line(loc, "if (" + point + " >= " + dimText(numPoints(kernel)) +
-                       ") return;");
-    std::string inner = "1";
-    SmallVector<std::string> lines;
-    for (unsigned i = bounds.size(); i-- > 0;) {
-      std::string name = names.unique(std::string(1, "ijklmnop"[i % 8]));
-      body.bind(kernel.getIndices()[i], name);
-      std::string at = inner == "1" ? point : point + " / " + atom(inner);
-      if (i > 0)
-        at += " % " + atom(dimText(bounds[i]));
-      lines.push_back("const int64_t " + name + " = " + at + ";");
-      inner = inner == "1" ? dimText(bounds[i])
-                           : atom(inner) + " * " + atom(dimText(bounds[i]));
-    }
-    for (const std::string &text : llvm::reverse(lines))
-      body.line(loc, text);
-    return body.emit(kernel.getBody().front());
+                           NameScope &names,
+                           ArrayRef<std::string> buffers) const override {
+    CudaBody body(builder, names, kernel);
+    for (auto [argument, name] : llvm::zip(kernel.getBufferArgs(), buffers))
+      body.bind(argument, name);
+    return body.run();
   }
 };
+
+/// A number of iterations as text of the host's code.
+std::string tripsText(ArrayRef<scf::ForOp> loops) {
+  std::string trips = "1";
+  for (scf::ForOp loop : loops) {
+    Value bound = loop.getUpperBound();
+    APInt c;
+    auto size = bound.getDefiningOp<rt::SizeOp>();
+    std::string n = size ? dimText(rt::getDim(size.getExprAttr()), "size.")
+                    : matchPattern(bound, m_ConstantInt(&c))
+                        ? std::to_string(c.getSExtValue())
+                        : std::string("1");
+    trips = trips == "1" ? n : atom(trips) + " * " + atom(n);
+  }
+  return trips;
+}
+
+std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
+  CudaPlan plan(kernel);
+  std::string points = dimText(kernel.getNumPoints(), "size."),
+              names = ("\"" + callee + "\", " + callee).str();
+  if (plan.shape == rt::KernelShape::column)
+    return ("dt::rt::cuda::launchColumns<" + cTypeName(plan.partial) + ">(" +
+            names + ", " + atom(points) + " * " + std::to_string(plan.width) +
+            ", " + tripsText(rt::getColumnSum(kernel)->rows) +
+            ", context.stream")
+        .str();
+  if (plan.shape == rt::KernelShape::all)
+    return ("dt::rt::cuda::launchPoints<" + cTypeName(plan.partial) + ">(" +
+            names + ", " + points + ", " +
+            tripsText(rt::getSplitNest(kernel).loops) + ", context.stream")
+        .str();
+  std::string perBlock =
+      plan.points == 256 ? "" : ", " + std::to_string(plan.points);
+  return "dt::rt::cuda::launch(" + names + ", dt::rt::cuda::gridFor(" + points +
+         perBlock + "), " + std::to_string(plan.threads()) +
+         ", 0, context.stream";
+}
 
 std::string CudaTarget::cmakeLists(StringRef program,
                                    ArrayRef<std::string> sources,

@@ -15,6 +15,7 @@ using dt::nn::DimExpr;
 using dt::nn::Shape;
 
 #include "dialects/rt/RTDialect.cpp.inc"
+#include "dialects/rt/RTEnums.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "dialects/rt/RTTypes.cpp.inc"
 

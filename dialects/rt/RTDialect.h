@@ -24,6 +24,7 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 #include "dialects/rt/RTDialect.h.inc"
+#include "dialects/rt/RTEnums.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "dialects/rt/RTTypes.h.inc"
 

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/rt/RTOps.h"
+#include "dialects/rt/RTShape.h"
 
 using namespace mlir;
 using namespace dt::rt;
@@ -30,6 +30,7 @@ void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name,
 }
 
 Shape KernelOp::getBoundExprs() { return rt::getDims(getBounds()); }
+DimExpr KernelOp::getNumPoints() { return nn::getNumElements(getBoundExprs()); }
 
 template <typename Access> static bool hasAccess(KernelOp kernel, unsigned i) {
   return llvm::any_of(kernel.getBufferArgs()[i].getUsers(),
@@ -48,6 +49,30 @@ void KernelOp::getEffects(
     if (writes(i))
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
   }
+}
+
+/// That the body allows what the shape promises.
+static LogicalResult verifyShape(KernelOp kernel) {
+  switch (kernel.getShape().value_or(KernelShape::point)) {
+  case KernelShape::point:
+    return success();
+  case KernelShape::row:
+    if (getLaneNests(kernel).empty())
+      return kernel.emitOpError("is 'row', but has no rt.simd loop whose "
+                                "carried values may be combined in any order");
+    return success();
+  case KernelShape::column:
+    if (!getColumnSum(kernel))
+      return kernel.emitOpError("is 'column', but does not add up rows into "
+                                "cells of its own");
+    return success();
+  case KernelShape::all:
+    if (!getSplitNest(kernel))
+      return kernel.emitOpError("is 'all', but does not begin with its one "
+                                "loop, which makes carried values");
+    return success();
+  }
+  llvm_unreachable("all shapes are listed");
 }
 
 LogicalResult KernelOp::verify() {
@@ -81,13 +106,22 @@ LogicalResult KernelOp::verify() {
     op->emitOpError("does not belong in a kernel");
     return WalkResult::interrupt();
   });
-  return failure(walk.wasInterrupted());
+  return failure(walk.wasInterrupted() || failed(verifyShape(*this)));
 }
 
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
   StringAttr name;
   if (parser.parseSymbolName(name, "name", result.attributes))
     return failure();
+  std::string word;
+  if (succeeded(parser.parseOptionalKeywordOrString(&word))) {
+    std::optional<KernelShape> shape = symbolizeKernelShape(word);
+    if (!shape)
+      return parser.emitError(parser.getCurrentLocation(),
+                              "'" + word + "' is no shape of a kernel");
+    result.addAttribute("shape",
+                        KernelShapeAttr::get(parser.getContext(), *shape));
+  }
   SmallVector<OpAsmParser::Argument> args;
   SmallVector<Attribute> bounds;
   Type index = parser.getBuilder().getIndexType();
@@ -136,6 +170,8 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
 void KernelOp::print(OpAsmPrinter &printer) {
   printer << ' ';
   printer.printSymbolName(getName());
+  if (getShape())
+    printer << ' ' << stringifyKernelShape(*getShape());
   printer << " [";
   llvm::interleaveComma(
       llvm::zip(getIndices(), getBounds().getAsRange<StringAttr>()), printer,
@@ -156,7 +192,7 @@ void KernelOp::print(OpAsmPrinter &printer) {
       });
   printer << ")";
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {"name", "bounds"});
+                                           {"name", "shape", "bounds"});
   printer << ' ';
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }

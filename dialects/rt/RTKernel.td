@@ -9,6 +9,13 @@
 
 include "dialects/rt/RTBase.td"
 
+include "mlir/IR/EnumAttr.td"
+
+def RT_KernelShape : I32EnumAttr<"KernelShape", "how a kernel's work is shared out", [
+  I32EnumAttrCase<"point", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>, I32EnumAttrCase<"all", 3>]> {
+  let cppNamespace = "::dt::rt";
+}
+
 def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "a parallel loop nest over generated scalar code";
   let description = [{
@@ -20,10 +27,19 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
     }
     ```
     The body runs once for each point of the bounds, in any order and together: points are independent. It holds arith, math, scf.for, scf.if, rt.load, rt.store, rt.size. An empty list of
-    bounds: the body runs once. Buffers are captured as block arguments, possibly with other dims (same element type, same number of elements). CPU: the outer dims are an OpenMP
-    loop, the innermost is a simd loop where the body has no loop of its own. CUDA: a thread a point.
+    bounds: the body runs once. Buffers are captured as block arguments, possibly with other dims (same element type, same number of elements).
+
+    The word behind the name, which `rt-shape-kernels` writes, says how the work may be shared out where there are many more threads than points:
+
+    - `point` (also: nothing): points are independent, a point is worked on by one thread;
+    - `row`: a point's `rt.simd` loops are shared by many threads, each carried value is what its op makes of theirs in a fixed order; all else is done by all of them, stores by one;
+    - `column`: loops over rows add into cells of memory, a column each: threads take a column and some of the rows, and what they made is combined in a fixed order;
+    - `all`: few points, each with one such `rt.simd` loop (or nest) that makes carried values: parts of it are computed apart, as in `column`.
+
+    The verifier checks that the body allows it (`dialects/rt/RTShape.h`). CPU, whatever the shape: the outer dims are an OpenMP loop, the innermost is a simd loop where the body has no loop of its own.
+    CUDA: [cuda.md](../cuda.md#kernels).
   }];
-  let arguments = (ins StrAttr:$name, RT_Dims:$bounds, Variadic<RT_BufferType>:$buffers);
+  let arguments = (ins StrAttr:$name, OptionalAttr<RT_KernelShape>:$shape, RT_Dims:$bounds, Variadic<RT_BufferType>:$buffers);
   let regions = (region SizedRegion<1>:$body);
   let builders = [
     /// `argTypes`: how the body sees each buffer. The body is empty.
@@ -33,6 +49,7 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::dt::nn::Shape getBoundExprs();
+    ::dt::nn::DimExpr getNumPoints();
     ::mlir::Block::BlockArgListType getIndices() { return getBody().front().getArguments().take_front(getBounds().size()); }
     ::mlir::Block::BlockArgListType getBufferArgs() { return getBody().front().getArguments().drop_front(getBounds().size()); }
     /// Whether the body reads / writes the i-th buffer.

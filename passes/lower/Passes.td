@@ -18,6 +18,7 @@ def LowerPipeline : Pipeline<[
   "cse",
   "rt-plan-memory",
   "lower-program",
+  "rt-shape-kernels",
   "rt-verify-lowered"
 ]>;
 
@@ -53,6 +54,15 @@ def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
     The rows of every rank come from the `sched.solution`: receives are posted early (gradients behind the forward of their microbatch, activations `depth` of dist.plan microbatches ahead), edges between equal replicas are
     copies, a module is reduced behind its last backward. Numbers of slots are the most that any rank needs. Without a solution there is one rank: denominators of all microbatches; then for each microbatch the modules
     forward in topological order and backward in reverse; with a whole-batch module, its producers forward for all microbatches first.
+  }];
+  let dependentDialects = ["::dt::rt::RTDialect"];
+}
+
+def ShapeKernels : Pass<"rt-shape-kernels", "::mlir::ModuleOp"> {
+  let summary = "Say of each kernel how its work may be shared out";
+  let description = [{
+    By the body and the largest values of sizes, never by the op that a kernel was made from: `column` where loops over rows add into cells, `all` where few points make values of one long loop, `row` where points run
+    long rt.simd loops along memory, else `point`. The CPU prints the same loops for all of them.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }

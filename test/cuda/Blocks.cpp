@@ -97,6 +97,7 @@ constexpr size_t kStack = 64 << 10;
 struct Fiber {
   Context context;
   unsigned thread = 0; ///< that it runs or keeps waiting
+  int line = 0;        ///< of the warp's barrier that it waits at
 };
 
 /// What of shared memory a block sees: thread-local storage of the object that
@@ -106,6 +107,17 @@ struct Shared {
   size_t staticBytes = 0;
   char *end = nullptr; ///< of the dynamic one
   size_t bytes = 0;
+};
+
+constexpr unsigned kLanes = 32;
+
+/// Lanes that wait for each other, and what they hand over. Two places for
+/// each: who comes to the next shuffle has read what the last one gave.
+struct Warp {
+  Fiber *waiting[kLanes];
+  unsigned waits = 0;
+  uint64_t values[2][kLanes];
+  unsigned turn[kLanes] = {};
 };
 
 struct Device {
@@ -120,6 +132,7 @@ struct Device {
   unsigned threads = 0, started = 0;
   Order order{1};
   int line = 0; ///< of the barrier that is waited at
+  Warp warps[kMostThreads / kLanes];
   Shared shared;
 };
 
@@ -227,11 +240,40 @@ bool isSpoilt() {
           std::memcmp(s.statics, s.statics + 1, s.staticBytes - 1) == 0);
 }
 
+/// Lets warps go on whose lanes have all come, until none is left.
+void runWarps() {
+  unsigned warps = (device.threads + kLanes - 1) / kLanes, waiting = 0;
+  for (bool moves = true; moves;) {
+    moves = false;
+    waiting = 0;
+    Order order(warps);
+    for (unsigned i = 0; i < warps; ++i) {
+      Warp &warp = device.warps[order.next()];
+      for (; warp.waits == kLanes; moves = true) {
+        Fiber *ready[kLanes];
+        std::memcpy(ready, warp.waiting, sizeof ready);
+        warp.waits = 0;
+        Order lanes(kLanes);
+        for (unsigned k = 0; k < kLanes; ++k)
+          resume(ready[lanes.next()]);
+      }
+      waiting += warp.waits;
+    }
+  }
+  for (unsigned i = 0; waiting && i < warps; ++i)
+    if (unsigned n = device.warps[i].waits)
+      die("%s: %u of a warp's 32 lanes wait for the others at line %d, which "
+          "do not come",
+          nameOf(device.call->kernel).c_str(), n,
+          device.warps[i].waiting[0]->line);
+}
+
 void runBlock() {
   device.order = Order(device.threads);
   device.started = 0;
   while (device.started < device.threads)
     resume(device.idles ? device.idle[--device.idles] : makeFiber());
+  runWarps();
   while (device.waits > 0) {
     requireAllAtBarrier();
     Fiber *ready[kMostThreads]; // by thread
@@ -241,7 +283,23 @@ void runBlock() {
     Order order(n);
     for (unsigned i = 0; i < n; ++i)
       resume(ready[order.next()]);
+    runWarps();
   }
+}
+
+/// Waits for the lanes of this warp.
+void waitForWarp(unsigned lanes, int line) {
+  if (lanes != ~0u)
+    die("%s: lanes %#x of a warp at line %d: the double knows whole warps only",
+        nameOf(device.call->kernel).c_str(), lanes, line);
+  Fiber *self = device.running;
+  Warp &warp = device.warps[self->thread / kLanes];
+  if (warp.waits && warp.waiting[0]->line != line)
+    die("%s: lanes of a warp wait for each other at different lines, %d and %d",
+        nameOf(device.call->kernel).c_str(), warp.waiting[0]->line, line);
+  self->line = line;
+  warp.waiting[warp.waits++] = self;
+  self->context.switchTo(device.scheduler);
 }
 
 } // namespace
@@ -258,6 +316,17 @@ bool isBehindShared(const void *address) {
 }
 
 size_t sharedBytes() { return device.shared.bytes; }
+
+unsigned ownLane() { return device.running->thread % kLanes; }
+
+uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line) {
+  unsigned own = ownLane();
+  Warp &warp = device.warps[device.running->thread / kLanes];
+  uint64_t *values = warp.values[warp.turn[own]++ % 2];
+  values[own] = value;
+  waitForWarp(lanes, line);
+  return values[lane < kLanes ? lane : own];
+}
 
 void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes) {
   prepareShared(call, sharedBytes);
@@ -285,6 +354,10 @@ void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes) {
 }
 
 } // namespace cuda_double
+
+void __syncwarp(unsigned lanes, int line) {
+  cuda_double::waitForWarp(lanes, line);
+}
 
 void __syncthreads(int line) {
   using namespace cuda_double;

@@ -23,9 +23,9 @@ template <typename T> const T *constant(const T *host, size_t bytes) {
   return static_cast<const T *>(constantBytes(host, bytes));
 }
 
-/// Blocks of 256 threads, one thread a point.
-inline unsigned gridFor(int64_t points) {
-  return points < 1 ? 1 : unsigned((points + 255) / 256);
+/// Blocks for points, of which a block has so many.
+inline unsigned gridFor(int64_t points, int64_t perBlock = 256) {
+  return points < 1 ? 1 : unsigned((points + perBlock - 1) / perBlock);
 }
 
 template <typename T> __global__ void fillKernel(T *to, T value, int64_t n) {

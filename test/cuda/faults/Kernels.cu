@@ -58,6 +58,52 @@ Register twoBarriers("two-barriers", [](bool fault) {
   return first(data, nullptr) == 1;
 });
 
+/// The sum of a warp's lanes; lanes from `most` on leave before.
+__global__ void warpSum(float *sum, unsigned most, bool other) {
+  if (threadIdx.x >= most && !other)
+    return;
+  float value = 1;
+  if (threadIdx.x < most)
+    for (unsigned half = 16; half > 0; half /= 2)
+      value += __shfl_down_sync(0xFFFFFFFF, value, half);
+  else
+    value = __shfl_sync(0xFFFFFFFF, value, 0);
+  if (threadIdx.x == 0)
+    *sum = value;
+}
+
+bool warpSums(unsigned most, bool other) {
+  float *sum = onDevice(1, 0);
+  check(start(warpSum, 1, kThreads, 0, nullptr, sum, most, other));
+  return first(sum, nullptr) == 32;
+}
+
+Register divergentShuffle("divergent-shuffle", [](bool fault) {
+  return warpSums(fault ? 16 : kThreads, false);
+});
+
+Register twoShuffles("two-shuffles", [](bool fault) {
+  return warpSums(fault ? 16 : kThreads, true);
+});
+
+/// Lane 0 reads what the other lanes have written.
+__global__ void handOver(float *data, bool barrier) {
+  __shared__ float part[32];
+  part[threadIdx.x] = 1;
+  if (barrier)
+    __syncwarp();
+  float sum = 0;
+  for (unsigned i = 0; i < 32; ++i)
+    sum += part[i];
+  data[threadIdx.x] = sum;
+}
+
+Register missingWarpBarrier("missing-warp-barrier", [](bool fault) {
+  float *data = onDevice(32, 0);
+  check(start(handOver, 1, 32, 0, nullptr, data, !fault));
+  return first(data, nullptr) == 32;
+});
+
 /// A block sees nothing of what another one left in shared memory.
 __global__ void remembers(float *data, bool sets) {
   __shared__ float kept;

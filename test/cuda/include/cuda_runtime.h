@@ -48,6 +48,33 @@ extern dim3 blockDim, gridDim;
 /// `line`: which barrier it is.
 void __syncthreads(int line = __builtin_LINE());
 
+/// Barriers of a warp; all of its 32 lanes must be named and come.
+void __syncwarp(unsigned lanes = 0xFFFFFFFF, int line = __builtin_LINE());
+namespace cuda_double {
+/// The value of `lane`; of this one's own, if that is beyond the warp.
+uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line);
+unsigned ownLane();
+
+template <typename T>
+T shuffle(unsigned lanes, T value, unsigned lane, int line) {
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4);
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  bits = exchange(lanes, bits, lane, line);
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+} // namespace cuda_double
+template <typename T>
+T __shfl_sync(unsigned lanes, T value, int lane, int line = __builtin_LINE()) {
+  return cuda_double::shuffle(lanes, value, unsigned(lane) % 32, line);
+}
+template <typename T>
+T __shfl_down_sync(unsigned lanes, T value, unsigned by,
+                   int line = __builtin_LINE()) {
+  return cuda_double::shuffle(lanes, value, cuda_double::ownLane() + by, line);
+}
+
 inline int atomicCAS_system(int *at, int expected, int value) {
   __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST,
                               __ATOMIC_SEQ_CST);

@@ -1,0 +1,125 @@
+// Kernels of each shape for CUDA: who works on what, and how threads' values meet.
+// RUN: dt-opt %s --dt-print-program=target=cuda -o /dev/null | FileCheck %s
+
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.rank 0 {
+  }
+  rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
+    rt.symbol @n of "sample" max 512
+
+    rt.func @f(%x: !rt.buffer<f32, ["n", 64]> {rt.name = "x"}, %y: !rt.buffer<f32, ["n"]> {rt.access = "inout", rt.name = "y"}, %c: !rt.buffer<f32, [64]> {rt.access = "inout", rt.name = "c"},
+               %s: !rt.buffer<f32, []> {rt.access = "out", rt.name = "s"}, %wide: !rt.buffer<f32, ["n", 4096]> {rt.access = "inout", rt.name = "wide"}) attributes {scratch_bytes = 0 : i64} {
+      // A warp a row. Lanes stride over it, all get the sum, one stores; what one lane stores and others may read stands between barriers.
+      // CHECK-LABEL: // [n] row{{$}}
+      // CHECK-NEXT: __global__ void m_f_row(
+      // CHECK: const int64_t point = blockIdx.x * int64_t(4) + threadIdx.x / 32, lane = threadIdx.x % 32;
+      // CHECK-NEXT: if (point >= n) return;
+      // CHECK: float [[SUM:v[0-9]+]] = 0.0f;
+      // CHECK-NEXT: if (lane != 0) [[SUM]] = 0.0f;
+      // CHECK-NEXT: for (int64_t {{.*}} = lane; {{.*}} < 64; {{.*}} += 32) {
+      // CHECK: }
+      // CHECK-NEXT: [[SUM]] = dt::rt::cuda::reduceWarp<dt::rt::cuda::Add>([[SUM]]);
+      // CHECK: __syncwarp();
+      // CHECK-NEXT: if (lane == 0) {
+      // CHECK-NEXT: y[i] =
+      // CHECK-NEXT: }
+      // CHECK-NEXT: __syncwarp();
+      rt.kernel @row row [%i < "n"] (%a = %x : !rt.buffer<f32, ["n", 64]>, %b = %y : !rt.buffer<f32, ["n"]>) {
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %c64 = arith.constant 64 : index
+        %zero = arith.constant 0.0 : f32
+        %sum = scf.for %r = %c0 to %c64 step %c1 iter_args(%p = %zero) -> (f32) {
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 64]>
+          %t = arith.addf %p, %v : f32
+          scf.yield %t : f32
+        } {rt.simd}
+        %o = rt.load %b[%i] : !rt.buffer<f32, ["n"]>
+        %t = arith.addf %o, %sum : f32
+        rt.store %t, %b[%i] : !rt.buffer<f32, ["n"]>
+      }
+      // A block a long row. Its elements are the lanes' own: no barrier.
+      // CHECK-LABEL: // [n] block{{$}}
+      // CHECK-NEXT: __global__ void m_f_block(
+      // CHECK: const int64_t point = blockIdx.x, lane = threadIdx.x;
+      // CHECK: += 512) {
+      // CHECK: = dt::rt::cuda::reduceBlock<dt::rt::cuda::Maximum, 512>(
+      // CHECK-NOT: __syncthreads
+      // CHECK: return;
+      rt.kernel @block row [%i < "n"] (%a = %wide : !rt.buffer<f32, ["n", 4096]>) {
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %end = arith.constant 4096 : index
+        %low = arith.constant 0xFF800000 : f32
+        %most = scf.for %r = %c0 to %end step %c1 iter_args(%p = %low) -> (f32) {
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 4096]>
+          %t = arith.maximumf %p, %v : f32
+          scf.yield %t : f32
+        } {rt.simd}
+        scf.for %r = %c0 to %end step %c1 {
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 4096]>
+          %t = arith.subf %v, %most : f32
+          rt.store %t, %a[%i, %r] : !rt.buffer<f32, ["n", 4096]>
+        } {rt.simd}
+      }
+      // Threads take a column and every eighth row of their part; the first tile goes on with what all have.
+      // CHECK-LABEL: // [4] column{{$}}
+      // CHECK-NEXT: __global__ void m_f_column({{.*}}, dt::rt::cuda::Parts
+      // CHECK: const bool inside = place < parts.places && column < 16;
+      // CHECK-NEXT: float total = 0.0f;
+      // CHECK-NEXT: const int64_t at = {{.*}} + column;
+      // CHECK-NEXT: for (int64_t {{.*}} = part * 8 + tile; {{.*}} < (inside && !parts.last ? n : 0); {{.*}} += 8 * int64_t(parts.parts)) {
+      // CHECK: total = dt::rt::cuda::Add::of<float>(total, {{.*}});
+      // CHECK: total = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total);
+      // CHECK-NEXT: if (!inside || tile != 0) return;
+      // CHECK: c[at] + total;
+      rt.kernel @column column [%i < 4] (%a = %x : !rt.buffer<f32, ["n", 64]>, %b = %c : !rt.buffer<f32, [64]>) {
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %c16 = arith.constant 16 : index
+        %n = rt.size "n"
+        %first = arith.muli %i, %c16 : index
+        scf.for %r = %c0 to %n step %c1 {
+          scf.for %j = %c0 to %c16 step %c1 {
+            %at = arith.addi %first, %j : index
+            %v = rt.load %a[%r, %at] : !rt.buffer<f32, ["n", 64]>
+            %o = rt.load %b[%at] : !rt.buffer<f32, [64]>
+            %t = arith.addf %o, %v : f32
+            rt.store %t, %b[%at] : !rt.buffer<f32, [64]>
+          } {rt.simd}
+        }
+      }
+      // A part of the loop a block.
+      // CHECK-LABEL: // [] all{{$}}
+      // CHECK-NEXT: __global__ void m_f_all({{.*}}, dt::rt::cuda::Parts
+      // CHECK: if (first != 0 || parts.last) [[SUM:v[0-9]+]] = 0.0f;
+      // CHECK-NEXT: for (int64_t [[T:.*]] = first; {{.*}} < (parts.last ? 0 : n * 64); {{.*}} += 256 * int64_t(parts.parts)) {
+      // CHECK: const int64_t {{r.*}} = {{r.*}} % 64;
+      // CHECK: [[SUM]] = dt::rt::cuda::reduceBlock<dt::rt::cuda::Add, 256>([[SUM]]);
+      // CHECK-NEXT: if (!parts.last && parts.parts > 1) {
+      rt.kernel @all all [] (%a = %x : !rt.buffer<f32, ["n", 64]>, %b = %s : !rt.buffer<f32, []>) {
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %c64 = arith.constant 64 : index
+        %n = rt.size "n"
+        %zero = arith.constant 0.0 : f32
+        %sum = scf.for %i = %c0 to %n step %c1 iter_args(%q = %zero) -> (f32) {
+          %part = scf.for %r = %c0 to %c64 step %c1 iter_args(%p = %q) -> (f32) {
+            %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 64]>
+            %t = arith.addf %p, %v : f32
+            scf.yield %t : f32
+          } {rt.simd}
+          scf.yield %part : f32
+        }
+        rt.store %sum, %b[] : !rt.buffer<f32, []>
+      }
+    }
+  }
+  rt.optimizer {kind = "sgd", lr = 0.1}
+}
+
+// CHECK-LABEL: //===--- m.cu
+// CHECK: dt::rt::cuda::launch("m_f_row", m_f_row, dt::rt::cuda::gridFor(size.n, 4), 128, 0, context.stream, x, y, size.n);
+// CHECK: dt::rt::cuda::launch("m_f_block", m_f_block, dt::rt::cuda::gridFor(size.n, 1), 512, 0, context.stream, wide, size.n);
+// CHECK: dt::rt::cuda::launchColumns<float>("m_f_column", m_f_column, 4 * 16, size.n, context.stream, x, c, size.n);
+// CHECK: dt::rt::cuda::launchPoints<float>("m_f_all", m_f_all, 1, size.n * 64, context.stream, x, s, size.n);
