@@ -262,7 +262,9 @@ bool KernelBody::visitIndex(Operation *op) {
   // A value in many places is computed once.
   if (!op->getResult(0).hasOneUse() && atom(result) != result) {
     std::string name = names.unique("at");
-    line(op->getLoc(), "const int64_t " + name + " = " + result + ";");
+    // Of an index from data and others: as wide as that.
+    line(op->getLoc(), (narrow ? "const auto " : "const int64_t ") + name +
+                           " = " + result + ";");
     texts[op->getResult(0)] = name;
   }
   return true;
@@ -291,7 +293,8 @@ LogicalResult KernelBody::visit(Operation *op) {
   }
   if (auto cast = dyn_cast<arith::IndexCastOp>(op);
       cast && texts.count(cast.getIn()) && result.getType().isInteger(64)) {
-    texts[result] = texts.lookup(cast.getIn());
+    std::string index = texts.lookup(cast.getIn());
+    texts[result] = narrow ? "int64_t(" + index + ")" : index;
     return success();
   }
   if (visitIndex(op))
@@ -336,7 +339,7 @@ LogicalResult KernelBody::visitStore(rt::StoreOp store) {
 
 emitc::ForOp KernelBody::openLoop(Location loc, StringRef lower,
                                   StringRef upper, StringRef step) {
-  Type type = b.getI64Type();
+  Type type = narrow ? b.getI32Type() : b.getI64Type();
   Value from = emitc::LiteralOp::create(b, loc, type, lower),
         to = emitc::LiteralOp::create(b, loc, type, atom(upper)),
         by = emitc::LiteralOp::create(b, loc, type, step);
@@ -347,7 +350,7 @@ emitc::ForOp KernelBody::openLoop(Location loc, StringRef lower,
 
 std::string KernelBody::nameLoopVariable(emitc::ForOp loop, StringRef wanted) {
   std::string name = names.unique(wanted);
-  line(loop.getLoc(), "const int64_t " + name + " = {};",
+  line(loop.getLoc(), "const " + indexType() + " " + name + " = {};",
        loop.getInductionVar());
   return name;
 }

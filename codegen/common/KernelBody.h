@@ -38,13 +38,17 @@ class KernelBody {
 public:
   virtual ~KernelBody() = default;
   /// Emits at `builder`. With `simd`, rt.simd loops get `#pragma omp simd`.
-  KernelBody(mlir::OpBuilder &builder, NameScope &names, bool simd)
-      : b(builder), names(names), simd(simd) {}
+  /// `narrow`: indices that do not come from data are `int`.
+  KernelBody(mlir::OpBuilder &builder, NameScope &names, bool simd,
+             bool narrow = false)
+      : b(builder), names(names), simd(simd), narrow(narrow) {}
 
   /// What buffers and indices are called.
   void bind(mlir::Value value, llvm::StringRef text) {
     texts[value] = text.str();
   }
+  /// C type of the indices.
+  std::string indexType() const { return narrow ? "int" : "int64_t"; }
   /// All ops of a block but its terminator. Fails with an error at the op that
   /// has no C++ form.
   mlir::LogicalResult emit(mlir::Block &block);
@@ -92,7 +96,7 @@ protected:
 
   mlir::OpBuilder &b;
   NameScope &names;
-  bool simd;
+  bool simd, narrow;
   llvm::DenseMap<mlir::Value, std::string> texts;
   llvm::DenseMap<mlir::Value, mlir::Value>
       values; ///< EmitC values, or lvalues that no longer change

@@ -345,7 +345,9 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
            symbols, b.getInsertionBlock()->getArguments().drop_front(
                         operands.values.size()))) {
     local.reserve(identifier(symbol));
-    line("const int64_t " + identifier(symbol) + " = {};", argument);
+    line("const " + target.indexType(kernel).str() + " " + identifier(symbol) +
+             " = {};",
+         argument);
   }
   if (StringRef last = target.lastParameter(kernel); !last.empty()) {
     local.reserve("parts");

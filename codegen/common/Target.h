@@ -27,6 +27,10 @@ public:
   virtual llvm::ArrayRef<llvm::StringLiteral> includes() const = 0;
   /// "__global__ " in front of kernel functions, or nothing.
   virtual llvm::StringRef kernelSpecifier() const { return ""; }
+  /// C type of indices and sizes in a kernel.
+  virtual llvm::StringRef indexType(rt::KernelOp kernel) const {
+    return "int64_t";
+  }
   /// Type of a parameter that the kernel's function has behind buffers and
   /// sizes, called `parts`; or nothing.
   virtual llvm::StringRef lastParameter(rt::KernelOp kernel) const {

@@ -49,6 +49,104 @@ ValueRange indicesOf(Operation *access) {
   return cast<rt::StoreOp>(access).getIndices();
 }
 
+/// Whether all indices of a kernel fit an int, those apart that come from data
+/// or are picked from several: these are wide whatever the kernel's are.
+class NarrowIndices {
+public:
+  NarrowIndices(rt::KernelOp kernel, const rt::BufferBytes &bytes,
+                rt::SizeBound bound)
+      : kernel(kernel), bytes(bytes), bound(bound) {}
+
+  bool run() {
+    auto fits = [&](const nn::DimExpr &size) {
+      std::optional<int64_t> most = getMost(size);
+      return most && *most <= kMost;
+    };
+    if (!fits(kernel.getNumPoints()))
+      return false;
+    for (Value buffer : kernel.getBufferArgs())
+      if (!fits(cast<rt::BufferType>(buffer.getType()).getNumElements()))
+        return false;
+    for (rt::LaneNest &nest : rt::getLaneNests(kernel))
+      if (!isSmall(rt::getMaxTrips(nest, bound)))
+        return false;
+    if (auto sum = rt::getColumnSum(kernel)) {
+      rt::LaneNest rows;
+      rows.loops = sum->rows;
+      if (!isSmall(rt::getMaxTrips(rows, bound)))
+        return false;
+    }
+    WalkResult walk = kernel.getBody().walk([&](Operation *op) {
+      bool index = op->getNumResults() == 1 && op->getNumRegions() == 0 &&
+                   op->getResult(0).getType().isIndex();
+      if (auto loop = dyn_cast<scf::ForOp>(op); loop && !countsFew(loop))
+        return WalkResult::interrupt();
+      return index && !isWide(op->getResult(0)) &&
+                     !isSmall(getMost(op->getResult(0)))
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    return !walk.wasInterrupted();
+  }
+
+private:
+  /// A thread may step beyond its last iteration once.
+  static constexpr int64_t kMost = int64_t(1) << 30;
+  static bool isSmall(std::optional<int64_t> n) { return n && *n <= kMost; }
+  bool countsFew(scf::ForOp loop) {
+    return isSmall(rt::getMaxTrips(loop, bound));
+  }
+
+  /// The largest magnitude of a size and of what is computed on the way.
+  std::optional<int64_t> getMost(const nn::DimExpr &size) {
+    std::optional<int64_t> up = bytes.getMax(size),
+                           down = bytes.getMax(nn::DimExpr(0) - size);
+    if (!up || !down)
+      return std::nullopt;
+    return std::max(*up, *down);
+  }
+
+  bool isWide(Value v) {
+    if (auto argument = dyn_cast<BlockArgument>(v)) {
+      auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+      return loop && v != loop.getInductionVar();
+    }
+    Operation *op = v.getDefiningOp();
+    if (isa<arith::ConstantOp, rt::SizeOp>(op))
+      return false;
+    bool plain =
+        isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp,
+            arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
+    return !plain ||
+           llvm::any_of(op->getOperands(), [&](Value x) { return isWide(x); });
+  }
+
+  /// The largest magnitude of an index that is not wide.
+  std::optional<int64_t> getMost(Value v) {
+    if (auto argument = dyn_cast<BlockArgument>(v)) {
+      if (auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()))
+        return rt::getMaxTrips(loop, bound);
+      return getMost(kernel.getBoundExprs()[argument.getArgNumber()]);
+    }
+    Operation *op = v.getDefiningOp();
+    if (APInt c; matchPattern(v, m_ConstantInt(&c)))
+      return std::abs(c.getSExtValue());
+    if (auto size = dyn_cast<rt::SizeOp>(op))
+      return getMost(rt::getDim(size.getExprAttr()));
+    std::optional<int64_t> x = getMost(op->getOperand(0)),
+                           y = getMost(op->getOperand(1));
+    if (!isSmall(x) || !isSmall(y))
+      return std::nullopt;
+    if (isa<arith::MulIOp>(op))
+      return *x * *y;
+    return isa<arith::AddIOp, arith::SubIOp>(op) ? *x + *y : *x;
+  }
+
+  rt::KernelOp kernel;
+  const rt::BufferBytes &bytes;
+  rt::SizeBound bound;
+};
+
 /// The lane nest around an op, or none.
 rt::LaneNest nestAround(Operation *op) {
   rt::LaneNest found;
@@ -66,6 +164,7 @@ CudaPlan::CudaPlan(rt::KernelOp kernel)
     : shape(kernel.getShape().value_or(rt::KernelShape::point)) {
   rt::BufferBytes bytes(kernel->getParentOfType<rt::FuncOp>());
   auto bound = [&](const nn::DimExpr &size) { return bytes.getMax(size); };
+  narrow = NarrowIndices(kernel, bytes, bound).run();
   if (shape == rt::KernelShape::column) {
     rt::ColumnSum sum = *rt::getColumnSum(kernel);
     std::optional<int64_t> most = rt::getMaxTrips(sum.columns.inner(), bound);
@@ -109,7 +208,7 @@ void CudaBody::namePoint(StringRef point) {
         inner == "1" ? point.str() : point.str() + " / " + atom(inner);
     if (i > 0)
       at += " % " + atom(dimText(bounds[i]));
-    lines.push_back("const int64_t " + name + " = " + at + ";");
+    lines.push_back("const " + indexType() + " " + name + " = " + at + ";");
     inner = inner == "1" ? dimText(bounds[i])
                          : atom(inner) + " * " + atom(dimText(bounds[i]));
   }
@@ -129,8 +228,8 @@ LogicalResult CudaBody::run() {
   Location loc = kernel.getLoc();
   std::string point = pointName = names.unique("point");
   if (plan.shape == rt::KernelShape::point) {
-    line(loc, "const int64_t " + point +
-                  " = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;");
+    line(loc, "const " + indexType() + " " + point + " = blockIdx.x * " +
+                  indexType() + "(blockDim.x) + threadIdx.x;");
     leaveBeyond(point);
     namePoint(point);
     return emit(kernel.getBody().front());
@@ -139,19 +238,20 @@ LogicalResult CudaBody::run() {
   stride = std::to_string(plan.lanes);
   first = lane;
   if (plan.points > 1) {
-    line(loc, "const int64_t " + point + " = blockIdx.x * int64_t(" +
-                  std::to_string(plan.points) + ") + threadIdx.x / " + stride +
-                  ", " + lane + " = threadIdx.x % " + stride + ";");
+    line(loc, "const " + indexType() + " " + point + " = blockIdx.x * " +
+                  indexType() + "(" + std::to_string(plan.points) +
+                  ") + threadIdx.x / " + stride + ", " + lane +
+                  " = threadIdx.x % " + stride + ";");
   } else if (plan.shape == rt::KernelShape::all) {
     std::string part = names.unique("part");
     first = names.unique("first");
-    line(loc, "const int64_t " + point + " = blockIdx.x % parts.blocks, " +
-                  part + " = blockIdx.x / parts.blocks, " + lane +
-                  " = threadIdx.x, " + first + " = " + part + " * " + stride +
-                  " + " + lane + ";");
-    stride += " * int64_t(parts.parts)";
+    line(loc, "const " + indexType() + " " + point +
+                  " = blockIdx.x % parts.blocks, " + part +
+                  " = blockIdx.x / parts.blocks, " + lane + " = threadIdx.x, " +
+                  first + " = " + part + " * " + stride + " + " + lane + ";");
+    stride += " * " + indexType() + "(parts.parts)";
   } else {
-    line(loc, "const int64_t " + point + " = blockIdx.x, " + lane +
+    line(loc, "const " + indexType() + " " + point + " = blockIdx.x, " + lane +
                   " = threadIdx.x;");
   }
   leaveBeyond(point);
@@ -291,8 +391,8 @@ void CudaBody::nameIterations(ArrayRef<scf::ForOp> loops, StringRef number) {
     bool outermost = loop == loops.front();
     std::string name = names.unique("r"),
                 n = atom(texts.lookup(loop.getUpperBound()));
-    line(loop.getLoc(), "const int64_t " + name + " = " + atom(rest) +
-                            (outermost ? "" : " % " + n) + ";");
+    line(loop.getLoc(), "const " + indexType() + " " + name + " = " +
+                            atom(rest) + (outermost ? "" : " % " + n) + ";");
     texts[loop.getInductionVar()] = name;
     rest = atom(rest) + " / " + n;
   }
@@ -467,14 +567,13 @@ LogicalResult CudaBody::runColumns() {
               type = cTypeName(plan.partial).str(),
               combine = combineName(sum.combiner);
   line(loc, "if (parts.places == 0) return;");
-  line(loc, "const int64_t " + place +
-                " = blockIdx.x % parts.blocks * int64_t(32) + threadIdx.x % "
-                "32, " +
-                tile + " = threadIdx.x / 32, " + part +
-                " = blockIdx.x / parts.blocks;");
-  line(loc, "const int64_t " + point + " = " + place + " < parts.places ? " +
-                place + " / " + width + " : 0, " + column + " = " + place +
-                " % " + width + ";");
+  line(loc, "const " + indexType() + " " + place +
+                " = blockIdx.x % parts.blocks * " + indexType() +
+                "(32) + threadIdx.x % 32, " + tile + " = threadIdx.x / 32, " +
+                part + " = blockIdx.x / parts.blocks;");
+  line(loc, "const " + indexType() + " " + point + " = " + place +
+                " < parts.places ? " + place + " / " + width + " : 0, " +
+                column + " = " + place + " % " + width + ";");
   namePoint(point);
   for (Operation &op : kernel.getBody().front())
     if (!isa<scf::ForOp>(op) && failed(visit(&op)))
@@ -496,7 +595,7 @@ LogicalResult CudaBody::runColumns() {
     emitc::ForOp loop =
         openLoop(loc, part + " * 8 + " + tile,
                  inside + " && !parts.last ? " + *trips + " : 0",
-                 "8 * int64_t(parts.parts)");
+                 "8 * " + indexType() + "(parts.parts)");
     nameIterations(sum.rows, nameLoopVariable(loop, "r"));
     if (failed(visitRows(sum, total)))
       return failure();

@@ -23,6 +23,7 @@ struct CudaPlan {
   explicit CudaPlan(rt::KernelOp kernel);
 
   rt::KernelShape shape;
+  bool narrow;           ///< indices fit an int
   unsigned lanes = 1;    ///< threads a point; column: no meaning
   unsigned points = 256; ///< a block; column: no meaning
   int64_t width = 0;     ///< column: cells a point has at most
@@ -34,8 +35,8 @@ struct CudaPlan {
 class CudaBody : public KernelBody {
 public:
   CudaBody(mlir::OpBuilder &builder, NameScope &names, rt::KernelOp kernel)
-      : KernelBody(builder, names, /*simd=*/false), kernel(kernel),
-        plan(kernel) {}
+      : KernelBody(builder, names, /*simd=*/false, CudaPlan(kernel).narrow),
+        kernel(kernel), plan(kernel) {}
 
   mlir::LogicalResult run();
 

@@ -43,6 +43,9 @@ public:
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
                          bool ranks) const override;
 
+  StringRef indexType(rt::KernelOp kernel) const override {
+    return CudaPlan(kernel).narrow ? "int" : "int64_t";
+  }
   StringRef lastParameter(rt::KernelOp kernel) const override {
     return CudaPlan(kernel).partial ? "dt::rt::cuda::Parts" : "";
   }

@@ -60,10 +60,10 @@
 
 // CUDA-LABEL: //===--- net_kernels.cu
 // CUDA: __global__ void net_forward_bwd_relu_mse_grad(
-// CUDA: const int64_t point = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+// CUDA: const int point = blockIdx.x * int(blockDim.x) + threadIdx.x;
 // CUDA: if (point >= 8 * batch) return;
-// CUDA: const int64_t i = point / 8;
-// CUDA: const int64_t j = point % 8;
+// CUDA: const int i = point / 8;
+// CUDA: const int j = point % 8;
 // CUDA-LABEL: //===--- net.cu
 // CUDA: dt::rt::matmul(x, weight, bias, z, {{.*}}, 0, context.stream);
 // CUDA: dt::rt::cuda::launch("net_layer_fwd_relu", net_layer_fwd_relu, dt::rt::cuda::gridFor(8 * size.batch), 256, 0, context.stream, z, y, size.batch);

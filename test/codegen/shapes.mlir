@@ -8,15 +8,16 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
     rt.symbol @n of "sample" max 512
 
     rt.func @f(%x: !rt.buffer<f32, ["n", 64]> {rt.name = "x"}, %y: !rt.buffer<f32, ["n"]> {rt.access = "inout", rt.name = "y"}, %c: !rt.buffer<f32, [64]> {rt.access = "inout", rt.name = "c"},
-               %s: !rt.buffer<f32, []> {rt.access = "out", rt.name = "s"}, %wide: !rt.buffer<f32, ["n", 4096]> {rt.access = "inout", rt.name = "wide"}) attributes {scratch_bytes = 0 : i64} {
+               %s: !rt.buffer<f32, []> {rt.access = "out", rt.name = "s"}, %wide: !rt.buffer<f32, ["n", 4096]> {rt.access = "inout", rt.name = "wide"},
+               %huge: !rt.buffer<f32, ["n", 4194304]> {rt.access = "inout", rt.name = "huge"}, %ids: !rt.buffer<i64, ["n"]> {rt.name = "ids"}) attributes {scratch_bytes = 0 : i64} {
       // A warp a row. Lanes stride over it, all get the sum, one stores; what one lane stores and others may read stands between barriers.
       // CHECK-LABEL: // [n] row{{$}}
       // CHECK-NEXT: __global__ void m_f_row(
-      // CHECK: const int64_t point = blockIdx.x * int64_t(4) + threadIdx.x / 32, lane = threadIdx.x % 32;
+      // CHECK: const int point = blockIdx.x * int(4) + threadIdx.x / 32, lane = threadIdx.x % 32;
       // CHECK-NEXT: if (point >= n) return;
       // CHECK: float [[SUM:v[0-9]+]] = 0.0f;
       // CHECK-NEXT: if (lane != 0) [[SUM]] = 0.0f;
-      // CHECK-NEXT: for (int64_t {{.*}} = lane; {{.*}} < 64; {{.*}} += 32) {
+      // CHECK-NEXT: for (int{{.*}} {{.*}} = lane; {{.*}} < 64; {{.*}} += 32) {
       // CHECK: }
       // CHECK-NEXT: [[SUM]] = dt::rt::cuda::reduceWarp<dt::rt::cuda::Add>([[SUM]]);
       // CHECK: __syncwarp();
@@ -41,7 +42,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // A block a long row. Its elements are the lanes' own: no barrier.
       // CHECK-LABEL: // [n] block{{$}}
       // CHECK-NEXT: __global__ void m_f_block(
-      // CHECK: const int64_t point = blockIdx.x, lane = threadIdx.x;
+      // CHECK: const int point = blockIdx.x, lane = threadIdx.x;
       // CHECK: += 512) {
       // CHECK: = dt::rt::cuda::reduceBlock<dt::rt::cuda::Maximum, 512>(
       // CHECK-NOT: __syncthreads
@@ -67,8 +68,8 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: __global__ void m_f_column({{.*}}, dt::rt::cuda::Parts
       // CHECK: const bool inside = place < parts.places && column < 16;
       // CHECK-NEXT: float total = 0.0f;
-      // CHECK-NEXT: const int64_t at = {{.*}} + column;
-      // CHECK-NEXT: for (int64_t {{.*}} = part * 8 + tile; {{.*}} < (inside && !parts.last ? n : 0); {{.*}} += 8 * int64_t(parts.parts)) {
+      // CHECK-NEXT: const auto at = {{.*}} + column;
+      // CHECK-NEXT: for (int{{.*}} {{.*}} = part * 8 + tile; {{.*}} < (inside && !parts.last ? n : 0); {{.*}} += 8 * int(parts.parts)) {
       // CHECK: total = dt::rt::cuda::Add::of<float>(total, {{.*}});
       // CHECK: total = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total);
       // CHECK-NEXT: if (!inside || tile != 0) return;
@@ -93,8 +94,8 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-LABEL: // [] all{{$}}
       // CHECK-NEXT: __global__ void m_f_all({{.*}}, dt::rt::cuda::Parts
       // CHECK: if (first != 0 || parts.last) [[SUM:v[0-9]+]] = 0.0f;
-      // CHECK-NEXT: for (int64_t [[T:.*]] = first; {{.*}} < (parts.last ? 0 : n * 64); {{.*}} += 256 * int64_t(parts.parts)) {
-      // CHECK: const int64_t {{r.*}} = {{r.*}} % 64;
+      // CHECK-NEXT: for (int{{.*}} [[T:.*]] = first; {{.*}} < (parts.last ? 0 : n * 64); {{.*}} += 256 * int(parts.parts)) {
+      // CHECK: const int {{r.*}} = {{r.*}} % 64;
       // CHECK: [[SUM]] = dt::rt::cuda::reduceBlock<dt::rt::cuda::Add, 256>([[SUM]]);
       // CHECK-NEXT: if (!parts.last && parts.parts > 1) {
       rt.kernel @all all [] (%a = %x : !rt.buffer<f32, ["n", 64]>, %b = %s : !rt.buffer<f32, []>) {
@@ -112,6 +113,28 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
           scf.yield %part : f32
         }
         rt.store %sum, %b[] : !rt.buffer<f32, []>
+      }
+      // Indices that may not fit an int, and ones that come from data.
+      // CHECK-LABEL: // [n, 4194304] huge{{$}}
+      // CHECK: const int64_t point = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+      rt.kernel @huge point [%i < "n", %j < 4194304] (%a = %huge : !rt.buffer<f32, ["n", 4194304]>) {
+        %v = rt.load %a[%i, %j] : !rt.buffer<f32, ["n", 4194304]>
+        %t = arith.addf %v, %v : f32
+        rt.store %t, %a[%i, %j] : !rt.buffer<f32, ["n", 4194304]>
+      }
+      // CHECK-LABEL: // [n] gather{{$}}
+      // CHECK: const int point =
+      // CHECK: const int64_t row =
+      // CHECK: int64_t(i)
+      rt.kernel @gather [%i < "n"] (%k = %ids : !rt.buffer<i64, ["n"]>, %a = %x : !rt.buffer<f32, ["n", 64]>, %b = %y : !rt.buffer<f32, ["n"]>) {
+        %c0 = arith.constant 0 : index
+        %id = rt.load %k[%i] : !rt.buffer<i64, ["n"]>
+        %row = arith.index_cast %id : i64 to index
+        %v = rt.load %a[%row, %c0] : !rt.buffer<f32, ["n", 64]>
+        %n = arith.index_cast %i : index to i64
+        %f = arith.sitofp %n : i64 to f32
+        %t = arith.mulf %v, %f : f32
+        rt.store %t, %b[%i] : !rt.buffer<f32, ["n"]>
       }
     }
   }
