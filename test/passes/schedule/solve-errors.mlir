@@ -2,7 +2,7 @@
 // RUN: not dt-opt %s --sched-solve=schedule=fastest --split-input-file 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not dt-opt %s --sched-solve=objective=beauty --split-input-file 2>&1 | FileCheck %s --check-prefix=OBJECTIVE
 
-// NAME: 'sched.problem' op has no solution: no schedule 'fastest'; expected one of 1f1b, accumulate, distmm-pipe, gpipe, interleaved
+// NAME: 'sched.problem' op has no solution: no schedule 'fastest'; expected one of 1f1b, accumulate, distmm-pipe, dualpipe-v, gpipe, interleaved
 // OBJECTIVE: sched-solve: expected objective wall or span, not 'beauty'
 
 // expected-error @+1 {{'sched.problem' op has no solution: interleaved: stages of m do not go round their ranks; expected stage k on the ranks of stage k mod 2}}
