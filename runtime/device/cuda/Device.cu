@@ -65,8 +65,8 @@ private:
 
 /// Of a ring that nobody has reserved, and the most that is: what is larger
 /// waits for its turn.
-constexpr size_t kLeastUploads = size_t(8) << 20, kMostUploads = size_t(512)
-                                                                 << 20;
+constexpr size_t kLeastUploads = size_t(8) << 20;
+constexpr size_t kMostUploads = size_t(512) << 20;
 
 constexpr int kThreads = 256;
 
@@ -89,9 +89,8 @@ void wait(cudaStream_t stream) {
 }
 
 void Uploads::reserve(size_t bytes) {
-  size_t each =
-      (std::clamp(bytes, kLeastUploads, kMostUploads) / kSections + 64) / 64 *
-      64;
+  bytes = std::clamp(bytes, kLeastUploads, kMostUploads);
+  size_t each = (bytes / kSections + 64) / 64 * 64;
   if (each <= size)
     return;
   if (memory) {
