@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kIndex = "index.json", *kBest = "best";
-constexpr size_t kIndexLimit = 64 << 20; // bytes
 constexpr size_t kMostRanks = 1 << 20;
 
 std::string hashOf(const nlohmann::json &json) {

@@ -29,6 +29,9 @@
 
 namespace dt::rt {
 
+/// Bytes of an index.json that are read at most.
+constexpr size_t kIndexLimit = 64 << 20;
+
 /// A checkpoint is not what was once written: another one may be good. (What
 /// cannot be read for the moment is a SystemError.)
 class DamageError : public Error {

@@ -6,6 +6,7 @@
 
 #include "runtime/save/WeightFiles.h"
 #include "runtime/comm/Agreement.h"
+#include "runtime/save/CheckpointFolder.h"
 #include "runtime/save/WholeCheckpoint.h"
 
 #include <nlohmann/json.hpp>
@@ -22,7 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr const char *kEnding = ".safetensors";
 constexpr const char *kIndexEnding = ".safetensors.index.json";
-constexpr size_t kIndexLimit = 64 << 20; // bytes
 
 std::vector<std::string> namesEnding(const std::string &folder,
                                      const std::string &ending) {

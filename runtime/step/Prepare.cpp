@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/Safetensors.h"
 #include "runtime/device/Device.h"
 #include "runtime/step/Trainer.h"
 
