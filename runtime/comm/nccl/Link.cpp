@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/nccl/Link.h"
+#include "runtime/comm/Agreement.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/Cuda.h"
 
@@ -178,10 +179,12 @@ void Links::fail(Link &link, ncclResult_t result, const Awaited &what) {
 }
 
 Links::~Links() {
-  // Only an error leaves something open.
+  bool whole = !std::uncaught_exceptions();
+  if (whole)
+    whole = failureOf([this] { settle(); }).empty();
   for (Link &link : links) {
     if (link.comm)
-      (open.empty() ? ncclCommDestroy : ncclCommAbort)(link.comm);
+      (whole ? ncclCommDestroy : ncclCommAbort)(link.comm);
     if (link.stream)
       cudaStreamDestroy(link.stream);
   }

@@ -187,6 +187,8 @@ std::string address() {
 }
 
 void initialize(int, int number) {
+  // Streams that share a queue of the GPU would wait for one another.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0)
