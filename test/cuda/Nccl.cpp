@@ -34,6 +34,7 @@ struct ncclComm {
   int ranks, rank;
   uint64_t collectives = 0;          ///< begun
   std::map<int, uint64_t> sent, got; ///< messages begun, by peer
+  std::vector<std::string> spent;    ///< files that a peer may still read
   WorkPtr last;
 };
 
@@ -235,15 +236,28 @@ void launch() {
   if (taken.calls.empty())
     return;
   auto calls = std::make_shared<std::vector<Call>>(std::move(taken.calls));
-  taken.comm->last = queueAttempts(
+  std::vector<std::string> files;
+  for (const Call &call : *calls)
+    if (call.peer < 0)
+      files.push_back(call.own);
+  ncclComm *comm = taken.comm;
+  comm->last = queueAttempts(
       taken.stream,
-      [calls] {
+      [calls, files, comm] {
         calls->erase(std::remove_if(calls->begin(), calls->end(),
                                     [](Call &call) { return call.advance(); }),
                      calls->end());
-        return calls->empty();
+        if (!calls->empty())
+          return false;
+        // All ranks have begun these collectives, so have ended those before.
+        if (!files.empty()) {
+          for (const std::string &file : comm->spent)
+            unlink(file.c_str());
+          comm->spent = files;
+        }
+        return true;
       },
-      taken.comm->last);
+      comm->last);
 }
 
 ncclResult_t add(Call call, cudaStream_t stream) {
@@ -294,24 +308,15 @@ ncclResult_t collective(const char *name, const std::string &how,
   size_t size = sizeOf(type);
   requireDevice(in, given * size, std::string(name) + ": what it reads");
   requireDevice(out, taken * size, std::string(name) + ": what it writes");
-  uint64_t number = comm->collectives++;
-  auto fileOf = [&](uint64_t number) {
-    return comm->folder + "/c" + std::to_string(number) + "-";
-  };
-  std::string self = std::to_string(comm->rank);
   Call call;
   call.comm = comm;
   call.text = textOf(name, count, type) + how;
-  call.all = fileOf(number);
-  call.own = call.all + self;
+  call.all = comm->folder + "/c" + std::to_string(comm->collectives++) + "-";
+  call.own = call.all + std::to_string(comm->rank);
   call.in = in;
   call.bytes = given * size;
-  // Who has ended a call has seen that all ranks had ended the one before.
-  std::string done = number ? fileOf(number - 1) + self : "";
   call.end = [=](const std::vector<Bytes> &blocks) {
     end(blocks, static_cast<char *>(out));
-    if (!done.empty())
-      unlink(done.c_str());
   };
   return add(std::move(call), stream);
 }
@@ -328,7 +333,9 @@ ncclResult_t ncclGetVersion(int *version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-  std::snprintf(id->internal, sizeof id->internal, "/dev/shm/dt-nccl-XXXXXX");
+  const char *place = std::getenv("DT_CUDA_DOUBLE_SHARED");
+  std::snprintf(id->internal, sizeof id->internal, "%s/dt-nccl-XXXXXX",
+                place ? place : "/dev/shm");
   return mkdtemp(id->internal) ? ncclSuccess : ncclSystemError;
 }
 
@@ -336,7 +343,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
                                     ncclUniqueId id, int rank, ncclConfig_t *) {
   Entry entry("ncclCommInitRankConfig");
-  *comm = new ncclComm{id.internal, ranks, rank, 0, {}, {}, nullptr};
+  *comm = new ncclComm{id.internal, ranks, rank, 0, {}, {}, {}, nullptr};
   writeFile((*comm)->folder + "/r" + std::to_string(rank), "", "", 0);
   double since = seconds();
   for (int r = 0; r < ranks; ++r)

@@ -11,6 +11,7 @@
 
 #include "Double.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <set>
@@ -125,9 +126,15 @@ void append(CUstream_st &stream, const WorkPtr &work) {
   stream.last = work;
 }
 
-/// Runs what nobody has to wait for, until all that is needed has run; `once`:
-/// or waits for other processes.
-void runAll(const std::vector<WorkPtr> &needed, bool once = false) {
+bool allDone(const std::vector<WorkPtr> &works) {
+  return std::all_of(works.begin(), works.end(),
+                     [](const WorkPtr &w) { return !w || w->done; });
+}
+
+/// Runs what nobody has to wait for, until all that is needed has run. What
+/// waits for other processes is tried meanwhile, as they may wait for it, and
+/// need not end. Without anything needed: until all that is left waits.
+void runAll(const std::vector<WorkPtr> &needed) {
   std::unordered_map<Work *, size_t> missing;
   std::unordered_map<Work *, std::vector<WorkPtr>> behind;
   std::vector<WorkPtr> open, ready;
@@ -135,8 +142,8 @@ void runAll(const std::vector<WorkPtr> &needed, bool once = false) {
     if (work && !work->done && missing.emplace(work.get(), 0).second)
       open.push_back(work);
   };
-  for (const WorkPtr &work : needed)
-    visit(work);
+  std::for_each(needed.begin(), needed.end(), visit);
+  std::for_each(attempts.begin(), attempts.end(), visit);
   while (!open.empty()) {
     WorkPtr work = open.back();
     open.pop_back();
@@ -152,14 +159,14 @@ void runAll(const std::vector<WorkPtr> &needed, bool once = false) {
   }
   openMemory();
   size_t vain = 0; // attempts
-  while (!ready.empty()) {
+  while (!ready.empty() && (needed.empty() || !allDone(needed))) {
     std::swap(ready[draw(ready.size())], ready.back());
     WorkPtr work = ready.back();
     running = work->kernel;
     if (work->attempt && !work->attempt()) {
       if (++vain <= 2 * ready.size())
         continue;
-      if (once)
+      if (needed.empty())
         break;
       usleep(200);
       continue;
@@ -181,13 +188,10 @@ void runAll(const std::vector<WorkPtr> &needed, bool once = false) {
   closeMemory();
 }
 
-void force(std::vector<WorkPtr> needed) {
-  for (const WorkPtr &work : needed)
-    if (work && !work->done) {
-      std::erase_if(attempts, [](const WorkPtr &w) { return w->done; });
-      needed.insert(needed.end(), attempts.begin(), attempts.end());
-      return device.run([&] { runAll(needed); });
-    }
+void force(const std::vector<WorkPtr> &needed) {
+  std::erase_if(attempts, [](const WorkPtr &w) { return w->done; });
+  if (!allDone(needed))
+    device.run([&] { runAll(needed); });
 }
 
 } // namespace
@@ -206,7 +210,7 @@ static void goOn() {
     std::lock_guard<std::mutex> lock(entryMutex());
     std::erase_if(attempts, [](const WorkPtr &w) { return w->done; });
     if (!attempts.empty())
-      device.run([] { runAll(attempts, /*once=*/true); });
+      device.run([] { runAll({}); });
   }
 }
 

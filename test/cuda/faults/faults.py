@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 SEEDS = range(1, 9)
 EVERY, SOME = "wrong under every seed", "wrong under some seeds only"
@@ -65,7 +66,9 @@ FAULTS = {
 
 def run(program, name, how, seed, pageable):
     environment = dict(os.environ, DT_CUDA_DOUBLE_SEED=str(seed), DT_CUDA_DOUBLE_PAGEABLE=pageable)
-    done = subprocess.run([program, name, how], capture_output=True, text=True, timeout=60, env=environment)
+    with tempfile.TemporaryDirectory() as shared:  # a communicator of ranks that die stays
+        environment["DT_CUDA_DOUBLE_SHARED"] = shared
+        done = subprocess.run([program, name, how], capture_output=True, text=True, timeout=60, env=environment)
     return done.returncode, done.stderr
 
 
