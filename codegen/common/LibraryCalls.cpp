@@ -158,11 +158,15 @@ LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
   if (op.getIgnored())
     fields.push_back(".ignores = true, .ignored = " +
                      std::to_string(int64_t(*op.getIgnored())));
-  if (auto block = op.getBlock())
-    fields.push_back(
-        ".local = true, .base = dt::rt::placeOnAxis(context.group, " +
-        std::to_string((*block)[1]) + ", " + std::to_string((*block)[2]) +
-        ") * " + std::to_string((*block)[0]));
+  if (auto cuts = op.getBlock()) {
+    std::string base;
+    for (size_t i = 0; i < cuts->size(); i += 3)
+      base += (i ? " + " : "") + ("dt::rt::placeOnAxis(context.group, " +
+                                  std::to_string((*cuts)[i + 1]) + ", " +
+                                  std::to_string((*cuts)[i + 2]) + ") * " +
+                                  std::to_string((*cuts)[i]));
+    fields.push_back(".local = true, .base = " + base);
+  }
   if (op.getOffset() != 0)
     fields.push_back(".offset = " + std::to_string(op.getOffset()));
   fields.push_back(".stride = " + std::to_string(op.getStride()));

@@ -24,10 +24,11 @@ inline constexpr llvm::StringLiteral kDimLimitedByAttr = "nn.limited_by";
 /// On a gather whose table is one rank's block of rows, so that its indices
 /// count from the block's begin and give zeros outside of it. A dictionary of
 /// integers: `extent` of the whole, the block's `chunk`, and the axis, `over`
-/// ranks with `stride`. `wrap` (unit): negative ones have been counted from the
-/// end; `ignored`: what the index in the whole may be besides; `what`: "classes
-/// of cross_entropy", if not the rows of this op. A padded table that is not
-/// cut, and a cross_entropy over padded classes, are one block of their own.
+/// ranks with `stride`; `within`: such cuts of the block, of the block within
+/// it, and so on. `wrap` (unit): negative ones have been counted from the end;
+/// `ignored`: what the index in the whole may be besides; `what`: "classes of
+/// cross_entropy", if not the rows of this op. A padded table that is not cut,
+/// and a cross_entropy over padded classes, are one block of their own.
 inline constexpr llvm::StringLiteral kBlockAttr = "nn.block";
 
 /// On a gather or gather_elements (unit): indices are a raw input of the module

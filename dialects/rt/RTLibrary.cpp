@@ -274,8 +274,8 @@ LogicalResult CheckIndicesOp::verify() {
   if (int64_t(getStride()) < 1 || int64_t(getOffset()) < 0)
     return emitOpError("needs a stride of at least 1 and an offset of at "
                        "least 0");
-  if (auto block = getBlock(); block && block->size() != 3)
-    return emitOpError("block is chunk, over and stride");
+  if (auto block = getBlock(); block && (block->empty() || block->size() % 3))
+    return emitOpError("block is chunk, over and stride, of each cut");
   if (getOp().empty())
     return emitOpError("must say what uses the indices");
   return failure(failed(verifyDim(*this, "extent", getExtentAttr())) ||

@@ -109,8 +109,11 @@ void FunctionLowering::checkIndices(Operation *op, Value indices,
     auto number = [&](StringRef name) {
       return range.block.getAs<IntegerAttr>(name).getInt();
     };
-    block = b.getDenseI64ArrayAttr(
-        {number("chunk"), number("over"), number("stride")});
+    SmallVector<int64_t> cuts{number("chunk"), number("over"),
+                              number("stride")};
+    if (auto within = range.block.getAs<DenseI64ArrayAttr>("within"))
+      llvm::append_range(cuts, within.asArrayRef());
+    block = b.getDenseI64ArrayAttr(cuts);
   }
   std::string what = range.block && range.block.get("what")
                          ? range.what.str()

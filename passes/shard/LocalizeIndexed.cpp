@@ -87,11 +87,23 @@ int64_t wholeSize(Operation *op, const FactorCut &cut) {
   return cut.size().constant();
 }
 
-/// Says on a lookup of local indices which ones are right (nn.block).
+/// Says on a lookup of local indices which ones are right (nn.block). A table
+/// that is cut again: they count from the begin of a block within the block.
 void markBlock(Operation *op, const FactorCut &cut, int64_t extent, bool wrap,
                std::optional<int64_t> ignored = std::nullopt,
                StringRef what = "") {
   Builder b(op->getContext());
+  if (auto known = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr);
+      known && known.getAs<IntegerAttr>("over").getInt() > 1) {
+    NamedAttrList block(known);
+    SmallVector<int64_t> within;
+    if (auto cuts = known.getAs<DenseI64ArrayAttr>("within"))
+      llvm::append_range(within, cuts.asArrayRef());
+    within.append({cut.chunk, cut.axis.over, cut.axis.stride});
+    block.set("within", b.getDenseI64ArrayAttr(within));
+    op->setAttr(nn::kBlockAttr, block.getDictionary(op->getContext()));
+    return;
+  }
   NamedAttrList block;
   block.append("extent", b.getI64IntegerAttr(extent));
   block.append("chunk", b.getI64IntegerAttr(cut.chunk));
@@ -127,9 +139,9 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
     // Of a padded table they have been counted from the real end already.
     bool padded = op->hasAttr(kUnpaddedAttr),
          fromEnd = !op->hasAttr(nn::kFromStartAttr);
-    if (padded || !local.getZeroOutOfRange()) {
-      if (!padded && fromEnd)
-        wrap = wholeSize(op, cut);
+    if (!padded && fromEnd && !local.getZeroOutOfRange())
+      wrap = wholeSize(op, cut);
+    if (padded || !local.getZeroOutOfRange() || op->hasAttr(nn::kBlockAttr)) {
       if (isa<nn::GatherOp>(op))
         markBlock(local, cut, wholeSize(op, cut), fromEnd);
     }

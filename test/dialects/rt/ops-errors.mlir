@@ -573,7 +573,7 @@ rt.func @f(%a: !rt.buffer<i64, [8]>) {
 // -----
 
 rt.func @f(%a: !rt.buffer<i64, [8]>) {
-  // expected-error @+1 {{block is chunk, over and stride}}
+  // expected-error @+1 {{block is chunk, over and stride, of each cut}}
   rt.check_indices "rows of gather" %a below "4" {block = array<i64: 2, 2>} : !rt.buffer<i64, [8]>
 }
 

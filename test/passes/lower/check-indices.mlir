@@ -87,6 +87,14 @@ func.func @block(%t: tensor<5x4xf32>, %x: tensor<2x5xf32>, %i: tensor<2xi64> {nn
   return %0, %1 : tensor<2x4xf32>, tensor<2x1xf32>
 }
 
+// A block of a table that is cut twice.
+// CHECK-LABEL: rt.func @twice(
+// CHECK: rt.check_indices "rows of gather" %{{.*}} below "20" {block = array<i64: 10, 2, 2, 5, 2, 1>, input = "i"} :
+func.func @twice(%t: tensor<5x4xf32>, %i: tensor<2xi64> {nn.name = "i"}) -> tensor<2x4xf32> {
+  %0 = nn.gather %t at %i {axis = 0 : i64, zero_out_of_range, nn.block = {extent = 20 : i64, chunk = 10 : i64, over = 2 : i64, stride = 2 : i64, within = array<i64: 5, 2, 1>}} : tensor<5x4xf32>, tensor<2xi64>
+  return %0 : tensor<2x4xf32>
+}
+
 // Classes that a cut vocabulary is padded with are none.
 // CHECK-LABEL: rt.func @padded(
 // CHECK: rt.check_indices "classes of cross_entropy" %{{.*}} below "9" {block = array<i64: 10, 1, 1>, ignored = -100 : i64, input = "labels"} :
