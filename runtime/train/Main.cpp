@@ -8,8 +8,8 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/Stop.h"
+#include "runtime/comm/Launch.h"
 #include "runtime/comm/Watchdog.h"
-#include "runtime/comm/mpi/Launch.h"
 #include "runtime/observe/Trace.h"
 #include "runtime/train/Train.h"
 
@@ -49,9 +49,9 @@ struct Watch {
     if (!alone)
       std::signal(SIGUSR2,
                   SIG_IGN); // that the launcher is gone is seen anyway
-    board =
-        alone ? std::make_unique<StatusBoard>()
-              : std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
+    board = alone ? std::make_unique<StatusBoard>()
+                  : std::make_unique<StatusBoard>(
+                        launchedBoard(), launchedRank(), launchedRanks());
     boardInUse = board.get();
     explainBusErrors(alone ? -1 : launchedRank(), claimWord);
     dog = std::make_unique<Watchdog>(
@@ -76,24 +76,26 @@ struct Watch {
 int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks) {
   Watch watch(program, options.stall);
-  std::unique_ptr<Comm> comm = Comm::start(
-      watch.board.get(), [&](int group, const std::vector<int> &ranks) {
-        watch.dog->addGroup(group, ranks);
-      });
+  std::unique_ptr<Comm> comm;
   int code = 0;
   try {
+    comm = Comm::start(watch.board.get(),
+                       [&](int group, const std::vector<int> &ranks) {
+                         watch.dog->addGroup(group, ranks);
+                       });
     runTraining(program, directory, options, *comm, hooks, watch.board.get());
   } catch (const CommonError &e) {
-    if (comm->rank() == 0)
+    if (launchedRank() == 0)
       watch.say(e);
     code = 1;
   } catch (const std::exception &e) { // also bad_alloc, filesystem
     watch.say(e);
-    if (comm->size() > 1)
+    if (comm && comm->size() > 1)
       comm->abort(1);
     return 1;
   }
-  comm->finish();
+  if (comm)
+    comm->finish();
   watch.board->leave();
   return code;
 }

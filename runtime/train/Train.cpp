@@ -11,7 +11,7 @@
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/comm/Watchdog.h"
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
 #include "runtime/device/Device.h"
 #include "runtime/observe/Profile.h"
 #include "runtime/save/Checkpoint.h"
