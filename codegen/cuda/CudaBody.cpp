@@ -7,18 +7,12 @@
 #include "codegen/cuda/CudaBody.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
 namespace dt::codegen {
 
 namespace {
-
-constexpr unsigned kWarp = 32;
-/// Iterations that a lane should have before more lanes are taken.
-constexpr int64_t kLaneTrips = 8;
-constexpr unsigned kMostLanes = 1024;
 
 /// The runtime's name of how an op combines two values.
 std::string combineName(Operation *op) {
@@ -49,104 +43,6 @@ ValueRange indicesOf(Operation *access) {
   return cast<rt::StoreOp>(access).getIndices();
 }
 
-/// Whether all indices of a kernel fit an int, those apart that come from data
-/// or are picked from several: these are wide whatever the kernel's are.
-class NarrowIndices {
-public:
-  NarrowIndices(rt::KernelOp kernel, const rt::BufferBytes &bytes,
-                rt::SizeBound bound)
-      : kernel(kernel), bytes(bytes), bound(bound) {}
-
-  bool run() {
-    auto fits = [&](const nn::DimExpr &size) {
-      std::optional<int64_t> most = getMost(size);
-      return most && *most <= kMost;
-    };
-    if (!fits(kernel.getNumPoints()))
-      return false;
-    for (Value buffer : kernel.getBufferArgs())
-      if (!fits(cast<rt::BufferType>(buffer.getType()).getNumElements()))
-        return false;
-    for (rt::LaneNest &nest : rt::getLaneNests(kernel))
-      if (!isSmall(rt::getMaxTrips(nest, bound)))
-        return false;
-    if (auto sum = rt::getColumnSum(kernel)) {
-      rt::LaneNest rows;
-      rows.loops = sum->rows;
-      if (!isSmall(rt::getMaxTrips(rows, bound)))
-        return false;
-    }
-    WalkResult walk = kernel.getBody().walk([&](Operation *op) {
-      bool index = op->getNumResults() == 1 && op->getNumRegions() == 0 &&
-                   op->getResult(0).getType().isIndex();
-      if (auto loop = dyn_cast<scf::ForOp>(op); loop && !countsFew(loop))
-        return WalkResult::interrupt();
-      return index && !isWide(op->getResult(0)) &&
-                     !isSmall(getMost(op->getResult(0)))
-                 ? WalkResult::interrupt()
-                 : WalkResult::advance();
-    });
-    return !walk.wasInterrupted();
-  }
-
-private:
-  /// A thread may step beyond its last iteration once.
-  static constexpr int64_t kMost = int64_t(1) << 30;
-  static bool isSmall(std::optional<int64_t> n) { return n && *n <= kMost; }
-  bool countsFew(scf::ForOp loop) {
-    return isSmall(rt::getMaxTrips(loop, bound));
-  }
-
-  /// The largest magnitude of a size and of what is computed on the way.
-  std::optional<int64_t> getMost(const nn::DimExpr &size) {
-    std::optional<int64_t> up = bytes.getMax(size),
-                           down = bytes.getMax(nn::DimExpr(0) - size);
-    if (!up || !down)
-      return std::nullopt;
-    return std::max(*up, *down);
-  }
-
-  bool isWide(Value v) {
-    if (auto argument = dyn_cast<BlockArgument>(v)) {
-      auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
-      return loop && v != loop.getInductionVar();
-    }
-    Operation *op = v.getDefiningOp();
-    if (isa<arith::ConstantOp, rt::SizeOp>(op))
-      return false;
-    bool plain =
-        isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp,
-            arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
-    return !plain ||
-           llvm::any_of(op->getOperands(), [&](Value x) { return isWide(x); });
-  }
-
-  /// The largest magnitude of an index that is not wide.
-  std::optional<int64_t> getMost(Value v) {
-    if (auto argument = dyn_cast<BlockArgument>(v)) {
-      if (auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()))
-        return rt::getMaxTrips(loop, bound);
-      return getMost(kernel.getBoundExprs()[argument.getArgNumber()]);
-    }
-    Operation *op = v.getDefiningOp();
-    if (APInt c; matchPattern(v, m_ConstantInt(&c)))
-      return std::abs(c.getSExtValue());
-    if (auto size = dyn_cast<rt::SizeOp>(op))
-      return getMost(rt::getDim(size.getExprAttr()));
-    std::optional<int64_t> x = getMost(op->getOperand(0)),
-                           y = getMost(op->getOperand(1));
-    if (!isSmall(x) || !isSmall(y))
-      return std::nullopt;
-    if (isa<arith::MulIOp>(op))
-      return *x * *y;
-    return isa<arith::AddIOp, arith::SubIOp>(op) ? *x + *y : *x;
-  }
-
-  rt::KernelOp kernel;
-  const rt::BufferBytes &bytes;
-  rt::SizeBound bound;
-};
-
 /// The lane nest around an op, or none.
 rt::LaneNest nestAround(Operation *op) {
   rt::LaneNest found;
@@ -159,39 +55,6 @@ rt::LaneNest nestAround(Operation *op) {
 }
 
 } // namespace
-
-CudaPlan::CudaPlan(rt::KernelOp kernel)
-    : shape(kernel.getShape().value_or(rt::KernelShape::point)) {
-  rt::BufferBytes bytes(kernel->getParentOfType<rt::FuncOp>());
-  auto bound = [&](const nn::DimExpr &size) { return bytes.getMax(size); };
-  narrow = NarrowIndices(kernel, bytes, bound).run();
-  if (shape == rt::KernelShape::column) {
-    rt::ColumnSum sum = *rt::getColumnSum(kernel);
-    std::optional<int64_t> most = rt::getMaxTrips(sum.columns.inner(), bound);
-    // Cells are numbered by the width: it must be one, whatever the sizes.
-    if (!most) {
-      shape = rt::KernelShape::row;
-    } else {
-      width = *most;
-      partial = sum.added.getType();
-      return;
-    }
-  }
-  if (shape == rt::KernelShape::point)
-    return;
-  int64_t trips = 0;
-  for (rt::LaneNest &nest : rt::getLaneNests(kernel))
-    trips = std::max(
-        trips, rt::getMaxTrips(nest, bound).value_or(kMostLanes * kLaneTrips));
-  lanes = unsigned(std::clamp<int64_t>(
-      llvm::PowerOf2Ceil(uint64_t(std::max<int64_t>(trips / kLaneTrips, 1))),
-      kWarp, kMostLanes));
-  if (shape == rt::KernelShape::all) {
-    lanes = 256;
-    partial = rt::getSplitNest(kernel).inner().getInitArgs().front().getType();
-  }
-  points = lanes == kWarp ? 4 : 1;
-}
 
 //===----------------------------------------------------------------------===//
 // Points

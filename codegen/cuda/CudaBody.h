@@ -13,30 +13,14 @@
 #define CODEGEN_CUDA_CUDABODY_H
 
 #include "codegen/common/KernelBody.h"
-#include "dialects/rt/RTBytes.h"
-#include "dialects/rt/RTShape.h"
+#include "codegen/cuda/CudaPlan.h"
 
 namespace dt::codegen {
-
-/// How a kernel is started.
-struct CudaPlan {
-  explicit CudaPlan(rt::KernelOp kernel);
-
-  rt::KernelShape shape;
-  bool narrow;           ///< indices fit an int
-  unsigned lanes = 1;    ///< threads a point; column: no meaning
-  unsigned points = 256; ///< a block; column: no meaning
-  int64_t width = 0;     ///< column: cells a point has at most
-  mlir::Type partial;    ///< column, all: of what parts leave
-
-  unsigned threads() const { return lanes * points; }
-};
 
 class CudaBody : public KernelBody {
 public:
   CudaBody(mlir::OpBuilder &builder, NameScope &names, rt::KernelOp kernel)
-      : KernelBody(builder, names, /*simd=*/false, CudaPlan(kernel).narrow),
-        kernel(kernel), plan(kernel) {}
+      : CudaBody(builder, names, kernel, CudaPlan(kernel)) {}
 
   mlir::LogicalResult run();
 
@@ -45,6 +29,10 @@ protected:
   mlir::LogicalResult visitFor(mlir::scf::ForOp loop) override;
 
 private:
+  CudaBody(mlir::OpBuilder &builder, NameScope &names, rt::KernelOp kernel,
+           const CudaPlan &plan)
+      : KernelBody(builder, names, /*simd=*/false, plan.narrow), kernel(kernel),
+        plan(plan) {}
   /// Gives the kernel's indices names, from the number of the point.
   void namePoint(llvm::StringRef point);
   /// "if (point >= number) return;"
