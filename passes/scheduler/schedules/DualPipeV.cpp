@@ -122,7 +122,6 @@ static llvm::Expected<Solution> solveDualPipeV(const TaskGraph &graph,
     return units.takeError();
   std::vector<Line> lines;
   std::vector<int> given(problem.stages.size(), 0);
-  std::vector<bool> done(problem.stages.size(), false);
   for (const std::vector<int> &stages : *units) {
     int ranks = int(stages.size() / 2), n = problem.microbatches;
     const Unit &unit = problem.units[problem.stages[stages[0]].unit];
@@ -140,16 +139,9 @@ static llvm::Expected<Solution> solveDualPipeV(const TaskGraph &graph,
                                  index, extra));
       given[stages[index]] = 2 * ranks - 1 - index + extra;
       given[stages[second]] = index + 1 + extra;
-      done[stages[index]] = done[stages[second]] = true;
     }
   }
-  std::vector<int> inFlight = getInFlight(problem, given);
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    int stage = graph.getPlaceInfo(place).stage;
-    if (!problem.stages[stage].batchSync && !done[stage])
-      lines.push_back(makeOneFOneB(graph, place, inFlight[stage]));
-  }
-  appendSyncLines(graph, lines);
+  appendOneFOneB(graph, given, lines);
   return mergeLines(graph, lines);
 }
 

@@ -142,7 +142,6 @@ static llvm::Expected<Solution> solveInterleaved(const TaskGraph &graph,
     return units.takeError();
   std::vector<Line> lines;
   std::vector<int> given(problem.stages.size(), 0);
-  std::vector<bool> done(problem.stages.size(), false);
   // Users before producers: how far a unit runs ahead depends on its users.
   std::vector<int> order = problem.getTopologicalOrder();
   llvm::sort(*units, [&](const Virtual &a, const Virtual &b) {
@@ -159,17 +158,10 @@ static llvm::Expected<Solution> solveInterleaved(const TaskGraph &graph,
       for (int chunk = 0; chunk < unit.chunks; ++chunk) {
         int stage = unit.stages[chunk * unit.ranks + index];
         given[stage] = countInFlight(graph, lines.back(), stage);
-        done[stage] = true;
       }
     }
   }
-  std::vector<int> inFlight = getInFlight(problem, given);
-  for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    int stage = graph.getPlaceInfo(place).stage;
-    if (!problem.stages[stage].batchSync && !done[stage])
-      lines.push_back(makeOneFOneB(graph, place, inFlight[stage]));
-  }
-  appendSyncLines(graph, lines);
+  appendOneFOneB(graph, given, lines);
   return mergeLines(graph, lines);
 }
 

@@ -137,6 +137,18 @@ Line makeOneFOneB(const TaskGraph &graph, int place, int inFlight, int delay) {
   return line;
 }
 
+void appendOneFOneB(const TaskGraph &graph, const std::vector<int> &given,
+                    std::vector<Line> &lines) {
+  const Problem &problem = graph.getProblem();
+  std::vector<int> inFlight = getInFlight(problem, given);
+  for (int place = 0; place < graph.getNumPlaces(); ++place) {
+    int stage = graph.getPlaceInfo(place).stage;
+    if (!problem.stages[stage].batchSync && !given[stage])
+      lines.push_back(makeOneFOneB(graph, place, inFlight[stage]));
+  }
+  appendSyncLines(graph, lines);
+}
+
 void appendSyncLines(const TaskGraph &graph, std::vector<Line> &lines) {
   const Problem &problem = graph.getProblem();
   for (int s = 0; s < int(problem.stages.size()); ++s) {

@@ -53,6 +53,10 @@ void appendBackwards(const TaskGraph &graph, int place, Line &line);
 /// backwards later; -1: not split.
 Line makeOneFOneB(const TaskGraph &graph, int place, int inFlight,
                   int delay = -1);
+/// 1F1B of all stages that have no order of their own (`given`, as above), and
+/// the batch-sync stages' lines.
+void appendOneFOneB(const TaskGraph &graph, const std::vector<int> &given,
+                    std::vector<Line> &lines);
 /// The batch-sync stages' lines.
 void appendSyncLines(const TaskGraph &graph, std::vector<Line> &lines);
 
