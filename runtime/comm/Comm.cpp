@@ -5,11 +5,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/Comm.h"
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
+#include "runtime/comm/OwnMail.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <list>
 
 namespace dt::rt {
 
@@ -17,15 +18,10 @@ namespace dt::rt {
 /// comm/mpi/Comm.cpp
 std::unique_ptr<Comm> startMpi(StatusBoard *board, Comm::AddGroup addGroup);
 #endif
+/// comm/tcp/Comm.cpp
+std::unique_ptr<Comm> startTcp(StatusBoard *board, Comm::AddGroup addGroup);
 
 namespace {
-
-void count(std::map<std::string, Traffic> &traffic, const char *label,
-           size_t bytes) {
-  Traffic &t = traffic[label];
-  ++t.calls;
-  t.bytes += bytes;
-}
 
 void copyOver(void *to, const void *from, size_t bytes) {
   if (bytes && to != from)
@@ -90,58 +86,6 @@ private:
   std::vector<int> members = {0};
 };
 
-/// Messages of a rank to itself: they meet when both sides are there.
-class SoloMail {
-public:
-  Request send(const void *data, size_t bytes, int tag) {
-    return post({data, nullptr, bytes, tag, false});
-  }
-  Request receive(void *data, size_t bytes, int tag) {
-    return post({nullptr, data, bytes, tag, false});
-  }
-
-private:
-  struct Letter {
-    const void *from;
-    void *to;
-    size_t bytes;
-    int tag;
-    bool done;
-  };
-
-  struct Waiting final : Request::Operation {
-    explicit Waiting(std::shared_ptr<Letter> letter)
-        : letter(std::move(letter)) {}
-    bool test() override { return letter->done; }
-    void wait() override {
-      if (!letter->done)
-        throw Error("waiting for a message that this rank itself would have to "
-                    "send");
-    }
-    std::shared_ptr<Letter> letter;
-  };
-
-  Request post(Letter letter) {
-    for (auto it = open.begin(); it != open.end(); ++it) {
-      Letter &other = **it;
-      if (other.tag != letter.tag || !other.from == !letter.from)
-        continue;
-      if (other.bytes != letter.bytes)
-        throw Error("a message of " + std::to_string(letter.bytes) +
-                    " bytes meets a buffer of " + std::to_string(other.bytes));
-      copyOver(letter.to ? letter.to : other.to,
-               letter.from ? letter.from : other.from, letter.bytes);
-      other.done = true;
-      open.erase(it);
-      return {};
-    }
-    open.push_back(std::make_shared<Letter>(letter));
-    return Request(std::make_unique<Waiting>(open.back()));
-  }
-
-  std::list<std::shared_ptr<Letter>> open; ///< in order of posting
-};
-
 class Solo final : public Comm {
 public:
   explicit Solo(StatusBoard *board) { blocked.board = board; }
@@ -179,7 +123,7 @@ private:
       throw Error("there is no rank " + std::to_string(rank) +
                   ": this process runs alone");
   }
-  SoloMail mail;
+  OwnMail mail;
   SoloGroup all{counters};
 };
 
@@ -189,14 +133,10 @@ std::unique_ptr<Comm> Comm::start(StatusBoard *board, AddGroup addGroup) {
   if (!isLaunched())
     return std::make_unique<Solo>(board);
 #ifdef DT_RUNTIME_MPI
-  return startMpi(board, std::move(addGroup));
-#else
-  (void)addGroup;
-  if (launchedRanks() > 1)
-    throw CommonError("started as " + std::to_string(launchedRanks()) +
-                      " ranks, but this program was built without MPI");
-  return std::make_unique<Solo>(board);
+  if (launchedTransport() == Transport::Mpi)
+    return startMpi(board, std::move(addGroup));
 #endif
+  return startTcp(board, std::move(addGroup));
 }
 
 std::vector<std::string> Comm::allGatherText(const std::string &mine) {
@@ -230,6 +170,14 @@ void Comm::agree(const std::string &error) {
   for (const std::string &text : allGatherText(error))
     if (!text.empty())
       throw CommonError(text);
+}
+
+void Comm::expectMembers(std::vector<int> members) const {
+  std::sort(members.begin(), members.end());
+  if (members.empty() || members.front() < 0 || members.back() >= size() ||
+      std::adjacent_find(members.begin(), members.end()) != members.end())
+    throw Error("a group needs different ranks below " +
+                std::to_string(size()));
 }
 
 void Comm::expectRanks(int wanted) const {

@@ -49,6 +49,13 @@ struct Traffic {
   uint64_t bytes = 0;
 };
 
+inline void count(std::map<std::string, Traffic> &traffic, const char *label,
+                  size_t bytes) {
+  Traffic &t = traffic[label];
+  ++t.calls;
+  t.bytes += bytes;
+}
+
 /// What calls that wait for other ranks have taken of the calling thread. Where
 /// a waiting thread `polls`, processor time in here is partly the work of
 /// moving and adding data, partly nothing. Where it sleeps all of it is work,
@@ -158,6 +165,8 @@ public:
   [[noreturn]] virtual void abort(int code) = 0;
 
 protected:
+  /// Throws Error unless these are different ranks.
+  void expectMembers(std::vector<int> members) const;
   std::map<std::string, Traffic> counters;
   Blocking blocked;
 };

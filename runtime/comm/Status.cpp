@@ -6,7 +6,7 @@
 
 #include "runtime/comm/Status.h"
 #include "runtime/base/Error.h"
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +16,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -130,9 +131,6 @@ StatusBoard::StatusBoard()
   cells()[0].pid.store(::getpid());
 }
 
-StatusBoard::StatusBoard(int rank, int ranks)
-    : StatusBoard(nameFor(::getppid()), rank, ranks) {}
-
 StatusBoard::StatusBoard(const std::string &name, int rank, int ranks)
     : path(name), bytes(sizeof(Cell) * size_t(ranks) + sizeof(Text)),
       self(rank), count(ranks) {
@@ -149,6 +147,14 @@ StatusBoard::StatusBoard(const std::string &name, int rank, int ranks)
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     problem = memory == MAP_FAILED ? errno : 0;
   }
+  if (!problem && self >= 0) {
+    bool alone = !hasLauncher() && !::flock(file, LOCK_EX);
+    if (alone) // one process after another
+      forgetDead();
+    moveIn();
+    if (alone) // the mapping would hold it
+      ::flock(file, LOCK_UN);
+  }
   ::close(file);
   if (problem) {
     if (self < 0)
@@ -157,9 +163,19 @@ StatusBoard::StatusBoard(const std::string &name, int rank, int ranks)
         path + ": cannot reserve " + std::to_string(bytes) +
         " bytes, which the ranks of a node share: " + std::strerror(problem));
   }
-  if (self < 0)
-    return; // who only reads
-  if (launchedHere() < ranks)
+}
+
+/// A board without any living process is that of a run that was killed.
+void StatusBoard::forgetDead() {
+  for (int rank = 0; rank < count; ++rank)
+    if (int pid = cells()[rank].pid.load();
+        pid && stateOf(pid) != ProcessState::Gone)
+      return;
+  std::memset(memory, 0, bytes);
+}
+
+void StatusBoard::moveIn() {
+  if (launchedHere() < count)
     text()->nodes.store(1);
   Cell &cell = cells()[self];
   cell.task.store(0);
@@ -233,12 +249,22 @@ bool StatusBoard::claimReport() {
 void StatusBoard::report(const std::string &line, int code) {
   if (!claimReport())
     return;
-  if (path.empty() || !hasLauncher() || isLauncherGone())
-    return print(line);
-  size_t length = std::min(line.size(), sizeof(Text::line));
-  std::memcpy(text()->line, line.data(), length);
-  text()->code.store(code);
-  text()->length.store(int32_t(length));
+  if (path.empty() || !hasLauncher() || isLauncherGone()) {
+    print(line);
+  } else {
+    size_t length = std::min(line.size(), sizeof(Text::line));
+    std::memcpy(text()->line, line.data(), length);
+    text()->code.store(code);
+    text()->length.store(int32_t(length));
+  }
+  std::lock_guard<std::mutex> lock(telling);
+  if (tell)
+    tell();
+}
+
+void StatusBoard::onReport(std::function<void()> what) {
+  std::lock_guard<std::mutex> lock(telling);
+  tell = std::move(what);
 }
 
 void StatusBoard::requestStop() { text()->stop.store(1); }

@@ -15,6 +15,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <mutex>
 #include <string>
 
 namespace dt::rt {
@@ -46,16 +48,15 @@ constexpr int kWatchedGroups = 256;
 constexpr int kStartGroup = 0, kEndGroup = 1, kFirstGroup = 2;
 
 /// The records of the ranks of one node. Ranks of one launch have the same
-/// parent (mpirun, orted, slurmstepd), which names the file.
+/// parent (mpirun, orted, slurmstepd), which names the file (launchedBoard).
 class StatusBoard {
 public:
   /// A board of this process alone, in its own memory.
   StatusBoard();
-  /// Maps the board of the ranks that have this process's parent, for ranks 0
-  /// to `ranks` - 1 of which only those of this node ever write. Throws Error.
-  StatusBoard(int rank, int ranks);
-  /// As above under a name of its own. Rank -1: the launcher, who looks only
-  /// and removes it in the end.
+  /// Maps the board `name` for ranks 0 to `ranks` - 1, of which only those of
+  /// this node ever write. Rank -1: the launcher, who looks only and removes it
+  /// in the end. What killed processes have left there is forgotten. Throws
+  /// Error.
   StatusBoard(const std::string &name, int rank, int ranks);
   ~StatusBoard();
   StatusBoard(const StatusBoard &) = delete;
@@ -81,6 +82,9 @@ public:
   /// launcher's exit code to the launcher that this program started itself with
   /// (announceLauncher), which prints it when mpirun has ended, else prints it.
   void report(const std::string &line, int code);
+
+  /// Called by report() when this process has had the word, in any thread.
+  void onReport(std::function<void()> tell);
 
   /// Some process of the node was asked to end. Safe inside a signal handler.
   void requestStop();
@@ -125,10 +129,14 @@ private:
   struct Text;
   Cell *cells() const;
   Text *text() const;
+  void forgetDead();
+  void moveIn();
   std::string path;
   void *memory = nullptr;
   size_t bytes = 0;
   int self, count;
+  std::mutex telling; ///< guards `tell`
+  std::function<void()> tell;
 };
 
 /// Counts as waiting as long as this object lives; what was waited for before

@@ -8,7 +8,7 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Stop.h"
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
 
 #include <algorithm>
 #include <cerrno>

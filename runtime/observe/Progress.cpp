@@ -6,7 +6,7 @@
 
 #include "runtime/observe/Progress.h"
 #include "runtime/base/Error.h"
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,8 +9,8 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/Files.h"
 #include "runtime/base/Stop.h"
+#include "runtime/comm/Launch.h"
 #include "runtime/comm/Watchdog.h"
-#include "runtime/comm/mpi/Launch.h"
 #include "runtime/observe/Trace.h"
 #include "runtime/train/Train.h"
 
@@ -54,15 +54,16 @@ struct Watch {
     if (!alone)
       std::signal(SIGUSR2,
                   SIG_IGN); // that the launcher is gone is seen anyway
-    board =
-        alone ? std::make_unique<StatusBoard>()
-              : std::make_unique<StatusBoard>(launchedRank(), launchedRanks());
+    board = alone ? std::make_unique<StatusBoard>()
+                  : std::make_unique<StatusBoard>(
+                        launchedBoard(), launchedRank(), launchedRanks());
     boardInUse = board.get();
     explainBusErrors(alone ? -1 : launchedRank(), claimWord);
     auto describe = [&program](int rank, int64_t step, int32_t row) {
       return describeRank(program, rank, step, row);
     };
-    if (!alone && launchedHere() == 1)
+    // Over TCP those of other machines see it.
+    if (launchedTransport() == Transport::Mpi && launchedHere() == 1)
       guardLoneRank(*board, describe);
     dog = std::make_unique<Watchdog>(*board, describe, stall);
   }
@@ -82,27 +83,29 @@ int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks) {
   Watch watch(program, options.stall);
   installStopSignals();
-  std::unique_ptr<Comm> comm = Comm::start(
-      watch.board.get(), [&](int group, const std::vector<int> &ranks) {
-        watch.dog->addGroup(group, ranks);
-      });
+  std::unique_ptr<Comm> comm;
   int code = 0;
   try {
+    comm = Comm::start(watch.board.get(),
+                       [&](int group, const std::vector<int> &ranks) {
+                         watch.dog->addGroup(group, ranks);
+                       });
     runTraining(program, directory, options, *comm, hooks, watch.board.get());
   } catch (const CommonError &e) {
-    if (comm->rank() == 0)
+    if (launchedRank() == 0)
       watch.say(e.what());
     code = 1;
   } catch (const std::exception &e) { // also bad_alloc, filesystem
-    watch.say((onSeveralMachines() ? "rank " + std::to_string(comm->rank()) +
+    watch.say((onSeveralMachines() ? "rank " + std::to_string(launchedRank()) +
                                          " on " + hostName() + ": "
                                    : "") +
               e.what());
-    if (comm->size() > 1)
+    if (comm && comm->size() > 1)
       comm->abort(1);
     return 1;
   }
-  comm->finish();
+  if (comm)
+    comm->finish();
   watch.board->leave();
   return code;
 }

@@ -15,7 +15,7 @@
 #include "History.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
 #include "runtime/observe/Progress.h"
 #include "runtime/train/Train.h"
 

@@ -26,13 +26,6 @@ namespace {
 constexpr size_t kPieceBytes = size_t(1) << 30;
 constexpr int64_t kPiece = int64_t(1) << 28;
 
-void count(std::map<std::string, Traffic> &traffic, const char *label,
-           size_t bytes) {
-  Traffic &t = traffic[label];
-  ++t.calls;
-  t.bytes += bytes;
-}
-
 /// `bytes` bytes as `count` elements of `type`, so that no number in a call on
 /// `ranks` times as many is too large for an int.
 class Block {
@@ -322,7 +315,7 @@ private:
   void scatterNarrow(const void *in, bf16 *out, int64_t n) {
     bf16 *all = narrowBlocks(n * size());
     exchangeBlocks(in, all, size_t(n) * sizeof(bf16));
-    combine(Reduction::Sum, all, size(), out, n);
+    combine(Reduction::Sum, DType::BF16, all, size(), out, n);
   }
 
   /// Every rank combines a share, as above, and gives it to all.
@@ -348,7 +341,7 @@ private:
                              comm),
                "MPI_Alltoallv");
     }
-    combine(kind, all, size(), out + begin(place), share);
+    combine(kind, DType::BF16, all, size(), out + begin(place), share);
     auto lock = progress.lock();
     mpiCheck(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_UINT16_T, out, counts.data(),
                             places.data(), MPI_UINT16_T, comm),
@@ -511,11 +504,7 @@ Group *Mpi::group(const std::vector<int> &members, const std::string &purpose) {
   auto known = groups.find({purpose, members});
   if (known != groups.end())
     return known->second.get();
-  std::vector<int> sorted = members;
-  std::sort(sorted.begin(), sorted.end());
-  if (members.empty() || sorted.front() < 0 || sorted.back() >= ranks ||
-      std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-    throw Error("a group needs different ranks below " + std::to_string(ranks));
+  expectMembers(members);
   // Everybody counts them, so that the number is the same on all ranks; one
   // rank alone needs nobody.
   int number = members.size() > 1 ? watch(members) : 0;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/mpi/Elements.h"
+#include "runtime/comm/Combine.h"
 #include "runtime/comm/mpi/Calls.h"
 #include "runtime/device/BFloat16.h"
 
@@ -39,7 +40,8 @@ MPI_Datatype mpiType(DType type) {
   case DType::I64:
     return MPI_INT64_T;
   default:
-    throw Error("ranks combine f32, f64, i64 or bf16");
+    expectCombined(type);
+    return MPI_DATATYPE_NULL;
   }
 }
 

@@ -116,7 +116,8 @@ TEST(Comm, FailedCallsAreErrorsOfOneLine) {
     ranks().isend(&byte, 1, ranks().size() + 5, 0, "test");
     FAIL() << "expected an error";
   } catch (const Error &e) {
-    EXPECT_EQ(std::string(e.what()).find("MPI_Isend: "), 0u) << e.what();
+    EXPECT_NE(std::string(e.what()).find("rank"), std::string::npos)
+        << e.what();
     EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
   }
 }

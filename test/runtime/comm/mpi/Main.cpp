@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
 #include "test/runtime/comm/mpi/Ranks.h"
 
 #include <cstdlib>
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
       comm->world().barrier();
     }
     if (option(argc, argv, "--wait") >= 0) {
-      StatusBoard board(launchedRank(), launchedRanks());
+      StatusBoard board(launchedBoard(), launchedRank(), launchedRanks());
       std::printf("waiting\n");
       std::fflush(stdout);
       while (!board.isStopRequested())
