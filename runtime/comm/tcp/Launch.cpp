@@ -28,7 +28,7 @@ namespace dt::rt {
 namespace {
 
 /// Seconds that ranks have to end by themselves when one has failed.
-constexpr double kEnd = 3;
+constexpr double kEnd = 5;
 
 class Family final : public RankProcesses {
 public:

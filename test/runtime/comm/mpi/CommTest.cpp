@@ -53,6 +53,47 @@ TEST(Comm, MessagesArriveInOrderByTag) {
   EXPECT_EQ(traffic.bytes, uint64_t(comm.size()) * 2 * 101001 * sizeof(float));
 }
 
+/// All send to all before anybody receives, more than any buffer takes; a small
+/// message that is sent last is not kept behind them.
+TEST(Comm, LargeMessagesMeet) {
+  constexpr int64_t kLarge = 3000001;
+  Comm &comm = ranks();
+  int n = comm.size(), next = (comm.rank() + 1) % n,
+      before = (comm.rank() + n - 1) % n;
+  std::vector<float> data = valuesOf(comm.rank(), kLarge), small(n);
+  std::vector<std::vector<float>> got;
+  std::vector<Request> requests;
+  for (int r = 0; r < n; ++r)
+    got.emplace_back(size_t(kLarge));
+  for (int to = 0; to < n; ++to)
+    if (to != comm.rank())
+      requests.push_back(
+          comm.isend(data.data(), kLarge * sizeof(float), to, 1, "test"));
+  float mine = float(comm.rank()), theirs = -1;
+  Request sends = comm.isend(&mine, sizeof mine, next, 2, "test");
+  comm.irecv(&theirs, sizeof theirs, before, 2).wait();
+  EXPECT_EQ(theirs, float(before));
+  sends.wait();
+  for (int from = 0; from < n; ++from)
+    if (from != comm.rank())
+      requests.push_back(
+          comm.irecv(got[from].data(), kLarge * sizeof(float), from, 1));
+  waitAll(requests);
+  for (int from = 0; from < n; ++from)
+    if (from != comm.rank())
+      EXPECT_EQ(got[from], valuesOf(from, kLarge));
+}
+
+TEST(Comm, Broadcast) {
+  Comm &comm = ranks();
+  for (int root = 0; root < comm.size(); ++root)
+    for (int64_t n : {0, 1, 70001}) {
+      std::vector<float> data = valuesOf(comm.rank(), n);
+      comm.world().broadcast(data.data(), n * sizeof(float), root, "test");
+      EXPECT_EQ(data, valuesOf(root, n));
+    }
+}
+
 TEST(Comm, TagsOfMessagesThatMeetDiffer) {
   std::set<int> tags;
   for (int edge = 0; edge < 5; ++edge)

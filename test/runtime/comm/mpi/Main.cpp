@@ -49,7 +49,11 @@ int main(int argc, char **argv) {
   try {
     if (auto code = launchRanks(argc, argv, option(argc, argv, "--ranks")))
       return *code;
-    comm = Comm::start();
+    std::unique_ptr<StatusBoard> board;
+    if (option(argc, argv, "--wait") >= 0)
+      board = std::make_unique<StatusBoard>(launchedBoard(), launchedRank(),
+                                            launchedRanks());
+    comm = Comm::start(board.get());
     if (int plan = option(argc, argv, "--plan"); plan > 0)
       comm->expectRanks(plan);
     if (int code = option(argc, argv, "--end"); code > 0) {
@@ -57,14 +61,13 @@ int main(int argc, char **argv) {
         comm->abort(code);
       comm->world().barrier();
     }
-    if (option(argc, argv, "--wait") >= 0) {
-      StatusBoard board(launchedBoard(), launchedRank(), launchedRanks());
+    if (board) {
       std::printf("waiting\n");
       std::fflush(stdout);
-      while (!board.isStopRequested())
+      while (!board->isStopRequested())
         ::usleep(10000);
       comm->finish();
-      board.leave();
+      board->leave();
       return 3;
     }
     return runTests(argc, argv);

@@ -1,0 +1,109 @@
+//===- MeetingTest.cpp - where the ranks of a run meet ----------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/comm/tcp/Meeting.h"
+#include "runtime/comm/Launch.h"
+#include "test/runtime/TestSupport.h"
+
+#include <cstdlib>
+
+using namespace dt::rt;
+using namespace dt::rt::tcp;
+
+namespace {
+
+/// The variables of launchers, as these say and no others.
+class Environment {
+public:
+  explicit Environment(
+      std::initializer_list<std::pair<const char *, const char *>> set) {
+    for (const char *name :
+         {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "DT_PORT",
+          "DT_COMM", "DT_RUN_ID", "DT_START_TIMEOUT", "SLURM_JOB_ID",
+          "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS",
+          "SLURM_STEP_NUM_TASKS", "SLURM_JOB_NODELIST",
+          "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RUN_ID",
+          "TORCHELASTIC_RESTART_COUNT"})
+      names.push_back(name);
+    clear();
+    for (auto &[name, value] : set)
+      ::setenv(name, value, 1);
+  }
+  ~Environment() { clear(); }
+
+private:
+  void clear() {
+    for (const char *name : names)
+      ::unsetenv(name);
+  }
+  std::vector<const char *> names;
+};
+
+TEST(Meeting, FirstNode) {
+  EXPECT_EQ(firstNode("gpu07"), "gpu07");
+  EXPECT_EQ(firstNode("a,b[1-3]"), "a");
+  EXPECT_EQ(firstNode("gpu[07-09,12],big1"), "gpu07");
+  EXPECT_EQ(firstNode("gpu[12]-ib,big1"), "gpu12-ib");
+  EXPECT_EQ(firstNode("r[1-2]n[03-04]"), "r1n03");
+  EXPECT_EQ(firstNode(""), "");
+}
+
+TEST(Meeting, UnderTorchrun) {
+  Environment e({{"RANK", "2"},
+                 {"WORLD_SIZE", "4"},
+                 {"MASTER_ADDR", "node1"},
+                 {"MASTER_PORT", "29500"},
+                 {"TORCHELASTIC_RUN_ID", "x"},
+                 {"TORCHELASTIC_RESTART_COUNT", "3"}});
+  EXPECT_TRUE(isLaunched());
+  EXPECT_EQ(launchedRank(), 2);
+  EXPECT_EQ(launchedRanks(), 4);
+  EXPECT_EQ(launchedTransport(), Transport::Tcp);
+  Meeting meeting = meetingPlace();
+  EXPECT_EQ(meeting.host, "node1");
+  EXPECT_EQ(meeting.port, 29500);
+  EXPECT_EQ(meeting.run, "x/3");
+  // torchrun itself listens there.
+  ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+  EXPECT_EQ(meetingPlace().port, 29501);
+  ::setenv("DT_PORT", "4000", 1);
+  EXPECT_EQ(meetingPlace().port, 4000);
+  ::setenv("DT_PORT", "40000000", 1);
+  EXPECT_ERROR(meetingPlace(),
+               "DT_PORT=40000000: expected a number from 1 to 65535");
+  ::unsetenv("MASTER_PORT"); // left over from a shell
+  EXPECT_FALSE(isLaunched());
+}
+
+TEST(Meeting, UnderSlurm) {
+  Environment e({{"SLURM_PROCID", "1"},
+                 {"SLURM_NTASKS", "8"},
+                 {"SLURM_JOB_ID", "1234"},
+                 {"SLURM_JOB_NODELIST", "gpu[07-09]"}});
+  EXPECT_FALSE(isLaunched()); // a batch job's shell
+  ::setenv("SLURM_STEP_ID", "0", 1);
+  EXPECT_EQ(launchedRanks(), 8);
+  ::setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+  EXPECT_EQ(launchedRanks(), 4);
+  Meeting first = meetingPlace();
+  EXPECT_EQ(first.host, "gpu07");
+  EXPECT_GE(first.port, 20000);
+  EXPECT_LT(first.port, 30000);
+  EXPECT_EQ(first.run, "1234.0");
+  ::setenv("SLURM_STEP_ID", "1", 1);
+  EXPECT_NE(meetingPlace().port, first.port);
+  ::setenv("MASTER_ADDR", "other", 1);
+  ::setenv("MASTER_PORT", "29500", 1);
+  EXPECT_EQ(meetingPlace().host, "other");
+  EXPECT_EQ(meetingPlace().port, 29500);
+}
+
+TEST(Meeting, NowhereIsAnError) {
+  Environment e({});
+  EXPECT_ERROR(meetingPlace(), "set MASTER_ADDR and MASTER_PORT");
+}
+
+} // namespace
