@@ -158,10 +158,10 @@ int main(int argc, char **argv) { return dt::rt::trainMain(kProgram, PROGRAM_DIR
 )cpp";
 
 std::string runtimeTarget(bool ranks) {
-  std::string mpi =
-      ranks ? ""
-            : "option(DT_MPI \"Run as several ranks if MPI is found\" OFF) "
-              "# the plan has one rank\n";
+  std::string mpi = ranks ? ""
+                          : "option(DT_MPI \"Let ranks talk over MPI if it is "
+                            "found, else over TCP\" OFF) "
+                            "# the plan has one rank\n";
   return mpi +
          R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
 if(DT_RUNTIME_LIBRARY)

@@ -3,10 +3,11 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Control: agreement, metrics, reports, checkpoints, a step's scalars; on the
-// CPU also the fabric (Fabric.h). A thin layer over MPI (mpi/Comm.cpp), so that
-// the step loop knows nothing of communicators, and so that a program for one
-// rank neither needs nor links MPI (Comm.cpp). All buffers are host memory.
-// Every error is a dt::rt::Error of one line.
+// CPU also the fabric (Fabric.h). A thin layer over MPI (mpi/Comm.cpp) or TCP
+// (tcp/Comm.cpp; no library is needed), so that the step loop knows nothing of
+// communicators and sockets, and a program for one rank needs neither
+// (Comm.cpp). All buffers are host memory. Every error is a dt::rt::Error of
+// one line.
 //
 // Results are the same bits on all ranks and in every run: reductions use one
 // algorithm for each size and group, never the order of arrival. All-reduce and
@@ -105,13 +106,12 @@ public:
 
 class Comm : public Fabric {
 public:
-  /// The ranks that the launcher (mpirun, srun) has started, or this process
-  /// alone. Throws CommonError if there is a launcher but no MPI in this
-  /// program. Once in a process.
+  /// The ranks that a launcher has started (Launch.h), or this process alone.
+  /// Throws Error; CommonError if ranks have not come. Once in a process.
   ///
   /// Where messages do not move on while a rank computes, a thread sees to it;
-  /// DT_PROGRESS=thread or poll in the environment decides instead of the
-  /// probe. `board` and `addGroup` (a group's number and ranks) learn what
+  /// with MPI DT_PROGRESS=thread or poll in the environment decides instead of
+  /// the probe. `board` and `addGroup` (a group's number and ranks) learn what
   /// ranks wait for; they live as long as the result.
   using AddGroup = std::function<void(int, const std::vector<int> &)>;
   static std::unique_ptr<Comm> start(StatusBoard *board = nullptr,
@@ -139,7 +139,7 @@ public:
 
   //===--- the rest -----------------------------------------------------===//
 
-  /// For the log: library, ranks, whether messages move on while a rank
+  /// For the log: library or TCP, ranks, whether messages move on while a rank
   /// computes (found by a probe at start) and what is done about it.
   std::string describe() const override = 0;
   const std::map<std::string, Traffic> &traffic() const { return counters; }

@@ -76,8 +76,8 @@ public:
 
   /// `count` elements of F32, F64, I64 or BF16; `in` may be `out`. BF16 is
   /// combined in float32: in the order of ranks and rounded once; where other
-  /// work goes on meanwhile (over NCCL always), every partial sum is rounded,
-  /// and on the host there are sums only.
+  /// work goes on meanwhile (over NCCL always) every partial sum is rounded,
+  /// but over TCP, and on the host there are sums only.
   virtual void allReduce(Reduction kind, DType type, const void *in, void *out,
                          int64_t count, const char *label) = 0;
   virtual Request iallReduce(Reduction kind, DType type, const void *in,

@@ -67,7 +67,7 @@ def processes(train):
             continue
         if state in "ZX" or str(train).encode() not in text:
             continue
-        rank = [e.split(b"=")[1] for e in environment if e.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        rank = [e.split(b"=")[1] for e in environment if e.startswith((b"OMPI_COMM_WORLD_RANK=", b"RANK="))]
         found.append((int(entry.name), int(rank[0]) if rank else None))
     return found
 

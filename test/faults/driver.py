@@ -185,7 +185,7 @@ def processes(program):
         except (OSError, IndexError):
             continue
         if state not in "ZX" and str(program).encode() in text and is_program(entry, program):
-            rank = [e.split(b"=")[1] for e in environment if e.startswith(b"OMPI_COMM_WORLD_RANK=")]
+            rank = [e.split(b"=")[1] for e in environment if e.startswith((b"OMPI_COMM_WORLD_RANK=", b"RANK="))]
             found[int(entry.name)] = int(rank[0]) if rank else None
     return found
 

@@ -96,11 +96,6 @@ private:
   }
 
   void start(int rank) {
-    set("RANK", rank);
-    set("LOCAL_RANK", rank);
-    ::unsetenv(tcp::kListener);
-    if (rank == 0)
-      set(tcp::kListener, listener.get());
     pid_t group = rank ? children[0].pid : 0, own = ::getpid();
     Child &child = children[size_t(rank)];
     child.pid = ::fork();
@@ -108,8 +103,13 @@ private:
       // Ranks with a watchdog ignore this signal, and say that the launcher is
       // gone.
       leaveTerminal(group, own, SIGUSR2);
-      if (rank == 0)
+      set("RANK", rank);
+      set("LOCAL_RANK", rank);
+      ::unsetenv(tcp::kListener);
+      if (rank == 0) {
+        set(tcp::kListener, listener.get());
         ::fcntl(listener.get(), F_SETFD, 0);
+      }
       become(command);
     }
     if (child.pid < 0)

@@ -111,6 +111,8 @@ void set(Rule &rule, const char *key, const char *value) {
 /// This process's rank; -1: not one of several (the launcher, or alone).
 int ownRank() {
   const char *rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (!rank)
+    rank = std::getenv("RANK"); // over TCP
   return rank ? std::atoi(rank) : -1;
 }
 
