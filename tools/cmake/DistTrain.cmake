@@ -14,10 +14,23 @@ endif()
 
 set(DT_MLIR_LIBS MLIR LLVM)
 
-# A target whose only purpose is to own the precompiled header that all MLIR-facing libraries reuse.
+# dt_pch(<name> <header…>): a target whose only purpose is to own a precompiled header that others reuse.
 file(WRITE ${CMAKE_BINARY_DIR}/pch_anchor.cpp "")
-add_library(dt_pch OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
-target_precompile_headers(dt_pch PRIVATE ${CMAKE_SOURCE_DIR}/tools/cmake/PCH.h)
+function(dt_pch name)
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/)
+  target_precompile_headers(${name} PRIVATE ${ARGN})
+endfunction()
+dt_pch(dt_pch_mlir tools/cmake/PCH.h)
+
+# dt_precompiled(<target>): MLIR's headers are precompiled for it, and where they exist (behind dialects/) those of the dialects that nearly all include.
+function(dt_precompiled target)
+  if(TARGET dt_pch_ir)
+    target_precompile_headers(${target} REUSE_FROM dt_pch_ir)
+  else()
+    target_precompile_headers(${target} REUSE_FROM dt_pch_mlir)
+  endif()
+endfunction()
 
 # Set by every dt_tablegen call; libraries depend on all of them, since generated headers include one another.
 define_property(GLOBAL PROPERTY DT_TABLEGEN_TARGETS BRIEF_DOCS "tablegen targets" FULL_DOCS "tablegen targets")
@@ -89,22 +102,29 @@ function(dt_library name)
   dt_unity(${name} ${A_ALONE})
   target_link_libraries(${name} PUBLIC ${A_LIBS})
   set_property(GLOBAL APPEND PROPERTY DT_COMPILER_LIBS ${name})
-  target_precompile_headers(${name} REUSE_FROM dt_pch)
+  dt_precompiled(${name})
   get_property(tds GLOBAL PROPERTY DT_TABLEGEN_TARGETS)
   if(tds OR A_DEPENDS)
     add_dependencies(${name} ${tds} ${A_DEPENDS})
   endif()
 endfunction()
 
-# dt_gtest(<name> SOURCES… [LIBS…] [ALONE…]): an executable of gtests; ALONE: see dt_unity. What a test itself does takes no time, compiling it optimised does.
+# dt_unoptimised(<target>…): what it does itself takes no time, compiling it optimised does. Not for what reuses a precompiled header.
+function(dt_unoptimised)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    foreach(target ${ARGN})
+      set_target_properties(${target} PROPERTIES DT_OPTIMISE -O0)
+      target_compile_options(${target} PRIVATE -O0)
+    endforeach()
+  endif()
+endfunction()
+
+# dt_gtest(<name> SOURCES… [LIBS…] [ALONE…]): an executable of gtests; ALONE: see dt_unity.
 function(dt_gtest name)
   find_package(GTest REQUIRED)
   cmake_parse_arguments(A "" "" "SOURCES;LIBS;ALONE" ${ARGN})
   add_executable(${name} ${A_SOURCES})
   dt_unity(${name} ${A_ALONE})
   target_link_libraries(${name} PRIVATE ${A_LIBS} GTest::gtest)
-  if(CMAKE_BUILD_TYPE STREQUAL "Release")
-    set_target_properties(${name} PROPERTIES DT_OPTIMISE -O0)
-    target_compile_options(${name} PRIVATE -O0)
-  endif()
+  dt_unoptimised(${name})
 endfunction()
