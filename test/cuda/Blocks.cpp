@@ -5,19 +5,20 @@
 // One block at a time. A fiber (a stack) runs a block's threads one after
 // another while none of them waits; one that reaches a barrier keeps its fiber,
 // and another fiber goes on with the next thread. So a kernel without barriers
-// is a loop on one fiber. When nothing can run, all threads must wait at one
-// barrier, and go on in another order.
+// is a loop on one fiber. Barriers of warps open when all lanes have come, in
+// an order that is drawn; when none can, all threads must wait at the block's.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Double.h"
 
+#include <algorithm>
 #include <cstring>
 #include <link.h>
 #include <set>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <utility>
+#include <vector>
 
 #if !defined(__x86_64__) || defined(DT_CUDA_DOUBLE_UCONTEXT)
 #define DT_USE_UCONTEXT
@@ -93,12 +94,52 @@ private:
 };
 
 constexpr size_t kStack = 64 << 10;
+constexpr unsigned kLanes = 32, kMostWarps = kMostThreads / kLanes;
+
+size_t pageBytes() { return size_t(sysconf(_SC_PAGESIZE)); }
+
+/// `bytes` of memory with a closed page ahead of it and one behind it.
+char *allocateGuarded(size_t bytes) {
+  size_t page = pageBytes();
+  void *pages = mmap(nullptr, bytes + 2 * page, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char *data = static_cast<char *>(pages) + page;
+  if (pages == MAP_FAILED || mprotect(data, bytes, PROT_READ | PROT_WRITE))
+    die("no memory for stacks and shared memory");
+  return data;
+}
 
 struct Fiber {
   Context context;
   unsigned thread = 0; ///< that it runs or keeps waiting
-  int line = 0;        ///< of the warp's barrier that it waits at
 };
+
+/// Threads of a block that wait for each other: a warp's or all.
+struct Barrier {
+  unsigned first = 0, size = 0;
+  unsigned came = 0;
+  int line = 0; ///< of the program, where they wait
+};
+
+/// What the lanes of a warp hand over. Two places for each: who comes to the
+/// next shuffle has read what the last one gave.
+struct Lanes {
+  uint64_t values[2][kLanes];
+  unsigned turn[kLanes] = {};
+};
+
+/// The block that runs.
+struct Block {
+  const Call *call = nullptr;
+  unsigned threads = 0, started = 0;
+  Order order{1};
+  Context scheduler;
+  Fiber *running = nullptr;
+  Fiber *fibers[kMostThreads]; ///< of threads that have started
+  std::vector<Fiber *> idle;
+  Barrier all, warps[kMostWarps];
+  Lanes lanes[kMostWarps];
+} block;
 
 /// What of shared memory a block sees: thread-local storage of the object that
 /// the kernel is in, and a buffer that ends before a page nobody may touch.
@@ -107,40 +148,12 @@ struct Shared {
   size_t staticBytes = 0;
   char *end = nullptr; ///< of the dynamic one
   size_t bytes = 0;
-};
+} shared;
 
-constexpr unsigned kLanes = 32;
-
-/// Lanes that wait for each other, and what they hand over. Two places for
-/// each: who comes to the next shuffle has read what the last one gave.
-struct Warp {
-  Fiber *waiting[kLanes];
-  unsigned waits = 0;
-  uint64_t values[2][kLanes];
-  unsigned turn[kLanes] = {};
-};
-
-struct Device {
-  Context scheduler;
-  Fiber *fibers[kMostThreads] = {};
-  unsigned made = 0;
-  Fiber *running = nullptr;
-
-  Fiber *idle[kMostThreads], *waiting[kMostThreads];
-  unsigned idles = 0, waits = 0;
-  const Call *call = nullptr;
-  unsigned threads = 0, started = 0;
-  Order order{1};
-  int line = 0; ///< of the barrier that is waited at
-  Warp warps[kMostThreads / kLanes];
-  Shared shared;
-};
-
-/// Of the device thread.
-Device device;
+std::string kernelName() { return nameOf(block.call->kernel); }
 
 void place(unsigned thread) {
-  if (device.threads == blockDim.x)
+  if (block.threads == blockDim.x)
     threadIdx = {thread, 0, 0};
   else
     threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
@@ -149,35 +162,99 @@ void place(unsigned thread) {
 
 void fiberMain() {
   for (;;) {
-    Fiber *self = device.running;
-    while (device.started < device.threads) {
-      device.started++;
-      self->thread = unsigned(device.order.next());
+    Fiber *self = block.running;
+    while (block.started < block.threads) {
+      block.started++;
+      self->thread = unsigned(block.order.next());
+      block.fibers[self->thread] = self;
       place(self->thread);
-      device.call->thread(device.call->arguments.get());
+      block.call->thread(block.call->arguments.get());
     }
-    device.idle[device.idles++] = self;
-    self->context.switchTo(device.scheduler);
+    block.idle.push_back(self);
+    self->context.switchTo(block.scheduler);
   }
 }
 
-Fiber *makeFiber() {
-  size_t page = size_t(sysconf(_SC_PAGESIZE));
-  void *stack = mmap(nullptr, kStack + page, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (stack == MAP_FAILED)
-    die("no memory for the stack of a thread");
-  mprotect(stack, page, PROT_NONE); // stacks grow down
-  auto *fiber = new Fiber;
-  fiber->context.prepare(static_cast<char *>(stack) + page, kStack, fiberMain);
-  device.made++;
+Fiber *idleFiber() {
+  if (block.idle.empty()) {
+    block.idle.push_back(new Fiber);
+    block.idle.back()->context.prepare(allocateGuarded(kStack), kStack,
+                                       fiberMain);
+  }
+  Fiber *fiber = block.idle.back();
+  block.idle.pop_back();
   return fiber;
 }
 
 void resume(Fiber *fiber) {
-  device.running = fiber;
+  block.running = fiber;
   place(fiber->thread);
-  device.scheduler.switchTo(fiber->context);
+  block.scheduler.switchTo(fiber->context);
+}
+
+/// Lets all go on.
+void open(Barrier &barrier) {
+  barrier.came = 0;
+  Order order(barrier.size);
+  for (unsigned i = 0; i < barrier.size; ++i)
+    resume(block.fibers[barrier.first + order.next()]);
+}
+
+/// The running thread waits. `others`: what is said where another thread waits
+/// at another line.
+void wait(Barrier &barrier, int line, const char *others) {
+  if (barrier.came && barrier.line != line)
+    die(kernelName(), ": ", others, barrier.line, " and ", line);
+  barrier.line = line;
+  barrier.came++;
+  block.running->context.switchTo(block.scheduler);
+}
+
+Barrier &warpOf(unsigned thread) { return block.warps[thread / kLanes]; }
+
+void waitForWarp(unsigned lanes, int line) {
+  if (lanes != ~0u)
+    die(kernelName(), ": some lanes of a warp at line ", line,
+        ": the double knows whole warps only");
+  wait(warpOf(block.running->thread), line,
+       "lanes of a warp wait for each other at different lines, ");
+}
+
+/// Lets warps go on whose lanes have all come, until none is left.
+void runWarps() {
+  unsigned warps = (block.threads + kLanes - 1) / kLanes, waiting = 0;
+  for (bool moves = true; moves;) {
+    moves = false;
+    waiting = 0;
+    Order order(warps);
+    for (unsigned i = 0; i < warps; ++i) {
+      Barrier &warp = block.warps[order.next()];
+      for (; warp.came == kLanes; moves = true)
+        open(warp);
+      waiting += warp.came;
+    }
+  }
+  for (unsigned i = 0; waiting && i < warps; ++i)
+    if (const Barrier &warp = block.warps[i]; warp.came)
+      die(kernelName(), ": ", warp.came,
+          " of a warp's 32 lanes wait for the others at line ", warp.line,
+          ", which do not come");
+}
+
+void runBlock() {
+  block.order = Order(block.threads);
+  block.started = 0;
+  while (block.started < block.threads)
+    resume(idleFiber());
+  runWarps();
+  while (block.all.came > 0) {
+    if (block.all.came != block.threads)
+      die(kernelName(), ": ", block.all.came, " of a block's ", block.threads,
+          " threads wait at the barrier of line ", block.all.line,
+          ", the others have ended");
+    open(block.all);
+    runWarps();
+  }
 }
 
 /// Thread-local storage of the object that holds `address`, on this thread.
@@ -194,146 +271,60 @@ int findStatics(dl_phdr_info *info, size_t, void *address) {
   }
   if (!here)
     return 0;
-  device.shared.statics = static_cast<char *>(info->dlpi_tls_data);
-  device.shared.staticBytes = device.shared.statics ? bytes : 0;
+  shared.statics = static_cast<char *>(info->dlpi_tls_data);
+  shared.staticBytes = shared.statics ? bytes : 0;
   return 1;
-}
-
-void prepareShared(const Call &call, size_t bytes) {
-  Shared &s = device.shared;
-  dl_iterate_phdr(findStatics, const_cast<void *>(call.kernel));
-  if (!s.end) {
-    size_t page = size_t(sysconf(_SC_PAGESIZE));
-    void *memory = mmap(nullptr, kMostShared + page, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      die("no memory for shared memory");
-    s.end = static_cast<char *>(memory) + kMostShared;
-    mprotect(s.end, page, PROT_NONE);
-  }
-  s.bytes = bytes;
-}
-
-/// Behind a fiber's stack or nowhere: all threads of the block wait at one
-/// barrier.
-void requireAllAtBarrier() {
-  if (device.waits != device.threads)
-    die("%s: %u of a block's %u threads wait at the barrier of line %d, the "
-        "others have ended",
-        nameOf(device.call->kernel).c_str(), device.waits, device.threads,
-        device.line);
 }
 
 /// Shared memory means nothing when a block begins. `used`: a block before it
 /// may have written to the static one.
 void spoilShared(bool used) {
-  Shared &s = device.shared;
-  if (used && s.staticBytes)
-    std::memset(s.statics, kPoison, s.staticBytes);
-  std::memset(s.end - s.bytes, kPoison, s.bytes);
+  if (used && shared.staticBytes)
+    std::memset(shared.statics, kPoison, shared.staticBytes);
+  std::memset(shared.end - shared.bytes, kPoison, shared.bytes);
 }
 
 bool isSpoilt() {
-  const Shared &s = device.shared;
-  return s.staticBytes == 0 ||
-         (s.statics[0] == char(kPoison) &&
-          std::memcmp(s.statics, s.statics + 1, s.staticBytes - 1) == 0);
-}
-
-/// Lets warps go on whose lanes have all come, until none is left.
-void runWarps() {
-  unsigned warps = (device.threads + kLanes - 1) / kLanes, waiting = 0;
-  for (bool moves = true; moves;) {
-    moves = false;
-    waiting = 0;
-    Order order(warps);
-    for (unsigned i = 0; i < warps; ++i) {
-      Warp &warp = device.warps[order.next()];
-      for (; warp.waits == kLanes; moves = true) {
-        Fiber *ready[kLanes];
-        std::memcpy(ready, warp.waiting, sizeof ready);
-        warp.waits = 0;
-        Order lanes(kLanes);
-        for (unsigned k = 0; k < kLanes; ++k)
-          resume(ready[lanes.next()]);
-      }
-      waiting += warp.waits;
-    }
-  }
-  for (unsigned i = 0; waiting && i < warps; ++i)
-    if (unsigned n = device.warps[i].waits)
-      die("%s: %u of a warp's 32 lanes wait for the others at line %d, which "
-          "do not come",
-          nameOf(device.call->kernel).c_str(), n,
-          device.warps[i].waiting[0]->line);
-}
-
-void runBlock() {
-  device.order = Order(device.threads);
-  device.started = 0;
-  while (device.started < device.threads)
-    resume(device.idles ? device.idle[--device.idles] : makeFiber());
-  runWarps();
-  while (device.waits > 0) {
-    requireAllAtBarrier();
-    Fiber *ready[kMostThreads]; // by thread
-    unsigned n = std::exchange(device.waits, 0);
-    for (unsigned i = 0; i < n; ++i)
-      ready[device.waiting[i]->thread] = device.waiting[i];
-    Order order(n);
-    for (unsigned i = 0; i < n; ++i)
-      resume(ready[order.next()]);
-    runWarps();
-  }
-}
-
-/// Waits for the lanes of this warp.
-void waitForWarp(unsigned lanes, int line) {
-  if (lanes != ~0u)
-    die("%s: lanes %#x of a warp at line %d: the double knows whole warps only",
-        nameOf(device.call->kernel).c_str(), lanes, line);
-  Fiber *self = device.running;
-  Warp &warp = device.warps[self->thread / kLanes];
-  if (warp.waits && warp.waiting[0]->line != line)
-    die("%s: lanes of a warp wait for each other at different lines, %d and %d",
-        nameOf(device.call->kernel).c_str(), warp.waiting[0]->line, line);
-  self->line = line;
-  warp.waiting[warp.waits++] = self;
-  self->context.switchTo(device.scheduler);
+  return std::all_of(shared.statics, shared.statics + shared.staticBytes,
+                     [](char c) { return c == char(kPoison); });
 }
 
 } // namespace
 
 void *dynamicShared() {
-  // As CUDA aligns it.
-  return device.shared.end - (device.shared.bytes + 15) / 16 * 16;
+  return shared.end - (shared.bytes + 15) / 16 * 16; // as CUDA aligns it
 }
 
 bool isBehindShared(const void *address) {
   auto *at = static_cast<const char *>(address);
-  return device.shared.end && at >= device.shared.end &&
-         at < device.shared.end + sysconf(_SC_PAGESIZE);
+  return shared.end && at >= shared.end && at < shared.end + pageBytes();
 }
 
-size_t sharedBytes() { return device.shared.bytes; }
+size_t sharedBytes() { return shared.bytes; }
 
-unsigned ownLane() { return device.running->thread % kLanes; }
+unsigned ownLane() { return block.running->thread % kLanes; }
 
 uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line) {
   unsigned own = ownLane();
-  Warp &warp = device.warps[device.running->thread / kLanes];
+  Lanes &warp = block.lanes[block.running->thread / kLanes];
   uint64_t *values = warp.values[warp.turn[own]++ % 2];
   values[own] = value;
   waitForWarp(lanes, line);
   return values[lane < kLanes ? lane : own];
 }
 
-void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes) {
-  prepareShared(call, sharedBytes);
+void runBlocks(const Call &call, dim3 grid, dim3 dims, size_t sharedBytes) {
+  dl_iterate_phdr(findStatics, const_cast<void *>(call.kernel));
+  if (!shared.end)
+    shared.end = allocateGuarded(kMostShared) + kMostShared;
+  shared.bytes = sharedBytes;
   gridDim = grid;
-  blockDim = block;
-  device.call = &call;
-  device.threads = block.x * block.y * block.z;
+  blockDim = dims;
+  block.call = &call;
+  block.threads = dims.x * dims.y * dims.z;
+  block.all = {0, block.threads};
+  for (unsigned w = 0; w < kMostWarps; ++w)
+    block.warps[w] = {w * kLanes, kLanes};
   uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
   Order order(blocks);
   // Most kernels have no static shared memory: a look at the first block and
@@ -355,18 +346,11 @@ void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes) {
 
 } // namespace cuda_double
 
-void __syncwarp(unsigned lanes, int line) {
-  cuda_double::waitForWarp(lanes, line);
-}
+using namespace cuda_double;
+
+void __syncwarp(unsigned lanes, int line) { waitForWarp(lanes, line); }
 
 void __syncthreads(int line) {
-  using namespace cuda_double;
-  if (device.waits && line != device.line)
-    die("%s: threads of a block wait at different barriers, of lines %d and "
-        "%d",
-        nameOf(device.call->kernel).c_str(), device.line, line);
-  device.line = line;
-  Fiber *self = device.running;
-  device.waiting[device.waits++] = self;
-  self->context.switchTo(device.scheduler);
+  wait(block.all, line,
+       "threads of a block wait at different barriers, of lines ");
 }

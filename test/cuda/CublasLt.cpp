@@ -9,12 +9,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Double.h"
-#include "Product.h"
+#include "Tensor.h"
 
 #include <cublasLt.h>
 
-#include <algorithm>
 #include <cstring>
 
 /// Attributes by their numbers, as they are set.
@@ -32,150 +30,121 @@ using namespace cuda_double;
 
 namespace {
 
+/// What a layout is created with.
+enum { kType = 0, kRows = 2, kColumns = 3, kLd = 4 };
 constexpr const char *kNames[] = {"A", "B", "C", "D"};
 
-/// A layout with names.
-struct Layout {
-  explicit Layout(const Attributes &a)
-      : type(cudaDataType(a[0])), order(a[CUBLASLT_MATRIX_LAYOUT_ORDER]),
-        rows(a[2]), columns(a[3]), ld(a[4]),
-        batch(a[CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT]),
-        stride(a[CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET]),
-        byColumns(order == CUBLASLT_ORDER_COL), run(byColumns ? rows : columns),
-        runs(byColumns ? columns : rows) {}
-  size_t elementBytes() const { return type == CUDA_R_32F ? 4 : 2; }
-  /// From the first byte of the first to the last of the last matrix.
-  size_t span() const {
-    return size_t((batch - 1) * stride + (runs - 1) * ld + run) *
-           elementBytes();
-  }
-
-  cudaDataType type;
-  int64_t order, rows, columns, ld, batch, stride;
-  bool byColumns;
-  int64_t run, runs; ///< neighbours in memory, and how many of them
-};
-
-/// What an algorithm was chosen for.
+/// A product as the heuristic was asked for it: layouts of A, B, C, D.
 struct Chosen {
-  Attributes desc, layout[4], preference; ///< layouts of A, B, C, D
+  Attributes desc, layouts[4], preference;
+  Product product;
 };
 auto &chosen = *new std::vector<Chosen>;
 
-cublasStatus_t set(const char *call, Attributes *to, int attribute, size_t size,
+cublasStatus_t set(const char *call, Attributes *to, int attribute, bool wide,
                    const void *value, size_t bytes) {
   Entry entry(call);
-  if (bytes != size)
-    die("%s: attribute %d has %zu bytes, not %zu", call, attribute, size,
+  if (bytes != (wide ? 8 : 4))
+    die(call, ": attribute ", attribute, " has ", wide ? 8 : 4, " bytes, not ",
         bytes);
-  int32_t small;
-  std::memcpy(bytes == 4 ? static_cast<void *>(&small) : &to->at[attribute],
-              value, bytes);
-  if (bytes == 4)
-    to->at[attribute] = small;
+  int32_t narrow;
+  std::memcpy(wide ? static_cast<void *>(&to->at[attribute]) : &narrow, value,
+              bytes);
+  if (!wide)
+    to->at[attribute] = narrow;
   return CUBLAS_STATUS_SUCCESS;
 }
 
-void checkLayout(const char *call, const char *name, const Layout &l) {
-  if (l.rows <= 0 || l.columns <= 0 || l.batch <= 0)
-    die("%s: %s has %ld rows, %ld columns and a batch of %ld", call, name,
-        l.rows, l.columns, l.batch);
-  if (l.ld < l.run)
-    die("%s: the leading dimension of %s is %ld, below its %ld %s", call, name,
-        l.ld, l.run, l.byColumns ? "rows" : "columns");
-  if (l.batch > 1 && l.stride != 0 && l.stride < l.ld * (l.runs - 1) + l.run)
-    die("%s: matrices of %s overlap: batch stride %ld", call, name, l.stride);
+/// [batch, rows, columns], of columns that stand one behind another.
+Tensor tensorOf(const char *call, const char *name, const Attributes &layout) {
+  int64_t rows = layout[kRows], columns = layout[kColumns], ld = layout[kLd],
+          batch = layout[CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT],
+          stride = layout[CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET];
+  if (rows <= 0 || columns <= 0 || batch <= 0)
+    die(call, ": ", name, " has ", rows, " rows, ", columns,
+        " columns and a batch of ", batch);
+  if (ld < rows)
+    die(call, ": the leading dimension of ", name, " is ", ld, ", below its ",
+        rows, " rows");
+  if (batch > 1 && stride != 0 && stride < ld * (columns - 1) + rows)
+    die(call, ": matrices of ", name, " overlap: batch stride ", stride);
+  return {
+      {batch, rows, columns}, {stride, 1, ld}, layout[kType] == CUDA_R_16BF};
 }
 
 /// Ends the program where four layouts are no product.
-void checkProduct(const char *call, const Attributes &desc,
-                  const Layout (&l)[4]) {
+Product productOf(const char *call, const Attributes &desc,
+                  const Attributes (&layouts)[4]) {
+  Product p;
+  Tensor *tensors[] = {&p.a, &p.b, &p.c, &p.d};
   for (int i = 0; i < 4; ++i)
-    checkLayout(call, kNames[i], l[i]);
-  bool turnA = desc[CUBLASLT_MATMUL_DESC_TRANSA] == CUBLAS_OP_T,
-       turnB = desc[CUBLASLT_MATMUL_DESC_TRANSB] == CUBLAS_OP_T;
-  int64_t m = turnA ? l[0].columns : l[0].rows,
-          n = turnB ? l[1].rows : l[1].columns,
-          k = turnA ? l[0].rows : l[0].columns,
-          rowsB = turnB ? l[1].columns : l[1].rows;
-  if (k != rowsB)
-    die("%s: A has %ld columns, B %ld rows", call, k, rowsB);
-  for (int i = 2; i < 4; ++i)
-    if (l[i].rows != m || l[i].columns != n)
-      die("%s: %s is %ld x %ld, the product %ld x %ld", call, kNames[i],
-          l[i].rows, l[i].columns, m, n);
-  for (int i = 0; i < 4; ++i)
-    if (l[i].batch != l[3].batch)
-      die("%s: %s has a batch of %ld, D of %ld", call, kNames[i], l[i].batch,
-          l[3].batch);
-  if (l[3].batch > 1 && l[3].stride == 0)
-    die("%s: all results of the batch go to one place", call);
-  cudaDataType from = l[0].type, to = l[3].type;
-  if (l[1].type != from || l[2].type != to ||
-      (from == CUDA_R_32F && to != CUDA_R_32F))
-    die("%s: no product has these types: A %d, B %d, C %d, D %d", call, from,
-        l[1].type, l[2].type, to);
-  if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) {
-    int64_t type = desc[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE];
-    if (type >= 0 && type != to)
-      die("%s: the bias has another type than D", call);
-    if (!l[3].byColumns)
-      die("%s: a bias is added to rows of D, which must stand in columns",
-          call);
-  }
-}
-
-Operand operandOf(const Layout &l, const void *data, bool turned = false) {
-  bool down = l.byColumns != turned;
-  return {const_cast<void *>(data), l.type == CUDA_R_16BF, down ? 1 : l.ld,
-          down ? l.ld : 1, l.stride};
-}
-
-/// Of all four: what was promised and where they lie.
-void checkPointers(const char *call, const Chosen &c, const Layout (&l)[4],
-                   const void *const (&data)[4]) {
+    *tensors[i] = tensorOf(call, kNames[i], layouts[i]);
+  for (int i = 0; i < 2; ++i)
+    if (desc[CUBLASLT_MATMUL_DESC_TRANSA + i] == CUBLAS_OP_T) {
+      std::swap(tensors[i]->sizes[1], tensors[i]->sizes[2]);
+      std::swap(tensors[i]->strides[1], tensors[i]->strides[2]);
+    }
+  if (p.a.sizes[2] != p.b.sizes[1])
+    die(call, ": A has ", p.a.sizes[2], " columns, B ", p.b.sizes[1], " rows");
+  int64_t m = p.a.sizes[1], n = p.b.sizes[2];
   for (int i = 0; i < 4; ++i) {
-    std::string name = std::string(call) + ": " + kNames[i];
-    requireDevice(data[i], l[i].span(), name);
-    int64_t promised =
-        c.preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
-    if (reinterpret_cast<uintptr_t>(data[i]) % uintptr_t(promised) != 0)
-      die("%s at %p is not aligned to %ld bytes, as was promised", name.c_str(),
-          data[i], promised);
+    const Sizes &sizes = tensors[i]->sizes;
+    if (i >= 2 && (sizes[1] != m || sizes[2] != n))
+      die(call, ": ", kNames[i], " is ", sizes[1], " x ", sizes[2],
+          ", the product ", m, " x ", n);
+    if (sizes[0] != p.d.sizes[0])
+      die(call, ": ", kNames[i], " has a batch of ", sizes[0], ", D of ",
+          p.d.sizes[0]);
   }
-  auto *d = static_cast<const char *>(data[3]);
-  for (int i = 0; i < 2; ++i) {
-    auto *other = static_cast<const char *>(data[i]);
-    if (other < d + l[3].span() && d < other + l[i].span())
-      die("%s: D overlaps %s", call, kNames[i]);
-  }
-  if (data[2] == data[3] && !(c.layout[2] == c.layout[3]))
-    die("%s: C and D are one matrix with two layouts", call);
+  if (p.d.sizes[0] > 1 && p.d.strides[0] == 0)
+    die(call, ": all results of the batch go to one place");
+  if (p.a.narrow != p.b.narrow || p.c.narrow != p.d.narrow ||
+      (p.d.narrow && !p.a.narrow))
+    die(call, ": no product has these types");
+  int64_t type = desc[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE];
+  if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS &&
+      type >= 0 && type != layouts[3][kType])
+    die(call, ": the bias has another type than D");
+  return p;
 }
 
-void checkChosen(const char *call, const Chosen &c, Attributes desc,
-                 const Attributes *const (&l)[4]) {
+void requireChosen(const char *call, const Chosen &c, Attributes desc,
+                   const Attributes (&layouts)[4]) {
   for (int i = 0; i < 4; ++i)
-    if (!(*l[i] == c.layout[i]))
-      die("%s: the algorithm was chosen for another %s", call, kNames[i]);
+    if (layouts[i] != c.layouts[i])
+      die(call, ": the algorithm was chosen for another ", kNames[i]);
   desc.at[CUBLASLT_MATMUL_DESC_BIAS_POINTER] =
       c.desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER];
-  if (!(desc == c.desc))
-    die("%s: the algorithm was chosen for other transposes or another epilogue",
-        call);
+  if (desc != c.desc)
+    die(call, ": the algorithm was chosen for other transposes or another "
+              "epilogue");
 }
 
-void checkWorkspace(const char *call, int64_t needed, const void *workspace,
-                    size_t bytes) {
-  if (needed == 0)
-    return;
-  if (bytes < size_t(needed))
-    die("%s: the algorithm needs %ld bytes of workspace, there are %zu", call,
-        needed, bytes);
-  requireDevice(workspace, size_t(needed),
-                std::string(call) + ": the workspace");
-  if (reinterpret_cast<uintptr_t>(workspace) % 256)
-    die("%s: the workspace is not aligned to 256 bytes", call);
+/// The chosen product of these operands.
+Product bind(const char *call, const Chosen &c, const Attributes &desc,
+             const void *const (&data)[4]) {
+  Product p = c.product;
+  Tensor *tensors[] = {&p.a, &p.b, &p.c, &p.d};
+  for (int i = 0; i < 4; ++i) {
+    tensors[i]->data = const_cast<void *>(data[i]);
+    tensors[i]->alignment =
+        c.preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
+    requireTensor(*tensors[i], text(call, ": ", kNames[i]));
+    if (i < 2 && overlap(*tensors[i], {p.d.sizes, p.d.strides, p.d.narrow,
+                                       const_cast<void *>(data[3])}))
+      die(call, ": D overlaps ", kNames[i]);
+  }
+  if (data[2] == data[3] && c.layouts[2] != c.layouts[3])
+    die(call, ": C and D are one matrix with two layouts");
+  if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) {
+    p.bias = {
+        {p.d.sizes[1]},
+        {1},
+        p.d.narrow,
+        reinterpret_cast<void *>(desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER])};
+    requireTensor(p.bias, text(call, ": the bias"));
+  }
+  return p;
 }
 
 } // namespace
@@ -192,11 +161,12 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
-                                          cudaDataType type, uint64_t rows,
+                                          cudaDataType_t type, uint64_t rows,
                                           uint64_t columns, int64_t ld) {
   Entry entry("cublasLtMatrixLayoutCreate");
+  // A batch of one.
   *layout = new cublasLtMatrixLayoutOpaque_t{
-      {{type, CUBLASLT_ORDER_COL, int64_t(rows), int64_t(columns), ld, 1}}};
+      {{type, 0, int64_t(rows), int64_t(columns), ld, 1}}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -204,9 +174,9 @@ cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attribute,
                                  const void *value, size_t bytes) {
-  bool wide = attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
   return set("cublasLtMatrixLayoutSetAttribute", layout, attribute,
-             wide ? 8 : 4, value, bytes);
+             attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, value,
+             bytes);
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
@@ -214,7 +184,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
                                         cudaDataType_t scale) {
   Entry entry("cublasLtMatmulDescCreate");
   if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
-    die("cublasLtMatmulDescCreate: compute type %d, scale type %d", compute,
+    die("cublasLtMatmulDescCreate: compute type ", compute, ", scale type ",
         scale);
   *desc = new cublasLtMatmulDescOpaque_t;
   (*desc)->at[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
@@ -225,9 +195,8 @@ cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attribute,
                                const void *value, size_t bytes) {
-  bool wide = attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER;
-  return set("cublasLtMatmulDescSetAttribute", desc, attribute, wide ? 8 : 4,
-             value, bytes);
+  return set("cublasLtMatmulDescSetAttribute", desc, attribute,
+             attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER, value, bytes);
 }
 
 cublasStatus_t
@@ -250,9 +219,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
     size_t bytes) {
-  bool wide = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
   return set("cublasLtMatmulPreferenceSetAttribute", preference, attribute,
-             wide ? 8 : 4, value, bytes);
+             attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, value,
+             bytes);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
@@ -262,8 +231,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatmulHeuristicResult_t results[], int *found) {
   const char *call = "cublasLtMatmulAlgoGetHeuristic";
   Entry entry(call);
-  checkProduct(call, *desc, {Layout(*a), Layout(*b), Layout(*c), Layout(*d)});
-  chosen.push_back({*desc, {*a, *b, *c, *d}, *preference});
+  chosen.push_back({*desc,
+                    {*a, *b, *c, *d},
+                    *preference,
+                    productOf(call, *desc, {*a, *b, *c, *d})});
   results[0] = {{{chosen.size()}},
                 size_t((*preference)[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES]),
                 CUBLAS_STATUS_SUCCESS};
@@ -282,36 +253,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
   const char *call = "cublasLtMatmul";
   Entry entry(call);
   if (algo->data[0] < 1 || algo->data[0] > chosen.size())
-    die("%s: an algorithm that no heuristic gave", call);
+    die(call, ": an algorithm that no heuristic gave");
   const Chosen &choice = chosen[algo->data[0] - 1];
-  const Layout l[4] = {Layout(*layoutA), Layout(*layoutB), Layout(*layoutC),
-                       Layout(*layoutD)};
-  int64_t needed = choice.preference[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
-  checkChosen(call, choice, *desc, {layoutA, layoutB, layoutC, layoutD});
-  checkPointers(call, choice, l, {a, b, c, d});
-  checkWorkspace(call, needed, workspace, workspaceBytes);
-  bool turnA = (*desc)[CUBLASLT_MATMUL_DESC_TRANSA] == CUBLAS_OP_T,
-       turnB = (*desc)[CUBLASLT_MATMUL_DESC_TRANSB] == CUBLAS_OP_T;
-  Product p;
-  p.a = operandOf(l[0], a, turnA);
-  p.b = operandOf(l[1], b, turnB);
-  p.c = operandOf(l[2], c);
-  p.d = operandOf(l[3], d);
-  p.m = l[3].rows, p.n = l[3].columns, p.batch = l[3].batch;
-  p.k = turnA ? l[0].rows : l[0].columns;
+  requireChosen(call, choice, *desc, {*layoutA, *layoutB, *layoutC, *layoutD});
+  auto needed =
+      size_t(choice.preference[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES]);
+  if (workspaceBytes < needed)
+    die(call, ": the algorithm needs ", needed,
+        " bytes of workspace, there are ", workspaceBytes);
+  Product p = bind(call, choice, *desc, {a, b, c, d});
   p.alpha = *static_cast<const float *>(alpha);
   p.beta = *static_cast<const float *>(beta);
-  if ((*desc)[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) {
-    p.bias = reinterpret_cast<const void *>(
-        (*desc)[CUBLASLT_MATMUL_DESC_BIAS_POINTER]);
-    requireDevice(p.bias, size_t(p.m) * l[3].elementBytes(),
-                  std::string(call) + ": the bias");
-  }
-  counts.products++;
-  queue(stream, [p, workspace, needed] {
-    // What stood in the workspace is gone.
-    std::memset(workspace, kPoison, std::min<size_t>(size_t(needed), 4096));
-    multiply(p);
-  });
+  queueCall(call, stream, workspace, needed, [p] { multiply(p); });
   return CUBLAS_STATUS_SUCCESS;
 }

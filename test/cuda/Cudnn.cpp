@@ -9,8 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Convolution.h"
-#include "Double.h"
+#include "Tensor.h"
 
 #include <cudnn.h>
 
@@ -39,15 +38,10 @@ const Engine kEngines[] = {
     {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, {}, false, 0}};
 enum { kExact, kTensorCores, kAnyOrder, kImpossible };
 
-struct Attribute {
-  int64_t count;
-  std::vector<char> bytes;
-};
-
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
-  std::map<int, Attribute> attributes;
+  std::map<int, std::string> attributes; ///< bytes
   // What follows from them, and from other descriptors, when it is finished:
   Tensor tensor;
   Convolution convolution;
@@ -55,12 +49,14 @@ struct Descriptor {
   std::map<int64_t, void *> addresses;
 
   template <typename T> std::vector<T> values(int name) const {
-    const Attribute &a = attributes.at(name);
-    std::vector<T> all(size_t(a.count));
-    std::memcpy(all.data(), a.bytes.data(), a.bytes.size());
+    const std::string &bytes = attributes.at(name);
+    std::vector<T> all(bytes.size() / sizeof(T));
+    std::memcpy(all.data(), bytes.data(), bytes.size());
     return all;
   }
   template <typename T> T value(int name) const { return values<T>(name)[0]; }
+  int64_t integer(int name) const { return value<int64_t>(name); }
+  Sizes integers(int name) const { return values<int64_t>(name); }
   const Descriptor &other(int name) const {
     return *static_cast<Descriptor *>(value<void *>(name));
   }
@@ -143,9 +139,9 @@ size_t bytesOf(cudnnBackendAttributeType_t type) {
 Descriptor &descriptor(const char *call, void *d, bool finished) {
   auto *found = static_cast<Descriptor *>(d);
   if (!found)
-    die("%s: no descriptor", call);
+    die(call, ": no descriptor");
   if (found->finished != finished)
-    die("%s: a descriptor of type %d is %s", call, found->type,
+    die(call, ": a descriptor of type ", found->type, " is ",
         finished ? "not finalized" : "finalized already");
   return *found;
 }
@@ -154,52 +150,53 @@ Descriptor &descriptor(const char *call, void *d, bool finished) {
 // Finishing.
 //===----------------------------------------------------------------------===//
 
-constexpr const char *kFinalize = "cudnnBackendFinalize";
+template <typename... Parts> [[noreturn]] void refuse(const Parts &...parts) {
+  die("cudnnBackendFinalize: ", parts...);
+}
 
 void finishTensor(Descriptor &d) {
   Tensor &t = d.tensor;
-  t.sizes = d.values<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
-  t.strides = d.values<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
-  t.id = d.value<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
-  t.alignment = d.value<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  t.sizes = d.integers(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  t.strides = d.integers(CUDNN_ATTR_TENSOR_STRIDES);
+  t.id = d.integer(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+  t.alignment = d.integer(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
   t.narrow = d.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) ==
              CUDNN_DATA_BFLOAT16;
   if (t.sizes.size() < 4 || t.sizes.size() != t.strides.size())
-    die("%s: tensor %ld has %zu sizes and %zu strides", kFinalize, t.id,
-        t.sizes.size(), t.strides.size());
+    refuse("tensor ", t.id, " has ", t.sizes.size(), " sizes and ",
+           t.strides.size(), " strides");
   if (t.alignment < (t.narrow ? 2 : 4) || (t.alignment & (t.alignment - 1)))
-    die("%s: tensor %ld is aligned to %ld bytes", kFinalize, t.id, t.alignment);
-  std::vector<std::pair<int64_t, int64_t>> dims; // by stride
+    refuse("tensor ", t.id, " is aligned to ", t.alignment, " bytes");
+  std::map<int64_t, int64_t> dims; // sizes by stride
   for (size_t i = 0; i < t.sizes.size(); ++i) {
     if (t.sizes[i] <= 0)
-      die("%s: tensor %ld has a size of %ld", kFinalize, t.id, t.sizes[i]);
-    if (t.sizes[i] > 1)
-      dims.push_back({t.strides[i], t.sizes[i]});
+      refuse("tensor ", t.id, " has a size of ", t.sizes[i]);
+    if (t.sizes[i] > 1 && !dims.emplace(t.strides[i], t.sizes[i]).second)
+      refuse("tensor ", t.id, " has a stride of ", t.strides[i], " twice");
   }
-  std::sort(dims.begin(), dims.end());
   int64_t reach = 1;
   for (auto [stride, size] : dims) {
     if (stride < reach)
-      die("%s: elements of tensor %ld overlap: a stride of %ld, below %ld",
-          kFinalize, t.id, stride, reach);
-    reach = stride * (size - 1) + reach;
+      refuse("elements of tensor ", t.id, " overlap: a stride of ", stride,
+             ", below ", reach);
+    reach += stride * (size - 1);
   }
 }
 
 void finishWindow(Descriptor &d) {
   Convolution &c = d.convolution;
-  c.before = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
-  c.after = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
-  c.stride = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
-  c.dilation = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
-  auto dims = size_t(d.value<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
-  for (auto *sizes : {&c.before, &c.after, &c.stride, &c.dilation})
+  c.before = d.integers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  c.after = d.integers(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  c.stride = d.integers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+  c.dilation = d.integers(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  auto dims = size_t(d.integer(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
+  for (const Sizes *sizes : {&c.before, &c.after, &c.stride, &c.dilation})
     if (sizes->size() != dims)
-      die("%s: a window in %zu dims has %zu strides, dilations or paddings",
-          kFinalize, dims, sizes->size());
+      refuse("a window in ", dims, " dims has ", sizes->size(),
+             " strides, dilations or paddings");
   if (d.value<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) !=
       CUDNN_DATA_FLOAT)
-    die("%s: sums of a convolution are not in float", kFinalize);
+    refuse("sums of a convolution are not in float");
 }
 
 void finishOperation(Descriptor &d) {
@@ -207,45 +204,45 @@ void finishOperation(Descriptor &d) {
   Convolution &c = d.convolution;
   c = d.other(first + kWindow).convolution;
   c.alpha = d.value<float>(first), c.beta = d.value<float>(first + kBeta);
-  c.w = d.other(first + kW).tensor;
-  c.x = d.other(first + kX).tensor;
-  c.y = d.other(first + kY).tensor;
   c.wanted = first == CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA
                  ? Convolution::Y
              : first == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA
                  ? Convolution::X
                  : Convolution::W;
-  const auto &x = c.x.sizes, &w = c.w.sizes, &y = c.y.sizes;
+  for (auto [which, attribute] : {std::pair(Convolution::X, kX),
+                                  {Convolution::W, kW},
+                                  {Convolution::Y, kY}})
+    c.tensors[which] = d.other(first + attribute).tensor;
+  const Sizes &x = c.sizes(Convolution::X), &w = c.sizes(Convolution::W),
+              &y = c.sizes(Convolution::Y);
   size_t dims = c.stride.size() + 2;
   if (x.size() != dims || w.size() != dims || y.size() != dims)
-    die("%s: tensors of %zu, %zu and %zu dims, a window in %zu", kFinalize,
-        x.size(), w.size(), y.size(), dims - 2);
+    refuse("tensors of ", x.size(), ", ", w.size(), " and ", y.size(),
+           " dims, a window in ", dims - 2);
   if (x[0] != y[0] || y[1] != w[0] || x[1] % w[1] || w[0] % (x[1] / w[1]))
-    die("%s: x [%ld, %ld, ...], w [%ld, %ld, ...] and y [%ld, %ld, ...] are no "
-        "convolution",
-        kFinalize, x[0], x[1], w[0], w[1], y[0], y[1]);
+    refuse("x [", x[0], ", ", x[1], ", ...], w [", w[0], ", ", w[1],
+           ", ...] and y [", y[0], ", ", y[1], ", ...] are no convolution");
   for (size_t i = 2; i < dims; ++i) {
     int64_t reach = c.dilation[i - 2] * (w[i] - 1) + 1,
-            size = (x[i] + c.before[i - 2] + c.after[i - 2] - reach) /
-                       c.stride[i - 2] +
-                   1;
+            room = x[i] + c.before[i - 2] + c.after[i - 2] - reach,
+            size = room / c.stride[i - 2] + 1;
     if (y[i] != size)
-      die("%s: y has size %ld in dim %zu, the window gives %ld", kFinalize,
-          y[i], i, size);
+      refuse("y has size ", y[i], " in dim ", i, ", the window gives ", size);
   }
 }
 
 void finishHeuristic(Descriptor &d) {
   auto mode = d.value<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
-  Convolution &c = d.convolution;
-  c = d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).convolution;
-  auto allOnes = [](const std::vector<int64_t> &sizes) {
-    return std::count(sizes.begin(), sizes.end(), 1) == int64_t(sizes.size());
+  const Convolution &c = d.convolution =
+      d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).convolution;
+  auto allOnes = [](const Sizes &sizes) {
+    return std::ranges::all_of(sizes, [](int64_t size) { return size == 1; });
   };
   bool plain = c.groups() == 1 && allOnes(c.dilation);
   if (mode == CUDNN_HEUR_MODE_A)
     d.engines = {kImpossible, kTensorCores, kAnyOrder};
-  if (c.x.narrow != c.w.narrow || c.x.narrow != c.y.narrow)
+  const auto &[x, w, y] = c.tensors;
+  if (x.narrow != w.narrow || x.narrow != y.narrow)
     d.engines = {kImpossible};
   else if ((mode == CUDNN_HEUR_MODE_A && plain && allOnes(c.stride)) ||
            (mode == CUDNN_HEUR_MODE_B && plain) ||
@@ -253,46 +250,19 @@ void finishHeuristic(Descriptor &d) {
     d.engines.push_back(kExact);
 }
 
-cudnnStatus_t finishPlan(Descriptor &d) {
-  const Descriptor &configuration =
-      d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  d.engines = configuration.engines;
-  d.convolution = configuration.convolution;
-  return kEngines[d.engines[0]].possible ? CUDNN_STATUS_SUCCESS
-                                         : CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
+void finishPlan(Descriptor &d) {
+  const Descriptor &from = d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  d.engines = from.engines;
+  d.convolution = from.convolution;
 }
 
 void finishPack(Descriptor &d) {
-  auto ids = d.values<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  Sizes ids = d.integers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   auto data = d.values<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   for (size_t i = 0; i < std::min(ids.size(), data.size()); ++i)
     d.addresses[ids[i]] = data[i];
   if (ids.size() != data.size() || d.addresses.size() != ids.size())
-    die("%s: %zu addresses for %zu tensors", kFinalize, data.size(),
-        ids.size());
-}
-
-//===----------------------------------------------------------------------===//
-// Running.
-//===----------------------------------------------------------------------===//
-
-/// Address and promises of a tensor.
-void place(Tensor &t, const char *name, const Descriptor &pack) {
-  std::string what = std::string("cudnnBackendExecute: ") + name;
-  auto found = pack.addresses.find(t.id);
-  if (found == pack.addresses.end())
-    die("%s, tensor %ld, has no address", what.c_str(), t.id);
-  t.data = found->second;
-  requireDevice(t.data, t.span(), what);
-  if (reinterpret_cast<uintptr_t>(t.data) % uintptr_t(t.alignment))
-    die("%s at %p is not aligned to %ld bytes, as was promised", what.c_str(),
-        t.data, t.alignment);
-}
-
-bool overlap(const Tensor &a, const Tensor &b) {
-  auto *from = static_cast<const char *>(a.data),
-       *other = static_cast<const char *>(b.data);
-  return from < other + b.span() && other < from + a.span();
+    refuse(data.size(), " addresses for ", ids.size(), " tensors");
 }
 
 } // namespace
@@ -317,9 +287,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *made) {
   Entry entry("cudnnBackendCreateDescriptor");
-  auto *d = new Descriptor;
-  d->type = type;
-  *made = d;
+  *made = new Descriptor{type};
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -336,34 +304,30 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,
   Entry entry(call);
   Descriptor &to = descriptor(call, d, false);
   std::vector<Rule> rules = rulesOf(to.type);
-  auto rule = std::find_if(rules.begin(), rules.end(),
-                           [&](const Rule &r) { return r.name == name; });
+  auto rule = std::ranges::find(rules, name, &Rule::name);
   if (rule == rules.end())
-    die("%s: a descriptor of type %d has no attribute %d", call, to.type, name);
+    die(call, ": a descriptor of type ", to.type, " has no attribute ", name);
   if (type != rule->type || count < 1 || count > rule->most)
-    die("%s: attribute %d has values of type %d, at most %ld; not %ld of type "
-        "%d",
-        call, name, rule->type, rule->most, count, type);
-  auto *bytes = static_cast<const char *>(values);
-  to.attributes[name] = {count, {bytes, bytes + size_t(count) * bytesOf(type)}};
+    die(call, ": attribute ", name, " has values of type ", rule->type,
+        ", at most ", rule->most, "; not ", count, " of type ", type);
+  to.attributes[name].assign(static_cast<const char *>(values),
+                             size_t(count) * bytesOf(type));
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
     Descriptor &other = descriptor(call, to.value<void *>(name), true);
     if (rule->refersTo >= 0 && other.type != rule->refersTo)
-      die("%s: attribute %d is a descriptor of type %d, not %d", call, name,
-          rule->refersTo, other.type);
+      die(call, ": attribute ", name, " is a descriptor of type ", other.type,
+          ", not ", rule->refersTo);
   }
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
-  Entry entry(kFinalize);
-  Descriptor &d = descriptor(kFinalize, raw, false);
-  std::vector<Rule> rules = rulesOf(d.type);
-  for (const Rule &rule : rules)
+  const char *call = "cudnnBackendFinalize";
+  Entry entry(call);
+  Descriptor &d = descriptor(call, raw, false);
+  for (const Rule &rule : rulesOf(d.type))
     if (!d.attributes.count(rule.name))
-      die("%s: a descriptor of type %d lacks attribute %d", kFinalize, d.type,
-          rule.name);
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+      refuse("a descriptor of type ", d.type, " lacks attribute ", rule.name);
   switch (d.type) {
   case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
     finishTensor(d);
@@ -378,7 +342,9 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
     finishHeuristic(d);
     break;
   case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-    status = finishPlan(d);
+    finishPlan(d);
+    if (!kEngines[d.engines[0]].possible)
+      return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
     break;
   case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
     finishPack(d);
@@ -386,8 +352,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
   default:
     finishOperation(d);
   }
-  d.finished = status == CUDNN_STATUS_SUCCESS;
-  return status;
+  d.finished = true;
+  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
@@ -428,7 +394,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
         int64_t(kEngines[from.engines.at(0)].workspace);
     return CUDNN_STATUS_SUCCESS;
   default:
-    die("%s: no attribute %d", call, name);
+    die(call, ": no attribute ", name);
   }
 }
 
@@ -441,25 +407,24 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
                    &pack = descriptor(call, rawPack, true);
   if (plan.type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
       pack.type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
-    die("%s: descriptors of types %d and %d", call, plan.type, pack.type);
+    die(call, ": descriptors of types ", plan.type, " and ", pack.type);
   Convolution c = plan.convolution;
-  place(c.x, "x", pack);
-  place(c.w, "w", pack);
-  place(c.y, "y", pack);
-  for (Tensor *t : {&c.x, &c.w, &c.y})
-    if (t != &c.result() && overlap(*t, c.result()))
-      die("%s: the result overlaps tensor %ld", call, t->id);
+  const Tensor &result = c.tensors[c.wanted];
+  for (int i = 0; i < 3; ++i) {
+    Tensor &t = c.tensors[i];
+    std::string what = text(call, ": ", "xwy"[i]);
+    auto found = pack.addresses.find(t.id);
+    if (found == pack.addresses.end())
+      die(what, ", tensor ", t.id, ", has no address");
+    t.data = found->second;
+    requireTensor(t, what);
+  }
+  for (const Tensor &t : c.tensors)
+    if (&t != &result && overlap(t, result))
+      die(call, ": the result overlaps tensor ", t.id);
   const Engine &engine = kEngines[plan.engines[0]];
-  void *workspace = pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  if (engine.workspace)
-    requireDevice(workspace, engine.workspace,
-                  std::string(call) + ": the workspace");
-  counts.products++;
-  queue(handle->stream, [c, workspace, &engine] {
-    // What stood in the workspace is gone.
-    if (engine.workspace)
-      std::memset(workspace, kPoison, engine.workspace);
-    convolve(c, engine.manner);
-  });
+  queueCall(call, handle->stream,
+            pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
+            engine.workspace, [c, &engine] { convolve(c, engine.manner); });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -4,8 +4,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What the files of the double share: docs/cuda.md says what it is. Calls from
-// several host threads are taken one at a time (Entry); all device work runs on
-// one thread of its own.
+// several host threads are taken one at a time (Entry); device work runs on
+// threads of its own, one at a time, too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,12 +17,26 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 
 namespace cuda_double {
 
+/// The parts one behind another, as streams print them.
+template <typename... Parts> std::string text(const Parts &...parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
 /// Ends the program: "error: CUDA double: ...".
-[[noreturn, gnu::format(printf, 1, 2)]] void die(const char *format, ...);
+[[noreturn]] void end(const std::string &line);
+template <typename... Parts> [[noreturn]] void die(const Parts &...parts) {
+  end(text(parts...));
+}
+
+/// A variable of the environment.
+const char *setting(const char *name, const char *otherwise = nullptr);
 
 /// A number below n, n > 0, that follows from the seed and what was drawn
 /// before.
@@ -64,8 +78,7 @@ private:
 std::mutex &entryMutex();
 
 /// What a call returns that is refused. `detail` is in cudaGetErrorString.
-[[gnu::format(printf, 2, 3)]] cudaError_t refuse(cudaError_t error,
-                                                 const char *detail, ...);
+cudaError_t refuse(cudaError_t error, const std::string &detail);
 
 /// "kernel NAME", by the program's symbols.
 std::string nameOf(const void *kernel);
@@ -79,6 +92,9 @@ std::string nameOf(const void *kernel);
 void requireDevice(const void *address, size_t bytes, const std::string &what);
 /// ... where the first byte is device memory.
 void requireHost(const void *address, const std::string &what);
+/// ... or its address is no multiple of what was promised.
+void requireAligned(const void *address, int64_t bytes,
+                    const std::string &what);
 /// An argument of a kernel: device memory, or host memory that it may read.
 void requireReadable(const void *address, const void *kernel, size_t argument);
 bool isPinned(const void *address);
@@ -120,7 +136,7 @@ bool onDeviceThread();
 constexpr unsigned kMostThreads = 1024;
 constexpr size_t kMostShared = 48 << 10;
 
-/// All blocks of a kernel. On the device thread.
+/// All blocks of a kernel. On a device thread.
 void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes);
 /// Whether an address lies behind the block's dynamic shared memory.
 bool isBehindShared(const void *address);

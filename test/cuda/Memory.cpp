@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ namespace cuda_double {
 namespace {
 
 constexpr size_t kRange = size_t(1) << 38, kAlignment = 256, kBeside = 256;
-constexpr int kFill = 0xA5; ///< beside allocations; a number, so that sums show
+constexpr char kFill = char(0xA5); ///< beside allocations; as a float, a number
 
 size_t roundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -38,7 +39,7 @@ struct Allocation {
 /// Never destroyed, as work may run until the process ends.
 struct Memory {
   char *range = nullptr, *next = nullptr;
-  size_t page = size_t(sysconf(_SC_PAGESIZE)), used = 0, most = size_t(8) << 30;
+  size_t page = size_t(sysconf(_SC_PAGESIZE)), used = 0, most = 0;
   std::map<const char *, Allocation> all; ///< by first page; freed ones too
   std::map<const char *, size_t> pinned;
 };
@@ -54,61 +55,58 @@ bool isDeviceAddress(const void *address) {
   return memory.range && at >= memory.range && at < memory.range + kRange;
 }
 
-/// "freed memory", "128 bytes behind ...": how an address stands to the
+/// "in freed memory", "128 bytes behind ...": how an address stands to the
 /// allocation before it.
 std::string describe(const void *address) {
   const Allocation *a = allocationAt(address);
   if (!a)
     return "outside of every allocation";
   auto offset = static_cast<const char *>(address) - a->data;
-  std::string of = "an allocation of " + std::to_string(a->bytes) + " bytes";
+  std::string of = text("an allocation of ", a->bytes, " bytes");
   if (!a->live)
     return "in freed memory, " + of;
   if (offset < 0)
-    return std::to_string(-offset) + " bytes ahead of " + of;
+    return text(-offset, " bytes ahead of ", of);
   if (size_t(offset) >= a->bytes)
-    return std::to_string(size_t(offset) - a->bytes) +
-           " bytes behind the end of " + of;
-  return "byte " + std::to_string(offset) + " of " + of;
+    return text(size_t(offset) - a->bytes, " bytes behind the end of ", of);
+  return text("byte ", offset, " of ", of);
 }
 
 struct sigaction before;
 
 void onFault(int, siginfo_t *info, void *context) {
-  const char *verb = "touched";
+  const char *verb = " touched ";
 #ifdef __x86_64__
   auto *machine = static_cast<ucontext_t *>(context);
-  verb = machine->uc_mcontext.gregs[REG_ERR] & 2 ? "wrote" : "read";
+  verb = machine->uc_mcontext.gregs[REG_ERR] & 2 ? " wrote " : " read ";
 #endif
-  void *at = info->si_addr;
+  const void *at = info->si_addr;
+  bool ofDevice = isDeviceAddress(at);
   if (!onDeviceThread()) {
-    if (isDeviceAddress(at))
-      die("host code %s device memory at %p, %s", verb, at,
-          describe(at).c_str());
-  } else if (const void *kernel = runningKernel()) {
-    std::string name = nameOf(kernel);
-    if (isDeviceAddress(at))
-      die("%s %s outside of an allocation: %s", name.c_str(), verb,
-          describe(at).c_str());
-    if (isBehindShared(at))
-      die("%s %s behind its %zu bytes of dynamic shared memory", name.c_str(),
-          verb, sharedBytes());
-    die("%s %s address %p, which is no device memory", name.c_str(), verb, at);
-  } else {
-    die("a copy or a library call %s address %p, %s", verb, at,
-        describe(at).c_str());
+    if (ofDevice)
+      die("host code", verb, "device memory at ", at, ", ", describe(at));
+    sigaction(SIGSEGV, &before, nullptr); // it faults again
+    return;
   }
-  sigaction(SIGSEGV, &before, nullptr); // it faults again
+  const void *kernel = runningKernel();
+  if (!kernel)
+    die("a copy or a library call", verb, "address ", at, ", ", describe(at));
+  if (ofDevice)
+    die(nameOf(kernel), verb, "outside of an allocation: ", describe(at));
+  if (isBehindShared(at))
+    die(nameOf(kernel), verb, "behind its ", sharedBytes(),
+        " bytes of dynamic shared memory");
+  die(nameOf(kernel), verb, "address ", at, ", which is no device memory");
 }
 
 void reserve() {
   void *range = mmap(nullptr, kRange, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED)
-    die("no range of %zu addresses", kRange);
+    die("no range of ", kRange, " addresses");
   memory.range = memory.next = static_cast<char *>(range);
-  if (const char *most = std::getenv("DT_CUDA_DOUBLE_MEMORY"))
-    memory.most = std::strtoull(most, nullptr, 10);
+  memory.most = std::strtoull(setting("DT_CUDA_DOUBLE_MEMORY", "8589934592"),
+                              nullptr, 10);
   struct sigaction action{};
   action.sa_sigaction = onFault;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
@@ -123,23 +121,8 @@ void protect(int how) {
 
 /// First byte of [from, to) that is not as it was filled; null: none.
 const char *changed(const char *from, const char *to) {
-  static const std::string filled(kBeside, char(kFill));
-  if (std::memcmp(from, filled.data(), size_t(to - from)) == 0)
-    return nullptr;
-  for (; from < to; ++from)
-    if (*from != char(kFill))
-      return from;
-  return nullptr;
-}
-
-void checkBeside(const Allocation &a, const void *kernel) {
-  const char *at = changed(a.data - kBeside, a.data);
-  if (!at)
-    at = changed(a.data + a.bytes, a.end);
-  if (at)
-    die("%s wrote outside of an allocation: %s",
-        kernel ? nameOf(kernel).c_str() : "a copy or a library call",
-        describe(at).c_str());
+  size_t at = std::string_view(from, to).find_first_not_of(kFill);
+  return at == std::string_view::npos ? nullptr : from + at;
 }
 
 bool isLive(const void *address, size_t bytes) {
@@ -152,27 +135,33 @@ bool isLive(const void *address, size_t bytes) {
 
 void requireDevice(const void *address, size_t bytes, const std::string &what) {
   if (!isDeviceAddress(address))
-    die("%s points to host memory (%p)", what.c_str(), address);
+    die(what, " points to host memory (", address, ")");
   if (!isLive(address, bytes))
-    die("%s, %zu bytes at %s, is not within one allocation", what.c_str(),
-        bytes, describe(address).c_str());
+    die(what, ", ", bytes, " bytes at ", describe(address),
+        ", is not within one allocation");
 }
 
 void requireHost(const void *address, const std::string &what) {
   if (isDeviceAddress(address))
-    die("%s points to device memory (%p)", what.c_str(), address);
+    die(what, " points to device memory (", address, ")");
+}
+
+void requireAligned(const void *address, int64_t bytes,
+                    const std::string &what) {
+  if (reinterpret_cast<uintptr_t>(address) % uintptr_t(bytes))
+    die(what, " at ", address, " is not aligned to ", bytes,
+        " bytes, as was promised");
 }
 
 void requireReadable(const void *address, const void *kernel, size_t argument) {
   if (!address || isPinned(address))
     return;
   if (!isDeviceAddress(address))
-    die("%s: argument %zu points to host memory (%p)", nameOf(kernel).c_str(),
-        argument, address);
+    die(nameOf(kernel), ": argument ", argument, " points to host memory (",
+        address, ")");
   // A tensor without elements may stand at the end.
   if (!isLive(address, 0))
-    die("%s: argument %zu is %s", nameOf(kernel).c_str(), argument,
-        describe(address).c_str());
+    die(nameOf(kernel), ": argument ", argument, " is ", describe(address));
 }
 
 bool isPinned(const void *address) {
@@ -186,9 +175,16 @@ void openMemory() { protect(PROT_READ | PROT_WRITE); }
 void closeMemory() { protect(PROT_NONE); }
 
 void checkBeside(const void *kernel) {
-  for (auto &[begin, a] : memory.all)
-    if (a.live)
-      checkBeside(a, kernel);
+  for (auto &[begin, a] : memory.all) {
+    if (!a.live)
+      continue;
+    const char *at = changed(a.data - kBeside, a.data);
+    if (!at)
+      at = changed(a.data + a.bytes, a.end);
+    if (at)
+      die(kernel ? nameOf(kernel) : "a copy or a library call",
+          " wrote outside of an allocation: ", describe(at));
+  }
 }
 
 } // namespace cuda_double
@@ -207,8 +203,8 @@ cudaError_t cudaMalloc(void **result, size_t bytes) {
     return cudaSuccess;
   if (size < bytes || memory.used + size > memory.most ||
       size_t(memory.range + kRange - memory.next) < pages + memory.page)
-    return refuse(cudaErrorMemoryAllocation, "%zu bytes, %zu are in use", bytes,
-                  memory.used);
+    return refuse(cudaErrorMemoryAllocation,
+                  text(bytes, " bytes, ", memory.used, " are in use"));
   Allocation a{memory.next, memory.next + pages, memory.next + pages - size,
                bytes};
   mprotect(a.begin, pages, PROT_READ | PROT_WRITE);
@@ -229,7 +225,7 @@ cudaError_t cudaFree(void *address) {
     return cudaSuccess;
   auto *a = const_cast<Allocation *>(allocationAt(address));
   if (!isDeviceAddress(address) || !a || a->data != address || !a->live)
-    die("cudaFree of %p, which is no allocation", address);
+    die("cudaFree of ", address, ", which is no allocation");
   finishAll();
   a->live = false;
   memory.used -= roundUp(a->bytes, kAlignment);
@@ -243,7 +239,7 @@ cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
   counts.allocations++;
   *result = std::aligned_alloc(memory.page, roundUp(bytes, memory.page));
   if (!*result)
-    return refuse(cudaErrorMemoryAllocation, "%zu pinned bytes", bytes);
+    return refuse(cudaErrorMemoryAllocation, text(bytes, " pinned bytes"));
   std::memset(*result, kPoison, bytes);
   memory.pinned.emplace(static_cast<char *>(*result), bytes);
   return cudaSuccess;
@@ -252,7 +248,7 @@ cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void *address) {
   Entry entry("cudaFreeHost");
   if (address && !memory.pinned.erase(static_cast<char *>(address)))
-    die("cudaFreeHost of %p, which is no pinned memory", address);
+    die("cudaFreeHost of ", address, ", which is no pinned memory");
   finishAll();
   std::free(address);
   return cudaSuccess;

@@ -12,210 +12,168 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Double.h"
+#include "Tensor.h"
 
 #include <nccl.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <unistd.h>
-#include <vector>
+#include <utility>
 
 using namespace cuda_double;
 
 struct ncclComm {
   std::string folder;
   int ranks, rank;
-  uint64_t collectives = 0;          ///< begun
-  std::map<int, uint64_t> sent, got; ///< messages begun, by peer
-  std::vector<std::string> spent;    ///< files that a peer may still read
-  WorkPtr last;
+  uint64_t collectives = 0;                    ///< begun
+  std::map<int, uint64_t> sent = {}, got = {}; ///< messages begun, by peer
+  std::vector<std::string> spent = {}; ///< files that a peer may still read
+  WorkPtr last = nullptr;
 };
 
 namespace {
 
-using Bytes = std::vector<char>;
-
-double seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-/// How long a rank waits for its peers.
-double patience() {
-  const char *text = std::getenv("DT_CUDA_DOUBLE_PATIENCE");
-  return text ? std::atof(text) : 300;
-}
+using Clock = std::chrono::steady_clock;
 
 bool exists(const std::string &file) { return access(file.c_str(), F_OK) == 0; }
 
 /// Under its name once it is whole.
-void writeFile(const std::string &file, const std::string &text,
+void writeFile(const std::string &file, const std::string &line,
                const void *data, size_t bytes) {
   std::string fresh = file + ".new";
-  FILE *out = std::fopen(fresh.c_str(), "w");
+  std::ofstream out(fresh);
+  out << line << "\n";
+  out.write(static_cast<const char *>(data), std::streamsize(bytes));
+  out.close();
   if (!out)
-    die("cannot write %s", fresh.c_str());
-  std::fprintf(out, "%s\n", text.c_str());
-  if (std::fwrite(data, 1, bytes, out) != bytes || std::fclose(out))
-    die("no room in shared memory for %zu bytes", bytes);
+    die("no room in shared memory for ", bytes, " bytes: ", fresh);
   std::rename(fresh.c_str(), file.c_str());
 }
 
-/// What stands behind the text, which goes to `text`.
-Bytes readFile(const std::string &file, std::string &text) {
-  FILE *in = std::fopen(file.c_str(), "r");
-  if (!in)
-    die("cannot read %s", file.c_str());
-  text.clear();
-  for (int c; (c = std::fgetc(in)) != '\n' && c != EOF;)
-    text += char(c);
-  Bytes bytes;
-  char buffer[1 << 16];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, in)) > 0;)
-    bytes.insert(bytes.end(), buffer, buffer + n);
-  std::fclose(in);
-  return bytes;
+/// What stands behind the first line, which goes to `line`.
+std::string readFile(const std::string &file, std::string &line) {
+  std::ifstream in(file);
+  if (!std::getline(in, line))
+    die("cannot read ", file);
+  std::ostringstream rest;
+  rest << in.rdbuf();
+  return rest.str();
 }
 
-const char *nameOf(ncclDataType_t type) {
-  switch (type) {
-  case ncclChar:
-    return "bytes";
-  case ncclInt64:
-    return "int64";
-  case ncclFloat32:
-    return "float32";
-  case ncclFloat64:
-    return "float64";
-  case ncclBfloat16:
-    return "bfloat16";
-  }
-  die("a type that NCCL's double does not know: %d", int(type));
+/// Ends the program where a rank has waited for its peers for too long.
+void requirePatience(Clock::time_point since, int rank,
+                     const std::string &what) {
+  static double most = std::atof(setting("DT_CUDA_DOUBLE_PATIENCE", "300"));
+  if (std::chrono::duration<double>(Clock::now() - since).count() > most)
+    die("rank ", rank, " has waited for ", most, " s ", what);
 }
 
-size_t sizeOf(ncclDataType_t type) {
-  return type == ncclChar       ? 1
-         : type == ncclBfloat16 ? 2
-         : type == ncclFloat32  ? 4
-                                : 8;
+//===----------------------------------------------------------------------===//
+// Elements.
+//===----------------------------------------------------------------------===//
+
+struct Type {
+  ncclDataType_t type;
+  const char *name;
+  size_t bytes;
+};
+
+const Type &typeOf(ncclDataType_t type) {
+  static constexpr Type kTypes[] = {{ncclChar, "bytes", 1},
+                                    {ncclInt64, "int64", 8},
+                                    {ncclFloat32, "float32", 4},
+                                    {ncclFloat64, "float64", 8},
+                                    {ncclBfloat16, "bfloat16", 2}};
+  for (const Type &known : kTypes)
+    if (known.type == type)
+      return known;
+  die("a type that NCCL's double does not know: ", type);
 }
 
-float widened(uint16_t bits) {
-  uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-uint16_t narrowed(float value) { // to the nearest, ties to even
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (value != value)
-    return uint16_t(bits >> 16 | 0x40);
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-template <typename T> T combined(T a, T b, ncclRedOp_t op) {
-  return op == ncclSum   ? a + b
-         : op == ncclMax ? std::max(a, b)
-                         : std::min(a, b);
-}
 template <typename T>
-void combineAs(char *sum, const char *with, size_t n, ncclRedOp_t op) {
+void combineAs(char *sums, const char *with, size_t n, ncclRedOp_t op) {
+  auto combined = [op](auto a, auto b) {
+    return op == ncclSum   ? a + b
+           : op == ncclMax ? std::max(a, b)
+                           : std::min(a, b);
+  };
   for (size_t i = 0; i < n; ++i) {
     T a, b;
-    std::memcpy(&a, sum + i * sizeof a, sizeof a);
+    std::memcpy(&a, sums + i * sizeof a, sizeof a);
     std::memcpy(&b, with + i * sizeof b, sizeof b);
-    if constexpr (sizeof(T) == 2) // every partial sum is rounded
-      a = narrowed(combined(widened(a), widened(b), op));
+    if constexpr (sizeof(T) == 2) // bf16: every partial sum is rounded
+      a = narrow(combined(widen(a), widen(b)));
     else
-      a = combined(a, b, op);
-    std::memcpy(sum + i * sizeof a, &a, sizeof a);
+      a = combined(a, b);
+    std::memcpy(sums + i * sizeof a, &a, sizeof a);
   }
 }
-void combine(char *sum, const char *with, size_t n, ncclDataType_t type,
+
+void combine(char *sums, const char *with, size_t n, ncclDataType_t type,
              ncclRedOp_t op) {
-  type == ncclFloat32    ? combineAs<float>(sum, with, n, op)
-  : type == ncclFloat64  ? combineAs<double>(sum, with, n, op)
-  : type == ncclInt64    ? combineAs<int64_t>(sum, with, n, op)
-  : type == ncclBfloat16 ? combineAs<uint16_t>(sum, with, n, op)
-                         : die("bytes are not combined");
+  switch (type) {
+  case ncclInt64:
+    return combineAs<int64_t>(sums, with, n, op);
+  case ncclFloat32:
+    return combineAs<float>(sums, with, n, op);
+  case ncclFloat64:
+    return combineAs<double>(sums, with, n, op);
+  case ncclBfloat16:
+    return combineAs<uint16_t>(sums, with, n, op);
+  case ncclChar:
+    die("bytes are not combined");
+  }
 }
+
+//===----------------------------------------------------------------------===//
+// Calls.
+//===----------------------------------------------------------------------===//
+
+/// What all ranks gave, in their order, or a message brought.
+using Blocks = std::vector<std::string>;
 
 /// One call, as device work.
 struct Call {
-  ncclComm *comm = nullptr;
-  std::string text; ///< the same on all ranks; of a message without peers
-  std::string own,
-      all;       ///< files: this rank's and, before its number, everybody's
-  int peer = -1; ///< of a message
-  bool gives = true;
+  int rank;
+  std::string line;       ///< the same on all ranks
+  std::string whole;      ///< with its ranks
+  std::string gives = ""; ///< file with what it gives; empty: nothing
   const void *in = nullptr;
-  size_t bytes = 0; ///< that it gives, or a message brings
-  std::function<void(const std::vector<Bytes> &)> end;
+  size_t bytes = 0;
+  bool untilTaken = false; ///< it ends when the file is gone
+  std::vector<std::pair<std::string, int>> wants = {}; ///< files, of ranks
+  std::function<void(const Blocks &)> end = nullptr;   ///< with what it wants
   bool begun = false;
-  double since = 0;
-
-  std::string fileOf(int rank) const { return all + std::to_string(rank); }
+  Clock::time_point since = {};
 
   /// True once it has ended.
   bool advance() {
-    if (!begun) {
-      since = seconds();
-      if (gives)
-        writeFile(own, text, in, bytes);
-      begun = true;
+    if (!std::exchange(begun, true)) {
+      since = Clock::now();
+      if (!gives.empty())
+        writeFile(gives, line, in, bytes);
     }
-    if (peer >= 0 && gives ? !exists(own) : isThere())
-      return finish();
-    if (seconds() - since > patience())
-      die("rank %d has waited for %.0f s in %s", comm->rank, patience(),
-          described(comm->rank).c_str());
-    return false;
-  }
-
-private:
-  std::string described(int rank) const {
-    return text + (peer < 0 ? " of rank " + std::to_string(rank)
-                   : gives  ? ", sent by rank " + std::to_string(rank) +
-                                  " to rank " + std::to_string(peer)
-                            : ", received by rank " + std::to_string(rank) +
-                                  " from rank " + std::to_string(peer));
-  }
-  bool isThere() const {
-    if (peer >= 0)
-      return exists(own);
-    for (int r = 0; r < comm->ranks; ++r)
-      if (!exists(fileOf(r)))
-        return false;
-    return true;
-  }
-  Bytes take(const std::string &file, int from) const {
-    std::string its;
-    Bytes data = readFile(file, its);
-    if (its != text)
-      die("NCCL: %s meets %s of rank %d", described(comm->rank).c_str(),
-          its.c_str(), from);
-    return data;
-  }
-  bool finish() {
-    if (peer >= 0) {
-      if (!gives) {
-        std::memcpy(const_cast<void *>(in), take(own, peer).data(), bytes);
-        unlink(own.c_str());
-      }
+    if (untilTaken && !exists(gives))
       return true;
+    auto isThere = [](const auto &want) { return exists(want.first); };
+    if (untilTaken || !std::ranges::all_of(wants, isThere)) {
+      requirePatience(since, rank, "in " + whole);
+      return false;
     }
-    std::vector<Bytes> blocks;
-    for (int r = 0; r < comm->ranks; ++r)
-      blocks.push_back(take(fileOf(r), r));
+    Blocks blocks;
+    for (const auto &[file, from] : wants) {
+      std::string its;
+      blocks.push_back(readFile(file, its));
+      if (its != line)
+        die("NCCL: ", whole, " meets ", its, " of rank ", from);
+    }
     end(blocks);
     return true;
   }
@@ -231,40 +189,30 @@ Group &group = *new Group;
 
 /// All calls of a group as one piece of work, behind the communicator's last.
 void launch() {
-  Group taken = std::move(group);
-  group = {};
-  if (taken.calls.empty())
+  auto taken = std::make_shared<Group>(std::exchange(group, {}));
+  if (taken->calls.empty())
     return;
-  auto calls = std::make_shared<std::vector<Call>>(std::move(taken.calls));
-  std::vector<std::string> files;
-  for (const Call &call : *calls)
-    if (call.peer < 0)
-      files.push_back(call.own);
-  ncclComm *comm = taken.comm;
-  comm->last = queueAttempts(
-      taken.stream,
-      [calls, files, comm] {
-        calls->erase(std::remove_if(calls->begin(), calls->end(),
-                                    [](Call &call) { return call.advance(); }),
-                     calls->end());
-        if (!calls->empty())
-          return false;
-        // All ranks have begun these collectives, so have ended those before.
-        if (!files.empty()) {
-          for (const std::string &file : comm->spent)
-            unlink(file.c_str());
-          comm->spent = files;
-        }
-        return true;
-      },
-      comm->last);
+  std::vector<std::string> files; // of collectives
+  for (const Call &call : taken->calls)
+    if (!call.gives.empty() && !call.untilTaken)
+      files.push_back(call.gives);
+  auto attempt = [taken, files] {
+    std::erase_if(taken->calls, [](Call &call) { return call.advance(); });
+    if (!taken->calls.empty())
+      return false;
+    // All ranks have begun these collectives, so have ended those before.
+    if (!files.empty())
+      for (const auto &file : std::exchange(taken->comm->spent, files))
+        unlink(file.c_str());
+    return true;
+  };
+  taken->comm->last = queueAttempts(taken->stream, attempt, taken->comm->last);
 }
 
-ncclResult_t add(Call call, cudaStream_t stream) {
-  if (depth > 0 && group.comm &&
-      (group.comm != call.comm || group.stream != stream))
+ncclResult_t add(Call call, ncclComm *comm, cudaStream_t stream) {
+  if (depth > 0 && group.comm && (group.comm != comm || group.stream != stream))
     die("NCCL: one group has calls of several communicators or streams");
-  group.comm = call.comm;
+  group.comm = comm;
   group.stream = stream;
   group.calls.push_back(std::move(call));
   if (depth == 0)
@@ -272,57 +220,85 @@ ncclResult_t add(Call call, cudaStream_t stream) {
   return ncclSuccess;
 }
 
-std::string textOf(const char *name, size_t count, ncclDataType_t type) {
-  return std::string(name) + " of " + std::to_string(count) + " " +
-         nameOf(type);
-}
-
-ncclResult_t message(const void *data, size_t count, ncclDataType_t type,
-                     int peer, ncclComm *comm, cudaStream_t stream,
-                     bool gives) {
-  Entry entry(gives ? "ncclSend" : "ncclRecv");
-  if (peer < 0 || peer >= comm->ranks)
-    die("NCCL: a message from or to rank %d of %d", peer, comm->ranks);
-  Call call;
-  call.comm = comm;
-  call.text = textOf("a message", count, type);
-  call.bytes = count * sizeOf(type);
-  requireDevice(data, call.bytes, gives ? "ncclSend" : "ncclRecv");
-  call.peer = peer;
-  call.gives = gives;
-  call.in = data;
-  int from = gives ? comm->rank : peer, to = gives ? peer : comm->rank;
-  uint64_t number = gives ? comm->sent[peer]++ : comm->got[peer]++;
-  call.own = comm->folder + "/m" + std::to_string(from) + "-" +
-             std::to_string(to) + "-" + std::to_string(number);
-  return add(std::move(call), stream);
-}
-
-/// `given` and `taken`: elements. The end gets all ranks' in their order.
-template <typename End>
-ncclResult_t collective(const char *name, const std::string &how,
-                        const void *in, size_t given, void *out, size_t taken,
-                        size_t count, ncclDataType_t type, ncclComm *comm,
-                        cudaStream_t stream, End end) {
+ncclResult_t message(const char *name, void *data, size_t count,
+                     ncclDataType_t type, int peer, ncclComm *comm,
+                     cudaStream_t stream) {
   Entry entry(name);
-  size_t size = sizeOf(type);
-  requireDevice(in, given * size, std::string(name) + ": what it reads");
-  requireDevice(out, taken * size, std::string(name) + ": what it writes");
-  Call call;
-  call.comm = comm;
-  call.text = textOf(name, count, type) + how;
-  call.all = comm->folder + "/c" + std::to_string(comm->collectives++) + "-";
-  call.own = call.all + std::to_string(comm->rank);
-  call.in = in;
-  call.bytes = given * size;
-  call.end = [=](const std::vector<Bytes> &blocks) {
-    end(blocks, static_cast<char *>(out));
-  };
-  return add(std::move(call), stream);
+  if (peer < 0 || peer >= comm->ranks)
+    die("NCCL: a message from or to rank ", peer, " of ", comm->ranks);
+  const Type &t = typeOf(type);
+  size_t bytes = count * t.bytes;
+  requireDevice(data, bytes, name);
+  bool sends = name == std::string("ncclSend");
+  std::string line = text("a message of ", count, " ", t.name);
+  Call call{comm->rank, line,
+            line + (sends
+                        ? text(", sent by rank ", comm->rank, " to rank ", peer)
+                        : text(", received by rank ", comm->rank, " from rank ",
+                               peer))};
+  if (sends) {
+    call.gives = text(comm->folder, "/m", comm->rank, "-", peer, "-",
+                      comm->sent[peer]++);
+    call.in = data, call.bytes = bytes, call.untilTaken = true;
+  } else {
+    std::string file =
+        text(comm->folder, "/m", peer, "-", comm->rank, "-", comm->got[peer]++);
+    call.wants = {{file, peer}};
+    call.end = [=](const Blocks &blocks) {
+      std::memcpy(data, blocks[0].data(), bytes);
+      unlink(file.c_str());
+    };
+  }
+  return add(std::move(call), comm, stream);
 }
 
-const char *textOf(ncclRedOp_t op) {
+/// Elements of a call's buffer.
+struct Elements {
+  const void *data;
+  size_t count;
+};
+
+/// `end` writes what all ranks gave to `out`.
+ncclResult_t collective(const char *name, const std::string &how, size_t count,
+                        Elements in, Elements out, ncclDataType_t type,
+                        ncclComm *comm, cudaStream_t stream,
+                        std::function<void(const Blocks &, char *to)> end) {
+  Entry entry(name);
+  const Type &t = typeOf(type);
+  requireDevice(in.data, in.count * t.bytes, text(name, ": what it reads"));
+  requireDevice(out.data, out.count * t.bytes, text(name, ": what it writes"));
+  std::string line = text(name, " of ", count, " ", t.name, how);
+  Call call{comm->rank, line, text(line, " of rank ", comm->rank)};
+  uint64_t number = comm->collectives++;
+  for (int r = 0; r < comm->ranks; ++r)
+    call.wants.push_back({text(comm->folder, "/c", number, "-", r), r});
+  call.gives = call.wants[size_t(comm->rank)].first;
+  call.in = in.data;
+  call.bytes = in.count * t.bytes;
+  auto *to = static_cast<char *>(const_cast<void *>(out.data));
+  call.end = [=](const Blocks &blocks) { end(blocks, to); };
+  return add(std::move(call), comm, stream);
+}
+
+const char *nameOf(ncclRedOp_t op) {
   return op == ncclSum ? " (sum)" : op == ncclMax ? " (max)" : " (min)";
+}
+
+/// The sum, greatest or least of `count` elements from `first` on.
+auto reduction(size_t first, size_t count, ncclDataType_t type,
+               ncclRedOp_t op) {
+  return [=](const Blocks &blocks, char *to) {
+    size_t size = typeOf(type).bytes;
+    std::string sums = blocks[0].substr(first * size, count * size);
+    for (size_t r = 1; r < blocks.size(); ++r)
+      combine(sums.data(), blocks[r].data() + first * size, count, type, op);
+    std::memcpy(to, sums.data(), sums.size());
+  };
+}
+
+void join(const Blocks &blocks, char *to) {
+  for (const std::string &block : blocks)
+    to = std::copy(block.begin(), block.end(), to);
 }
 
 } // namespace
@@ -333,9 +309,8 @@ ncclResult_t ncclGetVersion(int *version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-  const char *place = std::getenv("DT_CUDA_DOUBLE_SHARED");
   std::snprintf(id->internal, sizeof id->internal, "%s/dt-nccl-XXXXXX",
-                place ? place : "/dev/shm");
+                setting("DT_CUDA_DOUBLE_SHARED", "/dev/shm"));
   return mkdtemp(id->internal) ? ncclSuccess : ncclSystemError;
 }
 
@@ -343,14 +318,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
                                     ncclUniqueId id, int rank, ncclConfig_t *) {
   Entry entry("ncclCommInitRankConfig");
-  *comm = new ncclComm{id.internal, ranks, rank, 0, {}, {}, {}, nullptr};
-  writeFile((*comm)->folder + "/r" + std::to_string(rank), "", "", 0);
-  double since = seconds();
+  *comm = new ncclComm{id.internal, ranks, rank};
+  writeFile(text(id.internal, "/r", rank), "", "", 0);
+  auto since = Clock::now();
   for (int r = 0; r < ranks; ++r)
-    while (!exists((*comm)->folder + "/r" + std::to_string(r))) {
-      if (seconds() - since > patience())
-        die("rank %d has waited for %.0f s for rank %d in ncclCommInitRank",
-            rank, patience(), r);
+    while (!exists(text(id.internal, "/r", r))) {
+      requirePatience(since, rank,
+                      text("for rank ", r, " in ncclCommInitRank"));
       usleep(200);
     }
   return ncclSuccess;
@@ -358,10 +332,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   Entry entry("ncclCommDestroy");
-  writeFile(comm->folder + "/d" + std::to_string(comm->rank), "", "", 0);
+  writeFile(text(comm->folder, "/d", comm->rank), "", "", 0);
   bool all = true;
   for (int r = 0; r < comm->ranks; ++r)
-    all &= exists(comm->folder + "/d" + std::to_string(r));
+    all &= exists(text(comm->folder, "/d", r));
   std::error_code error; // others may do so, too
   if (all)
     std::filesystem::remove_all(comm->folder, error);
@@ -392,64 +366,45 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type,
                       int peer, ncclComm_t comm, cudaStream_t stream) {
-  return message(data, count, type, peer, comm, stream, true);
+  return message("ncclSend", const_cast<void *>(data), count, type, peer, comm,
+                 stream);
 }
 ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  return message(data, count, type, peer, comm, stream, false);
+  return message("ncclRecv", data, count, type, peer, comm, stream);
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream) {
-  return collective("ncclAllReduce", textOf(op), in, count, out, count, count,
-                    type, comm, stream,
-                    [=](const std::vector<Bytes> &blocks, char *to) {
-                      Bytes sum = blocks[0];
-                      for (size_t r = 1; r < blocks.size(); ++r)
-                        combine(sum.data(), blocks[r].data(), count, type, op);
-                      std::memcpy(to, sum.data(), sum.size());
-                    });
+  return collective("ncclAllReduce", nameOf(op), count, {in, count},
+                    {out, count}, type, comm, stream,
+                    reduction(0, count, type, op));
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
-  return collective("ncclAllGather", "", in, count, out,
-                    count * size_t(comm->ranks), count, type, comm, stream,
-                    [](const std::vector<Bytes> &blocks, char *to) {
-                      for (const Bytes &block : blocks) {
-                        std::memcpy(to, block.data(), block.size());
-                        to += block.size();
-                      }
-                    });
+  return collective("ncclAllGather", "", count, {in, count},
+                    {out, count * size_t(comm->ranks)}, type, comm, stream,
+                    join);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count,
                                ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-  size_t bytes = count * sizeOf(type), at = size_t(comm->rank) * bytes;
-  return collective("ncclReduceScatter", textOf(op), in,
-                    count * size_t(comm->ranks), out, count, count, type, comm,
-                    stream, [=](const std::vector<Bytes> &blocks, char *to) {
-                      Bytes sum(blocks[0].begin() + long(at),
-                                blocks[0].begin() + long(at + bytes));
-                      for (size_t r = 1; r < blocks.size(); ++r)
-                        combine(sum.data(), blocks[r].data() + at, count, type,
-                                op);
-                      std::memcpy(to, sum.data(), bytes);
-                    });
+  return collective("ncclReduceScatter", nameOf(op), count,
+                    {in, count * size_t(comm->ranks)}, {out, count}, type, comm,
+                    stream,
+                    reduction(size_t(comm->rank) * count, count, type, op));
 }
 
+/// The others give nothing.
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t count,
                            ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
   bool gives = comm->rank == root;
-  return collective("ncclBroadcast", " from rank " + std::to_string(root),
-                    gives ? in : out, gives ? count : 0, out, count, count,
-                    type, comm, stream,
-                    [=](const std::vector<Bytes> &blocks, char *to) {
-                      std::memcpy(to, blocks[size_t(root)].data(),
-                                  blocks[size_t(root)].size());
-                    });
+  return collective("ncclBroadcast", text(" from rank ", root), count,
+                    {gives ? in : out, gives ? count : 0}, {out, count}, type,
+                    comm, stream, join);
 }

@@ -6,11 +6,10 @@
 
 #include "Double.h"
 
-#include <cinttypes>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <link.h>
 #include <numeric>
 #include <unistd.h>
@@ -24,93 +23,73 @@ namespace {
 
 std::mutex &mutex = *new std::mutex;
 
-/// Where the program was loaded, over what its file says.
-uintptr_t loadedAt() {
-  uintptr_t at = 0;
-  dl_iterate_phdr(
-      [](dl_phdr_info *info, size_t, void *result) {
-        *static_cast<uintptr_t *>(result) = info->dlpi_addr;
-        return 1; // the program is the first
-      },
-      &at);
-  return at;
+/// Where the program, the first of all objects, was loaded over what its file
+/// says.
+int findProgram(dl_phdr_info *info, size_t, void *result) {
+  *static_cast<uintptr_t *>(result) = info->dlpi_addr;
+  return 1;
 }
 
 /// The newest error that a call returned.
 struct Refusal {
   cudaError_t error = cudaSuccess;
   const char *call = "";
-  std::string kernel, detail, text;
+  std::string kernel, detail, whole;
   bool seen = true;
 };
 Refusal &refusal = *new Refusal;
 const char *currentCall = "";
 
 const char *describe(cudaError_t error) {
-  switch (error) {
-  case cudaSuccess:
-    return "no error";
-  case cudaErrorInvalidValue:
-    return "invalid argument";
-  case cudaErrorMemoryAllocation:
-    return "out of memory";
-  case cudaErrorInvalidConfiguration:
-    return "invalid configuration argument";
-  case cudaErrorNoDevice:
-    return "no CUDA-capable device is detected";
-  case cudaErrorInvalidDevice:
-    return "invalid device ordinal";
-  case cudaErrorInvalidResourceHandle:
-    return "invalid resource handle";
-  case cudaErrorNotReady:
-    return "device not ready";
-  }
+  constexpr std::pair<cudaError_t, const char *> kErrors[] = {
+      {cudaSuccess, "no error"},
+      {cudaErrorInvalidValue, "invalid argument"},
+      {cudaErrorMemoryAllocation, "out of memory"},
+      {cudaErrorInvalidConfiguration, "invalid configuration argument"},
+      {cudaErrorNoDevice, "no CUDA-capable device is detected"},
+      {cudaErrorInvalidDevice, "invalid device ordinal"},
+      {cudaErrorInvalidResourceHandle, "invalid resource handle"},
+      {cudaErrorNotReady, "device not ready"}};
+  for (auto [known, name] : kErrors)
+    if (known == error)
+      return name;
   return "unrecognized error code";
 }
 
 void requireSeen(const char *next) {
   if (!refusal.seen)
-    die("%s%s returned an error (%s: %s), and the program went on without a "
-        "look at it, to %s",
-        refusal.call, refusal.kernel.c_str(), describe(refusal.error),
-        refusal.detail.c_str(), next);
+    die(refusal.call, refusal.kernel, " returned an error (",
+        describe(refusal.error), ": ", refusal.detail,
+        "), and the program went on without a look at it, to ", next);
 }
 
 void atEnd() {
   std::fflush(nullptr);
   requireSeen("its end");
-  if (std::getenv("DT_CUDA_DOUBLE_STATS"))
-    std::fprintf(
-        stderr,
-        "CUDA double: kernels %" PRIu64 ", copies %" PRIu64
-        ", products %" PRIu64 ", host waits %" PRIu64 ", allocations %" PRIu64
-        ", uses of the default stream %" PRIu64 "\n",
-        counts.kernels, counts.copies, counts.products, counts.hostWaits,
-        counts.allocations, counts.defaultStreamUses);
-}
-
-uint64_t &state() {
-  static uint64_t theState = [] {
-    const char *seed = std::getenv("DT_CUDA_DOUBLE_SEED");
-    return seed ? std::strtoull(seed, nullptr, 10) : 1;
-  }();
-  return theState;
+  if (setting("DT_CUDA_DOUBLE_STATS"))
+    std::cerr << "CUDA double: kernels " << counts.kernels << ", copies "
+              << counts.copies << ", products " << counts.products
+              << ", host waits " << counts.hostWaits << ", allocations "
+              << counts.allocations << ", uses of the default stream "
+              << counts.defaultStreamUses << std::endl;
 }
 
 } // namespace
 
-void die(const char *format, ...) {
-  std::va_list arguments;
-  va_start(arguments, format);
-  char line[1024];
-  std::vsnprintf(line, sizeof line, format, arguments);
-  std::fprintf(stderr, "error: CUDA double: %s\n", line);
-  std::fflush(stderr);
+void end(const std::string &line) {
+  std::cerr << "error: CUDA double: " + line + "\n" << std::flush;
   _exit(1);
 }
 
+const char *setting(const char *name, const char *otherwise) {
+  const char *value = std::getenv(name);
+  return value ? value : otherwise;
+}
+
 uint64_t draw(uint64_t n) { // SplitMix64
-  uint64_t z = state() += 0x9e3779b97f4a7c15;
+  static uint64_t state =
+      std::strtoull(setting("DT_CUDA_DOUBLE_SEED", "1"), nullptr, 10);
+  uint64_t z = state += 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
   z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
   return (z ^ (z >> 31)) % n;
@@ -141,27 +120,24 @@ Entry::Entry(const char *call) : lock(mutex) {
   currentCall = call;
 }
 
-cudaError_t refuse(cudaError_t error, const char *detail, ...) {
-  std::va_list arguments;
-  va_start(arguments, detail);
-  char text[256];
-  std::vsnprintf(text, sizeof text, detail, arguments);
-  va_end(arguments);
-  refusal = {error, currentCall, "", text, "", false};
+cudaError_t refuse(cudaError_t error, const std::string &detail) {
+  refusal = {error, currentCall, "", detail, "", false};
   return error;
 }
 
 /// By the symbols that the linker left in the program's file.
 std::string nameOf(const void *kernel) {
-  char text[512];
-  auto address = reinterpret_cast<uintptr_t>(kernel) - loadedAt();
-  std::snprintf(text, sizeof text,
+  uintptr_t program = 0;
+  dl_iterate_phdr(findProgram, &program);
+  char line[512];
+  auto address = reinterpret_cast<uintptr_t>(kernel) - program;
+  std::snprintf(line, sizeof line,
                 "nm -C /proc/%d/exe | grep -i '^%016zx [tw] '", int(getpid()),
                 size_t(address));
   std::string name;
-  if (FILE *symbols = popen(text, "r")) {
-    if (std::fgets(text, sizeof text, symbols))
-      name = text + 19; // behind the address and a letter
+  if (FILE *symbols = popen(line, "r")) {
+    if (std::fgets(line, sizeof line, symbols))
+      name = line + 19; // behind the address and a letter
     pclose(symbols);
   }
   // "void k<float>(float*)" is "k<float>"; "(anonymous namespace)::k" stays.
@@ -174,50 +150,49 @@ std::string nameOf(const void *kernel) {
     }
   }
   if (name.empty())
-    return "kernel at " + std::to_string(address);
+    return text("kernel at ", address);
   return "kernel " + (name.rfind("void ", 0) == 0 ? name.substr(5) : name);
+}
+
+/// What is wrong with the bounds of a launch; none: nothing.
+static std::string wrongBounds(const cudaLaunchConfig_t &c,
+                               cudaError_t &error) {
+  uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
+  dim3 grid = c.gridDim;
+  error = cudaErrorInvalidConfiguration;
+  if (threads == 0 || threads > kMostThreads)
+    return text(threads, " threads a block, 1 to ", kMostThreads,
+                " are possible");
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu ||
+      grid.y > 65535 || grid.z > 65535)
+    return text(grid.x, " x ", grid.y, " x ", grid.z, " blocks");
+  error = cudaErrorInvalidValue;
+  if (c.dynamicSmemBytes > kMostShared)
+    return text(c.dynamicSmemBytes, " bytes of dynamic shared memory, ",
+                kMostShared, " are possible");
+  return "";
 }
 
 cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
   Entry entry("cudaLaunchKernelEx");
-  uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
-  cudaError_t status = cudaSuccess;
-  if (threads == 0 || threads > kMostThreads)
-    status = refuse(cudaErrorInvalidConfiguration,
-                    "%" PRIu64 " threads a block, 1 to %u are possible",
-                    threads, kMostThreads);
-  else if (c.gridDim.x == 0 || c.gridDim.y == 0 || c.gridDim.z == 0 ||
-           c.gridDim.x > 0x7fffffffu || c.gridDim.y > 65535 ||
-           c.gridDim.z > 65535)
-    status = refuse(cudaErrorInvalidConfiguration, "%u x %u x %u blocks",
-                    c.gridDim.x, c.gridDim.y, c.gridDim.z);
-  else if (c.dynamicSmemBytes > kMostShared)
-    status = refuse(cudaErrorInvalidValue,
-                    "%zu bytes of dynamic shared memory, %zu are possible",
-                    c.dynamicSmemBytes, kMostShared);
-  if (status != cudaSuccess) {
+  cudaError_t error;
+  if (std::string wrong = wrongBounds(c, error); !wrong.empty()) {
+    refuse(error, wrong);
     refusal.kernel = " of " + nameOf(call.kernel);
-    return status;
+    return error;
   }
   for (size_t i = 0; i < call.addresses.size(); ++i)
     requireReadable(call.addresses[i], call.kernel, i + 1);
   counts.kernels++;
   const void *kernel = call.kernel;
-  queue(
-      c.stream,
-      [call = std::move(call), c] {
-        runBlocks(call, c.gridDim, c.blockDim, c.dynamicSmemBytes);
-      },
-      kernel);
+  auto run = [call = std::move(call), c] {
+    runBlocks(call, c.gridDim, c.blockDim, c.dynamicSmemBytes);
+  };
+  queue(c.stream, run, kernel);
   return cudaSuccess;
 }
 
 namespace {
-
-bool readsPageableLate() {
-  const char *how = std::getenv("DT_CUDA_DOUBLE_PAGEABLE");
-  return how && std::strcmp(how, "late") == 0;
-}
 
 /// Queues a copy; true: the host may go on.
 bool copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
@@ -235,12 +210,10 @@ bool copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
     requireHost(from, source);
   else
     requireDevice(from, bytes, source);
-  if (kind == cudaMemcpyHostToDevice && !isPinned(from) &&
-      !readsPageableLate()) {
-    auto *bytesOf = static_cast<const char *>(from);
-    queue(stream, [to, staged = std::vector<char>(bytesOf, bytesOf + bytes)] {
-      std::memcpy(to, staged.data(), staged.size());
-    });
+  bool late = setting("DT_CUDA_DOUBLE_PAGEABLE", "") == std::string("late");
+  if (kind == cudaMemcpyHostToDevice && !isPinned(from) && !late) {
+    std::string staged(static_cast<const char *>(from), bytes);
+    queue(stream, [=] { std::memcpy(to, staged.data(), staged.size()); });
     return true;
   }
   queue(stream, [=] { std::memmove(to, from, bytes); });
@@ -260,18 +233,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
   return cudaSuccess;
 }
 
-/// On the default stream. Does not wait where CUDA says it may not: for the
-/// end of a copy from pageable memory, and within the device.
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
-                       cudaMemcpyKind kind) {
-  Entry entry("cudaMemcpy");
-  copy(to, from, bytes, kind, nullptr);
-  if (kind == cudaMemcpyDeviceToHost ||
-      (kind == cudaMemcpyHostToDevice && isPinned(from)))
-    finish(nullptr);
-  return cudaSuccess;
-}
-
 /// Within the device only.
 cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
                               size_t fromPitch, size_t width, size_t height,
@@ -280,8 +241,8 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
   counts.copies++;
   if (kind != cudaMemcpyDeviceToDevice || width > toPitch || width > fromPitch)
     return refuse(cudaErrorInvalidValue,
-                  "rows of %zu bytes, %zu and %zu from one to the next", width,
-                  toPitch, fromPitch);
+                  text("rows of ", width, " bytes, ", toPitch, " and ",
+                       fromPitch, " from one to the next"));
   if (width == 0 || height == 0)
     return cudaSuccess;
   requireDevice(to, (height - 1) * toPitch + width,
@@ -312,22 +273,15 @@ const char *cudaGetErrorString(cudaError_t error) {
   if (error != refusal.error || error == cudaSuccess)
     return describe(error);
   refusal.seen = true;
-  refusal.text = std::string(describe(error)) + " (" + refusal.detail +
-                 refusal.kernel + ")";
-  return refusal.text.c_str();
-}
-
-cudaError_t cudaGetLastError() {
-  std::lock_guard<std::mutex> lock(mutex);
-  refusal.seen = true;
-  return std::exchange(refusal.error, cudaSuccess);
+  refusal.whole =
+      text(describe(error), " (", refusal.detail, refusal.kernel, ")");
+  return refusal.whole.c_str();
 }
 
 /// Devices have nothing of their own here but a number: each process has one
 /// memory.
 static int deviceCount() {
-  const char *text = std::getenv("DT_CUDA_DOUBLE_DEVICES");
-  return text ? std::atoi(text) : 1;
+  return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1"));
 }
 static int currentDevice = 0;
 
@@ -352,13 +306,13 @@ cudaError_t cudaGetDevice(int *device) {
 cudaError_t cudaSetDevice(int device) {
   Entry entry("cudaSetDevice");
   if (device < 0 || device >= deviceCount())
-    return refuse(cudaErrorInvalidDevice, "%d of %d", device, deviceCount());
+    return refuse(cudaErrorInvalidDevice, text(device, " of ", deviceCount()));
   currentDevice = device;
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
+cudaError_t cudaDeviceGetPCIBusId(char *name, int length, int device) {
   Entry entry("cudaDeviceGetPCIBusId");
-  std::snprintf(text, size_t(length), "0000:%02x:00.0", device);
+  std::snprintf(name, size_t(length), "0000:%02x:00.0", device);
   return cudaSuccess;
 }

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <set>
 #include <thread>
 #include <unistd.h>
@@ -24,50 +23,13 @@ namespace cuda_double {
 using Clock = std::chrono::steady_clock;
 
 struct Work {
-  std::function<void()> run;
-  std::function<bool()> attempt; ///< instead: true once it has run
+  std::function<bool()> run; ///< true once it has run; null: nothing to do
   const void *kernel = nullptr;
-  std::vector<std::shared_ptr<Work>> after;
+  std::vector<WorkPtr> after;
   bool done = false;
   Clock::time_point ended; ///< if done
 };
 
-namespace {
-
-/// The thread that does device work: shared memory is its thread-local storage.
-class Device {
-public:
-  void run(const std::function<void()> &work) {
-    if (!started) {
-      started = true;
-      std::thread([this] { loop(); }).detach();
-    }
-    std::unique_lock<std::mutex> lock(mutex);
-    job = &work;
-    changed.notify_all();
-    changed.wait(lock, [this] { return !job; });
-  }
-  std::thread::id id;
-
-private:
-  void loop() {
-    std::unique_lock<std::mutex> lock(mutex);
-    id = std::this_thread::get_id();
-    for (;;) {
-      changed.wait(lock, [this] { return job; });
-      (*job)();
-      job = nullptr;
-      changed.notify_all();
-    }
-  }
-
-  bool started = false;
-  std::mutex mutex;
-  std::condition_variable changed;
-  const std::function<void()> *job = nullptr;
-};
-
-} // namespace
 } // namespace cuda_double
 
 struct CUstream_st {
@@ -85,13 +47,13 @@ namespace cuda_double {
 
 namespace {
 
-// Never destroyed: the device thread outlives main().
-Device &device = *new Device;
+// Never destroyed: a device thread may outlive main().
 CUstream_st &defaultStream = *new CUstream_st;
 auto &streams = *new std::set<CUstream_st *>;
 auto &events = *new std::set<CUevent_st *>;
 auto &attempts = *new std::vector<WorkPtr>; ///< that may not have ended
 const void *running = nullptr;
+std::thread::id deviceThread; ///< while device work runs
 
 CUstream_st &streamOf(cudaStream_t stream) {
   if (!stream) {
@@ -109,27 +71,26 @@ CUevent_st &eventOf(cudaEvent_t event) {
   return *event;
 }
 
-void follow(Work &work, const WorkPtr &before) {
-  if (before && !before->done)
-    work.after.push_back(before);
-}
-
-void append(CUstream_st &stream, const WorkPtr &work) {
-  follow(*work, stream.last);
+/// Queues work behind `before`, which may be null, and what the stream has.
+WorkPtr append(cudaStream_t to, Work work, const WorkPtr &before = nullptr) {
+  CUstream_st &stream = streamOf(to);
+  auto follow = [&](const WorkPtr &other) {
+    if (other && !other->done)
+      work.after.push_back(other);
+  };
+  follow(before);
+  follow(stream.last);
   if (&stream == &defaultStream) {
     for (CUstream_st *other : streams)
       if (other->blocking)
-        follow(*work, other->last);
+        follow(other->last);
   } else if (stream.blocking) {
-    follow(*work, defaultStream.last);
+    follow(defaultStream.last);
   }
-  stream.last = work;
+  return stream.last = std::make_shared<Work>(std::move(work));
 }
 
-bool allDone(const std::vector<WorkPtr> &works) {
-  return std::all_of(works.begin(), works.end(),
-                     [](const WorkPtr &w) { return !w || w->done; });
-}
+bool isOpen(const WorkPtr &work) { return work && !work->done; }
 
 /// Runs what nobody has to wait for, until all that is needed has run. What
 /// waits for other processes is tried meanwhile, as they may wait for it, and
@@ -139,7 +100,7 @@ void runAll(const std::vector<WorkPtr> &needed) {
   std::unordered_map<Work *, std::vector<WorkPtr>> behind;
   std::vector<WorkPtr> open, ready;
   auto visit = [&](const WorkPtr &work) {
-    if (work && !work->done && missing.emplace(work.get(), 0).second)
+    if (isOpen(work) && missing.emplace(work.get(), 0).second)
       open.push_back(work);
   };
   std::for_each(needed.begin(), needed.end(), visit);
@@ -149,7 +110,7 @@ void runAll(const std::vector<WorkPtr> &needed) {
     open.pop_back();
     for (const WorkPtr &before : work->after) {
       visit(before);
-      if (!before->done) {
+      if (isOpen(before)) {
         missing[work.get()]++;
         behind[before.get()].push_back(work);
       }
@@ -157,13 +118,15 @@ void runAll(const std::vector<WorkPtr> &needed) {
     if (missing[work.get()] == 0)
       ready.push_back(work);
   }
+  deviceThread = std::this_thread::get_id();
   openMemory();
   size_t vain = 0; // attempts
-  while (!ready.empty() && (needed.empty() || !allDone(needed))) {
+  while (!ready.empty() &&
+         (needed.empty() || std::ranges::any_of(needed, isOpen))) {
     std::swap(ready[draw(ready.size())], ready.back());
     WorkPtr work = ready.back();
     running = work->kernel;
-    if (work->attempt && !work->attempt()) {
+    if (work->run && !work->run()) {
       if (++vain <= 2 * ready.size())
         continue;
       if (needed.empty())
@@ -173,8 +136,6 @@ void runAll(const std::vector<WorkPtr> &needed) {
     }
     vain = 0;
     ready.pop_back();
-    if (work->run)
-      work->run();
     checkBeside(running);
     work->done = true;
     work->ended = Clock::now();
@@ -186,44 +147,47 @@ void runAll(const std::vector<WorkPtr> &needed) {
   }
   running = nullptr;
   closeMemory();
+  deviceThread = {};
 }
 
+/// On a thread of its own: shared memory is thread-local storage.
 void force(const std::vector<WorkPtr> &needed) {
-  std::erase_if(attempts, [](const WorkPtr &w) { return w->done; });
-  if (!allDone(needed))
-    device.run([&] { runAll(needed); });
+  std::erase_if(attempts, std::not_fn(isOpen));
+  if (std::ranges::any_of(needed, isOpen))
+    std::thread(runAll, needed).join();
+}
+
+/// A device goes on while its host waits for other hosts.
+void goOn() {
+  for (;;) {
+    usleep(2000);
+    std::lock_guard<std::mutex> lock(entryMutex());
+    std::erase_if(attempts, std::not_fn(isOpen));
+    if (!attempts.empty())
+      runAll({});
+  }
 }
 
 } // namespace
 
 void queue(cudaStream_t stream, std::function<void()> run, const void *kernel) {
-  auto work = std::make_shared<Work>();
-  work->run = std::move(run);
-  work->kernel = kernel;
-  append(streamOf(stream), work);
-}
-
-/// A device goes on while its host waits for other hosts.
-static void goOn() {
-  for (;;) {
-    usleep(2000);
-    std::lock_guard<std::mutex> lock(entryMutex());
-    std::erase_if(attempts, [](const WorkPtr &w) { return w->done; });
-    if (!attempts.empty())
-      device.run([] { runAll({}); });
-  }
+  Work work;
+  work.run = [run = std::move(run)] {
+    run();
+    return true;
+  };
+  work.kernel = kernel;
+  append(stream, std::move(work));
 }
 
 WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
                       const WorkPtr &before) {
-  auto work = std::make_shared<Work>();
-  work->attempt = std::move(attempt);
-  follow(*work, before);
-  append(streamOf(stream), work);
-  attempts.push_back(work);
-  static bool goes = (std::thread(goOn).detach(), true);
-  (void)goes;
-  return work;
+  static std::thread &device = *new std::thread(goOn);
+  (void)device;
+  Work work;
+  work.run = std::move(attempt);
+  attempts.push_back(append(stream, std::move(work), before));
+  return attempts.back();
 }
 
 void finish(cudaStream_t stream) {
@@ -240,7 +204,7 @@ void finishAll() {
 }
 
 const void *runningKernel() { return running; }
-bool onDeviceThread() { return std::this_thread::get_id() == device.id; }
+bool onDeviceThread() { return std::this_thread::get_id() == deviceThread; }
 
 } // namespace cuda_double
 
@@ -268,12 +232,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize() {
-  Entry entry("cudaDeviceSynchronize");
-  finishAll();
-  return cudaSuccess;
-}
-
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
   Entry entry("cudaEventCreateWithFlags");
   *event = new CUevent_st{!(flags & cudaEventDisableTiming), nullptr};
@@ -291,9 +249,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 /// What the stream has by now; what is queued later is not the event's.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Entry entry("cudaEventRecord");
-  auto work = std::make_shared<Work>();
-  append(streamOf(stream), work);
-  eventOf(event).recorded = work;
+  eventOf(event).recorded = append(stream, {});
   eventOf(event).asked = 0;
   return cudaSuccess;
 }
@@ -302,9 +258,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned) {
   Entry entry("cudaStreamWaitEvent");
-  auto work = std::make_shared<Work>();
-  follow(*work, eventOf(event).recorded);
-  append(streamOf(stream), work);
+  append(stream, {}, eventOf(event).recorded);
   return cudaSuccess;
 }
 
@@ -319,7 +273,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   Entry entry("cudaEventQuery");
   CUevent_st &e = eventOf(event);
-  if (!e.recorded || e.recorded->done)
+  if (!isOpen(e.recorded))
     return cudaSuccess;
   if (++e.asked < 50)
     return cudaErrorNotReady;
@@ -334,10 +288,10 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
   if (!from.timed || !to.timed || !from.recorded || !to.recorded)
     return refuse(cudaErrorInvalidResourceHandle,
                   "an event that was made without times, or not recorded");
-  if (!from.recorded->done || !to.recorded->done)
+  if (isOpen(from.recorded) || isOpen(to.recorded))
     return refuse(cudaErrorNotReady, "an event that nobody has waited for");
-  *milliseconds = std::chrono::duration<float, std::milli>(to.recorded->ended -
-                                                           from.recorded->ended)
-                      .count();
+  std::chrono::duration<float, std::milli> passed =
+      to.recorded->ended - from.recorded->ended;
+  *milliseconds = passed.count();
   return cudaSuccess;
 }

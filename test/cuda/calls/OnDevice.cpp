@@ -36,7 +36,7 @@ public:
 private:
   void copy(void *to, const void *from, cudaMemcpyKind kind) {
     if (host && bytes)
-      cuda::check(cudaMemcpy(to, from, bytes, kind), "cudaMemcpy");
+      cuda::check(cudaMemcpyAsync(to, from, bytes, kind), "cudaMemcpy");
   }
 
   T *host;

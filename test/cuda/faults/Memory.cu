@@ -19,7 +19,7 @@ Register hostArgument("host-argument", [](bool fault) {
   static float host[kN];
   check(start(addKernel, 4, 256, 0, nullptr, fault ? host : onDevice(kN, 0), kN,
               1));
-  check(cudaDeviceSynchronize());
+  check(cudaStreamSynchronize(nullptr));
   return true;
 });
 

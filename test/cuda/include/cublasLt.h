@@ -17,16 +17,10 @@ enum cublasStatus_t {
   CUBLAS_STATUS_NOT_SUPPORTED = 15,
 };
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
-using cudaDataType = cudaDataType_t;
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
-enum cublasLtOrder_t { CUBLASLT_ORDER_COL = 0, CUBLASLT_ORDER_ROW = 1 };
-enum cublasLtEpilogue_t {
-  CUBLASLT_EPILOGUE_DEFAULT = 1,
-  CUBLASLT_EPILOGUE_BIAS = 4,
-};
+enum cublasLtEpilogue_t { CUBLASLT_EPILOGUE_BIAS = 4 };
 enum cublasLtMatrixLayoutAttribute_t {
-  CUBLASLT_MATRIX_LAYOUT_ORDER = 1,
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
 };
@@ -62,7 +56,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
-                                          cudaDataType type, uint64_t rows,
+                                          cudaDataType_t type, uint64_t rows,
                                           uint64_t columns, int64_t ld);
 cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,

@@ -115,14 +115,12 @@ struct cudaDeviceProp {
 };
 
 const char *cudaGetErrorString(cudaError_t error);
-cudaError_t cudaGetLastError();
 
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device);
-cudaError_t cudaDeviceSynchronize();
 
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
@@ -136,8 +134,6 @@ cudaError_t cudaHostAlloc(T **memory, size_t bytes, unsigned flags) {
   return cudaHostAlloc(reinterpret_cast<void **>(memory), bytes, flags);
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
-                       cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream = nullptr);
 cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,

@@ -12,16 +12,7 @@
 
 #include <cuda_runtime.h>
 
-enum ncclResult_t {
-  ncclSuccess = 0,
-  ncclUnhandledCudaError = 1,
-  ncclSystemError = 2,
-  ncclInternalError = 3,
-  ncclInvalidArgument = 4,
-  ncclInvalidUsage = 5,
-  ncclRemoteError = 6,
-  ncclInProgress = 7,
-};
+enum ncclResult_t { ncclSuccess = 0, ncclSystemError = 2, ncclInProgress = 7 };
 enum ncclDataType_t {
   ncclChar = 0,
   ncclInt64 = 4,
@@ -29,7 +20,7 @@ enum ncclDataType_t {
   ncclFloat64 = 8,
   ncclBfloat16 = 9,
 };
-enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3 };
+enum ncclRedOp_t { ncclSum = 0, ncclMax = 2, ncclMin = 3 };
 
 struct ncclUniqueId {
   char internal[128];
