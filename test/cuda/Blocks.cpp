@@ -12,17 +12,11 @@
 
 #include "Double.h"
 
-#include <algorithm>
-#include <cstring>
 #include <link.h>
-#include <set>
 #include <sys/mman.h>
-#include <unistd.h>
-#include <vector>
 
-#if !defined(__x86_64__) || defined(DT_CUDA_DOUBLE_UCONTEXT)
-#define DT_USE_UCONTEXT
-#include <ucontext.h>
+#ifndef __x86_64__
+#error "stacks are switched by instructions of x86-64"
 #endif
 
 uint3 threadIdx, blockIdx;
@@ -32,7 +26,6 @@ dim3 blockDim, gridDim;
 // Switching stacks.
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_USE_UCONTEXT
 // Saves what a callee must keep and the stack; goes on where `to` stopped.
 extern "C" void dtSwitchStack(void **from, void *to);
 asm(R"(
@@ -40,58 +33,18 @@ asm(R"(
 .globl dtSwitchStack
 .type dtSwitchStack, @function
 dtSwitchStack:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
+  pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
   movq %rsp, (%rdi)
   movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
+  popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
   ret
 .size dtSwitchStack, .-dtSwitchStack
 .popsection
 )");
-#endif
 
 namespace cuda_double {
 
 namespace {
-
-/// A place that stands still while another one runs.
-class Context {
-public:
-#ifndef DT_USE_UCONTEXT
-  /// `entry` never returns.
-  void prepare(char *stack, size_t bytes, void (*entry)()) {
-    auto *top = reinterpret_cast<void **>(stack + bytes);
-    // As if called: the stack is 8 bytes off 16 where a function begins.
-    top[-2] = reinterpret_cast<void *>(entry);
-    place = top - 8;
-  }
-  void switchTo(Context &other) { dtSwitchStack(&place, other.place); }
-
-private:
-  void *place = nullptr;
-#else
-  void prepare(char *stack, size_t bytes, void (*entry)()) {
-    getcontext(&context);
-    context.uc_stack = {stack, 0, bytes};
-    context.uc_link = nullptr;
-    makecontext(&context, entry, 0);
-  }
-  void switchTo(Context &other) { swapcontext(&context, &other.context); }
-
-private:
-  ucontext_t context;
-#endif
-};
 
 constexpr size_t kStack = 64 << 10;
 constexpr unsigned kLanes = 32, kMostWarps = kMostThreads / kLanes;
@@ -110,8 +63,8 @@ char *allocateGuarded(size_t bytes) {
 }
 
 struct Fiber {
-  Context context;
-  unsigned thread = 0; ///< that it runs or keeps waiting
+  void *place = nullptr; ///< of its stack, where it stands still
+  unsigned thread = 0;   ///< that it runs or keeps waiting
 };
 
 /// Threads of a block that wait for each other: a warp's or all.
@@ -133,7 +86,7 @@ struct Block {
   const Call *call = nullptr;
   unsigned threads = 0, started = 0;
   Order order{1};
-  Context scheduler;
+  void *scheduler = nullptr; ///< where the device thread stands still
   Fiber *running = nullptr;
   Fiber *fibers[kMostThreads]; ///< of threads that have started
   std::vector<Fiber *> idle;
@@ -141,8 +94,8 @@ struct Block {
   Lanes lanes[kMostWarps];
 } block;
 
-/// What of shared memory a block sees: thread-local storage of the object that
-/// the kernel is in, and a buffer that ends before a page nobody may touch.
+/// What of shared memory a block sees: thread-local storage of the program, and
+/// a buffer that ends before a page nobody may touch.
 struct Shared {
   char *statics = nullptr;
   size_t staticBytes = 0;
@@ -171,15 +124,16 @@ void fiberMain() {
       block.call->thread(block.call->arguments.get());
     }
     block.idle.push_back(self);
-    self->context.switchTo(block.scheduler);
+    dtSwitchStack(&self->place, block.scheduler);
   }
 }
 
 Fiber *idleFiber() {
   if (block.idle.empty()) {
-    block.idle.push_back(new Fiber);
-    block.idle.back()->context.prepare(allocateGuarded(kStack), kStack,
-                                       fiberMain);
+    auto *top = reinterpret_cast<void **>(allocateGuarded(kStack) + kStack);
+    // As if called: the stack is 8 bytes off 16 where a function begins.
+    top[-2] = reinterpret_cast<void *>(fiberMain);
+    block.idle.push_back(new Fiber{top - 8});
   }
   Fiber *fiber = block.idle.back();
   block.idle.pop_back();
@@ -189,7 +143,7 @@ Fiber *idleFiber() {
 void resume(Fiber *fiber) {
   block.running = fiber;
   place(fiber->thread);
-  block.scheduler.switchTo(fiber->context);
+  dtSwitchStack(&block.scheduler, fiber->place);
 }
 
 /// Lets all go on.
@@ -207,7 +161,7 @@ void wait(Barrier &barrier, int line, const char *others) {
     die(kernelName(), ": ", others, barrier.line, " and ", line);
   barrier.line = line;
   barrier.came++;
-  block.running->context.switchTo(block.scheduler);
+  dtSwitchStack(&block.running->place, block.scheduler);
 }
 
 Barrier &warpOf(unsigned thread) { return block.warps[thread / kLanes]; }
@@ -220,73 +174,52 @@ void waitForWarp(unsigned lanes, int line) {
        "lanes of a warp wait for each other at different lines, ");
 }
 
-/// Lets warps go on whose lanes have all come, until none is left.
-void runWarps() {
-  unsigned warps = (block.threads + kLanes - 1) / kLanes, waiting = 0;
-  for (bool moves = true; moves;) {
-    moves = false;
-    waiting = 0;
-    Order order(warps);
-    for (unsigned i = 0; i < warps; ++i) {
-      Barrier &warp = block.warps[order.next()];
-      for (; warp.came == kLanes; moves = true)
-        open(warp);
-      waiting += warp.came;
-    }
-  }
-  for (unsigned i = 0; waiting && i < warps; ++i)
-    if (const Barrier &warp = block.warps[i]; warp.came)
-      die(kernelName(), ": ", warp.came,
-          " of a warp's 32 lanes wait for the others at line ", warp.line,
-          ", which do not come");
-}
-
+/// A block's barrier opens when no warp's can.
 void runBlock() {
   block.order = Order(block.threads);
   block.started = 0;
   while (block.started < block.threads)
     resume(idleFiber());
-  runWarps();
-  while (block.all.came > 0) {
+  unsigned warps = (block.threads + kLanes - 1) / kLanes;
+  for (;;) {
+    bool moves = false;
+    Order order(warps);
+    for (unsigned i = 0; i < warps; ++i)
+      if (Barrier &warp = block.warps[order.next()]; warp.came == kLanes) {
+        open(warp);
+        moves = true;
+      }
+    if (moves)
+      continue;
+    for (const Barrier &warp : block.warps)
+      if (warp.came)
+        die(kernelName(), ": ", warp.came,
+            " of a warp's 32 lanes wait for the others at line ", warp.line,
+            ", which do not come");
+    if (block.all.came == 0)
+      return;
     if (block.all.came != block.threads)
       die(kernelName(), ": ", block.all.came, " of a block's ", block.threads,
           " threads wait at the barrier of line ", block.all.line,
           ", the others have ended");
     open(block.all);
-    runWarps();
   }
 }
 
-/// Thread-local storage of the object that holds `address`, on this thread.
-int findStatics(dl_phdr_info *info, size_t, void *address) {
-  bool here = false;
-  size_t bytes = 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr) &header = info->dlpi_phdr[i];
-    auto offset = reinterpret_cast<uintptr_t>(address) -
-                  uintptr_t(info->dlpi_addr + header.p_vaddr);
-    here |= header.p_type == PT_LOAD && offset < header.p_memsz;
-    if (header.p_type == PT_TLS)
-      bytes = header.p_memsz;
-  }
-  if (!here)
-    return 0;
-  shared.statics = static_cast<char *>(info->dlpi_tls_data);
-  shared.staticBytes = shared.statics ? bytes : 0;
+/// Thread-local storage of the program, the first object, on this thread.
+int findStatics(dl_phdr_info *info, size_t, void *) {
+  for (int i = 0; i < info->dlpi_phnum; ++i)
+    if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data) {
+      shared.statics = static_cast<char *>(info->dlpi_tls_data);
+      shared.staticBytes = info->dlpi_phdr[i].p_memsz;
+    }
   return 1;
 }
 
-/// Shared memory means nothing when a block begins. `used`: a block before it
-/// may have written to the static one.
-void spoilShared(bool used) {
-  if (used && shared.staticBytes)
-    std::memset(shared.statics, kPoison, shared.staticBytes);
+/// Shared memory means nothing when a block begins.
+void spoilShared() {
+  std::memset(shared.statics, kPoison, shared.staticBytes);
   std::memset(shared.end - shared.bytes, kPoison, shared.bytes);
-}
-
-bool isSpoilt() {
-  return std::all_of(shared.statics, shared.statics + shared.staticBytes,
-                     [](char c) { return c == char(kPoison); });
 }
 
 } // namespace
@@ -314,7 +247,7 @@ uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line) {
 }
 
 void runBlocks(const Call &call, dim3 grid, dim3 dims, size_t sharedBytes) {
-  dl_iterate_phdr(findStatics, const_cast<void *>(call.kernel));
+  dl_iterate_phdr(findStatics, nullptr);
   if (!shared.end)
     shared.end = allocateGuarded(kMostShared) + kMostShared;
   shared.bytes = sharedBytes;
@@ -327,20 +260,12 @@ void runBlocks(const Call &call, dim3 grid, dim3 dims, size_t sharedBytes) {
     block.warps[w] = {w * kLanes, kLanes};
   uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
   Order order(blocks);
-  // Most kernels have no static shared memory: a look at the first block and
-  // one behind the last are cheaper than filling it each time.
-  static auto &users = *new std::set<const void *>;
-  bool used = users.count(call.kernel);
-  spoilShared(true);
   for (uint64_t i = 0; i < blocks; ++i) {
     uint64_t b = order.next();
-    if (i > 0)
-      spoilShared(used);
+    spoilShared();
     blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y),
                 unsigned(b / grid.x / grid.y)};
     runBlock();
-    if (!used && (i == 0 || i + 1 == blocks) && !isSpoilt())
-      used = users.insert(call.kernel).second;
   }
 }
 

@@ -9,44 +9,37 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Tensor.h"
+#include "Double.h"
 
 #include <cudnn.h>
-
-#include <algorithm>
-#include <cstring>
-#include <map>
-
-struct cudnnContext {
-  cudaStream_t stream = nullptr;
-};
+#include <set>
 
 using namespace cuda_double;
 
 namespace {
 
+/// What heuristics offer. What a program must not take computes nothing: its
+/// results are not numbers.
 struct Engine {
   cudnnBackendNumericalNote_t note;
-  Manner manner;
   bool possible;
   size_t workspace;
 };
-const Engine kEngines[] = {
-    {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, {}, true, 4096},
-    {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, {.rounded = true}, true, 0},
-    {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, {.drawn = true}, true, 0},
-    {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, {}, false, 0}};
+const Engine kEngines[] = {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, true, 4096},
+                           {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, true, 0},
+                           {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, true, 0},
+                           {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, false, 0}};
 enum { kExact, kTensorCores, kAnyOrder, kImpossible };
 
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
-  std::map<int, std::string> attributes; ///< bytes
+  std::map<int, std::string> attributes = {}; ///< bytes
   // What follows from them, and from other descriptors, when it is finished:
-  Tensor tensor;
-  Convolution convolution;
-  std::vector<int> engines; ///< one: of an engine, a configuration, a plan
-  std::map<int64_t, void *> addresses;
+  Tensor tensor = {};
+  Convolution convolution = {};
+  std::vector<int> engines = {}; ///< one: of an engine, a configuration, a plan
+  std::map<int64_t, void *> addresses = {};
 
   template <typename T> std::vector<T> values(int name) const {
     const std::string &bytes = attributes.at(name);
@@ -62,97 +55,41 @@ struct Descriptor {
   }
 };
 
-/// What a descriptor may be given, and must be before it is finished.
-struct Rule {
-  int name;
-  cudnnBackendAttributeType_t type;
-  int64_t most = 1;  ///< values
-  int refersTo = -1; ///< to a descriptor of this type
+/// The operations: their first attribute, behind which the others follow in one
+/// order, and what they compute.
+struct Operation {
+  int type, first;
+  Convolution::Wanted wanted;
 };
-
-/// An operation's first attribute; the others follow in one order.
-int firstOf(int operation) {
-  return operation == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
-             ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA
-         : operation ==
-                 CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
-             ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA
-             : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA;
-}
+constexpr Operation kOperations[] = {
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, Convolution::Y},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, Convolution::X},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, Convolution::W}};
 constexpr int kBeta = 1, kWindow = 2, kW = 3, kX = 4, kY = 5;
 
-std::vector<Rule> rulesOf(int type) {
-  constexpr auto kInteger = CUDNN_TYPE_INT64;
-  constexpr auto kOther = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-  int first = firstOf(type);
-  switch (type) {
-  case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-    return {{CUDNN_ATTR_TENSOR_UNIQUE_ID, kInteger},
-            {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
-            {CUDNN_ATTR_TENSOR_DIMENSIONS, kInteger, 8},
-            {CUDNN_ATTR_TENSOR_STRIDES, kInteger, 8},
-            {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kInteger}};
-  case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-    return {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
-            {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
-            {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, kInteger},
-            {CUDNN_ATTR_CONVOLUTION_DILATIONS, kInteger, 3},
-            {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, kInteger, 3},
-            {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, kInteger, 3},
-            {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, kInteger, 3}};
-  case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
-    return {{first, CUDNN_TYPE_FLOAT},
-            {first + kBeta, CUDNN_TYPE_FLOAT},
-            {first + kWindow, kOther, 1, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR},
-            {first + kW, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR},
-            {first + kX, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR},
-            {first + kY, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR}};
-  case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: // any operation
-    return {{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
-            {CUDNN_ATTR_OPERATIONGRAPH_OPS, kOther}};
-  case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-    return {{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
-            {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kOther, 1,
-             CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR}};
-  case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-    return {{CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kOther, 1,
-             CUDNN_BACKEND_ENGINECFG_DESCRIPTOR},
-            {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE}};
-  case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-    return {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInteger, 8},
-            {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 8},
-            {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}};
-  }
-  return {}; // engines and configurations come from the heuristics
-}
-
 size_t bytesOf(cudnnBackendAttributeType_t type) {
-  return type == CUDNN_TYPE_HANDLE || type == CUDNN_TYPE_INT64 ||
-                 type == CUDNN_TYPE_VOID_PTR ||
-                 type == CUDNN_TYPE_BACKEND_DESCRIPTOR
-             ? 8
-             : 4;
+  static const std::set<int> kWide{CUDNN_TYPE_HANDLE, CUDNN_TYPE_INT64,
+                                   CUDNN_TYPE_VOID_PTR,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR};
+  return kWide.count(type) ? 8 : 4;
 }
 
-Descriptor &descriptor(const char *call, void *d, bool finished) {
+Descriptor &descriptor(void *d, bool finished) {
   auto *found = static_cast<Descriptor *>(d);
   if (!found)
-    die(call, ": no descriptor");
+    reject("no descriptor");
   if (found->finished != finished)
-    die(call, ": a descriptor of type ", found->type, " is ",
-        finished ? "not finalized" : "finalized already");
+    reject("a descriptor of type ", found->type, " is ",
+           finished ? "not finalized" : "finalized already");
   return *found;
 }
 
 //===----------------------------------------------------------------------===//
 // Finishing.
 //===----------------------------------------------------------------------===//
-
-template <typename... Parts> [[noreturn]] void refuse(const Parts &...parts) {
-  die("cudnnBackendFinalize: ", parts...);
-}
 
 void finishTensor(Descriptor &d) {
   Tensor &t = d.tensor;
@@ -163,21 +100,21 @@ void finishTensor(Descriptor &d) {
   t.narrow = d.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) ==
              CUDNN_DATA_BFLOAT16;
   if (t.sizes.size() < 4 || t.sizes.size() != t.strides.size())
-    refuse("tensor ", t.id, " has ", t.sizes.size(), " sizes and ",
+    reject("tensor ", t.id, " has ", t.sizes.size(), " sizes and ",
            t.strides.size(), " strides");
   if (t.alignment < (t.narrow ? 2 : 4) || (t.alignment & (t.alignment - 1)))
-    refuse("tensor ", t.id, " is aligned to ", t.alignment, " bytes");
-  std::map<int64_t, int64_t> dims; // sizes by stride
+    reject("tensor ", t.id, " is aligned to ", t.alignment, " bytes");
+  std::multimap<int64_t, int64_t> dims; // sizes by stride
   for (size_t i = 0; i < t.sizes.size(); ++i) {
     if (t.sizes[i] <= 0)
-      refuse("tensor ", t.id, " has a size of ", t.sizes[i]);
-    if (t.sizes[i] > 1 && !dims.emplace(t.strides[i], t.sizes[i]).second)
-      refuse("tensor ", t.id, " has a stride of ", t.strides[i], " twice");
+      reject("tensor ", t.id, " has a size of ", t.sizes[i]);
+    if (t.sizes[i] > 1)
+      dims.emplace(t.strides[i], t.sizes[i]);
   }
   int64_t reach = 1;
   for (auto [stride, size] : dims) {
     if (stride < reach)
-      refuse("elements of tensor ", t.id, " overlap: a stride of ", stride,
+      reject("elements of tensor ", t.id, " overlap: a stride of ", stride,
              ", below ", reach);
     reach += stride * (size - 1);
   }
@@ -192,23 +129,20 @@ void finishWindow(Descriptor &d) {
   auto dims = size_t(d.integer(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
   for (const Sizes *sizes : {&c.before, &c.after, &c.stride, &c.dilation})
     if (sizes->size() != dims)
-      refuse("a window in ", dims, " dims has ", sizes->size(),
+      reject("a window in ", dims, " dims has ", sizes->size(),
              " strides, dilations or paddings");
   if (d.value<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) !=
       CUDNN_DATA_FLOAT)
-    refuse("sums of a convolution are not in float");
+    reject("sums of a convolution are not in float");
 }
 
 void finishOperation(Descriptor &d) {
-  int first = firstOf(d.type);
+  auto [type, first, wanted] =
+      *std::ranges::find(kOperations, d.type, &Operation::type);
   Convolution &c = d.convolution;
   c = d.other(first + kWindow).convolution;
+  c.wanted = wanted;
   c.alpha = d.value<float>(first), c.beta = d.value<float>(first + kBeta);
-  c.wanted = first == CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA
-                 ? Convolution::Y
-             : first == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA
-                 ? Convolution::X
-                 : Convolution::W;
   for (auto [which, attribute] : {std::pair(Convolution::X, kX),
                                   {Convolution::W, kW},
                                   {Convolution::Y, kY}})
@@ -217,17 +151,17 @@ void finishOperation(Descriptor &d) {
               &y = c.sizes(Convolution::Y);
   size_t dims = c.stride.size() + 2;
   if (x.size() != dims || w.size() != dims || y.size() != dims)
-    refuse("tensors of ", x.size(), ", ", w.size(), " and ", y.size(),
+    reject("tensors of ", x.size(), ", ", w.size(), " and ", y.size(),
            " dims, a window in ", dims - 2);
   if (x[0] != y[0] || y[1] != w[0] || x[1] % w[1] || w[0] % (x[1] / w[1]))
-    refuse("x [", x[0], ", ", x[1], ", ...], w [", w[0], ", ", w[1],
+    reject("x [", x[0], ", ", x[1], ", ...], w [", w[0], ", ", w[1],
            ", ...] and y [", y[0], ", ", y[1], ", ...] are no convolution");
   for (size_t i = 2; i < dims; ++i) {
     int64_t reach = c.dilation[i - 2] * (w[i] - 1) + 1,
             room = x[i] + c.before[i - 2] + c.after[i - 2] - reach,
             size = room / c.stride[i - 2] + 1;
     if (y[i] != size)
-      refuse("y has size ", y[i], " in dim ", i, ", the window gives ", size);
+      reject("y has size ", y[i], " in dim ", i, ", the window gives ", size);
   }
 }
 
@@ -250,43 +184,96 @@ void finishHeuristic(Descriptor &d) {
     d.engines.push_back(kExact);
 }
 
-void finishPlan(Descriptor &d) {
-  const Descriptor &from = d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  d.engines = from.engines;
-  d.convolution = from.convolution;
-}
-
 void finishPack(Descriptor &d) {
   Sizes ids = d.integers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   auto data = d.values<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   for (size_t i = 0; i < std::min(ids.size(), data.size()); ++i)
     d.addresses[ids[i]] = data[i];
   if (ids.size() != data.size() || d.addresses.size() != ids.size())
-    refuse(data.size(), " addresses for ", ids.size(), " tensors");
+    reject(data.size(), " addresses for ", ids.size(), " tensors");
+}
+
+/// A graph has what its operation is, a plan what its configuration is.
+template <int from> void finishAs(Descriptor &d) {
+  d.engines = d.other(from).engines;
+  d.convolution = d.other(from).convolution;
+}
+
+/// What a descriptor may be given, and must be before it is finished.
+struct Rule {
+  int name;
+  cudnnBackendAttributeType_t type;
+  int64_t most = 1;  ///< values
+  int refersTo = -1; ///< to a descriptor of this type
+};
+struct Kind {
+  std::vector<Rule> rules;
+  void (*finish)(Descriptor &);
+};
+
+/// Engines and configurations are no kinds: they come from the heuristics.
+std::map<int, Kind> makeKinds() {
+  constexpr auto kInteger = CUDNN_TYPE_INT64;
+  constexpr auto kOther = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  std::map<int, Kind> kinds{
+      {CUDNN_BACKEND_TENSOR_DESCRIPTOR,
+       {{{CUDNN_ATTR_TENSOR_UNIQUE_ID, kInteger},
+         {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
+         {CUDNN_ATTR_TENSOR_DIMENSIONS, kInteger, 8},
+         {CUDNN_ATTR_TENSOR_STRIDES, kInteger, 8},
+         {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kInteger}},
+        finishTensor}},
+      {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
+       {{{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
+         {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
+         {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, kInteger},
+         {CUDNN_ATTR_CONVOLUTION_DILATIONS, kInteger, 3},
+         {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, kInteger, 3},
+         {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, kInteger, 3},
+         {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, kInteger, 3}},
+        finishWindow}},
+      {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, // of any operation
+       {{{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
+         {CUDNN_ATTR_OPERATIONGRAPH_OPS, kOther}},
+        finishAs<CUDNN_ATTR_OPERATIONGRAPH_OPS>}},
+      {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
+       {{{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
+         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kOther, 1,
+          CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR}},
+        finishHeuristic}},
+      {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+       {{{CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE},
+         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kOther, 1,
+          CUDNN_BACKEND_ENGINECFG_DESCRIPTOR}},
+        finishAs<CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG>}},
+      {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
+       {{{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInteger, 8},
+         {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 8},
+         {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}},
+        finishPack}}};
+  for (auto [type, first, wanted] : kOperations) {
+    Kind &kind = kinds[type];
+    kind.finish = finishOperation;
+    kind.rules = {
+        {first, CUDNN_TYPE_FLOAT},
+        {first + kBeta, CUDNN_TYPE_FLOAT},
+        {first + kWindow, kOther, 1, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR}};
+    for (int tensor : {kW, kX, kY})
+      kind.rules.push_back(
+          {first + tensor, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR});
+  }
+  return kinds;
+}
+const Kind &kindOf(const Descriptor &d) {
+  static auto &kinds = *new std::map<int, Kind>(makeKinds());
+  return kinds[d.type];
 }
 
 } // namespace
 
-const char *cudnnGetErrorString(cudnnStatus_t status) {
-  return status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS"
-                                        : "CUDNN_STATUS_NOT_SUPPORTED";
-}
-
-cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
-  Entry entry("cudnnCreate");
-  *handle = new cudnnContext;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  Entry entry("cudnnSetStream");
-  handle->stream = stream;
-  return CUDNN_STATUS_SUCCESS;
-}
-
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *made) {
-  Entry entry("cudnnBackendCreateDescriptor");
+  Entry entry;
   *made = new Descriptor{type};
   return CUDNN_STATUS_SUCCESS;
 }
@@ -300,58 +287,36 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,
                                        cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type,
                                        int64_t count, const void *values) {
-  const char *call = "cudnnBackendSetAttribute";
-  Entry entry(call);
-  Descriptor &to = descriptor(call, d, false);
-  std::vector<Rule> rules = rulesOf(to.type);
+  Entry entry;
+  Descriptor &to = descriptor(d, false);
+  const std::vector<Rule> &rules = kindOf(to).rules;
   auto rule = std::ranges::find(rules, name, &Rule::name);
   if (rule == rules.end())
-    die(call, ": a descriptor of type ", to.type, " has no attribute ", name);
+    reject("a descriptor of type ", to.type, " has no attribute ", name);
   if (type != rule->type || count < 1 || count > rule->most)
-    die(call, ": attribute ", name, " has values of type ", rule->type,
-        ", at most ", rule->most, "; not ", count, " of type ", type);
+    reject("attribute ", name, " has values of type ", rule->type, ", at most ",
+           rule->most, "; not ", count, " of type ", type);
   to.attributes[name].assign(static_cast<const char *>(values),
                              size_t(count) * bytesOf(type));
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
-    Descriptor &other = descriptor(call, to.value<void *>(name), true);
+    Descriptor &other = descriptor(to.value<void *>(name), true);
     if (rule->refersTo >= 0 && other.type != rule->refersTo)
-      die(call, ": attribute ", name, " is a descriptor of type ", other.type,
-          ", not ", rule->refersTo);
+      reject("attribute ", name, " is a descriptor of type ", other.type,
+             ", not ", rule->refersTo);
   }
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
-  const char *call = "cudnnBackendFinalize";
-  Entry entry(call);
-  Descriptor &d = descriptor(call, raw, false);
-  for (const Rule &rule : rulesOf(d.type))
+  Entry entry;
+  Descriptor &d = descriptor(raw, false);
+  for (const Rule &rule : kindOf(d).rules)
     if (!d.attributes.count(rule.name))
-      refuse("a descriptor of type ", d.type, " lacks attribute ", rule.name);
-  switch (d.type) {
-  case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-    finishTensor(d);
-    break;
-  case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-    finishWindow(d);
-    break;
-  case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-    d.convolution = d.other(CUDNN_ATTR_OPERATIONGRAPH_OPS).convolution;
-    break;
-  case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-    finishHeuristic(d);
-    break;
-  case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-    finishPlan(d);
-    if (!kEngines[d.engines[0]].possible)
-      return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
-    break;
-  case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-    finishPack(d);
-    break;
-  default:
-    finishOperation(d);
-  }
+      reject("a descriptor of type ", d.type, " lacks attribute ", rule.name);
+  kindOf(d).finish(d);
+  if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+      !kEngines[d.engines[0]].possible)
+    return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
   d.finished = true;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -361,20 +326,19 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
                                        cudnnBackendAttributeType_t,
                                        int64_t wanted, int64_t *count,
                                        void *values) {
-  const char *call = "cudnnBackendGetAttribute";
-  Entry entry(call);
+  Entry entry;
   auto &from = *static_cast<Descriptor *>(raw);
   *count = 1;
   // Descriptors that the caller made are filled, and finished.
   auto fill = [&](int64_t i, int engine) {
-    Descriptor &to = descriptor(call, static_cast<void **>(values)[i], false);
+    Descriptor &to = descriptor(static_cast<void **>(values)[i], false);
     to.engines = {engine};
     to.convolution = from.convolution;
     to.finished = true;
   };
   switch (name) {
   case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-    descriptor(call, raw, true);
+    descriptor(raw, true);
     *count = int64_t(from.engines.size());
     for (int64_t i = 0; i < std::min(wanted, *count); ++i)
       fill(i, from.engines[size_t(i)]);
@@ -389,42 +353,48 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
     *static_cast<int64_t *>(values) = from.engines.at(0);
     return CUDNN_STATUS_SUCCESS;
   case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-    descriptor(call, raw, true);
+    descriptor(raw, true);
     *static_cast<int64_t *>(values) =
         int64_t(kEngines[from.engines.at(0)].workspace);
     return CUDNN_STATUS_SUCCESS;
   default:
-    die(call, ": no attribute ", name);
+    reject("no attribute ", name);
   }
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
                                   cudnnBackendDescriptor_t rawPlan,
                                   cudnnBackendDescriptor_t rawPack) {
-  const char *call = "cudnnBackendExecute";
-  Entry entry(call);
-  const Descriptor &plan = descriptor(call, rawPlan, true),
-                   &pack = descriptor(call, rawPack, true);
+  Entry entry;
+  const Descriptor &plan = descriptor(rawPlan, true),
+                   &pack = descriptor(rawPack, true);
   if (plan.type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
       pack.type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
-    die(call, ": descriptors of types ", plan.type, " and ", pack.type);
+    reject("descriptors of types ", plan.type, " and ", pack.type);
   Convolution c = plan.convolution;
   const Tensor &result = c.tensors[c.wanted];
   for (int i = 0; i < 3; ++i) {
     Tensor &t = c.tensors[i];
-    std::string what = text(call, ": ", "xwy"[i]);
+    std::string what = text("xwy"[i]);
     auto found = pack.addresses.find(t.id);
     if (found == pack.addresses.end())
-      die(what, ", tensor ", t.id, ", has no address");
+      reject(what, ", tensor ", t.id, ", has no address");
     t.data = found->second;
-    requireTensor(t, what);
+    t.require(what);
   }
   for (const Tensor &t : c.tensors)
     if (&t != &result && overlap(t, result))
-      die(call, ": the result overlaps tensor ", t.id);
-  const Engine &engine = kEngines[plan.engines[0]];
-  queueCall(call, handle->stream,
+      reject("the result overlaps tensor ", t.id);
+  int engine = plan.engines[0];
+  bool exact = engine == kExact || (engine == kTensorCores && result.narrow);
+  queueCall(handle->stream,
             pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
-            engine.workspace, [c, &engine] { convolve(c, engine.manner); });
+            kEngines[engine].workspace, [c, exact] {
+              if (exact)
+                convolve(c);
+              else
+                std::memset(c.tensors[c.wanted].data, kPoison,
+                            c.tensors[c.wanted].span());
+            });
   return CUDNN_STATUS_SUCCESS;
 }

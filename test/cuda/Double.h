@@ -14,11 +14,18 @@
 
 #include "cuda_runtime.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace cuda_double {
 
@@ -35,6 +42,13 @@ template <typename... Parts> [[noreturn]] void die(const Parts &...parts) {
   end(text(parts...));
 }
 
+/// What the program has called: "cudaMalloc".
+const std::string &currentCall();
+/// Ends the program: "error: CUDA double: cudaMalloc: ...".
+template <typename... Parts> [[noreturn]] void reject(const Parts &...parts) {
+  die(currentCall(), ": ", parts...);
+}
+
 /// A variable of the environment.
 const char *setting(const char *name, const char *otherwise = nullptr);
 
@@ -43,8 +57,9 @@ const char *setting(const char *name, const char *otherwise = nullptr);
 uint64_t draw(uint64_t n);
 
 /// 0 to n - 1 in an order that is drawn: a first number and a stride.
-class Order {
-public:
+struct Order {
+  uint64_t n, at = 0, stride; ///< these below n
+
   explicit Order(uint64_t n);
   uint64_t next() {
     uint64_t result = at;
@@ -52,9 +67,6 @@ public:
     at -= at >= n ? n : 0;
     return result;
   }
-
-private:
-  uint64_t n, at, stride; ///< both below n
 };
 
 /// What is counted, for DT_CUDA_DOUBLE_STATS.
@@ -68,7 +80,7 @@ extern Counts counts;
 /// an earlier call returned has been looked at.
 class Entry {
 public:
-  explicit Entry(const char *call);
+  explicit Entry(const char *call = __builtin_FUNCTION());
 
 private:
   std::lock_guard<std::mutex> lock;
@@ -83,18 +95,15 @@ cudaError_t refuse(cudaError_t error, const std::string &detail);
 /// "kernel NAME", by the program's symbols.
 std::string nameOf(const void *kernel);
 
-//===----------------------------------------------------------------------===//
-// Memory.cpp
-//===----------------------------------------------------------------------===//
+//===--- Memory.cpp
 
 /// Ends the program where [address, address + bytes) is not in one allocation
-/// of device memory. `what`: of which call, and what it is there.
-void requireDevice(const void *address, size_t bytes, const std::string &what);
+/// of device memory, or no multiple of the alignment that was promised. `what`:
+/// what it is to the current call.
+void requireDevice(const void *address, size_t bytes, const std::string &what,
+                   int64_t alignment = 1);
 /// ... where the first byte is device memory.
 void requireHost(const void *address, const std::string &what);
-/// ... or its address is no multiple of what was promised.
-void requireAligned(const void *address, int64_t bytes,
-                    const std::string &what);
 /// An argument of a kernel: device memory, or host memory that it may read.
 void requireReadable(const void *address, const void *kernel, size_t argument);
 bool isPinned(const void *address);
@@ -107,9 +116,7 @@ void checkBeside(const void *kernel);
 
 constexpr int kPoison = 0xFF; ///< as a float: not a number
 
-//===----------------------------------------------------------------------===//
-// Streams.cpp
-//===----------------------------------------------------------------------===//
+//===--- Streams.cpp
 
 /// Queues work; `kernel` null: a copy or a library's.
 void queue(cudaStream_t stream, std::function<void()> work,
@@ -128,9 +135,7 @@ void finishAll();
 const void *runningKernel();
 bool onDeviceThread();
 
-//===----------------------------------------------------------------------===//
-// Blocks.cpp
-//===----------------------------------------------------------------------===//
+//===--- Blocks.cpp
 
 /// Bounds of one launch.
 constexpr unsigned kMostThreads = 1024;
@@ -141,6 +146,61 @@ void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes);
 /// Whether an address lies behind the block's dynamic shared memory.
 bool isBehindShared(const void *address);
 size_t sharedBytes();
+
+//===--- Tensor.cpp: what descriptors of libraries say, and what they compute
+
+using Sizes = std::vector<int64_t>;
+
+/// Element (i, j, ...) is number i * strides[0] + j * strides[1] + ...
+struct Tensor {
+  Sizes sizes = {}, strides = {};
+  bool narrow = false; ///< bf16, else float
+  void *data = nullptr;
+  int64_t alignment = 1; ///< of data, promised
+  int64_t id = 0;
+
+  int64_t count() const;
+  /// Bytes from its first to its last element.
+  size_t span() const;
+  /// On the device, as was promised.
+  void require(const std::string &what) const {
+    requireDevice(data, span(), what, alignment);
+  }
+  float load(int64_t number) const;
+  void store(int64_t number, float value) const;
+};
+
+float widen(uint16_t bf16);
+/// To the nearest, ties to even.
+uint16_t narrow(float value);
+
+bool overlap(const Tensor &a, const Tensor &b);
+/// Queues what a library computes. The program ends where its workspace is no
+/// device memory; what stands there is gone.
+void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
+               std::function<void()> work);
+
+/// d = alpha * a b + beta * c + bias of matrices [batch, rows, columns], with
+/// sums in float. The bias [1, rows, 1] may have no data.
+struct Product {
+  Tensor a, b, c, d, bias;
+  float alpha = 1, beta = 0;
+};
+void multiply(const Product &product);
+
+/// One of three tensors is computed from the other two: x [n, c, in...],
+/// w [o, c / groups, kernel...], y [n, o, out...].
+struct Convolution {
+  enum Wanted { X, W, Y } wanted = Y;
+  Tensor tensors[3]; ///< x, w, y
+  Sizes before, after, stride, dilation;
+  float alpha = 1, beta = 0;
+
+  const Sizes &sizes(Wanted which) const { return tensors[which].sizes; }
+  int64_t groups() const { return sizes(X)[1] / sizes(W)[1]; }
+};
+
+void convolve(const Convolution &convolution);
 
 } // namespace cuda_double
 

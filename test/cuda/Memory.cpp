@@ -13,12 +13,8 @@
 #include "Double.h"
 
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
-#include <map>
 #include <string_view>
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace cuda_double {
 
@@ -133,24 +129,21 @@ bool isLive(const void *address, size_t bytes) {
 
 } // namespace
 
-void requireDevice(const void *address, size_t bytes, const std::string &what) {
+void requireDevice(const void *address, size_t bytes, const std::string &what,
+                   int64_t alignment) {
   if (!isDeviceAddress(address))
-    die(what, " points to host memory (", address, ")");
+    reject(what, " points to host memory (", address, ")");
   if (!isLive(address, bytes))
-    die(what, ", ", bytes, " bytes at ", describe(address),
-        ", is not within one allocation");
+    reject(what, ", ", bytes, " bytes at ", describe(address),
+           ", is not within one allocation");
+  if (reinterpret_cast<uintptr_t>(address) % uintptr_t(alignment))
+    reject(what, " at ", address, " is not aligned to ", alignment,
+           " bytes, as was promised");
 }
 
 void requireHost(const void *address, const std::string &what) {
   if (isDeviceAddress(address))
-    die(what, " points to device memory (", address, ")");
-}
-
-void requireAligned(const void *address, int64_t bytes,
-                    const std::string &what) {
-  if (reinterpret_cast<uintptr_t>(address) % uintptr_t(bytes))
-    die(what, " at ", address, " is not aligned to ", bytes,
-        " bytes, as was promised");
+    reject(what, " points to device memory (", address, ")");
 }
 
 void requireReadable(const void *address, const void *kernel, size_t argument) {
@@ -192,7 +185,7 @@ void checkBeside(const void *kernel) {
 using namespace cuda_double;
 
 cudaError_t cudaMalloc(void **result, size_t bytes) {
-  Entry entry("cudaMalloc");
+  Entry entry;
   counts.allocations++;
   if (!memory.range)
     reserve();
@@ -220,7 +213,7 @@ cudaError_t cudaMalloc(void **result, size_t bytes) {
 
 /// Waits for all work, as the real one does.
 cudaError_t cudaFree(void *address) {
-  Entry entry("cudaFree");
+  Entry entry;
   if (!address)
     return cudaSuccess;
   auto *a = const_cast<Allocation *>(allocationAt(address));
@@ -235,7 +228,7 @@ cudaError_t cudaFree(void *address) {
 
 /// Ordinary memory here, known by its addresses.
 cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
-  Entry entry("cudaHostAlloc");
+  Entry entry;
   counts.allocations++;
   *result = std::aligned_alloc(memory.page, roundUp(bytes, memory.page));
   if (!*result)
@@ -246,7 +239,7 @@ cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
 }
 
 cudaError_t cudaFreeHost(void *address) {
-  Entry entry("cudaFreeHost");
+  Entry entry;
   if (address && !memory.pinned.erase(static_cast<char *>(address)))
     die("cudaFreeHost of ", address, ", which is no pinned memory");
   finishAll();

@@ -12,20 +12,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Tensor.h"
+#include "Double.h"
 
 #include <nccl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <unistd.h>
-#include <utility>
 
 using namespace cuda_double;
 
@@ -79,24 +73,6 @@ void requirePatience(Clock::time_point since, int rank,
 // Elements.
 //===----------------------------------------------------------------------===//
 
-struct Type {
-  ncclDataType_t type;
-  const char *name;
-  size_t bytes;
-};
-
-const Type &typeOf(ncclDataType_t type) {
-  static constexpr Type kTypes[] = {{ncclChar, "bytes", 1},
-                                    {ncclInt64, "int64", 8},
-                                    {ncclFloat32, "float32", 4},
-                                    {ncclFloat64, "float64", 8},
-                                    {ncclBfloat16, "bfloat16", 2}};
-  for (const Type &known : kTypes)
-    if (known.type == type)
-      return known;
-  die("a type that NCCL's double does not know: ", type);
-}
-
 template <typename T>
 void combineAs(char *sums, const char *with, size_t n, ncclRedOp_t op) {
   auto combined = [op](auto a, auto b) {
@@ -116,20 +92,23 @@ void combineAs(char *sums, const char *with, size_t n, ncclRedOp_t op) {
   }
 }
 
-void combine(char *sums, const char *with, size_t n, ncclDataType_t type,
-             ncclRedOp_t op) {
-  switch (type) {
-  case ncclInt64:
-    return combineAs<int64_t>(sums, with, n, op);
-  case ncclFloat32:
-    return combineAs<float>(sums, with, n, op);
-  case ncclFloat64:
-    return combineAs<double>(sums, with, n, op);
-  case ncclBfloat16:
-    return combineAs<uint16_t>(sums, with, n, op);
-  case ncclChar:
-    die("bytes are not combined");
-  }
+struct Type {
+  ncclDataType_t type;
+  const char *name;
+  size_t bytes;
+  void (*combine)(char *sums, const char *with, size_t n, ncclRedOp_t op);
+};
+constexpr Type kTypes[] = {{ncclChar, "bytes", 1, nullptr},
+                           {ncclInt64, "int64", 8, combineAs<int64_t>},
+                           {ncclFloat32, "float32", 4, combineAs<float>},
+                           {ncclFloat64, "float64", 8, combineAs<double>},
+                           {ncclBfloat16, "bfloat16", 2, combineAs<uint16_t>}};
+
+const Type &typeOf(ncclDataType_t type) {
+  auto *known = std::ranges::find(kTypes, type, &Type::type);
+  if (known == std::end(kTypes))
+    die("a type that NCCL's double does not know: ", type);
+  return *known;
 }
 
 //===----------------------------------------------------------------------===//
@@ -140,7 +119,7 @@ void combine(char *sums, const char *with, size_t n, ncclDataType_t type,
 using Blocks = std::vector<std::string>;
 
 /// One call, as device work.
-struct Call {
+struct Action {
   int rank;
   std::string line;       ///< the same on all ranks
   std::string whole;      ///< with its ranks
@@ -183,7 +162,7 @@ int depth = 0;
 struct Group {
   ncclComm *comm = nullptr;
   cudaStream_t stream = nullptr;
-  std::vector<Call> calls;
+  std::vector<Action> calls;
 };
 Group &group = *new Group;
 
@@ -193,11 +172,11 @@ void launch() {
   if (taken->calls.empty())
     return;
   std::vector<std::string> files; // of collectives
-  for (const Call &call : taken->calls)
+  for (const Action &call : taken->calls)
     if (!call.gives.empty() && !call.untilTaken)
       files.push_back(call.gives);
   auto attempt = [taken, files] {
-    std::erase_if(taken->calls, [](Call &call) { return call.advance(); });
+    std::erase_if(taken->calls, [](Action &call) { return call.advance(); });
     if (!taken->calls.empty())
       return false;
     // All ranks have begun these collectives, so have ended those before.
@@ -209,7 +188,7 @@ void launch() {
   taken->comm->last = queueAttempts(taken->stream, attempt, taken->comm->last);
 }
 
-ncclResult_t add(Call call, ncclComm *comm, cudaStream_t stream) {
+ncclResult_t add(Action call, ncclComm *comm, cudaStream_t stream) {
   if (depth > 0 && group.comm && (group.comm != comm || group.stream != stream))
     die("NCCL: one group has calls of several communicators or streams");
   group.comm = comm;
@@ -220,63 +199,26 @@ ncclResult_t add(Call call, ncclComm *comm, cudaStream_t stream) {
   return ncclSuccess;
 }
 
-ncclResult_t message(const char *name, void *data, size_t count,
-                     ncclDataType_t type, int peer, ncclComm *comm,
-                     cudaStream_t stream) {
-  Entry entry(name);
-  if (peer < 0 || peer >= comm->ranks)
-    die("NCCL: a message from or to rank ", peer, " of ", comm->ranks);
-  const Type &t = typeOf(type);
-  size_t bytes = count * t.bytes;
-  requireDevice(data, bytes, name);
-  bool sends = name == std::string("ncclSend");
-  std::string line = text("a message of ", count, " ", t.name);
-  Call call{comm->rank, line,
-            line + (sends
-                        ? text(", sent by rank ", comm->rank, " to rank ", peer)
-                        : text(", received by rank ", comm->rank, " from rank ",
-                               peer))};
-  if (sends) {
-    call.gives = text(comm->folder, "/m", comm->rank, "-", peer, "-",
-                      comm->sent[peer]++);
-    call.in = data, call.bytes = bytes, call.untilTaken = true;
-  } else {
-    std::string file =
-        text(comm->folder, "/m", peer, "-", comm->rank, "-", comm->got[peer]++);
-    call.wants = {{file, peer}};
-    call.end = [=](const Blocks &blocks) {
-      std::memcpy(data, blocks[0].data(), bytes);
-      unlink(file.c_str());
-    };
-  }
-  return add(std::move(call), comm, stream);
-}
-
-/// Elements of a call's buffer.
-struct Elements {
-  const void *data;
-  size_t count;
-};
-
-/// `end` writes what all ranks gave to `out`.
+/// Of `given` and `taken` elements; `end` writes what all ranks gave to `out`.
 ncclResult_t collective(const char *name, const std::string &how, size_t count,
-                        Elements in, Elements out, ncclDataType_t type,
-                        ncclComm *comm, cudaStream_t stream,
+                        const void *in, size_t given, void *out, size_t taken,
+                        ncclDataType_t type, ncclComm *comm,
+                        cudaStream_t stream,
                         std::function<void(const Blocks &, char *to)> end) {
   Entry entry(name);
   const Type &t = typeOf(type);
-  requireDevice(in.data, in.count * t.bytes, text(name, ": what it reads"));
-  requireDevice(out.data, out.count * t.bytes, text(name, ": what it writes"));
+  requireDevice(in, given * t.bytes, "what it reads");
+  requireDevice(out, taken * t.bytes, "what it writes");
   std::string line = text(name, " of ", count, " ", t.name, how);
-  Call call{comm->rank, line, text(line, " of rank ", comm->rank)};
+  Action call{comm->rank, line, text(line, " of rank ", comm->rank)};
   uint64_t number = comm->collectives++;
   for (int r = 0; r < comm->ranks; ++r)
     call.wants.push_back({text(comm->folder, "/c", number, "-", r), r});
   call.gives = call.wants[size_t(comm->rank)].first;
-  call.in = in.data;
-  call.bytes = in.count * t.bytes;
-  auto *to = static_cast<char *>(const_cast<void *>(out.data));
-  call.end = [=](const Blocks &blocks) { end(blocks, to); };
+  call.in = in, call.bytes = given * t.bytes;
+  call.end = [=](const Blocks &blocks) {
+    end(blocks, static_cast<char *>(out));
+  };
   return add(std::move(call), comm, stream);
 }
 
@@ -285,14 +227,14 @@ const char *nameOf(ncclRedOp_t op) {
 }
 
 /// The sum, greatest or least of `count` elements from `first` on.
-auto reduction(size_t first, size_t count, ncclDataType_t type,
-               ncclRedOp_t op) {
+auto reduction(size_t first, size_t count, const Type &type, ncclRedOp_t op) {
+  if (!type.combine)
+    die("NCCL: ", type.name, " are not combined");
   return [=](const Blocks &blocks, char *to) {
-    size_t size = typeOf(type).bytes;
-    std::string sums = blocks[0].substr(first * size, count * size);
+    size_t at = first * type.bytes, bytes = count * type.bytes;
+    std::memcpy(to, blocks[0].data() + at, bytes);
     for (size_t r = 1; r < blocks.size(); ++r)
-      combine(sums.data(), blocks[r].data() + first * size, count, type, op);
-    std::memcpy(to, sums.data(), sums.size());
+      type.combine(to, blocks[r].data() + at, count, op);
   };
 }
 
@@ -303,11 +245,6 @@ void join(const Blocks &blocks, char *to) {
 
 } // namespace
 
-ncclResult_t ncclGetVersion(int *version) {
-  *version = 0;
-  return ncclSuccess;
-}
-
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   std::snprintf(id->internal, sizeof id->internal, "%s/dt-nccl-XXXXXX",
                 setting("DT_CUDA_DOUBLE_SHARED", "/dev/shm"));
@@ -317,7 +254,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 /// Ranks meet here.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
                                     ncclUniqueId id, int rank, ncclConfig_t *) {
-  Entry entry("ncclCommInitRankConfig");
+  Entry entry;
   *comm = new ncclComm{id.internal, ranks, rank};
   writeFile(text(id.internal, "/r", rank), "", "", 0);
   auto since = Clock::now();
@@ -331,7 +268,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  Entry entry("ncclCommDestroy");
+  Entry entry;
   writeFile(text(comm->folder, "/d", comm->rank), "", "", 0);
   bool all = true;
   for (int r = 0; r < comm->ranks; ++r)
@@ -342,61 +279,70 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *state) {
-  *state = ncclSuccess;
-  return ncclSuccess;
-}
-const char *ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSuccess ? "no error" : "unhandled system error";
-}
-const char *ncclGetLastError(ncclComm_t) { return ""; }
-
 ncclResult_t ncclGroupStart() {
-  Entry entry("ncclGroupStart");
+  Entry entry;
   ++depth;
   return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
-  Entry entry("ncclGroupEnd");
+  Entry entry;
   if (--depth == 0)
     launch();
   return ncclSuccess;
 }
 
-ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type,
-                      int peer, ncclComm_t comm, cudaStream_t stream) {
-  return message("ncclSend", const_cast<void *>(data), count, type, peer, comm,
-                 stream);
-}
-ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, cudaStream_t stream) {
-  return message("ncclRecv", data, count, type, peer, comm, stream);
+ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
+                                  ncclDataType_t type, int peer, ncclComm *comm,
+                                  cudaStream_t stream) {
+  const char *name = sends ? "ncclSend" : "ncclRecv";
+  Entry entry(name);
+  int own = comm->rank;
+  if (peer < 0 || peer >= comm->ranks)
+    die("NCCL: a message from or to rank ", peer, " of ", comm->ranks);
+  size_t bytes = count * typeOf(type).bytes;
+  requireDevice(data, bytes, "the message");
+  std::string line = text("a message of ", count, " ", typeOf(type).name),
+              file = text(comm->folder, "/m", sends ? own : peer, "-",
+                          sends ? peer : own, "-",
+                          sends ? comm->sent[peer]++ : comm->got[peer]++);
+  Action call{own, line,
+              text(line, sends ? ", sent by rank " : ", received by rank ", own,
+                   sends ? " to rank " : " from rank ", peer)};
+  if (sends) {
+    call.gives = file, call.in = data, call.bytes = bytes;
+    call.untilTaken = true;
+  } else {
+    call.wants = {{file, peer}};
+    call.end = [=](const Blocks &blocks) {
+      std::memcpy(data, blocks[0].data(), bytes);
+      unlink(file.c_str());
+    };
+  }
+  return add(std::move(call), comm, stream);
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream) {
-  return collective("ncclAllReduce", nameOf(op), count, {in, count},
-                    {out, count}, type, comm, stream,
-                    reduction(0, count, type, op));
-}
-
-ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
-                           ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return collective("ncclAllGather", "", count, {in, count},
-                    {out, count * size_t(comm->ranks)}, type, comm, stream,
-                    join);
+  return collective("ncclAllReduce", nameOf(op), count, in, count, out, count,
+                    type, comm, stream, reduction(0, count, typeOf(type), op));
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count,
                                ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-  return collective("ncclReduceScatter", nameOf(op), count,
-                    {in, count * size_t(comm->ranks)}, {out, count}, type, comm,
-                    stream,
-                    reduction(size_t(comm->rank) * count, count, type, op));
+  size_t all = count * size_t(comm->ranks), first = count * size_t(comm->rank);
+  return collective("ncclReduceScatter", nameOf(op), count, in, all, out, count,
+                    type, comm, stream,
+                    reduction(first, count, typeOf(type), op));
+}
+
+ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
+                           ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  size_t all = count * size_t(comm->ranks);
+  return collective("ncclAllGather", "", count, in, count, out, all, type, comm,
+                    stream, join);
 }
 
 /// The others give nothing.
@@ -405,6 +351,6 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t count,
                            cudaStream_t stream) {
   bool gives = comm->rank == root;
   return collective("ncclBroadcast", text(" from rank ", root), count,
-                    {gives ? in : out, gives ? count : 0}, {out, count}, type,
-                    comm, stream, join);
+                    gives ? in : out, gives ? count : 0, out, count, type, comm,
+                    stream, join);
 }

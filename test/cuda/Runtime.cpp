@@ -7,17 +7,16 @@
 #include "Double.h"
 
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <link.h>
 #include <numeric>
-#include <unistd.h>
-#include <utility>
+#include <random>
 
 namespace cuda_double {
 
 Counts counts;
+
+int deviceCount() { return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1")); }
 
 namespace {
 
@@ -33,12 +32,11 @@ int findProgram(dl_phdr_info *info, size_t, void *result) {
 /// The newest error that a call returned.
 struct Refusal {
   cudaError_t error = cudaSuccess;
-  const char *call = "";
-  std::string kernel, detail, whole;
+  std::string call, detail, whole;
   bool seen = true;
 };
 Refusal &refusal = *new Refusal;
-const char *currentCall = "";
+std::string &current = *new std::string;
 
 const char *describe(cudaError_t error) {
   constexpr std::pair<cudaError_t, const char *> kErrors[] = {
@@ -58,9 +56,9 @@ const char *describe(cudaError_t error) {
 
 void requireSeen(const char *next) {
   if (!refusal.seen)
-    die(refusal.call, refusal.kernel, " returned an error (",
-        describe(refusal.error), ": ", refusal.detail,
-        "), and the program went on without a look at it, to ", next);
+    die(refusal.call, " returned an error (", describe(refusal.error), ": ",
+        refusal.detail, "), and the program went on without a look at it, to ",
+        next);
 }
 
 void atEnd() {
@@ -86,16 +84,13 @@ const char *setting(const char *name, const char *otherwise) {
   return value ? value : otherwise;
 }
 
-uint64_t draw(uint64_t n) { // SplitMix64
-  static uint64_t state =
-      std::strtoull(setting("DT_CUDA_DOUBLE_SEED", "1"), nullptr, 10);
-  uint64_t z = state += 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return (z ^ (z >> 31)) % n;
+uint64_t draw(uint64_t n) {
+  static std::mt19937_64 generator(
+      std::strtoull(setting("DT_CUDA_DOUBLE_SEED", "1"), nullptr, 10));
+  return generator() % n;
 }
 
-Order::Order(uint64_t n) : n(n), at(0), stride(n > 1 ? 1 : 0) {
+Order::Order(uint64_t n) : n(n), stride(n > 1 ? 1 : 0) {
   switch (draw(4)) { // up and down are likely
   case 0:
     return;
@@ -110,6 +105,7 @@ Order::Order(uint64_t n) : n(n), at(0), stride(n > 1 ? 1 : 0) {
 }
 
 std::mutex &entryMutex() { return mutex; }
+const std::string &currentCall() { return current; }
 
 Entry::Entry(const char *call) : lock(mutex) {
   static bool first = true;
@@ -117,11 +113,11 @@ Entry::Entry(const char *call) : lock(mutex) {
     std::atexit(atEnd);
   first = false;
   requireSeen(call);
-  currentCall = call;
+  current = call;
 }
 
 cudaError_t refuse(cudaError_t error, const std::string &detail) {
-  refusal = {error, currentCall, "", detail, "", false};
+  refusal = {error, current, detail, "", false};
   return error;
 }
 
@@ -154,33 +150,25 @@ std::string nameOf(const void *kernel) {
   return "kernel " + (name.rfind("void ", 0) == 0 ? name.substr(5) : name);
 }
 
-/// What is wrong with the bounds of a launch; none: nothing.
-static std::string wrongBounds(const cudaLaunchConfig_t &c,
-                               cudaError_t &error) {
-  uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
-  dim3 grid = c.gridDim;
-  error = cudaErrorInvalidConfiguration;
-  if (threads == 0 || threads > kMostThreads)
-    return text(threads, " threads a block, 1 to ", kMostThreads,
-                " are possible");
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu ||
-      grid.y > 65535 || grid.z > 65535)
-    return text(grid.x, " x ", grid.y, " x ", grid.z, " blocks");
-  error = cudaErrorInvalidValue;
-  if (c.dynamicSmemBytes > kMostShared)
-    return text(c.dynamicSmemBytes, " bytes of dynamic shared memory, ",
-                kMostShared, " are possible");
-  return "";
-}
-
 cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
   Entry entry("cudaLaunchKernelEx");
-  cudaError_t error;
-  if (std::string wrong = wrongBounds(c, error); !wrong.empty()) {
-    refuse(error, wrong);
-    refusal.kernel = " of " + nameOf(call.kernel);
-    return error;
-  }
+  auto refused = [&](cudaError_t error, const std::string &detail) {
+    std::string of = " of " + nameOf(call.kernel);
+    current += of;
+    return refuse(error, detail + of);
+  };
+  uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
+  auto [x, y, z] = c.gridDim;
+  constexpr auto kWrong = cudaErrorInvalidConfiguration;
+  if (threads == 0 || threads > kMostThreads)
+    return refused(kWrong, text(threads, " threads a block, 1 to ",
+                                kMostThreads, " are possible"));
+  if (x == 0 || y == 0 || z == 0 || x > 0x7fffffff || y > 65535 || z > 65535)
+    return refused(kWrong, text(x, " x ", y, " x ", z, " blocks"));
+  if (c.dynamicSmemBytes > kMostShared)
+    return refused(cudaErrorInvalidValue,
+                   text(c.dynamicSmemBytes, " bytes of dynamic shared memory, ",
+                        kMostShared, " are possible"));
   for (size_t i = 0; i < call.addresses.size(); ++i)
     requireReadable(call.addresses[i], call.kernel, i + 1);
   counts.kernels++;
@@ -194,30 +182,42 @@ cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
 
 namespace {
 
-/// Queues a copy; true: the host may go on.
-bool copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
-          cudaStream_t stream) {
-  std::string call = currentCall, target = call + ": the target",
-              source = call + ": the source";
+/// Queues a copy of rows and waits where CUDA does: for what goes to pageable
+/// memory. What comes from there is read at once, or late.
+cudaError_t copy(void *to, size_t toPitch, const void *from, size_t fromPitch,
+                 size_t width, size_t height, cudaMemcpyKind kind,
+                 cudaStream_t stream) {
   counts.copies++;
-  if (bytes == 0)
-    return true;
+  if (width > toPitch || width > fromPitch)
+    return refuse(cudaErrorInvalidValue,
+                  text("rows of ", width, " bytes, ", toPitch, " and ",
+                       fromPitch, " from one to the next"));
+  if (width == 0 || height == 0)
+    return cudaSuccess;
+  size_t written = (height - 1) * toPitch + width,
+         read = (height - 1) * fromPitch + width;
   if (kind == cudaMemcpyDeviceToHost)
-    requireHost(to, target);
+    requireHost(to, "the target");
   else
-    requireDevice(to, bytes, target);
+    requireDevice(to, written, "the target");
   if (kind == cudaMemcpyHostToDevice)
-    requireHost(from, source);
+    requireHost(from, "the source");
   else
-    requireDevice(from, bytes, source);
+    requireDevice(from, read, "the source");
   bool late = setting("DT_CUDA_DOUBLE_PAGEABLE", "") == std::string("late");
-  if (kind == cudaMemcpyHostToDevice && !isPinned(from) && !late) {
-    std::string staged(static_cast<const char *>(from), bytes);
-    queue(stream, [=] { std::memcpy(to, staged.data(), staged.size()); });
-    return true;
-  }
-  queue(stream, [=] { std::memmove(to, from, bytes); });
-  return kind != cudaMemcpyDeviceToHost || isPinned(to);
+  std::string staged;
+  if (kind == cudaMemcpyHostToDevice && !isPinned(from) && !late)
+    staged.assign(static_cast<const char *>(from), read);
+  queue(stream, [=] {
+    auto *rows =
+        staged.empty() ? static_cast<const char *>(from) : staged.data();
+    for (size_t i = 0; i < height; ++i)
+      std::memmove(static_cast<char *>(to) + i * toPitch, rows + i * fromPitch,
+                   width);
+  });
+  if (kind == cudaMemcpyDeviceToHost && !isPinned(to))
+    finish(stream);
+  return cudaSuccess;
 }
 
 } // namespace
@@ -227,43 +227,24 @@ using namespace cuda_double;
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
-  Entry entry("cudaMemcpyAsync");
-  if (!copy(to, from, bytes, kind, stream))
-    finish(stream);
-  return cudaSuccess;
+  Entry entry;
+  return copy(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 
-/// Within the device only.
 cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
                               size_t fromPitch, size_t width, size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {
-  Entry entry("cudaMemcpy2DAsync");
-  counts.copies++;
-  if (kind != cudaMemcpyDeviceToDevice || width > toPitch || width > fromPitch)
-    return refuse(cudaErrorInvalidValue,
-                  text("rows of ", width, " bytes, ", toPitch, " and ",
-                       fromPitch, " from one to the next"));
-  if (width == 0 || height == 0)
-    return cudaSuccess;
-  requireDevice(to, (height - 1) * toPitch + width,
-                "cudaMemcpy2DAsync: the target");
-  requireDevice(from, (height - 1) * fromPitch + width,
-                "cudaMemcpy2DAsync: the source");
-  queue(stream, [=] {
-    for (size_t i = 0; i < height; ++i)
-      std::memcpy(static_cast<char *>(to) + i * toPitch,
-                  static_cast<const char *>(from) + i * fromPitch, width);
-  });
-  return cudaSuccess;
+  Entry entry;
+  return copy(to, toPitch, from, fromPitch, width, height, kind, stream);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
                             cudaStream_t stream) {
-  Entry entry("cudaMemsetAsync");
+  Entry entry;
   counts.copies++;
   if (bytes == 0)
     return cudaSuccess;
-  requireDevice(to, bytes, "cudaMemsetAsync: the target");
+  requireDevice(to, bytes, "the target");
   queue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
@@ -273,46 +254,14 @@ const char *cudaGetErrorString(cudaError_t error) {
   if (error != refusal.error || error == cudaSuccess)
     return describe(error);
   refusal.seen = true;
-  refusal.whole =
-      text(describe(error), " (", refusal.detail, refusal.kernel, ")");
+  refusal.whole = text(describe(error), " (", refusal.detail, ")");
   return refusal.whole.c_str();
 }
 
-/// Devices have nothing of their own here but a number: each process has one
-/// memory.
-static int deviceCount() {
-  return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1"));
-}
-static int currentDevice = 0;
-
-cudaError_t cudaGetDeviceCount(int *count) {
-  Entry entry("cudaGetDeviceCount");
-  *count = deviceCount();
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
-  Entry entry("cudaGetDeviceProperties");
-  *properties = {"the double of a GPU"};
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device) {
-  Entry entry("cudaGetDevice");
-  *device = currentDevice;
-  return cudaSuccess;
-}
-
 cudaError_t cudaSetDevice(int device) {
-  Entry entry("cudaSetDevice");
+  Entry entry;
   if (device < 0 || device >= deviceCount())
     return refuse(cudaErrorInvalidDevice, text(device, " of ", deviceCount()));
   currentDevice = device;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *name, int length, int device) {
-  Entry entry("cudaDeviceGetPCIBusId");
-  std::snprintf(name, size_t(length), "0000:%02x:00.0", device);
   return cudaSuccess;
 }

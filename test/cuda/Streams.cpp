@@ -11,11 +11,9 @@
 
 #include "Double.h"
 
-#include <algorithm>
 #include <chrono>
 #include <set>
 #include <thread>
-#include <unistd.h>
 #include <unordered_map>
 
 namespace cuda_double {
@@ -23,11 +21,11 @@ namespace cuda_double {
 using Clock = std::chrono::steady_clock;
 
 struct Work {
-  std::function<bool()> run; ///< true once it has run; null: nothing to do
+  std::function<bool()> run = nullptr; ///< true once it has; null: no work
   const void *kernel = nullptr;
-  std::vector<WorkPtr> after;
+  std::vector<WorkPtr> after = {};
   bool done = false;
-  Clock::time_point ended; ///< if done
+  Clock::time_point ended = {}; ///< if done
 };
 
 } // namespace cuda_double
@@ -171,22 +169,18 @@ void goOn() {
 } // namespace
 
 void queue(cudaStream_t stream, std::function<void()> run, const void *kernel) {
-  Work work;
-  work.run = [run = std::move(run)] {
+  auto once = [run = std::move(run)] {
     run();
     return true;
   };
-  work.kernel = kernel;
-  append(stream, std::move(work));
+  append(stream, {once, kernel});
 }
 
 WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
                       const WorkPtr &before) {
   static std::thread &device = *new std::thread(goOn);
   (void)device;
-  Work work;
-  work.run = std::move(attempt);
-  attempts.push_back(append(stream, std::move(work), before));
+  attempts.push_back(append(stream, {std::move(attempt)}, before));
   return attempts.back();
 }
 
@@ -211,7 +205,7 @@ bool onDeviceThread() { return std::this_thread::get_id() == deviceThread; }
 using namespace cuda_double;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
-  Entry entry("cudaStreamCreateWithFlags");
+  Entry entry;
   *stream = new CUstream_st{!(flags & cudaStreamNonBlocking), nullptr};
   streams.insert(*stream);
   return cudaSuccess;
@@ -219,7 +213,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
 
 /// What is queued will still run: here at the latest.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  Entry entry("cudaStreamDestroy");
+  Entry entry;
   force({streamOf(stream).last});
   streams.erase(stream);
   delete stream;
@@ -227,20 +221,20 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  Entry entry("cudaStreamSynchronize");
+  Entry entry;
   finish(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
-  Entry entry("cudaEventCreateWithFlags");
+  Entry entry;
   *event = new CUevent_st{!(flags & cudaEventDisableTiming), nullptr};
   events.insert(*event);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  Entry entry("cudaEventDestroy");
+  Entry entry;
   events.erase(&eventOf(event));
   delete event;
   return cudaSuccess;
@@ -248,7 +242,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 /// What the stream has by now; what is queued later is not the event's.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  Entry entry("cudaEventRecord");
+  Entry entry;
   eventOf(event).recorded = append(stream, {});
   eventOf(event).asked = 0;
   return cudaSuccess;
@@ -257,13 +251,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 /// Of an event that was not recorded yet: nothing to wait for, as in CUDA.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned) {
-  Entry entry("cudaStreamWaitEvent");
+  Entry entry;
   append(stream, {}, eventOf(event).recorded);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  Entry entry("cudaEventSynchronize");
+  Entry entry;
   counts.hostWaits++;
   force({eventOf(event).recorded});
   return cudaSuccess;
@@ -271,7 +265,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 /// Who asks often enough has waited: then it runs.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  Entry entry("cudaEventQuery");
+  Entry entry;
   CUevent_st &e = eventOf(event);
   if (!isOpen(e.recorded))
     return cudaSuccess;
@@ -283,7 +277,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
                                  cudaEvent_t end) {
-  Entry entry("cudaEventElapsedTime");
+  Entry entry;
   const CUevent_st &from = eventOf(begin), &to = eventOf(end);
   if (!from.timed || !to.timed || !from.recorded || !to.recorded)
     return refuse(cudaErrorInvalidResourceHandle,

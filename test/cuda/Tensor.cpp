@@ -6,11 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Tensor.h"
+#include "Double.h"
 
-#include <algorithm>
 #include <bit>
-#include <cstring>
 
 namespace cuda_double {
 
@@ -51,23 +49,16 @@ void Tensor::store(int64_t number, float value) const {
     static_cast<float *>(data)[number] = value;
 }
 
-void requireTensor(const Tensor &tensor, const std::string &what) {
-  requireDevice(tensor.data, tensor.span(), what);
-  requireAligned(tensor.data, tensor.alignment, what);
-}
-
 bool overlap(const Tensor &a, const Tensor &b) {
   auto *from = static_cast<const char *>(a.data),
        *other = static_cast<const char *>(b.data);
   return from < other + b.span() && other < from + a.span();
 }
 
-void queueCall(const char *call, cudaStream_t stream, void *workspace,
-               size_t bytes, std::function<void()> work) {
-  if (bytes) {
-    requireDevice(workspace, bytes, text(call, ": the workspace"));
-    requireAligned(workspace, 256, text(call, ": the workspace"));
-  }
+void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
+               std::function<void()> work) {
+  if (bytes)
+    requireDevice(workspace, bytes, "the workspace", 256);
   counts.products++;
   queue(stream, [=] {
     std::memset(workspace, kPoison, std::min(bytes, size_t(4096)));
@@ -102,13 +93,6 @@ void write(const Tensor &to, const Floats &values, float beta,
     float more = beta != 0 ? beta * c.load(numberOf(c, int64_t(i))) : 0;
     to.store(numberOf(to, int64_t(i)), values[i] + more);
   }
-}
-
-/// To the 10 bits of TF32.
-void round(Floats &values) {
-  for (float &value : values)
-    value = std::bit_cast<float>((std::bit_cast<uint32_t>(value) + 0x1000) &
-                                 0xffffe000);
 }
 
 /// What one element in the first two dims has.
@@ -154,40 +138,32 @@ void multiply(const Product &p) {
   write(p.d, d, p.beta, p.c);
 }
 
-void convolve(const Convolution &c, Manner manner) {
+void convolve(const Convolution &c) {
   using enum Convolution::Wanted;
   Floats values[3];
-  for (auto which : {X, W, Y}) {
+  for (auto which : {X, W, Y})
     values[which] = read(c.tensors[which]);
-    if (manner.rounded)
-      round(values[which]);
-  }
   std::ranges::fill(values[c.wanted], 0.f);
   Sizes places = patchPlaces(c);
-  int64_t samples = c.sizes(Y)[0], channels = c.sizes(Y)[1],
-          outputs = inner(c.sizes(Y)), each = channels / c.groups(),
-          taps = c.sizes(W)[1] * inner(c.sizes(W)),
+  int64_t channels = c.sizes(Y)[1], each = channels / c.groups(),
+          outputs = inner(c.sizes(Y)), taps = c.sizes(W)[1] * inner(c.sizes(W)),
           inputs = c.sizes(W)[1] * inner(c.sizes(X));
-  Order order(manner.drawn ? uint64_t(samples) : 1);
-  for (int64_t i = 0; i < samples; ++i) {
-    int64_t sample = manner.drawn ? int64_t(order.next()) : i;
-    for (int64_t o = 0; o < channels; ++o) {
-      float *x = &values[X][(sample * channels + o) / each * inputs],
-            *w = &values[W][o * taps],
-            *y = &values[Y][(sample * channels + o) * outputs];
-      const int64_t *at = places.data();
-      for (int64_t tap = 0; tap < taps; ++tap)
-        for (int64_t place = 0; place < outputs; ++place, ++at) {
-          if (*at < 0)
-            continue;
-          if (c.wanted == Y)
-            y[place] += w[tap] * x[*at];
-          else if (c.wanted == X)
-            x[*at] += w[tap] * y[place];
-          else
-            w[tap] += y[place] * x[*at];
-        }
-    }
+  for (int64_t row = 0; row < c.sizes(Y)[0] * channels; ++row) {
+    float *x = &values[X][row / each * inputs],
+          *w = &values[W][row % channels * taps],
+          *y = &values[Y][row * outputs];
+    const int64_t *at = places.data();
+    for (int64_t tap = 0; tap < taps; ++tap)
+      for (int64_t place = 0; place < outputs; ++place, ++at) {
+        if (*at < 0)
+          continue;
+        if (c.wanted == Y)
+          y[place] += w[tap] * x[*at];
+        else if (c.wanted == X)
+          x[*at] += w[tap] * y[place];
+        else
+          w[tap] += y[place] * x[*at];
+      }
   }
   for (float &value : values[c.wanted])
     value *= c.alpha;

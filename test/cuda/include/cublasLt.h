@@ -40,9 +40,23 @@ enum cublasLtMatmulPreferenceAttributes_t {
 };
 
 using cublasLtHandle_t = struct cublasLtContext *;
+/// Attributes by their numbers, as they are set.
+namespace cuda_double {
+struct Attributes {
+  int64_t at[32] = {};
+  int64_t operator[](int attribute) const { return at[attribute]; }
+  bool operator==(const Attributes &) const = default;
+};
+/// `wide`: the attribute that has 8 bytes; the others have 4.
+cublasStatus_t set(const char *call, Attributes *to, int attribute, int wide,
+                   const void *value, size_t bytes);
+} // namespace cuda_double
 using cublasLtMatrixLayout_t = struct cublasLtMatrixLayoutOpaque_t *;
 using cublasLtMatmulDesc_t = struct cublasLtMatmulDescOpaque_t *;
 using cublasLtMatmulPreference_t = struct cublasLtMatmulPreferenceOpaque_t *;
+struct cublasLtMatrixLayoutOpaque_t : cuda_double::Attributes {};
+struct cublasLtMatmulDescOpaque_t : cuda_double::Attributes {};
+struct cublasLtMatmulPreferenceOpaque_t : cuda_double::Attributes {};
 struct cublasLtMatmulAlgo_t {
   uint64_t data[8];
 };
@@ -52,31 +66,60 @@ struct cublasLtMatmulHeuristicResult_t {
   cublasStatus_t state;
 };
 
-const char *cublasLtGetStatusString(cublasStatus_t status);
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
+inline const char *cublasLtGetStatusString(cublasStatus_t status) {
+  return status ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_SUCCESS";
+}
+inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+  *handle = nullptr; // nothing is asked of it
+  return CUBLAS_STATUS_SUCCESS;
+}
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
-                                          cudaDataType_t type, uint64_t rows,
-                                          uint64_t columns, int64_t ld);
-cublasStatus_t
+/// Of a batch of one.
+inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
+                                                 cudaDataType_t type,
+                                                 uint64_t rows,
+                                                 uint64_t columns, int64_t ld) {
+  *layout = new cublasLtMatrixLayoutOpaque_t{
+      {{type, 0, int64_t(rows), int64_t(columns), ld, 1}}};
+  return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attribute,
-                                 const void *value, size_t bytes);
+                                 const void *value, size_t bytes) {
+  return cuda_double::set("cublasLtMatrixLayoutSetAttribute", layout, attribute,
+                          CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, value,
+                          bytes);
+}
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
                                         cublasComputeType_t compute,
                                         cudaDataType_t scale);
-cublasStatus_t
+inline cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attribute,
-                               const void *value, size_t bytes);
-cublasStatus_t
-cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference);
-cublasStatus_t
-cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference);
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+                               const void *value, size_t bytes) {
+  return cuda_double::set("cublasLtMatmulDescSetAttribute", desc, attribute,
+                          CUBLASLT_MATMUL_DESC_BIAS_POINTER, value, bytes);
+}
+inline cublasStatus_t
+cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+  *preference = new cublasLtMatmulPreferenceOpaque_t{
+      {{0, 0, 0, 0, 0, 256, 256, 256, 256}}};
+  return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t
+cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
-    size_t bytes);
+    size_t bytes) {
+  return cuda_double::set("cublasLtMatmulPreferenceSetAttribute", preference,
+                          attribute, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                          value, bytes);
+}
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,

@@ -116,11 +116,29 @@ struct cudaDeviceProp {
 
 const char *cudaGetErrorString(cudaError_t error);
 
-cudaError_t cudaGetDeviceCount(int *count);
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
-cudaError_t cudaGetDevice(int *device);
+/// Devices have nothing of their own here but a number: a process has one
+/// memory.
+namespace cuda_double {
+inline int currentDevice = 0;
+int deviceCount();
+} // namespace cuda_double
+inline cudaError_t cudaGetDeviceCount(int *count) {
+  *count = cuda_double::deviceCount();
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
+  *properties = {"the double of a GPU"};
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDevice(int *device) {
+  *device = cuda_double::currentDevice;
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device);
-cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device);
+inline cudaError_t cudaDeviceGetPCIBusId(char *name, int length, int device) {
+  __builtin_snprintf(name, size_t(length), "0000:%02x:00.0", device);
+  return cudaSuccess;
+}
 
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
