@@ -55,6 +55,7 @@ struct TaskContext {
   int64_t step; ///< 0-based; with `seed`: keys of random draws (see Philox.h)
   uint64_t seed;
   void *stream;          ///< cudaStream_t in a CUDA program, else null
+  void *tpStream;        ///< Fabric::tpStream()
   TensorParallel *group; ///< the replica's ranks; never null
   /// Is told by backward functions which gradients are complete; may be null.
   GradientListener *listener = nullptr;

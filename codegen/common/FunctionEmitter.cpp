@@ -292,6 +292,14 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::CollectiveOp>([&](rt::CollectiveOp collective) {
         return emitCollective(collective);
       })
+      .Case<rt::RecordOp>([&](rt::RecordOp record) {
+        owner.events.try_emplace(record, owner.events.size());
+        return emitEvent("dt::rt::recordEvent", record, record.getStream());
+      })
+      .Case<rt::WaitOp>([&](rt::WaitOp wait) {
+        return emitEvent("dt::rt::waitForEvent", wait.getEvent(),
+                         wait.getStream());
+      })
       .Default([](Operation *o) {
         return o->emitOpError("cannot be emitted as C++");
       });

@@ -37,6 +37,8 @@ private:
   mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
   mlir::LogicalResult emitCollective(rt::CollectiveOp op);
+  mlir::LogicalResult emitEvent(llvm::StringRef call, mlir::Value event,
+                                rt::Stream stream);
   /// `dt::rt::callee(buffers…, extra…)`; a null buffer is nullptr.
   mlir::LogicalResult libraryCall(llvm::StringRef callee,
                                   mlir::ValueRange buffers,

@@ -33,8 +33,9 @@ LogicalResult FunctionEmitter::libraryCall(StringRef callee, ValueRange buffers,
   }
   for (const std::string &text : extra)
     literal(text);
-  if (!owner.target.lastCallArgument().empty())
-    literal(owner.target.lastCallArgument());
+  if (StringRef stream = owner.target.streamArgument(rt::Stream::compute);
+      !stream.empty())
+    literal(stream);
   emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(),
                               ("dt::rt::" + callee).str(), operands,
                               b.getArrayAttr(args));
@@ -213,12 +214,25 @@ LogicalResult FunctionEmitter::emitCollective(rt::CollectiveOp op) {
   auto literal = [&](StringRef text) -> Attribute {
     return emitc::OpaqueAttr::get(b.getContext(), text);
   };
-  emitc::CallOpaqueOp::create(
-      b, owner.loc, TypeRange(), "dt::rt::collective",
-      ValueRange{value(op.getIn()), value(op.getOut())},
-      b.getArrayAttr({literal("context.group"),
-                      literal("{" + llvm::join(fields, ", ") + "}"),
-                      b.getIndexAttr(0), b.getIndexAttr(1)}));
+  SmallVector<Attribute> arguments{
+      literal("context.group"), literal("{" + llvm::join(fields, ", ") + "}"),
+      b.getIndexAttr(0), b.getIndexAttr(1)};
+  if (StringRef stream = owner.target.streamArgument(op.getStream());
+      !stream.empty())
+    arguments.push_back(literal(stream));
+  emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(), "dt::rt::collective",
+                              ValueRange{value(op.getIn()), value(op.getOut())},
+                              b.getArrayAttr(arguments));
+  return success();
+}
+
+LogicalResult FunctionEmitter::emitEvent(StringRef call, Value event,
+                                         rt::Stream stream) {
+  StringRef argument = owner.target.streamArgument(stream);
+  if (!argument.empty())
+    owner.line(
+        (call + "(" + Twine(owner.events.at(event)) + ", " + argument + ");")
+            .str());
   return success();
 }
 

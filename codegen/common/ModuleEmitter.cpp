@@ -171,6 +171,8 @@ LogicalResult ModuleEmitter::emitHeader() {
     field("seeds", emitc::PointerType::get(opaque("const float")),
           "per loss: its weight / the step's denominator");
     field("stream", emitc::PointerType::get(opaque("void")), "null on the CPU");
+    field("tpStream", emitc::PointerType::get(opaque("void")),
+          "of collectives beside the work of `stream`");
     field("listener",
           emitc::PointerType::get(opaque("dt::rt::GradientListener")),
           "sums gradients over replicas, or null");
@@ -228,6 +230,7 @@ void ModuleEmitter::emitContextFunction() {
   line("context.scratch = task.scratch;");
   line("context.seeds = task.seeds;");
   line("context.stream = task.stream;");
+  line("context.tpStream = task.tpStream;");
   line("context.group = task.group;");
   line("context.listener = task.listener;");
   line("context.fault = task.fault;");

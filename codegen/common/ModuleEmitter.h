@@ -105,6 +105,8 @@ private:
   std::vector<EmittedKernel> emittedKernels;
   llvm::DenseMap<mlir::Attribute, std::string> constants;
   llvm::StringMap<std::string> functionTypes; ///< rt.func -> class
+  /// Numbers of events: functions may call each other between the two ends.
+  llvm::DenseMap<mlir::Value, unsigned> events;
 };
 
 /// Symbols that a kernel needs at run time, in the module's order.

@@ -47,8 +47,9 @@ public:
                              llvm::StringRef callee) const {
     return "";
   }
-  /// Last arguments of library calls: "context.stream" or nothing.
-  virtual llvm::StringRef lastCallArgument() const { return ""; }
+  /// The last argument of library calls on a stream: "context.stream" or
+  /// nothing, where there is one order of everything.
+  virtual llvm::StringRef streamArgument(rt::Stream stream) const { return ""; }
   /// The address of a table of constants called `name`.
   virtual std::string constantAddress(llvm::StringRef name) const {
     return name.str();

@@ -30,7 +30,9 @@ public:
     return paths;
   }
   StringRef kernelSpecifier() const override { return "__global__"; }
-  StringRef lastCallArgument() const override { return "context.stream"; }
+  StringRef streamArgument(rt::Stream stream) const override {
+    return stream == rt::Stream::tp ? "context.tpStream" : "context.stream";
+  }
   std::string constantAddress(StringRef name) const override {
     return ("dt::rt::cuda::constant(" + name + ", sizeof " + name + ")").str();
   }

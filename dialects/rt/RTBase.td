@@ -9,6 +9,7 @@
 
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
@@ -62,6 +63,16 @@ def RT_BufferType : TypeDef<RT_Dialect, "Buffer"> {
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+}
+
+def RT_EventType : TypeDef<RT_Dialect, "Event"> {
+  let mnemonic = "event";
+  let summary = "a place in a stream";
+}
+
+/// Queues of a device: what is in one runs in its order (docs/streams.md).
+def RT_Stream : I32EnumAttr<"Stream", "a queue of the device", [I32EnumAttrCase<"compute", 0>, I32EnumAttrCase<"tp", 1>]> {
+  let cppNamespace = "::dt::rt";
 }
 
 class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic, traits>;

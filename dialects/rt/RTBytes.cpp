@@ -155,41 +155,32 @@ bool dt::rt::readsBeforeWriting(KernelOp kernel, unsigned read,
 // Verification
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Which operands an op writes; all others it may read.
-class Writes {
-public:
-  explicit Writes(Operation *op) {
-    if (auto call = dyn_cast<CallOp>(op)) {
-      setCall(call);
-      return;
-    }
-    // An optional operand has no effect of its own.
-    if (auto conv = dyn_cast<ConvDwOp>(op); conv && conv.getDb())
-      written.insert(op->getNumOperands() - 1);
-    SmallVector<MemoryEffects::EffectInstance> effects;
-    if (auto interface = dyn_cast<MemoryEffectOpInterface>(op))
-      interface.getEffects(effects);
-    for (const MemoryEffects::EffectInstance &effect : effects)
-      if (isa<MemoryEffects::Write>(effect.getEffect()))
-        if (OpOperand *operand = effect.getEffectValue<OpOperand *>())
-          written.insert(operand->getOperandNumber());
+Writes::Writes(Operation *op) {
+  if (auto call = dyn_cast<CallOp>(op)) {
+    setCall(call);
+    return;
   }
-  bool contains(unsigned operand) const { return written.contains(operand); }
+  // An optional operand has no effect of its own.
+  if (auto conv = dyn_cast<ConvDwOp>(op); conv && conv.getDb())
+    written.insert(op->getNumOperands() - 1);
+  SmallVector<MemoryEffects::EffectInstance> effects;
+  if (auto interface = dyn_cast<MemoryEffectOpInterface>(op))
+    interface.getEffects(effects);
+  for (const MemoryEffects::EffectInstance &effect : effects)
+    if (isa<MemoryEffects::Write>(effect.getEffect()))
+      if (OpOperand *operand = effect.getEffectValue<OpOperand *>())
+        written.insert(operand->getOperandNumber());
+}
 
-private:
-  /// The callee says what it writes; its scratch is for nobody else.
-  void setCall(CallOp call) {
-    auto callee = SymbolTable::lookupNearestSymbolFrom<FuncOp>(
-        call, call.getCalleeAttr());
-    for (unsigned i = 0; i < call.getNumOperands(); ++i)
-      if (i >= call.getArguments().size() || !callee ||
-          callee.getAccess(i) != "in")
-        written.insert(i);
-  }
-  llvm::SmallDenseSet<unsigned> written;
-};
-} // namespace
+/// The callee says what it writes; its scratch is for nobody else.
+void Writes::setCall(CallOp call) {
+  auto callee =
+      SymbolTable::lookupNearestSymbolFrom<FuncOp>(call, call.getCalleeAttr());
+  for (unsigned i = 0; i < call.getNumOperands(); ++i)
+    if (i >= call.getArguments().size() || !callee ||
+        callee.getAccess(i) != "in")
+      written.insert(i);
+}
 
 /// Whether the op is right although operand `w`, which it writes, shares bytes
 /// with operand `other`.

@@ -54,6 +54,17 @@ private:
   llvm::DenseMap<mlir::StringAttr, mlir::StringAttr> owners;
 };
 
+/// Which operands an op writes; all others it may read.
+class Writes {
+public:
+  explicit Writes(mlir::Operation *op);
+  bool contains(unsigned operand) const { return written.contains(operand); }
+
+private:
+  void setCall(CallOp call);
+  llvm::SmallDenseSet<unsigned> written;
+};
+
 /// Whether the kernel touches buffer `i` only in its outermost block, at the
 /// kernel's own indices and with its bounds as dims: a point has one element,
 /// and no other point has it.

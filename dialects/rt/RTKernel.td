@@ -9,8 +9,6 @@
 
 include "dialects/rt/RTBase.td"
 
-include "mlir/IR/EnumAttr.td"
-
 def RT_KernelShape : I32EnumAttr<"KernelShape", "how a kernel's work is shared out", [
   I32EnumAttrCase<"point", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>, I32EnumAttrCase<"all", 3>]> {
   let cppNamespace = "::dt::rt";

@@ -10,6 +10,7 @@
 include "dialects/rt/RTCollectives.td"
 include "dialects/rt/RTLibrary.td"
 include "dialects/rt/RTKernel.td"
+include "dialects/rt/RTStreams.td"
 
 /// An attribute of the dist dialect.
 class RT_DistAttr<string name, string what> : Attr<CPred<"::llvm::isa<::dt::dist::" # name # "Attr>($_self)">, what> {

@@ -81,11 +81,11 @@ void callCollective(dist::CollectiveOpInterface op, FunctionLowering &f,
                     Value in, Value out, StringAttr chunk = nullptr) {
   MLIRContext *context = f.builder().getContext();
   std::optional<rt::Reduction> reduction = op.getReduction();
-  rt::CollectiveOp::create(f.builder(), op.getLoc(), op.getCollectiveKind(),
-                           reduction
-                               ? rt::ReductionAttr::get(context, *reduction)
-                               : rt::ReductionAttr(),
-                           in, out, chunk, op.getOver(), op.getStride());
+  rt::CollectiveOp::create(
+      f.builder(), op.getLoc(), op.getCollectiveKind(),
+      reduction ? rt::ReductionAttr::get(context, *reduction)
+                : rt::ReductionAttr(),
+      in, out, chunk, op.getOver(), op.getStride(), rt::Stream::compute);
 }
 
 /// A block becomes a block, in place where it may.

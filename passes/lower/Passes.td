@@ -16,6 +16,7 @@ def LowerPipeline : Pipeline<[
   "lower-nn-to-rt",
   // Constants and sizes inside kernels.
   "cse",
+  "rt-place-streams",
   "rt-plan-memory",
   "lower-program",
   "rt-shape-kernels",
@@ -34,10 +35,22 @@ def LowerToRT : Pass<"lower-nn-to-rt", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
 
+def PlaceStreams : Pass<"rt-place-streams", "::mlir::ModuleOp"> {
+  let summary = "Put collectives beside products that do not need them, and events between streams";
+  let description = [{
+    A collective goes to the stream `tp` if a product, a convolution, attention or a call stands between what it needs and what needs it. Where there is none, products before it whose results nothing up to there needs,
+    so those of weight gradients, are moved behind it first. Then rt.record and rt.wait order all ops of the two streams that touch the same bytes (docs/streams.md): a collective begins with the last long op before it
+    that it does not need, at the earliest, and the compute stream waits for it where its result is needed. No event can be left out.
+
+    Precondition: locals have no places yet. Afterwards they live as long as streams may use them.
+  }];
+  let dependentDialects = ["::dt::rt::RTDialect"];
+}
+
 def PlanMemory : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give each local a place in its function's scratch";
   let description = [{
-    A local lives from the first to the last op that uses it, views included (functions are straight-line). Locals that live at once get disjoint ranges: largest first, each at the lowest
+    A local lives from the first to the last op that uses it, views included (functions are straight-line); an op of another stream uses it from the event that its stream waited for to the wait for the op. Locals that live at once get disjoint ranges: largest first, each at the lowest
     offset that fits, 64-byte aligned, sized with the `max` of the module's nn.dim symbols. A kernel's result may take the place of a local that dies there when the kernel reads
     that local, through whatever view, only at the element that it writes, and before it writes it. Callees first: a call's scratch is a local of the caller.
   }];
@@ -72,6 +85,9 @@ def VerifyLowered : Pass<"rt-verify-lowered", "::mlir::ModuleOp"> {
   let description = [{
     Only rt ops are left, scalar ones in kernels, and what data.json is made of (nn.dim, nn.parameter, dist.item, dist.dims, dist.input, dist.data); no value, argument of a block included, is a tensor.
     Every local lies inside its function's scratch with as many rows as its symbols may have, and every call gives its callee at least the scratch that it needs. Locals that live at the same time stand apart.
+
+    Ops that touch the same bytes, of which one writes, are ordered by their streams and events (docs/streams.md); what runs beside the compute stream touches no gradient, comes after what the caller had queued and is
+    waited for before the function ends.
 
     No op writes bytes that another of its operands reads elsewhere: a written operand shares bytes with another one only in an all-reduce in place, or in a kernel that touches both at exactly the
     point's own element, and reads before it writes where the two are different values. What a call writes is in no other argument and not in its scratch; what an entry's function writes is in no other

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/rt/RTBytes.h"
+#include "dialects/rt/RTStreams.h"
 #include "passes/lower/OffsetAllocator.h"
 #include "passes/lower/Passes.h"
 
@@ -22,11 +22,9 @@ namespace {
 class FunctionPlan {
 public:
   FunctionPlan(rt::FuncOp function, const SymbolBounds &bounds)
-      : function(function), bounds(bounds), bytes(function) {}
+      : function(function), bounds(bounds), bytes(function), order(function) {}
 
   LogicalResult run() {
-    for (auto [i, op] : llvm::enumerate(function.getBody().front()))
-      position[&op] = i;
     for (auto alloc : function.getBody().getOps<rt::AllocOp>())
       if (failed(addLocal(alloc)))
         return failure();
@@ -52,8 +50,8 @@ private:
   struct Local {
     rt::AllocOp alloc;
     int64_t bytes;
-    unsigned first, last; ///< positions of the ops that use it
-    unsigned owner;       ///< itself, or the local whose place it takes
+    int64_t first, last; ///< between which ops use it (StreamOrder::getSpan)
+    unsigned owner;      ///< itself, or the local whose place it takes
     unsigned block = 0;
   };
 
@@ -62,7 +60,8 @@ private:
         bounds.evaluate(alloc, alloc.getType().getNumBytes());
     if (failed(bytes))
       return failure();
-    Local local{alloc, *bytes, ~0u, position[alloc], unsigned(locals.size())};
+    int64_t place = order.getPosition(alloc);
+    Local local{alloc, *bytes, INT64_MAX, place, unsigned(locals.size())};
     SmallVector<Value> work{alloc.getResult()};
     while (!work.empty())
       for (Operation *user : work.pop_back_val().getUsers()) {
@@ -70,8 +69,9 @@ private:
           work.push_back(view.getResult());
           continue;
         }
-        local.first = std::min(local.first, position[user]);
-        local.last = std::max(local.last, position[user]);
+        auto [first, last] = order.getSpan(user);
+        local.first = std::min(local.first, first);
+        local.last = std::max(local.last, last);
       }
     local.first = std::min(local.first, local.last);
     index[alloc] = locals.size();
@@ -97,7 +97,8 @@ private:
   bool isNew(rt::KernelOp kernel, unsigned o) {
     std::optional<unsigned> out = localOf(kernel, o);
     if (!out || kernel.reads(o) || !kernel.writes(o) ||
-        locals[*out].first != position[kernel] || ownerOf(*out) != *out ||
+        locals[*out].first != order.getPosition(kernel) ||
+        ownerOf(*out) != *out ||
         !bytes.areEqual(kernel.getBuffers()[o], locals[*out].alloc))
       return false;
     for (unsigned j = 0; j < kernel.getBuffers().size(); ++j)
@@ -110,7 +111,7 @@ private:
   /// stand: they die here, and all that it reads of them, through whatever
   /// view, is the element that it writes, before it does.
   bool mayReplace(rt::KernelOp kernel, unsigned owner, unsigned o) {
-    if (locals[owner].last != position[kernel])
+    if (locals[owner].last != order.getPosition(kernel))
       return false;
     for (unsigned j = 0; j < kernel.getBuffers().size(); ++j) {
       std::optional<unsigned> read = localOf(kernel, j);
@@ -145,7 +146,7 @@ private:
   rt::FuncOp function;
   const SymbolBounds &bounds;
   rt::BufferBytes bytes;
-  llvm::DenseMap<Operation *, unsigned> position;
+  rt::StreamOrder order;
   llvm::DenseMap<Operation *, unsigned> index;
   SmallVector<Local> locals;
 };

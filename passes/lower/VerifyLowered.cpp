@@ -6,7 +6,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
-#include "dialects/rt/RTBytes.h"
+#include "dialects/rt/RTStreams.h"
 #include "passes/lower/Passes.h"
 
 using namespace mlir;
@@ -100,7 +100,7 @@ LogicalResult verifyFunction(rt::FuncOp function) {
   for (Operation &op : function.getBody().front())
     if (!isa<rt::ViewOp>(op) && failed(rt::verifySharedBytes(&op, bytes)))
       return failure();
-  return success();
+  return rt::verifyStreams(function, bytes);
 }
 
 /// What a task's function writes is in no other buffer that the task gives it.

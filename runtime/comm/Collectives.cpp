@@ -19,6 +19,7 @@ namespace dt::rt {
 struct TensorParallel {
   int rank, size;
   Fabric *fabric;
+  device::Pool beside; ///< used on Fabric::tpStream() only
   struct Axis {
     FabricGroup *group; ///< the ranks of the axis that this one is on
     std::string labels[kCases<CollectiveKind>];
@@ -78,24 +79,27 @@ int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride) {
 }
 
 void collective(TensorParallel *group, const Collective &what, const void *in,
-                void *out) {
+                void *out, void *stream) {
+  bool isBeside = stream && stream != device::stream();
+  device::OnStream on(stream);
   const CollectiveForm &form = formOf(what.kind);
   int64_t outer = what.outer, over = what.over, count = outer * what.chunk;
   size_t row = what.chunk * sizeOf(what.type), block = outer * row;
   if (over == 1)
     return in == out ? void() : device::copy(out, in, block);
   const TensorParallel::Axis &axis = group->axis(over, what.stride);
+  device::Pool &pool = isBeside ? group->beside : group->fabric->pool();
   bool inRows = outer > 1 && row;
   const void *from = in;
   void *to = out;
   device::Pool::Block packedIn, packedOut;
   if (form.scatters && inRows) {
-    packedIn = group->fabric->pool().take(over * block);
+    packedIn = pool.take(over * block);
     pack(packedIn.get(), static_cast<const std::byte *>(in), outer, over, row);
     from = packedIn.get();
   }
   if (form.gathers && inRows) {
-    packedOut = group->fabric->pool().take(over * block);
+    packedOut = pool.take(over * block);
     to = packedOut.get();
   }
   exchange(*axis.group, what, from, to, count, axis.label(what.kind));

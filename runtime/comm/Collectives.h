@@ -35,9 +35,9 @@ struct Collective {
 /// `in` may be `out` if the kind neither scatters nor gathers. What is combined
 /// has the same bits in every run and, of one block, on all ranks of the axis;
 /// of BF16 it is combined in float32 and rounded once (over NCCL: each partial
-/// sum).
+/// sum). `stream`: where it is queued; null: device::stream().
 void collective(TensorParallel *group, const Collective &what, const void *in,
-                void *out);
+                void *out, void *stream = nullptr);
 
 /// Who sums gradients while a backward function still computes others.
 class GradientListener {

@@ -18,6 +18,7 @@
 #define DT_RUNTIME_COMM_FABRIC_H
 
 #include "runtime/comm/Collectives.h"
+#include "runtime/device/Device.h"
 #include "runtime/device/Pool.h"
 
 #include <memory>
@@ -147,6 +148,10 @@ public:
   /// two need no common order.
   virtual FabricGroup *group(const std::vector<int> &ranks,
                              const std::string &purpose = "") = 0;
+
+  /// The stream of collectives that run beside the work of device::stream():
+  /// that one, where the fabric does not know how.
+  virtual void *tpStream() { return device::stream(); }
 
   /// For the log.
   virtual std::string describe() const = 0;

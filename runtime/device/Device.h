@@ -45,6 +45,21 @@ std::string address();
 
 /// The stream for TaskContext::stream; null on the CPU.
 void *stream();
+
+/// While it lives, `stream()` is another one: that of device work which events
+/// order with the rest. Uploads, and what the host waits for, are not for it.
+/// Null: changes nothing.
+class OnStream {
+public:
+  explicit OnStream(void *stream);
+  ~OnStream();
+  OnStream(const OnStream &) = delete;
+  OnStream &operator=(const OnStream &) = delete;
+
+private:
+  [[maybe_unused]] void *before;
+};
+
 void synchronize();
 
 /// Where generated code notes an index out of range (Fault.h). The host may

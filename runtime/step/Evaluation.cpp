@@ -124,7 +124,7 @@ void Evaluation::forward(int module, const Part &part) {
   context.dims = part.dims.data();
   context.seeds = nullptr; // for backward functions only
   context.seed = trainer.settings().seed;
-  context.stream = device::stream();
+  context.stream = context.tpStream = device::stream();
   context.group = alone.get();
   Fault &fault = *(context.fault = device::faultRecord());
   info.forward(context);

@@ -239,6 +239,7 @@ TaskContext Trainer::contextFor(size_t module, const TaskRow &row,
   context.step = step;
   context.seed = options.seed;
   context.stream = device::stream();
+  context.tpStream = carrier->tpStream();
   context.group = tensorParallel[module].get();
   context.fault = device::faultRecord();
   return context;

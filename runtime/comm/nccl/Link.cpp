@@ -178,6 +178,11 @@ void Links::fail(Link &link, ncclResult_t result, const Awaited &what) {
   throw Error(text);
 }
 
+Links::Links(Comm &control) : control(control) {
+  cuda::check(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking),
+              "cudaStreamCreate");
+}
+
 Links::~Links() {
   bool whole = !std::uncaught_exceptions();
   if (whole)
@@ -188,6 +193,7 @@ Links::~Links() {
     if (link.stream)
       cudaStreamDestroy(link.stream);
   }
+  cudaStreamDestroy(beside);
 }
 
 //===----------------------------------------------------------------------===//

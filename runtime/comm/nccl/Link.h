@@ -53,7 +53,7 @@ using NcclCall = std::function<ncclResult_t(cudaStream_t)>;
 /// All links of this rank.
 class Links {
 public:
-  explicit Links(Comm &control) : control(control) {}
+  explicit Links(Comm &control);
   ~Links();
   Links(const Links &) = delete;
   Links &operator=(const Links &) = delete;
@@ -62,7 +62,11 @@ public:
   /// all of them.
   Link &make(const std::vector<int> &ranks, int number);
 
-  /// A call on the compute stream.
+  /// For calls that go on beside the compute stream and are ordered with it by
+  /// their callers.
+  cudaStream_t tpStream() const { return beside; }
+
+  /// A call on device::stream().
   void run(Link &link, const Awaited &what, const NcclCall &call);
   /// On the link's stream, behind what the compute stream has by now.
   Request begin(Link &link, const Awaited &what, const NcclCall &call);
@@ -87,6 +91,7 @@ private:
   std::shared_ptr<StreamEvent> takeEvent();
 
   Comm &control;
+  cudaStream_t beside = nullptr;
   std::list<Link> links;
   std::deque<Open> open; ///< in the order of their begin
   Awaited last;          ///< of collectives on the compute stream

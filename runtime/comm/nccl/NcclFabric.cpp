@@ -4,9 +4,10 @@
 //
 // Who waits for whom on which stream, and why no circle can arise, says
 // docs/cuda.md ("Several ranks"). In short: collectives that are waited for are
-// work of the compute stream. Those that run beside it have a stream a group,
-// and nothing but the end of a step waits for them. Messages have a stream and
-// a communicator a direction, and one order on all ranks.
+// work of the compute stream, or of the stream that the compiler put them on.
+// Those of gradients have a stream a group, and nothing but the end of a step
+// waits for them. Messages have a stream and a communicator a direction, and
+// one order on all ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -165,6 +166,7 @@ public:
   int rank() const override { return control.rank(); }
   int size() const override { return control.size(); }
   bool isOrdered() const override { return true; }
+  void *tpStream() override { return links.tpStream(); }
 
   Request isend(const void *data, size_t bytes, int to, int tag,
                 const char *label) override {

@@ -108,6 +108,8 @@ const char *describe() {
 }
 
 void *stream() { return nullptr; }
+OnStream::OnStream(void *) : before(nullptr) {}
+OnStream::~OnStream() = default;
 void synchronize() {}
 
 bool rehearse(bool) { return false; }

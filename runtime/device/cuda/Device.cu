@@ -3,7 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // runtime/device/Device.h for CUDA; what a step computes of its own is in
-// Step.cu. One stream for everything: order on it is the order of the calls.
+// Step.cu. One stream for everything but what is called inside an OnStream:
+// order on it is the order of the calls.
 //
 //===----------------------------------------------------------------------===//
 
@@ -173,6 +174,29 @@ const void *cuda::constantBytes(const void *host, size_t bytes) {
   return copy;
 }
 
+static cudaEvent_t eventOf(unsigned number) {
+  static std::vector<cudaEvent_t> events;
+  while (events.size() <= number)
+    cuda::check(cudaEventCreateWithFlags(&events.emplace_back(),
+                                         cudaEventDisableTiming),
+                "cudaEventCreate");
+  return events[number];
+}
+
+void recordEvent(unsigned number, void *stream) {
+  if (!cuda::rehearsing)
+    cuda::check(
+        cudaEventRecord(eventOf(number), static_cast<cudaStream_t>(stream)),
+        "cudaEventRecord");
+}
+
+void waitForEvent(unsigned number, void *stream) {
+  if (!cuda::rehearsing)
+    cuda::check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
+                                    eventOf(number), 0),
+                "cudaStreamWaitEvent");
+}
+
 namespace device {
 
 bool isHost() { return false; }
@@ -207,6 +231,13 @@ void initialize(int, int number) {
 
 const char *describe() { return description.c_str(); }
 void *stream() { return theStream; }
+
+OnStream::OnStream(void *stream) : before(theStream) {
+  if (stream)
+    theStream = static_cast<cudaStream_t>(stream);
+}
+OnStream::~OnStream() { theStream = static_cast<cudaStream_t>(before); }
+
 Fault *faultRecord() {
   static Fault *record = [] {
     void *memory = nullptr;

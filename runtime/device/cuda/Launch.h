@@ -56,6 +56,12 @@ __global__ void checkKernel(const T *indices, int64_t n, IndexCheck check,
 
 } // namespace cuda
 
+/// Event `number` of the module that runs is where the stream is now, until it
+/// is recorded again. It is made once.
+void recordEvent(unsigned number, void *stream);
+/// What the stream gets from now on comes after the event.
+void waitForEvent(unsigned number, void *stream);
+
 /// As runtime/device/cpu/Check.h; the record is written when the stream gets
 /// there.
 template <typename T>

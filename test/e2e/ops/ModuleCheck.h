@@ -160,7 +160,7 @@ private:
     context.seeds = reinterpret_cast<const float *>(seeds.device);
     context.seed = run.program.seed;
     context.group = run.group.get();
-    context.stream = rt::device::stream();
+    context.stream = context.tpStream = rt::device::stream();
     return context;
   }
   void setSeeds(float value) {
