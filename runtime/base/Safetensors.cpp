@@ -301,7 +301,8 @@ void SafetensorsWriter::add(const std::string &name, DType type,
   addEntry({name, type, shape, nullptr, std::move(bytes), 0});
 }
 
-uint64_t SafetensorsWriter::write(const std::string &path) const {
+uint64_t SafetensorsWriter::write(const std::string &path,
+                                  const Source &source) const {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!notes.empty())
     header["__metadata__"] = notes;
@@ -323,10 +324,16 @@ uint64_t SafetensorsWriter::write(const std::string &path) const {
   writeAll(d.get(), &size, 8, path);
   writeAll(d.get(), text.data(), text.size(), path);
   uint64_t hash = hashBytes(text.data(), text.size());
-  for (const Entry &e : entries) {
-    const void *data = e.data ? e.data : e.owned.data();
-    writeAll(d.get(), data, e.size, path);
-    hash = hashBytes(data, e.size, hash);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry &e = entries[i];
+    const void *all = e.data ? e.data : e.owned.data();
+    for (size_t from = 0, n = 0; from < e.size; from += n) {
+      n = std::min(e.size - from, kMostUnsynced); // whole words for the hash
+      const void *data =
+          source ? source(i, from, n) : static_cast<const char *>(all) + from;
+      writeAll(d.get(), data, n, path);
+      hash = hashBytes(data, n, hash);
+    }
   }
   FileActivity activity("writing", path);
   if (::fsync(d.get()) < 0)

@@ -15,6 +15,7 @@
 #include "runtime/Program.h"
 #include "runtime/base/Files.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -119,9 +120,13 @@ public:
     notes[key] = std::move(text);
   }
 
+  /// Where bytes of the n-th tensor are, from its byte `from` on; valid until
+  /// the next call.
+  using Source =
+      std::function<const void *(size_t tensor, size_t from, size_t bytes)>;
   /// Writes and fsyncs; returns the hash of the data (see hashBytes). Throws
-  /// Error naming the file.
-  uint64_t write(const std::string &path) const;
+  /// Error naming the file. With a source: asks it for what add() was given.
+  uint64_t write(const std::string &path, const Source &source = {}) const;
 
 private:
   struct Entry {

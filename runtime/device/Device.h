@@ -71,6 +71,7 @@ Fault *faultRecord();
 /// call of these sizes needs (memory, plans of libraries, tables) and computes
 /// nothing. False: that is not for this target, a call needs nothing like it.
 bool rehearse(bool on);
+bool rehearses();
 
 /// Zeroed memory, 64-byte aligned at least. Throws Error when there is none
 /// left, naming the bytes and `what`.
@@ -137,7 +138,8 @@ struct UpdateRun {
   /// either way.
   bf16 *working;
 };
-/// One optimizer step over all of them, if the verdict is that it applies.
+/// One optimizer step over all of them, if the verdict is that it applies; not
+/// before a Snapshot has its copies.
 void update(OptimizerKind kind, const UpdateStep &step,
             const Runs<UpdateRun> &runs, const Verdict *verdict);
 
@@ -160,6 +162,36 @@ private:
   size_t bytes;
   void *host = nullptr;
   [[maybe_unused]] Copy *copy = nullptr;
+};
+
+/// Host memory with what device memory was between two steps, for a thread that
+/// reads it while the device goes on: update() waits on the device until all is
+/// copied. One at a time; begin() to end() are called by the thread that queues
+/// work.
+class Snapshot {
+public:
+  Snapshot();
+  ~Snapshot(); ///< copies that are on their way have ended
+  Snapshot(const Snapshot &) = delete;
+  Snapshot &operator=(const Snapshot &) = delete;
+
+  /// Of so many bytes; nobody reads the one before any more. False: there is
+  /// not so much host memory, and nothing has begun.
+  bool begin(size_t bytes);
+  /// Queues a copy, as of begin(). Returns where its bytes will be.
+  const std::byte *add(const void *memory, size_t bytes);
+  /// That was all.
+  void end();
+  /// Any thread: returns when all copies are there.
+  void await();
+  /// The same for the thread that queues work.
+  void settle();
+  /// Any thread: the bytes are not needed any more.
+  void drop();
+
+private:
+  struct Copies; ///< where and how far they are
+  std::unique_ptr<Copies> copies;
 };
 
 /// When the stream got to its places, without the host's waiting for it.

@@ -28,11 +28,12 @@ namespace {
 /// A trained parameter's value, or the optimizer's state of it, that is not a
 /// number ends the run sooner or later. (State may be infinite: it only keeps
 /// its element from moving.)
-void expectFiniteValues(const std::byte *data, int64_t count, bool state,
+void expectFiniteValues(const void *data, size_t bytes, bool state,
                         const std::string &name, int64_t step) {
-  for (int64_t i = 0; i < count; ++i) {
+  for (size_t at = 0; at < bytes; at += sizeof(float)) {
     float value;
-    std::memcpy(&value, data + size_t(i) * sizeof(float), sizeof value);
+    std::memcpy(&value, static_cast<const std::byte *>(data) + at,
+                sizeof value);
     if (std::isnan(value) || (!state && std::isinf(value)))
       throw Error("'" + name + "' is " + (std::isnan(value) ? "nan" : "inf") +
                   " after step " + std::to_string(step) +
@@ -45,8 +46,8 @@ std::string momentOf(const std::string &parameter, const char *moment) {
   return moment + ("." + parameter);
 }
 
-/// What this rank owns, copied.
-PieceWriter snapshot(const Trainer &trainer, int64_t step) {
+/// What this rank owns.
+PieceWriter stateOf(const Trainer &trainer, int64_t step) {
   PieceWriter writer;
   const ProgramInfo &program = trainer.program();
   const Ownership &ownership = trainer.ownership();
@@ -58,19 +59,20 @@ PieceWriter snapshot(const Trainer &trainer, int64_t step) {
     ParameterLayout layout = values.layout(i);
     const Region &region = trainer.regions().at(size_t(p.module));
     bool updated = ownership.updated(i);
+    auto finite = [step](const std::string &name, bool state) {
+      return [=](const void *values, size_t bytes) {
+        expectFiniteValues(values, bytes, state, name, step);
+      };
+    };
     for (const OwnedPiece &piece : ownership.owned(i)) {
-      int64_t count = piece.end - piece.begin;
-      const std::byte *copy =
-          writer.add(p.tensor.name, values.type(i), layout, piece.begin,
-                     piece.end, values.at(i, piece));
-      if (updated)
-        expectFiniteValues(copy, count, false, p.tensor.name, step);
+      writer.add(p.tensor.name, values.type(i), layout, piece.begin, piece.end,
+                 values.at(i, piece),
+                 updated ? finite(p.tensor.name, false) : PieceWriter::Check());
       Span<const char *> moments = trainer.optimizer().moments();
       for (size_t k = 0; updated && k < moments.size; ++k) {
         std::string name = momentOf(p.tensor.name, moments[k]);
-        copy = writer.add(name, DType::F32, layout, piece.begin, piece.end,
-                          region.moments.at[k] + piece.moment);
-        expectFiniteValues(copy, count, true, name, step);
+        writer.add(name, DType::F32, layout, piece.begin, piece.end,
+                   region.moments.at[k] + piece.moment, finite(name, true));
       }
     }
   }
@@ -89,7 +91,7 @@ void expectFinite(const Trainer &trainer, int64_t step) {
       copy.resize(size_t(piece.end - piece.begin) * sizeof(float));
       device::copyToHost(copy.data(), trainer.values().at(i, piece),
                          copy.size());
-      expectFiniteValues(copy.data(), piece.end - piece.begin, false,
+      expectFiniteValues(copy.data(), copy.size(), false,
                          program.parameters[i].tensor.name, step);
     }
   }
@@ -105,6 +107,7 @@ struct CheckpointWriter::Job {
   int rank, ranks;
   std::string folder;
   PieceWriter pieces;
+  bool copied; ///< else the state must stay until the part is written
 };
 
 CheckpointWriter::CheckpointWriter(const Trainer &trainer,
@@ -115,6 +118,7 @@ CheckpointWriter::CheckpointWriter(const Trainer &trainer,
 
 CheckpointWriter::~CheckpointWriter() {
   giveUp = true;
+  copies.settle();
   if (thread.joinable())
     thread.join();
 }
@@ -132,6 +136,7 @@ std::string CheckpointWriter::settle() {
   if (!job)
     return {};
   Waits waits(trainer.comm().board(), {Awaited::Own});
+  copies.settle();
   std::unique_lock<std::mutex> lock(mutex);
   done.wait(lock, [&] { return partDone; });
   std::string mine = failure;
@@ -166,7 +171,8 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
       makeFolders(folder);
     }
     next = std::make_shared<Job>(Job{step, facts, comm.rank(), comm.size(),
-                                     folder, snapshot(trainer, step)});
+                                     folder, stateOf(trainer, step), false});
+    next->copied = next->pieces.copyTo(copies);
   });
   wrong = firstOf(comm, wrong);
   if (!wrong.empty()) {
@@ -176,6 +182,16 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
     throw CommonError(wrong);
   }
   job = next;
+  if (!job->copied) {
+    if (!saidThatItWaits)
+      std::fprintf(stderr,
+                   "warning: rank %d has no memory for a copy of its state "
+                   "(%zu bytes): training waits while checkpoints are "
+                   "written\n",
+                   comm.rank(), job->pieces.bytes());
+    saidThatItWaits = true;
+    writePart(*job);
+  }
   thread = std::thread([this, next] { run(*next); });
 }
 
@@ -189,16 +205,20 @@ void CheckpointWriter::note(const std::string &what) {
 /// The writer thread. It says how it went through files, since only the main
 /// thread may talk to other ranks.
 void CheckpointWriter::run(Job &job) {
-  std::string wrong = failureOf([&] { write(job); });
-  note(wrong);
+  if (job.copied)
+    writePart(job);
+  if (job.rank == 0 && !hasFailed)
+    note(failureOf([&] { commit(job); }));
+}
+
+void CheckpointWriter::writePart(Job &job) {
+  note(failureOf([&] { write(job); }));
+  copies.drop();
   {
     std::lock_guard<std::mutex> lock(mutex);
     partDone = true;
   }
   done.notify_all();
-  job.pieces = PieceWriter(); // the copy is not needed any more
-  if (job.rank == 0 && wrong.empty())
-    note(failureOf([&] { commit(job); }));
 }
 
 void CheckpointWriter::write(Job &job) {

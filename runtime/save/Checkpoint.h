@@ -10,7 +10,9 @@
 //                       each file
 // All ranks write into `step-N.tmp`; each ends with `rank-R.ok`. Rank 0 waits
 // for all of these, writes the index, syncs and renames: a folder without .tmp
-// is whole. Writing happens on a thread of its own from a copy of the state.
+// is whole. Writing happens on a thread of its own from a copy of the state in
+// host memory, while training goes on; where there is no memory for a copy,
+// training waits while the part is written.
 // A checkpoint can be loaded under any plan of the same program.
 //
 //===----------------------------------------------------------------------===//
@@ -48,9 +50,10 @@ public:
   /// Gives up what is not written yet.
   ~CheckpointWriter();
 
-  /// Copies the state after `step` steps and begins to write it; settles an
-  /// earlier one first. All ranks call it. Throws CommonError, also if a
-  /// trained parameter is not finite: such a state is never saved.
+  /// Begins to copy the state after `step` steps and to write it; settles an
+  /// earlier one first. All ranks call it. Throws CommonError. A state of which
+  /// a trained parameter is not finite is never saved: that is a failure of
+  /// writing.
   void save(int64_t step, const CheckpointFacts &facts);
   /// Whether this rank knows that what is being written has failed; to be asked
   /// between steps.
@@ -64,6 +67,7 @@ public:
 private:
   struct Job;
   void run(Job &job);
+  void writePart(Job &job);
   void write(Job &job);
   void commit(const Job &job);
   void note(const std::string &what);
@@ -73,6 +77,8 @@ private:
   int64_t keep, resumed;
   std::shared_ptr<Job>
       job; ///< what is being written; null on all ranks or none
+  device::Snapshot copies;
+  bool saidThatItWaits = false; ///< for want of memory
   std::thread thread;
   std::atomic<bool> giveUp{false}, hasFailed{false};
   std::mutex mutex;

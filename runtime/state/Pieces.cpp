@@ -64,16 +64,13 @@ std::vector<ParameterLayout::Cut> readCuts(const nlohmann::json &object,
 
 } // namespace
 
-const std::byte *PieceWriter::add(const std::string &name, DType type,
-                                  const ParameterLayout &layout, int64_t begin,
-                                  int64_t end, const void *device) {
-  std::vector<std::byte> bytes(size_t(end - begin) * sizeOf(type));
-  const std::byte *copy = bytes.data();
-  device::copyToHost(bytes.data(), device, bytes.size());
-  if (layout.identity() && begin == 0 && end == layout.partElements()) {
-    writer.add(name, type, layout.whole(), std::move(bytes));
-    return copy;
-  }
+void PieceWriter::add(const std::string &name, DType type,
+                      const ParameterLayout &layout, int64_t begin, int64_t end,
+                      const void *device, Check check) {
+  pieces.push_back(
+      {device, size_t(end - begin) * sizeOf(type), std::move(check)});
+  if (layout.identity() && begin == 0 && end == layout.partElements())
+    return writer.add(name, type, layout.whole(), device);
   nlohmann::json cuts = nlohmann::json::array();
   for (const ParameterLayout::Cut &cut : layout.cuts())
     cuts.push_back({cut.dim, cut.chunk, cut.over, cut.place});
@@ -83,14 +80,45 @@ const std::byte *PieceWriter::add(const std::string &name, DType type,
                 {"padded", layout.padded()},
                 {"cuts", cuts},
                 {"flat", {begin, end}}};
-  writer.add(key, type, {end - begin}, std::move(bytes));
-  return copy;
+  writer.add(key, type, {end - begin}, device);
+}
+
+size_t PieceWriter::bytes() const {
+  size_t sum = 0;
+  for (const Piece &piece : pieces)
+    sum += piece.bytes;
+  return sum;
+}
+
+bool PieceWriter::copyTo(device::Snapshot &snapshot) {
+  if (!snapshot.begin(bytes()))
+    return false;
+  for (Piece &piece : pieces)
+    piece.memory = snapshot.add(piece.memory, piece.bytes);
+  snapshot.end();
+  copies = &snapshot;
+  return true;
 }
 
 uint64_t PieceWriter::write(const std::string &path) {
   if (!notes.empty())
     writer.note(kNote, notes.dump());
-  return writer.write(path);
+  if (copies)
+    copies->await();
+  std::vector<std::byte> buffer;
+  return writer.write(path, [&](size_t tensor, size_t from, size_t bytes) {
+    const Piece &piece = pieces[tensor];
+    const std::byte *values =
+        static_cast<const std::byte *>(piece.memory) + from;
+    if (!copies) {
+      buffer.resize(bytes);
+      device::copyToHost(buffer.data(), values, bytes);
+      values = buffer.data();
+    }
+    if (piece.check)
+      piece.check(values, bytes);
+    return values;
+  });
 }
 
 PieceReader::PieceReader(const std::vector<std::string> &paths,

@@ -14,30 +14,47 @@
 #define DT_RUNTIME_STATE_PIECES_H
 
 #include "runtime/base/Safetensors.h"
+#include "runtime/device/Device.h"
 #include "runtime/state/ParameterLayout.h"
 
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace dt::rt {
 
-/// Takes copies of what is added, so the state may change before `write`.
+/// Writes device memory as it is then, or as a snapshot has it.
 class PieceWriter {
 public:
+  /// Is shown all values before they are written, in host memory, some at a
+  /// time; may throw.
+  using Check = std::function<void(const void *values, size_t bytes)>;
+
   /// Elements [begin, end) of the part with this layout; `device` points to the
-  /// first. Returns the copy, which lives until this writer does.
-  const std::byte *add(const std::string &name, DType type,
-                       const ParameterLayout &layout, int64_t begin,
-                       int64_t end, const void *device);
+  /// first.
+  void add(const std::string &name, DType type, const ParameterLayout &layout,
+           int64_t begin, int64_t end, const void *device, Check check = {});
+  /// Of all that was added.
+  size_t bytes() const;
+  /// Begins copies of all, so that the state may change before `write`, which
+  /// any thread may call then. False: there is no memory for them.
+  bool copyTo(device::Snapshot &snapshot);
   /// Returns the hash of the file. Throws Error.
   uint64_t write(const std::string &path);
 
 private:
+  struct Piece {
+    const void *memory; ///< of the device, or in the snapshot
+    size_t bytes;
+    Check check;
+  };
   SafetensorsWriter writer;
   nlohmann::json notes = nlohmann::json::object();
+  std::vector<Piece> pieces;
+  device::Snapshot *copies = nullptr;
 };
 
 class PieceReader {

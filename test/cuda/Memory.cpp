@@ -38,6 +38,7 @@ struct Memory {
   size_t page = size_t(sysconf(_SC_PAGESIZE)), used = 0, most = 0;
   std::map<const char *, Allocation> all; ///< by first page; freed ones too
   std::map<const char *, size_t> pinned;
+  size_t pinnedUsed = 0;
 };
 Memory &memory = *new Memory;
 
@@ -230,9 +231,16 @@ cudaError_t cudaFree(void *address) {
 cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
   Entry entry;
   counts.allocations++;
-  *result = std::aligned_alloc(memory.page, roundUp(bytes, memory.page));
+  static const size_t most =
+      std::strtoull(setting("DT_CUDA_DOUBLE_PINNED", "-1"), nullptr, 10);
+  *result = nullptr;
+  if (memory.pinnedUsed + bytes <= most)
+    *result = std::aligned_alloc(memory.page, roundUp(bytes, memory.page));
   if (!*result)
-    return refuse(cudaErrorMemoryAllocation, text(bytes, " pinned bytes"));
+    return refuse(
+        cudaErrorMemoryAllocation,
+        text(bytes, " pinned bytes, ", memory.pinnedUsed, " are in use"));
+  memory.pinnedUsed += bytes;
   std::memset(*result, kPoison, bytes);
   memory.pinned.emplace(static_cast<char *>(*result), bytes);
   return cudaSuccess;
@@ -240,8 +248,13 @@ cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
 
 cudaError_t cudaFreeHost(void *address) {
   Entry entry;
-  if (address && !memory.pinned.erase(static_cast<char *>(address)))
+  if (!address)
+    return cudaSuccess;
+  auto it = memory.pinned.find(static_cast<char *>(address));
+  if (it == memory.pinned.end())
     die("cudaFreeHost of ", address, ", which is no pinned memory");
+  memory.pinnedUsed -= it->second;
+  memory.pinned.erase(it);
   finishAll();
   std::free(address);
   return cudaSuccess;

@@ -44,6 +44,8 @@ const char *describe(cudaError_t error) {
       {cudaErrorInvalidValue, "invalid argument"},
       {cudaErrorMemoryAllocation, "out of memory"},
       {cudaErrorInvalidConfiguration, "invalid configuration argument"},
+      {cudaErrorInsufficientDriver,
+       "CUDA driver version is insufficient for CUDA runtime version"},
       {cudaErrorNoDevice, "no CUDA-capable device is detected"},
       {cudaErrorInvalidDevice, "invalid device ordinal"},
       {cudaErrorInvalidResourceHandle, "invalid resource handle"},
@@ -256,6 +258,14 @@ const char *cudaGetErrorString(cudaError_t error) {
   refusal.seen = true;
   refusal.whole = text(describe(error), " (", refusal.detail, ")");
   return refusal.whole.c_str();
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  Entry entry;
+  *count = deviceCount();
+  if (setting("DT_CUDA_DOUBLE_OLD_DRIVER"))
+    return refuse(cudaErrorInsufficientDriver, "no device can be used");
+  return *count ? cudaSuccess : refuse(cudaErrorNoDevice, "none");
 }
 
 cudaError_t cudaSetDevice(int device) {

@@ -5,9 +5,11 @@
 # On the double of CUDA: a run that saves after half of its steps and one that
 # goes on from there give the losses, norms and exported files of a run in one
 # go, bit for bit, though the double orders blocks, threads and streams in
-# another way in each. Without room on the device, one line says so. What the
-# device decides while the host is ahead: an update that is left out because the
-# loss is no number, and one because an index is out of range.
+# another way in each. A checkpoint that is written while training goes on is the
+# one of a run that ends there, also where pinned memory has no room for it. With
+# no room on the device, or an old driver, one line says so, and what was saved
+# stays. What the device decides while the host is ahead: an update that is left
+# out because the loss is no number, and one because an index is out of range.
 # ===-----------------------------------------------------------------------===
 """cuda_resume.py --dt-opt PATH --double DIR: saves, goes on and exports."""
 
@@ -26,6 +28,8 @@ import golden
 import train_model
 
 STEPS = 6
+PINNED = "9000000"  # bytes: inputs' ring of 8 MiB, and not the state
+ROOM = "8000000"  # bytes: the arena and the state, and not cuBLASLt's workspace
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/gpt2"
 
 
@@ -48,7 +52,35 @@ def succeeded(work, *arguments):
 
 
 def files(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "lock"}
+
+
+def check_going_on(work):
+    """Half of the steps are saved while the others run."""
+    want = files(work / f"saved/step-{STEPS // 2}")
+    for name, environment in {"copied": {}, "waiting": {"DT_CUDA_DOUBLE_PINNED": PINNED}}.items():
+        flags = ["--steps", STEPS, "--checkpoint", work / name, "--save-every", STEPS // 2]
+        done, _ = run(work, f"to-{name}", 4, *flags, **environment)
+        waits = "training waits while checkpoints are written" in done.stderr
+        if done.returncode or waits != bool(environment):
+            sys.exit(f"{name}: {done.returncode}, {done.stderr}")
+        if files(work / name / f"step-{STEPS // 2}") != want:
+            sys.exit(f"{name}: the checkpoint of step {STEPS // 2} is not that of a run that ends there")
+
+
+def check_refused(work):
+    """One line, and what was saved stays."""
+    saved = files(work / "saved")
+    for name, variable, value, line in (
+        ("no room", "DT_CUDA_DOUBLE_MEMORY", "1000000", "error: cannot allocate"),
+        ("no room for scratch", "DT_CUDA_DOUBLE_MEMORY", ROOM, "error: CUDA: cudaMalloc of scratch: out of memory"),
+        ("an old driver", "DT_CUDA_DOUBLE_OLD_DRIVER", "1", "error: no usable GPU: CUDA driver version is insufficient"),
+        ("no GPU", "DT_CUDA_DOUBLE_DEVICES", "0", "error: no usable GPU: no CUDA-capable device"),
+    ):
+        done, _ = run(work, "refused", 1, "--steps", 2 * STEPS, "--checkpoint", work / "saved", "--resume", **{variable: value})
+        if done.returncode != 1 or not done.stderr.startswith(line) or done.stderr.count("\n") != 1 or files(work / "saved") != saved:
+            sys.exit(f"{name}: {done.returncode}, {done.stderr}")
+        print(f"{name}: {done.stderr.strip()}")
 
 
 def check_left_out(work, inputs):
@@ -85,13 +117,12 @@ def main():
         rest = succeeded(work, "rest", 3, "--steps", STEPS, "--checkpoint", work / "saved", "--resume", "--export", work / "rest")
         if len(whole) != STEPS or half + rest != whole:
             sys.exit(f"in one go {whole}\nhalf {half}\nthe rest {rest}")
+        check_going_on(work)
         if not files(work / "whole") or files(work / "whole") != files(work / "rest"):
             sys.exit("the exported files differ")
-        done, _ = run(work, "full", 1, "--steps", 1, DT_CUDA_DOUBLE_MEMORY="1000000")
-        if done.returncode != 1 or "error: cannot allocate" not in done.stderr or done.stderr.count("error:") != 1:
-            sys.exit(f"without room on the device: {done.returncode}, {done.stderr}")
+        check_refused(work)
         check_left_out(work, inputs)
-        print(f"{STEPS} steps, saved after {STEPS // 2}; without room: {done.stderr.strip()}")
+        print(f"{STEPS} steps, saved after {STEPS // 2}")
 
 
 if __name__ == "__main__":

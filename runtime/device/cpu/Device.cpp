@@ -113,6 +113,7 @@ OnStream::~OnStream() = default;
 void synchronize() {}
 
 bool rehearse(bool) { return false; }
+bool rehearses() { return false; }
 
 Fault *faultRecord() {
   static Fault record{};
@@ -225,6 +226,35 @@ ReadBack::ReadBack(size_t bytes)
 ReadBack::~ReadBack() { release(host); }
 void ReadBack::begin(const void *memory) { copyToHost(host, memory, bytes); }
 std::byte *ReadBack::end() { return static_cast<std::byte *>(host); }
+
+struct Snapshot::Copies {
+  std::vector<std::byte> memory;
+  size_t used = 0;
+};
+Snapshot::Snapshot() : copies(new Copies) {}
+Snapshot::~Snapshot() = default;
+
+bool Snapshot::begin(size_t bytes) {
+  try {
+    copies->memory.resize(bytes);
+  } catch (const std::bad_alloc &) {
+    return false;
+  }
+  copies->used = 0;
+  return true;
+}
+
+const std::byte *Snapshot::add(const void *memory, size_t bytes) {
+  std::byte *to = copies->memory.data() + copies->used;
+  copy(to, memory, bytes);
+  copies->used += bytes;
+  return to;
+}
+
+void Snapshot::end() {}
+void Snapshot::await() {}
+void Snapshot::settle() {}
+void Snapshot::drop() { copies->memory = {}; }
 
 struct Stamps::Events {};
 Stamps::Stamps() = default;

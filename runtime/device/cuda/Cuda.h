@@ -62,6 +62,9 @@ void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
     failLaunch(name, status);
 }
 
+/// The stream waits until a device::Snapshot has its copies, if there is one.
+void awaitSnapshot();
+
 /// Scratch on the device that only grows. One block a purpose (0 cuBLASLt, 1
 /// and 2 convolution and attention, 4 biases); valid until the
 /// next request for the same purpose on the stream.

@@ -139,6 +139,7 @@ void judge(const StepNumbers &step, const LossInfo *losses, double clipNorm) {
 
 void update(OptimizerKind kind, const UpdateStep &step,
             const Runs<UpdateRun> &runs, const Verdict *verdict) {
+  cuda::awaitSnapshot();
   withOptimizer(kind, step, [&](const auto &rule, auto kept) {
     using Rule = std::decay_t<decltype(rule)>;
     cuda::launch(describe(kind).name, updateKernel<decltype(kept)::value, Rule>,

@@ -1,7 +1,7 @@
 # The CUDA half of dt_runtime, included by runtime/CMakeLists.txt. The program has enabled the language CUDA, or there is a double of
 # CUDA (docs/cuda.md of the compiler): then the host's compiler takes the same files.
 option(DT_CUDNN "Convolutions by cuDNN, if it is found" ON)
-set(sources device/cuda/Attention.cu device/cuda/Conv.cu device/cuda/Device.cu device/cuda/Matmul.cu device/cuda/Step.cu)
+set(sources device/cuda/Attention.cu device/cuda/Conv.cu device/cuda/Device.cu device/cuda/Matmul.cu device/cuda/Snapshot.cpp device/cuda/Step.cu)
 if(DT_CUDA_DOUBLE)
   include(${DT_CUDA_DOUBLE}/Double.cmake)
   target_link_libraries(dt_runtime PUBLIC cuda_double)

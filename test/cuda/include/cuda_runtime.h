@@ -93,6 +93,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
@@ -122,10 +123,7 @@ namespace cuda_double {
 inline int currentDevice = 0;
 int deviceCount();
 } // namespace cuda_double
-inline cudaError_t cudaGetDeviceCount(int *count) {
-  *count = cuda_double::deviceCount();
-  return cudaSuccess;
-}
+cudaError_t cudaGetDeviceCount(int *count);
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   *properties = {"the double of a GPU"};
   return cudaSuccess;
@@ -173,6 +171,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
                                  cudaEvent_t end);
+using cudaHostFn_t = void (*)(void *data);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
+                               void *data);
 
 //===----------------------------------------------------------------------===//
 // Launches.

@@ -63,6 +63,22 @@ TEST_F(CheckpointTest, HoldsWeightsAndMoments) {
   EXPECT_NE(weights.find("head.frozen"), nullptr);
 }
 
+/// The writer has copies, and only these. (Under the thread sanitizer, too.)
+TEST_F(CheckpointTest, StateChangesWhileItIsWritten) {
+  auto *p = reinterpret_cast<float *>(trainer.regions().at(0).parameters);
+  CheckpointWriter writer(trainer, directory, 100);
+  for (int64_t step = 1; step <= 20; ++step) {
+    writer.save(step, {});
+    std::fill_n(p, 6, float(step));
+  }
+  writer.finish();
+  for (int64_t step = 20; step > 1; --step) {
+    EXPECT_EQ(loadCheckpoint(trainer, directory, 0), step);
+    EXPECT_EQ(std::vector<float>(p, p + 6), std::vector<float>(6, step - 1));
+    std::filesystem::remove_all(checkpointPath(directory, step));
+  }
+}
+
 TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
   saveCheckpoint(trainer, directory, 1, 7);
   EXPECT_ERROR(loadCheckpoint(trainer, directory, 8), "another data set");
