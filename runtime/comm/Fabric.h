@@ -67,7 +67,8 @@ void waitAll(std::vector<Request> &requests);
 /// Some ranks, in the order given. Collectives are called by all of them in the
 /// same order; those of one group that are not blocking must be begun in the
 /// same order too. Labels are counted by (Comm::traffic) and live as long as
-/// the group. Sizes of 0 are allowed. Buffers do not overlap unless said.
+/// the group. Sizes of 0 are allowed. Buffers do not overlap unless said. While
+/// device::rehearses(), blocking ones make what they need and do nothing more.
 class FabricGroup {
 public:
   virtual ~FabricGroup() = default;

@@ -113,13 +113,16 @@ public:
 private:
   Pool::Block fetch(const void *in, size_t bytes) {
     Pool::Block block = pinned.take(bytes);
-    device::copyToHost(block.get(), in, bytes);
+    if (!device::rehearses())
+      device::copyToHost(block.get(), in, bytes);
     return block;
   }
   template <typename Call>
   void run(const void *in, size_t inBytes, void *out, size_t outBytes,
            Call call) {
     Pool::Block from = fetch(in, inBytes), to = pinned.take(outBytes);
+    if (device::rehearses())
+      return;
     call(from.get(), to.get());
     device::copyToDevice(out, to.get(), outBytes);
   }

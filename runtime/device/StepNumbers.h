@@ -48,10 +48,11 @@ struct StepNumbers {
       : losses(losses), verdict(reinterpret_cast<Verdict *>(block)),
         terms(reinterpret_cast<double *>(verdict + 1)),
         denominators(terms + losses), numerators(denominators + losses),
-        squares(numerators + losses) {}
+        squares(numerators + losses), wishes(squares + 1) {}
   static size_t bytes(size_t losses) {
-    return sizeof(Verdict) + (3 * losses + 1) * sizeof(double);
+    return sizeof(Verdict) + (3 * losses + 1 + kWishes) * sizeof(double);
   }
+  static constexpr size_t kWishes = 2; ///< to stop, to pause
 
   size_t losses;
   Verdict *verdict;
@@ -59,6 +60,7 @@ struct StepNumbers {
   double *denominators; ///< [losses], sums over parts without guards
   double *numerators;   ///< [losses], sums over parts
   double *squares;      ///< [1], of all gradients
+  double *wishes;       ///< [kWishes], how many ranks have each
 };
 
 /// What a numerator is divided by.

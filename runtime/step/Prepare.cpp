@@ -20,14 +20,14 @@ static std::vector<int64_t> mostDims(const ModuleInfo &module) {
   return most;
 }
 
-/// No part needs more than the largest one. Cut modules are left out, whose
-/// functions want all ranks of their group at once.
+/// No part needs more than the largest one. Collectives of cut modules make
+/// what they need on this rank and move nothing (Fabric.h).
 void Trainer::rehearse() {
   if (!device::rehearse(true))
     return;
   for (size_t m = 0; m < info.modules.size; ++m) {
     const ModuleInfo &module = info.modules[m];
-    if (!places.at(m).runs() || module.tp > 1)
+    if (!places.at(m).runs())
       continue;
     std::vector<int64_t> most = mostDims(module);
     TaskContext context = contextFor(m, {}, most.data(), 0);
@@ -42,9 +42,10 @@ void Trainer::rehearse() {
   device::rehearse(false);
 }
 
-/// Of a step's inputs, where all parts are as large as they may be.
+/// Of a step's inputs, where all parts are as large as they may be, and of its
+/// wishes.
 void Trainer::reserveUploads() const {
-  size_t bytes = 0, copies = 0;
+  size_t bytes = StepNumbers::kWishes * sizeof(double), copies = 1;
   auto add = [&](const ModuleInfo &module, size_t input) {
     std::vector<int64_t> most = mostDims(module);
     const TensorInfo &tensor = module.inputs[input].buffer.tensor;

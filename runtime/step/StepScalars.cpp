@@ -6,6 +6,8 @@
 
 #include "runtime/step/StepScalars.h"
 
+#include <numeric>
+
 namespace dt::rt {
 
 namespace {
@@ -47,6 +49,15 @@ std::vector<device::FloatRun> findGradients(const ProgramInfo &program,
 
 } // namespace
 
+/// Null where there is one, or where device memory is the host's.
+static FabricGroup *everybodyOn(Fabric &fabric) {
+  if (fabric.size() == 1 || device::isHost())
+    return nullptr;
+  std::vector<int> all(size_t(fabric.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return fabric.group(all, "scalars");
+}
+
 void LossSums::add(const LossSums &other) {
   numerators.resize(other.numerators.size());
   denominators.resize(other.denominators.size());
@@ -74,9 +85,9 @@ double LossSums::terms(const ProgramInfo &program,
 
 StepScalars::StepScalars(const ProgramInfo &program, const Placement &placement,
                          const Ownership &ownership, const Regions &regions,
-                         Comm &comm)
-    : program(program), comm(comm), starts(findStarts(program)),
-      cells(2 * starts.back(), "losses"),
+                         Comm &comm, Fabric &fabric)
+    : program(program), comm(comm), everybody(everybodyOn(fabric)),
+      starts(findStarts(program)), cells(2 * starts.back(), "losses"),
       counted(findCounted(program, placement, starts), "losses"),
       losses({program.losses.begin(), program.losses.end()}, "losses"),
       gradients(findGradients(program, ownership, regions),
@@ -135,20 +146,19 @@ void StepScalars::sumParts(double *sums, bool numerators) {
                    counted.data(), counted.size());
 }
 
-/// Sums in device memory become those over all ranks; returns the same of
-/// `more`, which the host has.
-std::vector<double> StepScalars::addRanks(double *sums, size_t count,
-                                          std::vector<double> more) const {
+/// Sums in device memory become those over all ranks: in host memory in the
+/// order of ranks, else as the fabric adds.
+void StepScalars::addRanks(double *sums, size_t count) const {
+  if (everybody)
+    return everybody->allReduce(Reduction::Sum, DType::F64, sums, sums,
+                                int64_t(count), "scalars");
   if (comm.size() == 1)
-    return more;
-  std::vector<double> mine(count);
-  device::copyToHost(mine.data(), sums, count * sizeof(double));
-  mine.insert(mine.end(), more.begin(), more.end());
-  std::vector<double> all = comm.allGather(mine, "scalars"), sum(mine.size());
+    return;
+  std::vector<double> all =
+      comm.allGather(std::vector<double>(sums, sums + count), "scalars");
+  std::fill_n(sums, count, 0.0);
   for (size_t i = 0; i < all.size(); ++i)
-    sum[i % mine.size()] += all[i];
-  device::copyToDevice(sums, sum.data(), count * sizeof(double));
-  return {sum.begin() + std::ptrdiff_t(count), sum.end()};
+    sums[i % count] += all[i];
 }
 
 void StepScalars::makeSeeds() {
@@ -173,10 +183,11 @@ LossSums StepScalars::lossSums() {
 void StepScalars::finish(const StepWishes &wishes, double clipNorm) {
   sumParts(numbers.numerators, true);
   device::sumOfSquares(numbers.squares, gradients);
-  std::vector<double> any =
-      addRanks(numbers.numerators, program.losses.size + 1,
-               {wishes.stop ? 1.0 : 0.0, wishes.pause ? 1.0 : 0.0});
-  wished = {any[0] > 0, any[1] > 0};
+  double wished[StepNumbers::kWishes] = {double(wishes.stop),
+                                         double(wishes.pause)};
+  device::copyToDevice(numbers.wishes, wished, sizeof wished);
+  // Numerators, squares and wishes follow one another.
+  addRanks(numbers.numerators, program.losses.size + 1 + StepNumbers::kWishes);
   device::judge(numbers, losses.data(), clipNorm);
   readBack.begin(block.data());
 }
@@ -190,8 +201,8 @@ StepResult StepScalars::result() {
   for (size_t l = 0; l < host.losses; ++l)
     result.empty.push_back(guarded(program.losses[l], host.denominators[l]) ==
                            0);
-  result.stop = wished.stop;
-  result.pause = wished.pause;
+  result.stop = host.wishes[0] > 0;
+  result.pause = host.wishes[1] > 0;
   return result;
 }
 

@@ -3,11 +3,10 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Loss denominators before the first forward; loss terms and the gradient norm
-// at the end. Each rank gives sums over what it counts, all gather all of them
-// and add in the order of ranks, so everybody has the same bits. These two and
-// the check at the start are a step's only global exchanges. Of one rank the
-// numbers stay where they were computed: what needs them there is queued, and
-// the host reads all of them at the end.
+// at the end. Each rank gives sums over what it counts, and everybody has the
+// same bits of the sums of all. These two and the check at the start are a
+// step's only global exchanges. The numbers stay where they were computed: what
+// needs them there is queued, and the host reads all of them at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +14,7 @@
 #define DT_RUNTIME_STEP_STEPSCALARS_H
 
 #include "runtime/comm/Comm.h"
+#include "runtime/comm/Fabric.h"
 #include "runtime/device/Array.h"
 #include "runtime/state/Regions.h"
 #include "runtime/step/Trainer.h"
@@ -24,7 +24,8 @@ namespace dt::rt {
 class StepScalars {
 public:
   StepScalars(const ProgramInfo &program, const Placement &placement,
-              const Ownership &ownership, const Regions &regions, Comm &comm);
+              const Ownership &ownership, const Regions &regions, Comm &comm,
+              Fabric &fabric);
   StepScalars(const StepScalars &) = delete;
   StepScalars &operator=(const StepScalars &) = delete;
 
@@ -55,12 +56,12 @@ public:
 
 private:
   void sumParts(double *sums, bool numerators);
-  std::vector<double> addRanks(double *sums, size_t count,
-                               std::vector<double> more = {}) const;
+  void addRanks(double *sums, size_t count) const;
   float *cell(size_t loss, const TaskRow &row, bool numerator) const;
 
   const ProgramInfo &program;
   Comm &comm;
+  FabricGroup *everybody; ///< where the host would have to wait for sums
   /// First cell of each loss, and their number: one for each of its module's
   /// parts on a rank.
   std::vector<size_t> starts;
@@ -72,7 +73,6 @@ private:
   device::Array<std::byte> block;
   StepNumbers numbers; ///< in `block`
   device::ReadBack readBack;
-  StepWishes wished; ///< by any rank
 };
 
 } // namespace dt::rt

@@ -96,7 +96,8 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       std::make_unique<Transfers>(info, places, memory, *carrier, groups);
   reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
                                       *carrier, tensorParallel);
-  scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm);
+  scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm,
+                                          *carrier);
   updates =
       std::make_unique<Updates>(updater, owners, memory, info.modules.size);
   findLastBackwards();

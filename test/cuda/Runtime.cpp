@@ -16,9 +16,9 @@ namespace cuda_double {
 
 Counts counts;
 
-int deviceCount() { return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1")); }
-
 namespace {
+
+int deviceCount() { return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1")); }
 
 std::mutex &mutex = *new std::mutex;
 

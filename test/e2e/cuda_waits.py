@@ -3,12 +3,16 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # The double of CUDA counts what a run has done (DT_CUDA_DOUBLE_STATS). Runs of
-# none, one and two steps differ by a step: it may wait for the device once, to
-# read its numbers back, allocates nothing and leaves the default stream alone.
+# none, one and two steps differ by a step: on each rank it may wait for the
+# device once, to read its numbers back, allocates nothing and leaves the default
+# stream alone. A checkpoint between two steps changes nothing of that.
 # ===-----------------------------------------------------------------------===
 """cuda_waits.py --dt-opt PATH --double DIR: host waits, allocations and uses of the default stream of a step."""
 
 import argparse
+import collections
+import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -24,36 +28,59 @@ import golden
 import train_model
 
 MODELS = pathlib.Path(__file__).resolve().parents[1] / "models"
-WANTED = {"host waits": 1, "allocations": 0, "uses of the default stream": 0}
-# Model, samples a microbatch (0: all), changes of the recipe. The last has scratch that grows with a part, and parts of two sizes.
+
+
+@dataclasses.dataclass
+class Variant:
+    model: str
+    micro: int = 0  # samples a microbatch; 0: all
+    changes: dict = dataclasses.field(default_factory=dict)  # of the recipe
+    ranks: int = 1
+    plan: str = ""
+    steps: tuple = (0, 1, 2)  # of the runs that are compared
+    flags: tuple = ()
+
+
 VARIANTS = {
-    "whole": ("gpt2", 0, {}),
-    "microbatches": ("gpt2", 1, {}),
-    "clipped": ("gpt2", 2, {"optimizer": {"kind": "adamw", "clip": 0.5}}),
-    "narrow": ("vit", 3, {"precision": "bf16"}),
+    "whole": Variant("gpt2"),
+    "microbatches": Variant("gpt2", 1),
+    "clipped": Variant("gpt2", 2, {"optimizer": {"kind": "adamw", "clip": 0.5}}),
+    # Scratch that grows with a part, and parts of two sizes.
+    "narrow": Variant("vit", 3, {"precision": "bf16"}),
+    # One checkpoint more between two steps, whose copies the next step's update waits for.
+    "saved": Variant("gpt2", steps=(6, 10), flags=("--checkpoint", "saved", "--save-every", 4)),
+    # Over NCCL. Blocks for packed columns and scratch are made before the first step, too.
+    "cut": Variant("gpt2", 2, ranks=2, plan="model:tp=2"),
 }
 
 
-def counts(program, steps):
-    """What a run of so many steps has done, by name."""
-    metrics = program.parent / f"{steps}.jsonl"
-    command = [program / "build/train", "--batch", program.parent / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", metrics]
-    done = subprocess.run(
-        [str(c) for c in command], cwd=program.parent, capture_output=True, text=True, timeout=golden.HANGS, env=dict(os.environ, DT_CUDA_DOUBLE_STATS="1")
-    )
-    line = re.search("^CUDA double: (.*)$", done.stderr, re.M)
-    if done.returncode or not line:
+def counts(program, variant, steps):
+    """What all ranks of a run of so many steps have done, by name."""
+    folder = program.parent / str(steps)
+    folder.mkdir()
+    command = [program / "build/train", "--batch", program.parent / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", "metrics.jsonl", *variant.flags]
+    if variant.ranks > 1:
+        command += ["--ranks", variant.ranks]
+    environment = dict(os.environ, DT_CUDA_DOUBLE_STATS="1", DT_FABRIC="nccl")
+    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=golden.HANGS, env=environment)
+    lines = re.findall("^CUDA double: (.*)$", done.stderr, re.M)
+    if done.returncode or len(lines) != variant.ranks:
         sys.exit(f"{program.parent.name}, {steps} steps: ended with {done.returncode}:\n{done.stdout[-1500:]}{done.stderr[-1500:]}")
-    return {name: int(number) for name, number in re.findall(r"(\D+?) (\d+)(?:, )?", line[1])}
+    sums = collections.Counter()
+    for line in lines:
+        sums.update({name: int(number) for name, number in re.findall(r"(\D+?) (\d+)(?:, )?", line)})
+    return sums
 
 
-def emit(arguments, folder, model, micro, changes):
+def emit(arguments, folder, variant):
     """The variant's program, built, with its batch."""
     folder.mkdir()
-    recipe = train_model.make_recipe(MODELS / model, False, micro, 0, folder)
-    recipe.write_text(json.dumps(json.loads(recipe.read_text()) | changes))
-    save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(MODELS / model, False).inputs.items()}, folder / "batch.safetensors")
-    done = train_model.emit(arguments.dt_opt.resolve(), recipe, folder / "program", "cuda")
+    model = MODELS / variant.model
+    recipe = train_model.make_recipe(model, False, variant.micro, 0, folder)
+    recipe.write_text(json.dumps(json.loads(recipe.read_text()) | variant.changes))
+    save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(model, False).inputs.items()}, folder / "batch.safetensors")
+    plan = [f"--plan={variant.plan}"] if variant.plan else []
+    done = train_model.emit(arguments.dt_opt.resolve(), recipe, folder / "program", "cuda", *plan)
     if done.returncode:
         sys.exit(done.stderr)
     train_model.build_for(arguments.dt_opt, "cuda", arguments.double, folder / "program", os.environ.get("CCACHE_DIR"))
@@ -69,12 +96,13 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         for name, variant in VARIANTS.items():
-            program = emit(arguments, work / name, *variant)
-            runs = [counts(program, steps) for steps in (0, 1, 2)]
-            for step, (before, after) in enumerate(zip(runs, runs[1:]), 1):
-                found = {what: after[what] - before[what] for what in after}
-                print(f"{name}, step {step}:", ", ".join(f"{what} {number}" for what, number in found.items()))
-                wrong += [f"{name}, step {step}: {what} {found[what]}, wanted {number}" for what, number in WANTED.items() if found[what] != number]
+            program = emit(arguments, work / name, variant)
+            runs = {steps: counts(program, variant, steps) for steps in variant.steps}
+            for before, after in itertools.pairwise(variant.steps):
+                found = {what: runs[after][what] - runs[before][what] for what in runs[after]}
+                print(f"{name}, {after} steps beside {before}:", ", ".join(f"{what} {number}" for what, number in found.items()))
+                wanted = {"host waits": (after - before) * variant.ranks, "allocations": 0, "uses of the default stream": 0}
+                wrong += [f"{name}, {after} steps beside {before}: {what} {found[what]}, wanted {number}" for what, number in wanted.items() if found[what] != number]
     sys.exit("\n".join(wrong) or 0)
 
 

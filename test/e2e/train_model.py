@@ -44,8 +44,8 @@ def make_recipe(model, frozen, micro, split, folder):
     return folder / "recipe.json"
 
 
-def emit(dt_opt, recipe, out, target):
-    return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out], capture_output=True, text=True, timeout=600)
+def emit(dt_opt, recipe, out, target, *flags):
+    return subprocess.run([dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", out, *flags], capture_output=True, text=True, timeout=600)
 
 
 def prebuilt(dt_opt):

@@ -254,6 +254,7 @@ bool rehearse(bool on) {
   cuda::rehearsing = on;
   return true;
 }
+bool rehearses() { return cuda::rehearsing; }
 
 void *allocate(size_t bytes, const char *what) {
   void *memory = nullptr;
@@ -309,7 +310,7 @@ void copy(void *to, const void *from, size_t bytes) {
 
 void copyRows(void *to, size_t toStep, const void *from, size_t fromStep,
               size_t bytes, size_t count) {
-  if (bytes && count)
+  if (bytes && count && !cuda::rehearsing)
     cuda::check(cudaMemcpy2DAsync(to, toStep, from, fromStep, bytes, count,
                                   cudaMemcpyDeviceToDevice, theStream),
                 "cudaMemcpy of rows");

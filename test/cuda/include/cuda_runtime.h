@@ -121,7 +121,6 @@ const char *cudaGetErrorString(cudaError_t error);
 /// memory.
 namespace cuda_double {
 inline int currentDevice = 0;
-int deviceCount();
 } // namespace cuda_double
 cudaError_t cudaGetDeviceCount(int *count);
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
