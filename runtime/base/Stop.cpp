@@ -157,6 +157,14 @@ bool isStopRequested() { return requested; }
 void requestStop() { requested = true; }
 void clearStopRequest() { requested = false; }
 
+void endAtOnce(const std::string &what) {
+  std::string rank =
+      ownRank < 0 ? "" : "rank " + std::to_string(ownRank) + ": ";
+  if (!claimWord || claimWord())
+    std::fprintf(stderr, "error: %s%s\n", rank.c_str(), what.c_str());
+  std::_Exit(1);
+}
+
 void explainBusErrors(int rank, bool (*claim)()) {
   ownRank = rank;
   claimWord = claim;

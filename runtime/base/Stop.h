@@ -18,6 +18,8 @@
 
 #include "runtime/base/Error.h"
 
+#include <string>
+
 namespace dt::rt {
 
 /// From now on signals wait for installStopSignals(), in this thread, in those
@@ -48,6 +50,9 @@ inline void throwIfStopped() {
 /// 1. `rank`: -1: there is one only. `claim`: false if somebody has said why
 /// the run ends already; called inside a signal handler; may be null.
 void explainBusErrors(int rank, bool (*claim)() = nullptr);
+/// Ends the process at once, with code 1 and such a line: where nothing can be
+/// undone, and what others have registered must not run.
+[[noreturn]] void endAtOnce(const std::string &what);
 
 } // namespace dt::rt
 

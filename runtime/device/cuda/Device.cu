@@ -10,6 +10,7 @@
 
 #include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Stop.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/Launch.h"
 
@@ -136,10 +137,9 @@ void Uploads::copy(char *to, const char *host, size_t bytes) {
 
 } // namespace
 
+/// Handlers would use the device again.
 void cuda::fail(const char *call, const char *reason) {
-  std::fprintf(stderr, "error: CUDA: %s: %s\n", call, reason);
-  // Handlers would use the device again.
-  std::_Exit(1);
+  endAtOnce(std::string("CUDA: ") + call + ": " + reason);
 }
 
 void cuda::failLaunch(const char *kernel, cudaError_t status) {
