@@ -39,6 +39,12 @@ struct Snapshot::Copies {
   std::condition_variable changed;
   bool there = true; ///< the copies
 
+  void release() {
+    if (memory)
+      cuda::check(cudaFreeHost(memory), "cudaFreeHost");
+    memory = nullptr;
+    room = 0;
+  }
   static void arrived(void *copies) {
     auto *self = static_cast<Copies *>(copies);
     std::lock_guard<std::mutex> lock(self->mutex);
@@ -59,7 +65,7 @@ Snapshot::~Snapshot() {
   settle();
   if (unsettled == copies->ended)
     unsettled = nullptr;
-  cuda::check(cudaFreeHost(copies->memory), "cudaFreeHost");
+  copies->release();
   cuda::check(cudaEventDestroy(copies->state), "cudaEventDestroy");
   cuda::check(cudaEventDestroy(copies->ended), "cudaEventDestroy");
   cuda::check(cudaStreamDestroy(copies->stream), "cudaStreamDestroy");
@@ -68,9 +74,7 @@ Snapshot::~Snapshot() {
 bool Snapshot::begin(size_t bytes) {
   settle();
   if (bytes > copies->room) {
-    cuda::check(cudaFreeHost(copies->memory), "cudaFreeHost");
-    copies->memory = nullptr;
-    copies->room = 0;
+    copies->release();
     if (cudaHostAlloc(&copies->memory, bytes, cudaHostAllocDefault) !=
         cudaSuccess) {
       (void)cudaGetLastError();
