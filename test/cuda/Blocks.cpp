@@ -22,9 +22,7 @@
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-//===----------------------------------------------------------------------===//
-// Switching stacks.
-//===----------------------------------------------------------------------===//
+//===--- Switching stacks
 
 // Saves what a callee must keep and the stack; goes on where `to` stopped.
 extern "C" void dtSwitchStack(void **from, void *to);

@@ -136,7 +136,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
   if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
     die("cublasLtMatmulDescCreate: compute type ", compute, ", scale type ",
         scale);
-  *desc = new cublasLtMatmulDescOpaque_t;
+  *desc = new Attributes;
   (*desc)->at[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
   return CUBLAS_STATUS_SUCCESS;
 }

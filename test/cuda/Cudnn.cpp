@@ -87,9 +87,7 @@ Descriptor &descriptor(void *d, bool finished) {
   return *found;
 }
 
-//===----------------------------------------------------------------------===//
-// Finishing.
-//===----------------------------------------------------------------------===//
+//===--- Finishing
 
 void finishTensor(Descriptor &d) {
   Tensor &t = d.tensor;
@@ -143,12 +141,10 @@ void finishOperation(Descriptor &d) {
   c = d.other(first + kWindow).convolution;
   c.wanted = wanted;
   c.alpha = d.value<float>(first), c.beta = d.value<float>(first + kBeta);
-  for (auto [which, attribute] : {std::pair(Convolution::X, kX),
-                                  {Convolution::W, kW},
-                                  {Convolution::Y, kY}})
+  using enum Convolution::Wanted;
+  for (auto [which, attribute] : {std::pair(X, kX), {W, kW}, {Y, kY}})
     c.tensors[which] = d.other(first + attribute).tensor;
-  const Sizes &x = c.sizes(Convolution::X), &w = c.sizes(Convolution::W),
-              &y = c.sizes(Convolution::Y);
+  const Sizes &x = c.sizes(X), &w = c.sizes(W), &y = c.sizes(Y);
   size_t dims = c.stride.size() + 2;
   if (x.size() != dims || w.size() != dims || y.size() != dims)
     reject("tensors of ", x.size(), ", ", w.size(), " and ", y.size(),

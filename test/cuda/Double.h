@@ -78,11 +78,8 @@ extern Counts counts;
 
 /// Every call begins with one: nobody else calls meanwhile, and an error that
 /// an earlier call returned has been looked at.
-class Entry {
-public:
+struct Entry {
   explicit Entry(const char *call = __builtin_FUNCTION());
-
-private:
   std::lock_guard<std::mutex> lock;
 };
 
@@ -107,6 +104,9 @@ void requireHost(const void *address, const std::string &what);
 /// An argument of a kernel: device memory, or host memory that it may read.
 void requireReadable(const void *address, const void *kernel, size_t argument);
 bool isPinned(const void *address);
+/// Runs a kernel; ends the program where it changes other bytes than those it
+/// announced, if it did, of the allocations that it is given.
+void watch(const Call &call, const std::function<void()> &run);
 
 /// Device memory is accessible between the two.
 void openMemory();

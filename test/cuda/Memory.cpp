@@ -72,11 +72,9 @@ std::string describe(const void *address) {
 struct sigaction before;
 
 void onFault(int, siginfo_t *info, void *context) {
-  const char *verb = " touched ";
-#ifdef __x86_64__
   auto *machine = static_cast<ucontext_t *>(context);
-  verb = machine->uc_mcontext.gregs[REG_ERR] & 2 ? " wrote " : " read ";
-#endif
+  bool writes = machine->uc_mcontext.gregs[REG_ERR] & 2;
+  const char *verb = writes ? " wrote " : " read ";
   const void *at = info->si_addr;
   bool ofDevice = isDeviceAddress(at);
   if (!onDeviceThread()) {
@@ -114,12 +112,6 @@ void protect(int how) {
   for (auto &[begin, a] : memory.all)
     if (a.live)
       mprotect(a.begin, size_t(a.end - a.begin), how);
-}
-
-/// First byte of [from, to) that is not as it was filled; null: none.
-const char *changed(const char *from, const char *to) {
-  size_t at = std::string_view(from, to).find_first_not_of(kFill);
-  return at == std::string_view::npos ? nullptr : from + at;
 }
 
 bool isLive(const void *address, size_t bytes) {
@@ -172,12 +164,30 @@ void checkBeside(const void *kernel) {
   for (auto &[begin, a] : memory.all) {
     if (!a.live)
       continue;
-    const char *at = changed(a.data - kBeside, a.data);
-    if (!at)
-      at = changed(a.data + a.bytes, a.end);
-    if (at)
-      die(kernel ? nameOf(kernel) : "a copy or a library call",
-          " wrote outside of an allocation: ", describe(at));
+    for (auto [from, to] :
+         {std::pair(a.data - kBeside, a.data), {a.data + a.bytes, a.end}})
+      if (size_t at = std::string_view(from, to).find_first_not_of(kFill);
+          at != std::string_view::npos)
+        die(kernel ? nameOf(kernel) : "a copy or a library call",
+            " wrote outside of an allocation: ", describe(from + at));
+  }
+}
+
+void watch(const Call &call, const std::function<void()> &run) {
+  std::map<const Allocation *, std::string> wanted; // contents
+  for (const void *address : call.addresses)
+    if (!call.writes.empty() && isDeviceAddress(address))
+      if (auto *a = allocationAt(address))
+        wanted.try_emplace(a, a->data, a->bytes);
+  run();
+  for (auto &[a, bytes] : wanted) {
+    for (auto [data, n] : call.writes)
+      if (allocationAt(data) == a)
+        std::memcpy(bytes.data() + (static_cast<const char *>(data) - a->data),
+                    data, n);
+    if (std::memcmp(bytes.data(), a->data, a->bytes) != 0)
+      die(nameOf(call.kernel), " wrote beside its results, at ",
+          describe(std::mismatch(bytes.begin(), bytes.end(), a->data).second));
   }
 }
 

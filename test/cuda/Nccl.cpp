@@ -69,9 +69,7 @@ void requirePatience(Clock::time_point since, int rank,
     die("rank ", rank, " has waited for ", most, " s ", what);
 }
 
-//===----------------------------------------------------------------------===//
-// Elements.
-//===----------------------------------------------------------------------===//
+//===--- Elements
 
 template <typename T>
 void combineAs(char *sums, const char *with, size_t n, ncclRedOp_t op) {
@@ -111,16 +109,15 @@ const Type &typeOf(ncclDataType_t type) {
   return *known;
 }
 
-//===----------------------------------------------------------------------===//
-// Calls.
-//===----------------------------------------------------------------------===//
+//===--- Calls
 
 /// What all ranks gave, in their order, or a message brought.
 using Blocks = std::vector<std::string>;
 
 /// One call, as device work.
 struct Action {
-  int rank;
+  ncclComm *comm;
+  cudaStream_t stream;
   std::string line;       ///< the same on all ranks
   std::string whole;      ///< with its ranks
   std::string gives = ""; ///< file with what it gives; empty: nothing
@@ -143,7 +140,7 @@ struct Action {
       return true;
     auto isThere = [](const auto &want) { return exists(want.first); };
     if (untilTaken || !std::ranges::all_of(wants, isThere)) {
-      requirePatience(since, rank, "in " + whole);
+      requirePatience(since, comm->rank, "in " + whole);
       return false;
     }
     Blocks blocks;
@@ -158,42 +155,38 @@ struct Action {
   }
 };
 
-int depth = 0;
-struct Group {
-  ncclComm *comm = nullptr;
-  cudaStream_t stream = nullptr;
-  std::vector<Action> calls;
-};
-Group &group = *new Group;
+int depth = 0;                            ///< of groups
+auto &pending = *new std::vector<Action>; ///< calls of the group
 
 /// All calls of a group as one piece of work, behind the communicator's last.
 void launch() {
-  auto taken = std::make_shared<Group>(std::exchange(group, {}));
-  if (taken->calls.empty())
+  auto calls = std::make_shared<std::vector<Action>>(std::move(pending));
+  pending.clear();
+  if (calls->empty())
     return;
+  ncclComm *comm = calls->front().comm;
   std::vector<std::string> files; // of collectives
-  for (const Action &call : taken->calls)
+  for (const Action &call : *calls)
     if (!call.gives.empty() && !call.untilTaken)
       files.push_back(call.gives);
-  auto attempt = [taken, files] {
-    std::erase_if(taken->calls, [](Action &call) { return call.advance(); });
-    if (!taken->calls.empty())
+  auto attempt = [=] {
+    std::erase_if(*calls, [](Action &call) { return call.advance(); });
+    if (!calls->empty())
       return false;
     // All ranks have begun these collectives, so have ended those before.
     if (!files.empty())
-      for (const auto &file : std::exchange(taken->comm->spent, files))
+      for (const auto &file : std::exchange(comm->spent, files))
         unlink(file.c_str());
     return true;
   };
-  taken->comm->last = queueAttempts(taken->stream, attempt, taken->comm->last);
+  comm->last = queueAttempts(calls->front().stream, attempt, comm->last);
 }
 
-ncclResult_t add(Action call, ncclComm *comm, cudaStream_t stream) {
-  if (depth > 0 && group.comm && (group.comm != comm || group.stream != stream))
+ncclResult_t add(Action call) {
+  pending.push_back(std::move(call));
+  const Action &first = pending.front(), &last = pending.back();
+  if (first.comm != last.comm || first.stream != last.stream)
     die("NCCL: one group has calls of several communicators or streams");
-  group.comm = comm;
-  group.stream = stream;
-  group.calls.push_back(std::move(call));
   if (depth == 0)
     launch();
   return ncclSuccess;
@@ -210,7 +203,7 @@ ncclResult_t collective(const char *name, const std::string &how, size_t count,
   requireDevice(in, given * t.bytes, "what it reads");
   requireDevice(out, taken * t.bytes, "what it writes");
   std::string line = text(name, " of ", count, " ", t.name, how);
-  Action call{comm->rank, line, text(line, " of rank ", comm->rank)};
+  Action call{comm, stream, line, text(line, " of rank ", comm->rank)};
   uint64_t number = comm->collectives++;
   for (int r = 0; r < comm->ranks; ++r)
     call.wants.push_back({text(comm->folder, "/c", number, "-", r), r});
@@ -219,7 +212,7 @@ ncclResult_t collective(const char *name, const std::string &how, size_t count,
   call.end = [=](const Blocks &blocks) {
     end(blocks, static_cast<char *>(out));
   };
-  return add(std::move(call), comm, stream);
+  return add(std::move(call));
 }
 
 const char *nameOf(ncclRedOp_t op) {
@@ -305,7 +298,7 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
               file = text(comm->folder, "/m", sends ? own : peer, "-",
                           sends ? peer : own, "-",
                           sends ? comm->sent[peer]++ : comm->got[peer]++);
-  Action call{own, line,
+  Action call{comm, stream, line,
               text(line, sends ? ", sent by rank " : ", received by rank ", own,
                    sends ? " to rank " : " from rank ", peer)};
   if (sends) {
@@ -318,7 +311,7 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
       unlink(file.c_str());
     };
   }
-  return add(std::move(call), comm, stream);
+  return add(std::move(call));
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,

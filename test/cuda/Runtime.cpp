@@ -20,8 +20,6 @@ namespace {
 
 int deviceCount() { return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1")); }
 
-std::mutex &mutex = *new std::mutex;
-
 /// Where the program, the first of all objects, was loaded over what its file
 /// says.
 int findProgram(dl_phdr_info *info, size_t, void *result) {
@@ -37,6 +35,7 @@ struct Refusal {
 };
 Refusal &refusal = *new Refusal;
 std::string &current = *new std::string;
+std::vector<std::pair<const void *, size_t>> announced; ///< for the next launch
 
 const char *describe(cudaError_t error) {
   constexpr std::pair<cudaError_t, const char *> kErrors[] = {
@@ -106,10 +105,13 @@ Order::Order(uint64_t n) : n(n), stride(n > 1 ? 1 : 0) {
   while (std::gcd(stride, n) != 1);
 }
 
-std::mutex &entryMutex() { return mutex; }
+std::mutex &entryMutex() {
+  static auto &mutex = *new std::mutex;
+  return mutex;
+}
 const std::string &currentCall() { return current; }
 
-Entry::Entry(const char *call) : lock(mutex) {
+Entry::Entry(const char *call) : lock(entryMutex()) {
   static bool first = true;
   if (first)
     std::atexit(atEnd);
@@ -152,6 +154,12 @@ std::string nameOf(const void *kernel) {
   return "kernel " + (name.rfind("void ", 0) == 0 ? name.substr(5) : name);
 }
 
+void announce(const void *data, size_t bytes) {
+  static bool watches = setting("DT_CUDA_DOUBLE_WATCH");
+  if (watches && bytes)
+    announced.emplace_back(data, bytes);
+}
+
 cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
   Entry entry("cudaLaunchKernelEx");
   auto refused = [&](cudaError_t error, const std::string &detail) {
@@ -175,8 +183,10 @@ cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
     requireReadable(call.addresses[i], call.kernel, i + 1);
   counts.kernels++;
   const void *kernel = call.kernel;
+  call.writes = std::exchange(announced, {});
   auto run = [call = std::move(call), c] {
-    runBlocks(call, c.gridDim, c.blockDim, c.dynamicSmemBytes);
+    watch(call,
+          [&] { runBlocks(call, c.gridDim, c.blockDim, c.dynamicSmemBytes); });
   };
   queue(c.stream, run, kernel);
   return cudaSuccess;
@@ -252,7 +262,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
 }
 
 const char *cudaGetErrorString(cudaError_t error) {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(entryMutex());
   if (error != refusal.error || error == cudaSuccess)
     return describe(error);
   refusal.seen = true;

@@ -178,8 +178,7 @@ void queue(cudaStream_t stream, std::function<void()> run, const void *kernel) {
 
 WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
                       const WorkPtr &before) {
-  static std::thread &device = *new std::thread(goOn);
-  (void)device;
+  [[maybe_unused]] static auto *device = new std::thread(goOn);
   attempts.push_back(append(stream, {std::move(attempt)}, before));
   return attempts.back();
 }

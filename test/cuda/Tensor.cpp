@@ -103,8 +103,8 @@ int64_t inner(const Sizes &sizes) {
 /// Where each element of a patch matrix [channels * taps, places] stands in the
 /// input's channels; -1: in the padding.
 Sizes patchPlaces(const Convolution &c) {
-  const Sizes &in = c.sizes(Convolution::X), &kernel = c.sizes(Convolution::W),
-              &out = c.sizes(Convolution::Y);
+  using enum Convolution::Wanted;
+  const Sizes &in = c.sizes(X), &kernel = c.sizes(W), &out = c.sizes(Y);
   int64_t taps = inner(kernel), places = inner(out), inputs = inner(in);
   Sizes all(size_t(kernel[1] * taps * places));
   for (int64_t i = 0; i < int64_t(all.size()); ++i) {

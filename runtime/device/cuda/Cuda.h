@@ -41,6 +41,23 @@ inline void check(cudaError_t status, const char *call) {
 /// device::rehearse(): launches and copies do nothing.
 inline bool rehearsing = false;
 
+/// An argument of a launch: a buffer of n elements that the kernel writes, and
+/// it writes nothing else of the memory that it is given. Headers that stand in
+/// for CUDA's may watch that (DT_WATCH_WRITES).
+template <typename T> struct Out {
+  T *data;
+  int64_t n;
+  operator T *() const { return data; }
+};
+template <typename T> Out<T> out(T *data, int64_t n) { return {data, n}; }
+
+template <typename T> void announce(const T &) {}
+template <typename T> void announce([[maybe_unused]] const Out<T> &written) {
+#ifdef DT_WATCH_WRITES
+  DT_WATCH_WRITES(written.data, size_t(written.n) * sizeof(T));
+#endif
+}
+
 /// Every kernel starts here. What CUDA refuses (too many blocks or too much
 /// shared memory, no code for this GPU, a fault of work before) ends the
 /// program with the kernel's name: nothing runs on with results that were never
@@ -56,6 +73,7 @@ void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
   configuration.blockDim = dim3(threads);
   configuration.dynamicSmemBytes = sharedBytes;
   configuration.stream = static_cast<cudaStream_t>(stream);
+  (announce(arguments), ...);
   cudaError_t status = cudaLaunchKernelEx(
       &configuration, kernel, static_cast<Parameters>(arguments)...);
   if (status != cudaSuccess)

@@ -324,21 +324,21 @@ void zero(void *memory, size_t bytes) {
 void accumulate(float *sum, const float *values, size_t n) {
   if (n)
     cuda::launch("sum", accumulateKernel, cuda::blocksFor(int64_t(n)), kThreads,
-                 0, theStream, sum, values, n);
+                 0, theStream, cuda::out(sum, int64_t(n)), values, n);
 }
 
 void narrow(bf16 *to, const float *from, size_t n) {
   if (n)
     cuda::launch("narrow", convertKernel<bf16, float>,
-                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, to, from,
-                 n);
+                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream,
+                 cuda::out(to, int64_t(n)), from, n);
 }
 
 void widen(float *to, const bf16 *from, size_t n) {
   if (n)
     cuda::launch("widen", convertKernel<float, bf16>,
-                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream, to, from,
-                 n);
+                 cuda::blocksFor(int64_t(n)), kThreads, 0, theStream,
+                 cuda::out(to, int64_t(n)), from, n);
 }
 
 struct ReadBack::Copy {

@@ -75,7 +75,7 @@ void checkIndices(const T *indices, int64_t n, const IndexCheck &check,
 template <typename T> void fill(T *to, T value, int64_t n, void *stream) {
   if (n > 0)
     cuda::launch("fill", cuda::fillKernel<T>, cuda::blocksFor(n), 256, 0,
-                 stream, to, value, n);
+                 stream, cuda::out(to, n), value, n);
 }
 
 template <typename T> void copy(T *to, const T *from, int64_t n, void *stream) {

@@ -6,6 +6,17 @@
 
 #include "test/cuda/faults/Faults.h"
 
+#include "runtime/device/cuda/Cuda.h"
+
+#include <cstdlib>
+
+namespace cuda = dt::rt::cuda;
+
+void cuda::failLaunch(const char *, cudaError_t status) {
+  ::check(status);
+  std::abort();
+}
+
 namespace {
 
 constexpr size_t kN = 1000;
@@ -34,6 +45,15 @@ Register writeAhead("write-ahead", [](bool fault) {
   float *data = onDevice(kN, 0);
   check(start(addKernel, 4, 256, 0, nullptr, data - fault, kN, 1));
   return first(data, nullptr) > 0;
+});
+
+/// One element too many of one of two tensors that are planned in one
+/// allocation.
+Register writeNeighbour("write-neighbour", [](bool fault) {
+  float *arena = onDevice(2 * kN, 0);
+  cuda::launch("add", addKernel, 4, 256, 0, nullptr, cuda::out(arena, kN),
+               kN + fault, 1);
+  return first(arena, nullptr) == 1;
 });
 
 /// Far behind: pages that are nobody's.

@@ -22,6 +22,7 @@ FAULTS = {
     "host-argument": f"{ADD}: argument 1 points to host memory",
     "write-beside": f"{ADD} wrote outside of an allocation: 0 bytes behind the end of an allocation of 4000 bytes",
     "write-ahead": f"{ADD}: argument 1 is 4 bytes ahead of an allocation of 4000 bytes",
+    "write-neighbour": f"{ADD} wrote beside its results, at byte 400[0-3] of an allocation of 8000 bytes",
     "write-far": f"{ADD} (read|wrote) outside of an allocation: [0-9]+ bytes behind the end of an allocation of 4000 bytes",
     "freed": f"{ADD}: argument 1 is in freed memory, an allocation of 4000 bytes",
     "fresh-memory": EVERY,
@@ -65,7 +66,7 @@ FAULTS = {
 
 
 def run(program, name, how, seed, pageable):
-    environment = dict(os.environ, DT_CUDA_DOUBLE_SEED=str(seed), DT_CUDA_DOUBLE_PAGEABLE=pageable)
+    environment = dict(os.environ, DT_CUDA_DOUBLE_SEED=str(seed), DT_CUDA_DOUBLE_PAGEABLE=pageable, DT_CUDA_DOUBLE_WATCH="1")
     with tempfile.TemporaryDirectory() as shared:  # a communicator of ranks that die stays
         environment["DT_CUDA_DOUBLE_SHARED"] = shared
         done = subprocess.run([program, name, how], capture_output=True, text=True, timeout=60, env=environment)

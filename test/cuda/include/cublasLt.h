@@ -51,12 +51,9 @@ struct Attributes {
 cublasStatus_t set(const char *call, Attributes *to, int attribute, int wide,
                    const void *value, size_t bytes);
 } // namespace cuda_double
-using cublasLtMatrixLayout_t = struct cublasLtMatrixLayoutOpaque_t *;
-using cublasLtMatmulDesc_t = struct cublasLtMatmulDescOpaque_t *;
-using cublasLtMatmulPreference_t = struct cublasLtMatmulPreferenceOpaque_t *;
-struct cublasLtMatrixLayoutOpaque_t : cuda_double::Attributes {};
-struct cublasLtMatmulDescOpaque_t : cuda_double::Attributes {};
-struct cublasLtMatmulPreferenceOpaque_t : cuda_double::Attributes {};
+using cublasLtMatrixLayout_t = cuda_double::Attributes *;
+using cublasLtMatmulDesc_t = cuda_double::Attributes *;
+using cublasLtMatmulPreference_t = cuda_double::Attributes *;
 struct cublasLtMatmulAlgo_t {
   uint64_t data[8];
 };
@@ -79,8 +76,8 @@ inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
                                                  cudaDataType_t type,
                                                  uint64_t rows,
                                                  uint64_t columns, int64_t ld) {
-  *layout = new cublasLtMatrixLayoutOpaque_t{
-      {{type, 0, int64_t(rows), int64_t(columns), ld, 1}}};
+  *layout = new cuda_double::Attributes{
+      {type, 0, int64_t(rows), int64_t(columns), ld, 1}};
   return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t
@@ -103,8 +100,8 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 }
 inline cublasStatus_t
 cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-  *preference = new cublasLtMatmulPreferenceOpaque_t{
-      {{0, 0, 0, 0, 0, 256, 256, 256, 256}}};
+  *preference =
+      new cuda_double::Attributes{{0, 0, 0, 0, 0, 256, 256, 256, 256}};
   return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t

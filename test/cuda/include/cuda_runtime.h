@@ -17,11 +17,10 @@
 #include <memory>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-//===----------------------------------------------------------------------===//
-// The language.
-//===----------------------------------------------------------------------===//
+//===--- The language
 
 #define __global__
 #define __device__
@@ -32,6 +31,8 @@
 #define __shared__ static thread_local
 #define DT_DYNAMIC_SHARED(TYPE, NAME)                                          \
   TYPE *NAME = static_cast<TYPE *>(cuda_double::dynamicShared())
+/// What the runtime's launches say they write.
+#define DT_WATCH_WRITES(DATA, BYTES) cuda_double::announce(DATA, BYTES)
 
 struct uint3 {
   unsigned x, y, z;
@@ -84,9 +85,7 @@ inline int atomicCAS_system(int *at, int expected, int value) {
 template <typename T> constexpr T min(T a, T b) { return b < a ? b : a; }
 template <typename T> constexpr T max(T a, T b) { return a < b ? b : a; }
 
-//===----------------------------------------------------------------------===//
-// The host's calls.
-//===----------------------------------------------------------------------===//
+//===--- The host's calls
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -174,9 +173,7 @@ using cudaHostFn_t = void (*)(void *data);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
                                void *data);
 
-//===----------------------------------------------------------------------===//
-// Launches.
-//===----------------------------------------------------------------------===//
+//===--- Launches
 
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -187,6 +184,8 @@ struct cudaLaunchConfig_t {
 namespace cuda_double {
 
 void *dynamicShared();
+/// The next launch writes these bytes.
+void announce(const void *data, size_t bytes);
 
 /// A kernel with its arguments.
 struct Call {
@@ -194,6 +193,7 @@ struct Call {
   void (*thread)(const void *arguments); ///< runs one thread
   std::shared_ptr<const void> arguments;
   std::vector<const void *> addresses; ///< an argument each; null: no pointer
+  std::vector<std::pair<const void *, size_t>> writes = {}; ///< if announced
 };
 
 cudaError_t launch(const cudaLaunchConfig_t &configuration, Call call);
