@@ -49,10 +49,9 @@ const char *describe(cudaError_t error) {
       {cudaErrorInvalidDevice, "invalid device ordinal"},
       {cudaErrorInvalidResourceHandle, "invalid resource handle"},
       {cudaErrorNotReady, "device not ready"}};
-  for (auto [known, name] : kErrors)
-    if (known == error)
-      return name;
-  return "unrecognized error code";
+  auto *known =
+      std::ranges::find(kErrors, error, [](auto &e) { return e.first; });
+  return known == std::end(kErrors) ? "unrecognized error code" : known->second;
 }
 
 void requireSeen(const char *next) {
@@ -92,13 +91,11 @@ uint64_t draw(uint64_t n) {
 }
 
 Order::Order(uint64_t n) : n(n), stride(n > 1 ? 1 : 0) {
-  switch (draw(4)) { // up and down are likely
-  case 0:
-    return;
-  case 1:
+  uint64_t how = draw(4); // up and down are likely
+  if (how == 1)
     at = stride = n - 1;
+  if (how < 2)
     return;
-  }
   at = draw(n);
   do
     stride = draw(n);
@@ -112,10 +109,7 @@ std::mutex &entryMutex() {
 const std::string &currentCall() { return current; }
 
 Entry::Entry(const char *call) : lock(entryMutex()) {
-  static bool first = true;
-  if (first)
-    std::atexit(atEnd);
-  first = false;
+  [[maybe_unused]] static int registered = std::atexit(atEnd);
   requireSeen(call);
   current = call;
 }

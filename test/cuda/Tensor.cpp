@@ -9,6 +9,7 @@
 #include "Double.h"
 
 #include <bit>
+#include <numeric>
 
 namespace cuda_double {
 
@@ -24,10 +25,8 @@ uint16_t narrow(float value) {
 }
 
 int64_t Tensor::count() const {
-  int64_t n = 1;
-  for (int64_t size : sizes)
-    n *= size;
-  return n;
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                         std::multiplies<>());
 }
 
 size_t Tensor::span() const {
