@@ -11,6 +11,7 @@
 #include "passes/planner/explain/Explain.h"
 #include "passes/planner/policies/Policy.h"
 #include "tools/common/CommandLine.h"
+#include "tools/dt-sim/GivenPlan.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -57,6 +58,9 @@ cl::list<std::string> policyNames("policy", cl::CommaSeparated,
 cl::list<std::string> frozen("frozen", cl::CommaSeparated,
                              cl::desc("modules that are not trained"),
                              cl::cat(category));
+cl::opt<std::string> givenPlan("plan",
+                               cl::desc("price this plan file, ask no policy"),
+                               cl::value_desc("plan.json"), cl::cat(category));
 cl::opt<std::string> planFile("plan-out", cl::desc("write the last plan"),
                               cl::cat(category));
 cl::opt<std::string> traceFile("trace",
@@ -223,6 +227,20 @@ Error run() {
       names.push_back(policy.name);
   }
   std::optional<Plan> last;
+  if (!givenPlan.empty()) {
+    names.clear();
+    auto plan = readGivenPlan(givenPlan, *model, batchSize);
+    if (!plan)
+      return plan.takeError();
+    if (Error error = checkPlan(*plan, *model, *cluster))
+      return wrong(givenPlan + ": " + toString(std::move(error)));
+    auto step = simulateStep(costs, *plan, batch);
+    if (!step)
+      return step.takeError();
+    plan->predicted = step->predicted;
+    printRow(*plan, *model, 0);
+    last = *plan;
+  }
   for (const std::string &name : names) {
     auto begin = std::chrono::steady_clock::now();
     auto plan = makePlan(name, {costs, batch});

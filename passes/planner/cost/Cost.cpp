@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 using namespace llvm;
@@ -45,8 +46,36 @@ Linear scaled(const Linear &l, double factor) {
 
 } // namespace
 
-ModuleCost::Rate ModuleCost::rateOf(const Op &op,
-                                    const CostOptions &options) const {
+bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
+                             double n, double k) const {
+  auto it = device.measured.find(description.precision);
+  if (it == device.measured.end())
+    return false;
+  const MeasuredRates &known = it->second;
+  if (op.kind == Op::Gemm) {
+    auto &products = pass == Pass::Weight ? known.weights : known.products;
+    rate.unit = 2 * n * k * op.count;
+    if (!products || rate.unit <= 0)
+      return false;
+    rate.measured = std::make_shared<Curve>(products->at(n, k));
+    rate.compute = scaled(op.rows, share * rate.unit);
+    return true;
+  }
+  rate.bytes = scaled(op.bytes, share);
+  if (op.kind == Op::Stream) {
+    rate.measured = known.stream;
+    rate.compute = rate.bytes;
+    rate.unit = op.count;
+  } else if (op.kind == Op::Attention) {
+    rate.measured =
+        pass == Pass::Forward ? known.attention : known.attentionBack;
+    rate.compute = scaled(op.flops, share);
+  }
+  return rate.measured != nullptr;
+}
+
+ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
+                                    Pass pass) const {
   double tp = options.tp;
   bool all = op.split == Op::Heads ||
              (op.split == Op::Sequence && options.sequenceParallel);
@@ -57,11 +86,19 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op,
   rate.cheap = op.cheap;
   rate.launch = device.launch * op.count;
   rate.product = op.kind == Op::Gemm;
-  rate.fixedBytes = op.fixedBytes / (op.split == Op::Whole ? 1 : tp) * moved;
+  double n = op.split == Op::Columns ? op.n / tp : op.n;
+  double k = op.split == Op::Depth ? op.k / tp : op.k;
+  double fixed = op.fixedBytes / (op.split == Op::Whole ? 1 : tp);
+  if (setMeasured(rate, op, pass, share / (cut && !rate.product ? tp : 1), n,
+                  k)) {
+    rate.cut = rate.product && cut;
+    rate.fixedBytes = op.kind == Op::Stream ? fixed : 0;
+    rate.unit /= op.expert ? options.ep : 1;
+    return rate;
+  }
+  rate.fixedBytes = fixed * moved;
   rate.bytes = scaled(op.bytes, share * moved);
   if (rate.product) {
-    double n = op.split == Op::Columns ? op.n / tp : op.n;
-    double k = op.split == Op::Depth ? op.k / tp : op.k;
     // m n k / (m/(m + rows) ...): linear in m + rows.
     double row = n > 0 && k > 0 ? 2 * n * k * op.count /
                                       (peakFlops * device.gemm.peak *
@@ -92,6 +129,12 @@ double ModuleCost::Rate::at(const TokenSums &part) const {
   double seconds = compute.at(part);
   if (product && seconds <= 0)
     return 0;
+  if (measured) {
+    double work = seconds + fixedBytes;
+    return work > 0
+               ? work / measured->at(work / (unit > 0 ? unit : bytes.at(part)))
+               : 0;
+  }
   return std::max(seconds + least, bytes.at(part) + fixedBytes) + launch;
 }
 
@@ -114,12 +157,13 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   CostOptions whole;
   whole.cp = options.cp;
   const LayerKind &layer = description.kinds[kind];
-  for (auto [ops, list] :
-       {std::pair(cut ? &cut->forward : &layer.forward, &made->forward),
-        {cut ? &cut->input : &layer.input, &made->input},
-        {cut ? &cut->weight : &layer.weight, &made->weight}})
+  for (auto [ops, list, pass] :
+       {std::tuple(cut ? &cut->forward : &layer.forward, &made->forward,
+                   Pass::Forward),
+        {cut ? &cut->input : &layer.input, &made->input, Pass::Input},
+        {cut ? &cut->weight : &layer.weight, &made->weight, Pass::Weight}})
     for (const Op &op : *ops) {
-      list->push_back(rateOf(op, cut ? whole : options));
+      list->push_back(rateOf(op, cut ? whole : options, pass));
       // Messages of a group may hide behind them, also where they are cut
       // already.
       list->back().cut |= cut && op.kind == Op::Gemm && options.tp > 1;
@@ -144,6 +188,7 @@ double ModuleCost::exposed(const std::vector<Rate> &list, double collectives,
     products += whole;
     rate.least *= pieces;
     rate.launch *= pieces;
+    rate.unit *= pieces;
     slower += rate.at(part) - whole;
   }
   double rest = 1 - 1.0 / pieces;
@@ -423,6 +468,11 @@ ModuleCost::Bounds ModuleCost::bounds(int begin, int end,
         double compute = rate.compute.at(part);
         if (rate.product && compute <= 0)
           continue;
+        if (rate.measured) {
+          (rate.unit > 0 && !rate.product ? sum.bandwidth : sum.compute) +=
+              rate.at(part);
+          continue;
+        }
         compute += rate.least;
         double bytes = rate.bytes.at(part) + rate.fixedBytes;
         (compute >= bytes ? sum.compute : sum.bandwidth) +=

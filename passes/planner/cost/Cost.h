@@ -157,6 +157,10 @@ private:
     double least = 0, fixedBytes = 0, launch = 0;
     bool product = false, cheap = false;
     bool cut = false; ///< a product that is divided over the TP group
+    /// By the work of one unit of size (0: by FLOPs a byte). Then `compute` and
+    /// `fixedBytes` are work, not seconds, and there is nothing besides.
+    std::shared_ptr<const Curve> measured;
+    double unit = 0;
     double at(const TokenSums &part) const;
   };
   struct Rates {
@@ -173,7 +177,13 @@ private:
     std::atomic<Rates *> first{nullptr};
     ~RateList();
   };
-  Rate rateOf(const Op &op, const CostOptions &options) const;
+  /// Forward, or which gradients an operation makes.
+  enum class Pass { Forward, Input, Weight };
+  Rate rateOf(const Op &op, const CostOptions &options, Pass pass) const;
+  /// The same from measured figures, if there are any for it. A rank has
+  /// `share` of the rows, or of all there is to do, and n x k of the matrix.
+  bool setMeasured(Rate &rate, const Op &op, Pass pass, double share, double n,
+                   double k) const;
   /// What collectives of a TP group add to the products that they may hide
   /// behind.
   double exposed(const std::vector<Rate> &list, double collectives,

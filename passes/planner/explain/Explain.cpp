@@ -208,13 +208,13 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
   replan("25 % more memory a device", other, input.batch, 1);
   other = now;
   for (NodeKind &node : other.nodes) {
-    node.inside.bandwidth *= 2;
-    node.reduce.bandwidth *= 2;
+    node.inside.speedUp(2);
+    node.reduce.speedUp(2);
   }
   replan("twice the bandwidth inside nodes", other, input.batch, 1);
   other = now;
   for (NodeKind &node : other.nodes)
-    node.network.bandwidth *= 2;
+    node.network.speedUp(2);
   if (now.getNode(now.getNumDevices() - 1) > 0)
     replan("twice the bandwidth between nodes", other, input.batch, 1);
   if (int64_t half = now.getNumDevices() / 2) {

@@ -81,15 +81,16 @@ Link networkOf(const Cluster &cluster, const Group &group) {
 
 /// A ring of n in which every member passes on (n-1)/n of `bytes`.
 double ring(const Link &link, int64_t n, double bytes) {
-  return n < 2 ? 0
-               : double(n - 1) * link.latency +
-                     bytes * double(n - 1) / double(n) / link.bandwidth;
+  if (n < 2)
+    return 0;
+  if (link.measured)
+    return double(n - 1) * link.time(bytes / double(n));
+  return double(n - 1) * link.latency +
+         bytes * double(n - 1) / double(n) / link.bandwidth;
 }
 
 double tree(const Link &link, int64_t n, double bytes) {
-  return n < 2 ? 0
-               : std::ceil(std::log2(double(n))) *
-                     (link.latency + bytes / link.bandwidth);
+  return n < 2 ? 0 : std::ceil(std::log2(double(n))) * link.time(bytes);
 }
 
 } // namespace
@@ -124,8 +125,7 @@ double Cluster::allToAll(const Group &group, double bytes) const {
     return 0;
   double n = double(group.size());
   const Link &inside = nodes[group.node].inside;
-  double time = (double(group.inside) - 1) *
-                (inside.latency + bytes / n / inside.bandwidth);
+  double time = (double(group.inside) - 1) * inside.time(bytes / n);
   if (group.nodes > 1) {
     Link network = networkOf(*this, group);
     double away = bytes * (n - double(group.inside)) / n;
@@ -147,7 +147,9 @@ Link Cluster::pointToPoint(int from, int to, bool sameNode,
     return link;
   };
   Link a = side(from), b = side(to);
-  return {std::max(a.latency, b.latency), std::min(a.bandwidth, b.bandwidth)};
+  a.latency = std::max(a.latency, b.latency);
+  a.bandwidth = std::min(a.bandwidth, b.bandwidth);
+  return a;
 }
 
 Expected<Cluster> Cluster::take(int64_t wanted) const {

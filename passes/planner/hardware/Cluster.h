@@ -12,20 +12,33 @@
 #ifndef PASSES_PLANNER_HARDWARE_CLUSTER_H
 #define PASSES_PLANNER_HARDWARE_CLUSTER_H
 
+#include "passes/planner/hardware/Measured.h"
+
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace dt::planner {
 
-/// alpha-beta: a message of b bytes takes latency + b / bandwidth.
+/// alpha-beta: a message of b bytes takes latency + b / bandwidth, or as long
+/// as was measured.
 struct Link {
   double latency = 0, bandwidth = 0;
-  double time(double bytes) const { return latency + bytes / bandwidth; }
+  /// Bytes a second, by bytes; or null.
+  std::shared_ptr<const Curve> measured = nullptr;
+  double time(double bytes) const {
+    return measured ? bytes / measured->at(bytes) : latency + bytes / bandwidth;
+  }
+  void speedUp(double factor) {
+    bandwidth *= factor;
+    if (measured)
+      measured = std::make_shared<Curve>(measured->times(factor));
+  }
 };
 
 /// Share of the peak that products reach:
@@ -37,6 +50,18 @@ struct GemmEfficiency {
   double at(double m, double n, double k) const {
     return peak * (m / (m + rows)) * (n / (n + columns)) * (k / (k + depth));
   }
+};
+
+/// What was measured of one precision; null: not measured. Rates contain what
+/// starting a kernel and moving its operands take.
+struct MeasuredRates {
+  std::shared_ptr<const ProductRates> products;
+  /// The same of gradients of weights, which sum over the rows.
+  std::shared_ptr<const ProductRates> weights;
+  /// FLOP/s of fused attention by FLOPs a byte, forward and back.
+  std::shared_ptr<const Curve> attention, attentionBack;
+  /// Bytes a second of other kernels, by the bytes of one.
+  std::shared_ptr<const Curve> stream;
 };
 
 struct DeviceKind {
@@ -52,6 +77,7 @@ struct DeviceKind {
   /// Bytes of the memory that a plan leaves free: context, workspaces,
   /// fragmentation.
   double reserve = 0;
+  std::map<std::string, MeasuredRates> measured; ///< by precision
 };
 
 struct NodeKind {

@@ -35,10 +35,64 @@ int small(const JsonReader &json) {
   return int(std::min<int64_t>(value, 1000000));
 }
 
+std::vector<double> readFigures(const JsonReader &json, bool ascend) {
+  std::vector<double> figures;
+  for (const JsonReader &entry : json.list()) {
+    double figure = positive(entry);
+    if (ascend && !figures.empty() && figure <= figures.back())
+      entry.fail("expected more than the entry before: sizes ascend");
+    figures.push_back(figure);
+  }
+  if (figures.empty())
+    json.fail("expected at least one figure");
+  return figures;
+}
+
+std::vector<double> readRates(const JsonReader &json, size_t count) {
+  std::vector<double> rates = readFigures(json.at("rates"), false);
+  if (json.ok() && rates.size() != count)
+    json.at("rates").fail("expected a rate for each of " + Twine(count) +
+                          " sizes, not " + Twine(rates.size()));
+  return rates;
+}
+
+std::shared_ptr<const Curve> readCurve(const JsonReader &json, StringRef key) {
+  if (!json.has(key))
+    return nullptr;
+  JsonReader table = json.at(key);
+  table.keys({"sizes", "rates"});
+  std::vector<double> sizes = readFigures(table.at("sizes"), true);
+  std::vector<double> rates = readRates(table, sizes.size());
+  return json.ok() ? std::make_shared<Curve>(sizes, rates) : nullptr;
+}
+
+std::shared_ptr<const ProductRates> readProducts(const JsonReader &json,
+                                                 StringRef key) {
+  if (!json.has(key))
+    return nullptr;
+  JsonReader table = json.at(key);
+  table.keys({"rows", "columns", "depth", "rates"});
+  std::array<std::vector<double>, 3> sizes = {
+      readFigures(table.at("rows"), true),
+      readFigures(table.at("columns"), true),
+      readFigures(table.at("depth"), true)};
+  size_t count = sizes[0].size() * sizes[1].size() * sizes[2].size();
+  std::vector<double> rates = readRates(table, count);
+  return json.ok() ? std::make_shared<ProductRates>(sizes, rates) : nullptr;
+}
+
+MeasuredRates readMeasured(const JsonReader &json) {
+  json.keys({"products", "weights", "attention", "attention_back", "stream"});
+  return {readProducts(json, "products"), readProducts(json, "weights"),
+          readCurve(json, "attention"), readCurve(json, "attention_back"),
+          readCurve(json, "stream")};
+}
+
 Link readLink(const JsonReader &json) {
   Link link;
   link.latency = json.at("latency").number(0, 10);
   link.bandwidth = positive(json.at("bandwidth"));
+  link.measured = readCurve(json, "measured");
   return link;
 }
 
@@ -57,7 +111,7 @@ GemmEfficiency readGemm(const JsonReader &json) {
 
 DeviceKind readDevice(StringRef name, const JsonReader &json) {
   json.keys({"flops", "memory", "reserve", "bandwidth", "launch", "gemm",
-             "attention", "convolution", "stream", "source"});
+             "attention", "convolution", "stream", "measured", "source"});
   DeviceKind device;
   device.name = name.str();
   for (auto &[precision, value] : json.at("flops").entries()) {
@@ -80,6 +134,12 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
   device.attention = share(json, "attention", device.gemm.peak);
   device.convolution = share(json, "convolution", device.gemm.peak);
   device.stream = share(json, "stream", 1);
+  if (json.has("measured"))
+    for (auto &[precision, rates] : json.at("measured").entries()) {
+      if (!device.flops.count(precision))
+        rates.fail("expected a peak of this precision in 'flops'");
+      device.measured[precision] = readMeasured(rates);
+    }
   return device;
 }
 

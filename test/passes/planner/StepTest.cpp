@@ -1,31 +1,21 @@
-//===- StepTest.cpp - The simulator against closed forms and measurements -===//
+//===- StepTest.cpp - The simulator against closed forms ------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/step/Step.h"
-#include "test/passes/planner/Architectures.h"
 
 #include "passes/scheduler/core/Schedule.h"
 
-#include <nlohmann/json.hpp>
-
 #include <cmath>
-#include <fstream>
 #include <random>
 
 #include <gtest/gtest.h>
 
 using namespace dt::planner;
-using Json = nlohmann::json;
 
 namespace {
-
-Cluster load(const std::string &name) {
-  return llvm::cantFail(readCluster(
-      DT_SOURCE "/passes/planner/hardware/clusters/" + name + ".json"));
-}
 
 /// p stages, n microbatches, times f, b, w, delay.
 dt::scheduler::Problem chain(int p, int n, int64_t f, int64_t b, int64_t w,
@@ -235,86 +225,6 @@ TEST(Engine, MoreClosedForms) {
       EXPECT_EQ(stepOf(problem, "zb-h1"), (3 * n + p - 1) * t) << p;
       EXPECT_EQ(stepOf(problem, "zb-h2"), (3 * n + p - 1) * t) << p;
     }
-}
-
-/// The published layout as a plan.
-double predict(const Json &row, const Cluster &all) {
-  TransformerShape shape;
-  shape.layers = row["layers"];
-  shape.hidden = row["hidden"];
-  shape.ffn = 4 * shape.hidden;
-  shape.heads = row["heads"];
-  shape.vocabulary = row["vocab"];
-  shape.causal = true;
-  shape.fused = false;
-  shape.dropout = true;
-  Model model;
-  model.modules = {makeTransformer("gpt", ItemKind::Sample, shape)};
-  Cluster cluster = llvm::cantFail(all.take(row["gpus"]));
-  Plan plan;
-  plan.ranks = row["gpus"];
-  plan.micro = row["micro_batch"];
-  plan.assign = Assign::Given;
-  plan.reorder = Reorder::None;
-  plan.sequenceParallel = row["sequence_parallel"];
-  UnitPlan unit;
-  unit.tp = row["TP"];
-  unit.dp = row["DP"];
-  unit.pp = row["PP"];
-  unit.vpp = row["VPP"];
-  unit.save = row["recompute"] == "full" ? Save::None : Save::Vjp;
-  unit.zero = 0;
-  int stages = unit.pp * unit.vpp;
-  unit.cuts = {0};
-  for (int s = 1; s < stages; ++s)
-    unit.cuts.push_back(1 + shape.layers * s / stages);
-  unit.cuts.push_back(shape.layers + 2);
-  plan.units = {unit};
-  plan.schedule = unit.vpp > 1 ? "interleaved" : "1f1b";
-  int64_t batch = row["global_batch"];
-  plan.microbatches = batch / (unit.dp * plan.micro);
-  Sample sample;
-  sample.tokens = row["seq"];
-  Costs costs(cluster, model);
-  StepOptions options;
-  options.requireMemory = false;
-  auto result =
-      simulateStep(costs, plan, std::vector<Sample>(batch, sample), options);
-  if (!result) {
-    ADD_FAILURE() << llvm::toString(result.takeError());
-    return 0;
-  }
-  return result->predicted.step;
-}
-
-double measured(const Json &row) {
-  if (row.contains("iteration_s"))
-    return row["iteration_s"];
-  double h = row["hidden"], l = row["layers"], s = row["seq"], v = row["vocab"],
-         b = row["global_batch"];
-  double flops = 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
-  return flops / (row["tflops_per_gpu"].get<double>() * 1e12 *
-                  row["gpus"].get<double>());
-}
-
-/// gemm.peak of the A100 was fitted on sc21-table1; 2205-* says how well.
-TEST(Step, PublishedMegatron) {
-  Cluster cluster = load("a100-80g");
-  Json rows =
-      Json::parse(std::ifstream(DT_PLAN_DATA "/published.json"))["rows"];
-  std::map<std::string, std::pair<double, int>> families;
-  for (const Json &row : rows) {
-    double error = predict(row, cluster) / measured(row) - 1;
-    auto &[sum, count] = families[row["family"]];
-    sum += std::fabs(error);
-    ++count;
-    RecordProperty(row["id"].get<std::string>(), std::to_string(error));
-    if (getenv("DT_PRINT"))
-      printf("%-32s %6.2f s, predicted %+.1f %%\n",
-             row["id"].get<std::string>().c_str(), measured(row), 100 * error);
-  }
-  for (auto &[family, value] : families)
-    EXPECT_LE(value.first / value.second, 0.1) << family;
 }
 
 } // namespace

@@ -1,0 +1,181 @@
+//===- PublishedTest.cpp - Steps that others have measured ----------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Layouts and steps of data/published*.json beside what the simulator predicts
+// for them. DT_PRINT=1 prints each (tools/bench published).
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/step/Step.h"
+#include "test/passes/planner/Architectures.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+using namespace dt::planner;
+using Json = nlohmann::json;
+
+namespace {
+
+TransformerShape shapeOf(const Json &row) {
+  TransformerShape shape;
+  shape.layers = row["layers"];
+  shape.hidden = row["hidden"];
+  shape.ffn = row["ffn"].is_number() ? row["ffn"].get<int>() : 4 * shape.hidden;
+  shape.heads = row["heads"];
+  shape.kvHeads = row.value("kv_heads", 0);
+  shape.vocabulary = row["vocab"];
+  shape.gated = row.value("gated", false);
+  shape.causal = true;
+  // Before FlashAttention scores and masks of dropout were kept in memory.
+  shape.fused = row["hardware"] != "A100";
+  shape.dropout = !shape.fused;
+  return shape;
+}
+
+/// Stages of equally many layers; where only embedding and head make them
+/// equal, these are counted.
+std::vector<int> cutsOf(int layers, int stages) {
+  bool ends = layers % stages != 0 && (layers + 2) % stages == 0;
+  std::vector<int> cuts = {0};
+  for (int s = 1; s < stages; ++s)
+    cuts.push_back(ends ? (layers + 2) * s / stages : 1 + layers * s / stages);
+  cuts.push_back(layers + 2);
+  return cuts;
+}
+
+Plan planOf(const Json &row, int layers) {
+  Plan plan;
+  plan.ranks = row["gpus"];
+  plan.micro = row["micro_batch"];
+  plan.assign = Assign::Given;
+  plan.reorder = Reorder::None;
+  UnitPlan unit;
+  unit.tp = row["TP"];
+  unit.dp = row["DP"];
+  unit.pp = row["PP"];
+  unit.vpp = row.value("VPP", 1);
+  unit.cp = row.value("CP", 1);
+  plan.sequenceParallel = row.value("sequence_parallel", unit.tp > 1);
+  std::string recompute = row.value("recompute", "none");
+  unit.save = recompute == "full"   ? Save::None
+              : recompute == "none" ? Save::All
+                                    : Save::Vjp;
+  unit.zero = row.value("zero", 1);
+  unit.cuts = cutsOf(layers, unit.pp * unit.vpp);
+  plan.microbatches =
+      row["global_batch"].get<int64_t>() / (unit.dp * plan.micro);
+  plan.schedule = unit.vpp > 1 ? "interleaved" : "1f1b";
+  plan.units = {std::move(unit)};
+  return plan;
+}
+
+/// Pieces of products and collectives where these run beside each other.
+constexpr int kPieces = 4;
+
+double predict(const Json &row) {
+  static const std::map<std::string, std::string> kClusters = {
+      {"A100", "a100-80g"}, {"H100", "h100-80g"}, {"GB200", "gb200-nvl72"}};
+  Model model;
+  TransformerShape shape = shapeOf(row);
+  model.modules = {makeTransformer("gpt", ItemKind::Sample, shape)};
+  model.modules[0].gradientBytes =
+      row.value("gradient_bytes", row["hardware"] == "A100" ? 4 : 2);
+  Cluster cluster = llvm::cantFail(
+      llvm::cantFail(readCluster(DT_SOURCE
+                                 "/passes/planner/hardware/clusters/" +
+                                 kClusters.at(row["hardware"]) + ".json"))
+          .take(row["gpus"]));
+  for (NodeKind &node : cluster.nodes)
+    node.pieces = row.value("overlap", false) ? kPieces : 1;
+  Plan plan = planOf(row, shape.layers);
+  Sample sample;
+  sample.tokens = row["seq"];
+  Costs costs(cluster, model);
+  StepOptions options;
+  options.requireMemory = false;
+  auto result = simulateStep(
+      costs, plan, std::vector<Sample>(row["global_batch"], sample), options);
+  if (!result) {
+    ADD_FAILURE() << llvm::toString(result.takeError());
+    return 0;
+  }
+  return result->predicted.step;
+}
+
+/// Where a rate was published: of model FLOPs, or of those that were computed.
+double measured(const Json &row) {
+  if (row.contains("iteration_s"))
+    return row["iteration_s"];
+  double h = row["hidden"], l = row["layers"], s = row["seq"], v = row["vocab"],
+         b = row["global_batch"];
+  bool again = row.value("recompute", "none") == "full";
+  double flops = (again ? 96 : 72) * b * s * l * h * h *
+                 (1 + s / (6 * h) + v / ((again ? 16 : 12) * l * h));
+  return flops / (row["tflops_per_gpu"].get<double>() * 1e12 *
+                  row["gpus"].get<double>());
+}
+
+/// All rows, with what their families say of all.
+std::vector<Json> readRows(const char *file) {
+  Json json = Json::parse(std::ifstream(std::string(DT_PLAN_DATA "/") + file));
+  std::vector<Json> rows = json.value("rows", std::vector<Json>());
+  for (Json family : json.value("families", std::vector<Json>())) {
+    std::vector<Json> own = family["rows"];
+    family.erase("rows");
+    for (const Json &row : own) {
+      rows.push_back(family);
+      rows.back().update(row);
+    }
+  }
+  return rows;
+}
+
+/// Mean error of each family, in the order of their names.
+std::map<std::string, double> errorsOf(const std::vector<Json> &rows) {
+  std::map<std::string, std::pair<double, int>> families;
+  for (const Json &row : rows) {
+    double error = predict(row) / measured(row) - 1;
+    auto &[sum, count] = families[row["family"]];
+    sum += std::fabs(error);
+    ++count;
+    if (getenv("DT_PRINT"))
+      std::printf("%-20s %-30s %7.3f s, predicted %+5.1f %%%s\n",
+                  row["family"].get<std::string>().c_str(),
+                  row["id"].get<std::string>().c_str(), measured(row),
+                  100 * error, row.value("fitted", false) ? " (fitted)" : "");
+  }
+  std::map<std::string, double> means;
+  for (auto &[family, value] : families) {
+    means[family] = value.first / value.second;
+    if (getenv("DT_PRINT"))
+      std::printf("%-20s mean error %.1f %%\n", family.c_str(),
+                  100 * means[family]);
+  }
+  return means;
+}
+
+/// gemm.peak of the A100 was fitted on sc21-table1; 2205-* says how well.
+TEST(Published, A100) {
+  for (auto &[family, error] : errorsOf(readRows("published.json")))
+    EXPECT_LE(error, 0.1) << family;
+}
+
+/// gemm.peak of both was fitted on one family each, which says so. Where a
+/// layout was not published in full, what is assumed costs accuracy.
+TEST(Published, H100AndGB200) {
+  std::vector<Json> rows = readRows("published_h100.json");
+  std::map<std::string, double> limits;
+  for (const Json &row : rows)
+    limits[row["family"]] = row.value("assumed", false) ? 0.15 : 0.1;
+  for (auto &[family, error] : errorsOf(rows))
+    EXPECT_LE(error, limits[family]) << family;
+}
+
+} // namespace
