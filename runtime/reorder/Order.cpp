@@ -321,39 +321,79 @@ int64_t evaluateOrder(const OrderProblem &problem, const Ids &order) {
   return Evaluator(problem).set(order);
 }
 
+namespace {
+
+/// The timeline of the microbatches that have their places, as it grows.
+class Intervals {
+public:
+  explicit Intervals(const OrderProblem &problem)
+      : problem(problem), ends(problem.tasks.size(), 0),
+        idle(problem.tasks.size() + 1, 0),
+        begin(problem.microbatches + 1, problem.tasks.size()) {
+    for (size_t i = problem.tasks.size(); i-- > 0;)
+      begin[problem.tasks[i].place] = i;
+    for (int32_t place = problem.microbatches; place-- > 0;)
+      begin[place] = std::min(begin[place], begin[place + 1]);
+  }
+
+  /// How long the first stage would wait after what is placed: from its last
+  /// task to its next backward, if the microbatch between them took no time.
+  int64_t after(const Ids &order) {
+    int32_t place = int32_t(order.size());
+    bool reached = false;
+    // What is before the last microbatch placed is as it was.
+    for (size_t i = begin[place - 1]; i < ends.size(); ++i) {
+      const OrderProblem::Task &task = problem.tasks[i];
+      int64_t start = 0;
+      for (const auto &wait : task.waits)
+        start = std::max(start, ends[wait.task] + wait.delay);
+      bool forward = task.row == problem.firstForward,
+           backward = task.row == problem.firstBackward;
+      if (backward && reached)
+        return std::max<int64_t>(0, start - idle[i]);
+      bool placed = task.place < place;
+      reached |= forward && task.place == place;
+      ends[i] = start;
+      if (placed)
+        ends[i] += problem.durations[task.row][order[task.place]];
+      idle[i + 1] = idle[i];
+      if (placed && (forward || backward))
+        idle[i + 1] = std::max(idle[i], ends[i]);
+    }
+    return 0;
+  }
+
+private:
+  const OrderProblem &problem;
+  /// Ends of tasks; when the first stage has done those before each.
+  std::vector<int64_t> ends, idle;
+  std::vector<size_t> begin; ///< first task of a place or a later one
+};
+
+} // namespace
+
 Ids orderByIntervals(const OrderProblem &problem) {
   Ids rest = bySize(problem), order, tail;
   if (problem.durations.empty() || rest.empty())
     return rest;
   const auto &forward = problem.durations[problem.firstForward];
-  // An interval of the first stage is as long as the work of a later stage
-  // between two of its tasks: the mean of the slowest row pair.
-  int64_t interval = 0;
-  for (const auto &row : problem.durations) {
-    int64_t sum = std::accumulate(row.begin(), row.end(), int64_t(0));
-    interval = std::max(interval, sum / int64_t(row.size()));
-  }
-  order.push_back(rest.front());
-  rest.erase(rest.begin());
-  for (int32_t i = 1; i < problem.inFlight && !rest.empty(); ++i) {
-    tail.push_back(rest.front());
-    rest.erase(rest.begin());
-  }
-  // The microbatch whose work so far leaves the sum nearest to the intervals
-  // that have passed, dearer ones first where two are equally near.
-  int64_t filled = forward[order[0]], passed = interval;
+  auto take = [&](size_t i, Ids &to) {
+    to.push_back(rest[i]);
+    rest.erase(rest.begin() + i);
+  };
+  take(0, order);
+  for (int32_t i = 1; i < problem.inFlight && !rest.empty(); ++i)
+    take(0, tail);
+  Intervals intervals(problem);
+  // Of equally near ones the dearer.
   while (!rest.empty()) {
+    int64_t interval = intervals.after(order);
     size_t nearest = 0;
-    for (size_t i = 1; i < rest.size(); ++i) {
-      int64_t a = std::abs(filled + forward[rest[i]] - passed - interval),
-              b = std::abs(filled + forward[rest[nearest]] - passed - interval);
-      if (a <= b)
+    for (size_t i = 1; i < rest.size(); ++i)
+      if (std::abs(forward[rest[i]] - interval) <=
+          std::abs(forward[rest[nearest]] - interval))
         nearest = i;
-    }
-    filled += forward[rest[nearest]];
-    passed += interval;
-    order.push_back(rest[nearest]);
-    rest.erase(rest.begin() + nearest);
+    take(nearest, order);
   }
   order.insert(order.end(), tail.rbegin(), tail.rend());
   return order;

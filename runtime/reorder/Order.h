@@ -54,7 +54,8 @@ int64_t evaluateOrder(const OrderProblem &problem,
 
 /// Algorithm 2 of DistTrain (section 5.2): the smallest microbatch first, the
 /// inFlight - 1 next smallest last, between them for each interval of the first
-/// stage the microbatches that fill it best.
+/// stage, as the timeline of those placed so far leaves it, the microbatch that
+/// fills it best.
 std::vector<int32_t> orderByIntervals(const OrderProblem &problem);
 
 struct OrderOptions {

@@ -14,6 +14,7 @@
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Ladder.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -250,6 +251,30 @@ void benchPair(const Costs &costs, const Data &data, const char *name,
   std::fflush(stdout);
 }
 
+/// What each idea brings, beside the spread of ten other seeds.
+void benchLadder(const Costs &costs, const Data &data, const Baseline &base) {
+  PolicyInput input{costs, base.batch};
+  auto rungs = climbLadder(input);
+  if (!rungs) {
+    std::printf("%s\n", llvm::toString(rungs.takeError()).c_str());
+    return;
+  }
+  const Plan &first = rungs->front().plan;
+  double before = first.predicted.step;
+  for (const Rung &rung : *rungs) {
+    const Prediction &p = rung.plan.predicted;
+    auto spread = spreadOf(input, rung.plan, first, data, 1, 10);
+    std::printf("    %-17s %8.3f s (ceiling %.2f): x%.3f by this, x%.2f in "
+                "all, 10 seeds x%.2f (%.2f to %.2f)  %s, n %lld\n",
+                rung.idea, p.step, p.step / p.bound, before / p.step,
+                first.predicted.step / p.step, spread.mean, spread.least,
+                spread.most, rung.plan.schedule.c_str(),
+                (long long)rung.plan.microbatches);
+    std::fflush(stdout);
+    before = p.step;
+  }
+}
+
 void benchGap(const Cluster &all) {
   std::printf("\njoint against disttrain (ceiling: step over the work bound; "
               "closed: share of disttrain's gap to it)\n");
@@ -260,8 +285,10 @@ void benchGap(const Cluster &all) {
     for (const char *kind : {"packed", "documents"}) {
       auto data = llvm::cantFail(openData(kind));
       for (int64_t n : {16, 64})
-        for (const Baseline &base : batchesFor(costs, *data, n))
+        for (const Baseline &base : batchesFor(costs, *data, n)) {
           benchPair(costs, *data, kind, base);
+          benchLadder(costs, *data, base);
+        }
     }
   }
 }

@@ -3,10 +3,11 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // The formulation's optimum, run as published: whole samples, LPT, algorithm 2,
-// 1F1B, one sample a microbatch. Nothing is added. What the paper leaves open
-// is decided in its favour: each unit has its own saved set, and since the
-// formulation does not say whether stages hold equally many layers, both
-// readings are solved and the faster one is taken.
+// 1F1B, interleaved where the backbone has virtual stages. Nothing is added.
+// What the paper leaves open is decided in its favour: each unit has its own
+// saved set, microbatches and virtual stages are those with the fastest plan,
+// and since the formulation does not say whether stages hold equally many
+// layers, both readings are solved.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +17,6 @@
 #include "llvm/Support/Parallel.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 
@@ -63,21 +63,38 @@ FormulaUnit describe(const PolicyInput &input, int module, Save save,
   return unit;
 }
 
-Plan toPlan(const PolicyInput &input, const FormulaPlan &formula,
-            const std::vector<Save> &saves) {
+/// One reading of the formulation.
+struct Reading {
+  bool equal;         ///< stages of equally many layers
+  int64_t micro, vpp; ///< samples of a microbatch, virtual stages a rank
+};
+
+/// Nothing if its virtual stages cannot be run.
+std::optional<Plan> toPlan(const PolicyInput &input, const FormulaPlan &formula,
+                           const std::vector<Save> &saves,
+                           const Reading &reading) {
   const Model &model = input.model();
   Plan plan;
   plan.policy = "disttrain";
   plan.assign = Assign::Samples;
   plan.reorder = Reorder::Both;
   plan.microbatches = formula.microbatches;
+  plan.micro = reading.micro;
+  plan.schedule = reading.vpp > 1 ? "interleaved" : "1f1b";
   plan.predicted.objective = formula.objective;
   size_t other = 0;
   for (size_t m = 0; m < model.modules.size(); ++m) {
     const FormulaLayout &layout =
         int(m) == model.pace ? formula.backbone : formula.others[other++];
+    bool rounds = int(m) == model.pace && reading.vpp > 1;
+    int64_t stages = layout.pp * reading.vpp;
+    // Interleaving asks for whole rounds of microbatches.
+    if (rounds && (layout.pp < 2 || plan.microbatches % layout.pp != 0 ||
+                   stages > int64_t(model.modules[m].layers.size())))
+      return std::nullopt;
     plan.units.push_back(makeUnit(input, int(m), int(layout.tp), layout.dp,
-                                  int(layout.pp), 1, saves[m]));
+                                  int(layout.pp), rounds ? int(reading.vpp) : 1,
+                                  saves[m]));
   }
   placeUnits(input, plan);
   return plan;
@@ -85,7 +102,7 @@ Plan toPlan(const PolicyInput &input, const FormulaPlan &formula,
 
 /// Plans by objective, over all saved sets and, since the formulation's memory
 /// knows no uneven stages or buffers, a few shares of the memory.
-std::vector<Plan> candidates(const PolicyInput &input, bool equal,
+std::vector<Plan> candidates(const PolicyInput &input, const Reading &reading,
                              Reason &reason) {
   const Model &model = input.model();
   size_t count = model.modules.size();
@@ -96,14 +113,16 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
   std::vector<std::vector<FormulaUnit>> units(count);
   for (size_t m = 0; m < count; ++m)
     for (Save save : {Save::None, Save::Vjp, Save::All})
-      units[m].push_back(describe(input, int(m), save, equal));
+      units[m].push_back(describe(input, int(m), save, reading.equal));
   for (size_t way = 0; way < ways; ++way) {
     std::vector<Save> saves;
     size_t rest = way;
     FormulaProblem problem;
     problem.gpus = input.gpus();
     problem.batch = input.samples();
-    problem.ppDivides = equal;
+    problem.ppDivides = reading.equal;
+    problem.micro = reading.micro;
+    problem.vpp = reading.vpp;
     for (size_t m = 0; m < count; ++m) {
       saves.push_back(Save(rest % 3));
       const FormulaUnit &unit = units[m][rest % 3];
@@ -125,7 +144,8 @@ std::vector<Plan> candidates(const PolicyInput &input, bool equal,
         break;
       }
       if (!before || formula->objective > before->objective)
-        plans.push_back(toPlan(input, *formula, saves));
+        if (auto plan = toPlan(input, *formula, saves, reading))
+          plans.push_back(std::move(*plan));
       before = std::move(*formula);
     }
   }
@@ -164,14 +184,14 @@ private:
 };
 
 /// The best objective whose memory suffices, simulated folded.
-std::optional<Plan> findByReading(const PolicyInput &input, bool equal,
-                                  Reason &reason) {
+std::optional<Plan> findByReading(const PolicyInput &input,
+                                  const Reading &reading, Reason &reason) {
   StepOptions folded;
   folded.fold = true;
   folded.links = false;
   int tried = 0;
   Lacking lacking;
-  for (Plan &plan : candidates(input, equal, reason)) {
+  for (Plan &plan : candidates(input, reading, reason)) {
     if (tried == 24)
       break;
     if (tried > 0 && std::isinf(estimate(input, plan)))
@@ -198,26 +218,32 @@ std::optional<Plan> findByReading(const PolicyInput &input, bool equal,
 
 } // namespace
 
-Expected<Plan> findDistTrain(const PolicyInput &input) {
-  // Stages with equally many layers, and as equal as can be: both readings of
-  // the formulation at once, the faster plan counts.
-  std::array<std::optional<Plan>, 2> found;
-  std::array<Reason, 2> reasons;
-  parallelFor(0, found.size(), [&](size_t reading) {
+Expected<Plan> findDistTrain(const PolicyInput &input, int64_t mostMicro,
+                             int64_t mostRounds) {
+  std::vector<Reading> readings;
+  for (int64_t micro = 1; micro <= mostMicro; micro *= 2)
+    for (int64_t vpp = 1; vpp <= mostRounds; vpp *= 2)
+      for (bool equal : {true, false})
+        if (input.samples() % micro == 0)
+          readings.push_back({equal, micro, vpp});
+  // All at once, the fastest plan counts; of equal ones the first.
+  std::vector<std::optional<Plan>> found(readings.size());
+  std::vector<Reason> reasons(readings.size());
+  parallelFor(0, found.size(), [&](size_t i) {
     PolicyInput own{input.costs, input.batch, input.simulations};
-    found[reading] =
-        findByReading(own, /*equal=*/reading == 0, reasons[reading]);
+    found[i] = findByReading(own, readings[i], reasons[i]);
   });
-  auto &[equal, other] = found;
-  if (equal && (!other || equal->predicted.step <= other->predicted.step))
-    return std::move(*equal);
-  if (other)
-    return std::move(*other);
+  std::optional<Plan> best;
+  for (std::optional<Plan> &plan : found)
+    if (plan && (!best || plan->predicted.step < best->predicted.step))
+      best = std::move(plan);
+  if (best)
+    return std::move(*best);
   return createStringError(reasons[reasons[0].get().empty()].get());
 }
 
 Expected<Candidates> planDistTrain(const PolicyInput &input) {
-  auto plan = findDistTrain(input);
+  auto plan = findDistTrain(input, 4, 4);
   if (!plan)
     return plan.takeError();
   auto result = simulateStep(input.costs, *plan, input.batch);

@@ -190,8 +190,11 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input,
 /// whole pass. Every kernel is launched as before, and a piece hands on to the
 /// next on the same ranks.
 std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan);
-/// DistTrain's plan, simulated folded only.
-llvm::Expected<Plan> findDistTrain(const PolicyInput &input);
+/// DistTrain's plan, simulated folded only; microbatches of up to so many
+/// samples, up to so many virtual stages a rank.
+llvm::Expected<Plan> findDistTrain(const PolicyInput &input,
+                                   int64_t mostMicro = 1,
+                                   int64_t mostRounds = 1);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
 

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/PlanSearch.h"
+#include "passes/planner/search/Neighbours.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -113,9 +113,18 @@ int64_t perReplica(const PolicyInput &input, const Uniform &layout) {
   return int64_t(layout.tp) * layout.cp * (layout.pp + extra);
 }
 
+/// Whether there are stages and layers for its rounds, and whole rounds of
+/// microbatches.
+bool canInterleave(const PolicyInput &input, const Uniform &layout,
+                   const Plan &plan) {
+  int layers = int(input.model().modules[input.model().pace].layers.size());
+  return layout.pp > 1 && layout.pp * layout.vpp <= layers &&
+         plan.microbatches % layout.pp == 0;
+}
+
 /// TP of a node, or as much as leaves devices for one replica; smallest PP that
 /// fits, most DP that divides the batch, microbatches of one sample, layers by
-/// count.
+/// count; the fastest of a few numbers of virtual stages.
 Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
                                const char *name) {
   const Module &backbone = input.model().modules[input.model().pace];
@@ -134,15 +143,24 @@ Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
       for (int64_t dp : divisors(input.samples()))
         if (dp <= most)
           layout.dp = dp;
-      Plan plan = makeUniform(input, layout);
-      auto result = simulateStep(input.costs, plan, input.batch);
-      if (!result) {
-        reason.note(result.takeError());
-        continue;
+      std::optional<Plan> best;
+      for (int vpp : {1, 2, 4}) {
+        layout.vpp = vpp;
+        Plan plan = makeUniform(input, layout);
+        if (vpp > 1 && !canInterleave(input, layout, plan))
+          continue;
+        auto result = simulateStep(input.costs, plan, input.batch);
+        if (!result) {
+          reason.note(result.takeError());
+          continue;
+        }
+        plan.predicted = result->predicted;
+        plan.policy = name;
+        if (!best || plan.predicted.step < best->predicted.step)
+          best = std::move(plan);
       }
-      plan.predicted = result->predicted;
-      plan.policy = name;
-      return Candidates(std::move(plan));
+      if (best)
+        return Candidates(std::move(*best));
     }
   return createStringError(reason.get().empty()
                                ? formatv("one replica at TP {0} needs more "
@@ -170,11 +188,10 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
               layout.dp = std::min(input.gpus() / perReplica(input, layout),
                                    (input.samples() + micro - 1) / micro);
               layout.dp -= layout.dp % ep;
-              if (layout.dp < 1 || pp * vpp > layers || (vpp > 1 && pp < 2))
+              if (layout.dp < 1 || pp * vpp > layers)
                 continue;
-              // Interleaving asks for whole rounds of microbatches.
               Plan plan = makeUniform(input, layout);
-              if (vpp > 1 && plan.microbatches % pp != 0)
+              if (vpp > 1 && !canInterleave(input, layout, plan))
                 continue;
               plans.push_back(std::move(plan));
             }
@@ -213,11 +230,22 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
 } // namespace
 
 Expected<Candidates> planHomogeneous(const PolicyInput &input) {
-  PlanSearch search(input, 4 * input.simulations);
-  search.tryBest({{"uniform", uniformPlans(input)}}, input.simulations);
-  search.tryBest({{"replicated", replicatedPlans(input)}},
-                 input.simulations / 4);
-  return named(search.finish(4), "homogeneous");
+  int budget = getBudget(input);
+  PlanSearch search(input, budget);
+  std::map<std::string, std::vector<Plan>> ideas;
+  for (Plan &plan : uniformPlans(input)) {
+    if (!plan.getTraits().interleaves)
+      for (Plan &other : splitBackwards(input, plan))
+        ideas[other.schedule].push_back(std::move(other));
+    ideas[plan.schedule].push_back(std::move(plan));
+  }
+  ideas["replicated"] = replicatedPlans(input);
+  std::vector<PlanSearch::Family> families;
+  for (auto &[name, plans] : ideas)
+    families.push_back({name, std::move(plans)});
+  search.tryBest(families, budget / 2);
+  return named(improveAndFinish(input, search, /*uniform=*/true),
+               "homogeneous");
 }
 
 } // namespace dt::planner

@@ -140,17 +140,24 @@ private:
           samples[i]);
     return result;
   }
+  /// By algorithm 2, in the timeline of 1F1B: what is beside the backbone in
+  /// the first stage, backwards twice as long as forwards.
   Ids fillIntervals(const std::vector<Ids> &own) const {
-    reorder::OrderProblem problem;
-    problem.microbatches = int32_t(own.size());
-    problem.inFlight = plan.units[model.pace].pp + 1;
-    problem.durations.assign(2, std::vector<int64_t>(own.size(), 0));
+    int pp = plan.units[model.pace].pp;
+    std::vector<int64_t> first(own.size(), 0), stage(own.size(), 0);
     for (size_t k = 0; k < own.size(); ++k)
       for (int32_t sample : own[k]) {
-        problem.durations[0][k] += otherLoad[sample];
-        problem.durations[1][k] += paceLoad[sample];
+        first[k] += otherLoad[sample];
+        stage[k] +=
+            paceLoad[sample] * 16 / std::max<int64_t>(1, ranksOf(model.pace));
       }
-    return reorder::orderByIntervals(problem);
+    std::vector<std::vector<int64_t>> forward(size_t(pp) + 1, stage);
+    forward[0] = first;
+    std::vector<std::vector<int64_t>> backward = forward;
+    for (std::vector<int64_t> &row : backward)
+      for (int64_t &duration : row)
+        duration *= 2;
+    return reorder::orderByIntervals(reorder::make1F1B(forward, backward, 0));
   }
 
   /// Ours: the pacing unit's parts are even in its own work, however many

@@ -255,7 +255,7 @@ TEST(Memory, PlanFileBoundsSearches) {
     EXPECT_EQ(llvm::toString(scheduler::checkMemory(graph, *own)), "");
     auto planned = llvm::cantFail(evaluate(graph, result->solution)).wall;
     EXPECT_LE(llvm::cantFail(evaluate(graph, *own)).wall,
-              planned + planned / 25)
+              planned + planned / 20)
         << name;
   }
 }
