@@ -20,7 +20,7 @@
 #include "runtime/device/cpu/Matmul.h"
 #endif
 #include "runtime/comm/Comm.h"
-#include "runtime/comm/mpi/Launch.h"
+#include "runtime/comm/Launch.h"
 #include "runtime/device/Device.h"
 
 #include <nlohmann/json.hpp>
