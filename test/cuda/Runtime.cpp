@@ -264,6 +264,12 @@ const char *cudaGetErrorString(cudaError_t error) {
   return refusal.whole.c_str();
 }
 
+cudaError_t cudaGetLastError() {
+  std::lock_guard<std::mutex> lock(entryMutex());
+  refusal.seen = true;
+  return std::exchange(refusal.error, cudaSuccess);
+}
+
 cudaError_t cudaGetDeviceCount(int *count) {
   Entry entry;
   *count = deviceCount();

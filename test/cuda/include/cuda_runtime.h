@@ -115,6 +115,7 @@ struct cudaDeviceProp {
 };
 
 const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
 
 /// Devices have nothing of their own here but a number: a process has one
 /// memory.
