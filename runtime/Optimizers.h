@@ -17,18 +17,13 @@
 #define DT_RUNTIME_OPTIMIZERS_H
 
 #include "runtime/Enums.h"
+#include "runtime/HostDevice.h"
 #include "runtime/Span.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
-
-#ifdef __CUDACC__
-#define DT_HOST_DEVICE __host__ __device__
-#else
-#define DT_HOST_DEVICE
-#endif
 
 namespace dt::rt {
 
@@ -226,5 +221,4 @@ void withOptimizer(OptimizerKind kind, const UpdateStep &step, const F &f) {
 
 } // namespace dt::rt
 
-#undef DT_HOST_DEVICE
 #endif // DT_RUNTIME_OPTIMIZERS_H

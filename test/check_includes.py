@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-RUNTIME = ["Enums.h", "Span.h", "Optimizers.h", "Tables.def", "Program.h", "device/BFloat16.h", "base", "reorder", "data", "device", "comm", "state", "step", "save", "observe", "train"]
+RUNTIME = ["Enums.h", "Span.h", "HostDevice.h", "Optimizers.h", "Tables.def", "Program.h", "device/BFloat16.h", "base", "reorder", "data", "device", "comm", "state", "step", "save", "observe", "train"]
 PHASES = ["import", "modules", "precision", "outline", "stages", "differentiate", "shard", "optimize", "schedule", "lower"]
 LIBRARIES = ["models/frontend/json", "passes/scheduler", "passes/picture", "passes/planner"]
 DIALECTS = ["dialects/nn", "dialects/dist", "dialects/sched", "dialects/rt"]

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
@@ -343,6 +344,12 @@ std::string hostName() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
   return name;
+}
+
+std::string machineName() {
+  std::string start;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> start;
+  return hostName() + " " + start;
 }
 
 } // namespace dt::rt

@@ -138,6 +138,9 @@ bool isHex(const std::string &text);
 
 /// Of this machine, for reports.
 std::string hostName();
+/// What processes of one machine have in common, and of no other: its name and
+/// the system's start. Containers of different names are machines.
+std::string machineName();
 
 } // namespace dt::rt
 

@@ -12,14 +12,10 @@
 #ifndef DT_RUNTIME_BASE_PHILOX_H
 #define DT_RUNTIME_BASE_PHILOX_H
 
+#include "runtime/HostDevice.h"
+
 #include <cmath>
 #include <cstdint>
-
-#ifdef __CUDACC__
-#define DT_HOST_DEVICE __host__ __device__
-#else
-#define DT_HOST_DEVICE
-#endif
 
 namespace dt::rt {
 

@@ -5,8 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/Fabric.h"
+#include "runtime/base/Files.h"
 #include "runtime/comm/Agreement.h"
-#include "runtime/comm/StagedFabric.h"
+#include "runtime/comm/staged/StagedFabric.h"
 #ifdef DT_RUNTIME_NCCL
 #include "runtime/comm/nccl/NcclFabric.h"
 #endif
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <set>
 
 namespace dt::rt {
@@ -34,13 +34,6 @@ int Fabric::tag(int edge, int edges, int64_t number, bool gradient) const {
 }
 
 namespace {
-
-/// A name that the ranks of one machine have in common.
-std::string machineName() {
-  std::string name;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), name);
-  return name;
-}
 
 /// Which rank of its machine this one is.
 int localRank(Comm &comm) {

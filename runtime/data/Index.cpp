@@ -260,14 +260,14 @@ private:
     for (size_t i = 0; i < have.size(); ++i)
       if (!have[i])
         missing.push_back(i);
-    mine["host"] = hostName(), mine["cores"] = coresOf();
+    mine["machine"] = machineName(), mine["cores"] = coresOf();
     mine["shards"] = files.count(), mine["missing"] = missing;
     std::vector<Json> all = exchange(mine);
     const Json &own = all[size_t(peers.rank())];
     std::set<size_t> wanted;
     std::vector<size_t> here;
     for (size_t r = 0; r < all.size(); ++r) {
-      node.push_back(all[r]["host"] == own["host"] &&
+      node.push_back(all[r]["machine"] == own["machine"] &&
                      all[r]["shards"] == own["shards"]);
       if (!node[r])
         continue;

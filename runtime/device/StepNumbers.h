@@ -11,14 +11,9 @@
 #ifndef DT_RUNTIME_DEVICE_STEPNUMBERS_H
 #define DT_RUNTIME_DEVICE_STEPNUMBERS_H
 
+#include "runtime/HostDevice.h"
 #include "runtime/Program.h"
 #include "runtime/device/Scalar.h"
-
-#ifdef __CUDACC__
-#define DT_HOST_DEVICE __host__ __device__
-#else
-#define DT_HOST_DEVICE
-#endif
 
 namespace dt::rt {
 
@@ -110,5 +105,4 @@ DT_HOST_DEVICE inline void judge(const StepNumbers &step,
 
 } // namespace dt::rt
 
-#undef DT_HOST_DEVICE
 #endif // DT_RUNTIME_DEVICE_STEPNUMBERS_H

@@ -151,7 +151,7 @@ void RunReport::step(int64_t step, const StepTimes &times, const Batch &batch) {
 /// What rank 0 needs of this rank.
 std::string RunReport::pack() const {
   nlohmann::json json;
-  json["host"] = hostName();
+  json["machine"] = machineName();
   json["rows"] = nlohmann::json::array();
   for (const std::vector<float> &times : cpu)
     json["rows"].push_back(median({times.begin(), times.end()}));
@@ -310,7 +310,7 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
     wall = std::max(wall, json["wall"].get<double>());
     waited += json["waited"].get<double>();
     memory.push_back(json["memory"]);
-    oneNode &= json["host"] == hostName();
+    oneNode &= json["machine"] == machineName();
     for (size_t i = 0; i < all.size(); ++i) {
       const auto &f = json["fits"][i];
       all[i].add(Fit{f[0], f[1], f[2], f[3], f[4]});

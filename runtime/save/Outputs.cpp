@@ -111,9 +111,10 @@ void onFirstRank(Comm &comm, const std::string &failure,
 
 void expectShared(Comm &comm, const std::string &flag,
                   const std::string &folder) {
-  std::vector<std::string> hosts = comm.allGatherText(hostName());
-  if (std::count(hosts.begin(), hosts.end(), hosts[0]) == comm.size())
+  std::vector<std::string> machines = comm.allGatherText(machineName());
+  if (std::count(machines.begin(), machines.end(), machines[0]) == comm.size())
     return;
+  std::string first = comm.allGatherText(hostName())[0];
   // A new name: a network file system may remember of another that it was not
   // there.
   std::string mark = comm.allGatherText(
@@ -130,14 +131,13 @@ void expectShared(Comm &comm, const std::string &flag,
   std::string failure =
       seen ? ""
            : flag + " " + folder + ": rank " + std::to_string(comm.rank()) +
-                 " on " + hosts[size_t(comm.rank())] +
-                 " does not see what rank 0 on " + hosts[0] +
+                 " on " + hostName() + " does not see what rank 0 on " + first +
                  " makes there; all machines must share this folder";
-  std::string first = firstOf(comm, failure);
+  failure = firstOf(comm, failure);
   if (comm.rank() == 0)
     ::unlink(mark.c_str());
-  if (!first.empty())
-    throw CommonError(first);
+  if (!failure.empty())
+    throw CommonError(failure);
 }
 
 //===----------------------------------------------------------------------===//

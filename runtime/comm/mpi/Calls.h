@@ -15,6 +15,9 @@
 
 namespace dt::rt {
 
+/// Most bytes of one call.
+constexpr size_t kPieceBytes = size_t(1) << 30;
+
 /// Calls under way, and what is to be done after them.
 class Calls final : public Request::Operation {
 public:

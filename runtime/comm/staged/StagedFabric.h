@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef DT_RUNTIME_COMM_STAGEDFABRIC_H
-#define DT_RUNTIME_COMM_STAGEDFABRIC_H
+#ifndef DT_RUNTIME_COMM_STAGED_STAGEDFABRIC_H
+#define DT_RUNTIME_COMM_STAGED_STAGEDFABRIC_H
 
 #include "runtime/comm/Fabric.h"
 
@@ -16,4 +16,4 @@ std::shared_ptr<Fabric> makeStagedFabric(Comm &comm);
 
 } // namespace dt::rt
 
-#endif // DT_RUNTIME_COMM_STAGEDFABRIC_H
+#endif // DT_RUNTIME_COMM_STAGED_STAGEDFABRIC_H

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/comm/StagedFabric.h"
+#include "runtime/comm/staged/StagedFabric.h"
 #include "runtime/comm/Comm.h"
 
 #include <map>

@@ -1,4 +1,5 @@
-//===- FabricTest.cpp - device buffers over host memory ---------*- C++ -*-===//
+//===- StagedFabricTest.cpp - device buffers over host memory ---*- C++ -*-===//
+//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -7,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/comm/StagedFabric.h"
+#include "runtime/comm/staged/StagedFabric.h"
 #include "test/runtime/comm/mpi/Ranks.h"
 
 #include <numeric>
