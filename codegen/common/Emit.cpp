@@ -157,13 +157,14 @@ static constexpr char mainFile[] = R"cpp(// The training program's entry.
 int main(int argc, char **argv) { return dt::rt::trainMain(kProgram, PROGRAM_DIRECTORY, argc, argv); }
 )cpp";
 
-std::string runtimeTarget(bool ranks) {
-  std::string mpi = ranks ? ""
-                          : "option(DT_MPI \"Let ranks talk over MPI if it is "
-                            "found, else over TCP\" OFF) "
-                            "# the plan has one rank\n";
-  return mpi +
-         R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
+std::string optionOff(StringRef name, StringRef why) {
+  return ("option(" + name + " \"See runtime/CMakeLists.txt\" OFF) # " + why +
+          "\n")
+      .str();
+}
+
+std::string runtimeTarget() {
+  return R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
 if(DT_RUNTIME_LIBRARY)
   include(${DT_RUNTIME_LIBRARY})
 else()

@@ -56,7 +56,8 @@ public:
   }
 
   /// What the emitted CMakeLists.txt says; `sources` are the generated ones.
-  /// Without `ranks` (the program has one) MPI is not looked for.
+  /// Without `ranks` (the program has one) nothing is looked for that only
+  /// several need.
   virtual std::string cmakeLists(llvm::StringRef program,
                                  llvm::ArrayRef<std::string> sources,
                                  bool ranks) const = 0;
@@ -75,9 +76,10 @@ const Targets &getTargets();
 /// Null if there is no such target.
 std::unique_ptr<Target> createTarget(llvm::StringRef name);
 
-/// What an emitted CMakeLists.txt says of the runtime; without several ranks
-/// also that MPI is left out.
-std::string runtimeTarget(bool ranks);
+/// What an emitted CMakeLists.txt says of the runtime.
+std::string runtimeTarget();
+/// That the runtime's option `name` is off there, unless it is asked for.
+std::string optionOff(llvm::StringRef name, llvm::StringRef why);
 /// The targets of a CMakeLists.txt behind the runtime: the program's own.
 std::string programTargets(llvm::ArrayRef<std::string> sources);
 

@@ -146,8 +146,8 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-)cmake" + runtimeTarget(ranks) +
-         programTargets(sources);
+)cmake" + (ranks ? "" : optionOff("DT_MPI", "the plan has one rank")) +
+         runtimeTarget() + programTargets(sources);
 }
 
 } // namespace

@@ -144,7 +144,9 @@ else()
   set(DT_SHARDS OFF CACHE BOOL "")
 endif()
 set(DT_RUNTIME_TARGET cuda CACHE STRING "")
-)cmake" + runtimeTarget(ranks) +
+)cmake" + optionOff("DT_MPI", "ranks talk over TCP") +
+         (ranks ? "" : optionOff("DT_NCCL", "the plan has one rank")) +
+         runtimeTarget() +
          R"cmake(if(DT_CUDA_DOUBLE)
   set_source_files_properties(
   )cmake" +

@@ -1,6 +1,7 @@
 # The CUDA half of dt_runtime, included by runtime/CMakeLists.txt. The program has enabled the language CUDA, or there is a double of
 # CUDA (docs/cuda.md of the compiler): then the host's compiler takes the same files.
 option(DT_CUDNN "Convolutions by cuDNN, if it is found" ON)
+option(DT_NCCL "Let ranks exchange device buffers over NCCL if it is found, else over host memory" ON)
 set(sources device/cuda/Attention.cu device/cuda/Conv.cu device/cuda/Device.cu device/cuda/Matmul.cu device/cuda/Snapshot.cpp device/cuda/Step.cu)
 if(DT_CUDA_DOUBLE)
   include(${DT_CUDA_DOUBLE}/Double.cmake)
@@ -37,10 +38,9 @@ set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 if(DT_CUDA_DOUBLE)
   set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX)
 endif()
-# Programs for one rank say set(DT_MPI OFF).
-if(DT_MPI AND DT_NCCL_FOUND)
+if(DT_NCCL AND DT_NCCL_FOUND)
   target_sources(dt_runtime PRIVATE comm/nccl/Link.cpp comm/nccl/NcclFabric.cpp)
   target_compile_definitions(dt_runtime PRIVATE DT_RUNTIME_NCCL)
-elseif(DT_MPI)
+elseif(DT_NCCL)
   message(STATUS "No NCCL (nccl.h and libnccl): ranks exchange device buffers over host memory")
 endif()
