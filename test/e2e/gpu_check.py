@@ -2,9 +2,9 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# A pack of one model passes all that can be looked at without a GPU, under a
-# Python that has its standard library only. Wrong values in it are found, and what
-# profilers print is understood.
+# A pack of one model, on one rank and on two, passes all that can be looked at
+# without a GPU, under a Python that has its standard library only. Wrong values in
+# it are found, and what profilers print is understood.
 # ===-----------------------------------------------------------------------===
 """gpu_check.py --dt-opt PATH --double DIR: packs a model, checks the pack, and spoils it."""
 
@@ -94,17 +94,20 @@ def main():
     tool = load_tool()
     with tempfile.TemporaryDirectory() as temporary:
         pack = pathlib.Path(temporary) / "pack"
-        subprocess.run([sys.executable, TOOL, "--pack", pack, ROOT / "test/models/vit", "--precision", "f32", "--dt-opt", arguments.dt_opt], check=True)
+        subprocess.run([sys.executable, TOOL, "--pack", pack, ROOT / "test/models/vit", "--precision", "f32", "--ranks", "1", "--ranks", "2", "--dt-opt", arguments.dt_opt], check=True)
         folder = pack / "vit-f32"
         runtime = train_model.prebuilt_double(arguments.dt_opt, folder / "program")
         settings = [f"--cmake={part}" for part in ("-C", runtime)] if runtime else []
         done = subprocess.run(["/usr/bin/python3", "-I", pack / "gpu-check", pack, "--double", arguments.double, "--out", temporary, *settings], capture_output=True, text=True)
         print(done.stdout + done.stderr)
-        results = json.loads((pathlib.Path(temporary) / "gpu-check.json").read_text())["cases"][0]["results"]
-        verdicts = {r["check"]: r["verdict"] for r in results}
-        unseen = {name for name, verdict in verdicts.items() if verdict == "not run"}
-        if done.returncode or unseen != set(tool.SANITIZERS) or "FAILED" in verdicts.values() or len(verdicts) != 10:
-            sys.exit(f"ended with {done.returncode}: {verdicts}")
+        cases = json.loads((pathlib.Path(temporary) / "gpu-check.json").read_text())["cases"]
+        for case in cases:
+            verdicts = {r["check"]: r["verdict"] for r in case["results"]}
+            unseen = {name for name, verdict in verdicts.items() if verdict == "not run"}
+            if done.returncode or unseen != set(tool.SANITIZERS) or "FAILED" in verdicts.values() or len(verdicts) != 10:
+                sys.exit(f"{case['case']}: ended with {done.returncode}: {verdicts}")
+        if [case["ranks"] for case in cases] != [1, 2]:
+            sys.exit(f"expected programs of one rank and of two, found {len(cases)}")
         if "nothing here was seen on a GPU" not in (pathlib.Path(temporary) / "gpu-check.md").read_text():
             sys.exit("the page does not say that it is of the double")
         check_profiles(tool, folder)

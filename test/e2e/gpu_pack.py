@@ -8,6 +8,7 @@
 # ===-----------------------------------------------------------------------===
 """Makes the packs of tools/gpu-check."""
 
+import itertools
 import json
 import pathlib
 import shutil
@@ -49,16 +50,27 @@ def narrow_limits(figures, facts):
     return {}, gradients, {"want": [float(x) for x in facts.float32], "limits": [limit], "least": precision.SAME / 10}
 
 
-def pack_case(folder, model, kind, dt_opt):
+def write_plan(recipe, ranks, path):
+    """Every module cut over all ranks by tensor parallelism."""
+    modules = json.loads(recipe.read_text())["modules"]
+    units = {name: {"tp": ranks, "dp": 1, "pp": 1, "ranks": list(range(ranks))} for name in modules}
+    path.write_text(json.dumps({"version": 1, "ranks": ranks, "units": units, "pipelines": [{"units": list(units), "schedule": "1f1b"}]}))
+    return path
+
+
+def pack_case(folder, model, kind, ranks, dt_opt):
     figures = golden.Golden(model, False)
     narrow = kind == "bf16"
     outputs, gradients, curve = narrow_limits(figures, precision.Facts(model)) if narrow else exact_limits(figures)
+    if ranks > 1:
+        outputs = {}  # those that are cut over ranks are not saved
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
         recipe = precision.write_recipe(model, kind, pathlib.Path(temporary))
-        done = train_model.emit(dt_opt, recipe, folder / "program", "cuda")
+        plan = [f"--plan={write_plan(recipe, ranks, recipe.with_name('plan.json'))}"] if ranks > 1 else []
+        done = train_model.emit(dt_opt, recipe, folder / "program", "cuda", *plan)
         if not done.returncode:
-            command = [dt_opt, recipe, "--target=cuda", "--emit=memory", "-o", folder / "memory.json"]
+            command = [dt_opt, recipe, *plan, "--target=cuda", "--emit=memory", "-o", folder / "memory.json"]
             done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600)
     if done.returncode:
         sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
@@ -70,12 +82,11 @@ def pack_case(folder, model, kind, dt_opt):
     (folder / "case.json").write_text(json.dumps(case, indent=1))
 
 
-def pack(out, models, kinds, dt_opt):
+def pack(out, models, kinds, ranks, dt_opt):
     out.mkdir(parents=True)
-    for model in models:
-        for kind in kinds:
-            if kind == "f32" or (model / "precision.json").exists():
-                pack_case(out / f"{model.name}-{kind}", model, kind, dt_opt)
+    for model, kind, number in itertools.product(models, kinds, ranks):
+        if kind == "f32" or (model / "precision.json").exists():
+            pack_case(out / (f"{model.name}-{kind}" + (f"-{number}-ranks" if number > 1 else "")), model, kind, number, dt_opt)
     shutil.copy(pathlib.Path(__file__).parents[2] / "tools/gpu-check", out)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"{out}: {len(list(out.glob('*/case.json')))} programs, {size / 2**20:.1f} MiB")
