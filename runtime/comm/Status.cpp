@@ -258,11 +258,11 @@ void StatusBoard::report(const std::string &line, int code) {
     text()->length.store(int32_t(length));
   }
   std::lock_guard<std::mutex> lock(telling);
-  if (tell)
+  if (tell && code == exitAfterFault)
     tell();
 }
 
-void StatusBoard::onReport(std::function<void()> what) {
+void StatusBoard::onFault(std::function<void()> what) {
   std::lock_guard<std::mutex> lock(telling);
   tell = std::move(what);
 }

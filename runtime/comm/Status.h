@@ -83,8 +83,9 @@ public:
   /// (announceLauncher), which prints it when mpirun has ended, else prints it.
   void report(const std::string &line, int code);
 
-  /// Called by report() when this process has had the word, in any thread.
-  void onReport(std::function<void()> tell);
+  /// Called by report() in any thread when this process has had the word about
+  /// another rank (exitAfterFault) and is about to end.
+  void onFault(std::function<void()> tell);
 
   /// Some process of the node was asked to end. Safe inside a signal handler.
   void requestStop();

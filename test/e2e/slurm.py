@@ -4,9 +4,10 @@
 #
 # Debian's Slurm, unpacked below WORK and installed nowhere, on the two machines of
 # test/faults/machines.py: a controller, two nodes, munge on each. srun starts the
-# program of test/faults on three ranks; losses must be those that --ranks gives.
+# program of test/faults on three ranks, over MPI and over TCP, and the same for CUDA
+# on its double; losses must be those that --ranks gives.
 # ===-----------------------------------------------------------------------===
-"""slurm.py --dt-opt PATH --work DIR: trains under Slurm's srun, on one node and on two. Fetches Debian packages; needs root."""
+"""slurm.py --dt-opt PATH --work DIR [--double DIR]: trains under Slurm's srun, on one node and on two. Fetches Debian packages; needs root."""
 
 import argparse
 import json
@@ -101,8 +102,9 @@ class Slurm:
         command = [*self.machines.enter(name), self.root / "usr/sbin" / program, *flags]
         subprocess.Popen([str(c) for c in command], env=self.environment, stdout=open(self.work / f"{program}-{name}.log", "w"), stderr=subprocess.STDOUT)
 
-    def on(self, name, program, *flags, **settings):
-        done = subprocess.run([str(c) for c in (*self.machines.enter(name), self.root / "usr/bin" / program, *flags)], env=self.environment, capture_output=True, text=True, timeout=120, **settings)
+    def on(self, name, program, *flags, environment={}, **settings):
+        command = [*self.machines.enter(name), self.root / "usr/bin" / program, *flags]
+        done = subprocess.run([str(c) for c in command], env={**self.environment, **environment}, capture_output=True, text=True, timeout=120, **settings)
         self.code, self.errors = done.returncode, done.stderr
         return done.stdout
 
@@ -111,18 +113,23 @@ def losses(folder):
     return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def dies_alone(slurm, train, flags, folder):
+LAST_WORDS = {"mpi": r"^error: rank 2 \(.*\) on right at step \d+.* died$", "tcp": r"^error: rank 2 on right \(10.77.0.2\) is gone: "}
+SRUN = {"mpi": ["srun", "--mpi=pmix"], "tcp": ["srun", "--mpi=none"]}
+
+
+def dies_alone(slurm, over, train, flags, folder):
     """A rank that nobody on its node can see is killed: its node is named, and the step ends."""
     (folder / "metrics.jsonl").unlink()
-    command = [*slurm.machines.enter("left"), slurm.root / "usr/bin/srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-N", 2, "-n", 3, *flags, "--steps", 100000]
-    run = subprocess.Popen([str(c) for c in command], cwd=folder, env=slurm.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    srun, *how = SRUN[over]
+    command = [*slurm.machines.enter("left"), slurm.root / "usr/bin" / srun, *how, "--kill-on-bad-exit=1", "-N", 2, "-n", 3, *flags, "--steps", 100000]
+    run = subprocess.Popen([str(c) for c in command], cwd=folder, env={**slurm.environment, "DT_COMM": over}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while run.poll() is None and not (folder / "metrics.jsonl").exists():
         time.sleep(0.05)
     last = [int(e) for e in os.listdir("/proc") if e.isdigit() and b"\0SLURM_PROCID=2\0" in environment_of(e) and driver.is_program(pathlib.Path("/proc") / e, train)]
-    os.kill(min(last), signal.SIGKILL)  # the other is its child
+    os.kill(min(last), signal.SIGKILL)  # over MPI the other is its child
     _, errors = run.communicate(timeout=60)
-    line = re.search(r"^error: rank 2 \(.*\) on right at step \d+.* died$", errors, re.M)
-    print(f"a rank dies: {line[0] if line else 'FAILED'}, code {run.returncode}\n{'' if line else errors}")
+    line = re.search(LAST_WORDS[over], errors, re.M)
+    print(f"{over}, a rank dies: {line[0] if line else 'FAILED'}, code {run.returncode}\n{'' if line else errors}")
     return line and run.returncode
 
 
@@ -133,30 +140,39 @@ def environment_of(process):
         return b""
 
 
+def trains(slurm, over, train, folder):
+    """Number of failures."""
+    flags = [train, "--data", "shards/*.tar", "--threads", 1, "--metrics", "metrics.jsonl"]
+    call([*flags, "--steps", STEPS, "--ranks", 3], cwd=folder, env={**os.environ, "DT_COMM": over})
+    want, failed = losses(folder), 0
+    for name, places in (("one node", ["-N", 1, "-n", 3, "-w", "left"]), ("two nodes", ["-N", 2, "-n", 3])):
+        (folder / "metrics.jsonl").unlink()
+        out = slurm.on("left", *SRUN[over], *places, *flags, "--steps", STEPS, cwd=folder, environment={"DT_COMM": over})
+        same = slurm.code == 0 and losses(folder) == want
+        failed += not same
+        print(f"{over}, {name}: {'the losses of --ranks' if same else f'FAILED, code {slurm.code}'}\n{out if same else out + slurm.errors}", flush=True)
+    return failed + (not dies_alone(slurm, over, train, flags, folder))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
     parser.add_argument("--work", required=True, type=pathlib.Path)
+    parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="also the program for CUDA, on this double of it")
     arguments = parser.parse_args()
     work = arguments.work.resolve()
     root = fetch(work)  # while there is a network
     isolate()
 
-    train = programs.compile_programs(arguments.dt_opt.resolve(), work)[3]
+    train = programs.compile_programs(arguments.dt_opt.resolve(), work, {3})[3]
+    runs = [("mpi", train), ("tcp", train)]
+    if arguments.double:
+        runs.append(("tcp", programs.compile_programs(arguments.dt_opt.resolve(), work / "double", {3}, arguments.double)[3]))
     folder = work / "runs"
     shutil.rmtree(folder, ignore_errors=True)
     programs.make_shards(folder / "shards")
-    flags = [train, "--data", "shards/*.tar", "--threads", 1, "--metrics", "metrics.jsonl"]
-    call([*flags, "--steps", STEPS, "--ranks", 3], cwd=folder)
-    want = losses(folder)
-    slurm, failed = Slurm(root, work / "slurm"), 0
-    for name, places in (("one node", ["-N", 1, "-n", 3, "-w", "left"]), ("two nodes", ["-N", 2, "-n", 3])):
-        (folder / "metrics.jsonl").unlink()
-        out = slurm.on("left", "srun", "--mpi=pmix", *places, *flags, "--steps", STEPS, cwd=folder)
-        same = slurm.code == 0 and losses(folder) == want
-        failed += not same
-        print(f"{name}: {'the losses of --ranks' if same else f'FAILED, code {slurm.code}'}\n{out if same else out + slurm.errors}", flush=True)
-    failed += not dies_alone(slurm, train, flags, folder)
+    slurm = Slurm(root, work / "slurm")
+    failed = sum(trains(slurm, over, program, folder) for over, program in runs)
     slurm.machines.shut_down()
     sys.exit(bool(failed))
 

@@ -27,7 +27,8 @@ from typing import Callable, Optional
 import programs
 from machines import Machines, isolate
 
-STEPS = 12
+EVERY = 4  # steps from checkpoint to checkpoint
+STEPS = 3 * EVERY
 STALL = 4  # seconds of --stall, unless a case says otherwise
 NOT_EVEN_SLOWLY = 120  # seconds in which a run that does not end is said to hang: ten times what the slowest takes
 
@@ -45,6 +46,7 @@ class Case:
     ranks: tuple = (1, 3)
     hosts: str = ""  # several machines (machines.py) and how many ranks each has: "left:1,right:2"
     mpirun: Optional[tuple] = None  # mpirun with these flags starts the program, not the program itself
+    agents: bool = False  # a process on each machine starts its ranks and tells them who they are, as torchrun does
     flags: tuple = ()  # besides STANDARD
     without: tuple = ()  # of STANDARD
     environment: dict = dataclasses.field(default_factory=dict)
@@ -61,7 +63,7 @@ class Case:
 
 
 # Flags of every run. Batch and checkpoints are in the run's own folder.
-STANDARD = {"--data": "shards/*.tar", "--steps": STEPS, "--threads": 1, "--checkpoint": "run", "--save-every": 4, "--metrics": "metrics.jsonl", "--stall": STALL}
+STANDARD = {"--data": "shards/*.tar", "--steps": STEPS, "--threads": 1, "--checkpoint": "run", "--save-every": EVERY, "--metrics": "metrics.jsonl", "--stall": STALL}
 
 
 class Run:
@@ -78,7 +80,7 @@ class Run:
         self.process, self.stdout, self.stderr, self.took = None, "", "", 0
 
     def stall(self):
-        return self.case.flags[self.case.flags.index("--stall") + 1] if "--stall" in self.case.flags else STALL
+        return self.case.flags[self.case.flags.index("--stall") + 1] if "--stall" in self.case.flags else STANDARD["--stall"]
 
     def fill(self, text):
         if self.ranks == 1:
@@ -91,14 +93,17 @@ class Run:
         return [str(part) for part in parts] + (["--ranks", str(self.ranks)] if self.ranks > 1 and "--ranks" not in without and "--ranks" not in flags else [])
 
     def start(self):
-        environment = dict(os.environ, **{k: self.fill(v) for k, v in self.case.environment.items()})
-        if self.case.faults:
-            environment |= {"LD_PRELOAD": str(self.setup.preload), "DT_FAULTS": self.fill(self.case.faults), "DT_FAULTS_LOG": str(self.log), "DT_FAULTS_PROGRAM": str(self.program)}
-        command = self.command(self.case.flags, self.case.without)
-        if self.case.mpirun is not None:
-            command = ["mpirun", "-n", str(self.ranks), *self.case.mpirun, *self.command(self.case.flags, ("--ranks",))]
+        case = self.case
+        environment = dict(os.environ, **{k: self.fill(v) for k, v in case.environment.items()})
+        if case.faults:
+            environment |= {"LD_PRELOAD": str(self.setup.preload), "DT_FAULTS": self.fill(case.faults), "DT_FAULTS_LOG": str(self.log), "DT_FAULTS_PROGRAM": str(self.program)}
+        command = self.command(case.flags, case.without)
+        if case.mpirun is not None:
+            command = ["mpirun", "-n", str(self.ranks), *case.mpirun, *self.command(case.flags, ("--ranks",))]
             environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
-        if self.machines:
+        if case.agents:
+            command, environment = self.machines.start_agents(self.command(case.flags, (*case.without, "--ranks"))), environment | self.machines.environment
+        elif self.machines:
             command, environment = self.machines.enter("left") + command, environment | self.machines.environment
         self.begin = time.monotonic()
         self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -269,9 +274,9 @@ def run_case(case, ranks, setup):
 
 
 class Setup:
-    def __init__(self, arguments):
+    def __init__(self, arguments, ranks):
         self.work, self.preload = arguments.work.resolve(), arguments.preload.resolve()
-        self.programs = programs.compile_programs(arguments.dt_opt.resolve(), self.work)
+        self.programs = programs.compile_programs(arguments.dt_opt.resolve(), self.work, ranks, arguments.double)
         self.shards = self.work / "shards"
         shutil.rmtree(self.shards, ignore_errors=True)
         programs.make_shards(self.shards)
@@ -285,6 +290,13 @@ class Setup:
             shutil.copytree(run.folder / "shards", self.shards, dirs_exist_ok=True)  # with their index
 
 
+def shorten():
+    """On a double a step takes seconds."""
+    global EVERY, STEPS
+    EVERY, STEPS = 1, 3
+    STANDARD.update({"--steps": STEPS, "--save-every": EVERY, "--stall": 60})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("topics", nargs="+")
@@ -292,11 +304,21 @@ def main():
     parser.add_argument("--preload", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="")
+    parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time: most wait")
     arguments = parser.parse_args()
-    if "hosts" in arguments.topics:
+    if any(topic.startswith("hosts") for topic in arguments.topics):
         isolate()
-    setup, results = Setup(arguments), []
+    if arguments.double:
+        shorten()
+    chosen = [
+        (topic, case, ranks)
+        for topic in arguments.topics
+        for case in importlib.import_module(topic).CASES
+        for ranks in case.ranks
+        if re.search(arguments.only, f"{case.name}-{ranks}")
+    ]
+    setup, results = Setup(arguments, {ranks for _, _, ranks in chosen}), []
 
     def one(topic, case, ranks):
         wrong, run = run_case(case, ranks, setup)
@@ -304,13 +326,7 @@ def main():
         print(f"{'FAILED' if wrong else 'ok    '} {topic} {case.name} on {ranks}: {run.took:.1f} s {wrong or ''}", flush=True)
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        done = [
-            pool.submit(one, topic, case, ranks)
-            for topic in arguments.topics
-            for case in importlib.import_module(topic).CASES
-            for ranks in case.ranks
-            if re.search(arguments.only, f"{case.name}-{ranks}")
-        ]
+        done = [pool.submit(one, *each) for each in chosen]
     for future in done:
         future.result()  # raises what one() raised
     print(f"{len(results)} cases, {results.count(False)} failed")

@@ -9,6 +9,7 @@
 """Machines for tests: namespaces joined by a cable. Needs root, as a container often gives it."""
 
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -49,9 +50,10 @@ class Machines:
 
     def __init__(self, folder, places):
         self.folder, self.holders = folder.resolve(), {}
+        self.places = [(name, int(ranks)) for name, ranks in (place.split(":") for place in places.split(","))]
         self.folder.mkdir(parents=True)
         self.write("hosts", "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in ADDRESSES.items()))
-        self.write("places", "".join("{} slots={}\n".format(*place.split(":")) for place in places.split(",")))
+        self.write("places", "".join(f"{name} slots={ranks}\n" for name, ranks in self.places))
         for name in ADDRESSES:
             self.boot(name)
         with cables:
@@ -82,6 +84,16 @@ class Machines:
     def enter(self, name):
         """Comes before a command that runs on a machine; also from another one."""
         return ["nsenter", "--target", str(self.holders[name].pid), "--net", "--uts", "--ipc", "--mount", "--wd=."]
+
+    def start_agents(self, command):
+        """A command that starts `command` as ranks on all machines, by agents.py, and ends with a code that is not 0 if one does."""
+        ranks, first, lines = sum(count for _, count in self.places), 0, []
+        for name, count in self.places:
+            agent = [*self.enter(name), sys.executable, str(pathlib.Path(__file__).with_name("agents.py")), f"{first}", f"{count}", f"{ranks}"]
+            lines.append(" ".join(agent) + ' "$@" & agents="$agents $!"')
+            first += count
+        script = "\n".join([*lines, "code=0", "for agent in $agents; do wait $agent || code=$?; done", "exit $code"])
+        return ["sh", "-c", script, "agents", *command]
 
     def on(self, name, script):
         call(*self.enter(name), "sh", "-c", script)

@@ -23,7 +23,7 @@ import zlib
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from train_model import build, prebuilt  # noqa: E402
+from train_model import build_for  # noqa: E402
 
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/mllm"
 PLAN = {
@@ -69,21 +69,21 @@ def recipe():
     return made
 
 
-def compile_programs(dt_opt, work):
-    """{ranks: path of the program}; what is there already is only brought up to date."""
-    made, runtime = {}, prebuilt(dt_opt)
-    for ranks in (3, 1):
+def compile_programs(dt_opt, work, wanted=(3, 1), double=None):
+    """{ranks: path of the program}; what is there already is only brought up to date. `double`: for CUDA, a folder that stands in for it."""
+    made, target = {}, "cuda" if double else "cpu"
+    for ranks in sorted(wanted):
         folder = work / f"ranks-{ranks}"
         folder.mkdir(parents=True, exist_ok=True)
         for module in recipe()["modules"].values():
             shutil.copy(MODEL / module["onnx"], folder / module["onnx"])
         (folder / "recipe.json").write_text(json.dumps(recipe()))
         (folder / "plan.json").write_text(json.dumps(PLAN))
-        command = [dt_opt, folder / "recipe.json", "--emit=cpp", "-o", folder / "program", *([f"--plan={folder / 'plan.json'}"] if ranks > 1 else [])]
+        command = [dt_opt, folder / "recipe.json", "--emit=cpp", f"--target={target}", "-o", folder / "program", *([f"--plan={folder / 'plan.json'}"] if ranks > 1 else [])]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
         if done.returncode:
             sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
-        build(folder / "program", os.environ.get("CCACHE_DIR"), runtime)
+        build_for(dt_opt, target, double, folder / "program", os.environ.get("CCACHE_DIR"))
         made[ranks] = folder / "program/build/train"
     return made
 

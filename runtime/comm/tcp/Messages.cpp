@@ -46,13 +46,13 @@ Messages::Messages(int rank, std::vector<Peer> peers, StatusBoard *board)
   for (Peer &peer : peers)
     links.emplace_back(std::move(peer));
   if (board)
-    board->onReport([this] { warn(); });
+    board->onFault([this] { warn(); });
   thread = std::thread([this] { run(); });
 }
 
 Messages::~Messages() {
   if (board)
-    board->onReport({});
+    board->onFault({});
   {
     std::lock_guard<std::mutex> lock(mutex);
     stopping = true;

@@ -156,13 +156,14 @@ void Socket::prepare() {
 }
 
 // Not TCP_USER_TIMEOUT: that also ends connections to a process that does not
-// read because it was stopped for a while.
+// read because it was stopped for a while. What cannot even leave this machine
+// is no retransmission, but probed for.
 bool Socket::isUnanswered() const {
 #ifdef __linux__
   tcp_info info{};
   socklen_t size = sizeof info;
   return !::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
-         info.tcpi_retransmits >= kSentAgain &&
+         std::max(info.tcpi_retransmits, info.tcpi_probes) >= kSentAgain &&
          info.tcpi_last_ack_recv >= kUnansweredMs;
 #else
   return false;
