@@ -45,6 +45,13 @@ inline constexpr llvm::StringLiteral kBrokerCopy = "copy";
 inline constexpr llvm::StringLiteral kBrokerDirect = "direct";
 inline constexpr llvm::StringLiteral kBrokerItems = "items";
 inline constexpr llvm::StringLiteral kBrokerAll = "all";
+/// dist.module: what its tasks take and keep, "stages" (an array of i64 for
+/// every stage of its unit: planner::StageTimes) and "from" (string). dist.edge
+/// (integer): ns of a message. dist.plan (string): whose devices run what has
+/// no times.
+inline constexpr llvm::StringLiteral kTimesAttr = "dist.times";
+inline constexpr llvm::StringLiteral kMessageAttr = "dist.message";
+inline constexpr llvm::StringLiteral kClusterAttr = "dist.cluster";
 /// dist.plan (array of i64): bytes of every rank.
 inline constexpr llvm::StringLiteral kMemoryAttr = "dist.memory";
 /// dist.plan (strings): the plan file that a policy chose, and what is to be

@@ -6,6 +6,7 @@
 
 #include "passes/plan/CheckPlan.h"
 #include "passes/plan/Passes.h"
+#include "passes/schedule/StageWork.h"
 #include "passes/scheduler/core/Schedule.h"
 
 using namespace mlir;
@@ -23,14 +24,18 @@ public:
       : program(program), context(program.getContext()) {}
 
   void write(const PlanFile &plan) {
-    bool split = scheduler::traitsOf(plan.schedule).splitsBackward;
+    const scheduler::Traits &traits = scheduler::traitsOf(plan.schedule);
     for (const UnitEntry &unit : plan.units)
-      place(unit, split);
+      place(unit, traits.splits(unit.getNumStages(), unit.save == "none"));
     for (auto edge : program.getOps<dist::EdgeOp>()) {
-      auto depth = plan.receiveDepths.find(
-          (edge.getTarget() + "." + edge.getInput()).str());
-      if (depth != plan.receiveDepths.end() && depth->second)
-        edge->setAttr(dist::kDepthAttr, number(depth->second));
+      auto entry =
+          plan.edges.find((edge.getTarget() + "." + edge.getInput()).str());
+      if (entry == plan.edges.end())
+        continue;
+      if (entry->second.depth)
+        edge->setAttr(dist::kDepthAttr, number(entry->second.depth));
+      if (entry->second.message)
+        edge->setAttr(dist::kMessageAttr, number(entry->second.message));
     }
     writePlan(plan);
   }
@@ -73,6 +78,8 @@ private:
             SmallVector<StringRef>(pieces.begin(), pieces.end())));
       module->setAttr(dist::kStagesAttr, b.getArrayAttr(stages));
     }
+    if (!unit.times.empty())
+      schedule::setTimes(module, unit.times, unit.timesFrom);
     for (auto dim : module.getOps<nn::DimOp>())
       if (dim.getItem())
         dim.setMax(getRowsMax(unit, module, *dim.getItem()));
@@ -90,6 +97,7 @@ private:
                                    number(plan.bucketBytes), number(plan.depth),
                                    plan.narrowSums ? builder.getUnitAttr()
                                                    : UnitAttr());
+    op->setAttr(dist::kClusterAttr, builder.getStringAttr(plan.cluster));
     if (plan.memory.empty())
       return;
     SmallVector<int64_t> memory(plan.memory.begin(), plan.memory.end());

@@ -288,7 +288,7 @@ Error Checker::checkEdges() {
     if (Error error = checkEdge(edge))
       return error;
   }
-  for (auto &[name, depth] : plan.receiveDepths)
+  for (auto &[name, entry] : plan.edges)
     if (!llvm::is_contained(names, name))
       return plan.error("edges." + name,
                         "there is no such connection" + nearest(name) +

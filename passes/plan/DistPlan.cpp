@@ -257,6 +257,7 @@ llvm::Error DistPlanPass::run() {
   auto program = describe(hardware->getNumDevices());
   if (!program)
     return program.takeError();
+  program->cluster = cluster;
   auto batch = drawSamples(*program);
   if (!batch)
     return batch.takeError();

@@ -80,6 +80,7 @@ std::optional<std::string> makeExecutable(Plan &plan,
   if (!plan.notExecutable.empty())
     return plan.notExecutable;
   plan.microbatches = program.microbatches;
+  plan.compiled = true;
   if (program.needsBatchSync)
     plan.schedule = "distmm-pipe";
   for (UnitPlan &unit : plan.units) {
@@ -277,6 +278,11 @@ std::string printPlanFile(const planner::Plan &plan,
     }
     entry["stages"] = stages;
   }
+  if (program.needsBatchSync && !program.cluster.empty())
+    json["cluster"] = program.cluster; // the loss is no unit
+  for (size_t e = 0; e < plan.predicted.messages.size(); ++e)
+    if (plan.predicted.messages[e] >= 0)
+      json["edges"][program.edges[e]]["message"] = plan.predicted.messages[e];
   return json.dump(1) + "\n";
 }
 

@@ -227,6 +227,11 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   }
   Plan best = finder.found.choose();
   best.policy = policy.str();
+  // The program's own search places as many tasks as it likes.
+  auto step = planner::simulateStep(input.costs, best, input.batch);
+  if (!step)
+    return step.takeError();
+  best.predicted = step->predicted;
   return best;
 }
 

@@ -11,8 +11,8 @@
 #include "passes/outline/Passes.h"
 #include "passes/plan/Passes.h"
 #include "passes/precision/Passes.h"
+#include "passes/schedule/StageWork.h"
 #include "passes/shard/Passes.h"
-#include "passes/stages/NominalCosts.h"
 #include "passes/stages/Passes.h"
 
 #include "dialects/nn/NNNames.h"
@@ -28,9 +28,10 @@ namespace dt::plan {
 
 using planner::Exchange;
 using planner::Linear;
-using planner::Op;
 using planner::RankLayer;
 using planner::Save;
+using schedule::FunctionReader;
+using schedule::Sizes;
 
 namespace {
 
@@ -74,183 +75,18 @@ std::vector<std::vector<int>> groupLayers(const planner::Module &module,
   return groupLayers(module, layout.sequenceParallel ? kChain : 1);
 }
 
-/// Sizes as so much for the part and so much an item more.
-class Sizes {
-public:
-  explicit Sizes(dist::ModuleOp module) {
-    auto program = module->getParentOfType<mlir::ModuleOp>();
-    StringRef own = module.getItem().value_or("");
-    for (auto dim : module.getOps<nn::DimOp>())
-      if (dim.getItem())
-        items[dim.getSymName()] =
-            *dim.getItem() == own || own != dist::kSample
-                ? 1
-                : dist::getItemMax(program, *dim.getItem()).value_or(1);
-      else
-        fixed[dim.getSymName()] = dim.getMax().value_or(0);
-  }
-
-  double ofNothing(const nn::DimExpr &size) const { return at(size, 0); }
-  double ofItem(const nn::DimExpr &size) const {
-    return at(size, 1) - at(size, 0);
-  }
-  double bytesOfItem(Type type) const {
-    return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : 0;
-  }
-
-private:
-  /// With none or all of an item's own.
-  double at(const nn::DimExpr &size, double share) const {
-    double total = 0;
-    for (const nn::DimExpr::Term &term : size.terms()) {
-      double product = double(term.coefficient);
-      for (const std::string &symbol : term.symbols) {
-        auto item = items.find(symbol);
-        product *=
-            item != items.end() ? share * item->second : fixed.lookup(symbol);
-      }
-      total += product;
-    }
-    return total;
-  }
-
-  llvm::StringMap<double> items, fixed;
-};
-
 Linear perItem(double value) { return {value, 0, 0}; }
 
-/// One function's operations and collectives, with those of what it calls.
-class FunctionReader {
-public:
-  FunctionReader(dist::ModuleOp module, const Sizes &sizes,
-                 std::vector<Op> &ops, std::vector<Exchange> &exchanges)
-      : module(module), sizes(sizes), ops(ops), exchanges(exchanges) {}
-
-  void read(StringRef name) {
-    auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (!function || function.isExternal())
-      return;
-    for (Operation &op : function.getBody().front())
-      read(&op);
-  }
-
-  /// Of a stage of equal layers: what one of them is, and what is done beside
-  /// them as if it were each one's. Collectives beside them are at the stage's
-  /// ends.
-  void readOneLayer(StringRef name) {
-    auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (!function || function.isExternal())
-      return;
-    llvm::StringSet<> seen;
-    for (Operation &op : function.getBody().front()) {
-      auto call = dyn_cast<func::CallOp>(op);
-      if (call ? seen.insert(call.getCallee()).second
-               : !isa<dist::CollectiveOpInterface>(op))
-        read(&op);
-    }
-  }
-
-private:
-  void read(Operation *op) {
-    if (auto call = dyn_cast<func::CallOp>(op))
-      return read(call.getCallee());
-    if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op)) {
-      Type whole = collective.getWhole().getType();
-      exchanges.push_back(
-          {collective.getCollectiveKind(), perItem(sizes.bytesOfItem(whole))});
-      return;
-    }
-    auto model = dyn_cast<nn::CostOpInterface>(op);
-    if (!model)
-      return;
-    nn::Work work = model.getWork();
-    if (work.kind == nn::Work::None)
-      return;
-    Op result;
-    result.name = op->getName().stripDialect().str();
-    result.flops = perItem(sizes.ofItem(model.getFlops()));
-    result.bytes = perItem(sizes.ofItem(model.getBytes()));
-    result.fixedBytes = sizes.ofNothing(model.getBytes());
-    result.kind = kindOf(work.kind);
-    if (result.kind == Op::Gemm)
-      setProduct(work, result);
-    if (result.flops.item + result.bytes.item + result.fixedBytes > 0)
-      ops.push_back(std::move(result));
-  }
-
-  static Op::Kind kindOf(nn::Work::Kind kind) {
-    switch (kind) {
-    case nn::Work::Product:
-      return Op::Gemm;
-    case nn::Work::Batched:
-    case nn::Work::Attention:
-      return Op::Attention;
-    case nn::Work::Convolution:
-      return Op::Convolution;
-    default:
-      return Op::Stream;
-    }
-  }
-
-  /// Rows x k by k x n; one of them may be the weight's gradient.
-  void setProduct(const nn::Work &work, Op &result) {
-    auto n = work.n.asConstant(), k = work.k.asConstant();
-    result.n = double(n.value_or(0));
-    result.k = double(k.value_or(0));
-    if (result.n > 0 && result.k > 0)
-      result.rows = perItem(result.flops.item / (2 * result.n * result.k));
-    else
-      result.kind = Op::Convolution; // of no known shape: by its FLOPs
-  }
-
-  dist::ModuleOp module;
-  const Sizes &sizes;
-  std::vector<Op> &ops;
-  std::vector<Exchange> &exchanges;
-};
-
-/// Bytes an item of residuals that a function returns.
-double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
-                        StringRef name) {
-  double bytes = 0;
-  auto function = module.lookupSymbol<func::FuncOp>(name);
-  for (unsigned i = 0; function && i < function.getNumResults(); ++i)
-    if (function.getResultAttr(i, nn::kResidualAttr))
-      bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
-  return bytes;
-}
-
-/// Bytes an item of inputs that the backward functions read again.
-double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
-  double bytes = 0;
-  llvm::StringSet<> counted;
-  for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
-    auto function = module.lookupSymbol<func::FuncOp>(name);
-    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
-      if (auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
-        if (counted.insert(input.getValue()).second)
-          bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
-  }
-  return bytes;
-}
-
-RankLayer readLayer(dist::ModuleOp stage) {
-  Sizes sizes(stage);
-  RankLayer layer;
-  FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
-      .read(stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward");
-  FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
-      .read("forward.bwd.input");
-  FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
-      .read("forward.bwd.weight");
-  layer.kept = perItem(getResidualBytes(stage, sizes, "forward.fwd") +
-                       getInputBytes(stage, sizes));
-  layer.keptForWeights =
-      perItem(getResidualBytes(stage, sizes, "forward.bwd.input"));
-  for (auto parameter : stage.getOps<nn::ParameterOp>())
-    layer.parameters +=
-        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
-  return layer;
+/// An item is one of the module's own kind; samples have as many others as they
+/// may.
+Sizes sizesOf(dist::ModuleOp module) {
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  StringRef own = module.getItem().value_or("");
+  return Sizes(module, [&](nn::DimOp dim) {
+    return *dim.getItem() == own || own != dist::kSample
+               ? 1
+               : dist::getItemMax(program, *dim.getItem()).value_or(1);
+  });
 }
 
 /// A stage of `count` equal layers of which each hands the next its share of
@@ -258,7 +94,8 @@ RankLayer readLayer(dist::ModuleOp stage) {
 class ChainReader {
 public:
   ChainReader(dist::ModuleOp stage, size_t count, int64_t tp)
-      : stage(stage), sizes(stage), count(double(count)), tp(double(tp)) {}
+      : stage(stage), sizes(sizesOf(stage)), count(double(count)),
+        tp(double(tp)) {}
 
   /// Nothing, if the layers are no chain of calls or hand on whole tokens.
   std::optional<RankLayer> read() {
@@ -409,7 +246,7 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
       if (chained)
         layers[kind] = std::move(*chained);
       else if (group.size() == 1)
-        layers[kind] = readLayer(stage);
+        layers[kind] = schedule::readStage(stage, sizesOf(stage));
       else if (alone != module.partitioned.end())
         layers[kind] = alone->second[kind];
       else

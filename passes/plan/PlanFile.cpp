@@ -30,15 +30,16 @@ namespace {
 constexpr int64_t kMost = int64_t(1) << 20, kMostStages = 1024;
 
 constexpr StringRef kTopKeys[] = {
-    "version", "recipe_hash",   "ranks",     "microbatches", "pace",
-    "units",   "edges",         "pipelines", "reorder",      "bucket_bytes",
-    "memory",  "receive_depth", "predicted", "gradient_sums"};
+    "version", "recipe_hash",   "ranks",     "microbatches",  "pace",
+    "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
+    "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
 constexpr StringRef kUnitKeys[] = {
-    "tp",       "dp",        "pp",   "vpp",  "ranks",  "rows_max",
-    "sub",      "run_ahead", "save", "zero", "stages", "sequence_parallel",
-    "predicted"};
+    "tp",    "dp",        "pp",   "vpp",  "ranks",  "rows_max",
+    "sub",   "run_ahead", "save", "zero", "stages", "sequence_parallel",
+    "times", "predicted"};
+constexpr StringRef kTimesKeys[] = {"from", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
-constexpr StringRef kEdgeKeys[] = {"receive_depth"};
+constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
 
 int64_t count(const JsonReader &json, int64_t low = 1) {
   int64_t value = json.integer(low);
@@ -99,6 +100,7 @@ public:
 private:
   UnitEntry unit(const std::string &name, const JsonReader &json);
   void stages(const JsonReader &json, UnitEntry &entry);
+  void times(const JsonReader &json, UnitEntry &entry);
   void pipelines();
   void pipeline(const JsonReader &json, StringSet<> &named);
   void edges();
@@ -142,6 +144,8 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
               " stages, not pp * vpp = " + Twine(entry.getNumStages()));
   if (json.has("stages"))
     stages(json.at("stages"), entry);
+  if (json.has("times"))
+    times(json.at("times"), entry);
   return entry;
 }
 
@@ -154,6 +158,24 @@ void PlanParser::stages(const JsonReader &json, UnitEntry &entry) {
   if (json.ok() && int64_t(entry.stages.size()) != entry.getNumStages())
     json.fail("expected pp * vpp = " + Twine(entry.getNumStages()) +
               " stages, not " + Twine(entry.stages.size()));
+}
+
+void PlanParser::times(const JsonReader &json, UnitEntry &entry) {
+  std::vector<StringRef> keys;
+  for (auto [key, value] : planner::kStageTimes)
+    keys.push_back(key);
+  json.keys(kTimesKeys);
+  json.read("from", entry.timesFrom);
+  for (const JsonReader &stage : json.at("stages").list()) {
+    stage.keys(keys);
+    planner::StageTimes &times = entry.times.emplace_back();
+    for (auto [key, value] : planner::kStageTimes)
+      if (stage.has(key))
+        times.*value = stage.at(key).integer(0);
+  }
+  if (json.ok() && int64_t(entry.times.size()) != entry.getNumStages())
+    json.fail("expected times of pp * vpp = " + Twine(entry.getNumStages()) +
+              " stages, not " + Twine(entry.times.size()));
 }
 
 void PlanParser::checkUnitName(const JsonReader &json, StringRef name) {
@@ -213,8 +235,11 @@ void PlanParser::edges() {
     return;
   for (auto &[name, json] : top.at("edges").entries()) {
     json.keys(kEdgeKeys);
-    plan.receiveDepths[name] =
-        json.has("receive_depth") ? count(json.at("receive_depth")) : 0;
+    PlanFile::EdgeEntry &edge = plan.edges[name];
+    if (json.has("receive_depth"))
+      edge.depth = count(json.at("receive_depth"));
+    if (json.has("message"))
+      edge.message = json.at("message").integer(0);
   }
 }
 
@@ -222,6 +247,7 @@ void PlanParser::rest() {
   if (top.has("reorder"))
     plan.reorder = rt::textOf(top.at("reorder").choice<rt::Reorder>());
   top.read("bucket_bytes", plan.bucketBytes, 1);
+  top.read("cluster", plan.cluster);
   if (top.has("gradient_sums")) {
     std::string type = top.at("gradient_sums").string();
     if (top.ok() && type != "f32" && type != "bf16")

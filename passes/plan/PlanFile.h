@@ -12,6 +12,8 @@
 #ifndef PASSES_PLAN_PLANFILE_H
 #define PASSES_PLAN_PLANFILE_H
 
+#include "passes/planner/describe/Plan.h"
+
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
@@ -36,6 +38,9 @@ struct UnitEntry {
   std::string save; ///< empty: as the program says
   /// Pieces of every stage; empty: the compiler cuts.
   std::vector<std::vector<std::string>> stages;
+  /// Of every stage; empty: the compiler prices them.
+  std::vector<planner::StageTimes> times;
+  std::string timesFrom = "model";
 
   int64_t getNumStages() const { return pp * vpp; }
   int64_t getNumRanks() const { return tp * dp * pp; }
@@ -54,8 +59,14 @@ struct PlanFile {
   std::string pace; ///< empty: the backbone
   std::vector<UnitEntry> units;
   std::string schedule; ///< of all pipelines
-  /// By "module.input": microbatches whose messages are posted ahead.
-  std::map<std::string, int64_t> receiveDepths;
+  /// By "module.input": microbatches whose messages are posted ahead, and ns of
+  /// a message; 0: not said.
+  struct EdgeEntry {
+    int64_t depth = 0, message = 0;
+  };
+  std::map<std::string, EdgeEntry> edges;
+  /// Whose devices run what the plan has no times of.
+  std::string cluster = "cpu-2";
   std::string reorder = "none";
   /// Bytes of a rank: none, one for all, or one a rank.
   std::vector<int64_t> memory;

@@ -452,6 +452,7 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
     return;
   }
   result.model.edges.push_back({from->second, to->second, perItem(bytes)});
+  result.edges.push_back((edge.getTarget() + "." + edge.getInput()).str());
   // What does not count items on its first axis cannot be cut over replicas.
   func::FuncOp into = target.getForward();
   auto argument = dist::ModuleOp::findArgument(into, edge.getInput());

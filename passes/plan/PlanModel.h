@@ -23,11 +23,15 @@ struct PlannedProgram {
   /// By module and layer: the pieces of a stage list (docs/plan.md) that the
   /// layer is.
   std::vector<std::vector<std::vector<std::string>>> pieces;
+  /// "module.input", by edge of the model.
+  std::vector<std::string> edges;
   /// By module: most replicas that a microbatch's items suffice for.
   std::vector<int64_t> maxReplicas;
   /// Kinds of items beside samples, by name, and most of a sample.
   std::vector<std::pair<std::string, int64_t>> kinds;
   int64_t global = 1, micro = 1, microbatches = 1;
+  /// Whose devices price what a plan has no times of.
+  std::string cluster;
   /// A loss over the whole batch: schedules must wait for it.
   bool needsBatchSync = false;
 };

@@ -3,14 +3,19 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Comes when functions have the shapes of one rank and ops still have costs.
-// Times are nominal (NominalCosts.h): an order of tasks needs ratios only.
+// Times are the plan's; what it does not say the planner's code prices, on the
+// functions themselves.
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/planner/describe/Plan.h"
+#include "passes/planner/describe/Shipped.h"
 #include "passes/schedule/Passes.h"
+#include "passes/schedule/StageWork.h"
 #include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Merge.h"
 #include "passes/scheduler/core/Schedule.h"
-#include "passes/stages/NominalCosts.h"
+#include "passes/scheduler/messages/Communicate.h"
 #include "passes/stages/RankBytes.h"
 
 #include "mlir/IR/Verifier.h"
@@ -63,15 +68,21 @@ public:
   FailureOr<sched::ProblemOp> build();
 
 private:
+  LogicalResult openCluster();
   LogicalResult addUnits();
   LogicalResult addStage(dist::ModuleOp module);
-  void addEdge(dist::EdgeOp edge);
+  FailureOr<planner::StageTimes> findTimes(dist::ModuleOp module);
+  FailureOr<planner::Times> price(dist::ModuleOp module,
+                                  StringRef without = "");
+  LogicalResult setItemCosts(dist::ModuleOp module, double item);
+  FailureOr<int64_t> getMessageTime(dist::EdgeOp edge);
+  LogicalResult addEdge(dist::EdgeOp edge);
   LogicalResult boundMemory();
   Attribute getReplicas(dist::ModuleOp module);
-  ArrayAttr getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
-                      dist::ModuleOp to);
-  DenseI64ArrayAttr list(double value) {
-    return builder.getDenseI64ArrayAttr({toInteger(value)});
+  ArrayAttr getRoutes(dist::EdgeOp edge, dist::ModuleOp from, dist::ModuleOp to,
+                      int64_t latency);
+  DenseI64ArrayAttr list(int64_t value) {
+    return builder.getDenseI64ArrayAttr({value});
   }
   FlatSymbolRefAttr symbol(StringRef name) {
     return FlatSymbolRefAttr::get(program.getContext(), name);
@@ -84,8 +95,42 @@ private:
   dist::PlanOp plan;
   OpBuilder builder;
   sched::ProblemOp problem;
-  llvm::StringMap<std::string> units; ///< their symbols in the problem
+  llvm::StringMap<std::string> units;      ///< their symbols in the problem
+  std::optional<planner::Cluster> cluster; ///< once something is priced
 };
+
+int64_t nanoseconds(double seconds) { return toInteger(1e9 * seconds); }
+
+/// A plan for more ranks than the cluster has is one for a larger node of its
+/// first kind.
+LogicalResult ProblemBuilder::openCluster() {
+  if (cluster)
+    return success();
+  auto name =
+      plan ? plan->getAttrOfType<StringAttr>(dist::kClusterAttr) : StringAttr();
+  auto opened = planner::openCluster(name ? name.getValue() : "cpu-2");
+  if (!opened)
+    return (plan ? plan.emitError() : program.emitError())
+           << "cluster: " << toString(opened.takeError());
+  cluster = std::move(*opened);
+  int64_t ranks = plan ? int64_t(plan.getRanks()) : 1;
+  if (cluster->getNumDevices() < ranks)
+    cluster->nodes[0].devices = int(ranks);
+  return success();
+}
+
+FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
+                                                StringRef without) {
+  if (failed(openCluster()))
+    return failure();
+  auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
+  StringRef type = precision ? precision.getValue() : "f32";
+  if (!cluster->getDevice(0).flops.count(type.str()))
+    return (plan ? plan.emitError() : program.emitError())
+           << "cluster: '" << cluster->name << "' has no rate for " << type
+           << ", which module '" << module.getSymName() << "' computes in";
+  return priceStage(module, *cluster, without);
+}
 
 LogicalResult ProblemBuilder::addUnits() {
   for (auto module : program.getOps<dist::ModuleOp>()) {
@@ -117,65 +162,87 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
   return builder.getArrayAttr(replicas);
 }
 
-double getTime(const Tasks &tasks, NominalCosts &costs) {
-  double sum = 0;
-  for (func::FuncOp f :
-       {tasks.forward, tasks.backward, tasks.input, tasks.weight})
-    sum += f ? costs.of(f).ns : 0;
-  return sum;
-}
-
-/// What forming microbatches balances: ns of one item more in a part, at the
-/// bounds of all. A module by sample has items of other kinds as well; what it
-/// would not do without them is theirs, the rest is the samples'.
-void setItemCosts(dist::ModuleOp module, const Tasks &tasks, double ns) {
+/// What forming microbatches balances: ns of one item more in a part. A module
+/// by sample has items of other kinds as well; what it would not do without
+/// them is theirs, the rest is the samples'.
+LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
   StringRef own = module.getItem().value_or(dist::kSample);
   llvm::MapVector<StringRef, nn::DimOp> kinds; // items of a kind count once
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem() && dim.getMax().value_or(0) > 0)
       kinds.insert({*dim.getItem(), dim});
+  nn::DimOp mine = kinds.lookup(own);
   // Whole units of 1/256 ns, which is what the runtime counts in.
   auto set = [&](nn::DimOp dim, double all) {
     double one = std::max(0.0, all) / double(*dim.getMax());
     dim->setAttr(dist::kCostAttr,
-                 Builder(module.getContext())
-                     .getF64FloatAttr(std::round(256 * one) / 256));
+                 builder.getF64FloatAttr(std::round(256 * one) / 256));
   };
-  double left = ns;
-  for (auto [kind, dim] : kinds) {
-    if (own != dist::kSample || kind == own)
-      continue;
-    NominalCosts without(module, kind);
-    double theirs = ns - getTime(tasks, without);
-    set(dim, theirs);
-    left -= theirs;
+  double all = mine ? item * double(*mine.getMax()) : 0, left = all;
+  if (all > 0 && own == dist::kSample && kinds.size() > 1) {
+    auto with = price(module);
+    for (auto [kind, dim] : kinds) {
+      if (kind == own)
+        continue;
+      auto without = price(module, kind);
+      if (failed(with) || failed(without))
+        return failure();
+      double theirs = all * (1 - without->total() / with->total());
+      set(dim, theirs);
+      left -= theirs;
+    }
   }
-  if (nn::DimOp dim = kinds.lookup(own))
-    set(dim, left);
+  if (mine)
+    set(mine, left);
+  return success();
+}
+
+/// As the plan says; else of the functions at the bounds of a part, and what
+/// their slot takes.
+FailureOr<planner::StageTimes>
+ProblemBuilder::findTimes(dist::ModuleOp module) {
+  if (auto planned = schedule::getTimes(module))
+    return *planned;
+  auto priced = price(module);
+  if (failed(priced))
+    return failure();
+  planner::StageTimes times;
+  NominalCosts costs(module);
+  // A task works on all pieces of a replica's share.
+  double pieces = double(dist::Placement(module).sub);
+  times.forward = nanoseconds(priced->forward * pieces);
+  times.input = nanoseconds(priced->input * pieces);
+  times.weight = nanoseconds(priced->weight * pieces);
+  times.keeps = times.waits = toInteger(getSlotBytes(module, costs));
+  for (auto dim : module.getOps<nn::DimOp>())
+    if (dim.getItem() && *dim.getItem() == module.getItem().value_or("sample"))
+      times.item = nanoseconds(priced->total() /
+                               double(std::max<int64_t>(1, *dim.getMax())));
+  // The same for every stage: a module knows which it is.
+  setTimes(module,
+           SmallVector<planner::StageTimes>(
+               size_t(dist::Placement(module).stage) + 1, times),
+           "model");
+  return times;
 }
 
 LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
   Tasks tasks(module);
   if (!tasks.forward)
     return module.emitOpError("has no function @forward.fwd or @forward");
-  NominalCosts costs(module);
-  // A task works on all pieces of a replica's share.
-  double pieces = double(dist::Placement(module).sub);
-  auto time = [&](func::FuncOp function) {
-    return function ? costs.of(function).ns * pieces : 0;
-  };
-  bool trains = false;
+  auto found = findTimes(module);
+  if (failed(found) || failed(setItemCosts(module, double(found->item))))
+    return failure();
+  planner::StageTimes times = *found;
+  bool sync = module.getWholeBatch(), trains = false;
   module.walk([&](nn::AccumulateOp) { trains = true; });
-  double forward = time(tasks.forward), backward = time(tasks.backward);
-  double input = time(tasks.input), weight = time(tasks.weight);
-  setItemCosts(module, tasks, (forward + backward + input + weight) / pieces);
-  if (tasks.backward) {
-    weight = trains ? backward / 2 : 0;
-    input = backward - weight;
-  }
-  bool sync = module.getWholeBatch();
   bool hasBackward = tasks.hasBackward() && !sync;
-  double keeps = getSlotBytes(module, costs);
+  // In schedules of halves a backward in one piece is done with I.
+  if (plan && scheduler::traitsOf(plan.getSchedule()).splitsBackward &&
+      tasks.backward) {
+    times.input += times.weight;
+    trains = false;
+  }
   auto unit = [&](bool set) {
     return set ? builder.getUnitAttr() : UnitAttr();
   };
@@ -183,18 +250,19 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
       builder, module.getLoc(), builder.getStringAttr(module.getSymName()),
       symbol(units[dist::Placement(module).unit]),
       cast<ArrayAttr>(getReplicas(module)),
-      list(sync ? forward + backward : forward),
-      hasBackward ? list(input) : DenseI64ArrayAttr(),
-      hasBackward && trains ? list(weight) : DenseI64ArrayAttr(),
-      sync ? DenseI64ArrayAttr() : list(keeps),
-      hasBackward && trains ? list(keeps) : DenseI64ArrayAttr(), IntegerAttr(),
-      unit(!hasBackward && !sync), unit(hasBackward && !trains), unit(sync));
+      list(sync ? times.forward + times.input + times.weight : times.forward),
+      hasBackward ? list(times.input) : DenseI64ArrayAttr(),
+      hasBackward && trains ? list(times.weight) : DenseI64ArrayAttr(),
+      sync ? DenseI64ArrayAttr() : list(times.keeps),
+      hasBackward && trains ? list(times.waits) : DenseI64ArrayAttr(),
+      IntegerAttr(), unit(!hasBackward && !sync), unit(hasBackward && !trains),
+      unit(sync));
   return success();
 }
 
 /// Through a broker any replica may hold items of any.
 ArrayAttr ProblemBuilder::getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
-                                    dist::ModuleOp to) {
+                                    dist::ModuleOp to, int64_t latency) {
   auto broker = edge->getAttrOfType<StringAttr>(dist::kBrokerAttr);
   if ((broker ? broker.getValue() : chooseBroker(from, to)) !=
       dist::kBrokerItems)
@@ -202,33 +270,71 @@ ArrayAttr ProblemBuilder::getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
   SmallVector<Attribute> routes;
   for (int64_t i = 0; i < dist::Placement(from).dp; ++i)
     for (int64_t j = 0; j < dist::Placement(to).dp; ++j)
-      routes.push_back(builder.getI64ArrayAttr({-1, i, j, kMessageNs}));
+      routes.push_back(builder.getI64ArrayAttr({-1, i, j, latency}));
   return builder.getArrayAttr(routes);
 }
 
-void ProblemBuilder::addEdge(dist::EdgeOp edge) {
+/// As the plan says, of this edge or of stages that follow one another; else of
+/// all that goes from the one module to the other at once.
+FailureOr<int64_t> ProblemBuilder::getMessageTime(dist::EdgeOp edge) {
   dist::ModuleOp from = moduleOf(edge.getSource()),
                  to = moduleOf(edge.getTarget());
-  Tasks sender(from);
+  if (auto planned = edge->getAttrOfType<IntegerAttr>(dist::kMessageAttr))
+    return planned.getInt();
+  dist::Placement sender(from), receiver(to);
+  if (auto planned = schedule::getTimes(from);
+      planned && planned->message && sender.unit == receiver.unit)
+    return planned->message;
+  if (failed(openCluster()))
+    return failure();
+  func::FuncOp forward = Tasks(from).forward;
   NominalCosts costs(from);
   double bytes = 0;
-  if (auto i = dist::ModuleOp::findResult(sender.forward, edge.getOutput()))
-    bytes = costs.bytesOf(sender.forward.getResultTypes()[*i]) *
-            double(dist::Placement(from).sub);
+  for (auto other : program.getOps<dist::EdgeOp>())
+    if (other.getSource() == edge.getSource() &&
+        other.getTarget() == edge.getTarget())
+      if (auto i = dist::ModuleOp::findResult(forward, other.getOutput()))
+        bytes += costs.bytesOf(forward.getResultTypes()[*i]);
+  int64_t a = sender.ranks[0], b = receiver.ranks[0];
+  return nanoseconds(
+      cluster
+          ->pointToPoint(cluster->getNodeKind(a), cluster->getNodeKind(b),
+                         cluster->getNode(a) == cluster->getNode(b), 1)
+          .time(bytes * double(sender.sub)));
+}
+
+LogicalResult ProblemBuilder::addEdge(dist::EdgeOp edge) {
+  dist::ModuleOp from = moduleOf(edge.getSource()),
+                 to = moduleOf(edge.getTarget());
+  auto latency = getMessageTime(edge);
+  if (failed(latency))
+    return failure();
+  edge->setAttr(dist::kMessageAttr, builder.getI64IntegerAttr(*latency));
   int64_t depth = plan ? plan.getDepth() : 2;
   if (auto own = edge->getAttrOfType<IntegerAttr>(dist::kDepthAttr))
     depth = own.getInt();
   sched::EdgeOp::create(
       builder, edge.getLoc(), symbol(edge.getSource()),
-      symbol(edge.getTarget()),
-      builder.getI64IntegerAttr(
-          toInteger(kMessageNs + bytes / kMessageBytesPerNs)),
-      hasGradient(edge, sender) ? UnitAttr() : builder.getUnitAttr(),
-      builder.getI64IntegerAttr(depth), getRoutes(edge, from, to));
+      symbol(edge.getTarget()), builder.getI64IntegerAttr(*latency),
+      hasGradient(edge, Tasks(from)) ? UnitAttr() : builder.getUnitAttr(),
+      builder.getI64IntegerAttr(depth), getRoutes(edge, from, to, *latency));
+  return success();
 }
 
-/// What the plan gives a rank, less what it holds all the time.
+/// What the plan leaves a rank for activations: as its stages' times say, else
+/// what it gives a rank, less what that holds all the time.
 LogicalResult ProblemBuilder::boundMemory() {
+  int64_t ranks = plan ? int64_t(plan.getRanks()) : 1;
+  SmallVector<int64_t> room(ranks, std::numeric_limits<int64_t>::max());
+  bool bounded = false;
+  for (auto module : program.getOps<dist::ModuleOp>())
+    if (auto planned = schedule::getTimes(module); planned && planned->room)
+      for (int64_t rank : dist::Placement(module).ranks) {
+        bounded = true;
+        room[rank] = std::min(room[rank], planned->room);
+      }
+  if (bounded)
+    problem.setMemory(room);
   auto given = plan ? plan->getAttrOfType<DenseI64ArrayAttr>(dist::kMemoryAttr)
                     : DenseI64ArrayAttr();
   if (!given)
@@ -266,7 +372,8 @@ FailureOr<sched::ProblemOp> ProblemBuilder::build() {
     if (failed(addStage(module)))
       return failure();
   for (auto edge : program.getOps<dist::EdgeOp>())
-    addEdge(edge);
+    if (failed(addEdge(edge)))
+      return failure();
   if (failed(boundMemory()))
     return failure();
   return problem;
@@ -292,16 +399,34 @@ struct DistSchedulePass : impl::DistScheduleBase<DistSchedulePass> {
   }
 
 private:
+  /// Found once for all ranks that do the same, as the planner does.
+  llvm::Expected<scheduler::Solution> order(const scheduler::Problem &problem,
+                                            StringRef name) {
+    if (llvm::Error error = problem.check())
+      return std::move(error);
+    scheduler::MergedProblem merged = scheduler::mergeAlike(problem);
+    scheduler::SolveOptions options;
+    options.communicate = false;
+    auto found = scheduler::solve(merged.problem, name, options);
+    if (!found)
+      return found.takeError();
+    scheduler::Solution solution = merged.expand(problem, *found);
+    if (llvm::Error error =
+            scheduler::communicate(scheduler::TaskGraph(problem), solution))
+      return llvm::createStringError(name + ": " + toString(std::move(error)));
+    return solution;
+  }
+
   LogicalResult solve(sched::ProblemOp op, dist::PlanOp plan) {
     StringRef name = plan ? plan.getSchedule() : StringRef("accumulate");
     scheduler::Problem problem = op.getProblem();
-    auto solution = scheduler::solve(problem, name);
+    auto solution = order(problem, name);
     if (!solution) {
       // A bound on waiting messages is a wish: some orders need more.
       std::string why = toString(solution.takeError());
       for (scheduler::Edge &edge : problem.edges)
         edge.receiveDepth = 0;
-      solution = scheduler::solve(problem, name);
+      solution = order(problem, name);
       if (!solution) {
         llvm::consumeError(solution.takeError());
         return (plan ? plan.emitError() : op.emitError())

@@ -41,8 +41,8 @@ def ChooseBrokers : Pass<"dist-choose-brokers", "::mlir::ModuleOp"> {
 def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {
   let summary = "Make the step's scheduling problem and solve it";
   let description = [{
-    One `sched.problem @step` with a stage for each module (in the order of the program) and an edge for each `dist.edge` (in their order), times from nominal costs at the bounds of parts, bytes that a forward keeps; and a
-    `sched.solution` by the schedule that `dist.plan` names. Without a plan: one rank, schedule `accumulate`.
+    One `sched.problem @step` with a stage for each module (in the order of the program) and an edge for each `dist.edge` (in their order), times and kept bytes as `dist.times` says, else as the planner's cost model has them of the module's functions at the bounds of parts; and a
+    `sched.solution` by the schedule that `dist.plan` names, the same for ranks that do the same. Without a plan: one rank, schedule `accumulate`.
   }];
   let options = [
     Option<"planned", "planned", "bool", "false", "do nothing without dist.plan">

@@ -19,8 +19,7 @@ double NominalCosts::atBounds(const nn::DimExpr &size) {
     double product = double(term.coefficient);
     for (const std::string &symbol : term.symbols) {
       auto dim = module.lookupSymbol<nn::DimOp>(symbol);
-      bool counts = dim && (without.empty() || dim.getItem() != without);
-      product *= counts ? double(dim.getMax().value_or(0)) : 0;
+      product *= dim ? double(dim.getMax().value_or(0)) : 0;
     }
     total += product;
   }

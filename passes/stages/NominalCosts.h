@@ -33,9 +33,6 @@ struct NominalCost {
 class NominalCosts {
 public:
   explicit NominalCosts(dist::ModuleOp module) : module(module) {}
-  /// As if there were no items of this kind.
-  NominalCosts(dist::ModuleOp module, llvm::StringRef without)
-      : module(module), without(without) {}
 
   /// Of an op, with what it calls.
   NominalCost of(mlir::Operation *op);
@@ -47,7 +44,6 @@ public:
 
 private:
   dist::ModuleOp module;
-  std::string without;
   llvm::DenseMap<mlir::Operation *, NominalCost> functions;
 };
 

@@ -31,7 +31,7 @@ struct OutputOptions {
   std::string input;  ///< ONNX files are relative to its folder
   std::string output; ///< "-", a file, or a directory
   /// Of a timeline: a run's report, whose times of tasks it shows; empty: it
-  /// shows nominal ones.
+  /// shows predicted ones.
   std::string times;
   std::string plan; ///< --plan, for errors
 };

@@ -115,7 +115,7 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
   os << "\n";
   printRanks(report, os);
   os << llvm::formatv("\nschedule {0}, {1} microbatches: bubble {2:f1} % at "
-                      "nominal rates\n",
+                      "predicted times\n",
                       report.plan->schedule, report.getMicrobatches(),
                       100 * report.plan->bubble);
   if (!report.plan->explanation.empty())
@@ -213,12 +213,19 @@ public:
       json.attributeArray("pipelines", [&] { printPipeline(units); });
       if (report.plan)
         printChoices(*report.plan);
+      if (report.plan && !report.plan->messages.empty())
+        json.attributeObject("edges", [&] {
+          for (auto &edge : report.plan->messages)
+            json.attributeObject(
+                edge.first, [&] { json.attribute("message", edge.second); });
+        });
       json.attributeObject("predicted", [&] { printPrediction(); });
     });
   }
 
 private:
   void printUnit(const UnitReport &unit);
+  void printTimes(const UnitReport &unit);
   void printCosts(const UnitReport &unit);
   void printPipeline(llvm::ArrayRef<UnitReport> units);
   void printChoices(const PlanReport &plan);
@@ -255,7 +262,21 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
     json.attribute("run_ahead", first.runAhead);
   json.attribute("save", first.save);
   json.attribute("zero", first.zero);
+  if (llvm::all_of(unit.stages, [](auto *stage) { return !!stage->times; }))
+    json.attributeObject("times", [&] { printTimes(unit); });
   json.attributeObject("predicted", [&] { printCosts(unit); });
+}
+
+void JsonPrinter::printTimes(const UnitReport &unit) {
+  json.attribute("from", unit.stages[0]->timesFrom);
+  json.attributeArray("stages", [&] {
+    for (const ModuleReport *stage : unit.stages)
+      json.object([&] {
+        for (auto [key, value] : planner::kStageTimes)
+          if ((*stage->times).*value)
+            json.attribute(key, (*stage->times).*value);
+      });
+  });
 }
 
 void JsonPrinter::printCosts(const UnitReport &unit) {
@@ -313,7 +334,7 @@ void JsonPrinter::printPrediction() {
   json.attribute("global_batch", report.globalBatch);
   json.attribute("micro_batch", report.microBatch);
   if (report.plan) {
-    json.attribute("nominal_ns", report.plan->wall);
+    json.attribute("tasks_ns", report.plan->wall);
     json.attribute("bubble_wall", report.plan->bubble);
   }
   if (report.hasMemory) {

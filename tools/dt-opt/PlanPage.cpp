@@ -153,8 +153,8 @@ std::string PlanPageWriter::subtitle() const {
          (report.plan->ranks == 1 ? " rank" : " ranks") + ", schedule " +
          report.plan->schedule + ", reorder " + report.plan->reorder + ". " +
          samples +
-         " Times are at nominal rates of devices: they say how parts compare, "
-         "not what a machine takes.";
+         " Times are predicted, not measured: "
+         "they say how parts compare.";
 }
 
 void PlanPageWriter::addTiles() {
@@ -172,7 +172,7 @@ void PlanPageWriter::addTiles() {
                    ""});
   if (timeline) {
     tiles.push_back({printTime(double(timeline->wall) * kNano),
-                     "nominal time of the tasks",
+                     "predicted time of the tasks",
                      "from 0 to the end of the last task"});
     tiles.push_back({printShare(timeline->getWallBubble()), "bubble",
                      picture::describeBubble(*timeline)});
@@ -273,7 +273,7 @@ void PlanPageWriter::addTimeWork() {
       add("those of " + bars.parts[u], own);
   bars.print = printShare;
   page.paragraph("Shares of ranks' time, from 0 to the end of the last task, "
-                 "at nominal rates: of all ranks, and of those of a unit.");
+                 "at predicted times: of all ranks, and of those of a unit.");
   page.picture([&](llvm::raw_ostream &os) { picture::drawBars(os, bars); });
 }
 
@@ -348,7 +348,7 @@ void PlanPageWriter::addSchedules() {
 
 void PlanPageWriter::addTimeline() {
   picture::TimelineChart chart = picture::makeChart(
-      *graph, report.plan->steps->solution, *timeline, "nominal step");
+      *graph, report.plan->steps->solution, *timeline, "predicted step");
   page.paragraph(picture::describeBubble(*timeline) +
                  " A row stands for all ranks that do the same.");
   page.picture([&](llvm::raw_ostream &os) {

@@ -11,6 +11,7 @@
 
 #include "dialects/dist/DistMarks.h"
 #include "dialects/sched/SchedOps.h"
+#include "passes/schedule/StageWork.h"
 #include "passes/scheduler/messages/Communicate.h"
 #include "passes/stages/RankBytes.h"
 
@@ -46,13 +47,25 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.stateBytes[0] = state.parameters;
   entry.stateBytes[1] = state.gradients;
   entry.stateBytes[2] = state.optimizer;
+  entry.times = schedule::getTimes(module);
+  if (entry.times)
+    entry.timesFrom = module->getAttrOfType<DictionaryAttr>(dist::kTimesAttr)
+                          .getAs<StringAttr>("from")
+                          .str();
   stages::NominalCosts costs(module);
   entry.slotBytes = stages::toInteger(stages::getSlotBytes(module, costs));
   double sent = 0;
-  for (auto edge : program.getOps<dist::EdgeOp>())
-    if (edge.getSource() == module.getSymName())
-      sent += double(placement.sub) *
-              getOutputBytes(module, edge.getOutput(), costs);
+  for (auto edge : program.getOps<dist::EdgeOp>()) {
+    if (edge.getSource() != module.getSymName())
+      continue;
+    sent +=
+        double(placement.sub) * getOutputBytes(module, edge.getOutput(), costs);
+    dist::Placement to(program.lookupSymbol<dist::ModuleOp>(edge.getTarget()));
+    auto message = edge->getAttrOfType<IntegerAttr>(dist::kMessageAttr);
+    if (message && entry.times && to.unit == placement.unit &&
+        to.stage == placement.stage + 1)
+      entry.times->message = message.getInt();
+  }
   entry.sentBytes = stages::toInteger(sent);
 }
 
@@ -105,6 +118,15 @@ void addPlan(mlir::ModuleOp program, ProgramReport &report) {
                                memory.asArrayRef().end());
   for (auto module : program.getOps<dist::ModuleOp>())
     addModule(module, report.getModule(module.getSymName()));
+  for (auto edge : program.getOps<dist::EdgeOp>()) {
+    auto from = program.lookupSymbol<dist::ModuleOp>(edge.getSource()),
+         to = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
+    auto message = edge->getAttrOfType<IntegerAttr>(dist::kMessageAttr);
+    StringRef unit = dist::Placement(to).unit;
+    if (message && unit != dist::Placement(from).unit && !to.getWholeBatch())
+      report.plan->messages[(unit + "." + edge.getInput()).str()] =
+          message.getInt();
+  }
   addSchedule(program, report);
 }
 

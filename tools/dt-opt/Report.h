@@ -12,7 +12,7 @@
 #define TOOLS_DT_OPT_REPORT_H
 
 #include "dialects/nn/DimExpr.h"
-#include "passes/scheduler/core/Problem.h"
+#include "passes/planner/describe/Plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -52,6 +52,9 @@ struct ModuleReport {
   int64_t slotBytes = 0, slots = 1;
   /// What a replica sends to other modules a microbatch, forward.
   int64_t sentBytes = 0;
+  /// What the schedule rests on, and where that is from.
+  std::optional<planner::StageTimes> times;
+  std::string timesFrom;
 
   int64_t getBytes() const {
     return stateBytes[0] + stateBytes[1] + stateBytes[2] + slotBytes * slots;
@@ -72,7 +75,9 @@ struct PlanReport {
   std::vector<int64_t> memory;
   /// Of a policy that chose it: what is to be told, and its plan file.
   std::string explanation, file, page;
-  int64_t wall = 0; ///< nominal ns of a step, without its end
+  /// Ns of messages between units, by "module.input".
+  std::map<std::string, int64_t> messages;
+  int64_t wall = 0; ///< predicted ns of a step, without its end
   double bubble = 0;
   /// The problem and what solves it, for pictures; null: not scheduled.
   std::shared_ptr<const ScheduleReport> steps;

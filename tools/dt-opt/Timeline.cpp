@@ -36,7 +36,7 @@ using dt::scheduler::Solution;
 using dt::scheduler::TaskGraph;
 using dt::scheduler::Timeline;
 
-/// Times of a run's tasks (train --report) in the place of nominal ones.
+/// Times of a run's tasks (train --report) in the place of predicted ones.
 class MeasuredTimes {
 public:
   static llvm::Expected<MeasuredTimes> read(Json json, StringRef file);
@@ -172,7 +172,7 @@ struct Expectation {
   Timeline timeline;
   /// Of measured times: the simulator's step, with its end.
   std::optional<dt::planner::Simulation> step;
-  std::string told; ///< empty: nominal times
+  std::string told; ///< empty: predicted times
 };
 
 /// By the planner's simulator at measured times.
@@ -199,8 +199,8 @@ simulate(const TaskGraph &graph, const Solution &solution,
 }
 
 /// At the times of the problem.
-llvm::Expected<Expectation> atNominalTimes(const TaskGraph &graph,
-                                           const Solution &solution) {
+llvm::Expected<Expectation> atPredictedTimes(const TaskGraph &graph,
+                                             const Solution &solution) {
   auto timeline = dt::scheduler::evaluate(graph, solution);
   if (!timeline) // the op has been verified, so there is one
     return timeline.takeError();
@@ -243,9 +243,8 @@ dt::picture::TimelineChart makePicture(const TaskGraph &graph,
       expected.step ? title + " at measured times" : title);
   chart.nanoseconds = nanoseconds;
   std::string what = expected.step ? expected.told
-                     : nanoseconds
-                         ? "at nominal rates of devices, not those of a machine"
-                         : "in the problem's own units of time";
+                     : nanoseconds ? "at predicted times, not measured ones"
+                                   : "in the problem's own units of time";
   chart.notes = {"Tasks end after " +
                      dt::picture::printTimeOf(chart, chart.end) + ", " + what +
                      ".",
@@ -292,7 +291,7 @@ llvm::Error draw(dt::sched::SolutionOp op, dt::sched::ProblemOp problemOp,
       (problemOp.getSymName() + ": " + op.getSchedule().value_or("given"))
           .str();
   auto expected = times ? simulate(graph, solution, *times, engine)
-                        : atNominalTimes(graph, solution);
+                        : atPredictedTimes(graph, solution);
   if (!expected)
     return expected.takeError();
   // Problems that compilers make are in nanoseconds.

@@ -195,7 +195,7 @@ def inline(path):
 
 def draw_steps(out):
     pictures = [
-        ("timeline.svg", "As the schedule was made: at nominal rates of devices, which say how parts compare."),
+        ("timeline.svg", "As the schedule was made: at predicted times, which say how parts compare."),
         ("simulated.svg", "As it is expected of tasks that take the processor time that this run measured, on cores that nobody else uses: the planner's simulator."),
         ("measured.svg", "As it was: a step of this run by its trace."),
     ]

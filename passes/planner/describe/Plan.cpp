@@ -191,26 +191,17 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
   return dearest(cuts) < dearest(best) ? cuts : best;
 }
 
-/// The bound of every rank: a program that searches its order of tasks has what
-/// the planner's search had. One number where all are equal.
-static nlohmann::ordered_json getMemory(const Plan &plan) {
-  std::vector<int64_t> memory(plan.ranks, std::numeric_limits<int64_t>::max());
-  for (const UnitPlan &unit : plan.units)
-    for (int64_t i = 0; i < unit.getRanks() && !unit.inside; ++i) {
-      int64_t &bytes = memory[unit.firstRank + i];
-      bytes = std::min(
-          bytes,
-          std::max<int64_t>(1, int64_t(plan.predicted.room[unit.module])));
-    }
-  // Ranks without work may have what others have.
-  int64_t least = *std::min_element(memory.begin(), memory.end());
-  for (int64_t &bytes : memory)
-    if (bytes == std::numeric_limits<int64_t>::max())
-      bytes = least;
-  if (std::all_of(memory.begin(), memory.end(),
-                  [&](int64_t bytes) { return bytes == least; }))
-    return least;
-  return memory;
+/// Of a stage's tasks, as the compiler reads them again.
+static nlohmann::ordered_json printTimes(const Prediction &p, size_t unit,
+                                         StringRef source) {
+  nlohmann::ordered_json stages;
+  for (const StageTimes &times : p.times[unit]) {
+    auto &stage = stages.emplace_back();
+    for (auto [key, value] : kStageTimes)
+      if (times.*value)
+        stage[key] = times.*value;
+  }
+  return {{"from", source}, {"stages", stages}};
 }
 
 std::string describeFaster(const Plan &plan) {
@@ -253,14 +244,14 @@ std::string printPlan(const Plan &plan, const Model &model) {
     if (i < plan.predicted.memory.size())
       entry["predicted"] = {{"memory", plan.predicted.memory[i]},
                             {"busy", plan.predicted.busy[i]}};
+    if (i < plan.predicted.times.size())
+      entry["times"] = printTimes(plan.predicted, i, plan.predicted.sources[i]);
     json["units"][module.name] = entry;
     names.push_back(module.name);
   }
   json["pipelines"] =
       Json::array({Json{{"units", names}, {"schedule", plan.schedule}}});
   json["reorder"] = rt::textOf(plan.reorder);
-  if (!plan.predicted.room.empty())
-    json["memory"] = getMemory(plan);
   const Prediction &p = plan.predicted;
   json["predicted"] = {
       {"policy", plan.policy},       {"costs", p.costs},
@@ -269,6 +260,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
       {"bubble_wall", p.wallBubble}, {"bubble_span", p.spanBubble}};
   if (!plan.notExecutable.empty())
     json["predicted"]["not_executable"] = plan.notExecutable;
+  for (auto &[rank, tasks] : p.order)
+    json["predicted"]["order"][std::to_string(rank)] = tasks;
   if (plan.faster)
     json["predicted"]["fastest"] = {{"step", plan.faster->step},
                                     {"has", plan.faster->has},

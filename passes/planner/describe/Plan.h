@@ -65,6 +65,23 @@ struct Losses {
   double idle = 0;    ///< devices without work
 };
 
+/// What tasks of a stage take and keep on a rank, as the order of a program's
+/// tasks is found with: of the mean part, bytes of the fullest (docs/plan.md).
+struct StageTimes {
+  int64_t forward = 0, input = 0, weight = 0; ///< ns of a microbatch
+  int64_t item = 0; ///< ns of forward and backward of one item
+  /// Bytes from forward to backward, and from input to weight gradients.
+  int64_t keeps = 0, waits = 0;
+  int64_t room = 0;    ///< bytes of activations of a rank; 0: no bound
+  int64_t message = 0; ///< ns to the unit's next stage
+};
+/// Their keys in files, and the order of a dist.times.
+inline constexpr std::pair<const char *, int64_t StageTimes::*> kStageTimes[] =
+    {{"forward", &StageTimes::forward}, {"input", &StageTimes::input},
+     {"weight", &StageTimes::weight},   {"item", &StageTimes::item},
+     {"keeps", &StageTimes::keeps},     {"waits", &StageTimes::waits},
+     {"room", &StageTimes::room},       {"message", &StageTimes::message}};
+
 /// What the planner expects; measured values stand beside these in reports.
 struct Prediction {
   double objective = 0; ///< the policy's own figure, not comparable
@@ -76,11 +93,15 @@ struct Prediction {
   Losses losses;
   std::vector<double> memory; ///< largest of a unit's ranks, bytes
   std::vector<double> busy;   ///< share of the step, mean of a unit's ranks
-  /// Bytes of each of a unit's ranks for what stays and activations, within
-  /// which the order of tasks was searched; empty where it was not.
-  std::vector<double> room;
   /// What times rest on: "model", "profile", or "profile and model".
   std::string costs = "model";
+  /// Of a program's plan: by unit and stage, ns of a message by the model's
+  /// edges (-1: none), and the order of tasks of the first of all ranks that do
+  /// the same: "F llm.0 3, …".
+  std::vector<std::vector<StageTimes>> times;
+  std::vector<std::string> sources; ///< of times, by unit, as `costs`
+  std::vector<int64_t> messages;
+  std::map<int64_t, std::string> order;
 };
 
 /// What a search found faster than the simpler plan that it chose.
@@ -99,6 +120,9 @@ struct Plan {
   Assign assign = Assign::Items;
   Reorder reorder = Reorder::Both;
   bool sequenceParallel = true;
+  /// It is a compiled program's, which has one order of tasks for all steps: it
+  /// is found for mean parts, and predicted with the times that it rests on.
+  bool compiled = false;
   /// Why it cannot be run yet; empty if it can.
   std::string notExecutable;
   Prediction predicted;

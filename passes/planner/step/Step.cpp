@@ -293,6 +293,49 @@ Expected<scheduler::Solution> solveFolded(const Plan &plan,
                         options.scheduleEffort);
 }
 
+/// As a program has it: every part is the mean one, and keeps what the fullest
+/// does.
+void makeNominal(scheduler::Problem &problem) {
+  auto mean = [](auto &values, auto get) {
+    double sum = 0;
+    for (const auto &value : values)
+      sum += double(get(value));
+    return Time(std::llround(sum / double(values.size())));
+  };
+  for (scheduler::Stage &stage : problem.stages) {
+    for (auto *table : {&stage.forward, &stage.input, &stage.weight})
+      *table = mean(table->values, [](Time value) { return value; });
+    for (auto *table : {&stage.activation, &stage.weightActivation})
+      *table = *std::max_element(table->values.begin(), table->values.end());
+  }
+  for (scheduler::Edge &edge : problem.edges) {
+    if (edge.routes.empty())
+      continue;
+    edge.latency =
+        mean(edge.routes, [](const scheduler::Route &r) { return r.latency; });
+    edge.routes.clear();
+    const auto &from = problem.stages[edge.from].replicas,
+               &to = problem.stages[edge.to].replicas;
+    for (size_t i = 0; from != to && from.size() * to.size() > 1 &&
+                       i < from.size() * to.size();
+         ++i)
+      edge.routes.push_back(
+          {-1, int(i / to.size()), int(i % to.size()), edge.latency});
+  }
+}
+
+/// The tasks of ranks in their order, in words.
+void recordOrder(const PlannedStep &result, Prediction &predicted) {
+  predicted.order.clear();
+  for (size_t rank = 0; rank < result.solution.ranks.size(); ++rank) {
+    std::string &text = predicted.order[result.planRank[rank]];
+    for (const scheduler::Task &task : result.solution.ranks[rank])
+      text += formatv("{0}{1} {2} {3}", text.empty() ? "" : ", ",
+                      scheduler::getLetter(task.kind),
+                      result.problem.stages[task.stage].name, task.microbatch);
+  }
+}
+
 /// Why no order of tasks fits the memory: what the least demanding one lacks.
 Error explainNoOrder(const Costs &costs, const Plan &plan,
                      const StepBuilder &folded, scheduler::Problem problem,
@@ -355,10 +398,14 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
       return std::move(error);
   }
   StepBuilder &builder = fold ? folded : *full;
+  std::optional<scheduler::Problem> nominal;
+  if (plan.compiled)
+    makeNominal(nominal.emplace(problem));
   std::vector<double> less(plan.units.size(), 0);
   PlannedStep result;
   for (int tries = 0;; ++tries) {
-    auto solution = solveFolded(plan, options, folded, problem, less);
+    auto solution =
+        solveFolded(plan, options, folded, nominal ? *nominal : problem, less);
     if (!solution)
       return isStatic(plan) ? solution.takeError()
                             : explainNoOrder(costs, plan, folded, problem,
@@ -387,14 +434,12 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
     result.predicted.step = double(result.simulation.step) * 1e-9;
   else
     predict(costs, plan, batch, builder, graph, result);
-  // What the search had, for the program's own.
-  std::vector<double> &room = result.predicted.room;
-  room.clear();
-  bool searches = plan.getTraits().order == scheduler::OrderOf::Search;
-  for (size_t u = 0; u < plan.units.size() && searches; ++u)
-    room.push_back(memoryOf(costs, plan.units[u]) - less[u] -
-                   (result.memory[u].total() - result.memory[u].state -
-                    result.memory[u].activations));
+  if (!nominal)
+    return std::move(result);
+  if (!isStatic(plan))
+    folded.limitMemory(*nominal, less);
+  folded.recordTimes(*nominal, result.predicted);
+  recordOrder(result, result.predicted);
   return std::move(result);
 }
 

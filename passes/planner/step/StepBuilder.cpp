@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace dt::planner {
 
@@ -229,6 +230,12 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
         KindPrice sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
+        // Where no gradient of inputs comes out, a program has one half only.
+        if (plan.compiled && s == 0 && !module.inputGradient &&
+            plan.getTraits().splitsBackward) {
+          sum.times.weight += std::exchange(sum.times.input, 0);
+          sum.keptForWeights = sum.kept;
+        }
         for (int guest : info.guests)
           addGuest(parts, guest, k, r, sum);
         record(problem.stages[stageBase[u] + s], size_t(k) * classes[u] + c,
@@ -237,14 +244,50 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
     }
 }
 
-/// In schedules that split backwards: weight gradients that are put off hold
-/// inputs and output gradients of all products, which is more than what
-/// recomputation saved; and where a unit has one stage nobody waits for its
-/// input gradients long enough to make that pay.
+/// Whether times are those of halves.
 bool StepBuilder::splitsBackward(int u) const {
-  if (!plan.getTraits().splitsBackward)
-    return true; // the schedule does not split anyway
-  return plan.units[u].pp > 1 && plan.units[u].save != Save::None;
+  const UnitPlan &unit = plan.units[u];
+  return !plan.getTraits().splitsBackward ||
+         plan.getTraits().splits(unit.pp * unit.vpp, unit.save == Save::None);
+}
+
+void StepBuilder::recordTimes(const scheduler::Problem &problem,
+                              Prediction &predicted) const {
+  predicted.times.assign(plan.units.size(), {});
+  predicted.sources.clear();
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    predicted.sources.push_back(costs.getSource(int(u)).str());
+    const UnitPlan &unit = plan.units[u];
+    const Module &module = costs.model.modules[u];
+    for (int s = 0; !unit.inside && s < unit.pp * unit.vpp; ++s) {
+      const scheduler::Stage &stage = problem.stages[stageBase[u] + s];
+      double item = 0;
+      for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
+        item += price(int(u), largest[u])[module.layers[i]].times.total();
+      StageTimes &times = predicted.times[u].emplace_back();
+      times.forward = stage.forward.values[0];
+      times.input = stage.input.values[0];
+      times.weight = stage.weight.values[0];
+      times.item = toTime(item / std::max(1.0, largest[u].items));
+      times.keeps = stage.activation.values[0];
+      times.waits = stage.weightActivation.values[0];
+      for (const std::vector<int> &replica : stage.replicas)
+        for (int rank : replica)
+          if (!problem.memory.empty() &&
+              (!times.room || problem.memory[rank] < times.room))
+            times.room = std::max<int64_t>(1, problem.memory[rank]);
+    }
+  }
+  // Pipeline edges come first, one behind each stage but a unit's last.
+  size_t edge = 0;
+  for (size_t s = 0; s + 1 < stages.size(); ++s)
+    if (stages[s].unit == stages[s + 1].unit)
+      predicted.times[stages[s].unit][stages[s].index].message =
+          problem.edges[edge++].latency;
+  predicted.messages.clear();
+  for (int broker : brokers)
+    predicted.messages.push_back(broker < 0 ? -1
+                                            : problem.edges[broker].latency);
 }
 
 void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,

@@ -40,6 +40,9 @@ public:
   /// bytes that replicas hold beyond what stands for them.
   void limitMemory(scheduler::Problem &problem,
                    const std::vector<double> &less) const;
+  /// Of a folded problem with mean parts: its figures, for the program's own.
+  void recordTimes(const scheduler::Problem &problem,
+                   Prediction &predicted) const;
   /// Whether all replicas of a class have equal parts, and no class is cut: the
   /// folded problem then takes exactly as long.
   bool isUniform(const Parts &parts) const;
@@ -164,6 +167,7 @@ private:
   int64_t shrink = 1;            ///< ranks that are one since they do the same
   std::vector<int64_t> rankBase; ///< by unit, if ranks are not shared
   std::vector<TokenSums> edgeItems; ///< by model edge: what travels in a step
+  std::vector<int> brokers;         ///< by model edge: of the problem; -1: none
   std::vector<TokenSums> largest;   ///< by unit: the fullest part
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.

@@ -248,6 +248,7 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
 void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
   overhead.clear();
   edgeItems.clear();
+  brokers.clear();
   for (size_t s = 0; s + 1 < stages.size(); ++s)
     if (stages[s].unit == stages[s + 1].unit)
       addPipelineEdge(problem, parts, s);
@@ -258,7 +259,9 @@ void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
          parts.modules[toSamples ? edge.from : edge.to].moments)
       sum += part;
     edgeItems.push_back(sum);
+    size_t count = problem.edges.size();
     addBroker(problem, parts, edge);
+    brokers.push_back(problem.edges.size() > count ? int(count) : -1);
   }
 }
 

@@ -62,6 +62,13 @@ struct Traits {
   /// Planners try it. Others are for comparison, or never better than one that
   /// is tried.
   bool planned = false;
+
+  /// Whether the backward of a unit's stages comes in halves. Weight gradients
+  /// that are put off hold more than what recomputation saves, and nobody waits
+  /// long enough for the input gradients of a unit of one stage.
+  bool splits(int64_t stages, bool keepsNothing) const {
+    return splitsBackward && stages > 1 && !keepsNothing;
+  }
 };
 
 /// The pipeline position of `pp` whose ranks run a stage: round and round, or

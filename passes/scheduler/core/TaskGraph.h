@@ -133,6 +133,28 @@ private:
   std::vector<Dependence> predecessors, successors;
 };
 
+/// Calls f(microbatch, from, to, latency) for every message of an edge, in
+/// forward direction.
+template <typename F>
+void forEachMessage(const Problem &problem, const Edge &edge, F f) {
+  const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
+  int n = problem.microbatches;
+  int fromCount = int(from.replicas.size()), toCount = int(to.replicas.size());
+  if (!edge.routes.empty()) {
+    for (const Route &route : edge.routes)
+      for (int k = route.microbatch < 0 ? 0 : route.microbatch,
+               end = route.microbatch < 0 ? n : k + 1;
+           k < end; ++k)
+        f(k, route.from, route.to, route.latency);
+    return;
+  }
+  for (int k = 0; k < n; ++k)
+    for (int i = 0; i < fromCount; ++i)
+      for (int j = 0; j < toCount; ++j)
+        if (fromCount != toCount || i == j)
+          f(k, i, j, edge.latency);
+}
+
 } // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_CORE_TASKGRAPH_H

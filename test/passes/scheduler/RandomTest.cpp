@@ -7,6 +7,7 @@
 #include "test/passes/scheduler/Rendezvous.h"
 
 #include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Merge.h"
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/messages/Communicate.h"
 #include "passes/scheduler/search/Bound.h"
@@ -184,6 +185,40 @@ TEST(Random, EveryScheduleFinishesWithoutBuffers) {
         << seed << " " << entry.name;
   }
   EXPECT_GE(runs, 1000) << declined << " declined";
+}
+
+/// An order that was found once for ranks that do the same is one for all.
+TEST(Random, MergedOrdersHoldForAllRanks) {
+  const Registry &registry = Registry::get();
+  int merged = 0;
+  for (unsigned seed = 0; seed < 900; ++seed) {
+    Problem problem = RandomProblem(seed).make();
+    for (Stage &stage : problem.stages)
+      for (Table *table : {&stage.forward, &stage.input, &stage.weight})
+        table->values.resize(1);
+    for (Edge &edge : problem.edges)
+      edge.routes.clear();
+    MergedProblem once = mergeAlike(problem);
+    ASSERT_EQ(llvm::toString(once.problem.check()), "") << seed;
+    const Registry::Entry &entry =
+        registry.getEntries()[seed % registry.getEntries().size()];
+    SolveOptions options;
+    options.effort = 5000;
+    options.communicate = false;
+    auto found = solve(once.problem, entry.name, options);
+    if (!found) {
+      llvm::consumeError(found.takeError());
+      continue;
+    }
+    Solution solution = once.expand(problem, *found);
+    TaskGraph graph(problem);
+    EXPECT_EQ(llvm::toString(communicate(graph, solution)), "")
+        << seed << " " << entry.name;
+    EXPECT_EQ(runRendezvous(problem, solution.programs), "") << seed;
+    EXPECT_EQ(llvm::toString(verify(graph, solution.programs)), "") << seed;
+    merged += once.problem.ranks < problem.ranks;
+  }
+  EXPECT_GE(merged, 300);
 }
 
 /// No order that a search finds is below the bound for its memory, in which it

@@ -1,0 +1,254 @@
+//===- StageWork.cpp - What a rank does of a stage --------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/StageWork.h"
+
+#include "dialects/dist/DistMarks.h"
+#include "dialects/nn/NNNames.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace dt::schedule {
+
+using planner::Exchange;
+using planner::Linear;
+using planner::Op;
+using planner::RankLayer;
+
+namespace {
+
+Linear perItem(double value) { return {value, 0, 0}; }
+
+static Op::Kind kindOf(nn::Work::Kind kind) {
+  switch (kind) {
+  case nn::Work::Product:
+    return Op::Gemm;
+  case nn::Work::Batched:
+  case nn::Work::Attention:
+    return Op::Attention;
+  case nn::Work::Convolution:
+    return Op::Convolution;
+  default:
+    return Op::Stream;
+  }
+}
+
+/// Bytes an item of residuals that a function returns.
+double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
+                        StringRef name) {
+  double bytes = 0;
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  for (unsigned i = 0; function && i < function.getNumResults(); ++i)
+    if (function.getResultAttr(i, nn::kResidualAttr))
+      bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
+  return bytes;
+}
+
+/// Bytes an item of inputs that the backward functions read again.
+double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+  double bytes = 0;
+  llvm::StringSet<> counted;
+  for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+      if (auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
+        if (counted.insert(input.getValue()).second)
+          bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
+  }
+  return bytes;
+}
+
+} // namespace
+
+Sizes::Sizes(dist::ModuleOp module,
+             llvm::function_ref<double(nn::DimOp)> countOfItem) {
+  for (auto dim : module.getOps<nn::DimOp>())
+    (dim.getItem() ? items : fixed)[dim.getSymName()] =
+        dim.getItem() ? countOfItem(dim) : double(dim.getMax().value_or(0));
+}
+
+double Sizes::at(const nn::DimExpr &size, double share) const {
+  double total = 0;
+  for (const nn::DimExpr::Term &term : size.terms()) {
+    double product = double(term.coefficient);
+    for (const std::string &symbol : term.symbols) {
+      auto item = items.find(symbol);
+      product *=
+          item != items.end() ? share * item->second : fixed.lookup(symbol);
+    }
+    total += product;
+  }
+  return total;
+}
+
+double Sizes::bytesOfItem(Type type) const {
+  return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : 0;
+}
+
+void FunctionReader::read(StringRef name) {
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  if (!function || function.isExternal())
+    return;
+  for (Operation &op : function.getBody().front())
+    read(&op);
+}
+
+void FunctionReader::readOneLayer(StringRef name) {
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  if (!function || function.isExternal())
+    return;
+  llvm::StringSet<> seen;
+  for (Operation &op : function.getBody().front()) {
+    auto call = dyn_cast<func::CallOp>(op);
+    if (call ? seen.insert(call.getCallee()).second
+             : !isa<dist::CollectiveOpInterface>(op))
+      read(&op);
+  }
+}
+
+void FunctionReader::readHalves(func::FuncOp function, FunctionReader &weight) {
+  llvm::DenseSet<Operation *> needed;
+  Block &body = function.getBody().front();
+  Operation *end = body.getTerminator();
+  for (auto [i, value] : llvm::enumerate(end->getOperands()))
+    if (!function.getResultAttr(i, nn::kParamGradAttr))
+      needed.insert(value.getDefiningOp());
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    if (!needed.contains(&op))
+      continue;
+    for (Value operand : op.getOperands())
+      needed.insert(operand.getDefiningOp());
+  }
+  for (Operation &op : body.without_terminator()) {
+    auto call = dyn_cast<func::CallOp>(op);
+    auto callee =
+        call ? module.lookupSymbol<func::FuncOp>(call.getCallee()) : nullptr;
+    if (!needed.contains(&op))
+      weight.read(&op);
+    else if (callee && !callee.isExternal())
+      readHalves(callee, weight);
+    else
+      read(&op);
+  }
+}
+
+void FunctionReader::read(Operation *op) {
+  if (auto call = dyn_cast<func::CallOp>(op))
+    return read(call.getCallee());
+  if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op)) {
+    Type whole = collective.getWhole().getType();
+    exchanges.push_back(
+        {collective.getCollectiveKind(), perItem(sizes.bytesOfItem(whole))});
+    return;
+  }
+  auto model = dyn_cast<nn::CostOpInterface>(op);
+  if (!model)
+    return;
+  nn::Work work = model.getWork();
+  if (work.kind == nn::Work::None)
+    return;
+  Op result;
+  result.name = op->getName().stripDialect().str();
+  result.flops = perItem(sizes.ofItem(model.getFlops()));
+  result.bytes = perItem(sizes.ofItem(model.getBytes()));
+  result.fixedBytes = sizes.ofNothing(model.getBytes());
+  result.kind = kindOf(work.kind);
+  if (result.kind == Op::Gemm)
+    setProduct(work, result);
+  if (result.flops.item + result.bytes.item + result.fixedBytes > 0)
+    ops.push_back(std::move(result));
+}
+
+/// Rows x k by k x n; one of them may be the weight's gradient.
+void FunctionReader::setProduct(const nn::Work &work, Op &result) {
+  auto n = work.n.asConstant(), k = work.k.asConstant();
+  result.n = double(n.value_or(0));
+  result.k = double(k.value_or(0));
+  if (result.n > 0 && result.k > 0)
+    result.rows = perItem(result.flops.item / (2 * result.n * result.k));
+  else
+    result.kind = Op::Convolution; // of no known shape: by its FLOPs
+}
+
+RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
+  RankLayer layer;
+  FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
+      .read(stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward");
+  FunctionReader input(stage, sizes, layer.input, layer.backwardExchanges),
+      weight(stage, sizes, layer.weight, layer.backwardExchanges);
+  input.read("forward.bwd.input");
+  weight.read("forward.bwd.weight");
+  if (auto whole = stage.lookupSymbol<func::FuncOp>("forward.bwd"))
+    input.readHalves(whole, weight);
+  layer.kept = perItem(getResidualBytes(stage, sizes, "forward.fwd") +
+                       getInputBytes(stage, sizes));
+  layer.keptForWeights =
+      perItem(getResidualBytes(stage, sizes, "forward.bwd.input"));
+  for (auto parameter : stage.getOps<nn::ParameterOp>())
+    layer.parameters +=
+        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+  return layer;
+}
+
+std::optional<planner::StageTimes> getTimes(dist::ModuleOp module) {
+  auto given = module->getAttrOfType<DictionaryAttr>(dist::kTimesAttr);
+  auto stages = given ? given.getAs<ArrayAttr>("stages") : ArrayAttr();
+  size_t stage = size_t(dist::Placement(module).stage);
+  auto values = stages && stage < stages.size()
+                    ? dyn_cast<DenseI64ArrayAttr>(stages[stage])
+                    : DenseI64ArrayAttr();
+  if (!values || size_t(values.size()) != std::size(planner::kStageTimes))
+    return std::nullopt;
+  planner::StageTimes times;
+  for (auto [i, entry] : llvm::enumerate(planner::kStageTimes))
+    times.*entry.second = values[i];
+  return times;
+}
+
+void setTimes(dist::ModuleOp module, ArrayRef<planner::StageTimes> stages,
+              StringRef from) {
+  Builder b(module.getContext());
+  SmallVector<Attribute> list;
+  for (const planner::StageTimes &stage : stages) {
+    SmallVector<int64_t> values;
+    for (auto [key, value] : planner::kStageTimes)
+      values.push_back(stage.*value);
+    list.push_back(b.getDenseI64ArrayAttr(values));
+  }
+  module->setAttr(
+      dist::kTimesAttr,
+      b.getDictionaryAttr({b.getNamedAttr("stages", b.getArrayAttr(list)),
+                           b.getNamedAttr("from", b.getStringAttr(from))}));
+}
+
+planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
+                          StringRef without) {
+  // The part is the one item of a module of one layer.
+  Sizes sizes(stage, [&](nn::DimOp dim) {
+    bool counts = without.empty() || dim.getItem() != without;
+    return counts ? double(dim.getMax().value_or(0)) : 0.0;
+  });
+  planner::CostOptions options;
+  options.tp = int(dist::Placement(stage).tp);
+  options.sequenceParallel = false;
+  planner::Module module;
+  if (auto precision = stage->getAttrOfType<StringAttr>(dist::kPrecisionAttr))
+    module.precision = precision.str();
+  else
+    module.precision = "f32";
+  module.kinds.emplace_back();
+  module.layers = {0};
+  module.inputGradient = true;
+  module.partitioned[{options.tp, options.save, false}] = {
+      readStage(stage, sizes)};
+  return planner::ModuleCost(cluster, 0, module)
+      .layer(0, options, planner::TokenSums::of(1));
+}
+
+} // namespace dt::schedule

@@ -1,0 +1,84 @@
+//===- StageWork.h - What a rank does of a stage ----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Operations, collectives and kept bytes of a stage's functions as the phase
+// optimize leaves them, in the planner's words: it prices a program's tasks and
+// the layers that it plans with by the same code.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_SCHEDULE_STAGEWORK_H
+#define PASSES_SCHEDULE_STAGEWORK_H
+
+#include "dialects/dist/DistOps.h"
+#include "passes/planner/describe/Plan.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace dt::schedule {
+
+/// Sizes as so much for the part and so much an item more. What an item is, is
+/// said by how many of each dim that counts items it has.
+class Sizes {
+public:
+  Sizes(dist::ModuleOp module,
+        llvm::function_ref<double(nn::DimOp)> countOfItem);
+
+  double ofNothing(const nn::DimExpr &size) const { return at(size, 0); }
+  double ofItem(const nn::DimExpr &size) const {
+    return at(size, 1) - at(size, 0);
+  }
+  double bytesOfItem(mlir::Type type) const;
+
+private:
+  /// With none or all of an item's own.
+  double at(const nn::DimExpr &size, double share) const;
+
+  llvm::StringMap<double> items, fixed;
+};
+
+/// A function's operations and collectives, with those of what it calls.
+class FunctionReader {
+public:
+  FunctionReader(dist::ModuleOp module, const Sizes &sizes,
+                 std::vector<planner::Op> &ops,
+                 std::vector<planner::Exchange> &exchanges)
+      : module(module), sizes(sizes), ops(ops), exchanges(exchanges) {}
+
+  void read(llvm::StringRef name);
+  void read(mlir::Operation *op);
+  /// Of a stage of equal layers: what one of them is, and what is done beside
+  /// them as if it were each one's. Collectives beside them are at the stage's
+  /// ends.
+  void readOneLayer(llvm::StringRef name);
+  /// A backward in one piece: here what gradients of inputs come from, the rest
+  /// to `weight`.
+  void readHalves(mlir::func::FuncOp function, FunctionReader &weight);
+
+private:
+  void setProduct(const nn::Work &work, planner::Op &result);
+
+  dist::ModuleOp module;
+  const Sizes &sizes;
+  std::vector<planner::Op> &ops;
+  std::vector<planner::Exchange> &exchanges;
+};
+
+/// What a rank does of a stage, its backward in halves or not.
+planner::RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes);
+
+/// What `dist.times` says of a module, or of all stages of one that is to be
+/// cut; nothing without it.
+std::optional<planner::StageTimes> getTimes(dist::ModuleOp module);
+void setTimes(dist::ModuleOp module, llvm::ArrayRef<planner::StageTimes> stages,
+              llvm::StringRef from);
+
+/// Seconds of a part at its bounds; `without`: as if there were no items of
+/// that kind. The stage's ranks are on the cluster's first nodes.
+planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
+                          llvm::StringRef without = "");
+
+} // namespace dt::schedule
+
+#endif // PASSES_SCHEDULE_STAGEWORK_H

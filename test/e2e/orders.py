@@ -1,0 +1,110 @@
+# ===- orders.py - what is planned is what runs -----------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# The order of tasks that the planner simulated is the order in the program, task
+# by task: for what --plan=auto makes, given back as a file. And a plan that a
+# person wrote gives the same order as the plan file with all times that the
+# compiler writes of it (--emit=plan). Nothing is run.
+# ===-----------------------------------------------------------------------===
+"""orders.py --dt-opt PATH [--only REGEX] [--all]: plans of several clusters, and those of the layouts (a third; --all)."""
+
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from layout_cases import CASES, SPLIT
+from layouts import Failure, Runner, parse_plan
+
+EIGHT = pathlib.Path(__file__).parents[1] / "passes/plan/Inputs/cluster.json"
+# Model, samples of a step and of a microbatch, cluster, devices: 1F1B, zero bubble on ranks of their own and on shared ones, replicas, a barrier.
+CHOSEN = [
+    ("gpt2", 8, 4, "cpu-2", 2, {}),
+    ("gpt2", 16, 2, EIGHT, 4, {}),
+    ("llama", 8, 1, EIGHT, 4, {}),
+    ("mllm", 12, 3, "cpu-2", 2, {}),
+    ("mllm", 12, 4, EIGHT, 5, {}),
+    ("unet", 8, 1, "h100-80g", 4, {}),
+    ("clip", 8, 2, EIGHT, 4, SPLIT),
+]
+
+
+class Checker(Runner):
+    def dt(self, *arguments):
+        done = subprocess.run([str(a) for a in (self.dt_opt, *arguments)], capture_output=True, text=True)
+        if done.returncode:
+            raise Failure(f"dt-opt {' '.join(map(str, arguments))}: {done.stderr[-800:]}")
+
+    def order(self, recipe, plan):
+        """Tasks of every rank."""
+        out = recipe.with_name("scheduled.mlir")
+        self.dt(recipe, "--emit=mlir", "--to=schedule", f"--plan={plan}", "-o", out)
+        ranks = {}
+        for line in out.read_text().splitlines():
+            if begin := re.match(r" *sched\.rank (\d+)", line):
+                tasks = ranks.setdefault(begin.group(1), [])
+            elif task := re.match(r" *sched\.run (\w) @(\S+) mb (\d+)", line):
+                tasks.append(" ".join(task.groups()))
+        return ranks
+
+    def chosen(self, folder, model, samples, micro, cluster, devices, patch):
+        recipe = self.recipe(dict(model=model, samples=samples, patch=patch), micro, folder)
+        plan = folder / "plan.json"
+        self.dt(recipe, "--plan=auto", f"--cluster={cluster}", f"--devices={devices}", "--emit=plan", "-o", plan)
+        said = json.loads(plan.read_text())
+        # The loss over the whole batch is a module that the planner does not know.
+        plain = lambda ranks: {rank: [re.sub(r"^S \S+", "S", task) for task in tasks] for rank, tasks in ranks.items()}
+        want = plain({rank: text.split(", ") for rank, text in said["predicted"]["order"].items()})
+        have = plain(self.order(recipe, plan))
+        compare(want, {rank: have[rank] for rank in want}, "planned", "the program has")
+        return f"{said['pipelines'][0]['schedule']}, {sum(map(len, want.values()))} tasks"
+
+    def written(self, folder, case):
+        recipe = self.recipe(case, case["micro"], folder)
+        plan, full = folder / "plan.json", folder / "full.json"
+        plan.write_text(json.dumps(parse_plan(case["plan"])))
+        self.dt(recipe, f"--plan={plan}", "--emit=plan", "-o", full)
+        if any("times" not in unit for unit in json.loads(full.read_text())["units"].values()):
+            raise Failure("--emit=plan leaves times out")
+        have = self.order(recipe, plan)
+        compare(have, self.order(recipe, full), "by hand", "with its times")
+        return f"{sum(map(len, have.values()))} tasks"
+
+
+def compare(want, have, one, other):
+    for rank in want:
+        if want[rank] != have.get(rank):
+            at = next((i for i, (a, b) in enumerate(zip(want[rank], have[rank])) if a != b), 0)
+            raise Failure(f"rank {rank}, task {at}: {one} {want[rank][at : at + 4]}, {other} {have[rank][at : at + 4]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
+    parser.add_argument("--only", default="", help="plans whose name matches")
+    parser.add_argument("--all", action="store_true", help="all layouts")
+    arguments = parser.parse_args()
+    checker = Checker(arguments.dt_opt, pathlib.Path(__file__).parents[1] / "models", None)
+    todo = [(f"auto {c[0]} {c[1]}/{c[2]} {pathlib.Path(c[3]).stem} {c[4]}", checker.chosen, c) for c in CHOSEN]
+    todo += [(c["name"], checker.written, (c,)) for c in CASES if c["plan"] != "auto" and "refused" not in c and (arguments.all or c.get("subset"))]
+    failed = count = 0
+    for name, check, case in todo:
+        if not re.search(arguments.only, name):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                verdict = "ok      " + check(pathlib.Path(folder), *case)
+            except Failure as failure:
+                verdict = f"FAILED  {failure}"
+        count, failed = count + 1, failed + verdict.startswith("FAILED")
+        print(f"{name:44} {verdict}", flush=True)
+    print(f"{count} plans, {failed} failed")
+    sys.exit(1 if failed or not count else 0)
+
+
+if __name__ == "__main__":
+    main()
