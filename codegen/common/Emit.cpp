@@ -60,9 +60,11 @@ static std::unique_ptr<Target> findTarget(ModuleOp module, StringRef name) {
   return target;
 }
 
+/// Stems of generated files are added to `sources`, kernels to `rows`.
 static FailureOr<OwningOpRef<ModuleOp>>
 convert(rt::ProgramOp program, const Target &target,
-        SmallVectorImpl<std::string> &sources) {
+        SmallVectorImpl<std::string> &sources,
+        std::vector<KernelRow> *rows = nullptr) {
   MLIRContext *context = program.getContext();
   context->getOrLoadDialect<emitc::EmitCDialect>();
   OwningOpRef<ModuleOp> result(ModuleOp::create(program.getLoc()));
@@ -76,6 +78,8 @@ convert(rt::ProgramOp program, const Target &target,
     ModuleEmitter emitter(module, target, b, scope);
     if (failed(emitter.emit()))
       return failure();
+    if (rows)
+      emitter.listKernels(*rows);
     names.push_back(emitter.getNames());
     llvm::append_range(sources, emitter.getSources());
   }
@@ -96,6 +100,20 @@ FailureOr<OwningOpRef<ModuleOp>> convertToEmitC(ModuleOp module,
   if (!program || !target)
     return failure();
   return convert(program, *target, sources);
+}
+
+FailureOr<std::vector<KernelRow>> listKernels(ModuleOp module,
+                                              StringRef targetName) {
+  rt::ProgramOp program = findProgramOp(module);
+  auto target = findTarget(module, targetName);
+  SmallVector<std::string> sources;
+  std::vector<KernelRow> rows;
+  if (target && !target->launches())
+    return module.emitError() << "target '" << targetName
+                              << "' does not launch kernels";
+  if (!program || !target || failed(convert(program, *target, sources, &rows)))
+    return failure();
+  return rows;
 }
 
 /// EmitC has no comments at the end of a line: lines that begin with `//<` join

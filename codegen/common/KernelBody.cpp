@@ -299,6 +299,11 @@ LogicalResult KernelBody::visit(Operation *op) {
   }
   if (visitIndex(op))
     return success();
+  if (auto load = dyn_cast<rt::LoadOp>(op))
+    if (std::string name = nameLoad(load); !name.empty()) {
+      texts[result] = name;
+      return success();
+    }
   if (repeatsOperands(op))
     for (Value operand : op->getOperands())
       if (Operation *def = operand.getDefiningOp();
@@ -437,6 +442,19 @@ LogicalResult KernelBody::visitFor(scf::ForOp loop) {
   return assignYields(loop.getBody()->getTerminator(), variables);
 }
 
+void KernelBody::openBranch(Region &branch) {
+  if (branch.front().empty())
+    b.setInsertionPointToEnd(&branch.front());
+  else
+    b.setInsertionPoint(branch.front().getTerminator());
+}
+
+void KernelBody::closeBranch(Region &branch) {
+  if (branch.front().empty() ||
+      !branch.front().back().hasTrait<OpTrait::IsTerminator>())
+    emitc::YieldOp::create(b, branch.getLoc());
+}
+
 LogicalResult KernelBody::visitIf(scf::IfOp op) {
   Location loc = op.getLoc();
   FailureOr<Value> condition = expression(op.getCondition());
@@ -454,17 +472,12 @@ LogicalResult KernelBody::visitIf(scf::IfOp op) {
                           /*addElseBlock=*/!op.getElseRegion().empty());
   auto fill = [&](Region &from, Region &to) -> LogicalResult {
     OpBuilder::InsertionGuard guard(b);
-    if (to.front().empty())
-      b.setInsertionPointToEnd(&to.front());
-    else
-      b.setInsertionPoint(to.front().getTerminator());
+    openBranch(to);
     if (failed(emit(from.front())))
       return failure();
     if (failed(assignYields(from.front().getTerminator(), variables)))
       return failure();
-    if (to.front().empty() ||
-        !to.front().back().hasTrait<OpTrait::IsTerminator>())
-      emitc::YieldOp::create(b, loc);
+    closeBranch(to);
     return success();
   };
   if (failed(fill(op.getThenRegion(), branch.getThenRegion())))

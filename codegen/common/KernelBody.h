@@ -67,9 +67,15 @@ protected:
   struct Tree;
 
   mlir::LogicalResult visit(mlir::Operation *op);
+  /// What a loaded value is called that does not come from memory; empty: it
+  /// does.
+  virtual std::string nameLoad(rt::LoadOp load) { return ""; }
   virtual mlir::LogicalResult visitStore(rt::StoreOp store);
   virtual mlir::LogicalResult visitFor(mlir::scf::ForOp loop);
   mlir::LogicalResult visitIf(mlir::scf::IfOp op);
+  /// The builder is left inside an emitc.if's branch; and its end.
+  void openBranch(mlir::Region &branch);
+  void closeBranch(mlir::Region &branch);
   mlir::LogicalResult assignYields(mlir::Operation *yield,
                                    llvm::ArrayRef<mlir::Value> variables);
   bool visitIndex(mlir::Operation *op);

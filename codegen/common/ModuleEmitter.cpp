@@ -295,12 +295,15 @@ static bool sameKernel(rt::KernelOp a, const KernelOperands &x, rt::KernelOp c,
 FailureOr<std::string> ModuleEmitter::kernelFunction(
     rt::KernelOp kernel, const KernelOperands &operands, StringRef function,
     ArrayRef<std::string> bufferNames) {
-  for (const EmittedKernel &other : emittedKernels)
-    if (sameKernel(kernel, operands, other.op, other.operands))
+  for (EmittedKernel &other : emittedKernels)
+    if (sameKernel(kernel, operands, other.uses.front(), other.operands) &&
+        target.isSame(kernel, other.uses.front())) {
+      other.uses.push_back(kernel);
       return other.name;
+    }
   std::string name = scope.unique(
       (names.module + "." + function + "." + kernel.getName()).str());
-  emittedKernels.push_back({kernel, operands, name});
+  emittedKernels.push_back({{kernel}, operands, name});
   if (failed(emitKernel(kernel, operands, name, bufferNames)))
     return failure();
   return name;
@@ -326,8 +329,9 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
     types.push_back(opaque(last));
   FunctionType type = b.getFunctionType(types, {});
   SmallVector<StringRef> specifiers;
-  if (!target.kernelSpecifier().empty())
-    specifiers.push_back(target.kernelSpecifier());
+  std::string specifier = target.kernelSpecifier(kernel);
+  if (!specifier.empty())
+    specifiers.push_back(specifier);
 
   b.setInsertionPointToEnd(&header.getBodyRegion().front());
   auto prototype = emitc::FuncOp::create(b, loc, name, type);

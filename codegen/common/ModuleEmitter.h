@@ -54,6 +54,8 @@ public:
 
   mlir::LogicalResult emit();
   const ModuleNames &getNames() const { return names; }
+  /// Adds what the emitted kernels ask of a device.
+  void listKernels(std::vector<KernelRow> &rows);
   /// Stems of the files with code.
   llvm::ArrayRef<std::string> getSources() const { return sources; }
 
@@ -98,7 +100,7 @@ private:
   llvm::SmallVector<std::string> sources;
   mlir::emitc::FileOp header, kernels, functions;
   struct EmittedKernel {
-    rt::KernelOp op;
+    llvm::SmallVector<rt::KernelOp, 1> uses; ///< the first is printed
     KernelOperands operands;
     std::string name;
   };

@@ -11,6 +11,7 @@
 #ifndef CODEGEN_COMMON_TARGET_H
 #define CODEGEN_COMMON_TARGET_H
 
+#include "codegen/Kernels.h"
 #include "codegen/common/KernelBody.h"
 
 #include <memory>
@@ -26,7 +27,7 @@ public:
   /// Headers of the runtime that generated sources include.
   virtual llvm::ArrayRef<llvm::StringLiteral> includes() const = 0;
   /// "__global__ " in front of kernel functions, or nothing.
-  virtual llvm::StringRef kernelSpecifier() const { return ""; }
+  virtual std::string kernelSpecifier(rt::KernelOp kernel) const { return ""; }
   /// C type of indices and sizes in a kernel.
   virtual llvm::StringRef indexType(rt::KernelOp kernel) const {
     return "int64_t";
@@ -47,6 +48,11 @@ public:
                              llvm::StringRef callee) const {
     return "";
   }
+  /// Whether kernels of equal bodies are printed equally, too.
+  virtual bool isSame(rt::KernelOp a, rt::KernelOp b) const { return true; }
+  /// Whether kernels are launched on a device, of which they ask something.
+  virtual bool launches() const { return false; }
+  virtual KernelCost cost(rt::KernelOp kernel) const { return {}; }
   /// The last argument of library calls on a stream: "context.stream" or
   /// nothing, where there is one order of everything.
   virtual llvm::StringRef streamArgument(rt::Stream stream) const { return ""; }

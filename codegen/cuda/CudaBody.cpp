@@ -12,8 +12,6 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-namespace {
-
 /// The runtime's name of how an op combines two values.
 std::string combineName(Operation *op) {
   StringRef name = llvm::StringSwitch<StringRef>(op->getName().stripDialect())
@@ -35,6 +33,8 @@ std::string combineName(Operation *op) {
 std::string identityText(Operation *op) {
   return constantText(*arith::getNeutralElement(op));
 }
+
+namespace {
 
 /// Indices of a load or a store of scalar code.
 ValueRange indicesOf(Operation *access) {
@@ -90,10 +90,19 @@ LogicalResult CudaBody::run() {
     return runColumns();
   Location loc = kernel.getLoc();
   std::string point = pointName = names.unique("point");
+  if (plan.scattered)
+    return runScattered();
+  if (plan.tile)
+    return runTiles();
   if (plan.shape == rt::KernelShape::point) {
-    line(loc, "const " + indexType() + " " + point + " = blockIdx.x * " +
-                  indexType() + "(blockDim.x) + threadIdx.x;");
+    std::string number =
+        "blockIdx.x * " + indexType() + "(blockDim.x) + threadIdx.x";
+    if (plan.vector > 1)
+      number = "(" + number + ") * " + std::to_string(plan.vector);
+    line(loc, "const " + indexType() + " " + point + " = " + number + ";");
     leaveBeyond(point);
+    if (plan.vector > 1)
+      return runPoints(point);
     namePoint(point);
     return emit(kernel.getBody().front());
   }
@@ -182,7 +191,53 @@ void CudaBody::barrier(Location loc) {
 // Rows
 //===----------------------------------------------------------------------===//
 
+std::string CudaBody::nameLoad(rt::LoadOp load) {
+  CudaAccess how = plan.getAccess(load);
+  Operation *source = how.source ? how.source : load.getOperation();
+  if (auto array = arrays.find(source); array != arrays.end()) {
+    std::string name = elementOf(array->second, source);
+    if (!how.source && how.vector == 1 && !how.tiled) {
+      for (Value index : load.getIndices())
+        (void)text(index);
+      auto [pointer, at] = address(load.getBuffer(), load.getIndices());
+      line(load.getLoc(), name + " = " + pointer + "[" + at + "];");
+    }
+    Type stored =
+        cast<rt::BufferType>(load.getBuffer().getType()).getElementType();
+    return elementType(stored) == scalarType(load.getType())
+               ? name
+               : cTypeName(load.getType()).str() + "(" + name + ")";
+  }
+  if (how.kind != CudaAccess::Register)
+    return "";
+  // The variable may get another value before this one is used.
+  std::string name = names.unique("before");
+  line(load.getLoc(),
+       ("const " + cTypeName(load.getType()) + " " + name + " = " + cell + ";")
+           .str());
+  return name;
+}
+
 LogicalResult CudaBody::visitStore(rt::StoreOp store) {
+  CudaAccess how = plan.getAccess(store);
+  auto array = arrays.find(store);
+  if (how.kind == CudaAccess::Nothing || array != arrays.end()) {
+    FailureOr<Value> value = expression(store.getValue());
+    if (failed(value) || failed(flushLoads()))
+      return failure();
+    std::string name =
+        array == arrays.end() ? cell : elementOf(array->second, store);
+    if (!name.empty())
+      line(store.getLoc(), name + " = {};", *value);
+    if (how.kind == CudaAccess::Memory && how.vector == 1) {
+      for (Value index : store.getIndices())
+        if (failed(text(index)))
+          return failure();
+      auto [pointer, at] = address(store.getBuffer(), store.getIndices());
+      line(store.getLoc(), pointer + "[" + at + "] = " + name + ";");
+    }
+    return success();
+  }
   if (lane.empty() || inNest)
     return KernelBody::visitStore(store);
   Location loc = store.getLoc();
@@ -204,15 +259,10 @@ LogicalResult CudaBody::visitStore(rt::StoreOp store) {
         emitc::LiteralOp::create(b, loc, b.getI1Type(), lane + " == 0");
     auto branch = emitc::IfOp::create(b, loc, isFirst, /*addThenBlock=*/true,
                                       /*addElseBlock=*/false);
-    Block &block = branch.getThenRegion().front();
-    if (block.empty())
-      b.setInsertionPointToEnd(&block);
-    else
-      b.setInsertionPoint(block.getTerminator());
+    openBranch(branch.getThenRegion());
     if (failed(KernelBody::visitStore(store)))
       return failure();
-    if (block.empty() || !block.back().hasTrait<OpTrait::IsTerminator>())
-      emitc::YieldOp::create(b, loc);
+    closeBranch(branch.getThenRegion());
   }
   if (shared)
     barrier(loc);
@@ -261,7 +311,8 @@ void CudaBody::nameIterations(ArrayRef<scf::ForOp> loops, StringRef number) {
   }
 }
 
-LogicalResult CudaBody::visitNestBody(rt::LaneNest &nest) {
+LogicalResult CudaBody::visitNestBody(rt::LaneNest &nest,
+                                      ArrayRef<Value> variables) {
   for (auto [i, loop] : llvm::enumerate(nest.loops)) {
     Operation *end = loop.getBody()->getTerminator();
     for (Operation &op : *loop.getBody()) {
@@ -272,7 +323,7 @@ LogicalResult CudaBody::visitNestBody(rt::LaneNest &nest) {
         return failure();
     }
   }
-  return success();
+  return assignYields(nest.inner().getBody()->getTerminator(), variables);
 }
 
 void CudaBody::combineLanes(scf::ForOp loop, unsigned i, Value variable) {
@@ -296,13 +347,9 @@ void CudaBody::leavePart(scf::ForOp loop, Value variable) {
        variable);
 }
 
-LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
+FailureOr<SmallVector<Value>> CudaBody::beginNest(rt::LaneNest &nest) {
   scf::ForOp outer = nest.outer(), inner = nest.inner();
   Location loc = outer.getLoc();
-  bool isPart = plan.shape == rt::KernelShape::all;
-  FailureOr<std::string> trips = countTrips(nest.loops);
-  if (failed(trips))
-    return failure();
   SmallVector<Value> variables;
   for (auto [i, init] : llvm::enumerate(outer.getInitArgs())) {
     FailureOr<Value> start =
@@ -313,35 +360,50 @@ LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
         variable(loc, scalarType(init.getType()), *start ? "" : texts[init]));
     if (*start)
       emitc::AssignOp::create(b, loc, variables.back(), *start);
+    bool isPart = plan.shape == rt::KernelShape::all;
     line(loc,
          "if (" + first + " != 0" + (isPart ? " || parts.last" : "") +
              ") {} = " + identityText(rt::getCombiner(inner, i)) + ";",
          variables.back());
   }
+  for (scf::ForOp loop : nest.loops)
+    for (auto [argument, result, variable] :
+         llvm::zip(loop.getRegionIterArgs(), loop.getResults(), variables)) {
+      values[argument] = variable;
+      values[result] = variable;
+    }
+  return variables;
+}
+
+LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
+  scf::ForOp outer = nest.outer(), inner = nest.inner();
+  Location loc = outer.getLoc();
+  bool isPart = plan.shape == rt::KernelShape::all;
+  FailureOr<std::string> trips = countTrips(nest.loops);
+  if (failed(trips))
+    return failure();
+  FailureOr<SmallVector<Value>> variables = beginNest(nest);
+  if (failed(variables))
+    return failure();
   if (failed(flushLoads()))
     return failure();
   bool shared = writesShared(outer);
   if (shared)
     barrier(loc);
-  {
+  inNest = true;
+  LogicalResult done = success();
+  if (plan.steps > 0 || plan.vector > 1) {
+    done = visitSteps(nest, *variables, *trips);
+  } else {
     OpBuilder::InsertionGuard guard(b);
     emitc::ForOp cLoop = openLoop(
         loc, first, isPart ? "parts.last ? 0 : " + *trips : *trips, stride);
     nameIterations(nest.loops, nameLoopVariable(cLoop, "r"));
-    for (scf::ForOp loop : nest.loops)
-      for (auto [argument, result, variable] :
-           llvm::zip(loop.getRegionIterArgs(), loop.getResults(), variables)) {
-        values[argument] = variable;
-        values[result] = variable;
-      }
-    inNest = true;
-    LogicalResult done = visitNestBody(nest);
-    if (succeeded(done))
-      done = assignYields(inner.getBody()->getTerminator(), variables);
-    inNest = false;
-    if (failed(done))
-      return failure();
+    done = visitNestBody(nest, *variables);
   }
+  inNest = false;
+  if (failed(done))
+    return failure();
   if (isPart) {
     std::string type = cTypeName(plan.partial).str(),
                 combine = combineName(rt::getCombiner(inner, 0));
@@ -350,140 +412,15 @@ LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
              std::to_string(plan.lanes) + ") {} = " + combine + "::of<" + type +
              ">({}, static_cast<const " + type +
              " *>(parts.values)[k * parts.places + " + pointName + "]);",
-         {variables[0], variables[0]});
+         {variables->front(), variables->front()});
   }
-  for (auto [i, variable] : llvm::enumerate(variables))
+  for (auto [i, variable] : llvm::enumerate(*variables))
     combineLanes(inner, i, variable);
   if (isPart)
-    leavePart(inner, variables[0]);
+    leavePart(inner, variables->front());
   if (shared)
     barrier(loc);
   return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Columns
-//===----------------------------------------------------------------------===//
-
-/// Adds up the thread's rows.
-LogicalResult CudaBody::visitRows(rt::ColumnSum &sum, StringRef total) {
-  for (auto [i, loop] : llvm::enumerate(sum.rows)) {
-    Operation *next = i + 1 < sum.rows.size()
-                          ? sum.rows[i + 1].getOperation()
-                          : sum.columns.inner().getOperation();
-    for (Operation &op : loop.getBody()->without_terminator())
-      if (&op != next && !texts.count(op.getResult(0)) && failed(visit(&op)))
-        return failure();
-  }
-  scf::ForOp columns = sum.columns.inner();
-  for (Operation &op : columns.getBody()->without_terminator()) {
-    if (&op == sum.load || &op == sum.store || &op == sum.combiner ||
-        (op.getNumResults() && texts.count(op.getResult(0))))
-      continue;
-    if (failed(visit(&op)))
-      return failure();
-  }
-  FailureOr<Value> added = expression(sum.added, /*noInline=*/true);
-  if (failed(added))
-    return failure();
-  line(sum.combiner->getLoc(),
-       (total + " = " + combineName(sum.combiner) + "::of<" +
-        cTypeName(sum.added.getType()) + ">(" + total + ", {});")
-           .str(),
-       *added);
-  return success();
-}
-
-/// Cells of the column get what they would have got row by row.
-LogicalResult CudaBody::finishColumns(rt::ColumnSum &sum, StringRef total,
-                                      StringRef column) {
-  auto visitLoop = [&](scf::ForOp loop) -> LogicalResult {
-    texts[loop.getInductionVar()] = column.str();
-    for (Operation &op : loop.getBody()->without_terminator())
-      if (failed(visit(&op)))
-        return failure();
-    return success();
-  };
-  for (scf::ForOp loop : sum.before)
-    if (failed(visitLoop(loop)))
-      return failure();
-  values.erase(sum.added);
-  texts[sum.added] = total.str();
-  for (Operation *op :
-       {sum.load.getOperation(), sum.combiner, sum.store.getOperation()})
-    if (failed(visit(op)))
-      return failure();
-  for (scf::ForOp loop : sum.after)
-    if (failed(visitLoop(loop)))
-      return failure();
-  return success();
-}
-
-LogicalResult CudaBody::runColumns() {
-  Location loc = kernel.getLoc();
-  rt::ColumnSum sum = *rt::getColumnSum(kernel);
-  scf::ForOp columns = sum.columns.inner();
-  std::string width = std::to_string(plan.width), place = names.unique("place"),
-              column = names.unique("column"), tile = names.unique("tile"),
-              part = names.unique("part"), inside = names.unique("inside"),
-              total = names.unique("total"), point = names.unique("point"),
-              type = cTypeName(plan.partial).str(),
-              combine = combineName(sum.combiner);
-  line(loc, "if (parts.places == 0) return;");
-  line(loc, "const " + indexType() + " " + place +
-                " = blockIdx.x % parts.blocks * " + indexType() +
-                "(32) + threadIdx.x % 32, " + tile + " = threadIdx.x / 32, " +
-                part + " = blockIdx.x / parts.blocks;");
-  line(loc, "const " + indexType() + " " + point + " = " + place +
-                " < parts.places ? " + place + " / " + width + " : 0, " +
-                column + " = " + place + " % " + width + ";");
-  namePoint(point);
-  for (Operation &op : kernel.getBody().front())
-    if (!isa<scf::ForOp>(op) && failed(visit(&op)))
-      return failure();
-  FailureOr<std::string> n = text(columns.getUpperBound(), "bound"),
-                         trips = countTrips(sum.rows);
-  if (failed(n) || failed(trips) || failed(flushLoads()))
-    return failure();
-  line(loc, "const bool " + inside + " = " + place + " < parts.places && " +
-                column + " < " + *n + ";");
-  line(loc, type + " " + total + " = " + identityText(sum.combiner) + ";");
-  texts[columns.getInductionVar()] = column;
-  // Where the cell is, rows do not say: named here, it is known behind them.
-  for (Value index : sum.store.getIndices())
-    if (failed(nameSlice(index)))
-      return failure();
-  {
-    OpBuilder::InsertionGuard guard(b);
-    emitc::ForOp loop =
-        openLoop(loc, part + " * 8 + " + tile,
-                 inside + " && !parts.last ? " + *trips + " : 0",
-                 "8 * " + indexType() + "(parts.parts)");
-    nameIterations(sum.rows, nameLoopVariable(loop, "r"));
-    if (failed(visitRows(sum, total)))
-      return failure();
-  }
-  line(loc, "for (unsigned k = threadIdx.x / 32; parts.last && " + inside +
-                " && k < parts.parts; k += 8) " + total + " = " + combine +
-                "::of<" + type + ">(" + total + ", static_cast<const " + type +
-                " *>(parts.values)[k * parts.places + " + place + "]);");
-  line(loc,
-       total + " = dt::rt::cuda::reduceTiles<" + combine + ">(" + total + ");");
-  line(loc, "if (!" + inside + " || " + tile + " != 0) return;");
-  line(loc, "if (!parts.last && parts.parts > 1) { static_cast<" + type +
-                " *>(parts.values)[" + part + " * parts.places + " + place +
-                "] = " + total + "; return; }");
-  return finishColumns(sum, total, column);
-}
-
-LogicalResult CudaBody::nameSlice(Value value) {
-  if (texts.count(value) || values.count(value))
-    return success();
-  Operation *op = value.getDefiningOp();
-  for (Value operand : op->getOperands())
-    if (failed(nameSlice(operand)))
-      return failure();
-  return visit(op);
 }
 
 } // namespace dt::codegen

@@ -17,27 +17,42 @@
 
 namespace dt::codegen {
 
+/// The runtime's name of how an op combines two values.
+std::string combineName(mlir::Operation *op);
+/// What changes nothing when it is combined.
+std::string identityText(mlir::Operation *op);
+
 class CudaBody : public KernelBody {
 public:
-  CudaBody(mlir::OpBuilder &builder, NameScope &names, rt::KernelOp kernel)
-      : CudaBody(builder, names, kernel, CudaPlan(kernel)) {}
-
-  mlir::LogicalResult run();
-
-protected:
-  mlir::LogicalResult visitStore(rt::StoreOp store) override;
-  mlir::LogicalResult visitFor(mlir::scf::ForOp loop) override;
-
-private:
   CudaBody(mlir::OpBuilder &builder, NameScope &names, rt::KernelOp kernel,
            const CudaPlan &plan)
       : KernelBody(builder, names, /*simd=*/false, plan.narrow), kernel(kernel),
         plan(plan) {}
+
+  mlir::LogicalResult run();
+
+protected:
+  std::string nameLoad(rt::LoadOp load) override;
+  mlir::LogicalResult visitStore(rt::StoreOp store) override;
+  mlir::LogicalResult visitFor(mlir::scf::ForOp loop) override;
+
+private:
   /// Gives the kernel's indices names, from the number of the point.
   void namePoint(llvm::StringRef point);
   /// "if (point >= number) return;"
   void leaveBeyond(llvm::StringRef point);
   mlir::LogicalResult runColumns();
+  // Sums into rows that data says (CudaScatter.cpp).
+  mlir::LogicalResult runScattered();
+  mlir::FailureOr<std::string> keyOf(rt::ColumnSum &sum, llvm::StringRef row);
+  mlir::LogicalResult addRows(rt::ColumnSum &sum, llvm::StringRef row,
+                              llvm::StringRef key, llvm::StringRef totals);
+  mlir::LogicalResult addTotals(rt::ColumnSum &sum, llvm::StringRef key,
+                                llvm::StringRef totals);
+  /// What a lane does for its columns, of which the number is called `k`.
+  mlir::LogicalResult
+  visitColumns(rt::ColumnSum &sum,
+               llvm::function_ref<mlir::LogicalResult(llvm::StringRef k)> body);
   mlir::LogicalResult visitRows(rt::ColumnSum &sum, llvm::StringRef total);
   mlir::LogicalResult finishColumns(rt::ColumnSum &sum, llvm::StringRef total,
                                     llvm::StringRef column);
@@ -50,7 +65,38 @@ private:
   void nameIterations(llvm::ArrayRef<mlir::scf::ForOp> loops,
                       llvm::StringRef number);
   mlir::LogicalResult visitNest(rt::LaneNest &nest);
-  mlir::LogicalResult visitNestBody(rt::LaneNest &nest);
+  mlir::LogicalResult visitNestBody(rt::LaneNest &nest,
+                                    llvm::ArrayRef<mlir::Value> variables);
+  /// Declares what a nest carries.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> beginNest(rt::LaneNest &nest);
+
+  // Threads with several elements side by side (CudaPacks.cpp).
+  mlir::LogicalResult runPoints(llvm::StringRef point);
+  mlir::LogicalResult visitSteps(rt::LaneNest &nest,
+                                 llvm::ArrayRef<mlir::Value> variables,
+                                 llvm::StringRef trips);
+  /// What statements around those of one element do: packs are loaded ahead of
+  /// them and stored behind them.
+  mlir::LogicalResult
+  visitNeighbours(llvm::ArrayRef<Access> accesses, mlir::Value variable,
+                  llvm::StringRef first, llvm::StringRef step,
+                  llvm::function_ref<mlir::LogicalResult()> body);
+  std::string declareArray(const Access &access, unsigned size);
+  std::string elementOf(llvm::StringRef array, mlir::Operation *source) const;
+  /// The address of an access where `variable` is called `first`.
+  mlir::FailureOr<std::string>
+  placeOf(const Access &access, mlir::Value variable, llvm::StringRef first);
+  mlir::FailureOr<std::string> plusText(mlir::Value index, mlir::Value variable,
+                                        llvm::StringRef first);
+  // Squares of points (CudaTiles.cpp).
+  mlir::LogicalResult runTiles();
+  void nameSquare(mlir::Value along, mlir::Value across);
+  /// What the threads of a block do for the square's points, neighbours along
+  /// `along`.
+  mlir::LogicalResult
+  visitSquare(mlir::Value along, mlir::Value across,
+              llvm::function_ref<mlir::LogicalResult()> body);
+
   void combineLanes(mlir::scf::ForOp loop, unsigned i, mlir::Value variable);
   /// A part of a loop leaves its value, unless it is the only one.
   void leavePart(mlir::scf::ForOp loop, mlir::Value variable);
@@ -59,10 +105,16 @@ private:
   void barrier(mlir::Location loc);
 
   rt::KernelOp kernel;
-  CudaPlan plan;
+  const CudaPlan &plan;
   std::string lane, first = "0", stride; ///< of loops that lanes share
-  std::string pointName;
+  std::string pointName, cell;
   bool inNest = false;
+  /// A thread's elements, by the access that fills the array; the subscript of
+  /// an iteration's in those that are kept from one loop to the next and in
+  /// others.
+  llvm::DenseMap<mlir::Operation *, std::string> arrays;
+  std::string kept, neighbour;
+  llvm::DenseMap<mlir::Value, std::string> corners; ///< of a block's square
 };
 
 } // namespace dt::codegen

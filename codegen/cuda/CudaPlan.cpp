@@ -17,6 +17,8 @@ namespace {
 /// Iterations that a lane should have before more lanes are taken.
 constexpr int64_t kLaneTrips = 8;
 constexpr unsigned kMostLanes = 1024;
+/// A warp's sums stay in registers.
+constexpr int64_t kMostColumns = 16 * kWarp;
 
 /// Whether all indices of a kernel fit an int, those apart that come from data
 /// or are picked from several: these are wide whatever the kernel's are.
@@ -39,6 +41,8 @@ public:
     for (rt::LaneNest &nest : rt::getLaneNests(kernel))
       if (!isSmall(rt::getMaxTrips(nest, bound)))
         return false;
+    if (auto sum = rt::getScatterSum(kernel); sum && !isSmall(getItems(*sum)))
+      return false;
     if (auto sum = rt::getColumnSum(kernel)) {
       rt::LaneNest rows;
       rows.loops = sum->rows;
@@ -64,6 +68,14 @@ private:
   static bool isSmall(std::optional<int64_t> n) { return n && *n <= kMost; }
   bool countsFew(scf::ForOp loop) {
     return isSmall(rt::getMaxTrips(loop, bound));
+  }
+
+  /// Points times rows.
+  std::optional<int64_t> getItems(rt::ColumnSum &sum) {
+    std::optional<int64_t> rows = rt::getMaxTrips(sum.rows.front(), bound),
+                           points = bytes.getMax(kernel.getNumPoints());
+    return isSmall(rows) && isSmall(points) ? std::optional(*rows * *points)
+                                            : std::nullopt;
   }
 
   /// The largest magnitude of a size and of what is computed on the way.
@@ -118,7 +130,7 @@ private:
 
 } // namespace
 
-CudaPlan::CudaPlan(rt::KernelOp kernel)
+CudaPlan::CudaPlan(rt::KernelOp kernel, rt::BufferAlignment &alignment)
     : shape(kernel.getShape().value_or(rt::KernelShape::point)) {
   rt::BufferBytes bytes(kernel->getParentOfType<rt::FuncOp>());
   auto bound = [&](const nn::DimExpr &size) { return bytes.getMax(size); };
@@ -132,13 +144,28 @@ CudaPlan::CudaPlan(rt::KernelOp kernel)
     } else {
       width = *most;
       partial = sum.added.getType();
+      planCells(sum);
       return;
     }
   }
-  if (shape == rt::KernelShape::point)
+  if (shape == rt::KernelShape::point) {
+    planAccesses(kernel, bytes, alignment, {});
     return;
+  }
+  if (auto sum = rt::getScatterSum(kernel);
+      sum && shape == rt::KernelShape::row) {
+    std::optional<int64_t> most = rt::getMaxTrips(sum->columns.inner(), bound);
+    if (most && *most <= kMostColumns) {
+      scattered = true;
+      width = *most;
+      lanes = kWarp;
+      points = 4;
+      return;
+    }
+  }
   int64_t trips = 0;
-  for (rt::LaneNest &nest : rt::getLaneNests(kernel))
+  SmallVector<rt::LaneNest> nests = rt::getLaneNests(kernel);
+  for (rt::LaneNest &nest : nests)
     trips = std::max(
         trips, rt::getMaxTrips(nest, bound).value_or(kMostLanes * kLaneTrips));
   lanes = unsigned(std::clamp<int64_t>(
@@ -149,6 +176,57 @@ CudaPlan::CudaPlan(rt::KernelOp kernel)
     partial = rt::getSplitNest(kernel).inner().getInitArgs().front().getType();
   }
   points = lanes == kWarp ? 4 : 1;
+  planAccesses(kernel, bytes, alignment, nests);
+}
+
+void CudaPlan::planCells(rt::ColumnSum &sum) {
+  SmallVector<Operation *> order;
+  auto add = [&](scf::ForOp loop) {
+    for (Operation &op : *loop.getBody())
+      if (isa<rt::LoadOp, rt::StoreOp>(op))
+        order.push_back(&op);
+  };
+  llvm::for_each(sum.before, add);
+  order.append({sum.load, sum.store});
+  llvm::for_each(sum.after, add);
+  // Written once, by the last store; what others leave stays in a variable.
+  auto last = llvm::find_if(llvm::reverse(order),
+                            [](Operation *op) { return isa<rt::StoreOp>(op); });
+  bool stored = false;
+  for (Operation *op : order) {
+    cells.insert(op);
+    if (isa<rt::LoadOp>(op) && stored)
+      accesses[op].kind = CudaAccess::Register;
+    if (isa<rt::StoreOp>(op) && op != *last)
+      accesses[op].kind = CudaAccess::Nothing;
+    stored |= isa<rt::StoreOp>(op);
+  }
+}
+
+bool CudaPlan::isSame(rt::KernelOp own, const CudaPlan &other,
+                      rt::KernelOp others) const {
+  auto decided = [](const CudaPlan &plan, const Access &access) {
+    CudaAccess how = plan.getAccess(access.op);
+    return std::tuple(how.kind, how.kept, how.vector, how.tiled);
+  };
+  return std::tuple(shape, narrow, lanes, points, vector, steps, tile,
+                    scattered) == std::tuple(other.shape, other.narrow,
+                                             other.lanes, other.points,
+                                             other.vector, other.steps,
+                                             other.tile, other.scattered) &&
+         llvm::all_of(llvm::zip(getAccesses(own), getAccesses(others)),
+                      [&](auto pair) {
+                        return decided(*this, std::get<0>(pair)) ==
+                               decided(other, std::get<1>(pair));
+                      });
+}
+
+int64_t CudaPlan::getParts(int64_t blocks, int64_t trips) const {
+  constexpr int64_t kBlocks = 1024, kParts = 256;
+  int64_t grain = shape == rt::KernelShape::column ? 32 : 2048;
+  return std::max<int64_t>(
+      std::min({trips / grain, kParts, kBlocks / std::max<int64_t>(blocks, 1)}),
+      1);
 }
 
 } // namespace dt::codegen

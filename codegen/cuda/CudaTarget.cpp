@@ -9,6 +9,7 @@
 
 #include "codegen/common/Target.h"
 #include "codegen/cuda/CudaBody.h"
+#include "codegen/cuda/CudaCost.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -25,11 +26,17 @@ public:
     static const StringLiteral paths[] = {
         "runtime/comm/Collectives.h",   "runtime/Program.h",
         "runtime/device/Scalar.h",      "runtime/device/cuda/Calls.h",
-        "runtime/device/cuda/Launch.h", "runtime/device/cuda/Reduce.h",
-        "runtime/device/cuda/vecmath.h"};
+        "runtime/device/cuda/Launch.h", "runtime/device/cuda/Packs.h",
+        "runtime/device/cuda/Reduce.h", "runtime/device/cuda/vecmath.h"};
     return paths;
   }
-  StringRef kernelSpecifier() const override { return "__global__"; }
+  /// More threads cannot have all registers that nvcc may take.
+  std::string kernelSpecifier(rt::KernelOp kernel) const override {
+    unsigned threads = planOf(kernel).threads();
+    return threads > 256
+               ? "__global__ __launch_bounds__(" + std::to_string(threads) + ")"
+               : "__global__";
+  }
   StringRef streamArgument(rt::Stream stream) const override {
     return stream == rt::Stream::tp ? "context.tpStream" : "context.stream";
   }
@@ -45,20 +52,43 @@ public:
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
                          bool ranks) const override;
 
+  bool isSame(rt::KernelOp a, rt::KernelOp b) const override {
+    return planOf(a).isSame(a, planOf(b), b);
+  }
+  bool launches() const override { return true; }
+  KernelCost cost(rt::KernelOp kernel) const override {
+    return getCost(kernel, planOf(kernel));
+  }
   StringRef indexType(rt::KernelOp kernel) const override {
-    return CudaPlan(kernel).narrow ? "int" : "int64_t";
+    return planOf(kernel).narrow ? "int" : "int64_t";
   }
   StringRef lastParameter(rt::KernelOp kernel) const override {
-    return CudaPlan(kernel).partial ? "dt::rt::cuda::Parts" : "";
+    return planOf(kernel).partial ? "dt::rt::cuda::Parts" : "";
   }
   LogicalResult emitPoints(rt::KernelOp kernel, OpBuilder &builder,
                            NameScope &names,
                            ArrayRef<std::string> buffers) const override {
-    CudaBody body(builder, names, kernel);
+    CudaBody body(builder, names, kernel, planOf(kernel));
     for (auto [argument, name] : llvm::zip(kernel.getBufferArgs(), buffers))
       body.bind(argument, name);
     return body.run();
   }
+
+private:
+  /// Made once a kernel; while it is printed the IR does not change.
+  const CudaPlan &planOf(rt::KernelOp kernel) const {
+    auto module = kernel->getParentOfType<rt::ModuleOp>();
+    auto &aligned = alignments[module];
+    if (!aligned)
+      aligned = std::make_unique<rt::BufferAlignment>(module);
+    auto &plan = plans[kernel];
+    if (!plan)
+      plan = std::make_unique<CudaPlan>(kernel, *aligned);
+    return *plan;
+  }
+  mutable llvm::DenseMap<Operation *, std::unique_ptr<rt::BufferAlignment>>
+      alignments;
+  mutable llvm::DenseMap<Operation *, std::unique_ptr<CudaPlan>> plans;
 };
 
 /// A number of iterations as text of the host's code.
@@ -78,7 +108,7 @@ std::string tripsText(ArrayRef<scf::ForOp> loops) {
 }
 
 std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
-  CudaPlan plan(kernel);
+  const CudaPlan &plan = planOf(kernel);
   std::string points = dimText(kernel.getNumPoints(), "size."),
               names = ("\"" + callee + "\", " + callee).str();
   if (plan.shape == rt::KernelShape::column)
@@ -92,6 +122,20 @@ std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
             names + ", " + points + ", " +
             tripsText(rt::getSplitNest(kernel).loops) + ", context.stream")
         .str();
+  if (plan.scattered)
+    points =
+        atom(points) + " * " + atom(tripsText(rt::getScatterSum(kernel)->rows));
+  if (plan.tile) {
+    nn::Shape bounds = kernel.getBoundExprs();
+    std::string others = "1";
+    for (auto [i, bound] : llvm::enumerate(bounds))
+      if (i != *plan.tile && i + 1 != bounds.size())
+        others += " * " + atom(dimText(bound, "size."));
+    return "dt::rt::cuda::launch(" + names + ", dt::rt::cuda::gridForSquares(" +
+           others + ", " + dimText(bounds[*plan.tile], "size.") + ", " +
+           dimText(bounds.back(), "size.") + "), " +
+           std::to_string(plan.threads()) + ", 0, context.stream";
+  }
   std::string perBlock =
       plan.points == 256 ? "" : ", " + std::to_string(plan.points);
   return "dt::rt::cuda::launch(" + names + ", dt::rt::cuda::gridFor(" + points +

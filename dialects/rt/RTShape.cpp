@@ -163,10 +163,12 @@ bool dt::rt::isSameIndex(Value a, Value ivA, Value b, Value ivB) {
 }
 
 namespace {
-/// Looks for a ColumnSum in a kernel, from the outside inwards.
+/// Looks for a ColumnSum in a kernel, from the outside inwards. With `scattered`
+/// rows have cells that data says.
 class ColumnMatcher {
 public:
-  explicit ColumnMatcher(KernelOp kernel) : kernel(kernel) {}
+  explicit ColumnMatcher(KernelOp kernel, bool scattered = false)
+      : kernel(kernel), scattered(scattered) {}
 
   std::optional<ColumnSum> run() {
     scf::ForOp rows;
@@ -234,8 +236,31 @@ private:
       sum.load = load;
       sum.added = sum.combiner->getOperand(1 - i);
     }
-    return sum.load && isFree(sum.store.getIndices()) &&
-           isUnitStride(sum.store.getIndices().back(), sum.columns.inner());
+    return sum.load &&
+           isUnitStride(sum.store.getIndices().back(), sum.columns.inner()) &&
+           (scattered ? matchKey() : isFree(sum.store.getIndices()));
+  }
+
+  /// One index is what data says of the row.
+  bool matchKey() {
+    for (Value index : sum.store.getIndices())
+      if (!isFree(index)) {
+        if (sum.key)
+          return false;
+        sum.key = index;
+      }
+    return sum.key && sum.rows.size() == 1 &&
+           sum.key.getParentBlock() == sum.rows.front().getBody() &&
+           isData(sum.key);
+  }
+  /// Whether the number of the row goes into the value through memory only.
+  bool isData(Value v) {
+    if (sum.rows.front().isDefinedOutsideOfLoop(v))
+      return true;
+    Operation *op = v.getDefiningOp();
+    return op && (isa<LoadOp>(op) || llvm::all_of(op->getOperands(), [&](Value x) {
+                    return isData(x);
+                  }));
   }
 
   /// Whether the indices say nothing of the row.
@@ -299,12 +324,20 @@ private:
   }
 
   KernelOp kernel;
+  bool scattered;
   ColumnSum sum{};
 };
 } // namespace
 
 std::optional<ColumnSum> dt::rt::getColumnSum(KernelOp kernel) {
   return ColumnMatcher(kernel).run();
+}
+
+std::optional<ColumnSum> dt::rt::getScatterSum(KernelOp kernel) {
+  std::optional<ColumnSum> sum =
+      ColumnMatcher(kernel, /*scattered=*/true).run();
+  bool alone = sum && sum->before.empty() && sum->after.empty();
+  return alone ? sum : std::nullopt;
 }
 
 //===----------------------------------------------------------------------===//

@@ -47,8 +47,12 @@ struct ColumnSum {
   mlir::Value added;
   /// Loops over the same columns ahead of the rows and behind them.
   llvm::SmallVector<mlir::scf::ForOp> before, after;
+  mlir::Value key; ///< of a scattered sum
 };
 std::optional<ColumnSum> getColumnSum(KernelOp kernel);
+/// The same where one index of the cells, the key, is what data says of a row:
+/// rows of equal keys add into the same cells.
+std::optional<ColumnSum> getScatterSum(KernelOp kernel);
 
 /// The one nest of a kernel whose points do nothing ahead of it that another
 /// thread could not do too: parts of it may be computed apart. Or none.

@@ -60,13 +60,13 @@
 
 // CUDA-LABEL: //===--- net_kernels.cu
 // CUDA: __global__ void net_forward_bwd_relu_mse_grad(
-// CUDA: const int point = blockIdx.x * int(blockDim.x) + threadIdx.x;
+// CUDA: const int point = (blockIdx.x * int(blockDim.x) + threadIdx.x) * 4;
 // CUDA: if (point >= 8 * batch) return;
 // CUDA: const int i = point / 8;
 // CUDA: const int j = point % 8;
 // CUDA-LABEL: //===--- net.cu
 // CUDA: dt::rt::matmul(x, weight, bias, z, {{.*}}, 0, context.stream);
-// CUDA: dt::rt::cuda::launch("net_layer_fwd_relu", net_layer_fwd_relu, dt::rt::cuda::gridFor(8 * size.batch), 256, 0, context.stream, z, y, size.batch);
+// CUDA: dt::rt::cuda::launch("net_layer_fwd_relu", net_layer_fwd_relu, dt::rt::cuda::gridFor(8 * size.batch, 512), 128, 0, context.stream, z, y, size.batch);
 
 rt.program @tiny batch 8 micro 4 seed 7 pace @net {
   rt.module @net ranks [0] arena 1152 scratch 256 parameters 576 trainable 576 {

@@ -17,7 +17,10 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: if (point >= n) return;
       // CHECK: float [[SUM:v[0-9]+]] = 0.0f;
       // CHECK-NEXT: if (lane != 0) [[SUM]] = 0.0f;
-      // CHECK-NEXT: for (int{{.*}} {{.*}} = lane; {{.*}} < 64; {{.*}} += 32) {
+      // CHECK-NEXT: #pragma unroll
+      // CHECK-NEXT: for (int{{.*}} {{.*}} = 0; {{.*}} < 2; {{.*}} += 1) {
+      // CHECK: const int [[R:.*]] = k * 32 + lane;
+      // CHECK: x[i * 64 + [[R]]]
       // CHECK: }
       // CHECK-NEXT: [[SUM]] = dt::rt::cuda::reduceWarp<dt::rt::cuda::Add>([[SUM]]);
       // CHECK: __syncwarp();
@@ -39,12 +42,17 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
         %t = arith.addf %o, %sum : f32
         rt.store %t, %b[%i] : !rt.buffer<f32, ["n"]>
       }
-      // A block a long row. Its elements are the lanes' own: no barrier.
+      // A block a long row, of which a lane keeps 8 elements. They are its own: no barrier.
       // CHECK-LABEL: // [n] block{{$}}
-      // CHECK-NEXT: __global__ void m_f_block(
+      // CHECK-NEXT: __global__ __launch_bounds__(512) void m_f_block(
       // CHECK: const int point = blockIdx.x, lane = threadIdx.x;
-      // CHECK: += 512) {
+      // CHECK: float [[KEPT:.*]][8];
+      // CHECK: const int [[R:.*]] = k * 512 + lane;
+      // CHECK-NEXT: [[KEPT]][k] = wide[i * 4096 + [[R]]];
       // CHECK: = dt::rt::cuda::reduceBlock<dt::rt::cuda::Maximum, 512>(
+      // CHECK-NOT: __syncthreads
+      // CHECK: = ([[KEPT]][k_2]) -
+      // CHECK-NEXT: wide[
       // CHECK-NOT: __syncthreads
       // CHECK: return;
       rt.kernel @block row [%i < "n"] (%a = %wide : !rt.buffer<f32, ["n", 4096]>) {

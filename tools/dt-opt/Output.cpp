@@ -112,6 +112,8 @@ LogicalResult dt::checkEnding(Emit emit, StringRef output) {
     return check("memory", {".json", ".svg", ".html"}, ".json, .svg or .html");
   case Emit::Timeline:
     return check("timeline", {".svg", ".html"}, ".svg or .html");
+  case Emit::Kernels:
+    return check("kernels", {".json"}, ".json");
   default:
     return success();
   }
@@ -144,6 +146,8 @@ LogicalResult dt::emitProgram(const std::string &bytecode,
   auto program = parseSourceString<mlir::ModuleOp>(bytecode, &context);
   if (!program)
     return failure();
-  return options.emit == Emit::Timeline ? emitTimeline(*program, options)
-                                        : emitDirectory(*program, options);
+  if (options.emit == Emit::Timeline)
+    return emitTimeline(*program, options);
+  return options.emit == Emit::Kernels ? emitKernels(*program, options)
+                                       : emitDirectory(*program, options);
 }

@@ -20,7 +20,17 @@ namespace dt {
 class Diagnostics;
 struct ProgramReport;
 
-enum class Emit { None, Mlir, Plan, PlanModel, Memory, Timeline, Cpp, Exe };
+enum class Emit {
+  None,
+  Mlir,
+  Plan,
+  PlanModel,
+  Memory,
+  Timeline,
+  Kernels,
+  Cpp,
+  Exe
+};
 
 /// Whether an output tells about the program (tools/dt-opt/Report.h).
 bool isReport(Emit emit);
@@ -60,8 +70,13 @@ llvm::LogicalResult writePlanModel(llvm::StringRef json,
 llvm::LogicalResult emitTimeline(mlir::ModuleOp program,
                                  const OutputOptions &options);
 
+/// Writes what the generated kernels of options.target ask of a device: text,
+/// or by the file's ending JSON (.json). Errors are printed.
+llvm::LogicalResult emitKernels(mlir::ModuleOp program,
+                                const OutputOptions &options);
+
 /// Writes program sources, or builds them too, of the IR in `bytecode`; or the
-/// timeline of its schedules. Errors are printed.
+/// timeline of its schedules, or its kernels. Errors are printed.
 llvm::LogicalResult emitProgram(const std::string &bytecode,
                                 const mlir::DialectRegistry &registry,
                                 const OutputOptions &options,

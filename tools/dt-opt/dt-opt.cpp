@@ -60,6 +60,9 @@ llvm::cl::opt<Emit> emitOption(
                      clEnumValN(Emit::Timeline, "timeline",
                                 "who does what when in every sched.problem, by "
                                 "sched-solve (-o X.svg, X.html: a picture)"),
+                     clEnumValN(Emit::Kernels, "kernels",
+                                "what every generated kernel asks of a GPU: "
+                                "launches, threads, bytes (-o X.json)"),
                      clEnumValN(Emit::Cpp, "cpp",
                                 "a directory (-o) with the program's sources"),
                      clEnumValN(Emit::Exe, "exe",
@@ -293,6 +296,8 @@ LogicalResult compile(StringRef input, StringRef output,
     return failure();
   dt::OutputOptions options = {emitOption,   targetOption, input.str(),
                                output.str(), timesOption,  planOption};
+  if (emitOption == Emit::Kernels && !targetOption.getNumOccurrences())
+    options.target = "cuda";
   if (emitOption == Emit::PlanModel)
     return dt::writePlanModel(collected.planModel, options);
   return dt::isReport(emitOption)

@@ -28,6 +28,13 @@ inline unsigned gridFor(int64_t points, int64_t perBlock = 256) {
   return points < 1 ? 1 : unsigned((points + perBlock - 1) / perBlock);
 }
 
+/// A block for each square of 32 by 32 of `rows` by `columns` points, `others`
+/// times.
+inline unsigned gridForSquares(int64_t others, int64_t rows, int64_t columns) {
+  int64_t squares = others * ((rows + 31) / 32) * ((columns + 31) / 32);
+  return unsigned(squares < 1 ? 1 : squares);
+}
+
 template <typename T> __global__ void fillKernel(T *to, T value, int64_t n) {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n;
        i += int64_t(gridDim.x) * blockDim.x)

@@ -73,6 +73,19 @@ __device__ T reduceBlock(T value) {
   return value;
 }
 
+/// Which lanes of a warp say so, a bit each. All lanes call this.
+__device__ inline unsigned lanesWith(bool yes) {
+  return unsigned(reduceWarp<Or>(int(yes ? 1u << threadIdx.x % kWarp : 0u)));
+}
+/// The number of the lowest bit that is set; one is.
+__device__ inline int lowestBit(unsigned bits) {
+#ifdef __CUDA_ARCH__
+  return __ffs(int(bits)) - 1;
+#else
+  return __builtin_ctz(bits);
+#endif
+}
+
 /// Rows of a block's threads that work on the same 32 columns.
 constexpr unsigned kTiles = 8;
 

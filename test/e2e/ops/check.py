@@ -28,6 +28,7 @@ import random_graphs
 import shapes
 import sizes
 import stages
+import threads
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import train_model  # noqa: E402
@@ -38,7 +39,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def families(only):
     result = []
-    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **sizes.FAMILIES, **stages.FAMILIES, **random_graphs.FAMILIES}.items():
+    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **sizes.FAMILIES, **stages.FAMILIES, **threads.FAMILIES, **random_graphs.FAMILIES}.items():
         family = builder.Family(name, getattr(make, "save", None))
 
         def case(case_name, family=family):

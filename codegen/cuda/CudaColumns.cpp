@@ -1,0 +1,140 @@
+//===- CudaColumns.cpp - kernels of the shape column ----------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/cuda/CudaBody.h"
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+/// Adds up the thread's rows.
+LogicalResult CudaBody::visitRows(rt::ColumnSum &sum, StringRef total) {
+  for (auto [i, loop] : llvm::enumerate(sum.rows)) {
+    Operation *next = i + 1 < sum.rows.size()
+                          ? sum.rows[i + 1].getOperation()
+                          : sum.columns.inner().getOperation();
+    for (Operation &op : loop.getBody()->without_terminator())
+      if (&op != next && !texts.count(op.getResult(0)) && failed(visit(&op)))
+        return failure();
+  }
+  scf::ForOp columns = sum.columns.inner();
+  for (Operation &op : columns.getBody()->without_terminator()) {
+    if (&op == sum.load || &op == sum.store || &op == sum.combiner ||
+        (op.getNumResults() && texts.count(op.getResult(0))))
+      continue;
+    if (failed(visit(&op)))
+      return failure();
+  }
+  FailureOr<Value> added = expression(sum.added, /*noInline=*/true);
+  if (failed(added))
+    return failure();
+  line(sum.combiner->getLoc(),
+       (total + " = " + combineName(sum.combiner) + "::of<" +
+        cTypeName(sum.added.getType()) + ">(" + total + ", {});")
+           .str(),
+       *added);
+  return success();
+}
+
+/// Cells of the column get what they would have got row by row.
+LogicalResult CudaBody::finishColumns(rt::ColumnSum &sum, StringRef total,
+                                      StringRef column) {
+  auto visitLoop = [&](scf::ForOp loop) -> LogicalResult {
+    texts[loop.getInductionVar()] = column.str();
+    for (Operation &op : loop.getBody()->without_terminator())
+      if (failed(visit(&op)))
+        return failure();
+    return success();
+  };
+  if (!sum.before.empty() || !sum.after.empty()) {
+    cell = names.unique("cell");
+    auto buffer = cast<rt::BufferType>(sum.store.getBuffer().getType());
+    line(sum.store.getLoc(),
+         (cTypeName(buffer.getElementType()) + " " + cell + ";").str());
+  }
+  for (scf::ForOp loop : sum.before)
+    if (failed(visitLoop(loop)))
+      return failure();
+  values.erase(sum.added);
+  texts[sum.added] = total.str();
+  for (Operation *op :
+       {sum.load.getOperation(), sum.combiner, sum.store.getOperation()})
+    if (failed(visit(op)))
+      return failure();
+  for (scf::ForOp loop : sum.after)
+    if (failed(visitLoop(loop)))
+      return failure();
+  return success();
+}
+
+LogicalResult CudaBody::runColumns() {
+  Location loc = kernel.getLoc();
+  rt::ColumnSum sum = *rt::getColumnSum(kernel);
+  scf::ForOp columns = sum.columns.inner();
+  std::string width = std::to_string(plan.width), place = names.unique("place"),
+              column = names.unique("column"), tile = names.unique("tile"),
+              part = names.unique("part"), inside = names.unique("inside"),
+              total = names.unique("total"), point = names.unique("point"),
+              type = cTypeName(plan.partial).str(),
+              combine = combineName(sum.combiner);
+  line(loc, "if (parts.places == 0) return;");
+  line(loc, "const " + indexType() + " " + place +
+                " = blockIdx.x % parts.blocks * " + indexType() +
+                "(32) + threadIdx.x % 32, " + tile + " = threadIdx.x / 32, " +
+                part + " = blockIdx.x / parts.blocks;");
+  line(loc, "const " + indexType() + " " + point + " = " + place +
+                " < parts.places ? " + place + " / " + width + " : 0, " +
+                column + " = " + place + " % " + width + ";");
+  namePoint(point);
+  for (Operation &op : kernel.getBody().front())
+    if (!isa<scf::ForOp>(op) && failed(visit(&op)))
+      return failure();
+  FailureOr<std::string> n = text(columns.getUpperBound(), "bound"),
+                         trips = countTrips(sum.rows);
+  if (failed(n) || failed(trips) || failed(flushLoads()))
+    return failure();
+  line(loc, "const bool " + inside + " = " + place + " < parts.places && " +
+                column + " < " + *n + ";");
+  line(loc, type + " " + total + " = " + identityText(sum.combiner) + ";");
+  texts[columns.getInductionVar()] = column;
+  // Where the cell is, rows do not say: named here, it is known behind them.
+  for (Value index : sum.store.getIndices())
+    if (failed(nameSlice(index)))
+      return failure();
+  {
+    OpBuilder::InsertionGuard guard(b);
+    emitc::ForOp loop =
+        openLoop(loc, part + " * 8 + " + tile,
+                 inside + " && !parts.last ? " + *trips + " : 0",
+                 "8 * " + indexType() + "(parts.parts)");
+    nameIterations(sum.rows, nameLoopVariable(loop, "r"));
+    if (failed(visitRows(sum, total)))
+      return failure();
+  }
+  line(loc, "for (unsigned k = threadIdx.x / 32; parts.last && " + inside +
+                " && k < parts.parts; k += 8) " + total + " = " + combine +
+                "::of<" + type + ">(" + total + ", static_cast<const " + type +
+                " *>(parts.values)[k * parts.places + " + place + "]);");
+  line(loc,
+       total + " = dt::rt::cuda::reduceTiles<" + combine + ">(" + total + ");");
+  line(loc, "if (!" + inside + " || " + tile + " != 0) return;");
+  line(loc, "if (!parts.last && parts.parts > 1) { static_cast<" + type +
+                " *>(parts.values)[" + part + " * parts.places + " + place +
+                "] = " + total + "; return; }");
+  return finishColumns(sum, total, column);
+}
+
+LogicalResult CudaBody::nameSlice(Value value) {
+  if (texts.count(value) || values.count(value))
+    return success();
+  Operation *op = value.getDefiningOp();
+  for (Value operand : op->getOperands())
+    if (failed(nameSlice(operand)))
+      return failure();
+  return visit(op);
+}
+
+} // namespace dt::codegen

@@ -1,0 +1,20 @@
+//===- CudaCost.h - what a kernel asks of a GPU -----------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CODEGEN_CUDA_CUDACOST_H
+#define CODEGEN_CUDA_CUDACOST_H
+
+#include "codegen/Kernels.h"
+#include "codegen/cuda/CudaPlan.h"
+
+namespace dt::codegen {
+
+/// Of the kernel as CudaBody prints it, at the largest sizes.
+KernelCost getCost(rt::KernelOp kernel, const CudaPlan &plan);
+
+} // namespace dt::codegen
+
+#endif // CODEGEN_CUDA_CUDACOST_H

@@ -1,0 +1,189 @@
+//===- CudaScatter.cpp - sums into rows that data says --------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// The gradient of an embedding: rows with equal keys add into the same cells. A
+// warp has a row. If one ahead of it has the same key there is nothing to do;
+// else it adds up all rows with its key, in their order, and then adds the sums
+// to the cells. So no two warps touch the same cells, and bits do not depend on
+// who comes first.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/cuda/CudaBody.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace dt::codegen {
+
+/// The key of a row, named at the builder's place.
+FailureOr<std::string> CudaBody::keyOf(rt::ColumnSum &sum, StringRef row) {
+  auto before = std::tuple(texts, values, waiting);
+  texts[sum.rows.front().getInductionVar()] = row.str();
+  if (failed(nameSlice(sum.key)))
+    return failure();
+  FailureOr<std::string> key = text(sum.key);
+  std::tie(texts, values, waiting) = std::move(before);
+  return key;
+}
+
+LogicalResult
+CudaBody::visitColumns(rt::ColumnSum &sum,
+                       llvm::function_ref<LogicalResult(StringRef)> body) {
+  Location loc = kernel.getLoc();
+  scf::ForOp columns = sum.columns.inner();
+  FailureOr<std::string> n = text(columns.getUpperBound(), "bound");
+  if (failed(n))
+    return failure();
+  OpBuilder::InsertionGuard guard(b);
+  line(loc, "#pragma unroll");
+  int64_t steps = llvm::divideCeil(plan.width, int64_t(kWarp));
+  std::string k = nameLoopVariable(
+                  openLoop(loc, "0", std::to_string(steps), "1"), "k"),
+              column = names.unique("column");
+  line(loc, "const " + indexType() + " " + column + " = " + k + " * 32 + " +
+                lane + ";");
+  texts[columns.getInductionVar()] = column;
+  auto branch =
+      emitc::IfOp::create(b, loc,
+                          emitc::LiteralOp::create(b, loc, b.getI1Type(),
+                                                   column + " < " + atom(*n)),
+                          /*addThenBlock=*/true, /*addElseBlock=*/false);
+  openBranch(branch.getThenRegion());
+  if (failed(body(k)))
+    return failure();
+  closeBranch(branch.getThenRegion());
+  return success();
+}
+
+/// Adds up all rows with the key, from `row` on: 32 keys are looked at
+/// together.
+LogicalResult CudaBody::addRows(rt::ColumnSum &sum, StringRef row,
+                                StringRef key, StringRef totals) {
+  Location loc = kernel.getLoc();
+  scf::ForOp rows = sum.rows.front(), columns = sum.columns.inner();
+  std::string n = *text(rows.getUpperBound(), "bound"),
+              own = names.unique("own"), bits = names.unique("bits"),
+              same = names.unique("same"), index = indexType();
+  OpBuilder::InsertionGuard guard(b);
+  std::string first = nameLoopVariable(openLoop(loc, row, n, "32"), "r"),
+              inside = first + " + " + lane + " < " + atom(n);
+  line(loc, ("const " + index + " " + own + " = " + inside + " ? " + first +
+             " + " + lane + " : " + row + ";")
+                .str());
+  FailureOr<std::string> others = keyOf(sum, own);
+  if (failed(others))
+    return failure();
+  line(loc, ("unsigned " + bits + " = dt::rt::cuda::lanesWith(" + inside +
+             " && " + *others + " == " + key + ");")
+                .str());
+  line(loc, "for (; " + bits + "; " + bits + " &= " + bits + " - 1) {");
+  line(loc, "const " + index + " " + same + " = " + first +
+                " + dt::rt::cuda::lowestBit(" + bits + ");");
+  texts[rows.getInductionVar()] = same;
+  // What columns need of the row.
+  WalkResult needed = columns.getBody()->walk([&](Operation *op) {
+    bool cell = op == sum.load || op == sum.store;
+    for (Value value : op->getOperands())
+      if (!cell && value.getParentBlock() == rows.getBody() &&
+          failed(nameSlice(value)))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  if (needed.wasInterrupted() ||
+      failed(visitColumns(sum, [&](StringRef k) -> LogicalResult {
+        for (Operation &op : columns.getBody()->without_terminator())
+          if (&op != sum.load && &op != sum.store && &op != sum.combiner &&
+              failed(visit(&op)))
+            return failure();
+        FailureOr<Value> added = expression(sum.added, /*noInline=*/true);
+        if (failed(added))
+          return failure();
+        line(loc,
+             (totals + "[" + k + "] = " + combineName(sum.combiner) + "::of<" +
+              cTypeName(sum.added.getType()) + ">(" + totals + "[" + k +
+              "], {});")
+                 .str(),
+             *added);
+        return success();
+      })))
+    return failure();
+  line(loc, "}");
+  return success();
+}
+
+LogicalResult CudaBody::addTotals(rt::ColumnSum &sum, StringRef key,
+                                  StringRef totals) {
+  texts[sum.key] = key.str();
+  inNest = true; // all lanes store
+  LogicalResult done = visitColumns(sum, [&](StringRef k) -> LogicalResult {
+    for (Value index : sum.store.getIndices())
+      if (failed(nameSlice(index)))
+        return failure();
+    texts[sum.added] = (totals + "[" + k + "]").str();
+    for (Operation *op :
+         {sum.load.getOperation(), sum.combiner, sum.store.getOperation()})
+      if (failed(visit(op)))
+        return failure();
+    return success();
+  });
+  inNest = false;
+  return done;
+}
+
+LogicalResult CudaBody::runScattered() {
+  Location loc = kernel.getLoc();
+  rt::ColumnSum sum = *rt::getScatterSum(kernel);
+  std::string item = names.unique("item"), point = names.unique("point"),
+              row = names.unique("row"), totals = names.unique("totals"),
+              again = names.unique("again"), index = indexType();
+  lane = names.unique("lane");
+  line(loc, "const " + index + " " + item + " = blockIdx.x * " + index +
+                "(4) + threadIdx.x / 32, " + lane + " = threadIdx.x % 32;");
+  auto isSize = [](Operation &op) {
+    return isa<arith::ConstantOp, rt::SizeOp>(op);
+  };
+  Block &body = kernel.getBody().front();
+  for (Operation &op : body)
+    if (isSize(op) && failed(visit(&op)))
+      return failure();
+  FailureOr<std::string> n = text(sum.rows.front().getUpperBound(), "bound");
+  if (failed(n))
+    return failure();
+  line(loc, "if (" + item + " >= " + atom(dimText(kernel.getNumPoints())) +
+                " * " + atom(*n) + ") return;");
+  line(loc, "const " + index + " " + point + " = " + item + " / " + atom(*n) +
+                ", " + row + " = " + item + " % " + atom(*n) + ";");
+  namePoint(point);
+  for (Operation &op : body)
+    if (!isSize(op) && !isa<scf::ForOp>(op) && failed(visit(&op)))
+      return failure();
+  FailureOr<std::string> key = keyOf(sum, row);
+  if (failed(key) || failed(flushLoads()))
+    return failure();
+  line(loc, "bool " + again + " = false;");
+  {
+    OpBuilder::InsertionGuard guard(b);
+    std::string other = nameLoopVariable(openLoop(loc, lane, row, "32"), "r");
+    FailureOr<std::string> others = keyOf(sum, other);
+    if (failed(others))
+      return failure();
+    line(loc, again + " = " + again + " || " + *others + " == " + *key + ";");
+  }
+  line(loc, "if (dt::rt::cuda::lanesWith(" + again + ")) return;");
+  std::string steps =
+      std::to_string(llvm::divideCeil(plan.width, int64_t(kWarp)));
+  line(loc, (cTypeName(sum.added.getType()) + " " + totals + "[" + steps + "];")
+                .str());
+  line(loc, "for (int k = 0; k < " + steps + "; ++k) " + totals +
+                "[k] = " + identityText(sum.combiner) + ";");
+  auto before = std::tuple(texts, values, waiting);
+  if (failed(addRows(sum, row, *key, totals)))
+    return failure();
+  std::tie(texts, values, waiting) = std::move(before);
+  return addTotals(sum, *key, totals);
+}
+
+} // namespace dt::codegen
