@@ -109,8 +109,8 @@ FailureOr<std::vector<KernelRow>> listKernels(ModuleOp module,
   SmallVector<std::string> sources;
   std::vector<KernelRow> rows;
   if (target && !target->launches())
-    return module.emitError() << "target '" << targetName
-                              << "' does not launch kernels";
+    return module.emitError()
+           << "target '" << targetName << "' does not launch kernels";
   if (!program || !target || failed(convert(program, *target, sources, &rows)))
     return failure();
   return rows;

@@ -163,8 +163,8 @@ bool dt::rt::isSameIndex(Value a, Value ivA, Value b, Value ivB) {
 }
 
 namespace {
-/// Looks for a ColumnSum in a kernel, from the outside inwards. With `scattered`
-/// rows have cells that data says.
+/// Looks for a ColumnSum in a kernel, from the outside inwards. With
+/// `scattered` rows have cells that data says.
 class ColumnMatcher {
 public:
   explicit ColumnMatcher(KernelOp kernel, bool scattered = false)
@@ -258,9 +258,9 @@ private:
     if (sum.rows.front().isDefinedOutsideOfLoop(v))
       return true;
     Operation *op = v.getDefiningOp();
-    return op && (isa<LoadOp>(op) || llvm::all_of(op->getOperands(), [&](Value x) {
-                    return isData(x);
-                  }));
+    return op && (isa<LoadOp>(op) ||
+                  llvm::all_of(op->getOperands(),
+                               [&](Value x) { return isData(x); }));
   }
 
   /// Whether the indices say nothing of the row.
