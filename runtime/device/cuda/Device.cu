@@ -184,10 +184,10 @@ static cudaEvent_t eventOf(unsigned number) {
 }
 
 void recordEvent(unsigned number, void *stream) {
+  cudaEvent_t event = eventOf(number); // made in a rehearsal, too
   if (!cuda::rehearsing)
-    cuda::check(
-        cudaEventRecord(eventOf(number), static_cast<cudaStream_t>(stream)),
-        "cudaEventRecord");
+    cuda::check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)),
+                "cudaEventRecord");
 }
 
 void waitForEvent(unsigned number, void *stream) {
