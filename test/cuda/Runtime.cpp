@@ -64,12 +64,14 @@ void requireSeen(const char *next) {
 void atEnd() {
   std::fflush(nullptr);
   requireSeen("its end");
+  // At once, as ranks share standard error.
   if (setting("DT_CUDA_DOUBLE_STATS"))
-    std::cerr << "CUDA double: kernels " << counts.kernels << ", copies "
-              << counts.copies << ", products " << counts.products
-              << ", host waits " << counts.hostWaits << ", allocations "
-              << counts.allocations << ", uses of the default stream "
-              << counts.defaultStreamUses << std::endl;
+    std::cerr << text("CUDA double: kernels ", counts.kernels, ", copies ",
+                      counts.copies, ", products ", counts.products,
+                      ", host waits ", counts.hostWaits, ", allocations ",
+                      counts.allocations, ", uses of the default stream ",
+                      counts.defaultStreamUses, "\n")
+              << std::flush;
 }
 
 } // namespace
