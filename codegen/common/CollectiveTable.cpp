@@ -87,7 +87,7 @@ static FailureOr<std::string> elements(TableWriter &writer, rt::EntryOp entry,
     }
     rows::SizeTerm row;
     row.factor = term.coefficient;
-    row.symbols = writer.shared("int32_t", "kFactors", numberTexts(indices));
+    row.symbols = writer.shared("int32_t", "kNumbers", numberTexts(indices));
     terms.push_back(listText(row));
   }
   return writer.shared<rows::SizeTerm>("kElements", terms);

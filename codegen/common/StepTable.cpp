@@ -19,7 +19,7 @@ static int64_t subjectOf(const TableWriter &writer, rt::TaskOp task) {
 }
 
 /// There are many rows: what has the default is left out where it can be.
-static std::string taskRow(const TableWriter &writer, rt::TaskOp task) {
+static std::string taskRow(TableWriter &writer, rt::TaskOp task) {
   rows::TaskRow row;
   row.kind = task.getKind();
   row.index = subjectOf(writer, task);
@@ -33,6 +33,10 @@ static std::string taskRow(const TableWriter &writer, rt::TaskOp task) {
     row.gradient = true;
   if (task.getPiece())
     row.piece = task.getPiece();
+  if (auto waits = task.getWaits()) {
+    SmallVector<int64_t> numbers(waits->begin(), waits->end());
+    row.waits = writer.shared("int32_t", "kNumbers", numberTexts(numbers));
+  }
   return listText(row);
 }
 

@@ -133,15 +133,15 @@ def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<Sy
   let summary = "TaskRow: `rt.task forward @llm microbatch 0 slot 1 received 0`";
   let description = [{
     `kind`: TaskKind of runtime/Enums.h (the table in docs/program.md). The subject is the loss for a denominator and the module for what computes and for `reduce`; rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
-    `piece`: of the replica's share of the microbatch.
+    `piece`: of the replica's share of the microbatch. `waits [2, 5]`: rows of the rank that send or receive and have ended when this one begins, as it touches their bytes (docs/streams.md).
   }];
   let arguments = (ins Dist_TaskKind:$kind, OptionalAttr<FlatSymbolRefAttr>:$subject, OptionalAttr<I64Attr>:$edge, I64Attr:$microbatch, I64Attr:$slot, DefaultValuedAttr<I64Attr, "0">:$received,
-                       DefaultValuedAttr<I64Attr, "0">:$peer, UnitAttr:$gradient, DefaultValuedAttr<I64Attr, "0">:$piece);
+                       DefaultValuedAttr<I64Attr, "0">:$peer, UnitAttr:$gradient, DefaultValuedAttr<I64Attr, "0">:$piece, OptionalAttr<DenseI32ArrayAttr>:$waits);
   let extraClassDeclaration = [{
     /// That the module at this end of a row has the row's piece.
     ::llvm::LogicalResult verifyPiece(::mlir::Operation *module);
   }];
-  let assemblyFormat = "custom<RuntimeEnum>($kind) ($subject^)? (`edge` $edge^)? `microbatch` $microbatch (`piece` $piece^)? `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? attr-dict";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) ($subject^)? (`edge` $edge^)? `microbatch` $microbatch (`piece` $piece^)? `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? (`waits` $waits^)? attr-dict";
 }
 
 #endif // DIALECTS_RT_RTPROGRAM

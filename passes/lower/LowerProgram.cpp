@@ -254,7 +254,7 @@ private:
           b.getI64IntegerAttr(row.slot), b.getI64IntegerAttr(row.received),
           b.getI64IntegerAttr(row.peer),
           row.gradient ? b.getUnitAttr() : UnitAttr(),
-          b.getI64IntegerAttr(row.piece));
+          b.getI64IntegerAttr(row.piece), DenseI32ArrayAttr());
     }
   }
 

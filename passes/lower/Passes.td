@@ -19,6 +19,7 @@ def LowerPipeline : Pipeline<[
   "rt-place-streams",
   "rt-plan-memory",
   "lower-program",
+  "rt-place-waits",
   "rt-shape-kernels",
   "rt-verify-lowered"
 ]>;
@@ -71,6 +72,15 @@ def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
 
+def PlaceWaits : Pass<"rt-place-waits", "::mlir::ModuleOp"> {
+  let summary = "Say of each row of a step which messages it waits for";
+  let description = [{
+    Walks the rows of each rank: a row waits for every message before it that touches bytes of an arena which the row touches, one of both writing, unless an earlier row has waited for it (docs/streams.md). So it waits for
+    what it reads, and for what is sent from a slot that it writes to again. Rows that run where the losses of a batch are asked for, without those that go back, wait for themselves.
+  }];
+  let dependentDialects = ["::dt::rt::RTDialect"];
+}
+
 def ShapeKernels : Pass<"rt-shape-kernels", "::mlir::ModuleOp"> {
   let summary = "Say of each kernel how its work may be shared out";
   let description = [{
@@ -88,6 +98,8 @@ def VerifyLowered : Pass<"rt-verify-lowered", "::mlir::ModuleOp"> {
 
     Ops that touch the same bytes, of which one writes, are ordered by their streams and events (docs/streams.md); what runs beside the compute stream touches no gradient, comes after what the caller had queued and is
     waited for before the function ends.
+
+    So are the rows of a step: each comes after the messages before it that touch its bytes, and after no sum of gradients that it adds to.
 
     No op writes bytes that another of its operands reads elsewhere: a written operand shares bytes with another one only in an all-reduce in place, or in a kernel that touches both at exactly the
     point's own element, and reads before it writes where the two are different values. What a call writes is in no other argument and not in its scratch; what an entry's function writes is in no other

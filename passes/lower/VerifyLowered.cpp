@@ -6,6 +6,7 @@
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "dialects/rt/RTStep.h"
 #include "dialects/rt/RTStreams.h"
 #include "passes/lower/Passes.h"
 
@@ -173,6 +174,8 @@ LogicalResult verifyOp(Operation *op, SymbolTableCollection &tables) {
     return verifyEntry(entry, tables);
   if (auto call = dyn_cast<rt::CallOp>(op))
     return verifyCall(call, tables);
+  if (auto program = dyn_cast<rt::ProgramOp>(op))
+    return rt::verifyStep(program);
   return success();
 }
 

@@ -28,7 +28,6 @@ struct Walker {
   Placement placement;
   const Span<TaskRow> *rows;
   std::vector<std::vector<size_t>> messages; ///< of each row, as it has them
-  std::vector<size_t> open; ///< Receive rows whose messages nobody read yet
   size_t at = 0;
   bool moved = false; ///< has done its task of this round
 
@@ -117,13 +116,13 @@ private:
   }
 
   bool move(Walker &walker) {
+    if (!hasAll(walker))
+      return false;
     if (walker.row().kind == TaskKind::Send)
       return send(walker);
-    if (walker.row().kind == TaskKind::Receive) {
+    if (walker.row().kind == TaskKind::Receive)
       for (size_t m : walker.messages[walker.at])
         messages[m].posted = true;
-      walker.open.push_back(walker.at);
-    }
     ++walker.at;
     return true;
   }
@@ -176,24 +175,18 @@ private:
       return false;
     for (int member : members) {
       Walker &other = walkers[size_t(member)];
-      other.open.erase(std::remove_if(other.open.begin(), other.open.end(),
-                                      [&](size_t i) {
-                                        return reads(program, other.row(),
-                                                     (*other.rows)[i]);
-                                      }),
-                       other.open.end());
       other.moved = true;
       ++other.at;
     }
     return true;
   }
 
-  /// Whether what a rank's next task reads has been sent.
+  /// Whether what a rank's next row waits for has been sent.
   bool hasAll(const Walker &walker) const {
-    return std::all_of(walker.open.begin(), walker.open.end(), [&](size_t i) {
-      const std::vector<size_t> &own = walker.messages[i];
-      return !reads(program, walker.row(), (*walker.rows)[i]) ||
-             std::all_of(own.begin(), own.end(),
+    const Span<int32_t> &waits = walker.row().waits;
+    return std::all_of(waits.begin(), waits.end(), [&](int32_t i) {
+      const std::vector<size_t> &own = walker.messages[size_t(i)];
+      return std::all_of(own.begin(), own.end(),
                          [&](size_t m) { return messages[m].sent; });
     });
   }

@@ -111,20 +111,6 @@ std::vector<int> ranksAcross(const ProgramInfo &program,
   return ranks;
 }
 
-bool reads(const ProgramInfo &program, const TaskRow &task,
-           const TaskRow &receive) {
-  const EdgeInfo &edge = program.edges[receive.index];
-  if (!computes(task.kind) || receive.gradient != goesBack(task.kind) ||
-      task.index != (receive.gradient ? edge.from : edge.to))
-    return false;
-  const BufferInfo &buffer = receive.gradient
-                                 ? edge.consumed
-                                 : program.modules[size_t(edge.to)]
-                                       .inputs[size_t(edge.toInput)]
-                                       .buffer;
-  return receive.slot == (buffer.received ? task.received : task.slot);
-}
-
 int32_t gradientSource(const ModuleInfo &wholeBatch, int producerRank) {
   for (size_t i = 0; i < wholeBatch.ranks.size; ++i)
     if (wholeBatch.ranks[i] == producerRank)

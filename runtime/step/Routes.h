@@ -72,10 +72,6 @@ std::vector<int> ranksAcross(const ProgramInfo &program,
                              const Placement &placement, const TaskRow &row,
                              bool sends);
 
-/// Whether the function of row `task` reads what row `receive` brings.
-bool reads(const ProgramInfo &program, const TaskRow &task,
-           const TaskRow &receive);
-
 /// Of a whole-batch module all ranks have all gradients: the one that gives the
 /// producer's rank its part is this replica of the module.
 int32_t gradientSource(const ModuleInfo &wholeBatch, int producerRank);

@@ -369,8 +369,7 @@ void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
       seeded = true;
     }
     const Part *part = partOf(row, batch);
-    if (part)
-      transfers->prepare(row);
+    transfers->prepare(row);
     watch.enters(number, false);
     stamps.add();
     size_t calls = blocked.collectives.size();

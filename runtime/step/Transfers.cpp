@@ -218,7 +218,6 @@ void Transfers::callUpTo(const TaskRow &row) {
 }
 
 uint64_t Transfers::send(const TaskRow &row) {
-  callUpTo(row);
   uint64_t sent = 0;
   End end = endOf(row.index, row.gradient, true);
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
@@ -231,13 +230,9 @@ uint64_t Transfers::send(const TaskRow &row) {
         if (rank == placement.rank())
           return sendToSelf(row, end, runs, unit);
         Departure out;
-        out.module = end.module;
-        out.gradient = row.gradient;
-        out.received = end.buffer->received;
-        out.slot = row.slot;
+        out.begun = &row;
         const std::byte *from = block + size_t(runs[0].first) * unit;
         if (runs.size() > 1) {
-          out.slot = -1;
           out.packed = fabric.pool().take(size_t(count) * unit);
           pack(out.packed.get(), block, runs, unit);
           from = out.packed.get();
@@ -302,37 +297,31 @@ void Transfers::copy(const TaskRow &row) {
 
 void Transfers::prepare(const TaskRow &row) {
   callUpTo(row);
-  if (row.kind == TaskKind::Denominator)
-    return;
-  bool forward = row.kind == TaskKind::Forward;
-  auto meets = [&](size_t module, bool received, int slot) {
-    return module == row.index && slot == (received ? row.received : row.slot);
+  auto isWaitedFor = [&](const TaskRow *other) {
+    return std::find(row.waits.begin(), row.waits.end(),
+                     int32_t(other - rows.begin())) != row.waits.end();
   };
   std::list<Arrival> ready;
   for (auto it = arrivals.begin(); it != arrivals.end();) {
     auto next = std::next(it);
-    if (reads(program, row, it->row))
+    if (isWaitedFor(it->posted))
       ready.splice(ready.end(), arrivals, it);
     it = next;
   }
   for (Arrival &arrival : ready)
     complete(arrival);
-  if (placement.tp(row.index) > 1)
-    for (auto it = ready.begin(); it != ready.end(); ++it) {
-      bool first = true; // of the messages from several parts
-      for (auto before = ready.begin(); before != it; ++before)
-        first &= before->row.index != it->row.index ||
-                 before->row.microbatch != it->row.microbatch;
-      if (first)
-        gather(*it);
-    }
-  // Forward writes outputs, Backward and its first half gradients of edges.
-  auto writes = [&](bool gradient) {
-    return gradient ? !forward && row.kind != TaskKind::BackwardWeight
-                    : forward;
-  };
+  for (auto it = ready.begin(); it != ready.end(); ++it) {
+    // Of messages from several parts the first one is enough.
+    bool first = placement.tp(it->end.module) > 1;
+    for (auto before = ready.begin(); before != it; ++before)
+      first &= before->row.index != it->row.index ||
+               before->row.gradient != it->row.gradient ||
+               before->row.microbatch != it->row.microbatch;
+    if (first)
+      gather(*it);
+  }
   for (auto it = departures.begin(); it != departures.end();)
-    if (writes(it->gradient) && meets(it->module, it->received, it->slot)) {
+    if (!it->packed && isWaitedFor(it->begun)) {
       it->request.wait();
       it = departures.erase(it);
     } else {

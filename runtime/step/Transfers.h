@@ -37,8 +37,8 @@ public:
   /// Returns the bytes for other ranks.
   uint64_t send(const TaskRow &row);
   void copy(const TaskRow &row);
-  /// Before a module's function runs: waits for what it reads, gathers it over
-  /// the tensor-parallel group, and waits for sends of what it may overwrite.
+  /// Before a row: waits for the messages that it says, and gathers what has
+  /// come over the tensor-parallel group.
   void prepare(const TaskRow &row);
   /// Moves messages on.
   void poll();
@@ -74,11 +74,8 @@ private:
     std::vector<Incoming> parts;
   };
   struct Departure {
-    size_t module;
-    bool gradient;
-    bool received;              ///< which kind of slot
-    int slot;                   ///< -1: packed, the slot is free
-    device::Pool::Block packed; ///< outlives the request
+    const TaskRow *begun;       ///< in the rank's list
+    device::Pool::Block packed; ///< outlives the request; the slot is free
     Request request;
   };
   /// From this rank to itself, sent before it was asked for.

@@ -39,9 +39,11 @@
 // CHECK-NEXT: {dt::rt::TaskKind::Forward, 0, 0, 0},
 // CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 0, 0, 0, true},
 // CHECK-NEXT: {dt::rt::TaskKind::Send, 0, 0, 0, 0, 0}};
+// CHECK: int32_t kNumbers[1] = {
+// CHECK-NEXT: 0};
 // CHECK: kRows2[4] = {
 // CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 1, 0, 0},
-// CHECK-NEXT: {dt::rt::TaskKind::Forward, 1, 0, 0, 1},
+// CHECK-NEXT: {dt::rt::TaskKind::Forward, 1, 0, 0, 1, 0, false, 0, kNumbers},
 // CHECK-NEXT: {dt::rt::TaskKind::BackwardInput, 1, 0, 0, 1},
 // CHECK-NEXT: {dt::rt::TaskKind::BackwardWeight, 1, 0, 0, 1}};
 // CHECK: kRanks[3] = {
@@ -49,10 +51,8 @@
 // CHECK-NEXT: {kRows0},
 // CHECK-NEXT: {kRows2}};
 // What functions give to collectives: all their calls together.
-// CHECK: kFactors[1] = {
-// CHECK-NEXT: 0};
 // CHECK: dt::rt::SizeTerm kElements[1] = {
-// CHECK-NEXT: {2, kFactors}};
+// CHECK-NEXT: {2, kNumbers}};
 // CHECK: dt::rt::CollectiveInfo kCollectives[1] = {
 // CHECK-NEXT: {.function = a_forward, .kind = dt::rt::CollectiveKind::AllReduce, .type = dt::rt::DType::F32, .over = 2, .stride = 1, .calls = 2, .elements = kElements}};
 // CHECK: .schedule = "zb",
@@ -107,7 +107,7 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
   }
   rt.rank 2 {
     rt.task receive edge 0 microbatch 0 slot 1
-    rt.task forward @b microbatch 0 slot 0 received 1
+    rt.task forward @b microbatch 0 slot 0 received 1 waits [0]
     rt.task backward_input @b microbatch 0 slot 0 received 1
     rt.task backward_weight @b microbatch 0 slot 0 received 1
   }

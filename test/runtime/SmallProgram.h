@@ -24,6 +24,7 @@
 #include "runtime/comm/Collectives.h"
 #include "runtime/device/BFloat16.h"
 #include "test/runtime/TestSupport.h"
+#include "test/runtime/Waits.h"
 
 #include <memory>
 #include <type_traits>
@@ -247,6 +248,7 @@ struct SmallPlan {
 /// own. On many ranks all forwards of the tower come first.
 struct SmallProgram {
   std::vector<std::vector<TaskRow>> rows;
+  dt::test::RowWaits waits;
   std::vector<RankInfo> rankTable;
   std::vector<ModuleInfo> modules;
   std::vector<ParameterInfo> parameters;
@@ -287,6 +289,8 @@ struct SmallProgram {
     info.pace = 1, info.schedule = "small", info.optimizer = kOptimizer;
     info.globalBatch = kSamples, info.microBatch = micro, info.seed = 3;
     info.bucketBytes = 64;
+    for (auto &list : rows)
+      waits.add(info, list);
   }
   SmallProgram(const SmallProgram &) = delete;
 

@@ -1,4 +1,4 @@
-// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --lower-program --rt-verify-lowered | FileCheck %s
+// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --lower-program --rt-place-waits --rt-verify-lowered | FileCheck %s
 
 // A head over the whole batch: the tower runs for all microbatches first, each
 // sends its rows to everybody who runs the head, here itself; then the head;

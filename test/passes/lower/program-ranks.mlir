@@ -1,4 +1,4 @@
-// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program --rt-verify-lowered -split-input-file | FileCheck %s
+// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program --rt-place-waits --rt-verify-lowered -split-input-file | FileCheck %s
 // RUN: sed 's/to @llm.1 "h"$/& {dist.depth = 2 : i64}/' %s > %t.mlir
 // RUN: dt-opt %t.mlir --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program -split-input-file | FileCheck %s --check-prefix=DEPTH
 

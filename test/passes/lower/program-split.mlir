@@ -1,4 +1,4 @@
-// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=zb-h1 --lower-program --rt-verify-lowered | FileCheck %s
+// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=zb-h1 --lower-program --rt-place-waits --rt-verify-lowered | FileCheck %s
 
 // Two stages on the same rank with split backward functions. The first has no
 // gradient of inputs, hence no input half and no row for it. Both run on the

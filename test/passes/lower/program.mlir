@@ -1,4 +1,4 @@
-// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --lower-program --rt-verify-lowered | FileCheck %s
+// RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --lower-program --rt-place-waits --rt-verify-lowered | FileCheck %s
 
 // Two modules, an edge, a loss, two microbatches of up to 2 samples.
 

@@ -101,6 +101,23 @@ TEST(MessageOrder, RanksThatWaitForEachOther) {
                "for it");
 }
 
+/// What comes to a place that another message comes to.
+TEST(MessageOrder, ReceivesThatWait) {
+  small::SmallProgram program(3, {1, 1});
+  std::vector<TaskRow> rows = program.rows[1];
+  std::vector<int32_t> receives;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].kind == TaskKind::Receive)
+      receives.push_back(int32_t(i));
+  ASSERT_EQ(receives.size(), 2u);
+  rows[size_t(receives[1])].waits = {receives.data(), 1};
+  program.rankTable[1].rows = {rows.data(), rows.size()};
+  std::vector<CallPlace> places = orderMessages(program.info, 1);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[0].row, size_t(receives[0]));
+  EXPECT_LE(places[0].before, size_t(receives[1]));
+}
+
 TEST(MessageOrder, MessagesWithOneEnd) {
   small::SmallProgram program(3, {1, 1});
   std::vector<TaskRow> rows = program.rows[1];
