@@ -49,7 +49,11 @@ private:
       if (over > 1) // else a copy
         add({enumText(collective.getKind()),
              enumText(dtypeOf(in.getElementType())), over, stride},
-            {in.getNumElements(), 1}, sum);
+            {collective.getForm().scatters
+                 ? collective.getBlock() * nn::DimExpr(over)
+                 : collective.getBlock(),
+             1},
+            sum);
     } else if (auto call = dyn_cast<rt::CallOp>(op)) {
       auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
           call, call.getCalleeAttr());

@@ -209,6 +209,8 @@ LogicalResult FunctionEmitter::emitCollective(rt::CollectiveOp op) {
     fields.push_back(".outer = " + size(block.exactDiv(chunk).value_or(0)));
   }
   fields.push_back(".chunk = " + size(chunk));
+  if (op.getPitchAttr())
+    fields.push_back(".pitch = " + size(rt::getDim(op.getPitchAttr())));
   fields.push_back(".over = " + std::to_string(op.getOver()));
   fields.push_back(".stride = " + std::to_string(op.getStride()));
   auto literal = [&](StringRef text) -> Attribute {

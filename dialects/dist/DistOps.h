@@ -73,6 +73,8 @@ inline constexpr llvm::StringLiteral kTpAttr = "dist.tp";
 /// Activations between layers are cut along the tokens (unit).
 inline constexpr llvm::StringLiteral kSequenceParallelAttr =
     "dist.sequence_parallel";
+/// Strips of collectives and the products beside them (integer); 1 without it.
+inline constexpr llvm::StringLiteral kOverlapAttr = "dist.overlap";
 /// Bytes of traffic that a stored element of a parameter is worth (f64).
 inline constexpr llvm::StringLiteral kMemoryPriceAttr = "dist.memory_price";
 // On dist.module: who runs it (docs/parallel.md). Read them through Placement.
@@ -95,6 +97,8 @@ inline constexpr llvm::StringLiteral kLayoutAttr = "dist.layout";
 /// On parameters: axes (#dist.cut) over which gradients are partial sums.
 inline constexpr llvm::StringLiteral kPartialGradientAttr =
     "dist.partial_gradient";
+/// On collectives: strips in which they are done (dialects/dist/Strips.h).
+inline constexpr llvm::StringLiteral kStripsAttr = "dist.strips";
 
 /// What a module's attributes say, with the values of absent ones.
 struct Placement {

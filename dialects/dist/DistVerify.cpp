@@ -130,6 +130,15 @@ static LogicalResult verifyShardAttribute(Operation *op,
       (!isa<dist::ModuleOp>(op) || !isa<UnitAttr>(attribute.getValue())))
     return op->emitOpError("'")
            << name << "' is a unit attribute of dist.module";
+  if (name == kOverlapAttr || name == kStripsAttr) {
+    bool isPlace = name == kOverlapAttr ? isa<dist::ModuleOp>(op)
+                                        : isa<CollectiveOpInterface>(op);
+    auto strips = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (!isPlace || !strips || strips.getInt() < 1)
+      return op->emitOpError("'")
+             << name << "' is a number of strips, at least 1, of "
+             << (name == kOverlapAttr ? "dist.module" : "a collective");
+  }
   if (name == kMemoryPriceAttr) {
     auto price = dyn_cast<FloatAttr>(attribute.getValue());
     if (!isa<dist::ModuleOp>(op) || !price)

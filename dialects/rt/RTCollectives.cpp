@@ -14,8 +14,10 @@ using dt::nn::DimExpr;
 static BufferType bufferOf(Value v) { return cast<BufferType>(v.getType()); }
 
 DimExpr CollectiveOp::getBlock() {
-  DimExpr n = bufferOf(getIn()).getNumElements();
-  return getForm().scatters ? *n.exactDiv(DimExpr(getOver())) : n;
+  const CollectiveForm &form = getForm();
+  DimExpr n = bufferOf(form.gathers && getPitchAttr() ? getOut() : getIn())
+                  .getNumElements();
+  return form.scatters || getPitchAttr() ? *n.exactDiv(DimExpr(getOver())) : n;
 }
 
 /// Element types, and what the kind can combine.
@@ -36,13 +38,19 @@ static LogicalResult verifyElements(CollectiveOp op) {
 LogicalResult CollectiveOp::verify() {
   if (failed(dt::dist::verifyAxis(*this)) || failed(verifyElements(*this)))
     return failure();
-  DimExpr n = bufferOf(getIn()).getNumElements(), over(getOver());
-  if (getForm().scatters && !n.exactDiv(over))
+  bool pitched = bool(getPitchAttr());
+  if (pitched && (getForm().gathers == getForm().scatters || !getChunkAttr()))
+    return emitOpError("has a pitch, which is of chunks of a kind that either "
+                       "gathers or scatters");
+  DimExpr n = bufferOf(getForm().gathers && pitched ? getOut() : getIn())
+                  .getNumElements(),
+          over(getOver());
+  if ((getForm().scatters || pitched) && !n.exactDiv(over))
     return emitOpError() << over.str() << " ranks do not divide " << n.str()
                          << " elements";
   DimExpr block = getBlock(), wanted = getForm().gathers ? block * over : block,
           got = bufferOf(getOut()).getNumElements();
-  if (wanted != got)
+  if (wanted != got && !(pitched && getForm().scatters))
     return emitOpError() << "expected a result of " << wanted.str()
                          << " elements, got " << got.str();
   if (!getChunkAttr())
@@ -53,7 +61,7 @@ LogicalResult CollectiveOp::verify() {
   if (chunk == DimExpr(0) ? block != DimExpr(0) : !block.exactDiv(chunk))
     return emitOpError() << "chunk " << chunk.str() << " does not divide "
                          << block.str() << " elements";
-  return success();
+  return pitched ? verifyDim(*this, "pitch", getPitchAttr()) : success();
 }
 LogicalResult RankPlaceOp::verify() {
   if (failed(dt::dist::verifyAxis(*this)))

@@ -23,16 +23,17 @@ def RT_CollectiveOp : RT_AxisOp<"collective"> {
   let description = [{
     `kind`: CollectiveKind of runtime/Enums.h, whose form says what the buffers hold. A block is [outer][chunk] elements, without `chunk` one row. `in` is a block, or [outer][over][chunk], a block for
     every rank, if the kind scatters; so is `out`, with a block of every rank, if it gathers. If it does neither, `out` may be `in`. `reduction` (sum if there is none): of a kind that combines.
+    `pitch`: of a kind that either gathers or scatters; chunks of the side that has one rank's (`in`, `out`) begin so many elements after one another, and that buffer reaches at least to the last one's end.
     `on tp`: beside what is on the compute stream.
   }];
-  let arguments = !con((ins Dist_CollectiveKind:$kind, OptionalAttr<Dist_Reduction>:$reduction, RT_In<"in">:$in, RT_Out<"out">:$out, OptionalAttr<RT_Dim>:$chunk), axis,
+  let arguments = !con((ins Dist_CollectiveKind:$kind, OptionalAttr<Dist_Reduction>:$reduction, RT_In<"in">:$in, RT_Out<"out">:$out, OptionalAttr<RT_Dim>:$chunk, OptionalAttr<RT_Dim>:$pitch), axis,
                          (ins DefaultValuedAttr<RT_Stream, "::dt::rt::Stream::compute">:$stream));
   let extraClassDeclaration = [{
     const CollectiveForm &getForm() { return formOf(getKind()); }
     /// Elements of a block.
     ::dt::nn::DimExpr getBlock();
   }];
-  let assemblyFormat = "custom<RuntimeEnum>($kind) (`by` custom<RuntimeEnum>($reduction)^)? $in `to` $out (`chunk` $chunk^)? `over` $over `stride` $stride (`on` $stream^)? attr-dict `:` type(operands)";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) (`by` custom<RuntimeEnum>($reduction)^)? $in `to` $out (`chunk` $chunk^)? (`pitch` $pitch^)? `over` $over `stride` $stride (`on` $stream^)? attr-dict `:` type(operands)";
 }
 def RT_RankPlaceOp : RT_AxisOp<"rank_place"> {
   let summary = "*buffer = this rank's place on the axis, (rank / stride) mod over";

@@ -9,9 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/lower/FunctionLowering.h"
-
-#include "dialects/dist/DistOps.h"
+#include "passes/lower/LowerStrips.h"
 
 using namespace mlir;
 using namespace dt;
@@ -81,11 +79,12 @@ void callCollective(dist::CollectiveOpInterface op, FunctionLowering &f,
                     Value in, Value out, StringAttr chunk = nullptr) {
   MLIRContext *context = f.builder().getContext();
   std::optional<rt::Reduction> reduction = op.getReduction();
-  rt::CollectiveOp::create(
-      f.builder(), op.getLoc(), op.getCollectiveKind(),
-      reduction ? rt::ReductionAttr::get(context, *reduction)
-                : rt::ReductionAttr(),
-      in, out, chunk, op.getOver(), op.getStride(), rt::Stream::compute);
+  rt::CollectiveOp::create(f.builder(), op.getLoc(), op.getCollectiveKind(),
+                           reduction
+                               ? rt::ReductionAttr::get(context, *reduction)
+                               : rt::ReductionAttr(),
+                           in, out, chunk, StringAttr(), op.getOver(),
+                           op.getStride(), rt::Stream::compute);
 }
 
 /// A block becomes a block, in place where it may.
@@ -171,6 +170,9 @@ struct CollectiveModel : LoweringOpInterface::FallbackModel<CollectiveModel> {
     auto collective = cast<dist::CollectiveOpInterface>(op);
     std::optional<dist::DimCut> taken = collective.getTakenCut(),
                                 given = collective.getGivenCut();
+    if (f.isLowered(collective.getResult()) ||
+        lowerGatheredStrips(collective, f))
+      return success();
     if (taken && given)
       lowerBlocks(collective, f, *taken, *given);
     else if (taken)

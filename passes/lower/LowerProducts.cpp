@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/lower/FunctionLowering.h"
+#include "passes/lower/LowerStrips.h"
 
 using namespace mlir;
 using namespace dt;
@@ -45,6 +45,8 @@ void emit(FunctionLowering &f, Location loc, const Product &p,
 //===----------------------------------------------------------------------===//
 
 LogicalResult lowerLinear(nn::LinearOp op, FunctionLowering &f) {
+  if (f.isLowered(op.getResult()) || lowerReducedStrips(op, f))
+    return success();
   Shape x = nn::getShape(op.getInput()), y = nn::getShape(op.getResult());
   Product p;
   p.a = f.get(op.getInput());

@@ -59,6 +59,8 @@ private:
       module->setAttr(dist::kRunAheadAttr, number(unit.runAhead));
     if (unit.sequenceParallel)
       module->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
+    if (unit.overlap > 1)
+      module->setAttr(dist::kOverlapAttr, number(unit.overlap));
     if (!unit.save.empty())
       module->setAttr(nn::kSaveAttr, b.getStringAttr(unit.save));
     if (split)
@@ -125,6 +127,9 @@ void remarkIdle(const PlanFile &plan, MLIRContext *context) {
     if (unit.sequenceParallel && unit.tp == 1)
       remark(unit, "sequence_parallel",
              "tp is 1: activations are cut over the tensor-parallel group");
+    if (unit.overlap > 1 && unit.tp == 1)
+      remark(unit, "overlap",
+             "tp is 1: there are no collectives beside products");
   }
 }
 

@@ -27,6 +27,9 @@ constexpr int64_t kMostDevices = 64;
 /// Where nothing fits, parts are tried in so many pieces.
 constexpr int kMostPieces = 8;
 
+/// The most strips of products and collectives that are tried.
+constexpr int kMostStrips = 8;
+
 /// Whether sequence parallelism changes a kind of layer: it has layers of its
 /// kind beside it then.
 static bool isChained(const planner::Module &module,
@@ -105,6 +108,7 @@ std::optional<std::string> makeExecutable(Plan &plan,
     // What a microbatch has no items for is left idle.
     unit.dp = std::min(unit.dp, most);
     unit.zero = unit.dp > 1;
+    unit.overlap = unit.tp > 1 ? std::max(unit.overlap, 1) : 1;
     // Pieces are items too.
     unit.sub =
         int(std::max<int64_t>(1, std::min<int64_t>(unit.sub, most / unit.dp)));
@@ -201,6 +205,10 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
     int64_t sub = 2 * plan.units[u].sub;
     if (plan.units[u].dp * sub <= program.maxReplicas[u])
       others.emplace_back(plan).units[u].sub = int(sub);
+    const UnitPlan &unit = plan.units[u];
+    for (int overlap : {unit.overlap * 2, unit.overlap / 2})
+      if (unit.tp > 1 && overlap >= 1 && overlap <= kMostStrips)
+        others.emplace_back(plan).units[u].overlap = overlap;
   }
   others.emplace_back(plan).sequenceParallel = !plan.sequenceParallel;
   for (Plan &other : others)

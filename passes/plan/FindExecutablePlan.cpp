@@ -174,6 +174,7 @@ void Finder::simplify() {
                               /*even=*/false, start.goesBack());
         other.units[u].firstRank = unit.firstRank;
         other.units[u].sub = sub;
+        other.units[u].overlap = unit.overlap;
       };
       if (unit.vpp > 1)
         change(unit.dp, unit.pp, 1, unit.sub);

@@ -211,6 +211,8 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
     op->setAttr(dist::kRanksAttr,
                 b.getDenseI64ArrayAttr(llvm::to_vector(llvm::seq(own))));
     op->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
+    // So that what would be done in strips is marked.
+    op->setAttr(dist::kOverlapAttr, b.getI64IntegerAttr(2));
     if (layout.sequenceParallel)
       op->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
     op->setAttr(nn::kSaveAttr, b.getStringAttr(rt::textOf(layout.save)));

@@ -34,9 +34,9 @@ constexpr StringRef kTopKeys[] = {
     "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
     "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
 constexpr StringRef kUnitKeys[] = {
-    "tp",    "dp",        "pp",   "vpp",  "ranks",  "rows_max",
-    "sub",   "run_ahead", "save", "zero", "stages", "sequence_parallel",
-    "times", "predicted"};
+    "tp",      "dp",        "pp",       "vpp",  "ranks",  "rows_max",
+    "sub",     "run_ahead", "save",     "zero", "stages", "sequence_parallel",
+    "overlap", "times",     "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -125,6 +125,7 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   read("vpp", entry.vpp);
   read("sub", entry.sub);
   read("run_ahead", entry.runAhead, 0);
+  read("overlap", entry.overlap);
   if (json.has("zero")) {
     entry.zero = json.at("zero").integer(0);
     if (entry.zero > 1)

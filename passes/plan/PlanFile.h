@@ -33,7 +33,7 @@ struct UnitEntry {
   std::vector<int64_t> ranks;
   /// Items of each kind in a part, where the plan says so.
   std::map<std::string, int64_t> rowsMax;
-  int64_t sub = 1, runAhead = 0, zero = 0;
+  int64_t sub = 1, runAhead = 0, zero = 0, overlap = 1;
   bool sequenceParallel = false;
   std::string save; ///< empty: as the program says
   /// Pieces of every stage; empty: the compiler cuts.

@@ -7,6 +7,7 @@
 #include "passes/schedule/StageWork.h"
 
 #include "dialects/dist/DistMarks.h"
+#include "dialects/dist/Strips.h"
 #include "dialects/nn/NNNames.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -142,17 +143,27 @@ void FunctionReader::read(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return read(call.getCallee());
   if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op)) {
-    Type whole = collective.getWhole().getType();
-    exchanges.push_back(
-        {collective.getCollectiveKind(), perItem(sizes.bytesOfItem(whole))});
+    Exchange &exchange = exchanges.emplace_back();
+    exchange.kind = collective.getCollectiveKind();
+    exchange.bytes =
+        perItem(sizes.bytesOfItem(collective.getWhole().getType()));
+    if (dist::getNumStrips(collective) > 1)
+      for (nn::LinearOp product : dist::getProductsBeside(collective))
+        if (std::optional<Op> beside = describe(product))
+          exchange.beside.push_back(std::move(*beside));
     return;
   }
+  if (std::optional<Op> result = describe(op))
+    ops.push_back(std::move(*result));
+}
+
+std::optional<Op> FunctionReader::describe(Operation *op) {
   auto model = dyn_cast<nn::CostOpInterface>(op);
   if (!model)
-    return;
+    return std::nullopt;
   nn::Work work = model.getWork();
   if (work.kind == nn::Work::None)
-    return;
+    return std::nullopt;
   Op result;
   result.name = op->getName().stripDialect().str();
   result.flops = perItem(sizes.ofItem(model.getFlops()));
@@ -161,8 +172,9 @@ void FunctionReader::read(Operation *op) {
   result.kind = kindOf(work.kind);
   if (result.kind == Op::Gemm)
     setProduct(work, result);
-  if (result.flops.item + result.bytes.item + result.fixedBytes > 0)
-    ops.push_back(std::move(result));
+  if (result.flops.item + result.bytes.item + result.fixedBytes <= 0)
+    return std::nullopt;
+  return result;
 }
 
 /// Rows x k by k x n; one of them may be the weight's gradient.
@@ -237,6 +249,8 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   planner::CostOptions options;
   options.tp = int(dist::Placement(stage).tp);
   options.sequenceParallel = false;
+  auto overlap = stage->getAttrOfType<IntegerAttr>(dist::kOverlapAttr);
+  options.overlap = overlap ? int(overlap.getInt()) : 1;
   planner::Module module;
   if (auto precision = stage->getAttrOfType<StringAttr>(dist::kPrecisionAttr))
     module.precision = precision.str();

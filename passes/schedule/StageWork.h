@@ -57,6 +57,8 @@ public:
   void readHalves(mlir::func::FuncOp function, FunctionReader &weight);
 
 private:
+  /// Nothing, where there is nothing to do.
+  std::optional<planner::Op> describe(mlir::Operation *op);
   void setProduct(const nn::Work &work, planner::Op &result);
 
   dist::ModuleOp module;

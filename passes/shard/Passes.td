@@ -14,7 +14,7 @@ include "mlir/Pass/PassBase.td"
 // From whole functions to those of one rank, where a module has `dist.tp`: each module by itself. dist-agree-ties tries it.
 def ShardEachModule : Pipeline<[
   // The partitioner reads forward and backward function as one line, and where a collective belongs shows only when it is done: halves come last.
-  "dist.module(dist-prepare-shard, dist-shard, dist-finish-shard, nn-split-backward)",
+  "dist.module(dist-prepare-shard, dist-shard, dist-finish-shard, dist-overlap, nn-split-backward)",
   "nn-verify-differentiated"
 ]>;
 
@@ -50,6 +50,14 @@ def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
   let summary = "Biases go back into products";
   let description = [{ Of modules with `dist.tp`: a bias that is added to a product right away, with no reduction between, is the product's again. }];
   let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def Overlap : Pass<"dist-overlap", "::dt::dist::ModuleOp"> {
+  let summary = "Mark collectives that are done in strips together with the products beside them";
+  let description = [{
+    Of modules with `dist.tp` and `dist.overlap` = N: a collective of rows that gathers what `nn.linear` multiplies, or adds up what one makes and nobody else reads, gets `dist.strips`: N, or the number of its rows if these are fewer (docs/sharding.md). The ops stay as they are; lowering cuts.
+  }];
+  let dependentDialects = ["::dt::dist::DistDialect"];
 }
 
 def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {

@@ -85,6 +85,12 @@ void collective(TensorParallel *group, const Collective &what, const void *in,
   const CollectiveForm &form = formOf(what.kind);
   int64_t outer = what.outer, over = what.over, count = outer * what.chunk;
   size_t row = what.chunk * sizeOf(what.type), block = outer * row;
+  // Of the side that is a block: rows that are not one behind another.
+  size_t step = what.pitch ? what.pitch * sizeOf(what.type) : row;
+  bool apart = step != row && outer > 1 && row;
+  if (over == 1 && apart)
+    return device::copyRows(out, form.scatters ? step : row, in,
+                            form.gathers ? step : row, row, outer);
   if (over == 1)
     return in == out ? void() : device::copy(out, in, block);
   const TensorParallel::Axis &axis = group->axis(over, what.stride);
@@ -97,13 +103,22 @@ void collective(TensorParallel *group, const Collective &what, const void *in,
     packedIn = pool.take(over * block);
     pack(packedIn.get(), static_cast<const std::byte *>(in), outer, over, row);
     from = packedIn.get();
+  } else if (form.gathers && apart) {
+    packedIn = pool.take(block);
+    device::copyRows(packedIn.get(), row, in, step, row, outer);
+    from = packedIn.get();
   }
   if (form.gathers && inRows) {
     packedOut = pool.take(over * block);
     to = packedOut.get();
+  } else if (form.scatters && apart) {
+    packedOut = pool.take(block);
+    to = packedOut.get();
   }
   exchange(*axis.group, what, from, to, count, axis.label(what.kind));
-  if (packedOut)
+  if (packedOut && !form.gathers)
+    device::copyRows(out, step, packedOut.get(), row, row, outer);
+  else if (packedOut)
     unpack(static_cast<std::byte *>(out), packedOut.get(), outer, over, row);
 }
 

@@ -23,12 +23,13 @@ int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride);
 /// What generated code asks of an axis. A block has [outer][chunk] elements;
 /// `chunk` counts those of all inner dims together. What the kind scatters
 /// (`in`) or gathers (`out`) is [outer][over][chunk]: a block for, or of, every
-/// rank of the axis in their order (CollectiveForm).
+/// rank of the axis in their order (CollectiveForm). With `pitch`, of kinds
+/// that do one of the two, chunks of the other side's block are so far apart.
 struct Collective {
   CollectiveKind kind;
   Reduction reduction = Reduction::Sum; ///< of kinds that combine
   DType type;
-  int64_t outer = 1, chunk;
+  int64_t outer = 1, chunk, pitch = 0;
   int64_t over, stride;
 };
 

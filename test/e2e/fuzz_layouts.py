@@ -100,6 +100,8 @@ def draw_unit(random_, sub):
         unit["save"] = random_.choice(["vjp", "all", "none"])
     if random_.random() < 0.4 and "tp" in unit:
         unit["sequence_parallel"] = True
+    if "tp" in unit and random_.random() < 0.4:
+        unit["overlap"] = random_.choice([2, 3, 100])
     if random_.random() < 0.1:
         unit["run_ahead"] = random_.choice([1, 2])
     if random_.random() < sub:

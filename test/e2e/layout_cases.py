@@ -21,7 +21,7 @@ for model in ("gpt2", "llama"):
     case(f"{model}-dp2", model, 8, 4, "model:dp=2", subset=model == "gpt2")
     case(f"{model}-dp3", model, 9, 3, "model:dp=3")
     case(f"{model}-tp2", model, 8, 4, "model:tp=2", subset=model == "llama")
-    case(f"{model}-tp4", model, 4, 4, "model:tp=4")
+    case(f"{model}-tp4", model, 4, 4, "model:tp=4,overlap=" + ("3,sequence_parallel=true" if model == "gpt2" else "2"))
     case(f"{model}-pp2", model, 8, 2, "model:pp=2", subset=model == "llama")
 case("gpt2-zero1", "gpt2", 8, 4, "model:dp=2,zero=1", subset=True)
 case("llama-zero1-dp3", "llama", 9, 9, "model:dp=3,zero=1")
@@ -53,12 +53,12 @@ case("gpt2-dp3-buckets", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000", subset
 case("gpt2-dp3-narrow-sums", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000 gradient_sums=bf16", subset=True)
 case("llama-tp2-dp2-zero1-narrow-sums", "llama", 8, 4, "model:tp=2,dp=2,zero=1 | bucket_bytes=9000 gradient_sums=bf16", subset=True)
 case("gpt2-dp2-pp2-zb-buckets", "gpt2", 8, 4, "model:dp=2,pp=2,zero=1 | schedule=zb-h1 bucket_bytes=20000")
-case("llama-tp2-dp2-sp-buckets", "llama", 8, 4, "model:tp=2,dp=2,zero=1,sequence_parallel=true | bucket_bytes=9000", subset=True)
-case("gpt2-tp2-sp", "gpt2", 4, 2, "model:tp=2,save=all,sequence_parallel=true")
+case("llama-tp2-dp2-sp-buckets", "llama", 8, 4, "model:tp=2,dp=2,zero=1,sequence_parallel=true,overlap=3 | bucket_bytes=9000", subset=True)
+case("gpt2-tp2-sp", "gpt2", 4, 2, "model:tp=2,save=all,sequence_parallel=true,overlap=2")
 case("mllm-buckets", "mllm", 12, 4, "vision:dp=3,zero=1 llm:tp=2,dp=2 generator:dp=2 | bucket_bytes=5000")
 
-# Layers computed again before their backward function, cut over ranks.
-case("llama-tp2-save-none", "llama", 8, 4, "model:tp=2,save=none", subset=True)
+# Layers computed again before their backward function, cut over ranks; products and their collectives in strips, which the rows do not divide.
+case("llama-tp2-save-none", "llama", 8, 4, "model:tp=2,save=none,overlap=3", subset=True)
 case("convnext-tp2-dp2-save-none", "extra/convnext", 8, 4, "model:tp=2,dp=2,save=none")
 
 # Windows whose mask is repeated for every sample.

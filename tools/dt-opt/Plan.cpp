@@ -260,6 +260,10 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
   json.attribute("sub", first.sub);
   if (first.runAhead)
     json.attribute("run_ahead", first.runAhead);
+  if (first.sequenceParallel)
+    json.attribute("sequence_parallel", true);
+  if (first.overlap > 1)
+    json.attribute("overlap", first.overlap);
   json.attribute("save", first.save);
   json.attribute("zero", first.zero);
   if (llvm::all_of(unit.stages, [](auto *stage) { return !!stage->times; }))

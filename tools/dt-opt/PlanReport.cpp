@@ -43,6 +43,9 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
   if (auto ahead = module->getAttrOfType<IntegerAttr>(dist::kRunAheadAttr))
     entry.runAhead = ahead.getInt();
+  if (auto strips = module->getAttrOfType<IntegerAttr>(dist::kOverlapAttr))
+    entry.overlap = strips.getInt();
+  entry.sequenceParallel = module->hasAttr(dist::kSequenceParallelAttr);
   stages::StateBytes state = stages::getStateBytes(module);
   entry.stateBytes[0] = state.parameters;
   entry.stateBytes[1] = state.gradients;

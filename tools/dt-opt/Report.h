@@ -45,6 +45,8 @@ struct ModuleReport {
   // With a plan; sizes and FLOPs are then those of one rank.
   std::string unit;
   int64_t stage = 0, tp = 1, dp = 1, sub = 1, zero = 0, runAhead = 0;
+  int64_t overlap = 1;
+  bool sequenceParallel = false;
   std::vector<int64_t> ranks;
   int64_t stateBytes[3] = {0, 0, 0}; ///< parameters, gradients, optimizer
   /// Inputs, outputs, residuals and edges' gradients of a microbatch (all its

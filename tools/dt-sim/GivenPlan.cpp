@@ -65,6 +65,8 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   unit.pp = readSize(json, "pp");
   unit.vpp = readSize(json, "vpp");
   unit.sub = readSize(json, "sub");
+  if (json.has("overlap"))
+    unit.overlap = readSize(json, "overlap");
   int64_t zero = 0;
   json.read("zero", zero, 0);
   unit.zero = int(std::min<int64_t>(zero, 1));

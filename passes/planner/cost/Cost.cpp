@@ -168,14 +168,66 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
       // already.
       list->back().cut |= cut && op.kind == Op::Gemm && options.tp > 1;
     }
+  auto addMessage = [&](const Exchange &exchange, Pass pass,
+                        std::vector<Message> &messages) {
+    Message &message = messages.emplace_back(Message{exchange, {}});
+    for (const Op &op : exchange.beside)
+      message.beside.push_back(rateOf(op, whole, pass));
+  };
+  if (cut) {
+    for (const Exchange &exchange : cut->forwardExchanges)
+      addMessage(exchange, Pass::Forward, made->forwardMessages);
+    for (const Exchange &exchange : cut->backwardExchanges)
+      addMessage(exchange, Pass::Input, made->backwardMessages);
+  } else if (options.tp > 1) {
+    Exchange exchange{rt::CollectiveKind::AllReduce, layer.reduced};
+    made->forwardMessages.resize(layer.forwardReduces, {exchange, {}});
+    made->backwardMessages.resize(layer.backwardReduces, {exchange, {}});
+  }
   made->next = rates[kind].first;
   while (!rates[kind].first.compare_exchange_weak(made->next, made.get()))
     ;
   return *made.release();
 }
 
-double ModuleCost::exposed(const std::vector<Rate> &list, double collectives,
+double ModuleCost::exposed(const Rates &known,
+                           const std::vector<Message> &messages,
+                           const std::vector<Rate> &list,
+                           const CostOptions &options,
                            const TokenSums &part) const {
+  double whole = 0, seconds = 0;
+  for (const Message &message : messages) {
+    double one = stripOf(message.exchange, known.group, options, part, 1);
+    whole += one;
+    seconds += options.overlap > 1 && !message.beside.empty()
+                   ? inStrips(known, message, options, part)
+                   : one;
+  }
+  return options.overlap == 0 ? inPieces(list, whole, part) : seconds;
+}
+
+/// Strips follow one another on both sides, each product behind or before its
+/// collective: the first or the last strip of one side has nothing beside it.
+double ModuleCost::inStrips(const Rates &known, const Message &message,
+                            const CostOptions &options,
+                            const TokenSums &part) const {
+  int strips = options.overlap;
+  double travels =
+      stripOf(message.exchange, known.group, options, part, strips);
+  double whole = 0, strip = 0;
+  for (const Rate &rate : message.beside) {
+    whole += rate.at(part);
+    strip += rate.at(part * (1.0 / strips));
+  }
+  // Where ranks compute on cores, these also carry the messages.
+  double longer =
+      cluster.nodes[node].cores ? travels + strip : std::max(travels, strip);
+  return travels + strip + (strips - 1) * longer - whole;
+}
+
+/// What hides behind which product is not said of every model: all behind all.
+double ModuleCost::inPieces(const std::vector<Rate> &list, double collectives,
+                            const TokenSums &part) const {
   int pieces = cluster.nodes[node].pieces;
   if (pieces < 2 || collectives <= 0)
     return collectives;
@@ -384,25 +436,19 @@ const RankLayer *ModuleCost::partitioned(int kind,
   return layers ? &(*layers)[kind] : nullptr;
 }
 
-double ModuleCost::exchange(const std::vector<Exchange> &exchanges,
-                            const Group &group, const CostOptions &options,
-                            const TokenSums &part) const {
-  double seconds = 0;
-  for (const Exchange &exchange : exchanges) {
-    double bytes = exchange.bytes.at(part) / options.cp;
-    switch (rt::formOf(exchange.kind).travel) {
-    case rt::Travel::RoundTrip:
-      seconds += cluster.allReduce(group, bytes);
-      break;
-    case rt::Travel::Ring:
-      seconds += cluster.allGather(group, bytes);
-      break;
-    case rt::Travel::Pairs:
-      seconds += cluster.allToAll(group, bytes);
-      break;
-    }
+double ModuleCost::stripOf(const Exchange &exchange, const Group &group,
+                           const CostOptions &options, const TokenSums &part,
+                           int strips) const {
+  double bytes = exchange.bytes.at(part) / options.cp / strips;
+  switch (rt::formOf(exchange.kind).travel) {
+  case rt::Travel::RoundTrip:
+    return cluster.allReduce(group, bytes);
+  case rt::Travel::Ring:
+    return cluster.allGather(group, bytes);
+  case rt::Travel::Pairs:
+    return cluster.allToAll(group, bytes);
   }
-  return seconds;
+  llvm_unreachable("not a way to travel");
 }
 
 /// Recomputation of everything repeats the forward's messages too.
@@ -410,37 +456,23 @@ void ModuleCost::addMessages(const Rates &known, int index,
                              const CostOptions &options, const TokenSums &part,
                              Times &times) const {
   const LayerKind &kind = description.kinds[index];
-  if (const RankLayer *layer = known.layer) {
-    auto collectives = [&](const std::vector<Exchange> &exchanges) {
-      return exchange(exchanges, known.group, options, part);
-    };
-    double there = exposed(known.forward, collectives(layer->forwardExchanges),
-                           part) +
-                   exchange(kind, options, part, false),
-           back = exposed(known.input, collectives(layer->backwardExchanges),
-                          part) +
-                  exchange(kind, options, part, true);
-    times.forward += there;
-    times.input += description.hasBackward() ? back : 0;
-    times.reduce += there + (description.hasBackward() ? back : 0);
-    return;
-  }
-  double reduce =
-      options.tp > 1
-          ? cluster.allReduce(known.group, kind.reduced.at(part) / options.cp)
-          : 0;
-  double there = exposed(known.forward, kind.forwardReduces * reduce, part) +
-                 exchange(kind, options, part, false);
+  double there =
+      exposed(known, known.forwardMessages, known.forward, options, part) +
+      exchange(kind, options, part, false);
   times.forward += there;
   times.reduce += there;
   if (!description.hasBackward())
     return;
-  double back = exposed(known.input, kind.backwardReduces * reduce, part) +
-                exchange(kind, options, part, true);
-  if (options.save == Save::None)
-    times.again += there;
-  times.input += back + (options.save == Save::None ? there : 0);
+  double back =
+      exposed(known, known.backwardMessages, known.input, options, part) +
+      exchange(kind, options, part, true);
   times.reduce += back;
+  // A layer that is described says itself what it does again.
+  if (options.save == Save::None && !known.layer) {
+    times.again += there;
+    back += there;
+  }
+  times.input += back;
 }
 
 Times ModuleCost::layers(int begin, int end, const CostOptions &options,

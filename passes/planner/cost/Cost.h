@@ -52,6 +52,9 @@ struct CostOptions {
   int cp = 1;
   /// Expert parallelism: a layer's experts over this many ranks.
   int ep = 1;
+  /// Strips of products and of the TP collectives beside them, as programs run
+  /// them; 0: the node's `pieces`, wherever these are faster.
+  int overlap = 0;
 };
 
 /// Costs of one module on one kind of node.
@@ -147,8 +150,10 @@ private:
                         const TokenSums &part) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
-  double exchange(const std::vector<Exchange> &exchanges, const Group &group,
-                  const CostOptions &options, const TokenSums &part) const;
+  /// Seconds of one of `strips` strips of a collective.
+  double stripOf(const Exchange &exchange, const Group &group,
+                 const CostOptions &options, const TokenSums &part,
+                 int strips) const;
 
   /// An operation at a layout: seconds of computing (`least` of them with any
   /// part) and of moving bytes.
@@ -163,12 +168,18 @@ private:
     double unit = 0;
     double at(const TokenSums &part) const;
   };
+  /// A collective of a TP group, with the products that it is cut with.
+  struct Message {
+    Exchange exchange;
+    std::vector<Rate> beside;
+  };
   struct Rates {
     int tp, cp, ep;
     bool sequenceParallel;
     const RankLayer *layer; ///< made of this one; null: by rule
     Group group;            ///< the TP group
     std::vector<Rate> forward, input, weight;
+    std::vector<Message> forwardMessages, backwardMessages;
     Rates *next = nullptr;
   };
   /// Grows at its front, also from several threads at once; what is in it stays
@@ -184,10 +195,16 @@ private:
   /// `share` of the rows, or of all there is to do, and n x k of the matrix.
   bool setMeasured(Rate &rate, const Op &op, Pass pass, double share, double n,
                    double k) const;
-  /// What collectives of a TP group add to the products that they may hide
-  /// behind.
-  double exposed(const std::vector<Rate> &list, double collectives,
+  /// What collectives of a TP group add to a layer's operations.
+  double exposed(const Rates &known, const std::vector<Message> &messages,
+                 const std::vector<Rate> &list, const CostOptions &options,
                  const TokenSums &part) const;
+  /// The same of one that travels beside products in strips; the other: of all,
+  /// in the node's `pieces`.
+  double inStrips(const Rates &known, const Message &message,
+                  const CostOptions &options, const TokenSums &part) const;
+  double inPieces(const std::vector<Rate> &list, double collectives,
+                  const TokenSums &part) const;
   /// Of a kind of layer; made once for a layout (by two threads at once:
   /// twice).
   const Rates &ratesOf(int kind, const CostOptions &options) const;

@@ -57,8 +57,12 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
       good(layer.kept) && good(layer.keptForWeights) && good(layer.parameters);
   for (const std::vector<Exchange> *exchanges :
        {&layer.forwardExchanges, &layer.backwardExchanges})
-    for (const Exchange &exchange : *exchanges)
+    for (const Exchange &exchange : *exchanges) {
       fine &= good(exchange.bytes);
+      for (const Op &op : exchange.beside)
+        if (Error error = checkOp(module, kind, op))
+          return error;
+    }
   if (fine)
     return Error::success();
   return wrong("module '" + module.name + "', layer '" + kind.name +

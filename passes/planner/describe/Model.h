@@ -102,6 +102,9 @@ struct LayerKind {
 struct Exchange {
   rt::CollectiveKind kind = rt::CollectiveKind::AllReduce;
   Linear bytes;
+  /// Products, also of the layer's, that it is cut with where programs overlap
+  /// the two (docs/sharding.md).
+  std::vector<Op> beside = {};
 };
 
 /// A layer as the compiler cuts and differentiates it for one TP degree and one

@@ -132,10 +132,13 @@ std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
   std::vector<Exchange> result;
   if (json.has(key))
     for (const JsonReader &entry : json.at(key).list()) {
-      entry.keys({"kind", "bytes", "count"});
+      entry.keys({"kind", "bytes", "beside", "count"});
       Exchange exchange;
       exchange.kind = entry.at("kind").choice<rt::CollectiveKind>();
       exchange.bytes = readLinear(entry, "bytes");
+      if (entry.has("beside"))
+        for (const JsonReader &op : entry.at("beside").list())
+          exchange.beside.push_back(readOp(op));
       int count = entry.has("count") ? small(entry.at("count"), 1, 10000) : 1;
       result.insert(result.end(), count, exchange);
     }

@@ -106,6 +106,8 @@ OrderedJson print(const std::vector<Exchange> &exchanges) {
     OrderedJson json;
     json["kind"] = rt::textOf(exchange.kind);
     put(json, "bytes", exchange.bytes);
+    for (const Op &op : exchange.beside)
+      json["beside"].push_back(print(op));
     if (json == before) {
       list.back()["count"] = list.back().value("count", 1) + 1;
       continue;

@@ -65,6 +65,7 @@ CostOptions Plan::getOptions(int unit) const {
   options.tp = host.tp;
   options.cp = host.cp;
   options.ep = host.ep;
+  options.overlap = host.overlap;
   options.save = units[unit].save;
   options.sequenceParallel = sequenceParallel;
   return options;
@@ -240,6 +241,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
     if (plan.sequenceParallel && unit.tp > 1 &&
         module.partitioned.count({unit.tp, unit.save, true}))
       entry["sequence_parallel"] = true;
+    if (unit.overlap > 1)
+      entry["overlap"] = unit.overlap;
     size_t i = size_t(unit.module);
     if (i < plan.predicted.memory.size())
       entry["predicted"] = {{"memory", plan.predicted.memory[i]},

@@ -44,6 +44,8 @@ struct UnitPlan {
   /// Sub-microbatches: pieces of a replica's share, one after another. Their
   /// kernels are smaller, and so is what a layer's backward needs at once.
   int sub = 1;
+  /// CostOptions::overlap.
+  int overlap = 0;
   /// Runs inside a stage of another unit, on its ranks and in its tasks: the
   /// encoder before the first stage (0), the generator behind the last (-1).
   struct Inside {

@@ -94,6 +94,7 @@ private:
         shape.push_back(
             formatv("{0}, collective {1}", where, int(exchange.kind)));
         add(where + ": a collective", exchange.bytes);
+        add(where, "collective beside", exchange.beside);
       }
     add(where + ": kept bytes", layer.kept);
     add(where + ": bytes kept for weights", layer.keptForWeights);
@@ -345,13 +346,17 @@ void halve(Linear &value) {
   value = {value.item / 2, value.token / 2, value.square / 2};
 }
 
+void halveOps(std::vector<Op> &ops, bool isGradient) {
+  for (Op &op : ops) {
+    halve(op.bytes);
+    if (!isGradient)
+      op.fixedBytes /= 2;
+  }
+}
 template <typename Layer> void halveOps(Layer &layer) {
-  for (std::vector<Op> *ops : {&layer.forward, &layer.input, &layer.weight})
-    for (Op &op : *ops) {
-      halve(op.bytes);
-      if (ops != &layer.weight) // there it is the gradient
-        op.fixedBytes /= 2;
-    }
+  halveOps(layer.forward, false);
+  halveOps(layer.input, false);
+  halveOps(layer.weight, true);
 }
 
 } // namespace
@@ -406,8 +411,10 @@ Error setMixedPrecision(Model &model, StringRef precision) {
         halve(layer.keptForWeights);
         for (std::vector<Exchange> *exchanges :
              {&layer.forwardExchanges, &layer.backwardExchanges})
-          for (Exchange &exchange : *exchanges)
+          for (Exchange &exchange : *exchanges) {
             halve(exchange.bytes);
+            halveOps(exchange.beside, false);
+          }
       }
   }
   for (ModelEdge &edge : model.edges)

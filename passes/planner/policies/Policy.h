@@ -60,7 +60,7 @@ public:
 private:
   std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
   /// By node, module, layout, saved set and power.
-  llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int>,
+  llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int, int>,
                  std::unique_ptr<LayerPrices>>
       prices;
   llvm::DenseMap<std::tuple<int, int, int, int, int, int>,

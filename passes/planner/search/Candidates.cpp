@@ -29,6 +29,8 @@ Complexity getComplexity(const Plan &plan) {
     int64_t tensor = int64_t(unit.tp) * unit.cp;
     figures[Complexity::Tensor] = std::max(figures[Complexity::Tensor], tensor);
     figures[Complexity::Pieces] += unit.sub;
+    figures[Complexity::Strips] =
+        std::max<int64_t>(figures[Complexity::Strips], unit.overlap);
   }
   figures[Complexity::Sequence] =
       plan.sequenceParallel &&
@@ -55,6 +57,8 @@ static std::string describe(const Plan &plan, Complexity::Figure figure) {
     return value ? "sequence parallelism" : "none";
   case Complexity::Pieces:
     return "parts in " + count("piece");
+  case Complexity::Strips:
+    return "products in " + count("strip");
   case Complexity::NumFigures:
     break;
   }

@@ -35,6 +35,7 @@ struct Complexity {
     Tensor,   ///< largest number of ranks that share a layer: TP times CP
     Sequence, ///< 1: tokens between layers are divided too
     Pieces,   ///< of a part, over all units
+    Strips,   ///< of products and collectives, the most of a unit
     NumFigures
   };
   std::array<int64_t, NumFigures> figures = {};

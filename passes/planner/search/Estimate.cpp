@@ -26,7 +26,7 @@ const LayerPrices &PriceCache::get(const Costs &costs,
                                    int power) {
   std::unique_ptr<LayerPrices> &known =
       prices[{node, m, options.tp, options.cp, options.ep, int(options.save),
-              options.sequenceParallel, power}];
+              options.sequenceParallel, options.overlap, power}];
   if (known)
     return *known;
   known = std::make_unique<LayerPrices>();

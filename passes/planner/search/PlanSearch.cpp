@@ -28,7 +28,8 @@ std::string keyOf(const Plan &plan) {
   for (const UnitPlan &unit : plan.units) {
     os << '|' << unit.tp << ' ' << unit.dp << ' ' << unit.pp << ' ' << unit.vpp
        << ' ' << unit.cp << ' ' << unit.ep << ' ' << int(unit.save) << ' '
-       << unit.firstRank << ' ' << unit.runAhead << ' ' << unit.sub;
+       << unit.firstRank << ' ' << unit.runAhead << ' ' << unit.sub << ' '
+       << unit.overlap;
     if (unit.inside)
       os << 'i' << unit.inside->unit << ' ' << unit.inside->stage;
     for (int cut : unit.cuts)

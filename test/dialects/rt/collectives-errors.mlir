@@ -81,3 +81,31 @@ rt.func @f(%a: !rt.buffer<i64, [2]>) {
   // expected-error @+1 {{writes one i64, not '!rt.buffer<i64, [2]>'}}
   rt.rank_place %a over 2 stride 1 : !rt.buffer<i64, [2]>
 }
+
+// -----
+
+rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [8]>) {
+  // expected-error @+1 {{has a pitch, which is of chunks of a kind that either gathers or scatters}}
+  rt.collective all_reduce %a to %b chunk "4" pitch "8" over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<f32, [12]>, %b: !rt.buffer<f32, [8]>) {
+  // expected-error @+1 {{has a pitch, which is of chunks of a kind that either gathers or scatters}}
+  rt.collective all_gather %a to %b pitch "8" over 2 stride 1 : !rt.buffer<f32, [12]>, !rt.buffer<f32, [8]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<f32, [12]>, %b: !rt.buffer<f32, [9]>) {
+  // expected-error @+1 {{2 ranks do not divide 9 elements}}
+  rt.collective all_gather %a to %b chunk "4" pitch "8" over 2 stride 1 : !rt.buffer<f32, [12]>, !rt.buffer<f32, [9]>
+}
+
+// -----
+
+rt.func @f(%a: !rt.buffer<f32, [16]>, %b: !rt.buffer<f32, [12]>) {
+  // expected-error @+1 {{pitch}}
+  rt.collective reduce_scatter %a to %b chunk "4" pitch "8*" over 2 stride 1 : !rt.buffer<f32, [16]>, !rt.buffer<f32, [12]>
+}

@@ -11,6 +11,8 @@ rt.func @f(%a: !rt.buffer<f32, ["batch", 8]>, %b: !rt.buffer<f32, ["batch", 16]>
   rt.collective all_gather %a to %b chunk "8*batch" over 2 stride 1 : !rt.buffer<f32, ["batch", 8]>, !rt.buffer<f32, ["batch", 16]>
   // CHECK: rt.collective reduce_scatter %{{.*}} to %{{.*}} chunk "8" over 2 stride 1
   rt.collective reduce_scatter %b to %a chunk "8" over 2 stride 1 : !rt.buffer<f32, ["batch", 16]>, !rt.buffer<f32, ["batch", 8]>
+  // CHECK: rt.collective reduce_scatter %{{.*}} to %{{.*}} chunk "8" pitch "12" over 2 stride 1
+  rt.collective reduce_scatter %b to %a chunk "8" pitch "12" over 2 stride 1 : !rt.buffer<f32, ["batch", 16]>, !rt.buffer<f32, ["batch", 8]>
   // CHECK: rt.collective all_to_all %{{.*}} to %{{.*}} over 4 stride 1
   rt.collective all_to_all %a to %a over 4 stride 1 : !rt.buffer<f32, ["batch", 8]>, !rt.buffer<f32, ["batch", 8]>
   // CHECK: rt.rank_place %{{.*}} over 4 stride 1

@@ -93,6 +93,35 @@ TEST(Measured, PricesOperations) {
   EXPECT_NEAR(times.weight, gemm, 1e-12);
 }
 
+/// Fewer rows, the rate of fewer rows.
+TEST(Measured, PricesStrips) {
+  Cluster here = parse(cluster(R"({"rows": [2, 8], "columns": [1], "depth": )"
+                               R"([1], "rates": [16384, 65536]})"));
+  Op product;
+  product.kind = Op::Gemm;
+  product.rows = {0, 1, 0};
+  product.n = 32;
+  product.k = 16;
+  RankLayer layer;
+  layer.forward = {product};
+  layer.forwardExchanges = {{dt::rt::CollectiveKind::AllReduce, {}, {product}}};
+  Module module;
+  module.precision = "f32";
+  module.kinds.resize(1);
+  module.layers = {0};
+  module.partitioned[{2, Save::Vjp, false}] = {layer};
+  ModuleCost cost(here, 0, module);
+  for (int strips : {1, 4}) {
+    CostOptions options;
+    options.tp = 2;
+    options.sequenceParallel = false;
+    options.overlap = strips;
+    double flops = 2 * 8 * 32 * 16;
+    EXPECT_NEAR(cost.layer(0, options, TokenSums::of(8)).forward,
+                flops / (strips == 1 ? 65536 : 16384), 1e-9);
+  }
+}
+
 /// A sum over 4 is 6 messages of a quarter.
 TEST(Measured, PricesMessages) {
   Cluster here = parse(cluster(

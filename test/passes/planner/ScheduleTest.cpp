@@ -133,6 +133,68 @@ TEST(Contrast, JsonRoundTripAndErrors) {
             "the contrastive loss names a module that does not exist");
 }
 
+/// A layer of a rank of two: one product, whose result is summed, and another
+/// sum that no product stands beside.
+Module makeSummedProduct(bool sums) {
+  Op product;
+  product.kind = Op::Gemm;
+  product.rows = {0, 1, 0};
+  product.n = product.k = 4096;
+  product.bytes = {0, 2 * 2 * 4096, 0};
+  product.fixedBytes = 2.0 * 4096 * 4096;
+  RankLayer layer;
+  layer.forward = {product};
+  Exchange alone{dt::rt::CollectiveKind::AllReduce, {0, 1024, 0}};
+  Exchange sum{dt::rt::CollectiveKind::AllReduce, {0, 2 * 4096, 0}, {product}};
+  if (sums)
+    layer.forwardExchanges = {sum, alone};
+  Module module;
+  module.kinds.resize(1);
+  module.layers = {0};
+  module.trainable = false;
+  module.partitioned[{2, Save::Vjp, false}] = {layer};
+  return module;
+}
+
+/// While one strip travels the next is multiplied, if devices compute by
+/// themselves: all but one strip of the shorter side is hidden, each has its
+/// latency, and weights are read for each.
+TEST(Cost, StripsArePricedAsTheyRun) {
+  Cluster gpus = load(8), cores = load(8);
+  for (NodeKind &node : cores.nodes)
+    node.cores = 8;
+  Module summed = makeSummedProduct(true), bare = makeSummedProduct(false);
+  auto seconds = [](const Cluster &cluster, const Module &module, double tokens,
+                    int overlap) {
+    CostOptions options;
+    options.tp = 2;
+    options.sequenceParallel = false;
+    options.overlap = overlap;
+    return ModuleCost(cluster, 0, module)
+        .layer(0, options, TokenSums::of(tokens))
+        .forward;
+  };
+  Group pair = gpus.getGroup(0, 2, 1);
+  for (double tokens : {8192.0, 64.0}) {
+    double product = seconds(gpus, bare, tokens, 1),
+           sum = gpus.allReduce(pair, tokens * 2 * 4096),
+           alone = gpus.allReduce(pair, tokens * 1024);
+    EXPECT_NEAR(seconds(gpus, summed, tokens, 1), product + sum + alone, 1e-12);
+    EXPECT_NEAR(seconds(gpus, summed, tokens, 0), product + sum + alone, 1e-12);
+    for (int n : {2, 4, 8}) {
+      double strip = seconds(gpus, bare, tokens / n, 1),
+             travels = gpus.allReduce(pair, tokens * 2 * 4096 / n);
+      EXPECT_NEAR(seconds(gpus, summed, tokens, n),
+                  strip + travels + (n - 1) * std::max(strip, travels) + alone,
+                  1e-12);
+      EXPECT_NEAR(seconds(cores, summed, tokens, n),
+                  n * (strip + travels) + alone, 1e-12);
+    }
+  }
+  EXPECT_LT(seconds(gpus, summed, 8192, 4), seconds(gpus, summed, 8192, 1));
+  EXPECT_GT(seconds(gpus, summed, 64, 4), seconds(gpus, summed, 64, 1));
+}
+
 /// Collectives hide behind products, but for one piece, and never cost more.
 TEST(Cost, PiecesOverlap) {
   Model model = makeMultimodal(70);

@@ -15,6 +15,24 @@ dist.module @m attributes {dist.sequence_parallel = 1 : i64} {}
 
 // -----
 
+// expected-error @+1 {{'dist.overlap' is a number of strips, at least 1, of dist.module}}
+dist.module @m attributes {dist.overlap = 0 : i64} {}
+
+// -----
+
+// expected-error @+1 {{'dist.strips' is a number of strips, at least 1, of a collective}}
+dist.module @m attributes {dist.strips = 2 : i64} {}
+
+// -----
+
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{'dist.strips' is a number of strips, at least 1, of a collective}}
+  %0 = dist.all_reduce sum %x over 2 stride 1 {dist.strips = -1 : i64} : tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
 // expected-error @+1 {{'dist.memory_price' is a number of bytes (f64) of dist.module}}
 dist.module @m attributes {dist.memory_price = 1 : i64} {}
 

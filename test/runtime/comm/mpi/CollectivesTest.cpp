@@ -52,17 +52,18 @@ protected:
   }
 
   /// `in` and `out` of [outer][chunk] or [outer][over][chunk], as the kind
-  /// says.
+  /// says; with `pitch`, chunks of the former are so far apart.
   template <typename T>
   void run(CollectiveKind kind, const std::vector<T> &in, std::vector<T> &out,
            int64_t outer, int64_t chunk, Axis axis,
-           Reduction reduction = Reduction::Sum) const {
+           Reduction reduction = Reduction::Sum, int64_t pitch = 0) const {
     collective(group.get(),
                {.kind = kind,
                 .reduction = reduction,
                 .type = typeOf<T>(),
                 .outer = outer,
                 .chunk = chunk,
+                .pitch = pitch,
                 .over = axis.over,
                 .stride = axis.stride},
                in.data(), out.data());
@@ -105,37 +106,47 @@ TEST_P(Collectives, AllReduce) {
   }
 }
 
+/// Sizes of chunks, and how far apart they are.
+std::vector<std::pair<int64_t, int64_t>> chunks() {
+  return {{0, 0}, {1, 1}, {6, 6}, {6, 9}, {0, 2}};
+}
+
 TEST_P(Collectives, AllGather) {
   for (Axis axis : axesOf(ranks().size()))
     for (int64_t outer : {1, 3, 40000})
-      for (int64_t chunk : {0, 1, 6}) {
-        std::vector<float> x = valuesOf(place, outer * chunk),
+      for (auto [chunk, pitch] : chunks()) {
+        std::vector<float> x = valuesOf(place, outer * pitch),
                            y(outer * axis.over * chunk);
-        run(CollectiveKind::AllGather, x, y, outer, chunk, axis);
+        run(CollectiveKind::AllGather, x, y, outer, chunk, axis, Reduction::Sum,
+            pitch);
         std::vector<int> places = onAxis(axis);
         for (int64_t o = 0; o < outer; ++o)
           for (int n = 0; n < axis.over; ++n)
             for (int64_t c = 0; c < chunk; ++c)
               ASSERT_EQ(y[(o * axis.over + n) * chunk + c],
-                        valueOf(places[n], o * chunk + c));
+                        valueOf(places[n], o * pitch + c));
       }
 }
 
 TEST_P(Collectives, ReduceScatter) {
   for (Axis axis : axesOf(ranks().size()))
     for (int64_t outer : {1, 3, 40000})
-      for (int64_t chunk : {0, 1, 6}) {
+      for (auto [chunk, pitch] : chunks()) {
         std::vector<float> x = valuesOf(place, outer * axis.over * chunk),
-                           y(outer * chunk);
-        run(CollectiveKind::ReduceScatter, x, y, outer, chunk, axis);
+                           y(outer * pitch, -1);
+        run(CollectiveKind::ReduceScatter, x, y, outer, chunk, axis,
+            Reduction::Sum, pitch);
         int mine = place / axis.stride % axis.over;
         for (int64_t o = 0; o < outer; ++o)
           for (int64_t c = 0; c < chunk; ++c) {
             float sum = 0;
             for (int r : onAxis(axis))
               sum += valueOf(r, (o * axis.over + mine) * chunk + c);
-            ASSERT_EQ(y[o * chunk + c], sum);
+            ASSERT_EQ(y[o * pitch + c], sum);
           }
+        for (int64_t i = 0; i < outer * pitch; ++i)
+          if (i % pitch >= chunk)
+            ASSERT_EQ(y[i], -1) << "between chunks";
       }
 }
 

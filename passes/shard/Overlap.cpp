@@ -1,0 +1,46 @@
+//===- Overlap.cpp - Collectives and products in strips ---------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Passes.h"
+
+#include "dialects/dist/Strips.h"
+
+using namespace mlir;
+using namespace dt;
+
+namespace dt::shard {
+#define GEN_PASS_DEF_OVERLAP
+#include "passes/shard/Passes.h.inc"
+} // namespace dt::shard
+
+namespace {
+
+struct OverlapPass : shard::impl::OverlapBase<OverlapPass> {
+  void runOnOperation() override {
+    dist::ModuleOp module = getOperation();
+    auto wanted = module->getAttrOfType<IntegerAttr>(dist::kOverlapAttr);
+    if (!wanted || wanted.getInt() < 2 || shard::getTensorParallel(module) < 2)
+      return;
+    bool any = false;
+    // In order: a product belongs to what it takes first.
+    module.walk([&](dist::CollectiveOpInterface collective) {
+      if (dist::getProductsBeside(collective).empty())
+        return;
+      int64_t count = dist::getStripedRows(collective)->count;
+      collective->setAttr(dist::kStripsAttr, Builder(&getContext())
+                                                 .getI64IntegerAttr(std::min(
+                                                     wanted.getInt(), count)));
+      any = true;
+    });
+    dist::Placement placement(module);
+    if (!any && placement.stage == 0)
+      module.emitRemark("overlap does nothing for '")
+          << placement.unit
+          << "': no product stands beside a collective of rows";
+  }
+};
+
+} // namespace
