@@ -1,5 +1,4 @@
-//===- RTStreams.td - Order between streams
-//----------------------------------===//
+//===- RTStreams.td - Order between streams ----------------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
