@@ -1,0 +1,135 @@
+//===- CostMessages.cpp - What messages inside a layer take ---------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Collectives of TP groups, beside products or not, and what CP and EP groups
+// exchange.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/cost/Cost.h"
+
+#include <algorithm>
+
+using namespace llvm;
+
+namespace dt::planner {
+
+double ModuleCost::exposed(const Rates &known,
+                           const std::vector<Message> &messages,
+                           const std::vector<Rate> &list,
+                           const CostOptions &options,
+                           const TokenSums &part) const {
+  double whole = 0, seconds = 0;
+  for (const Message &message : messages) {
+    double one = stripOf(message.exchange, known.group, options, part, 1);
+    whole += one;
+    seconds += options.overlap > 1 && !message.beside.empty()
+                   ? inStrips(known, message, options, part)
+                   : one;
+  }
+  return options.overlap == 0 ? inPieces(list, whole, part) : seconds;
+}
+
+/// Strips follow one another on both sides, each product behind or before its
+/// collective: the first or the last strip of one side has nothing beside it.
+double ModuleCost::inStrips(const Rates &known, const Message &message,
+                            const CostOptions &options,
+                            const TokenSums &part) const {
+  int strips = options.overlap;
+  double travels =
+      stripOf(message.exchange, known.group, options, part, strips);
+  double whole = 0, strip = 0;
+  for (const Rate &rate : message.beside) {
+    whole += rate.at(part);
+    strip += rate.at(part * (1.0 / strips));
+  }
+  // Where ranks compute on cores, these also carry the messages.
+  double longer =
+      cluster.nodes[node].cores ? travels + strip : std::max(travels, strip);
+  return travels + strip + (strips - 1) * longer - whole;
+}
+
+/// What hides behind which product is not said of every model: all behind all.
+double ModuleCost::inPieces(const std::vector<Rate> &list, double collectives,
+                            const TokenSums &part) const {
+  int pieces = cluster.nodes[node].pieces;
+  if (pieces < 2 || collectives <= 0)
+    return collectives;
+  // One piece has nothing to hide behind; smaller products are slower.
+  double products = 0, slower = 0;
+  for (Rate rate : list) {
+    if (!rate.cut)
+      continue;
+    double whole = rate.at(part);
+    products += whole;
+    rate.least *= pieces;
+    rate.launch *= pieces;
+    rate.unit *= pieces;
+    slower += rate.at(part) - whole;
+  }
+  double rest = 1 - 1.0 / pieces;
+  return std::min(collectives,
+                  collectives / pieces + slower +
+                      std::max(0.0, rest * (collectives - products)));
+}
+
+/// Keys and values of the other ranks of a CP group; tokens to experts and
+/// back.
+double ModuleCost::exchange(const LayerKind &kind, const CostOptions &options,
+                            const TokenSums &part, bool backward) const {
+  double seconds = 0;
+  // Back, what was gathered is scattered too.
+  if (options.cp > 1)
+    seconds += (backward ? 2 : 1) *
+               cluster.allGather(cluster.getGroup(node, options.cp, options.tp),
+                                 kind.exchanged.at(part) / options.tp);
+  if (options.ep > 1)
+    seconds +=
+        2 * cluster.allToAll(cluster.getGroup(node, options.ep,
+                                              int64_t(options.tp) * options.cp),
+                             kind.dispatched.at(part) / options.cp /
+                                 (options.sequenceParallel ? options.tp : 1));
+  return seconds;
+}
+
+double ModuleCost::stripOf(const Exchange &exchange, const Group &group,
+                           const CostOptions &options, const TokenSums &part,
+                           int strips) const {
+  double bytes = exchange.bytes.at(part) / options.cp / strips;
+  switch (rt::formOf(exchange.kind).travel) {
+  case rt::Travel::RoundTrip:
+    return cluster.allReduce(group, bytes);
+  case rt::Travel::Ring:
+    return cluster.allGather(group, bytes);
+  case rt::Travel::Pairs:
+    return cluster.allToAll(group, bytes);
+  }
+  llvm_unreachable("not a way to travel");
+}
+
+/// Recomputation of everything repeats the forward's messages too.
+void ModuleCost::addMessages(const Rates &known, int index,
+                             const CostOptions &options, const TokenSums &part,
+                             Times &times) const {
+  const LayerKind &kind = description.kinds[index];
+  double there =
+      exposed(known, known.forwardMessages, known.forward, options, part) +
+      exchange(kind, options, part, false);
+  times.forward += there;
+  times.reduce += there;
+  if (!description.hasBackward())
+    return;
+  double back =
+      exposed(known, known.backwardMessages, known.input, options, part) +
+      exchange(kind, options, part, true);
+  times.reduce += back;
+  // A layer that is described says itself what it does again.
+  if (options.save == Save::None && !known.layer) {
+    times.again += there;
+    back += there;
+  }
+  times.input += back;
+}
+
+} // namespace dt::planner
