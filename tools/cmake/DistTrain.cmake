@@ -14,17 +14,30 @@ endif()
 
 set(DT_MLIR_LIBS MLIR LLVM)
 
-# dt_pch(<name> <header…>): a target whose only purpose is to own a precompiled header that others reuse.
+# Like LLVM, nothing that includes MLIR's headers throws: a sixth of the time to compile it is code for unwinding. What reads JSON or catches the runtime's
+# errors says EXCEPTIONS. Elsewhere nlohmann's header is empty: its inline functions must throw wherever they are compiled, since the linker keeps one of each.
+set(DT_NO_EXCEPTIONS -fno-exceptions -DINCLUDE_NLOHMANN_JSON_HPP_)
+
+# dt_pch(<name> [EXCEPTIONS] <header…>): a target whose only purpose is to own a precompiled header that others reuse.
 file(WRITE ${CMAKE_BINARY_DIR}/pch_anchor.cpp "")
 function(dt_pch name)
+  cmake_parse_arguments(A "EXCEPTIONS" "" "" ${ARGN})
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/pch_anchor.cpp)
-  list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/)
-  target_precompile_headers(${name} PRIVATE ${ARGN})
+  list(TRANSFORM A_UNPARSED_ARGUMENTS PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE headers)
+  target_precompile_headers(${name} PRIVATE ${headers})
+  if(NOT A_EXCEPTIONS)
+    target_compile_options(${name} PRIVATE ${DT_NO_EXCEPTIONS})
+  endif()
 endfunction()
 dt_pch(dt_pch_mlir tools/cmake/PCH.h)
 
-# dt_precompiled(<target>): MLIR's headers are precompiled for it, and where they exist (behind dialects/) those of the dialects that nearly all include.
+# dt_precompiled(<target> [EXCEPTIONS]): MLIR's headers are precompiled for it, and where they exist (behind dialects/) those of the dialects that nearly all include.
 function(dt_precompiled target)
+  if("EXCEPTIONS" IN_LIST ARGN)
+    target_precompile_headers(${target} REUSE_FROM dt_pch_exceptions)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE ${DT_NO_EXCEPTIONS})
   if(TARGET dt_pch_ir)
     target_precompile_headers(${target} REUSE_FROM dt_pch_ir)
   else()
@@ -91,10 +104,10 @@ function(dt_registry list file type pattern)
   set(${list} ${sources} PARENT_SCOPE)
 endfunction()
 
-# dt_library(<name> [SOURCES…] [LIBS…] [ALONE…]): a static library on MLIR with the shared precompiled header, of all sources in the folder unless told otherwise;
-# ALONE: see dt_unity.
+# dt_library(<name> [EXCEPTIONS] [SOURCES…] [LIBS…] [ALONE…]): a static library on MLIR with the shared precompiled header, of all sources in the folder unless told
+# otherwise; EXCEPTIONS: see dt_precompiled, ALONE: see dt_unity.
 function(dt_library name)
-  cmake_parse_arguments(A "" "" "SOURCES;LIBS;DEPENDS;ALONE" ${ARGN})
+  cmake_parse_arguments(A "EXCEPTIONS" "" "SOURCES;LIBS;DEPENDS;ALONE" ${ARGN})
   if(NOT A_SOURCES)
     file(GLOB A_SOURCES RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp)
   endif()
@@ -102,7 +115,11 @@ function(dt_library name)
   dt_unity(${name} ${A_ALONE})
   target_link_libraries(${name} PUBLIC ${A_LIBS})
   set_property(GLOBAL APPEND PROPERTY DT_COMPILER_LIBS ${name})
-  dt_precompiled(${name})
+  if(A_EXCEPTIONS)
+    dt_precompiled(${name} EXCEPTIONS)
+  else()
+    dt_precompiled(${name})
+  endif()
   get_property(tds GLOBAL PROPERTY DT_TABLEGEN_TARGETS)
   if(tds OR A_DEPENDS)
     add_dependencies(${name} ${tds} ${A_DEPENDS})
