@@ -40,6 +40,8 @@ class GradientListener; // runtime/comm/Collectives.h
 /// module's regions on this rank (64-byte aligned; device memory in a CUDA
 /// program, as `seeds`), `scratch` at least ModuleInfo::scratchBytes that live
 /// for the call only; the rest is host memory, valid during the call only.
+/// Nothing here changes from step to step, as calls are recorded
+/// (TaskRecordings.h): what does is in device memory.
 struct TaskContext {
   std::byte *arena;
   std::byte *scratch;
@@ -48,12 +50,9 @@ struct TaskContext {
   const int64_t *dims; ///< values of the module's symbols in this part
   int32_t slot;
   int32_t received;
-  int32_t microbatch;
   /// Per loss: weight / global denominator, 0 if that is 0. For backward
   /// functions.
   const float *seeds;
-  int64_t step; ///< 0-based; with `seed`: keys of random draws (see Philox.h)
-  uint64_t seed;
   void *stream;          ///< cudaStream_t in a CUDA program, else null
   void *tpStream;        ///< Fabric::tpStream()
   TensorParallel *group; ///< the replica's ranks; never null

@@ -72,14 +72,8 @@ void unpack(std::byte *rows, const std::byte *blocks, int64_t outer,
                      row, outer);
 }
 
-} // namespace
-
-int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride) {
-  return group->rank / stride % over;
-}
-
-void collective(TensorParallel *group, const Collective &what, const void *in,
-                void *out, void *stream) {
+void queueCollective(TensorParallel *group, const Collective &what,
+                     const void *in, void *out, void *stream) {
   bool isBeside = stream && stream != device::stream();
   device::OnStream on(stream);
   const CollectiveForm &form = formOf(what.kind);
@@ -120,6 +114,17 @@ void collective(TensorParallel *group, const Collective &what, const void *in,
     device::copyRows(out, step, packedOut.get(), row, row, outer);
   else if (packedOut)
     unpack(static_cast<std::byte *>(out), packedOut.get(), outer, over, row);
+}
+
+} // namespace
+
+int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride) {
+  return group->rank / stride % over;
+}
+
+void collective(TensorParallel *group, const Collective &what, const void *in,
+                void *out, void *stream) {
+  device::hostCall([=] { queueCollective(group, what, in, out, stream); });
 }
 
 //===----------------------------------------------------------------------===//

@@ -19,6 +19,7 @@
 #include "runtime/device/StepNumbers.h"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,37 @@ Fault *faultRecord();
 /// nothing. False: that is not for this target, a call needs nothing like it.
 bool rehearse(bool on);
 bool rehearses();
+
+/// What calls of a function queue on stream(), to be queued again with few
+/// calls of the host: with the same sizes, places and values.
+class Recording {
+public:
+  ~Recording();
+  Recording(const Recording &) = delete;
+  Recording &operator=(const Recording &) = delete;
+
+  /// Calls the function, which queues nothing now; it has run like this before,
+  /// so that all it needs is there. Null: it cannot be recorded, for the reason
+  /// in `why`.
+  static std::unique_ptr<Recording> make(const std::function<void()> &function,
+                                         std::string &why);
+  /// Queues it. False: nothing was queued, since scratch has moved meanwhile.
+  bool replay() const;
+
+  struct Pieces; ///< in order: graphs, and calls of the host between them
+private:
+  explicit Recording(std::unique_ptr<Pieces> pieces);
+  std::unique_ptr<Pieces> pieces;
+};
+
+/// Whether there are recordings on this target.
+bool records();
+
+/// Calls `call`. While a function is recorded: not now, but at its place
+/// whenever the recording is replayed. For all that a module's function does
+/// but to queue work on stream(): what ranks do together, events, other
+/// streams.
+void hostCall(const std::function<void()> &call);
 
 /// Zeroed memory, 64-byte aligned at least. Throws Error when there is none
 /// left, naming the bytes and `what`.

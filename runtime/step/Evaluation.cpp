@@ -123,7 +123,6 @@ void Evaluation::forward(int module, const Part &part) {
   context.parameters = parameters[m];
   context.dims = part.dims.data();
   context.seeds = nullptr; // for backward functions only
-  context.seed = trainer.settings().seed;
   context.stream = context.tpStream = device::stream();
   context.group = alone.get();
   Fault &fault = *(context.fault = device::faultRecord());

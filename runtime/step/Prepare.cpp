@@ -30,7 +30,7 @@ void Trainer::rehearse() {
     if (!places.at(m).runs())
       continue;
     std::vector<int64_t> most = mostDims(module);
-    TaskContext context = contextFor(m, {}, most.data(), 0);
+    TaskContext context = contextFor(m, {}, most.data());
     for (TaskFn function : {module.forward, module.backward,
                             module.backwardInput, module.backwardWeight})
       if (function)

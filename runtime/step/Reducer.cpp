@@ -112,7 +112,7 @@ void Reducer::beginStep() {
 }
 
 GradientListener *Reducer::during(size_t m, bool last) {
-  if (!replicas[m])
+  if (!replicas[m] || (!last && !device::isHost()))
     return nullptr;
   current = m;
   currentIsLast = last;
@@ -120,6 +120,10 @@ GradientListener *Reducer::during(size_t m, bool last) {
 }
 
 void Reducer::ready(size_t, size_t end) {
+  device::hostCall([this, end] { sumUpTo(end); });
+}
+
+void Reducer::sumUpTo(size_t end) {
   double cpu = threadSeconds() - comm.blocking().cpu;
   fabric.poll();
   if (currentIsLast)

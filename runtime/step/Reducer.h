@@ -44,7 +44,8 @@ public:
 
   void beginStep();
   /// What a backward function of the module is to be given now. `last`: no row
-  /// adds to the module's gradients afterwards, so buckets may begin in it.
+  /// adds to the module's gradients afterwards, so buckets may begin in it. In
+  /// others messages are only moved on: not where the host just queues work.
   GradientListener *during(size_t module, bool last);
   /// The module's gradients are complete on this rank: begins what is left.
   void begin(size_t module);
@@ -79,6 +80,7 @@ private:
   };
   void makeTies();
   void ready(size_t begin, size_t end) override;
+  void sumUpTo(size_t end);
   void advance(size_t module, size_t complete);
   void start(size_t module, const Bucket &bucket);
   void end(Sum &sum);

@@ -77,7 +77,8 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       updater(settings.optimizer),
       memory((initializeDevice(comm, settings.threads), program), places,
              owners, updater.moments().size),
-      parameterValues(info, places, owners, memory) {
+      parameterValues(info, places, owners, memory),
+      recordings(program, comm.rank()) {
   carrier = makeFabric(comm);
   std::vector<FabricGroup *> groups(info.modules.size);
   tensorParallel.resize(info.modules.size);
@@ -225,7 +226,7 @@ void Trainer::upload(size_t module, int32_t input, const Part &part,
 }
 
 TaskContext Trainer::contextFor(size_t module, const TaskRow &row,
-                                const int64_t *dims, int64_t step) const {
+                                const int64_t *dims) const {
   const Region &region = memory.at(module);
   TaskContext context{};
   context.arena = region.arena;
@@ -235,10 +236,7 @@ TaskContext Trainer::contextFor(size_t module, const TaskRow &row,
   context.dims = dims;
   context.slot = row.slot;
   context.received = row.received;
-  context.microbatch = int32_t(row.microbatch);
   context.seeds = scalars->seeds();
-  context.step = step;
-  context.seed = options.seed;
   context.stream = device::stream();
   context.tpStream = carrier->tpStream();
   context.group = tensorParallel[module].get();
@@ -247,13 +245,13 @@ TaskContext Trainer::contextFor(size_t module, const TaskRow &row,
 }
 
 void Trainer::run(TaskFn function, size_t module, const Part &part,
-                  const TaskRow &row, int64_t step) {
-  TaskContext context = contextFor(module, row, part.dims.data(), step);
+                  const TaskRow &row) {
+  TaskContext context = contextFor(module, row, part.dims.data());
   if (goesBack(row.kind))
     context.listener = reducer->during(
         module, endsBackward[size_t(
                     &row - info.ranks[size_t(places.rank())].rows.begin())]);
-  function(context);
+  recordings.run(module, function, context);
   // A device is not there yet: what it notes is seen when the step is over, and
   // keeps the update from being applied.
   if (!context.stream)
@@ -286,12 +284,12 @@ std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
 // The step
 //===----------------------------------------------------------------------===//
 
-void Trainer::runForward(const TaskRow &row, const Part &part, int64_t step) {
+void Trainer::runForward(const TaskRow &row, const Part &part) {
   const ModuleInfo &module = info.modules[row.index];
   for (size_t i = 0; i < module.inputs.size; ++i)
     if (module.inputs[i].fromModule < 0)
       upload(row.index, int32_t(i), part, row);
-  run(module.forward, row.index, part, row, step);
+  run(module.forward, row.index, part, row);
   for (size_t l = 0; l < info.losses.size; ++l)
     if (info.losses[l].module == row.index)
       scalars->numerator(
@@ -299,35 +297,34 @@ void Trainer::runForward(const TaskRow &row, const Part &part, int64_t step) {
           memory.address(row.index, info.losses[l].numerator, row.slot));
 }
 
-void Trainer::runDenominator(const TaskRow &row, const Part &part,
-                             int64_t step) {
+void Trainer::runDenominator(const TaskRow &row, const Part &part) {
   const LossInfo &loss = info.losses[row.index];
   size_t module = size_t(loss.module);
   for (int32_t input : loss.denominatorInputs)
     upload(module, input, part, row);
-  run(loss.denominator, module, part, row, step);
+  run(loss.denominator, module, part, row);
   scalars->denominator(row.index, row,
                        memory.address(module, loss.denominatorOut, row.slot));
 }
 
-uint64_t Trainer::runRow(const TaskRow &row, const Part *part, int64_t step) {
+uint64_t Trainer::runRow(const TaskRow &row, const Part *part) {
   const ModuleInfo &module =
       info.modules[part && row.kind != TaskKind::Denominator ? row.index : 0];
   switch (row.kind) {
   case TaskKind::Denominator:
-    runDenominator(row, *part, step);
+    runDenominator(row, *part);
     break;
   case TaskKind::Forward:
-    runForward(row, *part, step);
+    runForward(row, *part);
     break;
   case TaskKind::Backward:
-    run(module.backward, row.index, *part, row, step);
+    run(module.backward, row.index, *part, row);
     break;
   case TaskKind::BackwardInput:
-    run(module.backwardInput, row.index, *part, row, step);
+    run(module.backwardInput, row.index, *part, row);
     break;
   case TaskKind::BackwardWeight:
-    run(module.backwardWeight, row.index, *part, row, step);
+    run(module.backwardWeight, row.index, *part, row);
     break;
   case TaskKind::Receive:
     transfers->receive(row);
@@ -346,7 +343,7 @@ uint64_t Trainer::runRow(const TaskRow &row, const Part *part, int64_t step) {
 
 /// Walks this rank's rows. Seeds need the denominators of all ranks, so these
 /// are exchanged after the last Denominator row; also where a rank has none.
-void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
+void Trainer::runRows(const Batch &batch, StepObserver *observer,
                       bool forwardOnly) {
   StepObserver nobody;
   StepObserver &watch = observer ? *observer : nobody;
@@ -373,7 +370,7 @@ void Trainer::runRows(const Batch &batch, int64_t step, StepObserver *observer,
     watch.enters(number, false);
     stamps.add();
     size_t calls = blocked.collectives.size();
-    uint64_t sent = runRow(row, part, step);
+    uint64_t sent = runRow(row, part);
     stamps.add();
     double spent = threadSeconds() - blocked.cpu - cpu - reducer->takeSpent();
     watch.rowDone(number, row, part);
@@ -415,7 +412,7 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
     if (places.at(m).runs())
       device::zero(memory.at(m).gradients, info.modules[m].trainableBytes);
   reducer->beginStep();
-  runRows(batch, step, observer);
+  runRows(batch, observer);
   return finishStep(step, observer, wishes);
 }
 
@@ -423,11 +420,10 @@ StepResult Trainer::step(const Batch &batch, int64_t step,
 /// them, so what it waits for comes. Slots are written again no earlier than in
 /// a step: their last reader is a forward function now. What is sent is no
 /// traffic of the training's.
-LossSums Trainer::evaluate(const Batch &batch, int64_t step,
-                           StepObserver *observer) {
+LossSums Trainer::evaluate(const Batch &batch, StepObserver *observer) {
   std::map<std::string, Traffic> before = ranks.traffic();
   beginRows(batch, observer);
-  runRows(batch, step, observer, /*forwardOnly=*/true);
+  runRows(batch, observer, /*forwardOnly=*/true);
   transfers->finish();
   LossSums sums = scalars->lossSums();
   checkFault(nullptr);

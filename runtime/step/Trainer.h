@@ -18,6 +18,7 @@
 #include "runtime/state/ParameterValues.h"
 #include "runtime/state/Regions.h"
 #include "runtime/step/Optimizer.h"
+#include "runtime/step/TaskRecordings.h"
 
 #include <memory>
 #include <string>
@@ -146,8 +147,7 @@ public:
   /// The losses of a batch with the parameters as they are: what of a step
   /// leads to them, on the same ranks. Between steps; changes nothing that is
   /// kept between these. Throws as step().
-  LossSums evaluate(const Batch &batch, int64_t step,
-                    StepObserver *observer = nullptr);
+  LossSums evaluate(const Batch &batch, StepObserver *observer = nullptr);
   /// Instead of step() or evaluate() on a rank that has no batch to give: says
   /// so to all. Throws CommonError.
   [[noreturn]] void stepFailed(const std::string &failure);
@@ -166,24 +166,24 @@ private:
   void findLastBackwards();
   void reserveUploads() const;
   void rehearse();
-  TaskContext contextFor(size_t module, const TaskRow &row, const int64_t *dims,
-                         int64_t step) const;
+  TaskContext contextFor(size_t module, const TaskRow &row,
+                         const int64_t *dims) const;
   void checkBatch(const Batch &batch) const;
   void upload(size_t module, int32_t input, const Part &part,
               const TaskRow &row);
-  void run(TaskFn function, size_t module, const Part &part, const TaskRow &row,
-           int64_t step);
+  void run(TaskFn function, size_t module, const Part &part,
+           const TaskRow &row);
   /// Throws Error if a task has come upon an index out of range. `part`: null
   /// where that may have been any of them.
   void checkFault(const Part *part) const;
   /// Null for a row that moves data.
   const Part *partOf(const TaskRow &row, const Batch &batch) const;
   /// Returns the bytes sent.
-  uint64_t runRow(const TaskRow &row, const Part *part, int64_t step);
-  void runDenominator(const TaskRow &row, const Part &part, int64_t step);
-  void runForward(const TaskRow &row, const Part &part, int64_t step);
+  uint64_t runRow(const TaskRow &row, const Part *part);
+  void runDenominator(const TaskRow &row, const Part &part);
+  void runForward(const TaskRow &row, const Part &part);
   void beginRows(const Batch &batch, StepObserver *observer);
-  void runRows(const Batch &batch, int64_t step, StepObserver *observer,
+  void runRows(const Batch &batch, StepObserver *observer,
                bool forwardOnly = false);
   void tellTimes(StepObserver *observer);
   StepResult finishStep(int64_t step, StepObserver *observer,
@@ -203,6 +203,7 @@ private:
   std::unique_ptr<Reducer> reducer;
   std::unique_ptr<StepScalars> scalars;
   std::unique_ptr<Updates> updates;
+  TaskRecordings recordings;
   const Batch *current = nullptr; ///< inside step()
   /// A row that has run, and what is known of it at once.
   struct Ran {

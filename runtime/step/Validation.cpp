@@ -31,7 +31,7 @@ ValidationResult Validation::run() {
   sums.batches = 0;
   for (int64_t i = 0; i < source->batches(); ++i) {
     Where where(board, i);
-    sums.add(trainer.evaluate(nextBatch(trainer, *source, i), i, &where));
+    sums.add(trainer.evaluate(nextBatch(trainer, *source, i), &where));
   }
   ValidationResult result;
   result.loss = sums.terms(trainer.program(), result.terms);

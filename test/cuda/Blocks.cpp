@@ -19,8 +19,7 @@
 #error "stacks are switched by instructions of x86-64"
 #endif
 
-uint3 threadIdx, blockIdx;
-dim3 blockDim, gridDim;
+dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 //===--- Switching stacks
 
@@ -103,14 +102,6 @@ struct Shared {
 
 std::string kernelName() { return nameOf(block.call->kernel); }
 
-void place(unsigned thread) {
-  if (block.threads == blockDim.x)
-    threadIdx = {thread, 0, 0};
-  else
-    threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
-                 thread / blockDim.x / blockDim.y};
-}
-
 void fiberMain() {
   for (;;) {
     Fiber *self = block.running;
@@ -118,8 +109,8 @@ void fiberMain() {
       block.started++;
       self->thread = unsigned(block.order.next());
       block.fibers[self->thread] = self;
-      place(self->thread);
-      block.call->thread(block.call->arguments.get());
+      threadIdx.x = self->thread;
+      block.call->thread();
     }
     block.idle.push_back(self);
     dtSwitchStack(&self->place, block.scheduler);
@@ -140,7 +131,7 @@ Fiber *idleFiber() {
 
 void resume(Fiber *fiber) {
   block.running = fiber;
-  place(fiber->thread);
+  threadIdx.x = fiber->thread;
   dtSwitchStack(&block.scheduler, fiber->place);
 }
 
@@ -162,13 +153,11 @@ void wait(Barrier &barrier, int line, const char *others) {
   dtSwitchStack(&block.running->place, block.scheduler);
 }
 
-Barrier &warpOf(unsigned thread) { return block.warps[thread / kLanes]; }
-
 void waitForWarp(unsigned lanes, int line) {
   if (lanes != ~0u)
     die(kernelName(), ": some lanes of a warp at line ", line,
         ": the double knows whole warps only");
-  wait(warpOf(block.running->thread), line,
+  wait(block.warps[block.running->thread / kLanes], line,
        "lanes of a warp wait for each other at different lines, ");
 }
 
@@ -231,8 +220,6 @@ bool isBehindShared(const void *address) {
   return shared.end && at >= shared.end && at < shared.end + pageBytes();
 }
 
-size_t sharedBytes() { return shared.bytes; }
-
 unsigned ownLane() { return block.running->thread % kLanes; }
 
 uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line) {
@@ -244,25 +231,23 @@ uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line) {
   return values[lane < kLanes ? lane : own];
 }
 
-void runBlocks(const Call &call, dim3 grid, dim3 dims, size_t sharedBytes) {
+void runBlocks(const Call &call, unsigned blocks, unsigned threads,
+               size_t sharedBytes) {
   dl_iterate_phdr(findStatics, nullptr);
   if (!shared.end)
     shared.end = allocateGuarded(kMostShared) + kMostShared;
   shared.bytes = sharedBytes;
-  gridDim = grid;
-  blockDim = dims;
+  gridDim = {blocks};
+  blockDim = {threads};
   block.call = &call;
-  block.threads = dims.x * dims.y * dims.z;
-  block.all = {0, block.threads};
+  block.threads = threads;
+  block.all = {0, threads};
   for (unsigned w = 0; w < kMostWarps; ++w)
     block.warps[w] = {w * kLanes, kLanes};
-  uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
   Order order(blocks);
-  for (uint64_t i = 0; i < blocks; ++i) {
-    uint64_t b = order.next();
+  for (unsigned i = 0; i < blocks; ++i) {
     spoilShared();
-    blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y),
-                unsigned(b / grid.x / grid.y)};
+    blockIdx.x = unsigned(order.next());
     runBlock();
   }
 }

@@ -115,8 +115,9 @@ Product bind(const Chosen &c, const Attributes &desc,
 
 } // namespace
 
-cublasStatus_t cuda_double::set(const char *call, Attributes *to, int attribute,
-                                int wide, const void *value, size_t bytes) {
+cublasStatus_t cuda_double::set(Attributes *to, int attribute, int wide,
+                                const void *value, size_t bytes,
+                                const char *call) {
   Entry entry(call);
   size_t wanted = attribute == wide ? 8 : 4;
   if (bytes != wanted)
@@ -126,18 +127,6 @@ cublasStatus_t cuda_double::set(const char *call, Attributes *to, int attribute,
   to->at[attribute] = narrow;
   if (attribute == wide)
     std::memcpy(&to->at[attribute], value, bytes);
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
-                                        cublasComputeType_t compute,
-                                        cudaDataType_t scale) {
-  Entry entry;
-  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
-    die("cublasLtMatmulDescCreate: compute type ", compute, ", scale type ",
-        scale);
-  *desc = new Attributes;
-  (*desc)->at[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -12,7 +12,6 @@
 #include "Double.h"
 
 #include <cudnn.h>
-#include <set>
 
 using namespace cuda_double;
 
@@ -48,8 +47,6 @@ struct Descriptor {
     return all;
   }
   template <typename T> T value(int name) const { return values<T>(name)[0]; }
-  int64_t integer(int name) const { return value<int64_t>(name); }
-  Sizes integers(int name) const { return values<int64_t>(name); }
   const Descriptor &other(int name) const {
     return *static_cast<Descriptor *>(value<void *>(name));
   }
@@ -70,11 +67,10 @@ constexpr Operation kOperations[] = {
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, Convolution::W}};
 constexpr int kBeta = 1, kWindow = 2, kW = 3, kX = 4, kY = 5;
 
-size_t bytesOf(cudnnBackendAttributeType_t type) {
-  static const std::set<int> kWide{CUDNN_TYPE_HANDLE, CUDNN_TYPE_INT64,
-                                   CUDNN_TYPE_VOID_PTR,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR};
-  return kWide.count(type) ? 8 : 4;
+size_t bytesOf(cudnnBackendAttributeType_t t) {
+  bool wide = t == CUDNN_TYPE_HANDLE || t == CUDNN_TYPE_INT64 ||
+              t == CUDNN_TYPE_VOID_PTR || t == CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  return wide ? 8 : 4;
 }
 
 Descriptor &descriptor(void *d, bool finished) {
@@ -91,10 +87,10 @@ Descriptor &descriptor(void *d, bool finished) {
 
 void finishTensor(Descriptor &d) {
   Tensor &t = d.tensor;
-  t.sizes = d.integers(CUDNN_ATTR_TENSOR_DIMENSIONS);
-  t.strides = d.integers(CUDNN_ATTR_TENSOR_STRIDES);
-  t.id = d.integer(CUDNN_ATTR_TENSOR_UNIQUE_ID);
-  t.alignment = d.integer(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  t.sizes = d.values<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  t.strides = d.values<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
+  t.id = d.value<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+  t.alignment = d.value<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
   t.narrow = d.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) ==
              CUDNN_DATA_BFLOAT16;
   if (t.sizes.size() < 4 || t.sizes.size() != t.strides.size())
@@ -120,11 +116,11 @@ void finishTensor(Descriptor &d) {
 
 void finishWindow(Descriptor &d) {
   Convolution &c = d.convolution;
-  c.before = d.integers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
-  c.after = d.integers(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
-  c.stride = d.integers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
-  c.dilation = d.integers(CUDNN_ATTR_CONVOLUTION_DILATIONS);
-  auto dims = size_t(d.integer(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
+  c.before = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  c.after = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  c.stride = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+  c.dilation = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  auto dims = size_t(d.value<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
   for (const Sizes *sizes : {&c.before, &c.after, &c.stride, &c.dilation})
     if (sizes->size() != dims)
       reject("a window in ", dims, " dims has ", sizes->size(),
@@ -181,7 +177,7 @@ void finishHeuristic(Descriptor &d) {
 }
 
 void finishPack(Descriptor &d) {
-  Sizes ids = d.integers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  Sizes ids = d.values<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   auto data = d.values<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   for (size_t i = 0; i < std::min(ids.size(), data.size()); ++i)
     d.addresses[ids[i]] = data[i];
@@ -199,8 +195,7 @@ template <int from> void finishAs(Descriptor &d) {
 struct Rule {
   int name;
   cudnnBackendAttributeType_t type;
-  int64_t most = 1;  ///< values
-  int refersTo = -1; ///< to a descriptor of this type
+  int64_t most = 1; ///< values
 };
 struct Kind {
   std::vector<Rule> rules;
@@ -234,13 +229,11 @@ std::map<int, Kind> makeKinds() {
         finishAs<CUDNN_ATTR_OPERATIONGRAPH_OPS>}},
       {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
        {{{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
-         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kOther, 1,
-          CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR}},
+         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kOther}},
         finishHeuristic}},
       {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
        {{{CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE},
-         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kOther, 1,
-          CUDNN_BACKEND_ENGINECFG_DESCRIPTOR}},
+         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kOther}},
         finishAs<CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG>}},
       {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
        {{{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInteger, 8},
@@ -250,13 +243,11 @@ std::map<int, Kind> makeKinds() {
   for (auto [type, first, wanted] : kOperations) {
     Kind &kind = kinds[type];
     kind.finish = finishOperation;
-    kind.rules = {
-        {first, CUDNN_TYPE_FLOAT},
-        {first + kBeta, CUDNN_TYPE_FLOAT},
-        {first + kWindow, kOther, 1, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR}};
+    kind.rules = {{first, CUDNN_TYPE_FLOAT},
+                  {first + kBeta, CUDNN_TYPE_FLOAT},
+                  {first + kWindow, kOther}};
     for (int tensor : {kW, kX, kY})
-      kind.rules.push_back(
-          {first + tensor, kOther, 1, CUDNN_BACKEND_TENSOR_DESCRIPTOR});
+      kind.rules.push_back({first + tensor, kOther});
   }
   return kinds;
 }
@@ -294,12 +285,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,
            rule->most, "; not ", count, " of type ", type);
   to.attributes[name].assign(static_cast<const char *>(values),
                              size_t(count) * bytesOf(type));
-  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
-    Descriptor &other = descriptor(to.value<void *>(name), true);
-    if (rule->refersTo >= 0 && other.type != rule->refersTo)
-      reject("attribute ", name, " is a descriptor of type ", other.type,
-             ", not ", rule->refersTo);
-  }
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+    descriptor(to.value<void *>(name), true);
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -1,5 +1,4 @@
-//===- Double.h - the parts of the double ------------------------*- C++
-//-*-===//
+//===- Double.h - the parts of the double -----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -71,7 +70,7 @@ struct Order {
 
 /// What is counted, for DT_CUDA_DOUBLE_STATS.
 struct Counts {
-  uint64_t kernels = 0, copies = 0, products = 0, hostWaits = 0,
+  uint64_t kernels = 0, copies = 0, products = 0, graphs = 0, hostWaits = 0,
            allocations = 0, defaultStreamUses = 0;
 };
 extern Counts counts;
@@ -131,6 +130,9 @@ WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
 /// Runs what is in the stream, and what that waits for.
 void finish(cudaStream_t stream);
 void finishAll();
+/// Whether this thread's calls go to a graph.
+bool isCaptured();
+void requireCapturable(const std::string &call);
 /// Of the work that runs now; null: none, or a copy's.
 const void *runningKernel();
 bool onDeviceThread();
@@ -142,10 +144,10 @@ constexpr unsigned kMostThreads = 1024;
 constexpr size_t kMostShared = 48 << 10;
 
 /// All blocks of a kernel. On a device thread.
-void runBlocks(const Call &call, dim3 grid, dim3 block, size_t sharedBytes);
+void runBlocks(const Call &call, unsigned blocks, unsigned threads,
+               size_t sharedBytes);
 /// Whether an address lies behind the block's dynamic shared memory.
 bool isBehindShared(const void *address);
-size_t sharedBytes();
 
 //===--- Tensor.cpp: what descriptors of libraries say, and what they compute
 

@@ -89,8 +89,7 @@ void onFault(int, siginfo_t *info, void *context) {
   if (ofDevice)
     die(nameOf(kernel), verb, "outside of an allocation: ", describe(at));
   if (isBehindShared(at))
-    die(nameOf(kernel), verb, "behind its ", sharedBytes(),
-        " bytes of dynamic shared memory");
+    die(nameOf(kernel), verb, "behind its dynamic shared memory");
   die(nameOf(kernel), verb, "address ", at, ", which is no device memory");
 }
 
@@ -195,8 +194,9 @@ void watch(const Call &call, const std::function<void()> &run) {
 
 using namespace cuda_double;
 
-cudaError_t cudaMalloc(void **result, size_t bytes) {
+cudaError_t cudaMalloc(void *place, size_t bytes) {
   Entry entry;
+  auto *result = static_cast<void **>(place);
   counts.allocations++;
   if (!memory.range)
     reserve();
@@ -238,8 +238,9 @@ cudaError_t cudaFree(void *address) {
 }
 
 /// Ordinary memory here, known by its addresses.
-cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
+cudaError_t cudaHostAlloc(void *place, size_t bytes, unsigned) {
   Entry entry;
+  auto *result = static_cast<void **>(place);
   counts.allocations++;
   static const size_t most =
       std::strtoull(setting("DT_CUDA_DOUBLE_PINNED", "-1"), nullptr, 10);

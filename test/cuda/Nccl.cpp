@@ -61,14 +61,6 @@ std::string readFile(const std::string &file, std::string &line) {
   return rest.str();
 }
 
-/// Ends the program where a rank has waited for its peers for too long.
-void requirePatience(Clock::time_point since, int rank,
-                     const std::string &what) {
-  static double most = std::atof(setting("DT_CUDA_DOUBLE_PATIENCE", "300"));
-  if (std::chrono::duration<double>(Clock::now() - since).count() > most)
-    die("rank ", rank, " has waited for ", most, " s ", what);
-}
-
 //===--- Elements
 
 template <typename T>
@@ -126,12 +118,11 @@ struct Action {
   bool untilTaken = false; ///< it ends when the file is gone
   std::vector<std::pair<std::string, int>> wants = {}; ///< files, of ranks
   std::function<void(const Blocks &)> end = nullptr;   ///< with what it wants
-  bool begun = false;
-  Clock::time_point since = {};
+  Clock::time_point since = {};                        ///< its begin
 
   /// True once it has ended.
   bool advance() {
-    if (!std::exchange(begun, true)) {
+    if (since == Clock::time_point()) {
       since = Clock::now();
       if (!gives.empty())
         writeFile(gives, line, in, bytes);
@@ -140,7 +131,9 @@ struct Action {
       return true;
     auto isThere = [](const auto &want) { return exists(want.first); };
     if (untilTaken || !std::ranges::all_of(wants, isThere)) {
-      requirePatience(since, comm->rank, "in " + whole);
+      static double most = std::atof(setting("DT_CUDA_DOUBLE_PATIENCE", "300"));
+      if (std::chrono::duration<double>(Clock::now() - since).count() > most)
+        die("rank ", comm->rank, " has waited for ", most, " s in ", whole);
       return false;
     }
     Blocks blocks;
@@ -160,8 +153,8 @@ auto &pending = *new std::vector<Action>; ///< calls of the group
 
 /// All calls of a group as one piece of work, behind the communicator's last.
 void launch() {
-  auto calls = std::make_shared<std::vector<Action>>(std::move(pending));
-  pending.clear();
+  auto calls = std::make_shared<std::vector<Action>>();
+  calls->swap(pending);
   if (calls->empty())
     return;
   ncclComm *comm = calls->front().comm;
@@ -244,30 +237,20 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   return mkdtemp(id->internal) ? ncclSuccess : ncclSystemError;
 }
 
-/// Ranks meet here.
+/// Ranks meet at their first call.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
                                     ncclUniqueId id, int rank, ncclConfig_t *) {
   Entry entry;
   *comm = new ncclComm{id.internal, ranks, rank};
-  writeFile(text(id.internal, "/r", rank), "", "", 0);
-  auto since = Clock::now();
-  for (int r = 0; r < ranks; ++r)
-    while (!exists(text(id.internal, "/r", r))) {
-      requirePatience(since, rank,
-                      text("for rank ", r, " in ncclCommInitRank"));
-      usleep(200);
-    }
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   Entry entry;
-  writeFile(text(comm->folder, "/d", comm->rank), "", "", 0);
-  bool all = true;
-  for (int r = 0; r < comm->ranks; ++r)
-    all &= exists(text(comm->folder, "/d", r));
+  std::string left = comm->folder + "/left"; // a byte a rank
+  std::ofstream(left, std::ios::app) << '.';
   std::error_code error; // others may do so, too
-  if (all)
+  if (std::filesystem::file_size(left, error) == size_t(comm->ranks))
     std::filesystem::remove_all(comm->folder, error);
   delete comm;
   return ncclSuccess;

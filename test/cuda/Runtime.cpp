@@ -8,7 +8,6 @@
 
 #include <cstdio>
 #include <iostream>
-#include <link.h>
 #include <numeric>
 #include <random>
 
@@ -19,13 +18,6 @@ Counts counts;
 namespace {
 
 int deviceCount() { return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1")); }
-
-/// Where the program, the first of all objects, was loaded over what its file
-/// says.
-int findProgram(dl_phdr_info *info, size_t, void *result) {
-  *static_cast<uintptr_t *>(result) = info->dlpi_addr;
-  return 1;
-}
 
 /// The newest error that a call returned.
 struct Refusal {
@@ -38,20 +30,8 @@ std::string &current = *new std::string;
 std::vector<std::pair<const void *, size_t>> announced; ///< for the next launch
 
 const char *describe(cudaError_t error) {
-  constexpr std::pair<cudaError_t, const char *> kErrors[] = {
-      {cudaSuccess, "no error"},
-      {cudaErrorInvalidValue, "invalid argument"},
-      {cudaErrorMemoryAllocation, "out of memory"},
-      {cudaErrorInvalidConfiguration, "invalid configuration argument"},
-      {cudaErrorInsufficientDriver,
-       "CUDA driver version is insufficient for CUDA runtime version"},
-      {cudaErrorNoDevice, "no CUDA-capable device is detected"},
-      {cudaErrorInvalidDevice, "invalid device ordinal"},
-      {cudaErrorInvalidResourceHandle, "invalid resource handle"},
-      {cudaErrorNotReady, "device not ready"}};
-  auto *known =
-      std::ranges::find(kErrors, error, [](auto &e) { return e.first; });
-  return known == std::end(kErrors) ? "unrecognized error code" : known->second;
+#define DT_CUDA_TEXT(name, number, text) error == name ? text:
+  return DT_CUDA_ERRORS(DT_CUDA_TEXT) "unrecognized error code";
 }
 
 void requireSeen(const char *next) {
@@ -64,13 +44,13 @@ void requireSeen(const char *next) {
 void atEnd() {
   std::fflush(nullptr);
   requireSeen("its end");
-  // At once, as ranks share standard error.
-  if (setting("DT_CUDA_DOUBLE_STATS"))
-    std::cerr << text("CUDA double: kernels ", counts.kernels, ", copies ",
-                      counts.copies, ", products ", counts.products,
-                      ", host waits ", counts.hostWaits, ", allocations ",
-                      counts.allocations, ", uses of the default stream ",
-                      counts.defaultStreamUses, "\n")
+  const Counts &c = counts;
+  if (setting("DT_CUDA_DOUBLE_STATS")) // at once, as ranks share standard error
+    std::cerr << text("CUDA double: kernels ", c.kernels, ", copies ", c.copies,
+                      ", products ", c.products, ", graphs ", c.graphs,
+                      ", host waits ", c.hostWaits, ", allocations ",
+                      c.allocations, ", uses of the default stream ",
+                      c.defaultStreamUses, "\n")
               << std::flush;
 }
 
@@ -113,6 +93,7 @@ const std::string &currentCall() { return current; }
 Entry::Entry(const char *call) : lock(entryMutex()) {
   [[maybe_unused]] static int registered = std::atexit(atEnd);
   requireSeen(call);
+  requireCapturable(call);
   current = call;
 }
 
@@ -121,33 +102,21 @@ cudaError_t refuse(cudaError_t error, const std::string &detail) {
   return error;
 }
 
-/// By the symbols that the linker left in the program's file.
+/// By the symbols that the linker left in the program's file; where that was
+/// loaded, the linker says, too.
+extern "C" const char __executable_start;
 std::string nameOf(const void *kernel) {
-  uintptr_t program = 0;
-  dl_iterate_phdr(findProgram, &program);
   char line[512];
-  auto address = reinterpret_cast<uintptr_t>(kernel) - program;
+  auto address =
+      size_t(static_cast<const char *>(kernel) - &__executable_start);
   std::snprintf(line, sizeof line,
-                "nm -C /proc/%d/exe | grep -i '^%016zx [tw] '", int(getpid()),
-                size_t(address));
-  std::string name;
-  if (FILE *symbols = popen(line, "r")) {
-    if (std::fgets(line, sizeof line, symbols))
-      name = line + 19; // behind the address and a letter
-    pclose(symbols);
-  }
-  // "void k<float>(float*)" is "k<float>"; "(anonymous namespace)::k" stays.
-  int depth = 0;
-  for (size_t i = name.size(); i-- > 0;) {
-    depth += (name[i] == ')') - (name[i] == '(');
-    if (depth == 0 && name[i] == '(') {
-      name.resize(i);
-      break;
-    }
-  }
-  if (name.empty())
-    return text("kernel at ", address);
-  return "kernel " + (name.rfind("void ", 0) == 0 ? name.substr(5) : name);
+                "nm /proc/%d/exe | grep -i '^%016zx [tw] ' | cut -c 20- | "
+                "c++filt -p",
+                int(getpid()), address);
+  std::unique_ptr<FILE, int (*)(FILE *)> symbols(popen(line, "r"), pclose);
+  bool found = symbols && std::fgets(line, sizeof line, symbols.get());
+  return found ? "kernel " + std::string(line, std::strcspn(line, "\n"))
+               : text("kernel at ", address);
 }
 
 void announce(const void *data, size_t bytes) {
@@ -163,14 +132,13 @@ cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
     current += of;
     return refuse(error, detail + of);
   };
-  uint64_t threads = uint64_t(c.blockDim.x) * c.blockDim.y * c.blockDim.z;
-  auto [x, y, z] = c.gridDim;
+  unsigned threads = c.blockDim.x, blocks = c.gridDim.x;
   constexpr auto kWrong = cudaErrorInvalidConfiguration;
   if (threads == 0 || threads > kMostThreads)
     return refused(kWrong, text(threads, " threads a block, 1 to ",
                                 kMostThreads, " are possible"));
-  if (x == 0 || y == 0 || z == 0 || x > 0x7fffffff || y > 65535 || z > 65535)
-    return refused(kWrong, text(x, " x ", y, " x ", z, " blocks"));
+  if (blocks == 0 || blocks > 0x7fffffff)
+    return refused(kWrong, text(blocks, " blocks"));
   if (c.dynamicSmemBytes > kMostShared)
     return refused(cudaErrorInvalidValue,
                    text(c.dynamicSmemBytes, " bytes of dynamic shared memory, ",
@@ -178,20 +146,18 @@ cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
   for (size_t i = 0; i < call.addresses.size(); ++i)
     requireReadable(call.addresses[i], call.kernel, i + 1);
   counts.kernels++;
-  const void *kernel = call.kernel;
   call.writes = std::exchange(announced, {});
-  auto run = [call = std::move(call), c] {
-    watch(call,
-          [&] { runBlocks(call, c.gridDim, c.blockDim, c.dynamicSmemBytes); });
+  auto run = [=, shared = c.dynamicSmemBytes] {
+    watch(call, [&] { runBlocks(call, blocks, threads, shared); });
   };
-  queue(c.stream, run, kernel);
+  queue(c.stream, run, call.kernel);
   return cudaSuccess;
 }
 
 namespace {
 
 /// Queues a copy of rows and waits where CUDA does: for what goes to pageable
-/// memory. What comes from there is read at once, or late.
+/// memory. What comes from there is read late, too.
 cudaError_t copy(void *to, size_t toPitch, const void *from, size_t fromPitch,
                  size_t width, size_t height, cudaMemcpyKind kind,
                  cudaStream_t stream) {
@@ -204,24 +170,14 @@ cudaError_t copy(void *to, size_t toPitch, const void *from, size_t fromPitch,
     return cudaSuccess;
   size_t written = (height - 1) * toPitch + width,
          read = (height - 1) * fromPitch + width;
-  if (kind == cudaMemcpyDeviceToHost)
-    requireHost(to, "the target");
-  else
-    requireDevice(to, written, "the target");
-  if (kind == cudaMemcpyHostToDevice)
-    requireHost(from, "the source");
-  else
-    requireDevice(from, read, "the source");
-  bool late = setting("DT_CUDA_DOUBLE_PAGEABLE", "") == std::string("late");
-  std::string staged;
-  if (kind == cudaMemcpyHostToDevice && !isPinned(from) && !late)
-    staged.assign(static_cast<const char *>(from), read);
+  kind == cudaMemcpyDeviceToHost ? requireHost(to, "the target")
+                                 : requireDevice(to, written, "the target");
+  kind == cudaMemcpyHostToDevice ? requireHost(from, "the source")
+                                 : requireDevice(from, read, "the source");
   queue(stream, [=] {
-    auto *rows =
-        staged.empty() ? static_cast<const char *>(from) : staged.data();
     for (size_t i = 0; i < height; ++i)
-      std::memmove(static_cast<char *>(to) + i * toPitch, rows + i * fromPitch,
-                   width);
+      std::memmove(static_cast<char *>(to) + i * toPitch,
+                   static_cast<const char *>(from) + i * fromPitch, width);
   });
   if (kind == cudaMemcpyDeviceToHost && !isPinned(to))
     finish(stream);
@@ -283,7 +239,6 @@ cudaError_t cudaGetDeviceCount(int *count) {
 cudaError_t cudaSetDevice(int device) {
   Entry entry;
   if (device < 0 || device >= deviceCount())
-    return refuse(cudaErrorInvalidDevice, text(device, " of ", deviceCount()));
-  currentDevice = device;
+    reject("device ", device, " of ", deviceCount());
   return cudaSuccess;
 }

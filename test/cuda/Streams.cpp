@@ -3,9 +3,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Calls queue work and note what it comes after: the work before it in its
-// stream, an event's, and what the default stream's rules add. Nothing runs
-// before somebody waits; then only what that must wait for runs, and where
-// several pieces of work may be next, a draw decides.
+// stream and an event's. Nothing runs before somebody waits; then only what
+// that must wait for runs, and where several pieces may be next, a draw
+// decides.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,14 +31,18 @@ struct Work {
 } // namespace cuda_double
 
 struct CUstream_st {
-  bool blocking = true; ///< keeps the default stream's order
-  cuda_double::WorkPtr last;
+  cuda_double::WorkPtr last = nullptr;
 };
 
 struct CUevent_st {
   bool timed = true;
   cuda_double::WorkPtr recorded;
   unsigned asked = 0; ///< in vain, since it was recorded
+};
+
+/// What was captured, in the stream's order; an instance is a copy.
+struct CUgraph_st {
+  std::vector<cuda_double::Work> nodes;
 };
 
 namespace cuda_double {
@@ -49,24 +53,29 @@ namespace {
 CUstream_st &defaultStream = *new CUstream_st;
 auto &streams = *new std::set<CUstream_st *>;
 auto &events = *new std::set<CUevent_st *>;
+auto &instances = *new std::set<CUgraph_st *>;
+/// One stream at a time, and no other that joins it: no graph forks.
+struct {
+  CUgraph_st *graph = nullptr; ///< null: none
+  cudaStream_t stream = nullptr;
+  std::thread::id thread = {}; ///< whose calls are captured
+} capture;
 auto &attempts = *new std::vector<WorkPtr>; ///< that may not have ended
 const void *running = nullptr;
 std::thread::id deviceThread; ///< while device work runs
 
-CUstream_st &streamOf(cudaStream_t stream) {
-  if (!stream) {
-    counts.defaultStreamUses++;
-    return defaultStream;
-  }
-  if (!streams.count(stream))
-    die("a stream that does not exist, or no more");
-  return *stream;
+template <typename T> T &find(std::set<T *> &all, T *one, const char *what) {
+  if (!all.count(one))
+    reject(what, " that does not exist, or no more");
+  return *one;
 }
 
+CUstream_st &streamOf(cudaStream_t stream) {
+  counts.defaultStreamUses += !stream;
+  return stream ? find(streams, stream, "a stream") : defaultStream;
+}
 CUevent_st &eventOf(cudaEvent_t event) {
-  if (!events.count(event))
-    die("an event that does not exist, or no more");
-  return *event;
+  return find(events, event, "an event");
 }
 
 /// Queues work behind `before`, which may be null, and what the stream has.
@@ -78,13 +87,6 @@ WorkPtr append(cudaStream_t to, Work work, const WorkPtr &before = nullptr) {
   };
   follow(before);
   follow(stream.last);
-  if (&stream == &defaultStream) {
-    for (CUstream_st *other : streams)
-      if (other->blocking)
-        follow(other->last);
-  } else if (stream.blocking) {
-    follow(defaultStream.last);
-  }
   return stream.last = std::make_shared<Work>(std::move(work));
 }
 
@@ -173,7 +175,24 @@ void queue(cudaStream_t stream, std::function<void()> run, const void *kernel) {
     run();
     return true;
   };
-  append(stream, {once, kernel});
+  if (!isCaptured())
+    append(stream, {once, kernel});
+  else if (stream == capture.stream)
+    capture.graph->nodes.push_back({once, kernel});
+  else
+    reject("another stream than the one that is captured");
+}
+
+bool isCaptured() {
+  return capture.graph && capture.thread == std::this_thread::get_id();
+}
+
+/// Of calls that the runtime makes.
+void requireCapturable(const std::string &call) {
+  auto begins = [&](const char *with) { return call.rfind(with, 0) == 0; };
+  if (isCaptured() && !begins("cudaLaunchKernel") && !begins("cudaMem") &&
+      !begins("cudaStreamEnd") && !begins("cublasLt") && !begins("cudnn"))
+    die(call, ": not while a stream is captured");
 }
 
 WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
@@ -184,6 +203,8 @@ WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
 }
 
 void finish(cudaStream_t stream) {
+  if (isCaptured())
+    reject("it waits, while a stream is captured");
   counts.hostWaits++;
   force({streamOf(stream).last});
 }
@@ -203,9 +224,14 @@ bool onDeviceThread() { return std::this_thread::get_id() == deviceThread; }
 
 using namespace cuda_double;
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+/// In no order with the default stream. Whose kernels go first cannot be seen
+/// here.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags,
+                                         int) {
   Entry entry;
-  *stream = new CUstream_st{!(flags & cudaStreamNonBlocking), nullptr};
+  if (flags != cudaStreamNonBlocking)
+    reject("a stream that keeps the default stream's order");
+  *stream = new CUstream_st;
   streams.insert(*stream);
   return cudaSuccess;
 }
@@ -274,7 +300,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *),
                                void *data) {
   Entry entry;
   queue(stream, [=] { function(data); });
@@ -286,12 +312,66 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
   Entry entry;
   const CUevent_st &from = eventOf(begin), &to = eventOf(end);
   if (!from.timed || !to.timed || !from.recorded || !to.recorded)
-    return refuse(cudaErrorInvalidResourceHandle,
-                  "an event that was made without times, or not recorded");
+    reject("an event that was made without times, or not recorded");
   if (isOpen(from.recorded) || isOpen(to.recorded))
     return refuse(cudaErrorNotReady, "an event that nobody has waited for");
   std::chrono::duration<float, std::milli> passed =
       to.recorded->ended - from.recorded->ended;
   *milliseconds = passed.count();
   return cudaSuccess;
+}
+
+//===--- Graphs
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
+                                   cudaStreamCaptureMode mode) {
+  Entry entry;
+  if (!stream || mode != cudaStreamCaptureModeThreadLocal || capture.graph)
+    reject("the default stream, another mode, or a second stream");
+  capture = {new CUgraph_st, stream, std::this_thread::get_id()};
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  Entry entry;
+  if (!isCaptured() || stream != capture.stream)
+    reject("the stream is not captured");
+  *graph = std::exchange(capture.graph, nullptr);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void *, size_t *count) {
+  *count = graph->nodes.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph,
+                                 unsigned long long) {
+  Entry entry;
+  static size_t most =
+      size_t(std::atol(setting("DT_CUDA_DOUBLE_GRAPHS", "-1")));
+  if (instances.size() >= most)
+    return refuse(cudaErrorMemoryAllocation, text(most, " graphs are there"));
+  *instance = *instances.insert(new CUgraph_st(*graph)).first;
+  return cudaSuccess;
+}
+
+/// Arguments are those of the capture.
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
+  Entry entry;
+  counts.graphs++;
+  for (const Work &node : find(instances, instance, "a graph").nodes)
+    append(stream, node);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) {
+  Entry entry;
+  instances.erase(instance);
+  return cudaGraphDestroy(instance);
 }

@@ -5,7 +5,9 @@
 # The double of CUDA counts what a run has done (DT_CUDA_DOUBLE_STATS). Runs of
 # none, one and two steps differ by a step: on each rank it may wait for the
 # device once, to read its numbers back, allocates nothing and leaves the default
-# stream alone. A checkpoint between two steps changes nothing of that.
+# stream alone. A checkpoint between two steps changes nothing of that. From the
+# third step on, tasks are CUDA graphs: a step has few launches then, and a run
+# gives the same losses, norms and files as one without graphs, bit for bit.
 # ===-----------------------------------------------------------------------===
 """cuda_waits.py --dt-opt PATH --double DIR: host waits, allocations and uses of the default stream of a step."""
 
@@ -39,29 +41,30 @@ class Variant:
     plan: str = ""
     steps: tuple = (0, 1, 2)  # of the runs that are compared
     flags: tuple = ()
+    launches: int = 0  # of the last step of all ranks, at most; and runs without graphs are compared
 
 
 VARIANTS = {
     "whole": Variant("gpt2"),
-    "microbatches": Variant("gpt2", 1),
+    "microbatches": Variant("gpt2", 1, steps=(0, 1, 2, 3), launches=42),
     "clipped": Variant("gpt2", 2, {"optimizer": {"kind": "adamw", "clip": 0.5}}),
     # Scratch that grows with a part, and parts of two sizes.
-    "narrow": Variant("vit", 3, {"precision": "bf16"}),
+    "narrow": Variant("vit", 3, {"precision": "bf16"}, steps=(0, 1, 2, 3), launches=26),
     # One checkpoint more between two steps, whose copies the next step's update waits for.
     "saved": Variant("gpt2", steps=(6, 10), flags=("--checkpoint", "saved", "--save-every", 4)),
     # Over NCCL. Blocks for packed columns and scratch are made before the first step, too.
-    "cut": Variant("gpt2", 2, ranks=2, plan="model:tp=2"),
+    "cut": Variant("gpt2", 2, ranks=2, plan="model:tp=2", steps=(0, 1, 2, 3), launches=124),
 }
 
 
-def counts(program, variant, steps):
-    """What all ranks of a run of so many steps have done, by name."""
-    folder = program.parent / str(steps)
+def run(program, variant, steps, graphs="on", most=1000):
+    """What all ranks of a run of so many steps have done, by name; losses, norms and files; warnings. `most`: graphs that there can be."""
+    folder = program.parent / f"{steps}-{graphs}-{most}"
     folder.mkdir()
-    command = [program / "build/train", "--batch", program.parent / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", "metrics.jsonl", *variant.flags]
+    command = [program / "build/train", "--batch", program.parent / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", "metrics.jsonl", "--export", "trained", *variant.flags]
     if variant.ranks > 1:
         command += ["--ranks", variant.ranks]
-    environment = dict(os.environ, DT_CUDA_DOUBLE_STATS="1", DT_FABRIC="nccl")
+    environment = dict(os.environ, DT_CUDA_DOUBLE_STATS="1", DT_FABRIC="nccl", DT_CUDA_GRAPHS=graphs, DT_CUDA_DOUBLE_GRAPHS=str(most))
     done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=golden.HANGS, env=environment)
     lines = re.findall("^CUDA double: (.*)$", done.stderr, re.M)
     if done.returncode or len(lines) != variant.ranks:
@@ -69,7 +72,33 @@ def counts(program, variant, steps):
     sums = collections.Counter()
     for line in lines:
         sums.update({name: int(number) for name, number in re.findall(r"(\D+?) (\d+)(?:, )?", line)})
-    return sums
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    files = {path.name: path.read_bytes() for path in (folder / "trained").rglob("*") if path.is_file()}
+    results = [(row["loss"], row["grad_norm"]) for row in rows if "loss" in row], files
+    return sums, results, re.findall("^warning: .*$", done.stderr, re.M)
+
+
+def more(after, before):
+    found = {what: after[what] - before[what] for what in after}
+    return found | {"launches": sum(found[what] for what in ("kernels", "copies", "products", "graphs"))}
+
+
+def check_graphs(name, program, variant, runs):
+    """What is wrong beside runs without graphs."""
+    before, steps = variant.steps[-2:]
+    without = {n: run(program, variant, n, "off") for n in (before, steps)}
+    plain, found = (more(r[steps][0], r[before][0])["launches"] for r in (without, runs))
+    print(f"{name}: {found} launches a step, {plain} without graphs")
+    if found > variant.launches or plain <= variant.launches:
+        yield f"{name}: {found} launches a step, at most {variant.launches} wanted; {plain} without graphs"
+    # No room for more: those that there are do their part.
+    few = run(program, variant, steps, most=2)
+    line = r"warning: rank \d: module 'model': a task is queued kernel by kernel, as it cannot be recorded: CUDA: cudaGraphInstantiate: out of memory"
+    if not few[2] or not all(re.match(line, warning) for warning in few[2]) or runs[steps][2] or without[steps][2]:
+        yield f"{name}: warnings {few[2]}, {runs[steps][2]} and {without[steps][2]}"
+    for how, (_, results, _) in {"no": without[steps], "two": few}.items():
+        if len(results[0]) != steps or not results[1] or results != runs[steps][1]:
+            yield f"{name}: with {how} graphs {results[0]}, with all {runs[steps][1][0]}, or other files"
 
 
 def emit(arguments, folder, variant):
@@ -97,12 +126,14 @@ def main():
         work = pathlib.Path(temporary)
         for name, variant in VARIANTS.items():
             program = emit(arguments, work / name, variant)
-            runs = {steps: counts(program, variant, steps) for steps in variant.steps}
+            runs = {steps: run(program, variant, steps) for steps in variant.steps}
             for before, after in itertools.pairwise(variant.steps):
-                found = {what: runs[after][what] - runs[before][what] for what in runs[after]}
+                found = more(runs[after][0], runs[before][0])
                 print(f"{name}, {after} steps beside {before}:", ", ".join(f"{what} {number}" for what, number in found.items()))
                 wanted = {"host waits": (after - before) * variant.ranks, "allocations": 0, "uses of the default stream": 0}
                 wrong += [f"{name}, {after} steps beside {before}: {what} {found[what]}, wanted {number}" for what, number in wanted.items() if found[what] != number]
+            if variant.launches:
+                wrong += check_graphs(name, program, variant, runs)
     sys.exit("\n".join(wrong) or 0)
 
 

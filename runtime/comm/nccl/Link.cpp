@@ -89,8 +89,7 @@ void Links::run(Link &link, const Awaited &what, const NcclCall &call) {
 
 Request Links::begin(Link &link, const Awaited &what, const NcclCall &call) {
   if (!link.stream)
-    cuda::check(cudaStreamCreateWithFlags(&link.stream, cudaStreamNonBlocking),
-                "cudaStreamCreate");
+    link.stream = cuda::makeStream(/*urgent=*/true);
   std::shared_ptr<StreamEvent> event = takeEvent();
   event->record(compute());
   event->holdBack(link.stream);
@@ -178,10 +177,8 @@ void Links::fail(Link &link, ncclResult_t result, const Awaited &what) {
   throw Error(text);
 }
 
-Links::Links(Comm &control) : control(control) {
-  cuda::check(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking),
-              "cudaStreamCreate");
-}
+Links::Links(Comm &control)
+    : control(control), beside(cuda::makeStream(/*urgent=*/true)) {}
 
 Links::~Links() {
   bool whole = !std::uncaught_exceptions();

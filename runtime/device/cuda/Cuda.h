@@ -27,7 +27,8 @@
 
 namespace dt::rt::cuda {
 
-/// Ends the program: "CUDA: <call>: <reason>".
+/// Ends the program: "CUDA: <call>: <reason>". While a device::Recording is
+/// made it ends no more than that: it throws Error.
 [[noreturn]] void fail(const char *call, const char *reason);
 
 inline void check(cudaError_t status, const char *call) {
@@ -40,6 +41,13 @@ inline void check(cudaError_t status, const char *call) {
 
 /// device::rehearse(): launches and copies do nothing.
 inline bool rehearsing = false;
+
+/// A device::Recording is being made.
+inline bool recording = false;
+
+/// A stream of its own order. `urgent`: where kernels of several streams wait
+/// for room on the GPU, its are the first.
+cudaStream_t makeStream(bool urgent = false);
 
 /// An argument of a launch: a buffer of n elements that the kernel writes, and
 /// it writes nothing else of the memory that it is given. Headers that stand in
@@ -87,6 +95,8 @@ void awaitSnapshot();
 /// and 2 convolution and attention, 4 biases); valid until the
 /// next request for the same purpose on the stream.
 void *scratch(int purpose, size_t bytes);
+/// How often a block of it was freed for a larger one.
+inline unsigned scratchMoves = 0;
 
 /// Blocks of `threads` for n elements, at least one and within the grid's
 /// limit: kernels stride over what is left.

@@ -27,6 +27,7 @@ namespace dt::rt {
 
 namespace {
 
+int theDevice = 0;
 cudaStream_t theStream = nullptr;
 std::string description = "cuda";
 
@@ -139,16 +140,31 @@ void Uploads::copy(char *to, const char *host, size_t bytes) {
 
 /// Handlers would use the device again.
 void cuda::fail(const char *call, const char *reason) {
-  endAtOnce(std::string("CUDA: ") + call + ": " + reason);
+  std::string line = std::string("CUDA: ") + call + ": " + reason;
+  if (recording)
+    throw Error(line);
+  endAtOnce(line);
 }
 
 void cuda::failLaunch(const char *kernel, cudaError_t status) {
   fail((std::string("kernel ") + kernel).c_str(), cudaGetErrorString(status));
 }
 
+cudaStream_t cuda::makeStream(bool urgent) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+        "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                     urgent ? greatest : least),
+        "cudaStreamCreate");
+  return stream;
+}
+
 void *cuda::scratch(int purpose, size_t bytes) {
   Block &block = scratchBlocks[purpose];
   if (block.bytes < bytes) {
+    scratchMoves += block.data != nullptr;
     // What is queued may still read the old block; cudaFree waits for it.
     check(cudaFree(block.data), "cudaFree");
     check(cudaMalloc(&block.data, bytes), "cudaMalloc of scratch");
@@ -186,15 +202,19 @@ static cudaEvent_t eventOf(unsigned number) {
 void recordEvent(unsigned number, void *stream) {
   cudaEvent_t event = eventOf(number); // made in a rehearsal, too
   if (!cuda::rehearsing)
-    cuda::check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)),
-                "cudaEventRecord");
+    device::hostCall([=] {
+      cuda::check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)),
+                  "cudaEventRecord");
+    });
 }
 
 void waitForEvent(unsigned number, void *stream) {
   if (!cuda::rehearsing)
-    cuda::check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
-                                    eventOf(number), 0),
-                "cudaStreamWaitEvent");
+    device::hostCall([=] {
+      cuda::check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
+                                      eventOf(number), 0),
+                  "cudaStreamWaitEvent");
+    });
 }
 
 namespace device {
@@ -203,9 +223,7 @@ bool isHost() { return false; }
 
 std::string address() {
   char text[32];
-  int device;
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda::check(cudaDeviceGetPCIBusId(text, sizeof text, device),
+  cuda::check(cudaDeviceGetPCIBusId(text, sizeof text, theDevice),
               "cudaDeviceGetPCIBusId");
   return text;
 }
@@ -220,12 +238,11 @@ void initialize(int, int number) {
         std::string("no usable GPU: ") +
         cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status));
   cudaDeviceProp properties;
-  number %= count;
-  cuda::check(cudaGetDeviceProperties(&properties, number),
+  theDevice = number % count;
+  cuda::check(cudaGetDeviceProperties(&properties, theDevice),
               "cudaGetDeviceProperties");
-  cuda::check(cudaSetDevice(number), "cudaSetDevice");
-  cuda::check(cudaStreamCreateWithFlags(&theStream, cudaStreamNonBlocking),
-              "cudaStreamCreate");
+  cuda::check(cudaSetDevice(theDevice), "cudaSetDevice");
+  theStream = cuda::makeStream();
   description = std::string("cuda, ") + properties.name;
 }
 

@@ -83,9 +83,7 @@ bool Snapshot::begin(size_t bytes) {
     copies->room = bytes;
   }
   if (!copies->stream) {
-    cuda::check(
-        cudaStreamCreateWithFlags(&copies->stream, cudaStreamNonBlocking),
-        "cudaStreamCreate");
+    copies->stream = cuda::makeStream();
     for (cudaEvent_t *event : {&copies->state, &copies->ended})
       cuda::check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
                   "cudaEventCreate");

@@ -48,7 +48,7 @@ float first(const float *data, cudaStream_t stream) {
 
 cudaStream_t makeStream() {
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0));
   return stream;
 }
 

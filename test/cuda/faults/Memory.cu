@@ -126,10 +126,9 @@ Register earlyTimes("early-times", [](bool fault) {
 
 /// The default stream and one that does not wait for it.
 Register defaultStream("default-stream", [](bool fault) {
-  cudaStream_t other = nullptr;
-  check(cudaStreamCreateWithFlags(&other, fault ? cudaStreamNonBlocking : 0));
+  cudaStream_t other = makeStream();
   float *data = onDevice(kN, 1);
-  check(start(addKernel, 4, 256, 0, nullptr, data, kN, 1));
+  check(start(addKernel, 4, 256, 0, fault ? nullptr : other, data, kN, 1));
   return first(data, other) == 2;
 });
 

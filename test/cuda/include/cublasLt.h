@@ -1,5 +1,4 @@
-//===- cublasLt.h - cuBLASLt's names, without CUDA ---------------*- C++
-//-*-===//
+//===- cublasLt.h - cuBLASLt's names, without CUDA --------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -12,10 +11,7 @@
 
 #include "cuda_runtime.h"
 
-enum cublasStatus_t {
-  CUBLAS_STATUS_SUCCESS = 0,
-  CUBLAS_STATUS_NOT_SUPPORTED = 15,
-};
+enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0 };
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
@@ -48,8 +44,8 @@ struct Attributes {
   bool operator==(const Attributes &) const = default;
 };
 /// `wide`: the attribute that has 8 bytes; the others have 4.
-cublasStatus_t set(const char *call, Attributes *to, int attribute, int wide,
-                   const void *value, size_t bytes);
+cublasStatus_t set(Attributes *to, int attribute, int wide, const void *value,
+                   size_t bytes, const char *call = __builtin_FUNCTION());
 } // namespace cuda_double
 using cublasLtMatrixLayout_t = cuda_double::Attributes *;
 using cublasLtMatmulDesc_t = cuda_double::Attributes *;
@@ -63,8 +59,8 @@ struct cublasLtMatmulHeuristicResult_t {
   cublasStatus_t state;
 };
 
-inline const char *cublasLtGetStatusString(cublasStatus_t status) {
-  return status ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_SUCCESS";
+inline const char *cublasLtGetStatusString(cublasStatus_t) {
+  return "no error"; // what is wrong ends the program
 }
 inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
   *handle = nullptr; // nothing is asked of it
@@ -84,19 +80,23 @@ inline cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attribute,
                                  const void *value, size_t bytes) {
-  return cuda_double::set("cublasLtMatrixLayoutSetAttribute", layout, attribute,
+  return cuda_double::set(layout, attribute,
                           CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, value,
                           bytes);
 }
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
-                                        cublasComputeType_t compute,
-                                        cudaDataType_t scale);
+inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
+                                               cublasComputeType_t,
+                                               cudaDataType_t) {
+  *desc = new cuda_double::Attributes;
+  (*desc)->at[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
+  return CUBLAS_STATUS_SUCCESS;
+}
 inline cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attribute,
                                const void *value, size_t bytes) {
-  return cuda_double::set("cublasLtMatmulDescSetAttribute", desc, attribute,
-                          CUBLASLT_MATMUL_DESC_BIAS_POINTER, value, bytes);
+  return cuda_double::set(desc, attribute, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                          value, bytes);
 }
 inline cublasStatus_t
 cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
@@ -113,9 +113,9 @@ inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
     size_t bytes) {
-  return cuda_double::set("cublasLtMatmulPreferenceSetAttribute", preference,
-                          attribute, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                          value, bytes);
+  return cuda_double::set(preference, attribute,
+                          CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, value,
+                          bytes);
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,

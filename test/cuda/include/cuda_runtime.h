@@ -14,8 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <tuple>
+#include <functional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,17 +33,12 @@
 /// What the runtime's launches say they write.
 #define DT_WATCH_WRITES(DATA, BYTES) cuda_double::announce(DATA, BYTES)
 
-struct uint3 {
-  unsigned x, y, z;
-};
+/// Of one dimension, as all launches are.
 struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1)
-      : x(x), y(y), z(z) {}
+  unsigned x = 1;
 };
 
-extern uint3 threadIdx, blockIdx;
-extern dim3 blockDim, gridDim;
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 /// `line`: which barrier it is.
 void __syncthreads(int line = __builtin_LINE());
@@ -87,17 +81,17 @@ template <typename T> constexpr T max(T a, T b) { return a < b ? b : a; }
 
 //===--- The host's calls
 
-enum cudaError_t {
-  cudaSuccess = 0,
-  cudaErrorInvalidValue = 1,
-  cudaErrorMemoryAllocation = 2,
-  cudaErrorInvalidConfiguration = 9,
-  cudaErrorInsufficientDriver = 35,
-  cudaErrorNoDevice = 100,
-  cudaErrorInvalidDevice = 101,
-  cudaErrorInvalidResourceHandle = 400,
-  cudaErrorNotReady = 600,
-};
+#define DT_CUDA_ERRORS(ERROR)                                                  \
+  ERROR(cudaSuccess, 0, "no error")                                            \
+  ERROR(cudaErrorInvalidValue, 1, "invalid argument")                          \
+  ERROR(cudaErrorMemoryAllocation, 2, "out of memory")                         \
+  ERROR(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")    \
+  ERROR(cudaErrorInsufficientDriver, 35,                                       \
+        "CUDA driver version is insufficient")                                 \
+  ERROR(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")          \
+  ERROR(cudaErrorNotReady, 600, "device not ready")
+#define DT_CUDA_ERROR(name, number, text) name = number,
+enum cudaError_t { DT_CUDA_ERRORS(DT_CUDA_ERROR) };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
   cudaMemcpyDeviceToHost = 2,
@@ -117,18 +111,10 @@ struct cudaDeviceProp {
 const char *cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 
-/// Devices have nothing of their own here but a number: a process has one
-/// memory.
-namespace cuda_double {
-inline int currentDevice = 0;
-} // namespace cuda_double
+/// Devices have nothing of their own here: a process has one memory.
 cudaError_t cudaGetDeviceCount(int *count);
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   *properties = {"the double of a GPU"};
-  return cudaSuccess;
-}
-inline cudaError_t cudaGetDevice(int *device) {
-  *device = cuda_double::currentDevice;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device);
@@ -137,17 +123,11 @@ inline cudaError_t cudaDeviceGetPCIBusId(char *name, int length, int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void **memory, size_t bytes);
+/// The result goes to a pointer of any type.
+cudaError_t cudaMalloc(void *result, size_t bytes);
 cudaError_t cudaFree(void *memory);
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaHostAlloc(void *result, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *memory);
-template <typename T> cudaError_t cudaMalloc(T **memory, size_t bytes) {
-  return cudaMalloc(reinterpret_cast<void **>(memory), bytes);
-}
-template <typename T>
-cudaError_t cudaHostAlloc(T **memory, size_t bytes, unsigned flags) {
-  return cudaHostAlloc(reinterpret_cast<void **>(memory), bytes, flags);
-}
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream = nullptr);
@@ -158,7 +138,12 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes,
                             cudaStream_t stream = nullptr);
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0, *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags,
+                                         int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
@@ -170,9 +155,21 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
                                  cudaEvent_t end);
-using cudaHostFn_t = void (*)(void *data);
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *),
                                void *data);
+
+using cudaGraph_t = struct CUgraph_st *;
+using cudaGraphExec_t = cudaGraph_t;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
+                                   cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void *nodes, size_t *count);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance);
 
 //===--- Launches
 
@@ -191,8 +188,7 @@ void announce(const void *data, size_t bytes);
 /// A kernel with its arguments.
 struct Call {
   const void *kernel;
-  void (*thread)(const void *arguments); ///< runs one thread
-  std::shared_ptr<const void> arguments;
+  std::function<void()> thread;        ///< runs one
   std::vector<const void *> addresses; ///< an argument each; null: no pointer
   std::vector<std::pair<const void *, size_t>> writes = {}; ///< if announced
 };
@@ -212,20 +208,9 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *configuration,
                                void (*kernel)(Parameters...),
                                Arguments... arguments) {
-  struct Bound {
-    void (*kernel)(Parameters...);
-    std::tuple<Parameters...> arguments;
-  };
-  auto bound = std::make_shared<Bound>(
-      Bound{kernel, std::tuple<Parameters...>(arguments...)});
-  auto thread = [](const void *opaque) {
-    auto *b = static_cast<const Bound *>(opaque);
-    std::apply(b->kernel, b->arguments);
-  };
   return cuda_double::launch(
       *configuration, {reinterpret_cast<const void *>(kernel),
-                       thread,
-                       bound,
+                       [=] { kernel(arguments...); },
                        {cuda_double::addressIn<Parameters>(arguments)...}});
 }
 

@@ -158,7 +158,6 @@ private:
     context.gradients = memory.gradients.device;
     context.dims = dims.data();
     context.seeds = reinterpret_cast<const float *>(seeds.device);
-    context.seed = run.program.seed;
     context.group = run.group.get();
     context.stream = context.tpStream = rt::device::stream();
     return context;
