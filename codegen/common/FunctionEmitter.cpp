@@ -154,7 +154,11 @@ LogicalResult FunctionEmitter::emitKernelCall(rt::KernelOp kernel) {
     emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(), *callee, arguments);
     return success();
   }
-  SmallVector<StringRef> places(arguments.size(), "{}");
+  SmallVector<std::string> places(arguments.size(), "{}");
+  for (auto [i, buffer] : llvm::enumerate(operands.values))
+    if (operands.written[i])
+      places[i] = owner.target.writtenArgument(
+          size(cast<rt::BufferType>(buffer.getType()).getNumElements()));
   owner.line(launch + ", " + llvm::join(places, ", ") + ");", arguments);
   return success();
 }

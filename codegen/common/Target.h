@@ -48,6 +48,11 @@ public:
                              llvm::StringRef callee) const {
     return "";
   }
+  /// How a launch names an argument of `count` elements that the kernel writes;
+  /// "{}" stands for its address.
+  virtual std::string writtenArgument(const std::string &count) const {
+    return "{}";
+  }
   /// Whether kernels of equal bodies are printed equally, too.
   virtual bool isSame(rt::KernelOp a, rt::KernelOp b) const { return true; }
   /// Whether kernels are launched on a device, of which they ask something.

@@ -44,6 +44,9 @@ public:
     return ("dt::rt::cuda::constant(" + name + ", sizeof " + name + ")").str();
   }
   std::string launch(rt::KernelOp kernel, StringRef callee) const override;
+  std::string writtenArgument(const std::string &count) const override {
+    return "dt::rt::cuda::out({}, " + count + ")";
+  }
   /// Of the CPU's files the headers with shapes.
   bool wantsFileOf(StringRef path) const override {
     return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" ||

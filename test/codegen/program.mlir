@@ -66,7 +66,7 @@
 // CUDA: const int j = point % 8;
 // CUDA-LABEL: //===--- net.cu
 // CUDA: dt::rt::matmul(x, weight, bias, z, {{.*}}, 0, context.stream);
-// CUDA: dt::rt::cuda::launch("net_layer_fwd_relu", net_layer_fwd_relu, dt::rt::cuda::gridFor(8 * size.batch, 512), 128, 0, context.stream, z, y, size.batch);
+// CUDA: dt::rt::cuda::launch("net_layer_fwd_relu", net_layer_fwd_relu, dt::rt::cuda::gridFor(8 * size.batch, 512), 128, 0, context.stream, z, dt::rt::cuda::out(y, 8 * size.batch), size.batch);
 
 rt.program @tiny batch 8 micro 4 seed 7 pace @net {
   rt.module @net ranks [0] arena 1152 scratch 256 parameters 576 trainable 576 {

@@ -150,7 +150,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
 }
 
 // CHECK-LABEL: //===--- m.cu
-// CHECK: dt::rt::cuda::launch("m_f_row", m_f_row, dt::rt::cuda::gridFor(size.n, 4), 128, 0, context.stream, x, y, size.n);
-// CHECK: dt::rt::cuda::launch("m_f_block", m_f_block, dt::rt::cuda::gridFor(size.n, 1), 512, 0, context.stream, wide, size.n);
-// CHECK: dt::rt::cuda::launchColumns<float>("m_f_column", m_f_column, 4 * 16, size.n, context.stream, x, c, size.n);
-// CHECK: dt::rt::cuda::launchPoints<float>("m_f_all", m_f_all, 1, size.n * 64, context.stream, x, s, size.n);
+// CHECK: dt::rt::cuda::launch("m_f_row", m_f_row, dt::rt::cuda::gridFor(size.n, 4), 128, 0, context.stream, x, dt::rt::cuda::out(y, size.n), size.n);
+// CHECK: dt::rt::cuda::launch("m_f_block", m_f_block, dt::rt::cuda::gridFor(size.n, 1), 512, 0, context.stream, dt::rt::cuda::out(wide, 4096 * size.n), size.n);
+// CHECK: dt::rt::cuda::launchColumns<float>("m_f_column", m_f_column, 4 * 16, size.n, context.stream, x, dt::rt::cuda::out(c, 64), size.n);
+// CHECK: dt::rt::cuda::launchPoints<float>("m_f_all", m_f_all, 1, size.n * 64, context.stream, x, dt::rt::cuda::out(s, 1), size.n);
