@@ -117,6 +117,24 @@ void releasePinned(void *memory);
 /// The host may use its bytes again when this returns. It waits only where more
 /// is on its way than reserveUploads() was told.
 void copyToDevice(void *device, const void *host, size_t bytes);
+/// A place in the work of stream(): what is queued before set().
+class Mark {
+public:
+  Mark() = default;
+  ~Mark();
+  Mark(const Mark &) = delete;
+  Mark &operator=(const Mark &) = delete;
+  void set();
+
+private:
+  friend void copyBehind(const Mark &, void *, const void *, size_t);
+  void *event = nullptr; ///< once it has been set
+};
+/// As copyToDevice, beside the work of stream() and behind the mark; one that
+/// was never set is at the end of that work. The copy is there for what
+/// stream() gets after awaitCopies().
+void copyBehind(const Mark &mark, void *device, const void *host, size_t bytes);
+void awaitCopies();
 /// So many bytes, in `copies` copies, may be on their way to the device at
 /// once.
 void reserveUploads(size_t bytes, size_t copies);

@@ -78,7 +78,7 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       memory((initializeDevice(comm, settings.threads), program), places,
              owners, updater.moments().size),
       parameterValues(info, places, owners, memory),
-      recordings(program, comm.rank()) {
+      recordings(program, comm.rank()), inputPlaces(info.modules.size) {
   carrier = makeFabric(comm);
   std::vector<FabricGroup *> groups(info.modules.size);
   tensorParallel.resize(info.modules.size);
@@ -219,7 +219,8 @@ void Trainer::upload(size_t module, int32_t input, const Part &part,
   const InputBytes &bytes = part.inputs[size_t(input)];
   const BufferInfo &buffer = info.modules[module].inputs[size_t(input)].buffer;
   if (bytes.size)
-    device::copyToDevice(
+    device::copyBehind(
+        inputPlaces.lastUse(module, buffer, row),
         memory.address(module, buffer,
                        buffer.received ? row.received : row.slot),
         bytes.data, bytes.size);
@@ -251,7 +252,9 @@ void Trainer::run(TaskFn function, size_t module, const Part &part,
     context.listener = reducer->during(
         module, endsBackward[size_t(
                     &row - info.ranks[size_t(places.rank())].rows.begin())]);
+  device::awaitCopies();
   recordings.run(module, function, context);
+  inputPlaces.used(module, row);
   // A device is not there yet: what it notes is seen when the step is over, and
   // keeps the update from being applied.
   if (!context.stream)

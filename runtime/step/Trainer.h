@@ -17,6 +17,7 @@
 #include "runtime/state/Ownership.h"
 #include "runtime/state/ParameterValues.h"
 #include "runtime/state/Regions.h"
+#include "runtime/step/InputPlaces.h"
 #include "runtime/step/Optimizer.h"
 #include "runtime/step/TaskRecordings.h"
 
@@ -204,6 +205,7 @@ private:
   std::unique_ptr<StepScalars> scalars;
   std::unique_ptr<Updates> updates;
   TaskRecordings recordings;
+  InputPlaces inputPlaces;
   const Batch *current = nullptr; ///< inside step()
   /// A row that has run, and what is known of it at once.
   struct Ran {

@@ -37,10 +37,7 @@ std::string nameOf(const Awaited &what) {
 // Events
 //===----------------------------------------------------------------------===//
 
-StreamEvent::StreamEvent() {
-  cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-              "cudaEventCreate");
-}
+StreamEvent::StreamEvent() : event(cuda::makeEvent()) {}
 StreamEvent::~StreamEvent() {
   cuda::check(cudaEventDestroy(event), "cudaEventDestroy");
 }

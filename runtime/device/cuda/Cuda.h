@@ -48,6 +48,8 @@ inline bool recording = false;
 /// A stream of its own order. `urgent`: where kernels of several streams wait
 /// for room on the GPU, its are the first.
 cudaStream_t makeStream(bool urgent = false);
+/// One that knows no times.
+cudaEvent_t makeEvent();
 
 /// An argument of a launch: a buffer of n elements that the kernel writes, and
 /// it writes nothing else of the memory that it is given. Headers that stand in

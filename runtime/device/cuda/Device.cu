@@ -22,6 +22,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <utility>
 
 namespace dt::rt {
 
@@ -40,12 +41,15 @@ Block scratchBlocks[5];
 /// Pinned memory that bytes for the device are copied to first, since the
 /// caller uses its own again at once and CUDA may read pageable memory late.
 /// Sections are filled in turn; one that is used again waits for the copies
-/// from it.
+/// from it. They run on a stream of their own.
 class Uploads {
 public:
   /// Not while copies are on their way.
   void reserve(size_t bytes);
-  void copy(char *to, const char *host, size_t bytes);
+  /// Behind the event; null: behind what the stream of all else has.
+  void copy(cudaEvent_t behind, char *to, const char *host, size_t bytes);
+  /// That stream goes on when the copies have run.
+  void await();
   /// Copies that were ever queued.
   uint64_t count() const { return copies; }
   /// All of them have run.
@@ -61,8 +65,10 @@ private:
   char *memory = nullptr;
   size_t size = 0; ///< of a section
   size_t section = 0, used = 0;
-  cudaEvent_t read[kSections] = {};
+  cudaStream_t stream = nullptr;
+  cudaEvent_t read[kSections] = {}, here = nullptr, ended = nullptr;
   bool busy[kSections] = {};
+  bool awaited = true; ///< all copies
   uint64_t copies = 0;
 } uploads;
 
@@ -103,14 +109,17 @@ void Uploads::reserve(size_t bytes) {
   cuda::check(cudaHostAlloc(&memory, kSections * each, cudaHostAllocDefault),
               "cudaHostAlloc");
   size = each;
+  if (stream)
+    return;
+  stream = cuda::makeStream();
   for (cudaEvent_t &event : read)
-    if (!event)
-      cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-                  "cudaEventCreate");
+    event = cuda::makeEvent();
+  here = cuda::makeEvent();
+  ended = cuda::makeEvent();
 }
 
 void Uploads::next() {
-  cuda::check(cudaEventRecord(read[section], theStream), "cudaEventRecord");
+  cuda::check(cudaEventRecord(read[section], stream), "cudaEventRecord");
   busy[section] = true;
   section = (section + 1) % kSections;
   used = 0;
@@ -119,9 +128,15 @@ void Uploads::next() {
   busy[section] = false;
 }
 
-void Uploads::copy(char *to, const char *host, size_t bytes) {
+void Uploads::copy(cudaEvent_t behind, char *to, const char *host,
+                   size_t bytes) {
   reserve(0);
   ++copies;
+  awaited = false;
+  if (!behind)
+    cuda::check(cudaEventRecord(here, theStream), "cudaEventRecord");
+  cuda::check(cudaStreamWaitEvent(stream, behind ? behind : here, 0),
+              "cudaStreamWaitEvent");
   for (size_t done = 0; done < bytes;) {
     if (used == size)
       next();
@@ -129,11 +144,18 @@ void Uploads::copy(char *to, const char *host, size_t bytes) {
     char *place = memory + section * size + used;
     std::memcpy(place, host + done, n);
     cuda::check(
-        cudaMemcpyAsync(to + done, place, n, cudaMemcpyHostToDevice, theStream),
+        cudaMemcpyAsync(to + done, place, n, cudaMemcpyHostToDevice, stream),
         "cudaMemcpy to the device");
     done += n;
     used = std::min((used + n + 63) / 64 * 64, size);
   }
+}
+
+void Uploads::await() {
+  if (std::exchange(awaited, true))
+    return;
+  cuda::check(cudaEventRecord(ended, stream), "cudaEventRecord");
+  cuda::check(cudaStreamWaitEvent(theStream, ended, 0), "cudaStreamWaitEvent");
 }
 
 } // namespace
@@ -159,6 +181,13 @@ cudaStream_t cuda::makeStream(bool urgent) {
                                      urgent ? greatest : least),
         "cudaStreamCreate");
   return stream;
+}
+
+cudaEvent_t cuda::makeEvent() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+        "cudaEventCreate");
+  return event;
 }
 
 void *cuda::scratch(int purpose, size_t bytes) {
@@ -193,9 +222,7 @@ const void *cuda::constantBytes(const void *host, size_t bytes) {
 static cudaEvent_t eventOf(unsigned number) {
   static std::vector<cudaEvent_t> events;
   while (events.size() <= number)
-    cuda::check(cudaEventCreateWithFlags(&events.emplace_back(),
-                                         cudaEventDisableTiming),
-                "cudaEventCreate");
+    events.push_back(cuda::makeEvent());
   return events[number];
 }
 
@@ -302,8 +329,30 @@ void releasePinned(void *memory) {
 }
 
 void copyToDevice(void *to, const void *host, size_t bytes) {
-  uploads.copy(static_cast<char *>(to), static_cast<const char *>(host), bytes);
+  uploads.copy(nullptr, static_cast<char *>(to),
+               static_cast<const char *>(host), bytes);
+  uploads.await();
 }
+
+Mark::~Mark() {
+  if (event)
+    cuda::check(cudaEventDestroy(static_cast<cudaEvent_t>(event)),
+                "cudaEventDestroy");
+}
+
+void Mark::set() {
+  if (!event)
+    event = cuda::makeEvent();
+  cuda::check(cudaEventRecord(static_cast<cudaEvent_t>(event), theStream),
+              "cudaEventRecord");
+}
+
+void copyBehind(const Mark &mark, void *to, const void *host, size_t bytes) {
+  uploads.copy(static_cast<cudaEvent_t>(mark.event), static_cast<char *>(to),
+               static_cast<const char *>(host), bytes);
+}
+
+void awaitCopies() { uploads.await(); }
 
 /// Each copy begins at a multiple of 64 bytes.
 void reserveUploads(size_t bytes, size_t copies) {
@@ -364,8 +413,7 @@ struct ReadBack::Copy {
 };
 
 ReadBack::ReadBack(size_t bytes) : bytes(bytes), copy(new Copy) {
-  cuda::check(cudaEventCreateWithFlags(&copy->ended, cudaEventDisableTiming),
-              "cudaEventCreate");
+  copy->ended = cuda::makeEvent();
   cuda::check(cudaHostAlloc(&host, bytes, cudaHostAllocDefault),
               "cudaHostAlloc");
 }

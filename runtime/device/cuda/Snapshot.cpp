@@ -84,9 +84,8 @@ bool Snapshot::begin(size_t bytes) {
   }
   if (!copies->stream) {
     copies->stream = cuda::makeStream();
-    for (cudaEvent_t *event : {&copies->state, &copies->ended})
-      cuda::check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
-                  "cudaEventCreate");
+    copies->state = cuda::makeEvent();
+    copies->ended = cuda::makeEvent();
   }
   copies->used = 0;
   copies->there = false;
