@@ -10,6 +10,7 @@
 
 #include "codegen/cuda/CudaPlan.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -77,6 +78,7 @@ public:
         all(getAccesses(kernel)) {}
 
   void planRows(ArrayRef<rt::LaneNest> nests);
+  void planAll(rt::LaneNest nest);
   void planPoints();
 
 private:
@@ -96,10 +98,13 @@ private:
   bool isOneRow(ArrayRef<rt::LaneNest> nests);
   const Access *findSource(size_t load);
   bool isOverwritten(size_t store);
+  bool keepLoad(size_t load, const Access &source);
   bool keep();
+  void planOnline(ArrayRef<rt::LaneNest> nests);
   unsigned chooseVector(const nn::DimExpr &size,
                         llvm::function_ref<Value(const Access &)> variable);
   void planVectors(llvm::function_ref<Value(const Access &)> variable);
+  void dropIdleVector();
   bool canPack(const Access &access, Value variable, unsigned elements);
   /// What divides an index of which the variable is a multiple of `step`.
   int64_t getAlignment(Value index, Value variable, int64_t step);
@@ -173,24 +178,65 @@ bool AccessPlanner::isOverwritten(size_t store) {
   return false;
 }
 
+/// The load finds in registers what `source` had. Whether these are new ones.
+bool AccessPlanner::keepLoad(size_t load, const Access &source) {
+  Operation *before = plan.getAccess(source.op).source,
+            *first = before ? before : source.op;
+  plan.accesses[all[load].op].kind = CudaAccess::Register;
+  plan.accesses[all[load].op].source = first;
+  return !std::exchange(plan.accesses[first].kept, true);
+}
+
 /// Says what stays in registers; false: it would be too much.
 bool AccessPlanner::keep() {
   int64_t arrays = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const Access *source = all[i].isStore ? nullptr : findSource(i);
-    if (!source)
-      continue;
-    Operation *before = plan.getAccess(source->op).source,
-              *first = before ? before : source->op;
-    arrays += !plan.getAccess(first).kept;
-    plan.accesses[first].kept = true;
-    plan.accesses[all[i].op].kind = CudaAccess::Register;
-    plan.accesses[all[i].op].source = first;
-  }
+  for (size_t i = 0; i < all.size(); ++i)
+    if (const Access *source = all[i].isStore ? nullptr : findSource(i))
+      arrays += keepLoad(i, *source);
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i].isStore && isOverwritten(i))
       plan.accesses[all[i].op].kind = CudaAccess::Nothing;
-  return arrays * plan.steps * plan.vector <= kKept;
+  // Where nothing is kept it is statements that would be too many.
+  return std::max<int64_t>(arrays, 1) * plan.steps * plan.vector <= kKept;
+}
+
+/// Whether the second loop adds up exponentials of differences to the largest
+/// value, which the first one finds: sum(exp(x - max)). A sum of differences to
+/// another number is that times a factor, so one pass finds both.
+static bool isSumOverLargest(rt::LaneNest most, rt::LaneNest sum) {
+  scf::ForOp a = most.inner(), b = sum.inner();
+  if (a->getBlock() != b->getBlock() || !a->isBeforeInBlock(b) ||
+      a.getInitArgs().size() != 1 || b.getInitArgs().size() != 1 ||
+      !isa<arith::MaximumFOp, arith::MaxNumFOp>(rt::getCombiner(a, 0)) ||
+      !isa<arith::AddFOp>(rt::getCombiner(b, 0)) ||
+      !matchPattern(b.getInitArgs().front(), m_AnyZeroFloat()) ||
+      !a.getBody()->getOps<rt::StoreOp>().empty() ||
+      !b.getBody()->getOps<rt::StoreOp>().empty())
+    return false;
+  for (Operation *op = a->getNextNode(); op != b; op = op->getNextNode())
+    if (!isa<arith::ConstantOp, rt::SizeOp>(op))
+      return false;
+  return llvm::any_of(rt::getCombiner(b, 0)->getOperands(), [&](Value added) {
+    auto exp = added.getDefiningOp<math::ExpOp>();
+    auto difference =
+        exp ? exp.getOperand().getDefiningOp<arith::SubFOp>() : nullptr;
+    return difference && difference.getRhs() == a.getResult(0) &&
+           !dependsOn(difference.getLhs(), a.getResult(0));
+  });
+}
+
+/// Of rows that are too wide for registers.
+void AccessPlanner::planOnline(ArrayRef<rt::LaneNest> nests) {
+  for (size_t n = 1; n < nests.size(); ++n) {
+    rt::LaneNest most = nests[n - 1], sum = nests[n];
+    if (!isSumOverLargest(most, sum))
+      continue;
+    plan.online[most.inner()] = sum;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (const Access *source = all[i].isStore ? nullptr : findSource(i);
+          source && rowOf(all[i]) == sum.inner())
+        keepLoad(i, *source);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -272,6 +318,14 @@ void AccessPlanner::planVectors(
   }
 }
 
+/// Neighbours that no access takes at once are of no use.
+void AccessPlanner::dropIdleVector() {
+  if (llvm::none_of(all, [&](const Access &access) {
+        return plan.getAccess(access.op).vector > 1;
+      }))
+    plan.vector = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Shapes
 //===----------------------------------------------------------------------===//
@@ -299,9 +353,23 @@ void AccessPlanner::planRows(ArrayRef<rt::LaneNest> nests) {
     if (!keep()) {
       plan.steps = 0;
       plan.accesses.clear();
+      planOnline(nests);
     }
   }
   planVectors(variable);
+}
+
+/// Neighbours along the innermost loop.
+void AccessPlanner::planAll(rt::LaneNest nest) {
+  scf::ForOp inner = nest.inner();
+  rows.insert(inner);
+  auto variable = [&](const Access &access) {
+    return rowOf(access) ? Value(inner.getInductionVar()) : Value();
+  };
+  if (std::optional<nn::DimExpr> size = getSize(inner.getUpperBound()))
+    plan.vector = chooseVector(*size, variable);
+  planVectors(variable);
+  dropIdleVector();
 }
 
 void AccessPlanner::planPoints() {
@@ -320,10 +388,7 @@ void AccessPlanner::planPoints() {
     return;
   plan.vector = chooseVector(kernel.getBoundExprs().back(), variable);
   planVectors(variable);
-  if (llvm::none_of(all, [&](const Access &access) {
-        return plan.getAccess(access.op).vector > 1;
-      }))
-    plan.vector = 1;
+  dropIdleVector();
   if (plan.vector > 1)
     plan.points = 128 * plan.vector;
 }
@@ -364,6 +429,8 @@ void CudaPlan::planAccesses(rt::KernelOp kernel, const rt::BufferBytes &bytes,
     planner.planPoints();
   if (shape == rt::KernelShape::row)
     planner.planRows(nests);
+  if (shape == rt::KernelShape::all)
+    planner.planAll(nests.front());
 }
 
 } // namespace dt::codegen

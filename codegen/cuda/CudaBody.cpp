@@ -311,18 +311,22 @@ void CudaBody::nameIterations(ArrayRef<scf::ForOp> loops, StringRef number) {
   }
 }
 
+LogicalResult CudaBody::visitStatements(scf::ForOp loop, scf::ForOp inner) {
+  for (Operation &op : loop.getBody()->without_terminator())
+    if (&op != inner &&
+        !texts.count(op.getNumResults() == 1 ? op.getResult(0) : Value()) &&
+        failed(visit(&op)))
+      return failure();
+  return success();
+}
+
 LogicalResult CudaBody::visitNestBody(rt::LaneNest &nest,
                                       ArrayRef<Value> variables) {
-  for (auto [i, loop] : llvm::enumerate(nest.loops)) {
-    Operation *end = loop.getBody()->getTerminator();
-    for (Operation &op : *loop.getBody()) {
-      bool inner = i + 1 < nest.loops.size() && &op == nest.loops[i + 1];
-      if (&op != end && !inner &&
-          !texts.count(op.getNumResults() == 1 ? op.getResult(0) : Value()) &&
-          failed(visit(&op)))
-        return failure();
-    }
-  }
+  for (size_t i = 1; i < nest.loops.size(); ++i)
+    if (failed(visitStatements(nest.loops[i - 1], nest.loops[i])))
+      return failure();
+  if (failed(visitStatements(nest.inner())))
+    return failure();
   return assignYields(nest.inner().getBody()->getTerminator(), variables);
 }
 
@@ -376,6 +380,11 @@ FailureOr<SmallVector<Value>> CudaBody::beginNest(rt::LaneNest &nest) {
 }
 
 LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
+  if (rt::LaneNest sum = plan.online.lookup(nest.inner()))
+    return visitOnline(nest, sum);
+  // The second loop of two that are one.
+  if (nest.inner().getNumResults() && values.count(nest.inner().getResult(0)))
+    return success();
   scf::ForOp outer = nest.outer(), inner = nest.inner();
   Location loc = outer.getLoc();
   bool isPart = plan.shape == rt::KernelShape::all;
@@ -392,7 +401,9 @@ LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
     barrier(loc);
   inNest = true;
   LogicalResult done = success();
-  if (plan.steps > 0 || plan.vector > 1) {
+  if (isPart && plan.vector > 1) {
+    done = visitPart(nest, *variables, *trips);
+  } else if (steps > 0 || plan.vector > 1) {
     done = visitSteps(nest, *variables, *trips);
   } else {
     OpBuilder::InsertionGuard guard(b);

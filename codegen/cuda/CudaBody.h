@@ -27,7 +27,7 @@ public:
   CudaBody(mlir::OpBuilder &builder, NameScope &names, rt::KernelOp kernel,
            const CudaPlan &plan)
       : KernelBody(builder, names, /*simd=*/false, plan.narrow), kernel(kernel),
-        plan(plan) {}
+        plan(plan), steps(plan.steps) {}
 
   mlir::LogicalResult run();
 
@@ -65,6 +65,9 @@ private:
   void nameIterations(llvm::ArrayRef<mlir::scf::ForOp> loops,
                       llvm::StringRef number);
   mlir::LogicalResult visitNest(rt::LaneNest &nest);
+  /// All of a loop's body but what it yields and the next loop of its nest.
+  mlir::LogicalResult visitStatements(mlir::scf::ForOp loop,
+                                      mlir::scf::ForOp inner = {});
   mlir::LogicalResult visitNestBody(rt::LaneNest &nest,
                                     llvm::ArrayRef<mlir::Value> variables);
   /// Declares what a nest carries.
@@ -75,6 +78,10 @@ private:
   mlir::LogicalResult visitSteps(rt::LaneNest &nest,
                                  llvm::ArrayRef<mlir::Value> variables,
                                  llvm::StringRef trips);
+  mlir::LogicalResult visitPart(rt::LaneNest &nest,
+                                llvm::ArrayRef<mlir::Value> variables,
+                                llvm::StringRef trips);
+  mlir::LogicalResult visitOnline(rt::LaneNest &most, rt::LaneNest &sum);
   /// What statements around those of one element do: packs are loaded ahead of
   /// them and stored behind them.
   mlir::LogicalResult
@@ -107,6 +114,8 @@ private:
   rt::KernelOp kernel;
   const CudaPlan &plan;
   std::string lane, first = "0", stride; ///< of loops that lanes share
+  unsigned steps;                        ///< as the plan's, or of a piece
+  std::string piece;                     ///< of a row: its begin
   std::string pointName, cell;
   bool inNest = false;
   /// A thread's elements, by the access that fills the array; the subscript of

@@ -79,7 +79,7 @@ CudaBody::visitNeighbours(ArrayRef<Access> accesses, Value variable,
       continue;
     std::string array =
         how.kept ? arrays.lookup(access.op) : declareArray(access, plan.vector);
-    if (how.kept && plan.steps > 1)
+    if (how.kept && steps > 1)
       array += (" + " + step + " * " + size).str();
     FailureOr<std::string> place = placeOf(access, variable, first);
     if (failed(place))
@@ -94,7 +94,7 @@ CudaBody::visitNeighbours(ArrayRef<Access> accesses, Value variable,
       line(access.op->getLoc(),
            "dt::rt::cuda::load" + packs + array + ", " + *place + ");");
   }
-  kept = plan.steps > 1 ? step.str() : "0";
+  kept = steps > 1 ? step.str() : "0";
   texts[variable] = first.str();
   if (plan.vector == 1) {
     if (failed(body()))
@@ -104,8 +104,8 @@ CudaBody::visitNeighbours(ArrayRef<Access> accesses, Value variable,
     OpBuilder::InsertionGuard guard(b);
     line(loc, kUnroll);
     neighbour = nameLoopVariable(openLoop(loc, "0", size, "1"), "c");
-    kept = plan.steps > 1 ? step.str() + " * " + size + " + " + neighbour
-                          : neighbour;
+    kept =
+        steps > 1 ? step.str() + " * " + size + " + " + neighbour : neighbour;
     std::string name = names.unique("r");
     line(loc, "const " + indexType() + " " + name + " = " + first.str() +
                   " + " + neighbour + ";");
@@ -132,30 +132,31 @@ LogicalResult CudaBody::visitSteps(rt::LaneNest &nest,
       accesses.emplace_back(&op);
   for (const Access &access : accesses)
     if (plan.getAccess(access.op).kept)
-      declareArray(access, plan.steps * plan.vector);
+      declareArray(access, steps * plan.vector);
   std::string size = std::to_string(plan.vector),
               begin = plan.vector > 1 ? lane + " * " + size : lane, step;
   int64_t width = int64_t(plan.lanes) * plan.vector;
   OpBuilder::InsertionGuard guard(b);
   std::string at;
-  if (plan.steps == 0) {
+  if (steps == 0) {
     at = nameLoopVariable(openLoop(loc, begin, trips, std::to_string(width)),
                           "r");
   } else {
-    if (plan.steps > 1) {
+    if (steps > 1) {
       line(loc, kUnroll);
-      step = nameLoopVariable(
-          openLoop(loc, "0", std::to_string(plan.steps), "1"), "k");
+      step =
+          nameLoopVariable(openLoop(loc, "0", std::to_string(steps), "1"), "k");
     }
     at = names.unique("r");
     line(
         loc,
         "const " + indexType() + " " + at + " = " +
+            (piece.empty() ? "" : piece + " + ") +
             (step.empty() ? "" : step + " * " + std::to_string(width) + " + ") +
             begin + ";");
   }
   auto visitBody = [&] { return visitNestBody(nest, variables); };
-  if (plan.steps == 0 || trips == std::to_string(plan.steps * width))
+  if (steps == 0 || (piece.empty() && trips == std::to_string(steps * width)))
     return visitNeighbours(accesses, row.getInductionVar(), at, step,
                            visitBody);
   // A branch, since nothing follows a loop's body that could be skipped to.
@@ -168,6 +169,83 @@ LogicalResult CudaBody::visitSteps(rt::LaneNest &nest,
                              visitBody)))
     return failure();
   closeBranch(branch.getThenRegion());
+  return success();
+}
+
+/// A part of a nest of which a lane has neighbours along the innermost loop.
+LogicalResult CudaBody::visitPart(rt::LaneNest &nest, ArrayRef<Value> variables,
+                                  StringRef trips) {
+  scf::ForOp row = nest.inner();
+  std::string size = " * " + std::to_string(plan.vector);
+  OpBuilder::InsertionGuard guard(b);
+  emitc::ForOp loop =
+      openLoop(row.getLoc(), first + size, ("parts.last ? 0 : " + trips).str(),
+               stride + size);
+  nameIterations(nest.loops, nameLoopVariable(loop, "r"));
+  for (size_t i = 1; i < nest.loops.size(); ++i)
+    if (failed(visitStatements(nest.loops[i - 1], nest.loops[i])))
+      return failure();
+  SmallVector<Access> accesses;
+  for (Operation &op : *row.getBody())
+    if (isa<rt::LoadOp, rt::StoreOp>(op))
+      accesses.emplace_back(&op);
+  Value variable = row.getInductionVar();
+  std::string at = texts.lookup(variable);
+  return visitNeighbours(accesses, variable, at, "", [&]() -> LogicalResult {
+    if (failed(visitStatements(row)))
+      return failure();
+    return assignYields(row.getBody()->getTerminator(), variables);
+  });
+}
+
+/// A lane has a largest value and a sum of its own until the row's end. As long
+/// as all that it has seen is -inf (or nothing), the sum is 0.
+LogicalResult CudaBody::visitOnline(rt::LaneNest &most, rt::LaneNest &sum) {
+  Location loc = most.outer().getLoc();
+  // What the second loop needs: constants.
+  for (Operation *op = most.outer()->getNextNode(); op != sum.outer();
+       op = op->getNextNode())
+    if (failed(visit(op)))
+      return failure();
+  FailureOr<std::string> trips = countTrips(most.loops);
+  if (failed(trips))
+    return failure();
+  FailureOr<SmallVector<Value>> largest = beginNest(most),
+                                total = beginNest(sum);
+  if (failed(largest) || failed(total) || failed(flushLoads()))
+    return failure();
+  Value m = largest->front(), s = total->front(),
+        result = most.inner()->getResult(0);
+  std::string type = cTypeName(result.getType()).str(),
+              before = names.unique("before"), base = names.unique("base");
+  inNest = true;
+  steps = CudaPlan::kPiece / plan.vector;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    piece = nameLoopVariable(
+        openLoop(loc, "0", *trips,
+                 std::to_string(plan.lanes * CudaPlan::kPiece)),
+        "piece");
+    line(loc, "const " + type + " " + before + " = {};", m);
+    if (failed(visitSteps(most, *largest, *trips)))
+      return failure();
+    line(loc, "const " + type + " " + base + " = dt::rt::cuda::finiteOr0({});",
+         m);
+    line(loc, "{} = dt::rt::cuda::rescale({}, " + before + ", " + base + ");",
+         {s, s});
+    texts[result] = base;
+    if (failed(visitSteps(sum, *total, *trips)))
+      return failure();
+    texts.erase(result);
+  }
+  piece.clear();
+  steps = plan.steps;
+  inNest = false;
+  std::string own = names.unique("own");
+  line(loc, "const " + type + " " + own + " = {};", m);
+  combineLanes(most.inner(), 0, m);
+  line(loc, "{} = dt::rt::cuda::rescale({}, " + own + ", {});", {s, s, m});
+  combineLanes(sum.inner(), 0, s);
   return success();
 }
 

@@ -210,10 +210,10 @@ bool CudaPlan::isSame(rt::KernelOp own, const CudaPlan &other,
     return std::tuple(how.kind, how.kept, how.vector, how.tiled);
   };
   return std::tuple(shape, narrow, lanes, points, vector, steps, tile,
-                    scattered) == std::tuple(other.shape, other.narrow,
-                                             other.lanes, other.points,
-                                             other.vector, other.steps,
-                                             other.tile, other.scattered) &&
+                    scattered, online.size()) ==
+             std::tuple(other.shape, other.narrow, other.lanes, other.points,
+                        other.vector, other.steps, other.tile, other.scattered,
+                        other.online.size()) &&
          llvm::all_of(llvm::zip(getAccesses(own), getAccesses(others)),
                       [&](auto pair) {
                         return decided(*this, std::get<0>(pair)) ==

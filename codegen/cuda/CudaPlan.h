@@ -28,6 +28,11 @@ struct CudaPlan {
   /// row: how often a lane has so many; 0: it walks the row in loops, and keeps
   /// nothing from one to the next.
   unsigned steps = 0;
+  /// row: loops that find a largest value, and those that add up exponentials
+  /// of differences to it: both are one loop, in pieces of `kPiece` elements a
+  /// lane.
+  llvm::DenseMap<mlir::Operation *, rt::LaneNest> online;
+  static constexpr unsigned kPiece = 8;
   /// point: blocks are squares of 32 points along the last bound and this one,
   /// along which something is read that is written along the last; or none.
   std::optional<unsigned> tile;

@@ -154,7 +154,8 @@ LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
     Value m = maximum(k, r.classes, type, element);
     Value sum = total(k, r.classes, type,
                       [&](Value i) { return k.exp(k.sub(element(i), m)); });
-    return k.sub(k.add(m, k.log(sum)), element(k.toIndex(label)));
+    // Differences of logits first: they are exact where the loss is small.
+    return k.sub(k.log(sum), k.sub(element(k.toIndex(label)), m));
   };
   Value v = k.either(isValid(k, label, r.classes, op.getIgnoreIndex()), loss,
                      [&] { return k.number(type, 0); });
@@ -170,11 +171,28 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
   Value x = k.use(f.get(op.getLogits()), r.all),
         labels = k.use(f.get(op.getLabels()), r.rows),
         dy = k.use(f.get(op.getGrad()), r.rows), dx = k.use(d.buffer, r.all);
+  Value losses = op.getLoss() ? k.use(f.get(op.getLoss()), r.rows) : Value();
   Type type = k.scalarOf(x);
   Value row = k.index(0), label = k.load(labels, row);
+  auto element = [&](Value i) { return k.load(x, {row, i}); };
+  // (share of a class - [it is the label]) * dy; rounded once, as the
+  // difference is small near the label.
+  auto storeAll = [&](Value g, function_ref<Value(Value)> scaledShare) {
+    Value at = k.toIndex(label), zero = k.number(type, 0);
+    k.forEach(Shape{r.classes}, [&](ValueRange i) {
+      Value taken = k.select(k.equal(i[0], at), g, zero);
+      k.store(k.sub(scaledShare(i[0]), taken), dx, {row, i[0]});
+    });
+  };
+  auto fromLoss = [&] {
+    Value g = k.load(dy, row), loss = k.load(losses, row),
+          own = element(k.toIndex(label));
+    storeAll(g, [&](Value i) {
+      return k.mul(k.exp(k.sub(k.sub(element(i), own), loss)), g);
+    });
+  };
   // A row that does not count has factor 0; its exponentials are not computed.
   auto softmax = [&] {
-    auto element = [&](Value i) { return k.load(x, {row, i}); };
     Value m = maximum(k, r.classes, type, element);
     auto exponential = [&](Value i) { return k.exp(k.sub(element(i), m)); };
     bool keeps = !k.isNarrow(dx);
@@ -185,16 +203,9 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
       return e;
     });
     Value g = k.load(dy, row), factor = k.div(g, sum);
-    if (!keeps) {
-      // Rounded once: near the label the difference is small.
-      Value at = k.toIndex(label), zero = k.number(type, 0);
-      k.forEach(Shape{r.classes}, [&](ValueRange i) {
-        Value taken = k.select(k.equal(i[0], at), g, zero);
-        k.store(k.sub(k.mul(exponential(i[0]), factor), taken), dx,
-                {row, i[0]});
-      });
-      return;
-    }
+    if (!keeps)
+      return storeAll(g,
+                      [&](Value i) { return k.mul(exponential(i), factor); });
     k.forEach(Shape{r.classes}, [&](ValueRange i) {
       k.store(k.mul(k.load(dx, {row, i[0]}), factor), dx, {row, i[0]});
     });
@@ -206,7 +217,11 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
       k.store(k.number(type, 0), dx, {row, i[0]});
     });
   };
-  k.when(isValid(k, label, r.classes, op.getIgnoreIndex()), softmax, zeros);
+  Value counts = isValid(k, label, r.classes, op.getIgnoreIndex());
+  if (losses)
+    k.when(counts, fromLoss, zeros);
+  else
+    k.when(counts, softmax, zeros);
   return success();
 }
 

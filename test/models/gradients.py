@@ -243,11 +243,15 @@ class Gradients(Interpreter):
         return (np.einsum("bhts,bshd->bthd", ds, np.repeat(k, group, 2)), fold(np.einsum("bhts,bthd->bshd", ds, q)),
                 fold(np.einsum("bhts,bthd->bshd", p, dout)))
 
-    def nn_cross_entropy_grad(self, op, logits, labels, dy):
+    def nn_cross_entropy_grad(self, op, logits, labels, dy, loss=None):
         e = np.exp(logits - logits.max(-1, keepdims=True))
         valid = (labels >= 0) & (labels < logits.shape[-1]) & (labels != self.i(op, "ignore_index", -100))
         hot = np.arange(logits.shape[-1]) == labels[..., None]
-        return (e / e.sum(-1, keepdims=True) - hot) * np.where(valid, dy, 0)[..., None]
+        share = e / e.sum(-1, keepdims=True)
+        if loss is not None:
+            own = np.take_along_axis(logits, np.where(valid, labels, 0)[..., None], -1)
+            share = np.exp(logits - own - loss[..., None])
+        return np.where(valid[..., None], (share - hot) * dy[..., None], 0)
 
     def nn_gather_grad(self, op, dy, at):
         shape, _ = self.shape(op.types[0])

@@ -47,7 +47,7 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &builder, ValueRange grads,
   GradientBuilder g(builder, *this);
   if (wanted[0])
     result[0] = g.make<CrossEntropyGradOp>(getLogits(), getLabels(), grads[0],
-                                           getIgnoreIndexAttr());
+                                           getResult(), getIgnoreIndexAttr());
   return success();
 }
 
@@ -76,7 +76,9 @@ ItemState CrossEntropyOp::inferItems(ItemStates operands, const ItemContext &) {
   return result.asNumber();
 }
 
-DimExpr CrossEntropyGradOp::getFlops() { return perElement(getLogits(), 6); }
+DimExpr CrossEntropyGradOp::getFlops() {
+  return perElement(getLogits(), getLoss() ? 4 : 6);
+}
 PrecisionRule CrossEntropyGradOp::getPrecisionRule() {
   return sumsInFull(*this);
 }

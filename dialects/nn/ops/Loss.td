@@ -17,8 +17,9 @@ def NN_CrossEntropyOp : NN_SmoothOp<"cross_entropy"> {
 }
 def NN_CrossEntropyGradOp : NN_GradOp<"cross_entropy_grad", [], NN_TypeOfFirst> {
   let summary = "gradient of the logits: (softmax(logits) - onehot(label)) * dy a row";
-  let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels, NN_FloatTensor:$grad, DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
-  let assemblyFormat = "$logits `,` $labels `,` $grad attr-dict `:` type(operands)";
+  let description = [{ `loss` is what `nn.cross_entropy` gave: with the label's logit it makes a row's log-sum-exp, so that logits are read once. Without it rows are summed up again. }];
+  let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels, NN_FloatTensor:$grad, Optional<NN_FloatTensor>:$loss, DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
+  let assemblyFormat = "$logits `,` $labels `,` $grad (`,` $loss^)? attr-dict `:` type(operands)";
 }
 
 #endif // DIALECTS_NN_OPS_LOSS

@@ -73,6 +73,15 @@ __device__ T reduceBlock(T value) {
   return value;
 }
 
+// A sum of exponentials of differences to a number, and the sum to another one;
+// it is 0 as long as the number is -inf, or none (what a lane starts with).
+template <typename T> __device__ T finiteOr0(T value) {
+  return value > T(-INFINITY) ? value : T(0);
+}
+template <typename T> __device__ T rescale(T sum, T before, T now) {
+  return before > T(-INFINITY) ? T(sum * dt::rt::exp(before - now)) : sum;
+}
+
 /// Which lanes of a warp say so, a bit each. All lanes call this.
 __device__ inline unsigned lanesWith(bool yes) {
   return unsigned(reduceWarp<Or>(int(yes ? 1u << threadIdx.x % kWarp : 0u)));

@@ -184,8 +184,8 @@ dist.module @m {
   }
 
 // CHECK-LABEL: func.func @cross_entropy.bwd(
-// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[X2:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
-// CHECK-NEXT: %[[V0:.*]] = nn.cross_entropy_grad %[[X]], %[[X2]], %[[DY]] {ignore_index = -1 : i64}
+// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[X2:[a-z0-9]+]]:{{.*}}%[[LOSS:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[V0:.*]] = nn.cross_entropy_grad %[[X]], %[[X2]], %[[DY]], %[[LOSS]] {ignore_index = -1 : i64}
 // CHECK-NEXT: return %[[V0]]
   func.func @cross_entropy(%x: tensor<2x5x4xf32> {nn.wants_grad}, %t: tensor<2x5xi64>) -> (tensor<2x5xf32> {nn.gradients = [{edge = "m.cross_entropy"}]}) {
     %0 = nn.cross_entropy %x, %t {ignore_index = -1 : i64} : tensor<2x5x4xf32>, tensor<2x5xi64>

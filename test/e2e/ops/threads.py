@@ -15,7 +15,7 @@ from shapes import softmax
 
 
 def threads(case):
-    for name, shape, axes in [("all_in_parts", (80, 75), (0, 1)), ("columns_in_parts", (200, 3), (0,)), ("block_a_row", (2, 1030), (1,))]:
+    for name, shape, axes in [("all_in_parts", (80, 75), (0, 1)), ("all_in_packs", (80, 76), (0, 1)), ("columns_in_parts", (200, 3), (0,)), ("block_a_row", (2, 1030), (1,))]:
         b = case(name)
         out = tuple(d for a, d in enumerate(shape) if a not in axes)
         y = b.op("reduce", [b.param("x", *shape)], out, f"kind = 0 : i32, axes = {ints(axes)}")
@@ -39,6 +39,11 @@ def threads(case):
         b = case(f"gather_{width}")
         y = b.op("gather", [b.param("x", 9, width), b.constant(index)], (len(index), width), "axis = 0 : i64")
         b.result(y, lambda t: t["x"][index])
+    for width in (32772, 32771):  # more than a block's lanes keep, with packs of four and without
+        b = case(f"cross_entropy_{width}")
+        labels = np.array([width - 1, 5], np.int64)
+        y = b.op("cross_entropy", [b.param("x", 2, width), b.constant(labels)], (2,), "")
+        b.result(y, lambda t, labels=labels: -np.log(softmax(t["x"], 1))[np.arange(2), labels])
 
 
 FAMILIES = {"threads": threads}
