@@ -26,7 +26,8 @@ public:
   void write(const PlanFile &plan) {
     const scheduler::Traits &traits = scheduler::traitsOf(plan.schedule);
     for (const UnitEntry &unit : plan.units)
-      place(unit, traits.splits(unit.getNumStages(), unit.save == "none"));
+      place(unit, traits.splits(unit.getNumStages(),
+                                unit.save == std::vector<std::string>{"none"}));
     for (auto edge : program.getOps<dist::EdgeOp>()) {
       auto entry =
           plan.edges.find((edge.getTarget() + "." + edge.getInput()).str());
@@ -61,8 +62,11 @@ private:
       module->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
     if (unit.overlap > 1)
       module->setAttr(dist::kOverlapAttr, number(unit.overlap));
-    if (!unit.save.empty())
-      module->setAttr(nn::kSaveAttr, b.getStringAttr(unit.save));
+    if (unit.save.size() == 1)
+      module->setAttr(nn::kSaveAttr, b.getStringAttr(unit.save[0]));
+    else if (!unit.save.empty())
+      module->setAttr(nn::kSaveAttr, b.getStrArrayAttr(SmallVector<StringRef>(
+                                         unit.save.begin(), unit.save.end())));
     if (split)
       module->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
     auto ranks = b.getDenseI64ArrayAttr(unit.ranks);

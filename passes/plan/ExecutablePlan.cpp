@@ -57,22 +57,24 @@ static bool runsSequenceParallel(const Plan &plan,
     const planner::Module &module = model.modules[unit.module];
     if (unit.tp == 1)
       continue;
-    if (!module.getPartitioned({unit.tp, unit.save, false}))
-      return false;
-    if (!module.partitioned.count({unit.tp, unit.save, true}))
-      continue;
-    any = true;
-    for (size_t s = 0; s + 1 < unit.cuts.size(); ++s)
+    for (size_t s = 0; s + 1 < unit.cuts.size(); ++s) {
+      planner::LayerVariant variant{unit.tp, unit.getSave(int(s)), false};
+      if (!module.getPartitioned(variant))
+        return false;
+      variant.sequenceParallel = true;
+      if (!module.partitioned.count(variant))
+        continue;
+      any = true;
       for (int layer = unit.cuts[s], end; layer < unit.cuts[s + 1];
            layer = end) {
         int kind = module.layers[layer];
         end = layer + 1;
         while (end < unit.cuts[s + 1] && module.layers[end] == kind)
           ++end;
-        if (end == layer + 1 &&
-            isChained(module, {unit.tp, unit.save, true}, kind))
+        if (end == layer + 1 && isChained(module, variant, kind))
           return false;
       }
+    }
   }
   return any;
 }
@@ -102,6 +104,7 @@ std::optional<std::string> makeExecutable(Plan &plan,
       unit.pp = unit.vpp = 1;
       unit.firstRank = host.firstRank + stage % host.pp * host.dp * host.tp;
       unit.cuts = {0, int(input.model().modules[unit.module].layers.size())};
+      unit.saves.clear();
       unit.inside.reset();
     }
     int64_t most = program.maxReplicas[unit.module];
@@ -200,8 +203,12 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
   if (!program.needsBatchSync)
     others = planner::withSchedules(input, plan, /*anyPlacement=*/true);
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    for (Save save : {Save::None, Save::All})
+    for (Save save : {Save::None, Save::All}) {
       others.emplace_back(plan).units[u].save = save;
+      others.back().units[u].saves.clear();
+    }
+    if (auto fitted = planner::fitStages(input, plan, int(u)))
+      others.emplace_back(plan).units[u] = *fitted;
     int64_t sub = 2 * plan.units[u].sub;
     if (plan.units[u].dp * sub <= program.maxReplicas[u])
       others.emplace_back(plan).units[u].sub = int(sub);
@@ -225,6 +232,7 @@ std::vector<Plan> withLess(llvm::ArrayRef<Plan> plans) {
     for (const Plan &plan : plans)
       for (UnitPlan &unit : result.emplace_back(plan).units) {
         unit.save = save;
+        unit.saves.clear();
         unit.sub = sub;
       }
   return result;

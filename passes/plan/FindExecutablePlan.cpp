@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/plan/ExecutablePlan.h"
+#include "passes/planner/search/Ledger.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -42,6 +43,7 @@ public:
 
   planner::Candidates found; ///< executable, with predictions
   planner::Reason reason;    ///< why others are not
+  planner::Ledger ledger;
 
 private:
   /// Seconds by estimate; bytes where they are infinite; index.
@@ -64,6 +66,13 @@ double Finder::simulate(Plan &plan) {
     reason.note(std::move(error));
     return INFINITY;
   };
+  // Nothing that may be chosen is left out.
+  double most = found.empty() ? INFINITY
+                              : found.getFastest().predicted.step *
+                                    (1 + planner::kNegligible);
+  double bound = ledger.look(input, plan);
+  if ((bound >= most && !found.empty()) || !ledger.take(plan))
+    return INFINITY;
   planner::StepOptions options;
   options.scheduleEffort = 60000;
   auto step = planner::simulateStep(input.costs, plan, input.batch, options);
@@ -103,6 +112,7 @@ std::vector<Finder::Ranked> Finder::rank(std::vector<Plan> &plans) {
     }
     if (plans[i].sequenceParallel) // to be tried without too
       plans.emplace_back(plans[i]).sequenceParallel = false;
+    ledger.look(input, plans[i]);
     double seconds = planner::estimate(input, plans[i]);
     order.emplace_back(seconds, std::isinf(seconds) ? memoryOf(plans[i]) : 0,
                        i);
@@ -226,6 +236,7 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
     finder.improve();
     finder.simplify();
   }
+  finder.found.searched = finder.ledger.get();
   Plan best = finder.found.choose();
   best.policy = policy.str();
   // The program's own search places as many tasks as it likes.

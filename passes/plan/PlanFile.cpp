@@ -99,6 +99,7 @@ public:
 
 private:
   UnitEntry unit(const std::string &name, const JsonReader &json);
+  void saves(const JsonReader &json, UnitEntry &entry);
   void stages(const JsonReader &json, UnitEntry &entry);
   void times(const JsonReader &json, UnitEntry &entry);
   void pipelines();
@@ -137,17 +138,34 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   if (json.has("rows_max"))
     for (auto &[kind, rows] : json.at("rows_max").entries())
       entry.rowsMax[kind] = count(rows);
-  if (json.has("save"))
-    entry.save = rt::textOf(json.at("save").choice<rt::Save>());
   json.read("sequence_parallel", entry.sequenceParallel);
   if (json.ok() && entry.getNumStages() > kMostStages)
     json.fail("expected at most " + Twine(kMostStages) +
               " stages, not pp * vpp = " + Twine(entry.getNumStages()));
+  if (json.has("save"))
+    saves(json.at("save"), entry);
   if (json.has("stages"))
     stages(json.at("stages"), entry);
   if (json.has("times"))
     times(json.at("times"), entry);
   return entry;
+}
+
+/// A word, or one for each stage.
+void PlanParser::saves(const JsonReader &json, UnitEntry &entry) {
+  auto add = [&](const JsonReader &word) {
+    entry.save.push_back(rt::textOf(word.choice<rt::Save>()));
+  };
+  if (!json.raw().is_array())
+    return add(json);
+  for (const JsonReader &word : json.list())
+    add(word);
+  if (json.ok() && int64_t(entry.save.size()) != entry.getNumStages())
+    json.fail(
+        "expected one word, or pp * vpp = " + Twine(entry.getNumStages()) +
+        " of them, not " + Twine(entry.save.size()));
+  if (llvm::all_equal(entry.save))
+    entry.save.resize(1);
 }
 
 void PlanParser::stages(const JsonReader &json, UnitEntry &entry) {
@@ -321,16 +339,21 @@ OrderedJson valueOf(StringRef text) {
   return text.str();
 }
 
-/// "3-5" stays a range, "3" is one rank, "3+5" are two.
-OrderedJson ranksOf(StringRef text) {
-  if (text.contains('-'))
-    return text.str();
+/// "3+5" are two values.
+OrderedJson listOf(StringRef text) {
   OrderedJson list = OrderedJson::array();
   SmallVector<StringRef> parts;
   text.split(parts, '+');
   for (StringRef part : parts)
     list.push_back(valueOf(part));
   return list;
+}
+
+/// Of a key of a unit: "ranks=3-5" stays a range, "ranks=3" is a list too.
+OrderedJson settingOf(StringRef key, StringRef text) {
+  bool list = key == "ranks" ? !text.contains('-')
+                             : key == "save" && text.contains('+');
+  return list ? listOf(text) : valueOf(text);
 }
 
 Error lineError(const Twine &what) {
@@ -355,12 +378,10 @@ Error addUnit(StringRef name, StringRef text, OrderedJson &units) {
             ? unit.contains("rows_max") && unit["rows_max"].contains(rows.str())
             : unit.contains(key.str()))
       return lineError("units." + name + "." + key + ": stands twice");
-    if (key == "ranks")
-      unit["ranks"] = ranksOf(value);
-    else if (ofRows)
+    if (ofRows)
       unit["rows_max"][rows.str()] = valueOf(value);
     else
-      unit[key.str()] = valueOf(value);
+      unit[key.str()] = settingOf(key, value);
   }
   if (units.contains(name.str()))
     return lineError("units." + name + ": stands twice");

@@ -35,7 +35,8 @@ struct UnitEntry {
   std::map<std::string, int64_t> rowsMax;
   int64_t sub = 1, runAhead = 0, zero = 0, overlap = 1;
   bool sequenceParallel = false;
-  std::string save; ///< empty: as the program says
+  /// Of every stage, or one for all; empty: as the program says.
+  std::vector<std::string> save;
   /// Pieces of every stage; empty: the compiler cuts.
   std::vector<std::vector<std::string>> stages;
   /// Of every stage; empty: the compiler prices them.

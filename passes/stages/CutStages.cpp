@@ -73,6 +73,10 @@ private:
                    })))
       return module.emitError("'dist.stages' is a list of names for each of ")
              << count << " stages";
+    auto saves = module->getAttrOfType<ArrayAttr>(nn::kSaveAttr);
+    if (saves && int64_t(saves.size()) != count)
+      return module.emitError("'nn.save' has ")
+             << saves.size() << " words for " << count << " stages";
     func::FuncOp forward = module.getForward();
     if (!forward || !forward.getBody().hasOneBlock() || module.getWholeBatch())
       return module.emitError("cannot be cut into stages: it ")

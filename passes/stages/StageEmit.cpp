@@ -174,6 +174,12 @@ void Emitter::createModule(size_t index, ArrayRef<int64_t> ranks) {
                             attribute.getName()))
       stage.module->setDiscardableAttr(attribute.getName(),
                                        attribute.getValue());
+  if (auto saves = module->getAttrOfType<ArrayAttr>(nn::kSaveAttr)) {
+    stage.module->setAttr(nn::kSaveAttr, saves[index]);
+    // What is done again would wait in full for the weights' half.
+    if (saves[index] == builder.getStringAttr("none"))
+      stage.module->removeAttr(dist::kSplitBackwardAttr);
+  }
   stage.module->setAttr(dist::kUnitAttr,
                         builder.getStringAttr(dist::Placement(module).unit));
   stage.module->setAttr(dist::kStageAttr, builder.getI64IntegerAttr(index));

@@ -59,6 +59,9 @@ case("mllm-buckets", "mllm", 12, 4, "vision:dp=3,zero=1 llm:tp=2,dp=2 generator:
 
 # Layers computed again before their backward function, cut over ranks; products and their collectives in strips, which the rows do not divide.
 case("llama-tp2-save-none", "llama", 8, 4, "model:tp=2,save=none,overlap=3", subset=True)
+# What a stage saves is its own: the first holds most microbatches. One that saves nothing has a whole backward among split ones.
+case("llama-pp2-saves", "llama", 8, 1, "model:pp=2,save=none+all | schedule=zb-h1", subset=True)
+case("gpt2-pp2-vpp2-saves", "gpt2", 8, 2, "model:pp=2,vpp=2,save=none+vjp+all+vjp | schedule=interleaved")
 case("convnext-tp2-dp2-save-none", "extra/convnext", 8, 4, "model:tp=2,dp=2,save=none")
 
 # Windows whose mask is repeated for every sample.

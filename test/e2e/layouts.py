@@ -45,6 +45,8 @@ class Failure(Exception):
 
 
 def value_of(text):
+    if "+" in text:
+        return [value_of(part) for part in text.split("+")]
     return text == "true" if text in ("true", "false") else int(text) if text.isdigit() else text
 
 

@@ -264,7 +264,13 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
     json.attribute("sequence_parallel", true);
   if (first.overlap > 1)
     json.attribute("overlap", first.overlap);
-  json.attribute("save", first.save);
+  if (llvm::all_of(unit.stages, [&](auto *s) { return s->save == first.save; }))
+    json.attribute("save", first.save);
+  else
+    json.attributeArray("save", [&] {
+      for (const ModuleReport *stage : unit.stages)
+        json.value(stage->save);
+    });
   json.attribute("zero", first.zero);
   if (llvm::all_of(unit.stages, [](auto *stage) { return !!stage->times; }))
     json.attributeObject("times", [&] { printTimes(unit); });

@@ -70,7 +70,14 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   int64_t zero = 0;
   json.read("zero", zero, 0);
   unit.zero = int(std::min<int64_t>(zero, 1));
-  json.read("save", unit.save);
+  if (json.has("save") && json.at("save").raw().is_array()) {
+    for (const JsonReader &word : json.at("save").list())
+      unit.saves.push_back(word.choice<Save>());
+    if (json.ok() && int(unit.saves.size()) != unit.pp * unit.vpp)
+      json.at("save").fail("expected one word, or one for each stage");
+  } else {
+    json.read("save", unit.save);
+  }
   unit.firstRank = json.has("ranks") ? readFirstRank(json.at("ranks")) : next;
   unit.cuts = readCuts(json, unit.pp * unit.vpp, int(module.layers.size()));
   return unit;

@@ -127,6 +127,8 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
                    100 * l.again, 100 * l.waiting, 100 * l.tail, 100 * l.idle);
   if (plan.faster)
     outs() << "    " << describeFaster(plan) << "\n";
+  if (plan.searched)
+    outs() << "    " << describeSearch(plan) << "\n";
   for (const UnitPlan &unit : plan.units) {
     size_t m = size_t(unit.module);
     outs() << format("    %-10s", model.modules[m].name.c_str());
@@ -138,7 +140,7 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
                        (long long)unit.getRanks(), (long long)unit.firstRank,
                        unit.tp, (long long)unit.dp, unit.pp, unit.vpp);
     outs() << format("  save %-4s  %5.1f GiB  busy %3.0f %%\n",
-                     dt::rt::textOf(unit.save), p.memory[m] / double(1 << 30),
+                     describeSaves(unit).c_str(), p.memory[m] / double(1 << 30),
                      100 * p.busy[m]);
   }
 }

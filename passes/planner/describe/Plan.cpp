@@ -46,6 +46,9 @@ Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
       !std::is_sorted(unit.cuts.begin(), unit.cuts.end()))
     return fail(formatv("the cuts must be {0} ascending numbers from 0 to {1}",
                         stages + 1, layers));
+  if (!unit.saves.empty() && int(unit.saves.size()) != stages)
+    return fail(formatv("saved sets of {0} stages, not {1}", stages,
+                        unit.saves.size()));
   if (unit.firstRank < 0 || unit.firstRank + unit.getRanks() > plan.ranks)
     return fail(formatv("ranks {0} to {1} are not among the plan's {2}",
                         unit.firstRank, unit.firstRank + unit.getRanks() - 1,
@@ -68,6 +71,12 @@ CostOptions Plan::getOptions(int unit) const {
   options.overlap = host.overlap;
   options.save = units[unit].save;
   options.sequenceParallel = sequenceParallel;
+  return options;
+}
+
+CostOptions Plan::getOptions(int unit, int stage) const {
+  CostOptions options = getOptions(unit);
+  options.save = units[unit].getSave(stage);
   return options;
 }
 
@@ -215,6 +224,35 @@ std::string describeFaster(const Plan &plan) {
                  plan.faster->has, plan.faster->here);
 }
 
+std::string describeSaves(const UnitPlan &unit) {
+  if (unit.saves.empty())
+    return rt::textOf(unit.save);
+  std::string text;
+  for (size_t begin = 0, end; begin < unit.saves.size(); begin = end) {
+    end = begin + 1;
+    while (end < unit.saves.size() && unit.saves[end] == unit.saves[begin])
+      ++end;
+    text += formatv("{0}{1} {2}", begin ? ", " : "", end - begin,
+                    rt::textOf(unit.saves[begin]));
+  }
+  return text;
+}
+
+std::string describeSearch(const Plan &plan) {
+  if (!plan.searched)
+    return "";
+  const Searched &searched = *plan.searched;
+  double gap = searched.getGap(plan.predicted.step);
+  std::string text =
+      formatv("gap {0:f1} %: of {1} plans searched {2} were simulated",
+              100 * gap, searched.plans, searched.simulated);
+  if (gap > 0)
+    text += formatv(", no other is faster than {0:f4} s", searched.bound);
+  else if (searched.plans > searched.simulated)
+    text += ", no other is faster";
+  return text;
+}
+
 std::string printPlan(const Plan &plan, const Model &model) {
   using Json = nlohmann::ordered_json;
   Json json;
@@ -234,12 +272,16 @@ std::string printPlan(const Plan &plan, const Model &model) {
                      std::to_string(unit.firstRank + unit.getRanks() - 1);
     entry["run_ahead"] = unit.runAhead;
     entry["save"] = rt::textOf(unit.save);
+    if (!unit.saves.empty())
+      entry["save"] = Json::array();
+    for (Save save : unit.saves)
+      entry["save"].push_back(rt::textOf(save));
     if (unit.sub > 1)
       entry["sub"] = unit.sub;
     entry["zero"] = unit.zero;
     // As the prices have it: with layers that are described so.
     if (plan.sequenceParallel && unit.tp > 1 &&
-        module.partitioned.count({unit.tp, unit.save, true}))
+        module.partitioned.count({unit.tp, unit.getSave(0), true}))
       entry["sequence_parallel"] = true;
     if (unit.overlap > 1)
       entry["overlap"] = unit.overlap;
@@ -269,6 +311,10 @@ std::string printPlan(const Plan &plan, const Model &model) {
     json["predicted"]["fastest"] = {{"step", plan.faster->step},
                                     {"has", plan.faster->has},
                                     {"this_has", plan.faster->here}};
+  if (plan.searched)
+    json["predicted"]["searched"] = {{"plans", plan.searched->plans},
+                                     {"simulated", plan.searched->simulated},
+                                     {"gap", plan.searched->getGap(p.step)}};
   return json.dump(1);
 }
 

@@ -39,6 +39,8 @@ struct UnitPlan {
   /// pipeline position s mod pp, or goes there and back (Plan::goesBack).
   std::vector<int> cuts;
   Save save = Save::Vjp;
+  /// Of every stage, where they differ; empty: `save`.
+  std::vector<Save> saves;
   int zero = 1;
   int runAhead = 0;
   /// Sub-microbatches: pieces of a replica's share, one after another. Their
@@ -53,6 +55,7 @@ struct UnitPlan {
   };
   std::optional<Inside> inside;
 
+  Save getSave(int stage) const { return saves.empty() ? save : saves[stage]; }
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
 };
 
@@ -113,6 +116,17 @@ struct Faster {
   std::string has, here; ///< where they differ: "18 stages", and "2 stages"
 };
 
+/// How far a search got.
+struct Searched {
+  int64_t plans = 0, simulated = 0;
+  /// Seconds that no plan beats which was not simulated; infinite if all were.
+  double bound = 0;
+  /// What there may be to gain: the step over the bound, less 1, or 0.
+  double getGap(double step) const {
+    return bound > 0 && bound < step ? step / bound - 1 : 0;
+  }
+};
+
 struct Plan {
   std::string policy;
   int64_t ranks = 0, microbatches = 0;
@@ -129,6 +143,7 @@ struct Plan {
   std::string notExecutable;
   Prediction predicted;
   std::optional<Faster> faster; ///< Candidates::choose()
+  std::optional<Searched> searched;
 
   /// The unit whose ranks and layout a unit's work has: itself, or the one that
   /// it is inside of.
@@ -140,6 +155,7 @@ struct Plan {
   }
   /// What a unit's layers are priced with.
   CostOptions getOptions(int unit) const;
+  CostOptions getOptions(int unit, int stage) const;
   /// Whether units take turns on the same ranks.
   bool sharesRanks() const { return getTraits().sharesRanks; }
   /// Whether every second round of stages goes back over the ranks, as in a V.
@@ -156,6 +172,12 @@ llvm::Error checkPlan(const Plan &plan, const Model &model,
 /// "0.4 % slower than the fastest plan found, which has 18 stages; this has 2
 /// stages"; empty if none is faster.
 std::string describeFaster(const Plan &plan);
+/// "gap 3.1 %: of 4210 plans searched 96 were simulated, no other is faster
+/// than 1.21 s"; empty where nothing was searched.
+std::string describeSearch(const Plan &plan);
+
+/// "vjp", or by runs of stages: "2 none, 6 all".
+std::string describeSaves(const UnitPlan &unit);
 
 /// The plan file.
 std::string printPlan(const Plan &plan, const Model &model);

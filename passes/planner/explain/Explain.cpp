@@ -318,7 +318,7 @@ static void printUnits(raw_ostream &os, const Explanation &e) {
     const Explanation::Unit &unit = e.units[u];
     const UnitPlan &layout = e.plan.units[u];
     os << formatv(row, unit.name, unit.device, unit.ranks, layout.tp, layout.dp,
-                  layout.pp, layout.vpp, rt::textOf(layout.save),
+                  layout.pp, layout.vpp, describeSaves(layout),
                   formatv("{0:f1}", unit.items).str(),
                   formatv("{0:f0}", unit.mostItems).str(),
                   printTime(unit.seconds), printBytes(unit.memory.total()),
@@ -354,6 +354,8 @@ void printText(raw_ostream &os, const Explanation &e,
                       "cluster names");
   if (e.plan.faster)
     os << describeFaster(e.plan) << "\n";
+  if (e.plan.searched)
+    os << describeSearch(e.plan) << "\n";
   if (!input.costs.profile && !input.costs.cluster.assumed.empty())
     os << input.costs.cluster.assumed << "\n";
   os << formatv("schedule {0}, {1} microbatch{2}, items assigned by {3}, "

@@ -193,7 +193,7 @@ void PlanPage::addUnits() {
     table.rows.push_back({unit.name, unit.device, unit.boundBy,
                           std::to_string(unit.ranks), std::to_string(layout.tp),
                           std::to_string(layout.dp), std::to_string(layout.pp),
-                          std::to_string(layout.vpp), rt::textOf(layout.save),
+                          std::to_string(layout.vpp), describeSaves(layout),
                           printCount(unit.items), printCount(unit.mostItems),
                           printTime(unit.seconds), printShare(p.busy[u]),
                           unit.costs});

@@ -193,14 +193,14 @@ private:
     CostOptions options;
     options.tp = layout.tp;
     options.save = layout.save;
-    int power = PolicyInput::powerOf(share / double(dp));
+    double priced = PolicyInput::nearestPower(share / double(dp));
     const LayerPrices &prices =
         input.cache->get(input.costs, input.batch, nodes[model.pace],
-                         model.pace, options, power);
+                         model.pace, options, priced);
     double uneven =
         input.cache->getUnevenness(input.costs, input.batch, n, dp, true);
-    double beat = prices.total.back() * share / double(dp) /
-                  std::ldexp(1.0, power) / layout.pp * uneven;
+    double beat =
+        prices.total.back() * share / double(dp) / priced / layout.pp * uneven;
     // Where microbatches differ, large ones may meet; before a barrier of the
     // batch all are kept.
     int64_t inFlight =

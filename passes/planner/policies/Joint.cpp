@@ -74,7 +74,7 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
     if (input.gpus() <= 256 && !scheduler::traitsOf(schedule).runsInPhases)
       search.branch(schedule, schedule, 2,
                     [&](const Plan &plan) { return inPieces(input, plan); });
-  auto found = improveAndFinish(input, search, /*uniform=*/false);
+  auto found = improveAndFinish(input, search, families, /*uniform=*/false);
   if (found)
     for (Plan &plan : found->getPlans())
       plan.policy = "joint (" + ideaOf(plan) + ")";

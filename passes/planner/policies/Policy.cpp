@@ -146,6 +146,7 @@ Expected<Candidates> findOnKinds(const Policy &policy, const PolicyInput &input,
   }
   if (all.empty())
     return createStringError(reason.get());
+  all.searched.reset(); // bounds of one view are none of another
   return all;
 }
 
@@ -251,6 +252,7 @@ std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
                             unit.save, /*even=*/false, other.goesBack());
     unit.cuts = cut.cuts;
     unit.vpp = vpp;
+    unit.saves.clear();
   }
   return other;
 }

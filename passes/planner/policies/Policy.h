@@ -22,20 +22,22 @@
 
 namespace dt::planner {
 
-/// Sums over the layers before each of a module: seconds and kept bytes of so
-/// many mean samples.
+/// Sums over the layers before each of a module: seconds (of `total`, those of
+/// forwards, of weight gradients, of messages in TP groups) and kept bytes of
+/// so many mean samples.
 struct LayerPrices {
-  std::vector<double> total, kept, parameters;
+  std::vector<double> total, forward, weight, reduce, kept, parameters;
   double seconds(int begin, int end) const { return total[end] - total[begin]; }
 };
 
 /// What searches ask for again and again.
 class PriceCache {
 public:
-  /// Of 2^`power` mean samples, on a kind of node.
+  /// Of so many mean samples, a multiple of kGrain, on a kind of node.
   const LayerPrices &get(const Costs &costs, const std::vector<Sample> &batch,
                          int node, int module, const CostOptions &options,
-                         int power);
+                         double samples);
+  static constexpr double kGrain = 1.0 / 64;
   /// Cuts into pp * vpp stages so that positions are as equal as layers allow.
   const std::vector<int> &getCuts(const Costs &costs,
                                   const std::vector<Sample> &batch, int module,
@@ -50,6 +52,9 @@ public:
                             const std::vector<Sample> &batch, int module);
   TokenSums getLargest(const Costs &costs, const std::vector<Sample> &batch,
                        int module);
+  /// Whether all samples have as many items of a module, all of one size.
+  bool isUniform(const Costs &costs, const std::vector<Sample> &batch,
+                 int module);
 
   /// Cuts of a backbone around what runs inside its end stages, by its TP,
   /// saved set and stages: empty until who asks has made them.
@@ -59,8 +64,8 @@ public:
 
 private:
   std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
-  /// By node, module, layout, saved set and power.
-  llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int, int>,
+  /// By node, module, layout, saved set and samples.
+  llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int, int64_t>,
                  std::unique_ptr<LayerPrices>>
       prices;
   llvm::DenseMap<std::tuple<int, int, int, int, int, int>,
@@ -71,6 +76,7 @@ private:
   double load = 0; ///< of all samples
   llvm::DenseMap<std::pair<int64_t, int64_t>, double> drawn;
   std::map<int, TokenSums> largest, totals;
+  std::map<int, bool> uniform;
 };
 
 struct PolicyInput {
@@ -80,11 +86,15 @@ struct PolicyInput {
   int simulations = 48;
   std::shared_ptr<PriceCache> cache = std::make_shared<PriceCache>();
 
-  /// Of the two that parts of so many samples are priced at: they are between
+  /// What estimates price parts of so many samples at: a power of two between
   /// 2^-6 and 2^10.
-  static int powerOf(double samples);
+  static double nearestPower(double samples);
   const LayerPrices &prices(int module, const CostOptions &options,
                             double samples = 1, int node = 0) const;
+  /// Of a plan's unit, every layer as its stage saves; `samples` as
+  /// PriceCache::get().
+  std::shared_ptr<const LayerPrices> pricesOf(const Plan &plan, int unit,
+                                              double samples) const;
 
   const Model &model() const { return costs.model; }
   int64_t gpus() const { return costs.cluster.getNumDevices(); }
@@ -156,12 +166,27 @@ std::vector<int64_t> microSizes(const PolicyInput &input,
 /// Seconds of a step: fill, steady state with uneven parts, gradients. For
 /// ranking; infinite if memory cannot suffice.
 double estimate(const PolicyInput &input, const Plan &plan);
-/// No simulation of the plan can be shorter: the work of its busiest unit.
+/// No simulation of the plan is shorter, and one that does not fit the memory
+/// has none; infinite if it cannot fit (docs/planning.md, What is left).
 double lowerBound(const PolicyInput &input, const Plan &plan);
 /// Bytes of the fullest rank of a unit with so many microbatches in flight at
 /// its first stage.
 double estimateMemory(const PolicyInput &input, const Plan &plan, int unit,
                       int64_t inFlight);
+/// By unit: microbatches in flight at its first stage.
+std::vector<int64_t> countInFlight(const PolicyInput &input, const Plan &plan);
+/// Microbatches that a pipeline position of a unit holds with so many in flight
+/// at its first stage.
+double heldAt(const Plan &plan, const UnitPlan &unit, int position,
+              int64_t inFlight);
+
+/// The unit with what each stage saves, and layers cut into its stages, so that
+/// the slowest stage is as fast as its devices' memory lets it be while as many
+/// microbatches are held as 1F1B has, times `held`; of such the one that does
+/// least again. With several rounds or guests the cuts stay. Nothing if it does
+/// not fit by estimate.
+std::optional<UnitPlan> fitStages(const PolicyInput &input, const Plan &plan,
+                                  int unit, double held = 1);
 
 /// Gives units that do not share ranks their places: the largest TP first, so
 /// that every TP group is inside a node, and what feeds the backbone next to

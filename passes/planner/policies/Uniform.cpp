@@ -244,7 +244,7 @@ Expected<Candidates> planHomogeneous(const PolicyInput &input) {
   for (auto &[name, plans] : ideas)
     families.push_back({name, std::move(plans)});
   search.tryBest(families, budget / 2);
-  return named(improveAndFinish(input, search, /*uniform=*/true),
+  return named(improveAndFinish(input, search, families, /*uniform=*/true),
                "homogeneous");
 }
 

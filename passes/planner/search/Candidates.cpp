@@ -92,6 +92,7 @@ Plan Candidates::choose() const {
   const Plan &fastest = getFastest();
   Plan plan = getSimplest();
   plan.faster.reset();
+  plan.searched = searched;
   if (plan.predicted.step <= fastest.predicted.step)
     return plan;
   Complexity here = getComplexity(plan), there = getComplexity(fastest);

@@ -71,6 +71,8 @@ public:
   /// The simplest, with Plan::faster if another one is faster.
   Plan choose() const;
 
+  std::optional<Searched> searched; ///< of what was compared
+
 private:
   std::vector<Plan> plans;
 };

@@ -23,43 +23,75 @@ namespace dt::planner {
 const LayerPrices &PriceCache::get(const Costs &costs,
                                    const std::vector<Sample> &batch, int node,
                                    int m, const CostOptions &options,
-                                   int power) {
+                                   double samples) {
   std::unique_ptr<LayerPrices> &known =
       prices[{node, m, options.tp, options.cp, options.ep, int(options.save),
-              options.sequenceParallel, options.overlap, power}];
+              options.sequenceParallel, options.overlap,
+              int64_t(std::lround(samples / kGrain))}];
   if (known)
     return *known;
   known = std::make_unique<LayerPrices>();
   LayerPrices &result = *known;
   const Module &module = costs.model.modules[m];
   const ModuleCost &cost = costs.get(node, m);
-  TokenSums part = getTotal(costs, batch, m) *
-                   (std::ldexp(1.0, power) / double(batch.size()));
-  std::vector<double> seconds, bytes;
+  TokenSums part = getTotal(costs, batch, m) * (samples / double(batch.size()));
+  std::vector<Times> times;
+  std::vector<double> bytes;
   for (size_t kind = 0; kind < module.kinds.size(); ++kind) {
-    seconds.push_back(cost.layer(int(kind), options, part).total());
+    times.push_back(cost.layer(int(kind), options, part));
     bytes.push_back(cost.keptByKind(int(kind), options, part));
   }
-  result.total = result.kept = result.parameters = {0};
+  result.total = result.forward = result.weight = result.reduce = result.kept =
+      result.parameters = {0};
+  auto add = [](std::vector<double> &sums, double value) {
+    sums.push_back(sums.back() + value);
+  };
   for (int kind : module.layers) {
     double experts = module.kinds[kind].expertParameters;
-    result.total.push_back(result.total.back() + seconds[kind]);
-    result.kept.push_back(result.kept.back() + bytes[kind]);
-    result.parameters.push_back(result.parameters.back() +
-                                module.kinds[kind].parameters -
-                                experts * (1 - 1.0 / options.ep));
+    add(result.total, times[kind].total());
+    add(result.forward, times[kind].forward);
+    add(result.weight, times[kind].weight);
+    add(result.reduce, times[kind].reduce);
+    add(result.kept, bytes[kind]);
+    add(result.parameters,
+        module.kinds[kind].parameters - experts * (1 - 1.0 / options.ep));
   }
   return result;
 }
 
-int PolicyInput::powerOf(double samples) {
-  int power = samples > 0 ? int(std::lround(std::log2(samples))) : 0;
-  return std::min(10, std::max(-6, power));
+double PolicyInput::nearestPower(double samples) {
+  double power = samples > 0 ? std::round(std::log2(samples)) : 0;
+  return std::exp2(std::clamp(power, -6.0, 10.0));
 }
 
 const LayerPrices &PolicyInput::prices(int module, const CostOptions &options,
                                        double samples, int node) const {
-  return cache->get(costs, batch, node, module, options, powerOf(samples));
+  return cache->get(costs, batch, node, module, options, nearestPower(samples));
+}
+
+std::shared_ptr<const LayerPrices>
+PolicyInput::pricesOf(const Plan &plan, int u, double samples) const {
+  const UnitPlan &unit = plan.units[u];
+  int node = costs.cluster.getNodeKind(plan.units[plan.getHost(u)].firstRank);
+  auto get = [&](int stage) {
+    return &cache->get(costs, batch, node, u, plan.getOptions(u, stage),
+                       samples);
+  };
+  if (unit.saves.empty()) // the cache has them
+    return {std::shared_ptr<void>(), get(0)};
+  auto result = std::make_shared<LayerPrices>();
+  for (auto sums :
+       {&LayerPrices::total, &LayerPrices::forward, &LayerPrices::weight,
+        &LayerPrices::reduce, &LayerPrices::kept, &LayerPrices::parameters}) {
+    std::vector<double> &to = (*result).*sums;
+    to = {0};
+    for (int s = 0; s < unit.pp * unit.vpp; ++s) {
+      const std::vector<double> &from = (*get(s)).*sums;
+      for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
+        to.push_back(to.back() + from[i + 1] - from[i]);
+    }
+  }
+  return result;
 }
 
 const std::vector<int> &PriceCache::getCuts(const Costs &costs,
@@ -71,7 +103,7 @@ const std::vector<int> &PriceCache::getCuts(const Costs &costs,
       cuts[{module, options.tp, int(options.save), pp, vpp, back}];
   if (known)
     return *known;
-  const LayerPrices &prices = get(costs, batch, 0, module, options, 0);
+  const LayerPrices &prices = get(costs, batch, 0, module, options, 1);
   std::vector<double> byLayer;
   for (size_t i = 0; i + 1 < prices.total.size(); ++i)
     byLayer.push_back(prices.seconds(int(i), int(i) + 1));
@@ -88,6 +120,23 @@ TokenSums PriceCache::getLargest(const Costs &costs,
       if (tokens > it->second.tokens)
         it->second = TokenSums::of(tokens);
   return it->second;
+}
+
+bool PriceCache::isUniform(const Costs &costs, const std::vector<Sample> &batch,
+                           int module) {
+  auto [it, isNew] = uniform.try_emplace(module, true);
+  if (!isNew)
+    return it->second;
+  ItemKind kind = costs.model.modules[module].item;
+  auto itemsOf = [&](const Sample &sample) {
+    return kind == ItemKind::Sample ? ArrayRef(sample.tokens)
+                                    : sample.get(kind);
+  };
+  ArrayRef<int32_t> first = itemsOf(batch.front());
+  return it->second = !first.empty() && llvm::all_equal(first) &&
+                      llvm::all_of(batch, [&](const Sample &sample) {
+                        return itemsOf(sample) == first;
+                      });
 }
 
 const TokenSums &PriceCache::getTotal(const Costs &costs,
@@ -165,6 +214,49 @@ double PriceCache::getUnevenness(const Costs &costs,
   return found->second;
 }
 
+double heldAt(const Plan &plan, const UnitPlan &unit, int p, int64_t inFlight) {
+  int64_t after = std::max<int64_t>(0, inFlight - unit.pp);
+  double held = double(std::max<int64_t>(1, inFlight - p));
+  // Interleaving starts two more forwards for each rank behind, and whole
+  // rounds of the chunks that come later; another round if units behind wait
+  // for its microbatches.
+  if (unit.vpp > 1)
+    held = (2.0 * (unit.pp - 1 - p) +
+            double(after > 0 ? 2 * unit.vpp - 1 : unit.vpp - 1) * unit.pp + 1) /
+           unit.vpp;
+  held = std::min(double(plan.microbatches), held);
+  if (plan.goesBack() && unit.vpp > 1)
+    held = std::min(double(plan.microbatches),
+                    0.6 * (unit.pp + 0.5 + 0.5 * double(after)));
+  return held;
+}
+
+std::vector<int64_t> countInFlight(const PolicyInput &input, const Plan &plan) {
+  const scheduler::Traits &traits = plan.getTraits();
+  const UnitPlan &pace = plan.units[input.model().pace];
+  int64_t behind = 0;
+  for (const UnitPlan &unit : plan.units)
+    behind += unit.inside ? 0 : unit.pp;
+  // What comes before an interleaved unit runs two of its rounds ahead.
+  behind += pace.vpp > 1 ? pace.pp : 0;
+  bool barrier = !input.model().contrast.towers.empty();
+  std::vector<int64_t> result;
+  for (const UnitPlan &unit : plan.units) {
+    bool own = unit.module == input.model().pace && !barrier;
+    if (unit.module == input.model().pace && pace.vpp > 1)
+      behind -= pace.pp;
+    // Phases and batch-syncs have all there at once, bubbles what the backbone
+    // has in flight.
+    result.push_back(own                              ? behind
+                     : barrier || traits.runsInPhases ? plan.microbatches
+                     : traits.sharesRanks             ? pace.pp + 1
+                                                      : behind);
+    if (!unit.inside)
+      behind = std::max<int64_t>(1, behind - unit.pp);
+  }
+  return result;
+}
+
 namespace {
 
 int nodeOf(const PolicyInput &input, const Plan &plan, int u) {
@@ -179,10 +271,9 @@ struct UnitPrices {
         node(nodeOf(input, plan, u)), back(plan.goesBack()) {
     double samples =
         double(input.samples()) / (double(plan.microbatches) * double(host.dp));
-    int power = PolicyInput::powerOf(samples);
-    layers = &input.cache->get(input.costs, input.batch, node, u,
-                               plan.getOptions(u), power);
-    factor = samples / std::ldexp(1.0, power);
+    double priced = PolicyInput::nearestPower(samples);
+    layers = input.pricesOf(plan, u, priced);
+    factor = samples / priced;
   }
   /// Calls f(stage, position) for all stages.
   template <typename Function> void forStages(Function f) const {
@@ -193,7 +284,7 @@ struct UnitPrices {
   const UnitPlan &unit, &host;
   int node;
   bool back;
-  const LayerPrices *layers;
+  std::shared_ptr<const LayerPrices> layers;
   double factor;
 };
 
@@ -258,27 +349,6 @@ double shareOfLargest(const PolicyInput &input, const Plan &plan,
   return mean > 0 ? cost.at(largest) / mean : 0;
 }
 
-/// Microbatches that a pipeline position of a unit holds, with so many in
-/// flight at its first stage.
-double heldAt(const Plan &plan, const UnitPrices &prices, int p,
-              int64_t inFlight) {
-  const UnitPlan &unit = prices.unit;
-  int64_t after = std::max<int64_t>(0, inFlight - unit.pp);
-  double held = double(std::max<int64_t>(1, inFlight - p));
-  // Interleaving starts two more forwards for each rank behind, and whole
-  // rounds of the chunks that come later; another round if units behind wait
-  // for its microbatches.
-  if (unit.vpp > 1)
-    held = (2.0 * (unit.pp - 1 - p) +
-            double(after > 0 ? 2 * unit.vpp - 1 : unit.vpp - 1) * unit.pp + 1) /
-           unit.vpp;
-  held = std::min(double(plan.microbatches), held);
-  if (prices.back && unit.vpp > 1)
-    held = std::min(double(plan.microbatches),
-                    0.6 * (unit.pp + 0.5 + 0.5 * double(after)));
-  return held;
-}
-
 /// `largest`: see shareOfLargest().
 double memoryOf(const PolicyInput &input, const Plan &plan,
                 const UnitPrices &prices, double largest, int64_t inFlight) {
@@ -293,7 +363,7 @@ double memoryOf(const PolicyInput &input, const Plan &plan,
   double factor = prices.factor * std::max(1.0, largest);
   Positions bytes(unit.pp, 0), held(unit.pp, 0);
   for (int p = 0; p < unit.pp; ++p)
-    held[p] = heldAt(plan, prices, p, inFlight);
+    held[p] = heldAt(plan, unit, p, inFlight);
   const LayerPrices &layers = *prices.layers;
   prices.forStages([&](int s, int p) {
     int begin = unit.cuts[s], end = unit.cuts[s + 1];
@@ -313,44 +383,15 @@ double estimateMemory(const PolicyInput &input, const Plan &plan, int unit,
                   inFlight);
 }
 
-double lowerBound(const PolicyInput &input, const Plan &plan) {
-  double most = 0, together = 0;
-  std::vector<double> busy(plan.units.size(), 0);
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    UnitTimes times = timesOf({input, plan, int(u)});
-    // A part larger than the mean is priced a little better: 5 % for that.
-    double mean = 0.95 * double(plan.microbatches) * times.whole /
-                  (plan.units[u].inside ? 1 : times.stages);
-    together += 0.95 * double(plan.microbatches) * times.whole / times.stages *
-                (plan.units[u].inside ? 0 : 1);
-    busy[plan.getHost(int(u))] += mean;
-    most = std::max(most, busy[plan.getHost(int(u))]);
-  }
-  return plan.sharesRanks() ? together : most;
-}
-
 double estimate(const PolicyInput &input, const Plan &plan) {
   const Cluster &cluster = input.costs.cluster;
   size_t count = plan.units.size();
   std::vector<double> slowest(count, 0), memory(count, 0);
   double fill = 0, reduce = 0, phased = 0, item = 0;
-  int64_t depth = 0;
-  for (const UnitPlan &unit : plan.units)
-    depth += unit.inside ? 0 : unit.pp;
   const scheduler::Traits &traits = plan.getTraits();
   bool shared = traits.sharesRanks;
-  const UnitPlan &pace = plan.units[input.model().pace];
-  // What comes before an interleaved unit runs two of its rounds ahead.
-  int64_t inFlight = depth + (pace.vpp > 1 ? pace.pp : 0);
-  bool barrier = !input.model().contrast.towers.empty();
+  std::vector<int64_t> inFlight = countInFlight(input, plan);
   for (size_t u = 0; u < count; ++u) {
-    // Phases and batch-syncs have all there at once, bubbles what the backbone
-    // has in flight.
-    int64_t others = barrier || traits.runsInPhases ? plan.microbatches
-                     : shared                       ? pace.pp + 1
-                                                    : inFlight;
-    if (int(u) == input.model().pace && pace.vpp > 1)
-      inFlight -= pace.pp;
     UnitPrices prices(input, plan, int(u));
     UnitTimes times = timesOf(prices);
     int host = plan.getHost(int(u));
@@ -372,11 +413,7 @@ double estimate(const PolicyInput &input, const Plan &plan) {
       item = std::max(item, times.whole / plan.units[u].pp *
                                 std::max(0.0, largest - 1));
     reduce = std::max(reduce, reductionTime(input, prices));
-    memory[host] +=
-        memoryOf(input, plan, prices, largest,
-                 int(u) == input.model().pace && !barrier ? inFlight : others);
-    if (!plan.units[u].inside)
-      inFlight = std::max<int64_t>(1, inFlight - plan.units[u].pp);
+    memory[host] += memoryOf(input, plan, prices, largest, inFlight[u]);
   }
   double total = 0;
   for (size_t u = 0; u < count; ++u) {

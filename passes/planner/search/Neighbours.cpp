@@ -151,11 +151,20 @@ private:
 
   void varySave(const Plan &plan, int u) {
     for (Save save : {Save::All, Save::Vjp, Save::None})
-      if (save != plan.units[u].save) {
+      if (save != plan.units[u].save || !plan.units[u].saves.empty()) {
         Plan other = plan;
         other.units[u].save = save;
+        other.units[u].saves.clear();
         add(other);
       }
+    // Orders that split backwards may hold more than 1F1B.
+    for (double held : {1.0, 1.5, 2.0})
+      if (held == 1 || plan.getTraits().splitsBackward)
+        if (auto fitted = fitStages(input, plan, u, held)) {
+          Plan other = plan;
+          other.units[u] = *fitted;
+          add(other);
+        }
   }
 
   /// Smaller pieces only pay where what a layer needs at once matters.
@@ -256,10 +265,13 @@ int getBudget(const PolicyInput &input) {
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,
-                                      PlanSearch &search, bool uniform) {
+                                      PlanSearch &search,
+                                      ArrayRef<PlanSearch::Family> families,
+                                      bool uniform) {
   Neighbours neighbours(input, uniform);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
                  isSmall(input) ? 8 : 3);
+  search.close(families);
   search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
   return search.finish(isSmall(input) ? 8 : 4);
 }

@@ -18,9 +18,11 @@ namespace dt::planner {
 int getBudget(const PolicyInput &input);
 
 /// Tries what differs from the best in one decision (of a `uniform` plan: no
-/// unit's layout for itself), then what is simpler, then the best in full.
-llvm::Expected<Candidates> improveAndFinish(const PolicyInput &input,
-                                            PlanSearch &search, bool uniform);
+/// unit's layout for itself), what else the families have, what is simpler,
+/// then the best in full.
+llvm::Expected<Candidates>
+improveAndFinish(const PolicyInput &input, PlanSearch &search,
+                 llvm::ArrayRef<PlanSearch::Family> families, bool uniform);
 
 } // namespace dt::planner
 

@@ -8,35 +8,16 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 using namespace llvm;
 
 namespace dt::planner {
 
 namespace {
-
-/// All decisions in a line: plans with equal lines are the same.
-std::string keyOf(const Plan &plan) {
-  std::string key;
-  raw_string_ostream os(key);
-  os << plan.microbatches << ' ' << plan.schedule << ' ' << int(plan.assign)
-     << int(plan.reorder);
-  for (const UnitPlan &unit : plan.units) {
-    os << '|' << unit.tp << ' ' << unit.dp << ' ' << unit.pp << ' ' << unit.vpp
-       << ' ' << unit.cp << ' ' << unit.ep << ' ' << int(unit.save) << ' '
-       << unit.firstRank << ' ' << unit.runAhead << ' ' << unit.sub << ' '
-       << unit.overlap;
-    if (unit.inside)
-      os << 'i' << unit.inside->unit << ' ' << unit.inside->stage;
-    for (int cut : unit.cuts)
-      os << ',' << cut;
-  }
-  return key;
-}
 
 /// Plans that are simulated at once.
 constexpr int kTogether = 6;
@@ -157,10 +138,12 @@ static int sizeOf(const Plan &plan) {
 }
 
 bool PlanSearch::isWorth(const Plan &plan, double limit) {
+  double bound = ledger.look(input, plan);
+  // Where nothing fits yet, what does not fit says how much is missing.
   // Interleaving asks for more memory than what it is tried beside.
-  return left > 0 && lowerBound(input, plan) < limit &&
+  return (bound < limit || std::isinf(limit)) && left > 0 &&
          !(plan.getTraits().interleaves && std::isinf(estimate(input, plan))) &&
-         seen.insert(keyOf(plan)).second;
+         ledger.take(plan);
 }
 
 std::vector<double> PlanSearch::tryTogether(ArrayRef<Trial> plans) {
@@ -244,6 +227,26 @@ void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
       flush();
   }
   flush();
+}
+
+void PlanSearch::close(ArrayRef<Family> families) {
+  std::vector<std::tuple<double, const Family *, const Plan *>> open;
+  for (const Family &family : families)
+    for (const Plan &plan : family.plans)
+      open.emplace_back(ledger.look(input, plan), &family, &plan);
+  llvm::stable_sort(open, [](const auto &a, const auto &b) {
+    return std::get<0>(a) < std::get<0>(b);
+  });
+  std::vector<Trial> together;
+  for (auto [bound, family, plan] : open) {
+    if (bound >= getBest() || int(together.size()) >= left)
+      break;
+    if (ledger.take(*plan))
+      together.push_back({family->name, *plan});
+    if (int(together.size()) == kTogether)
+      tryTogether(std::exchange(together, {}));
+  }
+  tryTogether(together);
 }
 
 void PlanSearch::branch(
@@ -435,12 +438,15 @@ Expected<Candidates> PlanSearch::finish(int most) {
         return entry->step <= (1 + 2 * kNegligible) * first;
       });
   addSimpler(rest, most, candidates);
+  candidates.searched = ledger.get();
   return candidates;
 }
 
 Expected<Candidates> search(const PolicyInput &input, std::vector<Plan> plans) {
   PlanSearch search(input, 2 * input.simulations);
-  search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
+  PlanSearch::Family all{"all", std::move(plans)};
+  search.tryBest(all, input.simulations / 2);
+  search.close(all);
   return search.finish(4);
 }
 

@@ -10,11 +10,11 @@
 #ifndef PASSES_PLANNER_SEARCH_PLANSEARCH_H
 #define PASSES_PLANNER_SEARCH_PLANSEARCH_H
 
-#include "passes/planner/policies/Policy.h"
+#include "passes/planner/search/Ledger.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
-#include <set>
+#include <map>
 
 namespace dt::planner {
 
@@ -37,6 +37,9 @@ public:
   /// Folded simulations of the `most` best of all by estimate, less what a
   /// bound or the budget excludes.
   void tryBest(llvm::ArrayRef<Family> families, int most);
+  /// With what is left of the budget: plans that may be faster than all that
+  /// were simulated, by their bounds, the least first.
+  void close(llvm::ArrayRef<Family> families);
   /// A family of what the `most` best of another become.
   void branch(llvm::StringRef from, llvm::StringRef to, int most,
               llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
@@ -62,8 +65,8 @@ private:
     std::string family;
     Plan plan;
   };
-  /// Whether a plan is worth a simulation: not known yet, and not excluded by
-  /// `limit`.
+  /// Whether a plan is worth a simulation: not simulated yet, and not excluded
+  /// by `limit`. Else it is left open.
   bool isWorth(const Plan &plan, double limit);
   /// Seconds of each, infinite if the plan does not fit.
   std::vector<double> tryTogether(llvm::ArrayRef<Trial> plans);
@@ -84,7 +87,7 @@ private:
   int left;
   SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
-  std::set<std::string> seen;
+  Ledger ledger;
   Reason reason;
 };
 

@@ -41,9 +41,15 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
     nodes.push_back(slowestNode(costs.cluster,
                                 plan.units[plan.getHost(unit.module)],
                                 costs.model.modules[unit.module].precision));
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    layouts.push_back(costs.get(nodeOf(int(u)), int(u))
-                          .getRatedOptions(plan.getOptions(int(u))));
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    layouts.emplace_back();
+    for (int s = 0; s < plan.units[u].pp * plan.units[u].vpp; ++s) {
+      CostOptions options = plan.getOptions(int(u), s);
+      if (!layouts[u].count(options.save))
+        layouts[u][options.save] =
+            costs.get(nodeOf(int(u)), int(u)).getRatedOptions(options);
+    }
+  }
   layOutRanks();
   stageBase.assign(plan.units.size(), -1);
   for (size_t u = 0; u < plan.units.size(); ++u)
@@ -148,9 +154,9 @@ int StepBuilder::lastStageOf(int u) const {
 }
 
 const std::vector<StepBuilder::KindPrice> &
-StepBuilder::price(int u, const TokenSums &part) const {
+StepBuilder::price(int u, Save save, const TokenSums &part) const {
   auto [known, isNew] =
-      prices[u].try_emplace({part.items, part.tokens, part.squares});
+      prices[u].try_emplace({save, part.items, part.tokens, part.squares});
   std::vector<KindPrice> &kinds = known->second;
   if (!isNew)
     return kinds;
@@ -159,7 +165,7 @@ StepBuilder::price(int u, const TokenSums &part) const {
   TokenSums piece = part * (1.0 / pieces);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind].add(cost.price(int(kind), layouts[u], piece), pieces);
+    kinds[kind].add(cost.price(int(kind), layouts[u].at(save), piece), pieces);
   return kinds;
 }
 
@@ -218,15 +224,18 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
   for (int k = 0; k < parts.microbatches; ++k)
     for (int64_t c = 0; c < classes[u]; ++c) {
       int64_t slowest = slowestOf({u, 0, {}}, parts, k, c), priced = -1;
-      const std::vector<KindPrice> *kinds = nullptr;
+      std::map<Save, const std::vector<KindPrice> *> bySave;
       for (int s = 0; s < count; ++s) {
         const StageInfo &info = stages[stageBase[u] + s];
         // Guests may make another replica the slowest one.
         int64_t r =
             info.guests.empty() ? slowest : slowestOf(info, parts, k, c);
         if (r != priced)
-          kinds = &price(u, parts.get(u, k, int(r)));
+          bySave.clear();
         priced = r;
+        const std::vector<KindPrice> *&kinds = bySave[unit.getSave(s)];
+        if (!kinds)
+          kinds = &price(u, unit.getSave(s), parts.get(u, k, int(r)));
         KindPrice sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
@@ -239,16 +248,17 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
         for (int guest : info.guests)
           addGuest(parts, guest, k, r, sum);
         record(problem.stages[stageBase[u] + s], size_t(k) * classes[u] + c,
-               unit, sum);
+               info, sum);
       }
     }
 }
 
 /// Whether times are those of halves.
-bool StepBuilder::splitsBackward(int u) const {
-  const UnitPlan &unit = plan.units[u];
+bool StepBuilder::splitsBackward(const StageInfo &info) const {
+  const UnitPlan &unit = plan.units[info.unit];
   return !plan.getTraits().splitsBackward ||
-         plan.getTraits().splits(unit.pp * unit.vpp, unit.save == Save::None);
+         plan.getTraits().splits(unit.pp * unit.vpp,
+                                 unit.getSave(info.index) == Save::None);
 }
 
 void StepBuilder::recordTimes(const scheduler::Problem &problem,
@@ -263,7 +273,8 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
       const scheduler::Stage &stage = problem.stages[stageBase[u] + s];
       double item = 0;
       for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
-        item += price(int(u), largest[u])[module.layers[i]].times.total();
+        item += price(int(u), unit.getSave(s), largest[u])[module.layers[i]]
+                    .times.total();
       StageTimes &times = predicted.times[u].emplace_back();
       times.forward = stage.forward.values[0];
       times.input = stage.input.values[0];
@@ -293,14 +304,15 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
 void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
                            KindPrice &sum) const {
   const std::vector<KindPrice> &kinds =
-      price(guest, parts.get(guest, k, int(r)));
+      price(guest, plan.units[guest].getSave(0), parts.get(guest, k, int(r)));
   for (int kind : costs.model.modules[guest].layers)
     sum.add(kinds[kind], 1);
 }
 
 void StepBuilder::record(scheduler::Stage &stage, size_t at,
-                         const UnitPlan &unit, const KindPrice &sum) {
-  bool split = splitsBackward(unit.module);
+                         const StageInfo &info, const KindPrice &sum) {
+  const UnitPlan &unit = plan.units[info.unit];
+  bool split = splitsBackward(info);
   stage.forward.values[at] = toTime(sum.times.forward);
   stage.input.values[at] =
       toTime(sum.times.input + (split ? 0 : sum.times.weight));
@@ -341,7 +353,7 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
       stage.hasBackward |= costs.model.modules[guest].hasBackward();
       stage.hasWeight |= costs.model.modules[guest].trainable;
     }
-    stage.hasWeight &= splitsBackward(info.unit);
+    stage.hasWeight &= splitsBackward(info);
   }
   largest.assign(plan.units.size(), {});
   weighReplicas(parts);

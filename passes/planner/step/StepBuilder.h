@@ -86,8 +86,8 @@ private:
   void addUnitTimes(scheduler::Problem &problem, const Parts &parts, int unit);
   void addGuest(const Parts &parts, int guest, int k, int64_t replica,
                 KindPrice &sum) const;
-  bool splitsBackward(int unit) const;
-  void record(scheduler::Stage &stage, size_t at, const UnitPlan &unit,
+  bool splitsBackward(const StageInfo &stage) const;
+  void record(scheduler::Stage &stage, size_t at, const StageInfo &info,
               const KindPrice &sum);
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
@@ -95,7 +95,8 @@ private:
   double loadOf(const StageInfo &stage, const Parts &parts, int k,
                 int64_t replica) const;
   void weighReplicas(const Parts &parts);
-  const std::vector<KindPrice> &price(int unit, const TokenSums &part) const;
+  const std::vector<KindPrice> &price(int unit, Save save,
+                                      const TokenSums &part) const;
   void addEdges(scheduler::Problem &problem, const Parts &parts);
   void addContrast(scheduler::Problem &problem, const Parts &parts);
   double contrastTime(int unit, const Parts &parts) const;
@@ -159,9 +160,9 @@ private:
   const Plan &plan;
   bool fold;
   std::vector<StageInfo> stages;
-  std::vector<int> nodes;                        ///< kind of node, by unit
-  std::vector<ModuleCost::RatedOptions> layouts; ///< by unit
-  std::vector<int> stageBase;                    ///< by unit; -1 inside another
+  std::vector<int> nodes; ///< kind of node, by unit
+  std::vector<std::map<Save, ModuleCost::RatedOptions>> layouts; ///< by unit
+  std::vector<int> stageBase;    ///< by unit; -1 inside another
   std::vector<int64_t> classes;  ///< replicas in the problem, by unit
   int64_t grain = 1;             ///< ranks of the plan a rank of the problem
   int64_t shrink = 1;            ///< ranks that are one since they do the same
@@ -171,8 +172,8 @@ private:
   std::vector<TokenSums> largest;   ///< by unit: the fullest part
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
-  mutable std::vector<
-      std::map<std::tuple<double, double, double>, std::vector<KindPrice>>>
+  mutable std::vector<std::map<std::tuple<Save, double, double, double>,
+                               std::vector<KindPrice>>>
       prices;
   /// By edge of the problem: the part of its latency that occupies no NIC.
   std::vector<Time> overhead;

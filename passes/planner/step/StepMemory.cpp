@@ -61,7 +61,7 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   auto look = [&](int u, int begin, int end) {
     const Module &module = costs.model.modules[u];
     TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
-    CostOptions options = plan.getOptions(u);
+    CostOptions options = plan.getOptions(u, u == info.unit ? info.index : 0);
     std::vector<uint8_t> seen(module.kinds.size(), 0);
     for (int i = begin; i < end; ++i) {
       int kind = module.layers[i];

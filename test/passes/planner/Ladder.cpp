@@ -78,6 +78,21 @@ std::vector<Plan> byItems(const PolicyInput &input, const Plan &plan) {
   return plans;
 }
 
+/// The plan with layers cut and saved by stage, in every unit or in one.
+std::vector<Plan> byStages(const PolicyInput &input, const Plan &plan) {
+  std::vector<Plan> plans;
+  for (double held : {1.0, 1.5, 2.0}) {
+    Plan all = plan;
+    for (size_t u = 0; u < plan.units.size(); ++u)
+      if (auto fitted = fitStages(input, plan, int(u), held)) {
+        plans.emplace_back(plan).units[u] = *fitted;
+        all.units[u] = *fitted;
+      }
+    plans.push_back(std::move(all));
+  }
+  return plans;
+}
+
 } // namespace
 
 Expected<std::vector<Rung>> climbLadder(const PolicyInput &input) {
@@ -87,6 +102,7 @@ Expected<std::vector<Rung>> climbLadder(const PolicyInput &input) {
   ladder.add("VPP and M", makePlan("disttrain", input));
   ladder.add("items", byItems(input, ladder.top()));
   ladder.add("zero bubble", splitBackwards(input, ladder.top()));
+  ladder.add("saved by stage", byStages(input, ladder.top()));
   ladder.add("layout", makePlan("joint", input));
   return ladder.take();
 }

@@ -19,9 +19,9 @@ struct Rung {
 };
 
 /// DistTrain's plan as published; with virtual stages and larger microbatches;
-/// its items balanced one by one; its backwards split for zero bubble; any
-/// layout (`joint`). None is slower than the one before. Error if DistTrain has
-/// no plan.
+/// its items balanced one by one; its backwards split for zero bubble; layers
+/// cut and saved by stage; any layout (`joint`). None is slower than the one
+/// before. Error if DistTrain has no plan.
 llvm::Expected<std::vector<Rung>> climbLadder(const PolicyInput &input);
 
 } // namespace dt::planner

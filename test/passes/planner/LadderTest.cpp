@@ -49,13 +49,15 @@ void checkLadder(const char *data, int64_t samples,
 }
 
 TEST(Ladder, Packed) {
-  checkLadder("packed", 96,
-              {{1, 1}, {1, 1.1}, {1.03, 1.2}, {1.04, 1.2}, {1.25, 1.5}});
+  checkLadder(
+      "packed", 96,
+      {{1, 1}, {1, 1.1}, {1.03, 1.2}, {1.04, 1.2}, {1.04, 1.3}, {1.25, 1.5}});
 }
 
 TEST(Ladder, Documents) {
-  checkLadder("documents", 96,
-              {{1, 1}, {1, 1.1}, {1.35, 1.65}, {1.6, 2}, {2.1, 2.6}});
+  checkLadder(
+      "documents", 96,
+      {{1, 1}, {1, 1.1}, {1.35, 1.65}, {1.6, 2}, {1.6, 2.2}, {2.1, 2.6}});
 }
 
 } // namespace

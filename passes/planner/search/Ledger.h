@@ -1,0 +1,35 @@
+//===- Ledger.h - Which plans were simulated --------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Every plan that a search has looked at, once: simulated, or left out with
+// what it takes at least. At the end that says what there may be to gain.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLANNER_SEARCH_LEDGER_H
+#define PASSES_PLANNER_SEARCH_LEDGER_H
+
+#include "passes/planner/policies/Policy.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+namespace dt::planner {
+
+class Ledger {
+public:
+  /// lowerBound() of a plan; infinite if it was simulated.
+  double look(const PolicyInput &input, const Plan &plan);
+  /// Notes that a plan is simulated; false if it was.
+  bool take(const Plan &plan);
+  Searched get() const;
+
+private:
+  std::unordered_set<uint64_t> simulated;
+  std::unordered_map<uint64_t, double> open; ///< left out, with bounds
+};
+
+} // namespace dt::planner
+
+#endif // PASSES_PLANNER_SEARCH_LEDGER_H
