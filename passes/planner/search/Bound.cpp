@@ -157,13 +157,20 @@ private:
   double beyond(int u) const;
   /// Bytes that other units have at least on any of the devices of one.
   double takenByOthers(int u) const;
-  double ofPosition(int u, int position) const;
+  struct Around {
+    double before, behind, beyond, taken;
+  };
+  double ofPosition(int u, int position, const Around &around) const;
+  int stageAt(const UnitPlan &unit, int round, int position) const {
+    int first = round * unit.pp;
+    return first + scheduler::positionOf(first + position, unit.pp, back);
+  }
   template <typename Function>
   double mostOfEdges(int ModelEdge::*end, int u, Function f) const;
 
   const PolicyInput &input;
   const Plan &plan;
-  bool split;
+  bool split, back;
   std::vector<UnitBound> units;
 };
 
@@ -208,7 +215,8 @@ PartSizes Bound::sizesOf(int u) const {
 }
 
 Bound::Bound(const PolicyInput &input, const Plan &plan)
-    : input(input), plan(plan), split(plan.getTraits().splitsBackward) {
+    : input(input), plan(plan), split(plan.getTraits().splitsBackward),
+      back(plan.goesBack()) {
   units.reserve(plan.units.size());
   for (size_t u = 0; u < plan.units.size(); ++u)
     units.emplace_back(input, plan, int(u), sizesOf(int(u)));
@@ -270,10 +278,11 @@ double Bound::takenByOthers(int u) const {
     double least = INFINITY;
     for (int p = 0; p < unit.pp; ++p) {
       double bytes = 0;
-      for (int s = 0; s < unit.pp * unit.vpp; ++s)
-        if (plan.getPosition(unit, s) == p)
-          bytes += other.state(unit.cuts[s], unit.cuts[s + 1]) +
-                   (keeps ? other.kept(unit.cuts[s], unit.cuts[s + 1]) : 0);
+      for (int round = 0; round < unit.vpp; ++round) {
+        int s = stageAt(unit, round, p);
+        bytes += other.state(unit.cuts[s], unit.cuts[s + 1]) +
+                 (keeps ? other.kept(unit.cuts[s], unit.cuts[s + 1]) : 0);
+      }
       least = std::min(least, bytes);
     }
     sum += least;
@@ -281,15 +290,14 @@ double Bound::takenByOthers(int u) const {
   return sum;
 }
 
-double Bound::ofPosition(int u, int position) const {
+double Bound::ofPosition(int u, int position, const Around &around) const {
   const UnitBound &own = units[u];
   const std::vector<int> &cuts = own.unit.cuts;
   int first = -1;
   bool trains = input.model().modules[u].hasBackward();
   double work = 0, kept = 0, state = 0, held = 0, gather = 0;
-  for (int s = 0; s < own.unit.pp * own.unit.vpp; ++s) {
-    if (plan.getPosition(own.unit, s) != position)
-      continue;
+  for (int round = 0; round < own.unit.vpp; ++round) {
+    int s = stageAt(own.unit, round, position);
     int begin = cuts[s], end = cuts[s + 1];
     first = first < 0 ? s : first;
     work += own.work(begin, end);
@@ -302,15 +310,15 @@ double Bound::ofPosition(int u, int position) const {
     // From the begin of its forward to the end of its backward, of which the
     // first stage of a split one may have no half of its own. A part of mean
     // size stands for all: bytes times seconds grow faster than the part.
-    held += bytes *
-            (beyond(u) + own.thereAndBack(begin, split ? end : begin, !split));
+    held += bytes * (around.beyond +
+                     own.thereAndBack(begin, split ? end : begin, !split));
   }
   for (size_t g = 0; g < units.size(); ++g)
     if (const auto &inside = plan.units[g].inside;
         inside && inside->unit == u) {
       int stages = own.unit.pp * own.unit.vpp,
           at = inside->stage < 0 ? stages + inside->stage : inside->stage;
-      if (plan.getPosition(own.unit, at) == position) {
+      if (stageAt(own.unit, at / own.unit.pp, position) == at) {
         int all = countLayers(units[g]);
         work += units[g].work(0, all);
         state += units[g].state(0, all);
@@ -318,13 +326,13 @@ double Bound::ofPosition(int u, int position) const {
           kept += units[g].kept(0, all);
       }
     }
-  double room = own.memory - state - takenByOthers(u);
+  double room = own.memory - state - around.taken;
   if (room < 0 || kept / double(plan.microbatches) > room)
     return INFINITY;
   double drain =
-      split || !trains ? 0 : own.backward(0, cuts[first], true) + behind(u);
-  double step =
-      before(u) + own.forward(0, cuts[first]) + work + std::max(drain, gather);
+      split || !trains ? 0 : own.backward(0, cuts[first], true) + around.behind;
+  double step = around.before + own.forward(0, cuts[first]) + work +
+                std::max(drain, gather);
   return std::max(step, held > 0 ? held / room : 0);
 }
 
@@ -334,8 +342,12 @@ double Bound::get() {
     const UnitPlan &host = units[u].host;
     together += units[u].work(0, countLayers(units[u])) *
                 double(int64_t(host.tp) * host.cp * host.dp);
-    for (int p = 0; p < host.pp && !units[u].unit.inside; ++p)
-      most = std::max(most, ofPosition(int(u), p));
+    if (units[u].unit.inside)
+      continue;
+    Around around{before(int(u)), behind(int(u)), beyond(int(u)),
+                  takenByOthers(int(u))};
+    for (int p = 0; p < host.pp; ++p)
+      most = std::max(most, ofPosition(int(u), p, around));
   }
   return std::max(most, together / double(plan.ranks));
 }
