@@ -16,7 +16,7 @@
 #include "passes/scheduler/core/Merge.h"
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/messages/Communicate.h"
-#include "passes/stages/RankBytes.h"
+#include "passes/stages/NominalCosts.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -207,13 +207,12 @@ ProblemBuilder::findTimes(dist::ModuleOp module) {
   if (failed(priced))
     return failure();
   planner::StageTimes times;
-  NominalCosts costs(module);
   // A task works on all pieces of a replica's share.
   double pieces = double(dist::Placement(module).sub);
   times.forward = nanoseconds(priced->forward * pieces);
   times.input = nanoseconds(priced->input * pieces);
   times.weight = nanoseconds(priced->weight * pieces);
-  times.keeps = times.waits = toInteger(getSlotBytes(module, costs));
+  times.keeps = times.waits = toInteger(getSlotBytes(module));
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem() && *dim.getItem() == module.getItem().value_or("sample"))
       times.item = nanoseconds(priced->total() /
@@ -341,10 +340,10 @@ LogicalResult ProblemBuilder::boundMemory() {
     return success();
   SmallVector<int64_t> left(given.asArrayRef());
   for (auto module : program.getOps<dist::ModuleOp>()) {
-    StateBytes state = getStateBytes(module);
+    int64_t state = toInteger(getStateBytes(module).total());
     for (int64_t rank : dist::Placement(module).ranks)
       if (size_t(rank) < left.size())
-        left[rank] -= state.total();
+        left[rank] -= state;
   }
   for (auto [rank, bytes] : llvm::enumerate(left))
     if (bytes < 0)

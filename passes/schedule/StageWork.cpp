@@ -40,57 +40,7 @@ static Op::Kind kindOf(nn::Work::Kind kind) {
   }
 }
 
-/// Bytes an item of residuals that a function returns.
-double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
-                        StringRef name) {
-  double bytes = 0;
-  auto function = module.lookupSymbol<func::FuncOp>(name);
-  for (unsigned i = 0; function && i < function.getNumResults(); ++i)
-    if (function.getResultAttr(i, nn::kResidualAttr))
-      bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
-  return bytes;
-}
-
-/// Bytes an item of inputs that the backward functions read again.
-double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
-  double bytes = 0;
-  llvm::StringSet<> counted;
-  for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
-    auto function = module.lookupSymbol<func::FuncOp>(name);
-    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
-      if (auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
-        if (counted.insert(input.getValue()).second)
-          bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
-  }
-  return bytes;
-}
-
 } // namespace
-
-Sizes::Sizes(dist::ModuleOp module,
-             llvm::function_ref<double(nn::DimOp)> countOfItem) {
-  for (auto dim : module.getOps<nn::DimOp>())
-    (dim.getItem() ? items : fixed)[dim.getSymName()] =
-        dim.getItem() ? countOfItem(dim) : double(dim.getMax().value_or(0));
-}
-
-double Sizes::at(const nn::DimExpr &size, double share) const {
-  double total = 0;
-  for (const nn::DimExpr::Term &term : size.terms()) {
-    double product = double(term.coefficient);
-    for (const std::string &symbol : term.symbols) {
-      auto item = items.find(symbol);
-      product *=
-          item != items.end() ? share * item->second : fixed.lookup(symbol);
-    }
-    total += product;
-  }
-  return total;
-}
-
-double Sizes::bytesOfItem(Type type) const {
-  return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : 0;
-}
 
 void FunctionReader::read(StringRef name) {
   auto function = module.lookupSymbol<func::FuncOp>(name);
@@ -201,7 +151,12 @@ RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
   layer.kept = perItem(getResidualBytes(stage, sizes, "forward.fwd") +
                        getInputBytes(stage, sizes));
   layer.keptForWeights =
-      perItem(getResidualBytes(stage, sizes, "forward.bwd.input"));
+      perItem(getResidualBytes(stage, sizes, "forward.bwd.input") +
+              getGradientBytes(stage, sizes));
+  layer.handedOut = perItem(getHandedOutBytes(stage, sizes));
+  layer.scratch = perItem(getScratchBytes(stage, sizes, /*whole=*/true));
+  layer.scratchOfHalves =
+      perItem(getScratchBytes(stage, sizes, /*whole=*/false));
   for (auto parameter : stage.getOps<nn::ParameterOp>())
     layer.parameters +=
         double(cast<RankedTensorType>(parameter.getType()).getNumElements());

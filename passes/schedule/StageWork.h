@@ -11,32 +11,10 @@
 #ifndef PASSES_SCHEDULE_STAGEWORK_H
 #define PASSES_SCHEDULE_STAGEWORK_H
 
-#include "dialects/dist/DistOps.h"
 #include "passes/planner/describe/Plan.h"
-
-#include "llvm/ADT/STLFunctionalExtras.h"
+#include "passes/schedule/StageBytes.h"
 
 namespace dt::schedule {
-
-/// Sizes as so much for the part and so much an item more. What an item is, is
-/// said by how many of each dim that counts items it has.
-class Sizes {
-public:
-  Sizes(dist::ModuleOp module,
-        llvm::function_ref<double(nn::DimOp)> countOfItem);
-
-  double ofNothing(const nn::DimExpr &size) const { return at(size, 0); }
-  double ofItem(const nn::DimExpr &size) const {
-    return at(size, 1) - at(size, 0);
-  }
-  double bytesOfItem(mlir::Type type) const;
-
-private:
-  /// With none or all of an item's own.
-  double at(const nn::DimExpr &size, double share) const;
-
-  llvm::StringMap<double> items, fixed;
-};
 
 /// A function's operations and collectives, with those of what it calls.
 class FunctionReader {

@@ -5,7 +5,8 @@
 # The order of tasks that the planner simulated is the order in the program, task
 # by task: for what --plan=auto makes, given back as a file. And a plan that a
 # person wrote gives the same order as the plan file with all times that the
-# compiler writes of it (--emit=plan). Nothing is run.
+# compiler writes of it (--emit=plan). What the planner says that ranks hold is
+# what --emit=memory says, within BOUNDS. Nothing is run.
 # ===-----------------------------------------------------------------------===
 """orders.py --dt-opt PATH [--only REGEX] [--all]: plans of several clusters, and those of the layouts (a third; --all)."""
 
@@ -31,6 +32,8 @@ CHOSEN = [
     ("unet", 8, 1, "h100-80g", 4, {}),
     ("clip", 8, 2, EIGHT, 4, SPLIT),
 ]
+# How far a term may be off (docs/planning.md, "Memory of a rank"). Bytes of scratch are few here, those of ties many.
+BOUNDS = {"arena": 0.15, "scratch": 0.3, "total": 0.1}
 
 
 class Checker(Runner):
@@ -61,7 +64,28 @@ class Checker(Runner):
         want = plain({rank: text.split(", ") for rank, text in said["predicted"]["order"].items()})
         have = plain(self.order(recipe, plan))
         compare(want, {rank: have[rank] for rank in want}, "planned", "the program has")
-        return f"{said['pipelines'][0]['schedule']}, {sum(map(len, want.values()))} tasks"
+        worst = self.check_memory(recipe, plan, said)
+        return f"{said['pipelines'][0]['schedule']}, {sum(map(len, want.values()))} tasks, bytes off by {worst:.1%} at most"
+
+    def check_memory(self, recipe, plan, said):
+        """Of every unit the fullest rank, as predicted and as it will be allocated. Returns how far the sums are off."""
+        out = recipe.with_name("memory.json")
+        self.dt(recipe, "--emit=memory", f"--plan={plan}", "-o", out)
+        ranks = []
+        for rank in json.loads(out.read_text())["ranks"]:
+            regions = {key: sum(module[key] for module in rank["modules"].values()) for key in ("arena", "parameters", "gradients", "moments", "sums")}
+            ranks.append({"arena": regions["arena"], "scratch": rank["scratch"], "total": rank["scratch"] + sum(regions.values())})
+        worst = 0
+        for name, unit in said["units"].items():
+            first, last = map(int, unit["ranks"].split("-"))
+            have = max(ranks[first : last + 1], key=lambda rank: rank["total"])
+            terms = unit["predicted"]["memory"]
+            want = {"arena": terms["activations"] + terms["buffers"], "scratch": terms["workspace"], "total": terms["total"] - terms["checkpoint"]}
+            for term, bound in BOUNDS.items():
+                if abs(want[term] - have[term]) > bound * have[term]:
+                    raise Failure(f"{name}: {term} of {want[term]:.0f} bytes planned, the program has {have[term]}")
+            worst = max(worst, abs(want["total"] / have["total"] - 1))
+        return worst
 
     def written(self, folder, case):
         recipe = self.recipe(case, case["micro"], folder)

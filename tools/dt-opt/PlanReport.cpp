@@ -13,7 +13,7 @@
 #include "dialects/sched/SchedOps.h"
 #include "passes/schedule/StageWork.h"
 #include "passes/scheduler/messages/Communicate.h"
-#include "passes/stages/RankBytes.h"
+#include "passes/stages/NominalCosts.h"
 
 using namespace mlir;
 
@@ -46,17 +46,17 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   if (auto strips = module->getAttrOfType<IntegerAttr>(dist::kOverlapAttr))
     entry.overlap = strips.getInt();
   entry.sequenceParallel = module->hasAttr(dist::kSequenceParallelAttr);
-  stages::StateBytes state = stages::getStateBytes(module);
-  entry.stateBytes[0] = state.parameters;
-  entry.stateBytes[1] = state.gradients;
-  entry.stateBytes[2] = state.optimizer;
+  planner::StateBytes state = schedule::getStateBytes(module);
+  entry.stateBytes[0] = stages::toInteger(state.parameters);
+  entry.stateBytes[1] = stages::toInteger(state.gradients);
+  entry.stateBytes[2] = stages::toInteger(state.moments);
   entry.times = schedule::getTimes(module);
   if (entry.times)
     entry.timesFrom = module->getAttrOfType<DictionaryAttr>(dist::kTimesAttr)
                           .getAs<StringAttr>("from")
                           .str();
   stages::NominalCosts costs(module);
-  entry.slotBytes = stages::toInteger(stages::getSlotBytes(module, costs));
+  entry.slotBytes = stages::toInteger(schedule::getSlotBytes(module));
   double sent = 0;
   for (auto edge : program.getOps<dist::EdgeOp>()) {
     if (edge.getSource() != module.getSymName())

@@ -42,6 +42,26 @@ struct Times {
   }
 };
 
+/// Bytes that a rank holds all the time: parameters, their gradients, the
+/// optimizer's moments and masters, and with ZeRO its block of gradients while
+/// they are summed.
+struct StateBytes {
+  double parameters = 0, gradients = 0, moments = 0, sums = 0;
+  double total() const { return parameters + gradients + moments + sums; }
+  /// `all` of the optimizer's state over `shares` replicas.
+  void shareOut(double all, int64_t shares) {
+    moments = all / double(shares);
+    sums = shares > 1 ? gradients / double(shares) : 0;
+  }
+  StateBytes &operator+=(const StateBytes &other) {
+    parameters += other.parameters;
+    gradients += other.gradients;
+    moments += other.moments;
+    sums += other.sums;
+    return *this;
+  }
+};
+
 struct CostOptions {
   int tp = 1;
   Save save = Save::Vjp;
@@ -95,17 +115,26 @@ public:
   /// The same of one layer of a kind.
   double keptByKind(int kind, const CostOptions &options,
                     const TokenSums &part) const;
-  /// What a layer of a kind needs at once while its backward runs, beyond what
-  /// is kept: its results are there in full, whatever was saved.
-  double workspace(int kind, const CostOptions &options,
+  /// What a layer of a kind needs at once inside its tasks, beyond what is
+  /// kept; where nothing says how much, its results in full. `halves`: of
+  /// backwards.
+  double workspace(int kind, const CostOptions &options, const TokenSums &part,
+                   bool halves = false) const;
+  /// Outputs of layers [begin, end) that no layer takes: one of each.
+  double handedOut(int begin, int end, const CostOptions &options,
                    const TokenSums &part) const;
-  /// What a layer's weight gradients still need once its input gradients are
-  /// done: inputs and output gradients of its products with weights.
+  /// What the half of backward that makes gradients of inputs keeps for the
+  /// other beside what the forward kept: gradients of what products with
+  /// weights made.
   double keptForWeights(int kind, const CostOptions &options,
                         const TokenSums &part) const;
-  /// Bytes on a rank of weights, gradients and optimizer state; `dp` > 1
-  /// shards the state (ZeRO-1), `ep` divides what experts hold.
-  double state(int begin, int end, int tp, int64_t dp, int ep = 1) const;
+  /// `dp` > 1 shards the optimizer's state (ZeRO-1), `ep` divides what experts
+  /// hold.
+  StateBytes stateBytes(int begin, int end, int tp, int64_t dp,
+                        int ep = 1) const;
+  double state(int begin, int end, int tp, int64_t dp, int ep = 1) const {
+    return stateBytes(begin, end, tp, dp, ep).total();
+  }
   double parameters(int begin, int end) const;
   /// Of these, what one rank of a TP group has.
   double rankParameters(int begin, int end, int tp) const;

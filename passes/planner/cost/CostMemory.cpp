@@ -44,27 +44,33 @@ double ModuleCost::keptForWeights(const RankLayer *layer, int index,
   constexpr double kElement = 2;
   double bytes = 0, tp = options.tp,
          sequence = options.sequenceParallel ? tp : 1;
-  for (const Op &op : description.kinds[index].weight) {
-    double in = op.k, out = op.n;
-    if (op.kind == Op::Gemm) {
-      in *=
-          op.rows.at(part) * kElement / (op.split == Op::Depth ? tp : sequence);
-      out *= op.rows.at(part) * kElement /
-             (op.split == Op::Columns ? tp : sequence);
-      bytes += (in + out) * op.count;
-    } else {
-      // Read and written, less the weights themselves: its two operands.
-      bytes += op.bytes.at(part) / tp;
-    }
-  }
+  for (const Op &op : description.kinds[index].weight)
+    if (op.kind == Op::Gemm)
+      bytes += op.n * op.rows.at(part) * kElement * op.count /
+               (op.split == Op::Columns ? tp : sequence);
+    else // one of the two that are read
+      bytes += op.bytes.at(part) / 2 / tp;
   return bytes / options.cp;
 }
 
 double ModuleCost::workspace(int kind, const CostOptions &options,
-                             const TokenSums &part) const {
+                             const TokenSums &part, bool halves) const {
+  const RankLayer *layer = partitioned(kind, options);
+  if (layer && layer->scratch.at(part) > 0)
+    return (halves ? layer->scratchOfHalves : layer->scratch).at(part) /
+           options.cp;
   CostOptions all = options;
   all.save = Save::All;
   return keptByKind(kind, all, part) - keptByKind(kind, options, part);
+}
+
+double ModuleCost::handedOut(int begin, int end, const CostOptions &options,
+                             const TokenSums &part) const {
+  double bytes = 0;
+  for (int i = begin; i < end; ++i)
+    if (auto *layer = partitioned(description.layers[i], options))
+      bytes += layer->handedOut.at(part) / options.cp;
+  return bytes;
 }
 
 double ModuleCost::kept(int begin, int end, const CostOptions &options,
@@ -106,14 +112,17 @@ double ModuleCost::expertsElsewhere(int begin, int end, int tp, int ep) const {
   return experts / tp * (1 - 1.0 / ep);
 }
 
-double ModuleCost::state(int begin, int end, int tp, int64_t dp, int ep) const {
+StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t dp,
+                                  int ep) const {
   double all = rankParameters(begin, end, tp);
   double own = all - expertsElsewhere(begin, end, tp, ep);
-  double bytes = own * description.weightBytes;
+  StateBytes bytes;
+  bytes.parameters = own * description.weightBytes;
+  if (!description.trainable)
+    return bytes;
+  bytes.gradients = own * description.gradientBytes;
   // The optimizer's state is sharded over all replicas, experts or not.
-  if (description.trainable)
-    bytes += own * description.gradientBytes +
-             all * description.optimizerBytes / double(dp);
+  bytes.shareOut(all * description.optimizerBytes, dp);
   return bytes;
 }
 

@@ -115,6 +115,9 @@ struct RankLayer {
   std::vector<Exchange> forwardExchanges, backwardExchanges;
   /// Bytes from forward to backward, and from input to weight gradients.
   Linear kept, keptForWeights;
+  /// Bytes of outputs that no layer takes (logits), and of what lives inside a
+  /// task, backwards in one piece or in halves.
+  Linear handedOut, scratch, scratchOfHalves;
   double parameters = 0; ///< number, of this rank
 };
 

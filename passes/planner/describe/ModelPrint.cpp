@@ -146,6 +146,9 @@ OrderedJson printPartitioned(const Module &module) {
         json["backward_exchanges"] = print(layer.backwardExchanges);
       put(json, "kept", layer.kept);
       put(json, "kept_for_weights", layer.keptForWeights);
+      put(json, "handed_out", layer.handedOut);
+      put(json, "scratch", layer.scratch);
+      put(json, "scratch_of_halves", layer.scratchOfHalves);
       kinds.push_back(std::move(json));
     }
     OrderedJson json = {{"tp", layout.tp}, {"save", rt::textOf(layout.save)}};

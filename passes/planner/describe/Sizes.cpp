@@ -98,6 +98,9 @@ private:
       }
     add(where + ": kept bytes", layer.kept);
     add(where + ": bytes kept for weights", layer.keptForWeights);
+    add(where + ": bytes handed out", layer.handedOut);
+    // The most of several sums is no polynomial.
+    layer.scratch = layer.scratchOfHalves = {};
   }
 };
 
@@ -409,6 +412,9 @@ Error setMixedPrecision(Model &model, StringRef precision) {
         halveOps(layer);
         halve(layer.kept);
         halve(layer.keptForWeights);
+        halve(layer.handedOut);
+        halve(layer.scratch);
+        halve(layer.scratchOfHalves);
         for (std::vector<Exchange> *exchanges :
              {&layer.forwardExchanges, &layer.backwardExchanges})
           for (Exchange &exchange : *exchanges) {

@@ -343,7 +343,7 @@ void PlanPage::addMemory() {
     if (m.total() > 0)
       bars.rows.push_back(
           {unit.name,
-           {m.state, m.activations, m.workspace, m.buffers, m.snapshot},
+           {m.state.total(), m.activations, m.workspace, m.buffers, m.snapshot},
            unit.capacity});
   }
   bars.limitName = "what a plan may use of a device";

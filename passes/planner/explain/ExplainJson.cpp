@@ -33,7 +33,7 @@ Json print(const Explanation::Unit &unit) {
           {"bound_by", unit.boundBy},
           {"memory",
            {{"total", m.total()},
-            {"state", m.state},
+            {"state", m.state.total()},
             {"activations", m.activations},
             {"workspace", m.workspace},
             {"buffers", m.buffers},

@@ -45,6 +45,12 @@ public:
   double kept(int begin, int end) const {
     return (priced->kept[end] - priced->kept[begin]) * factor;
   }
+  /// Of a stage; one that runs again in one piece keeps what comes into it.
+  double keptBy(int stage) const {
+    int begin = unit.cuts[stage];
+    bool again = unit.getSave(stage) == Save::None;
+    return kept(begin, again ? begin + 1 : unit.cuts[stage + 1]);
+  }
   /// Of the smallest part, forward and back to the inputs' gradients (`whole`:
   /// and the weights').
   double forward(int begin, int end) const {
@@ -281,7 +287,7 @@ double Bound::takenByOthers(int u) const {
       for (int round = 0; round < unit.vpp; ++round) {
         int s = stageAt(unit, round, p);
         bytes += other.state(unit.cuts[s], unit.cuts[s + 1]) +
-                 (keeps ? other.kept(unit.cuts[s], unit.cuts[s + 1]) : 0);
+                 (keeps ? other.keptBy(s) : 0);
       }
       least = std::min(least, bytes);
     }
@@ -305,7 +311,7 @@ double Bound::ofPosition(int u, int position, const Around &around) const {
     gather += own.gather(begin, end);
     if (!trains)
       continue;
-    double bytes = own.kept(begin, end);
+    double bytes = own.keptBy(s);
     kept += bytes;
     // From the begin of its forward to the end of its backward, of which the
     // first stage of a split one may have no half of its own. A part of mean

@@ -156,7 +156,7 @@ Error checkMemory(const Costs &costs, const Plan &plan,
         "(weights and optimizer {3:f0}, activations {4:f0}, workspace {5:f0}, "
         "message buffers {6:f0}, checkpoint {7:f0})",
         namesOf(costs.model, plan, u), needs, needs - has,
-        result.memory[u].state, result.memory[u].activations,
+        result.memory[u].state.total(), result.memory[u].activations,
         result.memory[u].workspace, result.memory[u].buffers,
         result.memory[u].snapshot);
     return make_error<DoesNotFit>(int(u), needs - has, std::move(text));

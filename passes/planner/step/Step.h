@@ -89,13 +89,12 @@ struct PlannedStep {
   /// Units with tasks on a rank.
   std::vector<std::vector<int>> unitsOfRank;
   std::vector<int> problemUnit; ///< of the problem, by unit of the plan
-  /// Bytes: weights, gradients and optimizer state; most activations at once;
-  /// one layer in full during its backward; buffers of messages; what a
-  /// checkpoint has in flight.
+  /// Bytes of a rank, term by term (docs/planning.md, "Memory of a rank").
   struct Memory {
-    double state = 0, activations = 0, workspace = 0, buffers = 0, snapshot = 0;
+    StateBytes state;
+    double activations = 0, workspace = 0, buffers = 0, snapshot = 0;
     double total() const {
-      return state + activations + workspace + buffers + snapshot;
+      return state.total() + activations + workspace + buffers + snapshot;
     }
   };
   std::vector<Memory> memory; ///< of the fullest rank of a unit

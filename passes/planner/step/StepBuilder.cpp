@@ -239,16 +239,18 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
         KindPrice sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
+        // Of a stage that runs again in one piece what comes into it is kept.
+        if (unit.getSave(s) == Save::None)
+          sum.kept = (*kinds)[module.layers[unit.cuts[s]]].kept;
         // Where no gradient of inputs comes out, a program has one half only.
         if (plan.compiled && s == 0 && !module.inputGradient &&
             plan.getTraits().splitsBackward) {
           sum.times.weight += std::exchange(sum.times.input, 0);
-          sum.keptForWeights = sum.kept;
+          sum.keptForWeights = 0;
         }
         for (int guest : info.guests)
           addGuest(parts, guest, k, r, sum);
-        record(problem.stages[stageBase[u] + s], size_t(k) * classes[u] + c,
-               info, sum);
+        record(problem, stageBase[u] + s, size_t(k) * classes[u] + c, sum);
       }
     }
 }
@@ -309,16 +311,22 @@ void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
     sum.add(kinds[kind], 1);
 }
 
-void StepBuilder::record(scheduler::Stage &stage, size_t at,
-                         const StageInfo &info, const KindPrice &sum) {
-  const UnitPlan &unit = plan.units[info.unit];
-  bool split = splitsBackward(info);
+void StepBuilder::record(scheduler::Problem &problem, int index, size_t at,
+                         const KindPrice &sum) {
+  scheduler::Stage &stage = problem.stages[index];
+  const UnitPlan &unit = plan.units[stages[index].unit];
+  bool split = splitsBackward(stages[index]);
   stage.forward.values[at] = toTime(sum.times.forward);
   stage.input.values[at] =
       toTime(sum.times.input + (split ? 0 : sum.times.weight));
   stage.weight.values[at] = split ? toTime(sum.times.weight) : 0;
-  stage.activation.values[at] = int64_t(sum.kept);
-  stage.weightActivation.values[at] = int64_t(sum.keptForWeights);
+  // A slot is there until a microbatch's last task.
+  bool halves = stage.hasWeight && plan.getTraits().splitsBackward;
+  bool keeps = halves && sum.keptForWeights > 0;
+  double slot =
+      sum.kept + (keeps ? sum.keptForWeights : 0) + edgeSlots[index][keeps];
+  stage.activation.values[at] = stage.hasBackward ? int64_t(slot) : 0;
+  stage.weightActivation.values[at] = halves ? stage.activation.values[at] : 0;
   double ranksOfClass = double(unit.tp) * unit.cp * double(unit.dp) /
                         double(classes[unit.module]);
   work.all += ranksOfClass * sum.times.total();
@@ -357,13 +365,17 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
   }
   largest.assign(plan.units.size(), {});
   weighReplicas(parts);
-  for (size_t u = 0; u < plan.units.size(); ++u) {
+  for (size_t u = 0; u < plan.units.size(); ++u)
     for (const TokenSums &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))
         largest[u] = part;
+  edgeSlots.clear();
+  for (size_t s = 0; s < stages.size(); ++s)
+    edgeSlots.push_back(
+        {slotOfEdges(int(s), false), slotOfEdges(int(s), true)});
+  for (size_t u = 0; u < plan.units.size(); ++u)
     if (!plan.units[u].inside)
       addUnitTimes(problem, parts, int(u));
-  }
 }
 
 scheduler::Problem StepBuilder::build(const Parts &parts) {

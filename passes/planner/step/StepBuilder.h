@@ -11,6 +11,7 @@
 #include "runtime/reorder/Order.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -80,14 +81,21 @@ private:
   /// By rank: what it holds all the time.
   void holdAlways(const scheduler::Problem &problem,
                   std::vector<PlannedStep::Memory> &held) const;
+  /// What a stage holds for a moment, while one of its tasks runs.
   double workspaceOf(const StageInfo &stage) const;
+  template <typename Function> void forEdgesOf(int stage, Function f) const;
+  /// What edges add to a microbatch's slot: what is handed on, and gradients.
+  /// `keepsGradient`: that of what is handed on is kept for weights.
+  double slotOfEdges(int stage, bool keepsGradient) const;
+  /// Bytes that a stage hands to the next.
+  const Linear &outputOf(const StageInfo &stage) const;
   void addStages(int unit);
   void addTimes(scheduler::Problem &problem, const Parts &parts);
   void addUnitTimes(scheduler::Problem &problem, const Parts &parts, int unit);
   void addGuest(const Parts &parts, int guest, int k, int64_t replica,
                 KindPrice &sum) const;
   bool splitsBackward(const StageInfo &stage) const;
-  void record(scheduler::Stage &stage, size_t at, const StageInfo &info,
+  void record(scheduler::Problem &problem, int stage, size_t at,
               const KindPrice &sum);
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
@@ -162,14 +170,15 @@ private:
   std::vector<StageInfo> stages;
   std::vector<int> nodes; ///< kind of node, by unit
   std::vector<std::map<Save, ModuleCost::RatedOptions>> layouts; ///< by unit
-  std::vector<int> stageBase;    ///< by unit; -1 inside another
-  std::vector<int64_t> classes;  ///< replicas in the problem, by unit
-  int64_t grain = 1;             ///< ranks of the plan a rank of the problem
-  int64_t shrink = 1;            ///< ranks that are one since they do the same
-  std::vector<int64_t> rankBase; ///< by unit, if ranks are not shared
-  std::vector<TokenSums> edgeItems; ///< by model edge: what travels in a step
-  std::vector<int> brokers;         ///< by model edge: of the problem; -1: none
-  std::vector<TokenSums> largest;   ///< by unit: the fullest part
+  std::vector<int> stageBase;     ///< by unit; -1 inside another
+  std::vector<int64_t> classes;   ///< replicas in the problem, by unit
+  int64_t grain = 1;              ///< ranks of the plan a rank of the problem
+  int64_t shrink = 1;             ///< ranks that are one since they do the same
+  std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
+  std::vector<int> brokers;       ///< by model edge: of the problem; -1: none
+  std::vector<TokenSums> largest; ///< by unit: the fullest part
+  /// By stage: slotOfEdges() without and with the gradient kept for weights.
+  std::vector<std::array<double, 2>> edgeSlots;
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
   mutable std::vector<std::map<std::tuple<Save, double, double, double>,

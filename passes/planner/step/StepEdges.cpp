@@ -37,24 +37,27 @@ StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
   return {bytes / (link.bandwidth * nics), link.latency};
 }
 
+const Linear &StepBuilder::outputOf(const StageInfo &stage) const {
+  const Module &module = costs.model.modules[stage.unit];
+  int last = plan.units[stage.unit].cuts[stage.index + 1] - 1;
+  return module.kinds[module.layers[last]].output;
+}
+
 void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
                                   const Parts &parts, size_t s) {
   const StageInfo &a = stages[s];
   const UnitPlan &unit = plan.units[a.unit];
-  const Module &module = costs.model.modules[a.unit];
   scheduler::Edge edge;
   edge.from = int(s);
   edge.to = int(s + 1);
-  edge.gradient = module.hasBackward();
+  edge.gradient = costs.model.modules[a.unit].hasBackward();
   // The mean part: what a message of activations weighs.
   TokenSums sum;
   for (const TokenSums &part : parts.modules[a.unit].moments)
     sum += part;
   double count =
       double(std::max<size_t>(1, parts.modules[a.unit].moments.size()));
-  const LayerKind &last =
-      module.kinds[module.layers[unit.cuts[a.index + 1] - 1]];
-  double bytes = last.output.at(sum * (1 / count));
+  double bytes = outputOf(a).at(sum * (1 / count));
   int from = plan.getPosition(unit, a.index),
       to = plan.getPosition(unit, a.index + 1);
   if (from == to) { // the turn of a V
@@ -247,18 +250,11 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
 
 void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
   overhead.clear();
-  edgeItems.clear();
   brokers.clear();
   for (size_t s = 0; s + 1 < stages.size(); ++s)
     if (stages[s].unit == stages[s + 1].unit)
       addPipelineEdge(problem, parts, s);
   for (const ModelEdge &edge : costs.model.edges) {
-    bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
-    TokenSums sum;
-    for (const TokenSums &part :
-         parts.modules[toSamples ? edge.from : edge.to].moments)
-      sum += part;
-    edgeItems.push_back(sum);
     size_t count = problem.edges.size();
     addBroker(problem, parts, edge);
     brokers.push_back(problem.edges.size() > count ? int(count) : -1);

@@ -18,10 +18,11 @@ using scheduler::Kind;
 using scheduler::Task;
 using scheduler::TaskGraph;
 
-/// Most bytes of activations that a rank holds at once, by its order of tasks.
+/// Bytes of activations that a rank has room for, by its order of tasks: every
+/// stage has as many slots as it has microbatches in flight at once.
 int64_t peakOf(const scheduler::Problem &problem,
                const std::vector<Task> &tasks) {
-  int64_t held = 0, peak = 0;
+  std::vector<int64_t> held(problem.stages.size(), 0), most = held;
   for (const Task &task : tasks) {
     const scheduler::Stage &stage = problem.stages[task.stage];
     if (!stage.hasBackward)
@@ -30,51 +31,97 @@ int64_t peakOf(const scheduler::Problem &problem,
     auto of = [&](const scheduler::Table &table) {
       return table.at(task.microbatch, task.replica, n, replicas);
     };
+    int64_t &now = held[task.stage];
     switch (task.kind) {
     case Kind::Forward:
-      held += of(stage.activation);
+      now += of(stage.activation);
       break;
     case Kind::Backward:
-      held -= of(stage.activation);
+      now -= of(stage.activation);
       break;
     case Kind::Input:
-      held -= of(stage.activation) - of(stage.weightActivation);
+      now -= of(stage.activation) - of(stage.weightActivation);
       break;
     case Kind::Weight:
-      held -= of(stage.weightActivation);
+      now -= of(stage.weightActivation);
       break;
     case Kind::Sync:
       break;
     }
-    peak = std::max(peak, held);
+    most[task.stage] = std::max(most[task.stage], now);
   }
-  return peak;
+  return std::accumulate(most.begin(), most.end(), int64_t(0));
 }
 
 } // namespace
 
-/// What a stage holds for a moment: one layer's results are there in full while
-/// its backward pass runs, whatever was saved.
 double StepBuilder::workspaceOf(const StageInfo &info) const {
   const UnitPlan &unit = plan.units[info.unit];
   double most = 0;
   auto look = [&](int u, int begin, int end) {
     const Module &module = costs.model.modules[u];
+    const ModuleCost &cost = costs.get(nodeOf(u), u);
     TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
     CostOptions options = plan.getOptions(u, u == info.unit ? info.index : 0);
+    CostOptions vjp = options;
+    vjp.save = Save::Vjp;
     std::vector<uint8_t> seen(module.kinds.size(), 0);
+    bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
+    double layer = 0, beside = 0;
     for (int i = begin; i < end; ++i) {
       int kind = module.layers[i];
-      if (seen[kind]++)
-        continue;
-      most = std::max(most,
-                      costs.get(nodeOf(u), u).workspace(kind, options, piece));
+      // All of a stage that keeps nothing is there while it runs again.
+      if (options.save == Save::None)
+        beside += cost.keptByKind(kind, vjp, piece);
+      if (!seen[kind]++)
+        layer = std::max(layer, cost.workspace(kind, options, piece, halves));
     }
+    // Between layers a backward in one piece has the gradient of each end.
+    if (!halves && end - begin > 1)
+      beside += 2 * module.kinds[module.layers[begin]].output.at(piece);
+    most = std::max(most, layer + beside);
   };
   look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
   for (int guest : info.guests)
     look(guest, 0, int(costs.model.modules[guest].layers.size()));
   return most;
+}
+
+/// Calls f(bytes, sent, gradient) for what comes into a stage and goes out of
+/// it, of the fullest part: whole on every rank of a TP group.
+template <typename Function>
+void StepBuilder::forEdgesOf(int stage, Function f) const {
+  const StageInfo &info = stages[stage];
+  const UnitPlan &unit = plan.units[info.unit];
+  bool back = costs.model.modules[info.unit].hasBackward();
+  if (info.index > 0)
+    f(outputOf(stages[stage - 1]).at(largest[info.unit]) / unit.cp, false, back,
+      plan.getPosition(unit, info.index) ==
+          plan.getPosition(unit, info.index - 1));
+  if (info.index + 1 < unit.pp * unit.vpp)
+    f(outputOf(info).at(largest[info.unit]) / unit.cp, true, back, false);
+  for (const ModelEdge &edge : costs.model.edges) {
+    bool sent = lastStageOf(edge.from) == stage,
+         received = firstStageOf(edge.to) == stage;
+    if (sent == received) // neither, or inside
+      continue;
+    bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
+    int carrier = toSamples ? edge.from : edge.to;
+    double share = double(plan.units[plan.getHost(carrier)].dp) /
+                   double(unit.dp) / unit.cp;
+    f(edge.bytes.at(largest[carrier] * share), sent,
+      costs.model.modules[edge.from].hasBackward(), false);
+  }
+}
+
+double StepBuilder::slotOfEdges(int stage, bool keepsGradient) const {
+  double bytes = 0;
+  forEdgesOf(stage, [&](double one, bool sent, bool gradient, bool) {
+    // What comes in is among what is kept.
+    bytes += sent ? one : 0;
+    bytes += gradient && !(sent && keepsGradient) ? one : 0;
+  });
+  return bytes;
 }
 
 void StepBuilder::holdAlways(const scheduler::Problem &problem,
@@ -84,42 +131,35 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
     const StageInfo &info = stages[s];
     const UnitPlan &unit = plan.units[info.unit];
     int64_t shards = unit.zero ? unit.dp * unit.cp : 1;
-    double bytes = 0, snapshot = 0;
+    PlannedStep::Memory stage;
     auto add = [&](int u, int begin, int end) {
       const ModuleCost &cost = costs.get(nodeOf(u), u);
-      bytes += cost.state(begin, end, unit.tp, shards, unit.ep);
+      stage.state += cost.stateBytes(begin, end, unit.tp, shards, unit.ep);
+      stage.buffers += cost.handedOut(
+          begin, end, plan.getOptions(u, u == info.unit ? info.index : 0),
+          largest[u] * (1 / piecesOf(u, largest[u])));
       // A checkpoint leaves layer by layer.
       for (int i = begin; i < end; ++i)
-        snapshot =
-            std::max(snapshot, cost.state(i, i + 1, unit.tp, shards, unit.ep));
+        stage.snapshot = std::max(
+            stage.snapshot, cost.state(i, i + 1, unit.tp, shards, unit.ep));
     };
     add(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
     for (int guest : info.guests)
       add(guest, 0, int(costs.model.modules[guest].layers.size()));
-    double workspace = workspaceOf(info);
+    stage.workspace = workspaceOf(info);
+    // Messages are received ahead; without a backward nothing else holds them.
+    forEdgesOf(int(s), [&](double bytes, bool sent, bool, bool turn) {
+      bool back = problem.stages[s].hasBackward;
+      stage.buffers += bytes * ((sent || turn ? 0 : kReceiveDepth) + !back);
+    });
     for (const std::vector<int> &replica : problem.stages[s].replicas)
       for (int rank : replica) {
-        held[rank].state += bytes;
-        held[rank].workspace = std::max(held[rank].workspace, workspace);
-        held[rank].snapshot = std::max(held[rank].snapshot, snapshot);
+        PlannedStep::Memory &all = held[rank];
+        all.state += stage.state;
+        all.buffers += stage.buffers;
+        all.workspace = std::max(all.workspace, stage.workspace);
+        all.snapshot = std::max(all.snapshot, stage.snapshot);
       }
-  }
-  // Messages in flight on every edge, both ways, of the mean part.
-  for (size_t e = 0; e < costs.model.edges.size(); ++e) {
-    const ModelEdge &edge = costs.model.edges[e];
-    if (lastStageOf(edge.from) == firstStageOf(edge.to))
-      continue;
-    for (int u : {edge.from, edge.to}) {
-      int stage = u == edge.from ? lastStageOf(u) : firstStageOf(u);
-      double messages =
-          double(problem.microbatches) * double(plan.units[plan.getHost(u)].dp);
-      double bytes =
-          2 * kReceiveDepth * edge.bytes.at(edgeItems[e] * (1 / messages)) /
-          (plan.units[plan.getHost(u)].tp * plan.units[plan.getHost(u)].cp);
-      for (const std::vector<int> &replica : problem.stages[stage].replicas)
-        for (int rank : replica)
-          held[rank].buffers += bytes;
-    }
   }
 }
 

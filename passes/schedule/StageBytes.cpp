@@ -1,0 +1,260 @@
+//===- StageBytes.cpp - What a stage holds of a rank's memory -------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/schedule/StageBytes.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace dt::schedule {
+
+Sizes::Sizes(dist::ModuleOp module,
+             llvm::function_ref<double(nn::DimOp)> countOfItem) {
+  for (auto dim : module.getOps<nn::DimOp>())
+    (dim.getItem() ? items : fixed)[dim.getSymName()] =
+        dim.getItem() ? countOfItem(dim) : double(dim.getMax().value_or(0));
+}
+
+Sizes::Sizes(dist::ModuleOp module)
+    : Sizes(module,
+            [](nn::DimOp dim) { return double(dim.getMax().value_or(0)); }) {}
+
+double Sizes::at(const nn::DimExpr &size, double share) const {
+  double total = 0;
+  for (const nn::DimExpr::Term &term : size.terms()) {
+    double product = double(term.coefficient);
+    for (const std::string &symbol : term.symbols) {
+      auto item = items.find(symbol);
+      product *=
+          item != items.end() ? share * item->second : fixed.lookup(symbol);
+    }
+    total += product;
+  }
+  return total;
+}
+
+double Sizes::bytesOfItem(Type type) const {
+  return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : 0;
+}
+
+planner::StateBytes getStateBytes(dist::ModuleOp module) {
+  planner::StateBytes bytes;
+  double masters = 0;
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    auto bytesOf = [](RankedTensorType type) {
+      return double(type.getNumElements() *
+                    nn::getElementBytes(type.getElementType()));
+    };
+    double gradient = bytesOf(cast<RankedTensorType>(parameter.getType()));
+    bytes.parameters += bytesOf(parameter.getStoredType());
+    if (!parameter.getTrainable())
+      continue;
+    bytes.gradients += gradient;
+    masters += parameter.getWorking() ? gradient : 0;
+  }
+  auto moments =
+      double(dist::getNumMoments(module->getParentOfType<mlir::ModuleOp>()));
+  dist::Placement placement(module);
+  bytes.shareOut(moments * bytes.gradients + masters,
+                 placement.zero ? placement.dp : 1);
+  return bytes;
+}
+
+double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
+                        StringRef name) {
+  double bytes = 0;
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  for (unsigned i = 0; function && i < function.getNumResults(); ++i)
+    if (function.getResultAttr(i, nn::kResidualAttr))
+      bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
+  return bytes;
+}
+
+/// Arguments of functions that have a name by `attribute`, each once: all, or
+/// those in `only`.
+static double getArgumentBytes(dist::ModuleOp module, const Sizes &sizes,
+                               ArrayRef<StringRef> functions,
+                               StringRef attribute, llvm::StringSet<> &counted,
+                               const llvm::StringSet<> *only = nullptr) {
+  double bytes = 0;
+  for (StringRef name : functions) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+      if (auto text = function.getArgAttrOfType<StringAttr>(i, attribute))
+        if ((!only || only->contains(text.getValue())) &&
+            counted.insert(text.getValue()).second)
+          bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
+  }
+  return bytes;
+}
+
+static double getArgumentBytes(dist::ModuleOp module, const Sizes &sizes,
+                               ArrayRef<StringRef> functions,
+                               StringRef attribute) {
+  llvm::StringSet<> counted;
+  return getArgumentBytes(module, sizes, functions, attribute, counted);
+}
+
+constexpr StringRef kBackwards[] = {"forward.bwd", "forward.bwd.input",
+                                    "forward.bwd.weight"};
+
+double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+  llvm::StringSet<> counted, received;
+  for (auto edge :
+       module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
+    if (edge.getTarget() == module.getSymName())
+      received.insert(edge.getInput());
+  return getArgumentBytes(module, sizes, kBackwards, nn::kNameAttr, counted) +
+         getArgumentBytes(module, sizes, {"forward.fwd", "forward"},
+                          nn::kNameAttr, counted, &received);
+}
+
+double getGradientBytes(dist::ModuleOp module, const Sizes &sizes) {
+  return getArgumentBytes(module, sizes, {"forward.bwd.weight"}, nn::kEdgeAttr);
+}
+
+static func::FuncOp getForward(dist::ModuleOp module) {
+  auto forward = module.lookupSymbol<func::FuncOp>("forward.fwd");
+  return forward ? forward : module.getForward();
+}
+
+/// Outputs that some module takes, or those that none does.
+static double getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
+                             bool taken) {
+  llvm::StringSet<> sent;
+  for (auto edge :
+       module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
+    if (edge.getSource() == module.getSymName())
+      sent.insert(edge.getOutput());
+  double bytes = 0;
+  func::FuncOp forward = getForward(module);
+  for (unsigned i = 0; forward && i < forward.getNumResults(); ++i) {
+    auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
+    if (name && sent.contains(name) == taken)
+      bytes += sizes.bytesOfItem(forward.getResultTypes()[i]);
+  }
+  return bytes;
+}
+
+double getHandedOutBytes(dist::ModuleOp module, const Sizes &sizes) {
+  return getOutputBytes(module, sizes, /*taken=*/false);
+}
+
+namespace {
+
+/// Values that are there at once in a function and in what it calls.
+class ScratchReader {
+public:
+  ScratchReader(dist::ModuleOp module, const Sizes &sizes, bool whole)
+      : module(module), sizes(sizes), whole(whole) {}
+
+  /// `kept`: results that stay inside, if halves are read as one.
+  double read(func::FuncOp function, const llvm::BitVector &kept) {
+    auto [known, fresh] = peaks.try_emplace(function, 0);
+    if (!fresh || function.isExternal())
+      return known->second;
+    Block &body = function.getBody().front();
+    Operation *end = body.getTerminator();
+    LastUses last;
+    for (Operation &op : body)
+      for (auto [i, operand] : llvm::enumerate(op.getOperands()))
+        if (&op != end || !kept[i])
+          last[rootOf(operand)] = &op;
+    double live = 0, peak = 0;
+    for (Operation &op : body.without_terminator()) {
+      double made = 0, dying = 0, called = 0;
+      for (Value result : op.getResults())
+        if (rootOf(result) == result && isLocal(result, last, end))
+          made += sizes.bytesOfItem(result.getType());
+      llvm::SetVector<Value> roots;
+      for (Value operand : op.getOperands())
+        roots.insert(rootOf(operand));
+      for (Value root : roots)
+        if (last.lookup(root) == &op && isLocal(root, last, end))
+          dying += sizes.bytesOfItem(root.getType());
+      if (auto call = dyn_cast<func::CallOp>(op))
+        if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
+          called = read(callee, getKept(call, kept));
+      // A kernel's result takes the place of what it reads last.
+      double reused = isa<nn::FusedOp>(op) ? std::min(made, dying) : 0;
+      peak = std::max(peak, live + made - reused + called);
+      live += made - dying;
+    }
+    return peaks[function] = peak;
+  }
+  double read(func::FuncOp function) {
+    llvm::BitVector kept(function.getNumResults());
+    for (unsigned i = 0; whole && i < function.getNumResults(); ++i)
+      kept[i] = function.getName().ends_with(".bwd.input") &&
+                function.getResultAttr(i, nn::kResidualAttr);
+    return read(function, kept);
+  }
+
+private:
+  /// What uses a value, or a view of it, last.
+  using LastUses = llvm::DenseMap<Value, Operation *>;
+
+  static llvm::BitVector getKept(func::CallOp call,
+                                 const llvm::BitVector &kept) {
+    llvm::BitVector result(call.getNumResults());
+    for (unsigned i = 0; i < call.getNumResults(); ++i)
+      result[i] = llvm::all_of(call.getResult(i).getUses(), [&](auto &use) {
+        return use.getOwner()->template hasTrait<OpTrait::IsTerminator>() &&
+               kept[use.getOperandNumber()];
+      });
+    return result;
+  }
+  static Value rootOf(Value value) {
+    while (auto view = value.getDefiningOp<nn::ReshapeOp>())
+      value = view.getInput();
+    return value;
+  }
+  /// Neither an argument nor a parameter, and nothing that goes out: that is
+  /// made where it goes.
+  static bool isLocal(Value root, const LastUses &last, Operation *end) {
+    Operation *op = root.getDefiningOp();
+    Operation *user = last.lookup(root);
+    return op && !isa<nn::ReadOp>(op) && user && user != end &&
+           !isa<nn::AccumulateOp>(user);
+  }
+
+  dist::ModuleOp module;
+  const Sizes &sizes;
+  bool whole;
+  llvm::DenseMap<func::FuncOp, double> peaks;
+};
+
+} // namespace
+
+double getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
+  ScratchReader reader(module, sizes, whole);
+  double most = 0;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isPrivate())
+      most = std::max(most, reader.read(function));
+  return most;
+}
+
+double getSlotBytes(dist::ModuleOp module) {
+  Sizes sizes(module);
+  double bytes = getResidualBytes(module, sizes, "forward.fwd") +
+                 getResidualBytes(module, sizes, "forward.bwd.input") +
+                 getInputBytes(module, sizes) +
+                 getOutputBytes(module, sizes, /*taken=*/true) +
+                 getArgumentBytes(module, sizes, kBackwards, nn::kEdgeAttr);
+  for (StringRef name : kBackwards) // gradients of inputs
+    if (auto backward = module.lookupSymbol<func::FuncOp>(name))
+      for (unsigned i = 0; i < backward.getNumResults(); ++i)
+        if (backward.getResultAttr(i, nn::kGradOfAttr))
+          bytes += sizes.bytesOfItem(backward.getResultTypes()[i]);
+  return bytes * double(dist::Placement(module).sub);
+}
+
+} // namespace dt::schedule
