@@ -24,10 +24,8 @@ public:
       : program(program), context(program.getContext()) {}
 
   void write(const PlanFile &plan) {
-    const scheduler::Traits &traits = scheduler::traitsOf(plan.schedule);
     for (const UnitEntry &unit : plan.units)
-      place(unit, traits.splits(unit.getNumStages(),
-                                unit.save == std::vector<std::string>{"none"}));
+      place(unit, unit.splitsBackward(plan.schedule));
     for (auto edge : program.getOps<dist::EdgeOp>()) {
       auto entry =
           plan.edges.find((edge.getTarget() + "." + edge.getInput()).str());
@@ -125,6 +123,11 @@ void remarkIdle(const PlanFile &plan, MLIRContext *context) {
         << "does nothing where " << what;
   };
   for (const UnitEntry &unit : plan.units) {
+    if (!unit.timesOf.empty() && unit.times.empty())
+      emitRemark(NameLoc::get(
+          StringAttr::get(context, plan.path + ": " + unit.at("times"))))
+          << "of " << unit.timesOf << " are not used where the unit has "
+          << describeLayout(unit, plan.schedule);
     if (unit.zero && unit.dp == 1)
       remark(unit, "zero",
              "dp is 1: optimizer state is shared out over replicas");

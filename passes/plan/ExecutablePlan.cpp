@@ -6,6 +6,8 @@
 
 #include "passes/plan/ExecutablePlan.h"
 
+#include "passes/plan/PlanFile.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -299,6 +301,15 @@ std::string printPlanFile(const planner::Plan &plan,
   for (size_t e = 0; e < plan.predicted.messages.size(); ++e)
     if (plan.predicted.messages[e] >= 0)
       json["edges"][program.edges[e]]["message"] = plan.predicted.messages[e];
+  // Whoever edits the layout in the file does not use its times.
+  if (auto file = parsePlan(json.dump(), "")) {
+    for (const UnitEntry &unit : file->units)
+      if (!unit.times.empty())
+        json["units"][unit.name]["times"]["of"] =
+            describeLayout(unit, file->schedule);
+  } else {
+    llvm::consumeError(file.takeError());
+  }
   return json.dump(1) + "\n";
 }
 

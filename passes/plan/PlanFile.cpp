@@ -37,7 +37,7 @@ constexpr StringRef kUnitKeys[] = {
     "tp",      "dp",        "pp",       "vpp",  "ranks",  "rows_max",
     "sub",     "run_ahead", "save",     "zero", "stages", "sequence_parallel",
     "overlap", "times",     "predicted"};
-constexpr StringRef kTimesKeys[] = {"from", "stages"};
+constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
 
@@ -93,6 +93,10 @@ public:
     if (top.ok() && plan.units.empty())
       top.at("units").fail("expected at least one unit");
     pipelines();
+    for (UnitEntry &unit : plan.units)
+      if (top.ok() && !unit.timesOf.empty() &&
+          unit.timesOf != describeLayout(unit, plan.schedule))
+        unit.times.clear();
     edges();
     rest();
   }
@@ -185,6 +189,7 @@ void PlanParser::times(const JsonReader &json, UnitEntry &entry) {
     keys.push_back(key);
   json.keys(kTimesKeys);
   json.read("from", entry.timesFrom);
+  json.read("of", entry.timesOf);
   for (const JsonReader &stage : json.at("stages").list()) {
     stage.keys(keys);
     planner::StageTimes &times = entry.times.emplace_back();
@@ -303,6 +308,25 @@ Expected<PlanFile> parse(const OrderedJson &json, StringRef path) {
 
 Error PlanFile::error(const Twine &key, const Twine &what) const {
   return createStringError(path + ": " + key + ": " + what);
+}
+
+std::string describeLayout(const UnitEntry &unit, StringRef schedule) {
+  std::string text;
+  raw_string_ostream os(text);
+  os << "tp=" << unit.tp << ",dp=" << unit.dp << ",pp=" << unit.pp
+     << ",vpp=" << unit.vpp << ",sub=" << unit.sub
+     << ",save=" << join(unit.save, "+");
+  if (unit.overlap > 1)
+    os << ",overlap=" << unit.overlap;
+  if (unit.sequenceParallel)
+    os << ",sequence_parallel";
+  if (unit.splitsBackward(schedule))
+    os << ",split backwards";
+  for (auto &[kind, rows] : unit.rowsMax)
+    os << ",rows_max." << kind << "=" << rows;
+  for (const std::vector<std::string> &pieces : unit.stages)
+    os << (&pieces == &unit.stages[0] ? ",pieces=" : "+") << pieces.size();
+  return text;
 }
 
 Expected<PlanFile> parsePlan(StringRef text, StringRef path) {

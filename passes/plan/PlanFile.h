@@ -42,7 +42,15 @@ struct UnitEntry {
   /// Of every stage; empty: the compiler prices them.
   std::vector<planner::StageTimes> times;
   std::string timesFrom = "model";
+  /// The layout that they are of, if the file says so; of another than the
+  /// unit's there are no `times`.
+  std::string timesOf;
 
+  /// Whether its backwards are tasks in halves.
+  bool splitsBackward(llvm::StringRef schedule) const {
+    return scheduler::traitsOf(schedule).splits(
+        getNumStages(), save == std::vector<std::string>{"none"});
+  }
   int64_t getNumStages() const { return pp * vpp; }
   int64_t getNumRanks() const { return tp * dp * pp; }
   /// Parts that a microbatch is cut into.
@@ -77,6 +85,9 @@ struct PlanFile {
   /// "plan.json: units.llm.tp: what" as an error.
   llvm::Error error(const llvm::Twine &key, const llvm::Twine &what) const;
 };
+
+/// What times of a unit depend on: "tp=2,dp=1,…".
+std::string describeLayout(const UnitEntry &unit, llvm::StringRef schedule);
 
 /// Reads a file. Errors name file and key.
 llvm::Expected<PlanFile> readPlan(llvm::StringRef path);

@@ -7,6 +7,7 @@
 #include "tools/dt-opt/Report.h"
 
 #include "passes/picture/Units.h"
+#include "passes/plan/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -278,7 +279,24 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
 }
 
 void JsonPrinter::printTimes(const UnitReport &unit) {
-  json.attribute("from", unit.stages[0]->timesFrom);
+  const ModuleReport &first = *unit.stages[0];
+  plan::UnitEntry entry;
+  entry.tp = first.tp;
+  entry.dp = first.dp;
+  entry.pp = getPositions(unit);
+  entry.vpp = int64_t(unit.stages.size()) / entry.pp;
+  entry.sub = first.sub;
+  entry.overlap = first.overlap;
+  entry.sequenceParallel = first.sequenceParallel;
+  for (const ModuleReport *stage : unit.stages) {
+    entry.save.push_back(stage->save);
+    for (auto &[item, max] : stage->rowsMax)
+      entry.rowsMax[item] = max;
+  }
+  if (llvm::all_equal(entry.save))
+    entry.save.resize(1);
+  json.attribute("from", first.timesFrom);
+  json.attribute("of", plan::describeLayout(entry, report.plan->schedule));
   json.attributeArray("stages", [&] {
     for (const ModuleReport *stage : unit.stages)
       json.object([&] {
