@@ -79,6 +79,7 @@ public:
 
   void planRows(ArrayRef<rt::LaneNest> nests);
   void planAll(rt::LaneNest nest);
+  void planColumns(rt::ColumnSum sum);
   void planPoints();
 
 private:
@@ -372,6 +373,35 @@ void AccessPlanner::planAll(rt::LaneNest nest) {
   dropIdleVector();
 }
 
+/// Neighbours along the columns, as long as there are blocks for all of a GPU.
+void AccessPlanner::planColumns(rt::ColumnSum sum) {
+  constexpr int64_t kLeastBlocks = 528; ///< four for each of 132 SMs
+  scf::ForOp columns = sum.columns.inner();
+  rows.insert(columns);
+  auto variable = [&](const Access &access) {
+    bool adds = rowOf(access) && !plan.isCell(access.op);
+    return adds ? Value(columns.getInductionVar()) : Value();
+  };
+  auto most = [&](const nn::DimExpr &size) { return bytes.getMax(size); };
+  rt::LaneNest nest;
+  nest.loops = sum.rows;
+  std::optional<int64_t> trips = rt::getMaxTrips(nest, most),
+                         points = most(kernel.getNumPoints());
+  std::optional<nn::DimExpr> size = getSize(columns.getUpperBound());
+  if (!size || !trips || !points)
+    return;
+  plan.vector = chooseVector(*size, variable);
+  auto countBlocks = [&] {
+    int64_t blocks =
+        llvm::divideCeil(*points * plan.width, int64_t(kWarp) * plan.vector);
+    return blocks * plan.getParts(blocks, *trips);
+  };
+  while (plan.vector > 1 && countBlocks() < kLeastBlocks)
+    plan.vector /= 2;
+  planVectors(variable);
+  dropIdleVector();
+}
+
 void AccessPlanner::planPoints() {
   Block &body = kernel.getBody().front();
   if (kernel.getIndices().empty() || !body.getOps<scf::ForOp>().empty())
@@ -431,6 +461,8 @@ void CudaPlan::planAccesses(rt::KernelOp kernel, const rt::BufferBytes &bytes,
     planner.planRows(nests);
   if (shape == rt::KernelShape::all)
     planner.planAll(nests.front());
+  if (shape == rt::KernelShape::column)
+    planner.planColumns(*rt::getColumnSum(kernel));
 }
 
 } // namespace dt::codegen

@@ -22,6 +22,8 @@ std::string combineName(mlir::Operation *op);
 /// What changes nothing when it is combined.
 std::string identityText(mlir::Operation *op);
 
+constexpr char kUnroll[] = "#pragma unroll";
+
 class CudaBody : public KernelBody {
 public:
   CudaBody(mlir::OpBuilder &builder, NameScope &names, rt::KernelOp kernel,
@@ -54,10 +56,13 @@ private:
   visitColumns(rt::ColumnSum &sum,
                llvm::function_ref<mlir::LogicalResult(llvm::StringRef k)> body);
   mlir::LogicalResult visitRows(rt::ColumnSum &sum, llvm::StringRef total);
+  mlir::LogicalResult addColumn(rt::ColumnSum &sum, llvm::StringRef total);
   mlir::LogicalResult finishColumns(rt::ColumnSum &sum, llvm::StringRef total,
                                     llvm::StringRef column);
   /// An index, and what it is made of.
   mlir::LogicalResult nameSlice(mlir::Value value);
+  /// What of an index is made of the variable has no name any more.
+  void forgetSlice(mlir::Value value, mlir::Value variable);
   /// The number of iterations of a nest of loops as text.
   mlir::FailureOr<std::string>
   countTrips(llvm::ArrayRef<mlir::scf::ForOp> loops);

@@ -21,7 +21,20 @@ LogicalResult CudaBody::visitRows(rt::ColumnSum &sum, StringRef total) {
         return failure();
   }
   scf::ForOp columns = sum.columns.inner();
-  for (Operation &op : columns.getBody()->without_terminator()) {
+  SmallVector<Access> accesses;
+  for (Operation &op : *columns.getBody())
+    if (isa<rt::LoadOp>(op) && &op != sum.load)
+      accesses.emplace_back(&op);
+  Value variable = columns.getInductionVar();
+  std::string first = texts.lookup(variable);
+  return visitNeighbours(accesses, variable, first, "", [&] {
+    return addColumn(sum, plan.vector > 1 ? total.str() + "[" + neighbour + "]"
+                                          : total.str());
+  });
+}
+
+LogicalResult CudaBody::addColumn(rt::ColumnSum &sum, StringRef total) {
+  for (Operation &op : sum.columns.inner().getBody()->without_terminator()) {
     if (&op == sum.load || &op == sum.store || &op == sum.combiner ||
         (op.getNumResults() && texts.count(op.getResult(0))))
       continue;
@@ -74,17 +87,31 @@ LogicalResult CudaBody::runColumns() {
   Location loc = kernel.getLoc();
   rt::ColumnSum sum = *rt::getColumnSum(kernel);
   scf::ForOp columns = sum.columns.inner();
-  std::string width = std::to_string(plan.width), place = names.unique("place"),
+  std::string identity = identityText(sum.combiner),
+              width = std::to_string(plan.width), place = names.unique("place"),
               column = names.unique("column"), tile = names.unique("tile"),
               part = names.unique("part"), inside = names.unique("inside"),
               total = names.unique("total"), point = names.unique("point"),
               type = cTypeName(plan.partial).str(),
-              combine = combineName(sum.combiner);
+              combine = combineName(sum.combiner),
+              size = std::to_string(plan.vector);
+  bool several = plan.vector > 1;
+  // A statement for each column of the thread: its sum, its place.
+  auto forEach =
+      [&](llvm::function_ref<std::string(std::string, std::string)> statement) {
+        if (!several)
+          return line(loc, statement(total, place));
+        line(loc, kUnroll);
+        line(loc, "for (int c = 0; c < " + size + "; ++c) " +
+                      statement(total + "[c]", place + " + c"));
+      };
   line(loc, "if (parts.places == 0) return;");
   line(loc, "const " + indexType() + " " + place +
-                " = blockIdx.x % parts.blocks * " + indexType() +
-                "(32) + threadIdx.x % 32, " + tile + " = threadIdx.x / 32, " +
-                part + " = blockIdx.x / parts.blocks;");
+                " = blockIdx.x % parts.blocks * " + indexType() + "(" +
+                std::to_string(kWarp * plan.vector) + ") + threadIdx.x % 32" +
+                (several ? " * " + size : "") + ", " + tile +
+                " = threadIdx.x / 32, " + part +
+                " = blockIdx.x / parts.blocks;");
   line(loc, "const " + indexType() + " " + point + " = " + place +
                 " < parts.places ? " + place + " / " + width + " : 0, " +
                 column + " = " + place + " % " + width + ";");
@@ -98,11 +125,14 @@ LogicalResult CudaBody::runColumns() {
     return failure();
   line(loc, "const bool " + inside + " = " + place + " < parts.places && " +
                 column + " < " + *n + ";");
-  line(loc, type + " " + total + " = " + identityText(sum.combiner) + ";");
+  line(loc, type + " " + total + (several ? "[" + size + "];" : ";"));
+  forEach([&](std::string sum, std::string) {
+    return sum + " = " + identity + ";";
+  });
   texts[columns.getInductionVar()] = column;
   // Where the cell is, rows do not say: named here, it is known behind them.
   for (Value index : sum.store.getIndices())
-    if (failed(nameSlice(index)))
+    if (!several && failed(nameSlice(index)))
       return failure();
   {
     OpBuilder::InsertionGuard guard(b);
@@ -114,17 +144,48 @@ LogicalResult CudaBody::runColumns() {
     if (failed(visitRows(sum, total)))
       return failure();
   }
+  std::string values = "static_cast<" + type + " *>(parts.values)[";
   line(loc, "for (unsigned k = threadIdx.x / 32; parts.last && " + inside +
-                " && k < parts.parts; k += 8) " + total + " = " + combine +
-                "::of<" + type + ">(" + total + ", static_cast<const " + type +
-                " *>(parts.values)[k * parts.places + " + place + "]);");
-  line(loc,
-       total + " = dt::rt::cuda::reduceTiles<" + combine + ">(" + total + ");");
+                " && k < parts.parts; k += 8) {");
+  forEach([&](std::string sum, std::string at) {
+    return sum + " = " + combine + "::of<" + type + ">(" + sum + ", " + values +
+           "k * parts.places + " + at + "]);";
+  });
+  line(loc, "}");
+  forEach([&](std::string sum, std::string) {
+    return sum + " = dt::rt::cuda::reduceTiles<" + combine + ">(" + sum + ");";
+  });
   line(loc, "if (!" + inside + " || " + tile + " != 0) return;");
-  line(loc, "if (!parts.last && parts.parts > 1) { static_cast<" + type +
-                " *>(parts.values)[" + part + " * parts.places + " + place +
-                "] = " + total + "; return; }");
-  return finishColumns(sum, total, column);
+  line(loc, "if (!parts.last && parts.parts > 1) {");
+  forEach([&](std::string sum, std::string at) {
+    return values + part + " * parts.places + " + at + "] = " + sum + ";";
+  });
+  line(loc, "return; }");
+  if (!several)
+    return finishColumns(sum, total, column);
+  OpBuilder::InsertionGuard guard(b);
+  line(loc, kUnroll);
+  std::string number = nameLoopVariable(openLoop(loc, "0", size, "1"), "c"),
+              own = names.unique("own");
+  line(loc, "const " + indexType() + " " + own + " = " + column + " + " +
+                number + ";");
+  for (Value index : sum.store.getIndices()) {
+    forgetSlice(index, columns.getInductionVar());
+    texts[columns.getInductionVar()] = own;
+    if (failed(nameSlice(index)))
+      return failure();
+  }
+  return finishColumns(sum, total + "[" + number + "]", own);
+}
+
+void CudaBody::forgetSlice(Value value, Value variable) {
+  if (!dependsOn(value, variable))
+    return;
+  texts.erase(value);
+  values.erase(value);
+  if (Operation *op = value.getDefiningOp())
+    for (Value operand : op->getOperands())
+      forgetSlice(operand, variable);
 }
 
 LogicalResult CudaBody::nameSlice(Value value) {

@@ -126,7 +126,7 @@ private:
     if (plan.shape == rt::KernelShape::column) {
       loops = rt::getColumnSum(kernel)->rows;
       places = points * plan.width;
-      blocks = llvm::divideCeil(places, int64_t(kWarp));
+      blocks = llvm::divideCeil(places, int64_t(kWarp) * plan.vector);
     } else {
       loops = rt::getSplitNest(kernel).loops;
       blocks = points;

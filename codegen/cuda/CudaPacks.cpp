@@ -14,8 +14,6 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-static constexpr char kUnroll[] = "#pragma unroll";
-
 std::string CudaBody::declareArray(const Access &access, unsigned size) {
   std::string &name = arrays[access.op];
   name = names.unique(texts.lookup(access.buffer));

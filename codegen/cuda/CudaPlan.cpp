@@ -145,6 +145,7 @@ CudaPlan::CudaPlan(rt::KernelOp kernel, rt::BufferAlignment &alignment)
       width = *most;
       partial = sum.added.getType();
       planCells(sum);
+      planAccesses(kernel, bytes, alignment, {});
       return;
     }
   }
@@ -222,11 +223,10 @@ bool CudaPlan::isSame(rt::KernelOp own, const CudaPlan &other,
 }
 
 int64_t CudaPlan::getParts(int64_t blocks, int64_t trips) const {
-  constexpr int64_t kBlocks = 1024, kParts = 256;
+  constexpr int64_t kBlocks = 1024;
   int64_t grain = shape == rt::KernelShape::column ? 32 : 2048;
   return std::max<int64_t>(
-      std::min({trips / grain, kParts, kBlocks / std::max<int64_t>(blocks, 1)}),
-      1);
+      std::min(trips / grain, kBlocks / std::max<int64_t>(blocks, 1)), 1);
 }
 
 } // namespace dt::codegen

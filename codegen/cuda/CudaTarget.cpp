@@ -115,10 +115,10 @@ std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
   std::string points = dimText(kernel.getNumPoints(), "size."),
               names = ("\"" + callee + "\", " + callee).str();
   if (plan.shape == rt::KernelShape::column)
-    return ("dt::rt::cuda::launchColumns<" + cTypeName(plan.partial) + ">(" +
-            names + ", " + atom(points) + " * " + std::to_string(plan.width) +
-            ", " + tripsText(rt::getColumnSum(kernel)->rows) +
-            ", context.stream")
+    return ("dt::rt::cuda::launchColumns<" + cTypeName(plan.partial) + ", " +
+            Twine(plan.vector) + ">(" + names + ", " + atom(points) + " * " +
+            std::to_string(plan.width) + ", " +
+            tripsText(rt::getColumnSum(kernel)->rows) + ", context.stream")
         .str();
   if (plan.shape == rt::KernelShape::all)
     return ("dt::rt::cuda::launchPoints<" + cTypeName(plan.partial) + ">(" +

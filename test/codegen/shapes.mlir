@@ -75,7 +75,8 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-LABEL: // [4] column{{$}}
       // CHECK-NEXT: __global__ void m_f_column({{.*}}, dt::rt::cuda::Parts
       // CHECK: const bool inside = place < parts.places && column < 16;
-      // CHECK-NEXT: float total = 0.0f;
+      // CHECK-NEXT: float total;
+      // CHECK-NEXT: total = 0.0f;
       // CHECK-NEXT: const auto at = {{.*}} + column;
       // CHECK-NEXT: for (int{{.*}} {{.*}} = part * 8 + tile; {{.*}} < (inside && !parts.last ? n : 0); {{.*}} += 8 * int(parts.parts)) {
       // CHECK: total = dt::rt::cuda::Add::of<float>(total, {{.*}});
@@ -152,5 +153,5 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
 // CHECK-LABEL: //===--- m.cu
 // CHECK: dt::rt::cuda::launch("m_f_row", m_f_row, dt::rt::cuda::gridFor(size.n, 4), 128, 0, context.stream, x, dt::rt::cuda::out(y, size.n), size.n);
 // CHECK: dt::rt::cuda::launch("m_f_block", m_f_block, dt::rt::cuda::gridFor(size.n, 1), 512, 0, context.stream, dt::rt::cuda::out(wide, 4096 * size.n), size.n);
-// CHECK: dt::rt::cuda::launchColumns<float>("m_f_column", m_f_column, 4 * 16, size.n, context.stream, x, dt::rt::cuda::out(c, 64), size.n);
+// CHECK: dt::rt::cuda::launchColumns<float, 1>("m_f_column", m_f_column, 4 * 16, size.n, context.stream, x, dt::rt::cuda::out(c, 64), size.n);
 // CHECK: dt::rt::cuda::launchPoints<float>("m_f_all", m_f_all, 1, size.n * 64, context.stream, x, dt::rt::cuda::out(s, 1), size.n);

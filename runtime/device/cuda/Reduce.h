@@ -107,6 +107,7 @@ template <typename Combine, typename T> __device__ T reduceTiles(T value) {
   for (unsigned i = 1; i < kTiles; ++i)
     value =
         Combine::template of<T>(value, part[i * kWarp + threadIdx.x % kWarp]);
+  __syncthreads(); // part is used again
   return value;
 }
 
@@ -124,8 +125,8 @@ struct Parts {
 /// Parts by sizes alone. `grain`: iterations that a part has at least.
 inline Parts partsFor(int64_t places, unsigned blocks, int64_t trips,
                       int64_t grain) {
-  constexpr int64_t kBlocks = 1024, kParts = 256; ///< at most
-  int64_t parts = std::min({trips / grain, kParts, kBlocks / int64_t(blocks)});
+  constexpr int64_t kBlocks = 1024; ///< at most: several for each SM
+  int64_t parts = std::min(trips / grain, kBlocks / int64_t(blocks));
   return {nullptr, places, blocks, unsigned(std::max<int64_t>(parts, 1)),
           false};
 }
@@ -145,12 +146,15 @@ void launchParts(const char *name, void (*kernel)(Parameters...), Parts parts,
   launch(name, kernel, parts.blocks, threads, 0, stream, arguments..., parts);
 }
 
-/// Blocks of 256 threads: 32 columns by kTiles rows.
-template <typename T, typename... Parameters, typename... Arguments>
+/// Blocks of 256 threads: 32 columns, or `vector` times as many, by kTiles
+/// rows.
+template <typename T, int vector, typename... Parameters, typename... Arguments>
 void launchColumns(const char *name, void (*kernel)(Parameters...),
                    int64_t columns, int64_t rows, void *stream,
                    Arguments... arguments) {
-  auto blocks = unsigned(std::max<int64_t>((columns + kWarp - 1) / kWarp, 1));
+  constexpr int64_t kColumns = kWarp * vector;
+  auto blocks =
+      unsigned(std::max<int64_t>((columns + kColumns - 1) / kColumns, 1));
   launchParts<T>(name, kernel, partsFor(columns, blocks, rows, 4 * kTiles),
                  kTiles * kWarp, stream, arguments...);
 }

@@ -15,7 +15,7 @@ from shapes import softmax
 
 
 def threads(case):
-    for name, shape, axes in [("all_in_parts", (80, 75), (0, 1)), ("all_in_packs", (80, 76), (0, 1)), ("columns_in_parts", (200, 3), (0,)), ("block_a_row", (2, 1030), (1,))]:
+    for name, shape, axes in [("all_in_parts", (80, 75), (0, 1)), ("all_in_packs", (80, 76), (0, 1)), ("columns_in_parts", (200, 3), (0,)), ("columns_in_packs", (17000, 64), (0,)), ("block_a_row", (2, 1030), (1,))]:
         b = case(name)
         out = tuple(d for a, d in enumerate(shape) if a not in axes)
         y = b.op("reduce", [b.param("x", *shape)], out, f"kind = 0 : i32, axes = {ints(axes)}")
