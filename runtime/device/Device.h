@@ -128,7 +128,7 @@ public:
 
 private:
   friend void copyBehind(const Mark &, void *, const void *, size_t);
-  void *event = nullptr; ///< once it has been set
+  [[maybe_unused]] void *event = nullptr; ///< once it has been set
 };
 /// As copyToDevice, beside the work of stream() and behind the mark; one that
 /// was never set is at the end of that work. The copy is there for what
