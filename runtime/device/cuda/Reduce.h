@@ -122,22 +122,25 @@ struct Parts {
   bool last;
 };
 
+/// Blocks that parts have together, at most: several for each SM.
+constexpr int64_t kPartBlocks = 1024;
+
 /// Parts by sizes alone. `grain`: iterations that a part has at least.
 inline Parts partsFor(int64_t places, unsigned blocks, int64_t trips,
                       int64_t grain) {
-  constexpr int64_t kBlocks = 1024; ///< at most: several for each SM
-  int64_t parts = std::min(trips / grain, kBlocks / int64_t(blocks));
+  int64_t parts = std::min(trips / grain, kPartBlocks / int64_t(blocks));
   return {nullptr, places, blocks, unsigned(std::max<int64_t>(parts, 1)),
           false};
 }
 
 /// Starts a kernel whose last parameter is its Parts, twice if there are
-/// several.
+/// several. A block has `perBlock` places at most. Scratch is for any number of
+/// parts: fewer places can have more of them, and nothing grows in a step.
 template <typename T, typename... Parameters, typename... Arguments>
 void launchParts(const char *name, void (*kernel)(Parameters...), Parts parts,
-                 unsigned threads, void *stream, Arguments... arguments) {
-  if (parts.parts > 1)
-    parts.values = scratch(3, parts.parts * parts.places * sizeof(T));
+                 unsigned threads, int64_t perBlock, void *stream,
+                 Arguments... arguments) {
+  parts.values = scratch(3, size_t(kPartBlocks * perBlock) * sizeof(T));
   launch(name, kernel, parts.blocks * parts.parts, threads, 0, stream,
          arguments..., parts);
   if (parts.parts == 1)
@@ -156,7 +159,7 @@ void launchColumns(const char *name, void (*kernel)(Parameters...),
   auto blocks =
       unsigned(std::max<int64_t>((columns + kColumns - 1) / kColumns, 1));
   launchParts<T>(name, kernel, partsFor(columns, blocks, rows, 4 * kTiles),
-                 kTiles * kWarp, stream, arguments...);
+                 kTiles * kWarp, kColumns, stream, arguments...);
 }
 
 /// Few points, of blocks of 256 threads.
@@ -165,7 +168,7 @@ void launchPoints(const char *name, void (*kernel)(Parameters...),
                   int64_t points, int64_t trips, void *stream,
                   Arguments... arguments) {
   auto blocks = unsigned(std::max<int64_t>(points, 1));
-  launchParts<T>(name, kernel, partsFor(points, blocks, trips, 2048), 256,
+  launchParts<T>(name, kernel, partsFor(points, blocks, trips, 2048), 256, 1,
                  stream, arguments...);
 }
 
