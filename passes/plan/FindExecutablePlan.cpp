@@ -235,8 +235,8 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   if (joint) {
     finder.improve();
     finder.simplify();
+    finder.found.searched = finder.ledger.get();
   }
-  finder.found.searched = finder.ledger.get();
   Plan best = finder.found.choose();
   best.policy = policy.str();
   // The program's own search places as many tasks as it likes.

@@ -230,6 +230,7 @@ void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
 }
 
 void PlanSearch::close(ArrayRef<Family> families) {
+  closed = true;
   std::vector<std::tuple<double, const Family *, const Plan *>> open;
   for (const Family &family : families)
     for (const Plan &plan : family.plans)
@@ -438,7 +439,8 @@ Expected<Candidates> PlanSearch::finish(int most) {
         return entry->step <= (1 + 2 * kNegligible) * first;
       });
   addSimpler(rest, most, candidates);
-  candidates.searched = ledger.get();
+  if (closed)
+    candidates.searched = ledger.get();
   return candidates;
 }
 

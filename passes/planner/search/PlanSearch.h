@@ -88,6 +88,7 @@ private:
   SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
   Ledger ledger;
+  bool closed = false; ///< the ledger has all of the families
   Reason reason;
 };
 
