@@ -129,6 +129,8 @@ moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
   row.zero = int64_t(module.getZero());
   if (module.getSub() > 1)
     row.sub = int64_t(module.getSub());
+  if (module.getSpan() > 1)
+    row.span = int64_t(module.getSpan());
   return fieldsText(row);
 }
 

@@ -6,6 +6,7 @@
 
 #include "dialects/dist/DistOps.h"
 
+#include "dialects/dist/DistMarks.h"
 #include "dialects/nn/NNOps.h"
 
 #include <cmath>
@@ -79,6 +80,11 @@ Placement::Placement(dist::ModuleOp module) : unit(module.getSymName()) {
   read(kZeroAttr, zero);
   if (auto list = module->getAttrOfType<DenseI64ArrayAttr>(kRanksAttr))
     ranks.assign(list.asArrayRef().begin(), list.asArrayRef().end());
+}
+
+int64_t getSpan(ModuleOp module) {
+  auto span = module->getAttrOfType<IntegerAttr>(kSpanAttr);
+  return span ? span.getInt() : 1;
 }
 
 std::optional<int64_t> getItemMax(mlir::ModuleOp program, StringRef kind) {

@@ -9,7 +9,11 @@
 
 #include "llvm/ADT/StringRef.h"
 
+#include <cstdint>
+
 namespace dt::dist {
+
+class ModuleOp;
 
 // Graphs divide by max(count, 1) or count + 1e-8. The count is summed over all
 // parts, so the guard must be applied to the sum, once: it is written on the
@@ -35,6 +39,10 @@ inline constexpr llvm::StringLiteral kUnitRanksAttr = "dist.unit_ranks";
 // Obeyed later.
 /// dist.module (integer): microbatches that its forwards run ahead.
 inline constexpr llvm::StringLiteral kRunAheadAttr = "dist.run_ahead";
+/// dist.module (integer): microbatches that a task works on at once; 1 without
+/// it.
+inline constexpr llvm::StringLiteral kSpanAttr = "dist.span";
+int64_t getSpan(ModuleOp module);
 /// dist.edge (integer): as `depth` of dist.plan, of this edge.
 inline constexpr llvm::StringLiteral kDepthAttr = "dist.depth";
 /// On nn.dim: predicted ns of forward and backward of one of its items.

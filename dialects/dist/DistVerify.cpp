@@ -179,6 +179,9 @@ static LogicalResult verifyPlacement(Operation *op, NamedAttribute attribute) {
   if (name == kSubAttr)
     return expect(within(1, module && module.getWholeBatch() ? 1 : INT16_MAX),
                   "a number of pieces, at least 1 (of a whole batch 1),");
+  if (name == kSpanAttr)
+    return expect(within(1, module && module.getWholeBatch() ? 1 : INT32_MAX),
+                  "a number of microbatches, at least 1 (of a whole batch 1),");
   if (name == kZeroAttr)
     return expect(within(0, 1), "0 or 1 (optimizer state sharded)");
   if (name != kRanksAttr)

@@ -125,6 +125,10 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
       (getWholeBatch() && getSub() != 1))
     return emitOpError() << "sub is from 1 to " << INT16_MAX
                          << ", and 1 of a whole batch";
+  if (int64_t(getSpan()) < 1 || getSpan() > INT32_MAX ||
+      (getWholeBatch() && getSpan() != 1))
+    return emitOpError() << "span is from 1 to " << INT32_MAX
+                         << ", and 1 of a whole batch";
   if (int64_t(getZero()) < 0 || getZero() > 1)
     return emitOpError("zero is 0 or 1");
   // A gradient has 4 bytes an element, what is stored 2 or more.

@@ -59,6 +59,7 @@ void StepBytes::addEdge(EdgeOp edge) {
        target = program.lookupSymbol<dt::rt::ModuleOp>(edge.getTarget());
   Edge &ends = edges.emplace_back();
   ends.isBatch = target.getWholeBatch();
+  ends.sourceSpan = source.getSpan(), ends.targetSpan = target.getSpan();
   ends.output =
       accessOf(source, bufferOf<OutputOp>(source, edge.getOutput()), false);
   ends.input =
@@ -133,8 +134,10 @@ bool StepBytes::fillOneBlock(TaskOp a, TaskOp b) {
   if (a.getKind() != TaskKind::Receive || b.getKind() != TaskKind::Receive ||
       a.getEdge() != b.getEdge() || a.getGradient() != b.getGradient())
     return false;
-  return (edges[*a.getEdge()].isBatch && !a.getGradient()) ||
-         (a.getMicrobatch() == b.getMicrobatch() &&
+  const Edge &edge = edges[*a.getEdge()];
+  int64_t span = a.getGradient() ? edge.sourceSpan : edge.targetSpan;
+  return (edge.isBatch && !a.getGradient()) ||
+         (a.getMicrobatch() / span == b.getMicrobatch() / span &&
           a.getPiece() == b.getPiece());
 }
 

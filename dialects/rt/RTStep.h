@@ -61,7 +61,8 @@ private:
   /// An edge's buffers on both ends, forward and back.
   struct Edge {
     Access output, input, produced, consumed;
-    bool isBatch; ///< into a whole-batch module
+    bool isBatch;                   ///< into a whole-batch module
+    int64_t sourceSpan, targetSpan; ///< microbatches of a task
   };
 
   ProgramOp program;

@@ -105,8 +105,8 @@ scheduler::Problem ProblemOp::getProblem() {
   llvm::StringMap<int> units = number<UnitOp>(*this),
                        stages = number<StageOp>(*this);
   for (auto unit : getOps<UnitOp>())
-    problem.units.push_back(
-        {unit.getSymName().str(), int(unit.getRunAhead().value_or(0))});
+    problem.units.push_back({unit.getSymName().str(), unit.getRunAhead(),
+                             int(unit.getSpan().value_or(1))});
   for (auto stage : getOps<StageOp>())
     problem.stages.push_back(getStage(stage, units));
   for (auto op : getOps<EdgeOp>()) {

@@ -54,9 +54,12 @@ def Sched_ProblemOp : Sched_Op<"problem", [Symbol, SymbolTable, IsolatedFromAbov
 
 def Sched_UnitOp : Sched_InProblem<"unit", [Symbol]> {
   let summary = "a module: stages that follow one another";
-  let description = [{ `run_ahead`: microbatches that its forwards run ahead of what the schedule asks for. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$run_ahead);
-  let assemblyFormat = "$sym_name (`run_ahead` $run_ahead^)? attr-dict";
+  let description = [{
+    `run_ahead`: microbatches that its forwards run ahead of what the schedule asks for; where no gradient comes back the most that wait for who uses them (without it: no bound). `span`: microbatches that one of its
+    tasks serves. A task is named by the first of them, its times and bytes are of all, and edges lead to units whose span divides this one.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$run_ahead, OptionalAttr<I64Attr>:$span);
+  let assemblyFormat = "$sym_name (`run_ahead` $run_ahead^)? (`span` $span^)? attr-dict";
 }
 
 def Sched_StageOp : Sched_InProblem<"stage", [Symbol]> {

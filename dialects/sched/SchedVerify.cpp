@@ -99,8 +99,9 @@ LogicalResult ProblemOp::verifyRegions() {
       if (failed(verifyEdge(edge, *this)))
         return failure();
     } else if (auto unit = dyn_cast<UnitOp>(op)) {
-      if (failed(
-              checkCount(unit, "run_ahead", unit.getRunAhead().value_or(0), 0)))
+      if (failed(checkCount(unit, "run_ahead", unit.getRunAhead().value_or(0),
+                            0)) ||
+          failed(checkCount(unit, "span", unit.getSpan().value_or(1), 1)))
         return failure();
     } else {
       return op.emitOpError("is not part of a problem");

@@ -103,8 +103,8 @@ private:
         m.place.unit == m.op.getSymName() ? StringAttr()
                                           : b.getStringAttr(m.place.unit),
         m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.tp,
-        m.place.dp, m.place.ranks, m.place.sub, m.place.zero, m.arenaBytes,
-        m.scratchBytes, parameters.getBytes(index),
+        m.place.dp, m.place.ranks, m.place.sub, m.span, m.place.zero,
+        m.arenaBytes, m.scratchBytes, parameters.getBytes(index),
         parameters.getTrainableBytes(index));
     markGradients(m, index);
     OpBuilder::InsertionGuard guard(b);

@@ -42,12 +42,12 @@ bool hasGradients(const PlannedModule &m) {
       });
 }
 
-/// Whether pieces of two modules with equal shares are equal.
-bool hasEqualPieces(const PlannedModule &a, const PlannedModule &b) {
+/// Whether parts of two modules with equal shares are equal.
+bool hasEqualParts(const PlannedModule &a, const PlannedModule &b) {
   auto itemOf = [](const PlannedModule &m) {
     return dist::ModuleOp(m.op).getItem().value_or(dist::kSample);
   };
-  return a.place.sub == b.place.sub &&
+  return a.place.sub == b.place.sub && a.span == b.span &&
          (a.place.sub == 1 || itemOf(a) == itemOf(b));
 }
 
@@ -60,7 +60,7 @@ std::vector<bool> findCopies(const StepPlan &plan, const StepOrder &order) {
                         &to = plan.modules[edge.to];
     copies.push_back(
         from.wholeBatch == to.wholeBatch && from.place.tp == to.place.tp &&
-        from.place.ranks == to.place.ranks && hasEqualPieces(from, to));
+        from.place.ranks == to.place.ranks && hasEqualParts(from, to));
   }
   for (const std::vector<Instruction> &program : order.programs)
     for (const Instruction &step : program)
@@ -69,7 +69,7 @@ std::vector<bool> findCopies(const StepPlan &plan, const StepOrder &order) {
   return copies;
 }
 
-/// A module's microbatch.
+/// A module's task: the first microbatch that it serves.
 using Part = std::pair<unsigned, int64_t>;
 
 class RankBuilder {
@@ -101,6 +101,9 @@ private:
   };
   using Messages = std::map<std::pair<Part, bool>, std::vector<Message>>;
 
+  Part partOf(unsigned module, int64_t microbatch) const {
+    return {module, plan.modules[module].getFirst(microbatch)};
+  }
   void collect();
   void collectLocal();
   void collectBatchEdge(unsigned edge);
@@ -152,7 +155,7 @@ void RankBuilder::collect() {
       continue;
     const PlannedEdge &edge = plan.edges[m.edge];
     llvm::append_range(
-        receives[{{m.gradient ? edge.from : edge.to, m.microbatch},
+        receives[{partOf(m.gradient ? edge.from : edge.to, m.microbatch),
                   m.gradient}],
         cut(m, false));
   }
@@ -173,9 +176,9 @@ void RankBuilder::collectLocal() {
         getReplica(plan.modules[source], rank) != m.from ||
         getReplica(plan.modules[target], rank) != m.to)
       continue;
-    llvm::append_range(receives[{{target, m.microbatch}, m.gradient}],
+    llvm::append_range(receives[{partOf(target, m.microbatch), m.gradient}],
                        cut(m, false));
-    llvm::append_range(sends[{{source, m.microbatch}, m.gradient}],
+    llvm::append_range(sends[{partOf(source, m.microbatch), m.gradient}],
                        cut(m, true));
   }
 }
@@ -267,7 +270,7 @@ void RankBuilder::begin() {
     int64_t microbatches = m.wholeBatch ? 1 : plan.microbatches;
     if (!loss.denominator || !runsOn(m, rank))
       continue;
-    for (int64_t mb = 0; mb < microbatches; ++mb)
+    for (int64_t mb = 0; mb < microbatches; mb += m.span)
       for (int64_t p = 0; p < m.place.sub; ++p)
         rows.push_back(
             {TaskKind::Denominator, unsigned(i), mb, 0, 0, 0, false, p});
@@ -279,8 +282,8 @@ void RankBuilder::begin() {
   }
 }
 
-/// Forward messages of the microbatches after the first `next` that the module
-/// runs: of each edge as many as its depth says.
+/// Forward messages of the tasks after the first `next` that the module runs:
+/// of each edge as many as its depth says.
 void RankBuilder::postAhead(unsigned module, int64_t next) {
   const std::vector<int64_t> &mine = forwardOrder[module];
   int64_t deepest = order.depth;

@@ -67,9 +67,10 @@ private:
   /// Calls f with every slot that the row uses, and where the row names it.
   void forEachUse(Row &row, function_ref<void(Key, int64_t *)> f) {
     auto part = [&](unsigned module, bool received) {
-      return plan.modules[module].wholeBatch
+      const PlannedModule &m = plan.modules[module];
+      return m.wholeBatch
                  ? Key{module, received, 0, 0}
-                 : Key{module, received, row.microbatch, row.piece};
+                 : Key{module, received, m.getFirst(row.microbatch), row.piece};
     };
     switch (row.kind) {
     case TaskKind::Denominator:

@@ -129,6 +129,10 @@ private:
         return op.emitOpError()
                << "synchronises groups of microbatches; '" << stage.name
                << "' needs the whole batch at once";
+      if (int span = problem.units[stage.unit].span; span != m.span)
+        return op.emitOpError()
+               << "has tasks of " << span << " microbatches of stage '"
+               << stage.name << "', not of " << m.span << " as the module";
       modules.push_back(index);
     }
     return success();
@@ -164,7 +168,9 @@ private:
         local.push_back(
             {dependence.edge,
              graph.getSlotOf(node) == scheduler::TaskGraph::kGradient,
-             graph.getMicrobatchOf(node), a.replica, b.replica});
+             std::max(graph.getMicrobatchOf(node),
+                      graph.getMicrobatchOf(dependence.node)),
+             a.replica, b.replica});
       }
     }
     llvm::sort(local);

@@ -172,7 +172,8 @@ LogicalResult StepPlan::joinEdge(PlannedEdge &edge) {
     return success();
   bool parts = from.place.getNumParts() > 1 ||
                (!to.wholeBatch && to.place.getNumParts() > 1) ||
-               (to.wholeBatch && !from.wholeBatch && microbatches > 1);
+               (to.wholeBatch && !from.wholeBatch && microbatches > 1) ||
+               from.span != to.span;
   if (parts)
     return edge.op.emitOpError() << "brings " << type
                                  << ", whose first dim counts no items: it "

@@ -12,6 +12,7 @@
 #ifndef PASSES_LOWER_STEPPLAN_H
 #define PASSES_LOWER_STEPPLAN_H
 
+#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/rt/RTOps.h"
 #include "passes/lower/OffsetAllocator.h"
@@ -34,10 +35,12 @@ struct Declaration {
 };
 
 struct PlannedModule {
-  explicit PlannedModule(dist::ModuleOp op) : op(op), place(op) {}
+  explicit PlannedModule(dist::ModuleOp op)
+      : op(op), place(op), span(dist::getSpan(op)) {}
 
   dist::ModuleOp op;
   dist::Placement place;
+  int64_t span; ///< microbatches that a task works on
   /// Null but for the first if there is nothing to train; either `backward` or
   /// its halves, of which one may be missing.
   rt::FuncOp forward, backward, backwardInput, backwardWeight;
@@ -59,6 +62,10 @@ struct PlannedModule {
   int64_t slots = 1, receivedSlots = 1;
   int64_t arenaBytes = 0, scratchBytes = 0;
 
+  /// The first microbatch of the task that serves this one.
+  int64_t getFirst(int64_t microbatch) const {
+    return microbatch - microbatch % span;
+  }
   bool hasBackward() const {
     return backward || backwardInput || backwardWeight;
   }

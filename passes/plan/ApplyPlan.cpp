@@ -52,10 +52,12 @@ private:
     module->setAttr(dist::kDpAttr, number(unit.dp));
     if (unit.sub > 1)
       module->setAttr(dist::kSubAttr, number(unit.sub));
+    if (unit.span > 1)
+      module->setAttr(dist::kSpanAttr, number(unit.span));
     if (unit.zero)
       module->setAttr(dist::kZeroAttr, number(unit.zero));
     if (unit.runAhead)
-      module->setAttr(dist::kRunAheadAttr, number(unit.runAhead));
+      module->setAttr(dist::kRunAheadAttr, number(*unit.runAhead));
     if (unit.sequenceParallel)
       module->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
     if (unit.overlap > 1)

@@ -48,6 +48,7 @@ private:
   Error checkRanks(const UnitEntry &unit);
   Error checkBatch();
   Error checkParts(const UnitEntry &unit);
+  Error checkSpan(const UnitEntry &unit, int64_t microbatches);
   Error checkRows();
   Error checkRow(const UnitEntry &unit, StringRef kind, int64_t rows);
   Error checkEdges();
@@ -174,9 +175,38 @@ Error Checker::checkBatch() {
   if (plan.microbatches && *plan.microbatches != n)
     return plan.error("microbatches", "the recipe's batch makes " + Twine(n) +
                                           ", not " + Twine(*plan.microbatches));
-  for (const UnitEntry &unit : plan.units)
+  for (const UnitEntry &unit : plan.units) {
+    if (Error error = checkSpan(unit, n))
+      return error;
     if (Error error = checkParts(unit))
       return error;
+  }
+  return Error::success();
+}
+
+/// Whether a task of the unit can serve so many microbatches.
+Error Checker::checkSpan(const UnitEntry &unit, int64_t microbatches) {
+  std::string key = unit.at("span");
+  if (unit.span > microbatches)
+    return plan.error(
+        key, "a step has " + Twine(microbatches) +
+                 (microbatches == 1 ? " microbatch" : " microbatches") +
+                 ", fewer than " + Twine(unit.span));
+  for (auto edge : program.getOps<dist::EdgeOp>()) {
+    if (edge.getSource() != unit.name)
+      continue;
+    if (isIntoHead(edge) && unit.span > 1)
+      return plan.error(key, "'" + edge.getTarget() +
+                                 "' runs over the whole batch and takes single "
+                                 "microbatches; expected 1, not " +
+                                 Twine(unit.span));
+    if (!isIntoHead(edge) && unit.span % unitOf(edge.getTarget()).span != 0)
+      return plan.error(key, "feeds '" + edge.getTarget() +
+                                 "', a task of which serves " +
+                                 Twine(unitOf(edge.getTarget()).span) +
+                                 " microbatches; expected a multiple, not " +
+                                 Twine(unit.span));
+  }
   return Error::success();
 }
 
@@ -191,17 +221,22 @@ Error Checker::checkParts(const UnitEntry &unit) {
                       "cut; expected 1, not " +
                           Twine(unit.dp > 1 ? unit.dp : unit.sub));
   int64_t most = micro * dist::getItemMax(program, *item).value_or(1);
-  std::string shared = (Twine(most) + " " + *item +
-                        "s that a microbatch may hold: some would always be "
-                        "empty; expected at most ")
-                           .str();
+  auto shared = [&](int64_t items, StringRef what) {
+    return (Twine(items) + " " + *item + "s that a " + what +
+            " may hold: some would always be empty; expected at most ")
+        .str();
+  };
   if (unit.dp > most)
     return plan.error(unit.at("dp"), Twine(unit.dp) + " replicas share the " +
-                                         shared + Twine(most));
+                                         shared(most, "microbatch") +
+                                         Twine(most));
+  most *= unit.span;
   if (unit.getNumParts() > most)
     return plan.error(unit.at("sub"),
                       "dp * sub = " + Twine(unit.dp) + " * " + Twine(unit.sub) +
-                          " parts share the " + shared + Twine(most / unit.dp));
+                          " parts share the " +
+                          shared(most, unit.span > 1 ? "task" : "microbatch") +
+                          Twine(most / unit.dp));
   // Pieces of items have no samples, which other kinds would be counted by.
   if (unit.sub > 1 && *item != dist::kSample)
     for (auto dim : moduleOf(unit).getOps<nn::DimOp>())
@@ -227,14 +262,14 @@ Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
   bool own = moduleOf(unit).getItem().value_or("") == kind;
   int64_t parts = unit.getNumParts();
   int64_t room = own ? rows * parts : rows;
-  int64_t needed = kind == dist::kSample && own ? micro : *most;
+  int64_t needed = kind == dist::kSample && own ? micro * unit.span : *most;
   if (room < needed)
     return plan.error(
         key,
         kind == dist::kSample
-            ? "a microbatch has " + Twine(needed) + " samples; " +
-                  Twine(parts) + " parts of " + Twine(rows) +
-                  " do not hold them"
+            ? (unit.span > 1 ? "a task has " : "a microbatch has ") +
+                  Twine(needed) + " samples; " + Twine(parts) + " parts of " +
+                  Twine(rows) + " do not hold them"
             : "a sample may hold " + Twine(needed) + "; expected at least " +
                   Twine(own ? llvm::divideCeilSigned(needed, parts) : needed) +
                   ", not " + Twine(rows));
@@ -256,7 +291,8 @@ Error Checker::checkEdge(dist::EdgeOp edge) {
                   &to = unitOf(edge.getTarget());
   auto module = moduleOf(to);
   func::FuncOp forward = module.getForward();
-  if ((from.getNumParts() == 1 && to.getNumParts() == 1) || !forward)
+  bool joins = from.span != to.span;
+  if ((from.getNumParts() == 1 && to.getNumParts() == 1 && !joins) || !forward)
     return Error::success();
   auto argument = dist::ModuleOp::findArgument(forward, edge.getInput());
   if (!argument)
@@ -268,6 +304,13 @@ Error Checker::checkEdge(dist::EdgeOp edge) {
       if (auto symbol = module.lookupSymbol<nn::DimOp>(dim->symbol);
           symbol && symbol.getItem())
         return Error::success();
+  if (joins)
+    return plan.error(
+        from.at("span"),
+        "the edge into " + to.name + "." + edge.getInput() +
+            " does not count items on its first axis, so those "
+            "of several microbatches cannot be joined; expected " +
+            Twine(to.span) + ", not " + Twine(from.span));
   const UnitEntry &cut = from.getNumParts() > 1 ? from : to;
   bool replicas = cut.dp > 1;
   return plan.error(cut.at(replicas ? "dp" : "sub"),
@@ -307,7 +350,7 @@ scheduler::Problem Checker::makeProblem() {
   llvm::StringMap<std::pair<int, int>> ends; // first and last stage
   bool goesBack = scheduler::traitsOf(plan.schedule).goesBack;
   for (const UnitEntry &unit : plan.units) {
-    problem.units.push_back({unit.name, int(unit.runAhead)});
+    problem.units.push_back({unit.name, unit.runAhead});
     int first = int(problem.stages.size());
     for (int64_t s = 0; s < unit.getNumStages(); ++s) {
       scheduler::Stage stage;
@@ -361,15 +404,16 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
     return given->second;
   auto program = module->getParentOfType<mlir::ModuleOp>();
   int64_t micro = getMicro(program);
-  int64_t most = dist::getItemMax(program, kind).value_or(1);
+  int64_t most = dist::getItemMax(program, kind).value_or(1) * unit.span;
   StringRef own = module.getItem().value_or("");
   // Copies keep items with their samples, which may be unlike one another.
   if (kind == own)
     return llvm::divideCeilSigned(llvm::divideCeilSigned(micro, unit.dp) * most,
                                   unit.sub);
   // Of what is inside samples: as many as the part's samples hold.
-  return own == dist::kSample ? getRowsMax(unit, module, own) * most
-                              : micro * most;
+  return own == dist::kSample
+             ? getRowsMax(unit, module, own) * (most / unit.span)
+             : micro * most;
 }
 
 Error completePlan(PlanFile &plan, mlir::ModuleOp program) {

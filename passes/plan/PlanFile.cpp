@@ -34,9 +34,9 @@ constexpr StringRef kTopKeys[] = {
     "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
     "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
 constexpr StringRef kUnitKeys[] = {
-    "tp",      "dp",        "pp",       "vpp",  "ranks",  "rows_max",
-    "sub",     "run_ahead", "save",     "zero", "stages", "sequence_parallel",
-    "overlap", "times",     "predicted"};
+    "tp",   "dp",        "pp",    "vpp",      "ranks",  "rows_max",
+    "sub",  "run_ahead", "save",  "zero",     "stages", "sequence_parallel",
+    "span", "overlap",   "times", "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -129,7 +129,9 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   read("pp", entry.pp);
   read("vpp", entry.vpp);
   read("sub", entry.sub);
-  read("run_ahead", entry.runAhead, 0);
+  read("span", entry.span);
+  if (json.has("run_ahead"))
+    entry.runAhead = count(json.at("run_ahead"), 0);
   read("overlap", entry.overlap);
   if (json.has("zero")) {
     entry.zero = json.at("zero").integer(0);
@@ -316,6 +318,8 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule) {
   os << "tp=" << unit.tp << ",dp=" << unit.dp << ",pp=" << unit.pp
      << ",vpp=" << unit.vpp << ",sub=" << unit.sub
      << ",save=" << join(unit.save, "+");
+  if (unit.span > 1)
+    os << ",span=" << unit.span;
   if (unit.overlap > 1)
     os << ",overlap=" << unit.overlap;
   if (unit.sequenceParallel)

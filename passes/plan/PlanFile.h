@@ -33,7 +33,8 @@ struct UnitEntry {
   std::vector<int64_t> ranks;
   /// Items of each kind in a part, where the plan says so.
   std::map<std::string, int64_t> rowsMax;
-  int64_t sub = 1, runAhead = 0, zero = 0, overlap = 1;
+  int64_t sub = 1, span = 1, zero = 0, overlap = 1;
+  std::optional<int64_t> runAhead;
   bool sequenceParallel = false;
   /// Of every stage, or one for all; empty: as the program says.
   std::vector<std::string> save;

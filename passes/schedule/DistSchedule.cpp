@@ -143,9 +143,11 @@ LogicalResult ProblemBuilder::addUnits() {
       name += ".unit";
     units[unit] = name;
     auto ahead = module->getAttrOfType<IntegerAttr>(dist::kRunAheadAttr);
-    sched::UnitOp::create(builder, module.getLoc(), builder.getStringAttr(name),
-                          ahead ? builder.getI64IntegerAttr(ahead.getInt())
-                                : IntegerAttr());
+    int64_t span = dist::getSpan(module);
+    sched::UnitOp::create(
+        builder, module.getLoc(), builder.getStringAttr(name),
+        ahead ? builder.getI64IntegerAttr(ahead.getInt()) : IntegerAttr(),
+        span > 1 ? builder.getI64IntegerAttr(span) : IntegerAttr());
   }
   return success();
 }
@@ -299,7 +301,8 @@ FailureOr<int64_t> ProblemBuilder::getMessageTime(dist::EdgeOp edge) {
       cluster
           ->pointToPoint(cluster->getNodeKind(a), cluster->getNodeKind(b),
                          cluster->getNode(a) == cluster->getNode(b), 1)
-          .time(bytes * double(sender.sub)));
+          .time(bytes * double(sender.sub * dist::getSpan(to)) /
+                double(dist::getSpan(from))));
 }
 
 LogicalResult ProblemBuilder::addEdge(dist::EdgeOp edge) {
@@ -416,24 +419,50 @@ private:
     return solution;
   }
 
+  /// Without bounds on messages that wait, else without those on forwards
+  /// either that no gradient comes back to.
+  llvm::Expected<scheduler::Solution> orderWithout(sched::ProblemOp op,
+                                                   scheduler::Problem &problem,
+                                                   StringRef name,
+                                                   StringRef why) {
+    for (scheduler::Edge &edge : problem.edges)
+      edge.receiveDepth = 0;
+    auto solution = order(problem, name);
+    if (!solution) {
+      llvm::consumeError(solution.takeError());
+      for (const scheduler::Stage &stage : problem.stages)
+        if (!stage.hasBackward)
+          problem.units[stage.unit].runAhead.reset();
+      solution = order(problem, name);
+    }
+    if (!solution)
+      return solution;
+    for (auto edge : op.getOps<sched::EdgeOp>())
+      edge.removeDepthAttr();
+    op.emitRemark() << "receivers have buffers for all microbatches: " << why;
+    for (auto [unit, now] :
+         llvm::zip(op.getOps<sched::UnitOp>(), problem.units))
+      if (unit.getRunAhead() && !now.runAhead) {
+        unit.removeRunAheadAttr();
+        unit.emitRemark() << "run_ahead bounds nothing in '" << name
+                          << "': " << why;
+      }
+    return solution;
+  }
+
   LogicalResult solve(sched::ProblemOp op, dist::PlanOp plan) {
     StringRef name = plan ? plan.getSchedule() : StringRef("accumulate");
     scheduler::Problem problem = op.getProblem();
     auto solution = order(problem, name);
     if (!solution) {
-      // A bound on waiting messages is a wish: some orders need more.
+      // Bounds on what waits are wishes: some orders need more.
       std::string why = toString(solution.takeError());
-      for (scheduler::Edge &edge : problem.edges)
-        edge.receiveDepth = 0;
-      solution = order(problem, name);
+      solution = orderWithout(op, problem, name, why);
       if (!solution) {
         llvm::consumeError(solution.takeError());
         return (plan ? plan.emitError() : op.emitError())
                << "pipelines.schedule: '" << name << "': " << why;
       }
-      for (auto edge : op.getOps<sched::EdgeOp>())
-        edge.removeDepthAttr();
-      op.emitRemark() << "receivers have buffers for all microbatches: " << why;
     }
     // Schedules that search keep to the bound, others may not.
     scheduler::TaskGraph graph(problem);

@@ -33,9 +33,14 @@ int64_t effortFor(const reorder::OrderProblem &problem, int64_t most) {
                             int64_t(problem.tasks.size()));
 }
 
-double imbalance(const std::vector<std::vector<int64_t>> &loads) {
+/// Replicas wait for one another once a task, of `span` microbatches.
+double imbalance(const std::vector<std::vector<int64_t>> &loads, int32_t span) {
   double most = 0, mean = 0;
-  for (const auto &replicas : loads) {
+  for (size_t k = 0; k < loads.size(); k += size_t(span)) {
+    std::vector<int64_t> replicas = loads[k];
+    for (size_t i = k + 1; i < std::min(k + size_t(span), loads.size()); ++i)
+      for (size_t r = 0; r < replicas.size(); ++r)
+        replicas[r] += loads[i][r];
     most += double(*std::max_element(replicas.begin(), replicas.end()));
     mean +=
         double(std::accumulate(replicas.begin(), replicas.end(), int64_t(0))) /
@@ -71,6 +76,8 @@ struct Assigner::State {
   };
   Candidate search(const StepCutter &cutter,
                    std::vector<std::vector<Items>> compositions) const;
+  void place(const StepCutter &cutter, const std::vector<Items> &given,
+             Candidate &best) const;
 
   const ProgramInfo &program;
   Reorder mode;
@@ -105,6 +112,31 @@ Assigner::State::search(const StepCutter &cutter,
   return best;
 }
 
+/// Microbatches at their places. Where tasks have several the places say which,
+/// so parts are made anew; as given, if these do not fit into a task together.
+void Assigner::State::place(const StepCutter &cutter,
+                            const std::vector<Items> &given,
+                            Candidate &best) const {
+  permute(best.microbatches, best.order);
+  bool joined = std::any_of(program.modules.begin(), program.modules.end(),
+                            [](const auto &m) { return spanOf(m) > 1; });
+  if (joined && inter()) {
+    best.cut = cutter.cut(best.microbatches, intra());
+    if (!best.cut.tooLarge.empty()) {
+      best.microbatches = given;
+      best.cut = cutter.cut(given, intra());
+    }
+    if (!best.cut.tooLarge.empty())
+      throw Error(best.cut.tooLarge);
+    return;
+  }
+  for (size_t m = 0; !joined && m < program.modules.size; ++m)
+    if (!program.modules[m].wholeBatch) {
+      permute(best.cut.parts[m], best.order);
+      permute(best.cut.loads[m], best.order);
+    }
+}
+
 Assigner::Assigner(const ProgramInfo &program, Reorder mode)
     : state(std::make_unique<State>(program, mode)) {}
 Assigner::~Assigner() = default;
@@ -121,21 +153,22 @@ Assignment Assigner::assign(const StepItems &items) const {
   if (!best.cut.tooLarge.empty())
     throw Error(best.cut.tooLarge);
 
+  state->place(cutter, given, best);
+
   Assignment out;
   PerPart<int64_t> before = state->mode == Reorder::None
                                 ? best.cut.loads
                                 : cutter.cut(given, false).loads;
-  for (size_t m = 0; m < program.modules.size; ++m)
-    out.balance.push_back({imbalance(before[m]), imbalance(best.cut.loads[m])});
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    int32_t span = spanOf(program.modules[m]);
+    out.balance.push_back(
+        {imbalance(before[m], span), imbalance(best.cut.loads[m], span)});
+  }
   if (state->sequence && state->sequence->valid()) {
     out.lengthBefore = state->sequence->length(before);
-    out.lengthAfter = double(best.length) / kCostUnit;
+    out.lengthAfter = state->sequence->length(best.cut.loads);
   }
-  permute(best.microbatches, best.order);
   out.microbatches = std::move(best.microbatches);
-  for (size_t m = 0; m < program.modules.size; ++m)
-    if (!program.modules[m].wholeBatch)
-      permute(best.cut.parts[m], best.order);
   out.modules = std::move(best.cut.parts);
   return out;
 }
@@ -145,8 +178,10 @@ Assignment Assigner::given(const StepItems &items) const {
   Assignment out;
   out.microbatches = compositions(state->program, {})[0];
   CutParts cut = cutter.cut(out.microbatches, false);
-  for (const auto &loads : cut.loads)
-    out.balance.push_back({imbalance(loads), imbalance(loads)});
+  for (size_t m = 0; m < cut.loads.size(); ++m) {
+    double all = imbalance(cut.loads[m], spanOf(state->program.modules[m]));
+    out.balance.push_back({all, all});
+  }
   out.modules = std::move(cut.parts);
   return out;
 }

@@ -60,8 +60,8 @@ struct PartItems {
 struct Assignment {
   /// Places of the samples of each microbatch, ascending.
   std::vector<Items> microbatches;
-  /// [module][microbatch][part]. A whole-batch module has one microbatch; its
-  /// replicas are its ranks, all with equal parts.
+  /// [module][task][part]. A whole-batch module has one task; its replicas are
+  /// its ranks, all with equal parts.
   std::vector<std::vector<std::vector<PartItems>>> modules;
 
   /// Work of the fullest replica over that of the mean one, microbatches
@@ -75,8 +75,8 @@ struct Assignment {
   /// as assigned; 0 if the mode does not look at it.
   double lengthBefore = 0, lengthAfter = 0;
 
-  const PartItems &part(size_t module, int64_t microbatch, int32_t part) const {
-    return modules[module][size_t(microbatch)][size_t(part)];
+  const PartItems &part(size_t module, int64_t task, int32_t part) const {
+    return modules[module][size_t(task)][size_t(part)];
   }
   uint64_t hash() const; ///< equal parts, equal hashes
 };
@@ -95,14 +95,32 @@ inline int32_t replicasOf(const ModuleInfo &module) {
 inline int32_t piecesOf(const ModuleInfo &module) {
   return module.wholeBatch ? 1 : std::max(1, module.sub);
 }
-/// Parts of a microbatch: piece p of replica d is part d * pieces + p.
+/// Parts of a task: piece p of replica d is part d * pieces + p.
 inline int32_t partsOf(const ModuleInfo &module) {
   return replicasOf(module) * piecesOf(module);
 }
-/// Microbatches that a module works on in a step.
-inline int64_t microbatchesOf(const ProgramInfo &program,
-                              const ModuleInfo &module) {
-  return module.wholeBatch ? 1 : microbatchCount(program);
+/// Microbatches that a task of a module works on at once.
+inline int32_t spanOf(const ModuleInfo &module) {
+  return std::max(1, module.span);
+}
+/// The task of a module that works on a microbatch; there is one over a whole
+/// batch.
+inline int64_t taskOf(const ModuleInfo &module, int64_t microbatch) {
+  return module.wholeBatch ? 0 : microbatch / spanOf(module);
+}
+/// Tasks of a module in a step, forward or back.
+inline int64_t tasksOf(const ProgramInfo &program, const ModuleInfo &module) {
+  return taskOf(module, microbatchCount(program) - 1) + 1;
+}
+/// The microbatches that a task works on: from `microbatch`, its first, to
+/// this one, its last.
+inline int64_t lastOfTask(const ProgramInfo &program, const ModuleInfo &module,
+                          int64_t microbatch) {
+  return module.wholeBatch
+             ? microbatchCount(program) - 1
+             : std::min((taskOf(module, microbatch) + 1) * spanOf(module),
+                        microbatchCount(program)) -
+                   1;
 }
 
 /// Cuts steps (docs/parallel.md, docs/reordering.md):
@@ -114,6 +132,7 @@ inline int64_t microbatchesOf(const ProgramInfo &program,
 ///     having the larger. A module that works by another kind cuts the
 ///     microbatch's items of that kind in the same way. With `Intra` both cut
 ///     by cost instead, never beyond a bound.
+///   - A task of several microbatches has the shares of all of them.
 ///   - Such a share is cut into its pieces in the same way, by number.
 ///   - A symbol of another kind has all items of the part's samples.
 ///   - Equal shares have: modules by sample with equal dp, stages of a unit

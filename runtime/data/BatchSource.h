@@ -40,7 +40,7 @@ struct RankView {
 RankView viewOf(const ProgramInfo &program, int32_t rank);
 
 /// What a module's function works on in one call: a piece of a replica's share
-/// of a microbatch (or, for a whole-batch module, all of the step).
+/// of a microbatch or several (or, for a whole-batch module, all of the step).
 struct Part {
   std::vector<int64_t>
       dims; ///< a value for each of ModuleInfo::symbols, 0 <= value <= max
@@ -52,17 +52,16 @@ struct Part {
 };
 
 struct Batch {
-  /// [module][microbatch * pieces + piece], one part for a whole-batch module;
-  /// empty for the modules that are not on this rank.
+  /// [module][task * pieces + piece], one part for a whole-batch module; empty
+  /// for the modules that are not on this rank.
   std::vector<std::vector<Part>> modules;
   /// This rank's; of a whole-batch module whatever the microbatch.
   const Part &part(const ProgramInfo &program, size_t module,
                    int64_t microbatch, int32_t piece) const {
     const ModuleInfo &info = program.modules[module];
-    return modules[module][info.wholeBatch
-                               ? 0
-                               : size_t(microbatch) * size_t(piecesOf(info)) +
-                                     size_t(piece)];
+    return modules[module]
+                  [size_t(taskOf(info, microbatch)) * size_t(piecesOf(info)) +
+                   size_t(info.wholeBatch ? 0 : piece)];
   }
   int64_t samples = 0;
   int64_t tokens = 0;    ///< of all samples, without padding; 0: nobody knows

@@ -189,14 +189,15 @@ std::vector<int64_t> StepCutter::groupCosts(const PartGroup &group) const {
   return sums;
 }
 
-/// Most of what is cut that a share may have.
+/// Most of what is cut that a share of a microbatch may have.
 int64_t StepCutter::capacity(const PartGroup &group) const {
   int64_t most = INT32_MAX;
   for (int32_t m : group.modules)
     for (const SymbolInfo &symbol : program.modules[size_t(m)].symbols)
       if (symbol.item && group.item == symbol.item)
         most =
-            std::min(most, symbol.max * piecesOf(program.modules[size_t(m)]));
+            std::min(most, symbol.max * piecesOf(program.modules[size_t(m)]) /
+                               spanOf(program.modules[size_t(m)]));
   return most;
 }
 
@@ -286,7 +287,10 @@ std::string StepCutter::check(int32_t module, const CutParts &parts) const {
           continue;
         std::string text = items.where + ": dim " + info.name + "." +
                            symbol.name + " is " + std::to_string(list.size()) +
-                           " in microbatch " + std::to_string(k);
+                           " in microbatch " +
+                           std::to_string(k * size_t(spanOf(info)));
+        if (spanOf(info) > 1)
+          text += " and those with it";
         int32_t pieces = piecesOf(info);
         if (replicasOf(info) > 1)
           text += ", replica " + std::to_string(int32_t(r) / pieces);
@@ -321,11 +325,27 @@ StepCutter::Lists StepCutter::intoPieces(const Lists &shares,
   return cut;
 }
 
-/// `shares`: what the group's replicas have of what it cuts; `whole`: samples
-/// of the microbatches.
+/// Lists of tasks that work on so many microbatches each.
+StepCutter::Lists StepCutter::join(const Lists &lists, int32_t span) {
+  Lists joined;
+  for (size_t k = 0; k < lists.size(); ++k) {
+    if (k % size_t(span) == 0) {
+      joined.push_back(lists[k]);
+      continue;
+    }
+    for (size_t r = 0; r < lists[k].size(); ++r) {
+      Items &all = joined.back()[r];
+      auto middle = long(all.size());
+      all.insert(all.end(), lists[k][r].begin(), lists[k][r].end());
+      std::inplace_merge(all.begin(), all.begin() + middle, all.end());
+    }
+  }
+  return joined;
+}
+
 StepCutter::Cuts StepCutter::cutPieces(const PartGroup &group, int32_t module,
-                                       const Lists &shares,
-                                       const Lists &whole) const {
+                                       const Tasks &tasks) const {
+  const Lists &shares = tasks.shares;
   const ModuleInfo &info = program.modules[size_t(module)];
   bool bySample = group.item == kSample;
   int own = kinds[size_t(module)];
@@ -336,10 +356,24 @@ StepCutter::Cuts StepCutter::cutPieces(const PartGroup &group, int32_t module,
         piecesOf(info));
   else
     cuts.lists[bySample ? kSampleKind : own] = shares;
-  // Without replicas the samples of a part are those of its microbatch.
+  // Without replicas the samples of a part are those of its task.
   if (hasSamples(info, group))
-    cuts.places = bySample ? &cuts.lists[kSampleKind] : &whole;
+    cuts.places = bySample ? &cuts.lists[kSampleKind] : &tasks.whole;
   return cuts;
+}
+
+/// `own`: items of the module's kind in each of its parts.
+std::vector<std::vector<int64_t>>
+StepCutter::loadsOf(int32_t module, const Lists &own, int32_t pieces) const {
+  const std::vector<int64_t> &cost = costs[size_t(module)];
+  std::vector<std::vector<int64_t>> loads;
+  for (const auto &row : own) {
+    loads.emplace_back(row.size() / size_t(pieces), 0);
+    for (size_t q = 0; q < row.size(); ++q)
+      for (int64_t position : row[q])
+        loads.back()[q / size_t(pieces)] += cost[size_t(position)];
+  }
+  return loads;
 }
 
 /// Symbols and loads of a module from the lists of its group.
@@ -359,17 +393,11 @@ void StepCutter::fillModule(int32_t module, Cuts &cuts, CutParts &out) const {
     return found->second;
   };
   const Lists &own = listsOf(kinds[size_t(module)], "");
+  out.loads[size_t(module)] = loadsOf(module, own, piecesOf(info));
   auto &parts = out.parts[size_t(module)];
-  auto &loads = out.loads[size_t(module)];
-  parts.clear(), loads.clear();
-  for (const auto &row : own) {
+  parts.clear();
+  for (const auto &row : own)
     parts.emplace_back(row.size());
-    loads.emplace_back(size_t(replicasOf(info)), 0);
-    for (size_t q = 0; q < row.size(); ++q)
-      for (int64_t position : row[q])
-        loads.back()[q / size_t(piecesOf(info))] +=
-            costs[size_t(module)][size_t(position)];
-  }
   for (size_t k = 0; k < parts.size(); ++k)
     for (size_t r = 0; r < parts[k].size(); ++r)
       parts[k][r].samples = cuts.places
@@ -400,16 +428,24 @@ void StepCutter::cutGroup(const PartGroup &group,
   for (const auto &row : bySamples(kind, whole))
     shares.push_back(split(row[0], balance ? &groupCost : nullptr, group.dp,
                            capacity(group)));
-  // Modules with as many pieces of the same kind have equal parts.
-  std::map<std::pair<int32_t, int>, Cuts> cuts;
+  // Modules with as many pieces of the same kind and span have equal parts.
+  std::map<int32_t, Tasks> tasks; // by span
+  std::map<std::tuple<int32_t, int, int32_t>, Cuts> cuts;
   std::string tooLarge;
   for (int32_t m : group.modules) {
-    int32_t pieces = piecesOf(program.modules[size_t(m)]);
-    auto [found, fresh] = cuts.insert(
-        {{pieces, pieces > 1 ? kinds[size_t(m)] : kSampleKind}, Cuts()});
+    int32_t pieces = piecesOf(program.modules[size_t(m)]),
+            span = spanOf(program.modules[size_t(m)]);
+    auto [joined, first] = tasks.try_emplace(span);
+    if (first)
+      joined->second = {join(shares, span), join(whole, span)};
+    auto [found, fresh] = cuts.try_emplace(
+        {pieces, pieces > 1 ? kinds[size_t(m)] : kSampleKind, span});
     if (fresh)
-      found->second = cutPieces(group, m, shares, whole);
+      found->second = cutPieces(group, m, joined->second);
     fillModule(m, found->second, out);
+    if (span > 1)
+      out.loads[size_t(m)] = loadsOf(
+          m, bySample ? bySamples(kinds[size_t(m)], shares) : shares, 1);
     if (tooLarge.empty())
       tooLarge = check(m, out);
   }

@@ -36,12 +36,12 @@ const char *itemOf(const ModuleInfo &module);
 /// ranks compute the same.
 constexpr double kCostUnit = 256;
 
-/// By [module][microbatch][part or replica].
+/// By [module][microbatch or task][part or replica].
 template <typename T> using PerPart = std::vector<std::vector<std::vector<T>>>;
 
 struct CutParts {
-  PerPart<PartItems> parts;
-  PerPart<int64_t> loads; ///< predicted work of replicas
+  PerPart<PartItems> parts; ///< of tasks
+  PerPart<int64_t> loads;   ///< predicted work of replicas, by microbatch
   /// The first part that is larger than a bound, in words; empty if all fit.
   std::string tooLarge;
 };
@@ -60,11 +60,17 @@ public:
 
 private:
   using Lists = std::vector<std::vector<Items>>; ///< [microbatch][part]
-  /// What modules with as many pieces by the same kind have in common.
+  static Lists join(const Lists &lists, int32_t span);
+  /// What modules with as many pieces by the same kind, and tasks of as many
+  /// microbatches, have in common.
   struct Cuts {
     std::map<int, Lists> lists; ///< by kind
     /// Samples, of which lists have nodes of their own; null: there are none.
     const Lists *places = nullptr;
+  };
+  /// Of tasks: shares of the group's replicas, and all samples.
+  struct Tasks {
+    Lists shares, whole;
   };
 
   int kindOf(const ModuleInfo &module, const char *item,
@@ -81,8 +87,10 @@ private:
   Lists bySamples(int kind, const Lists &places) const;
   void cutGroup(const PartGroup &group, const std::vector<Items> &microbatches,
                 bool balance, CutParts &out) const;
-  Cuts cutPieces(const PartGroup &group, int32_t module, const Lists &shares,
-                 const Lists &whole) const;
+  Cuts cutPieces(const PartGroup &group, int32_t module,
+                 const Tasks &tasks) const;
+  std::vector<std::vector<int64_t>> loadsOf(int32_t module, const Lists &own,
+                                            int32_t pieces) const;
   void fillModule(int32_t module, Cuts &cuts, CutParts &out) const;
   void cutWhole(int32_t module, CutParts &out) const;
   std::string check(int32_t module, const CutParts &parts) const;

@@ -38,8 +38,9 @@ BatchMaker::BatchMaker(const ProgramInfo &program, const RankView &view)
           });
       if (known == kinds.end())
         known = kinds.insert(known, {symbol.item, 0});
-      // Bounds are of a whole microbatch where there is one replica.
-      known->second = std::max(known->second, symbol.max / program.microBatch);
+      // Bounds are of all of a task where there is one replica.
+      known->second = std::max(
+          known->second, symbol.max / (program.microBatch * spanOf(module)));
     }
 }
 

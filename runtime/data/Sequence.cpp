@@ -30,7 +30,7 @@ Sequence::Sequence(const ProgramInfo &program)
   findInFlight();
 }
 
-/// Rows of the pieces of a microbatch are one task. -1: no rank has such a row.
+/// -1: no rank has such a row.
 int32_t Sequence::nodeOf(int32_t module, TaskKind kind,
                          int32_t microbatch) const {
   auto found = numbers.find({module, {int32_t(kind), microbatch}});
@@ -44,35 +44,51 @@ void Sequence::addWait(int32_t node, int32_t on) {
     waits.push_back(on);
 }
 
+int32_t Sequence::addNode(const TaskRow &row, int32_t place) {
+  int32_t module = row.index, node = nodeOf(module, row.kind, place);
+  if (node >= 0)
+    return node;
+  node = int32_t(nodes.size());
+  numbers[{module, {int32_t(row.kind), place}}] = node;
+  auto found = std::find_if(rows.begin(), rows.end(), [&](const Row &r) {
+    return r.module == module && r.kind == row.kind;
+  });
+  if (found == rows.end())
+    found = rows.insert(found, {module, row.kind});
+  nodes.push_back({int32_t(found - rows.begin()), place, {}});
+  return node;
+}
+
+/// Rows of the pieces of a part are one task.
 void Sequence::addRow(const TaskRow &row, int32_t &previous) {
-  int32_t module = row.index, place = int32_t(row.microbatch);
-  int32_t node = nodeOf(module, row.kind, place);
-  if (node < 0) {
-    node = int32_t(nodes.size());
-    numbers[{module, {int32_t(row.kind), place}}] = node;
-    auto found = std::find_if(rows.begin(), rows.end(), [&](const Row &r) {
-      return r.module == module && r.kind == row.kind;
-    });
-    if (found == rows.end())
-      found = rows.insert(found, {module, row.kind});
-    nodes.push_back({int32_t(found - rows.begin()), place, {}});
-  }
-  if (node == previous)
+  int32_t last = lastPlace(row.index, int32_t(row.microbatch));
+  if (previous >= 0 && previous == nodeOf(row.index, row.kind, last))
     return;
-  addWait(node, previous);
-  previous = node;
-  sequences.back().push_back(node);
+  for (int32_t place = int32_t(row.microbatch); place <= last; ++place) {
+    int32_t node = addNode(row, place);
+    addWait(node, previous);
+    previous = node;
+    sequences.back().push_back(node);
+  }
+}
+
+/// Of the task that serves a microbatch. A whole batch is at place 0.
+int32_t Sequence::lastPlace(int32_t module, int32_t microbatch) const {
+  const ModuleInfo &info = program.modules[size_t(module)];
+  return info.wholeBatch ? 0 : int32_t(lastOfTask(program, info, microbatch));
 }
 
 void Sequence::waitForForward(int32_t node, int32_t module,
                               int32_t microbatch) {
-  addWait(node, nodeOf(module, TaskKind::Forward, microbatch));
+  addWait(node,
+          nodeOf(module, TaskKind::Forward, lastPlace(module, microbatch)));
 }
 
 void Sequence::waitForBackward(int32_t node, int32_t module,
                                int32_t microbatch) {
-  addWait(node, nodeOf(module, TaskKind::Backward, microbatch));
-  addWait(node, nodeOf(module, TaskKind::BackwardInput, microbatch));
+  int32_t last = lastPlace(module, microbatch);
+  addWait(node, nodeOf(module, TaskKind::Backward, last));
+  addWait(node, nodeOf(module, TaskKind::BackwardInput, last));
 }
 
 /// What the edges say; whole-batch modules are worked on at place 0 and touch
@@ -82,17 +98,19 @@ void Sequence::addDependences() {
     bool all = program.modules[size_t(module)].wholeBatch &&
                !program.modules[size_t(other)].wholeBatch;
     bool first = program.modules[size_t(other)].wholeBatch;
-    for (int32_t k = all     ? 0
-                     : first ? 0
-                             : place;
-         k < (all ? microbatches : (first ? 0 : place) + 1); ++k)
+    int32_t last = all     ? microbatches - 1
+                   : first ? 0
+                           : lastPlace(module, place);
+    int32_t span = spanOf(program.modules[size_t(module)]);
+    for (int32_t k = all || first ? 0 : place - place % span; k <= last; ++k)
       f(k);
   };
   for (int32_t n = 0; n < int32_t(nodes.size()); ++n) {
     auto [module, kind] = rows[size_t(nodes[size_t(n)].row)];
     int32_t place = nodes[size_t(n)].place;
     if (kind == TaskKind::BackwardWeight)
-      addWait(n, nodeOf(module, TaskKind::BackwardInput, place));
+      addWait(
+          n, nodeOf(module, TaskKind::BackwardInput, lastPlace(module, place)));
     else if (kind != TaskKind::Forward)
       waitForForward(n, module, place);
     for (const EdgeInfo &edge : program.edges) {

@@ -17,8 +17,8 @@
 namespace dt::rt {
 
 /// The rows of all ranks as one list of tasks: one for each (module, kind of
-/// row, microbatch), as long as its slowest replica takes. Messages take no
-/// time.
+/// row, microbatch), as long as its slowest replica takes. What serves several
+/// microbatches is one task after another. Messages take no time.
 class Sequence {
 public:
   explicit Sequence(const ProgramInfo &program);
@@ -42,6 +42,8 @@ private:
     int32_t task = -1;          ///< in the list
   };
   int32_t nodeOf(int32_t module, TaskKind kind, int32_t microbatch) const;
+  int32_t lastPlace(int32_t module, int32_t microbatch) const;
+  int32_t addNode(const TaskRow &row, int32_t place);
   void addRow(const TaskRow &row, int32_t &previous);
   void addWait(int32_t node, int32_t on);
   void waitForForward(int32_t node, int32_t module, int32_t microbatch);

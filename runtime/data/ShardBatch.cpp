@@ -23,6 +23,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 using namespace dt::rt;
@@ -34,7 +35,7 @@ struct StepWork {
   enum class State { New, Planning, Planned };
   /// A sample to decode (-1: none, there is only something to assemble).
   struct Job {
-    int64_t place, microbatch;
+    int64_t place, round;
   };
   int64_t step = 0;
   State state = State::New;
@@ -45,8 +46,8 @@ struct StepWork {
   std::vector<std::vector<bool>> wantedPixels; ///< [kind][position]
   std::vector<Job> jobs;
   size_t nextJob = 0;
-  std::vector<int64_t> missing; ///< per microbatch: jobs that are not done
-  int64_t microbatchesLeft = 0;
+  std::vector<int64_t> missing; ///< per round: jobs that are not done
+  int64_t roundsLeft = 0;
   std::vector<DecodedSample> samples; ///< by place
   bool cancelled = false, ready = false;
   std::exception_ptr failure;
@@ -108,6 +109,7 @@ private:
   SampleTable table;
   std::vector<ModuleBinding> bindings;
   RankView view;
+  int64_t round; ///< microbatches after which tasks of all modules end together
   Reorder reorder;
   Assigner assigner;
 
@@ -123,6 +125,13 @@ private:
 
 constexpr size_t stepsAhead = 2;
 
+int64_t roundOf(const ProgramInfo &program) {
+  int64_t round = 1, all = microbatchCount(program);
+  for (const ModuleInfo &module : program.modules)
+    round = std::min(all, std::lcm(round, int64_t(spanOf(module))));
+  return round;
+}
+
 ShardBatch::ShardBatch(const ProgramInfo &program,
                        const nlohmann::json &sections,
                        const ShardOptions &options, const RankView &view,
@@ -130,8 +139,8 @@ ShardBatch::ShardBatch(const ProgramInfo &program,
     : program(program), config(readConfig(sections, options)),
       dataSet(config, options.pattern,
               options.workers > 1 ? options.workers : 0, options.peers),
-      bindings(bindModules(program, config)), view(view), reorder(reorder),
-      assigner(program, reorder) {
+      bindings(bindModules(program, config)), view(view),
+      round(roundOf(program)), reorder(reorder), assigner(program, reorder) {
   table.samples = dataSet.size();
   table.kinds = int32_t(config.pictures.size());
   for (int64_t i = 0; i < table.samples; ++i) {
@@ -315,16 +324,19 @@ void ShardBatch::plan(StepWork &step) const {
       for (int32_t p = 0; p < pieces; ++p)
         want(step, m, parts[size_t(view.replica[m] * pieces + p)]);
   }
-  for (size_t k = 0; k < assignment.microbatches.size(); ++k) {
+  for (size_t k = 0; k < assignment.microbatches.size();) {
     size_t before = step.jobs.size();
-    for (int64_t place : assignment.microbatches[k])
-      if (step.wanted[size_t(place)])
-        step.jobs.push_back({place, int64_t(k)});
+    int64_t number = int64_t(step.missing.size());
+    size_t end = std::min(k + size_t(round), assignment.microbatches.size());
+    for (; k < end; ++k)
+      for (int64_t place : assignment.microbatches[k])
+        if (step.wanted[size_t(place)])
+          step.jobs.push_back({place, number});
     if (step.jobs.size() == before)
-      step.jobs.push_back({-1, int64_t(k)});
+      step.jobs.push_back({-1, number});
     step.missing.push_back(int64_t(step.jobs.size() - before));
   }
-  step.microbatchesLeft = int64_t(step.missing.size());
+  step.roundsLeft = int64_t(step.missing.size());
 }
 
 void ShardBatch::runJob(StepWork &step, StepWork::Job job) {
@@ -337,13 +349,13 @@ void ShardBatch::runJob(StepWork &step, StepWork::Job job) {
         });
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (--step.missing[size_t(job.microbatch)] != 0)
+    if (--step.missing[size_t(job.round)] != 0)
       return;
   }
-  assemble(step, job.microbatch);
+  assemble(step, job.round);
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (--step.microbatchesLeft != 0)
+    if (--step.roundsLeft != 0)
       return;
   }
   assemble(step, -1);
@@ -352,15 +364,21 @@ void ShardBatch::runJob(StepWork &step, StepWork::Job job) {
   step.ready = true;
 }
 
-/// This rank's parts of one microbatch in all modules that work by microbatch;
-/// -1: of the whole-batch modules.
-void ShardBatch::assemble(StepWork &step, int64_t microbatch) {
+/// This rank's parts of the tasks of one round in all modules that work by
+/// microbatches; -1: of the whole-batch modules.
+void ShardBatch::assemble(StepWork &step, int64_t number) {
   std::deque<Assembly> made;
-  for (size_t m = 0; m < program.modules.size; ++m)
-    if (view.replica[m] >= 0 &&
-        program.modules[m].wholeBatch == (microbatch < 0))
-      for (int32_t p = 0; p < piecesOf(program.modules[m]); ++p)
-        assemblePart(step, m, std::max<int64_t>(microbatch, 0), p, made);
+  for (size_t m = 0; m < program.modules.size; ++m) {
+    const ModuleInfo &module = program.modules[m];
+    if (view.replica[m] < 0 || module.wholeBatch != (number < 0))
+      continue;
+    int64_t tasks = (round + spanOf(module) - 1) / spanOf(module),
+            first = std::max<int64_t>(number, 0) * tasks,
+            all = tasksOf(program, module);
+    for (int64_t task = first; task < std::min(first + tasks, all); ++task)
+      for (int32_t p = 0; p < piecesOf(module); ++p)
+        assemblePart(step, m, task, p, made);
+  }
 }
 
 PartAssembler &ShardBatch::assemblerFor(const StepWork &step, size_t module,
@@ -408,12 +426,12 @@ std::string shapeText(const std::vector<int64_t> &shape) {
   return "[" + text + "]";
 }
 
-void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
+void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t task,
                               int32_t piece, std::deque<Assembly> &made) {
   const ModuleInfo &module = program.modules[m];
   int32_t pieces = piecesOf(module);
-  const PartItems &part = step.batch.assignment.part(
-      m, microbatch, view.replica[m] * pieces + piece);
+  const PartItems &part =
+      step.batch.assignment.part(m, task, view.replica[m] * pieces + piece);
   PartAssembler &tensors = assemblerFor(step, m, part, made);
   Part out;
   out.items = part.symbols;
@@ -454,7 +472,7 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t microbatch,
     out.inputs.back() = {step.storage.back().bytes.data(),
                          step.storage.back().bytes.size()};
   }
-  step.batch.modules[m][size_t(microbatch * pieces + piece)] = std::move(out);
+  step.batch.modules[m][size_t(task * pieces + piece)] = std::move(out);
 }
 } // namespace
 

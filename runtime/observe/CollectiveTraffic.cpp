@@ -94,20 +94,21 @@ private:
   /// This rank's chunk of what messages brought one of its parts, once however
   /// many messages that were.
   void addGather(const TaskRow &row) {
-    if (row.kind != TaskKind::Receive ||
-        !gathered.insert({row.index, row.microbatch, row.piece, row.gradient})
-             .second)
+    if (row.kind != TaskKind::Receive)
       return;
     const EdgeInfo &edge = program.edges[row.index];
     size_t module = size_t(row.gradient ? edge.from : edge.to);
     const ModuleInfo &info = program.modules[module];
+    int64_t task = taskOf(info, row.microbatch);
+    if (!gathered.insert({row.index, task, row.piece, row.gradient}).second)
+      return;
     int64_t tp = placement.tp(module), place = placement.at(module).tp;
     if (tp == 1)
       return;
     EdgeShape shape = edgeShape(program, edge);
     int symbol = row.gradient ? shape.producerSymbol : shape.consumerSymbol;
     const Items &items = itemsOf(
-        batch.assignment, module, info.wholeBatch ? 0 : row.microbatch,
+        batch.assignment, module, task,
         placement.at(module).replica * piecesOf(info) + row.piece, symbol);
     int64_t count = int64_t(items.size()), own = 0;
     for (int64_t i = 0; i < count; ++i)
@@ -219,7 +220,7 @@ private:
   const Placement &placement;
   const Ownership &ownership;
   const Batch &batch;
-  std::set<std::tuple<uint16_t, uint32_t, int16_t, bool>> gathered;
+  std::set<std::tuple<uint16_t, int64_t, int16_t, bool>> gathered;
   std::map<std::string, uint64_t> bytes;
 };
 

@@ -80,8 +80,9 @@ const PartItems *RunReport::partOf(const Assignment &assignment,
   int32_t replica = viewOf(program, rank).replica[row.index];
   if (replica < 0)
     return nullptr;
-  int32_t pieces = piecesOf(program.modules[row.index]);
-  return &assignment.part(row.index, row.microbatch,
+  const ModuleInfo &module = program.modules[row.index];
+  int32_t pieces = piecesOf(module);
+  return &assignment.part(row.index, taskOf(module, row.microbatch),
                           replica * pieces + row.piece);
 }
 

@@ -112,15 +112,9 @@ private:
         continue;
       if (!forward && !edge.gradient)
         continue;
-      if (!module.wholeBatch) {
-        if (!received(rank, int(e), row.microbatch, row.piece, !forward))
-          return false;
-        continue;
-      }
-      uint32_t n = uint32_t((program.globalBatch + program.microBatch - 1) /
-                            program.microBatch);
-      for (uint32_t k = 0; k < n; ++k)
-        if (!received(rank, int(e), k, 0, !forward))
+      int64_t last = lastOfTask(program, module, row.microbatch);
+      for (int64_t k = row.microbatch; k <= last; ++k)
+        if (!received(rank, int(e), uint32_t(k), row.piece, !forward))
           return false;
     }
     return true;

@@ -31,8 +31,14 @@ public:
   /// Bytes sent from this rank, forward or back.
   uint64_t bytes(bool gradient) const {
     uint64_t sum = 0;
-    for (size_t k = 0; k < batch.assignment.modules[from].size(); ++k)
-      sum += bytesOf(int64_t(k), gradient);
+    const ModuleInfo &producer = program.modules[from],
+                     &consumer = program.modules[to];
+    // A message for every task of the end that has more.
+    int64_t tasks =
+        std::max(tasksOf(program, producer), tasksOf(program, consumer));
+    int32_t span = consumer.wholeBatch ? spanOf(producer) : spanOf(consumer);
+    for (int64_t k = 0; k < tasks; ++k)
+      sum += bytesOf(k * span, gradient);
     return sum;
   }
 
@@ -43,7 +49,8 @@ private:
                      &consumer = program.modules[to];
     for (int32_t a = 0; a < partsOf(producer); ++a) {
       const Items &items =
-          itemsOf(batch.assignment, from, microbatch, a, shape.producerSymbol);
+          itemsOf(batch.assignment, from, taskOf(producer, microbatch), a,
+                  shape.producerSymbol);
       int64_t count = int64_t(items.size());
       for (int64_t i = 0; i < count; ++i)
         owners[items[size_t(i)]] =
@@ -53,7 +60,7 @@ private:
     int64_t items = 0;
     for (int32_t b = 0; b < partsOf(consumer); ++b) {
       const Items &list =
-          itemsOf(batch.assignment, to, consumer.wholeBatch ? 0 : microbatch, b,
+          itemsOf(batch.assignment, to, taskOf(consumer, microbatch), b,
                   shape.consumerSymbol);
       int64_t count = int64_t(list.size()), tp = placement.tp(to);
       for (int64_t j = 0, t = 0; j < count; ++j) {

@@ -71,12 +71,12 @@ EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge) {
   return shape;
 }
 
-const Items &itemsOf(const Assignment &assignment, size_t module,
-                     int64_t microbatch, int32_t part, int symbol) {
+const Items &itemsOf(const Assignment &assignment, size_t module, int64_t task,
+                     int32_t part, int symbol) {
   static const Items piece = {0};
-  return symbol < 0 ? piece
-                    : assignment.part(module, microbatch, part)
-                          .symbols[size_t(symbol)];
+  return symbol < 0
+             ? piece
+             : assignment.part(module, task, part).symbols[size_t(symbol)];
 }
 
 int64_t messageNumber(const ProgramInfo &program, const TaskRow &row,

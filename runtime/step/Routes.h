@@ -57,8 +57,8 @@ struct EdgeShape {
 EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge);
 
 /// Items of an end of an edge; one for an edge that is one piece.
-const Items &itemsOf(const Assignment &assignment, size_t module,
-                     int64_t microbatch, int32_t part, int symbol);
+const Items &itemsOf(const Assignment &assignment, size_t module, int64_t task,
+                     int32_t part, int symbol);
 
 /// A number for a row's message, the same on both ends: by microbatch, then by
 /// the pieces of both.

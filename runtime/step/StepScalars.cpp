@@ -16,8 +16,8 @@ std::vector<size_t> findStarts(const ProgramInfo &program) {
   std::vector<size_t> starts = {0};
   for (const LossInfo &loss : program.losses) {
     const ModuleInfo &module = program.modules[size_t(loss.module)];
-    starts.push_back(starts.back() + size_t(microbatchesOf(program, module) *
-                                            piecesOf(module)));
+    starts.push_back(starts.back() +
+                     size_t(tasksOf(program, module) * piecesOf(module)));
   }
   return starts;
 }
@@ -124,9 +124,10 @@ void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
 /// Where a number of a part is kept until all are there.
 float *StepScalars::cell(size_t loss, const TaskRow &row,
                          bool numerator) const {
-  int32_t pieces =
-      piecesOf(program.modules[size_t(program.losses[loss].module)]);
-  size_t number = size_t(row.microbatch) * size_t(pieces) + size_t(row.piece);
+  const ModuleInfo &module =
+      program.modules[size_t(program.losses[loss].module)];
+  size_t number =
+      size_t(taskOf(module, row.microbatch) * piecesOf(module) + row.piece);
   return cells.data() + (numerator ? starts.back() : 0) + starts[loss] + number;
 }
 

@@ -206,7 +206,7 @@ void Trainer::checkBatch(const Batch &batch) const {
     if (!places.at(m).runs())
       continue;
     if (batch.modules[m].size() !=
-        size_t(microbatchesOf(info, module) * piecesOf(module)))
+        size_t(tasksOf(info, module) * piecesOf(module)))
       throw Error(std::string("module '") + module.name +
                   "': the batch has the wrong number of parts");
     for (const Part &part : batch.modules[m])

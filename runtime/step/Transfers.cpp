@@ -14,10 +14,6 @@ namespace dt::rt {
 
 namespace {
 
-int64_t microbatchIn(const ModuleInfo &module, int64_t microbatch) {
-  return module.wholeBatch ? 0 : microbatch;
-}
-
 size_t bytesOf(const TensorInfo &tensor, const int64_t *dims,
                int32_t firstDim) {
   size_t bytes = sizeOf(tensor.type);
@@ -132,7 +128,7 @@ const Items &Transfers::items(const EdgeInfo &edge, const EdgeShape &shape,
                               int32_t part) const {
   size_t module = size_t(producer ? edge.from : edge.to);
   return itemsOf(batch->assignment, module,
-                 microbatchIn(program.modules[module], microbatch), part,
+                 taskOf(program.modules[module], microbatch), part,
                  producer ? shape.producerSymbol : shape.consumerSymbol);
 }
 
@@ -313,10 +309,12 @@ void Transfers::prepare(const TaskRow &row) {
   for (auto it = ready.begin(); it != ready.end(); ++it) {
     // Of messages from several parts the first one is enough.
     bool first = placement.tp(it->end.module) > 1;
+    const ModuleInfo &module = program.modules[it->end.module];
     for (auto before = ready.begin(); before != it; ++before)
       first &= before->row.index != it->row.index ||
                before->row.gradient != it->row.gradient ||
-               before->row.microbatch != it->row.microbatch;
+               taskOf(module, before->row.microbatch) !=
+                   taskOf(module, it->row.microbatch);
     if (first)
       gather(*it);
   }

@@ -149,6 +149,10 @@ def draw_plan(random_, names, sub):
         plan["bucket_bytes"] = random_.choice([4096, 65536, 1])
     if random_.random() < 0.05:
         plan["memory"] = random_.choice([100000, 1000000, 4000000])
+    if random_.random() < 0.2:  # of the first unit, or of all
+        span = random_.choice([2, 2, 3])
+        for name in names if random_.random() < 0.3 else names[:1]:
+            units[name]["span"] = span
     return plan
 
 

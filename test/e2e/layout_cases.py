@@ -105,6 +105,17 @@ case("clip-sub", "clip", 12, 4, "model_vision_model:dp=2,sub=2 model_text_model:
 case("clip-sub-one-rank", "clip", 8, 8, "model_vision_model:sub=2,ranks=0 model_text_model:sub=4,ranks=0", patch=SPLIT)
 case("clip-sub-pp2", "clip", 8, 4, "model_vision_model:pp=2,sub=2 model_text_model:pp=2,sub=4 | schedule=distmm-pipe", patch=SPLIT)
 
+# An encoder's task works on several microbatches, the last one maybe on fewer; frozen ones run ahead.
+FROZEN = {"freeze": ["*"]}  # the encoder
+case("mllm-span-one-rank", "mllm", 12, 3, "vision:span=2,run_ahead=2,ranks=0 llm:ranks=0 generator:ranks=0")
+case("mllm-span-disaggregated", "mllm", 12, 3, "vision:dp=2,span=3 llm:pp=2 generator:", subset=True)
+case("mllm-span-tp2", "mllm", 12, 2, "vision:tp=2,span=3,sub=2 llm:tp=2,dp=2 generator:")
+case("mllm-span-llm", "mllm", 12, 2, "vision:pp=2,span=4 llm:tp=2,span=2 generator: | schedule=zb")
+case("mllm-span-colocated", "mllm", 12, 2, "vision:dp=2,span=3,ranks=0-1 llm:dp=2,ranks=0-1 generator:dp=2,ranks=0-1 | schedule=phased reorder=both")
+case("mllm-span-frozen", "mllm", 12, 2, "vision:span=2,run_ahead=3,ranks=0 llm:pp=2,ranks=0-1 generator:ranks=1", patch=FROZEN, subset=True)
+case("mllm-ahead-frozen", "mllm", 12, 1, "vision:run_ahead=4,dp=3 llm: generator: | receive_depth=1", patch=FROZEN)
+case("mllm-ahead-one-rank", "mllm", 12, 3, "vision:run_ahead=2,ranks=0 llm:ranks=0 generator:ranks=0", patch=FROZEN)
+
 # A contrastive loss is exact over the whole batch.
 case("clip-towers", "clip", 8, 2, "model_vision_model: model_text_model:", subset=True, patch=SPLIT)
 case("clip-towers-dp", "clip", 12, 4, "model_vision_model:dp=2 model_text_model:dp=3", patch=SPLIT)
@@ -128,6 +139,8 @@ case("dp-beyond-micro", "gpt2", 4, 2, "model:dp=4", refused="dp")
 case("sub-beyond-micro", "gpt2", 4, 2, "model:sub=3", refused="sub: dp \\* sub = 1 \\* 3 .*at most 2", subset=True)
 case("sub-of-fixed-pictures", "llava", 3, 3, "model:sub=3", refused="pixel_values.*3")
 case("sub-mixes-items", "extra/convnet_train", 4, 4, "model:sub=2", refused="pieces")
+case("span-beyond-batch", "mllm", 12, 3, "vision:span=5 llm: generator:", refused="vision.span: a step has 4 microbatches, fewer than 5", subset=True)
+case("span-before-head", "clip", 8, 2, "model_vision_model:span=2 model_text_model:", patch=SPLIT, refused="model_vision_model.span: .*whole batch.*expected 1, not 2")
 case("unknown-schedule", "gpt2", 4, 2, "model:pp=2 | schedule=2f2b", refused="2f2b.*1f1b")
 case("zb-v-needs-vpp", "gpt2", 4, 2, "model:pp=2 | schedule=zb-v", refused="zb-v")
 case("llava-dp2", "llava", 3, 3, "model:dp=2", refused="pixel_values.*3")

@@ -259,8 +259,10 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
       json.attribute(item, max);
   });
   json.attribute("sub", first.sub);
+  if (first.span > 1)
+    json.attribute("span", first.span);
   if (first.runAhead)
-    json.attribute("run_ahead", first.runAhead);
+    json.attribute("run_ahead", *first.runAhead);
   if (first.sequenceParallel)
     json.attribute("sequence_parallel", true);
   if (first.overlap > 1)

@@ -65,6 +65,8 @@ picture::DeviceBlock makeDevices(const UnitReport &unit) {
     layout += " · VPP " + std::to_string(rounds);
   if (first.sub > 1)
     layout += " · sub " + std::to_string(first.sub);
+  if (first.span > 1)
+    layout += " · span " + std::to_string(first.span);
   if (first.zero)
     layout += " · ZeRO " + std::to_string(first.zero);
   if (first.wholeBatch)

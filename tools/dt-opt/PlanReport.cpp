@@ -39,6 +39,7 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.tp = placement.tp;
   entry.dp = placement.dp;
   entry.sub = placement.sub;
+  entry.span = dist::getSpan(module);
   entry.zero = placement.zero;
   entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
   if (auto ahead = module->getAttrOfType<IntegerAttr>(dist::kRunAheadAttr))

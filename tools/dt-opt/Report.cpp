@@ -6,6 +6,7 @@
 
 #include "tools/dt-opt/Report.h"
 
+#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/nn/NNOps.h"
@@ -121,7 +122,9 @@ void addCosts(ModuleOp program, ProgramReport &report) {
     FlopCounter counter;
     int64_t runs = entry.wholeBatch
                        ? 1
-                       : report.getMicrobatches() * dist::Placement(module).sub;
+                       : llvm::divideCeilSigned(report.getMicrobatches(),
+                                                dist::getSpan(module)) *
+                             dist::Placement(module).sub;
     auto flopsOf = [&](StringRef name) -> std::optional<int64_t> {
       auto function = module.lookupSymbol<func::FuncOp>(name);
       return function ? atBounds(module, counter.count(function), runs)

@@ -44,7 +44,8 @@ struct ModuleReport {
 
   // With a plan; sizes and FLOPs are then those of one rank.
   std::string unit;
-  int64_t stage = 0, tp = 1, dp = 1, sub = 1, zero = 0, runAhead = 0;
+  int64_t stage = 0, tp = 1, dp = 1, sub = 1, span = 1, zero = 0;
+  std::optional<int64_t> runAhead;
   int64_t overlap = 1;
   bool sequenceParallel = false;
   std::vector<int64_t> ranks;

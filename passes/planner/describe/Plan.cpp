@@ -33,8 +33,8 @@ Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
     return wrong("unit '" + module.name + "': " + what);
   };
   if (unit.tp < 1 || unit.dp < 1 || unit.pp < 1 || unit.vpp < 1 ||
-      unit.cp < 1 || unit.sub < 1)
-    return fail("TP, DP, PP, VPP, CP and sub must be at least 1");
+      unit.cp < 1 || unit.sub < 1 || unit.span < 1)
+    return fail("TP, DP, PP, VPP, CP, sub and span must be at least 1");
   if (unit.tp > module.maxTP)
     return fail(formatv("TP {0} is more than its widths allow ({1})", unit.tp,
                         module.maxTP));
@@ -78,6 +78,11 @@ CostOptions Plan::getOptions(int unit, int stage) const {
   CostOptions options = getOptions(unit);
   options.save = units[unit].getSave(stage);
   return options;
+}
+
+bool Plan::hasSpans() const {
+  return std::any_of(units.begin(), units.end(),
+                     [](const UnitPlan &unit) { return unit.span > 1; });
 }
 
 Error checkPlan(const Plan &plan, const Model &model, const Cluster &cluster) {
@@ -270,7 +275,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
     entry["vpp"] = unit.vpp;
     entry["ranks"] = std::to_string(unit.firstRank) + "-" +
                      std::to_string(unit.firstRank + unit.getRanks() - 1);
-    entry["run_ahead"] = unit.runAhead;
+    if (unit.runAhead)
+      entry["run_ahead"] = *unit.runAhead;
     entry["save"] = rt::textOf(unit.save);
     if (!unit.saves.empty())
       entry["save"] = Json::array();
@@ -278,6 +284,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
       entry["save"].push_back(rt::textOf(save));
     if (unit.sub > 1)
       entry["sub"] = unit.sub;
+    if (unit.span > 1)
+      entry["span"] = unit.span;
     entry["zero"] = unit.zero;
     // As the prices have it: with layers that are described so.
     if (plan.sequenceParallel && unit.tp > 1 &&

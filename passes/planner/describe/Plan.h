@@ -42,10 +42,12 @@ struct UnitPlan {
   /// Of every stage, where they differ; empty: `save`.
   std::vector<Save> saves;
   int zero = 1;
-  int runAhead = 0;
+  std::optional<int> runAhead; ///< scheduler::Unit::runAhead
   /// Sub-microbatches: pieces of a replica's share, one after another. Their
   /// kernels are smaller, and so is what a layer's backward needs at once.
   int sub = 1;
+  /// Microbatches that a task works on at once.
+  int span = 1;
   /// CostOptions::overlap.
   int overlap = 0;
   /// Runs inside a stage of another unit, on its ranks and in its tasks: the
@@ -156,6 +158,7 @@ struct Plan {
   /// What a unit's layers are priced with.
   CostOptions getOptions(int unit) const;
   CostOptions getOptions(int unit, int stage) const;
+  bool hasSpans() const;
   /// Whether units take turns on the same ranks.
   bool sharesRanks() const { return getTraits().sharesRanks; }
   /// Whether every second round of stages goes back over the ranks, as in a V.

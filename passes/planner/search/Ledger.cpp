@@ -22,8 +22,9 @@ static uint64_t keyOf(const Plan &plan) {
                                    int64_t(xxh3_64bits(plan.schedule))};
   for (const UnitPlan &unit : plan.units) {
     key.append({unit.tp, unit.dp, unit.pp, unit.vpp, unit.cp, unit.ep,
-                int64_t(unit.save), unit.firstRank, unit.runAhead, unit.sub,
-                unit.overlap, unit.inside ? unit.inside->unit : -1,
+                int64_t(unit.save), unit.firstRank, unit.runAhead.value_or(-1),
+                unit.sub, unit.span, unit.overlap,
+                unit.inside ? unit.inside->unit : -1,
                 unit.inside ? unit.inside->stage : 0});
     append_range(key, unit.cuts);
     for (Save save : unit.saves)

@@ -88,6 +88,13 @@ Error checkEdge(const Problem &problem, const Edge &edge) {
   if (edge.gradient && !to.batchSync && (!from.hasBackward || !to.hasBackward))
     return fail(name + ": carries a gradient, but " +
                 (from.hasBackward ? to.name : from.name) + " has no backward");
+  int span = problem.getSpan(edge.from);
+  if (to.batchSync ? span != 1 : span % problem.getSpan(edge.to) != 0)
+    return fail(name + ": a task of " + from.name + " serves " + Twine(span) +
+                " microbatches, which " +
+                (to.batchSync
+                     ? Twine("a batch-sync cannot wait for")
+                     : "is no multiple of what one of " + to.name + " serves"));
   if (edge.latency < 0 || edge.latency > kMaxTime || edge.receiveDepth < 0)
     return fail(name + ": negative or too large latency or receive depth");
   for (const Route &route : edge.routes)
@@ -115,6 +122,10 @@ Error Problem::check() const {
     return fail("memory bounds for " + Twine(memory.size()) + " of " +
                 Twine(ranks) + " ranks");
   int64_t tasks = 0;
+  for (const Unit &unit : units)
+    if (unit.span < 1 || unit.span > microbatches)
+      return fail("unit " + unit.name + ": a task serves " + Twine(unit.span) +
+                  " of " + Twine(microbatches) + " microbatches");
   for (const Stage &stage : stages) {
     if (Error error = checkStage(*this, stage))
       return error;

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -40,7 +41,8 @@ inline constexpr Time kNever = std::numeric_limits<Time>::max();
 using Bytes = int64_t;
 
 /// Values by microbatch and replica: one for all, one a microbatch (n), or one
-/// a pair ([microbatch * replicas + replica]).
+/// a pair ([microbatch * replicas + replica]). Of a unit with a span: of its
+/// tasks, by their first microbatch.
 struct Table {
   std::vector<int64_t> values{0};
 
@@ -88,7 +90,13 @@ struct Stage {
 struct Unit {
   std::string name;
   /// Microbatches that its forwards run ahead of what the schedule asks for.
-  int runAhead = 0;
+  /// Where no gradient comes back nothing else bounds them: at most so many
+  /// wait for the forwards that use them.
+  std::optional<int> runAhead;
+  /// Microbatches that one of its tasks serves; the last task may serve fewer.
+  int span = 1;
+
+  int getRunAhead() const { return runAhead.value_or(0); }
 };
 
 /// A message of one microbatch between two replicas, in forward direction.
@@ -129,6 +137,11 @@ struct Problem {
   /// negative times, a batch-sync that is not last.
   llvm::Error check() const;
 
+  int getSpan(int stage) const { return units[stages[stage].unit].span; }
+  /// The first microbatch of the stage's task that serves this one.
+  int getFirst(int stage, int microbatch) const {
+    return microbatch - microbatch % getSpan(stage);
+  }
   int getNumGroups() const {
     return syncGroup > 0 ? (microbatches + syncGroup - 1) / syncGroup : 1;
   }
@@ -155,7 +168,7 @@ char getLetter(Kind kind);
 struct Task {
   Kind kind = Kind::Forward;
   int stage = 0;
-  int microbatch = 0; ///< a group of microbatches if kind is Sync
+  int microbatch = 0; ///< the first that it serves; a group if kind is Sync
   int replica = 0;
 
   bool operator==(const Task &other) const {
@@ -170,7 +183,7 @@ std::string getName(const Problem &problem, const Task &task);
 struct Message {
   int edge = 0;
   bool gradient = false;
-  int microbatch = 0;
+  int microbatch = 0;   ///< the first of the task at the end that is served
   int from = 0, to = 0; ///< replicas of the sending and the receiving stage
 
   bool operator==(const Message &other) const { return key() == other.key(); }

@@ -6,6 +6,8 @@
 
 #include "passes/scheduler/core/Schedule.h"
 
+#include "passes/scheduler/core/Spans.h"
+
 #include "passes/scheduler/messages/Communicate.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -53,6 +55,20 @@ std::string Registry::getNames() const {
   return names;
 }
 
+/// Schedules order single microbatches.
+static Expected<Solution> solveSingly(const TaskGraph &graph,
+                                      const Registry::Entry &entry,
+                                      const SolveOptions &options) {
+  const Problem &problem = graph.getProblem();
+  if (!hasSpans(problem))
+    return entry.solve(graph, options);
+  Problem single = withoutSpans(problem);
+  Expected<Solution> solution = entry.solve(TaskGraph(single), options);
+  if (solution)
+    joinTasks(problem, *solution);
+  return solution;
+}
+
 Expected<Solution> solve(const Problem &problem, StringRef name,
                          const SolveOptions &options) {
   if (Error error = problem.check())
@@ -66,7 +82,7 @@ Expected<Solution> solve(const TaskGraph &graph, StringRef name,
   if (!entry)
     return createStringError("no schedule '" + name + "'; expected one of " +
                              Registry::get().getNames());
-  Expected<Solution> solution = entry->solve(graph, options);
+  Expected<Solution> solution = solveSingly(graph, *entry, options);
   if (!solution)
     return solution.takeError();
   if (!options.communicate)

@@ -40,7 +40,10 @@ void TaskGraph::buildNodes() {
       for (int rank : stage.replicas[r])
         placesOfRank[rank].push_back(place);
       for (int k = 0; k < count; ++k) {
-        auto at = [&](const Table &table) {
+        bool runs = stage.batchSync || k % problem.getSpan(s) == 0;
+        auto at = [&](const Table &table) -> int64_t {
+          if (!runs)
+            return 0;
           if (stage.batchSync)
             return table.values[std::min<size_t>(k, table.values.size() - 1)];
           return table.at(k, r, n, replicas);
@@ -53,7 +56,7 @@ void TaskGraph::buildNodes() {
                                                    : 0);
         for (bool there :
              {true, stage.hasBackward, stage.hasBackward && stage.hasWeight})
-          flags.push_back(there);
+          flags.push_back(runs && there);
         numNodes += 3;
       }
     }
@@ -79,11 +82,13 @@ template <typename F> void TaskGraph::forEachDependence(int index, F f) const {
   }
   forEachMessage(problem, edge, [&](int k, int i, int j, Time latency) {
     int a = getPlace(edge.from, i), b = getPlace(edge.to, j);
+    int first = problem.getFirst(edge.from, k);
     if (from.replicas[i] == to.replicas[j])
       latency = 0;
-    f(getNode(b, kForward, k), {getNode(a, kForward, k), latency, index});
+    f(getNode(b, kForward, k), {getNode(a, kForward, first), latency, index});
     if (edge.gradient)
-      f(getNode(a, kGradient, k), {getNode(b, kGradient, k), latency, index});
+      f(getNode(a, kGradient, first),
+        {getNode(b, kGradient, k), latency, index});
   });
 }
 
@@ -95,16 +100,37 @@ void TaskGraph::forEachBufferDependence(int index, F f) const {
     return;
   // The transfer starts when the buffer is free again.
   auto add = [&](int stage, int replicas, Slot slot) {
+    int span = problem.getSpan(stage);
+    int64_t depth = int64_t(edge.receiveDepth) * span;
     for (int r = 0; r < replicas; ++r)
-      for (int k = edge.receiveDepth; k < problem.microbatches; ++k) {
+      for (int64_t k = depth; k < problem.microbatches; k += span) {
         int place = getPlace(stage, r);
-        f(getNode(place, slot, k),
-          {getNode(place, slot, k - edge.receiveDepth), edge.latency, -1});
+        f(getNode(place, slot, int(k)),
+          {getNode(place, slot, int(k - depth)), edge.latency, -1});
       }
   };
   add(edge.to, int(to.replicas.size()), kForward);
   if (edge.gradient)
     add(edge.from, int(from.replicas.size()), kGradient);
+}
+
+/// What no gradient comes back to is held by the forwards that use it.
+template <typename F>
+void TaskGraph::forEachAheadDependence(int index, F f) const {
+  const Edge &edge = problem.edges[index];
+  const Stage &from = problem.stages[edge.from];
+  const std::optional<int> &ahead = problem.units[from.unit].runAhead;
+  if (!ahead || from.hasBackward || problem.stages[edge.to].batchSync)
+    return;
+  int span = problem.getSpan(edge.from), other = problem.getSpan(edge.to);
+  forEachMessage(problem, edge, [&](int k, int i, int j, Time) {
+    // The task, if any, that may begin once all before `next` are used.
+    for (int64_t next = int64_t(k) + *ahead + 1, end = next + other;
+         next < std::min<int64_t>(end, problem.microbatches); ++next)
+      if (next % span == 0)
+        f(getNode(getPlace(edge.from, i), kForward, int(next)),
+          {getNode(getPlace(edge.to, j), kForward, k), 0, -1});
+  });
 }
 
 void TaskGraph::buildDependences() {
@@ -113,6 +139,7 @@ void TaskGraph::buildDependences() {
     for (int e = 0; e < int(problem.edges.size()); ++e) {
       forEachDependence(e, f);
       forEachBufferDependence(e, f);
+      forEachAheadDependence(e, f);
     }
   };
   // Counting sort by consumer, then by producer: both stable. A node's begin is

@@ -24,7 +24,8 @@ public:
   enum Slot { kForward = 0, kGradient = 1, kWeight = 2 };
 
   /// A dependence on another stage's task through an edge or, with edge -1, on
-  /// the task that frees the buffer that the same stage's message arrives in.
+  /// the task that frees the buffer that the same stage's message arrives in,
+  /// or that a forward may run ahead of no further.
   struct Dependence {
     Node node;
     Time latency;
@@ -74,7 +75,8 @@ public:
   Task getTask(Node node, bool split) const;
 
   /// Whether the node is a task at all: weight gradients exist where the stage
-  /// has one, a batch-sync has forwards only, one a group.
+  /// has one, a batch-sync has forwards only, one a group; what serves several
+  /// microbatches is a task of the first.
   bool exists(Node node) const { return flags[node] & 1; }
   /// Whether a stage's backward can be split.
   bool canSplit(int stage) const {
@@ -119,6 +121,7 @@ private:
   /// Calls f(node, dependence) for all that an edge says, always in one order.
   template <typename F> void forEachDependence(int edge, F f) const;
   template <typename F> void forEachBufferDependence(int edge, F f) const;
+  template <typename F> void forEachAheadDependence(int edge, F f) const;
 
   const Problem &problem;
   int numNodes = 0;
@@ -134,21 +137,23 @@ private:
 };
 
 /// Calls f(microbatch, from, to, latency) for every message of an edge, in
-/// forward direction.
+/// forward direction: one for each task of the stage that it goes to.
 template <typename F>
 void forEachMessage(const Problem &problem, const Edge &edge, F f) {
   const Stage &from = problem.stages[edge.from], &to = problem.stages[edge.to];
-  int n = problem.microbatches;
+  int n = problem.microbatches, span = problem.getSpan(edge.to);
   int fromCount = int(from.replicas.size()), toCount = int(to.replicas.size());
   if (!edge.routes.empty()) {
     for (const Route &route : edge.routes)
-      for (int k = route.microbatch < 0 ? 0 : route.microbatch,
+      for (int k = route.microbatch < 0
+                       ? 0
+                       : problem.getFirst(edge.to, route.microbatch),
                end = route.microbatch < 0 ? n : k + 1;
-           k < end; ++k)
+           k < end; k += span)
         f(k, route.from, route.to, route.latency);
     return;
   }
-  for (int k = 0; k < n; ++k)
+  for (int k = 0; k < n; k += span)
     for (int i = 0; i < fromCount; ++i)
       for (int j = 0; j < toCount; ++j)
         if (fromCount != toCount || i == j)

@@ -214,10 +214,10 @@ Error Verifier::reportCycle(const std::vector<SmallVector<int, 4>> &before,
 
 Error Verifier::checkBuffers() {
   for (int rank = 0; rank < int(programs.size()); ++rank) {
-    // What the rank has received and not used; how many messages of which
-    // microbatch that is, per place, edge and direction.
+    // What the rank has received and not used; how many messages for which
+    // task that is, per place, edge and direction.
     std::map<TaskGraph::Node, std::vector<Message>> unused;
-    std::map<std::tuple<int, int, bool>, std::map<int, int>> microbatches;
+    std::map<std::tuple<int, int, bool>, std::map<TaskGraph::Node, int>> users;
     for (const Instruction &step : programs[rank]) {
       if (step.action == Instruction::Run) {
         auto it = unused.find(graph.getNode(step.task));
@@ -225,9 +225,9 @@ Error Verifier::checkBuffers() {
           continue;
         int place = graph.getPlaceOf(it->first);
         for (const Message &message : it->second) {
-          auto &held = microbatches[{place, message.edge, message.gradient}];
-          if (--held[message.microbatch] == 0)
-            held.erase(message.microbatch);
+          auto &held = users[{place, message.edge, message.gradient}];
+          if (--held[it->first] == 0)
+            held.erase(it->first);
         }
         unused.erase(it);
       } else if (step.action != Instruction::Send) {
@@ -235,9 +235,8 @@ Error Verifier::checkBuffers() {
             table.getEntries()[table.find(step.message)];
         int depth = problem.edges[step.message.edge].receiveDepth;
         int place = graph.getPlaceOf(entry.consumer);
-        auto &held =
-            microbatches[{place, step.message.edge, step.message.gradient}];
-        ++held[step.message.microbatch];
+        auto &held = users[{place, step.message.edge, step.message.gradient}];
+        ++held[entry.consumer];
         unused[entry.consumer].push_back(step.message);
         if (depth && int(held.size()) > depth)
           return createStringError(

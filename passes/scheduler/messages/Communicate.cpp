@@ -30,8 +30,9 @@ MessageTable::MessageTable(const TaskGraph &graph) {
         continue;
       Message message{
           dependence.edge, graph.getSlotOf(node) == TaskGraph::kGradient,
-          graph.getMicrobatchOf(node), graph.getPlaceInfo(other).replica,
-          graph.getPlaceInfo(place).replica};
+          std::max(graph.getMicrobatchOf(node),
+                   graph.getMicrobatchOf(dependence.node)),
+          graph.getPlaceInfo(other).replica, graph.getPlaceInfo(place).replica};
       entries.push_back({message, dependence.node, node});
     }
   }
@@ -131,10 +132,13 @@ void Sorter::build() {
     addEdge(entry.producer, tasks + i);
     addEdge(tasks + i, entry.consumer);
     // A message waits for a free buffer: for the task that used the message
-    // `receiveDepth` microbatches before it.
-    int depth = graph.getProblem().edges[entry.message.edge].receiveDepth;
-    if (depth && entry.message.microbatch >= depth)
-      addEdge(entry.consumer - 3 * depth, tasks + i);
+    // `receiveDepth` tasks before it.
+    const Problem &problem = graph.getProblem();
+    int64_t depth = problem.edges[entry.message.edge].receiveDepth;
+    depth *= problem.getSpan(
+        graph.getPlaceInfo(graph.getPlaceOf(entry.consumer)).stage);
+    if (depth && graph.getMicrobatchOf(entry.consumer) >= depth)
+      addEdge(entry.consumer - 3 * int(depth), tasks + i);
   }
   // What is not a message: collectives of batch-syncs.
   for (TaskGraph::Node node = 0; node < tasks; ++node) {

@@ -6,12 +6,14 @@
 // rank keeps the activations of one microbatch. Over several stages nothing
 // overlaps: wall time of p stages is n p (f + b + w). Modules that a batch-sync
 // depends on run forward for a whole group first, since no gradient comes
-// before it.
+// before it. A unit's run-ahead holds for what it is made from, too.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Lines.h"
+
+#include <algorithm>
 
 namespace dt::scheduler {
 
@@ -29,6 +31,21 @@ std::vector<bool> findTowers(const Problem &problem,
   return tower;
 }
 
+/// Microbatches that a stage's forwards are ahead of their turn.
+std::vector<int> findAhead(const Problem &problem,
+                           const std::vector<int> &order) {
+  std::vector<int> ahead(problem.stages.size(), 0);
+  for (size_t i = order.size(); i-- > 0;) {
+    int &own = ahead[order[i]];
+    own = std::min(problem.microbatches,
+                   problem.units[problem.stages[order[i]].unit].getRunAhead());
+    for (const Edge &edge : problem.edges)
+      if (edge.from == order[i])
+        own = std::max(own, ahead[edge.to]);
+  }
+  return ahead;
+}
+
 } // namespace
 
 static llvm::Expected<Solution> solveAccumulate(const TaskGraph &graph,
@@ -36,6 +53,7 @@ static llvm::Expected<Solution> solveAccumulate(const TaskGraph &graph,
   const Problem &problem = graph.getProblem();
   std::vector<int> order = problem.getTopologicalOrder();
   std::vector<bool> tower = findTowers(problem, order);
+  std::vector<int> ahead = findAhead(problem, order);
   Solution solution;
   solution.ranks.resize(problem.ranks);
   auto add = [&](int stage, TaskGraph::Slot slot, int microbatch) {
@@ -63,7 +81,9 @@ static llvm::Expected<Solution> solveAccumulate(const TaskGraph &graph,
     for (int k = begin; k < end; ++k) {
       for (int stage : order)
         if (!tower[stage] && !problem.stages[stage].batchSync)
-          add(stage, TaskGraph::kForward, k);
+          for (int next = k == begin ? k : k + ahead[stage];
+               next < std::min(end, k + ahead[stage] + 1); ++next)
+            add(stage, TaskGraph::kForward, next);
       for (auto stage = order.rbegin(); stage != order.rend(); ++stage)
         if (!problem.stages[*stage].batchSync)
           add(*stage, TaskGraph::kGradient, k);

@@ -32,7 +32,7 @@ static llvm::Expected<Solution> solveDistMMPipe(const TaskGraph &graph,
   int group = problem.syncGroup > 0 ? problem.syncGroup : problem.microbatches;
   return mergeLines(graph, [&](int place, int stage) {
     int ahead = group + 2 * (depths[stage] - 1) +
-                problem.units[problem.stages[stage].unit].runAhead;
+                problem.units[problem.stages[stage].unit].getRunAhead();
     return makeOneFOneB(graph, place, std::min(problem.microbatches, ahead));
   });
 }

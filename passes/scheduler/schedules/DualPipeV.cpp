@@ -126,7 +126,7 @@ static llvm::Expected<Solution> solveDualPipeV(const TaskGraph &graph,
     int ranks = int(stages.size() / 2), n = problem.microbatches;
     const Unit &unit = problem.units[problem.stages[stages[0]].unit];
     int extra = getNeeds(problem, stages, getInFlight(problem)).back() - 1 +
-                unit.runAhead;
+                unit.getRunAhead();
     if (n < 2 * ranks - 1 + extra)
       return llvm::createStringError("dualpipe-v: expected at least " +
                                      llvm::Twine(2 * ranks - 1 + extra) +

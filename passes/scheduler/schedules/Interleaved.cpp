@@ -85,7 +85,8 @@ Line makeLine(const TaskGraph &graph, const Virtual &unit, int index,
               int replica, const std::vector<int> &needs) {
   const Problem &problem = graph.getProblem();
   int n = problem.microbatches, v = unit.chunks;
-  int runAhead = problem.units[problem.stages[unit.stages[0]].unit].runAhead;
+  int runAhead =
+      problem.units[problem.stages[unit.stages[0]].unit].getRunAhead();
   auto order = getForwardOrder(n, unit.ranks, v);
   std::vector<std::vector<int>> position(v, std::vector<int>(n));
   for (int i = 0; i < int(order.size()); ++i)

@@ -33,8 +33,9 @@ std::vector<int> getInFlight(const Problem &problem,
       else if (!fixed)
         count = std::max(count, counts[edge.to] + 1);
     }
-    count = std::min(problem.microbatches,
-                     count + problem.units[problem.stages[*s].unit].runAhead);
+    count =
+        std::min(problem.microbatches,
+                 count + problem.units[problem.stages[*s].unit].getRunAhead());
   }
   return counts;
 }

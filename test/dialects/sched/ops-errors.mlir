@@ -434,3 +434,84 @@ sched.solution of @p {
     sched.run F @b mb 1
   }
 }
+
+// -----
+
+sched.problem @p ranks 1 microbatches 3 {
+  // expected-error @+1 {{'sched.unit' op has span 0; expected 1 to 1048576}}
+  sched.unit @m span 0
+  sched.stage @s of @m on [[0]] forward [1]
+}
+
+// -----
+
+// expected-error @+1 {{cannot be: unit m: a task serves 4 of 3 microbatches}}
+sched.problem @p ranks 1 microbatches 3 {
+  sched.unit @m span 4
+  sched.stage @s of @m on [[0]] forward [1]
+}
+
+// -----
+
+// expected-error @+1 {{cannot be: edge a -> b: a task of a serves 3 microbatches, which is no multiple of what one of b serves}}
+sched.problem @p ranks 2 microbatches 6 {
+  sched.unit @m span 3
+  sched.unit @n span 2
+  sched.stage @a of @m on [[0]] forward [1]
+  sched.stage @b of @n on [[1]] forward [1]
+  sched.edge @a to @b latency 0
+}
+
+// -----
+
+// A task's backward comes after all gradients of what it serves.
+sched.problem @p ranks 2 microbatches 2 {
+  sched.unit @m span 2
+  sched.unit @n
+  sched.stage @a of @m on [[0]] forward [1]
+  sched.stage @b of @n on [[1]] forward [1]
+  sched.edge @a to @b latency 0
+}
+// expected-error @+1 {{V2: these wait for one another: }}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.send @a to @b mb 0
+    sched.send @a to @b mb 1
+    sched.receive @b to @a mb 0 gradient
+    sched.run B @a mb 0
+    sched.receive @b to @a mb 1 gradient
+  }
+  sched.rank 1 {
+    sched.receive @a to @b mb 0
+    sched.run F @b mb 0
+    sched.run B @b mb 0
+    sched.send @b to @a mb 0 gradient
+    sched.receive @a to @b mb 1
+    sched.run F @b mb 1
+    sched.run B @b mb 1
+    sched.send @b to @a mb 1 gradient
+  }
+}
+
+// -----
+
+// What nothing comes back to is no further ahead than its unit may be.
+sched.problem @p ranks 1 microbatches 2 {
+  sched.unit @m run_ahead 0
+  sched.unit @n
+  sched.stage @a of @m on [[0]] forward [1] no_backward
+  sched.stage @b of @n on [[0]] forward [1]
+  sched.edge @a to @b latency 0 no_gradient
+}
+// expected-error @+1 {{V6: tasks wait for one another: F a mb 1 <- F b mb 0 <- F a mb 1}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @a mb 0
+    sched.run F @a mb 1
+    sched.run F @b mb 0
+    sched.run B @b mb 0
+    sched.run F @b mb 1
+    sched.run B @b mb 1
+  }
+}

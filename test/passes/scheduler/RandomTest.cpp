@@ -9,10 +9,13 @@
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Merge.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "passes/scheduler/core/Spans.h"
 #include "passes/scheduler/messages/Communicate.h"
 #include "passes/scheduler/search/Bound.h"
 
 #include "gtest/gtest.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <random>
 
@@ -52,7 +55,9 @@ private:
 std::vector<int> RandomProblem::addUnit(const std::string &name, int pp, int dp,
                                         int tp, int vpp, int base) {
   int unit = int(problem.units.size());
-  problem.units.push_back({name, draw(0, 3) ? 0 : draw(1, 2)});
+  problem.units.push_back({name, {}});
+  if (draw(0, 3) == 0)
+    problem.units.back().runAhead = draw(1, 2);
   std::vector<int> stages;
   bool back = vpp == 2 && draw(0, 1);
   for (int s = 0; s < pp * vpp; ++s) {
@@ -117,7 +122,7 @@ Problem RandomProblem::make() {
     Stage sync;
     sync.name = "sync";
     sync.unit = int(problem.units.size());
-    problem.units.push_back({"head", 0});
+    problem.units.push_back({"head", {}});
     sync.batchSync = true;
     sync.hasBackward = sync.hasWeight = false;
     std::set<int> ranks;
@@ -141,9 +146,11 @@ Problem RandomProblem::make() {
   for (const std::vector<int> &encoder : encoders) {
     bool frozen = draw(0, 3) == 0;
     for (int stage : encoder)
-      if (frozen)
+      if (frozen) {
         problem.stages[stage].hasBackward = problem.stages[stage].hasWeight =
             false;
+        problem.units[problem.stages[stage].unit].runAhead.reset();
+      }
     for (Edge &edge : problem.edges)
       if (!problem.stages[edge.from].hasBackward)
         edge.gradient = false;
@@ -185,6 +192,87 @@ TEST(Random, EveryScheduleFinishesWithoutBuffers) {
         << seed << " " << entry.name;
   }
   EXPECT_GE(runs, 1000) << declined << " declined";
+}
+
+/// Encoders whose tasks serve several microbatches, before a backbone whose
+/// tasks may, too.
+Problem makeSpanned(unsigned seed) {
+  Problem problem = RandomProblem(seed).make();
+  std::mt19937 random(seed);
+  std::set<int> fed; // by messages of other units
+  for (const Edge &edge : problem.edges) {
+    int from = problem.stages[edge.from].unit,
+        to = problem.stages[edge.to].unit;
+    if (from != to)
+      fed.insert(to);
+  }
+  for (int u = 0; u < int(problem.units.size()); ++u)
+    if (!fed.count(u))
+      problem.units[u].span =
+          std::min<int>(problem.microbatches, 1 + int(random() % 4));
+  return problem;
+}
+
+TEST(Random, TasksServeSeveralMicrobatches) {
+  const Registry &registry = Registry::get();
+  int runs = 0, spans = 0;
+  for (unsigned seed = 0; seed < 700; ++seed) {
+    Problem problem = makeSpanned(seed);
+    if (llvm::any_of(problem.stages, [](auto &s) { return s.batchSync; }))
+      continue;
+    ASSERT_EQ(llvm::toString(problem.check()), "") << seed;
+    const Registry::Entry &entry =
+        registry.getEntries()[seed % registry.getEntries().size()];
+    SolveOptions options;
+    options.effort = 5000;
+    auto solution = solve(problem, entry.name, options);
+    if (!solution) {
+      std::string message = llvm::toString(solution.takeError());
+      EXPECT_EQ(message.find("wait for one another"), std::string::npos)
+          << seed << " " << entry.name << ": " << message;
+      continue;
+    }
+    ++runs;
+    spans += hasSpans(problem);
+    EXPECT_EQ(runRendezvous(problem, solution->programs), "")
+        << seed << " " << entry.name;
+    EXPECT_EQ(llvm::toString(verify(TaskGraph(problem), solution->programs)),
+              "")
+        << seed << " " << entry.name;
+  }
+  EXPECT_GE(runs, 400);
+  EXPECT_GE(spans, 250);
+}
+
+/// What waits of an encoder that nothing comes back to is bounded.
+TEST(Random, FrozenForwardsRunAheadNoFurther) {
+  for (const char *name : {"1f1b", "nested", "zb", "accumulate"})
+    for (int span : {1, 2, 3})
+      for (int ahead : {0, 1, 4}) {
+        Problem problem;
+        problem.ranks = 2;
+        problem.microbatches = 12;
+        problem.units = {{"enc", ahead, span}, {"llm", {}}};
+        problem.stages.resize(2);
+        problem.stages[0] = {"enc", 0, {{0}}, 1, 0, 0, 0, 0, false, false};
+        problem.stages[1] = {"llm", 1, {{1}}, 10, 10, 10, 1, 1};
+        problem.edges = {{0, 1, 1, false, {}, 0}};
+        auto solution = solve(problem, name, {});
+        ASSERT_TRUE(bool(solution)) << llvm::toString(solution.takeError());
+        TaskGraph graph(problem);
+        auto timeline = evaluate(graph, *solution);
+        ASSERT_TRUE(bool(timeline));
+        bool reached = false;
+        for (int k = 0; k < 12; k += span) {
+          int begun = 0; // forwards of the backbone that have ended before
+          for (int i = 0; i < 12; ++i)
+            begun += timeline->end[graph.getNode(1, TaskGraph::kForward, i)] <=
+                     timeline->start[graph.getNode(0, TaskGraph::kForward, k)];
+          EXPECT_LE(k - begun, ahead) << name << " " << span << " " << k;
+          reached |= k - begun > ahead - span;
+        }
+        EXPECT_TRUE(reached) << name << " " << span << " " << ahead;
+      }
 }
 
 /// An order that was found once for ranks that do the same is one for all.

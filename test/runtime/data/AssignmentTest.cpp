@@ -14,6 +14,7 @@
 
 #include <numeric>
 #include <random>
+#include <set>
 
 using namespace dt;
 using namespace dt::rt;
@@ -290,6 +291,70 @@ TEST(Assignment, PiecesOfAShare) {
                       least + 1);
           }
       }
+    }
+  }
+}
+
+/// A task has what its microbatches have at the places that they are given, and
+/// replicas share each of these out as they would alone.
+TEST(Assignment, TasksOfSeveralMicrobatches) {
+  std::mt19937 random(3);
+  auto below = [&](int n) { return int(random() % unsigned(n)); };
+  for (int round = 0; round < 60; ++round) {
+    int64_t micro = 1 + below(3), global = micro * (2 + below(8)) - below(2);
+    Chain program(global, micro, 1 + below(3), 1 + below(2), 1);
+    Chain alone(global, micro, program.modules[0].info.dp,
+                program.modules[1].info.dp, 1);
+    for (Chain *chain : {&program, &alone}) {
+      chain->modules[0].symbols[0].cost = 50;
+      chain->modules[1].symbols[1].cost = 3;
+    }
+    int32_t span = 2 + below(3);
+    program.modules[0].info.span = span;
+    program.rows.clear(), program.rows1F1B();
+    program.finish(), alone.finish();
+    Counts images, targets;
+    for (int64_t s = 0; s < global; ++s)
+      images.push_back(below(4)), targets.push_back(below(2));
+    StepItems items =
+        stepItems(global, {kindOf("image", images), kindOf("target", targets)});
+    for (Reorder mode : kModes) {
+      Assignment a = Assigner(program.info, mode).assign(items);
+      int64_t n = microbatchCount(program.info);
+      ASSERT_EQ(a.modules[0].size(), size_t((n + span - 1) / span));
+      ASSERT_EQ(a.modules[1].size(), size_t(n));
+      for (int64_t task = 0; task < int64_t(a.modules[0].size()); ++task) {
+        std::set<int64_t> samples;
+        for (int64_t k = task * span; k < std::min(n, (task + 1) * span); ++k)
+          samples.insert(a.microbatches[size_t(k)].begin(),
+                         a.microbatches[size_t(k)].end());
+        int64_t count = 0;
+        for (const PartItems &part : a.modules[0][size_t(task)])
+          for (int64_t item : part.symbols[0]) {
+            EXPECT_TRUE(samples.count(items.kinds[0].owner[size_t(item)]));
+            ++count;
+          }
+        int64_t all = 0;
+        for (int64_t sample : samples)
+          all += images[size_t(sample)];
+        EXPECT_EQ(count, all);
+      }
+      EXPECT_EQ(joined(a, 0), range(0, items.kinds[0].count));
+      if (mode == Reorder::Inter)
+        EXPECT_LE(a.lengthAfter, a.lengthBefore);
+      if (mode == Reorder::Inter || mode == Reorder::Both)
+        EXPECT_GT(a.lengthAfter, 0);
+      else // equal microbatches: the same shares, joined
+        for (int64_t k = 0; k < n; ++k)
+          for (int32_t d = 0; d < program.modules[0].info.dp; ++d) {
+            Items own = Assigner(alone.info, mode)
+                            .assign(items)
+                            .part(0, k, d)
+                            .symbols[0];
+            const Items &task = a.part(0, k / span, d).symbols[0];
+            EXPECT_TRUE(std::includes(task.begin(), task.end(), own.begin(),
+                                      own.end()));
+          }
     }
   }
 }

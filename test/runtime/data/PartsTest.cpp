@@ -32,7 +32,7 @@ constexpr int64_t kGlobal = 7, kTokens = 24;
 /// head over the whole batch.
 struct PartsProgram : TestProgram {
   PartsProgram(int64_t micro, int32_t vision, int32_t llm, int32_t generator,
-               int32_t tp = 1, int32_t pieces = 1)
+               int32_t tp = 1, int32_t pieces = 1, int32_t span = 1)
       : TestProgram(kGlobal, micro) {
     Module &see = add("vision", "image", vision, 30);
     input(see, "vision.pixel_values", DType::F32, {0, -3, -4, -4});
@@ -63,6 +63,8 @@ struct PartsProgram : TestProgram {
     modules[3].symbols[0].cost = 30;
     for (size_t m = 0; m < 4; ++m) // of the encoder one more
       modules[m].info.sub = pieces + (pieces > 1 && m == 0);
+    modules[0].info.span = span;
+    modules[3].info.span = span + (span > 1);
     rowsOf(next + 1);
     finish();
   }
@@ -141,15 +143,16 @@ protected:
                   view.replica[m] < 0 ? 0
                   : program.modules[m].info.wholeBatch
                       ? 1
-                      : size_t(microbatchCount(program.info) *
+                      : size_t(tasksOf(program.info, program.modules[m].info) *
                                program.modules[m].info.sub));
         int32_t pieces = program.modules[m].info.sub;
+        int32_t span = spanOf(program.modules[m].info);
         for (size_t k = 0; k < batch.modules[m].size(); ++k) {
-          int64_t microbatch = int64_t(k) / pieces;
+          int64_t task = int64_t(k) / pieces;
           int32_t piece = int32_t(k) % pieces;
-          const Part &part = batch.part(program.info, m, microbatch, piece);
-          const PartItems &items = batch.assignment.part(
-              m, microbatch, view.replica[m] * pieces + piece);
+          const Part &part = batch.part(program.info, m, task * span, piece);
+          const PartItems &items =
+              batch.assignment.part(m, task, view.replica[m] * pieces + piece);
           EXPECT_EQ(part.items, items.symbols);
           for (int64_t item : part.items[0])
             ++seen[m][size_t(item)];
@@ -196,9 +199,11 @@ protected:
 
 TEST_F(PartsTest, ShardsJoinToTheWholeBatch) {
   PartsProgram single(kGlobal, 1, 1, 1), pair(3, 2, 2, 5, 2), many(2, 3, 2, 1),
-      odd(3, 5, 3, 2), pieces(4, 2, 2, 1, 2, 2);
+      odd(3, 5, 3, 2), pieces(4, 2, 2, 1, 2, 2), spans(1, 2, 1, 1, 1, 1, 2),
+      both(2, 2, 2, 1, 2, 2, 3);
   for (int64_t step : {0, 3})
-    for (const PartsProgram *layout : {&pair, &many, &odd, &pieces})
+    for (const PartsProgram *layout :
+         {&pair, &many, &odd, &pieces, &spans, &both})
       for (Reorder mode : {Reorder::None, Reorder::Both}) {
         std::vector<std::unique_ptr<BatchSource>> sources;
         Batch whole;
@@ -215,7 +220,7 @@ TEST_F(PartsTest, ShardsJoinToTheWholeBatch) {
 }
 
 TEST_F(PartsTest, FilesJoinToTheWholeBatchAndEqualShards) {
-  PartsProgram single(kGlobal, 1, 1, 1), layout(3, 3, 2, 2, 2, 2);
+  PartsProgram single(kGlobal, 1, 1, 1), layout(3, 3, 2, 2, 2, 2, 2);
   SafetensorsWriter writer;
   std::vector<std::unique_ptr<BatchSource>> sources;
   Batch whole;

@@ -84,13 +84,20 @@ struct TestProgram {
     int count = int(modules.size());
     for (int m = 0; m < count; ++m)
       for (int32_t rank : modules[size_t(m)].ranks) {
+        int32_t span = rt::spanOf(modules[size_t(m)].info);
         int64_t warm = std::min<int64_t>(n, count - 1 - m), f = 0;
-        for (; f < warm; ++f)
-          row(rank, TaskKind::Forward, m, f);
+        auto forward = [&] {
+          if (f % span == 0)
+            row(rank, TaskKind::Forward, m, f);
+          ++f;
+        };
+        while (f < warm)
+          forward();
         for (int64_t b = 0; b < n; ++b) {
           if (f < n)
-            row(rank, TaskKind::Forward, m, f++);
-          row(rank, TaskKind::Backward, m, b);
+            forward();
+          if (b % span == span - 1 || b == n - 1)
+            row(rank, TaskKind::Backward, m, b - b % span);
         }
       }
   }
