@@ -29,6 +29,9 @@ constexpr int64_t kMostDevices = 64;
 /// Where nothing fits, parts are tried in so many pieces.
 constexpr int kMostPieces = 8;
 
+/// Tasks of as many microbatches at most are tried.
+constexpr int kMostSpan = 4;
+
 /// The most strips of products and collectives that are tried.
 constexpr int kMostStrips = 8;
 
@@ -114,6 +117,7 @@ std::optional<std::string> makeExecutable(Plan &plan,
     unit.dp = std::min(unit.dp, most);
     unit.zero = unit.dp > 1;
     unit.overlap = unit.tp > 1 ? std::max(unit.overlap, 1) : 1;
+    unit.span = int(std::min<int64_t>(unit.span, plan.microbatches));
     // Pieces are items too.
     unit.sub =
         int(std::max<int64_t>(1, std::min<int64_t>(unit.sub, most / unit.dp)));
@@ -215,6 +219,9 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
     if (plan.units[u].dp * sub <= program.maxReplicas[u])
       others.emplace_back(plan).units[u].sub = int(sub);
     const UnitPlan &unit = plan.units[u];
+    for (int span : {unit.span * 2, unit.span / 2})
+      if (span >= 1 && span <= kMostSpan && span <= plan.microbatches)
+        others.emplace_back(plan).units[u].span = span;
     for (int overlap : {unit.overlap * 2, unit.overlap / 2})
       if (unit.tp > 1 && overlap >= 1 && overlap <= kMostStrips)
         others.emplace_back(plan).units[u].overlap = overlap;

@@ -29,7 +29,8 @@ std::optional<std::string> makeExecutable(planner::Plan &plan,
 std::vector<planner::Plan> listPlans(const planner::PolicyInput &input,
                                      const PlannedProgram &program);
 
-/// Another schedule, saved set, sequence parallelism, or smaller pieces.
+/// Another schedule, saved set, sequence parallelism, smaller pieces, or
+/// tasks of more or fewer microbatches.
 std::vector<planner::Plan> varyPlan(const planner::Plan &plan,
                                     const planner::PolicyInput &input,
                                     const PlannedProgram &program);

@@ -65,6 +65,7 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   unit.pp = readSize(json, "pp");
   unit.vpp = readSize(json, "vpp");
   unit.sub = readSize(json, "sub");
+  unit.span = readSize(json, "span");
   if (json.has("overlap"))
     unit.overlap = readSize(json, "overlap");
   int64_t zero = 0;

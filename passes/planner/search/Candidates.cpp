@@ -28,7 +28,7 @@ Complexity getComplexity(const Plan &plan) {
     figures[Complexity::Stages] += int64_t(unit.pp) * unit.vpp;
     int64_t tensor = int64_t(unit.tp) * unit.cp;
     figures[Complexity::Tensor] = std::max(figures[Complexity::Tensor], tensor);
-    figures[Complexity::Pieces] += unit.sub;
+    figures[Complexity::Pieces] += unit.sub + unit.span - 1;
     figures[Complexity::Strips] =
         std::max<int64_t>(figures[Complexity::Strips], unit.overlap);
   }

@@ -438,6 +438,22 @@ void Parts::permute(const std::vector<int32_t> &order) {
   }
 }
 
+Parts Parts::joinTasks(const Plan &plan) const {
+  Parts joined = *this;
+  for (size_t u = 0; u < modules.size(); ++u) {
+    int span = plan.units[u].span;
+    size_t replicas = size_t(modules[u].replicas);
+    std::vector<TokenSums> &moments = joined.modules[u].moments;
+    for (int k = 0; k < microbatches; ++k)
+      for (size_t r = 0; k % span && r < replicas; ++r) {
+        moments[size_t(k - k % span) * replicas + r] +=
+            moments[k * replicas + r];
+        moments[k * replicas + r] = {};
+      }
+  }
+  return joined;
+}
+
 Parts makeParts(const Model &model, const Plan &plan,
                 const std::vector<Sample> &batch,
                 const std::vector<ItemCost> &costs,

@@ -82,6 +82,8 @@ struct Parts {
   }
   /// Exchanges microbatches: place i gets what order[i] was.
   void permute(const std::vector<int32_t> &order);
+  /// The same with all that a task works on at its first microbatch.
+  Parts joinTasks(const Plan &plan) const;
 };
 
 /// `costs` by module; `inFlight` of the pacing unit's first stage is what

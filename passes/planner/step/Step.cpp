@@ -109,7 +109,8 @@ Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
 
 bool wantsOrder(const Plan &plan, const Model &model) {
   // Before a barrier of the whole batch all forwards run, whatever the order.
-  if (!model.contrast.towers.empty())
+  // What comes together in a task would change with it.
+  if (!model.contrast.towers.empty() || plan.hasSpans())
     return false;
   bool inter = plan.reorder == Reorder::Inter || plan.reorder == Reorder::Both;
   return inter && plan.assign == Assign::Items && plan.microbatches > 2;

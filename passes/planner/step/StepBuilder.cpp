@@ -221,7 +221,7 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
   for (int s = 0; s < count; ++s)
     for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
       ++layers[s][module.layers[i]];
-  for (int k = 0; k < parts.microbatches; ++k)
+  for (int k = 0; k < parts.microbatches; k += unit.span)
     for (int64_t c = 0; c < classes[u]; ++c) {
       int64_t slowest = slowestOf({u, 0, {}}, parts, k, c), priced = -1;
       std::map<Save, const std::vector<KindPrice> *> bySave;
@@ -386,8 +386,8 @@ scheduler::Problem StepBuilder::build(const Parts &parts) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     unitIndex[u] = int(problem.units.size());
     if (!plan.units[u].inside)
-      problem.units.push_back(
-          {costs.model.modules[u].name, plan.units[u].runAhead});
+      problem.units.push_back({costs.model.modules[u].name,
+                               plan.units[u].runAhead, plan.units[u].span});
   }
   for (const StageInfo &info : stages) {
     const UnitPlan &unit = plan.units[info.unit];
@@ -401,7 +401,7 @@ scheduler::Problem StepBuilder::build(const Parts &parts) {
           ranksOf(info.unit, plan.getPosition(unit, info.index), r));
     problem.stages.push_back(std::move(stage));
   }
-  addTimes(problem, parts);
+  addTimes(problem, plan.hasSpans() ? parts.joinTasks(plan) : parts);
   addEdges(problem, parts);
   if (!costs.model.contrast.towers.empty())
     addContrast(problem, parts);

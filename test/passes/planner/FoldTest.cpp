@@ -133,6 +133,50 @@ TEST(Fold, EqualsFullOfAnyShape) {
   EXPECT_GT(compared, 15);
 }
 
+/// A task has the work and the bytes of all its microbatches.
+TEST(Fold, TasksOfSeveralMicrobatches) {
+  Setting setting("a800-80g", 48, drawn("packed", 64));
+  PolicyInput input = setting.input();
+  Plan plan = disjoint(input);
+  plan.reorder = Reorder::None;
+  StepOptions options;
+  options.requireMemory = false;
+  auto single = simulateStep(setting.costs, plan, setting.batch, options);
+  ASSERT_TRUE(bool(single)) << llvm::toString(single.takeError());
+  plan.units[0].span = 3;
+  auto joined = simulateStep(setting.costs, plan, setting.batch, options);
+  ASSERT_TRUE(bool(joined)) << llvm::toString(joined.takeError());
+  const dt::scheduler::Stage &one = single->problem.stages[0],
+                             &three = joined->problem.stages[0];
+  int n = 8, replicas = int(one.replicas.size());
+  for (int r = 0; r < replicas; ++r)
+    for (int k = 0; k < n; k += 3) {
+      int64_t time = 0, bytes = 0, longest = 0;
+      for (int i = k; i < std::min(n, k + 3); ++i) {
+        int64_t own = one.forward.at(i, r, n, replicas);
+        time += own;
+        longest = std::max(longest, own);
+        bytes += one.activation.at(i, r, n, replicas);
+      }
+      // Larger kernels are no slower.
+      EXPECT_LE(three.forward.at(k, r, n, replicas), time + 3);
+      EXPECT_GE(three.forward.at(k, r, n, replicas), longest);
+      EXPECT_NEAR(double(three.activation.at(k, r, n, replicas)), double(bytes),
+                  3);
+    }
+  int forwards = 0;
+  for (const dt::scheduler::Task &task : joined->solution.ranks[0])
+    forwards += task.kind == dt::scheduler::Kind::Forward;
+  EXPECT_EQ(forwards, 3);
+  // The backbone's tasks cannot wait for more than one of the encoder's.
+  plan.units[0].span = 1;
+  plan.units[1].span = 2;
+  auto refused = simulateStep(setting.costs, plan, setting.batch, options);
+  ASSERT_FALSE(bool(refused));
+  EXPECT_NE(llvm::toString(refused.takeError()).find("no multiple"),
+            std::string::npos);
+}
+
 /// Orders found on the folded problem run on all replicas without blocking.
 TEST(Fold, SearchedSchedulesExpand) {
   Setting setting("a800-80g", 48, drawn("packed", 32));
