@@ -220,12 +220,18 @@ PartSizes Bound::sizesOf(int u) const {
   return sizes;
 }
 
+/// Of tasks of so many microbatches; the last may be of fewer.
+static PartSizes joinTasks(int span, const PartSizes &sizes) {
+  return {sizes.least, sizes.most * span, std::ceil(sizes.filled / span)};
+}
+
 Bound::Bound(const PolicyInput &input, const Plan &plan)
     : input(input), plan(plan), split(plan.getTraits().splitsBackward),
       back(plan.goesBack()) {
   units.reserve(plan.units.size());
   for (size_t u = 0; u < plan.units.size(); ++u)
-    units.emplace_back(input, plan, int(u), sizesOf(int(u)));
+    units.emplace_back(input, plan, int(u),
+                       joinTasks(plan.units[u].span, sizesOf(int(u))));
 }
 
 /// Edges between units that run beside each other.

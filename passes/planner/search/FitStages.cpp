@@ -23,6 +23,7 @@ namespace {
 
 /// What keeps most, and so is fastest, first.
 constexpr Save kSaves[] = {Save::All, Save::Vjp, Save::None};
+constexpr size_t kVjp = 1;
 
 class Fitter {
 public:
@@ -37,6 +38,8 @@ private:
     Save save = Save::None;
   };
   Choice choose(int position, int begin, int end) const;
+  /// As StepMemory.cpp counts them, about.
+  double bytesOf(size_t save, int position, int begin, int end) const;
   /// Stages of one layer or more, none of which takes longer than `limit`: with
   /// the least sum of `weigh`(sum, seconds).
   template <typename Function>
@@ -53,6 +56,7 @@ private:
   std::vector<double> state = {0}; ///< before each layer
   std::vector<double> held;        ///< microbatches, by position
   double room;                     ///< bytes of a device, for all of these
+  double message = 0;              ///< bytes of a part between layers
 };
 
 } // namespace
@@ -69,6 +73,8 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
   TokenSums part =
       meanPart(input, u, plan.microbatches, unit.dp) * (1.0 / unit.sub);
   CostOptions options = plan.getOptions(u);
+  const Module &module = cost.getModule();
+  message = module.kinds[module.layers[0]].output.at(part) / unit.cp;
   for (auto [i, save] : llvm::enumerate(kSaves)) {
     options.save = save;
     prices[i] =
@@ -84,7 +90,7 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
     state.push_back(state.back() + bytes);
     largest = std::max(largest, bytes);
   }
-  // Buffers of messages are small.
+  // The simulator has the last word.
   room = 0.99 * cluster.getMemory(node) - largest;
   std::vector<int64_t> inFlight = countInFlight(input, plan);
   for (size_t other = 0; plan.sharesRanks() && other < plan.units.size();
@@ -98,12 +104,23 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
 
 Fitter::Choice Fitter::choose(int position, int begin, int end) const {
   for (auto [i, save] : llvm::enumerate(kSaves)) {
-    double kept = (prices[i]->kept[end] - prices[i]->kept[begin]) * factor;
-    if (state[end] - state[begin] + held[position] * kept + workspace[i] <=
-        room)
+    if (bytesOf(i, position, begin, end) <= room)
       return {prices[i]->seconds(begin, end) * factor, save};
   }
   return {};
+}
+
+double Fitter::bytesOf(size_t save, int position, int begin, int end) const {
+  auto kept = [&](const LayerPrices *by, int last) {
+    return (by->kept[last] - by->kept[begin]) * factor;
+  };
+  // What keeps nothing keeps what comes into it, and has all of it while it
+  // runs again.
+  bool again = kSaves[save] == Save::None;
+  return state[end] - state[begin] +
+         held[position] *
+             (kept(prices[save], again ? begin + 1 : end) + 3 * message) +
+         (again ? kept(prices[kVjp], end) : 0) + workspace[save] + 4 * message;
 }
 
 template <typename Function>
@@ -145,14 +162,10 @@ bool Fitter::chooseByPosition(UnitPlan &result) const {
   result.saves.resize(unit.pp * unit.vpp);
   for (int p = 0; p < unit.pp; ++p) {
     auto fits = [&](size_t i) {
-      double bytes = workspace[i];
+      double bytes = 0;
       for (int s = 0; s < unit.pp * unit.vpp; ++s)
-        if (plan.getPosition(unit, s) == p) {
-          int begin = unit.cuts[s], end = unit.cuts[s + 1];
-          bytes += state[end] - state[begin] +
-                   held[p] * factor *
-                       (prices[i]->kept[end] - prices[i]->kept[begin]);
-        }
+        if (plan.getPosition(unit, s) == p)
+          bytes += bytesOf(i, p, unit.cuts[s], unit.cuts[s + 1]);
       return bytes <= room;
     };
     size_t i = 0;

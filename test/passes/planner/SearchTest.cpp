@@ -78,11 +78,14 @@ struct Drawn {
     plans.resize(std::min<size_t>(plans.size(), 12));
     for (size_t i = 0, count = plans.size(); i < count; ++i)
       llvm::append_range(plans, withSchedules(input(), plans[i]));
-    for (Plan &plan : plans)
+    for (Plan &plan : plans) {
       if (draw({0, 1})) {
         plan.assign = Assign::Items;
         plan.reorder = Reorder::Both;
       }
+      for (UnitPlan &unit : plan.units)
+        unit.span = draw({1, 1, 1, 2});
+    }
     return plans;
   }
 
