@@ -32,8 +32,9 @@ CHOSEN = [
     ("unet", 8, 1, "h100-80g", 4, {}),
     ("clip", 8, 2, EIGHT, 4, SPLIT),
 ]
-# How far a term may be off (docs/planning.md, "Memory of a rank"). Bytes of scratch are few here, those of ties many.
-BOUNDS = {"arena": 0.15, "scratch": 0.3, "total": 0.1}
+# How far a term may be off (docs/planning.md, "Memory of a rank"). Bytes of scratch are few here, those of ties many; a UNet's skips count at each
+# stage that they pass.
+BOUNDS = {"arena": 0.25, "scratch": 0.3, "total": 0.1}
 
 
 class Checker(Runner):

@@ -250,7 +250,7 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
         }
         for (int guest : info.guests)
           addGuest(parts, guest, k, r, sum);
-        record(problem, stageBase[u] + s, size_t(k) * classes[u] + c, sum);
+        record(problem, stageBase[u] + s, parts, k, c, r, sum);
       }
     }
 }
@@ -311,10 +311,12 @@ void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
     sum.add(kinds[kind], 1);
 }
 
-void StepBuilder::record(scheduler::Problem &problem, int index, size_t at,
+void StepBuilder::record(scheduler::Problem &problem, int index,
+                         const Parts &parts, int k, int64_t klass, int64_t r,
                          const KindPrice &sum) {
   scheduler::Stage &stage = problem.stages[index];
   const UnitPlan &unit = plan.units[stages[index].unit];
+  size_t at = size_t(k) * classes[unit.module] + klass;
   bool split = splitsBackward(stages[index]);
   stage.forward.values[at] = toTime(sum.times.forward);
   stage.input.values[at] =
@@ -323,8 +325,8 @@ void StepBuilder::record(scheduler::Problem &problem, int index, size_t at,
   // A slot is there until a microbatch's last task.
   bool halves = stage.hasWeight && plan.getTraits().splitsBackward;
   bool keeps = halves && sum.keptForWeights > 0;
-  double slot =
-      sum.kept + (keeps ? sum.keptForWeights : 0) + edgeSlots[index][keeps];
+  double slot = sum.kept + (keeps ? sum.keptForWeights : 0) +
+                slotOfEdges(index, keeps, parts, k, r);
   stage.activation.values[at] = stage.hasBackward ? int64_t(slot) : 0;
   stage.weightActivation.values[at] = halves ? stage.activation.values[at] : 0;
   double ranksOfClass = double(unit.tp) * unit.cp * double(unit.dp) /
@@ -369,10 +371,13 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
     for (const TokenSums &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))
         largest[u] = part;
-  edgeSlots.clear();
-  for (size_t s = 0; s < stages.size(); ++s)
-    edgeSlots.push_back(
-        {slotOfEdges(int(s), false), slotOfEdges(int(s), true)});
+  together.assign(plan.units.size(), {});
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    for (int k = 0; k < parts.microbatches; ++k) {
+      TokenSums &sum = together[u].emplace_back();
+      for (int r = 0; r < parts.modules[u].replicas; ++r)
+        sum += parts.get(int(u), k, r);
+    }
   for (size_t u = 0; u < plan.units.size(); ++u)
     if (!plan.units[u].inside)
       addUnitTimes(problem, parts, int(u));

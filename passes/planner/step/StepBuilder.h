@@ -11,7 +11,6 @@
 #include "runtime/reorder/Order.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -83,10 +82,14 @@ private:
                   std::vector<PlannedStep::Memory> &held) const;
   /// What a stage holds for a moment, while one of its tasks runs.
   double workspaceOf(const StageInfo &stage) const;
-  template <typename Function> void forEdgesOf(int stage, Function f) const;
+  template <typename PartOf, typename Function>
+  void forEdgesOf(int stage, PartOf partOf, Function f) const;
+  TokenSums itemsOf(int unit, int other, const Parts &parts, int k,
+                    int64_t replica) const;
   /// What edges add to a microbatch's slot: what is handed on, and gradients.
   /// `keepsGradient`: that of what is handed on is kept for weights.
-  double slotOfEdges(int stage, bool keepsGradient) const;
+  double slotOfEdges(int stage, bool keepsGradient, const Parts &parts, int k,
+                     int64_t replica) const;
   /// Bytes that a stage hands to the next.
   const Linear &outputOf(const StageInfo &stage) const;
   void addStages(int unit);
@@ -95,8 +98,8 @@ private:
   void addGuest(const Parts &parts, int guest, int k, int64_t replica,
                 KindPrice &sum) const;
   bool splitsBackward(const StageInfo &stage) const;
-  void record(scheduler::Problem &problem, int stage, size_t at,
-              const KindPrice &sum);
+  void record(scheduler::Problem &problem, int stage, const Parts &parts, int k,
+              int64_t klass, int64_t replica, const KindPrice &sum);
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
                     int64_t klass) const;
@@ -177,8 +180,8 @@ private:
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
   std::vector<int> brokers;       ///< by model edge: of the problem; -1: none
   std::vector<TokenSums> largest; ///< by unit: the fullest part
-  /// By stage: slotOfEdges() without and with the gradient kept for weights.
-  std::vector<std::array<double, 2>> edgeSlots;
+  /// By unit and microbatch: items of all replicas.
+  std::vector<std::vector<TokenSums>> together;
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
   mutable std::vector<std::map<std::tuple<Save, double, double, double>,

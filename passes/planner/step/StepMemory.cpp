@@ -87,40 +87,58 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   return most;
 }
 
-/// Calls f(bytes, sent, gradient) for what comes into a stage and goes out of
-/// it, of the fullest part: whole on every rank of a TP group.
-template <typename Function>
-void StepBuilder::forEdgesOf(int stage, Function f) const {
+/// Calls f(bytes, sent, gradient, turn) for what comes into a stage and goes
+/// out of it, whole on every rank of a TP group. `partOf` says what a rank has
+/// of a unit's items.
+template <typename PartOf, typename Function>
+void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
   const StageInfo &info = stages[stage];
   const UnitPlan &unit = plan.units[info.unit];
   bool back = costs.model.modules[info.unit].hasBackward();
   if (info.index > 0)
-    f(outputOf(stages[stage - 1]).at(largest[info.unit]) / unit.cp, false, back,
+    f(outputOf(stages[stage - 1]).at(partOf(info.unit)) / unit.cp, false, back,
       plan.getPosition(unit, info.index) ==
           plan.getPosition(unit, info.index - 1));
   if (info.index + 1 < unit.pp * unit.vpp)
-    f(outputOf(info).at(largest[info.unit]) / unit.cp, true, back, false);
+    f(outputOf(info).at(partOf(info.unit)) / unit.cp, true, back, false);
   for (const ModelEdge &edge : costs.model.edges) {
     bool sent = lastStageOf(edge.from) == stage,
          received = firstStageOf(edge.to) == stage;
     if (sent == received) // neither, or inside
       continue;
     bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
-    int carrier = toSamples ? edge.from : edge.to;
-    double share = double(plan.units[plan.getHost(carrier)].dp) /
-                   double(unit.dp) / unit.cp;
-    f(edge.bytes.at(largest[carrier] * share), sent,
+    f(edge.bytes.at(partOf(toSamples ? edge.from : edge.to)) / unit.cp, sent,
       costs.model.modules[edge.from].hasBackward(), false);
   }
 }
 
-double StepBuilder::slotOfEdges(int stage, bool keepsGradient) const {
+/// Of a task of a unit: its own items, of others' an equal share of what the
+/// same microbatches have.
+TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
+                               int64_t r) const {
+  if (plan.getHost(other) == unit)
+    return parts.get(other, k, int(r));
+  // Of tasks that span several all is at the first.
+  int own = plan.units[unit].span,
+      block = std::max(own, plan.units[plan.getHost(other)].span);
+  TokenSums sum;
+  for (int i = k - k % block, end = std::min(parts.microbatches, i + block);
+       i < end; ++i)
+    sum += together[other][i];
+  return sum * (double(own) / double(block) / double(plan.units[unit].dp));
+}
+
+double StepBuilder::slotOfEdges(int stage, bool keepsGradient,
+                                const Parts &parts, int k, int64_t r) const {
   double bytes = 0;
-  forEdgesOf(stage, [&](double one, bool sent, bool gradient, bool) {
-    // What comes in is among what is kept.
-    bytes += sent ? one : 0;
-    bytes += gradient && !(sent && keepsGradient) ? one : 0;
-  });
+  int unit = stages[stage].unit;
+  forEdgesOf(
+      stage, [&](int other) { return itemsOf(unit, other, parts, k, r); },
+      [&](double one, bool sent, bool gradient, bool) {
+        // What comes in is among what is kept.
+        bytes += sent ? one : 0;
+        bytes += gradient && !(sent && keepsGradient) ? one : 0;
+      });
   return bytes;
 }
 
@@ -148,10 +166,16 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
       add(guest, 0, int(costs.model.modules[guest].layers.size()));
     stage.workspace = workspaceOf(info);
     // Messages are received ahead; without a backward nothing else holds them.
-    forEdgesOf(int(s), [&](double bytes, bool sent, bool, bool turn) {
-      bool back = problem.stages[s].hasBackward;
-      stage.buffers += bytes * ((sent || turn ? 0 : kReceiveDepth) + !back);
-    });
+    forEdgesOf(
+        int(s),
+        [&](int other) {
+          return largest[other] *
+                 (double(plan.units[plan.getHost(other)].dp) / double(unit.dp));
+        },
+        [&](double bytes, bool sent, bool, bool turn) {
+          bool back = problem.stages[s].hasBackward;
+          stage.buffers += bytes * ((sent || turn ? 0 : kReceiveDepth) + !back);
+        });
     for (const std::vector<int> &replica : problem.stages[s].replicas)
       for (int rank : replica) {
         PlannedStep::Memory &all = held[rank];
