@@ -221,7 +221,7 @@ PartSizes Bound::sizesOf(int u) const {
 }
 
 /// Of tasks of so many microbatches; the last may be of fewer.
-static PartSizes joinTasks(int span, const PartSizes &sizes) {
+static PartSizes ofTasks(int span, const PartSizes &sizes) {
   return {sizes.least, sizes.most * span, std::ceil(sizes.filled / span)};
 }
 
@@ -231,7 +231,7 @@ Bound::Bound(const PolicyInput &input, const Plan &plan)
   units.reserve(plan.units.size());
   for (size_t u = 0; u < plan.units.size(); ++u)
     units.emplace_back(input, plan, int(u),
-                       joinTasks(plan.units[u].span, sizesOf(int(u))));
+                       ofTasks(plan.units[u].span, sizesOf(int(u))));
 }
 
 /// Edges between units that run beside each other.

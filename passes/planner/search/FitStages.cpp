@@ -103,10 +103,9 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
 }
 
 Fitter::Choice Fitter::choose(int position, int begin, int end) const {
-  for (auto [i, save] : llvm::enumerate(kSaves)) {
+  for (auto [i, save] : llvm::enumerate(kSaves))
     if (bytesOf(i, position, begin, end) <= room)
       return {prices[i]->seconds(begin, end) * factor, save};
-  }
   return {};
 }
 
