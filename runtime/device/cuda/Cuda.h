@@ -45,6 +45,9 @@ inline bool rehearsing = false;
 /// A device::Recording is being made.
 inline bool recording = false;
 
+/// Whether the environment does not say NAME=off.
+bool isWanted(const char *name);
+
 /// A stream of its own order. `urgent`: where kernels of several streams wait
 /// for room on the GPU, its are the first.
 cudaStream_t makeStream(bool urgent = false);

@@ -17,8 +17,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -297,10 +295,7 @@ cudnnHandle_t handle() {
 }
 
 bool isOn() {
-  static bool on = [] {
-    const char *choice = std::getenv("DT_CUDNN");
-    return !choice || std::strcmp(choice, "off") != 0;
-  }();
+  static bool on = cuda::isWanted("DT_CUDNN");
   return on;
 }
 

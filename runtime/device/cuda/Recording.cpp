@@ -13,9 +13,6 @@
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/Cuda.h"
 
-#include <cstdlib>
-#include <cstring>
-
 namespace dt::rt::device {
 
 namespace {
@@ -124,10 +121,7 @@ bool Recording::replay() const {
 }
 
 bool records() {
-  static bool on = [] {
-    const char *choice = std::getenv("DT_CUDA_GRAPHS");
-    return !choice || std::strcmp(choice, "off") != 0;
-  }();
+  static bool on = cuda::isWanted("DT_CUDA_GRAPHS");
   return on;
 }
 
