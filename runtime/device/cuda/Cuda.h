@@ -15,6 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 
 /// In a kernel: the block's dynamic shared memory as an array NAME of TYPE.
 /// Kernels of any type share the one declaration that nvcc wants. Headers that
@@ -46,7 +48,10 @@ inline bool rehearsing = false;
 inline bool recording = false;
 
 /// Whether the environment does not say NAME=off.
-bool isWanted(const char *name);
+inline bool isWanted(const char *name) {
+  const char *choice = std::getenv(name);
+  return !choice || std::strcmp(choice, "off") != 0;
+}
 
 /// A stream of its own order. `urgent`: where kernels of several streams wait
 /// for room on the GPU, its are the first.

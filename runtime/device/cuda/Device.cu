@@ -183,11 +183,6 @@ cudaStream_t cuda::makeStream(bool urgent) {
   return stream;
 }
 
-bool cuda::isWanted(const char *name) {
-  const char *choice = std::getenv(name);
-  return !choice || std::strcmp(choice, "off") != 0;
-}
-
 cudaEvent_t cuda::makeEvent() {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
